@@ -1,0 +1,1 @@
+//! Packets as every other crate sees them: buffer, annotations, header views, checksums.
