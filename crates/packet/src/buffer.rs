@@ -1,0 +1,392 @@
+//! The packet buffer: headroom, data, tailroom, header offsets, annotations.
+
+use crate::anno::Anno;
+
+/// Headroom that a new packet gets. Click's user-level default is 28; 64 leaves room for a VLAN stack and a tunnel
+/// header without moving data and is not visible in any output.
+pub const DEFAULT_HEADROOM: usize = 64;
+/// Smallest buffer that is allocated, so that minimum-size frames reuse one size class of the [`Pool`].
+pub const MIN_BUFFER_LEN: usize = 256;
+/// Longest packet that may be made or grown to; a longer request is cut. Above the largest capture frame that is read.
+pub const MAX_PACKET_LEN: usize = 1 << 20;
+
+/// A packet that moves between elements: one pointer.
+pub type Pkt = Box<Packet>;
+
+/// Offset value that stands for "not set".
+const NONE: u32 = u32::MAX;
+
+/// One packet: an owned buffer whose `head..tail` is the packet's data, header offsets, and annotations.
+///
+/// Header offsets (MAC, network, transport) are positions in the *buffer*, so that [`Packet::pull`] and
+/// [`Packet::push`] do not move them, as Click's header annotations.
+#[derive(Debug, Clone)]
+pub struct Packet {
+    buf: Vec<u8>,
+    head: u32,
+    tail: u32,
+    mac: u32,
+    net: u32,
+    transport: u32,
+    /// Annotations.
+    pub anno: Anno,
+}
+
+impl Packet {
+    /// An empty-headed packet with a copy of `data`.
+    pub fn from_slice(data: &[u8]) -> Packet {
+        Self::with_room(DEFAULT_HEADROOM, data, 0)
+    }
+
+    /// A packet with a copy of `data` between the given head- and tailroom (bytes).
+    pub fn with_room(headroom: usize, data: &[u8], tailroom: usize) -> Packet {
+        let data = &data[..data.len().min(MAX_PACKET_LEN)];
+        let headroom = headroom.min(MAX_PACKET_LEN);
+        let want = (headroom + data.len() + tailroom.min(MAX_PACKET_LEN)).max(MIN_BUFFER_LEN);
+        let mut buf = Vec::with_capacity(want);
+        buf.resize(headroom, 0);
+        buf.extend_from_slice(data);
+        buf.resize(want, 0);
+        Packet {
+            buf,
+            head: headroom as u32,
+            tail: (headroom + data.len()) as u32,
+            mac: NONE,
+            net: NONE,
+            transport: NONE,
+            anno: Anno::default(),
+        }
+    }
+
+    /// A packet of `len` zero bytes.
+    pub fn zeroed(len: usize) -> Packet {
+        let mut p = Self::with_room(DEFAULT_HEADROOM, &[], len.min(MAX_PACKET_LEN));
+        p.put(len);
+        p
+    }
+
+    /// Refills this packet as [`Packet::from_slice`] would make it, keeping the allocation.
+    pub fn refill(&mut self, data: &[u8]) {
+        let data = &data[..data.len().min(MAX_PACKET_LEN)];
+        let end = DEFAULT_HEADROOM + data.len();
+        if self.buf.len() < end {
+            self.buf.resize(end.max(MIN_BUFFER_LEN), 0);
+        }
+        self.buf[DEFAULT_HEADROOM..end].copy_from_slice(data);
+        self.head = DEFAULT_HEADROOM as u32;
+        self.tail = end as u32;
+        self.mac = NONE;
+        self.net = NONE;
+        self.transport = NONE;
+        self.anno = Anno::default();
+    }
+
+    /// Bytes of data.
+    #[inline]
+    pub fn len(&self) -> usize {
+        (self.tail - self.head) as usize
+    }
+    /// No data.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.tail == self.head
+    }
+    /// The data.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        &self.buf[self.head as usize..self.tail as usize]
+    }
+    /// The data, to be changed.
+    #[inline]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        &mut self.buf[self.head as usize..self.tail as usize]
+    }
+    /// Bytes free before the data.
+    pub fn headroom(&self) -> usize {
+        self.head as usize
+    }
+    /// Bytes free after the data.
+    pub fn tailroom(&self) -> usize {
+        self.buf.len() - self.tail as usize
+    }
+
+    /// Removes up to `n` bytes from the front (Click's `pull`); what is removed stays in the headroom.
+    #[inline]
+    pub fn pull(&mut self, n: usize) {
+        self.head += n.min(self.len()) as u32;
+    }
+
+    /// Adds `n` bytes at the front, uncovering what the headroom holds (Click's `push`); grows the buffer if needed.
+    /// Beyond [`MAX_PACKET_LEN`] nothing is added.
+    #[inline]
+    pub fn push(&mut self, n: usize) {
+        if n > self.head as usize {
+            self.grow_head(n);
+        }
+        if n <= self.head as usize {
+            self.head -= n as u32;
+        }
+    }
+
+    #[cold]
+    fn grow_head(&mut self, n: usize) {
+        if self.len() + n > MAX_PACKET_LEN {
+            return;
+        }
+        let extra = n - self.head as usize + DEFAULT_HEADROOM;
+        self.buf.splice(0..0, std::iter::repeat_n(0, extra));
+        let e = extra as u32;
+        self.head += e;
+        self.tail += e;
+        for o in [&mut self.mac, &mut self.net, &mut self.transport] {
+            if *o != NONE {
+                *o += e;
+            }
+        }
+    }
+
+    /// Adds `n` zero bytes at the end (Click's `put`, but cleared). Beyond [`MAX_PACKET_LEN`] nothing is added.
+    pub fn put(&mut self, n: usize) {
+        if self.len().saturating_add(n) > MAX_PACKET_LEN {
+            return;
+        }
+        let end = self.tail as usize + n;
+        if end > self.buf.len() {
+            self.buf.resize(end, 0);
+        }
+        self.buf[self.tail as usize..end].fill(0);
+        self.tail = end as u32;
+    }
+
+    /// Removes up to `n` bytes from the end (Click's `take`).
+    pub fn take(&mut self, n: usize) {
+        self.tail -= n.min(self.len()) as u32;
+    }
+
+    /// Moves the data so that its first byte stands at a buffer offset that is `offset` modulo `modulus`.
+    pub fn align(&mut self, modulus: usize, offset: usize) {
+        if modulus == 0 {
+            return;
+        }
+        let want = offset % modulus;
+        let have = self.head as usize % modulus;
+        if have == want {
+            return;
+        }
+        let shift = (want + modulus - have) % modulus;
+        let (h, t) = (self.head as usize, self.tail as usize);
+        if t + shift > self.buf.len() {
+            self.buf.resize(t + shift, 0);
+        }
+        self.buf.copy_within(h..t, h + shift);
+        self.head += shift as u32;
+        self.tail += shift as u32;
+        for o in [&mut self.mac, &mut self.net, &mut self.transport] {
+            if *o != NONE {
+                *o += shift as u32;
+            }
+        }
+    }
+
+    /// Where the data starts in the buffer (what [`Packet::align`] works on).
+    pub fn data_offset(&self) -> usize {
+        self.head as usize
+    }
+
+    /// Sets the MAC header at `offset` from the start of the data (negative: in the headroom).
+    pub fn set_mac_header(&mut self, offset: isize) {
+        self.mac = self.buffer_pos(offset);
+    }
+    /// Sets the network header at `offset` from the start of the data and the transport header `header_len` after it.
+    pub fn set_network_header(&mut self, offset: isize, header_len: usize) {
+        self.net = self.buffer_pos(offset);
+        self.transport = self.buffer_pos(offset.saturating_add(header_len as isize));
+    }
+    /// Clears the MAC header annotation.
+    pub fn clear_mac_header(&mut self) {
+        self.mac = NONE;
+    }
+    /// Clears network and transport header annotations.
+    pub fn clear_network_header(&mut self) {
+        self.net = NONE;
+        self.transport = NONE;
+    }
+    fn buffer_pos(&self, offset: isize) -> u32 {
+        let p = self.head as isize + offset;
+        if p < 0 || p as usize > self.buf.len() {
+            NONE
+        } else {
+            p as u32
+        }
+    }
+
+    fn offset_of(&self, pos: u32) -> Option<isize> {
+        (pos != NONE).then(|| pos as isize - self.head as isize)
+    }
+    /// The MAC header's offset from the start of the data, if set.
+    pub fn mac_header_offset(&self) -> Option<isize> {
+        self.offset_of(self.mac)
+    }
+    /// The network header's offset from the start of the data, if set.
+    #[inline]
+    pub fn network_header_offset(&self) -> Option<isize> {
+        self.offset_of(self.net)
+    }
+    /// The transport header's offset from the start of the data, if set.
+    #[inline]
+    pub fn transport_header_offset(&self) -> Option<isize> {
+        self.offset_of(self.transport)
+    }
+    fn bytes_at(&self, pos: u32) -> Option<&[u8]> {
+        if pos == NONE {
+            return None;
+        }
+        self.buf.get(pos as usize..self.tail as usize)
+    }
+    fn bytes_at_mut(&mut self, pos: u32) -> Option<&mut [u8]> {
+        if pos == NONE {
+            return None;
+        }
+        self.buf.get_mut(pos as usize..self.tail as usize)
+    }
+    /// From the MAC header to the end of the data; `None` when not set or past the end.
+    pub fn mac(&self) -> Option<&[u8]> {
+        self.bytes_at(self.mac)
+    }
+    /// [`Packet::mac`], to be changed.
+    pub fn mac_mut(&mut self) -> Option<&mut [u8]> {
+        self.bytes_at_mut(self.mac)
+    }
+    /// From the network header to the end of the data; `None` when not set or past the end.
+    #[inline]
+    pub fn network(&self) -> Option<&[u8]> {
+        self.bytes_at(self.net)
+    }
+    /// [`Packet::network`], to be changed.
+    #[inline]
+    pub fn network_mut(&mut self) -> Option<&mut [u8]> {
+        self.bytes_at_mut(self.net)
+    }
+    /// From the transport header to the end of the data; `None` when not set or past the end.
+    #[inline]
+    pub fn transport(&self) -> Option<&[u8]> {
+        self.bytes_at(self.transport)
+    }
+    /// [`Packet::transport`], to be changed.
+    #[inline]
+    pub fn transport_mut(&mut self) -> Option<&mut [u8]> {
+        self.bytes_at_mut(self.transport)
+    }
+    /// The whole buffer's bytes before the data, newest last (what `Unstrip` would uncover).
+    pub fn headroom_bytes(&self) -> &[u8] {
+        &self.buf[..self.head as usize]
+    }
+    /// The annotations back to those of a new packet; header offsets cleared.
+    pub fn clear_annotations(&mut self) {
+        self.anno = Anno::default();
+        self.mac = NONE;
+        self.net = NONE;
+        self.transport = NONE;
+    }
+}
+
+/// Recycles packets so that a graph in steady state does not allocate. Bounded: more than its capacity is freed.
+#[derive(Debug, Default)]
+pub struct Pool {
+    free: Vec<Pkt>,
+}
+
+impl Pool {
+    /// Most packets kept for reuse.
+    pub const CAPACITY: usize = 4096;
+    /// Buffers longer than this are freed, not kept.
+    const KEEP_LEN: usize = 16 * 1024;
+
+    /// A pool with nothing in it.
+    pub fn new() -> Self {
+        Pool { free: Vec::new() }
+    }
+    /// A packet with a copy of `data`.
+    #[inline]
+    pub fn make(&mut self, data: &[u8]) -> Pkt {
+        match self.free.pop() {
+            Some(mut p) => {
+                p.refill(data);
+                p
+            }
+            None => Box::new(Packet::from_slice(data)),
+        }
+    }
+    /// Takes a packet back.
+    #[inline]
+    pub fn recycle(&mut self, p: Pkt) {
+        if self.free.len() < Self::CAPACITY && p.buf.len() <= Self::KEEP_LEN {
+            self.free.push(p);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strip_and_unstrip_keep_bytes_and_headers() {
+        let d: Vec<u8> = (0..40).collect();
+        let mut p = Packet::from_slice(&d);
+        p.set_mac_header(0);
+        p.set_network_header(14, 20);
+        p.pull(14);
+        assert_eq!(p.network_header_offset(), Some(0));
+        assert_eq!(p.mac_header_offset(), Some(-14));
+        assert_eq!(p.network().unwrap()[0], 14);
+        p.push(14);
+        assert_eq!(p.data(), &d[..]);
+        p.push(500);
+        assert_eq!(p.len(), 540);
+        assert_eq!(p.mac_header_offset(), Some(500));
+        assert_eq!(&p.data()[500..], &d[..]);
+    }
+
+    #[test]
+    fn offsets_past_the_end_are_none_not_panics() {
+        let mut p = Packet::from_slice(&[1, 2, 3]);
+        p.set_network_header(2, 60);
+        assert_eq!(p.network(), Some(&[3u8][..]));
+        assert_eq!(p.transport(), None);
+        p.take(10);
+        assert_eq!((p.len(), p.network()), (0, None));
+        p.set_network_header(-1000, 0);
+        assert_eq!(p.network_header_offset(), None);
+        p.pull(1000);
+        p.put(MAX_PACKET_LEN + 1);
+        assert_eq!(p.len(), 0);
+    }
+
+    #[test]
+    fn align_moves_data() {
+        let mut p = Packet::from_slice(&[7; 100]);
+        p.set_network_header(3, 20);
+        for (m, o) in [(4, 2), (4, 0), (8, 5), (2, 1), (0, 3)] {
+            p.align(m, o);
+            if m != 0 {
+                assert_eq!(p.data_offset() % m, o);
+            }
+            assert_eq!(p.data(), &[7; 100]);
+            assert_eq!(p.network_header_offset(), Some(3));
+        }
+    }
+
+    #[test]
+    fn refilled_packet_equals_a_new_one() {
+        let mut pool = Pool::new();
+        let mut p = pool.make(&[1; 300]);
+        p.anno.set_paint(9);
+        p.set_network_header(0, 20);
+        pool.recycle(p);
+        let q = pool.make(&[2; 10]);
+        assert_eq!(q.data(), &[2; 10]);
+        assert_eq!(q.anno, Anno::default());
+        assert_eq!(q.network_header_offset(), None);
+    }
+}

@@ -1,0 +1,99 @@
+//! The Internet checksum: computed (RFC 1071) and updated incrementally (RFC 1624).
+//!
+//! All values are the 16-bit field as it stands in the packet, read big-endian.
+
+/// Adds the 16-bit big-endian words of `data` to a running sum; an odd last byte is padded with zero.
+pub fn sum(data: &[u8], mut acc: u64) -> u64 {
+    let mut chunks = data.chunks_exact(8);
+    for c in &mut chunks {
+        let v = u64::from_be_bytes([c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7]]);
+        acc += (v >> 32) + (v & 0xffff_ffff);
+    }
+    let mut rest = chunks.remainder().chunks_exact(2);
+    for c in &mut rest {
+        acc += u64::from(u16::from_be_bytes([c[0], c[1]]));
+    }
+    if let [b] = rest.remainder() {
+        acc += u64::from(*b) << 8;
+    }
+    acc
+}
+
+/// Folds a running sum to 16 bits (not complemented).
+pub fn fold(mut acc: u64) -> u16 {
+    acc = (acc >> 32) + (acc & 0xffff_ffff);
+    acc = (acc >> 16) + (acc & 0xffff);
+    acc = (acc >> 16) + (acc & 0xffff);
+    acc = (acc >> 16) + (acc & 0xffff);
+    acc as u16
+}
+
+/// The checksum field's value for `data` (whose own checksum field is zero); 0 over data that holds a right one.
+pub fn internet(data: &[u8]) -> u16 {
+    !fold(sum(data, 0))
+}
+
+/// The IPv4 pseudo-header's sum: addresses, protocol, transport length.
+pub fn pseudo_v4(src: [u8; 4], dst: [u8; 4], proto: u8, len: u16) -> u64 {
+    sum(&src, sum(&dst, u64::from(proto) + u64::from(len)))
+}
+
+/// The IPv6 pseudo-header's sum (RFC 8200 section 8.1).
+pub fn pseudo_v6(src: &[u8; 16], dst: &[u8; 16], next: u8, len: u32) -> u64 {
+    sum(src, sum(dst, u64::from(next) + u64::from(len)))
+}
+
+/// RFC 1624 equation 3: the checksum `hc` after one 16-bit word changed from `old` to `new`: HC' = ~(~HC + ~m + m').
+pub fn update(hc: u16, old: u16, new: u16) -> u16 {
+    !fold(u64::from(!hc) + u64::from(!old) + u64::from(new))
+}
+
+/// [`update`] for a 32-bit value.
+pub fn update32(hc: u16, old: u32, new: u32) -> u16 {
+    let o = !old;
+    !fold(
+        u64::from(!hc)
+            + u64::from(o >> 16)
+            + u64::from(o & 0xffff)
+            + u64::from(new >> 16)
+            + u64::from(new & 0xffff),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The worked example of RFC 1624 section 4: 0xDD2F, 0x5555 -> 0x3285 gives 0x0000.
+    #[test]
+    fn rfc1624_example() {
+        assert_eq!(update(0xdd2f, 0x5555, 0x3285), 0x0000);
+    }
+
+    #[test]
+    fn matches_definition_for_every_length() {
+        let data: Vec<u8> = (0..67u8).map(|i| i.wrapping_mul(37) ^ 0xa5).collect();
+        for n in 0..data.len() {
+            let mut acc = 0u32;
+            for c in data[..n].chunks(2) {
+                acc += u32::from(c[0]) << 8 | u32::from(*c.get(1).unwrap_or(&0));
+            }
+            while acc >> 16 != 0 {
+                acc = (acc >> 16) + (acc & 0xffff);
+            }
+            assert_eq!(internet(&data[..n]), !(acc as u16), "length {n}");
+        }
+    }
+
+    #[test]
+    fn incremental_equals_recomputed() {
+        let mut d = [
+            0x45, 0, 0, 40, 0x12, 0x34, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ];
+        let c = internet(&d);
+        let old = u32::from_be_bytes([d[12], d[13], d[14], d[15]]);
+        d[12..16].copy_from_slice(&[192, 168, 7, 9]);
+        let new = u32::from_be_bytes([192, 168, 7, 9]);
+        assert_eq!(update32(c, old, new), internet(&d));
+    }
+}

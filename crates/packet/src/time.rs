@@ -1,0 +1,91 @@
+//! Points in time and durations, in nanoseconds.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+
+/// A point in time (since the Unix epoch) or a span, in nanoseconds. Click's `Timestamp` with nanosecond precision.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// The zero time: "no time stamp".
+    pub const ZERO: Timestamp = Timestamp(0);
+    /// The largest time: "never".
+    pub const MAX: Timestamp = Timestamp(i64::MAX);
+
+    /// From whole seconds; saturates.
+    pub const fn from_secs(s: i64) -> Self {
+        Timestamp(s.saturating_mul(1_000_000_000))
+    }
+    /// From milliseconds; saturates.
+    pub const fn from_millis(ms: i64) -> Self {
+        Timestamp(ms.saturating_mul(1_000_000))
+    }
+    /// From microseconds; saturates.
+    pub const fn from_micros(us: i64) -> Self {
+        Timestamp(us.saturating_mul(1_000))
+    }
+    /// From seconds as a real number; saturates, NaN is zero.
+    pub fn from_secs_f64(s: f64) -> Self {
+        Timestamp((s * 1e9).round() as i64)
+    }
+    /// Nanoseconds in all.
+    pub const fn nanos(self) -> i64 {
+        self.0
+    }
+    /// Seconds as a real number.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+    /// Whole seconds, rounded down.
+    pub const fn sec(self) -> i64 {
+        self.0.div_euclid(1_000_000_000)
+    }
+    /// Nanoseconds within the second, 0 to 999,999,999.
+    pub const fn subsec_nanos(self) -> u32 {
+        self.0.rem_euclid(1_000_000_000) as u32
+    }
+    /// True unless zero.
+    pub const fn is_set(self) -> bool {
+        self.0 != 0
+    }
+}
+
+impl Add for Timestamp {
+    type Output = Timestamp;
+    /// Saturating.
+    fn add(self, o: Timestamp) -> Timestamp {
+        Timestamp(self.0.saturating_add(o.0))
+    }
+}
+
+impl Sub for Timestamp {
+    type Output = Timestamp;
+    /// Saturating.
+    fn sub(self, o: Timestamp) -> Timestamp {
+        Timestamp(self.0.saturating_sub(o.0))
+    }
+}
+
+/// Seconds with nine decimals, as a nanosecond-precision Click prints it: `1.000000001`.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let v = self.0.unsigned_abs();
+        let sign = if self.0 < 0 { "-" } else { "" };
+        write!(f, "{sign}{}.{:09}", v / 1_000_000_000, v % 1_000_000_000)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_text() {
+        let t = Timestamp(-1_500_000_000);
+        assert_eq!((t.sec(), t.subsec_nanos()), (-2, 500_000_000));
+        assert_eq!(t.to_string(), "-1.500000000");
+        assert_eq!(Timestamp::from_secs_f64(0.25), Timestamp::from_millis(250));
+        assert_eq!(Timestamp::MAX + Timestamp(1), Timestamp::MAX);
+    }
+}
