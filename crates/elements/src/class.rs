@@ -1,0 +1,225 @@
+//! Element classes and the registry of all of them.
+
+use crate::element::Element;
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+/// What an element does besides deciding a packet's way, and so whether it may be folded into one action
+/// (DESIGN, "What may be folded, and what may not").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Effect {
+    /// Output depends on the packet (and annotations) alone.
+    Pure,
+    /// Depends on, and changes, state that belongs to the packet's flow.
+    PerFlow,
+    /// Counts; the order of packets does not matter.
+    CommutativeCount,
+    /// The result depends on the order of packets across flows.
+    OrderSensitive,
+    /// Depends on the clock.
+    Timed,
+    /// Depends on random numbers.
+    Random,
+    /// Makes packets of its own.
+    Originating,
+    /// Keeps packets.
+    Holding,
+}
+
+/// An inclusive range of port counts, from a Click port-count code (`"1"`, `"1-2"`, `"2-"`, `"-"`, `"="`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortRange {
+    /// Least number of ports.
+    pub min: usize,
+    /// Most ports, `None` for no limit.
+    pub max: Option<usize>,
+    /// `=`, with how many more outputs than inputs (`=+`, `=++` ...).
+    pub same_as_inputs: Option<usize>,
+}
+
+impl PortRange {
+    /// Parses one half of a port-count code.
+    pub fn parse(s: &str) -> Option<PortRange> {
+        if let Some(plus) = s.strip_prefix('=') {
+            let ok = plus.bytes().all(|b| b == b'+');
+            return ok.then_some(PortRange {
+                min: 0,
+                max: None,
+                same_as_inputs: Some(plus.len()),
+            });
+        }
+        let (min, max) = match s.split_once('-') {
+            None => {
+                let n = s.parse().ok()?;
+                (n, Some(n))
+            }
+            Some((a, b)) => (
+                if a.is_empty() { 0 } else { a.parse().ok()? },
+                if b.is_empty() {
+                    None
+                } else {
+                    Some(b.parse().ok()?)
+                },
+            ),
+        };
+        Some(PortRange {
+            min,
+            max,
+            same_as_inputs: None,
+        })
+    }
+}
+
+/// Push, pull or agnostic, per port (Click's processing codes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Processing {
+    /// Agnostic: as its neighbours; all agnostic ports that packets flow between agree.
+    Agnostic,
+    /// Push.
+    Push,
+    /// Pull.
+    Pull,
+}
+
+impl Processing {
+    /// The processing of port `i` given one half of a code (`"h"`, `"a"`, `"lh"`: the last letter repeats; `~` after a
+    /// letter is accepted and ignored).
+    pub fn of(half: &str, i: usize) -> Processing {
+        let letters = half.bytes().filter(|b| b.is_ascii_alphabetic());
+        let n = letters.clone().count();
+        match letters.clone().nth(i.min(n.saturating_sub(1))) {
+            Some(b'h') => Processing::Push,
+            Some(b'l') => Processing::Pull,
+            _ => Processing::Agnostic,
+        }
+    }
+}
+
+/// A Click flow code (`"x/x"`: every input flows to every output, `"x/y"`: none does, `"xy/yx"`, `"#/#"`, `"[^y]/..."`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowCode(pub &'static str);
+
+/// Everything about a kind of element that does not depend on a configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct ElementClass {
+    /// Class name as it stands in a configuration.
+    pub name: &'static str,
+    /// Port counts, Click's code: `"inputs/outputs"`, e.g. `"1/1-2"`; a code without slash counts for both.
+    pub ports: &'static str,
+    /// Push/pull processing, Click's code, e.g. `"a/ah"`.
+    pub processing: &'static str,
+    /// Packet flow between ports, Click's code, `"x/x"` unless something else.
+    pub flow: &'static str,
+    /// The strongest effect that an instance may have.
+    pub effect: Effect,
+    /// Configuration arguments, e.g. `"OFFSET [, keyword CHECKSUM]"`, for messages and docs.
+    pub usage: &'static str,
+    /// One line: what it does.
+    pub summary: &'static str,
+    /// Makes an unconfigured instance.
+    pub new: fn() -> Box<dyn Element>,
+}
+
+impl ElementClass {
+    /// The two halves of a code; a code without slash stands for both.
+    pub fn halves(code: &str) -> (&str, &str) {
+        code.split_once('/').unwrap_or((code, code))
+    }
+}
+
+fn table() -> &'static HashMap<&'static str, &'static ElementClass> {
+    static TABLE: OnceLock<HashMap<&'static str, &'static ElementClass>> = OnceLock::new();
+    TABLE.get_or_init(|| all_classes().map(|c| (c.name, c)).collect())
+}
+
+/// All classes, family by family.
+pub fn all_classes() -> impl Iterator<Item = &'static ElementClass> {
+    crate::FAMILIES.iter().flat_map(|f| f.iter())
+}
+
+/// Finds a class by its exact name.
+pub fn lookup(name: &str) -> Option<&'static ElementClass> {
+    table().get(name).copied()
+}
+
+/// Up to three class names that look like `name`, best first (edit distance at most a third of its length).
+pub fn near_misses(name: &str) -> Vec<&'static str> {
+    let lower = name.to_ascii_lowercase();
+    let limit = (name.len() / 3).max(1);
+    let mut found: Vec<(usize, &'static str)> = all_classes()
+        .filter_map(|c| {
+            let d = distance(&lower, &c.name.to_ascii_lowercase(), limit);
+            (d <= limit).then_some((d, c.name))
+        })
+        .collect();
+    found.sort();
+    found.truncate(3);
+    found.into_iter().map(|(_, n)| n).collect()
+}
+
+/// Levenshtein distance, or anything above `limit` once it is exceeded. Names longer than 64 bytes never match.
+fn distance(a: &str, b: &str, limit: usize) -> usize {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() > 64 || b.len() > 64 || a.len().abs_diff(b.len()) > limit {
+        return limit + 1;
+    }
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let cost = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = cost.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_codes() {
+        let r = |s| PortRange::parse(s).map(|r| (r.min, r.max, r.same_as_inputs));
+        assert_eq!(r("1"), Some((1, Some(1), None)));
+        assert_eq!(r("1-2"), Some((1, Some(2), None)));
+        assert_eq!(r("2-"), Some((2, None, None)));
+        assert_eq!(r("-"), Some((0, None, None)));
+        assert_eq!(r("=+"), Some((0, None, Some(1))));
+        assert_eq!(r("x"), None);
+        assert_eq!(Processing::of("lh", 5), Processing::Push);
+        assert_eq!(Processing::of("a", 0), Processing::Agnostic);
+    }
+
+    #[test]
+    fn every_class_is_well_formed_and_unique() {
+        let mut seen = std::collections::HashSet::new();
+        for c in all_classes() {
+            assert!(seen.insert(c.name), "{} twice", c.name);
+            let (i, o) = ElementClass::halves(c.ports);
+            assert!(
+                PortRange::parse(i).is_some(),
+                "{}: ports {}",
+                c.name,
+                c.ports
+            );
+            assert!(
+                PortRange::parse(o).is_some(),
+                "{}: ports {}",
+                c.name,
+                c.ports
+            );
+            let ok = c.processing.bytes().all(|b| b"ahl/~".contains(&b));
+            assert!(
+                ok && !c.processing.is_empty(),
+                "{}: {}",
+                c.name,
+                c.processing
+            );
+            assert!(!c.summary.is_empty() && !c.flow.is_empty(), "{}", c.name);
+        }
+        assert_eq!(near_misses("Conter"), vec!["Counter"]);
+    }
+}

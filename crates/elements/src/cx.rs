@@ -1,0 +1,256 @@
+//! What an element sees while it works: [`Cx`]; what it answers with: [`Outbox`]; who carries it out: [`Host`].
+
+use crate::handler::HandlerError;
+use crate::store::StateStore;
+use crate::{ElemId, Port};
+use onefold_packet::{Pkt, Pool, Timestamp};
+
+/// Why a packet went no further: a stable, documented text such as `"CheckIPHeader: bad checksum"`.
+pub type DropReason = &'static str;
+
+/// A timer of an element; an element numbers its own.
+pub type TimerId = u32;
+
+/// Where printed text goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LogStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error, where Click's Print, IPPrint and messages go.
+    Stderr,
+}
+
+/// One thing that an element did, in order.
+#[derive(Debug)]
+pub enum Effect {
+    /// A packet leaves at an output.
+    Emit(Port, Pkt),
+    /// A write handler is to be called, after what was emitted before has been processed.
+    Call(Box<(String, String)>),
+}
+
+/// Collects what elements do. One per engine; it also owns the packet pool and the drop counters.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// Effects not yet carried out, oldest first.
+    pub effects: Vec<Effect>,
+    /// Packets that left through a sink, with the sink.
+    pub transmitted: Vec<(ElemId, Pkt)>,
+    /// Recycled packets.
+    pub pool: Pool,
+    /// Drops by element and reason. Few entries: searched linearly.
+    pub drops: Vec<(ElemId, DropReason, u64)>,
+    /// Packets made by elements (copies, fragments, errors, generated traffic).
+    pub created: u64,
+    /// Packets dropped in all.
+    pub dropped: u64,
+    /// Packets sent in all.
+    pub sent: u64,
+}
+
+impl Outbox {
+    /// Counts a drop and recycles the packet.
+    #[inline]
+    pub fn drop(&mut self, elem: ElemId, reason: DropReason, p: Pkt) {
+        self.dropped += 1;
+        let found = self
+            .drops
+            .iter_mut()
+            .find(|d| d.0 == elem && std::ptr::eq(d.1, reason));
+        match found {
+            Some(d) => d.2 += 1,
+            None => self.drops.push((elem, reason, 1)),
+        }
+        self.pool.recycle(p);
+    }
+}
+
+/// What an element may ask of the engine. Methods are off the fast path, except [`Host::pull`].
+pub trait Host {
+    /// Pulls a packet from what is connected to input `port` of `elem`.
+    fn pull(
+        &mut self,
+        elem: ElemId,
+        port: Port,
+        out: &mut Outbox,
+        store: &mut StateStore,
+    ) -> Option<Pkt>;
+    /// Sets (or moves) a timer.
+    fn set_timer(&mut self, elem: ElemId, timer: TimerId, at: Timestamp);
+    /// Clears a timer.
+    fn clear_timer(&mut self, elem: ElemId, timer: TimerId);
+    /// Makes an element's task runnable.
+    fn wake_task(&mut self, elem: ElemId);
+    /// `elem` (a queue) has become non-empty: wakes the tasks that pull from it.
+    fn notify_nonempty(&mut self, elem: ElemId);
+    /// `elem` (a queue) has room again: wakes the tasks that push into it.
+    fn notify_nonfull(&mut self, elem: ElemId);
+    /// Calls a read handler (`"element.handler param"`) in the scope of `from`.
+    fn read_handler(
+        &mut self,
+        from: ElemId,
+        call: &str,
+        out: &mut Outbox,
+        store: &mut StateStore,
+    ) -> Result<String, HandlerError>;
+    /// Calls a write handler at once (scripts). Elements on a packet's path use [`Cx::call_write`].
+    fn write_handler(
+        &mut self,
+        from: ElemId,
+        call: &str,
+        value: &str,
+        out: &mut Outbox,
+        store: &mut StateStore,
+    ) -> Result<(), HandlerError>;
+    /// Prints.
+    fn log(&mut self, stream: LogStream, text: &str);
+    /// Asks the run to end.
+    fn stop(&mut self);
+    /// A 32-bit random number: PRF(seed, element, number of the draw).
+    fn random(&mut self, elem: ElemId) -> u32;
+    /// Is a trace being taken?
+    fn tracing(&self) -> bool;
+    /// Adds a decision to the trace; `argument` is the configuration argument (rule, route) that made it.
+    fn trace(&mut self, elem: ElemId, argument: Option<usize>, text: String);
+    /// An element's full name.
+    fn element_name(&self, elem: ElemId) -> String;
+    /// Finds an element by name in the scope of `from`.
+    fn find_element(&self, from: ElemId, name: &str) -> Option<ElemId>;
+}
+
+/// An element's view of the engine while it handles a packet, a task, a timer or a handler call.
+pub struct Cx<'a> {
+    /// This element.
+    pub elem: ElemId,
+    /// The time; the same for everything that happens to a packet (or batch).
+    pub now: Timestamp,
+    /// Connected inputs.
+    pub ninputs: usize,
+    /// Connected outputs.
+    pub noutputs: usize,
+    /// Shared state.
+    pub store: &'a mut StateStore,
+    /// Where effects go; use the methods of `Cx` instead where there is one.
+    pub out: &'a mut Outbox,
+    /// The engine.
+    pub host: &'a mut dyn Host,
+}
+
+impl Cx<'_> {
+    /// The packet leaves at output `port`, which must be connected (`port < noutputs`); if it is not, it is dropped as
+    /// `"unconnected output"`.
+    #[inline]
+    pub fn emit(&mut self, port: Port, p: Pkt) {
+        if port < self.noutputs {
+            self.out.effects.push(Effect::Emit(port, p));
+        } else {
+            self.out.drop(self.elem, "unconnected output", p);
+        }
+    }
+
+    /// The packet leaves at output `port` if that is connected; else it is dropped for `reason`
+    /// (Click's `checked_output_push`).
+    #[inline]
+    pub fn emit_or_drop(&mut self, port: Port, p: Pkt, reason: DropReason) {
+        if port < self.noutputs {
+            self.out.effects.push(Effect::Emit(port, p));
+        } else {
+            self.out.drop(self.elem, reason, p);
+        }
+    }
+
+    /// The packet goes no further.
+    #[inline]
+    pub fn drop(&mut self, p: Pkt, reason: DropReason) {
+        self.out.drop(self.elem, reason, p);
+    }
+
+    /// The packet leaves the graph through this sink.
+    #[inline]
+    pub fn transmit(&mut self, p: Pkt) {
+        self.out.sent += 1;
+        self.out.transmitted.push((self.elem, p));
+    }
+
+    /// A new packet with a copy of `data`; counted as created.
+    pub fn make(&mut self, data: &[u8]) -> Pkt {
+        self.out.created += 1;
+        self.out.pool.make(data)
+    }
+
+    /// A copy of a packet, annotations and all; counted as created.
+    pub fn copy(&mut self, p: &Pkt) -> Pkt {
+        self.out.created += 1;
+        p.clone()
+    }
+
+    /// Position in the list of effects; see [`Cx::take_emitted`].
+    pub fn mark(&self) -> usize {
+        self.out.effects.len()
+    }
+
+    /// Takes out the first packet that was emitted at `port` since `mark`. Others stay and are pushed by the engine.
+    pub fn take_emitted(&mut self, mark: usize, port: Port) -> Option<Pkt> {
+        let tail = self.out.effects.get(mark..)?;
+        let i = tail
+            .iter()
+            .position(|e| matches!(e, Effect::Emit(q, _) if *q == port))?;
+        match self.out.effects.remove(mark + i) {
+            Effect::Emit(_, p) => Some(p),
+            Effect::Call(_) => None,
+        }
+    }
+
+    /// Pulls a packet from input `port`.
+    #[inline]
+    pub fn pull(&mut self, port: Port) -> Option<Pkt> {
+        self.host.pull(self.elem, port, self.out, self.store)
+    }
+
+    /// Calls a write handler once everything emitted so far has been processed.
+    pub fn call_write(&mut self, call: &str, value: &str) {
+        let c = Box::new((call.to_string(), value.to_string()));
+        self.out.effects.push(Effect::Call(c));
+    }
+
+    /// Sets (or moves) a timer to fire at `at`.
+    pub fn set_timer(&mut self, timer: TimerId, at: Timestamp) {
+        self.host.set_timer(self.elem, timer, at);
+    }
+    /// Sets (or moves) a timer to fire `delay` from now.
+    pub fn set_timer_after(&mut self, timer: TimerId, delay: Timestamp) {
+        self.host.set_timer(self.elem, timer, self.now + delay);
+    }
+    /// Clears a timer.
+    pub fn clear_timer(&mut self, timer: TimerId) {
+        self.host.clear_timer(self.elem, timer);
+    }
+    /// Makes this element's task runnable.
+    pub fn wake_task(&mut self) {
+        self.host.wake_task(self.elem);
+    }
+    /// This queue has become non-empty.
+    pub fn notify_nonempty(&mut self) {
+        self.host.notify_nonempty(self.elem);
+    }
+    /// This queue has room again.
+    pub fn notify_nonfull(&mut self) {
+        self.host.notify_nonfull(self.elem);
+    }
+    /// Prints a line's text (with its newline) on standard error, as Click's `click_chatter`.
+    pub fn chatter(&mut self, text: &str) {
+        self.host.log(LogStream::Stderr, text);
+    }
+    /// A 32-bit random number of this element's own sequence.
+    pub fn random(&mut self) -> u32 {
+        self.host.random(self.elem)
+    }
+    /// Adds a decision to the trace, if one is taken. `argument` is the configuration argument that made it.
+    #[inline]
+    pub fn decide(&mut self, argument: Option<usize>, text: impl FnOnce() -> String) {
+        if self.host.tracing() {
+            let t = text();
+            self.host.trace(self.elem, argument, t);
+        }
+    }
+}

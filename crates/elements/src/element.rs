@@ -1,0 +1,323 @@
+//! The [`Element`] trait: one node of a graph.
+
+use crate::args::Args;
+use crate::cx::{Cx, TimerId};
+use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::names::NameDb;
+use crate::store::StateStore;
+use crate::{ElemId, Port};
+use onefold_packet::Pkt;
+use std::any::Any;
+use std::fmt;
+
+/// A place in a configuration or rule file, for messages and traces.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct SourceLoc {
+    /// File name as given; empty when unknown.
+    pub file: String,
+    /// Line, from 1; 0 when unknown.
+    pub line: u32,
+    /// Column in characters, from 1; 0 when unknown.
+    pub column: u32,
+}
+
+impl fmt::Display for SourceLoc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+/// What is wrong with one argument of an element's configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{message}", argument.as_ref().map(|a| format!("{a}: ")).unwrap_or_default())]
+pub struct ConfigError {
+    /// The argument's documented name (`OFFSET`, `CHECKSUM`), if the error is about one.
+    pub argument: Option<String>,
+    /// Which argument of the configuration it stands in (from 0), so that the place can be shown.
+    pub index: Option<usize>,
+    /// What is wrong and what was wanted.
+    pub message: String,
+    /// How to mend it, when there is something to say.
+    pub hint: Option<String>,
+    /// A warning: the element is usable.
+    pub warning: bool,
+}
+
+impl ConfigError {
+    /// An error about no argument in particular.
+    pub fn new(message: impl Into<String>) -> Self {
+        ConfigError {
+            argument: None,
+            index: None,
+            message: message.into(),
+            hint: None,
+            warning: false,
+        }
+    }
+    /// An error about the argument at `index` (from 0), documented as `name`.
+    pub fn at(index: usize, name: &str, message: impl Into<String>) -> Self {
+        ConfigError {
+            argument: Some(name.to_string()),
+            index: Some(index),
+            ..Self::new(message)
+        }
+    }
+    /// Adds a hint.
+    pub fn hint(mut self, h: impl Into<String>) -> Self {
+        self.hint = Some(h.into());
+        self
+    }
+}
+
+/// All that is wrong with an element's configuration.
+pub type ConfigErrors = Vec<ConfigError>;
+
+/// What is known while an element is configured.
+pub struct ConfigCx<'a> {
+    /// This element.
+    pub elem: ElemId,
+    /// Its full name (`compound/name`).
+    pub name: &'a str,
+    /// Connected inputs (highest connected port plus one).
+    pub ninputs: usize,
+    /// Connected outputs (highest connected port plus one).
+    pub noutputs: usize,
+    /// Named addresses, ports, annotations (AddressInfo and the built-in tables).
+    pub names: &'a NameDb,
+    /// All elements' full names, in graph order: an element argument is resolved against these.
+    pub elements: &'a [String],
+    /// All elements' class names, in graph order.
+    pub classes: &'a [String],
+    /// Shared state; an element that owns some allocates it here.
+    pub store: &'a mut StateStore,
+    /// Seed of the run, for elements that draw random numbers.
+    pub seed: u64,
+}
+
+impl ConfigCx<'_> {
+    /// Finds an element by the name used in this element's scope: innermost compound first, as Click does.
+    pub fn find_element(&self, name: &str) -> Option<ElemId> {
+        find_element(self.elements, self.name, name)
+    }
+}
+
+/// Finds `name` among full `elements` names from inside the compound that element `from` stands in.
+pub fn find_element(elements: &[String], from: &str, name: &str) -> Option<ElemId> {
+    let mut prefix = from.rsplit_once('/').map_or("", |(p, _)| p);
+    // Bound: the depth of compound nesting.
+    loop {
+        let found = elements.iter().position(|e| {
+            if prefix.is_empty() {
+                e == name
+            } else {
+                e.strip_prefix(prefix)
+                    .and_then(|r| r.strip_prefix('/'))
+                    .is_some_and(|r| r == name)
+            }
+        });
+        if let Some(i) = found {
+            return Some(ElemId(i as u32));
+        }
+        if prefix.is_empty() {
+            return None;
+        }
+        prefix = prefix.rsplit_once('/').map_or("", |(p, _)| p);
+    }
+}
+
+/// What is known while an element is initialized: every element has been configured.
+pub struct InitCx<'a> {
+    /// This element.
+    pub elem: ElemId,
+    /// Its full name.
+    pub name: &'a str,
+    /// All elements' full names, in graph order.
+    pub elements: &'a [String],
+    /// All elements' class names, in graph order.
+    pub classes: &'a [String],
+    /// Shared state. Elements publish what others look up with [`StateStore::publish`] during configuration.
+    pub store: &'a mut StateStore,
+    /// Whether the engine has bound this element to a port or file of its own ([`IoRole`]): it then injects or collects
+    /// packets, and the element must not open its device or file.
+    pub bound: bool,
+    /// The current time.
+    pub now: onefold_packet::Timestamp,
+}
+
+impl InitCx<'_> {
+    /// Finds an element by the name used in this element's scope.
+    pub fn find_element(&self, name: &str) -> Option<ElemId> {
+        find_element(self.elements, self.name, name)
+    }
+}
+
+/// An element that stands for the outside world.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IoRole {
+    /// Packets enter here: FromDevice, FromDPDKDevice, FromDump ... The engine injects a packet by pushing it into
+    /// input 0 although the element has no input in the graph.
+    Source {
+        /// Device or file name.
+        name: String,
+    },
+    /// Packets leave here: ToDevice, ToDump ... through [`Cx::transmit`].
+    Sink {
+        /// Device or file name.
+        name: String,
+    },
+}
+
+/// What a task did and when it wants to run again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskStatus {
+    /// Did something; run again in the same turn after what it emitted has been processed (a burst of single packets).
+    Again,
+    /// Done for this turn; schedule again.
+    Reschedule,
+    /// Nothing to do until woken ([`Cx::wake_task`], a notifier upstream or downstream).
+    Sleep,
+}
+
+/// One node of a graph.
+///
+/// Agnostic elements implement [`Element::push`] only. In a pull context the engine pulls a packet upstream, gives it to
+/// `push`, takes what was emitted at the pulled output as the answer, and pushes whatever left at other outputs.
+#[allow(unused_variables)]
+pub trait Element: ElementClone + Send + 'static {
+    /// Reads the configuration. Errors are collected in `args` and reported together; return what else is wrong.
+    fn configure(
+        &mut self,
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+    ) -> Result<(), ConfigErrors> {
+        Ok(())
+    }
+
+    /// Order of configuration: lower first (AddressInfo and other information elements 0, others 100), as Click's phases.
+    fn configure_phase(&self) -> i32 {
+        100
+    }
+
+    /// Called once all elements are configured: resolves references to others, schedules tasks and timers.
+    fn initialize(&mut self, cx: &mut InitCx<'_>) -> Result<(), ConfigErrors> {
+        Ok(())
+    }
+
+    /// A packet arrives at input `port`. It must be emitted, dropped, transmitted or kept; never just forgotten.
+    fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>);
+
+    /// A batch arrives at input `port`, in order; leaves `batch` empty. The default calls `push` for each.
+    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        for p in batch.drain(..) {
+            self.push(port, p, cx);
+        }
+    }
+
+    /// Output `port` is asked for a packet. Only elements with a pull output of their own kind (queues, schedulers) override
+    /// this; the default pulls input 0 and applies `push`.
+    fn pull(&mut self, port: Port, cx: &mut Cx<'_>) -> Option<Pkt> {
+        let mark = cx.mark();
+        let p = cx.pull(0)?;
+        self.push(0, p, cx);
+        cx.take_emitted(mark, port)
+    }
+
+    /// Does this element have a task? Asked after initialization.
+    fn has_task(&self) -> bool {
+        false
+    }
+
+    /// Is the task scheduled from the start? Asked after initialization.
+    fn task_active(&self) -> bool {
+        self.has_task()
+    }
+
+    /// The task's turn.
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> TaskStatus {
+        TaskStatus::Sleep
+    }
+
+    /// A timer set with [`Cx::set_timer`] has expired.
+    fn run_timer(&mut self, timer: TimerId, cx: &mut Cx<'_>) {}
+
+    /// Timers to set at start: `(timer, delay)`.
+    fn initial_timers(&self) -> Vec<(TimerId, onefold_packet::Timestamp)> {
+        Vec::new()
+    }
+
+    /// Packets kept inside (queues, ARP waiting lists, reassembly).
+    fn held(&self) -> usize {
+        0
+    }
+
+    /// Takes out everything held, so that the end of a run can account for it.
+    fn drain_held(&mut self, cx: &mut Cx<'_>) -> Vec<Pkt> {
+        Vec::new()
+    }
+
+    /// Handlers beyond the ones that every element has (`class`, `name`, `config`, `ports`, `handlers`).
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        &[]
+    }
+
+    /// Calls a read handler of this element; `param` is what stood behind its name.
+    fn read(&mut self, name: &str, param: &str, cx: &mut Cx<'_>) -> HandlerResult {
+        Err(HandlerError::NoSuchHandler(name.to_string()))
+    }
+
+    /// Calls a write handler of this element.
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
+        Err(HandlerError::NoSuchHandler(name.to_string()))
+    }
+
+    /// The outside world's side of this element, if it is one.
+    fn io_role(&self) -> Option<IoRole> {
+        None
+    }
+
+    /// Can this element be told, while running, that its configuration is `config`? (Click's live reconfiguration.)
+    fn can_live_reconfigure(&self) -> bool {
+        false
+    }
+
+    /// Shared state that this element uses, for forks, comparison and reports.
+    fn states(&self) -> Vec<crate::store::StateId> {
+        Vec::new()
+    }
+
+    /// For code that must reach a concrete element (tests, the engine's special elements).
+    fn as_any(&self) -> &dyn Any;
+    /// See [`Element::as_any`].
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+/// Implements [`Element::as_any`] and [`Element::as_any_mut`] inside an `impl Element` block.
+#[macro_export]
+macro_rules! element_any {
+    () => {
+        fn as_any(&self) -> &dyn std::any::Any {
+            self
+        }
+        fn as_any_mut(&mut self) -> &mut dyn std::any::Any {
+            self
+        }
+    };
+}
+
+/// Cloning behind `dyn Element`; implemented for every `Element` that is `Clone`.
+pub trait ElementClone {
+    /// A copy, state and all.
+    fn clone_box(&self) -> Box<dyn Element>;
+}
+
+impl<T: Element + Clone> ElementClone for T {
+    fn clone_box(&self) -> Box<dyn Element> {
+        Box::new(self.clone())
+    }
+}
+
+impl Clone for Box<dyn Element> {
+    fn clone(&self) -> Self {
+        (**self).clone_box()
+    }
+}

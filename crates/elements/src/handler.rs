@@ -1,0 +1,108 @@
+//! Handlers: what can be read from and written to a running element.
+
+/// Why a handler call failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HandlerError {
+    /// The element has no such handler.
+    #[error("no handler named '{0}'")]
+    NoSuchHandler(String),
+    /// There is no such element.
+    #[error("no element named '{0}'")]
+    NoSuchElement(String),
+    /// The handler cannot be read (or written).
+    #[error("handler '{0}' cannot be {1}")]
+    WrongDirection(String, &'static str),
+    /// The value makes no sense to the handler.
+    #[error("{0}")]
+    BadValue(String),
+    /// The element is busy: it is calling a handler of itself.
+    #[error("element '{0}' is busy")]
+    Busy(String),
+}
+
+/// What a read handler gives.
+pub type HandlerResult = Result<String, HandlerError>;
+
+/// How a handler may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandlerFlags {
+    /// Read only.
+    Read,
+    /// Read only, takes a parameter.
+    ReadParam,
+    /// Write only.
+    Write,
+    /// Write only; the value is ignored.
+    Button,
+    /// Both.
+    ReadWrite,
+}
+
+/// A handler that an element has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandlerInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// How it may be used.
+    pub flags: HandlerFlags,
+}
+
+impl HandlerInfo {
+    /// A read handler.
+    pub const fn r(name: &'static str) -> Self {
+        HandlerInfo {
+            name,
+            flags: HandlerFlags::Read,
+        }
+    }
+    /// A read handler with a parameter.
+    pub const fn rp(name: &'static str) -> Self {
+        HandlerInfo {
+            name,
+            flags: HandlerFlags::ReadParam,
+        }
+    }
+    /// A write handler.
+    pub const fn w(name: &'static str) -> Self {
+        HandlerInfo {
+            name,
+            flags: HandlerFlags::Write,
+        }
+    }
+    /// A write handler whose value does not matter.
+    pub const fn button(name: &'static str) -> Self {
+        HandlerInfo {
+            name,
+            flags: HandlerFlags::Button,
+        }
+    }
+    /// A handler that can be read and written.
+    pub const fn rw(name: &'static str) -> Self {
+        HandlerInfo {
+            name,
+            flags: HandlerFlags::ReadWrite,
+        }
+    }
+    /// Can it be read?
+    pub fn readable(&self) -> bool {
+        !matches!(self.flags, HandlerFlags::Write | HandlerFlags::Button)
+    }
+    /// Can it be written?
+    pub fn writable(&self) -> bool {
+        matches!(
+            self.flags,
+            HandlerFlags::Write | HandlerFlags::Button | HandlerFlags::ReadWrite
+        )
+    }
+}
+
+/// A boolean as handlers take it.
+pub fn parse_bool(s: &str) -> Result<bool, HandlerError> {
+    match s.trim() {
+        "1" | "t" | "true" | "yes" | "y" => Ok(true),
+        "0" | "f" | "false" | "no" | "n" => Ok(false),
+        other => Err(HandlerError::BadValue(format!(
+            "expected a boolean (true or false), found '{other}'"
+        ))),
+    }
+}

@@ -1,0 +1,6 @@
+//! IPv6.
+
+use crate::class::ElementClass;
+
+/// Classes of this family.
+pub const CLASSES: &[ElementClass] = &[];

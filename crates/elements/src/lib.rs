@@ -1,0 +1,71 @@
+//! What every element means: configuration, ports, reference behaviour, handlers.
+//!
+//! - [`registry`] finds an [`ElementClass`] by name; every family of elements has a file (or folder) of its own and lists its
+//!   classes in a `CLASSES` constant.
+//! - [`Element`] is one node of a graph. It is *passive*: it gets packets through [`Element::push`], and answers by telling
+//!   its [`Cx`] what leaves where. Who runs next, clocks, timers and queues of work are the engine's business (the [`Host`]
+//!   trait), so that the same element serves the scalar reference graph, the batched graph and, later, punts from a
+//!   synthesized program.
+//! - [`args::Args`] reads configurations as Click's `Args` does: positional and keyword arguments, all errors at once.
+//! - [`StateStore`] owns the state that several elements (and later a fast path) share: address mappings, tables.
+//!
+//! Elements are `Clone` (through [`ElementClone`]): a graph can be forked, state and all, so that an oracle runs beside it.
+//!
+//! The crate does no I/O and starts no thread; it never panics on packets or configurations.
+#![forbid(unsafe_code)]
+
+pub mod args;
+mod class;
+mod cx;
+mod element;
+pub mod handler;
+mod names;
+pub mod rate;
+mod store;
+pub mod testing;
+
+mod classify;
+mod control;
+mod headers;
+mod ip6;
+mod payload;
+mod print;
+mod queues;
+mod rewrite;
+mod routing;
+mod sources;
+mod standard;
+
+/// Every family's list of classes.
+const FAMILIES: &[&[ElementClass]] = &[
+    standard::CLASSES,
+    classify::CLASSES,
+    control::CLASSES,
+    headers::CLASSES,
+    ip6::CLASSES,
+    payload::CLASSES,
+    print::CLASSES,
+    queues::CLASSES,
+    rewrite::CLASSES,
+    routing::CLASSES,
+    sources::CLASSES,
+];
+
+pub use class::{
+    Effect, ElementClass, FlowCode, PortRange, Processing, all_classes, lookup, near_misses,
+};
+pub use cx::{Cx, DropReason, Effect as Emission, Host, LogStream, Outbox, TimerId};
+pub use element::{
+    ConfigCx, ConfigError, ConfigErrors, Element, ElementClone, InitCx, IoRole, SourceLoc,
+    TaskStatus,
+};
+pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
+pub use names::NameDb;
+pub use store::{State, StateId, StateStore};
+
+/// Index of an element in its graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ElemId(pub u32);
+
+/// An input or output port number of an element.
+pub type Port = usize;

@@ -1,0 +1,216 @@
+//! Elements with next to no behaviour: Null, Discard, Idle, Tee.
+
+use crate::args::Args;
+use crate::class::{Effect, ElementClass};
+use crate::cx::Cx;
+use crate::element::{ConfigCx, ConfigErrors, Element, TaskStatus};
+use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::{Port, element_any};
+use onefold_packet::Pkt;
+
+/// `Null`.
+pub const NULL: ElementClass = ElementClass {
+    name: "Null",
+    ports: "1/1",
+    processing: "a/a",
+    flow: "x/x",
+    effect: Effect::Pure,
+    usage: "",
+    summary: "passes packets on unchanged",
+    new: || Box::new(Null),
+};
+
+#[derive(Debug, Clone)]
+struct Null;
+
+impl Element for Null {
+    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+        cx.emit(0, p);
+    }
+    element_any!();
+}
+
+/// `Discard`.
+pub const DISCARD: ElementClass = ElementClass {
+    name: "Discard",
+    ports: "1/0",
+    processing: "a/a",
+    flow: "x/x",
+    effect: Effect::CommutativeCount,
+    usage: "[keywords ACTIVE, BURST]",
+    summary: "drops every packet; pulls when its input is pull",
+    new: || {
+        Box::new(Discard {
+            active: true,
+            burst: 1,
+            count: 0,
+            pulls: true,
+        })
+    },
+};
+
+#[derive(Debug, Clone)]
+struct Discard {
+    active: bool,
+    burst: u32,
+    count: u64,
+    pulls: bool,
+}
+
+impl Element for Discard {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        self.active = args.keyword("ACTIVE").unwrap_or(true);
+        self.burst = args.keyword("BURST").unwrap_or(1).max(1);
+        args.finish()
+    }
+    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+        self.count += 1;
+        cx.drop(p, "Discard");
+    }
+    /// The engine runs it only where input 0 is pull.
+    fn has_task(&self) -> bool {
+        self.pulls
+    }
+    fn task_active(&self) -> bool {
+        self.active
+    }
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> TaskStatus {
+        if !self.active {
+            return TaskStatus::Sleep;
+        }
+        for _ in 0..self.burst {
+            match cx.pull(0) {
+                Some(p) => self.push(0, p, cx),
+                None => return TaskStatus::Sleep,
+            }
+        }
+        TaskStatus::Reschedule
+    }
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        const H: &[HandlerInfo] = &[
+            HandlerInfo::r("count"),
+            HandlerInfo::button("reset_counts"),
+            HandlerInfo::rw("active"),
+        ];
+        H
+    }
+    fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
+        match name {
+            "count" => Ok(self.count.to_string()),
+            "active" => Ok(self.active.to_string()),
+            _ => Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+    }
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
+        match name {
+            "reset_counts" => self.count = 0,
+            "active" => {
+                self.active = crate::handler::parse_bool(value)?;
+                if self.active {
+                    cx.wake_task();
+                }
+            }
+            _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+        Ok(())
+    }
+    element_any!();
+}
+
+/// `Idle`.
+pub const IDLE: ElementClass = ElementClass {
+    name: "Idle",
+    ports: "-/-",
+    processing: "a/a",
+    flow: "x/y",
+    effect: Effect::CommutativeCount,
+    usage: "",
+    summary: "drops what is pushed in, gives nothing when pulled",
+    new: || Box::new(Idle),
+};
+
+#[derive(Debug, Clone)]
+struct Idle;
+
+impl Element for Idle {
+    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+        cx.drop(p, "Idle");
+    }
+    fn pull(&mut self, _: Port, _: &mut Cx<'_>) -> Option<Pkt> {
+        None
+    }
+    element_any!();
+}
+
+/// `Tee`.
+pub const TEE: ElementClass = ElementClass {
+    name: "Tee",
+    ports: "1/1-",
+    processing: "h/h",
+    flow: "x/x",
+    effect: Effect::Pure,
+    usage: "[N]",
+    summary: "sends a copy of each packet to every output",
+    new: || Box::new(Tee),
+};
+
+#[derive(Debug, Clone)]
+struct Tee;
+
+impl Element for Tee {
+    fn configure(
+        &mut self,
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+    ) -> Result<(), ConfigErrors> {
+        let n: Option<usize> = args.optional("N");
+        if n.is_some_and(|n| n != cx.noutputs) {
+            args.error(format!(
+                "N: must be the number of connected outputs, {}",
+                cx.noutputs
+            ));
+        }
+        args.finish()
+    }
+    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+        // Click sends clones to outputs 0..n-1 in order and the packet itself to the last.
+        let last = cx.noutputs.saturating_sub(1);
+        for port in 0..last {
+            let copy = cx.copy(&p);
+            cx.emit(port, copy);
+        }
+        cx.emit(last, p);
+    }
+    element_any!();
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+
+    #[test]
+    fn discard_counts_and_can_be_reset() {
+        let mut b = Bench::new("Discard", "", 1, 0).unwrap();
+        assert!(b.push(0, b"x").is_empty());
+        assert_eq!(b.read("count").unwrap(), "1");
+        b.write("reset_counts", "").unwrap();
+        assert_eq!(b.read("count").unwrap(), "0");
+        assert_eq!(b.drops()["Discard"], 1);
+        let e = Bench::new("Discard", "ACTIVE maybe", 1, 0).err().unwrap();
+        assert_eq!(
+            e,
+            ["ACTIVE: expected a boolean (true or false), found 'maybe'"]
+        );
+    }
+
+    #[test]
+    fn tee_copies_in_port_order() {
+        let mut b = Bench::new("Tee", "", 1, 3).unwrap();
+        let out = b.push(0, b"abc");
+        let ports: Vec<usize> = out.iter().map(|(p, _)| *p).collect();
+        assert_eq!(ports, [0, 1, 2]);
+        assert!(out.iter().all(|(_, p)| p.data() == b"abc"));
+        assert_eq!(b.out.created, 2);
+        assert!(Bench::new("Tee", "2", 1, 3).is_err());
+    }
+}
