@@ -21,6 +21,7 @@ mod element;
 pub mod handler;
 mod names;
 pub mod rate;
+mod spec;
 mod store;
 pub mod testing;
 
@@ -61,6 +62,7 @@ pub use element::{
 };
 pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
 pub use names::NameDb;
+pub use spec::{ConnectionSpec, ElementSpec, GraphSpec};
 pub use store::{State, StateId, StateStore};
 
 /// Index of an element in its graph.
