@@ -85,6 +85,10 @@ pub trait Host {
     fn notify_nonempty(&mut self, elem: ElemId);
     /// `elem` (a queue) has room again: wakes the tasks that push into it.
     fn notify_nonfull(&mut self, elem: ElemId);
+    /// Are all queues that packets pushed at output `port` of `elem` come to full? True only if every push path from there
+    /// ends at a queue whose [`crate::Element::full`] answers `Some(true)`; a path that ends anywhere else makes it false
+    /// (Click's downstream full signal). The task of `elem` is woken by a [`Host::notify_nonfull`] of any of those queues.
+    fn downstream_full(&mut self, elem: ElemId, port: Port) -> bool;
     /// Calls a read handler (`"element.handler param"`) in the scope of `from`.
     fn read_handler(
         &mut self,
@@ -104,6 +108,10 @@ pub trait Host {
     ) -> Result<(), HandlerError>;
     /// Prints.
     fn log(&mut self, stream: LogStream, text: &str);
+    /// Prints bytes that need not be text (captures and binary dumps on standard output).
+    fn write(&mut self, stream: LogStream, bytes: &[u8]) {
+        self.log(stream, &String::from_utf8_lossy(bytes));
+    }
     /// Asks the run to end.
     fn stop(&mut self);
     /// A 32-bit random number: PRF(seed, element, number of the draw).
@@ -228,6 +236,10 @@ impl Cx<'_> {
     /// Makes this element's task runnable.
     pub fn wake_task(&mut self) {
         self.host.wake_task(self.elem);
+    }
+    /// Would packets emitted at push output `port` find nothing but full queues? See [`Host::downstream_full`].
+    pub fn downstream_full(&mut self, port: Port) -> bool {
+        self.host.downstream_full(self.elem, port)
     }
     /// This queue has become non-empty.
     pub fn notify_nonempty(&mut self) {

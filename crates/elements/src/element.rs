@@ -1,9 +1,11 @@
 //! The [`Element`] trait: one node of a graph.
 
 use crate::args::Args;
+use crate::class::Processing;
 use crate::cx::{Cx, TimerId};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::names::NameDb;
+use crate::spec::GraphSpec;
 use crate::store::StateStore;
 use crate::{ElemId, Port};
 use onefold_packet::Pkt;
@@ -147,9 +149,29 @@ pub struct InitCx<'a> {
     pub bound: bool,
     /// The current time.
     pub now: onefold_packet::Timestamp,
+    /// Push or pull of each connected input, after resolution: [`Processing::Push`] or [`Processing::Pull`].
+    pub inputs: &'a [Processing],
+    /// Push or pull of each connected output, after resolution.
+    pub outputs: &'a [Processing],
+    /// The graph as written, for elements that look for neighbours.
+    pub graph: &'a GraphSpec,
+    /// Bytes for standard output that stand before anything the run prints (a dump's header); the engine prints them.
+    pub stdout: &'a mut Vec<u8>,
 }
 
 impl InitCx<'_> {
+    /// Is input `port` a pull input? False when it is not connected.
+    pub fn input_is_pull(&self, port: Port) -> bool {
+        self.inputs.get(port) == Some(&Processing::Pull)
+    }
+    /// Is output `port` a pull output? False when it is not connected.
+    pub fn output_is_pull(&self, port: Port) -> bool {
+        self.outputs.get(port) == Some(&Processing::Pull)
+    }
+    /// Is output `port` a push output? False when it is not connected.
+    pub fn output_is_push(&self, port: Port) -> bool {
+        self.outputs.get(port) == Some(&Processing::Push)
+    }
     /// Finds an element by the name used in this element's scope.
     pub fn find_element(&self, name: &str) -> Option<ElemId> {
         find_element(self.elements, self.name, name)
@@ -220,6 +242,10 @@ pub trait Element: ElementClone + Send + 'static {
 
     /// Output `port` is asked for a packet. Only elements with a pull output of their own kind (queues, schedulers) override
     /// this; the default pulls input 0 and applies `push`.
+    ///
+    /// Who answers `None` promises to call [`Cx::notify_nonempty`] once there may be a packet again (a push into a queue, a
+    /// rate limiter's timer, a handler that switches something on): the tasks that pull sleep until then and nobody polls.
+    /// Elements that merely passed the `None` of their input on need not.
     fn pull(&mut self, port: Port, cx: &mut Cx<'_>) -> Option<Pkt> {
         let mark = cx.mark();
         let p = cx.pull(0)?;
@@ -249,6 +275,15 @@ pub trait Element: ElementClone + Send + 'static {
     fn initial_timers(&self) -> Vec<(TimerId, onefold_packet::Timestamp)> {
         Vec::new()
     }
+
+    /// For queues that tell sources when they are full: are they? `None` for everything else. A queue that answers calls
+    /// [`Cx::notify_nonfull`] when it has room again; see [`Cx::downstream_full`].
+    fn full(&self) -> Option<bool> {
+        None
+    }
+
+    /// Called once when a run has ended, before the element is dropped: flushes files.
+    fn cleanup(&mut self, cx: &mut Cx<'_>) {}
 
     /// Packets kept inside (queues, ARP waiting lists, reassembly).
     fn held(&self) -> usize {

@@ -9,10 +9,12 @@
 //! ```
 
 use crate::args::{ArgScope, Args, split_args};
+use crate::class::{ElementClass, Processing};
 use crate::cx::{Cx, Effect, Host, LogStream, Outbox, TimerId};
 use crate::element::{ConfigCx, Element, InitCx, TaskStatus};
 use crate::handler::HandlerError;
 use crate::names::NameDb;
+use crate::spec::GraphSpec;
 use crate::store::StateStore;
 use crate::{ElemId, Port};
 use onefold_packet::{Packet, Pkt, Timestamp};
@@ -37,6 +39,14 @@ pub struct BenchHost {
     pub handlers: BTreeMap<String, String>,
     /// Write handler calls to other elements.
     pub writes: Vec<(String, String)>,
+    /// What [`Host::downstream_full`] answers.
+    pub downstream_full: bool,
+    /// Calls of `notify_nonempty`.
+    pub nonempty: usize,
+    /// Calls of `notify_nonfull`.
+    pub nonfull: usize,
+    /// Bytes written to standard output.
+    pub stdout: Vec<u8>,
     draws: u64,
 }
 
@@ -53,8 +63,21 @@ impl Host for BenchHost {
     fn wake_task(&mut self, _: ElemId) {
         self.woken += 1;
     }
-    fn notify_nonempty(&mut self, _: ElemId) {}
-    fn notify_nonfull(&mut self, _: ElemId) {}
+    fn notify_nonempty(&mut self, _: ElemId) {
+        self.nonempty += 1;
+    }
+    fn notify_nonfull(&mut self, _: ElemId) {
+        self.nonfull += 1;
+    }
+    fn downstream_full(&mut self, _: ElemId, _: Port) -> bool {
+        self.downstream_full
+    }
+    fn write(&mut self, stream: LogStream, bytes: &[u8]) {
+        match stream {
+            LogStream::Stdout => self.stdout.extend_from_slice(bytes),
+            LogStream::Stderr => self.log.push_str(&String::from_utf8_lossy(bytes)),
+        }
+    }
     fn read_handler(
         &mut self,
         _: ElemId,
@@ -105,6 +128,19 @@ impl Host for BenchHost {
     }
 }
 
+/// How the pretended graph around a benched element looks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Setup {
+    /// Connected inputs.
+    pub ninputs: usize,
+    /// Connected outputs.
+    pub noutputs: usize,
+    /// Agnostic ports are pull instead of push.
+    pub pull: bool,
+    /// Not bound to a port: the element opens its own device or file.
+    pub unbound: bool,
+}
+
 /// One element with a pretended graph around it.
 pub struct Bench {
     /// The element.
@@ -140,6 +176,24 @@ impl Bench {
         noutputs: usize,
         names: &NameDb,
     ) -> Result<Bench, Vec<String>> {
+        let setup = Setup {
+            ninputs,
+            noutputs,
+            ..Setup::default()
+        };
+        Self::with_setup(class, config, setup, names)
+    }
+
+    /// [`Bench::with_names`] with more to say about the surroundings.
+    pub fn with_setup(
+        class: &str,
+        config: &str,
+        setup: Setup,
+        names: &NameDb,
+    ) -> Result<Bench, Vec<String>> {
+        let Setup {
+            ninputs, noutputs, ..
+        } = setup;
         let c = crate::lookup(class).ok_or_else(|| vec![format!("no class '{class}'")])?;
         let mut element = (c.new)();
         let mut store = StateStore::new();
@@ -173,21 +227,40 @@ impl Bench {
         if !errors.is_empty() {
             return Err(errors.iter().map(|e| e.to_string()).collect());
         }
+        let (half_in, half_out) = ElementClass::halves(c.processing);
+        let resolve = |half: &str, n: usize| -> Vec<Processing> {
+            let agnostic = match setup.pull {
+                true => Processing::Pull,
+                false => Processing::Push,
+            };
+            (0..n)
+                .map(|i| match Processing::of(half, i) {
+                    Processing::Agnostic => agnostic,
+                    other => other,
+                })
+                .collect()
+        };
+        let graph = GraphSpec::default();
+        let mut host = BenchHost::default();
         let mut icx = InitCx {
             elem: ElemId(0),
             name: "e0",
             elements: &names_list,
             classes: &classes,
             store: &mut store,
-            bound: true,
+            bound: !setup.unbound,
             now: Timestamp::ZERO,
+            inputs: &resolve(half_in, ninputs),
+            outputs: &resolve(half_out, noutputs),
+            graph: &graph,
+            stdout: &mut host.stdout,
         };
         element
             .initialize(&mut icx)
             .map_err(|e| e.iter().map(|e| e.to_string()).collect::<Vec<_>>())?;
         Ok(Bench {
             element,
-            host: BenchHost::default(),
+            host,
             store,
             out: Outbox::default(),
             now: Timestamp::from_secs(1),

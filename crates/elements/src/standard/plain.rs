@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element, TaskStatus};
+use crate::element::{ConfigCx, ConfigErrors, Element, InitCx, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
@@ -44,7 +44,7 @@ pub const DISCARD: ElementClass = ElementClass {
             active: true,
             burst: 1,
             count: 0,
-            pulls: true,
+            pulls: false,
         })
     },
 };
@@ -67,7 +67,10 @@ impl Element for Discard {
         self.count += 1;
         cx.drop(p, "Discard");
     }
-    /// The engine runs it only where input 0 is pull.
+    fn initialize(&mut self, cx: &mut InitCx<'_>) -> Result<(), ConfigErrors> {
+        self.pulls = cx.input_is_pull(0);
+        Ok(())
+    }
     fn has_task(&self) -> bool {
         self.pulls
     }
