@@ -4,6 +4,7 @@
 //! [`StateId`]. Forking a graph clones the store with it.
 
 use crate::ElemId;
+use onefold_packet::Pkt;
 use std::any::Any;
 
 /// A piece of shared state.
@@ -12,6 +13,14 @@ pub trait State: Any + Send {
     fn clone_state(&self) -> Box<dyn State>;
     /// A text form that is equal exactly when two states behave the same (sorted; no addresses, no capacities).
     fn summary(&self) -> String;
+    /// Packets kept inside (an ARP table's waiting lists). They count as held once, however many elements share the state.
+    fn held(&self) -> usize {
+        0
+    }
+    /// Takes out all packets kept inside, so that the end of a run can account for them.
+    fn drain_held(&mut self) -> Vec<Pkt> {
+        Vec::new()
+    }
     /// See [`StateStore::get_mut`].
     fn as_any_mut(&mut self) -> &mut dyn Any;
     /// See [`StateStore::get`].
@@ -87,6 +96,17 @@ impl StateStore {
             x.as_any_mut().downcast_mut()?,
             y.as_any_mut().downcast_mut()?,
         ))
+    }
+    /// Packets kept inside shared states; elements' own come on top ([`crate::Element::held`]).
+    pub fn held(&self) -> usize {
+        self.states.iter().map(|s| s.held()).sum()
+    }
+    /// Takes out all packets kept inside shared states.
+    pub fn drain_held(&mut self) -> Vec<Pkt> {
+        self.states
+            .iter_mut()
+            .flat_map(|s| s.drain_held())
+            .collect()
     }
     /// All states' summaries, for comparing two runs.
     pub fn summaries(&self) -> Vec<String> {

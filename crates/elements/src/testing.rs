@@ -153,12 +153,15 @@ pub struct Bench {
     pub out: Outbox,
     /// The clock; set it as the test likes.
     pub now: Timestamp,
+    /// Warnings of the configuration.
+    pub warnings: Vec<String>,
     ninputs: usize,
     noutputs: usize,
 }
 
 impl Bench {
-    /// Configures and initializes `class(config)` with so many connected ports. All errors and warnings come back as texts.
+    /// Configures and initializes `class(config)` with so many connected ports. Errors (with the
+    /// warnings before them) come back as texts; warnings alone are kept in [`Bench::warnings`].
     pub fn new(
         class: &str,
         config: &str,
@@ -224,8 +227,10 @@ impl Bench {
         if let Err(e) = args.finish() {
             errors.extend(e);
         }
+        let (warnings, errors): (Vec<_>, Vec<_>) = errors.into_iter().partition(|e| e.warning);
         if !errors.is_empty() {
-            return Err(errors.iter().map(|e| e.to_string()).collect());
+            let all = warnings.iter().chain(&errors);
+            return Err(all.map(|e| e.to_string()).collect());
         }
         let (half_in, half_out) = ElementClass::halves(c.processing);
         let resolve = |half: &str, n: usize| -> Vec<Processing> {
@@ -264,6 +269,7 @@ impl Bench {
             store,
             out: Outbox::default(),
             now: Timestamp::from_secs(1),
+            warnings: warnings.iter().map(|e| e.to_string()).collect(),
             ninputs,
             noutputs,
         })

@@ -16,8 +16,8 @@ mod value;
 pub use number::{Bandwidth, Fixed, Seconds, parse_fraction};
 pub use text::{split_args, split_words, unquote};
 pub use value::{
-    AnnoArg, AnyArg, Data, ElementArg, Filename, FromArg, Ip4Prefix, Ip6Prefix, IpPort, Word,
-    is_element_name,
+    AnnoArg, AnyArg, Data, ElementArg, Filename, FromArg, Ip4Prefix, Ip6Prefix, IpPort, SizedAnno,
+    Word, is_element_name,
 };
 
 use crate::element::{ConfigError, ConfigErrors};

@@ -368,6 +368,42 @@ impl FromArg for AnnoArg {
     }
 }
 
+/// An annotation of exactly `N` bytes, by name or byte offset (Click's `AnnoArg(N)`); a size that is given must be `N`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SizedAnno<const N: u8>(pub u8);
+
+impl<const N: u8> FromArg for SizedAnno<N> {
+    const WANTS: &'static str = AnnoArg::WANTS;
+    fn from_arg(s: &str, scope: &ArgScope<'_>) -> Result<Self, Option<String>> {
+        let AnnoArg(f) = AnnoArg::from_arg(s, scope)?;
+        if f.size != 0 && f.size != N {
+            return Err(Some(format!(
+                "annotation '{s}' has {} bytes, {N} are wanted",
+                f.size
+            )));
+        }
+        if u16::from(f.offset) + u16::from(N) > 48 {
+            return Err(Some(format!(
+                "annotation '{s}' out of range, bytes 0 to {}",
+                48 - N
+            )));
+        }
+        Ok(SizedAnno(f.offset))
+    }
+}
+
+/// IPv4 addresses separated by spaces, in one argument; may be empty.
+impl FromArg for Vec<Ipv4Addr> {
+    const WANTS: &'static str = "IPv4 addresses separated by spaces";
+    fn from_arg(s: &str, scope: &ArgScope<'_>) -> Result<Self, Option<String>> {
+        text::split_words(s)
+            .iter()
+            .map(|w| Ipv4Addr::from_arg(w, scope))
+            .collect::<Result<_, _>>()
+            .map_err(|_| None)
+    }
+}
+
 /// Another element, by name in this element's scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ElementArg(pub crate::ElemId);
@@ -437,5 +473,11 @@ mod tests {
         assert_eq!(one::<AnnoArg>("PAINT").unwrap().0.offset, 16);
         assert_eq!(one::<AnnoArg>("20/4").unwrap().0.size, 4);
         assert!(one::<AnnoArg>("48").is_err());
+        assert_eq!(one::<SizedAnno<4>>("DST_IP").unwrap().0, 0);
+        assert!(one::<SizedAnno<4>>("PAINT").is_err());
+        assert!(one::<SizedAnno<4>>("46").is_err());
+        let two = one::<Vec<Ipv4Addr>>("1.2.3.4  5.6.7.8").unwrap();
+        assert_eq!(two, [Ipv4Addr::new(1, 2, 3, 4), Ipv4Addr::new(5, 6, 7, 8)]);
+        assert!(one::<Vec<Ipv4Addr>>("1.2.3.4 x").is_err());
     }
 }
