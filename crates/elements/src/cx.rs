@@ -34,6 +34,11 @@ pub enum Effect {
 pub struct Outbox {
     /// Effects not yet carried out, oldest first.
     pub effects: Vec<Effect>,
+    /// What is emitted while `batched` is set, by output port: a batch per port, each in the order emitted. The engine
+    /// provides as many as its widest element has outputs.
+    pub lanes: Vec<Vec<Pkt>>,
+    /// Set by the batched engine around [`crate::Element::push_batch`]: the order across outputs does not matter then.
+    pub batched: bool,
     /// Packets that left through a sink, with the sink.
     pub transmitted: Vec<(ElemId, Pkt)>,
     /// Recycled packets.
@@ -114,6 +119,18 @@ pub trait Host {
     }
     /// Asks the run to end.
     fn stop(&mut self);
+    /// Adds to the number of stop requests that the run still survives (Click's run count): the run ends when it
+    /// falls to zero. [`Host::stop`] is the same as adding -1.
+    fn adjust_run_count(&mut self, delta: i32) {
+        if delta < 0 {
+            self.stop();
+        }
+    }
+    /// Is there a handler `"element.handler"`, seen from `from`, that can be written (or else read)?
+    fn has_handler(&self, from: ElemId, call: &str, writable: bool) -> bool {
+        let _ = (from, call, writable);
+        false
+    }
     /// A 32-bit random number: PRF(seed, element, number of the draw).
     fn random(&mut self, elem: ElemId) -> u32;
     /// Is a trace being taken?
@@ -149,21 +166,21 @@ impl Cx<'_> {
     /// `"unconnected output"`.
     #[inline]
     pub fn emit(&mut self, port: Port, p: Pkt) {
-        if port < self.noutputs {
-            self.out.effects.push(Effect::Emit(port, p));
-        } else {
-            self.out.drop(self.elem, "unconnected output", p);
-        }
+        self.emit_or_drop(port, p, "unconnected output");
     }
 
     /// The packet leaves at output `port` if that is connected; else it is dropped for `reason`
     /// (Click's `checked_output_push`).
     #[inline]
     pub fn emit_or_drop(&mut self, port: Port, p: Pkt, reason: DropReason) {
-        if port < self.noutputs {
-            self.out.effects.push(Effect::Emit(port, p));
-        } else {
+        if port >= self.noutputs {
             self.out.drop(self.elem, reason, p);
+        } else if self.out.batched
+            && let Some(lane) = self.out.lanes.get_mut(port)
+        {
+            lane.push(p);
+        } else {
+            self.out.effects.push(Effect::Emit(port, p));
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::class::Processing;
 use crate::cx::{Cx, TimerId};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
 use crate::names::NameDb;
 use crate::spec::GraphSpec;
 use crate::store::StateStore;
@@ -225,9 +225,40 @@ pub trait Element: ElementClone + Send + 'static {
         100
     }
 
+    /// Names that this element defines for others (AddressInfo). Asked just before it is configured, in the order of
+    /// configuration; `name` is the element's full name, `args` its arguments.
+    fn define_names(
+        &self,
+        name: &str,
+        args: &[String],
+        names: &mut NameDb,
+    ) -> Result<(), ConfigErrors> {
+        Ok(())
+    }
+
     /// Called once all elements are configured: resolves references to others, schedules tasks and timers.
     fn initialize(&mut self, cx: &mut InitCx<'_>) -> Result<(), ConfigErrors> {
         Ok(())
+    }
+
+    /// Scheduling tickets that this element gives to the tasks of others (ScheduleInfo): element names, seen from its own
+    /// compound, and tickets; 1024 is what a task has unless told otherwise. Asked after initialization.
+    fn tickets(&self) -> &[(String, u32)] {
+        &[]
+    }
+
+    /// Called once the whole graph is initialized, in the order of configuration, before the first packet.
+    fn started(&mut self, cx: &mut Cx<'_>) {}
+
+    /// Is this the script that decides what happens when the run is asked to stop (DriverManager)?
+    fn is_driver_script(&self) -> bool {
+        false
+    }
+
+    /// The run has been asked to stop and this is its driver script: takes a step. True when the step was a plain one, so
+    /// that another may follow while the run is still asked to stop.
+    fn driver_step(&mut self, cx: &mut Cx<'_>) -> bool {
+        false
     }
 
     /// A packet arrives at input `port`. It must be emitted, dropped, transmitted or kept; never just forgotten.
@@ -298,6 +329,11 @@ pub trait Element: ElementClone + Send + 'static {
     /// Handlers beyond the ones that every element has (`class`, `name`, `config`, `ports`, `handlers`).
     fn handlers(&self) -> &'static [HandlerInfo] {
         &[]
+    }
+
+    /// Handlers that depend on the configuration, beyond [`Element::handlers`].
+    fn dynamic_handlers(&self) -> Vec<(String, HandlerFlags)> {
+        Vec::new()
     }
 
     /// Calls a read handler of this element; `param` is what stood behind its name.

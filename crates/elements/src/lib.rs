@@ -58,7 +58,7 @@ pub use class::{
 pub use cx::{Cx, DropReason, Effect as Emission, Host, LogStream, Outbox, TimerId};
 pub use element::{
     ConfigCx, ConfigError, ConfigErrors, Element, ElementClone, InitCx, IoRole, SourceLoc,
-    TaskStatus,
+    TaskStatus, find_element,
 };
 pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
 pub use names::NameDb;

@@ -1,0 +1,49 @@
+//! Executes graphs of elements: the reference graph, the meaning of a chain.
+//!
+//! - [`Graph::build`] makes a running [`Graph`] from a [`GraphSpec`](onefold_elements::GraphSpec), checking everything first:
+//!   classes, port counts, push and pull, configurations. All errors come back at once, with their places.
+//! - The **scalar engine** ([`Graph::inject`]) pushes one packet depth first, as Click does, on a virtual clock, and runs
+//!   tasks and due timers until nothing more happens. Bounds on what a packet may cause are in [`limits`].
+//! - The **batched engine** ([`Graph::inject_batch`]) takes a batch at a time through the same graph; it is what rates
+//!   are measured with.
+//! - [`Graph::read_handler`] and [`Graph::write_handler`] reach the elements' handlers; [`Graph::start_trace`] records every
+//!   step and decision; [`Graph::fork`] copies a graph, state and all; [`Graph::totals`] is the account of packets.
+//!
+//! ```
+//! use onefold_engine::{BuildOptions, Graph, spec_from_flat};
+//! let text = "i :: Idle -> c :: Counter -> Discard;";
+//! let flat = onefold_click::load(text.as_bytes(), "demo.click", &[], &Default::default()).unwrap();
+//! let mut graph = Graph::build(spec_from_flat(&flat), &BuildOptions::default()).unwrap();
+//! let c = graph.find("c").unwrap();
+//! let p = graph.make_packet(&[0; 60]);
+//! graph.inject_packet(c, 0, p, Default::default());
+//! assert_eq!(graph.read_handler("c.count").unwrap(), "1");
+//! assert!(graph.totals().balanced());
+//! ```
+#![forbid(unsafe_code)]
+
+mod batch;
+mod build;
+mod core;
+mod diag;
+mod driver;
+mod flat;
+mod flow;
+mod graph;
+mod handlers;
+mod hookup;
+pub mod limits;
+mod random;
+mod run;
+mod sched;
+mod topology;
+mod trace;
+
+pub use build::{Bound, BuildOptions};
+pub use core::Log;
+pub use diag::{BuildError, Diagnostic, Severity, Stage};
+pub use driver::{DriverOptions, Ended};
+pub use flat::spec_from_flat;
+pub use graph::{DropCount, Graph, Totals};
+pub use handlers::VERSION;
+pub use trace::{Decision, Entry, MAX_TRACE_STEPS, TraceStep};
