@@ -19,6 +19,7 @@ mod class;
 mod cx;
 mod element;
 pub mod handler;
+mod link;
 mod names;
 pub mod rate;
 mod spec;
@@ -40,6 +41,7 @@ mod standard;
 /// Every family's list of classes.
 const FAMILIES: &[&[ElementClass]] = &[
     standard::CLASSES,
+    link::CLASSES,
     classify::CLASSES,
     control::CLASSES,
     headers::CLASSES,

@@ -1,0 +1,170 @@
+//! `load-balancer`: spreads the flows to a virtual address over servers; a flow stays with its server. Port 0 is the clients'
+//! side, port 1 the servers'.
+
+use super::{ClickText, Encap, KindCx, encap};
+use crate::file::Loc;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::net::Ipv4Addr;
+
+/// Ports: 0 clients, 1 servers.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LoadBalancer {
+    /// The address that clients use: `203.0.113.80`.
+    pub address: Loc<String>,
+    /// Only these TCP and UDP ports; all if not given.
+    pub ports: Option<Vec<Loc<u16>>>,
+    /// The servers.
+    pub servers: Vec<Server>,
+    /// How a new flow's server is chosen.
+    #[serde(default)]
+    pub policy: Policy,
+    /// Other traffic to port 1: it passes unless this is false.
+    pub pass_other: Option<bool>,
+    /// Decrements the TTL, as a routing hop does.
+    #[serde(default)]
+    pub decrement_ttl: bool,
+    /// New Ethernet header for what leaves at port 0; if not given the frame's own stays.
+    pub encap_clients: Option<Encap>,
+    /// New Ethernet header for what leaves at port 1.
+    pub encap_servers: Option<Encap>,
+}
+
+/// A server.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Server {
+    /// Its address.
+    pub address: Loc<String>,
+    /// Its share relative to the others', 1 if not given, at most 100.
+    pub weight: Option<Loc<u32>>,
+}
+
+/// How a server is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// One after the other, as often as its weight.
+    #[default]
+    RoundRobin,
+    /// By a hash of the source address (consistent: few flows move when servers change).
+    SourceHash,
+}
+
+impl LoadBalancer {
+    /// The graph as Click text.
+    pub fn click(&self, cx: &mut KindCx<'_>) -> String {
+        let Ok(vip) = self.address.value.parse::<Ipv4Addr>() else {
+            cx.error(
+                &self.address,
+                format!("expected an IPv4 address, found '{}'", self.address.value),
+            );
+            return String::new();
+        };
+        if self.servers.is_empty() || self.servers.len() > 1024 {
+            cx.error_whole("a load balancer has 1 to 1024 servers");
+            return String::new();
+        }
+        let mut t = ClickText::new();
+        let class = match self.policy {
+            Policy::RoundRobin => "RoundRobinIPMapper",
+            Policy::SourceHash => "SourceIPHashMapper",
+        };
+        t.line(format!("servers :: {class}("));
+        let mut lines = Vec::new();
+        for (n, s) in self.servers.iter().enumerate() {
+            let Ok(a) = s.address.value.parse::<Ipv4Addr>() else {
+                cx.error(
+                    &s.address,
+                    format!("expected an IPv4 address, found '{}'", s.address.value),
+                );
+                continue;
+            };
+            let w = s.weight.as_ref().map_or(1, |w| w.value);
+            if w == 0 || w > 100 {
+                cx.error(
+                    s.weight.as_ref().unwrap_or(&Loc {
+                        value: 0,
+                        start: 0,
+                        len: 0,
+                    }),
+                    "a weight is from 1 to 100",
+                );
+                continue;
+            }
+            let at = cx.at(&s.address);
+            match self.policy {
+                Policy::RoundRobin => {
+                    for _ in 0..w {
+                        lines.push((at, format!("- - {a} - 0 1")));
+                    }
+                }
+                // the last number is the server's identity in the hash; its nodes on the ring are in proportion to its weight
+                Policy::SourceHash => lines.push((at, format!("- - {a} - 0 1 {n}"))),
+            }
+        }
+        if self.policy == Policy::SourceHash {
+            if self
+                .servers
+                .iter()
+                .any(|s| s.weight.as_ref().is_some_and(|w| w.value != 1))
+            {
+                cx.error_whole(
+                    "weights go with round-robin; source-hash gives every server the same share",
+                );
+            }
+            t.line("100 0xbeef,");
+        }
+        for (i, (at, l)) in lines.iter().enumerate() {
+            let comma = if i + 1 < lines.len() { "," } else { "" };
+            t.line_at(cx.reader, *at, format!("{l}{comma}"));
+        }
+        t.line(");");
+        t.line("rw :: IPRewriter(servers, pass 2);");
+        let ports: Vec<String> = self
+            .ports
+            .iter()
+            .flatten()
+            .map(|p| format!("dst port {}", p.value))
+            .collect();
+        let only = if ports.is_empty() {
+            String::new()
+        } else {
+            format!(" && ({})", ports.join(" or "))
+        };
+        let ttl = if self.decrement_ttl {
+            "DecIPTTL -> "
+        } else {
+            ""
+        };
+        let (to_clients, to_servers) = (
+            encap(cx, self.encap_clients.as_ref()),
+            encap(cx, self.encap_servers.as_ref()),
+        );
+        t.line(format!(
+            "to_servers :: Null -> {ttl}{to_servers} -> dev1 :: ToDevice(1);"
+        ));
+        t.line(format!(
+            "to_clients :: Null -> {ttl}{to_clients} -> dev0 :: ToDevice(0);"
+        ));
+        t.line("FromDevice(0) -> e0 :: Classifier(12/0800, 12/0806, -);");
+        t.line("e0[0] -> Strip(14) -> CheckIPHeader");
+        t.line(format!(
+            "  -> c0 :: IPClassifier(dst host {vip} && (tcp or udp){only}, -) -> [0]rw;"
+        ));
+        t.line("e0[1] -> dev1; e0[2] -> Discard;");
+        t.line("FromDevice(1) -> e1 :: Classifier(12/0800, 12/0806, -);");
+        t.line(
+            "e1[0] -> Strip(14) -> CheckIPHeader -> c1 :: IPClassifier(tcp or udp, -) -> [1]rw;",
+        );
+        t.line("e1[1] -> dev0; e1[2] -> Discard;");
+        t.line("rw[0] -> to_servers; rw[1] -> to_clients;");
+        if self.pass_other.unwrap_or(true) {
+            t.line("c0[1] -> to_servers; rw[2] -> to_clients; c1[1] -> to_clients;");
+        } else {
+            t.line("c0[1] -> Discard; rw[2] -> Discard; c1[1] -> Discard;");
+        }
+        t.finish()
+    }
+}

@@ -1,0 +1,122 @@
+//! Network functions without Click: each kind is *defined as a graph of elements*.
+//!
+//! A kind turns its part of the chain file into the text of a Click configuration whose devices are its ports (`FromDevice(0)`,
+//! `ToDevice(1)` ...). Line directives in the text point back at the rule, route or pattern that each line was made from, so
+//! that errors and traces name the operator's own line.
+
+pub mod firewall;
+pub mod load_balancer;
+pub mod monitor;
+pub mod nat;
+pub mod router;
+pub mod vlan;
+
+use crate::error::Reader;
+use onefold_click::source::{FileId, Span};
+use std::fmt::Write;
+
+/// What a kind may use while it builds its graph.
+pub struct KindCx<'a> {
+    /// The function's name.
+    pub name: &'a str,
+    /// Reads files, collects errors.
+    pub reader: &'a mut Reader,
+    /// The chain file.
+    pub file: FileId,
+    /// The function's place in the chain file, for errors about the whole.
+    pub span: Span,
+}
+
+impl KindCx<'_> {
+    /// The place of a value in the chain file.
+    pub fn at<T>(&self, v: &crate::file::Loc<T>) -> Span {
+        Span::new(self.file, v.start, v.start + v.len)
+    }
+    /// Records an error about a value of the chain file.
+    pub fn error<T>(&mut self, v: &crate::file::Loc<T>, message: impl Into<String>) {
+        let span = self.at(v);
+        let message = format!("{}: {}", self.name, message.into());
+        self.reader.error(span, message);
+    }
+    /// Records an error about the function as a whole.
+    pub fn error_whole(&mut self, message: impl Into<String>) {
+        let message = format!("{}: {}", self.name, message.into());
+        self.reader.error(self.span, message);
+    }
+}
+
+/// The text of a graph, being written.
+#[derive(Debug, Default)]
+pub struct ClickText {
+    text: String,
+}
+
+impl ClickText {
+    /// Empty.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// Adds a line that the kind itself is the source of.
+    pub fn line(&mut self, s: impl AsRef<str>) -> &mut Self {
+        self.text.push_str(s.as_ref());
+        self.text.push('\n');
+        self
+    }
+    /// Adds a line that was made from line `line` of `file`.
+    pub fn line_from(&mut self, file: &str, line: u32, s: impl AsRef<str>) -> &mut Self {
+        // writing to a String cannot fail
+        let _ = writeln!(self.text, "# {line} \"{file}\"");
+        self.line(s)
+    }
+    /// Adds a line that was made from what stands at `span`.
+    pub fn line_at(&mut self, reader: &Reader, span: Span, s: impl AsRef<str>) -> &mut Self {
+        let l = reader.sources.locate(span);
+        self.line_from(&l.file, l.line, s)
+    }
+    /// The text.
+    pub fn finish(self) -> String {
+        self.text
+    }
+}
+
+/// Reads a MAC address; an error is recorded.
+pub(crate) fn mac(cx: &mut KindCx<'_>, v: &crate::file::Loc<String>) -> Option<String> {
+    let found = v
+        .value
+        .parse::<onefold_packet::EtherAddr>()
+        .ok()
+        .map(|a| a.to_string());
+    if found.is_none() {
+        cx.error(
+            v,
+            format!(
+                "expected a MAC address such as 02:00:00:00:00:01, found '{}'",
+                v.value
+            ),
+        );
+    }
+    found
+}
+
+/// How a function that works on IP packets puts its frames together.
+#[derive(Debug, Clone, serde::Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Encap {
+    /// Source MAC address of frames sent.
+    pub mac: crate::file::Loc<String>,
+    /// Destination MAC address of frames sent.
+    pub next_hop: crate::file::Loc<String>,
+}
+
+/// The elements that turn an IP packet into a frame again: a new Ethernet header, or the one it came with.
+pub(crate) fn encap(cx: &mut KindCx<'_>, e: Option<&Encap>) -> String {
+    match e {
+        Some(e) => {
+            let (Some(a), Some(b)) = (mac(cx, &e.mac), mac(cx, &e.next_hop)) else {
+                return String::new();
+            };
+            format!("EtherEncap(0x0800, {a}, {b})")
+        }
+        None => "Unstrip(14)".to_string(),
+    }
+}

@@ -1,0 +1,323 @@
+//! `nat`: translates addresses (and ports) between port 0 (inside) and port 1 (outside).
+//!
+//! *NAPT* (the default): flows from inside get an address of the pool and a port of the range; replies find their way back.
+//! *One-to-one*: each inside address has an outside address of its own, both ways, with static rules.
+//! Static forwards let flows from outside in. With `hairpin`, inside hosts reach each other through outside addresses.
+
+use super::{ClickText, Encap, KindCx, encap};
+use crate::file::Loc;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use std::net::Ipv4Addr;
+
+/// Ports: 0 inside, 1 outside.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Nat {
+    /// Outside address or pool for NAPT: `203.0.113.1` or `203.0.113.1-203.0.113.4`.
+    pub pool: Option<Loc<String>>,
+    /// Port range of NAPT: `1024-65535` if not given.
+    pub port_range: Option<Loc<String>>,
+    /// One-to-one pairs: `10.0.0.5 = 203.0.113.5`.
+    pub one_to_one: Option<Vec<Loc<String>>>,
+    /// Flows from outside that are let in: `tcp 203.0.113.1:80 -> 10.0.0.5:8080`.
+    pub forward: Option<Vec<Loc<String>>>,
+    /// Inside hosts may reach each other through outside addresses.
+    #[serde(default)]
+    pub hairpin: bool,
+    /// Seconds after which an idle TCP flow is forgotten; IPRewriter's default if not given.
+    pub tcp_timeout: Option<Loc<u32>>,
+    /// Seconds after which an idle UDP flow is forgotten.
+    pub udp_timeout: Option<Loc<u32>>,
+    /// Most flows; IPRewriter's default if not given.
+    pub capacity: Option<Loc<u32>>,
+    /// Decrements the TTL, as a routing hop does.
+    #[serde(default)]
+    pub decrement_ttl: bool,
+    /// New Ethernet header for what leaves at port 0; if not given the frame's own stays.
+    pub encap_inside: Option<Encap>,
+    /// New Ethernet header for what leaves at port 1.
+    pub encap_outside: Option<Encap>,
+}
+
+/// Most outside addresses of a pool.
+const MAX_POOL: u32 = 256;
+
+impl Nat {
+    /// The graph as Click text.
+    pub fn click(&self, cx: &mut KindCx<'_>) -> String {
+        match (&self.pool, &self.one_to_one) {
+            (Some(p), None) => self.napt(cx, p),
+            (None, Some(list)) => self.static_pairs(cx, list),
+            _ => {
+                cx.error_whole("give either 'pool' (address and port translation) or 'one-to-one'");
+                String::new()
+            }
+        }
+    }
+
+    fn napt(&self, cx: &mut KindCx<'_>, pool: &Loc<String>) -> String {
+        let Some((lo, hi)) = addresses(&pool.value) else {
+            cx.error(
+                pool,
+                format!(
+                    "expected an address or a range of at most {MAX_POOL}, found '{}'",
+                    pool.value
+                ),
+            );
+            return String::new();
+        };
+        let ports = self
+            .port_range
+            .as_ref()
+            .map_or("1024-65535".to_string(), |p| p.value.clone());
+        if !range_ok(&ports) {
+            if let Some(p) = &self.port_range {
+                cx.error(
+                    p,
+                    format!("expected a port range such as 1024-65535, found '{ports}'"),
+                );
+            }
+            return String::new();
+        }
+        let span = if lo == hi {
+            lo.to_string()
+        } else {
+            format!("{lo}-{hi}")
+        };
+        let mut options = String::new();
+        for (name, v) in [
+            ("TCP_TIMEOUT", &self.tcp_timeout),
+            ("UDP_TIMEOUT", &self.udp_timeout),
+            ("MAPPING_CAPACITY", &self.capacity),
+        ] {
+            if let Some(v) = v {
+                options.push_str(&format!(", {name} {}", v.value));
+            }
+        }
+        let forwards = self.forwards(cx);
+        let mut t = ClickText::new();
+        // Inputs: 0 from inside, 1 from outside, then one per forward. Outputs: 0 to outside, 1 to inside.
+        t.line("rw :: IPRewriter(");
+        t.line_at(
+            cx.reader,
+            cx.at(pool),
+            format!("pattern {span} {ports} - - 0 1,"),
+        );
+        t.line("drop");
+        for (f, spec) in &forwards {
+            t.line_at(
+                cx.reader,
+                cx.at(f),
+                format!(", pattern - - {} {} 1 0", spec.inside, spec.inside_port),
+            );
+        }
+        t.line(format!("{options});"));
+        t.line(format!(
+            "ping :: ICMPPingRewriter(pattern {lo} - - - 0 1, drop);"
+        ));
+        t.line("err :: ICMPRewriter(rw ping);");
+        self.frames(cx, &mut t, "from_in", "from_out");
+        t.line("from_in -> c_in :: IPClassifier(tcp or udp, icmp type echo, icmp, -);");
+        t.line("c_in[0] -> [0]rw; c_in[1] -> [0]ping; c_in[2] -> [0]err; c_in[3] -> Discard;");
+        let mut rules: Vec<String> = forwards.iter().map(|(_, s)| s.filter()).collect();
+        let n = rules.len();
+        rules.extend([
+            "tcp or udp".into(),
+            "icmp type echo-reply".into(),
+            "icmp".into(),
+            "-".into(),
+        ]);
+        t.line(format!(
+            "from_out -> c_out :: IPClassifier({});",
+            rules.join(", ")
+        ));
+        for i in 0..n {
+            t.line(format!("c_out[{i}] -> [{}]rw;", 2 + i));
+        }
+        t.line(format!(
+            "c_out[{n}] -> [1]rw; c_out[{}] -> [1]ping; c_out[{}] -> [1]err; c_out[{}] -> Discard;",
+            n + 1,
+            n + 2,
+            n + 3
+        ));
+        if self.hairpin {
+            // What was translated on its way out and goes to an outside address of ours comes in again at once.
+            t.line(format!(
+                "rw[0] -> hair :: IPClassifier({}, -) -> from_out;",
+                pool_filter(lo, hi)
+            ));
+            t.line("hair[1] -> to_out;");
+        } else {
+            t.line("rw[0] -> to_out;");
+        }
+        t.line("rw[1] -> to_in; ping[0] -> to_out; ping[1] -> to_in; err[0] -> to_out; err[1] -> to_in;");
+        t.finish()
+    }
+
+    fn static_pairs(&self, cx: &mut KindCx<'_>, list: &[Loc<String>]) -> String {
+        for (what, given) in [
+            ("forward", self.forward.is_some()),
+            ("port-range", self.port_range.is_some()),
+        ] {
+            if given {
+                cx.error_whole(format!("'{what}' goes with 'pool', not with 'one-to-one'"));
+            }
+        }
+        let mut pairs = Vec::new();
+        for l in list {
+            let p = l.value.split_once('=').and_then(|(a, b)| {
+                Some((
+                    a.trim().parse::<Ipv4Addr>().ok()?,
+                    b.trim().parse::<Ipv4Addr>().ok()?,
+                ))
+            });
+            match p {
+                Some(p) => pairs.push((l, p)),
+                None => cx.error(l, format!("expected INSIDE = OUTSIDE, found '{}'", l.value)),
+            }
+        }
+        let mut t = ClickText::new();
+        // Input i: from inside for pair i; input n+i: from outside for pair i.
+        t.line("rw :: IPAddrRewriter(");
+        for (l, (_, outside)) in &pairs {
+            t.line_at(cx.reader, cx.at(l), format!("pattern {outside} - 0 1,"));
+        }
+        for (i, (l, (inside, _))) in pairs.iter().enumerate() {
+            let comma = if i + 1 < pairs.len() { "," } else { "" };
+            // flows that start outside: to the outside address, rewritten to the inside one
+            t.line_at(
+                cx.reader,
+                cx.at(l),
+                format!("pattern - {inside} 1 0{comma}"),
+            );
+        }
+        t.line(");");
+        self.frames(cx, &mut t, "from_in", "from_out");
+        let side = |f: &dyn Fn(&(Ipv4Addr, Ipv4Addr)) -> String| -> String {
+            let mut v: Vec<String> = pairs.iter().map(|(_, p)| f(p)).collect();
+            v.push("-".into());
+            v.join(", ")
+        };
+        let n = pairs.len();
+        t.line(format!(
+            "from_in -> c_in :: IPClassifier({});",
+            side(&|p| format!("src host {}", p.0))
+        ));
+        t.line(format!(
+            "from_out -> c_out :: IPClassifier({});",
+            side(&|p| format!("dst host {}", p.1))
+        ));
+        for i in 0..n {
+            t.line(format!(
+                "c_in[{i}] -> [{i}]rw; c_out[{i}] -> [{}]rw;",
+                n + i
+            ));
+        }
+        t.line(format!("c_in[{n}] -> Discard; c_out[{n}] -> Discard;"));
+        t.line("rw[0] -> to_out; rw[1] -> to_in;");
+        t.finish()
+    }
+
+    /// Devices, header checks and encapsulation around the translation.
+    fn frames(&self, cx: &mut KindCx<'_>, t: &mut ClickText, from_in: &str, from_out: &str) {
+        let ttl = if self.decrement_ttl {
+            "DecIPTTL -> "
+        } else {
+            ""
+        };
+        let inside = encap(cx, self.encap_inside.as_ref());
+        let outside = encap(cx, self.encap_outside.as_ref());
+        t.line(format!(
+            "to_out :: Null -> {ttl}{outside} -> dev1 :: ToDevice(1);"
+        ));
+        t.line(format!(
+            "to_in :: Null -> {ttl}{inside} -> dev0 :: ToDevice(0);"
+        ));
+        for (n, name, other) in [(0, from_in, "dev1"), (1, from_out, "dev0")] {
+            t.line(format!(
+                "FromDevice({n}) -> e{n} :: Classifier(12/0800, 12/0806, -);"
+            ));
+            t.line(format!(
+                "e{n}[0] -> Strip(14) -> CheckIPHeader -> {name} :: Null;"
+            ));
+            t.line(format!("e{n}[1] -> {other}; e{n}[2] -> Discard;"));
+        }
+    }
+
+    fn forwards<'a>(&'a self, cx: &mut KindCx<'_>) -> Vec<(&'a Loc<String>, Forward)> {
+        let mut out = Vec::new();
+        for f in self.forward.iter().flatten() {
+            match Forward::parse(&f.value) {
+                Some(spec) => out.push((f, spec)),
+                None => cx.error(
+                    f,
+                    format!(
+                        "expected 'tcp 203.0.113.1:80 -> 10.0.0.5:8080', found '{}'",
+                        f.value
+                    ),
+                ),
+            }
+        }
+        out
+    }
+}
+
+/// A static forward.
+struct Forward {
+    proto: String,
+    outside: Ipv4Addr,
+    outside_port: u16,
+    inside: Ipv4Addr,
+    inside_port: u16,
+}
+
+impl Forward {
+    fn parse(s: &str) -> Option<Forward> {
+        let (left, right) = s.split_once("->")?;
+        let (proto, outside) = left.trim().split_once(' ')?;
+        if proto != "tcp" && proto != "udp" {
+            return None;
+        }
+        let at = |s: &str| -> Option<(Ipv4Addr, u16)> {
+            let (a, p) = s.trim().split_once(':')?;
+            Some((a.parse().ok()?, p.parse().ok()?))
+        };
+        let ((outside, outside_port), (inside, inside_port)) = (at(outside)?, at(right)?);
+        Some(Forward {
+            proto: proto.to_string(),
+            outside,
+            outside_port,
+            inside,
+            inside_port,
+        })
+    }
+    fn filter(&self) -> String {
+        format!(
+            "dst host {} && {} dst port {}",
+            self.outside, self.proto, self.outside_port
+        )
+    }
+}
+
+fn addresses(s: &str) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    let (a, b) = s.split_once('-').unwrap_or((s, s));
+    let (a, b): (Ipv4Addr, Ipv4Addr) = (a.trim().parse().ok()?, b.trim().parse().ok()?);
+    let n = u32::from(b).checked_sub(u32::from(a))?;
+    (n < MAX_POOL).then_some((a, b))
+}
+
+fn pool_filter(lo: Ipv4Addr, hi: Ipv4Addr) -> String {
+    let all: Vec<String> = (u32::from(lo)..=u32::from(hi))
+        .map(|a| format!("dst host {}", Ipv4Addr::from(a)))
+        .collect();
+    format!("({})", all.join(" or "))
+}
+
+fn range_ok(s: &str) -> bool {
+    let n = |s: &str| s.trim().parse::<u16>().ok().filter(|p| *p > 0);
+    match s.split_once('-') {
+        Some((a, b)) => matches!((n(a), n(b)), (Some(a), Some(b)) if a <= b),
+        None => n(s).is_some(),
+    }
+}

@@ -1,0 +1,532 @@
+//! From a chain file's name to a [`Chain`].
+
+use crate::error::{ChainError, Reader};
+use crate::file::{ChainFile, ClickSpec, Function, Loc, PortSpec};
+use crate::kinds::KindCx;
+use crate::links::{PortRef, parse_links, parse_port};
+use crate::params;
+use crate::stitch::{Chain, FunctionInfo, Part, Wiring, stitch};
+use onefold_click::diag::Diagnostic;
+use onefold_click::source::{FileId, Span};
+use std::path::{Path, PathBuf};
+
+/// Most functions of a chain, repeated ones counted one by one.
+pub const MAX_FUNCTIONS: usize = 1024;
+
+/// How to load a chain.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Parameters: `--set NAME=VALUE`.
+    pub set: Vec<(String, String)>,
+    /// Folders with examples, searched for names that are not files.
+    pub examples: Vec<PathBuf>,
+}
+
+/// Finds a chain file: a file, a folder with a `chain.yaml`, or an example's name. An example `routers-7` that has no folder
+/// of its own is folder `routers-N` with parameter `n` = 7.
+pub fn find(
+    name: &str,
+    options: &Options,
+) -> Result<(PathBuf, Option<(String, String)>), ChainError> {
+    let direct = Path::new(name);
+    if direct.is_file() {
+        return Ok((direct.to_path_buf(), None));
+    }
+    if direct.join("chain.yaml").is_file() {
+        return Ok((direct.join("chain.yaml"), None));
+    }
+    let plain = !name.contains(['/', '\\']) && name != "..";
+    if plain {
+        for dir in &options.examples {
+            let f = dir.join(name).join("chain.yaml");
+            if f.is_file() {
+                return Ok((f, None));
+            }
+            if let Some((base, n)) = name.rsplit_once('-')
+                && n.parse::<u32>().is_ok()
+            {
+                let f = dir.join(format!("{base}-N")).join("chain.yaml");
+                if f.is_file() {
+                    return Ok((f, Some(("n".to_string(), n.to_string()))));
+                }
+            }
+        }
+    }
+    let all = example_names(options);
+    let near = onefold_click::suggest::near_misses(name, all.iter().map(String::as_str));
+    let near = if near.is_empty() {
+        all.clone()
+    } else {
+        near.iter().map(|s| s.to_string()).collect()
+    };
+    Err(ChainError::NotFound {
+        name: name.to_string(),
+        near,
+    })
+}
+
+/// The names of all examples, sorted.
+pub fn example_names(options: &Options) -> Vec<String> {
+    let mut names: Vec<String> = options
+        .examples
+        .iter()
+        .filter_map(|d| std::fs::read_dir(d).ok())
+        .flatten()
+        .filter_map(|e| e.ok())
+        .filter(|e| e.path().join("chain.yaml").is_file())
+        .filter_map(|e| e.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Loads a chain by file or example name.
+pub fn load(name: &str, options: &Options) -> Result<Chain, ChainError> {
+    let (path, implied) = find(name, options)?;
+    let dir = path.parent().unwrap_or(Path::new(".")).to_path_buf();
+    let mut reader = Reader::new(&dir);
+    let shown = path.display().to_string();
+    let text = match std::fs::read_to_string(&path) {
+        Ok(t) if t.len() as u64 <= crate::error::MAX_FILE_BYTES => t,
+        Ok(_) => {
+            return Err(ChainError::Invalid(vec![Diagnostic::error(format!(
+                "'{shown}' is too long"
+            ))]));
+        }
+        Err(e) => {
+            return Err(ChainError::Invalid(vec![Diagnostic::error(format!(
+                "cannot read '{shown}': {e}"
+            ))]));
+        }
+    };
+    let mut set = options.set.clone();
+    set.extend(implied);
+    load_text(&text, &shown, &set, &mut reader)
+}
+
+/// Loads a chain from its text; `shown` is its file name in messages.
+pub fn load_text(
+    text: &str,
+    shown: &str,
+    set: &[(String, String)],
+    reader: &mut Reader,
+) -> Result<Chain, ChainError> {
+    let chain = load_inner(text, shown, set, reader);
+    let diagnostics = std::mem::take(&mut reader.diagnostics);
+    match chain {
+        Some(mut c) if !diagnostics.iter().any(Diagnostic::is_error) => {
+            c.warnings = diagnostics;
+            Ok(c)
+        }
+        _ => Err(ChainError::Invalid(diagnostics)),
+    }
+}
+
+/// The part of a chain file that must be known before parameters are substituted.
+#[derive(serde::Deserialize)]
+struct Header {
+    #[serde(default)]
+    parameters: indexmap::IndexMap<String, crate::file::Parameter>,
+}
+
+fn yaml<T: serde::de::DeserializeOwned>(
+    text: &str,
+    file: FileId,
+    reader: &mut Reader,
+) -> Option<T> {
+    match serde_saphyr::from_str(text) {
+        Ok(v) => Some(v),
+        Err(e) => {
+            let message = format!("{}", e.without_snippet());
+            // the location is shown by the diagnostic itself
+            let message = message
+                .split(" at line ")
+                .next()
+                .unwrap_or("")
+                .trim()
+                .to_string();
+            let d = Diagnostic::error(message);
+            let d = match e.location() {
+                Some(l) if l.line() > 0 => {
+                    let s = l.span();
+                    let start = s.byte_offset().unwrap_or(0) as usize;
+                    let len = s.byte_len().unwrap_or(1) as usize;
+                    d.at(&reader.sources, Span::new(file, start, start + len.max(1)))
+                }
+                _ => d.at(&reader.sources, Span::new(file, 0, 1)),
+            };
+            reader.diagnostics.push(d);
+            None
+        }
+    }
+}
+
+fn load_inner(
+    text: &str,
+    shown: &str,
+    set: &[(String, String)],
+    reader: &mut Reader,
+) -> Option<Chain> {
+    let raw = reader.sources.add(shown, text);
+    let header: Header = yaml(text, raw, reader)?;
+    let whole = Span::new(raw, 0, 1);
+    let mut values: Vec<(String, String)> = Vec::new();
+    for (k, _) in set {
+        if !header.parameters.contains_key(k) {
+            let near = onefold_click::suggest::did_you_mean(
+                k,
+                header.parameters.keys().map(String::as_str),
+            );
+            let known: Vec<&str> = header.parameters.keys().map(String::as_str).collect();
+            let hint = near.unwrap_or(match known.is_empty() {
+                true => "this chain has no parameters".to_string(),
+                false => format!("its parameters are {}", known.join(", ")),
+            });
+            reader.error_hint(whole, format!("the chain has no parameter '{k}'"), hint);
+        }
+    }
+    for (name, p) in &header.parameters {
+        if !params::is_name(name) || name == "i" {
+            reader.error(whole, format!("'{name}' cannot be a parameter's name"));
+        }
+        let given = set
+            .iter()
+            .rev()
+            .find(|(k, _)| k == name)
+            .map(|(_, v)| v.clone());
+        let Some(v) = given.or_else(|| p.default.as_ref().map(|d| d.to_string())) else {
+            let what = p
+                .description
+                .as_deref()
+                .map_or(String::new(), |d| format!(" ({d})"));
+            let hint = format!("--set {name}=VALUE");
+            reader.error_hint(
+                whole,
+                format!("parameter '{name}' has no value{what}"),
+                hint,
+            );
+            continue;
+        };
+        if v.len() > params::MAX_VALUE_LEN || v.contains(['\n', '\r']) {
+            reader.error(
+                whole,
+                format!("the value of parameter '{name}' is too long or has line breaks"),
+            );
+            continue;
+        }
+        if p.min.is_some() || p.max.is_some() {
+            let (lo, hi) = (p.min.unwrap_or(i64::MIN), p.max.unwrap_or(i64::MAX));
+            if !v.parse::<i64>().is_ok_and(|n| (lo..=hi).contains(&n)) {
+                reader.error(
+                    whole,
+                    format!("parameter '{name}' is '{v}', expected a number from {lo} to {hi}"),
+                );
+            }
+        }
+        values.push((name.clone(), v));
+    }
+    if !reader.ok() {
+        return None;
+    }
+    let lookup = |n: &str| values.iter().find(|(k, _)| k == n).map(|(_, v)| v.clone());
+    let text = match params::substitute(text, lookup) {
+        Ok(t) => t,
+        Err(why) => {
+            reader.error(whole, why);
+            return None;
+        }
+    };
+    // `$(i)` is the number of a repeated function; for everything else it does not matter what it is
+    let first =
+        params::substitute(&text, |k| (k == "i").then(|| "1".to_string())).unwrap_or_default();
+    let file = reader.sources.add(shown, first.clone());
+    let doc: Option<ChainFile> = yaml(&first, file, reader);
+    // Scripts of Click configurations may use $(handler) themselves; elsewhere an unknown name is a mistake.
+    let in_click = doc
+        .as_ref()
+        .is_some_and(|d| d.functions.values().any(|f| f.value.click.is_some()));
+    for name in params::unresolved(&first) {
+        if !in_click {
+            let at = first.find(&format!("$({name})")).unwrap_or(0);
+            let near = onefold_click::suggest::did_you_mean(
+                name,
+                header.parameters.keys().map(String::as_str),
+            );
+            let d = Diagnostic::error(format!("no parameter named '$({name})'"));
+            let d = d
+                .at(&reader.sources, Span::new(file, at, at + name.len() + 3))
+                .maybe_hint(near);
+            reader.diagnostics.push(d);
+        }
+    }
+    let doc = doc?;
+    let base = reader.dir.join("x");
+    let default_name = Path::new(shown)
+        .parent()
+        .and_then(Path::file_name)
+        .or(base.parent().and_then(Path::file_name))
+        .map_or("chain".to_string(), |n| n.to_string_lossy().into_owned());
+
+    // functions, repeated ones one by one
+    let mut parts = Vec::new();
+    let mut failed: Vec<String> = Vec::new();
+    let mut extra_links: Vec<(String, Span)> = Vec::new();
+    for (name, f) in &doc.functions {
+        let span = Span::new(file, f.start, f.start + f.len.max(1));
+        let ok = params::is_name(name) && name != "addresses";
+        if !ok {
+            reader.error(span, format!("'{name}' cannot be a function's name: letters, digits, '_' and '-', a letter first"));
+            continue;
+        }
+        let Some(n) = f.value.repeat else {
+            match build_function(name, &f.value, span, file, reader) {
+                Some(p) => parts.push(p),
+                None => failed.push(name.clone()),
+            }
+            continue;
+        };
+        if n == 0 || n as usize > MAX_FUNCTIONS {
+            reader.error(
+                span,
+                format!("{name}: repeat must be from 1 to {MAX_FUNCTIONS}"),
+            );
+            continue;
+        }
+        for i in 1..=n {
+            // Substituting `i` in the whole text keeps every place right.
+            let numbered = params::substitute(&text, |k| (k == "i").then(|| i.to_string()));
+            let Ok(numbered) = numbered else { break };
+            let nfile = reader.sources.add(shown, numbered.clone());
+            let Some(ndoc) = yaml::<ChainFile>(&numbered, nfile, reader) else {
+                break;
+            };
+            let Some(nf) = ndoc.functions.get(name) else {
+                break;
+            };
+            let nspan = Span::new(nfile, nf.start, nf.start + nf.len.max(1));
+            parts.extend(build_function(
+                &format!("{name}{i}"),
+                &nf.value,
+                nspan,
+                nfile,
+                reader,
+            ));
+            if let (Some(l), true) = (&nf.value.link, i < n) {
+                let lspan = Span::new(nfile, l.start, l.start + l.len);
+                match l
+                    .value
+                    .split_once("<->")
+                    .map(|x| (x, "<->"))
+                    .or(l.value.split_once("->").map(|x| (x, "->")))
+                {
+                    Some(((a, b), arrow)) => {
+                        extra_links.push((
+                            format!("{name}{i}{} {arrow} {}{name}{}", a.trim(), b.trim(), i + 1),
+                            lspan,
+                        ));
+                    }
+                    None => reader.error(lspan, "expected something like \"[1] <-> [0]\""),
+                }
+            }
+        }
+    }
+    if parts.len() > MAX_FUNCTIONS {
+        reader.error(whole, format!("more than {MAX_FUNCTIONS} functions"));
+    }
+    let mut wiring = read_wiring(&doc, extra_links, file, reader);
+    wiring.failed = failed;
+    let name = doc.name.clone().unwrap_or(default_name);
+    let description = doc.description.clone().unwrap_or_default();
+    Some(stitch(reader, name, description, parts, wiring))
+}
+
+/// Links, ports and unused ports, read from their notation.
+fn read_wiring(
+    doc: &ChainFile,
+    extra: Vec<(String, Span)>,
+    file: FileId,
+    reader: &mut Reader,
+) -> Wiring {
+    let at = |v: &Loc<String>| {
+        (
+            v.value.clone(),
+            Span::new(file, v.start, v.start + v.len.max(1)),
+        )
+    };
+    let mut w = Wiring {
+        links: Vec::new(),
+        ports: Vec::new(),
+        unused: Vec::new(),
+        failed: Vec::new(),
+        addresses: Vec::new(),
+    };
+    for (text, span) in doc.links.iter().map(at).chain(extra) {
+        match parse_links(&text) {
+            Ok(l) => w.links.extend(l.into_iter().map(|l| (l, span))),
+            Err(why) => reader.error(span, why),
+        }
+    }
+    let port = |text: &str, span: Span, reader: &mut Reader| -> Option<PortRef> {
+        parse_port(text).map_err(|why| reader.error(span, why)).ok()
+    };
+    for (name, p) in &doc.ports {
+        let span = Span::new(file, p.start, p.start + p.len.max(1));
+        if !params::is_name(name) {
+            reader.error(span, format!("'{name}' cannot be a port's name"));
+        }
+        let (i, o) = match &p.value {
+            PortSpec::Both(t) => {
+                let r = port(t, span, reader);
+                (r.clone(), r)
+            }
+            PortSpec::Apart(a) => (
+                a.input.as_ref().and_then(|t| port(t, span, reader)),
+                a.output.as_ref().and_then(|t| port(t, span, reader)),
+            ),
+        };
+        w.ports.push((name.clone(), i, o, span));
+    }
+    for u in &doc.unused {
+        let (text, span) = at(u);
+        if let Some(p) = port(&text, span, reader) {
+            w.unused.push((p, span));
+        }
+    }
+    w.addresses = doc
+        .addresses
+        .iter()
+        .map(|(n, a)| (n.clone(), a.as_slice().to_vec()))
+        .collect();
+    w
+}
+
+/// One function's graph.
+fn build_function(
+    name: &str,
+    f: &Function,
+    span: Span,
+    file: FileId,
+    reader: &mut Reader,
+) -> Option<Part> {
+    let mut macs: Vec<String> = f.macs.iter().flatten().map(|m| m.value.clone()).collect();
+    if let (Some(r), true) = (&f.router, macs.is_empty()) {
+        macs = r.macs();
+    }
+    let names = f.ports.as_ref().map(|v| {
+        v.iter()
+            .map(|p| {
+                (
+                    p.value.clone(),
+                    Span::new(file, p.start, p.start + p.len.max(1)),
+                )
+            })
+            .collect::<Vec<_>>()
+    });
+    let before = reader.diagnostics.iter().filter(|d| d.is_error()).count();
+    let mut cx = KindCx {
+        name,
+        reader,
+        file,
+        span,
+    };
+    let mut made: Vec<(&'static str, String)> = Vec::new();
+    if let Some(k) = &f.firewall {
+        made.push(("firewall", k.click(&mut cx)));
+    }
+    if let Some(k) = &f.router {
+        made.push(("router", k.click(&mut cx)));
+    }
+    if let Some(k) = &f.nat {
+        made.push(("nat", k.click(&mut cx)));
+    }
+    if let Some(k) = &f.load_balancer {
+        made.push(("load-balancer", k.click(&mut cx)));
+    }
+    if let Some(k) = &f.monitor {
+        made.push(("monitor", k.click(&mut cx)));
+    }
+    if let Some(k) = &f.vlan {
+        made.push(("vlan", k.click(&mut cx)));
+    }
+    let kinds_given = made.len() + usize::from(f.click.is_some());
+    if kinds_given != 1 {
+        let message = match kinds_given {
+            0 => "has no kind",
+            _ => "has more than one kind",
+        };
+        reader.error_hint(
+            span,
+            format!("function '{name}' {message}"),
+            "give exactly one of click, firewall, router, nat, load-balancer, dpi, monitor, vlan",
+        );
+        return None;
+    }
+    let (kind, text, shown, params) = match made.pop() {
+        Some((kind, text)) => (kind, text, format!("{name} ({kind})"), Vec::new()),
+        None => click_text(name, f.click.as_ref()?, span, reader)?,
+    };
+    if reader.diagnostics.iter().filter(|d| d.is_error()).count() > before {
+        return None;
+    }
+    let dir = reader.dir.clone();
+    let libraries = onefold_click::FileLibraries::new(dir.to_str());
+    let mut options = onefold_click::LoadOptions::default();
+    options.parse.libraries = Some(&libraries);
+    match onefold_click::load(text.as_bytes(), &shown, &params, &options) {
+        Ok(graph) => {
+            reader.diagnostics.extend(graph.warnings.iter().cloned());
+            let info = FunctionInfo {
+                name: name.to_string(),
+                kind,
+                click: text,
+                ports: Vec::new(),
+            };
+            Some(Part::new(reader, info, graph, names, macs, span))
+        }
+        Err(ds) => {
+            reader.diagnostics.extend(ds);
+            None
+        }
+    }
+}
+
+/// A Click configuration's text, its name in messages, and its parameters.
+#[allow(clippy::type_complexity)]
+fn click_text(
+    name: &str,
+    spec: &ClickSpec,
+    span: Span,
+    reader: &mut Reader,
+) -> Option<(&'static str, String, String, Vec<(String, String)>)> {
+    let (file, config, parameters) = match spec {
+        ClickSpec::File(f) => (Some(f), None, Vec::new()),
+        ClickSpec::Full(full) => {
+            let p = full
+                .parameters
+                .iter()
+                .map(|(k, v)| (k.clone(), v.to_string()))
+                .collect();
+            (full.file.as_ref(), full.config.as_ref(), p)
+        }
+    };
+    match (file, config) {
+        (Some(f), None) => {
+            let (id, text) = reader.read(f, span)?;
+            Some((
+                "click",
+                text,
+                reader.sources.name(id).to_string(),
+                parameters,
+            ))
+        }
+        (None, Some(c)) => Some(("click", c.clone(), format!("{name} (config)"), parameters)),
+        _ => {
+            reader.error(
+                span,
+                format!("function '{name}': click wants either 'file' or 'config'"),
+            );
+            None
+        }
+    }
+}

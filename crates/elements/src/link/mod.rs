@@ -1,0 +1,140 @@
+//! The link between two network functions: what replaces an output device and the next function's input device when
+//! functions are stitched into one graph.
+
+use crate::args::Args;
+use crate::class::{Effect, ElementClass};
+use crate::cx::Cx;
+use crate::element::{ConfigCx, ConfigErrors, Element, TaskStatus};
+use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::{Port, element_any};
+use onefold_packet::{EtherAddr, Pkt, wire::ethernet};
+
+/// Classes of this family.
+pub const CLASSES: &[ElementClass] = &[NF_LINK];
+
+/// `NFLink`.
+pub const NF_LINK: ElementClass = ElementClass {
+    name: "NFLink",
+    ports: "1/1",
+    processing: "a/h",
+    flow: "x/x",
+    effect: Effect::Pure,
+    usage: "[keywords ETHER, BURST]",
+    summary: "hands packets from one network function to the next as a wire would",
+    new: || {
+        Box::new(NfLink {
+            ether: None,
+            burst: 32,
+            count: 0,
+        })
+    },
+};
+
+/// What a wire between two devices does to a packet: the bytes stay, every annotation but the time stamp is forgotten, the
+/// packet type is what a device with address ETHER (any, if not given) would say, and the MAC header is set to the start
+/// of the frame. With a pull input (a queue in front of an output device) it pulls, BURST packets a turn.
+#[derive(Debug, Clone)]
+struct NfLink {
+    ether: Option<EtherAddr>,
+    burst: u32,
+    count: u64,
+}
+
+impl Element for NfLink {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        self.ether = args.keyword("ETHER");
+        self.burst = args.keyword("BURST").unwrap_or(32).max(1);
+        args.finish()
+    }
+
+    #[inline]
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        self.count += 1;
+        let (timestamp, ingress) = (p.anno.timestamp, p.anno.ingress);
+        p.clear_annotations();
+        p.anno.timestamp = timestamp;
+        p.anno.ingress = ingress;
+        p.set_mac_header(0);
+        if let Some(h) = ethernet::Header::parse(p.data()) {
+            p.anno.packet_type = h.packet_type(self.ether);
+        }
+        cx.emit(0, p);
+    }
+
+    /// The engine runs it only where input 0 is pull.
+    fn has_task(&self) -> bool {
+        true
+    }
+
+    fn run_task(&mut self, cx: &mut Cx<'_>) -> TaskStatus {
+        for _ in 0..self.burst {
+            match cx.pull(0) {
+                Some(p) => self.push(0, p, cx),
+                None => return TaskStatus::Sleep,
+            }
+        }
+        TaskStatus::Reschedule
+    }
+
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        const H: &[HandlerInfo] = &[HandlerInfo::r("count"), HandlerInfo::button("reset_counts")];
+        H
+    }
+    fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
+        match name {
+            "count" => Ok(self.count.to_string()),
+            _ => Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+    }
+    fn write(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+        match name {
+            "reset_counts" => self.count = 0,
+            _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+        Ok(())
+    }
+    element_any!();
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+    use onefold_packet::{Packet, PacketType, Timestamp};
+
+    #[test]
+    fn forgets_annotations_but_the_time_stamp() {
+        let mut b = Bench::new("NFLink", "ETHER 02:00:00:00:00:01", 1, 1).unwrap();
+        let mut frame = [0u8; 60];
+        for (dst, want) in [
+            ([2, 0, 0, 0, 0, 1], PacketType::Host),
+            ([2, 0, 0, 0, 0, 2], PacketType::OtherHost),
+            ([0xff; 6], PacketType::Broadcast),
+            ([1, 0, 0x5e, 0, 0, 1], PacketType::Multicast),
+        ] {
+            frame[..6].copy_from_slice(&dst);
+            let mut p = Box::new(Packet::from_slice(&frame));
+            p.anno.timestamp = Timestamp(77);
+            p.anno.set_paint(3);
+            p.set_network_header(14, 20);
+            let out = b.push_packet(0, p);
+            let p = &out[0].1;
+            assert_eq!(p.anno.timestamp, Timestamp(77));
+            assert_eq!((p.anno.paint(), p.network_header_offset()), (0, None));
+            assert_eq!(p.anno.packet_type, want);
+            assert_eq!(p.mac_header_offset(), Some(0));
+        }
+        assert_eq!(b.push(0, b"short").len(), 1);
+    }
+
+    #[test]
+    fn pulls_from_a_queue() {
+        let mut b = Bench::new("NFLink", "BURST 2", 1, 1).unwrap();
+        let q = b.host.upstream.entry(0).or_default();
+        for _ in 0..3 {
+            q.push_back(Box::new(Packet::from_slice(&[0; 20])));
+        }
+        assert_eq!(b.run_task().len(), 2);
+        assert_eq!(b.run_task().len(), 1);
+        assert!(Bench::new("NFLink", "ETHER x", 1, 1).is_err());
+    }
+}
