@@ -73,6 +73,11 @@ pub(crate) fn flatten(
     Ok(graph)
 }
 
+/// The errors that can be told without expanding anything, for texts that are not understood completely.
+pub(crate) fn check(ast: &Ast) -> Vec<Diagnostic> {
+    build(ast).sink.diagnostics
+}
+
 fn collect(top: Router, compounds: Vec<FlatCompound>) -> FlatGraph {
     let mut place = Vec::with_capacity(top.elements.len());
     let mut elements = Vec::new();

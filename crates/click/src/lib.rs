@@ -37,6 +37,7 @@ mod expand;
 mod flatten;
 pub mod graph;
 mod lex;
+mod library;
 pub mod limits;
 mod parse;
 mod print;
@@ -47,7 +48,8 @@ pub mod text;
 mod tunnel;
 
 pub use graph::{Connection, FlatCompound, FlatElement, FlatGraph, PortRef, Requirement};
-pub use parse::{FileLibraries, Libraries, ParseOptions, parse};
+pub use library::{FileLibraries, Libraries};
+pub use parse::{ParseOptions, parse};
 pub use text::SrcText;
 
 use diag::Diagnostic;
@@ -84,7 +86,7 @@ pub fn flatten(
     flatten::flatten(ast, params, globals)
 }
 
-/// Parses and flattens. All errors of both, in the order of the text as far as possible.
+/// Parses and flattens. All errors of both, by place; warnings only where there are no errors.
 pub fn load(
     text: &[u8],
     file_name: &str,
@@ -92,17 +94,22 @@ pub fn load(
     options: &LoadOptions<'_>,
 ) -> Result<FlatGraph, Vec<Diagnostic>> {
     let (ast, mut diagnostics) = parse(text, file_name, &options.parse);
-    let broken = diag::any_errors(&diagnostics);
-    match flatten(&ast, params, options.globals) {
-        Ok(mut graph) if !broken => {
+    let result = if diag::any_errors(&diagnostics) {
+        // What could not be read is missing in the graph, so most errors found by expanding it would be misleading.
+        Err(flatten::check(&ast))
+    } else {
+        flatten(&ast, params, options.globals)
+    };
+    match result {
+        Ok(mut graph) => {
             diagnostics.append(&mut graph.warnings);
             graph.warnings = diagnostics;
             Ok(graph)
         }
-        Ok(_) => Err(diagnostics),
         Err(more) => {
-            // What the parser could not read makes more errors; those are not worth reporting twice.
             diagnostics.extend(more);
+            diagnostics.retain(|d| d.is_error());
+            diagnostics.sort_by(|a, b| a.location.cmp(&b.location));
             Err(diagnostics)
         }
     }

@@ -1,69 +1,17 @@
 //! Tokens to syntax tree.
 
+mod element;
+
 use crate::ast::*;
 use crate::conf;
 use crate::diag::Diagnostic;
 use crate::lex::{Cursor, Kind, Token};
-use crate::limits::{
-    MAX_ARGUMENTS, MAX_ERRORS, MAX_LIBRARIES, MAX_LISTED_PORTS, MAX_NESTING, MAX_NODES, MAX_PORT,
-};
+use crate::library::Libraries;
+use crate::limits::{MAX_ARGUMENTS, MAX_ERRORS, MAX_LIBRARIES, MAX_NESTING, MAX_NODES};
 use crate::source::{FileId, MAX_SOURCE_BYTES, SourceMap, Span};
 use crate::text::SrcText;
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Finds the files of `require(library "name")`.
-pub trait Libraries {
-    /// The file name and the text of library `name`, required by the file `from`; else why not.
-    fn find(&self, name: &str, from: &str) -> Result<(String, Vec<u8>), String>;
-}
-
-/// Libraries in the directory of the file that requires them, and in the directories of a search path.
-#[derive(Clone, Debug, Default)]
-pub struct FileLibraries {
-    path: Vec<PathBuf>,
-}
-
-impl FileLibraries {
-    /// `path` is a list as in the environment variable `CLICKPATH`: directories separated by colons, each of which
-    /// is searched for `conf/NAME` and `NAME`.
-    pub fn new(path: Option<&str>) -> FileLibraries {
-        let path = path
-            .unwrap_or("")
-            .split(':')
-            .filter(|p| !p.is_empty())
-            .map(PathBuf::from)
-            .collect();
-        FileLibraries { path }
-    }
-}
-
-impl Libraries for FileLibraries {
-    fn find(&self, name: &str, from: &str) -> Result<(String, Vec<u8>), String> {
-        let beside = Path::new(from).parent().unwrap_or(Path::new(""));
-        let below = self
-            .path
-            .iter()
-            .flat_map(|dir| [dir.join("conf").join(name), dir.join(name)]);
-        for file in std::iter::once(beside.join(name)).chain(below) {
-            if file.is_file() {
-                let shown = file.display().to_string();
-                let too_large = file
-                    .metadata()
-                    .is_ok_and(|m| m.len() > MAX_SOURCE_BYTES as u64);
-                return match std::fs::read(&file) {
-                    Ok(_) if too_large => {
-                        Err(format!("{shown} has more than {MAX_SOURCE_BYTES} bytes"))
-                    }
-                    Ok(bytes) => Ok((shown, bytes)),
-                    Err(error) => Err(format!("{shown}: {error}")),
-                };
-            }
-        }
-        Err("there is no such file beside this one or in the search path".to_owned())
-    }
-}
 
 /// How to parse.
 #[derive(Clone, Copy, Default)]
@@ -90,6 +38,7 @@ pub fn parse(text: &[u8], file_name: &str, options: &ParseOptions<'_>) -> (Ast, 
         nesting: 0,
         listed_ports: 0,
         nodes: 0,
+        open: Vec::new(),
         libraries: BTreeSet::new(),
     };
     if text.len() > MAX_SOURCE_BYTES {
@@ -130,6 +79,8 @@ struct Parser<'a> {
     nesting: usize,
     listed_ports: usize,
     nodes: usize,
+    /// Brackets that are open.
+    open: Vec<Span>,
     libraries: BTreeSet<String>,
 }
 
@@ -189,6 +140,21 @@ impl Parser<'_> {
             self.cursor.pos = before;
         }
         false
+    }
+
+    /// Reads the parenthesis that closes a configuration string.
+    fn close_config(&mut self, config: &SrcText) {
+        // The parenthesis that opened it is just before it.
+        let open = config.span().map(|s| Span {
+            start: s.start.saturating_sub(1),
+            end: s.start,
+            ..s
+        });
+        self.open.extend(open);
+        self.expect(Kind::Char(b')'));
+        if open.is_some() {
+            self.open.pop();
+        }
     }
 
     fn expect(&mut self, kind: Kind) -> bool {
@@ -251,6 +217,7 @@ impl Parser<'_> {
                 format!("'{}'", self.cursor.text(token.start, token.end))
             }
             Kind::Char(0) => "a zero byte".to_owned(),
+            Kind::End => "end of the text".to_owned(),
             Kind::Char(c) if !c.is_ascii() => {
                 format!(
                     "'{}'",
@@ -259,9 +226,22 @@ impl Parser<'_> {
             }
             kind => kind.describe(),
         };
-        let diagnostic = Diagnostic::error(format!("unexpected {what}"))
-            .at(&self.sources, self.token_span(token))
+        let span = match token.kind {
+            Kind::End => {
+                // Where the text ends as people see it.
+                let bytes = self.sources.bytes(self.cursor.file);
+                let before = bytes.get(..token.start).unwrap_or(bytes);
+                let end = before.trim_ascii_end().len();
+                self.span(end, end)
+            }
+            _ => self.token_span(token),
+        };
+        let mut diagnostic = Diagnostic::error(format!("unexpected {what}"))
+            .at(&self.sources, span)
             .expected(expected);
+        if let (Kind::End, Some(&open)) = (token.kind, self.open.last()) {
+            diagnostic = diagnostic.note_at("this is not closed", &self.sources, open);
+        }
         let diagnostic = match token.kind {
             Kind::Provide => {
                 diagnostic.hint("'provide' is reserved; configurations only require packages")
@@ -302,6 +282,7 @@ impl Parser<'_> {
             return None;
         }
         self.nesting += 1;
+        self.open.push(self.token_span(token));
         Some(())
     }
 
@@ -337,260 +318,6 @@ impl Parser<'_> {
         true
     }
 
-    fn chain(&mut self) -> Option<Chain> {
-        let mut links: Vec<Link> = Vec::new();
-        let mut arrow: Option<Arrow> = None;
-        while let Some(elements) = self.elements(!links.is_empty()) {
-            links.push(Link { arrow, elements });
-            loop {
-                let token = self.next();
-                match token.kind {
-                    Kind::Char(b',') | Kind::Colons => {
-                        self.unexpected(token, "an arrow or ';'");
-                        continue;
-                    }
-                    Kind::Arrow | Kind::DoubleArrow => {
-                        let double = token.kind == Kind::DoubleArrow;
-                        arrow = Some(Arrow {
-                            double,
-                            span: self.token_span(token),
-                        });
-                        break;
-                    }
-                    Kind::Char(b';') | Kind::End => {}
-                    Kind::Char(b'{' | b'}' | b'[' | b')') => self.unread(token),
-                    Kind::Char(_) => self.unexpected(token, "an arrow or ';'"),
-                    Kind::Variable | Kind::Dots => {
-                        self.unexpected(token, "an arrow or ';'");
-                        self.unread(token);
-                    }
-                    _ => self.unread(token),
-                }
-                return Some(Chain {
-                    links,
-                    dangling: None,
-                });
-            }
-        }
-        if links.is_empty() {
-            return None;
-        }
-        Some(Chain {
-            links,
-            dangling: arrow.map(|a| a.span),
-        })
-    }
-
-    /// Reads elements separated by commas; `after_arrow` unless they start a chain. `None` if there are none.
-    fn elements(&mut self, after_arrow: bool) -> Option<Vec<ElementUse>> {
-        let mut out: Vec<ElementUse> = Vec::new();
-        let mut implicit = false;
-        let mut token;
-        loop {
-            let ports = self.ports();
-            token = self.next();
-            let start = token.start;
-            let mut implicit_here = None;
-            let what = match token.kind {
-                Kind::Ident => What::Name(self.name(token)),
-                Kind::Char(b'{') => What::Compound(Box::new(self.compound(token, None))),
-                Kind::Char(b'(') => What::Group(Box::new(self.group(token))),
-                kind => {
-                    let nested = self.compounds > 0 || self.groups > 0;
-                    let alone = ports.is_some() || out.is_empty();
-                    let understood = nested
-                        && match kind {
-                            Kind::Arrow | Kind::DoubleArrow => !after_arrow && alone,
-                            Kind::Char(b',') => ports.is_some(),
-                            Kind::Colons => false,
-                            _ => after_arrow && alone,
-                        };
-                    if !understood {
-                        if let Some(ports) = &ports {
-                            self.error(ports.span, "these ports belong to no element");
-                        }
-                        if !out.is_empty() {
-                            break;
-                        }
-                        if after_arrow {
-                            self.unread(token);
-                        } else {
-                            self.unexpected(token, "an element");
-                        }
-                        return None;
-                    }
-                    self.unread(token);
-                    implicit = true;
-                    let pseudo = if after_arrow {
-                        Pseudo::Output
-                    } else {
-                        Pseudo::Input
-                    };
-                    implicit_here = Some(pseudo);
-                    What::Implicit(pseudo)
-                }
-            };
-            let mut element = ElementUse {
-                what,
-                class: None,
-                config: None,
-                inputs: ports,
-                outputs: None,
-                span: self.span(start, self.next_pos().max(start)),
-            };
-            if implicit_here == Some(Pseudo::Input) {
-                std::mem::swap(&mut element.inputs, &mut element.outputs);
-            }
-            if let What::Name(name) = &element.what {
-                element.span = name.span;
-            }
-            token = self.next();
-            if implicit_here.is_none() {
-                token = self.element_rest(token, &mut element);
-            }
-            self.node(element.span);
-            out.push(element);
-            if token.kind != Kind::Char(b',') {
-                break;
-            }
-        }
-        self.unread(token);
-        if implicit && after_arrow && matches!(token.kind, Kind::Arrow | Kind::DoubleArrow) {
-            self.error(
-                self.token_span(token),
-                "an element is missing between two arrows",
-            );
-        }
-        Some(out)
-    }
-
-    /// Reads what may follow the name of an element, of which `token` is the first; returns the token after it.
-    fn element_rest(&mut self, mut token: Token, element: &mut ElementUse) -> Token {
-        if token.kind == Kind::Colons {
-            token = self.next();
-            match token.kind {
-                Kind::Ident => element.class = Some(ClassRef::Name(self.name(token))),
-                Kind::Char(b'{') => {
-                    element.class = Some(ClassRef::Compound(Box::new(self.compound(token, None))));
-                }
-                _ => {
-                    self.unexpected(token, "an element class");
-                    self.unread(token);
-                }
-            }
-            token = self.next();
-        }
-        if token.kind == Kind::Char(b'(') {
-            element.config = Some(self.config());
-            self.expect(Kind::Char(b')'));
-            token = self.next();
-        }
-        if token.kind == Kind::Char(b'[') {
-            self.unread(token);
-            element.outputs = self.ports();
-            token = self.next();
-        }
-        token
-    }
-
-    /// Reads `[...]`, if it is there.
-    fn ports(&mut self) -> Option<PortList> {
-        let first = self.next();
-        if first.kind != Kind::Char(b'[') {
-            self.unread(first);
-            return None;
-        }
-        let mut list = PortList {
-            ports: Vec::new(),
-            open: false,
-            span: self.token_span(first),
-        };
-        let mut last = 0;
-        let mut range = false;
-        loop {
-            let token = self.next();
-            match token.kind {
-                Kind::Ident => {
-                    let port = self.port(token);
-                    if range {
-                        self.count_ports(port.saturating_sub(last), token);
-                        if !self.stopped {
-                            list.ports.extend(last + 1..=port);
-                        }
-                        last = port.max(last) + 1;
-                    } else {
-                        self.count_ports(1, token);
-                        list.ports.push(port);
-                        last = port;
-                    }
-                }
-                Kind::Char(b']') => {
-                    if list.ports.is_empty() {
-                        list.ports.push(0);
-                    }
-                    list.open = true;
-                    list.span = list.span.to(self.token_span(token));
-                    return Some(list);
-                }
-                _ => {
-                    self.unexpected(token, "a port number");
-                    self.unread(token);
-                    return (!list.ports.is_empty()).then_some(list);
-                }
-            }
-            let token = self.next();
-            match token.kind {
-                Kind::Char(b']') => {
-                    list.span = list.span.to(self.token_span(token));
-                    return Some(list);
-                }
-                Kind::Char(b'-') if !range => range = true,
-                Kind::Char(b',') => range = false,
-                _ => {
-                    self.unexpected(token, "',' or ']'");
-                    self.unread(token);
-                }
-            }
-        }
-    }
-
-    fn count_ports(&mut self, n: usize, token: Token) {
-        self.listed_ports = self.listed_ports.saturating_add(n);
-        if self.listed_ports > MAX_LISTED_PORTS {
-            let span = self.token_span(token);
-            self.fatal(
-                Diagnostic::error(format!("more than {MAX_LISTED_PORTS} ports in port lists"))
-                    .at(&self.sources, span),
-            );
-        }
-    }
-
-    /// A port number, as C writes integers: 10, 0xa, 012.
-    fn port(&mut self, token: Token) -> usize {
-        let text = self.cursor.text(token.start, token.end);
-        let hex = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
-        let (digits, radix) = match hex {
-            Some(hex) => (hex, 16),
-            None if text.starts_with('0') && text.len() > 1 => (&text[1..], 8),
-            None => (&text[..], 10),
-        };
-        let span = self.token_span(token);
-        if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
-            let d = Diagnostic::error(format!("'{text}' is no port number"))
-                .at(&self.sources, span)
-                .expected("an integer");
-            self.report(d);
-            return 0;
-        }
-        match usize::from_str_radix(digits, radix) {
-            Ok(port) if port <= MAX_PORT => port,
-            _ => {
-                self.error(span, format!("port numbers go up to {MAX_PORT}"));
-                0
-            }
-        }
-    }
-
     fn group(&mut self, open: Token) -> Group {
         let mut statements = Vec::new();
         if self.deeper(open).is_some() {
@@ -599,6 +326,7 @@ impl Parser<'_> {
             self.accept(Kind::Char(b')'));
             self.groups -= 1;
             self.nesting -= 1;
+            self.open.pop();
         }
         Group {
             statements,
@@ -660,6 +388,7 @@ impl Parser<'_> {
         }
         self.compounds -= 1;
         self.nesting -= 1;
+        self.open.pop();
         compound
     }
 
@@ -737,7 +466,7 @@ impl Parser<'_> {
             return None;
         }
         let text = self.config();
-        self.expect(Kind::Char(b')'));
+        self.close_config(&text);
         self.accept(Kind::Char(b';'));
         let here = self.span(self.cursor.pos, self.cursor.pos);
         let mut out = Vec::new();
@@ -825,7 +554,7 @@ impl Parser<'_> {
             return None;
         }
         let text = self.config();
-        self.expect(Kind::Char(b')'));
+        self.close_config(&text);
         let here = self.span(self.cursor.pos, self.cursor.pos);
         let mut out = Vec::new();
         for arg in text.split_args() {

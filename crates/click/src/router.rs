@@ -291,15 +291,23 @@ impl Router {
             );
         }
         let missing: Vec<usize> = (0..used).filter(|p| !ports.contains(p)).collect();
-        if let Some(first) = missing.first() {
-            let more = if missing.len() > 1 {
-                format!(" and {} more", missing.len() - 1)
-            } else {
-                String::new()
-            };
-            problems.push(format!(
-                "{name} {first}{more} of {whose} is not used, though a higher one is"
-            ));
+        let shown: Vec<String> = missing.iter().take(4).map(usize::to_string).collect();
+        let dots = if missing.len() > shown.len() {
+            ", ..."
+        } else {
+            ""
+        };
+        match missing.as_slice() {
+            [] => {}
+            [one] => problems.push(format!(
+                "{name} {one} of {whose} is not used, though {name} {} is",
+                used - 1
+            )),
+            _ => problems.push(format!(
+                "{name}s {}{dots} of {whose} are not used, though {name} {} is",
+                shown.join(", "),
+                used - 1
+            )),
         }
         (used, problems)
     }

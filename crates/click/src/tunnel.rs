@@ -3,7 +3,7 @@
 use crate::diag::Diagnostic;
 use crate::limits::MAX_CONNECTIONS;
 use crate::router::{Class, End, Router, Sink};
-use crate::source::SourceMap;
+use crate::source::{SourceMap, Span};
 use std::collections::{HashMap, HashSet};
 
 /// A port of a tunnel, and what is found behind it.
@@ -16,33 +16,30 @@ enum State {
 
 struct Walk<'a> {
     router: &'a Router,
-    /// Connections per element, the latest last: out of it, and into it.
-    touching: [Vec<Vec<usize>>; 2],
+    /// Connections per port, the latest last: out of it, and into it.
+    touching: [HashMap<End, Vec<usize>>; 2],
     followed: usize,
 }
 
 pub(crate) fn remove_tunnels(router: &mut Router, sources: &SourceMap, sink: &mut Sink) {
-    let mut touching = [
-        vec![Vec::new(); router.elements.len()],
-        vec![Vec::new(); router.elements.len()],
-    ];
+    let mut touching: [HashMap<End, Vec<usize>>; 2] = Default::default();
     let (mut inputs, mut outputs) = (Ports::default(), Ports::default());
     for (i, c) in router.conns.iter().enumerate() {
-        touching[0][c.from.0].push(i);
-        touching[1][c.to.0].push(i);
+        touching[0].entry(c.from).or_default().push(i);
+        touching[1].entry(c.to).or_default().push(i);
         if router
             .elements
             .get(c.from.0)
             .is_some_and(|e| is_tunnel(&e.class) && e.tunnel_input.is_some())
         {
-            outputs.add(c.from);
+            outputs.add(c.from, c.span);
         }
         if router
             .elements
             .get(c.to.0)
             .is_some_and(|e| is_tunnel(&e.class) && e.tunnel_output.is_some())
         {
-            inputs.add(c.to);
+            inputs.add(c.to, c.span);
         }
     }
     let mut walk = Walk {
@@ -77,7 +74,7 @@ pub(crate) fn remove_tunnels(router: &mut Router, sources: &SourceMap, sink: &mu
     }
 }
 
-fn too_many(sources: &SourceMap, sink: &mut Sink, span: crate::source::Span) {
+fn too_many(sources: &SourceMap, sink: &mut Sink, span: Span) {
     let message = format!(
         "the configuration has more than {MAX_CONNECTIONS} connections through compound elements"
     );
@@ -92,14 +89,16 @@ fn is_tunnel(class: &Class) -> bool {
 #[derive(Default)]
 struct Ports {
     order: Vec<End>,
-    known: HashSet<End>,
+    /// With a connection of each.
+    known: HashMap<End, Span>,
 }
 
 impl Ports {
-    fn add(&mut self, port: End) {
-        if self.known.insert(port) {
+    fn add(&mut self, port: End, span: Span) {
+        self.known.entry(port).or_insert_with(|| {
             self.order.push(port);
-        }
+            span
+        });
     }
 }
 
@@ -136,7 +135,7 @@ impl Walk<'_> {
             if states.contains_key(&port) {
                 continue;
             }
-            let mut stack = vec![self.enter(port, output, sources, sink)];
+            let mut stack = vec![self.enter(port, ports, output, sources, sink)];
             states.insert(port, State::Open);
             while let Some(frame) = stack.last_mut() {
                 let Some(&end) = frame.ends.get(frame.next) else {
@@ -146,7 +145,7 @@ impl Walk<'_> {
                     continue;
                 };
                 self.followed += 1;
-                if !ports.known.contains(&end) {
+                if !ports.known.contains_key(&end) {
                     frame.add(end);
                     frame.next += 1;
                 } else {
@@ -160,7 +159,7 @@ impl Walk<'_> {
                         Some(State::Open) => frame.next += 1,
                         None => {
                             states.insert(end, State::Open);
-                            let inner = self.enter(end, output, sources, sink);
+                            let inner = self.enter(end, ports, output, sources, sink);
                             stack.push(inner);
                         }
                     }
@@ -186,7 +185,15 @@ impl Walk<'_> {
         Some(states.into_iter().filter_map(done).collect())
     }
 
-    fn enter(&self, port: End, output: bool, sources: &SourceMap, sink: &mut Sink) -> Frame {
+    /// Starts to follow a port.
+    fn enter(
+        &self,
+        port: End,
+        ports: &Ports,
+        output: bool,
+        sources: &SourceMap,
+        sink: &mut Sink,
+    ) -> Frame {
         let me = self.router.elements.get(port.0);
         let other = me.and_then(|e| {
             if output {
@@ -196,23 +203,13 @@ impl Walk<'_> {
             }
         });
         // Behind the input of a tunnel are the connections out of its other end, and the other way round.
-        let side = &self.touching[usize::from(output)];
-        let mut ends = Vec::new();
-        for &i in other.and_then(|o| side.get(o)).into_iter().flatten().rev() {
-            let Some(c) = self.router.conns.get(i) else {
-                continue;
-            };
-            let (near, far) = if output {
-                (c.to, c.from)
-            } else {
-                (c.from, c.to)
-            };
-            if near.1 == port.1 {
-                ends.push(far);
-            }
-        }
+        let behind = other.and_then(|o| self.touching[usize::from(output)].get(&(o, port.1)));
+        let conns = behind.into_iter().flatten().rev();
+        let conns = conns.filter_map(|&i| self.router.conns.get(i));
+        let ends: Vec<End> = conns.map(|c| if output { c.from } else { c.to }).collect();
         if ends.is_empty() {
-            self.unused(port, other, output, sources, sink);
+            let span = ports.known.get(&port).copied().unwrap_or(self.router.span);
+            self.unused(port, other, span, output, sources, sink);
         }
         Frame {
             port,
@@ -227,6 +224,7 @@ impl Walk<'_> {
         &self,
         port: End,
         other: Option<usize>,
+        span: Span,
         output: bool,
         sources: &SourceMap,
         sink: &mut Sink,
@@ -244,10 +242,11 @@ impl Walk<'_> {
                 format!("'{name}'")
             }
         };
+        // Inside, `input` and `output` are used; outside, the compound element or group.
         let message = if exit.name.strip_suffix("/input") == Some(input.name.as_str()) {
             let name = show(&input.name);
             if output {
-                format!("input {n} of {name} is not connected")
+                format!("input {n} of {name} is used inside it, but nothing is connected to it")
             } else {
                 format!("{name} has no input {n}")
             }
@@ -256,9 +255,12 @@ impl Walk<'_> {
             if output {
                 format!("{name} has no output {n}")
             } else {
-                format!("output {n} of {name} is not connected")
+                format!("output {n} of {name} is used inside it, but connected to nothing")
             }
         };
-        sink.error(sources, me.span, message);
+        if !sink.stopped {
+            let d = Diagnostic::error(message).at(sources, span);
+            sink.push(d.note_at("declared here", sources, me.span));
+        }
     }
 }
