@@ -88,7 +88,7 @@ impl Expander {
     /// `text` with the parameters of `env` substituted.
     pub(crate) fn expand(&mut self, text: &SrcText, env: &Env) -> SrcText {
         let out = self.expand_at(text, env, 0);
-        self.keep(out.len());
+        self.keep(out.weight());
         out
     }
 
@@ -123,7 +123,7 @@ impl Expander {
                         name = self.expand_at(&name, env, depth + 1);
                     }
                     let value = self.value(&name, reference.braces, env, depth);
-                    self.keep(value.as_ref().map_or(0, |v| v.len()));
+                    self.keep(value.as_ref().map_or(0, SrcText::weight));
                     if value.is_some() || reference.nested {
                         out.push_slice(text, copied..s);
                         copied = reference.end;

@@ -222,7 +222,7 @@ impl Flattener<'_> {
         let config = self.expander.expand(config, env);
         if self.expander.exceeded() {
             let d = Diagnostic::error(format!(
-                "the parameters substituted so far have more than {MAX_CONFIG_BYTES} bytes or {MAX_SUBSTITUTIONS} places"
+                "the parameters substituted up to here take more than {MAX_CONFIG_BYTES} bytes, or are more than {MAX_SUBSTITUTIONS}"
             ));
             self.sink.fatal(d.at(self.sources, span));
         } else if config.bytes().filter(|&c| c == b',').count() > MAX_ARGUMENTS {

@@ -109,7 +109,7 @@ pub fn load(
         Err(more) => {
             diagnostics.extend(more);
             diagnostics.retain(|d| d.is_error());
-            diagnostics.sort_by(|a, b| a.location.cmp(&b.location));
+            diagnostics.sort_by_key(|d| (d.location.is_none(), d.location.clone()));
             Err(diagnostics)
         }
     }

@@ -27,7 +27,7 @@ pub const MAX_PORT: usize = 65_535;
 /// Ports in all port lists of a configuration, ranges such as `[0-9]` counted port by port.
 pub const MAX_LISTED_PORTS: usize = 1 << 20;
 
-/// Bytes of all configuration strings, after parameters are substituted.
+/// Memory for configuration strings and values of parameters while parameters are substituted, in bytes.
 pub const MAX_CONFIG_BYTES: usize = 256 << 20;
 
 /// Bytes of all element names.

@@ -45,6 +45,11 @@ impl SrcText {
         &self.text
     }
 
+    /// About how much memory it takes.
+    pub(crate) fn weight(&self) -> usize {
+        self.text.len() + self.pieces.len() * std::mem::size_of::<Piece>()
+    }
+
     fn piece_end(&self, index: usize) -> usize {
         self.pieces
             .get(index + 1)

@@ -55,6 +55,7 @@ pub(crate) fn remove_tunnels(router: &mut Router, sources: &SourceMap, sink: &mu
         return;
     };
     let old: Vec<_> = router.conns.clone();
+    let old_len = old.len();
     for c in old {
         let tunnel = |element: usize| {
             router
@@ -67,7 +68,7 @@ pub(crate) fn remove_tunnels(router: &mut Router, sources: &SourceMap, sink: &mu
         }
         for &from in sources_of.get(&c.from).into_iter().flatten() {
             router.connect(from, c.to, c.span);
-            if router.conns.len() > 2 * MAX_CONNECTIONS {
+            if router.conns.len() > old_len + MAX_CONNECTIONS {
                 return too_many(sources, sink, c.span);
             }
         }
