@@ -1,0 +1,69 @@
+//! What can go wrong in `onefold gen`.
+
+use std::io;
+use std::path::PathBuf;
+
+use onefold_io::WriteError;
+
+use crate::rules::{RuleError, RuleParamsError};
+use crate::traffic::TrafficError;
+
+/// Why nothing was generated, or not all of it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum GenError {
+    /// A flag whose value cannot be used.
+    #[error("{flag}: {message}")]
+    Usage {
+        /// The flag, as on the command line.
+        flag: &'static str,
+        /// What is wrong, and what is expected.
+        message: String,
+    },
+    /// Parameters of traffic that do not fit together.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
+    /// Parameters of rules that do not fit together.
+    #[error(transparent)]
+    RuleParams(#[from] RuleParamsError),
+    /// A rule set that cannot be read.
+    #[error("{}", list(path, errors))]
+    Rules {
+        /// The file.
+        path: PathBuf,
+        /// Its bad lines.
+        errors: Vec<RuleError>,
+    },
+    /// A capture that cannot be written.
+    #[error(transparent)]
+    Capture(#[from] WriteError),
+    /// Another file that cannot be read or written.
+    #[error("{}: {source}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// [`Progress`](crate::Progress) asked to stop.
+    #[error("stopped after {packets} packets")]
+    Stopped {
+        /// How many packets were written.
+        packets: u64,
+    },
+}
+
+impl GenError {
+    /// Is it the user's input (exit status 2) rather than the system?
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, Self::Stopped { .. })
+    }
+}
+
+fn list(path: &std::path::Path, errors: &[RuleError]) -> String {
+    errors
+        .iter()
+        .map(|e| format!("{}:{}:{}: {}", path.display(), e.line, e.column, e.message))
+        .collect::<Vec<_>>()
+        .join("\n")
+}
