@@ -1,0 +1,8 @@
+//! The subcommands, one file each.
+
+pub mod check;
+pub mod click;
+pub mod generate;
+pub mod run;
+pub mod show;
+pub mod trace;

@@ -1,0 +1,189 @@
+//! What all subcommands share: chains, diagnostics, exit status.
+
+use anyhow::Result;
+use onefold_chain::{Chain, ChainError, Diagnostic};
+use onefold_click::source::Location;
+use onefold_elements::SourceLoc;
+use onefold_engine as engine;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+/// What was asked holds.
+pub const HOLDS: u8 = 0;
+/// It does not.
+pub const HOLDS_NOT: u8 = 1;
+/// Wrong use or bad input.
+pub const BAD_INPUT: u8 = 2;
+
+/// Which chain, and its parameters.
+#[derive(clap::Args, Debug, Clone)]
+pub struct ChainArgs {
+    /// Chain file, folder with a chain.yaml, or name of an example
+    #[arg(value_name = "CHAIN")]
+    pub chain: String,
+    /// Sets a parameter of the chain
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    pub set: Vec<(String, String)>,
+}
+
+/// `KEY=VALUE`.
+pub fn key_value(s: &str) -> Result<(String, String), String> {
+    match s.split_once('=') {
+        Some((k, v)) if !k.is_empty() => Ok((k.to_string(), v.to_string())),
+        _ => Err("expected KEY=VALUE".to_string()),
+    }
+}
+
+/// Folders with examples: `ONEFOLD_CHAINS`, `chains/` here and in the folders above, beside the program, and beside the folder that it was built in.
+pub fn example_dirs() -> Vec<PathBuf> {
+    let mut dirs: Vec<PathBuf> = std::env::var_os("ONEFOLD_CHAINS")
+        .map(PathBuf::from)
+        .into_iter()
+        .collect();
+    if let Ok(here) = std::env::current_dir() {
+        dirs.extend(here.ancestors().take(8).map(|a| a.join("chains")));
+    }
+    if let Ok(exe) = std::env::current_exe() {
+        dirs.extend(exe.ancestors().skip(1).take(4).map(|a| a.join("chains")));
+    }
+    dirs.retain(|d| d.is_dir());
+    dirs
+}
+
+impl ChainArgs {
+    /// How to load it.
+    pub fn options(&self) -> onefold_chain::Options {
+        onefold_chain::Options {
+            set: self.set.clone(),
+            examples: example_dirs(),
+        }
+    }
+
+    /// Loads the chain.
+    pub fn load(&self) -> Result<Chain, ChainError> {
+        onefold_chain::load(&self.chain, &self.options())
+    }
+
+    /// Loads the chain; errors are printed, and `None` comes back. Warnings are printed too.
+    pub fn load_or_print(&self) -> Option<Chain> {
+        match self.load() {
+            Ok(c) => {
+                print_diagnostics(&c.warnings);
+                Some(c)
+            }
+            Err(e) => {
+                print_diagnostics(&chain_error(&e));
+                None
+            }
+        }
+    }
+}
+
+/// A chain error as diagnostics.
+pub fn chain_error(e: &ChainError) -> Vec<Diagnostic> {
+    match e {
+        ChainError::Invalid(ds) => ds.clone(),
+        ChainError::NotFound { near, .. } => {
+            let d = Diagnostic::error(e.to_string());
+            vec![match near.is_empty() {
+                true => {
+                    d.hint("no folder with examples was found; set ONEFOLD_CHAINS or name a file")
+                }
+                false => d.hint(format!("examples: {}", near.join(", "))),
+            }]
+        }
+    }
+}
+
+/// Prints diagnostics with snippets on standard error.
+pub fn print_diagnostics(ds: &[Diagnostic]) {
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    for d in ds {
+        let _ = writeln!(std::io::stderr(), "{}\n", d.render(colour).trim_end());
+    }
+}
+
+/// Builds a chain's graph.
+pub fn build(
+    chain: &Chain,
+    options: &engine::BuildOptions,
+) -> Result<engine::Graph, Vec<Diagnostic>> {
+    engine::Graph::build(chain.graph.clone(), options)
+        .map_err(|e| e.0.iter().map(engine_diagnostic).collect())
+}
+
+/// An engine's diagnostic with a snippet of the file that it points at, if that can be read.
+pub fn engine_diagnostic(d: &engine::Diagnostic) -> Diagnostic {
+    let message = match (&d.element, &d.argument) {
+        (Some((name, class)), Some(a)) => format!("{name} :: {class}: {a}: {}", d.message),
+        (Some((name, class)), None) => format!("{name} :: {class}: {}", d.message),
+        (None, _) => d.message.clone(),
+    };
+    let mut out = match d.severity {
+        engine::Severity::Error => Diagnostic::error(message),
+        engine::Severity::Warning => Diagnostic::warning(message),
+    };
+    out = out.maybe_hint(d.hint.clone());
+    if let Some(l) = location(&d.loc) {
+        out = out.at_location(l);
+    }
+    for (loc, text) in &d.notes {
+        out = out.note(format!("{loc}: {text}"));
+    }
+    out
+}
+
+/// A source location as the language's, if it is known.
+pub fn location(l: &SourceLoc) -> Option<Location> {
+    (l.line > 0).then(|| Location {
+        file: l.file.to_string(),
+        line: l.line,
+        column: l.column.max(1),
+        length: 1,
+    })
+}
+
+/// Prints one JSON object on standard output.
+pub fn print_json(v: &impl serde::Serialize) -> Result<u8> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, v)?;
+    writeln!(out)?;
+    Ok(HOLDS)
+}
+
+/// `1,234,567`
+pub fn thousands(n: u64) -> String {
+    let s = n.to_string();
+    let mut out = String::new();
+    for (i, c) in s.chars().enumerate() {
+        if i > 0 && (s.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// JSON of a diagnostic, as INTERFACE documents it.
+pub fn diagnostic_json(d: &Diagnostic) -> serde_json::Value {
+    let l = d.location.as_ref();
+    serde_json::json!({
+        "severity": d.severity.to_string(),
+        "file": l.map(|l| l.file.as_str()),
+        "line": l.map(|l| l.line),
+        "column": l.map(|l| l.column),
+        "message": d.message,
+        "expected": d.expected,
+        "hint": d.hint,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn numbers_for_people() {
+        assert_eq!(super::thousands(0), "0");
+        assert_eq!(super::thousands(1_234_567), "1,234,567");
+        assert!(super::key_value("=x").is_err());
+    }
+}

@@ -1,0 +1,89 @@
+//! The `onefold` command: thin; the crates below do the work.
+//!
+//! Exit status: 0 what was asked holds, 1 it does not, 2 wrong use or bad input.
+#![forbid(unsafe_code)]
+
+mod cmd;
+mod common;
+mod graphview;
+mod html;
+mod progress;
+mod runner;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Runs chains of network functions.
+#[derive(Parser)]
+#[command(
+    name = "onefold",
+    version,
+    about = "Runs chains of network functions (firewall, router, NAT, load balancer, DPI ...) on captures",
+    long_about = "Runs chains of network functions.\n\n\
+        A chain is a YAML file (see `onefold schema`) or the name of an example (see `onefold show --list`). Functions are \
+        Click configurations or Onefold's own kinds: firewall, router, nat, load-balancer, dpi, monitor, vlan.",
+    after_help = "First steps:\n  \
+        onefold gen --out in.pcap --packets 100000\n  \
+        onefold run isp-edge --in lan=in.pcap --out wan=out.pcap\n  \
+        onefold trace isp-edge --in lan=in.pcap#1\n  \
+        onefold show isp-edge --html chain.html",
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Checks a chain: every error at once, with its place
+    Check(cmd::check::Args),
+    /// Shows a chain's stitched graph
+    Show(cmd::show::Args),
+    /// Runs captures through a chain
+    Run(cmd::run::Args),
+    /// Follows one packet through a chain: every decision, with the rule that made it
+    Trace(cmd::trace::Args),
+    /// Generates captures and rule sets
+    Gen(cmd::generate::Args),
+    /// Runs a Click configuration as Click's user-level driver does
+    #[command(disable_help_flag = true)]
+    Click(cmd::click::Args),
+    /// Prints the JSON Schema of the chain file
+    Schema,
+    /// Prints a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match cli.command {
+        Command::Check(a) => cmd::check::run(&a),
+        Command::Show(a) => cmd::show::run(&a),
+        Command::Run(a) => cmd::run::run(&a),
+        Command::Trace(a) => cmd::trace::run(&a),
+        Command::Gen(a) => cmd::generate::run(&a),
+        Command::Click(a) => cmd::click::run(&a),
+        Command::Schema => common::print_json(&onefold_chain::schema()),
+        Command::Completions { shell } => {
+            clap_complete::generate(
+                shell,
+                &mut Cli::command(),
+                "onefold",
+                &mut std::io::stdout(),
+            );
+            Ok(common::HOLDS)
+        }
+    };
+    match result {
+        Ok(status) => ExitCode::from(status),
+        Err(e) => {
+            eprintln!("onefold: {e:#}");
+            ExitCode::from(common::BAD_INPUT)
+        }
+    }
+}

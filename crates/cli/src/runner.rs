@@ -1,0 +1,322 @@
+//! Captures through a chain: frames merged by time, one clock, an account of every packet.
+
+use crate::progress::Progress;
+use anyhow::{Context, Result, bail};
+use onefold_chain::Chain;
+use onefold_elements::{ElemId, LogStream};
+use onefold_engine::{Graph, Totals};
+use onefold_io::{CaptureReader, CaptureWriter, LinkType, Merge};
+use onefold_packet::Timestamp;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+/// What to run.
+pub struct Plan {
+    /// Port name and capture file.
+    pub inputs: Vec<(String, String)>,
+    /// Port name and capture file.
+    pub outputs: Vec<(String, String)>,
+    /// Packets per batch; 1 is the scalar reference engine.
+    pub batch: usize,
+    /// Stop after this many packets.
+    pub limit: Option<u64>,
+    /// Let the clock run on for this long after the last packet.
+    pub linger: Timestamp,
+    /// No progress bar.
+    pub quiet: bool,
+}
+
+/// Packets and bytes of a port, one way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// What happened.
+pub struct Outcome {
+    /// The account.
+    pub totals: Totals,
+    /// Port name -> (in, out), in the order of the chain file.
+    pub ports: Vec<(String, Count, Count)>,
+    /// Reason -> packets.
+    pub drops: BTreeMap<String, u64>,
+    /// (element, reason, packets), most first.
+    pub drops_by_element: Vec<(String, String, u64)>,
+    /// Seconds of real time, reading and writing included.
+    pub seconds: f64,
+    /// Seconds of capture time.
+    pub span: f64,
+    /// Remarks: damaged captures, foreign link types.
+    pub warnings: Vec<String>,
+    /// Ctrl-C ended it early.
+    pub interrupted: bool,
+    /// Work cut short by the engine's bounds.
+    pub overruns: u64,
+}
+
+/// Set by Ctrl-C.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Makes Ctrl-C set a flag instead of ending the program.
+pub fn catch_interrupt() {
+    // Fails only if a handler is there already, which then does the same.
+    let _ = ctrlc::set_handler(|| {
+        if INTERRUPTED.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+    });
+}
+
+/// The chain's ports by name, for binding files to them.
+pub fn find_port(chain: &Chain, name: &str, entry: bool) -> Result<usize> {
+    let known = |want_entry: bool| -> Vec<&str> {
+        let has = |p: &&onefold_chain::ChainPort| {
+            if want_entry {
+                p.source.is_some()
+            } else {
+                !p.sinks.is_empty()
+            }
+        };
+        chain
+            .ports
+            .iter()
+            .filter(has)
+            .map(|p| p.name.as_str())
+            .collect()
+    };
+    let list = known(entry).join(", ");
+    let way = if entry { "enter" } else { "leave" };
+    match chain.ports.iter().position(|p| p.name == name) {
+        None => bail!("the chain has no port '{name}'; packets {way} at: {list}"),
+        Some(i) if entry && chain.ports[i].source.is_none() => {
+            bail!("no packets enter at port '{name}'; they do at: {list}")
+        }
+        Some(i) if !entry && chain.ports[i].sinks.is_empty() => {
+            bail!("no packets leave at port '{name}'; they do at: {list}")
+        }
+        Some(i) => Ok(i),
+    }
+}
+
+/// The time of the first frame of all inputs, which starts the clock.
+pub fn first_time(inputs: &[(String, String)]) -> Result<Timestamp> {
+    let mut first: Option<i64> = None;
+    for (_, file) in inputs {
+        let mut r = CaptureReader::open(file)?;
+        let mut buf = Vec::new();
+        if let Some(Ok(m)) = r.next_into(&mut buf) {
+            first = Some(first.map_or(m.ts_ns, |f| f.min(m.ts_ns)));
+        }
+    }
+    Ok(Timestamp(first.unwrap_or(0).max(0)))
+}
+
+/// Prints what elements have printed.
+fn forward_prints(graph: &mut Graph) {
+    for (stream, bytes) in graph.take_printed() {
+        // a closed pipe is no reason to stop
+        let _ = match stream {
+            LogStream::Stdout => std::io::stderr().write_all(&bytes),
+            LogStream::Stderr => std::io::stderr().write_all(&bytes),
+        };
+    }
+}
+
+/// Where transmitted packets go.
+struct Outputs {
+    /// Element -> port.
+    port_of: Vec<Option<usize>>,
+    writers: Vec<Option<CaptureWriter<File>>>,
+    counts: Vec<Count>,
+    error: Option<onefold_io::WriteError>,
+}
+
+impl Outputs {
+    fn collect(&mut self, graph: &mut Graph, now: Timestamp) {
+        graph.drain_transmitted(|e, p| {
+            let Some(port) = self.port_of.get(e.0 as usize).copied().flatten() else {
+                return;
+            };
+            self.counts[port].packets += 1;
+            self.counts[port].bytes += p.len() as u64;
+            if let Some(w) = &mut self.writers[port]
+                && self.error.is_none()
+            {
+                let at = if p.anno.timestamp.is_set() {
+                    p.anno.timestamp
+                } else {
+                    now
+                };
+                self.error = w.write(at.0, p.data(), p.len() as u32).err();
+            }
+        });
+    }
+}
+
+/// Runs.
+pub fn run(chain: &Chain, graph: &mut Graph, plan: &Plan) -> Result<Outcome> {
+    let mut warnings = Vec::new();
+    let mut readers = Vec::new();
+    let mut entries = Vec::new();
+    let mut total_bytes = 0;
+    for (port, file) in &plan.inputs {
+        let i = find_port(chain, port, true)?;
+        let reader = CaptureReader::open(file)?;
+        total_bytes += std::fs::metadata(file).map(|m| m.len()).unwrap_or(0);
+        let source = chain.ports[i].source.unwrap_or(0);
+        entries.push((i, ElemId(source as u32)));
+        readers.push(reader);
+    }
+    let mut out = Outputs {
+        port_of: vec![None; chain.graph.elements.len()],
+        writers: chain.ports.iter().map(|_| None).collect(),
+        counts: vec![Count::default(); chain.ports.len()],
+        error: None,
+    };
+    for (i, p) in chain.ports.iter().enumerate() {
+        for s in &p.sinks {
+            out.port_of[*s] = Some(i);
+        }
+    }
+    for (port, file) in &plan.outputs {
+        let i = find_port(chain, port, false)?;
+        if out.writers[i].is_some() {
+            bail!("port '{port}' has two output files");
+        }
+        if plan.inputs.iter().any(|(_, f)| same_file(f, file)) {
+            bail!("'{file}' is an input and an output");
+        }
+        out.writers[i] = Some(CaptureWriter::create_for(file, LinkType::ETHERNET)?);
+    }
+
+    let mut ins = vec![Count::default(); chain.ports.len()];
+    let mut merge = Merge::new(readers);
+    let mut progress = Progress::new(total_bytes, plan.quiet);
+    let start = Instant::now();
+    let (mut n, mut bytes) = (0u64, 0u64);
+    let (mut first, mut now) = (None, Timestamp::ZERO);
+    let mut buf = Vec::new();
+    let mut foreign: BTreeMap<(usize, u32), u64> = BTreeMap::new();
+    let mut batch = Vec::with_capacity(plan.batch);
+    let mut batch_entry = None;
+    let mut interrupted = false;
+    while plan.limit.is_none_or(|l| n < l) {
+        let Some(next) = merge.next_into(&mut buf) else {
+            break;
+        };
+        let (input, meta) = match next {
+            Ok(x) => x,
+            Err(e) => {
+                // what was read before the damage has been used; the rest of that file is lost
+                warnings.push(format!("port {}: {}", plan.inputs[e.port].0, e.error));
+                continue;
+            }
+        };
+        let (port, element) = entries[input];
+        n += 1;
+        bytes += buf.len() as u64 + 16;
+        ins[port].packets += 1;
+        ins[port].bytes += buf.len() as u64;
+        if meta.link != LinkType::ETHERNET {
+            *foreign.entry((input, meta.link.0)).or_default() += 1;
+        }
+        // the clock never goes back, whatever the capture says
+        let at = Timestamp(meta.ts_ns).max(now);
+        first.get_or_insert(at);
+        if plan.batch <= 1 {
+            now = at;
+            graph.inject(element, &buf, now);
+            out.collect(graph, now);
+        } else {
+            if batch_entry.is_some_and(|e| e != element) || batch.len() >= plan.batch {
+                if let Some(e) = batch_entry {
+                    graph.inject_batch(e, &mut batch, now);
+                    out.collect(graph, now);
+                }
+            }
+            batch_entry = Some(element);
+            now = at;
+            let mut p = graph.make_packet(&buf);
+            p.anno.timestamp = at;
+            batch.push(p);
+        }
+        if n.is_multiple_of(1024) {
+            forward_prints(graph);
+            let rate = n as f64 / start.elapsed().as_secs_f64().max(1e-9) / 1e6;
+            progress.at(bytes, || {
+                format!("{} packets, {rate:.2} Mpps", crate::common::thousands(n))
+            });
+            if out.error.is_some() || INTERRUPTED.load(Ordering::SeqCst) || graph.stop_requested() {
+                interrupted = INTERRUPTED.load(Ordering::SeqCst);
+                break;
+            }
+        }
+    }
+    if let (Some(e), false) = (batch_entry, batch.is_empty()) {
+        graph.inject_batch(e, &mut batch, now);
+    }
+    if plan.linger > Timestamp::ZERO {
+        graph.advance_to(now + plan.linger);
+    }
+    out.collect(graph, now);
+    graph.finish();
+    forward_prints(graph);
+    progress.finish();
+    for (i, w) in out.writers.iter_mut().enumerate() {
+        if let Some(w) = w.take() {
+            w.finish().with_context(|| {
+                format!("writing the capture of port '{}'", chain.ports[i].name)
+            })?;
+        }
+    }
+    if let Some(e) = out.error {
+        return Err(e.into());
+    }
+    for ((input, link), count) in foreign {
+        let name = LinkType(link)
+            .name()
+            .map_or(format!("{link}"), |s| format!("{link} ({s})"));
+        warnings.push(format!(
+            "port {}: {count} frames of link type {name} were treated as Ethernet frames",
+            plan.inputs[input].0
+        ));
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let mut drops: BTreeMap<String, u64> = BTreeMap::new();
+    let mut by_element = Vec::new();
+    for d in graph.drops() {
+        *drops.entry(d.reason.to_string()).or_default() += d.packets;
+        by_element.push((d.element.clone(), d.reason.to_string(), d.packets));
+    }
+    by_element.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.cmp(b)));
+    Ok(Outcome {
+        totals: graph.totals(),
+        ports: chain
+            .ports
+            .iter()
+            .zip(ins)
+            .zip(out.counts)
+            .map(|((p, i), o)| (p.name.clone(), i, o))
+            .collect(),
+        drops,
+        drops_by_element: by_element,
+        seconds,
+        span: (now - first.unwrap_or(now)).as_secs_f64(),
+        warnings,
+        interrupted,
+        overruns: graph.overruns(),
+    })
+}
+
+fn same_file(a: &str, b: &str) -> bool {
+    match (std::fs::canonicalize(a), std::fs::canonicalize(b)) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}
