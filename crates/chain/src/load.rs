@@ -261,11 +261,13 @@ fn load_inner(
         }
     }
     let doc = doc?;
-    let base = reader.dir.join("x");
-    let default_name = Path::new(shown)
+    let path = Path::new(shown);
+    let folder = path
         .parent()
         .and_then(Path::file_name)
-        .or(base.parent().and_then(Path::file_name))
+        .filter(|_| path.file_stem().is_some_and(|s| s == "chain"));
+    let default_name = folder
+        .or(path.file_stem())
         .map_or("chain".to_string(), |n| n.to_string_lossy().into_owned());
 
     // functions, repeated ones one by one
