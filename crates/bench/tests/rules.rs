@@ -335,3 +335,64 @@ fn published_size_models_are_read() {
     }
     assert!(SizeModel::parse("fix-west-1998-protocol-mix", Some(&models)).is_err());
 }
+
+proptest::proptest! {
+    /// `covers` and `overlaps` are about all headers: a header in both shows that rules overlap, and one that only the
+    /// covered rule matches would show that it is not covered.
+    #[test]
+    fn relations_of_rules_agree_with_headers(
+        a in small_rule(), b in small_rule(),
+        src in 0u32..4, dst in 0u32..4, sport in 0u16..4, dport in 0u16..4,
+        proto in proptest::sample::select(vec![1u8, 6, 17, 47]), flags in small_flags(), ports: bool,
+    ) {
+        let h = onefold_bench::Header {
+            src: src << 30, dst: dst << 30, ports: ports.then_some((sport, dport)), proto, flags,
+        };
+        let (in_a, in_b) = (a.matches(&h), b.matches(&h));
+        proptest::prop_assert!(!(in_a && in_b) || (a.overlaps(&b) && b.overlaps(&a)));
+        proptest::prop_assert!(!(a.covers(&b) && in_b) || in_a);
+    }
+}
+
+fn small_flags() -> impl proptest::strategy::Strategy<Value = u16> {
+    proptest::sample::select(vec![0u16, 0x0200, 0x1000, 0x1200, 0x0303, 0x0800])
+}
+
+fn small_rule() -> impl proptest::strategy::Strategy<Value = Rule> {
+    use proptest::prelude::*;
+    let prefix = || {
+        (0u32..4, 0u8..3).prop_map(|(a, len)| {
+            let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+            ((a << 30) & mask, len)
+        })
+    };
+    let ports = || {
+        prop_oneof![
+            Just((0u16, u16::MAX)),
+            (0u16..4, 0u16..4).prop_map(|(a, b)| (a.min(b), a.max(b))),
+        ]
+    };
+    let proto = proptest::sample::select(vec![
+        ProtoMatch::Any,
+        ProtoMatch::Is(1),
+        ProtoMatch::Is(6),
+        ProtoMatch::Is(17),
+    ]);
+    (
+        prefix(),
+        prefix(),
+        ports(),
+        ports(),
+        proto,
+        small_flags(),
+        small_flags(),
+    )
+        .prop_map(|(src, dst, sport, dport, proto, value, mask)| Rule {
+            src,
+            dst,
+            sport,
+            dport,
+            proto,
+            flags: (value, mask),
+        })
+}

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! The columns are separated by tabs. The last one holds the 14th byte of a TCP header (the flags) in its high byte: `0x1000/0x1000` is "ACK set",
-//! `0x0000/0x0200` "SYN not set". Of ICMP it holds type and code: `0x0303/0xffff` is "port unreachable". It says
-//! nothing about other protocols. The first rule that matches decides.
+//! `0x0000/0x0200` "SYN not set". Of ICMP it holds type and code: `0x0303/0xffff` is "port unreachable". A rule for any
+//! protocol with a condition on flags is one for TCP; for other protocols the column says nothing. The first rule that
+//! matches decides.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -78,44 +79,57 @@ impl Rule {
             Some((s, d)) => port_in(self.sport, s) && port_in(self.dport, d),
             None => self.sport == ANY_PORT && self.dport == ANY_PORT,
         };
-        let flags = match h.proto {
-            TCP | ICMP => h.flags & self.flags.1 == self.flags.0 & self.flags.1,
-            _ => true,
-        };
+        let (proto, (value, flag_mask)) = self.condition();
         ports
-            && flags
+            && (h.flags ^ value) & flag_mask == 0
             && (h.src ^ self.src.0) & mask(self.src.1) == 0
             && (h.dst ^ self.dst.0) & mask(self.dst.1) == 0
-            && match self.proto {
+            && match proto {
                 ProtoMatch::Any => true,
                 ProtoMatch::Is(p) => p == h.proto,
             }
+    }
+
+    /// Protocol and flags as they apply: flags of TCP, type and code of ICMP, nothing of others.
+    fn condition(&self) -> (ProtoMatch, (u16, u16)) {
+        let (value, mask) = self.flags;
+        let tcp = (value & mask & 0xff00, mask & 0xff00);
+        match self.proto {
+            ProtoMatch::Any if tcp.1 != 0 => (ProtoMatch::Is(TCP), tcp),
+            ProtoMatch::Is(TCP) => (self.proto, tcp),
+            ProtoMatch::Is(ICMP) => (self.proto, (value & mask, mask)),
+            _ => (self.proto, (0, 0)),
+        }
     }
 
     /// Could one header match both rules?
     pub fn overlaps(&self, o: &Rule) -> bool {
         let prefixes = |a: (u32, u8), b: (u32, u8)| (a.0 ^ b.0) & mask(a.1.min(b.1)) == 0;
         let ports = |a: (u16, u16), b: (u16, u16)| a.0 <= b.1 && b.0 <= a.1;
-        let proto = match (self.proto, o.proto) {
+        let (mine, my_flags) = self.condition();
+        let (other, other_flags) = o.condition();
+        let proto = match (mine, other) {
             (ProtoMatch::Is(a), ProtoMatch::Is(b)) => a == b,
             _ => true,
         };
-        let both = self.flags.1 & o.flags.1;
+        let both = my_flags.1 & other_flags.1;
         proto
             && prefixes(self.src, o.src)
             && prefixes(self.dst, o.dst)
             && ports(self.sport, o.sport)
             && ports(self.dport, o.dport)
-            && (self.flags.0 ^ o.flags.0) & both == 0
+            && (my_flags.0 ^ other_flags.0) & both == 0
     }
 
     /// Does the rule match whatever `o` matches?
     pub fn covers(&self, o: &Rule) -> bool {
         let prefix = |a: (u32, u8), b: (u32, u8)| a.1 <= b.1 && (a.0 ^ b.0) & mask(a.1) == 0;
         let ports = |a: (u16, u16), b: (u16, u16)| a.0 <= b.0 && b.1 <= a.1;
-        let proto = self.proto == ProtoMatch::Any || self.proto == o.proto;
+        let (mine, my_flags) = self.condition();
+        let (other, other_flags) = o.condition();
+        let proto = mine == ProtoMatch::Any || mine == other;
         let flags =
-            self.flags.1 & !o.flags.1 == 0 && (self.flags.0 ^ o.flags.0) & self.flags.1 == 0;
+            my_flags.1 & !other_flags.1 == 0 && (my_flags.0 ^ other_flags.0) & my_flags.1 == 0;
         proto
             && flags
             && prefix(self.src, o.src)
@@ -403,6 +417,13 @@ mod tests {
         ] {
             assert!(!r.matches(&miss), "{miss:?}");
         }
+        // Flags of "any protocol" are those of TCP; of UDP there are none.
+        let syn = "@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00 0x0200/0x0200";
+        assert!(rule(syn).matches(&h) && rule(syn).covers(&r));
+        let udp = Header { proto: 17, ..h };
+        let udp_rule = rule(&syn.replace("0x00/0x00", "0x11/0xFF"));
+        assert!(!rule(syn).matches(&udp) && udp_rule.matches(&Header { flags: 0, ..udp }));
+        assert!(!rule(syn).overlaps(&udp_rule));
         let any = rule("@0.0.0.0/0 0.0.0.0/0 0 : 65535 0 : 65535 0x00/0x00");
         assert!(any.matches(&Header {
             ports: None,

@@ -80,6 +80,7 @@ fn draw(rule: &Rule, rng: &mut Rng, packets: bool) -> Header {
     let any_ports = rule.sport == ANY_PORT && rule.dport == ANY_PORT;
     let proto = match rule.proto {
         ProtoMatch::Is(p) => p,
+        ProtoMatch::Any if rule.flags.1 != 0 => 6,
         ProtoMatch::Any if any_ports => rng.pick(&[6, 17, 6, 17, 1, 47]).copied().unwrap_or(6),
         ProtoMatch::Any => rng.pick(&[6, 17]).copied().unwrap_or(6),
     };
