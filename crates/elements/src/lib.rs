@@ -29,12 +29,13 @@ pub mod testing;
 mod classify;
 mod control;
 mod headers;
+mod ip4;
 mod ip6;
 mod payload;
 mod print;
 mod queues;
 mod rewrite;
-mod routing;
+pub mod routing;
 mod sources;
 mod standard;
 

@@ -1,0 +1,589 @@
+//! ARPQuerier: finds hardware addresses with ARP (RFC 826) and puts Ethernet headers in front of IP packets.
+
+use super::address::parse_addr;
+use super::arp_table::{ArpTable, EXPIRY, Limits, Waiting, clock, drop_all, expire, millis};
+use crate::args::{Args, ElementArg, FromArg, Ip4Prefix};
+use crate::class::{Effect, ElementClass};
+use crate::cx::{Cx, TimerId};
+use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
+use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::store::StateId;
+use crate::{ElemId, Port, element_any};
+use onefold_packet::wire::{arp, ethernet};
+use onefold_packet::{EtherAddr, Packet, Pkt, Timestamp};
+use std::net::Ipv4Addr;
+
+/// `ARPQuerier`.
+pub const ARP_QUERIER: ElementClass = ElementClass {
+    name: "ARPQuerier",
+    ports: "2/1-2",
+    processing: "h/h",
+    flow: "xy/x",
+    effect: Effect::Holding,
+    usage: "IP, ETH (or NAME for both) [, keywords TABLE, CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY, \
+            CAPACITY_SLIM_FACTOR, TIMEOUT, POLL_TIMEOUT, BROADCAST, BROADCAST_POLL]",
+    summary: "encapsulates IP packets in Ethernet headers found with ARP",
+    new: || {
+        Box::new(ArpQuerier {
+            ip: [0; 4],
+            eth: EtherAddr::default(),
+            broadcast: [255; 4],
+            poll: 60_000,
+            broadcast_poll: false,
+            table: StateId(u32::MAX),
+            other: None,
+            own: None,
+            queries: 0,
+            drops: 0,
+            responses: 0,
+            zero_warned: false,
+        })
+    },
+};
+
+/// As Click. Waiting packets have their Ethernet header's room already; they count as held by the table.
+#[derive(Debug, Clone)]
+struct ArpQuerier {
+    ip: [u8; 4],
+    eth: EtherAddr,
+    broadcast: [u8; 4],
+    /// Milliseconds after which an entry is renewed by a query; 0 for never.
+    poll: i64,
+    broadcast_poll: bool,
+    table: StateId,
+    /// Whose table it is, if another element's.
+    other: Option<ElemId>,
+    /// Limits of its own table, if it has one.
+    own: Option<Limits>,
+    queries: u32,
+    drops: u32,
+    responses: u32,
+    zero_warned: bool,
+}
+
+/// The 01-00-5E address of an IPv4 multicast address (RFC 1112 6.4).
+fn multicast_ether(ip: [u8; 4]) -> EtherAddr {
+    EtherAddr([0x01, 0x00, 0x5e, ip[1] & 0x7f, ip[2], ip[3]])
+}
+
+impl ArpQuerier {
+    /// Sends a query for the destination of `p`, to `to`.
+    fn query(&mut self, to: EtherAddr, anno: &onefold_packet::Anno, cx: &mut Cx<'_>) {
+        let mut frame = [0u8; ethernet::LEN + arp::LEN];
+        frame[..6].copy_from_slice(&to.0);
+        frame[6..12].copy_from_slice(&self.eth.0);
+        frame[12..14].copy_from_slice(&ethernet::ethertype::ARP.to_be_bytes());
+        let target = (EtherAddr::default(), anno.dst_ip());
+        let message = arp::build(arp::REQUEST, (self.eth, self.ip), target);
+        frame[14..].copy_from_slice(&message);
+        let mut q = cx.make(&frame);
+        q.set_mac_header(0);
+        q.anno.timestamp = anno.timestamp;
+        q.anno.set_vlan_tci(anno.vlan_tci());
+        self.queries = self.queries.wrapping_add(1);
+        let port = cx.noutputs.saturating_sub(1);
+        cx.emit(port, q);
+    }
+
+    fn handle_ip(&mut self, mut p: Pkt, waited: bool, cx: &mut Cx<'_>) {
+        if self.ip == [0; 4] {
+            self.drops = self.drops.wrapping_add(1);
+            return cx.drop(p, "ARPQuerier: has no address");
+        }
+        if !waited {
+            p.push(ethernet::LEN);
+            p.set_mac_header(0);
+            if let Some(mut h) = ethernet::Header::parse(p.data_mut()) {
+                h.set_ethertype(ethernet::ethertype::IPV4);
+            }
+        }
+        let dst = p.anno.dst_ip();
+        let now = clock(cx.now);
+        let Some(table) = cx.store.get_mut::<ArpTable>(self.table) else {
+            return cx.drop(p, "ARPQuerier: no table");
+        };
+        if let Some((eth, renew)) = table.lookup(dst, self.poll, now) {
+            if renew {
+                let to = match self.broadcast_poll {
+                    true => EtherAddr::BROADCAST,
+                    false => eth,
+                };
+                self.query(to, &p.anno, cx);
+            }
+            return self.send(eth, p, cx);
+        }
+        if dst == [255; 4] || dst == self.broadcast {
+            return self.send(EtherAddr::BROADCAST, p, cx);
+        }
+        if dst[0] & 0xf0 == 0xe0 {
+            return self.send(multicast_ether(dst), p, cx);
+        }
+        if dst == [0; 4] {
+            if !self.zero_warned {
+                self.zero_warned = true;
+                let name = cx.host.element_name(cx.elem);
+                cx.chatter(&format!(
+                    "{name} :: ARPQuerier: would query for 0.0.0.0; missing dest IP addr annotation?\n"
+                ));
+            }
+            self.drops = self.drops.wrapping_add(1);
+            return cx.drop(p, "ARPQuerier: destination annotation is 0.0.0.0");
+        }
+        let mut dropped = Vec::new();
+        let anno = p.anno;
+        match table.wait(dst, p, now, &mut dropped) {
+            Waiting::Queued(ask) => {
+                cx.decide(None, || {
+                    format!("waits for the address of {}", Ipv4Addr::from(dst))
+                });
+                if ask {
+                    self.query(EtherAddr::BROADCAST, &anno, cx);
+                }
+            }
+            Waiting::Full(p) => cx.drop(p, "ARPQuerier: too many packets wait for this address"),
+            // cannot be: it was unknown a moment ago, at the same time
+            Waiting::Known(p) => cx.drop(p, "ARPQuerier: no table"),
+        }
+        drop_all(dropped, cx);
+    }
+
+    #[inline]
+    fn send(&self, to: EtherAddr, mut p: Pkt, cx: &mut Cx<'_>) {
+        if let Some(mut h) = ethernet::Header::parse(p.data_mut()) {
+            h.set_dst(to);
+            h.set_src(self.eth);
+        }
+        cx.decide(None, || format!("to {to}"));
+        cx.emit(0, p);
+    }
+
+    fn handle_response(&mut self, p: &Packet, cx: &mut Cx<'_>) {
+        let Some(body) = p.data().get(ethernet::LEN..) else {
+            return;
+        };
+        let (Some(e), Some(a)) = (ethernet::Header::parse(p.data()), arp::Header::parse(body))
+        else {
+            return;
+        };
+        self.responses = self.responses.wrapping_add(1);
+        let answers = e.ethertype() == ethernet::ethertype::ARP
+            && a.hardware() == 1
+            && a.protocol() == ethernet::ethertype::IPV4
+            && a.operation() == arp::REPLY
+            && !a.sender_ether().is_group();
+        if !answers {
+            return;
+        }
+        let (ip, eth, now) = (a.sender_ip(), a.sender_ether(), clock(cx.now));
+        let mut dropped = Vec::new();
+        let Some(table) = cx.store.get_mut::<ArpTable>(self.table) else {
+            return;
+        };
+        let waiting = table.insert(ip, eth, true, now, &mut dropped);
+        cx.decide(None, || format!("{} is at {eth}", Ipv4Addr::from(ip)));
+        for p in waiting {
+            self.handle_ip(p, true, cx);
+        }
+        drop_all(dropped, cx);
+    }
+
+    fn with_table(&self, cx: &mut Cx<'_>, f: impl FnOnce(&ArpTable) -> String) -> HandlerResult {
+        let t = cx.store.get::<ArpTable>(self.table);
+        t.map(f)
+            .ok_or_else(|| HandlerError::BadValue("no table".to_string()))
+    }
+}
+
+impl Element for ArpQuerier {
+    fn configure(
+        &mut self,
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+    ) -> Result<(), ConfigErrors> {
+        let limits = Limits::read(args);
+        let broadcast: Option<Ipv4Addr> = args.keyword("BROADCAST");
+        self.other = args.keyword("TABLE").map(|ElementArg(e)| e);
+        self.poll = args.keyword("POLL_TIMEOUT").map_or(60_000, millis);
+        self.broadcast_poll = args.keyword("BROADCAST_POLL").unwrap_or(false);
+        // fastclick's per-thread cache does not change what is sent
+        let _: Option<bool> = args.keyword("CACHE");
+        let prefix: Option<Ip4Prefix> = args.mandatory("IP");
+        let eth = match args.optional("ETH") {
+            Some(eth) => Some(eth),
+            // one name for both addresses
+            None if args.ok() => named_ether(args),
+            None => None,
+        };
+        if let (Some(p), Some(eth)) = (prefix, eth) {
+            let ip = p.addr.octets();
+            let changed = (self.ip, self.eth) != (ip, eth);
+            (self.ip, self.eth) = (ip, eth);
+            self.broadcast = match broadcast {
+                Some(b) => b.octets(),
+                None => (u32::from(p.addr) | !u32::from(p.mask)).to_be_bytes(),
+            };
+            // a prefix without a broadcast address of its own
+            if broadcast.is_none() && self.broadcast == ip {
+                self.broadcast = [255; 4];
+            }
+            if self.other.is_none() {
+                match cx.store.get_mut::<ArpTable>(self.table) {
+                    // told anew while running
+                    Some(t) => {
+                        t.limits = limits.clone();
+                        if changed {
+                            t.forget();
+                        }
+                    }
+                    None => {
+                        let t = ArpTable::new(limits.clone());
+                        self.table = cx.store.alloc(Box::new(t));
+                        cx.store.publish(cx.elem, self.table);
+                    }
+                }
+                self.own = Some(limits);
+            }
+        }
+        args.finish()
+    }
+
+    fn initialize(&mut self, cx: &mut InitCx<'_>) -> Result<(), ConfigErrors> {
+        let Some(other) = self.other else {
+            return Ok(());
+        };
+        let id = cx.store.published_by(other);
+        match id.filter(|id| cx.store.get::<ArpTable>(*id).is_some()) {
+            Some(id) => {
+                self.table = id;
+                Ok(())
+            }
+            None => Err(vec![ConfigError::new(
+                "TABLE: expected the name of an ARPTable",
+            )]),
+        }
+    }
+
+    fn initial_timers(&self) -> Vec<(TimerId, Timestamp)> {
+        let first = self.own.as_ref().and_then(|l| l.expiry(true));
+        first.map(|t| (EXPIRY, t)).into_iter().collect()
+    }
+    fn run_timer(&mut self, _: TimerId, cx: &mut Cx<'_>) {
+        expire(self.table, cx);
+    }
+
+    fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
+        if port == 0 {
+            self.handle_ip(p, false, cx);
+        } else {
+            self.handle_response(&p, cx);
+            cx.drop(p, "ARPQuerier: reply read");
+        }
+    }
+
+    fn can_live_reconfigure(&self) -> bool {
+        true
+    }
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        const H: &[HandlerInfo] = &[
+            HandlerInfo::r("table"),
+            HandlerInfo::r("stats"),
+            HandlerInfo::r("count"),
+            HandlerInfo::r("length"),
+            HandlerInfo::r("queries"),
+            HandlerInfo::r("responses"),
+            HandlerInfo::r("drops"),
+            HandlerInfo::rw("broadcast"),
+            HandlerInfo::rw("ipaddr"),
+            HandlerInfo::w("insert"),
+            HandlerInfo::w("delete"),
+            HandlerInfo::w("clear"),
+        ];
+        H
+    }
+
+    fn read(&mut self, name: &str, _: &str, cx: &mut Cx<'_>) -> HandlerResult {
+        let now = clock(cx.now);
+        Ok(match name {
+            "table" => self.with_table(cx, |t| t.text(now))?,
+            "stats" => self.with_table(cx, |t| {
+                format!(
+                    "{} packets killed\n{} ARP queries sent\n",
+                    self.drops.wrapping_add(t.drops),
+                    self.queries
+                )
+            })?,
+            "count" => self.with_table(cx, |t| t.count().to_string())?,
+            "length" => self.with_table(cx, |t| t.length().to_string())?,
+            "queries" => self.queries.to_string(),
+            "responses" => self.responses.to_string(),
+            "drops" => self.drops.to_string(),
+            "broadcast" => Ipv4Addr::from(self.broadcast).to_string(),
+            "ipaddr" => Ipv4Addr::from(self.ip).to_string(),
+            _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
+        })
+    }
+
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
+        match name {
+            "broadcast" => self.broadcast = parse_addr(value)?.octets(),
+            "ipaddr" => self.ip = parse_addr(value)?.octets(),
+            "insert" | "delete" | "clear" => {
+                let now = clock(cx.now);
+                let Some(t) = cx.store.get_mut::<ArpTable>(self.table) else {
+                    return Err(HandlerError::BadValue("no table".to_string()));
+                };
+                let dropped = t.command(name, value, now)?;
+                if name == "clear" {
+                    (self.queries, self.drops, self.responses) = (0, 0, 0);
+                }
+                drop_all(dropped, cx);
+            }
+            _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+        Ok(())
+    }
+    fn states(&self) -> Vec<StateId> {
+        vec![self.table]
+    }
+    element_any!();
+}
+
+/// The Ethernet address of the name that the only positional argument is.
+fn named_ether(args: &mut Args<'_>) -> Option<EtherAddr> {
+    let name = (0..args.len())
+        .filter_map(|i| args.raw(i))
+        .find(|a| !a.contains(char::is_whitespace))?;
+    let eth = EtherAddr::from_arg(name, &args.scope()).ok();
+    if eth.is_none() {
+        args.error(format!(
+            "ETH: required argument missing; '{name}' names no Ethernet address"
+        ));
+    }
+    eth
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::routing::testpkt::*;
+    use crate::testing::Bench;
+    use crate::{NameDb, Port};
+    use onefold_packet::wire::arp;
+    use onefold_packet::{EtherAddr, Packet, Pkt, Timestamp};
+
+    const ME: [u8; 6] = [0, 0, 0xc0, 0xae, 0x67, 0xef];
+    const THEM: [u8; 6] = [2, 0, 0, 0, 0, 9];
+
+    fn bench(more: &str) -> Bench {
+        Bench::new(
+            "ARPQuerier",
+            &format!("10.0.0.1/24, 00:00:C0:AE:67:EF{more}"),
+            2,
+            2,
+        )
+        .unwrap()
+    }
+    fn packet(dst: [u8; 4]) -> Pkt {
+        marked(&ip(A, dst, 17, &[], &[1, 2, 3, 4]))
+    }
+    fn reply(ip: [u8; 4], eth: [u8; 6]) -> Vec<u8> {
+        let mut f = [&ME[..], &eth, &[8, 6]].concat();
+        let m = arp::build(
+            arp::REPLY,
+            (EtherAddr(eth), ip),
+            (EtherAddr(ME), [10, 0, 0, 1]),
+        );
+        f.extend_from_slice(&m);
+        f
+    }
+    fn ports(out: &[(Port, Pkt)]) -> Vec<Port> {
+        out.iter().map(|o| o.0).collect()
+    }
+
+    #[test]
+    fn asks_waits_and_sends_in_order() {
+        let mut b = bench("");
+        let mut p = packet([10, 0, 0, 9]);
+        p.anno.set_vlan_tci(5);
+        let out = b.push_packet(0, p);
+        assert_eq!(ports(&out), [1]);
+        let mut want = [
+            &[0xff; 6][..],
+            &ME,
+            &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1],
+            &ME,
+            &[10, 0, 0, 1],
+        ]
+        .concat();
+        want.extend_from_slice(&[0, 0, 0, 0, 0, 0, 10, 0, 0, 9]);
+        assert_eq!(out[0].1.data(), want);
+        assert_eq!(out[0].1.anno.vlan_tci(), 5);
+        // at most ten queries a second
+        assert!(b.push_packet(0, packet([10, 0, 0, 9])).is_empty());
+        b.now = b.now + Timestamp::from_millis(100);
+        assert_eq!(ports(&b.push_packet(0, packet([10, 0, 0, 9]))), [1]);
+        assert_eq!(b.store.held(), 3);
+        assert_eq!(
+            (b.read("length").unwrap(), b.read("count").unwrap()),
+            ("3".into(), "1".into())
+        );
+        assert_eq!(
+            b.read("table").unwrap(),
+            "10.0.0.9 0 FF-FF-FF-FF-FF-FF 0.100000\n"
+        );
+        let out = b.push(1, &reply([10, 0, 0, 9], THEM));
+        assert_eq!(ports(&out), [0, 0, 0]);
+        for (_, q) in &out {
+            assert_eq!(q.data()[..14], [&THEM[..], &ME, &[8, 0]].concat());
+            assert_eq!(q.data()[14..], *packet([10, 0, 0, 9]).data());
+            assert_eq!(
+                (q.mac_header_offset(), q.network_header_offset()),
+                (Some(0), Some(14))
+            );
+        }
+        assert_eq!(b.store.held(), 0);
+        assert_eq!(
+            b.read("table").unwrap(),
+            "10.0.0.9 1 02-00-00-00-00-09 0.000000\n"
+        );
+        assert_eq!(ports(&b.push_packet(0, packet([10, 0, 0, 9]))), [0]);
+        assert_eq!(
+            b.read("stats").unwrap(),
+            "0 packets killed\n2 ARP queries sent\n"
+        );
+        assert_eq!(b.read("responses").unwrap(), "1");
+        assert_eq!(b.drops()["ARPQuerier: reply read"], 1);
+    }
+
+    #[test]
+    fn special_addresses() {
+        let mut b = bench("");
+        for (dst, to) in [
+            ([255; 4], [0xff; 6]),
+            ([10, 0, 0, 255], [0xff; 6]),
+            ([224, 129, 2, 3], [1, 0, 0x5e, 1, 2, 3]),
+        ] {
+            assert_eq!(b.push_packet(0, packet(dst))[0].1.data()[..6], to);
+        }
+        assert!(b.push_packet(0, packet([0; 4])).is_empty());
+        assert!(b.push_packet(0, packet([0; 4])).is_empty());
+        assert_eq!(b.read("drops").unwrap(), "2");
+        assert_eq!(
+            b.host.log,
+            "e0 :: ARPQuerier: would query for 0.0.0.0; missing dest IP addr annotation?\n"
+        );
+        assert_eq!(b.read("broadcast").unwrap(), "10.0.0.255");
+        b.write("ipaddr", "0.0.0.0").unwrap();
+        assert!(b.push_packet(0, packet([255; 4])).is_empty());
+    }
+
+    #[test]
+    fn entries_are_renewed_and_expire() {
+        let mut b = bench(", TIMEOUT 10, POLL_TIMEOUT 4");
+        b.write("insert", "10.0.0.9 2:0:0:0:0:9").unwrap();
+        b.now = b.now + Timestamp::from_secs(3);
+        assert_eq!(ports(&b.push_packet(0, packet([10, 0, 0, 9]))), [0]);
+        b.now = b.now + Timestamp::from_secs(1);
+        let out = b.push_packet(0, packet([10, 0, 0, 9]));
+        assert_eq!(ports(&out), [1, 0], "the query first");
+        assert_eq!(out[0].1.data()[..6], THEM, "to the known address");
+        b.now = b.now + Timestamp::from_secs(7);
+        assert_eq!(ports(&b.push_packet(0, packet([10, 0, 0, 9]))), [1]);
+        assert_eq!(b.store.held(), 1);
+        // the timer gives up what nobody answers
+        let timers = b.element.initial_timers();
+        assert_eq!(timers, [(0, Timestamp::from_secs(10))]);
+        b.host.timers.insert(0, b.now);
+        b.advance_to(b.now + Timestamp::from_secs(40));
+        assert_eq!(b.store.held(), 0);
+        assert_eq!(b.drops()["ARPTable: waited in vain"], 1);
+        assert_eq!(b.read("count").unwrap(), "0");
+        let mut b = bench(", POLL_TIMEOUT 1, BROADCAST_POLL true, TIMEOUT 0");
+        assert!(b.element.initial_timers().is_empty());
+        b.write("insert", "10.0.0.9 2:0:0:0:0:9").unwrap();
+        b.now = b.now + Timestamp::from_secs(100_000);
+        assert_eq!(
+            b.push_packet(0, packet([10, 0, 0, 9]))[0].1.data()[..6],
+            [0xff; 6]
+        );
+    }
+
+    #[test]
+    fn capacities() {
+        let mut b = bench(", CAPACITY 4");
+        for i in 0..5 {
+            b.push_packet(0, packet([10, 0, 0, 10 + i]));
+        }
+        // the fifth makes it five: half of the four go, oldest first
+        assert_eq!(b.read("length").unwrap(), "2");
+        assert_eq!(b.drops()["ARPTable: waited in vain"], 3);
+        let mut b = bench(", ENTRY_PACKET_CAPACITY 2");
+        for _ in 0..5 {
+            b.push_packet(0, packet([10, 0, 0, 10]));
+        }
+        assert_eq!(
+            b.drops()["ARPQuerier: too many packets wait for this address"],
+            3
+        );
+        let mut b = bench(", ENTRY_CAPACITY 2");
+        for i in 0..5 {
+            b.push_packet(0, packet([10, 0, 0, 10 + i]));
+        }
+        assert_eq!((b.read("count").unwrap(), b.store.held()), ("2".into(), 2));
+        assert!(b.read("table").unwrap().starts_with("10.0.0.13 "));
+        b.write("clear", "").unwrap();
+        assert_eq!((b.read("count").unwrap(), b.store.held()), ("0".into(), 0));
+    }
+
+    #[test]
+    fn wrong_replies_are_ignored() {
+        let mut b = bench("");
+        b.push_packet(0, packet([10, 0, 0, 9]));
+        let good = reply([10, 0, 0, 9], THEM);
+        for (at, v) in [(12, 9), (14, 9), (16, 9), (21, 1), (22, 1)] {
+            let mut f = good.clone();
+            f[at] = v;
+            assert!(b.push(1, &f).is_empty(), "byte {at}");
+        }
+        for n in 0..good.len() {
+            assert!(b.push(1, &good[..n]).is_empty());
+        }
+        assert_eq!(b.store.held(), 1);
+        assert_eq!(b.push(1, &good).len(), 1);
+        b.write("delete", "10.0.0.9").unwrap();
+        assert_eq!(ports(&b.push_packet(0, packet([10, 0, 0, 9]))), [1]);
+        assert!(b.write("insert", "x").is_err());
+    }
+
+    #[test]
+    fn arguments() {
+        let mut names = NameDb::default();
+        let d = names.define("", "me");
+        d.ip4 = Some([10, 0, 0, 1]);
+        d.ether = Some(EtherAddr(ME));
+        let mut b = Bench::with_names("ARPQuerier", "me", 2, 1, &names).unwrap();
+        let out = b.push_packet(0, Box::new(Packet::from_slice(&[])));
+        assert!(out.is_empty());
+        for (config, want) in [
+            (
+                "10.0.0.1",
+                "ETH: required argument missing; '10.0.0.1' names no Ethernet address",
+            ),
+            (
+                "10.0.0.1, 5",
+                "ETH: expected an Ethernet address, found '5'",
+            ),
+            (
+                "10.0.0.1, 1:1:1:1:1:1, CAPACITY_SLIM_FACTOR 0",
+                "CAPACITY_SLIM_FACTOR: cannot be zero",
+            ),
+            ("10.0.0.1, 1:1:1:1:1:1, FOO 1", "FOO: unknown argument"),
+            (
+                "10.0.0.1, 1:1:1:1:1:1, TABLE nobody",
+                "TABLE: no element named 'nobody'",
+            ),
+        ] {
+            let e = Bench::new("ARPQuerier", config, 2, 1).err().unwrap();
+            assert_eq!(e[0], want);
+        }
+    }
+}

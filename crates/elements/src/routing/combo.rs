@@ -1,0 +1,285 @@
+//! IPInputCombo and IPOutputCombo: the usual elements of a router's input and output paths, in one.
+
+use super::hop::{decremented_checksum, is_group};
+use super::options::{process, store_checksum};
+use crate::args::{Args, FromArg, Ip4Prefix, split_words};
+use crate::class::{Effect, ElementClass};
+use crate::cx::Cx;
+use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::{Port, element_any, ip4};
+use onefold_packet::wire::ipv4::Header;
+use onefold_packet::{Pkt, anno_field};
+use std::net::Ipv4Addr;
+
+/// `IPOutputCombo`.
+pub const IP_OUTPUT_COMBO: ElementClass = ElementClass {
+    name: "IPOutputCombo",
+    ports: "1/5",
+    processing: "h/h",
+    flow: "x/x",
+    effect: Effect::Timed,
+    usage: "COLOR, IPADDR, MTU",
+    summary: "DropBroadcasts, PaintTee, IPGWOptions, FixIPSrc, DecIPTTL and CheckLength in one",
+    new: || Box::new(IpOutputCombo::default()),
+};
+
+/// As Click. Output 1 gets packets of the given colour, 2 bad options, 3 expired ones, 4 packets longer than MTU. Packets
+/// without a whole IP header are dropped.
+#[derive(Debug, Clone, Default)]
+struct IpOutputCombo {
+    color: u8,
+    addr: [u8; 4],
+    mtu: u32,
+}
+
+impl Element for IpOutputCombo {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        self.color = args.mandatory("COLOR").unwrap_or(0);
+        if let Some(a) = args.mandatory::<Ipv4Addr>("IPADDR") {
+            self.addr = a.octets();
+        }
+        self.mtu = args.mandatory("MTU").unwrap_or(0);
+        args.finish()
+    }
+
+    #[inline]
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        const NO_HEADER: &str = "IPOutputCombo: no IP header";
+        if is_group(&p) {
+            return cx.drop(p, "IPOutputCombo: link-level broadcast or multicast");
+        }
+        let Some(hlen) = ip4::whole_header_len(&p) else {
+            return cx.drop(p, NO_HEADER);
+        };
+        if p.anno.paint() == self.color {
+            let copy = cx.copy(&p);
+            cx.emit(1, copy);
+        }
+        let fix_at = usize::from(anno_field::FIX_IP_SRC.offset);
+        let fix = p.anno.u8(fix_at) != 0;
+        let Some(b) = p.network_mut() else {
+            return cx.drop(p, NO_HEADER);
+        };
+        let mut changed = fix;
+        if hlen > 20 {
+            match process(b, hlen, self.addr, &[self.addr], cx.now) {
+                Ok(done) => changed |= done.changed,
+                Err(offset) => {
+                    p.anno
+                        .set_u8(anno_field::ICMP_PARAMPROB.offset.into(), offset);
+                    cx.decide(None, || format!("bad IP option at byte {offset}"));
+                    return cx.emit(2, p);
+                }
+            }
+        }
+        let Some(mut h) = Header::parse(&mut *b) else {
+            return cx.drop(p, NO_HEADER);
+        };
+        if fix {
+            h.set_src(self.addr);
+        }
+        let ttl = h.ttl();
+        if changed {
+            store_checksum(b, hlen);
+        }
+        if ttl > 1
+            && let Some(mut h) = Header::parse(b)
+        {
+            h.set_ttl(ttl - 1);
+            h.set_checksum(decremented_checksum(h.checksum()));
+        }
+        if fix {
+            p.anno.set_u8(fix_at, 0);
+        }
+        let to = match ttl {
+            0 | 1 => 3,
+            _ if p.len() > self.mtu as usize => 4,
+            _ => 0,
+        };
+        if to != 0 {
+            cx.decide(None, || match to {
+                3 => format!("time to live is {ttl}"),
+                _ => format!("longer than {}", self.mtu),
+            });
+        }
+        cx.emit(to, p);
+    }
+    element_any!();
+}
+
+/// `IPInputCombo`.
+pub const IP_INPUT_COMBO: ElementClass = ElementClass {
+    name: "IPInputCombo",
+    ports: "1/1",
+    processing: "a/a",
+    flow: "x/x",
+    effect: Effect::CommutativeCount,
+    usage: "COLOR [, BADSRC, keywords INTERFACES, BADSRC, GOODDST]",
+    summary: "Paint, Strip(14), CheckIPHeader and GetIPAddress(16) in one",
+    new: || Box::new(IpInputCombo::default()),
+};
+
+#[derive(Debug, Clone, Default)]
+struct IpInputCombo {
+    color: u8,
+    bad_src: Vec<[u8; 4]>,
+    good_dst: Vec<[u8; 4]>,
+    drops: u32,
+}
+
+/// `INTERFACES`: every prefix's broadcast address is a bad source, its address a good destination.
+struct Interfaces(Vec<Ip4Prefix>);
+
+impl FromArg for Interfaces {
+    const WANTS: &'static str = "IPv4 prefixes separated by spaces";
+    fn from_arg(s: &str, scope: &crate::args::ArgScope<'_>) -> Result<Self, Option<String>> {
+        let all: Result<_, _> = split_words(s)
+            .iter()
+            .map(|w| Ip4Prefix::from_arg(w, scope))
+            .collect();
+        all.map(Interfaces).map_err(|_| None)
+    }
+}
+
+impl Element for IpInputCombo {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        self.color = args.mandatory("COLOR").unwrap_or(0);
+        let octets = |v: Vec<Ipv4Addr>| v.iter().map(|a| a.octets()).collect::<Vec<_>>();
+        // a positional list stands for the usual bad sources as well
+        if let Some(v) = args.optional::<Vec<Ipv4Addr>>("BADSRC*") {
+            self.bad_src = octets(v);
+            self.bad_src.extend([[0; 4], [255; 4]]);
+        }
+        if let Some(Interfaces(v)) = args.keyword("INTERFACES") {
+            self.good_dst = v.iter().map(|p| p.addr.octets()).collect();
+            let broadcast = |p: &Ip4Prefix| (u32::from(p.addr) | !u32::from(p.mask)).to_be_bytes();
+            self.bad_src = v.iter().map(broadcast).collect();
+            self.bad_src.extend([[0; 4], [255; 4]]);
+        }
+        if let Some(v) = args.keyword("BADSRC") {
+            self.bad_src = octets(v);
+        }
+        if let Some(v) = args.keyword("GOODDST") {
+            self.good_dst = octets(v);
+        }
+        args.finish()
+    }
+
+    #[inline]
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        p.anno.set_paint(self.color);
+        p.pull(14);
+        let ok = Header::parse(p.data()).and_then(|h| {
+            let (hlen, total) = (h.header_len(), usize::from(h.total_len()));
+            let sound = h.version() == 4
+                && hlen >= 20
+                && total <= p.len()
+                && total >= hlen
+                && h.checksum_ok()
+                && (!self.bad_src.contains(&h.src()) || self.good_dst.contains(&h.dst()));
+            sound.then(|| (hlen, total, h.dst()))
+        });
+        let Some((hlen, total, dst)) = ok else {
+            if self.drops == 0 {
+                cx.chatter("IP checksum failed\n");
+            }
+            self.drops = self.drops.wrapping_add(1);
+            return cx.drop(p, "IPInputCombo: bad IP header");
+        };
+        p.set_network_header(0, hlen);
+        p.take(p.len() - total);
+        p.anno.set_dst_ip(dst);
+        cx.emit(0, p);
+    }
+
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        const H: &[HandlerInfo] = &[HandlerInfo::r("drops")];
+        H
+    }
+    fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
+        match name {
+            "drops" => Ok(self.drops.to_string()),
+            _ => Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+    }
+    element_any!();
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::routing::testpkt::*;
+    use crate::testing::Bench;
+    use onefold_packet::PacketType;
+
+    #[test]
+    fn output_combo_equals_its_parts() {
+        let mut b = Bench::new("IPOutputCombo", "2, 1.2.3.4, 60", 1, 5).unwrap();
+        let ports = |b: &mut Bench, p| b.push_packet(0, p).iter().map(|o| o.0).collect::<Vec<_>>();
+        let d = ip(A, B, 17, &[], &[0; 8]);
+        let out = b.push_packet(0, marked(&d));
+        assert_eq!((out[0].0, out[0].1.data()[8]), (0, 63));
+        assert!(sound(out[0].1.data()));
+        let mut p = marked(&d);
+        p.anno.packet_type = PacketType::Multicast;
+        assert!(ports(&mut b, p).is_empty());
+        let mut p = marked(&d);
+        p.anno.set_paint(2);
+        let out = b.push_packet(0, p);
+        assert_eq!(
+            (out[0].0, out[0].1.data()),
+            (1, &d[..]),
+            "the copy is untouched"
+        );
+        assert_eq!(out[1].0, 0);
+        let bad = marked(&ip(A, B, 17, &[7, 9, 4, 0], &[]));
+        let out = b.push_packet(0, bad);
+        assert_eq!((out[0].0, out[0].1.anno.u8(17)), (2, 21));
+        let mut old = d.clone();
+        old[8] = 1;
+        assert_eq!(ports(&mut b, marked(&old)), [3]);
+        assert_eq!(ports(&mut b, marked(&ip(A, B, 17, &[], &[0; 41]))), [4]);
+        let mut p = marked(&ip(A, B, 17, &[7, 7, 4, 0, 0, 0, 0, 0], &[]));
+        p.anno.set_u8(19, 1);
+        let out = b.push_packet(0, p);
+        let q = out[0].1.data();
+        assert_eq!(
+            (&q[12..16], &q[23..27]),
+            (&[1, 2, 3, 4][..], &[1, 2, 3, 4][..])
+        );
+        assert!(sound(q));
+        assert_eq!(out[0].1.anno.u8(19), 0);
+        assert!(ports(&mut b, marked(&d[..19])).is_empty());
+    }
+
+    #[test]
+    fn input_combo_checks_and_marks() {
+        let c = "7, INTERFACES 10.0.0.1/24 10.1.0.1/16";
+        let mut b = Bench::new("IPInputCombo", c, 1, 1).unwrap();
+        let frame = |d: &[u8]| [&[0u8; 14][..], d].concat();
+        let d = ip(A, B, 17, &[], &[5; 8]);
+        let mut padded = frame(&d);
+        padded.extend_from_slice(&[0; 10]);
+        let out = b.push(0, &padded);
+        let q = &out[0].1;
+        assert_eq!((q.data(), q.anno.paint(), q.anno.dst_ip()), (&d[..], 7, B));
+        assert_eq!(q.transport_header_offset(), Some(20));
+        // a broadcast source, but to one of the router's own addresses
+        for (src, dst, ok) in [
+            ([10, 0, 0, 255], B, false),
+            ([10, 0, 0, 255], [10, 1, 0, 1], true),
+            ([0; 4], B, false),
+        ] {
+            let n = b.push(0, &frame(&ip(src, dst, 17, &[], &[]))).len();
+            assert_eq!(n == 1, ok, "{src:?}");
+        }
+        let mut wrong = frame(&d);
+        wrong[24] ^= 1;
+        assert!(b.push(0, &wrong).is_empty());
+        for n in 0..40 {
+            assert!(b.push(0, &frame(&d)[..n]).is_empty());
+        }
+        assert_eq!(b.read("drops").unwrap(), "43");
+        assert_eq!(b.host.log, "IP checksum failed\n");
+    }
+}

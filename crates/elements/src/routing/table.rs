@@ -1,0 +1,425 @@
+//! The route list of a look-up element: declarative routes in the order in which they are shown, next hops shared between
+//! routes, and the longest-prefix structure built from them.
+
+use super::lpm::{Key, Lpm};
+use crate::state_any;
+use crate::store::State;
+use std::collections::{BTreeSet, HashMap};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::{BitAnd, Not};
+
+/// An address that routes are made of.
+pub trait Addr: Key + Default + BitAnd<Output = Self> + Not<Output = Self> {
+    /// All bits set.
+    const ONES: Self;
+    /// As handlers print it.
+    fn show(self) -> String;
+    /// The prefix length that this mask stands for, if it is contiguous.
+    fn mask_len(self) -> Option<u8>;
+    /// The mask of a prefix length.
+    fn mask(len: u8) -> Self {
+        Self::ONES.prefix(len)
+    }
+}
+
+impl Addr for u32 {
+    const ONES: u32 = u32::MAX;
+    fn show(self) -> String {
+        Ipv4Addr::from(self).to_string()
+    }
+    fn mask_len(self) -> Option<u8> {
+        (self.leading_ones() == self.count_ones()).then_some(self.count_ones() as u8)
+    }
+}
+
+impl Addr for u128 {
+    const ONES: u128 = u128::MAX;
+    fn show(self) -> String {
+        show_ip6(self)
+    }
+    fn mask_len(self) -> Option<u8> {
+        (self.leading_ones() == self.count_ones()).then_some(self.count_ones() as u8)
+    }
+}
+
+/// An IPv6 address as Click prints it: RFC 5952, but `::a.b.c.d` for everything below `::1:0:0`.
+pub fn show_ip6(a: u128) -> String {
+    if a != 0 && a >> 32 == 0 {
+        return format!("::{}", Ipv4Addr::from(a as u32));
+    }
+    Ipv6Addr::from(a).to_string()
+}
+
+/// One route: addresses that match `addr` under `mask` leave at `port`, towards `gw` unless that is zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route<K> {
+    /// Network address, host bits zero.
+    pub addr: K,
+    /// Network mask.
+    pub mask: K,
+    /// Gateway; zero for none.
+    pub gw: K,
+    /// Output port.
+    pub port: u32,
+    /// The configuration argument it comes from; `None` for routes added later.
+    pub arg: Option<u32>,
+}
+
+/// Where a packet goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Hop<K> {
+    /// Gateway; zero for none.
+    pub gw: K,
+    /// Output port.
+    pub port: u32,
+}
+
+/// Which slot of the list a new route takes, and so the order in which the `table` handler shows routes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Placing {
+    /// The first free slot; a route that replaces another takes its place (LinearIPLookup).
+    #[default]
+    First,
+    /// The slot freed last; a route that replaces another takes a new slot and frees the other's (RadixIPLookup).
+    Latest,
+}
+
+/// Why a route was not added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddError<K> {
+    /// There is a route for this prefix.
+    Exists(Route<K>),
+    /// [`super::lpm::MAX_PREFIXES`] routes are there.
+    Full,
+}
+
+/// The routes of one look-up element. It is shared state, so that a fast path reads the same routes; every change raises
+/// [`RouteTable::version`].
+#[derive(Debug, Clone, Default)]
+pub struct RouteTable<K: Key> {
+    placing: Placing,
+    slots: Vec<Option<Route<K>>>,
+    /// Free slots; the last one freed is at the end.
+    free: Vec<u32>,
+    /// Free slots in order, kept only where placing is `First`.
+    free_first: BTreeSet<u32>,
+    lpm: Lpm<K>,
+    hops: Vec<(Hop<K>, u32)>,
+    hop_index: HashMap<Hop<K>, u32>,
+    free_hops: Vec<u32>,
+    /// Slots of routes whose masks are not contiguous. With any of them the whole list is searched.
+    odd: Vec<u32>,
+    version: u64,
+}
+
+impl<K: Addr> RouteTable<K> {
+    /// An empty table.
+    pub fn new(placing: Placing) -> Self {
+        RouteTable {
+            placing,
+            lpm: Lpm::new(),
+            ..Default::default()
+        }
+    }
+    /// Number of routes.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len() - self.free_first.len()
+    }
+    /// No route at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Raised by every change.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+    /// Routes in the order of the list.
+    pub fn routes(&self) -> impl Iterator<Item = &Route<K>> {
+        self.slots.iter().flatten()
+    }
+    /// Bytes allocated.
+    pub fn memory(&self) -> usize {
+        self.slots.capacity() * std::mem::size_of::<Option<Route<K>>>() + self.lpm.memory()
+    }
+
+    /// Where `a` goes.
+    #[inline]
+    pub fn lookup(&self, a: K) -> Option<Hop<K>> {
+        if !self.odd.is_empty() {
+            return self
+                .search(a)
+                .and_then(|i| self.slots.get(i as usize)?.as_ref())
+                .map(|r| Hop {
+                    gw: r.gw,
+                    port: r.port,
+                });
+        }
+        let h = self.lpm.lookup(a)?;
+        self.hops.get(h as usize).map(|h| h.0)
+    }
+
+    /// The route that decides where `a` goes.
+    pub fn route_for(&self, a: K) -> Option<&Route<K>> {
+        let i = match self.odd.is_empty() {
+            true => self.lpm.lookup_id(a),
+            false => self.search(a),
+        };
+        self.slots.get(i? as usize)?.as_ref()
+    }
+
+    /// Linear search: the first route that matches, or a later one that matches and is as specific as the best before it.
+    fn search(&self, a: K) -> Option<u32> {
+        let mut best: Option<(usize, K)> = None;
+        for (i, r) in self.slots.iter().enumerate() {
+            let Some(r) = r else { continue };
+            if a & r.mask == r.addr && best.is_none_or(|(_, m)| r.mask & m == m) {
+                best = Some((i, r.mask));
+            }
+        }
+        best.map(|b| b.0 as u32)
+    }
+
+    /// The slot of exactly this prefix.
+    fn slot_of(&self, addr: K, mask: K) -> Option<u32> {
+        match mask.mask_len() {
+            Some(len) => self.lpm.get(addr, len),
+            None => self.odd.iter().copied().find(|i| {
+                let r = self.slots.get(*i as usize).and_then(|r| r.as_ref());
+                r.is_some_and(|r| r.addr == addr && r.mask == mask)
+            }),
+        }
+    }
+
+    /// Adds a route; the one that it replaces, if any. Host bits are cleared.
+    pub fn add(&mut self, mut r: Route<K>, replace: bool) -> Result<Option<Route<K>>, AddError<K>> {
+        r.addr = r.addr & r.mask;
+        let there = self.slot_of(r.addr, r.mask);
+        let old = there.and_then(|i| self.slots.get(i as usize).copied().flatten());
+        if let (Some(o), false) = (old, replace) {
+            return Err(AddError::Exists(o));
+        }
+        let slot = match (there, self.placing) {
+            (Some(i), Placing::First) => i,
+            _ => match self.take_slot() {
+                Some(i) => i,
+                None => return Err(AddError::Full),
+            },
+        };
+        let hop = self.take_hop(Hop {
+            gw: r.gw,
+            port: r.port,
+        });
+        match r.mask.mask_len() {
+            Some(len) => {
+                // cannot fail: slots are fewer than MAX_PREFIXES
+                self.lpm.insert(r.addr, len, slot, hop);
+            }
+            None => {
+                self.odd.retain(|i| Some(*i) != there);
+                self.odd.push(slot);
+            }
+        }
+        if let Some(o) = old {
+            self.release_hop(Hop {
+                gw: o.gw,
+                port: o.port,
+            });
+        }
+        if let (Some(i), Placing::Latest) = (there, self.placing) {
+            self.free_slot(i);
+        }
+        if let Some(s) = self.slots.get_mut(slot as usize) {
+            *s = Some(r);
+        }
+        self.version += 1;
+        Ok(old)
+    }
+
+    /// Removes the route for a prefix, if it is there and, where `hop` is given, goes there.
+    pub fn remove(&mut self, addr: K, mask: K, hop: Option<Hop<K>>) -> Option<Route<K>> {
+        let addr = addr & mask;
+        let i = self.slot_of(addr, mask)?;
+        let r = self.slots.get(i as usize).copied().flatten()?;
+        if hop.is_some_and(|h| (h.gw, h.port) != (r.gw, r.port)) {
+            return None;
+        }
+        match mask.mask_len() {
+            Some(len) => {
+                self.lpm.remove(addr, len);
+            }
+            None => self.odd.retain(|o| *o != i),
+        }
+        self.release_hop(Hop {
+            gw: r.gw,
+            port: r.port,
+        });
+        self.free_slot(i);
+        self.version += 1;
+        Some(r)
+    }
+
+    /// Removes all routes.
+    pub fn clear(&mut self) {
+        let version = self.version + 1;
+        *self = RouteTable::new(self.placing);
+        self.version = version;
+    }
+
+    fn take_slot(&mut self) -> Option<u32> {
+        let free = match self.placing {
+            Placing::First => self.free_first.pop_first(),
+            Placing::Latest => self.free.pop(),
+        };
+        if free.is_some() {
+            return free;
+        }
+        if self.slots.len() >= super::lpm::MAX_PREFIXES {
+            return None;
+        }
+        self.slots.push(None);
+        Some((self.slots.len() - 1) as u32)
+    }
+
+    fn free_slot(&mut self, i: u32) {
+        if let Some(s) = self.slots.get_mut(i as usize) {
+            *s = None;
+        }
+        match self.placing {
+            Placing::First => {
+                self.free_first.insert(i);
+            }
+            Placing::Latest => self.free.push(i),
+        }
+    }
+
+    fn take_hop(&mut self, h: Hop<K>) -> u32 {
+        if let Some(i) = self.hop_index.get(&h) {
+            if let Some(e) = self.hops.get_mut(*i as usize) {
+                e.1 += 1;
+            }
+            return *i;
+        }
+        let i = match self.free_hops.pop() {
+            Some(i) => i,
+            None => {
+                self.hops.push((h, 0));
+                (self.hops.len() - 1) as u32
+            }
+        };
+        self.hops[i as usize] = (h, 1);
+        self.hop_index.insert(h, i);
+        i
+    }
+
+    fn release_hop(&mut self, h: Hop<K>) {
+        let Some(i) = self.hop_index.get(&h).copied() else {
+            return;
+        };
+        if let Some(e) = self.hops.get_mut(i as usize) {
+            e.1 -= 1;
+            if e.1 == 0 {
+                self.hop_index.remove(&h);
+                self.free_hops.push(i);
+            }
+        }
+    }
+}
+
+/// `10.0.0.0/8`, or with a dotted mask where that is not contiguous.
+pub fn show_prefix<K: Addr>(r: &Route<K>) -> String {
+    match r.mask.mask_len() {
+        Some(n) => format!("{}/{n}", r.addr.show()),
+        None => format!("{}/{}", r.addr.show(), r.mask.show()),
+    }
+}
+
+impl<K: Addr> State for RouteTable<K> {
+    fn summary(&self) -> String {
+        let mut lines: Vec<String> = self
+            .routes()
+            .map(|r| format!("{} {} {}", show_prefix(r), r.gw.show(), r.port))
+            .collect();
+        lines.sort();
+        lines.join("\n")
+    }
+    state_any!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(addr: [u8; 4], len: u8, port: u32) -> Route<u32> {
+        Route {
+            addr: u32::from_be_bytes(addr),
+            mask: u32::mask(len),
+            gw: 0,
+            port,
+            arg: None,
+        }
+    }
+    fn shown(t: &RouteTable<u32>) -> Vec<u32> {
+        t.routes().map(|r| r.port).collect()
+    }
+
+    #[test]
+    fn slots_are_reused_in_the_documented_order() {
+        for (placing, want) in [
+            (Placing::First, vec![5, 7, 6, 4]),
+            (Placing::Latest, vec![6, 5, 7, 4]),
+        ] {
+            let mut t = RouteTable::new(placing);
+            for i in 0..4u8 {
+                t.add(route([i, 0, 0, 0], 8, u32::from(i) + 1), false)
+                    .unwrap();
+            }
+            let r = |i: u8| route([i, 0, 0, 0], 8, 0);
+            assert_eq!(t.remove(r(0).addr, r(0).mask, None).unwrap().port, 1);
+            assert_eq!(t.remove(r(2).addr, r(2).mask, None).unwrap().port, 3);
+            t.add(route([9, 0, 0, 0], 8, 5), false).unwrap();
+            t.add(route([9, 1, 0, 0], 16, 6), false).unwrap();
+            // replaces the second one
+            let old = t.add(route([1, 0, 0, 0], 8, 7), true).unwrap().unwrap();
+            assert_eq!(old.port, 2);
+            let mut got = shown(&t);
+            if placing == Placing::Latest {
+                // 9/8 took slot 2, 9.1/16 slot 0, the replacement slot 4, slot 1 is free
+                assert_eq!(got, [6, 5, 4, 7]);
+                got = vec![6, 5, 7, 4];
+            }
+            assert_eq!(got, want);
+            assert_eq!(t.len(), 4);
+        }
+    }
+
+    #[test]
+    fn odd_masks_are_searched_in_order() {
+        let mut t = RouteTable::new(Placing::First);
+        t.add(route([10, 0, 0, 0], 8, 1), false).unwrap();
+        let odd = Route {
+            mask: 0xff00_ff00,
+            ..route([10, 0, 5, 0], 8, 2)
+        };
+        t.add(odd, false).unwrap();
+        t.add(route([10, 9, 0, 0], 16, 3), false).unwrap();
+        let look =
+            |t: &RouteTable<u32>, a: [u8; 4]| t.lookup(u32::from_be_bytes(a)).map(|h| h.port);
+        assert_eq!(look(&t, [10, 8, 5, 1]), Some(2));
+        // both match, neither is as specific as the other: the first stays
+        assert_eq!(look(&t, [10, 9, 5, 1]), Some(2));
+        assert_eq!(look(&t, [10, 9, 6, 1]), Some(3));
+        assert_eq!(look(&t, [11, 9, 6, 1]), None);
+        assert!(matches!(t.add(odd, false), Err(AddError::Exists(_))));
+        assert!(t.remove(odd.addr, odd.mask, None).is_some());
+        assert_eq!(look(&t, [10, 9, 5, 1]), Some(3));
+        assert_eq!(t.version(), 4);
+    }
+
+    #[test]
+    fn ip6_text() {
+        assert_eq!(show_ip6(0), "::");
+        assert_eq!(show_ip6(1), "::0.0.0.1");
+        assert_eq!(show_ip6(0xffff_0102_0304), "::ffff:1.2.3.4");
+        assert_eq!(show_ip6(0x2001_0db8 << 96 | 1), "2001:db8::1");
+    }
+}
