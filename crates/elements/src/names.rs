@@ -27,6 +27,10 @@ pub struct Named {
 pub struct NameDb {
     /// (scope prefix without trailing slash, name) -> definition.
     defs: HashMap<(String, String), Named>,
+    /// (scope prefix, name) -> port.
+    ports: HashMap<(String, String), u16>,
+    /// Annotations defined by AnnotationInfo; their names are not scoped.
+    annotations: HashMap<String, AnnoField>,
 }
 
 impl NameDb {
@@ -101,8 +105,61 @@ impl NameDb {
         SERVICES.iter().find(|(n, _)| *n == name).map(|(_, p)| *p)
     }
 
+    /// Defines a TCP or UDP port's name for compound `scope` (PortInfo).
+    pub fn define_port(&mut self, scope: &str, name: &str, port: u16) {
+        self.ports
+            .insert((scope.to_string(), name.to_string()), port);
+    }
+    /// A port's name for element `element`: what PortInfo defined, innermost scope first, else a service.
+    pub fn port(&self, name: &str, element: &str) -> Option<u16> {
+        let mut scope = element.rsplit_once('/').map_or("", |(p, _)| p);
+        while !self.ports.is_empty() {
+            let key = (scope.to_string(), name.to_string());
+            if let Some(p) = self.ports.get(&key) {
+                return Some(*p);
+            }
+            if scope.is_empty() {
+                break;
+            }
+            scope = scope.rsplit_once('/').map_or("", |(p, _)| p);
+        }
+        self.service(name)
+    }
+
+    /// Defines an annotation's name from the words behind it: an offset or another annotation, and perhaps a size.
+    ///
+    /// # Errors
+    /// A text that says what is wrong.
+    pub fn define_annotation(&mut self, name: &str, words: &[&str]) -> Result<(), String> {
+        if self.annotation(name).is_some() || name.parse::<u32>().is_ok() {
+            return Err(format!("bad NAME '{name}'"));
+        }
+        let bad = || format!("bad entry for '{name}', expected 'NAME OFFSET [SIZE]'");
+        let (base, size) = match words {
+            [offset] => (*offset, None),
+            [offset, size] => (*offset, Some(size.parse::<u8>().map_err(|_| bad())?)),
+            _ => return Err(bad()),
+        };
+        let field = match (self.annotation(base), base.parse::<u8>()) {
+            (Some(f), _) if size.is_none_or(|s| s == 0 || s == f.size) => f,
+            (None, Ok(offset)) => AnnoField {
+                offset,
+                size: size.unwrap_or(0),
+            },
+            _ => return Err(bad()),
+        };
+        if usize::from(field.offset) + usize::from(field.size) > 48 {
+            return Err(bad());
+        }
+        self.annotations.insert(name.to_string(), field);
+        Ok(())
+    }
+
     /// A named annotation.
     pub fn annotation(&self, name: &str) -> Option<AnnoField> {
+        if let Some(f) = self.annotations.get(name) {
+            return Some(*f);
+        }
         ANNOTATIONS
             .iter()
             .find(|(n, _)| *n == name)

@@ -179,6 +179,10 @@ impl Core {
             Some(HandlerFlags::Write | HandlerFlags::Button) => {
                 return Err(HandlerError::WrongDirection(full(), "read"));
             }
+            Some(HandlerFlags::Read) if !param.is_empty() => {
+                let m = format!("read handler '{}' does not take parameters", full());
+                return Err(HandlerError::BadValue(m));
+            }
             Some(_) => {}
         }
         self.enter()?;
@@ -349,7 +353,7 @@ impl Core {
             "version" => VERSION.to_string(),
             "driver" => "userlevel".to_string(),
             "config" => self.source_text.clone(),
-            "flatconfig" => topo.spec.to_click_text(),
+            "flatconfig" => crate::unparse::flat_config(&topo.spec),
             "requirements" => String::new(),
             "handlers" => GLOBAL.iter().map(|(n, f)| format!("{n}\t{f}\n")).collect(),
             "list" => {

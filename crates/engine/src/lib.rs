@@ -24,6 +24,7 @@
 
 mod batch;
 mod build;
+pub mod click;
 mod core;
 mod diag;
 mod driver;
@@ -38,6 +39,7 @@ mod run;
 mod sched;
 mod topology;
 mod trace;
+mod unparse;
 
 pub use build::{Bound, BuildOptions};
 pub use core::Log;

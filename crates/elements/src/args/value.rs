@@ -269,7 +269,8 @@ impl FromArg for IpPort {
                 .map(IpPort)
                 .map_err(|_| Some(format!("port '{s}' out of range, 0 to 65535")));
         }
-        scope.names.service(s).map(IpPort).ok_or(None)
+        let port = scope.names.port(s, scope.element);
+        port.map(IpPort).ok_or(None)
     }
 }
 

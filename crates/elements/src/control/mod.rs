@@ -1,6 +1,28 @@
 //! Control: Script, DriverManager, Message and the information elements.
 
+mod info;
+mod message;
+mod script;
+mod socket;
+
 use crate::class::ElementClass;
 
 /// Classes of this family.
-pub const CLASSES: &[ElementClass] = &[];
+pub const CLASSES: &[ElementClass] = &[
+    script::SCRIPT,
+    script::DRIVER_MANAGER,
+    message::MESSAGE,
+    message::ERROR,
+    socket::CONTROL_SOCKET,
+    socket::CHATTER_SOCKET,
+    info::ADDRESS_INFO,
+    info::PORT_INFO,
+    info::ANNOTATION_INFO,
+    info::ALIGNMENT_INFO,
+    info::SCHEDULE_INFO,
+    info::STATIC_THREAD_SCHED,
+    info::BALANCED_THREAD_SCHED,
+    info::CLICKY_INFO,
+    info::FLOW_INFO,
+    info::DEVIRTUALIZE_INFO,
+];
