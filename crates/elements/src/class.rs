@@ -158,7 +158,7 @@ pub fn near_misses(name: &str) -> Vec<&'static str> {
 }
 
 /// Levenshtein distance, or anything above `limit` once it is exceeded. Names longer than 64 bytes never match.
-fn distance(a: &str, b: &str, limit: usize) -> usize {
+pub(crate) fn distance(a: &str, b: &str, limit: usize) -> usize {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     if a.len() > 64 || b.len() > 64 || a.len().abs_diff(b.len()) > limit {
         return limit + 1;

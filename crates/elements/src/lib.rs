@@ -58,6 +58,7 @@ const FAMILIES: &[&[ElementClass]] = &[
 pub use class::{
     Effect, ElementClass, FlowCode, PortRange, Processing, all_classes, lookup, near_misses,
 };
+pub use classify::filter;
 pub use cx::{Cx, DropReason, Effect as Emission, Host, LogStream, Outbox, TimerId};
 pub use element::{
     ConfigCx, ConfigError, ConfigErrors, Element, ElementClone, InitCx, IoRole, SourceLoc,

@@ -1,6 +1,41 @@
 //! Classification: Classifier, IPClassifier, IPFilter and the small filters.
 
+pub mod filter;
+
+mod classifier;
+mod ether_switch;
+mod ip_filter;
+mod small;
+
 use crate::class::ElementClass;
+use crate::handler::HandlerInfo;
+use std::sync::OnceLock;
 
 /// Classes of this family.
-pub const CLASSES: &[ElementClass] = &[];
+pub const CLASSES: &[ElementClass] = &[
+    small::CHECK_LENGTH,
+    small::CHECK_PAINT,
+    classifier::CLASSIFIER,
+    ether_switch::ETHER_SWITCH,
+    small::HOST_ETHER_FILTER,
+    ip_filter::IP_CLASSIFIER,
+    ip_filter::IP_FILTER,
+    small::PAINT_SWITCH,
+];
+
+/// Most `patternN` handlers that are listed.
+const MAX_PATTERN_HANDLERS: usize = 1024;
+
+/// `program`, then `pattern0` to `pattern<n-1>`, read and write. Names are made once for the whole process.
+pub(crate) fn pattern_handlers(n: usize) -> &'static [HandlerInfo] {
+    static ALL: OnceLock<Vec<HandlerInfo>> = OnceLock::new();
+    let all = ALL.get_or_init(|| {
+        let mut v = vec![HandlerInfo::r("program")];
+        v.extend((0..MAX_PATTERN_HANDLERS).map(|i| {
+            let name: &'static str = Box::leak(format!("pattern{i}").into_boxed_str());
+            HandlerInfo::rw(name)
+        }));
+        v
+    });
+    &all[..=n.min(MAX_PATTERN_HANDLERS)]
+}

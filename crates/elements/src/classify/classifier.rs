@@ -1,0 +1,522 @@
+//! Classifier: bytes at offsets.
+//!
+//! Source: Click's `Classifier` documentation. A clause fails where the packet is too short for it (its trailing "don't care"
+//! nibbles need not be there), and `!` turns that round too.
+//!
+//! Deliberate differences: offsets above 65,535 are refused (Click keeps their lower 16 bits); the `program`
+//! handler prints the patterns as they were understood, not Click's compiled program; the warning "output N matches no
+//! packets" is given for contradictory patterns and for patterns that one earlier pattern covers.
+
+use super::pattern_handlers;
+use crate::args::Args;
+use crate::class::{Effect, ElementClass};
+use crate::cx::Cx;
+use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
+use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::{Port, element_any};
+use onefold_packet::Pkt;
+use std::collections::BTreeMap;
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+/// `Classifier`.
+pub const CLASSIFIER: ElementClass = ElementClass {
+    name: "Classifier",
+    ports: "1/-",
+    processing: "h/h",
+    flow: "x/x",
+    effect: Effect::Pure,
+    usage: "PATTERN, ...; one per output: clauses [!]OFFSET/HEXVALUE[%HEXMASK], or -",
+    summary: "sends packets to the output whose byte pattern is the first to match",
+    new: || Box::new(Classifier::default()),
+};
+
+/// Largest offset of a clause.
+const MAX_OFFSET: usize = 65_535;
+
+/// What may be wrong with a pattern.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PatternError {
+    /// Where an offset should be.
+    #[error("expected a digit at '{0}'")]
+    NoOffset(String),
+    /// The offset is too large.
+    #[error("offset out of range, 0 to {MAX_OFFSET}")]
+    Offset,
+    /// Behind an offset.
+    #[error("expected '/' at '{0}'")]
+    NoSlash(String),
+    /// Nothing to compare with.
+    #[error("value has less than 2 hex digits")]
+    NoValue,
+    /// Half a byte.
+    #[error("value has odd number of hex digits")]
+    OddValue,
+    /// Longer than the value.
+    #[error("mask has too many hex digits")]
+    LongMask,
+    /// Shorter than the value.
+    #[error("mask has too few hex digits")]
+    ShortMask,
+}
+
+/// `[!]OFFSET/VALUE%MASK`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clause {
+    /// `!`: the clause must not match.
+    pub negated: bool,
+    /// First byte.
+    pub offset: usize,
+    /// Wanted bytes; bits outside the mask are zero.
+    pub value: Vec<u8>,
+    /// Bits that count.
+    pub mask: Vec<u8>,
+}
+
+impl fmt::Display for Clause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}/", if self.negated { "!" } else { "" }, self.offset)?;
+        for v in &self.value {
+            write!(f, "{v:02x}")?;
+        }
+        if self.mask.iter().any(|m| *m != 0xff) {
+            f.write_char('%')?;
+            for m in &self.mask {
+                write!(f, "{m:02x}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A hexadecimal digit or `?`: value and mask.
+fn nibble(c: u8) -> Option<(u8, u8)> {
+    match c {
+        b'?' => Some((0, 0)),
+        _ => (c as char).to_digit(16).map(|d| (d as u8, 15)),
+    }
+}
+
+/// Reads a pattern. No clauses: everything matches.
+pub fn parse_pattern(text: &str) -> Result<Vec<Clause>, PatternError> {
+    let b = text.as_bytes();
+    let mut clauses = Vec::new();
+    if text == "-" {
+        return Ok(clauses);
+    }
+    let blank = |mut i: usize| {
+        while b
+            .get(i)
+            .is_some_and(|c| c.is_ascii_whitespace() || *c == 0x0b)
+        {
+            i += 1;
+        }
+        i
+    };
+    let digits = |i: usize| i + b[i..].iter().take_while(|c| nibble(**c).is_some()).count();
+    let here = |i: usize| String::from_utf8_lossy(&b[i..b.len().min(i + 12)]).into_owned();
+    let mut i = blank(0);
+    while i < b.len() {
+        let negated = b[i] == b'!';
+        if negated {
+            i = blank(i + 1);
+        }
+        if !b.get(i).is_some_and(u8::is_ascii_digit) {
+            return Err(PatternError::NoOffset(here(i)));
+        }
+        let mut offset = 0usize;
+        while let Some(c) = b.get(i).filter(|c| c.is_ascii_digit()) {
+            offset = (offset * 10 + usize::from(c - b'0')).min(MAX_OFFSET + 1);
+            i += 1;
+        }
+        if offset > MAX_OFFSET {
+            return Err(PatternError::Offset);
+        }
+        if b.get(i) != Some(&b'/') {
+            return Err(PatternError::NoSlash(here(i)));
+        }
+        let start = i + 1;
+        let end = digits(start);
+        i = end;
+        let mask = (b.get(i) == Some(&b'%')).then(|| {
+            let start = i + 1;
+            i = digits(start);
+            &b[start..i]
+        });
+        let value = &b[start..end];
+        if value.len() < 2 {
+            return Err(PatternError::NoValue);
+        }
+        if !value.len().is_multiple_of(2) {
+            return Err(PatternError::OddValue);
+        }
+        match mask.map(|m| m.len().cmp(&value.len())) {
+            Some(std::cmp::Ordering::Greater) => return Err(PatternError::LongMask),
+            Some(std::cmp::Ordering::Less) => return Err(PatternError::ShortMask),
+            _ => {}
+        }
+        let byte = |text: &[u8]| {
+            let ((v1, m1), (v2, m2)) = (
+                nibble(text[0]).unwrap_or_default(),
+                nibble(text[1]).unwrap_or_default(),
+            );
+            (v1 << 4 | v2, m1 << 4 | m2)
+        };
+        let mut clause = Clause {
+            negated,
+            offset,
+            value: Vec::new(),
+            mask: Vec::new(),
+        };
+        for (k, pair) in value.chunks_exact(2).enumerate() {
+            let (v, mut m) = byte(pair);
+            if let Some(pair) = mask.and_then(|x| x.get(2 * k..2 * k + 2)) {
+                let (mv, mm) = byte(pair);
+                m &= mv & mm;
+            }
+            clause.value.push(v & m);
+            clause.mask.push(m);
+        }
+        clauses.push(clause);
+        i = blank(i);
+    }
+    Ok(clauses)
+}
+
+/// Up to eight bytes of a clause.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    offset: u32,
+    /// The packet must be at least this long.
+    need: u32,
+    mask: u64,
+    value: u64,
+}
+
+impl Piece {
+    #[inline]
+    fn matches(&self, data: &[u8]) -> bool {
+        if data.len() < self.need as usize {
+            return false;
+        }
+        let tail = data.get(self.offset as usize..).unwrap_or(&[]);
+        let w = match tail.first_chunk::<8>() {
+            Some(c) => u64::from_be_bytes(*c),
+            None => {
+                let mut c = [0u8; 8];
+                c[..tail.len()].copy_from_slice(tail);
+                u64::from_be_bytes(c)
+            }
+        };
+        w & self.mask == self.value
+    }
+}
+
+/// A pattern ready for use: `negated[i]` are the pieces of one negated clause.
+#[derive(Debug, Clone, Default)]
+struct Compiled {
+    positive: Vec<Piece>,
+    negated: Vec<Vec<Piece>>,
+}
+
+fn pieces(c: &Clause) -> Vec<Piece> {
+    let mut out = Vec::new();
+    for (k, (v, m)) in c.value.chunks(8).zip(c.mask.chunks(8)).enumerate() {
+        let pad = |b: &[u8]| {
+            let mut x = [0u8; 8];
+            x[..b.len()].copy_from_slice(b);
+            u64::from_be_bytes(x)
+        };
+        let Some(last) = m.iter().rposition(|b| *b != 0) else {
+            continue;
+        };
+        let offset = c.offset + 8 * k;
+        out.push(Piece {
+            offset: offset as u32,
+            need: (offset + last + 1) as u32,
+            mask: pad(m),
+            value: pad(v),
+        });
+    }
+    out
+}
+
+impl Compiled {
+    fn new(clauses: &[Clause]) -> Compiled {
+        let mut c = Compiled::default();
+        for clause in clauses {
+            match clause.negated {
+                false => c.positive.extend(pieces(clause)),
+                true => c.negated.push(pieces(clause)),
+            }
+        }
+        c
+    }
+    #[inline]
+    fn matches(&self, data: &[u8]) -> bool {
+        self.positive.iter().all(|p| p.matches(data))
+            && self
+                .negated
+                .iter()
+                .all(|n| !n.iter().all(|p| p.matches(data)))
+    }
+}
+
+/// The bytes that a pattern's positive clauses fix, or `None` if they contradict each other.
+fn fixed(clauses: &[Clause]) -> Option<BTreeMap<usize, (u8, u8)>> {
+    let mut map: BTreeMap<usize, (u8, u8)> = BTreeMap::new();
+    for c in clauses.iter().filter(|c| !c.negated) {
+        for (i, (v, m)) in c.value.iter().zip(&c.mask).enumerate() {
+            let slot = map.entry(c.offset + i).or_default();
+            if (slot.0 ^ v) & slot.1 & m != 0 {
+                return None;
+            }
+            *slot = (slot.0 | v, slot.1 | m);
+        }
+    }
+    map.retain(|_, (_, m)| *m != 0);
+    Some(map)
+}
+
+/// Patterns that match nothing, or nothing that an earlier pattern leaves over.
+fn unreachable(patterns: &[Vec<Clause>]) -> Vec<usize> {
+    let all: Vec<_> = patterns.iter().map(|p| fixed(p)).collect();
+    let covers = |a: usize, b: &BTreeMap<usize, (u8, u8)>| {
+        patterns[a].iter().all(|c| !c.negated)
+            && all[a].as_ref().is_some_and(|x| {
+                x.iter()
+                    .all(|(i, (v, m))| b.get(i).is_some_and(|(w, n)| m & n == *m && w & m == *v))
+            })
+    };
+    // quadratic: for hand-written lists only
+    let n = patterns.len().min(256);
+    (0..n)
+        .filter(|i| match &all[*i] {
+            None => true,
+            Some(b) => (0..*i).any(|a| covers(a, b)),
+        })
+        .collect()
+}
+
+#[derive(Debug, Clone, Default)]
+struct Classifier {
+    /// What was written, for the `program` handler and for models.
+    patterns: Arc<Vec<Vec<Clause>>>,
+    compiled: Vec<Compiled>,
+}
+
+impl Element for Classifier {
+    fn configure(
+        &mut self,
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+    ) -> Result<(), ConfigErrors> {
+        let list = args.rest();
+        if list.len() != cx.noutputs {
+            args.error(format!(
+                "need {} arguments, one per output port; there are {}",
+                cx.noutputs,
+                list.len()
+            ));
+        }
+        let mut patterns = Vec::with_capacity(list.len());
+        for (i, text) in list {
+            match parse_pattern(text) {
+                Ok(p) => patterns.push(p),
+                Err(e) => args.error_at(i, &format!("pattern {i}"), e.to_string()),
+            }
+        }
+        let mut messages = args.finish().err().unwrap_or_default();
+        if !messages.iter().all(|e| e.warning) {
+            return Err(messages);
+        }
+        messages.extend(unreachable(&patterns).into_iter().map(|i| ConfigError {
+            warning: true,
+            index: Some(i),
+            ..ConfigError::new(format!("output {i} matches no packets"))
+        }));
+        self.compiled = patterns.iter().map(|p| Compiled::new(p)).collect();
+        self.patterns = Arc::new(patterns);
+        if messages.is_empty() {
+            Ok(())
+        } else {
+            Err(messages)
+        }
+    }
+
+    fn can_live_reconfigure(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+        let data = p.data();
+        match self.compiled.iter().position(|c| c.matches(data)) {
+            Some(i) => {
+                cx.decide(Some(i), || format!("{} -> output {i}", self.text(i)));
+                cx.emit(i, p);
+            }
+            None => {
+                cx.decide(None, || "no pattern matches".to_string());
+                cx.drop(p, "Classifier: no pattern matches");
+            }
+        }
+    }
+
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        pattern_handlers(0)
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
+        if name != "program" {
+            return Err(HandlerError::NoSuchHandler(name.to_string()));
+        }
+        let mut s = String::new();
+        for i in 0..self.patterns.len() {
+            let _ = writeln!(s, "{i:2} {}  yes->[{i}]", self.text(i));
+        }
+        Ok(s)
+    }
+
+    element_any!();
+}
+
+impl Classifier {
+    fn text(&self, i: usize) -> String {
+        let clauses = self.patterns.get(i).map_or(&[][..], Vec::as_slice);
+        let words: Vec<String> = clauses.iter().map(Clause::to_string).collect();
+        if words.is_empty() {
+            return "-".to_string();
+        }
+        words.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Bench;
+    use proptest::prelude::*;
+
+    #[test]
+    fn documented_example() {
+        let mut b = Bench::new(
+            "Classifier",
+            "12/0806 20/0001, 12/0806 20/0002, 12/0800, -",
+            1,
+            4,
+        )
+        .unwrap();
+        let mut arp = [0u8; 60];
+        arp[12..14].copy_from_slice(&[8, 6]);
+        arp[21] = 1;
+        assert_eq!(b.push(0, &arp)[0].0, 0);
+        arp[21] = 2;
+        assert_eq!(b.push(0, &arp)[0].0, 1);
+        arp[21] = 3;
+        assert_eq!(b.push(0, &arp)[0].0, 3);
+        arp[13] = 0;
+        assert_eq!(b.push(0, &arp)[0].0, 2);
+        // too short for the ethertype
+        assert_eq!(b.push(0, &arp[..13])[0].0, 3);
+        assert_eq!(b.push(0, &[])[0].0, 3);
+        assert_eq!(
+            b.host.decisions[0],
+            (Some(0), "12/0806 20/0001 -> output 0".to_string())
+        );
+        assert_eq!(
+            b.read("program").unwrap(),
+            " 0 12/0806 20/0001  yes->[0]\n 1 12/0806 20/0002  yes->[1]\n 2 12/0800  yes->[2]\n 3 -  yes->[3]\n"
+        );
+    }
+
+    #[test]
+    fn masks_negation_and_length() {
+        let m = |pattern: &str, data: &[u8]| {
+            Compiled::new(&parse_pattern(pattern).unwrap()).matches(data)
+        };
+        assert!(m("0/12%f0", &[0x1f]) && !m("0/12%f0", &[0x2f]));
+        assert!(m("0/1?", &[0x1f]) && !m("0/1?", &[0x2f]));
+        assert!(m("!0/12", &[0x13]) && !m("!0/12", &[0x12]));
+        // a clause that does not fit fails; negated, it holds
+        assert!(!m("3/00", &[0; 3]) && m("!3/00", &[0; 3]));
+        // what is not looked at need not be there
+        assert!(m("0/12????", &[0x12]) && m("2/0000%0000", &[]));
+        assert!(m("1/ab 0/cd!0/00", &[0xcd, 0xab]));
+        assert!(m("", &[]) && m("-", &[]));
+        let long = "0/000102030405060708090a0b0c0d0e0f1011";
+        let data: Vec<u8> = (0..18).collect();
+        assert!(m(long, &data) && !m(long, &data[..17]));
+    }
+
+    #[test]
+    fn errors() {
+        let e = |t: &str| parse_pattern(t).unwrap_err().to_string();
+        assert_eq!(e("x"), "expected a digit at 'x'");
+        assert_eq!(e("12 0800"), "expected '/' at ' 0800'");
+        assert_eq!(e("12/8"), "value has less than 2 hex digits");
+        assert_eq!(e("12/800"), "value has odd number of hex digits");
+        assert_eq!(e("12/0800%ff"), "mask has too few hex digits");
+        assert_eq!(e("12/08%ffff"), "mask has too many hex digits");
+        assert_eq!(
+            e("99999999999999999999999/08"),
+            "offset out of range, 0 to 65535"
+        );
+        assert_eq!(e("12/0800 !"), "expected a digit at ''");
+        let e = Bench::new("Classifier", "12/0800, z, 1/2", 1, 2)
+            .err()
+            .unwrap();
+        assert_eq!(
+            e,
+            [
+                "need 2 arguments, one per output port; there are 3",
+                "pattern 1: expected a digit at 'z'",
+                "pattern 2: value has less than 2 hex digits"
+            ]
+        );
+        let b = Bench::new(
+            "Classifier",
+            "12/0806 12/0800, 12/0800, 12/0800 23/06, -, 0/00",
+            1,
+            5,
+        )
+        .unwrap();
+        let w: Vec<&str> = b.warnings.iter().map(String::as_str).collect();
+        assert_eq!(
+            w,
+            [0, 2, 4].map(|i| format!("output {i} matches no packets"))
+        );
+    }
+
+    proptest! {
+        /// Byte by byte, the meaning of a clause.
+        #[test]
+        fn pieces_mean_the_clause(
+            clauses in prop::collection::vec((any::<bool>(), 0usize..30, prop::collection::vec((0u8..4, prop::sample::select(vec![0u8, 0xff, 3, 0xf0])), 1..20)), 0..4),
+            data in prop::collection::vec(0u8..4, 0..50),
+        ) {
+            let clauses: Vec<Clause> = clauses.into_iter().map(|(negated, offset, vm)| Clause {
+                negated,
+                offset,
+                value: vm.iter().map(|(v, m)| v & m).collect(),
+                mask: vm.iter().map(|(_, m)| *m).collect(),
+            }).collect();
+            let want = clauses.iter().all(|c| {
+                let hit = c.value.iter().zip(&c.mask).enumerate().all(|(i, (v, m))| {
+                    *m == 0 || data.get(c.offset + i).is_some_and(|d| d & m == *v)
+                });
+                hit != c.negated
+            });
+            prop_assert_eq!(Compiled::new(&clauses).matches(&data), want);
+            let text = clauses.iter().map(Clause::to_string).collect::<Vec<_>>().join(" ");
+            prop_assert_eq!(parse_pattern(&text).unwrap(), clauses);
+        }
+
+        #[test]
+        fn any_text(text in "[-0-9a-f/%!? ]{0,40}", data in prop::collection::vec(any::<u8>(), 0..20)) {
+            if let Ok(p) = parse_pattern(&text) {
+                let _ = Compiled::new(&p).matches(&data);
+            }
+        }
+    }
+}

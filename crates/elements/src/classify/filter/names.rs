@@ -1,0 +1,196 @@
+//! The words that the filter language knows.
+
+use super::expr::{Field, Layer, Transport};
+use crate::class::distance;
+use crate::names::NameDb;
+
+/// What a primitive tests, as its keyword says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Host,
+    Net,
+    Ether,
+    Proto,
+    Port,
+    TcpOpt,
+    Frag,
+    Unfrag,
+    Ect,
+    Ce,
+    /// A numeric field; the number is the protocol that the field belongs to, if any.
+    Field(Field, Option<Proto>),
+}
+
+/// A protocol as a filter names it. Besides real protocol numbers there are three stand-ins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Proto {
+    Number(u8),
+    /// TCP or UDP.
+    TcpUdp,
+    /// Whatever the transport protocol is (`transp[...]`, `payload[...]`): no condition.
+    AnyTransport,
+}
+
+impl Proto {
+    pub fn requirement(self) -> Option<Transport> {
+        match self {
+            Proto::Number(n) => Some(Transport::Protocol(n)),
+            Proto::TcpUdp => Some(Transport::TcpOrUdp),
+            Proto::AnyTransport => None,
+        }
+    }
+}
+
+pub(super) const ICMP: u8 = 1;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
+pub(super) const DCCP: u8 = 33;
+
+pub(super) const PROTOCOL: Field = Field::net(9, 1);
+pub(super) const TOS: Field = Field::net(1, 1);
+pub(super) const ICMP_TYPE: Field = Field {
+    layer: Layer::Transport,
+    bit: 0,
+    bits: 8,
+};
+
+/// Fields of the IP header by their keyword.
+pub(super) const IP_FIELDS: &[(&str, Field)] = &[
+    (
+        "vers",
+        Field {
+            layer: Layer::Net,
+            bit: 0,
+            bits: 4,
+        },
+    ),
+    (
+        "hl",
+        Field {
+            layer: Layer::Net,
+            bit: 4,
+            bits: 4,
+        },
+    ),
+    ("tos", TOS),
+    (
+        "dscp",
+        Field {
+            layer: Layer::Net,
+            bit: 8,
+            bits: 6,
+        },
+    ),
+    ("len", Field::net(2, 2)),
+    ("id", Field::net(4, 2)),
+    ("ttl", Field::net(8, 1)),
+];
+
+pub(super) fn kind(word: &str) -> Option<Kind> {
+    Some(match word {
+        "host" => Kind::Host,
+        "net" => Kind::Net,
+        "proto" => Kind::Proto,
+        "port" => Kind::Port,
+        "opt" => Kind::TcpOpt,
+        "frag" => Kind::Frag,
+        "unfrag" => Kind::Unfrag,
+        "ect" => Kind::Ect,
+        "ce" => Kind::Ce,
+        "win" => Kind::Field(
+            Field {
+                layer: Layer::Transport,
+                bit: 14 * 8,
+                bits: 16,
+            },
+            Some(Proto::Number(TCP)),
+        ),
+        "type" => Kind::Field(ICMP_TYPE, Some(Proto::Number(ICMP))),
+        _ => {
+            let (_, f) = IP_FIELDS.iter().find(|(n, _)| *n == word)?;
+            Kind::Field(*f, None)
+        }
+    })
+}
+
+/// Words of the syntax that are not kinds.
+pub(super) const SYNTAX: &[&str] = &[
+    "src", "dst", "dest", "ip", "ether", "not", "and", "or", "true", "false", "mask",
+];
+
+#[rustfmt::skip]
+const PROTOCOLS: &[(&str, Proto)] = &[
+    ("icmp", Proto::Number(ICMP)), ("igmp", Proto::Number(2)), ("ipip", Proto::Number(4)), ("tcp", Proto::Number(TCP)),
+    ("udp", Proto::Number(UDP)), ("dccp", Proto::Number(DCCP)), ("gre", Proto::Number(47)), ("sctp", Proto::Number(132)),
+    ("tcpudp", Proto::TcpUdp), ("transp", Proto::AnyTransport), ("payload", Proto::AnyTransport),
+    // from the Internet protocol numbers registry
+    ("egp", Proto::Number(8)), ("ipv6", Proto::Number(41)), ("rsvp", Proto::Number(46)), ("esp", Proto::Number(50)),
+    ("ah", Proto::Number(51)), ("ipv6-icmp", Proto::Number(58)), ("eigrp", Proto::Number(88)), ("ospf", Proto::Number(89)),
+    ("pim", Proto::Number(103)), ("vrrp", Proto::Number(112)), ("l2tp", Proto::Number(115)), ("udplite", Proto::Number(136)),
+];
+
+pub(super) fn protocol(word: &str) -> Option<Proto> {
+    PROTOCOLS.iter().find(|(n, _)| *n == word).map(|(_, p)| *p)
+}
+
+/// The name of a protocol that a filter may use for it.
+pub(super) fn protocol_name(n: u8) -> Option<&'static str> {
+    PROTOCOLS
+        .iter()
+        .find(|(_, p)| *p == Proto::Number(n))
+        .map(|(name, _)| *name)
+}
+
+#[rustfmt::skip]
+const ICMP_TYPES: &[(&str, u8)] = &[
+    ("echo-reply", 0), ("unreachable", 3), ("sourcequench", 4), ("redirect", 5), ("echo", 8), ("routeradvert", 9),
+    ("routersolicit", 10), ("timeexceeded", 11), ("parameterproblem", 12), ("timestamp", 13), ("timestamp-reply", 14),
+    ("inforeq", 15), ("inforeq-reply", 16), ("maskreq", 17), ("maskreq-reply", 18),
+];
+
+pub(super) fn icmp_type(word: &str) -> Option<u8> {
+    ICMP_TYPES.iter().find(|(n, _)| *n == word).map(|(_, v)| *v)
+}
+
+/// TCP flags by name, in bit order.
+pub(super) const TCP_FLAGS: &[(&str, u8)] = &[
+    ("fin", 0x01),
+    ("syn", 0x02),
+    ("rst", 0x04),
+    ("psh", 0x08),
+    ("ack", 0x10),
+    ("urg", 0x20),
+];
+
+pub(super) fn tcp_flag(word: &str) -> Option<u8> {
+    TCP_FLAGS.iter().find(|(n, _)| *n == word).map(|(_, v)| *v)
+}
+
+pub(super) fn port(word: &str, names: &NameDb) -> Option<u16> {
+    // a word that starts with a digit is never a service here; rule sets consist mostly of such words
+    if word.as_bytes().first().is_none_or(u8::is_ascii_digit) {
+        return None;
+    }
+    names.service(word)
+}
+
+/// The known word nearest to a misspelt one.
+pub(super) fn near_miss(word: &str) -> Option<&'static str> {
+    let kinds = [
+        "host", "net", "proto", "port", "opt", "frag", "unfrag", "ect", "ce", "win", "type",
+    ];
+    let all = kinds
+        .into_iter()
+        .chain(IP_FIELDS.iter().map(|(n, _)| *n))
+        .chain(SYNTAX.iter().copied())
+        .chain(PROTOCOLS.iter().map(|(n, _)| *n))
+        .chain(ICMP_TYPES.iter().map(|(n, _)| *n))
+        .chain(TCP_FLAGS.iter().map(|(n, _)| *n))
+        .chain(["all", "any"]);
+    let lower = word.to_ascii_lowercase();
+    let limit = (word.len() / 3).max(1);
+    all.map(|n| (distance(&lower, n, limit), n))
+        .filter(|(d, _)| *d <= limit)
+        .min()
+        .map(|(_, n)| n)
+}
