@@ -238,8 +238,7 @@ fn load_inner(
         }
     };
     // `$(i)` is the number of a repeated function; for everything else it does not matter what it is
-    let first =
-        params::substitute(&text, number(1)).unwrap_or_default();
+    let first = params::substitute(&text, number(1)).unwrap_or_default();
     let file = reader.sources.add(shown, first.clone());
     let doc: Option<ChainFile> = yaml(&first, file, reader);
     // Scripts of Click configurations may use $(handler) themselves; elsewhere an unknown name is a mistake.
