@@ -67,12 +67,18 @@ impl Sub for Timestamp {
     }
 }
 
-/// Seconds with nine decimals, as a nanosecond-precision Click prints it: `1.000000001`.
+/// Seconds with six decimals, or with nine if there is a fraction of a microsecond, as a nanosecond-precision Click
+/// prints it: `1.500000`, `1.000000001`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let v = self.0.unsigned_abs();
         let sign = if self.0 < 0 { "-" } else { "" };
-        write!(f, "{sign}{}.{:09}", v / 1_000_000_000, v % 1_000_000_000)
+        let (sec, nanos) = (v / 1_000_000_000, v % 1_000_000_000);
+        if nanos % 1000 == 0 {
+            write!(f, "{sign}{sec}.{:06}", nanos / 1000)
+        } else {
+            write!(f, "{sign}{sec}.{nanos:09}")
+        }
     }
 }
 
@@ -84,7 +90,9 @@ mod tests {
     fn parts_and_text() {
         let t = Timestamp(-1_500_000_000);
         assert_eq!((t.sec(), t.subsec_nanos()), (-2, 500_000_000));
-        assert_eq!(t.to_string(), "-1.500000000");
+        assert_eq!(t.to_string(), "-1.500000");
+        assert_eq!(Timestamp(1_000_000_001).to_string(), "1.000000001");
+        assert_eq!(Timestamp::ZERO.to_string(), "0.000000");
         assert_eq!(Timestamp::from_secs_f64(0.25), Timestamp::from_millis(250));
         assert_eq!(Timestamp::MAX + Timestamp(1), Timestamp::MAX);
     }
