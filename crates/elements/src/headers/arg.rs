@@ -1,8 +1,7 @@
 //! Kinds of arguments that several header elements take.
 
-use crate::args::{AnnoArg, ArgScope, Args, FromArg, Ip4Prefix, split_words};
+use crate::args::{ArgScope, Args, FromArg, Ip4Prefix, split_words};
 use crate::handler::HandlerError;
-use std::net::Ipv4Addr;
 
 /// An integer between two bounds, both allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,29 +17,6 @@ impl<const LO: i64, const HI: i64> FromArg for Bounded<LO, HI> {
         } else {
             Err(Some(format!("'{s}' out of range, {LO} to {HI}")))
         }
-    }
-}
-
-/// Where an annotation of `N` bytes stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AnnoBytes<const N: usize>(pub usize);
-
-impl<const N: usize> FromArg for AnnoBytes<N> {
-    const WANTS: &'static str = AnnoArg::WANTS;
-    fn from_arg(s: &str, scope: &ArgScope<'_>) -> Result<Self, Option<String>> {
-        let f = AnnoArg::from_arg(s, scope)?.0;
-        if f.size != 0 && usize::from(f.size) != N {
-            return Err(Some(format!(
-                "annotation '{s}' has {} bytes, expected one of {N}",
-                f.size
-            )));
-        }
-        if usize::from(f.offset) + N > 48 {
-            return Err(Some(format!(
-                "annotation '{s}' of {N} bytes goes past byte 47"
-            )));
-        }
-        Ok(AnnoBytes(f.offset.into()))
     }
 }
 
@@ -60,21 +36,6 @@ impl<T: FromArg> FromArg for Spelled<T> {
             value: T::from_arg(s, scope)?,
             text: s.to_string(),
         })
-    }
-}
-
-/// Space-separated IPv4 addresses.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct AddrList(pub Vec<[u8; 4]>);
-
-impl FromArg for AddrList {
-    const WANTS: &'static str = "IPv4 addresses, separated by spaces";
-    fn from_arg(s: &str, scope: &ArgScope<'_>) -> Result<Self, Option<String>> {
-        split_words(s)
-            .into_iter()
-            .map(|w| Ipv4Addr::from_arg(w, scope).map(|a| a.octets()))
-            .collect::<Result<_, _>>()
-            .map(AddrList)
     }
 }
 
@@ -115,19 +76,11 @@ mod tests {
         assert_eq!(handler_value::<Bounded<-1, 7>>("X", "-1"), Ok(Bounded(-1)));
         let e = handler_value::<Bounded<0, 7>>("X", "8").unwrap_err();
         assert_eq!(e.to_string(), "X: '8' out of range, 0 to 7");
-        assert_eq!(
-            handler_value::<AddrList>("X", "1.2.3.4  5.6.7.8")
-                .unwrap()
-                .0,
-            [[1, 2, 3, 4], [5, 6, 7, 8]]
-        );
-        assert!(handler_value::<AddrList>("X", "1.2.3.4 x").is_err());
-        assert_eq!(
-            handler_value::<AnnoBytes<1>>("X", "PAINT"),
-            Ok(AnnoBytes(16))
-        );
-        assert!(handler_value::<AnnoBytes<1>>("X", "DST_IP").is_err());
-        assert!(handler_value::<AnnoBytes<6>>("X", "44").is_err());
+        let l = handler_value::<PrefixList>("X", "1.2.3.4/24  5.6.7.8")
+            .unwrap()
+            .0;
+        assert_eq!((l.len(), l[0].len()), (2, Some(24)));
+        assert!(handler_value::<PrefixList>("X", "1.2.3.4 x").is_err());
         assert_eq!(
             handler_value::<Spelled<u32>>("X", "0x2e").unwrap().text,
             "0x2e"

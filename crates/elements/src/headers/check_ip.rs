@@ -6,7 +6,7 @@
 //! Different from Click: the old syntax `CheckIPHeader(BADSRC-list, OFFSET)`, which Click documents but refuses, is
 //! accepted.
 
-use super::arg::{AddrList, PrefixList};
+use super::arg::PrefixList;
 use super::refusal::{Cause, Lead, Refusals, causes};
 use super::with_refusals;
 use crate::args::Args;
@@ -16,6 +16,7 @@ use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerInfo, HandlerResult};
 use crate::{Port, element_any};
 use onefold_packet::{Pkt, wire::ipv4};
+use std::net::Ipv4Addr;
 
 /// `CheckIPHeader`.
 pub const CHECK_IP_HEADER: ElementClass = with_refusals(
@@ -109,6 +110,10 @@ impl CheckIpHeader {
     }
 }
 
+fn octets(l: Vec<Ipv4Addr>) -> Vec<[u8; 4]> {
+    l.iter().map(Ipv4Addr::octets).collect()
+}
+
 /// Addresses that are never a source: what INTERFACES and the old syntax add.
 const NEVER_SOURCES: [[u8; 4]; 2] = [[0; 4], [255; 4]];
 
@@ -123,11 +128,11 @@ impl Element for CheckIpHeader {
             self.bad_src.extend(NEVER_SOURCES);
         }
         // As in Click, BADSRC and GOODDST replace what INTERFACES gave.
-        if let Some(AddrList(l)) = args.keyword("BADSRC") {
-            self.bad_src = l;
+        if let Some(l) = args.keyword("BADSRC") {
+            self.bad_src = octets(l);
         }
-        if let Some(AddrList(l)) = args.keyword("GOODDST") {
-            self.good_dst = l;
+        if let Some(l) = args.keyword("GOODDST") {
+            self.good_dst = octets(l);
         }
         let offset: Option<u32> = args.keyword("OFFSET");
         self.refusals.configure(args);
@@ -140,9 +145,9 @@ impl Element for CheckIpHeader {
             let o: Option<u32> = args.optional("OFFSET");
             self.offset = o.unwrap_or(0) as usize;
         } else if args.positional_left() > 0 {
-            if let Some(AddrList(mut l)) = args.optional("BADSRC") {
-                l.extend(NEVER_SOURCES);
-                self.bad_src = l;
+            if let Some(l) = args.optional("BADSRC") {
+                self.bad_src = octets(l);
+                self.bad_src.extend(NEVER_SOURCES);
             }
             let o: Option<u32> = args.optional("OFFSET");
             if let Some(o) = o {

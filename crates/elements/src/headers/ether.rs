@@ -3,9 +3,9 @@
 //! Different from Click: frames too short for what is written are dropped (Click writes past their end); without a MAC
 //! header annotation EtherRewrite takes the start of the data (Click writes through a null pointer).
 
-use super::arg::{AnnoBytes, handler_value};
+use super::arg::handler_value;
 use super::{one_to_one, pull_message, with_refusals};
-use crate::args::{Args, FromArg, Word};
+use crate::args::{Args, FromArg, SizedAnno, Word};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -184,12 +184,12 @@ impl Element for StoreEtherAddress {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         let addr: Option<EtherAddr> = args.optional("ADDR");
         let offset: Option<Word> = args.mandatory("OFFSET");
-        let anno: Option<AnnoBytes<6>> = args.keyword("ANNO");
+        let anno: Option<SizedAnno<6>> = args.keyword("ANNO");
         if args.ok() && addr.is_some() == anno.is_some() {
             args.error("must specify exactly one of ADDR and ANNO");
         }
         self.addr = addr.unwrap_or_default();
-        self.anno = anno.map(|a| a.0);
+        self.anno = anno.map(|a| a.0.into());
         if let Some(Word(w)) = offset {
             self.offset = match w.to_ascii_lowercase().as_str() {
                 "src" => 6,
