@@ -29,7 +29,6 @@
 
 #![forbid(unsafe_code)]
 
-mod assign;
 pub mod ast;
 mod build;
 pub mod conf;

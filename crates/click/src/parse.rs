@@ -1,8 +1,6 @@
 //! Tokens to syntax tree.
 
 mod element;
-#[cfg(test)]
-mod tests;
 
 use crate::ast::*;
 use crate::conf;

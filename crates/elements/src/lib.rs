@@ -25,7 +25,6 @@ pub mod rate;
 mod spec;
 mod store;
 pub mod testing;
-pub mod unparse;
 
 mod classify;
 mod control;

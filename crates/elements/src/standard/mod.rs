@@ -1,6 +1,5 @@
-//! The plainest elements: Null, Discard, Idle, Tee, Counter, AverageCounter.
+//! The plainest elements: Null, Discard, Idle, Tee, Counter.
 
-mod average;
 mod counter;
 mod plain;
 
@@ -8,11 +7,7 @@ use crate::class::ElementClass;
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[
-    average::AVERAGE_COUNTER,
-    average::AVERAGE_COUNTER_IMP,
-    average::AVERAGE_COUNTER_MP,
     counter::COUNTER,
-    counter::COUNTER_MP,
     plain::DISCARD,
     plain::IDLE,
     plain::NULL,
