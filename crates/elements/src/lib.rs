@@ -34,7 +34,7 @@ mod ip6;
 mod payload;
 mod print;
 mod queues;
-mod rewrite;
+pub mod rewrite;
 pub mod routing;
 mod sources;
 mod standard;

@@ -47,6 +47,8 @@ pub struct BenchHost {
     pub nonfull: usize,
     /// Bytes written to standard output.
     pub stdout: Vec<u8>,
+    /// No trace is taken: for measuring.
+    pub quiet: bool,
     draws: u64,
 }
 
@@ -115,7 +117,7 @@ impl Host for BenchHost {
         (z ^ (z >> 27)) as u32
     }
     fn tracing(&self) -> bool {
-        true
+        !self.quiet
     }
     fn trace(&mut self, _: ElemId, argument: Option<usize>, text: String) {
         self.decisions.push((argument, text));

@@ -1,6 +1,57 @@
 //! Rewriters: NAT and its mappers.
+//!
+//! All bindings live in the state store, in [`FlowTable`]s, where a fast path can share them; patterns and mappers keep
+//! their state there too. See `table` for how bindings are kept and `rewriter` for the elements.
+
+mod access;
+mod apply;
+mod chash;
+mod flowid;
+mod ftp;
+mod handlers;
+mod icmp;
+mod index;
+mod kind;
+mod mapper;
+mod pattern;
+mod patterns;
+mod queue;
+mod record;
+mod rewriter;
+mod seqdelta;
+mod spec;
+mod table;
+
+#[cfg(test)]
+mod tests;
 
 use crate::class::ElementClass;
+use crate::store::{StateId, StateStore};
+
+pub use flowid::FlowId;
+pub use record::{FlowRef, Record};
+pub use table::FlowTable;
 
 /// Classes of this family.
-pub const CLASSES: &[ElementClass] = &[];
+pub const CLASSES: &[ElementClass] = &[
+    rewriter::IP_REWRITER,
+    rewriter::TCP_REWRITER,
+    rewriter::UDP_REWRITER,
+    rewriter::IP_ADDR_REWRITER,
+    rewriter::IP_ADDR_PAIR_REWRITER,
+    rewriter::ICMP_PING_REWRITER,
+    icmp::ICMP_REWRITER,
+    ftp::FTP_PORT_MAPPER,
+    patterns::IP_REWRITER_PATTERNS,
+    mapper::ROUND_ROBIN,
+    mapper::SOURCE_HASH,
+];
+
+/// The pattern sets of all IPRewriterPatterns that are configured so far.
+fn named_pattern_sets(classes: &[String], store: &StateStore) -> Vec<StateId> {
+    let named = classes.iter().enumerate();
+    let named = named.filter(|(_, c)| *c == patterns::IP_REWRITER_PATTERNS.name);
+    named
+        .filter_map(|(i, _)| store.published_by(crate::ElemId(i as u32)))
+        .collect()
+}

@@ -1,0 +1,213 @@
+//! How other elements reach a rewriter's bindings: ICMPRewriter looks them up, FTPPortMapper makes them.
+
+use super::apply::DCCP;
+use super::flowid::FlowId;
+use super::kind::Kind;
+use super::record::{Hit, NewFlow};
+use super::spec::{InputSpec, Verdict};
+use super::table::FlowTable;
+use crate::ElemId;
+use crate::cx::Host;
+use crate::store::{StateId, StateStore};
+use onefold_packet::Timestamp;
+use onefold_packet::wire::ipv4::proto;
+
+/// A rewriter as others see it: its table, and its number among the table's members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Handle {
+    pub table: StateId,
+    pub member: u16,
+}
+
+/// Most rewriters that may share a capacity.
+const MAX_MEMBERS: usize = 1024;
+
+/// Finds the table that a configured rewriter uses, following `MAPPING_CAPACITY` references, and joins it.
+pub(super) fn resolve(store: &mut StateStore, elem: ElemId) -> Result<Handle, String> {
+    let own = store.published_by(elem).ok_or("not an IP rewriter")?;
+    let mut table = own;
+    // Bound: a chain longer than the number of members goes in circles.
+    for _ in 0..MAX_MEMBERS {
+        let t = store.get::<FlowTable>(table).ok_or("not an IP rewriter")?;
+        let Some(next) = t.shared_with else {
+            return join(store, own, table, elem);
+        };
+        table = store.published_by(next).ok_or("not an IP rewriter")?;
+    }
+    Err("MAPPING_CAPACITY goes in circles".into())
+}
+
+fn join(
+    store: &mut StateStore,
+    own: StateId,
+    table: StateId,
+    elem: ElemId,
+) -> Result<Handle, String> {
+    let find = |t: &FlowTable| t.members.iter().position(|m| m.elem == elem);
+    let t = store.get::<FlowTable>(table).ok_or("not an IP rewriter")?;
+    let member = match find(t) {
+        Some(i) => i,
+        None => {
+            let (o, t) = store
+                .get_two_mut::<FlowTable, FlowTable>(own, table)
+                .ok_or("not an IP rewriter")?;
+            if t.members.len() >= MAX_MEMBERS {
+                return Err(format!(
+                    "more than {MAX_MEMBERS} rewriters share a capacity"
+                ));
+            }
+            let m = o.members.first().cloned().ok_or("not configured")?;
+            t.add_member(m)
+        }
+    };
+    let member = u16::try_from(member).map_err(|_| "too many rewriters share a capacity")?;
+    Ok(Handle { table, member })
+}
+
+/// What to do when there is no binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// Nothing; the flow is one that a packet would have.
+    Check,
+    /// Nothing; the flow is a reply's (for pings).
+    Reply,
+    /// Make one as if a packet had arrived at this input.
+    Create(usize),
+}
+
+/// What a ping's identifier becomes at the answering end, so that requests and replies have different keys. Counted on the
+/// identifier as a little-endian machine reads it, which is what Click does.
+pub(super) fn answering(id: u16) -> u16 {
+    id.swap_bytes().wrapping_add(1).swap_bytes()
+}
+
+/// Looks up, or makes, the binding of a flow (Click's `get_entry`). A look-up does not refresh the binding.
+pub(super) fn entry(
+    h: Handle,
+    protocol: u8,
+    flow: FlowId,
+    wanted: Wanted,
+    now: Timestamp,
+    store: &mut StateStore,
+    host: &mut dyn Host,
+) -> Option<Hit> {
+    let t = store.get::<FlowTable>(h.table)?;
+    let m = t.members.get(usize::from(h.member))?;
+    let (kind, elem) = (m.kind, m.elem);
+    let udp = kind == Kind::Ip && protocol == proto::UDP;
+    let map = h.member * 2 + u16::from(udp);
+    let mut key = flow;
+    match kind {
+        Kind::Ip if !udp && protocol != proto::TCP => return None,
+        Kind::Ping if protocol != proto::ICMP => return None,
+        Kind::Ping => {
+            let (id, answer) = (flow.sport, answering(flow.sport));
+            (key.sport, key.dport) = match wanted {
+                Wanted::Reply => (answer, id),
+                _ => (id, answer),
+            };
+        }
+        Kind::Addr => key = FlowId::addresses(flow.saddr, 0),
+        Kind::AddrPair => key = FlowId::addresses(flow.saddr, flow.daddr),
+        _ => {}
+    }
+    let mut hit = t.lookup(map, &key);
+    if hit.is_none() && kind == Kind::Addr {
+        hit = t.lookup(map, &FlowId::addresses(0, flow.daddr));
+    }
+    if let Some((i, _)) = hit {
+        let ip_p = t.records.get(i as usize)?.ip_p;
+        let by_protocol = matches!(kind, Kind::Tcp | Kind::Udp);
+        let other = by_protocol && protocol != 0 && ip_p != 0 && ip_p != protocol;
+        return if other { None } else { hit };
+    }
+    let Wanted::Create(input) = wanted else {
+        return None;
+    };
+    let spec = m.specs.get(input)?.0;
+    // UDPRewriter remembers the protocol of flows that others make; the address rewriters know none
+    let ip_p = match kind {
+        Kind::Tcp | Kind::Udp | Kind::Ip if !udp => protocol,
+        Kind::Ping => proto::ICMP,
+        _ => 0,
+    };
+    create(h, map, input, ip_p, spec, key, elem, now, store, host).ok()
+}
+
+/// Why there is no new binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoFlow {
+    /// The specification lets the packet pass at this output.
+    Pass(usize),
+    /// The specification drops it.
+    Drop,
+    /// No variation of the pattern is free.
+    NoRoom,
+    /// The pattern rewrites what this rewriter does not.
+    Unfit,
+    /// The table is full of guaranteed flows, or the outputs do not exist.
+    Full,
+}
+
+/// Asks an input's specification about a new flow, and makes the binding.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn create(
+    h: Handle,
+    map: u16,
+    input: usize,
+    ip_p: u8,
+    spec: InputSpec,
+    flow: FlowId,
+    elem: ElemId,
+    now: Timestamp,
+    store: &mut StateStore,
+    host: &mut dyn Host,
+) -> Result<Hit, NoFlow> {
+    let verdict = spec.decide(flow, h.table, map, elem, store, host);
+    let t = store.get_mut::<FlowTable>(h.table).ok_or(NoFlow::Drop)?;
+    let m = t
+        .members
+        .get_mut(usize::from(h.member))
+        .ok_or(NoFlow::Drop)?;
+    let (mut to, outputs) = match verdict {
+        Verdict::Map(to, outputs) => (to, outputs),
+        Verdict::Pass(o) => return Err(NoFlow::Pass(o)),
+        Verdict::Drop => return Err(NoFlow::Drop),
+        Verdict::NoRoom => {
+            if let Some(c) = m.inputs.get_mut(input) {
+                c.failures = c.failures.saturating_add(1);
+            }
+            return Err(NoFlow::NoRoom);
+        }
+    };
+    let fits = match m.kind {
+        Kind::Addr => to.sport == 0 && to.dport == 0 && to.daddr == 0,
+        Kind::AddrPair => to.sport == 0 && to.dport == 0,
+        Kind::Ping => {
+            to.dport = answering(to.sport);
+            true
+        }
+        _ => true,
+    };
+    if !fits {
+        return Err(NoFlow::Unfit);
+    }
+    let new = NewFlow {
+        map,
+        input: input as u16,
+        ip_p,
+        flow,
+        rewritten: to,
+        outputs,
+        ping: m.kind == Kind::Ping,
+    };
+    match t.insert(new, now) {
+        Some(i) => Ok((i, false)),
+        None => Err(NoFlow::Full),
+    }
+}
+
+/// The protocols whose first four bytes are ports.
+pub(super) fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, proto::TCP | proto::UDP | DCCP)
+}

@@ -1,0 +1,400 @@
+//! Writing a binding into a packet: addresses, ports, checksums, sequence numbers.
+//!
+//! Checksums are only ever updated (RFC 1624), so a wrong one stays wrong; a UDP checksum of zero stays zero.
+
+use super::flowid::{FlowId, checksum_shift, checksum_step};
+use super::record::{Record, TCP_DATA, TCP_DONE};
+use super::seqdelta::Shifts;
+use onefold_packet::Packet;
+use onefold_packet::wire::ipv4::{self, proto};
+use onefold_packet::wire::tcp::flag;
+
+/// DCCP's protocol number.
+pub(super) const DCCP: u8 = 33;
+
+/// What a rewriter needs to know of an arriving packet.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival {
+    pub proto: u8,
+    /// Not a fragment, or the first one.
+    pub first: bool,
+    /// Bytes from the transport header to the end of the packet.
+    pub transport_len: usize,
+    pub saddr: u32,
+    pub daddr: u32,
+    /// The first eight bytes of the transport header; zero where there are fewer.
+    pub head: [u8; 8],
+}
+
+impl Arrival {
+    /// `None` when there is no IP header (none marked, or less than 20 bytes of it).
+    #[inline]
+    pub fn of(p: &Packet) -> Option<Arrival> {
+        let ip = ipv4::Header::parse(p.network()?)?;
+        let t = p.transport().unwrap_or(&[]);
+        let mut head = [0; 8];
+        match t.first_chunk::<8>() {
+            Some(h) => head = *h,
+            None => head[..t.len()].copy_from_slice(t),
+        }
+        Some(Arrival {
+            proto: ip.protocol(),
+            first: ip.is_first_fragment(),
+            transport_len: t.len(),
+            saddr: u32::from_be_bytes(ip.src()),
+            daddr: u32::from_be_bytes(ip.dst()),
+            head,
+        })
+    }
+
+    /// Addresses and ports.
+    #[inline]
+    pub fn flow(&self) -> FlowId {
+        let h = &self.head;
+        FlowId {
+            saddr: self.saddr,
+            daddr: self.daddr,
+            sport: u16::from_be_bytes([h[0], h[1]]),
+            dport: u16::from_be_bytes([h[2], h[3]]),
+        }
+    }
+}
+
+/// Which annotations a rewriter sets.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Annos {
+    /// The destination address annotation.
+    pub dst: bool,
+    /// The one-byte annotation at this offset: replies get the value that the flow's first packet had.
+    pub reply: Option<u8>,
+}
+
+#[inline]
+fn get16(b: &[u8], at: usize) -> u16 {
+    match b.get(at..).and_then(|s| s.first_chunk::<2>()) {
+        Some(c) => u16::from_be_bytes(*c),
+        None => 0,
+    }
+}
+
+#[inline]
+fn put16(b: &mut [u8], at: usize, v: u16) {
+    if let Some(c) = b.get_mut(at..).and_then(|s| s.first_chunk_mut::<2>()) {
+        *c = v.to_be_bytes();
+    }
+}
+
+#[inline]
+fn get32(b: &[u8], at: usize) -> u32 {
+    match b.get(at..).and_then(|s| s.first_chunk::<4>()) {
+        Some(c) => u32::from_be_bytes(*c),
+        None => 0,
+    }
+}
+
+/// Replaces 32 bits and mends a checksum that covers them.
+fn replace32(b: &mut [u8], at: usize, v: u32, checksum: usize) {
+    let old = get32(b, at);
+    let mut sum = get16(b, checksum);
+    sum = checksum_step(sum, (old >> 16) as u16, (v >> 16) as u16);
+    sum = checksum_step(sum, old as u16, v as u16);
+    put16(b, checksum, sum);
+    put16(b, at, (v >> 16) as u16);
+    put16(b, at + 2, v as u16);
+}
+
+#[inline]
+fn shift_at(b: &mut [u8], at: usize, delta: u16, reply: bool) {
+    let sum = get16(b, at);
+    put16(b, at, checksum_shift(sum, delta, reply));
+}
+
+/// Addresses (source, destination; `None` leaves one alone), IP checksum, annotations.
+#[inline]
+fn addresses(p: &mut Packet, r: &Record, reply: bool, annos: Annos, src: bool, dst: bool) {
+    let to = r.rewritten(reply);
+    let Some(ip) = p.network_mut() else { return };
+    if let Some(b) = ip.get_mut(..20) {
+        if src {
+            b[12..16].copy_from_slice(&to.saddr.to_be_bytes());
+        }
+        if dst {
+            b[16..20].copy_from_slice(&to.daddr.to_be_bytes());
+        }
+        shift_at(b, 10, r.ip_delta, reply);
+    }
+    if annos.dst && dst {
+        p.anno.set_dst_ip(to.daddr.to_be_bytes());
+    }
+    if reply && let Some(offset) = annos.reply {
+        p.anno.set_u8(usize::from(offset), r.reply_anno);
+    }
+}
+
+#[inline]
+fn ports(t: &mut [u8], to: FlowId) {
+    put16(t, 0, to.sport);
+    put16(t, 2, to.dport);
+}
+
+/// TCP: everything but sequence numbers. Returns the connection's flags after this packet. A header of less than 18 bytes
+/// keeps its ports, as in Click.
+#[inline]
+pub(super) fn tcp(p: &mut Packet, r: &Record, reply: bool, annos: Annos) -> u8 {
+    addresses(p, r, reply, annos, true, true);
+    let (ihl, total) = match p.network().and_then(ipv4::Header::parse) {
+        Some(ip) => (ip.header_len(), usize::from(ip.total_len())),
+        None => return r.flags,
+    };
+    let Some(t) = p.transport_mut().filter(|t| t.len() >= 18) else {
+        return r.flags;
+    };
+    ports(t, r.rewritten(reply));
+    shift_at(t, 16, r.port_delta, reply);
+    let payload = ihl + usize::from(t[12] >> 4) * 4 < total;
+    let side = u8::from(reply);
+    let mut flags = r.flags;
+    if t[13] & flag::RST != 0 {
+        flags |= TCP_DONE | TCP_DONE << 1;
+    } else if t[13] & flag::FIN != 0 {
+        flags |= TCP_DONE << side;
+    } else if t[13] & flag::SYN != 0 || payload {
+        flags &= !(TCP_DONE << side);
+    }
+    if payload {
+        flags |= TCP_DATA << side;
+    }
+    flags
+}
+
+/// TCP sequence and acknowledgment numbers, and those in SACK options.
+pub(super) fn sequence_numbers(p: &mut Packet, shifts: &mut Shifts, reply: bool) {
+    let Some(t) = p.transport_mut().filter(|t| t.len() >= 18) else {
+        return;
+    };
+    let header = usize::from(t[12] >> 4) * 4;
+    if t.len() < header {
+        return;
+    }
+    shifts.seen(reply, get32(t, 4));
+    if shifts.active(reply) {
+        let v = shifts.sequence(reply, get32(t, 4));
+        replace32(t, 4, v, 16);
+    }
+    if shifts.active(!reply) {
+        let v = shifts.acknowledgment(reply, get32(t, 8));
+        replace32(t, 8, v, 16);
+        // a header whose only option is the usual time stamp has no SACK
+        if header > 32 || header == 32 && get32(t, 20) != 0x0101_080a {
+            sack(&mut t[..header], shifts, reply);
+        }
+    }
+}
+
+/// `t` is the TCP header with its options.
+fn sack(t: &mut [u8], shifts: &Shifts, reply: bool) {
+    let mut changed = 0u32;
+    let mut at = 20;
+    // Bound: every round goes at least one byte on.
+    while at < t.len() {
+        let (kind, len) = (t[at], usize::from(t.get(at + 1).copied().unwrap_or(0)));
+        match kind {
+            0 => break,
+            1 => at += 1,
+            5 => {
+                let end = at + len;
+                if end > t.len() || len % 8 != 2 {
+                    break;
+                }
+                // whole words, counted from the start of the options
+                let words = 20 + ((at + 2 - 20) & !1)..end;
+                for w in words.clone().step_by(2) {
+                    changed += u32::from(!get16(t, w));
+                }
+                for edge in (at + 2..end).step_by(4) {
+                    let v = shifts.acknowledgment(reply, get32(t, edge));
+                    put16(t, edge, (v >> 16) as u16);
+                    put16(t, edge + 2, v as u16);
+                }
+                for w in words.step_by(2) {
+                    changed += u32::from(get16(t, w));
+                }
+                at = end;
+            }
+            _ if len < 2 => break,
+            _ => at += len,
+        }
+    }
+    if changed != 0 {
+        let sum = u32::from(!get16(t, 16)) + changed;
+        let sum = (sum & 0xffff) + (sum >> 16);
+        put16(t, 16, !((sum + (sum >> 16)) as u16));
+    }
+}
+
+/// UDPRewriter's and IPRewriter's UDP flows (UDPRewriter takes TCP and DCCP as well). Returns the flow's flags.
+#[inline]
+pub(super) fn udp(p: &mut Packet, r: &Record, reply: bool, annos: Annos, protocol: u8) -> u8 {
+    addresses(p, r, reply, annos, true, true);
+    if let Some(t) = p.transport_mut() {
+        ports(t, r.rewritten(reply));
+        transport_checksum(t, r, reply, protocol);
+    }
+    let flags = r.flags | u8::from(reply);
+    if flags < 6 { flags + 2 } else { flags }
+}
+
+#[inline]
+fn transport_checksum(t: &mut [u8], r: &Record, reply: bool, protocol: u8) {
+    match protocol {
+        proto::TCP if t.len() >= 18 => shift_at(t, 16, r.port_delta, reply),
+        proto::UDP if t.len() >= 8 && get16(t, 6) != 0 => shift_at(t, 6, r.port_delta, reply),
+        _ => {}
+    }
+}
+
+/// Addresses only: both, or for IPAddrRewriter the source forward and the destination of replies.
+#[inline]
+pub(super) fn addresses_only(
+    p: &mut Packet,
+    r: &Record,
+    reply: bool,
+    annos: Annos,
+    a: &Arrival,
+    pair: bool,
+) {
+    addresses(p, r, reply, annos, pair || !reply, pair || reply);
+    if a.first
+        && let Some(t) = p.transport_mut()
+    {
+        transport_checksum(t, r, reply, a.proto);
+    }
+}
+
+/// ICMP echo: addresses and identifier.
+pub(super) fn ping(p: &mut Packet, r: &Record, reply: bool, annos: Annos) {
+    addresses(p, r, reply, annos, true, true);
+    // the identifier is the source port of the forward flow, and so the destination port of its reverse
+    let to = r.rewritten(reply);
+    let id = if reply { to.dport } else { to.sport };
+    if let Some(t) = p.transport_mut() {
+        put16(t, 4, id);
+        shift_at(t, 2, r.port_delta, reply);
+        mend_zero(t);
+    }
+}
+
+/// The ICMP checksum of nothing but zeros is all ones, where incremental updates may have come to zero.
+fn mend_zero(t: &mut [u8]) {
+    if get16(t, 2) == 0 && t.iter().all(|b| *b == 0) {
+        put16(t, 2, 0xffff);
+    }
+}
+
+/// The part of an ICMP error that says which packet it is about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Embedded {
+    pub proto: u8,
+    /// The embedded packet's flow, reversed: what a reply to it would look like. For a ping the identifier is the source port.
+    pub reply: FlowId,
+    /// Ports (or the identifier) are there and were used.
+    ports: bool,
+    /// Offset of the embedded transport header from the ICMP header.
+    transport: usize,
+}
+
+impl Embedded {
+    /// From an ICMP error's bytes, the ICMP header first. `None` when it is no error, or its packet cannot be read.
+    pub fn parse(t: &[u8]) -> Option<Embedded> {
+        if !matches!(t.first()?, 3 | 4 | 5 | 11 | 12) {
+            return None;
+        }
+        let ip = ipv4::Header::parse(t.get(8..)?)?;
+        if ip.version() != 4 || ip.header_len() < 20 {
+            return None;
+        }
+        let transport = 8 + ip.header_len();
+        let mut reply =
+            FlowId::addresses(u32::from_be_bytes(ip.dst()), u32::from_be_bytes(ip.src()));
+        let (proto, first) = (ip.protocol(), ip.is_first_fragment());
+        let mut ports = false;
+        if matches!(proto, proto::TCP | proto::UDP | DCCP) && first && transport + 8 <= t.len() {
+            reply.sport = get16(t, transport + 2);
+            reply.dport = get16(t, transport);
+            ports = true;
+        } else if proto == proto::ICMP
+            && first
+            && transport + 6 <= t.len()
+            && t.get(transport) == Some(&8)
+        {
+            reply.sport = get16(t, transport + 4);
+            ports = true;
+        }
+        Some(Embedded {
+            proto,
+            reply,
+            ports,
+            transport,
+        })
+    }
+
+    /// Makes the embedded packet one of flow `to` reversed, with all its checksums and the ICMP checksum.
+    pub fn rewrite(&self, t: &mut [u8], to: FlowId) {
+        // the words that change, in the order in which they are folded into the ICMP checksum
+        let mut words: [(u16, u16); 8] = [(0, 0); 8];
+        let old_sum = get16(t, 18);
+        let mut sum = old_sum;
+        let mut n = 1;
+        for (at, v) in [(20, to.daddr), (24, to.saddr)] {
+            for (at, v) in [(at, (v >> 16) as u16), (at + 2, v as u16)] {
+                words[n] = (get16(t, at), v);
+                sum = checksum_step(sum, words[n].0, words[n].1);
+                put16(t, at, v);
+                n += 1;
+            }
+        }
+        put16(t, 18, sum);
+        words[0] = (old_sum, sum);
+        let at = self.transport;
+        if self.ports && self.proto == proto::ICMP {
+            words[n] = (get16(t, at + 4), to.dport);
+            put16(t, at + 4, to.dport);
+            let old = get16(t, at + 2);
+            put16(t, at + 2, checksum_step(old, words[n].0, words[n].1));
+            if let Some(inner) = t.get_mut(at..) {
+                mend_zero(inner);
+            }
+            words[n + 1] = (old, get16(t, at + 2));
+            n += 2;
+        } else if self.ports {
+            for (at, v) in [(at, to.dport), (at + 2, to.sport)] {
+                words[n] = (get16(t, at), v);
+                put16(t, at, v);
+                n += 1;
+            }
+            let checksum = match self.proto {
+                proto::TCP if at + 18 <= t.len() => Some(at + 16),
+                proto::UDP if get16(t, at + 6) != 0 => Some(at + 6),
+                _ => None,
+            };
+            if let Some(c) = checksum {
+                let old = get16(t, c);
+                let changed = words.get(1..n).unwrap_or(&[]);
+                let new = changed.iter().fold(old, |s, w| checksum_step(s, w.0, w.1));
+                put16(t, c, new);
+                words[n] = (old, new);
+                n += 1;
+            }
+        }
+        let outer = words.iter().take(n);
+        let sum = outer.fold(get16(t, 2), |s, w| checksum_step(s, w.0, w.1));
+        put16(t, 2, sum);
+    }
+}
+
+/// Sets the destination of an ICMP error's own IP header, with its checksum.
+pub(super) fn set_destination(p: &mut Packet, daddr: u32) {
+    if let Some(ip) = p.network_mut().and_then(|n| n.get_mut(..20)) {
+        replace32(ip, 16, daddr, 10);
+    }
+}

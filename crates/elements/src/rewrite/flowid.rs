@@ -1,0 +1,142 @@
+//! What a rewriter's mapping is looked up by.
+
+use std::fmt;
+use std::net::Ipv4Addr;
+
+/// Source and destination address and port of one direction of a flow, in host byte order.
+///
+/// Rewriters that know no ports leave them zero; ICMPPingRewriter keeps the echo identifier there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct FlowId {
+    /// Source address.
+    pub saddr: u32,
+    /// Destination address.
+    pub daddr: u32,
+    /// Source port.
+    pub sport: u16,
+    /// Destination port.
+    pub dport: u16,
+}
+
+impl FlowId {
+    /// Addresses alone.
+    pub fn addresses(saddr: u32, daddr: u32) -> FlowId {
+        FlowId {
+            saddr,
+            daddr,
+            ..FlowId::default()
+        }
+    }
+
+    /// The other direction.
+    #[inline]
+    pub fn reversed(self) -> FlowId {
+        FlowId {
+            saddr: self.daddr,
+            daddr: self.saddr,
+            sport: self.dport,
+            dport: self.sport,
+        }
+    }
+
+    /// The six 16-bit words that a checksum sees: addresses, then ports.
+    pub(super) fn words(self) -> [u16; 6] {
+        [
+            (self.saddr >> 16) as u16,
+            self.saddr as u16,
+            (self.daddr >> 16) as u16,
+            self.daddr as u16,
+            self.sport,
+            self.dport,
+        ]
+    }
+}
+
+/// `(1.0.0.1, 1024, 2.0.0.2, 80)`.
+impl fmt::Display for FlowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "({}, {}, {}, {})",
+            Ipv4Addr::from(self.saddr),
+            self.sport,
+            Ipv4Addr::from(self.daddr),
+            self.dport
+        )
+    }
+}
+
+/// RFC 1624 equation 3, folded as Click folds it.
+#[inline]
+pub(super) fn checksum_step(sum: u16, old: u16, new: u16) -> u16 {
+    let s = u32::from(!sum) + u32::from(!old) + u32::from(new);
+    let s = (s & 0xffff) + (s >> 16);
+    !((s + (s >> 16)) as u16)
+}
+
+/// Applies a stored difference in a direction. Nothing changes where the difference is nothing, not even a checksum
+/// field that holds the other zero.
+#[inline]
+pub(super) fn checksum_shift(sum: u16, delta: u16, reply: bool) -> u16 {
+    if delta == 0 {
+        return sum;
+    }
+    checksum_step(sum, 0, if reply { delta } else { !delta })
+}
+
+/// The differences that a mapping from `a` to `b` makes to a checksum over the addresses, and over addresses and ports.
+pub(super) fn checksum_deltas(a: FlowId, b: FlowId) -> (u16, u16) {
+    let (a, b) = (a.words(), b.words());
+    let mut delta = 0;
+    let mut addresses = 0;
+    for (i, (x, y)) in a.iter().zip(&b).enumerate() {
+        delta = checksum_step(delta, *x, *y);
+        if i == 3 {
+            addresses = delta;
+        }
+    }
+    (addresses, delta)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onefold_packet::checksum;
+
+    #[test]
+    fn text_and_reverse() {
+        let f = FlowId {
+            saddr: 0x0100_0001,
+            daddr: 0x0200_0002,
+            sport: 1024,
+            dport: 80,
+        };
+        assert_eq!(f.to_string(), "(1.0.0.1, 1024, 2.0.0.2, 80)");
+        assert_eq!(f.reversed().to_string(), "(2.0.0.2, 80, 1.0.0.1, 1024)");
+        assert_eq!(f.reversed().reversed(), f);
+    }
+
+    proptest::proptest! {
+        /// A checksum that was right before is right after, both ways, and back to what it was.
+        #[test]
+        fn shifts_keep_a_checksum_right(a: [u16; 6], b: [u16; 6], rest: u16) {
+            let id = |w: [u16; 6]| FlowId {
+                saddr: u32::from(w[0]) << 16 | u32::from(w[1]),
+                daddr: u32::from(w[2]) << 16 | u32::from(w[3]),
+                sport: w[4],
+                dport: w[5],
+            };
+            // a non-zero word beside, as every real header has one
+            let sum = |w: [u16; 6]| {
+                let total = w.iter().map(|x| u64::from(*x)).sum::<u64>() + u64::from(rest | 1);
+                !checksum::fold(total)
+            };
+            let (addresses, all) = checksum_deltas(id(a), id(b));
+            proptest::prop_assert_eq!(checksum_shift(sum(a), all, false), sum(b));
+            proptest::prop_assert_eq!(checksum_shift(sum(b), all, true), sum(a));
+            if a[4..] == b[4..] {
+                proptest::prop_assert_eq!(addresses, all);
+            }
+        }
+    }
+}

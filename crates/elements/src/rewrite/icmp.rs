@@ -1,0 +1,191 @@
+//! ICMPRewriter: brings ICMP errors back through rewriters (Click's `icmprewriter`).
+//!
+//! An ICMP error carries the start of the packet it is about. If that packet had been rewritten by one of the rewriters in
+//! `MAPS`, the error is about the packet as it was after that; here it is made one about the packet as it was before:
+//! embedded addresses, ports (or ping identifier) and checksums, the outer destination if it is the embedded source, and
+//! the ICMP checksum, all incrementally. A map `NAME:OFFSET` sends it out at OFFSET plus the binding's output, else it
+//! leaves at output 0. What is no error or belongs to no binding is dropped, whatever the number of outputs; Click's
+//! documentation promises output 1, its code drops too.
+//!
+//! Difference from Click: IPAddrRewriter knows one address of a binding only. Click writes 0.0.0.0 in the place of the
+//! other one; here it stays.
+
+use super::access::{Handle, Wanted, entry, resolve};
+use super::apply::{Annos, Embedded, set_destination};
+use super::kind::{Kind, REWRITER_CLASSES};
+use super::table::FlowTable;
+use crate::args::{AnnoArg, AnyArg, Args, split_words};
+use crate::class::{Effect, ElementClass};
+use crate::cx::Cx;
+use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
+use crate::{ElemId, Port, element_any};
+use onefold_packet::Pkt;
+use onefold_packet::wire::ipv4::{self, proto};
+
+/// `ICMPRewriter`.
+pub const ICMP_REWRITER: ElementClass = ElementClass {
+    name: "ICMPRewriter",
+    ports: "1/1-",
+    processing: "h/h",
+    flow: "x/x",
+    effect: Effect::PerFlow,
+    usage: "\"REWRITER_1[:OFFSET] ... REWRITER_n\" [, keywords DST_ANNO, REPLY_ANNO]",
+    summary: "rewrites ICMP errors about packets that rewriters have rewritten",
+    new: || Box::new(IcmpRewriter::default()),
+};
+
+#[derive(Debug, Clone)]
+struct Map {
+    elem: ElemId,
+    name: String,
+    offset: Option<usize>,
+    handle: Option<Handle>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct IcmpRewriter {
+    maps: Vec<Map>,
+    annos: Annos,
+    noutputs: usize,
+}
+
+const NOT_ICMP: &str = "ICMPRewriter: not ICMP";
+const NO_ERROR: &str = "ICMPRewriter: not an error about a packet";
+const UNMAPPED: &str = "ICMPRewriter: no mapping";
+
+impl Element for IcmpRewriter {
+    fn configure(
+        &mut self,
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+    ) -> Result<(), ConfigErrors> {
+        self.noutputs = cx.noutputs;
+        self.annos.dst = args.keyword("DST_ANNO").unwrap_or(true);
+        if let Some(AnnoArg(f)) = args.keyword("REPLY_ANNO") {
+            if f.size > 1 {
+                args.error("REPLY_ANNO: expected an annotation of one byte, such as PAINT");
+            }
+            self.annos.reply = Some(f.offset);
+        }
+        let AnyArg(text) = args.mandatory("MAPS").unwrap_or(AnyArg(String::new()));
+        for word in split_words(&text) {
+            let (name, offset) = match word.split_once(':') {
+                None => (word, Some(None)),
+                // a negative offset is none
+                Some((n, o)) => (n, o.parse::<i32>().ok().map(|o| usize::try_from(o).ok())),
+            };
+            let class = |e: ElemId| cx.classes.get(e.0 as usize).map_or("", String::as_str);
+            let elem = cx.find_element(name);
+            match (
+                elem.filter(|e| REWRITER_CLASSES.contains(&class(*e))),
+                offset,
+            ) {
+                (Some(elem), Some(offset)) => self.maps.push(Map {
+                    elem,
+                    name: name.to_string(),
+                    offset,
+                    handle: None,
+                }),
+                _ => args.error(format!(
+                    "MAPS: expected the name of a rewriter, found '{word}'"
+                )),
+            }
+        }
+        if self.maps.is_empty() && args.ok() {
+            args.error("MAPS: expected at least one rewriter");
+        }
+        args.finish()
+    }
+
+    fn initialize(&mut self, cx: &mut InitCx<'_>) -> Result<(), ConfigErrors> {
+        let mut errors = Vec::new();
+        for map in &mut self.maps {
+            let handle = match resolve(cx.store, map.elem) {
+                Ok(h) => h,
+                Err(e) => {
+                    errors.push(ConfigError::new(format!("MAPS: {}: {e}", map.name)));
+                    continue;
+                }
+            };
+            let t = cx.store.get::<FlowTable>(handle.table);
+            let m = t.and_then(|t| t.members.get(usize::from(handle.member)));
+            let needed = map.offset.and_then(|o| Some(o.saturating_add(m?.noutputs)));
+            if needed.is_some_and(|n| n > self.noutputs) {
+                errors.push(ConfigError::new(format!(
+                    "MAPS: offset of {} requires more than {} outputs",
+                    map.name, self.noutputs
+                )));
+            }
+            map.handle = Some(handle);
+        }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors)
+        }
+    }
+
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        let ip = p.network().and_then(ipv4::Header::parse);
+        let daddr = match ip {
+            Some(ip) if ip.protocol() == proto::ICMP => u32::from_be_bytes(ip.dst()),
+            _ => return cx.drop(p, NOT_ICMP),
+        };
+        let Some(e) = p.transport().and_then(Embedded::parse) else {
+            return cx.drop(p, NO_ERROR);
+        };
+        let mut found = None;
+        for map in &self.maps {
+            let Some(h) = map.handle else { continue };
+            let hit = entry(
+                h,
+                e.proto,
+                e.reply,
+                Wanted::Reply,
+                cx.now,
+                cx.store,
+                cx.host,
+            );
+            if let Some(hit) = hit {
+                found = Some((map, h, hit));
+                break;
+            }
+        }
+        let t = found.and_then(|(_, h, _)| cx.store.get::<FlowTable>(h.table));
+        let (Some((map, h, (i, reply))), Some(t)) = (found, t) else {
+            return cx.drop(p, UNMAPPED);
+        };
+        let Some(r) = t.records.get(i as usize).copied() else {
+            return cx.drop(p, UNMAPPED);
+        };
+        let mut to = r.rewritten(reply);
+        let kind = t.members.get(usize::from(h.member)).map(|m| m.kind);
+        if kind == Some(Kind::Addr) {
+            let known = |a: u32, other: u32| if a == 0 { other } else { a };
+            to.saddr = known(to.saddr, e.reply.saddr);
+            to.daddr = known(to.daddr, e.reply.daddr);
+        }
+        if daddr == e.reply.daddr {
+            set_destination(&mut p, to.daddr);
+            if self.annos.dst {
+                p.anno.set_dst_ip(to.daddr.to_be_bytes());
+            }
+        }
+        if reply && let Some(offset) = self.annos.reply {
+            p.anno.set_u8(usize::from(offset), r.reply_anno);
+        }
+        if let Some(b) = p.transport_mut() {
+            e.rewrite(b, to);
+        }
+        let output = map.offset.map_or(0, |o| o.saturating_add(r.output(reply)));
+        cx.decide(None, || {
+            let back = (e.reply.reversed(), to.reversed());
+            format!(
+                "mapping of {}: error about {} is one about {}, output {output}",
+                map.name, back.0, back.1
+            )
+        });
+        cx.emit_or_drop(output, p, UNMAPPED);
+    }
+    element_any!();
+}

@@ -1,0 +1,519 @@
+//! Rewrite patterns: `SADDR SPORT DADDR DPORT` with a range of source addresses or ports to choose from.
+//!
+//! **Which variation is chosen** (as Click chooses; the deterministic choices are the same ones). The variations of a
+//! pattern are numbered from 0 to `top`.
+//! - Without suffix, the packet's own source port is taken if it is in the range and free.
+//! - Otherwise the search starts at the number after the last one chosen (suffix `#`), or at a random one (no suffix or
+//!   `?`): `draw * (top + 1) / 2^32` for a 32-bit draw. It goes upwards, around the end, to the first variation whose
+//!   reply flow is not in the table yet.
+//! - When all are taken there is none, and the packet is dropped.
+//!
+//! The search looks at most at one variation more than the table has flows; while all are taken and no flow has gone, it is
+//! not repeated.
+
+use super::flowid::FlowId;
+use crate::args::{ArgScope, FromArg, Ip4Prefix};
+use crate::state_any;
+use crate::store::{State, StateId, StateStore};
+use std::fmt;
+use std::net::Ipv4Addr;
+
+/// What a pattern's fields are, and which variation comes next. Zero stands for "unchanged".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pattern {
+    /// Source address, or the first one.
+    pub saddr: u32,
+    /// Source port, or the first one.
+    pub sport: u16,
+    /// Destination address.
+    pub daddr: u32,
+    /// Destination port.
+    pub dport: u16,
+    /// Number of the last variation.
+    pub top: u32,
+    /// Ports vary; else addresses do.
+    pub ports: bool,
+    /// Variations are taken in order.
+    pub sequential: bool,
+    /// The packet's own port is preferred.
+    pub same_first: bool,
+    /// Where a sequential search goes on.
+    pub next: u32,
+    full: Option<Full>,
+}
+
+/// Remembers that all variations are taken, until a flow goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Full {
+    table: StateId,
+    map: u16,
+    reply: FlowId,
+    removals: u64,
+}
+
+/// What a search for a free variation needs to know of the flow table.
+pub(super) struct Replies<'a> {
+    pub table: StateId,
+    pub map: u16,
+    pub removals: u64,
+    pub taken: &'a dyn Fn(&FlowId) -> bool,
+}
+
+impl Pattern {
+    /// From the words of a pattern: `SADDR DADDR`, `SADDR DADDR SPORT` or `SADDR SPORT DADDR DPORT`.
+    pub fn parse(words: &[&str], scope: &ArgScope<'_>) -> Result<Pattern, String> {
+        let (s, sp, d, dp) = match *words {
+            [s, d] => (s, None, d, None),
+            [s, d, sp] => (s, Some(sp), d, None),
+            [s, sp, d, dp] => (s, Some(sp), d, Some(dp)),
+            _ => {
+                return Err("expected a pattern 'SADDR SPORT DADDR DPORT' or 'SADDR DADDR'".into());
+            }
+        };
+        let mut p = Pattern {
+            saddr: 0,
+            sport: 0,
+            daddr: 0,
+            dport: 0,
+            top: 0,
+            ports: words.len() >= 3,
+            sequential: false,
+            same_first: true,
+            next: 0,
+            full: None,
+        };
+        p.parse_saddr(s, scope)?;
+        if let Some(sp) = sp {
+            p.parse_sport(sp, scope)?;
+        }
+        if d != "-" {
+            p.daddr = address(d, scope).ok_or_else(|| {
+                format!("bad destination address '{d}', expected an IPv4 address or '-'")
+            })?;
+        }
+        if let Some(dp) = dp.filter(|x| *x != "-") {
+            p.dport = port(dp, scope).ok_or_else(|| {
+                format!("bad destination port '{dp}', expected 1 to 65535 or '-'")
+            })?;
+        }
+        Ok(p)
+    }
+
+    /// Takes off a suffix that says how to choose.
+    fn parse_suffix<'t>(&mut self, text: &'t str) -> &'t str {
+        if let Some(t) = text.strip_suffix('#') {
+            (self.sequential, self.same_first) = (true, false);
+            t
+        } else if let Some(t) = text.strip_suffix('?') {
+            self.same_first = false;
+            t
+        } else {
+            text
+        }
+    }
+
+    fn parse_saddr(&mut self, text: &str, scope: &ArgScope<'_>) -> Result<(), String> {
+        if text == "-" {
+            return Ok(());
+        }
+        if let Some(a) = address(text, scope) {
+            self.saddr = a;
+            return Ok(());
+        }
+        let bad = || {
+            format!(
+                "bad source address '{text}', expected an address, 'FIRST-LAST', a prefix or '-'"
+            )
+        };
+        let t = self.parse_suffix(text);
+        if let Some((a, b)) = t.split_once('-') {
+            let (a, b) = (address(a, scope), address(b, scope));
+            let (Some(a), Some(b)) = (a, b) else {
+                return Err(bad());
+            };
+            if b < a {
+                return Err(bad());
+            }
+            (self.saddr, self.top) = (a, b - a);
+            return Ok(());
+        }
+        let prefix = Ip4Prefix::from_arg(t, scope).map_err(|_| bad())?;
+        let (a, mask) = (u32::from(prefix.addr), u32::from(prefix.mask));
+        match prefix.len() {
+            Some(32) if a != 0 => self.saddr = a,
+            Some(31) if a != 0 => (self.saddr, self.top) = (a & mask, 1),
+            // the all-zeros and all-ones hosts are left out
+            Some(1..=30) if a != 0 => (self.saddr, self.top) = (a & mask | 1, !mask - 2),
+            _ => return Err(bad()),
+        }
+        Ok(())
+    }
+
+    fn parse_sport(&mut self, text: &str, scope: &ArgScope<'_>) -> Result<(), String> {
+        if text == "-" {
+            return Ok(());
+        }
+        if let Some(p) = port(text, scope) {
+            self.sport = p;
+            return Ok(());
+        }
+        let t = self.parse_suffix(text);
+        let ends = t.split_once('-').and_then(|(a, b)| {
+            let (a, b) = (u16::from_arg(a, scope).ok()?, u16::from_arg(b, scope).ok()?);
+            (a <= b).then_some((a, b))
+        });
+        let Some((a, b)) = ends else {
+            return Err(format!(
+                "bad source port '{text}', expected a port, 'LOW-HIGH', 'LOW-HIGH#' or '-'"
+            ));
+        };
+        (self.sport, self.top) = (a, u32::from(b - a));
+        Ok(())
+    }
+
+    /// The flow that `flow` becomes, or `None` when there is no free variation. `draw` gives 32 random bits.
+    pub(super) fn rewrite(
+        &mut self,
+        flow: FlowId,
+        replies: &Replies<'_>,
+        mut draw: impl FnMut() -> u32,
+    ) -> Option<FlowId> {
+        let mut to = flow;
+        if self.saddr != 0 {
+            to.saddr = self.saddr;
+        }
+        if self.sport != 0 {
+            to.sport = self.sport;
+        }
+        if self.daddr != 0 {
+            to.daddr = self.daddr;
+        }
+        if self.dport != 0 {
+            to.dport = self.dport;
+        }
+        if self.top == 0 {
+            return Some(to);
+        }
+        let base = match self.ports {
+            true => u32::from(self.sport),
+            false => self.saddr,
+        };
+        let mut reply = to.reversed();
+        let own = u32::from(flow.sport).wrapping_sub(base);
+        if self.same_first && own <= self.top {
+            reply.dport = flow.sport;
+            if !(replies.taken)(&reply) {
+                return Some(self.take(to, reply, own));
+            }
+        }
+        let mut v = match self.sequential {
+            true if self.next > self.top => 0,
+            true => self.next,
+            false => ((u64::from(draw()) * (u64::from(self.top) + 1)) >> 32) as u32,
+        };
+        let mut fixed = to;
+        match self.ports {
+            true => fixed.sport = 0,
+            false => fixed.saddr = 0,
+        }
+        let full = Full {
+            table: replies.table,
+            map: replies.map,
+            reply: fixed,
+            removals: replies.removals,
+        };
+        if self.full == Some(full) {
+            return None;
+        }
+        for _ in 0..=self.top {
+            match self.ports {
+                true => reply.dport = base.wrapping_add(v) as u16,
+                false => reply.daddr = base.wrapping_add(v),
+            }
+            if !(replies.taken)(&reply) {
+                return Some(self.take(to, reply, v));
+            }
+            v = if v == self.top { 0 } else { v + 1 };
+        }
+        self.full = Some(full);
+        None
+    }
+
+    fn take(&mut self, mut to: FlowId, reply: FlowId, v: u32) -> FlowId {
+        match self.ports {
+            true => to.sport = reply.dport,
+            false => to.saddr = reply.daddr,
+        }
+        self.next = v.wrapping_add(1);
+        to
+    }
+}
+
+fn address(s: &str, scope: &ArgScope<'_>) -> Option<u32> {
+    Ipv4Addr::from_arg(s, scope).ok().map(u32::from)
+}
+
+fn port(s: &str, scope: &ArgScope<'_>) -> Option<u16> {
+    u16::from_arg(s, scope).ok().filter(|p| *p > 0)
+}
+
+/// As Click's `patterns` handler prints it.
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let or_dash = |a: u32| match a {
+            0 => "-".to_string(),
+            a => Ipv4Addr::from(a).to_string(),
+        };
+        if !self.ports {
+            if self.top != 0 {
+                let last = self.saddr.wrapping_add(self.top);
+                let ends = (Ipv4Addr::from(self.saddr), Ipv4Addr::from(last));
+                write!(f, "{}-{}", ends.0, ends.1)?;
+            } else {
+                f.write_str(&or_dash(self.saddr))?;
+            }
+            return write!(f, " {}", or_dash(self.daddr));
+        }
+        f.write_str(&or_dash(self.saddr))?;
+        match (self.sport, self.top) {
+            (0, _) => f.write_str(" -")?,
+            (p, 0) => write!(f, " {p}")?,
+            (p, top) => write!(f, " {p}-{}", u32::from(p) + top)?,
+        }
+        write!(f, " {}", or_dash(self.daddr))?;
+        match self.dport {
+            0 => f.write_str(" -"),
+            p => write!(f, " {p}"),
+        }
+    }
+}
+
+/// A pattern's place: patterns with a name are shared by all inputs that use them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PatternRef {
+    /// The [`PatternSet`].
+    pub set: StateId,
+    /// Index in it.
+    pub index: usize,
+}
+
+/// Patterns of one element, in order of configuration; those of IPRewriterPatterns have names.
+#[derive(Debug, Clone, Default)]
+pub struct PatternSet {
+    /// Name (empty for none) and pattern.
+    pub patterns: Vec<(String, Pattern)>,
+    /// The compound that the element stands in; its names are seen from there downwards.
+    pub scope: String,
+}
+
+impl PatternSet {
+    /// Adds a pattern without a name.
+    pub(super) fn add(store: &mut StateStore, set: StateId, p: Pattern) -> PatternRef {
+        let index = match store.get_mut::<PatternSet>(set) {
+            Some(s) => {
+                s.patterns.push((String::new(), p));
+                s.patterns.len() - 1
+            }
+            None => usize::MAX,
+        };
+        PatternRef { set, index }
+    }
+    /// A pattern.
+    pub fn get(store: &StateStore, r: PatternRef) -> Option<Pattern> {
+        let s = store.get::<PatternSet>(r.set)?;
+        s.patterns.get(r.index).map(|(_, p)| *p)
+    }
+    pub(super) fn put(store: &mut StateStore, r: PatternRef, p: Pattern) {
+        if let Some(s) = store.get_mut::<PatternSet>(r.set)
+            && let Some(slot) = s.patterns.get_mut(r.index)
+        {
+            slot.1 = p;
+        }
+    }
+
+    /// Finds a named pattern as seen by element `element` (full name), innermost compound first.
+    pub(super) fn find(
+        store: &StateStore,
+        sets: &[StateId],
+        element: &str,
+        name: &str,
+    ) -> Option<PatternRef> {
+        let mut scope = element.rsplit_once('/').map_or("", |(p, _)| p);
+        // Bound: the depth of compound nesting.
+        loop {
+            for set in sets {
+                if let Some(s) = store.get::<PatternSet>(*set)
+                    && s.scope == scope
+                    && let Some(index) = s.patterns.iter().position(|(n, _)| n == name)
+                {
+                    return Some(PatternRef { set: *set, index });
+                }
+            }
+            if scope.is_empty() {
+                return None;
+            }
+            scope = scope.rsplit_once('/').map_or("", |(p, _)| p);
+        }
+    }
+}
+
+impl State for PatternSet {
+    fn summary(&self) -> String {
+        let line = |(n, p): &(String, Pattern)| format!("{n} {p} next {}\n", p.next);
+        self.patterns.iter().map(line).collect()
+    }
+    state_any!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::split_words;
+    use crate::names::NameDb;
+    use std::collections::BTreeSet;
+
+    fn scope() -> ArgScope<'static> {
+        ArgScope {
+            names: NameDb::builtin(),
+            element: "",
+            elements: &[],
+        }
+    }
+    fn pattern(s: &str) -> Result<Pattern, String> {
+        Pattern::parse(&split_words(s), &scope())
+    }
+    /// Rewrites `flow`, remembering what is taken.
+    fn go(
+        p: &mut Pattern,
+        flow: FlowId,
+        taken: &mut BTreeSet<FlowId>,
+        draw: u32,
+    ) -> Option<FlowId> {
+        let seen = taken.clone();
+        let replies = Replies {
+            table: StateId(0),
+            map: 0,
+            removals: 0,
+            taken: &|f: &FlowId| seen.contains(f),
+        };
+        let to = p.rewrite(flow, &replies, || draw)?;
+        taken.insert(to.reversed());
+        Some(to)
+    }
+    fn flow(sport: u16) -> FlowId {
+        FlowId {
+            saddr: 0x0a00_0001,
+            daddr: 0x0808_0808,
+            sport,
+            dport: 53,
+        }
+    }
+
+    #[test]
+    fn texts() {
+        for (given, shown) in [
+            ("1.0.0.1 -", "1.0.0.1 -"),
+            ("1.0.0.1-1.0.255.255 -", "1.0.0.1-1.0.255.255 -"),
+            ("1.0.0.1/24 -", "1.0.0.1-1.0.0.254 -"),
+            ("1.0.0.1/8 2.0.0.2", "1.0.0.1-1.255.255.254 2.0.0.2"),
+            ("1.0.0.4/31# -", "1.0.0.4-1.0.0.5 -"),
+            ("1.0.0.9# -", "1.0.0.9 -"),
+            ("1.0.0.1 1024-65535# - -", "1.0.0.1 1024-65535 - -"),
+            ("- 20 3.0.0.3 80", "- 20 3.0.0.3 80"),
+            ("2.0.0.2 - 0-65535", "2.0.0.2 - - -"),
+            ("2.0.0.2 - 10-20?", "2.0.0.2 10-20 - -"),
+        ] {
+            assert_eq!(pattern(given).unwrap().to_string(), shown, "{given}");
+        }
+    }
+
+    #[test]
+    fn errors_say_what_is_wanted() {
+        for (given, part) in [
+            ("1.0.0.x -", "bad source address"),
+            ("1.255.0.0-1.0.255.255 -", "bad source address"),
+            ("1.0.0.0/0 -", "bad source address"),
+            ("1.0.0.1 0 - -", "bad source port"),
+            ("1.0.0.1 70000 - -", "bad source port"),
+            ("1.0.0.1 9-8 - -", "bad source port"),
+            ("1.0.0.1 1024# - -", "bad source port"),
+            ("1.0.0.1 1 x -", "bad destination address"),
+            ("1.0.0.1 1 - 1-2", "bad destination port"),
+            ("1.0.0.1 1 - - -", "expected a pattern"),
+            ("", "expected a pattern"),
+        ] {
+            let e = pattern(given).unwrap_err();
+            assert!(e.contains(part), "{given}: {e}");
+        }
+    }
+
+    #[test]
+    fn sequential_wraps_and_skips_what_is_taken() {
+        let mut p = pattern("1.0.0.1 1024-1026# - -").unwrap();
+        let mut taken = BTreeSet::new();
+        let mut ports = Vec::new();
+        for _ in 0..4 {
+            ports.push(go(&mut p, flow(9), &mut taken, 0).map(|f| f.sport));
+        }
+        assert_eq!(ports, [Some(1024), Some(1025), Some(1026), None]);
+        // another destination has all ports free; the number goes on after the last one chosen
+        let other = FlowId {
+            daddr: 7,
+            ..flow(9)
+        };
+        assert_eq!(go(&mut p, other, &mut taken, 0).unwrap().sport, 1024);
+        taken.remove(&FlowId {
+            saddr: 0x0808_0808,
+            sport: 53,
+            daddr: 0x0100_0001,
+            dport: 1026,
+        });
+        p.full = None;
+        assert_eq!(go(&mut p, flow(10), &mut taken, 0).unwrap().sport, 1026);
+    }
+
+    #[test]
+    fn own_port_first_then_the_drawn_one() {
+        let mut p = pattern("1.0.0.1 1024-1033 - -").unwrap();
+        let mut taken = BTreeSet::new();
+        assert_eq!(go(&mut p, flow(1030), &mut taken, 0).unwrap().sport, 1030);
+        // taken now: 10 variations, a draw of half the range is number 5
+        assert_eq!(
+            go(&mut p, flow(1030), &mut taken, 1 << 31).unwrap().sport,
+            1029
+        );
+        assert_eq!(
+            go(&mut p, flow(7), &mut taken, u32::MAX).unwrap().sport,
+            1033
+        );
+        assert_eq!(
+            go(&mut p, flow(7), &mut taken, u32::MAX).unwrap().sport,
+            1024
+        );
+        let mut p = pattern("1.0.0.1 1024-1033? - -").unwrap();
+        assert_eq!(go(&mut p, flow(1030), &mut taken, 0).unwrap().sport, 1025);
+    }
+
+    #[test]
+    fn exhaustion_is_remembered_until_a_flow_goes() {
+        let mut p = pattern("1.0.0.1 1-2# - -").unwrap();
+        let looks = std::cell::Cell::new(0);
+        let taken = |_: &FlowId| {
+            looks.set(looks.get() + 1);
+            true
+        };
+        let mut replies = Replies {
+            table: StateId(0),
+            map: 0,
+            removals: 3,
+            taken: &taken,
+        };
+        for _ in 0..5 {
+            assert_eq!(p.rewrite(flow(9), &replies, || 0), None);
+        }
+        assert_eq!(looks.get(), 2);
+        replies.removals = 4;
+        assert_eq!(p.rewrite(flow(9), &replies, || 0), None);
+        assert_eq!(looks.get(), 4);
+    }
+}

@@ -1,0 +1,182 @@
+//! What a flow table is made of: bindings, their time-out classes, and the rewriters that they belong to.
+
+use super::flowid::FlowId;
+use super::kind::Kind;
+use super::queue::NIL;
+use super::spec::InputSpec;
+use crate::ElemId;
+
+/// Time-out classes of one rewriter.
+pub(super) const CLASSES: usize = 5;
+/// Bits of a stamp below the millisecond: a running number, so that stamps are never equal.
+pub(super) const STAMP_BITS: u32 = 20;
+/// Bucket number of a record that is not in use.
+pub(super) const FREE: u8 = u8::MAX;
+
+/// One binding.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub struct Record {
+    /// What packets of the forward direction look like when they arrive.
+    pub(super) forward: FlowId,
+    /// What packets of the reply direction look like when they arrive.
+    pub(super) reply: FlowId,
+    /// When it was last used: milliseconds, then a running number.
+    pub(super) stamp: u64,
+    pub(super) ip_delta: u16,
+    pub(super) port_delta: u16,
+    /// Output of each direction.
+    pub(super) output: [u16; 2],
+    /// Rewriter and protocol map: twice the member's number, plus one for IPRewriter's UDP.
+    pub(super) map: u16,
+    /// Input that the first packet came in at: the flow's origin.
+    pub(super) input: u16,
+    pub(super) generation: u32,
+    /// Index of the sequence number shifts, [`NIL`] for none.
+    pub(super) shifts: u32,
+    pub(super) prev: u32,
+    pub(super) next: u32,
+    pub(super) ip_p: u8,
+    /// The connection's state so far; see [`Track`].
+    pub(super) flags: u8,
+    /// Annotation value that replies get.
+    pub(super) reply_anno: u8,
+    /// Bucket of its age queue, or [`FREE`].
+    pub(super) bucket: u8,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Record {
+            forward: FlowId::default(),
+            reply: FlowId::default(),
+            stamp: 0,
+            ip_delta: 0,
+            port_delta: 0,
+            output: [0; 2],
+            map: 0,
+            input: 0,
+            generation: 0,
+            shifts: NIL,
+            prev: NIL,
+            next: NIL,
+            ip_p: 0,
+            flags: 0,
+            reply_anno: 0,
+            bucket: FREE,
+        }
+    }
+}
+
+impl Record {
+    /// What packets of a direction look like when they arrive.
+    #[inline]
+    pub fn key(&self, reply: bool) -> FlowId {
+        if reply { self.reply } else { self.forward }
+    }
+    /// What packets of a direction look like when they leave.
+    #[inline]
+    pub fn rewritten(&self, reply: bool) -> FlowId {
+        self.key(!reply).reversed()
+    }
+    /// Where packets of a direction leave.
+    #[inline]
+    pub fn output(&self, reply: bool) -> usize {
+        usize::from(self.output[usize::from(reply)])
+    }
+    /// Input that the flow's first packet came in at.
+    pub fn origin(&self) -> usize {
+        usize::from(self.input)
+    }
+    #[inline]
+    pub(super) fn last_ms(&self) -> u64 {
+        self.stamp >> STAMP_BITS
+    }
+}
+
+/// A record and its generation: valid until the record is reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowRef {
+    /// Index.
+    pub record: u32,
+    /// Generation at the time.
+    pub generation: u32,
+}
+
+/// A record and the direction in which a packet matched it.
+pub(super) type Hit = (u32, bool);
+
+/// How a map's flows are followed, which decides their time-out class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Track {
+    /// Not at all: class 0.
+    None,
+    /// TCP: classes 0 (data one way at most), 1 (data both ways), 2 (closed).
+    Tcp,
+    /// UDP: the given class until the flow streams, then class 4.
+    Udp(u8),
+}
+
+/// TCP: the forward side has closed; `<< 1` the reply side.
+pub(super) const TCP_DONE: u8 = 1;
+/// TCP: the forward side has sent data; `<< 1` the reply side.
+pub(super) const TCP_DATA: u8 = 4;
+
+impl Track {
+    #[inline]
+    pub fn class(self, flags: u8) -> usize {
+        match self {
+            Track::None => 0,
+            Track::Tcp if flags & 3 == 3 => 2,
+            Track::Tcp if flags & 12 == 12 => 1,
+            Track::Tcp => 0,
+            // three packets or more, and one of them a reply
+            Track::Udp(_) if flags > 6 => 4,
+            Track::Udp(first) => usize::from(first),
+        }
+    }
+}
+
+/// A time-out class, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Timeout {
+    /// A silent flow is swept after so long.
+    pub expire: u64,
+    /// A flow is not evicted before it has been silent for so long; 0 for no such promise.
+    pub guarantee: u64,
+}
+
+/// One rewriter of the table.
+#[derive(Debug, Clone)]
+pub(super) struct Member {
+    pub elem: ElemId,
+    pub kind: Kind,
+    /// Per input: the specification, and the configuration argument that it stands in.
+    pub specs: Vec<(InputSpec, usize)>,
+    pub timeouts: [Timeout; CLASSES],
+    /// How flows of the two maps are followed.
+    pub track: [Track; 2],
+    pub noutputs: usize,
+    /// Per input: flows that it has created and that are alive, and flows that it could not create.
+    pub inputs: Vec<Counts>,
+}
+
+/// What an input specification has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub flows: u32,
+    pub failures: u32,
+}
+
+/// A binding to be made.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NewFlow {
+    pub map: u16,
+    pub input: u16,
+    pub ip_p: u8,
+    pub flow: FlowId,
+    pub rewritten: FlowId,
+    pub outputs: (usize, usize),
+    /// The ports are a ping's identifiers: only the source is on the wire.
+    pub ping: bool,
+}

@@ -1,0 +1,557 @@
+//! IPRewriter, TCPRewriter, UDPRewriter, IPAddrRewriter, IPAddrPairRewriter, ICMPPingRewriter (Click's elements of these
+//! names).
+//!
+//! A packet that matches a binding is rewritten by it and leaves where it says, whatever input it came in at. Any other
+//! packet is treated by the specification of the input it came in at, which may make a binding for both directions; see
+//! [`super::spec`], [`super::pattern`] and, for how long bindings live, [`super::table`].
+//!
+//! FastClick's keywords `USE_CACHE` and `HANDLE_MIGRATION` are accepted; they change nothing that can be seen.
+//!
+//! Differences from Click:
+//! - packets without an IP header (no network header mark, or less than 20 bytes behind it) are dropped; Click crashes;
+//! - a table never holds more than [`super::table::MAX_FLOWS`] bindings;
+//! - a negative capacity is refused;
+//! - which of several flows that would time out in the same millisecond is evicted;
+//! - handlers print tables in the order of flows;
+//! - a pattern that is written to a handler must have numeric addresses;
+//! - random variations are drawn by the engine's generator.
+
+use super::access::{self, Handle, NoFlow, answering, has_ports};
+use super::apply::{self, Annos, Arrival};
+use super::flowid::FlowId;
+use super::kind::{Kind, REWRITER_CLASSES, read_seconds};
+use super::mapper::Mapper;
+use super::pattern::PatternSet;
+use super::record::{Counts, Hit, Member, Record};
+use super::spec::{InputSpec, SpecScope};
+use super::table::FlowTable;
+use super::{handlers, named_pattern_sets};
+use crate::args::{AnyArg, Args};
+use crate::class::{Effect, ElementClass};
+use crate::cx::{Cx, Effect as Emission, Host, Outbox, TimerId};
+use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
+use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::store::StateId;
+use crate::{ElemId, Port, element_any};
+use onefold_packet::wire::ipv4::proto;
+use onefold_packet::{Pkt, Timestamp};
+
+macro_rules! class {
+    ($const:ident, $name:literal, $kind:expr, $keywords:literal, $summary:literal) => {
+        #[doc = concat!("`", $name, "`.")]
+        pub const $const: ElementClass = ElementClass {
+            name: $name,
+            ports: "1-/1-",
+            processing: "h/h",
+            flow: "x/x",
+            effect: Effect::PerFlow,
+            usage: concat!("INPUTSPEC_1, ..., INPUTSPEC_n [, keywords ", $keywords, "]"),
+            summary: $summary,
+            new: || Box::new(Rewriter::new($kind)),
+        };
+    };
+}
+
+class!(
+    IP_REWRITER,
+    "IPRewriter",
+    Kind::Ip,
+    "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, UDP_TIMEOUT, UDP_STREAMING_TIMEOUT, UDP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, DST_ANNO, REPLY_ANNO",
+    "rewrites addresses and ports of TCP and UDP flows: NAPT, load balancing"
+);
+class!(
+    TCP_REWRITER,
+    "TCPRewriter",
+    Kind::Tcp,
+    "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, DST_ANNO, REPLY_ANNO",
+    "rewrites addresses, ports and sequence numbers of TCP flows"
+);
+class!(
+    UDP_REWRITER,
+    "UDPRewriter",
+    Kind::Udp,
+    "TIMEOUT, STREAMING_TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, DST_ANNO, REPLY_ANNO",
+    "rewrites addresses and ports of UDP (or TCP) flows"
+);
+class!(
+    IP_ADDR_REWRITER,
+    "IPAddrRewriter",
+    Kind::Addr,
+    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, REPLY_ANNO",
+    "rewrites source addresses, and back in replies: basic NAT"
+);
+class!(
+    IP_ADDR_PAIR_REWRITER,
+    "IPAddrPairRewriter",
+    Kind::AddrPair,
+    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, REPLY_ANNO",
+    "rewrites pairs of source and destination address"
+);
+class!(
+    ICMP_PING_REWRITER,
+    "ICMPPingRewriter",
+    Kind::Ping,
+    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, DST_ANNO, REPLY_ANNO",
+    "rewrites addresses and identifiers of ICMP echo requests and replies"
+);
+
+/// The sweep.
+const SWEEP: TimerId = 0;
+
+/// A rewriter. Its bindings are in the store.
+#[derive(Debug, Clone)]
+pub(super) struct Rewriter {
+    pub(super) kind: Kind,
+    pub(super) handle: Handle,
+    /// Patterns of this element's own.
+    pub(super) set: StateId,
+    /// All sets of named patterns.
+    pub(super) named: Vec<StateId>,
+    annos: Annos,
+    sweep_every: Timestamp,
+    ninputs: usize,
+}
+
+/// Packets of a batch whose look-ups overlap.
+const GROUP: usize = 32;
+
+/// A packet that a binding may be for.
+#[derive(Debug, Clone, Copy)]
+struct Sought {
+    a: Arrival,
+    map: u16,
+    key: FlowId,
+    hash: u32,
+}
+
+/// The table, and where packets go: [`Cx`] taken apart, so that the table is looked up once.
+struct Way<'a> {
+    table: &'a mut FlowTable,
+    out: &'a mut Outbox,
+    host: &'a mut dyn Host,
+    elem: ElemId,
+    now: Timestamp,
+    noutputs: usize,
+    tracing: bool,
+}
+
+impl Way<'_> {
+    #[inline]
+    fn of<'a>(h: Handle, cx: &'a mut Cx<'_>) -> Option<Way<'a>> {
+        let tracing = cx.host.tracing();
+        Some(Way {
+            table: cx.store.get_mut(h.table)?,
+            out: cx.out,
+            host: cx.host,
+            elem: cx.elem,
+            now: cx.now,
+            noutputs: cx.noutputs,
+            tracing,
+        })
+    }
+}
+
+impl Rewriter {
+    fn new(kind: Kind) -> Rewriter {
+        Rewriter {
+            kind,
+            handle: Handle {
+                table: StateId(u32::MAX),
+                member: 0,
+            },
+            set: StateId(u32::MAX),
+            named: Vec::new(),
+            annos: Annos::default(),
+            sweep_every: Timestamp::ZERO,
+            ninputs: 0,
+        }
+    }
+
+    fn read_capacity(&self, table: &mut FlowTable, args: &mut Args<'_>, cx: &ConfigCx<'_>) {
+        let mut text = None;
+        for name in ["CAPACITY", "MAPPING_CAPACITY"] {
+            if let Some(AnyArg(t)) = args.keyword(name) {
+                text = Some((name, t));
+            }
+        }
+        let Some((name, text)) = text else { return };
+        if let Ok(n) = text.parse::<i64>() {
+            match u32::try_from(n).ok().filter(|n| *n <= i32::MAX as u32) {
+                Some(n) => table.set_capacity(n),
+                None => args.error(format!("{name}: out of range, 0 to {}", i32::MAX)),
+            }
+            return;
+        }
+        let class = |e: ElemId| cx.classes.get(e.0 as usize).map_or("", String::as_str);
+        match cx.find_element(&text) {
+            Some(e) if e == cx.elem => {}
+            Some(e) if REWRITER_CLASSES.contains(&class(e)) => table.shared_with = Some(e),
+            _ => args.error(format!(
+                "{name}: expected a number or the name of a rewriter, found '{text}'"
+            )),
+        }
+    }
+
+    /// What a packet is looked up by; `None` when this rewriter has no business with it.
+    #[inline]
+    fn key(&self, t: &FlowTable, a: Arrival) -> Option<Sought> {
+        let mut map = self.handle.member * 2;
+        let key = match self.kind {
+            Kind::Ip | Kind::Tcp | Kind::Udp => {
+                let ours = match self.kind {
+                    Kind::Ip => matches!(a.proto, proto::TCP | proto::UDP),
+                    Kind::Tcp => a.proto == proto::TCP,
+                    _ => has_ports(a.proto),
+                };
+                if !ours || !a.first || a.transport_len < 8 {
+                    return None;
+                }
+                map += u16::from(self.kind == Kind::Ip && a.proto == proto::UDP);
+                a.flow()
+            }
+            Kind::AddrPair => FlowId::addresses(a.saddr, a.daddr),
+            Kind::Addr => FlowId::addresses(a.saddr, 0),
+            Kind::Ping => {
+                let (echo, answer) = (a.head[0] == 8, a.head[0] == 0);
+                if a.proto != proto::ICMP || !a.first || a.transport_len < 6 || !(echo || answer) {
+                    return None;
+                }
+                let id = u16::from_be_bytes([a.head[4], a.head[5]]);
+                let (sport, dport) = match echo {
+                    true => (id, answering(id)),
+                    false => (answering(id), id),
+                };
+                FlowId {
+                    sport,
+                    dport,
+                    ..FlowId::addresses(a.saddr, a.daddr)
+                }
+            }
+        };
+        let hash = t.hash(map, &key);
+        Some(Sought { a, map, key, hash })
+    }
+
+    #[inline]
+    fn find(&self, t: &FlowTable, s: &Sought) -> Option<Hit> {
+        let hit = t.lookup_hashed(s.hash, s.map, &s.key);
+        if hit.is_none() && self.kind == Kind::Addr {
+            return t.lookup(s.map, &FlowId::addresses(0, s.a.daddr));
+        }
+        hit
+    }
+
+    /// Rewrites a packet by its binding and sends it on.
+    #[inline]
+    fn forward(&self, w: &mut Way<'_>, (i, reply): Hit, a: &Arrival, mut p: Pkt) {
+        let Some(&r) = w.table.records.get(i as usize) else {
+            return w.out.drop(w.elem, self.kind.reasons().dropped, p);
+        };
+        let flags = match self.kind {
+            Kind::Ip | Kind::Tcp if a.proto == proto::TCP => {
+                let flags = apply::tcp(&mut p, &r, reply, self.annos);
+                if let Some(s) = w.table.shifts_mut(i) {
+                    apply::sequence_numbers(&mut p, s, reply);
+                }
+                flags
+            }
+            Kind::Ip | Kind::Tcp | Kind::Udp => apply::udp(&mut p, &r, reply, self.annos, a.proto),
+            Kind::Addr | Kind::AddrPair => {
+                let pair = self.kind == Kind::AddrPair;
+                apply::addresses_only(&mut p, &r, reply, self.annos, a, pair);
+                r.flags
+            }
+            Kind::Ping => {
+                apply::ping(&mut p, &r, reply, self.annos);
+                r.flags
+            }
+        };
+        w.table.touch(i, w.now);
+        w.table.set_flags(i, flags);
+        let output = r.output(reply);
+        if w.tracing {
+            self.trace(w, &r, reply);
+        }
+        if output < w.noutputs {
+            w.out.effects.push(Emission::Emit(output, p));
+        } else {
+            w.out.drop(w.elem, "unconnected output", p);
+        }
+    }
+
+    #[cold]
+    fn trace(&self, w: &mut Way<'_>, r: &Record, reply: bool) {
+        let text = format!(
+            "{} mapping of input {}: {} => {}, output {}",
+            if reply { "reply" } else { "forward" },
+            r.origin(),
+            r.key(reply),
+            r.rewritten(reply),
+            r.output(reply)
+        );
+        let m = w.table.members.get(usize::from(self.handle.member));
+        let argument = m.and_then(|m| Some(m.specs.get(r.origin())?.1));
+        w.host.trace(w.elem, argument, text);
+    }
+
+    /// The specification of an input and the argument that it stands in.
+    fn spec(&self, port: Port, cx: &Cx<'_>) -> (InputSpec, Option<usize>) {
+        let t = cx.store.get::<FlowTable>(self.handle.table);
+        let m = t.and_then(|t| t.members.get(usize::from(self.handle.member)));
+        match m.and_then(|m| m.specs.get(port)) {
+            Some((s, argument)) => (*s, Some(*argument)),
+            None => (InputSpec::Drop, None),
+        }
+    }
+
+    /// A packet that this rewriter does not rewrite.
+    #[cold]
+    fn other(&self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
+        let (spec, argument) = self.spec(port, cx);
+        match spec {
+            InputSpec::Pass(o) => {
+                cx.decide(argument, || format!("pass to output {o}"));
+                cx.emit(o, p);
+            }
+            _ => {
+                let why = self.kind.reasons().other;
+                cx.decide(argument, || why.to_string());
+                cx.drop(p, why);
+            }
+        }
+    }
+
+    /// A packet that no binding matches.
+    #[inline(never)]
+    fn miss(&self, port: Port, s: &Sought, p: Pkt, cx: &mut Cx<'_>) {
+        if self.kind == Kind::Ping && s.a.head[0] == 0 {
+            // nobody has asked for this echo reply
+            return self.other(port, p, cx);
+        }
+        let (spec, argument) = self.spec(port, cx);
+        let ip_p = match self.kind {
+            Kind::Addr | Kind::AddrPair => 0,
+            _ => s.a.proto,
+        };
+        let (h, elem, now) = (self.handle, cx.elem, cx.now);
+        let made = access::create(
+            h, s.map, port, ip_p, spec, s.key, elem, now, cx.store, cx.host,
+        );
+        let reasons = self.kind.reasons();
+        let why = match made {
+            Ok(hit) => {
+                let Some(mut w) = Way::of(h, cx) else {
+                    return cx.drop(p, reasons.dropped);
+                };
+                if let Some(offset) = self.annos.reply
+                    && let Some(r) = w.table.records.get_mut(hit.0 as usize)
+                {
+                    r.reply_anno = p.anno.u8(usize::from(offset));
+                }
+                return self.forward(&mut w, hit, &s.a, p);
+            }
+            Err(NoFlow::Pass(o)) => {
+                cx.decide(argument, || format!("pass to output {o}"));
+                return cx.emit(o, p);
+            }
+            Err(NoFlow::Drop) => reasons.dropped,
+            Err(NoFlow::NoRoom) => reasons.no_room,
+            Err(NoFlow::Unfit) => reasons.unfit,
+            Err(NoFlow::Full) => reasons.full,
+        };
+        cx.decide(argument, || why.to_string());
+        cx.drop(p, why);
+    }
+}
+
+impl Element for Rewriter {
+    fn configure(
+        &mut self,
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+    ) -> Result<(), ConfigErrors> {
+        let settings = self.kind.settings(args);
+        self.annos = settings.annos;
+        let mut table = FlowTable::new(cx.seed);
+        self.read_capacity(&mut table, args, cx);
+        let mut interval = 15 * 60;
+        for name in ["REAP_INTERVAL", "REAP_TIME"] {
+            if let Some(s) = read_seconds(args, name) {
+                interval = s;
+            }
+        }
+        self.sweep_every = Timestamp::from_secs(interval as i64);
+        for name in ["USE_CACHE", "HANDLE_MIGRATION"] {
+            let _: Option<bool> = args.keyword(name);
+        }
+
+        self.ninputs = cx.ninputs;
+        self.set = cx.store.alloc(Box::new(PatternSet::default()));
+        self.named = named_pattern_sets(cx.classes, cx.store);
+        let rest = args.rest();
+        if rest.len() != cx.ninputs {
+            args.error(format!(
+                "expected {} input specifications, one for each connected input, found {}",
+                cx.ninputs,
+                rest.len()
+            ));
+        }
+        if cx.ninputs.max(cx.noutputs) > usize::from(u16::MAX) {
+            args.error("more than 65535 ports");
+        }
+        let mut specs = Vec::with_capacity(rest.len());
+        for (n, (index, text)) in rest.into_iter().enumerate() {
+            let scope = SpecScope {
+                args: args.scope(),
+                classes: cx.classes,
+                noutputs: cx.noutputs,
+                named: &self.named,
+                set: self.set,
+            };
+            match InputSpec::parse(text, &scope, cx.store) {
+                Ok(s) => specs.push((s, index)),
+                Err(e) => args.error_at(index, &format!("INPUTSPEC_{}", n + 1), e),
+            }
+        }
+        table.add_member(Member {
+            elem: cx.elem,
+            kind: self.kind,
+            inputs: vec![Counts::default(); specs.len()],
+            specs,
+            timeouts: settings.timeouts,
+            track: settings.track,
+            noutputs: cx.noutputs,
+        });
+        self.handle = Handle {
+            table: cx.store.alloc(Box::new(table)),
+            member: 0,
+        };
+        cx.store.publish(cx.elem, self.handle.table);
+        args.finish()
+    }
+
+    fn initialize(&mut self, cx: &mut InitCx<'_>) -> Result<(), ConfigErrors> {
+        self.handle = access::resolve(cx.store, cx.elem)
+            .map_err(|e| vec![ConfigError::new(format!("MAPPING_CAPACITY: {e}"))])?;
+        let mut errors = Vec::new();
+        let t = cx.store.get::<FlowTable>(self.handle.table);
+        let m = t.and_then(|t| t.members.get(usize::from(self.handle.member)));
+        for (n, (spec, index)) in m.map_or(&[][..], |m| &m.specs[..]).iter().enumerate() {
+            let InputSpec::Mapper(e) = spec else { continue };
+            let name = format!("INPUTSPEC_{}", n + 1);
+            let id = cx.store.published_by(*e);
+            match id.and_then(|id| cx.store.get::<Mapper>(id)) {
+                None => errors.push(ConfigError::at(
+                    *index,
+                    &name,
+                    "the mapper is not configured",
+                )),
+                Some(mapper) => {
+                    let bad = m.and_then(|m| mapper.out_of_range(m.noutputs));
+                    errors.extend(bad.map(|i| {
+                        let text =
+                            format!("output out of range in pattern {} of the mapper", i + 1);
+                        ConfigError::at(*index, &name, text)
+                    }));
+                }
+            }
+        }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors)
+        }
+    }
+
+    #[inline]
+    fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
+        let Some(mut w) = Way::of(self.handle, cx) else {
+            return cx.drop(p, self.kind.reasons().dropped);
+        };
+        let Some(a) = Arrival::of(&p) else {
+            return cx.drop(p, self.kind.reasons().no_header);
+        };
+        let Some(s) = self.key(w.table, a) else {
+            return self.other(port, p, cx);
+        };
+        match self.find(w.table, &s) {
+            Some(hit) => self.forward(&mut w, hit, &s.a, p),
+            None => self.miss(port, &s, p, cx),
+        }
+    }
+
+    /// The packets are looked up in order, each after its predecessors have had their effect; but the memory that the
+    /// look-ups will need is read beforehand, for all of them at once, so that its latencies overlap.
+    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        let mut packets = batch.drain(..);
+        let mut sought = [None; GROUP];
+        // Bound: each round takes at least one packet.
+        while packets.len() > 0 {
+            let Some(w) = Way::of(self.handle, cx) else {
+                packets.for_each(|p| cx.drop(p, self.kind.reasons().dropped));
+                return;
+            };
+            let n = packets.len().min(GROUP);
+            for (s, p) in sought.iter_mut().zip(packets.as_slice()) {
+                *s = Arrival::of(p).and_then(|a| self.key(w.table, a));
+            }
+            let known = || sought[..n].iter().flatten();
+            let mut slots = [0; GROUP];
+            for (slot, s) in slots.iter_mut().zip(known()) {
+                *slot = w.table.first_slot(s.hash);
+            }
+            let records = slots.iter().fold(0, |x, slot| x ^ w.table.warm(*slot));
+            std::hint::black_box(records);
+            let mut todo = sought[..n].iter().zip(packets.by_ref());
+            // Bound: each packet of the group once.
+            while let Some(mut w) = Way::of(self.handle, cx) {
+                // bindings in a row, with the table at hand
+                let rest = loop {
+                    let Some((s, p)) = todo.next() else {
+                        break None;
+                    };
+                    match s.as_ref().map(|s| (s, self.find(w.table, s))) {
+                        Some((s, Some(hit))) => self.forward(&mut w, hit, &s.a, p),
+                        other => break Some((other, p)),
+                    }
+                };
+                match rest {
+                    Some((Some((s, _)), p)) => self.miss(port, s, p, cx),
+                    Some((None, p)) => self.push(port, p, cx),
+                    None => break,
+                }
+            }
+        }
+    }
+
+    fn initial_timers(&self) -> Vec<(TimerId, Timestamp)> {
+        match self.sweep_every {
+            Timestamp::ZERO => Vec::new(),
+            every => vec![(SWEEP, every)],
+        }
+    }
+
+    fn run_timer(&mut self, _: TimerId, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        if let Some(t) = cx.store.get_mut::<FlowTable>(self.handle.table) {
+            t.sweep(now);
+        }
+        cx.set_timer_after(SWEEP, self.sweep_every);
+    }
+
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        handlers::list(self.kind, self.ninputs)
+    }
+    fn read(&mut self, name: &str, param: &str, cx: &mut Cx<'_>) -> HandlerResult {
+        self.read_handler(name, param, cx)
+    }
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
+        self.write_handler(name, value, cx)
+    }
+    fn states(&self) -> Vec<StateId> {
+        let mut v = vec![self.handle.table, self.set];
+        v.extend(&self.named);
+        v
+    }
+    element_any!();
+}

@@ -1,0 +1,482 @@
+//! The flow table: one per rewriter, or one for several rewriters that share a capacity.
+//!
+//! A [`Record`] is one binding: both directions, the checksum differences, where each direction leaves, when it was last
+//! used. It is 64 bytes, one cache line, and is named by its index and generation ([`FlowRef`]), so that a fast path can
+//! point at it and notice when it is gone. A look-up is one probe of the hash index and one record; a packet that hits
+//! writes nothing but the record's stamp and, when the connection's state changes, its tracking flags.
+//!
+//! Expiry is as Click's: a flow that has had a packet within its *guarantee* is never evicted for another one; the others
+//! are best effort and are evicted in the order in which they would time out, when the table is over its capacity; a
+//! periodic sweep removes those that have timed out. Until a sweep or an eviction removes it, a flow that has timed out
+//! goes on working. Click keeps binary heaps sorted by expiry and so re-sorts at every packet; here see [`super::queue`].
+//! Where several flows would time out in the same millisecond, Click's choice depends on its heap's shape; here it is the
+//! one that has been silent longest.
+
+use super::flowid::{FlowId, checksum_deltas, checksum_step};
+use super::index::Index;
+use super::queue::{AgeQueue, NIL};
+use super::record::{CLASSES, Counts, FREE, Hit, Member, NewFlow, STAMP_BITS, Timeout, Track};
+use super::record::{FlowRef, Record};
+use super::seqdelta::Shifts;
+use crate::store::State;
+use crate::{ElemId, state_any};
+use onefold_packet::Timestamp;
+use std::fmt::Write;
+
+/// Capacity that a rewriter has when none is configured, as Click reports it.
+pub const DEFAULT_CAPACITY: u32 = 0x7fff_ffff;
+/// Most flows that a table ever holds, whatever the configured capacity: 256 MB of records.
+pub const MAX_FLOWS: usize = 1 << 22;
+/// The bindings of one rewriter, or of several that share a capacity.
+#[derive(Debug, Clone)]
+pub struct FlowTable {
+    pub(super) records: Vec<Record>,
+    index: Index,
+    seed: [u64; 2],
+    pub(super) members: Vec<Member>,
+    /// [`CLASSES`] per member.
+    queues: Vec<AgeQueue>,
+    shifts: Vec<Shifts>,
+    free_shifts: Vec<u32>,
+    free: u32,
+    live: usize,
+    capacity: u32,
+    last_stamp: u64,
+    /// Bindings removed so far; while it stands still, what had no room still has none.
+    pub(super) removals: u64,
+    evictions: u64,
+    /// The rewriter that this one shares the capacity of: its table is used in the place of this one.
+    pub(super) shared_with: Option<ElemId>,
+}
+
+impl FlowTable {
+    /// An empty table. `seed` keys the hash.
+    pub fn new(seed: u64) -> FlowTable {
+        let odd = |x: u64| {
+            let z = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) | 1
+        };
+        FlowTable {
+            records: Vec::new(),
+            index: Index::default(),
+            seed: [
+                odd(seed ^ 0x9e37_79b9_7f4a_7c15),
+                odd(seed ^ 0x3c6e_f372_fe94_f82a),
+            ],
+            members: Vec::new(),
+            queues: Vec::new(),
+            shifts: Vec::new(),
+            free_shifts: Vec::new(),
+            free: NIL,
+            live: 0,
+            capacity: DEFAULT_CAPACITY,
+            last_stamp: 0,
+            removals: 0,
+            evictions: 0,
+            shared_with: None,
+        }
+    }
+
+    /// Flows in it.
+    pub fn len(&self) -> usize {
+        self.live
+    }
+    /// No flows.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+    /// Flows that had to make room for newer ones.
+    pub fn evictions(&self) -> u64 {
+        self.evictions
+    }
+    /// Configured capacity.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+    /// Sets the capacity. Existing flows go with the next [`FlowTable::sweep`].
+    pub fn set_capacity(&mut self, flows: u32) {
+        self.capacity = flows;
+    }
+    fn limit(&self) -> usize {
+        (self.capacity as usize).min(MAX_FLOWS)
+    }
+
+    pub(super) fn add_member(&mut self, m: Member) -> usize {
+        self.members.push(m);
+        self.queues
+            .extend(std::iter::repeat_n(AgeQueue::default(), CLASSES));
+        self.members.len() - 1
+    }
+
+    /// A reference that survives other flows' coming and going.
+    pub fn reference(&self, record: u32) -> Option<FlowRef> {
+        let r = self.records.get(record as usize)?;
+        (r.bucket != FREE).then_some(FlowRef {
+            record,
+            generation: r.generation,
+        })
+    }
+    /// The record, if it is still the one that was meant.
+    #[inline]
+    pub fn resolve(&self, f: FlowRef) -> Option<&Record> {
+        let r = self.records.get(f.record as usize)?;
+        (r.generation == f.generation && r.bucket != FREE).then_some(r)
+    }
+
+    #[inline]
+    pub(super) fn hash(&self, map: u16, k: &FlowId) -> u32 {
+        let a = u64::from(k.saddr) << 32 | u64::from(k.daddr);
+        let b = u64::from(map) << 32 | u64::from(k.sport) << 16 | u64::from(k.dport);
+        let m = u128::from(a ^ self.seed[0]) * u128::from(b ^ self.seed[1]);
+        let h = (m >> 64) as u64 ^ m as u64;
+        (h >> 32) as u32 ^ h as u32
+    }
+
+    /// The index slot that a look-up reads first.
+    #[inline]
+    pub(super) fn first_slot(&self, hash: u32) -> u64 {
+        self.index.peek(hash)
+    }
+    /// Reads the record that a slot points at.
+    #[inline]
+    pub(super) fn warm(&self, slot: u64) -> u64 {
+        let record = (slot as u32).wrapping_sub(1) >> 1;
+        self.records.get(record as usize).map_or(0, |r| r.stamp)
+    }
+
+    #[inline]
+    pub(super) fn lookup(&self, map: u16, key: &FlowId) -> Option<Hit> {
+        self.lookup_hashed(self.hash(map, key), map, key)
+    }
+
+    #[inline]
+    pub(super) fn lookup_hashed(&self, hash: u32, map: u16, key: &FlowId) -> Option<Hit> {
+        let records = &self.records;
+        let found = self.index.find(hash, |i| {
+            let r = &records[(i >> 1) as usize];
+            r.key(i & 1 != 0) == *key && r.map == map
+        })?;
+        Some((found >> 1, found & 1 != 0))
+    }
+
+    #[inline]
+    fn now_ms(&self, now: Timestamp) -> u64 {
+        let ms = now.nanos().max(0) as u64 / 1_000_000;
+        ms.max(self.last_stamp >> STAMP_BITS)
+    }
+
+    /// The next stamp: of this millisecond, after all others.
+    #[inline]
+    fn stamp(&mut self, now: Timestamp) -> u64 {
+        let start = self.now_ms(now) << STAMP_BITS;
+        self.last_stamp = start.max(self.last_stamp + 1);
+        self.last_stamp
+    }
+
+    /// A packet of the flow has been processed.
+    #[inline]
+    pub(super) fn touch(&mut self, i: u32, now: Timestamp) {
+        let s = self.stamp(now);
+        self.records[i as usize].stamp = s;
+    }
+
+    fn queue_of(&self, r: &Record) -> usize {
+        let member = usize::from(r.map >> 1);
+        let track = self
+            .members
+            .get(member)
+            .map_or(Track::None, |m| m.track[usize::from(r.map & 1)]);
+        member * CLASSES + track.class(r.flags)
+    }
+
+    /// Sets the tracking flags of a record that has just been touched, and so its time-out class.
+    #[inline]
+    pub(super) fn set_flags(&mut self, i: u32, flags: u8) {
+        if self.records[i as usize].flags != flags {
+            self.change_flags(i, flags);
+        }
+    }
+
+    fn change_flags(&mut self, i: u32, flags: u8) {
+        let before = self.queue_of(&self.records[i as usize]);
+        self.records[i as usize].flags = flags;
+        let after = self.queue_of(&self.records[i as usize]);
+        if before != after {
+            self.queues[before].unlink(&mut self.records, i);
+            self.queues[after].push(&mut self.records, i);
+        }
+    }
+
+    /// Makes a binding; `None` when there is no room for it. A flow whose replies would look the same goes.
+    pub(super) fn insert(&mut self, new: NewFlow, now: Timestamp) -> Option<u32> {
+        let member = usize::from(new.map >> 1);
+        let (f, r) = new.outputs;
+        if !(self.members.get(member)).is_some_and(|m| f < m.noutputs && r < m.noutputs) {
+            return None;
+        }
+        let (ip_delta, mut port_delta) = checksum_deltas(new.flow, new.rewritten);
+        if new.ping {
+            port_delta = checksum_step(0, new.flow.sport, new.rewritten.sport);
+        }
+        let stamp = self.stamp(now);
+        let i = self.allocate()?;
+        let record = &mut self.records[i as usize];
+        *record = Record {
+            forward: new.flow,
+            reply: new.rewritten.reversed(),
+            stamp,
+            ip_delta,
+            port_delta,
+            output: [f as u16, r as u16],
+            map: new.map,
+            input: new.input,
+            generation: record.generation,
+            ip_p: new.ip_p,
+            ..Record::default()
+        };
+        let record = *record;
+        let q = self.queue_of(&record);
+        self.queues[q].push(&mut self.records, i);
+        self.live += 1;
+        if let Some(c) = self.counts_mut(&record) {
+            c.flows += 1;
+        }
+        for reply in [false, true] {
+            let key = record.key(reply);
+            let hash = self.hash(record.map, &key);
+            let records = &self.records;
+            let old = self.index.set(hash, i << 1 | u32::from(reply), |x| {
+                let o = &records[(x >> 1) as usize];
+                o.key(x & 1 != 0) == key && o.map == record.map
+            });
+            if let Some(old) = old
+                && old >> 1 != i
+            {
+                self.remove(old >> 1);
+            }
+        }
+        if self.live > self.limit() {
+            let victim = self.victim(now, false).unwrap_or(i);
+            self.remove(victim);
+            if victim == i {
+                if let Some(c) = self.counts_mut(&record) {
+                    c.failures = c.failures.saturating_add(1);
+                }
+                return None;
+            }
+            self.evictions += 1;
+        }
+        Some(i)
+    }
+
+    fn allocate(&mut self) -> Option<u32> {
+        if self.free != NIL {
+            let i = self.free;
+            self.free = self.records[i as usize].next;
+            return Some(i);
+        }
+        // one more than the limit exists while the victim is looked for
+        if self.records.len() > MAX_FLOWS {
+            return None;
+        }
+        self.records.push(Record::default());
+        Some(self.records.len() as u32 - 1)
+    }
+
+    pub(super) fn counts_mut(&mut self, r: &Record) -> Option<&mut Counts> {
+        let m = self.members.get_mut(usize::from(r.map >> 1))?;
+        m.inputs.get_mut(usize::from(r.input))
+    }
+
+    /// Removes a binding, both directions.
+    pub(super) fn remove(&mut self, i: u32) {
+        let record = self.records[i as usize];
+        if record.bucket == FREE {
+            return;
+        }
+        for reply in [false, true] {
+            let hash = self.hash(record.map, &record.key(reply));
+            self.index.remove(hash, i << 1 | u32::from(reply));
+        }
+        let q = self.queue_of(&record);
+        self.queues[q].unlink(&mut self.records, i);
+        if let Some(c) = self.counts_mut(&record) {
+            c.flows = c.flows.saturating_sub(1);
+        }
+        if record.shifts != NIL {
+            self.shifts[record.shifts as usize] = Shifts::default();
+            self.free_shifts.push(record.shifts);
+        }
+        self.live -= 1;
+        self.removals += 1;
+        self.records[i as usize] = Record {
+            generation: record.generation.wrapping_add(1),
+            next: self.free,
+            ..Record::default()
+        };
+        self.free = i;
+    }
+
+    /// The flow that goes first: the best-effort one that times out first; else, if `any`, the guaranteed one whose guarantee
+    /// ends first.
+    fn victim(&mut self, now: Timestamp, any: bool) -> Option<u32> {
+        let now_ms = self.now_ms(now);
+        // (guaranteed, when, stamp) orders the candidates
+        let mut best: Option<((bool, u64, u64), u32)> = None;
+        for (q, queue) in self.queues.iter_mut().enumerate() {
+            let Some(i) = queue.oldest(&mut self.records) else {
+                continue;
+            };
+            let r = &self.records[i as usize];
+            let t = timeout(&self.members, q);
+            let guaranteed = now_ms < r.last_ms() + t.guarantee;
+            let when = r.last_ms() + if guaranteed { t.guarantee } else { t.expire };
+            let rank = (guaranteed, when, r.stamp);
+            if (any || !guaranteed) && best.is_none_or(|(b, _)| rank < b) {
+                best = Some((rank, i));
+            }
+        }
+        best.map(|(_, i)| i)
+    }
+
+    /// Removes flows that have timed out, and what is over the capacity.
+    pub fn sweep(&mut self, now: Timestamp) {
+        let now_ms = self.now_ms(now);
+        for q in 0..self.queues.len() {
+            let t = timeout(&self.members, q);
+            while let Some(i) = self.queues[q].oldest(&mut self.records) {
+                let last = self.records[i as usize].last_ms();
+                if now_ms < last + t.guarantee.max(t.expire) {
+                    break;
+                }
+                self.remove(i);
+            }
+        }
+        while self.live > self.limit() {
+            let Some(i) = self.victim(now, true) else {
+                break;
+            };
+            self.remove(i);
+            self.evictions += 1;
+        }
+    }
+
+    /// Removes all flows.
+    pub fn clear(&mut self) {
+        self.remove_where(|_| true);
+    }
+
+    /// Removes flows that an input of a member has created.
+    pub(super) fn forget_input(&mut self, member: u16, input: u16) {
+        self.remove_where(|r| r.map >> 1 == member && r.input == input);
+    }
+
+    fn remove_where(&mut self, which: impl Fn(&Record) -> bool) {
+        for i in 0..self.records.len() {
+            if self.records[i].bucket != FREE && which(&self.records[i]) {
+                self.remove(i as u32);
+            }
+        }
+    }
+
+    /// When an idle flow would be swept, in milliseconds since the epoch.
+    pub(super) fn expiry_ms(&self, r: &Record) -> u64 {
+        r.last_ms() + timeout(&self.members, self.queue_of(r)).expire
+    }
+
+    /// All flows of a map, by the key that packets arrive with: the directions that a look-up finds.
+    pub(super) fn entries(&self, map: u16) -> Vec<(&Record, bool)> {
+        let mut v: Vec<(&Record, bool)> = Vec::new();
+        for (i, r) in self.records.iter().enumerate() {
+            if r.bucket == FREE || r.map != map {
+                continue;
+            }
+            for reply in [false, true] {
+                if self.lookup(map, &r.key(reply)) == Some((i as u32, reply)) {
+                    v.push((r, reply));
+                }
+            }
+        }
+        v.sort_by_key(|(r, reply)| r.key(*reply));
+        v
+    }
+
+    pub(super) fn shifts(&self, r: &Record) -> Option<&Shifts> {
+        self.shifts.get(r.shifts as usize)
+    }
+    pub(super) fn shifts_mut(&mut self, i: u32) -> Option<&mut Shifts> {
+        let s = self.records.get(i as usize)?.shifts;
+        self.shifts.get_mut(s as usize)
+    }
+    /// The shifts of a record, made if there are none.
+    pub(super) fn make_shifts(&mut self, i: u32) -> Option<&mut Shifts> {
+        let r = self.records.get_mut(i as usize)?;
+        if r.shifts == NIL {
+            r.shifts = self.free_shifts.pop().unwrap_or_else(|| {
+                self.shifts.push(Shifts::default());
+                self.shifts.len() as u32 - 1
+            });
+        }
+        self.shifts.get_mut(r.shifts as usize)
+    }
+}
+
+fn timeout(members: &[Member], queue: usize) -> Timeout {
+    let class = |m: &Member| m.timeouts[queue % CLASSES];
+    members.get(queue / CLASSES).map(class).unwrap_or_default()
+}
+
+impl State for FlowTable {
+    /// Flows by key; among them `age` is the rank by last use (eviction depends on it where times are equal).
+    fn summary(&self) -> String {
+        let mut out = String::new();
+        if let Some(e) = self.shared_with {
+            return format!("flow table shared with element {}\n", e.0);
+        }
+        // writing to a String cannot fail
+        let _ = writeln!(out, "capacity {}", self.capacity);
+        for m in &self.members {
+            let _ = write!(out, "rewriter {}", m.elem.0);
+            for c in &m.inputs {
+                let _ = write!(out, " {}/{}", c.flows, c.failures);
+            }
+            out.push('\n');
+        }
+        let mut by_age: Vec<u32> = (0..self.records.len() as u32)
+            .filter(|i| self.records[*i as usize].bucket != FREE)
+            .collect();
+        by_age.sort_by_key(|i| self.records[*i as usize].stamp);
+        let mut lines: Vec<(u16, FlowId, String)> = Vec::new();
+        for (age, i) in by_age.into_iter().enumerate() {
+            let r = &self.records[i as usize];
+            let degenerate = self.lookup(r.map, &r.forward) != Some((i, false));
+            let mut s = format!(
+                "{} {} => {} [{} {}] input {} protocol {} flags {} anno {} last {} age {age}",
+                r.map,
+                r.forward,
+                r.rewritten(false),
+                r.output[0],
+                r.output[1],
+                r.input,
+                r.ip_p,
+                r.flags,
+                r.reply_anno,
+                r.last_ms()
+            );
+            if degenerate {
+                s.push_str(" reply-only");
+            }
+            if let Some(d) = self.shifts(r) {
+                let _ = write!(s, " shifts {}", d.summary());
+            }
+            lines.push((r.map, r.forward, s));
+        }
+        lines.sort();
+        for (_, _, s) in lines {
+            out.push_str(&s);
+            out.push('\n');
+        }
+        out
+    }
+    state_any!();
+}
