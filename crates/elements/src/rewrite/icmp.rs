@@ -14,7 +14,7 @@ use super::access::{Handle, Wanted, entry, resolve};
 use super::apply::{Annos, Embedded, set_destination};
 use super::kind::{Kind, REWRITER_CLASSES};
 use super::table::FlowTable;
-use crate::args::{AnnoArg, AnyArg, Args, split_words};
+use crate::args::{AnyArg, Args, SizedAnno, split_words};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
@@ -61,12 +61,8 @@ impl Element for IcmpRewriter {
     ) -> Result<(), ConfigErrors> {
         self.noutputs = cx.noutputs;
         self.annos.dst = args.keyword("DST_ANNO").unwrap_or(true);
-        if let Some(AnnoArg(f)) = args.keyword("REPLY_ANNO") {
-            if f.size > 1 {
-                args.error("REPLY_ANNO: expected an annotation of one byte, such as PAINT");
-            }
-            self.annos.reply = Some(f.offset);
-        }
+        let reply = args.keyword("REPLY_ANNO");
+        self.annos.reply = reply.map(|SizedAnno::<1>(offset)| offset);
         let AnyArg(text) = args.mandatory("MAPS").unwrap_or(AnyArg(String::new()));
         for word in split_words(&text) {
             let (name, offset) = match word.split_once(':') {

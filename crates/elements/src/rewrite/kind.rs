@@ -1,7 +1,7 @@
 //! The six rewriters: what they have in common is in [`super::rewriter`], what differs is told here.
 
 use super::record::{CLASSES, Timeout, Track};
-use crate::args::{AnnoArg, Args, Seconds};
+use crate::args::{Args, Seconds, SizedAnno};
 
 /// Which rewriter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,12 +141,9 @@ impl Kind {
         if !matches!(self, Kind::Addr | Kind::AddrPair) {
             annos.dst = args.keyword("DST_ANNO").unwrap_or(true);
         }
-        if let Some(AnnoArg(f)) = args.keyword("REPLY_ANNO") {
-            if f.size > 1 {
-                args.error("REPLY_ANNO: expected an annotation of one byte, such as PAINT");
-            }
-            annos.reply = Some(f.offset);
-        }
+        annos.reply = args
+            .keyword("REPLY_ANNO")
+            .map(|SizedAnno::<1>(offset)| offset);
         Settings {
             timeouts,
             track,

@@ -54,7 +54,7 @@ fn configuration_errors() {
     one("rw, drop", &["element 'rw' (IPRewriter) is not a mapper"]);
     one(
         "drop, drop, REPLY_ANNO DST_IP",
-        &["REPLY_ANNO: expected an annotation of one byte"],
+        &["REPLY_ANNO: annotation 'DST_IP' has 4 bytes, 1 are wanted"],
     );
     one("drop, drop, UDP_TIMEOUT -1", &["UDP_TIMEOUT"]);
 }
