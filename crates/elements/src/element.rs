@@ -48,6 +48,8 @@ pub struct ConfigError {
     pub hint: Option<String>,
     /// A warning: the element is usable.
     pub warning: bool,
+    /// Nothing is wrong, it is only said (Message). `warning` is set, too.
+    pub info: bool,
 }
 
 impl ConfigError {
@@ -59,6 +61,7 @@ impl ConfigError {
             message: message.into(),
             hint: None,
             warning: false,
+            info: false,
         }
     }
     /// An error about the argument at `index` (from 0), documented as `name`.

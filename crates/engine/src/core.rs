@@ -272,7 +272,16 @@ impl Core {
 
     // tracing
 
-    pub fn trace_begin(&mut self, node: u32, entry: Entry, out: &Outbox) -> Option<TraceMark> {
+    #[inline]
+    pub fn trace_begin(&mut self, node: u32, entry: Entry, out: &Outbox) -> Traced {
+        match self.trace.is_some() {
+            true => self.trace_begin_slow(node, entry, out).map(Box::new),
+            false => None,
+        }
+    }
+
+    #[cold]
+    fn trace_begin_slow(&mut self, node: u32, entry: Entry, out: &Outbox) -> Option<TraceMark> {
         let t = self.trace.as_mut()?;
         if t.steps.len() >= MAX_TRACE_STEPS {
             t.truncated = true;
@@ -300,10 +309,16 @@ impl Core {
         })
     }
 
-    pub fn trace_end(&mut self, begun: Option<TraceMark>, mark: usize, out: &Outbox) {
-        let (Some(b), Some(t)) = (begun, self.trace.as_mut()) else {
-            return;
-        };
+    #[inline]
+    pub fn trace_end(&mut self, begun: Traced, mark: usize, out: &Outbox) {
+        if let Some(b) = begun {
+            self.trace_end_slow(&b, mark, out);
+        }
+    }
+
+    #[cold]
+    fn trace_end_slow(&mut self, b: &TraceMark, mark: usize, out: &Outbox) {
+        let Some(t) = self.trace.as_mut() else { return };
         t.open.retain(|i| *i != b.step);
         let Some(step) = t.steps.get_mut(b.step) else {
             return;
@@ -324,6 +339,9 @@ impl Core {
         }
     }
 }
+
+/// A step that is being traced, if one is.
+pub(crate) type Traced = Option<Box<TraceMark>>;
 
 /// What was before a traced step.
 pub(crate) struct TraceMark {

@@ -30,6 +30,8 @@ pub enum Stage {
 pub struct Diagnostic {
     /// How bad.
     pub severity: Severity,
+    /// Nothing is wrong with the graph, it only says something (Message); its severity is that of a warning.
+    pub info: bool,
     /// When found.
     pub stage: Stage,
     /// Where: the offending argument, the connection or the declaration.
@@ -52,6 +54,7 @@ impl Diagnostic {
     pub(crate) fn new(stage: Stage, loc: SourceLoc, message: impl Into<String>) -> Self {
         Diagnostic {
             severity: Severity::Error,
+            info: false,
             stage,
             decl: loc.clone(),
             loc,
@@ -69,6 +72,7 @@ impl Diagnostic {
                 true => Severity::Warning,
                 false => Severity::Error,
             },
+            info: e.info,
             stage,
             loc,
             decl,
@@ -101,6 +105,7 @@ impl fmt::Display for Diagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.severity {
             Severity::Error => "error",
+            Severity::Warning if self.info => "note",
             Severity::Warning => "warning",
         };
         write!(f, "{}: {kind}: ", self.loc)?;

@@ -19,7 +19,7 @@ pub const MESSAGE: ElementClass = ElementClass {
     effect: Effect::Pure,
     usage: "MESSAGE [, TYPE]",
     summary: "prints a message, a warning or an error when it is configured",
-    new: || Box::new(Message { text: None }),
+    new: || Box::new(Message),
 };
 
 /// `Error`.
@@ -33,10 +33,7 @@ pub const ERROR: ElementClass = ElementClass {
 };
 
 #[derive(Debug, Clone)]
-struct Message {
-    /// What is printed at the start.
-    text: Option<String>,
-}
+struct Message;
 
 impl Element for Message {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
@@ -46,7 +43,15 @@ impl Element for Message {
             return args.finish();
         };
         match kind.as_deref().unwrap_or("MESSAGE") {
-            "MESSAGE" => self.text = Some(text),
+            "MESSAGE" => {
+                let mut e = args.finish().err().unwrap_or_default();
+                e.push(ConfigError {
+                    warning: true,
+                    info: true,
+                    ..ConfigError::new(text)
+                });
+                return Err(e);
+            }
             "WARNING" => args.warning(text),
             "ERROR" => args.error(text),
             other => args.error(format!(
@@ -54,11 +59,6 @@ impl Element for Message {
             )),
         }
         args.finish()
-    }
-    fn started(&mut self, cx: &mut Cx<'_>) {
-        if let Some(t) = &self.text {
-            cx.chatter(&format!("{t}\n"));
-        }
     }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, "Message: has no ports");
@@ -86,9 +86,7 @@ mod tests {
 
     #[test]
     fn says_it_at_its_level() {
-        let mut b = Bench::new("Message", "\"hello there\"", 0, 0).unwrap();
-        b.with(|e, cx| e.started(cx));
-        assert_eq!(b.host.log, "hello there\n");
+        assert!(Bench::new("Message", "\"hello there\"", 0, 0).is_ok());
         let e = Bench::new("Message", "broken, ERROR", 0, 0).err().unwrap();
         assert_eq!(e, ["broken"]);
         let e = Bench::new("Message", "x, LOUD", 0, 0).err().unwrap();

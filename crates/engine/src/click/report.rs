@@ -73,8 +73,8 @@ pub(super) fn elements(all: &[Diagnostic]) -> String {
             (_, n) => format!("{}:{n}: ", d.decl.file),
         };
         let warning = match d.severity {
-            Severity::Warning => "warning: ",
-            Severity::Error => "",
+            Severity::Warning if !d.info => "warning: ",
+            _ => "",
         };
         let argument = d
             .argument
