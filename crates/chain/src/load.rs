@@ -238,8 +238,7 @@ fn load_inner(
         }
     };
     // `$(i)` is the number of a repeated function; for everything else it does not matter what it is
-    let first =
-        params::substitute(&text, |k| (k == "i").then(|| "1".to_string())).unwrap_or_default();
+    let first = params::substitute(&text, number(1)).unwrap_or_default();
     let file = reader.sources.add(shown, first.clone());
     let doc: Option<ChainFile> = yaml(&first, file, reader);
     // Scripts of Click configurations may use $(handler) themselves; elsewhere an unknown name is a mistake.
@@ -297,7 +296,7 @@ fn load_inner(
         }
         for i in 1..=n {
             // Substituting `i` in the whole text keeps every place right.
-            let numbered = params::substitute(&text, |k| (k == "i").then(|| i.to_string()));
+            let numbered = params::substitute(&text, number(i));
             let Ok(numbered) = numbered else { break };
             let nfile = reader.sources.add(shown, numbered.clone());
             let Some(ndoc) = yaml::<ChainFile>(&numbered, nfile, reader) else {
@@ -341,6 +340,16 @@ fn load_inner(
     let name = doc.name.clone().unwrap_or(default_name);
     let description = doc.description.clone().unwrap_or_default();
     Some(stitch(reader, name, description, parts, wiring))
+}
+
+/// `$(i)`, `$(i+1)` and `$(i-1)` of the i-th of a repeated function.
+fn number(i: u32) -> impl Fn(&str) -> Option<String> {
+    move |k| match k {
+        "i" => Some(i.to_string()),
+        "i+1" => Some((i + 1).to_string()),
+        "i-1" => Some((i - 1).to_string()),
+        _ => None,
+    }
 }
 
 /// Links, ports and unused ports, read from their notation.

@@ -46,7 +46,7 @@ enum Command {
     /// Follows one packet through a chain: every decision, with the rule that made it
     Trace(cmd::trace::Args),
     /// Generates captures and rule sets
-    Gen(cmd::generate::Args),
+    Gen(Box<cmd::generate::Args>),
     /// Runs a Click configuration as Click's user-level driver does
     #[command(disable_help_flag = true)]
     Click(cmd::click::Args),

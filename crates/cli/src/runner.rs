@@ -234,11 +234,11 @@ pub fn run(chain: &Chain, graph: &mut Graph, plan: &Plan) -> Result<Outcome> {
             graph.inject(element, &buf, now);
             out.collect(graph, now);
         } else {
-            if batch_entry.is_some_and(|e| e != element) || batch.len() >= plan.batch {
-                if let Some(e) = batch_entry {
-                    graph.inject_batch(e, &mut batch, now);
-                    out.collect(graph, now);
-                }
+            if let Some(e) = batch_entry
+                && (e != element || batch.len() >= plan.batch)
+            {
+                graph.inject_batch(e, &mut batch, now);
+                out.collect(graph, now);
             }
             batch_entry = Some(element);
             now = at;

@@ -1,6 +1,7 @@
 //! Graphs to one flat graph: compound elements replaced by what is inside them.
 
 use crate::Globals;
+use crate::assign::{assign, count, misfit, signature};
 use crate::ast::Ast;
 use crate::build::{Built, build};
 use crate::diag::Diagnostic;
@@ -452,15 +453,15 @@ impl Flattener<'_> {
         } else {
             name
         };
-        let have = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
         let mut d = Diagnostic::error(format!(
             "no variant of {name} takes {}, {} and {}",
-            have(args.len(), "argument"),
-            have(ninputs, "input"),
-            have(noutputs, "output")
+            count(args.len(), "argument"),
+            count(ninputs, "input"),
+            count(noutputs, "output")
         ));
         if let [only] = candidates.as_slice() {
-            d = Diagnostic::error(format!("the arguments do not fit {}", signature(only)));
+            d = Diagnostic::error(format!("the arguments do not fit {}", signature(only)))
+                .maybe_hint(misfit(only, &args));
         }
         d = d.at(self.sources, span);
         for candidate in candidates.iter().take(MAX_CANDIDATES) {
@@ -479,92 +480,4 @@ impl Flattener<'_> {
         self.sink.push(d);
         None
     }
-}
-
-fn signature(router: &Router) -> String {
-    let formals: Vec<String> = router
-        .formals
-        .iter()
-        .map(|f| match f.keyword.as_deref() {
-            None => format!("${}", f.name),
-            Some("__REST__") => "...".to_owned(),
-            Some(keyword) => format!("{keyword} ${}", f.name),
-        })
-        .collect();
-    let name = if router.name.is_empty() {
-        "{...}"
-    } else {
-        &router.name
-    };
-    format!(
-        "{name}({}) with {} inputs, {} outputs",
-        formals.join(", "),
-        router.ninputs,
-        router.noutputs
-    )
-}
-
-/// The values of the parameters of a compound class; `None` if the arguments do not fit.
-fn assign(router: &Router, args: &[SrcText]) -> Option<Vec<SrcText>> {
-    let formals = &router.formals;
-    if formals.last().is_none_or(|f| f.keyword.is_none()) {
-        return (args.len() == formals.len()).then(|| args.to_vec());
-    }
-    let rest = formals
-        .last()
-        .is_some_and(|f| f.keyword.as_deref() == Some("__REST__"));
-    let named = formals.len() - usize::from(rest);
-    let positional = formals
-        .iter()
-        .take(named)
-        .take_while(|f| f.keyword.is_none())
-        .count();
-    let mut values: Vec<Option<SrcText>> = vec![None; named];
-    let mut left_over = Vec::new();
-    let (mut supplied, mut keywords) = (0, false);
-    for arg in args {
-        if supplied >= positional {
-            let slot = arg.split_keyword().and_then(|(keyword, value)| {
-                let slot = formals
-                    .iter()
-                    .take(named)
-                    .position(|f| f.keyword.as_deref() == Some(keyword))?;
-                Some((slot, value))
-            });
-            if let Some((slot, value)) = slot {
-                keywords = true;
-                if let Some(v) = values.get_mut(slot) {
-                    *v = Some(value);
-                }
-                continue;
-            }
-            if keywords && !rest {
-                return None;
-            }
-            if !keywords {
-                supplied += 1;
-            }
-            left_over.push(arg);
-        } else {
-            if let Some(v) = values.get_mut(supplied) {
-                *v = Some(arg.clone());
-            }
-            supplied += 1;
-        }
-    }
-    if supplied > positional && !rest {
-        return None;
-    }
-    let mut values: Vec<SrcText> = values.into_iter().collect::<Option<_>>()?;
-    if rest {
-        let mut joined = SrcText::default();
-        for (i, arg) in left_over.into_iter().enumerate() {
-            if i > 0 {
-                joined.push_filler(", ");
-            }
-            joined.push(arg);
-        }
-        values.push(joined);
-    }
-    Some(values)
 }

@@ -29,6 +29,7 @@
 
 #![forbid(unsafe_code)]
 
+mod assign;
 pub mod ast;
 mod build;
 pub mod conf;

@@ -1,6 +1,8 @@
 //! Tokens to syntax tree.
 
 mod element;
+#[cfg(test)]
+mod tests;
 
 use crate::ast::*;
 use crate::conf;

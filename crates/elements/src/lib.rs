@@ -25,6 +25,7 @@ pub mod rate;
 mod spec;
 mod store;
 pub mod testing;
+pub mod unparse;
 
 mod classify;
 mod control;

@@ -155,6 +155,14 @@ impl NameDb {
         Ok(())
     }
 
+    /// An IP protocol's number. A fixed table, as for [`NameDb::service`].
+    pub fn ip_protocol(&self, name: &str) -> Option<u8> {
+        IP_PROTOCOLS
+            .iter()
+            .find(|(n, _)| *n == name)
+            .map(|(_, p)| *p)
+    }
+
     /// A named annotation.
     pub fn annotation(&self, name: &str) -> Option<AnnoField> {
         if let Some(f) = self.annotations.get(name) {
@@ -201,6 +209,18 @@ const SERVICES: &[(&str, u16)] = &[
     ("rip", 520), ("ldaps", 636), ("imaps", 993), ("pop3s", 995), ("nfs", 2049), ("mysql", 3306), ("x11", 6000),
 ];
 
+#[rustfmt::skip]
+const IP_PROTOCOLS: &[(&str, u8)] = &[
+    ("ip", 0), ("hopopt", 0), ("icmp", 1), ("igmp", 2), ("ggp", 3), ("ipip", 4), ("ipencap", 4), ("st", 5), ("tcp", 6),
+    ("egp", 8), ("igp", 9), ("pup", 12), ("udp", 17), ("hmp", 20), ("xns-idp", 22), ("rdp", 27), ("iso-tp4", 29),
+    ("dccp", 33), ("xtp", 36), ("ddp", 37), ("idpr-cmtp", 38), ("ipv6", 41), ("ipv6-route", 43), ("ipv6-frag", 44),
+    ("idrp", 45), ("rsvp", 46), ("gre", 47), ("esp", 50), ("ah", 51), ("skip", 57), ("ipv6-icmp", 58), ("icmp6", 58),
+    ("ipv6-nonxt", 59), ("ipv6-opts", 60), ("rspf", 73), ("vmtp", 81), ("eigrp", 88), ("ospf", 89), ("ax.25", 93),
+    ("etherip", 97), ("encap", 98), ("pim", 103), ("ipcomp", 108), ("vrrp", 112), ("l2tp", 115), ("isis", 124),
+    ("sctp", 132), ("fc", 133), ("udplite", 136), ("mpls-in-ip", 137), ("manet", 138), ("hip", 139), ("shim6", 140),
+    ("wesp", 141), ("rohc", 142),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,5 +237,7 @@ mod tests {
         assert_eq!(db.ip4("net:gw", "x"), Some([10, 1, 2, 1]));
         assert_eq!(db.ip4("net:eth", "x"), None);
         assert_eq!(db.service("http"), Some(80));
+        assert_eq!(db.ip_protocol("ospf"), Some(89));
+        assert_eq!(db.ip_protocol("nonsense"), None);
     }
 }

@@ -72,6 +72,8 @@ impl Packet {
         if self.buf.len() < end {
             self.buf.resize(end.max(MIN_BUFFER_LEN), 0);
         }
+        // no byte of an earlier packet may be uncovered by a push into the headroom
+        self.buf[..DEFAULT_HEADROOM].fill(0);
         self.buf[DEFAULT_HEADROOM..end].copy_from_slice(data);
         self.head = DEFAULT_HEADROOM as u32;
         self.tail = end as u32;
@@ -163,7 +165,8 @@ impl Packet {
         self.tail -= n.min(self.len()) as u32;
     }
 
-    /// Moves the data so that its first byte stands at a buffer offset that is `offset` modulo `modulus`.
+    /// Moves the data so that its first byte stands at a buffer offset that is `offset` modulo `modulus`. What stands before
+    /// the data moves with it, so that a later [`Packet::push`] uncovers what it would have uncovered.
     pub fn align(&mut self, modulus: usize, offset: usize) {
         if modulus == 0 {
             return;
@@ -174,11 +177,11 @@ impl Packet {
             return;
         }
         let shift = (want + modulus - have) % modulus;
-        let (h, t) = (self.head as usize, self.tail as usize);
+        let t = self.tail as usize;
         if t + shift > self.buf.len() {
             self.buf.resize(t + shift, 0);
         }
-        self.buf.copy_within(h..t, h + shift);
+        self.buf.copy_within(..t, shift);
         self.head += shift as u32;
         self.tail += shift as u32;
         for o in [&mut self.mac, &mut self.net, &mut self.transport] {
@@ -202,6 +205,11 @@ impl Packet {
         self.net = self.buffer_pos(offset);
         self.transport = self.buffer_pos(offset.saturating_add(header_len as isize));
     }
+    /// Sets the MAC header at `offset` and the network header `len` bytes after it; the transport header stays.
+    pub fn set_mac_header_len(&mut self, offset: isize, len: usize) {
+        self.mac = self.buffer_pos(offset);
+        self.net = self.buffer_pos(offset.saturating_add(len as isize));
+    }
     /// Clears the MAC header annotation.
     pub fn clear_mac_header(&mut self) {
         self.mac = NONE;
@@ -211,13 +219,11 @@ impl Packet {
         self.net = NONE;
         self.transport = NONE;
     }
+    /// A header may start past the end of the data (a lying length): it then has an offset, but no bytes.
     fn buffer_pos(&self, offset: isize) -> u32 {
-        let p = self.head as isize + offset;
-        if p < 0 || p as usize > self.buf.len() {
-            NONE
-        } else {
-            p as u32
-        }
+        const FAR: isize = (4 * MAX_PACKET_LEN) as isize;
+        let p = (self.head as isize).saturating_add(offset);
+        if p < 0 { NONE } else { p.min(FAR) as u32 }
     }
 
     fn offset_of(&self, pos: u32) -> Option<isize> {
@@ -358,6 +364,12 @@ mod tests {
         assert_eq!((p.len(), p.network()), (0, None));
         p.set_network_header(-1000, 0);
         assert_eq!(p.network_header_offset(), None);
+        p.set_mac_header_len(5000, 14);
+        assert_eq!(p.network_header_offset(), Some(5014));
+        assert_eq!((p.mac(), p.network()), (None, None));
+        assert_eq!(p.network_mut(), None);
+        p.set_mac_header(isize::MAX);
+        assert_eq!(p.mac(), None);
         p.pull(1000);
         p.put(MAX_PACKET_LEN + 1);
         assert_eq!(p.len(), 0);
@@ -375,12 +387,18 @@ mod tests {
             assert_eq!(p.data(), &[7; 100]);
             assert_eq!(p.network_header_offset(), Some(3));
         }
+        p.pull(30);
+        p.align(4, 3);
+        p.push(30);
+        assert_eq!(p.data(), &[7; 100]);
     }
 
     #[test]
     fn refilled_packet_equals_a_new_one() {
         let mut pool = Pool::new();
         let mut p = pool.make(&[1; 300]);
+        p.push(14);
+        p.data_mut().fill(9);
         p.anno.set_paint(9);
         p.set_network_header(0, 20);
         pool.recycle(p);
@@ -388,5 +406,6 @@ mod tests {
         assert_eq!(q.data(), &[2; 10]);
         assert_eq!(q.anno, Anno::default());
         assert_eq!(q.network_header_offset(), None);
+        assert!(q.headroom_bytes().iter().all(|b| *b == 0));
     }
 }

@@ -144,6 +144,16 @@ impl<'a> Args<'a> {
         out
     }
 
+    /// How many arguments that cannot be keywords are not read yet.
+    pub fn positional_left(&self) -> usize {
+        self.slots.iter().filter(|s| **s == Slot::Plain).count()
+    }
+    /// Would the next positional argument be a `T`?
+    pub fn next_positional_is<T: FromArg>(&self) -> bool {
+        let i = self.slots.iter().position(|s| *s == Slot::Plain);
+        i.is_some_and(|i| T::from_arg(self.args[i], &self.scope).is_ok())
+    }
+
     fn is_keyword(&self, i: usize, name: &str) -> bool {
         self.slots.get(i) == Some(&Slot::Keyword(name.len())) && self.args[i].starts_with(name)
     }

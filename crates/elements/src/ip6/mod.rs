@@ -1,6 +1,80 @@
-//! IPv6.
+//! IPv6: header checks, look-ups, hop limit, ICMPv6 errors, neighbor discovery.
 
+mod header;
+mod icmp6_error;
+mod lookup;
+mod neighbor;
+#[cfg(test)]
+mod testpkt;
+
+use crate::args::{ArgScope, FromArg, split_words};
 use crate::class::ElementClass;
+use onefold_packet::Packet;
+use onefold_packet::wire::ipv6::Header;
+use std::net::Ipv6Addr;
 
 /// Classes of this family.
-pub const CLASSES: &[ElementClass] = &[];
+pub const CLASSES: &[ElementClass] = &[
+    header::CHECK_IP6_HEADER,
+    header::DEC_IP6_HLIM,
+    header::GET_IP6_ADDRESS,
+    header::IP6_ENCAP,
+    header::IP6_MIRROR,
+    header::MARK_IP6_HEADER,
+    header::SET_IP6_ADDRESS,
+    header::SET_IP6_DSCP,
+    icmp6_error::ICMP6_ERROR,
+    icmp6_error::IP6_FRAGMENTER,
+    lookup::LOOKUP_IP6_ROUTE,
+    neighbor::IP6_ND_ADVERTISER,
+    neighbor::IP6_ND_SOLICITOR,
+];
+
+/// A view of the IPv6 header that the network header annotation points at.
+fn header(p: &Packet) -> Option<Header<&[u8]>> {
+    Header::parse(p.network()?)
+}
+
+/// [`header`], to be changed.
+fn header_mut(p: &mut Packet) -> Option<Header<&mut [u8]>> {
+    Header::parse(p.network_mut()?)
+}
+
+/// The checksum of an upper-layer message whose checksum field is zero (RFC 8200 8.1).
+fn checksum(src: &[u8; 16], dst: &[u8; 16], next: u8, message: &[u8]) -> u16 {
+    use onefold_packet::checksum::{fold, pseudo_v6, sum};
+    !fold(sum(
+        message,
+        pseudo_v6(src, dst, next, message.len() as u32),
+    ))
+}
+
+/// Names of IP protocols that an argument may use.
+fn protocol_number(name: &str) -> Option<u8> {
+    Some(match name {
+        "icmp" => 1,
+        "igmp" => 2,
+        "ipip" => 4,
+        "tcp" => 6,
+        "udp" => 17,
+        "dccp" => 33,
+        "gre" => 47,
+        "icmp6" => 58,
+        "sctp" => 132,
+        _ => return None,
+    })
+}
+
+/// IPv6 addresses separated by spaces.
+struct Ip6List(Vec<Ipv6Addr>);
+
+impl FromArg for Ip6List {
+    const WANTS: &'static str = "IPv6 addresses separated by spaces";
+    fn from_arg(s: &str, scope: &ArgScope<'_>) -> Result<Self, Option<String>> {
+        let all: Result<_, _> = split_words(s)
+            .iter()
+            .map(|w| Ipv6Addr::from_arg(w, scope))
+            .collect();
+        all.map(Ip6List).map_err(|_| None)
+    }
+}

@@ -1,6 +1,38 @@
-//! Looking at packets: Print, IPPrint, counters of averages.
+//! Printing packets: Print, IPPrint, IP6Print, ARPPrint.
 
-use crate::class::ElementClass;
+mod arp_print;
+mod icmp_names;
+mod ip6_print;
+mod ip_print;
+mod line;
+mod packet_print;
+
+use crate::class::{Effect, ElementClass};
+use crate::element::Element;
 
 /// Classes of this family.
-pub const CLASSES: &[ElementClass] = &[];
+pub const CLASSES: &[ElementClass] = &[
+    arp_print::ARP_PRINT,
+    ip6_print::IP6_PRINT,
+    ip_print::IP_PRINT,
+    packet_print::PRINT,
+];
+
+/// A printer's class. What it prints comes in the order of arrival.
+const fn printer(
+    name: &'static str,
+    usage: &'static str,
+    summary: &'static str,
+    new: fn() -> Box<dyn Element>,
+) -> ElementClass {
+    ElementClass {
+        name,
+        ports: "1/1",
+        processing: "a/a",
+        flow: "x/x",
+        effect: Effect::OrderSensitive,
+        usage,
+        summary,
+        new,
+    }
+}

@@ -1,10 +1,13 @@
 //! Counter: packets, bytes, rates, and handler calls at thresholds.
+//!
+//! FastClick's NO_RATE, BATCH_PRECISE and ATOMIC are taken; its CounterMP and alike are the same element.
 
-use crate::args::{AnyArg, Args, split_words};
+use crate::args::{AnyArg, Args, FromArg, split_words};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::rate::RateEwma;
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 
@@ -15,30 +18,43 @@ pub const COUNTER: ElementClass = ElementClass {
     processing: "a/a",
     flow: "x/x",
     effect: Effect::CommutativeCount,
-    usage: "[keywords COUNT_CALL, BYTE_COUNT_CALL]",
+    usage: "[keywords COUNT_CALL, BYTE_COUNT_CALL, NO_RATE, BATCH_PRECISE, ATOMIC]",
     summary: "counts packets and bytes, measures rates",
     new: || Box::new(Counter::default()),
+};
+/// `CounterMP`.
+pub const COUNTER_MP: ElementClass = ElementClass {
+    name: "CounterMP",
+    ..COUNTER
 };
 
 /// A handler call at a threshold.
 #[derive(Debug, Clone)]
 struct Trigger {
     at: u64,
-    call: String,
-    value: String,
+    /// Handler and value; `None`: the threshold has no effect.
+    call: Option<(String, String)>,
     fired: bool,
 }
 
 impl Trigger {
-    /// `"N element.handler value..."`.
+    /// `"N [element.handler [value...]]"`.
     fn parse(text: &str) -> Option<Trigger> {
         let words = split_words(text);
         let (n, rest) = words.split_first()?;
-        let (call, value) = rest.split_first()?;
+        let digits = !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
+        let at = match u64::from_arg(n, &Args::from_strings(&[]).scope()) {
+            Ok(v) => v,
+            // a number that is too large is never reached
+            Err(_) if digits => u64::MAX,
+            Err(_) => return None,
+        };
+        let call = rest
+            .split_first()
+            .map(|(call, value)| (call.to_string(), value.join(" ")));
         Some(Trigger {
-            at: n.parse().ok()?,
-            call: call.to_string(),
-            value: value.join(" "),
+            at,
+            call,
             fired: false,
         })
     }
@@ -48,7 +64,9 @@ impl Trigger {
             && hit(t.at)
         {
             t.fired = true;
-            cx.call_write(&t.call, &t.value);
+            if let Some((call, value)) = &t.call {
+                cx.call_write(call, value);
+            }
         }
     }
 }
@@ -57,8 +75,9 @@ impl Trigger {
 struct Counter {
     count: u64,
     bytes: u64,
-    rate: crate::rate::RateEwma,
-    byte_rate: crate::rate::RateEwma,
+    rate: RateEwma,
+    byte_rate: RateEwma<4>,
+    no_rate: bool,
     count_call: Option<Trigger>,
     byte_call: Option<Trigger>,
 }
@@ -69,7 +88,7 @@ impl Element for Counter {
             let Some(AnyArg(text)) = args.keyword(name) else {
                 continue;
             };
-            let t = Trigger::parse(&text);
+            let t = Trigger::parse(&text).filter(|t| t.call.is_some());
             if t.is_none() {
                 args.error(format!("{name}: expected 'N ELEMENT.HANDLER [VALUE]'"));
             }
@@ -79,18 +98,47 @@ impl Element for Counter {
                 self.byte_call = t;
             }
         }
+        self.no_rate = args.keyword("NO_RATE").unwrap_or(false);
+        let _: Option<bool> = args.keyword("BATCH_PRECISE");
+        let _: Option<u8> = args.keyword("ATOMIC");
         args.finish()
+    }
+
+    fn initialize(&mut self, cx: &mut InitCx<'_>) -> Result<(), ConfigErrors> {
+        let calls = [
+            ("COUNT_CALL", &self.count_call),
+            ("BYTE_COUNT_CALL", &self.byte_call),
+        ];
+        let mut errors = Vec::new();
+        for (name, trigger) in calls {
+            let call = trigger.as_ref().and_then(|t| t.call.as_ref());
+            if let Some((element, _)) = call.and_then(|(c, _)| c.rsplit_once('.'))
+                && cx.find_element(element).is_none()
+            {
+                errors.push(ConfigError {
+                    argument: Some(name.to_string()),
+                    ..ConfigError::new(format!("no element named '{element}'"))
+                });
+            }
+        }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors)
+        }
     }
 
     #[inline]
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         self.count += 1;
         self.bytes += p.len() as u64;
-        self.rate.update(1, cx.now);
-        self.byte_rate.update(p.len() as u64, cx.now);
-        let (count, bytes) = (self.count, self.bytes);
+        if !self.no_rate {
+            self.rate.update(1, cx.now);
+            self.byte_rate.update(p.len() as u64, cx.now);
+        }
         // Click calls the handler before it passes the packet on
         if self.count_call.is_some() || self.byte_call.is_some() {
+            let (count, bytes) = (self.count, self.bytes);
             Trigger::check(&mut self.count_call, |at| count == at, cx);
             Trigger::check(&mut self.byte_call, |at| bytes >= at, cx);
         }
@@ -118,10 +166,11 @@ impl Element for Counter {
             "byte_count" => self.bytes.to_string(),
             "rate" => self.rate.per_second(cx.now),
             "byte_rate" => self.byte_rate.per_second(cx.now),
-            "bit_rate" => self.byte_rate.times_per_second(8, cx.now),
+            "bit_rate" => self.byte_rate.shifted_per_second(3, cx.now),
             "count_call" => self
                 .count_call
                 .as_ref()
+                .filter(|t| t.call.is_some())
                 .map_or(String::new(), |t| t.at.to_string()),
             _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         })
@@ -130,7 +179,7 @@ impl Element for Counter {
     fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
         let parse = || {
             Trigger::parse(value).ok_or_else(|| {
-                HandlerError::BadValue(format!("{name}: expected 'N ELEMENT.HANDLER [VALUE]'"))
+                HandlerError::BadValue(format!("'{name}' first word should be unsigned (count)"))
             })
         };
         match name {
@@ -156,19 +205,69 @@ impl Element for Counter {
 #[cfg(test)]
 mod tests {
     use crate::testing::Bench;
+    use onefold_packet::Timestamp;
 
     #[test]
     fn counts_and_calls_once() {
-        let mut b = Bench::new("Counter", "COUNT_CALL 2 s.run now", 1, 1).unwrap();
+        let mut b = Bench::new("Counter", "COUNT_CALL 2 e0.run now", 1, 1).unwrap();
         for _ in 0..4 {
             b.push(0, &[0; 60]);
         }
         assert_eq!(b.read("count").unwrap(), "4");
         assert_eq!(b.read("byte_count").unwrap(), "240");
-        assert_eq!(b.host.writes, [("s.run".to_string(), "now".to_string())]);
+        assert_eq!(b.host.writes, [("e0.run".to_string(), "now".to_string())]);
+        assert_eq!(b.read("count_call").unwrap(), "2");
         b.write("reset", "").unwrap();
         assert_eq!(b.read("count").unwrap(), "0");
-        assert!(Bench::new("Counter", "COUNT_CALL x", 1, 1).is_err());
-        assert!(Bench::new("Counter", "3", 1, 1).is_err());
+        b.write("count_call", "1").unwrap();
+        b.write("byte_count_call", "100 stop").unwrap();
+        for _ in 0..3 {
+            b.push(0, &[0; 60]);
+        }
+        assert_eq!(b.read("count_call").unwrap(), "");
+        assert_eq!(b.host.writes[1..], [("stop".to_string(), String::new())]);
+        assert!(b.write("count_call", "x").is_err());
+    }
+
+    #[test]
+    fn rates() {
+        let mut b = Bench::new("CounterMP", "", 1, 1).unwrap();
+        b.push(0, &[0; 100]);
+        b.now = b.now + Timestamp::from_millis(1);
+        assert_eq!(b.read("rate").unwrap(), "62.5");
+        assert_eq!(b.read("byte_rate").unwrap(), "6250");
+        assert_eq!(b.read("bit_rate").unwrap(), "50000");
+        let mut b = Bench::new(
+            "Counter",
+            "NO_RATE true, ATOMIC 1, BATCH_PRECISE false",
+            1,
+            1,
+        )
+        .unwrap();
+        b.push(0, &[0; 100]);
+        b.now = b.now + Timestamp::from_millis(1);
+        assert_eq!(b.read("rate").unwrap(), "0");
+    }
+
+    #[test]
+    fn argument_errors() {
+        for (bad, text) in [
+            (
+                "COUNT_CALL x",
+                "COUNT_CALL: expected 'N ELEMENT.HANDLER [VALUE]'",
+            ),
+            (
+                "COUNT_CALL 3",
+                "COUNT_CALL: expected 'N ELEMENT.HANDLER [VALUE]'",
+            ),
+            (
+                "BYTE_COUNT_CALL 3 nobody.run",
+                "BYTE_COUNT_CALL: no element named 'nobody'",
+            ),
+            ("3", "too many arguments: '3'"),
+        ] {
+            assert_eq!(Bench::new("Counter", bad, 1, 1).err().unwrap(), [text]);
+        }
+        assert!(Bench::new("Counter", "COUNT_CALL 99999999999999999999999 stop", 1, 1).is_ok());
     }
 }

@@ -1,5 +1,6 @@
-//! The plainest elements: Null, Discard, Idle, Tee, Counter.
+//! The plainest elements: Null, Discard, Idle, Tee, Counter, AverageCounter.
 
+mod average;
 mod counter;
 mod plain;
 
@@ -7,7 +8,11 @@ use crate::class::ElementClass;
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[
+    average::AVERAGE_COUNTER,
+    average::AVERAGE_COUNTER_IMP,
+    average::AVERAGE_COUNTER_MP,
     counter::COUNTER,
+    counter::COUNTER_MP,
     plain::DISCARD,
     plain::IDLE,
     plain::NULL,

@@ -99,6 +99,29 @@ impl<T: AsRef<[u8]>> Header<T> {
         let end = self.header_len().min(self.b().len()).max(LEN);
         &self.b()[LEN..end]
     }
+    /// Where the packet is going in the end: the last address of a source route option, or the destination address. The
+    /// pseudo-header of transport checksums has this one (RFC 1122, 3.2.1.8).
+    pub fn final_dst(&self) -> [u8; 4] {
+        let mut o = self.options();
+        // Bound: 40 option bytes, each turn removes at least one.
+        while let Some(&kind) = o.first() {
+            match kind {
+                0 => break,
+                1 => o = &o[1..],
+                _ => {
+                    let n = usize::from(o.get(1).copied().unwrap_or(0));
+                    if n < 2 || n > o.len() {
+                        break;
+                    }
+                    if matches!(kind, 131 | 137) && n >= 7 {
+                        return be32(o, n - 4).to_be_bytes();
+                    }
+                    o = &o[n..];
+                }
+            }
+        }
+        self.dst()
+    }
     /// What follows the header, up to the total length, cut to what is there.
     pub fn payload(&self) -> &[u8] {
         let b = self.b();
@@ -196,6 +219,18 @@ mod tests {
     }
 
     #[test]
+    fn source_route_leads_to_its_last_address() {
+        let mut b = [0u8; 32];
+        b[0] = 0x48;
+        b[16..20].copy_from_slice(&[9, 9, 9, 9]);
+        // no-operation, loose source route with one address, end of list
+        b[20..32].copy_from_slice(&[1, 131, 7, 4, 1, 2, 3, 4, 0, 137, 7, 4]);
+        assert_eq!(Header::parse(&b[..]).unwrap().final_dst(), [1, 2, 3, 4]);
+        b[22] = 99; // longer than the header
+        assert_eq!(Header::parse(&b[..]).unwrap().final_dst(), [9, 9, 9, 9]);
+    }
+
+    #[test]
     fn lying_lengths_do_not_panic() {
         for first in 0..=255u8 {
             for len in 0..70usize {
@@ -209,6 +244,7 @@ mod tests {
                         h.payload(),
                         h.computed_checksum(),
                         h.checksum_ok(),
+                        h.final_dst(),
                     );
                 }
             }

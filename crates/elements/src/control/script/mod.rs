@@ -281,7 +281,9 @@ impl Element for Script {
     fn driver_step(&mut self, cx: &mut Cx<'_>) -> bool {
         let mut errors = Vec::new();
         self.step(1, Step::Router, &mut errors, cx);
-        self.report(errors, cx);
+        for e in errors {
+            cx.chatter(&format!("{e}\n"));
+        }
         !self.ended_with(|op| matches!(op, Op::Error { .. } | Op::Stop))
     }
 

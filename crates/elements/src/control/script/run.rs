@@ -16,6 +16,16 @@ const MAX_JUMPS: u32 = 1000;
 /// Status of a failed write handler in `$?`.
 const FAILED: i32 = -22;
 
+/// A failed call in the words that scripts' readers know from Click.
+fn call_error(e: &HandlerError, write: bool) -> String {
+    match e {
+        HandlerError::NoSuchHandler(n) | HandlerError::WrongDirection(n, _) => {
+            format!("no '{n}' {} handler", if write { "write" } else { "read" })
+        }
+        e => e.to_string(),
+    }
+}
+
 pub(super) fn unquoted(s: &str) -> String {
     String::from_utf8_lossy(&unquote(s)).into_owned()
 }
@@ -55,7 +65,7 @@ impl Script {
             Reference::Call => match self.read_any(name, false, cx) {
                 Ok(v) => Some(v),
                 Err((initialized, e)) => {
-                    errors.push(e.to_string());
+                    errors.push(call_error(&e, false));
                     initialized.then(String::new)
                 }
             },
@@ -230,7 +240,7 @@ impl Script {
                 | HandlerError::NoSuchHandler(_)
                 | HandlerError::WrongDirection(..)),
             ) => {
-                errors.push(e.to_string());
+                errors.push(call_error(&e, true));
                 self.write_status
             }
             Err(e) => {
@@ -310,7 +320,7 @@ impl Script {
                     String::new()
                 }
                 Err((false, e)) => {
-                    errors.push(e.to_string());
+                    errors.push(call_error(&e, false));
                     String::new()
                 }
             }
@@ -398,7 +408,7 @@ impl Script {
                     match self.read_any(&t, unquote, cx) {
                         Ok(v) => cx.chatter(&format!("{name}:\n{v}\n")),
                         Err((true, e)) => errors.push(format!("While calling '{name}':\n  {e}")),
-                        Err((false, e)) => errors.push(e.to_string()),
+                        Err((false, e)) => errors.push(call_error(&e, false)),
                     }
                 }
                 Op::Write { unquote } => {

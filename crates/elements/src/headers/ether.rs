@@ -1,0 +1,347 @@
+//! Ethernet headers that are there already: EtherRewrite, EtherMirror, EnsureEther, StoreEtherAddress.
+//!
+//! Different from Click: frames too short for what is written are dropped (Click writes past their end); without a MAC
+//! header annotation EtherRewrite takes the start of the data (Click writes through a null pointer).
+
+use super::arg::handler_value;
+use super::{one_to_one, pull_message, with_refusals};
+use crate::args::{Args, FromArg, SizedAnno, Word};
+use crate::class::{Effect, ElementClass};
+use crate::cx::Cx;
+use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::{Port, element_any};
+use onefold_packet::wire::ethernet::ethertype;
+use onefold_packet::{EtherAddr, Pkt};
+
+/// `EtherRewrite`.
+pub const ETHER_REWRITE: ElementClass = one_to_one(
+    "EtherRewrite",
+    Effect::Pure,
+    "SRC, DST",
+    "sets Ethernet source and destination addresses",
+    || Box::new(EtherRewrite::default()),
+);
+
+#[derive(Debug, Clone, Default)]
+struct EtherRewrite {
+    src: EtherAddr,
+    dst: EtherAddr,
+}
+
+impl Element for EtherRewrite {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        self.src = args.mandatory("SRC").unwrap_or_default();
+        self.dst = args.mandatory("DST").unwrap_or_default();
+        args.finish()
+    }
+    #[inline]
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        if p.mac_header_offset().is_none() {
+            p.set_mac_header(0);
+        }
+        match p.mac_mut().and_then(|m| m.first_chunk_mut::<12>()) {
+            Some(h) => {
+                h[..6].copy_from_slice(&self.dst.0);
+                h[6..].copy_from_slice(&self.src.0);
+                cx.emit(0, p);
+            }
+            None => cx.drop(p, "EtherRewrite: short frame"),
+        }
+    }
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        const H: &[HandlerInfo] = &[HandlerInfo::rw("src"), HandlerInfo::rw("dst")];
+        H
+    }
+    fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
+        match name {
+            "src" => Ok(self.src.to_string()),
+            "dst" => Ok(self.dst.to_string()),
+            _ => Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+    }
+    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+        match name {
+            "src" => self.src = handler_value(name, value)?,
+            "dst" => self.dst = handler_value(name, value)?,
+            _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+        Ok(())
+    }
+    fn can_live_reconfigure(&self) -> bool {
+        true
+    }
+    element_any!();
+}
+
+/// `EtherMirror`.
+pub const ETHER_MIRROR: ElementClass = one_to_one(
+    "EtherMirror",
+    Effect::Pure,
+    "",
+    "swaps Ethernet source and destination addresses",
+    || Box::new(EtherMirror),
+);
+
+#[derive(Debug, Clone)]
+struct EtherMirror;
+
+impl Element for EtherMirror {
+    #[inline]
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        match p.data_mut().first_chunk_mut::<12>() {
+            Some(h) => {
+                let (dst, src) = h.split_at_mut(6);
+                dst.swap_with_slice(src);
+                cx.emit(0, p);
+            }
+            None => cx.drop(p, "EtherMirror: short frame"),
+        }
+    }
+    element_any!();
+}
+
+/// `EnsureEther`.
+pub const ENSURE_ETHER: ElementClass = one_to_one(
+    "EnsureEther",
+    Effect::Pure,
+    "[ETHERTYPE, SRC, DST]",
+    "puts an Ethernet header before IP packets that have none",
+    || Box::new(EnsureEther { header: [0; 14] }),
+);
+
+#[derive(Debug, Clone)]
+struct EnsureEther {
+    header: [u8; 14],
+}
+
+/// Do these bytes end with the Ethernet type of IPv4 or IPv6?
+fn ip_ethertype(h: &[u8]) -> bool {
+    h.last_chunk::<2>()
+        .is_some_and(|t| [ethertype::IPV4, ethertype::IPV6].contains(&u16::from_be_bytes(*t)))
+}
+
+impl Element for EnsureEther {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        let t: u16 = args.optional("ETHERTYPE").unwrap_or(ethertype::IPV4);
+        let src = args.optional("SRC").unwrap_or(EtherAddr([1; 6]));
+        let dst = args.optional("DST").unwrap_or(EtherAddr([2; 6]));
+        self.header = ether_header(t, src, dst);
+        args.finish()
+    }
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        let offset = match p.network_header_offset() {
+            Some(o) if o >= 0 => o as usize,
+            _ => return cx.emit(0, p),
+        };
+        if offset == 14 && p.data().get(..14).is_some_and(ip_ethertype) {
+            return cx.emit(0, p);
+        }
+        if offset == 0 && p.headroom() >= 14 && ip_ethertype(p.headroom_bytes()) {
+            p.push(14);
+            return cx.emit(0, p);
+        }
+        if offset > p.len() {
+            cx.chatter(&pull_message(offset as i32, p.len()));
+        }
+        p.pull(offset);
+        p.push(14);
+        if let Some(h) = p.data_mut().first_chunk_mut() {
+            *h = self.header;
+        }
+        cx.emit(0, p);
+    }
+    element_any!();
+}
+
+/// An Ethernet header's bytes.
+pub fn ether_header(ethertype: u16, src: EtherAddr, dst: EtherAddr) -> [u8; 14] {
+    let mut h = [0; 14];
+    h[..6].copy_from_slice(&dst.0);
+    h[6..12].copy_from_slice(&src.0);
+    h[12..].copy_from_slice(&ethertype.to_be_bytes());
+    h
+}
+
+/// `StoreEtherAddress`.
+pub const STORE_ETHER_ADDRESS: ElementClass = with_refusals(
+    "StoreEtherAddress",
+    Effect::Pure,
+    "ADDR, OFFSET (src, dst or a number) [, keyword ANNO instead of ADDR]",
+    "writes an Ethernet address into packets",
+    || Box::new(StoreEtherAddress::default()),
+);
+
+#[derive(Debug, Clone, Default)]
+struct StoreEtherAddress {
+    addr: EtherAddr,
+    /// Take the address from the annotation at this byte instead.
+    anno: Option<usize>,
+    offset: usize,
+}
+
+impl Element for StoreEtherAddress {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        let addr: Option<EtherAddr> = args.optional("ADDR");
+        let offset: Option<Word> = args.mandatory("OFFSET");
+        let anno: Option<SizedAnno<6>> = args.keyword("ANNO");
+        if args.ok() && addr.is_some() == anno.is_some() {
+            args.error("must specify exactly one of ADDR and ANNO");
+        }
+        self.addr = addr.unwrap_or_default();
+        self.anno = anno.map(|a| a.0.into());
+        if let Some(Word(w)) = offset {
+            self.offset = match w.to_ascii_lowercase().as_str() {
+                "src" => 6,
+                "dst" => 0,
+                n => match u32::from_arg(n, &args.scope()) {
+                    Ok(v) => v as usize,
+                    Err(_) => {
+                        args.error(format!(
+                            "OFFSET: expected 'src', 'dst' or a number, found '{w}'"
+                        ));
+                        0
+                    }
+                },
+            };
+        }
+        args.finish()
+    }
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        let addr = match self.anno {
+            Some(a) => p
+                .anno
+                .bytes
+                .get(a..)
+                .and_then(EtherAddr::from_slice)
+                .unwrap_or_default(),
+            None => self.addr,
+        };
+        let end = self.offset.saturating_add(6);
+        match p.data_mut().get_mut(self.offset..end) {
+            Some(d) => {
+                d.copy_from_slice(&addr.0);
+                cx.emit(0, p);
+            }
+            None => {
+                cx.decide(None, || "packet too short".to_string());
+                cx.emit_or_drop(1, p, "StoreEtherAddress: packet too short");
+            }
+        }
+    }
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        const H: &[HandlerInfo] = &[HandlerInfo::rw("addr")];
+        H
+    }
+    fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
+        match name {
+            "addr" => Ok(self.addr.to_string()),
+            _ => Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+    }
+    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+        match name {
+            "addr" => self.addr = handler_value(name, value)?,
+            _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+        Ok(())
+    }
+    element_any!();
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+    use onefold_packet::Packet;
+
+    fn frame() -> Vec<u8> {
+        (0..20).collect()
+    }
+
+    #[test]
+    fn rewrite() {
+        let mut b = Bench::new("EtherRewrite", "1:1:1:1:1:1, 2:2:2:2:2:2", 1, 1).unwrap();
+        let want = [2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 12, 13];
+        assert_eq!(b.push(0, &frame())[0].1.data()[..14], want);
+        // with the MAC header before the data
+        let mut p = Packet::from_slice(&frame());
+        p.set_mac_header(0);
+        p.pull(14);
+        let mut p = b.push_packet(0, Box::new(p)).remove(0).1;
+        p.push(14);
+        assert_eq!(p.data()[..14], want);
+        assert!(b.push(0, &[0; 11]).is_empty());
+        assert_eq!(b.drops()["EtherRewrite: short frame"], 1);
+        b.write("src", "3:3:3:3:3:3").unwrap();
+        assert_eq!(b.read("src").unwrap(), "03-03-03-03-03-03");
+        assert_eq!(b.read("dst").unwrap(), "02-02-02-02-02-02");
+        assert!(b.write("dst", "x").is_err());
+        let e = Bench::new("EtherRewrite", "1:1:1:1:1:1", 1, 1)
+            .err()
+            .unwrap();
+        assert_eq!(
+            e,
+            ["DST: required argument missing; expected an Ethernet address"]
+        );
+    }
+
+    #[test]
+    fn mirror() {
+        let mut b = Bench::new("EtherMirror", "", 1, 1).unwrap();
+        let p = b.push(0, &frame()).remove(0).1;
+        assert_eq!(p.data()[..13], [6, 7, 8, 9, 10, 11, 0, 1, 2, 3, 4, 5, 12]);
+        assert!(b.push(0, &[1]).is_empty());
+    }
+
+    #[test]
+    fn ensure_ether_cases() {
+        let mut b = Bench::new("EnsureEther", "", 1, 1).unwrap();
+        // not IP: unchanged
+        assert_eq!(b.push(0, &frame())[0].1.data(), &frame()[..]);
+        let mut d = frame();
+        d[12..14].copy_from_slice(&[8, 0]);
+        let mut p = Packet::from_slice(&d);
+        p.set_network_header(14, 20);
+        // has one
+        assert_eq!(b.push_packet(0, Box::new(p.clone()))[0].1.data(), &d[..]);
+        // had one
+        p.pull(14);
+        assert_eq!(b.push_packet(0, Box::new(p))[0].1.data(), &d[..]);
+        // has something else before IP, or nothing
+        let ours = [2, 2, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 8, 0, 14];
+        let mut p = Packet::from_slice(&frame());
+        p.set_network_header(14, 20);
+        assert_eq!(b.push_packet(0, Box::new(p))[0].1.data()[..15], ours);
+        let mut p = Packet::from_slice(&frame()[14..]);
+        p.set_network_header(0, 20);
+        assert_eq!(b.push_packet(0, Box::new(p))[0].1.data()[..15], ours);
+        assert!(Bench::new("EnsureEther", "70000", 1, 1).is_err());
+    }
+
+    #[test]
+    fn store_address() {
+        let mut b = Bench::new("StoreEtherAddress", "9:9:9:9:9:9, SRC", 1, 2).unwrap();
+        let (port, p) = b.push(0, &frame()).remove(0);
+        assert_eq!(
+            (port, &p.data()[5..13]),
+            (0, &[5, 9, 9, 9, 9, 9, 9, 12][..])
+        );
+        assert_eq!(b.push(0, &[0; 11])[0].0, 1);
+        let mut b = Bench::new("StoreEtherAddress", "OFFSET 14, ANNO 40", 1, 1).unwrap();
+        let mut p = Packet::from_slice(&frame());
+        p.anno.bytes[40..46].copy_from_slice(&[1, 2, 3, 4, 5, 6]);
+        let p = b.push_packet(0, Box::new(p)).remove(0).1;
+        assert_eq!(p.data()[14..], [1, 2, 3, 4, 5, 6]);
+        b.write("addr", "1:2:3:4:5:6").unwrap();
+        assert_eq!(b.read("addr").unwrap(), "01-02-03-04-05-06");
+        for bad in [
+            "1:1:1:1:1:1",
+            "OFFSET 3",
+            "1:1:1:1:1:1, x",
+            "1:1:1:1:1:1, 3, ANNO 4",
+            "OFFSET 1, ANNO 44",
+        ] {
+            assert!(Bench::new("StoreEtherAddress", bad, 1, 1).is_err(), "{bad}");
+        }
+    }
+}

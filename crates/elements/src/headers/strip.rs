@@ -1,0 +1,423 @@
+//! Removing bytes from the front of packets and putting them back: Strip, Unstrip, StripToNetworkHeader, StripIPHeader,
+//! UnstripIPHeader, StripTransportHeader, UnstripTransportHeader, StripEtherVLANHeader.
+//!
+//! Different from Click: a packet without the header annotation that an element needs is dropped (Click reads through a
+//! null pointer); bytes that [`Unstrip`] uncovers and that no earlier element removed are zero (in Click they are whatever
+//! the buffer held).
+
+use super::{one_to_one, pull_message, with_refusals};
+use crate::args::Args;
+use crate::class::{Effect, ElementClass};
+use crate::cx::Cx;
+use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::{Port, element_any};
+use onefold_packet::{MAX_PACKET_LEN, Pkt, wire::ethernet};
+
+/// `Strip`.
+pub const STRIP: ElementClass = one_to_one(
+    "Strip",
+    Effect::Pure,
+    "LENGTH",
+    "removes bytes from the front of packets",
+    || Box::new(Strip { length: 0 }),
+);
+
+/// Removes `n` bytes (as a signed 32-bit number, as Click's callers compute it) from the front; what is more than the packet
+/// has, or negative, removes all and is said on standard error.
+#[inline]
+fn pull(p: &mut Pkt, n: i32, cx: &mut Cx<'_>) {
+    let len = p.len();
+    match usize::try_from(n) {
+        Ok(n) if n <= len => p.pull(n),
+        _ => {
+            cx.chatter(&pull_message(n, len));
+            p.pull(len);
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Strip {
+    length: u32,
+}
+
+impl Element for Strip {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        self.length = args.mandatory("LENGTH").unwrap_or(0);
+        args.finish()
+    }
+    #[inline]
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        pull(&mut p, self.length as i32, cx);
+        cx.emit(0, p);
+    }
+    element_any!();
+}
+
+/// `Unstrip`.
+pub const UNSTRIP: ElementClass = one_to_one(
+    "Unstrip",
+    Effect::Pure,
+    "LENGTH",
+    "puts bytes that were stripped back at the front of packets",
+    || Box::new(Unstrip { length: 0 }),
+);
+
+#[derive(Debug, Clone)]
+struct Unstrip {
+    length: usize,
+}
+
+impl Element for Unstrip {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        let n: u32 = args.mandatory("LENGTH").unwrap_or(0);
+        self.length = n as usize;
+        if self.length > MAX_PACKET_LEN {
+            args.error(format!("LENGTH: at most {MAX_PACKET_LEN} bytes"));
+        }
+        args.finish()
+    }
+    #[inline]
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        p.push(self.length);
+        cx.emit(0, p);
+    }
+    element_any!();
+}
+
+/// Moves the start of the data to `offset`, which may lie in the headroom.
+fn move_start(p: &mut Pkt, offset: isize, cx: &mut Cx<'_>) {
+    if offset >= 0 {
+        pull(p, i32::try_from(offset).unwrap_or(i32::MAX), cx);
+    } else {
+        p.push(offset.unsigned_abs());
+    }
+}
+
+/// `StripToNetworkHeader`.
+pub const STRIP_TO_NETWORK_HEADER: ElementClass = one_to_one(
+    "StripToNetworkHeader",
+    Effect::Pure,
+    "",
+    "removes everything in front of the network header",
+    || Box::new(StripToNetworkHeader),
+);
+
+#[derive(Debug, Clone)]
+struct StripToNetworkHeader;
+
+impl Element for StripToNetworkHeader {
+    #[inline]
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        match p.network_header_offset() {
+            Some(o) => {
+                move_start(&mut p, o, cx);
+                cx.emit(0, p);
+            }
+            None => cx.drop(p, "StripToNetworkHeader: no network header"),
+        }
+    }
+    element_any!();
+}
+
+/// `StripIPHeader`.
+pub const STRIP_IP_HEADER: ElementClass = one_to_one(
+    "StripIPHeader",
+    Effect::Pure,
+    "",
+    "removes the outermost IP header",
+    || Box::new(StripIpHeader),
+);
+
+#[derive(Debug, Clone)]
+struct StripIpHeader;
+
+impl Element for StripIpHeader {
+    #[inline]
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        match p.transport_header_offset() {
+            // A second StripIPHeader finds the transport header before the data; Click then removes everything.
+            Some(o) => {
+                pull(&mut p, i32::try_from(o).unwrap_or(i32::MAX), cx);
+                cx.emit(0, p);
+            }
+            None => cx.drop(p, "StripIPHeader: no IP header"),
+        }
+    }
+    element_any!();
+}
+
+/// `UnstripIPHeader`.
+pub const UNSTRIP_IP_HEADER: ElementClass = one_to_one(
+    "UnstripIPHeader",
+    Effect::Pure,
+    "",
+    "puts the outermost IP header back",
+    || Box::new(UnstripIpHeader),
+);
+
+#[derive(Debug, Clone)]
+struct UnstripIpHeader;
+
+impl Element for UnstripIpHeader {
+    #[inline]
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        match p.network_header_offset() {
+            Some(o) => {
+                if o < 0 {
+                    p.push(o.unsigned_abs());
+                }
+                cx.emit(0, p);
+            }
+            None => cx.drop(p, "UnstripIPHeader: no IP header"),
+        }
+    }
+    element_any!();
+}
+
+const STRIP_TRANSPORT_SUMMARY: &str = "removes everything up to the end of the TCP or UDP header";
+
+/// `StripTransportHeader` (FastClick).
+pub const STRIP_TRANSPORT_HEADER: ElementClass = one_to_one(
+    "StripTransportHeader",
+    Effect::Pure,
+    "",
+    STRIP_TRANSPORT_SUMMARY,
+    || Box::new(StripTransportHeader),
+);
+/// `StripTCPHeader`, another name for it.
+pub const STRIP_TCP_HEADER: ElementClass = ElementClass {
+    name: "StripTCPHeader",
+    ..STRIP_TRANSPORT_HEADER
+};
+/// `StripUDPHeader`, another name for it.
+pub const STRIP_UDP_HEADER: ElementClass = ElementClass {
+    name: "StripUDPHeader",
+    ..STRIP_TRANSPORT_HEADER
+};
+
+#[derive(Debug, Clone)]
+struct StripTransportHeader;
+
+impl Element for StripTransportHeader {
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        let Some(offset) = p.transport_header_offset() else {
+            return cx.drop(p, "StripTransportHeader: no transport header");
+        };
+        let header = match super::ip_header(&p).map(|h| h.protocol()) {
+            Some(6) => p
+                .transport()
+                .and_then(|t| t.get(12))
+                .map_or(0, |b| isize::from(b >> 4) * 4),
+            Some(17) => 8,
+            _ => 0,
+        };
+        let n = offset.saturating_add(header);
+        pull(&mut p, i32::try_from(n).unwrap_or(i32::MAX), cx);
+        cx.emit(0, p);
+    }
+    element_any!();
+}
+
+/// `UnstripTransportHeader` (FastClick).
+pub const UNSTRIP_TRANSPORT_HEADER: ElementClass = one_to_one(
+    "UnstripTransportHeader",
+    Effect::Pure,
+    "",
+    "puts a stripped TCP or UDP header back",
+    || Box::new(UnstripTransportHeader),
+);
+
+#[derive(Debug, Clone)]
+struct UnstripTransportHeader;
+
+impl Element for UnstripTransportHeader {
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        match p.transport_header_offset() {
+            Some(o) => {
+                if o < 0 {
+                    p.push(o.unsigned_abs());
+                }
+                cx.emit(0, p);
+            }
+            None => cx.drop(p, "UnstripTransportHeader: no transport header"),
+        }
+    }
+    element_any!();
+}
+
+/// `StripEtherVLANHeader`.
+pub const STRIP_ETHER_VLAN_HEADER: ElementClass = with_refusals(
+    "StripEtherVLANHeader",
+    Effect::Pure,
+    "[NATIVE_VLAN]",
+    "removes an Ethernet or 802.1Q header and notes the VLAN",
+    || Box::new(StripEtherVlan { native: 0 }),
+);
+/// `StripEtherVlanHeader`, its old name.
+pub const STRIP_ETHER_VLAN_HEADER_OLD: ElementClass = ElementClass {
+    name: "StripEtherVlanHeader",
+    ..STRIP_ETHER_VLAN_HEADER
+};
+
+#[derive(Debug, Clone)]
+struct StripEtherVlan {
+    /// VLAN of untagged frames; negative: they are refused.
+    native: i32,
+}
+
+impl Element for StripEtherVlan {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        self.native = args.optional("NATIVE_VLAN").unwrap_or(0);
+        if self.native > 0xfff {
+            args.error("NATIVE_VLAN: at most 4095");
+        }
+        args.finish()
+    }
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        let tag = match p.data().first_chunk::<16>() {
+            Some(h) if h[12..14] == ethernet::ethertype::VLAN.to_be_bytes() => {
+                Some(u16::from_be_bytes([h[14], h[15]]))
+            }
+            _ => None,
+        };
+        match (tag, u16::try_from(self.native)) {
+            (Some(tci), _) => {
+                p.anno.set_vlan_tci(tci);
+                pull(&mut p, 18, cx);
+                cx.emit(0, p);
+            }
+            (None, Ok(native)) => {
+                p.anno.set_vlan_tci(native);
+                pull(&mut p, 14, cx);
+                cx.emit(0, p);
+            }
+            (None, Err(_)) => {
+                cx.decide(None, || "no VLAN tag".to_string());
+                cx.emit_or_drop(1, p, "StripEtherVLANHeader: no VLAN tag");
+            }
+        }
+    }
+    element_any!();
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+    use onefold_packet::Packet;
+
+    #[test]
+    fn strip_and_unstrip() {
+        let mut b = Bench::new("Strip", "14", 1, 1).unwrap();
+        let d: Vec<u8> = (0..60).collect();
+        let out = b.push(0, &d);
+        assert_eq!(out[0].1.data(), &d[14..]);
+        let p = out.into_iter().next().unwrap().1;
+        let mut u = Bench::new("Unstrip", "LENGTH 14", 1, 1).unwrap();
+        assert_eq!(u.push_packet(0, p)[0].1.data(), &d[..]);
+        assert_eq!(
+            u.push(0, b"xy")[0].1.data(),
+            b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0xy"
+        );
+        // longer than the packet: all goes, with Click's message
+        assert!(b.push(0, b"abc")[0].1.is_empty());
+        assert_eq!(b.host.log, "Packet::pull 14 > length 3\n");
+        assert!(b.push(0, b"")[0].1.is_empty());
+    }
+
+    #[test]
+    fn argument_errors() {
+        let e = Bench::new("Strip", "", 1, 1).err().unwrap();
+        assert_eq!(
+            e,
+            ["LENGTH: required argument missing; expected an unsigned number"]
+        );
+        let e = Bench::new("Strip", "-3", 1, 1).err().unwrap();
+        assert!(e[0].starts_with("LENGTH: '-3' out of range"), "{e:?}");
+        assert!(Bench::new("Unstrip", "4000000000", 1, 1).is_err());
+        assert!(Bench::new("StripIPHeader", "1", 1, 1).is_err());
+        assert!(Bench::new("StripEtherVLANHeader", "5000", 1, 1).is_err());
+    }
+
+    fn ip_packet() -> Box<Packet> {
+        let mut d = vec![0u8; 14];
+        d.extend([0x46; 24]);
+        d.extend([7; 10]);
+        let mut p = Packet::from_slice(&d);
+        p.set_mac_header(0);
+        p.set_network_header(14, 24);
+        Box::new(p)
+    }
+
+    #[test]
+    fn network_header_based() {
+        let mut b = Bench::new("StripToNetworkHeader", "", 1, 1).unwrap();
+        let p = b.push_packet(0, ip_packet()).remove(0).1;
+        assert_eq!(p.len(), 34);
+        let mut s = Bench::new("StripIPHeader", "", 1, 1).unwrap();
+        let p = s.push_packet(0, p).remove(0).1;
+        assert_eq!(p.data(), &[7; 10]);
+        // the network header now lies before the data: both ways back to it
+        let mut back = b.push_packet(0, p.clone()).remove(0).1;
+        assert_eq!(back.len(), 34);
+        back.pull(24);
+        let mut u = Bench::new("UnstripIPHeader", "", 1, 1).unwrap();
+        assert_eq!(u.push_packet(0, back).remove(0).1.len(), 34);
+        assert_eq!(u.push_packet(0, ip_packet()).remove(0).1.len(), 48);
+        for (class, reason) in [
+            (
+                "StripToNetworkHeader",
+                "StripToNetworkHeader: no network header",
+            ),
+            ("StripIPHeader", "StripIPHeader: no IP header"),
+            ("UnstripIPHeader", "UnstripIPHeader: no IP header"),
+            (
+                "StripTransportHeader",
+                "StripTransportHeader: no transport header",
+            ),
+            (
+                "UnstripTransportHeader",
+                "UnstripTransportHeader: no transport header",
+            ),
+        ] {
+            let mut b = Bench::new(class, "", 1, 1).unwrap();
+            assert!(b.push(0, &[1; 40]).is_empty());
+            assert_eq!(b.drops()[reason], 1);
+        }
+    }
+
+    #[test]
+    fn transport_header() {
+        let mut d = vec![0u8; 20];
+        d[0] = 0x45;
+        d[9] = 6;
+        d.extend([0u8; 24]);
+        d[32] = 0x60;
+        d.extend(b"hello");
+        let mut p = Packet::from_slice(&d);
+        p.set_network_header(0, 20);
+        let mut b = Bench::new("StripTCPHeader", "", 1, 1).unwrap();
+        let p = b.push_packet(0, Box::new(p)).remove(0).1;
+        assert_eq!(p.data(), b"hello");
+        let mut u = Bench::new("UnstripTransportHeader", "", 1, 1).unwrap();
+        assert_eq!(u.push_packet(0, p).remove(0).1.len(), 29);
+    }
+
+    #[test]
+    fn vlan_header() {
+        let mut d = vec![0u8; 12];
+        d.extend([0x81, 0, 0x60, 5, 8, 0, 0x45]);
+        let mut b = Bench::new("StripEtherVLANHeader", "-1", 1, 2).unwrap();
+        let (port, p) = b.push(0, &d).remove(0);
+        assert_eq!(
+            (port, p.data(), p.anno.vlan_tci()),
+            (0, &[0x45u8][..], 0x6005)
+        );
+        d[12] = 8;
+        assert_eq!(b.push(0, &d)[0].0, 1);
+        assert_eq!(b.push(0, &d[..3])[0].0, 1);
+        let mut b = Bench::new("StripEtherVlanHeader", "7", 1, 1).unwrap();
+        let p = b.push(0, &d).remove(0).1;
+        assert_eq!((p.len(), p.anno.vlan_tci()), (5, 7));
+    }
+}

@@ -1,0 +1,604 @@
+//! The IPv6 header on a router's path: CheckIP6Header, MarkIP6Header, DecIP6HLIM; destination annotations: GetIP6Address,
+//! SetIP6Address; small writers: SetIP6DSCP, IP6Mirror, IP6Encap.
+
+use super::{Ip6List, header, header_mut};
+use crate::args::{ArgScope, Args, FromArg, Word};
+use crate::class::{Effect, ElementClass};
+use crate::cx::Cx;
+use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::routing::table::show_ip6;
+use crate::{Port, element_any};
+use onefold_packet::Pkt;
+use onefold_packet::wire::ipv6::{self, Header};
+use std::net::Ipv6Addr;
+
+/// `CheckIP6Header`.
+pub const CHECK_IP6_HEADER: ElementClass = ElementClass {
+    name: "CheckIP6Header",
+    ports: "1/1-2",
+    processing: "a/ah",
+    flow: "x/x",
+    effect: Effect::CommutativeCount,
+    usage: "[BADADDRS, OFFSET, keyword PROCESS_EH]",
+    summary: "checks IPv6 headers, marks them, cuts packets to their length",
+    new: || Box::new(CheckIp6Header::default()),
+};
+
+/// As Click. PROCESS_EH (fastclick) puts the transport header behind the extension headers.
+#[derive(Debug, Clone, Default)]
+struct CheckIp6Header {
+    bad: Vec<[u8; 16]>,
+    offset: usize,
+    follow: bool,
+    count: u64,
+    drops: u64,
+}
+
+impl CheckIp6Header {
+    /// The first check that the packet fails.
+    fn check(&self, p: &Pkt) -> Option<&'static str> {
+        let b = p.data().get(self.offset..).unwrap_or(&[]);
+        let Some(h) = Header::parse(b) else {
+            return Some("CheckIP6Header: shorter than a header");
+        };
+        if h.version() != 6 {
+            return Some("CheckIP6Header: version is not 6");
+        }
+        if usize::from(h.payload_len()) > b.len() - ipv6::LEN {
+            return Some("CheckIP6Header: shorter than its header says");
+        }
+        if self.bad.contains(&h.src()) {
+            return Some("CheckIP6Header: bad source address");
+        }
+        None
+    }
+}
+
+impl Element for CheckIp6Header {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        let bad = args.optional("BADADDRS").unwrap_or(Ip6List(Vec::new()));
+        self.bad = bad.0.iter().map(|a| a.octets()).collect();
+        self.bad.push([0xff; 16]);
+        self.offset = args.optional::<u32>("OFFSET").unwrap_or(0) as usize;
+        self.follow = args.keyword("PROCESS_EH").unwrap_or(false);
+        args.finish()
+    }
+
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        if let Some(reason) = self.check(&p) {
+            if self.drops == 0 {
+                cx.chatter("IP6 header check failed\n");
+            }
+            self.drops += 1;
+            cx.decide(None, || reason.to_string());
+            return cx.emit_or_drop(1, p, reason);
+        }
+        self.count += 1;
+        let h = Header::parse(p.data().get(self.offset..).unwrap_or(&[]));
+        let (len, upper) = h.map_or((0, ipv6::LEN), |h| {
+            let upper = match self.follow {
+                true => h.upper_layer().map_or(ipv6::LEN, |(_, at, _)| at),
+                false => ipv6::LEN,
+            };
+            (usize::from(h.payload_len()), upper)
+        });
+        p.set_network_header(self.offset as isize, upper);
+        let end = self.offset + ipv6::LEN + len;
+        p.take(p.len().saturating_sub(end));
+        cx.emit(0, p);
+    }
+
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        const H: &[HandlerInfo] = &[HandlerInfo::r("drops"), HandlerInfo::r("count")];
+        H
+    }
+    fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
+        match name {
+            "drops" => Ok(self.drops.to_string()),
+            "count" => Ok(self.count.to_string()),
+            _ => Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+    }
+    element_any!();
+}
+
+/// `MarkIP6Header`.
+pub const MARK_IP6_HEADER: ElementClass = ElementClass {
+    name: "MarkIP6Header",
+    ports: "1/1",
+    processing: "a/a",
+    flow: "x/x",
+    effect: Effect::Pure,
+    usage: "[OFFSET]",
+    summary: "sets the network header annotation to an IPv6 header, unchecked",
+    new: || Box::new(MarkIp6Header { offset: 0 }),
+};
+
+#[derive(Debug, Clone)]
+struct MarkIp6Header {
+    offset: u32,
+}
+
+impl Element for MarkIp6Header {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        self.offset = args.optional("OFFSET").unwrap_or(0);
+        args.finish()
+    }
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        p.set_network_header(self.offset as isize, ipv6::LEN);
+        cx.emit(0, p);
+    }
+    element_any!();
+}
+
+/// `DecIP6HLIM`.
+pub const DEC_IP6_HLIM: ElementClass = ElementClass {
+    name: "DecIP6HLIM",
+    ports: "1/1-2",
+    processing: "a/ah",
+    flow: "x/x",
+    effect: Effect::CommutativeCount,
+    usage: "",
+    summary: "decrements the hop limit, sends expired packets to output 1",
+    new: || Box::new(DecIp6Hlim { drops: 0 }),
+};
+
+/// As Click. Packets without an IPv6 header are dropped (Click stops there).
+#[derive(Debug, Clone)]
+struct DecIp6Hlim {
+    drops: u64,
+}
+
+impl Element for DecIp6Hlim {
+    #[inline]
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        let Some(mut h) = header_mut(&mut p) else {
+            return cx.drop(p, "DecIP6HLIM: no IPv6 header");
+        };
+        let n = h.hop_limit();
+        if n <= 1 {
+            self.drops += 1;
+            cx.decide(None, || format!("hop limit is {n}"));
+            cx.emit_or_drop(1, p, "DecIP6HLIM: hop limit expired");
+        } else {
+            h.set_hop_limit(n - 1);
+            cx.emit(0, p);
+        }
+    }
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        const H: &[HandlerInfo] = &[HandlerInfo::r("drops")];
+        H
+    }
+    fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
+        match name {
+            "drops" => Ok(self.drops.to_string()),
+            _ => Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+    }
+    element_any!();
+}
+
+/// `GetIP6Address`.
+pub const GET_IP6_ADDRESS: ElementClass = ElementClass {
+    name: "GetIP6Address",
+    ports: "1/1",
+    processing: "a/a",
+    flow: "x/x",
+    effect: Effect::Pure,
+    usage: "OFFSET",
+    summary: "sets the IPv6 destination annotation from packet data",
+    new: || Box::new(GetIp6Address { offset: 0 }),
+};
+
+/// As Click. Packets too short for OFFSET are dropped; Click reads whatever lies there.
+#[derive(Debug, Clone)]
+struct GetIp6Address {
+    offset: u32,
+}
+
+impl Element for GetIp6Address {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        self.offset = args.mandatory("OFFSET").unwrap_or(0);
+        args.finish()
+    }
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        let at = self.offset as usize;
+        let a = p.data().get(at..).and_then(|d| d.first_chunk::<16>());
+        match a.copied() {
+            Some(a) => {
+                p.anno.set_dst_ip6(a);
+                cx.emit(0, p);
+            }
+            None => cx.drop(p, "GetIP6Address: packet too short"),
+        }
+    }
+    element_any!();
+}
+
+/// `SetIP6Address`.
+pub const SET_IP6_ADDRESS: ElementClass = ElementClass {
+    name: "SetIP6Address",
+    ports: "1/1",
+    processing: "a/a",
+    flow: "x/x",
+    effect: Effect::Pure,
+    usage: "IPADDR",
+    summary: "sets the IPv6 destination annotation to a fixed address",
+    new: || Box::new(SetIp6Address { addr: [0; 16] }),
+};
+
+#[derive(Debug, Clone)]
+struct SetIp6Address {
+    addr: [u8; 16],
+}
+
+impl Element for SetIp6Address {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        if let Some(a) = args.mandatory::<Ipv6Addr>("IPADDR") {
+            self.addr = a.octets();
+        }
+        args.finish()
+    }
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        p.anno.set_dst_ip6(self.addr);
+        cx.emit(0, p);
+    }
+    element_any!();
+}
+
+/// `SetIP6DSCP`.
+pub const SET_IP6_DSCP: ElementClass = ElementClass {
+    name: "SetIP6DSCP",
+    ports: "1/1",
+    processing: "a/a",
+    flow: "x/x",
+    effect: Effect::Pure,
+    usage: "DSCP",
+    summary: "sets the differentiated services code point of IPv6 packets",
+    new: || Box::new(SetIp6Dscp { dscp: 0 }),
+};
+
+/// As Click. Packets without an IPv6 header are dropped (Click stops there).
+#[derive(Debug, Clone)]
+struct SetIp6Dscp {
+    dscp: u8,
+}
+
+impl SetIp6Dscp {
+    fn parse(n: u32) -> Option<u8> {
+        u8::try_from(n).ok().filter(|n| *n <= 63)
+    }
+}
+
+impl Element for SetIp6Dscp {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        if let Some(n) = args.mandatory::<u32>("DSCP") {
+            match Self::parse(n) {
+                Some(n) => self.dscp = n,
+                None => args.error("DSCP: expected a number from 0 to 63"),
+            }
+        }
+        args.finish()
+    }
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        let b = p.network_mut().filter(|b| b.len() >= ipv6::LEN);
+        let Some([first, second, ..]) = b else {
+            return cx.drop(p, "SetIP6DSCP: no IPv6 header");
+        };
+        // the six bits stand across the first two bytes, behind the version
+        *first = *first & 0xf0 | self.dscp >> 2;
+        *second = *second & 0x3f | self.dscp << 6;
+        cx.emit(0, p);
+    }
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        const H: &[HandlerInfo] = &[HandlerInfo::rw("dscp")];
+        H
+    }
+    fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
+        match name {
+            "dscp" => Ok(self.dscp.to_string()),
+            _ => Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+    }
+    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+        if name != "dscp" {
+            return Err(HandlerError::NoSuchHandler(name.to_string()));
+        }
+        let n = value.trim().parse().ok().and_then(Self::parse);
+        self.dscp = n.ok_or_else(|| {
+            HandlerError::BadValue(format!("expected a number from 0 to 63, found '{value}'"))
+        })?;
+        Ok(())
+    }
+    element_any!();
+}
+
+/// `IP6Mirror`.
+pub const IP6_MIRROR: ElementClass = ElementClass {
+    name: "IP6Mirror",
+    ports: "1/1",
+    processing: "a/a",
+    flow: "x/x",
+    effect: Effect::Pure,
+    usage: "",
+    summary: "swaps IPv6 source and destination, and TCP and UDP ports",
+    new: || Box::new(Ip6Mirror),
+};
+
+/// As Click. Packets without an IPv6 header are dropped.
+#[derive(Debug, Clone)]
+struct Ip6Mirror;
+
+impl Element for Ip6Mirror {
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        let Some(mut h) = header_mut(&mut p) else {
+            return cx.drop(p, "IP6Mirror: no IPv6 header");
+        };
+        let (src, dst, next) = (h.src(), h.dst(), h.next_header());
+        h.set_src(dst);
+        h.set_dst(src);
+        if (next == 6 || next == 17)
+            && let Some(t) = p.transport_mut()
+            && let Some([a, b, c, d, ..]) = t.first_chunk_mut::<8>()
+        {
+            std::mem::swap(a, c);
+            std::mem::swap(b, d);
+        }
+        cx.emit(0, p);
+    }
+    element_any!();
+}
+
+/// `IP6Encap`.
+pub const IP6_ENCAP: ElementClass = ElementClass {
+    name: "IP6Encap",
+    ports: "1/1",
+    processing: "a/a",
+    flow: "x/x",
+    effect: Effect::Pure,
+    usage: "PROTO, SRC, DST [, keywords HLIM, CLASS]",
+    summary: "puts an IPv6 header in front of packets",
+    new: || {
+        Box::new(Ip6Encap {
+            head: [0; ipv6::LEN],
+            dst_anno: false,
+        })
+    },
+};
+
+/// As Click. DST may be DST_ANNO: the destination annotation, unless that is zero.
+#[derive(Debug, Clone)]
+struct Ip6Encap {
+    head: [u8; ipv6::LEN],
+    dst_anno: bool,
+}
+
+/// A protocol by number or name.
+struct Protocol(u8);
+
+impl FromArg for Protocol {
+    const WANTS: &'static str = "an IP protocol, a number from 0 to 255 or a name such as 'udp'";
+    fn from_arg(s: &str, scope: &ArgScope<'_>) -> Result<Self, Option<String>> {
+        let named = super::protocol_number(s);
+        named
+            .map_or_else(|| u8::from_arg(s, scope), Ok)
+            .map(Protocol)
+    }
+}
+
+impl Element for Ip6Encap {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        let scope = args.scope();
+        let proto: Option<Protocol> = args.mandatory("PROTO");
+        let src: Option<Ipv6Addr> = args.mandatory("SRC");
+        let dst: Option<Word> = args.mandatory("DST");
+        let hlim: u8 = args.keyword("HLIM").unwrap_or(250);
+        let class: u8 = args.keyword("CLASS").unwrap_or(0);
+        let mut to = Ipv6Addr::UNSPECIFIED;
+        if let Some(Word(w)) = dst {
+            self.dst_anno = w == "DST_ANNO";
+            match Ipv6Addr::from_arg(&w, &scope) {
+                Ok(a) => to = a,
+                Err(_) if self.dst_anno => {}
+                Err(_) => {
+                    args.error(format!(
+                        "DST: expected an IPv6 address or DST_ANNO, found '{w}'"
+                    ));
+                }
+            }
+        }
+        if let Some(mut h) = Header::parse(&mut self.head[..]) {
+            h.set_version_class_label(class, 0);
+            h.set_next_header(proto.map_or(0, |p| p.0));
+            h.set_hop_limit(hlim);
+            h.set_src(src.unwrap_or(to).octets());
+            h.set_dst(to.octets());
+        }
+        args.finish()
+    }
+    fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        let payload = p.len();
+        let anno = p.anno.dst_ip6();
+        p.push(ipv6::LEN);
+        let Some(d) = p.data_mut().first_chunk_mut::<40>() else {
+            return cx.drop(p, "IP6Encap: packet too long");
+        };
+        *d = self.head;
+        if let Some(mut h) = Header::parse(p.data_mut()) {
+            h.set_payload_len(payload as u16);
+            if self.dst_anno && anno != [0; 16] {
+                h.set_dst(anno);
+            }
+        }
+        p.set_network_header(0, ipv6::LEN);
+        if let Some(dst) = header(&p).map(|h| h.dst()) {
+            p.anno.set_dst_ip6(dst);
+        }
+        cx.emit(0, p);
+    }
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        const H: &[HandlerInfo] = &[HandlerInfo::rw("src"), HandlerInfo::rw("dst")];
+        H
+    }
+    fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
+        let h = Header::parse(&self.head[..]);
+        match (name, h) {
+            ("src", Some(h)) => Ok(show_ip6(u128::from_be_bytes(h.src()))),
+            ("dst", _) if self.dst_anno => Ok("DST_ANNO".to_string()),
+            ("dst", Some(h)) => Ok(show_ip6(u128::from_be_bytes(h.dst()))),
+            _ => Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+    }
+    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+        let a = value.trim().parse::<Ipv6Addr>();
+        let bad = HandlerError::BadValue(format!("expected an IPv6 address, found '{value}'"));
+        let Some(mut h) = Header::parse(&mut self.head[..]) else {
+            return Err(bad);
+        };
+        match (name, a) {
+            ("src", Ok(a)) => h.set_src(a.octets()),
+            ("dst", Ok(a)) => {
+                h.set_dst(a.octets());
+                self.dst_anno = false;
+            }
+            ("dst", _) if value.trim() == "DST_ANNO" => {
+                h.set_dst([0; 16]);
+                self.dst_anno = true;
+            }
+            ("src" | "dst", _) => return Err(bad),
+            _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+        Ok(())
+    }
+    element_any!();
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ip6::testpkt::*;
+    use crate::testing::Bench;
+
+    #[test]
+    fn checks_in_order_and_cuts_padding() {
+        let mut b = Bench::new("CheckIP6Header", "2001:db8::bad 2001:db8::worse0", 1, 2);
+        assert!(b.is_err());
+        b = Bench::new("CheckIP6Header", "2001:db8::bad ::1, 2", 1, 2);
+        let mut b = b.unwrap();
+        let d = ip6("2001:db8::1", "2001:db8::2", 17, &[1; 8]);
+        let mut padded = [&[0, 0][..], &d, &[9; 5]].concat();
+        let out = b.push(0, &padded);
+        let q = &out[0].1;
+        assert_eq!((out[0].0, q.len()), (0, 50));
+        assert_eq!(
+            (q.network_header_offset(), q.transport_header_offset()),
+            (Some(2), Some(42))
+        );
+        for src in [
+            "2001:db8::bad",
+            "::1",
+            "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+        ] {
+            let f = [&[0, 0][..], &ip6(src, "2001:db8::2", 17, &[])].concat();
+            assert_eq!(b.push(0, &f)[0].0, 1, "{src}");
+        }
+        padded[2] = 0x45;
+        assert_eq!(b.push(0, &padded)[0].0, 1);
+        padded[2] = 0x60;
+        padded[6..8].copy_from_slice(&[0, 14]);
+        assert_eq!(b.push(0, &padded)[0].0, 1, "longer than the packet");
+        for n in 0..50 {
+            assert_eq!(b.push(0, &padded[..n])[0].0, 1);
+        }
+        assert_eq!(b.read("drops").unwrap(), "55");
+        assert_eq!(b.host.log, "IP6 header check failed\n");
+    }
+
+    #[test]
+    fn extension_headers_may_be_followed() {
+        let d = ip6(
+            "2001:db8::1",
+            "2001:db8::2",
+            0,
+            &[17, 0, 0, 0, 0, 0, 0, 0, 5, 5, 5, 5],
+        );
+        for (config, at) in [("", 40), ("PROCESS_EH true", 48)] {
+            let mut b = Bench::new("CheckIP6Header", config, 1, 1).unwrap();
+            assert_eq!(b.push(0, &d)[0].1.transport_header_offset(), Some(at));
+        }
+    }
+
+    #[test]
+    fn hop_limit() {
+        let mut b = Bench::new("DecIP6HLIM", "", 1, 2).unwrap();
+        for n in 0..=255u8 {
+            let mut d = ip6("::1", "::2", 17, &[]);
+            d[7] = n;
+            let out = b.push_packet(0, marked(&d));
+            let want = if n <= 1 { (1, n) } else { (0, n - 1) };
+            assert_eq!((out[0].0, out[0].1.data()[7]), want);
+        }
+        assert_eq!(b.read("drops").unwrap(), "2");
+        assert!(b.push(0, &[0x60; 40]).is_empty());
+        assert!(b.push_packet(0, marked(&[0x60; 39])).is_empty());
+        assert!(Bench::new("DecIP6HLIM", "1", 1, 1).is_err());
+    }
+
+    #[test]
+    fn annotations() {
+        let d = ip6("2001:db8::1", "2001:db8::2", 17, &[]);
+        let mut b = Bench::new("GetIP6Address", "24", 1, 1).unwrap();
+        assert_eq!(b.push(0, &d)[0].1.anno.dst_ip6(), addr("2001:db8::2"));
+        assert!(b.push(0, &d[..39]).is_empty());
+        let mut b = Bench::new("SetIP6Address", "2001:db8::7", 1, 1).unwrap();
+        assert_eq!(b.push(0, &[])[0].1.anno.dst_ip6(), addr("2001:db8::7"));
+        let e = Bench::new("SetIP6Address", "1.2.3.4", 1, 1).err().unwrap();
+        assert_eq!(e, ["IPADDR: expected an IPv6 address, found '1.2.3.4'"]);
+        let mut b = Bench::new("MarkIP6Header", "14", 1, 1).unwrap();
+        let out = b.push(0, &d);
+        assert_eq!(out[0].1.transport_header_offset(), Some(54));
+        assert_eq!(b.push(0, &[1]).len(), 1, "a packet that ends before OFFSET");
+    }
+
+    #[test]
+    fn writers() {
+        let mut b = Bench::new("SetIP6DSCP", "46", 1, 1).unwrap();
+        let mut d = ip6("::1", "::2", 17, &[]);
+        d[..2].copy_from_slice(&[0x6f, 0xff]);
+        assert_eq!(b.push_packet(0, marked(&d))[0].1.data()[..2], [0x6b, 0xbf]);
+        b.write("dscp", "0").unwrap();
+        assert_eq!(b.push_packet(0, marked(&d))[0].1.data()[..2], [0x60, 0x3f]);
+        assert!(b.write("dscp", "64").is_err());
+        assert!(Bench::new("SetIP6DSCP", "64", 1, 1).is_err());
+        let mut b = Bench::new("IP6Mirror", "", 1, 1).unwrap();
+        let d = ip6("::1", "::2", 17, &[1, 2, 3, 4, 0, 8, 0, 0]);
+        let out = b.push_packet(0, marked(&d));
+        assert_eq!(out[0].1.data()[40..44], [3, 4, 1, 2]);
+        assert_eq!(out[0].1.data()[8..40], ip6("::2", "::1", 17, &[])[8..40]);
+        let d = ip6("::1", "::2", 17, &[1, 2, 3, 4, 0, 8, 0]);
+        assert_eq!(
+            b.push_packet(0, marked(&d))[0].1.data()[40..44],
+            [1, 2, 3, 4]
+        );
+    }
+
+    #[test]
+    fn encapsulates() {
+        let c = "4, 2000:10:1::2, 2000:20:1::2, HLIM 20, CLASS 3";
+        let mut b = Bench::new("IP6Encap", c, 1, 1).unwrap();
+        let out = b.push(0, &[7; 3]);
+        let mut want = vec![0x60, 0x30, 0, 0, 0, 3, 4, 20];
+        want.extend_from_slice(&addr("2000:10:1::2"));
+        want.extend_from_slice(&addr("2000:20:1::2"));
+        want.extend_from_slice(&[7; 3]);
+        assert_eq!(out[0].1.data(), want);
+        assert_eq!(out[0].1.anno.dst_ip6(), addr("2000:20:1::2"));
+        assert_eq!(b.read("src").unwrap(), "2000:10:1::2");
+        b.write("dst", "DST_ANNO").unwrap();
+        let mut p = marked(&[]);
+        p.anno.set_dst_ip6(addr("::9"));
+        assert_eq!(b.push_packet(0, p)[0].1.data()[24..40], addr("::9"));
+        assert!(Bench::new("IP6Encap", "udp, ::1, here", 1, 1).is_err());
+        assert!(Bench::new("IP6Encap", "300, ::1, ::2", 1, 1).is_err());
+    }
+}

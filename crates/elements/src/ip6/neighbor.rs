@@ -1,0 +1,615 @@
+//! Neighbor discovery (RFC 4861): IP6NDAdvertiser answers solicitations, IP6NDSolicitor asks for hardware addresses and puts
+//! Ethernet headers in front of IPv6 packets.
+
+use super::checksum;
+use crate::args::{Args, FromArg, Ip6Prefix, split_words};
+use crate::class::{Effect, ElementClass};
+use crate::cx::{Cx, TimerId};
+use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::routing::table::show_ip6;
+use crate::store::{State, StateId};
+use crate::{Port, element_any, state_any};
+use onefold_packet::wire::ethernet::{self, ethertype};
+use onefold_packet::wire::ipv4::proto::ICMP6;
+use onefold_packet::wire::ipv6::{self, Header};
+use onefold_packet::{EtherAddr, Packet, Pkt, Timestamp};
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::net::Ipv6Addr;
+
+/// Ethernet and IPv6 header, and a solicitation or advertisement with one option.
+const FRAME: usize = ethernet::LEN + ipv6::LEN + 32;
+const SOLICITATION: u8 = 135;
+const ADVERTISEMENT: u8 = 136;
+
+/// A neighbor discovery message in its frame.
+struct Message {
+    kind: u8,
+    flags: u8,
+    target: [u8; 16],
+    /// Link-layer address option: type and address.
+    option: (u8, EtherAddr),
+    from: (EtherAddr, [u8; 16]),
+    to: (EtherAddr, [u8; 16]),
+}
+
+impl Message {
+    fn frame(&self) -> [u8; FRAME] {
+        let mut f = [0u8; FRAME];
+        f[..6].copy_from_slice(&self.to.0.0);
+        f[6..12].copy_from_slice(&self.from.0.0);
+        f[12..14].copy_from_slice(&ethertype::IPV6.to_be_bytes());
+        if let Some(mut h) = Header::parse(&mut f[ethernet::LEN..]) {
+            h.set_version_class_label(0, 0);
+            h.set_payload_len(32);
+            h.set_next_header(ICMP6);
+            h.set_hop_limit(255);
+            h.set_src(self.from.1);
+            h.set_dst(self.to.1);
+        }
+        let m = &mut f[ethernet::LEN + ipv6::LEN..];
+        m[0] = self.kind;
+        m[4] = self.flags;
+        m[8..24].copy_from_slice(&self.target);
+        m[24..26].copy_from_slice(&[self.option.0, 1]);
+        m[26..32].copy_from_slice(&self.option.1.0);
+        let sum = checksum(&self.from.1, &self.to.1, ICMP6, m).to_be_bytes();
+        m[2..4].copy_from_slice(&sum);
+        f
+    }
+}
+
+/// The IPv6 header and the message of a neighbor discovery frame of this kind.
+fn read(p: &Packet, kind: u8) -> Option<(Header<&[u8]>, &[u8; 32])> {
+    let e = ethernet::Header::parse(p.data())?;
+    let h = Header::parse(p.data().get(ethernet::LEN..)?)?;
+    let m = p.data().get(ethernet::LEN + ipv6::LEN..)?.first_chunk()?;
+    (e.ethertype() == ethertype::IPV6 && m[0] == kind).then_some((h, m))
+}
+
+fn target(m: &[u8; 32]) -> [u8; 16] {
+    m[8..24].first_chunk().copied().unwrap_or_default()
+}
+
+/// `IP6NDAdvertiser`.
+pub const IP6_ND_ADVERTISER: ElementClass = ElementClass {
+    name: "IP6NDAdvertiser",
+    ports: "1/1",
+    processing: "a/a",
+    flow: "x/x",
+    effect: Effect::Originating,
+    usage: "IP6/MASK [IP6/MASK...] ETH, ...",
+    summary: "answers neighbor solicitations",
+    new: || {
+        Box::new(Ip6NdAdvertiser {
+            entries: Vec::new(),
+        })
+    },
+};
+
+#[derive(Debug, Clone)]
+struct Entry {
+    prefix: Ip6Prefix,
+    eth: EtherAddr,
+    arg: usize,
+}
+
+/// As Click; checksums of solicitations are checked as they should be (Click loses a carry now and then, and refuses some
+/// right ones).
+#[derive(Debug, Clone)]
+struct Ip6NdAdvertiser {
+    entries: Vec<Entry>,
+}
+
+impl Ip6NdAdvertiser {
+    fn lookup(&self, a: [u8; 16]) -> Option<&Entry> {
+        let a = Ipv6Addr::from(a);
+        let matching = self.entries.iter().filter(|e| e.prefix.contains(a));
+        // of equally long ones the last
+        matching.max_by_key(|e| e.prefix.len)
+    }
+
+    fn answer(&self, p: &Packet) -> Option<([u8; FRAME], &Entry)> {
+        let (h, m) = read(p, SOLICITATION)?;
+        let sum = u16::from_be_bytes([m[2], m[3]]);
+        let mut zeroed = *m;
+        zeroed[2..4].fill(0);
+        // the pseudo-header has the length that the IPv6 header says
+        let len = u32::from(h.payload_len());
+        let pseudo = onefold_packet::checksum::pseudo_v6(&h.src(), &h.dst(), h.next_header(), len);
+        let want = !onefold_packet::checksum::fold(onefold_packet::checksum::sum(&zeroed, pseudo));
+        if h.hop_limit() != 255 || m[1] != 0 || sum != want {
+            return None;
+        }
+        let asked = target(m);
+        let e = self.lookup(asked)?;
+        let to = ethernet::Header::parse(p.data())?.src();
+        let frame = Message {
+            kind: ADVERTISEMENT,
+            // from a router, solicited
+            flags: 0xc0,
+            target: asked,
+            option: (2, e.eth),
+            from: (e.eth, asked),
+            to: (to, h.src()),
+        };
+        Some((frame.frame(), e))
+    }
+}
+
+impl Element for Ip6NdAdvertiser {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        let scope = args.scope();
+        self.entries.clear();
+        for (i, text) in args.rest() {
+            let first = self.entries.len();
+            let mut eth = None;
+            for w in split_words(text) {
+                if let Ok(prefix) = Ip6Prefix::from_arg(w, &scope) {
+                    let eth = EtherAddr::default();
+                    self.entries.push(Entry {
+                        prefix,
+                        eth,
+                        arg: i,
+                    });
+                } else if let Ok(e) = EtherAddr::from_arg(w, &scope) {
+                    if eth.replace(e).is_some() {
+                        args.error_at(i, "ETH", "more than one Ethernet address");
+                    }
+                } else {
+                    let m = format!("expected 'IP6/MASK ETH', found '{w}'");
+                    args.error_at(i, "IP6/MASK", m);
+                    break;
+                }
+            }
+            if self.entries.len() == first {
+                args.error_at(i, "IP6/MASK", "missing");
+            }
+            for e in self.entries.iter_mut().skip(first) {
+                e.eth = eth.unwrap_or_default();
+            }
+        }
+        args.finish()
+    }
+
+    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+        let Some((frame, e)) = self.answer(&p) else {
+            return cx.drop(p, "IP6NDAdvertiser: no solicitation that it answers");
+        };
+        cx.decide(Some(e.arg), || format!("answers with {}", e.eth));
+        let q = cx.make(&frame);
+        cx.drop(p, "IP6NDAdvertiser: answered");
+        cx.emit(0, q);
+    }
+    element_any!();
+}
+
+/// `IP6NDSolicitor`.
+pub const IP6_ND_SOLICITOR: ElementClass = ElementClass {
+    name: "IP6NDSolicitor",
+    ports: "2/1-2",
+    processing: "h/h",
+    flow: "xy/x",
+    effect: Effect::Holding,
+    usage: "IP, ETH",
+    summary: "encapsulates IPv6 packets in Ethernet headers found with neighbor discovery",
+    new: || {
+        Box::new(Ip6NdSolicitor {
+            ip: [0; 16],
+            eth: EtherAddr::default(),
+            table: StateId(u32::MAX),
+            queries: 0,
+            killed: 0,
+        })
+    },
+};
+
+/// What is known about one neighbor.
+#[derive(Debug, Clone)]
+struct Neighbor {
+    eth: EtherAddr,
+    known: bool,
+    renew: bool,
+    answered_at: Timestamp,
+    /// The one packet that waits.
+    waiting: Option<Pkt>,
+    /// Counts up: which entry is newer.
+    number: u64,
+}
+
+/// Most neighbors in a table: strangers decide how many are asked for.
+const MAX_NEIGHBORS: usize = 1 << 16;
+
+/// Neighbors and waiting packets; shared state.
+#[derive(Debug, Clone, Default)]
+struct NeighborTable {
+    neighbors: HashMap<[u8; 16], Neighbor>,
+    next: u64,
+}
+
+impl NeighborTable {
+    /// In Click's order: 256 lists by a hash of the address, newest entry first.
+    fn sorted(&self) -> Vec<(&[u8; 16], &Neighbor)> {
+        let mut all: Vec<_> = self.neighbors.iter().collect();
+        all.sort_by_key(|(a, n)| (a[0].wrapping_add(a[15]), Reverse(n.number)));
+        all
+    }
+}
+
+impl State for NeighborTable {
+    fn summary(&self) -> String {
+        let mut s = String::new();
+        for (a, n) in self.sorted() {
+            let waiting = n.waiting.as_ref().map(|p| p.data());
+            let _ = writeln!(
+                s,
+                "{} {} {} {} {} {waiting:?}",
+                Ipv6Addr::from(*a),
+                n.eth,
+                n.known,
+                n.renew,
+                n.answered_at
+            );
+        }
+        s
+    }
+    fn held(&self) -> usize {
+        self.neighbors
+            .values()
+            .filter(|n| n.waiting.is_some())
+            .count()
+    }
+    fn drain_held(&mut self) -> Vec<Pkt> {
+        let mut all: Vec<_> = self.neighbors.values_mut().collect();
+        all.sort_by_key(|n| n.number);
+        all.into_iter().filter_map(|n| n.waiting.take()).collect()
+    }
+    state_any!();
+}
+
+/// As Click, except that a table holds at most 65,536 neighbors (packets for more are dropped), and that a table more than
+/// half full forgets neighbors that never answered.
+#[derive(Debug, Clone)]
+struct Ip6NdSolicitor {
+    ip: [u8; 16],
+    eth: EtherAddr,
+    table: StateId,
+    queries: u64,
+    killed: u64,
+}
+
+const CLEAN_UP: TimerId = 0;
+const CLEAN_UP_EVERY: Timestamp = Timestamp::from_secs(15);
+
+impl Ip6NdSolicitor {
+    fn query(&mut self, want: [u8; 16], cx: &mut Cx<'_>) {
+        // the solicited-node multicast address and its Ethernet address
+        let [.., x, y, z] = want;
+        let mut group = [0; 16];
+        (group[0], group[1], group[11], group[12]) = (0xff, 2, 1, 0xff);
+        group[13..].copy_from_slice(&[x, y, z]);
+        let message = Message {
+            kind: SOLICITATION,
+            flags: 0,
+            target: want,
+            option: (1, self.eth),
+            from: (self.eth, self.ip),
+            to: (EtherAddr([0x33, 0x33, 0xff, x, y, z]), group),
+        };
+        let q = cx.make(&message.frame());
+        self.queries += 1;
+        let port = cx.noutputs.saturating_sub(1);
+        cx.emit(port, q);
+    }
+
+    fn handle_ip6(&mut self, p: Pkt, cx: &mut Cx<'_>) {
+        let want = p.anno.dst_ip6();
+        let Some(table) = cx.store.get_mut::<NeighborTable>(self.table) else {
+            return cx.drop(p, "IP6NDSolicitor: no table");
+        };
+        let full = table.neighbors.len() >= MAX_NEIGHBORS;
+        let Some(n) = table.neighbors.get_mut(&want) else {
+            if full {
+                return cx.drop(p, "IP6NDSolicitor: too many neighbors");
+            }
+            table.next += 1;
+            let n = Neighbor {
+                eth: EtherAddr::default(),
+                known: false,
+                renew: false,
+                answered_at: Timestamp::ZERO,
+                waiting: Some(p),
+                number: table.next,
+            };
+            table.neighbors.insert(want, n);
+            return self.query(want, cx);
+        };
+        let renew = std::mem::take(&mut n.renew);
+        if n.known {
+            let to = n.eth;
+            if renew {
+                self.query(want, cx);
+            }
+            return self.send(to, p, cx);
+        }
+        let old = n.waiting.replace(p);
+        if renew {
+            self.query(want, cx);
+        }
+        if let Some(old) = old {
+            self.killed += 1;
+            cx.drop(old, "IP6NDSolicitor: another packet waits instead");
+        }
+        self.query(want, cx);
+    }
+
+    fn send(&self, to: EtherAddr, mut p: Pkt, cx: &mut Cx<'_>) {
+        p.push(ethernet::LEN);
+        if let Some(mut h) = ethernet::Header::parse(p.data_mut()) {
+            h.set_dst(to);
+            h.set_src(self.eth);
+            h.set_ethertype(ethertype::IPV6);
+        }
+        cx.decide(None, || format!("to {to}"));
+        cx.emit(0, p);
+    }
+
+    fn handle_response(&mut self, p: &Packet, cx: &mut Cx<'_>) {
+        let Some((_, m)) = read(p, ADVERTISEMENT) else {
+            return;
+        };
+        let now = cx.now;
+        let eth = EtherAddr::from_slice(&m[26..]).unwrap_or_default();
+        let Some(table) = cx.store.get_mut::<NeighborTable>(self.table) else {
+            return;
+        };
+        let Some(n) = table.neighbors.get_mut(&target(m)) else {
+            return;
+        };
+        let changed = n.known && n.eth != eth;
+        (n.eth, n.known, n.renew, n.answered_at) = (eth, true, false, now);
+        let waiting = n.waiting.take();
+        if changed {
+            cx.chatter("IP6NDSolicitor overwriting an entry\n");
+        }
+        if let Some(p) = waiting {
+            self.handle_ip6(p, cx);
+        }
+    }
+}
+
+impl Element for Ip6NdSolicitor {
+    fn configure(
+        &mut self,
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+    ) -> Result<(), ConfigErrors> {
+        if let Some(a) = args.mandatory::<Ipv6Addr>("IP") {
+            self.ip = a.octets();
+        }
+        self.eth = args.mandatory("ETH").unwrap_or_default();
+        self.table = cx.store.alloc(Box::new(NeighborTable::default()));
+        cx.store.publish(cx.elem, self.table);
+        args.finish()
+    }
+    fn initial_timers(&self) -> Vec<(TimerId, Timestamp)> {
+        vec![(CLEAN_UP, CLEAN_UP_EVERY)]
+    }
+    /// Neighbors that answered more than a minute ago are asked again when they are used, after two minutes forgotten.
+    fn run_timer(&mut self, _: TimerId, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        let mut given_up = Vec::new();
+        if let Some(t) = cx.store.get_mut::<NeighborTable>(self.table) {
+            let crowded = t.neighbors.len() > MAX_NEIGHBORS / 2;
+            t.neighbors.retain(|_, n| {
+                let age = now - n.answered_at;
+                n.renew |= n.known && age > Timestamp::from_secs(60);
+                let keep = if n.known {
+                    age <= Timestamp::from_secs(120)
+                } else {
+                    !crowded
+                };
+                if !keep && let Some(p) = n.waiting.take() {
+                    given_up.push((n.number, p));
+                }
+                keep
+            });
+        }
+        given_up.sort_by_key(|g| g.0);
+        for (_, p) in given_up {
+            cx.drop(p, "IP6NDSolicitor: waited in vain");
+        }
+        cx.set_timer_after(CLEAN_UP, CLEAN_UP_EVERY);
+    }
+    fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
+        if port == 0 {
+            self.handle_ip6(p, cx);
+        } else {
+            self.handle_response(&p, cx);
+            cx.drop(p, "IP6NDSolicitor: advertisement read");
+        }
+    }
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        const H: &[HandlerInfo] = &[HandlerInfo::r("table"), HandlerInfo::r("stats")];
+        H
+    }
+    fn read(&mut self, name: &str, _: &str, cx: &mut Cx<'_>) -> HandlerResult {
+        match name {
+            "table" => {
+                let mut s = String::new();
+                if let Some(t) = cx.store.get::<NeighborTable>(self.table) {
+                    for (a, n) in t.sorted() {
+                        let a = show_ip6(u128::from_be_bytes(*a));
+                        let _ = writeln!(s, "{a} {} {}", u8::from(n.known), n.eth);
+                    }
+                }
+                Ok(s)
+            }
+            "stats" => Ok(format!(
+                "{} packets killed\n{} ND Solicitation Message sent\n",
+                self.killed, self.queries
+            )),
+            _ => Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+    }
+    fn states(&self) -> Vec<StateId> {
+        vec![self.table]
+    }
+    element_any!();
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ip6::testpkt::*;
+    use crate::testing::Bench;
+    use onefold_packet::{Pkt, Timestamp};
+
+    const ME: &str = "00:00:c0:ae:67:ef";
+    const ME_BYTES: [u8; 6] = [0, 0, 0xc0, 0xae, 0x67, 0xef];
+    const THEM: [u8; 6] = [2, 0, 0, 0, 0, 9];
+
+    fn frame(kind: u8, src: &str, dst: &str, target: &str) -> Vec<u8> {
+        let mut m = vec![kind, 0, 0, 0, 0, 0, 0, 0];
+        m.extend_from_slice(&addr(target));
+        m.extend_from_slice(&[1, 1]);
+        m.extend_from_slice(&THEM);
+        let mut d = ip6(src, dst, 58, &m);
+        d[7] = 255;
+        put_checksum(&mut d, 42);
+        [&[0x33, 0x33, 0xff, 0, 0, 5][..], &THEM, &[0x86, 0xdd], &d].concat()
+    }
+
+    #[test]
+    fn advertiser_answers_for_its_networks() {
+        let c = format!("3ffe:1ce1:2::5/128 {ME}, 3ffe:1ce1:2::/80 2:2:2:2:2:2");
+        let mut b = Bench::new("IP6NDAdvertiser", &c, 1, 1).unwrap();
+        let f = frame(135, "3ffe::9", "ff02::1:ff00:5", "3ffe:1ce1:2::5");
+        let out = b.push(0, &f);
+        let q = out[0].1.data();
+        assert_eq!(q[..14], [&THEM[..], &ME_BYTES, &[0x86, 0xdd]].concat());
+        assert_eq!(q[14 + 8..14 + 24], addr("3ffe:1ce1:2::5"));
+        assert_eq!(q[14 + 24..54], addr("3ffe::9"));
+        assert_eq!((q[54], q[58], q[14 + 7]), (136, 0xc0, 255));
+        assert_eq!(q[62..78], addr("3ffe:1ce1:2::5"));
+        assert_eq!(q[78..86], [&[2, 1][..], &ME_BYTES].concat());
+        assert!(checksum_ok(&q[14..]));
+        let f2 = frame(135, "3ffe::9", "ff02::1:ff00:5", "3ffe:1ce1:2::77");
+        assert_eq!(b.push(0, &f2)[0].1.data()[6..12], [2; 6]);
+        assert_eq!(b.host.decisions[1].0, Some(1));
+        assert!(
+            b.push(0, &frame(135, "3ffe::9", "::1", "3ffe:9::1"))
+                .is_empty()
+        );
+        for (at, why) in [
+            (13, "type"),
+            (21, "hop limit"),
+            (54, "type"),
+            (55, "code"),
+            (56, "checksum"),
+        ] {
+            let mut g = f.clone();
+            g[at] ^= 1;
+            assert!(b.push(0, &g).is_empty(), "{why}");
+        }
+        for n in 0..f.len() {
+            assert!(b.push(0, &f[..n]).is_empty());
+        }
+        for bad in ["x", "::1 1:1:1:1:1:1 2:2:2:2:2:2", "1:1:1:1:1:1"] {
+            assert!(Bench::new("IP6NDAdvertiser", bad, 1, 1).is_err(), "{bad}");
+        }
+    }
+
+    fn packet(dst: &str) -> Pkt {
+        let mut p = marked(&ip6("3ffe::1", dst, 17, &[4; 4]));
+        p.anno.set_dst_ip6(addr(dst));
+        p
+    }
+
+    #[test]
+    fn solicitor_asks_waits_and_sends() {
+        let mut b = Bench::new("IP6NDSolicitor", &format!("3ffe::1, {ME}"), 2, 2).unwrap();
+        let out = b.push_packet(0, packet("3ffe::12:3456"));
+        assert_eq!(out[0].0, 1);
+        let q = out[0].1.data();
+        assert_eq!(
+            q[..14],
+            [
+                &[0x33, 0x33, 0xff, 0x12, 0x34, 0x56][..],
+                &ME_BYTES,
+                &[0x86, 0xdd]
+            ]
+            .concat()
+        );
+        assert_eq!(q[14 + 24..54], addr("ff02::1:ff12:3456"));
+        assert_eq!(
+            (q[54], &q[62..78], &q[80..86]),
+            (135, &addr("3ffe::12:3456")[..], &ME_BYTES[..])
+        );
+        assert!(checksum_ok(&q[14..]));
+        // only the last packet waits, and every one asks
+        assert_eq!(b.push_packet(0, packet("3ffe::12:3456")).len(), 1);
+        assert_eq!(
+            (
+                b.store.held(),
+                b.drops()["IP6NDSolicitor: another packet waits instead"]
+            ),
+            (1, 1)
+        );
+        assert_eq!(
+            b.read("table").unwrap(),
+            "3ffe::12:3456 0 00-00-00-00-00-00\n"
+        );
+        let out = b.push(1, &frame(136, "3ffe::9", "3ffe::1", "3ffe::12:3456"));
+        assert_eq!((out.len(), out[0].0), (1, 0));
+        assert_eq!(
+            out[0].1.data()[..14],
+            [&THEM[..], &ME_BYTES, &[0x86, 0xdd]].concat()
+        );
+        assert_eq!(b.store.held(), 0);
+        assert_eq!(
+            b.read("table").unwrap(),
+            "3ffe::12:3456 1 02-00-00-00-00-09\n"
+        );
+        assert_eq!(
+            b.read("stats").unwrap(),
+            "1 packets killed\n2 ND Solicitation Message sent\n"
+        );
+        // asked again after a minute, forgotten after two
+        b.host.timers.insert(0, b.now);
+        b.advance_to(b.now + Timestamp::from_secs(80));
+        let ports: Vec<_> = b
+            .push_packet(0, packet("3ffe::12:3456"))
+            .iter()
+            .map(|o| o.0)
+            .collect();
+        assert_eq!(ports, [1, 0]);
+        b.advance_to(b.now + Timestamp::from_secs(80));
+        assert_eq!(b.read("table").unwrap(), "");
+        assert!(
+            b.push(1, &frame(136, "3ffe::9", "3ffe::1", "3ffe::77"))
+                .is_empty()
+        );
+        for n in 0..86 {
+            b.push(1, &frame(136, "3ffe::9", "3ffe::1", "3ffe::77")[..n]);
+        }
+    }
+
+    #[test]
+    fn strangers_cannot_fill_the_table_for_good() {
+        let mut b = Bench::new("IP6NDSolicitor", &format!("3ffe::1, {ME}"), 2, 1).unwrap();
+        for i in 0..super::MAX_NEIGHBORS + 3 {
+            b.push_packet(0, packet(&format!("3ffe::{:x}:{:x}", i >> 16, i & 0xffff)));
+        }
+        assert_eq!(b.store.held(), super::MAX_NEIGHBORS);
+        assert_eq!(b.drops()["IP6NDSolicitor: too many neighbors"], 3);
+        b.host.timers.insert(0, b.now);
+        b.advance_to(b.now + Timestamp::from_secs(1));
+        assert_eq!(b.store.held(), 0);
+        assert_eq!(
+            b.drops()["IP6NDSolicitor: waited in vain"],
+            super::MAX_NEIGHBORS as u64
+        );
+    }
+}

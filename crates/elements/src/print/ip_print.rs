@@ -1,0 +1,631 @@
+//! IPPrint: IPv4 packets in the style of tcpdump.
+//!
+//! FastClick's ETHER and VLAN are taken. Fields behind the end of a packet read as zero where Click reads what stands
+//! there.
+
+use super::icmp_names::{icmp_code, icmp_type, protocol};
+use super::line::{ACTIVE, Contents, Output, ascii, hex, limited, read_active, write_active};
+use super::printer;
+use crate::args::{ArgScope, Args, FromArg};
+use crate::class::ElementClass;
+use crate::cx::Cx;
+use crate::element::{ConfigCx, ConfigErrors, Element, InitCx};
+use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::{Port, element_any};
+use onefold_packet::wire::ipv4::{Header, MF, OFFSET_MASK, proto};
+use onefold_packet::{EtherAddr, Packet, Pkt, anno_field};
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+
+/// `IPPrint`.
+pub const IP_PRINT: ElementClass = printer(
+    "IPPrint",
+    "[LABEL, keywords CONTENTS, PAYLOAD, MAXLENGTH, ID, TIMESTAMP, PAINT, TOS, TTL, SWAP, LENGTH, AGGREGATE, ETHER, VLAN, \
+     ACTIVE, OUTFILE, CHANNEL]",
+    "prints IPv4 packets in the style of tcpdump",
+    || Box::new(IpPrint::default()),
+);
+
+#[derive(Debug, Clone, Default)]
+struct IpPrint {
+    label: String,
+    contents: Contents,
+    /// Print the payload only, not the whole packet.
+    payload: bool,
+    max: i32,
+    id: bool,
+    timestamp: bool,
+    paint: bool,
+    tos: bool,
+    ttl: bool,
+    swap: bool,
+    length: bool,
+    aggregate: bool,
+    ether: bool,
+    vlan: bool,
+    active: bool,
+    out: Output,
+}
+
+/// PAYLOAD's values: as CONTENTS, but not all spellings of a boolean.
+struct PayloadArg(Contents);
+
+impl FromArg for PayloadArg {
+    const WANTS: &'static str = "false, hex or ascii";
+    fn from_arg(s: &str, _: &ArgScope<'_>) -> Result<Self, Option<String>> {
+        Ok(PayloadArg(match s.to_ascii_uppercase().as_str() {
+            "NO" | "FALSE" => Contents::None,
+            "YES" | "TRUE" | "HEX" => Contents::Hex,
+            "ASCII" => Contents::Ascii,
+            _ => return Err(None),
+        }))
+    }
+}
+
+/// A big-endian 16-bit field; zero behind the end.
+fn be16(b: &[u8], at: usize) -> u16 {
+    let f = b.get(at..).and_then(|b| b.first_chunk());
+    f.map_or(0, |f| u16::from_be_bytes(*f))
+}
+
+/// A big-endian 32-bit field; zero behind the end.
+fn be32(b: &[u8], at: usize) -> u32 {
+    let f = b.get(at..).and_then(|b| b.first_chunk());
+    f.map_or(0, |f| u32::from_be_bytes(*f))
+}
+
+fn ip(a: [u8; 4]) -> Ipv4Addr {
+    a.into()
+}
+
+/// One packet being printed.
+struct Line<'a> {
+    h: Header<&'a [u8]>,
+    /// Bytes from the transport header on.
+    t: &'a [u8],
+    /// How many of them belong to the IP packet; negative if the header lies.
+    len: i64,
+    packet_len: usize,
+    s: String,
+}
+
+impl Line<'_> {
+    fn addresses(&mut self) {
+        let _ = write!(self.s, "{} > {}", ip(self.h.src()), ip(self.h.dst()));
+    }
+    fn addresses_and_ports(&mut self) {
+        let (sport, dport) = (be16(self.t, 0), be16(self.t, 2));
+        let _ = write!(
+            self.s,
+            "{}.{sport} > {}.{dport}: ",
+            ip(self.h.src()),
+            ip(self.h.dst())
+        );
+    }
+    /// Starts the line of a packet with ports; false if there are none to print and the line is complete.
+    fn start(&mut self, what: &str) -> bool {
+        let first = self.h.is_first_fragment();
+        if self.len >= 4 && first {
+            self.addresses_and_ports();
+            return true;
+        }
+        self.addresses();
+        self.s.push_str(if first { ": truncated-" } else { ": " });
+        self.s.push_str(what);
+        false
+    }
+
+    fn tcp(&mut self) {
+        if !self.start("tcp") {
+            return;
+        }
+        if self.len < 14 {
+            return self.s.push_str("truncated-tcp");
+        }
+        let ip_len = i32::from(self.h.total_len());
+        let data_offset = i32::from(self.t.get(12).map_or(0, |b| b >> 4)) * 4;
+        let flags = self.t.get(13).copied().unwrap_or(0);
+        let mut seq_len = ip_len - self.h.header_len() as i32 - data_offset;
+        for (bit, letter, counts) in [
+            (2, 'S', true),
+            (1, 'F', true),
+            (4, 'R', false),
+            (8, 'P', false),
+        ] {
+            if flags & bit != 0 {
+                self.s.push(letter);
+                seq_len += i32::from(counts);
+            }
+        }
+        if flags & 0x0f == 0 {
+            self.s.push('.');
+        }
+        let seq = be32(self.t, 4);
+        let end = seq.wrapping_add(seq_len as u32);
+        let _ = write!(
+            self.s,
+            " {seq}:{end}({seq_len},{},{ip_len})",
+            self.packet_len
+        );
+        if flags & 0x10 != 0 {
+            let _ = write!(self.s, " ack {}", be32(self.t, 8));
+        }
+        if self.len < 16 {
+            return self.s.push_str("truncated-tcp");
+        }
+        let _ = write!(self.s, " win {}", be16(self.t, 14));
+    }
+
+    fn udp(&mut self) {
+        if !self.start("udp") {
+            return;
+        }
+        if self.len < 8 {
+            return self.s.push_str("truncated-udp");
+        }
+        let _ = write!(self.s, "udp {}", be16(self.t, 4));
+    }
+
+    fn icmp(&mut self, swap: bool) {
+        self.addresses();
+        self.s.push_str(": ");
+        if !self.h.is_first_fragment() {
+            return self.s.push_str("icmp");
+        }
+        if self.len < 2 {
+            return self.s.push_str("truncated-icmp");
+        }
+        let kind = self.t.first().copied().unwrap_or(0);
+        let code = self.t.get(1).copied().unwrap_or(0);
+        match kind {
+            0 | 8 => {
+                self.s.push_str(if kind == 8 {
+                    "icmp echo "
+                } else {
+                    "icmp echo-reply "
+                });
+                if self.len < 8 {
+                    return self.s.push_str("truncated-icmp");
+                }
+                let field = |at| {
+                    let v = be16(self.t, at);
+                    if swap { v } else { v.swap_bytes() }
+                };
+                let (id, seq) = (field(4), field(6));
+                let _ = write!(self.s, "({id}, {seq})");
+            }
+            3 => self.unreachable(code),
+            _ => {
+                self.s.push_str("icmp ");
+                match icmp_type(kind) {
+                    Some(t) => self.s.push_str(t),
+                    None => {
+                        let _ = write!(self.s, "type {kind}");
+                    }
+                }
+                match icmp_code(kind, code) {
+                    Some(c) => {
+                        let _ = write!(self.s, " {c}");
+                    }
+                    None if code != 0 => {
+                        let _ = write!(self.s, " code {code}");
+                    }
+                    None => {}
+                }
+            }
+        }
+    }
+
+    fn unreachable(&mut self, code: u8) {
+        let code_text = icmp_code(3, code).map_or_else(|| format!("code {code}"), str::to_string);
+        let inner = self.t.get(8..).unwrap_or(&[]);
+        let inner_len = self.len - 8;
+        let Some(e) = Header::parse(inner).filter(|_| inner_len >= 20) else {
+            let _ = write!(self.s, "icmp unreachable {code_text} truncated-icmp");
+            return;
+        };
+        let _ = write!(self.s, "icmp {} unreachable {code_text}", ip(e.dst()));
+        let number = e.protocol();
+        match code {
+            2 => {
+                let name = protocol(number).map_or_else(|| number.to_string(), str::to_string);
+                let _ = write!(self.s, " {name}");
+            }
+            3 => {
+                let name =
+                    protocol(number).map_or_else(|| format!("protocol {number}"), str::to_string);
+                let _ = write!(self.s, " {name}");
+                if inner_len - (e.header_len() as i64) < 4 {
+                    self.s.push_str("truncated-icmp");
+                } else {
+                    let _ = write!(self.s, "/{}", be16(inner, e.header_len() + 2));
+                }
+            }
+            4 => {
+                let mtu = be16(self.t, 6);
+                if mtu != 0 {
+                    let _ = write!(self.s, " (mtu {mtu})");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn fragment(&mut self) {
+        let (id, word) = (self.h.id(), self.h.frag_word());
+        let payload = i32::from(self.h.total_len()) - self.h.header_len() as i32;
+        let offset = u32::from(word & OFFSET_MASK) * 8;
+        let more = if word & MF != 0 { "+" } else { "" };
+        let _ = write!(self.s, " (frag {id}:{payload}@{offset}{more})");
+    }
+
+    /// The bytes that PAYLOAD prints.
+    fn payload_start(&self) -> usize {
+        match self.h.protocol() {
+            proto::TCP if self.h.is_first_fragment() => {
+                usize::from(self.t.get(12).map_or(0, |b| b >> 4)) * 4
+            }
+            proto::UDP if self.h.is_first_fragment() => 8,
+            _ => 0,
+        }
+    }
+}
+
+/// Appends lines of bytes.
+fn dump(s: &mut String, data: &[u8], contents: Contents) {
+    let (per_line, per_word) = match contents {
+        Contents::None => return,
+        Contents::Hex => (24, 4),
+        Contents::Ascii => (48, 8),
+    };
+    for (i, b) in data.iter().enumerate() {
+        if i % per_line == 0 {
+            s.push_str("\n  ");
+        } else if i % per_word == 0 {
+            s.push(' ');
+        }
+        match contents {
+            Contents::Ascii => ascii(s, *b),
+            _ => hex(s, *b),
+        }
+    }
+}
+
+impl IpPrint {
+    fn text(&self, p: &Packet) -> String {
+        let mut s = String::new();
+        if !self.label.is_empty() {
+            let _ = write!(s, "{}: ", self.label);
+        }
+        if self.timestamp {
+            let _ = write!(s, "{}: ", p.anno.timestamp);
+        }
+        if self.aggregate {
+            let _ = write!(s, "#{}", p.anno.u32(anno_field::AGGREGATE.offset.into()));
+        }
+        if self.vlan {
+            // FastClick prints it without regard to byte order
+            let tci = p.anno.vlan_tci().to_be_bytes();
+            let _ = write!(s, " VLAN:{}", u16::from_ne_bytes(tci));
+        }
+        if self.paint {
+            let lead = if self.aggregate { "." } else { "paint " };
+            let _ = write!(s, "{lead}{}", p.anno.paint());
+        }
+        if self.aggregate || self.paint {
+            s.push_str(": ");
+        }
+        if self.ether {
+            ether(&mut s, p);
+        }
+        let Some(h) = p.network().and_then(Header::parse) else {
+            s.push_str("truncated-ip");
+            return s;
+        };
+        let have = match p.transport_header_offset() {
+            Some(o) => p.len() as i64 - o as i64,
+            None => -1,
+        };
+        let claimed = i64::from(h.total_len()) - h.header_len() as i64;
+        let mut line = Line {
+            h,
+            t: p.transport().unwrap_or(&[]),
+            len: have.min(claimed),
+            packet_len: p.len(),
+            s,
+        };
+        self.fields(&mut line);
+        match h.protocol() {
+            proto::TCP => line.tcp(),
+            proto::UDP => line.udp(),
+            proto::ICMP => line.icmp(self.swap),
+            other => {
+                line.addresses();
+                let _ = write!(line.s, ": ip-proto-{other}");
+            }
+        }
+        if h.is_fragment() {
+            line.fragment();
+        }
+        let data = if self.payload {
+            line.t.get(line.payload_start()..).unwrap_or(&[])
+        } else {
+            p.data()
+        };
+        dump(&mut line.s, limited(data, self.max), self.contents);
+        line.s
+    }
+
+    fn fields(&self, l: &mut Line<'_>) {
+        let s = &mut l.s;
+        if self.id {
+            let _ = write!(s, "id {} ", l.h.id());
+        }
+        if self.ttl {
+            let _ = write!(s, "ttl {} ", l.h.ttl());
+        }
+        if self.tos {
+            let _ = write!(s, "tos {} ", l.h.tos());
+        }
+        if self.length {
+            let _ = write!(s, "length {} ", l.h.total_len());
+        }
+    }
+}
+
+/// Appends the Ethernet addresses if there is an Ethernet header before the network header.
+pub fn ether(s: &mut String, p: &Packet) {
+    let before_network = match (p.mac_header_offset(), p.network_header_offset()) {
+        (Some(m), Some(n)) => m + 14 <= n,
+        _ => false,
+    };
+    if let Some(h) = p.mac().and_then(|m| m.first_chunk::<14>())
+        && before_network
+        && let (Some(dst), Some(src)) = (EtherAddr::from_slice(h), EtherAddr::from_slice(&h[6..]))
+    {
+        let _ = write!(s, "{src} > {dst}: ");
+    }
+}
+
+impl Element for IpPrint {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        self.label = args.optional("LABEL").unwrap_or_default();
+        self.contents = args.keyword("CONTENTS").unwrap_or_default();
+        let payload = args
+            .keyword("PAYLOAD")
+            .map_or(Contents::None, |PayloadArg(c)| c);
+        let max = args.keyword("MAXLENGTH");
+        self.max = args.keyword("NBYTES").or(max).unwrap_or(1500);
+        let mut flag = |name: &str, default: bool| args.keyword(name).unwrap_or(default);
+        self.id = flag("ID", false);
+        self.timestamp = flag("TIMESTAMP", true);
+        self.paint = flag("PAINT", false);
+        self.tos = flag("TOS", false);
+        self.ttl = flag("TTL", false);
+        self.swap = flag("SWAP", true);
+        self.length = flag("LENGTH", false);
+        self.aggregate = flag("AGGREGATE", false);
+        self.ether = flag("ETHER", false);
+        self.vlan = flag("VLAN", false);
+        self.active = flag("ACTIVE", true);
+        self.out.configure(args);
+        self.out.configure_channel(args);
+        if payload != Contents::None {
+            if self.contents != Contents::None {
+                args.error("specify at most one of PAYLOAD and CONTENTS");
+            }
+            (self.contents, self.payload) = (payload, true);
+        }
+        args.finish()
+    }
+    fn initialize(&mut self, _: &mut InitCx<'_>) -> Result<(), ConfigErrors> {
+        self.out.open()
+    }
+    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+        if self.active && p.network_header_offset().is_some() {
+            let text = self.text(&p);
+            self.out.line(text, cx);
+        }
+        cx.emit(0, p);
+    }
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        ACTIVE
+    }
+    fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
+        read_active(self.active, name)
+    }
+    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+        write_active(&mut self.active, name, value)
+    }
+    element_any!();
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Bench;
+    use onefold_packet::{Packet, Timestamp};
+
+    /// An IP packet 1.0.0.1 -> 2.0.0.2.
+    fn packet(protocol: u8, payload: &[u8]) -> Packet {
+        let mut d = vec![
+            0x45, 0, 0, 0, 0x12, 0x34, 0, 0, 64, protocol, 0, 0, 1, 0, 0, 1, 2, 0, 0, 2,
+        ];
+        d[3] = (20 + payload.len()) as u8;
+        d.extend(payload);
+        let mut p = Packet::from_slice(&d);
+        p.set_network_header(0, 20);
+        p.anno.timestamp = Timestamp::from_millis(1500);
+        p
+    }
+    fn printed(config: &str, p: &Packet) -> String {
+        let mut b = Bench::new("IPPrint", config, 1, 1).unwrap();
+        assert_eq!(b.push_packet(0, Box::new(p.clone())).len(), 1);
+        b.host.log
+    }
+    /// What is printed between time stamp and newline.
+    fn line(p: &Packet) -> String {
+        let s = printed("", p);
+        s.strip_prefix("1.500000: ")
+            .unwrap()
+            .trim_end_matches('\n')
+            .to_string()
+    }
+
+    #[test]
+    fn tcp() {
+        let mut t = vec![
+            0, 80, 4, 0, 0, 0, 0, 100, 0, 0, 0, 200, 0x50, 0x12, 1, 0, 0, 0, 0, 0,
+        ];
+        t.extend(b"hello");
+        let p = packet(6, &t);
+        assert_eq!(
+            line(&p),
+            "1.0.0.1.80 > 2.0.0.2.1024: S 100:106(6,45,45) ack 200 win 256"
+        );
+        t[13] = 0x20;
+        let p = packet(6, &t);
+        assert_eq!(
+            line(&p),
+            "1.0.0.1.80 > 2.0.0.2.1024: . 100:105(5,45,45) win 256"
+        );
+        t[13] = 0x0d;
+        assert_eq!(
+            line(&packet(6, &t)),
+            "1.0.0.1.80 > 2.0.0.2.1024: FRP 100:106(6,45,45) win 256"
+        );
+        assert_eq!(
+            line(&packet(6, &t[..3])),
+            "1.0.0.1 > 2.0.0.2: truncated-tcp"
+        );
+        assert_eq!(
+            line(&packet(6, &t[..13])),
+            "1.0.0.1.80 > 2.0.0.2.1024: truncated-tcp"
+        );
+        assert_eq!(
+            line(&packet(6, &t[..15])),
+            "1.0.0.1.80 > 2.0.0.2.1024: FRP 100:96(-4,35,35)truncated-tcp"
+        );
+        let mut p = packet(6, &t);
+        p.data_mut()[7] = 2;
+        assert_eq!(line(&p), "1.0.0.1 > 2.0.0.2: tcp (frag 4660:25@16)");
+        p.data_mut()[6] = 0x20;
+        p.data_mut()[7] = 0;
+        assert!(line(&p).ends_with(" win 256 (frag 4660:25@0+)"));
+    }
+
+    #[test]
+    fn udp_other_and_truncated() {
+        let p = packet(17, &[0, 53, 0, 54, 0, 9, 0, 0, 1]);
+        assert_eq!(line(&p), "1.0.0.1.53 > 2.0.0.2.54: udp 9");
+        assert_eq!(
+            line(&packet(17, &[0, 53, 0, 54, 0])),
+            "1.0.0.1.53 > 2.0.0.2.54: truncated-udp"
+        );
+        assert_eq!(line(&packet(17, &[0])), "1.0.0.1 > 2.0.0.2: truncated-udp");
+        assert_eq!(line(&packet(89, &[0])), "1.0.0.1 > 2.0.0.2: ip-proto-89");
+        let mut p = packet(17, &[]);
+        p.take(1);
+        assert_eq!(line(&p), "truncated-ip");
+        // no IP header annotation: nothing
+        assert_eq!(printed("", &Packet::from_slice(&[0x45; 40])), "");
+    }
+
+    #[test]
+    fn icmp() {
+        let l = |m: &[u8]| line(&packet(1, m)).split_off("1.0.0.1 > 2.0.0.2: ".len());
+        assert_eq!(l(&[8, 0, 0, 0, 1, 2, 3, 4]), "icmp echo (258, 772)");
+        assert_eq!(l(&[0, 0, 0, 0, 1, 2, 3]), "icmp echo-reply truncated-icmp");
+        assert_eq!(l(&[8]), "truncated-icmp");
+        assert_eq!(l(&[5, 1, 0, 0]), "icmp redirect host");
+        assert_eq!(l(&[5, 9, 0, 0]), "icmp redirect code 9");
+        assert_eq!(l(&[99, 0]), "icmp type 99");
+        assert_eq!(l(&[10, 0]), "icmp routersolicit");
+        assert_eq!(l(&[11, 0]), "icmp timeexceeded transit");
+        assert!(
+            printed("SWAP false", &packet(1, &[8, 0, 0, 0, 1, 2, 3, 4])).contains("(513, 1027)")
+        );
+        let mut m = vec![3u8, 3, 0, 0, 0, 0, 5, 220];
+        m.extend(&packet(17, &[0, 1, 0, 2]).data()[..24]);
+        assert_eq!(l(&m), "icmp 2.0.0.2 unreachable port udp/2");
+        assert_eq!(
+            l(&m[..31]),
+            "icmp 2.0.0.2 unreachable port udptruncated-icmp"
+        );
+        assert_eq!(l(&m[..27]), "icmp unreachable port truncated-icmp");
+        m[1] = 4;
+        assert_eq!(l(&m), "icmp 2.0.0.2 unreachable needfrag (mtu 1500)");
+        m[1] = 2;
+        m[17] = 200;
+        assert_eq!(l(&m), "icmp 2.0.0.2 unreachable protocol 200");
+        m[1] = 3;
+        assert_eq!(l(&m), "icmp 2.0.0.2 unreachable port protocol 200/2");
+        m[1] = 77;
+        assert_eq!(l(&m), "icmp 2.0.0.2 unreachable code 77");
+    }
+
+    #[test]
+    fn options() {
+        let mut p = packet(17, &[0, 53, 0, 54, 0, 12, 0, 0, b'h', b'i', 1, 2]);
+        p.anno.set_paint(7);
+        p.anno.set_u32(20, 99);
+        assert_eq!(
+            printed(
+                "x, TIMESTAMP false, ID 1, TTL 1, TOS 1, LENGTH 1, PAINT 1",
+                &p
+            ),
+            "x: paint 7: id 4660 ttl 64 tos 0 length 32 1.0.0.1.53 > 2.0.0.2.54: udp 12\n"
+        );
+        assert!(
+            printed("AGGREGATE true, PAINT true, TIMESTAMP 0", &p).starts_with("#99.7: 1.0.0.1")
+        );
+        assert!(printed("PAYLOAD ascii", &p).ends_with("udp 12\n  hi..\n"));
+        assert!(printed("PAYLOAD hex, MAXLENGTH 3", &p).ends_with("udp 12\n  686901\n"));
+        assert!(printed("CONTENTS hex, NBYTES -1", &p).ends_with(
+            "\n  45000020 12340000 40110000 01000001 02000002 00350036\n  000c0000 68690102\n"
+        ));
+        let mut p = Packet::from_slice(&[[9u8; 14].as_slice(), p.data()].concat());
+        p.set_mac_header(0);
+        p.set_network_header(14, 20);
+        assert!(
+            printed("ETHER 1, TIMESTAMP 0", &p)
+                .starts_with("09-09-09-09-09-09 > 09-09-09-09-09-09: 1.0.0.1")
+        );
+        assert_eq!(printed("CHANNEL other", &p), "");
+        assert!(!printed("CHANNEL default", &p).is_empty());
+        assert_eq!(printed("ACTIVE false", &p), "");
+    }
+
+    #[test]
+    fn outfile() {
+        let path = std::env::temp_dir().join(format!("onefold-ipprint-{}", std::process::id()));
+        let config = format!("TIMESTAMP false, OUTFILE \"{}\"", path.display());
+        assert_eq!(printed(&config, &packet(89, &[0])), "");
+        let text = std::fs::read_to_string(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(text, "1.0.0.1 > 2.0.0.2: ip-proto-89\n");
+        let e = Bench::new("IPPrint", "OUTFILE /nonexistent/x", 1, 1)
+            .err()
+            .unwrap();
+        assert!(e[0].starts_with("OUTFILE: /nonexistent/x"), "{e:?}");
+    }
+
+    #[test]
+    fn argument_errors() {
+        for (bad, text) in [
+            (
+                "PAYLOAD bogus",
+                "PAYLOAD: expected false, hex or ascii, found 'bogus'",
+            ),
+            (
+                "CONTENTS bogus",
+                "CONTENTS: expected NONE, HEX or ASCII, found 'bogus'",
+            ),
+            (
+                "PAYLOAD hex, CONTENTS ascii",
+                "specify at most one of PAYLOAD and CONTENTS",
+            ),
+        ] {
+            assert_eq!(Bench::new("IPPrint", bad, 1, 1).err().unwrap(), [text]);
+        }
+    }
+}
