@@ -94,6 +94,11 @@ pub trait Host {
     /// ends at a queue whose [`crate::Element::full`] answers `Some(true)`; a path that ends anywhere else makes it false
     /// (Click's downstream full signal). The task of `elem` is woken by a [`Host::notify_nonfull`] of any of those queues.
     fn downstream_full(&mut self, elem: ElemId, port: Port) -> bool;
+    /// Packets stored in a queue ([`crate::Element::storage`]); `None` for other elements.
+    fn storage(&self, elem: ElemId) -> Option<usize> {
+        let _ = elem;
+        None
+    }
     /// Calls a read handler (`"element.handler param"`) in the scope of `from`.
     fn read_handler(
         &mut self,

@@ -204,7 +204,8 @@ pub enum TaskStatus {
     Again,
     /// Done for this turn; schedule again.
     Reschedule,
-    /// Nothing to do until woken ([`Cx::wake_task`], a notifier upstream or downstream).
+    /// Nothing to do until woken ([`Cx::wake_task`], a notifier upstream or downstream). A wake-up that came while the task
+    /// ran counts: it runs again.
     Sleep,
 }
 
@@ -284,7 +285,12 @@ pub trait Element: ElementClone + Send + 'static {
         let mark = cx.mark();
         let p = cx.pull(0)?;
         self.push(0, p, cx);
-        cx.take_emitted(mark, port)
+        let answer = cx.take_emitted(mark, port);
+        if answer.is_none() {
+            // Dropped, or it left elsewhere: there may be more behind it, so the puller must not fall asleep.
+            cx.notify_nonempty();
+        }
+        answer
     }
 
     /// Does this element have a task? Asked after initialization.
@@ -313,6 +319,12 @@ pub trait Element: ElementClone + Send + 'static {
     /// For queues that tell sources when they are full: are they? `None` for everything else. A queue that answers calls
     /// [`Cx::notify_nonfull`] when it has room again; see [`Cx::downstream_full`].
     fn full(&self) -> Option<bool> {
+        None
+    }
+
+    /// For elements that store packets for others to see (queues, emulated links): how many are stored. `None` for
+    /// everything else.
+    fn storage(&self) -> Option<usize> {
         None
     }
 

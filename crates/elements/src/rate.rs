@@ -54,6 +54,11 @@ impl<const SCALE: u32> RateEwma<SCALE> {
         }
     }
 
+    /// The average as of the last update: events per millisecond, scaled by `2^SCALE`.
+    pub fn average(&self) -> i64 {
+        self.average
+    }
+
     /// Events per second, scaled by `2^SCALE`.
     pub fn scaled(&mut self, now: Timestamp) -> i64 {
         self.update(0, now);

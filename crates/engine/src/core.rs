@@ -439,6 +439,9 @@ impl Host for Core {
             })
         })
     }
+    fn storage(&self, elem: ElemId) -> Option<usize> {
+        self.nodes.get(elem.0 as usize)?.elem.as_ref()?.storage()
+    }
     fn read_handler(
         &mut self,
         from: ElemId,

@@ -45,6 +45,26 @@ impl Timestamp {
     pub const fn subsec_nanos(self) -> u32 {
         self.0.rem_euclid(1_000_000_000) as u32
     }
+    /// As a span of time, with a unit (Click's `unparse_interval`): `20ms`, `5us`, `1.500000s`.
+    pub fn interval_text(self) -> String {
+        if self.sec() != 0 {
+            return format!("{self}s");
+        }
+        let ns = self.subsec_nanos();
+        match (ns % 1_000_000, ns % 1000) {
+            (0, _) => format!("{}ms", ns / 1_000_000),
+            (_, 0) => format!("{}us", ns / 1000),
+            _ => format!("{ns}ns"),
+        }
+    }
+    /// Whole microseconds within the second, 0 to 999,999.
+    pub const fn subsec_micros(self) -> u32 {
+        self.subsec_nanos() / 1000
+    }
+    /// Whole milliseconds in all (Click's jiffies).
+    pub const fn millis(self) -> i64 {
+        self.0.div_euclid(1_000_000)
+    }
     /// True unless zero.
     pub const fn is_set(self) -> bool {
         self.0 != 0
@@ -93,6 +113,10 @@ mod tests {
         assert_eq!(t.to_string(), "-1.500000");
         assert_eq!(Timestamp(1_000_000_001).to_string(), "1.000000001");
         assert_eq!(Timestamp::ZERO.to_string(), "0.000000");
+        assert_eq!(Timestamp(20_000_000).interval_text(), "20ms");
+        assert_eq!(Timestamp(1_500).interval_text(), "1500ns");
+        assert_eq!(Timestamp(2_000).interval_text(), "2us");
+        assert_eq!(Timestamp::from_secs(2).interval_text(), "2.000000s");
         assert_eq!(Timestamp::from_secs_f64(0.25), Timestamp::from_millis(250));
         assert_eq!(Timestamp::MAX + Timestamp(1), Timestamp::MAX);
     }

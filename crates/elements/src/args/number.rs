@@ -67,6 +67,33 @@ fn split_unit(s: &str) -> (&str, &str) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bandwidth(pub u32);
 
+impl Bandwidth {
+    /// As Click prints a bandwidth: `384kbps`, `8Mbps`, `1.5Gbps`; from 2^29 bytes per second on in `MBps`.
+    pub fn text(self) -> String {
+        let x = u64::from(self.0);
+        if x >= 0x2000_0000 {
+            format!("{}MBps", real10(x, 6))
+        } else if x >= 125_000_000 {
+            format!("{}Gbps", real10(x * 8, 9))
+        } else if x >= 125_000 {
+            format!("{}Mbps", real10(x * 8, 6))
+        } else {
+            format!("{}kbps", real10(x * 8, 3))
+        }
+    }
+}
+
+/// `v` divided by 10^`digits`, exactly, trailing zeros cut.
+fn real10(v: u64, digits: usize) -> String {
+    let one = 10u64.pow(digits as u32);
+    let (int, frac) = (v / one, v % one);
+    if frac == 0 {
+        return int.to_string();
+    }
+    let f = format!("{frac:0digits$}");
+    format!("{int}.{}", f.trim_end_matches('0'))
+}
+
 impl FromArg for Bandwidth {
     const WANTS: &'static str = "a bandwidth (such as 384kbps, 1.5Mbps, or 3000 bytes per second)";
     fn from_arg(s: &str, _: &ArgScope<'_>) -> Result<Self, Option<String>> {
@@ -174,6 +201,11 @@ mod tests {
         assert_eq!(bw("2MBps"), Some(2_000_000));
         assert_eq!(bw("77"), Some(77));
         assert_eq!(bw("8kx"), None);
+        let text = |s| one::<Bandwidth>(s).map(|b| b.text()).unwrap_or_default();
+        assert_eq!(text("1MBps"), "8Mbps");
+        assert_eq!(text("384kbps"), "384kbps");
+        assert_eq!(text("1.5Gbps"), "1.5Gbps");
+        assert_eq!(text("0x40000000"), "");
         let sec = |s| one::<Seconds>(s).map(|b| b.0.0);
         assert_eq!(sec("1.5"), Some(1_500_000_000));
         assert_eq!(sec("10ms"), Some(10_000_000));
