@@ -27,7 +27,7 @@ pub fn substitute(text: &str, value: impl Fn(&str) -> Option<String>) -> Result<
         let inner = &from[2..];
         let found = inner.find(')').and_then(|e| {
             let name = &inner[..e];
-            if is_name(name) {
+            if is_name(name) || matches!(name, "i+1" | "i-1") {
                 value(name).map(|v| (v, e))
             } else {
                 None

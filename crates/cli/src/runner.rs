@@ -73,6 +73,11 @@ pub fn catch_interrupt() {
     });
 }
 
+/// The flag that Ctrl-C sets.
+pub fn interrupted() -> &'static AtomicBool {
+    &INTERRUPTED
+}
+
 /// The chain's ports by name, for binding files to them.
 pub fn find_port(chain: &Chain, name: &str, entry: bool) -> Result<usize> {
     let known = |want_entry: bool| -> Vec<&str> {
