@@ -250,6 +250,16 @@ pub struct GenArgs {
     )]
     pub reply_to: Option<Ipv4Addr>,
 
+    /// Writes the answers to a capture instead: what the other side sends back to packets that were seen, for example behind
+    /// a NAT
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["rules", "from_rules", "reverse", "flows", "headers"],
+        help_heading = "Directions"
+    )]
+    pub answers_to: Option<PathBuf>,
+
     /// Packets per second of capture time, all captures together
     #[arg(
         long,

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use onefold_io::WriteError;
+use onefold_io::{CaptureError, WriteError};
 
 use crate::rules::{RuleError, RuleParamsError};
 use crate::traffic::TrafficError;
@@ -37,6 +37,9 @@ pub enum GenError {
     /// A capture that cannot be written.
     #[error(transparent)]
     Capture(#[from] WriteError),
+    /// A capture that cannot be read.
+    #[error(transparent)]
+    Read(#[from] CaptureError),
     /// Another file that cannot be read or written.
     #[error("{}: {source}", path.display())]
     File {

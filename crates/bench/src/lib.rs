@@ -23,6 +23,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod answers;
 mod args;
 mod error;
 mod ranges;
@@ -33,6 +34,7 @@ mod sizes;
 mod traffic;
 mod zipf;
 
+pub use answers::answer;
 pub use args::{GenArgs, RuleFormat};
 pub use error::GenError;
 pub use ranges::{Addresses, Ports, ProtocolMix, RangeError, Transport};

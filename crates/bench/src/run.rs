@@ -106,6 +106,11 @@ pub fn run(args: &GenArgs, progress: &mut dyn Progress) -> Result<GenSummary, Ge
     };
     if args.rules.is_some() {
         rules_file(args, &mut summary)?;
+    } else if let Some(from) = &args.answers_to {
+        let (file, mean) = crate::answers::answers(from, &args.out, args.packets, progress)?;
+        summary.packets = file.items;
+        summary.mean_size = mean;
+        summary.files.push(file);
     } else {
         captures(args, progress, &mut summary)?;
     }

@@ -9,7 +9,7 @@ const MAX_SUGGESTIONS: usize = 3;
 /// The candidates nearest to `name`, best first, at most three. Letter case counts less than other
 /// differences; a candidate is near if about a third of its letters differ at most.
 pub fn near_misses<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let mut near: Vec<(usize, &str)> = Vec::new();
+    let mut near: Vec<(usize, usize, &str)> = Vec::new();
     for candidate in candidates {
         if candidate == name || candidate.len() > MAX_NAME || name.len() > MAX_NAME {
             continue;
@@ -20,8 +20,11 @@ pub fn near_misses<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>
         }
         let folded = distance(&name.to_lowercase(), &candidate.to_lowercase());
         if folded <= bound {
+            // among equals, people rather get the beginning of a word right than its end
+            let same = name.chars().zip(candidate.chars()).take_while(|(a, b)| a == b).count();
             near.push((
                 2 * folded + usize::from(distance(name, candidate) != folded),
+                usize::MAX - same,
                 candidate,
             ));
         }
@@ -30,7 +33,7 @@ pub fn near_misses<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>
     near.dedup();
     near.into_iter()
         .take(MAX_SUGGESTIONS)
-        .map(|(_, candidate)| candidate)
+        .map(|(_, _, candidate)| candidate)
         .collect()
 }
 

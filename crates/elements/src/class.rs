@@ -142,38 +142,9 @@ pub fn lookup(name: &str) -> Option<&'static ElementClass> {
     table().get(name).copied()
 }
 
-/// Up to three class names that look like `name`, best first (edit distance at most a third of its length).
+/// Up to three class names that look like `name`, best first.
 pub fn near_misses(name: &str) -> Vec<&'static str> {
-    let lower = name.to_ascii_lowercase();
-    let limit = (name.len() / 3).max(1);
-    let mut found: Vec<(usize, &'static str)> = all_classes()
-        .filter_map(|c| {
-            let d = distance(&lower, &c.name.to_ascii_lowercase(), limit);
-            (d <= limit).then_some((d, c.name))
-        })
-        .collect();
-    found.sort();
-    found.truncate(3);
-    found.into_iter().map(|(_, n)| n).collect()
-}
-
-/// Levenshtein distance, or anything above `limit` once it is exceeded. Names longer than 64 bytes never match.
-pub(crate) fn distance(a: &str, b: &str, limit: usize) -> usize {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    if a.len() > 64 || b.len() > 64 || a.len().abs_diff(b.len()) > limit {
-        return limit + 1;
-    }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let cost = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = cost.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
+    onefold_click::suggest::near_misses(name, all_classes().map(|c| c.name))
 }
 
 #[cfg(test)]
@@ -220,6 +191,6 @@ mod tests {
             );
             assert!(!c.summary.is_empty() && !c.flow.is_empty(), "{}", c.name);
         }
-        assert_eq!(near_misses("Conter"), vec!["Counter"]);
+        assert_eq!(near_misses("Conter").first(), Some(&"Counter"));
     }
 }

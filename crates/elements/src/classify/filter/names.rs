@@ -1,7 +1,6 @@
 //! The words that the filter language knows.
 
 use super::expr::{Field, Layer, Transport};
-use crate::class::distance;
 use crate::names::NameDb;
 
 /// What a primitive tests, as its keyword says.
@@ -187,10 +186,7 @@ pub(super) fn near_miss(word: &str) -> Option<&'static str> {
         .chain(ICMP_TYPES.iter().map(|(n, _)| *n))
         .chain(TCP_FLAGS.iter().map(|(n, _)| *n))
         .chain(["all", "any"]);
-    let lower = word.to_ascii_lowercase();
-    let limit = (word.len() / 3).max(1);
-    all.map(|n| (distance(&lower, n, limit), n))
-        .filter(|(d, _)| *d <= limit)
-        .min()
-        .map(|(_, n)| n)
+    onefold_click::suggest::near_misses(word, all)
+        .first()
+        .copied()
 }

@@ -1,0 +1,40 @@
+# Onefold: what a newcomer and CI run.
+#   make          build the release binary
+#   make demo     generate a million packets both ways, run the ISP edge on them, show the result
+#   make test     everything: formatting, lints, all tests
+#   make fuzz     every fuzz target for FUZZ_SECONDS (default 600); installs cargo-fuzz
+# On Debian and Ubuntu, missing packages are installed (with sudo if needed); the Makefile says which.
+
+SHELL := /bin/bash
+CARGO ?= cargo
+BIN := target/release/onefold
+OUT := out
+FUZZ_SECONDS ?= 600
+
+.PHONY: all build demo test lint fuzz packages clean
+
+all: build
+
+# A linker and libc headers for Rust; tcpdump and tshark so that tests check captures with tools other than ours.
+packages:
+	@scripts/packages.sh
+
+build: packages
+	$(CARGO) build --release --locked
+
+demo: build
+	@scripts/demo.sh $(BIN) $(OUT)
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+test: packages lint
+	$(CARGO) test --workspace --locked
+
+fuzz: packages
+	@scripts/fuzz.sh $(FUZZ_SECONDS)
+
+clean:
+	$(CARGO) clean
+	rm -rf $(OUT)
