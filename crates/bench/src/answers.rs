@@ -20,11 +20,15 @@ const TTL: u8 = 64;
 
 /// Turns a frame into its answer, in place. `false`: there is none.
 pub fn answer(frame: &mut [u8]) -> bool {
-    let Some(mut eth) = ethernet::Header::parse(&mut *frame) else { return false };
+    let Some(mut eth) = ethernet::Header::parse(&mut *frame) else {
+        return false;
+    };
     let (src, dst, kind) = (eth.src(), eth.dst(), eth.ethertype());
     eth.set_src(dst);
     eth.set_dst(src);
-    let Some(body) = frame.get_mut(ethernet::LEN..) else { return false };
+    let Some(body) = frame.get_mut(ethernet::LEN..) else {
+        return false;
+    };
     match kind {
         ethernet::ethertype::IPV4 => answer4(body),
         ethernet::ethertype::IPV6 => answer6(body),
@@ -33,7 +37,9 @@ pub fn answer(frame: &mut [u8]) -> bool {
 }
 
 fn answer4(body: &mut [u8]) -> bool {
-    let Some(mut ip) = ipv4::Header::parse(&mut *body) else { return false };
+    let Some(mut ip) = ipv4::Header::parse(&mut *body) else {
+        return false;
+    };
     if ip.version() != 4 || ip.header_len() < ipv4::LEN || !ip.is_first_fragment() {
         return false;
     }
@@ -43,18 +49,24 @@ fn answer4(body: &mut [u8]) -> bool {
     ip.set_dst(src);
     ip.set_ttl(TTL);
     ip.fill_checksum();
-    body.get_mut(at..).is_some_and(|t| transport(t, proto, payload, ipv4::proto::ICMP))
+    body.get_mut(at..)
+        .is_some_and(|t| transport(t, proto, payload, ipv4::proto::ICMP))
 }
 
 fn answer6(body: &mut [u8]) -> bool {
-    let Some(mut ip) = ipv6::Header::parse(&mut *body) else { return false };
-    let Some((proto, at, false)) = ip.upper_layer() else { return false };
+    let Some(mut ip) = ipv6::Header::parse(&mut *body) else {
+        return false;
+    };
+    let Some((proto, at, false)) = ip.upper_layer() else {
+        return false;
+    };
     let (src, dst) = (ip.src(), ip.dst());
     let payload = (ipv6::LEN + usize::from(ip.payload_len())).saturating_sub(at);
     ip.set_src(dst);
     ip.set_dst(src);
     ip.set_hop_limit(TTL);
-    body.get_mut(at..).is_some_and(|t| transport(t, proto, payload, ipv4::proto::ICMP6))
+    body.get_mut(at..)
+        .is_some_and(|t| transport(t, proto, payload, ipv4::proto::ICMP6))
 }
 
 /// Ports, flags, types. The checksum changes by what was written, so one that was wrong stays wrong.
@@ -66,12 +78,15 @@ fn transport(t: &mut [u8], proto: u8, len: usize, icmp_proto: u8) -> bool {
         }
         ipv4::proto::TCP => {
             exchange_ports(t);
-            let Some(mut h) = tcp::Header::parse(t) else { return false };
+            let Some(mut h) = tcp::Header::parse(t) else {
+                return false;
+            };
             let (seq, ack, flags) = (h.sequence(), h.ack(), h.flags());
             if flags & tcp::flag::RST != 0 {
                 return false;
             }
-            let phantom = u32::from(flags & tcp::flag::SYN != 0) + u32::from(flags & tcp::flag::FIN != 0);
+            let phantom =
+                u32::from(flags & tcp::flag::SYN != 0) + u32::from(flags & tcp::flag::FIN != 0);
             let got = (len.saturating_sub(h.header_len()) as u32).wrapping_add(phantom);
             let back = (flags & (tcp::flag::SYN | tcp::flag::FIN)) | tcp::flag::ACK;
             let mut sum = checksum::update32(h.checksum(), seq, ack);
@@ -84,8 +99,14 @@ fn transport(t: &mut [u8], proto: u8, len: usize, icmp_proto: u8) -> bool {
             true
         }
         p if p == icmp_proto => {
-            let (ask, reply) = if p == ipv4::proto::ICMP { (8, 0) } else { (128, 129) };
-            let Some(mut h) = icmp::Header::parse(t) else { return false };
+            let (ask, reply) = if p == ipv4::proto::ICMP {
+                (8, 0)
+            } else {
+                (128, 129)
+            };
+            let Some(mut h) = icmp::Header::parse(t) else {
+                return false;
+            };
             if h.kind() != ask {
                 return false;
             }
@@ -120,12 +141,18 @@ pub fn answers(
     let mut frame = Vec::new();
     let (mut n, mut bytes) = (0u64, 0u64);
     while n < limit {
-        let Some(next) = reader.next_into(&mut frame) else { break };
+        let Some(next) = reader.next_into(&mut frame) else {
+            break;
+        };
         let meta = next?;
         if !answer(&mut frame) {
             continue;
         }
-        writer.write(meta.ts_ns.saturating_add(DELAY_NS), &frame, frame.len() as u32)?;
+        writer.write(
+            meta.ts_ns.saturating_add(DELAY_NS),
+            &frame,
+            frame.len() as u32,
+        )?;
         n += 1;
         bytes += frame.len() as u64;
         if n.is_multiple_of(4096) && !progress.packets(n, limit) {
@@ -134,7 +161,11 @@ pub fn answers(
     }
     writer.finish()?;
     progress.packets(n, n);
-    let file = WrittenFile { path: to.to_path_buf(), what: "capture", items: n };
+    let file = WrittenFile {
+        path: to.to_path_buf(),
+        what: "capture",
+        items: n,
+    };
     Ok((file, bytes as f64 / n.max(1) as f64))
 }
 
@@ -145,8 +176,13 @@ mod tests {
 
     fn checked(frame: &[u8]) -> SlicedPacket<'_> {
         let p = SlicedPacket::from_ethernet(frame).unwrap();
-        let Some(NetSlice::Ipv4(ip)) = &p.net else { panic!("no IPv4") };
-        assert_eq!(ip.header().to_header().calc_header_checksum(), ip.header().header_checksum());
+        let Some(NetSlice::Ipv4(ip)) = &p.net else {
+            panic!("no IPv4")
+        };
+        assert_eq!(
+            ip.header().to_header().calc_header_checksum(),
+            ip.header().header_checksum()
+        );
         p
     }
 
@@ -157,22 +193,42 @@ mod tests {
         b.tcp(1000, 80, 7, 512).syn().write(&mut f, &[]).unwrap();
         assert!(answer(&mut f));
         let p = checked(&f);
-        let Some(TransportSlice::Tcp(t)) = &p.transport else { panic!() };
+        let Some(TransportSlice::Tcp(t)) = &p.transport else {
+            panic!()
+        };
         assert_eq!((t.source_port(), t.destination_port()), (80, 1000));
         assert!(t.syn() && t.ack());
         assert_eq!(t.acknowledgment_number(), 8);
-        let Some(NetSlice::Ipv4(ip)) = &p.net else { panic!() };
-        assert_eq!((ip.header().source(), ip.header().ttl()), ([10, 0, 0, 2], 64));
-        assert_eq!(t.to_header().calc_checksum_ipv4(&ip.header().to_header(), t.payload()).unwrap(), t.checksum());
+        let Some(NetSlice::Ipv4(ip)) = &p.net else {
+            panic!()
+        };
+        assert_eq!(
+            (ip.header().source(), ip.header().ttl()),
+            ([10, 0, 0, 2], 64)
+        );
+        assert_eq!(
+            t.to_header()
+                .calc_checksum_ipv4(&ip.header().to_header(), t.payload())
+                .unwrap(),
+            t.checksum()
+        );
         assert_eq!(&f[..6], &[1; 6]);
 
         let b = PacketBuilder::ethernet2([1; 6], [2; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 9);
         let mut f = Vec::new();
-        b.tcp(1000, 80, 100, 512).ack(55).write(&mut f, b"hello").unwrap();
+        b.tcp(1000, 80, 100, 512)
+            .ack(55)
+            .write(&mut f, b"hello")
+            .unwrap();
         assert!(answer(&mut f));
         let p = checked(&f);
-        let Some(TransportSlice::Tcp(t)) = &p.transport else { panic!() };
-        assert_eq!((t.sequence_number(), t.acknowledgment_number(), t.ack()), (55, 105, true));
+        let Some(TransportSlice::Tcp(t)) = &p.transport else {
+            panic!()
+        };
+        assert_eq!(
+            (t.sequence_number(), t.acknowledgment_number(), t.ack()),
+            (55, 105, true)
+        );
     }
 
     #[test]
@@ -182,9 +238,12 @@ mod tests {
         b.icmpv4_echo_request(3, 4).write(&mut f, b"abc").unwrap();
         assert!(answer(&mut f));
         let p = checked(&f);
-        let Some(TransportSlice::Icmpv4(i)) = &p.transport else { panic!() };
+        let Some(TransportSlice::Icmpv4(i)) = &p.transport else {
+            panic!()
+        };
         assert_eq!(i.type_u8(), 0);
         assert_eq!(checksum::internet(i.slice()), 0);
+        drop(p);
         assert!(!answer(&mut f), "a reply gets no answer");
         assert!(!answer(&mut [0; 20]));
         assert!(!answer(&mut []));

@@ -21,7 +21,11 @@ pub fn near_misses<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>
         let folded = distance(&name.to_lowercase(), &candidate.to_lowercase());
         if folded <= bound {
             // among equals, people rather get the beginning of a word right than its end
-            let same = name.chars().zip(candidate.chars()).take_while(|(a, b)| a == b).count();
+            let same = name
+                .chars()
+                .zip(candidate.chars())
+                .take_while(|(a, b)| a == b)
+                .count();
             near.push((
                 2 * folded + usize::from(distance(name, candidate) != folded),
                 usize::MAX - same,

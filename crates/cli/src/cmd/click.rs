@@ -7,7 +7,11 @@ use anyhow::Result;
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// FILE, -e EXPRESSION, -h ELEMENT.HANDLER, -q, PARAM=VALUE, --flatten; --help lists them all
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENTS"
+    )]
     rest: Vec<String>,
 }
 
