@@ -126,6 +126,52 @@ impl CaptureReader {
         self.path.as_deref()
     }
 
+    /// Where the reader stands: how many bytes of the (uncompressed) capture are behind it.
+    pub fn offset(&self) -> u64 {
+        self.source.offset()
+    }
+
+    /// Is the capture compressed?
+    pub fn is_compressed(&self) -> bool {
+        self.source.compressed()
+    }
+
+    /// Goes to a [`CaptureReader::offset`] of the same file, back or forth. The position must be one at which a record
+    /// starts: nothing in the format tells, and frames read from anywhere else are nonsense.
+    ///
+    /// # Errors
+    /// The capture is not a pcap file opened by path, or it is not that long; the reader is then where it was.
+    pub fn seek(&mut self, position: u64) -> Result<(), CaptureError> {
+        let fail = |path: Option<PathBuf>, reason| CaptureError {
+            path,
+            offset: position,
+            frames: self.frames,
+            reason,
+        };
+        let unsupported = |what: &str| Reason::Unsupported {
+            what: what.to_owned(),
+            hint: "use a pcap file by its name",
+        };
+        if self.format == CaptureFormat::PcapNg {
+            return Err(fail(self.path.clone(), unsupported("a position in pcapng")));
+        }
+        let Some(path) = self.path.clone() else {
+            return Err(fail(None, unsupported("a position in a stream")));
+        };
+        let mut again = Self::open(&path)?;
+        let header = again.source.offset();
+        let Some(ahead) = position.checked_sub(header) else {
+            let inside = unsupported("a position inside the file header");
+            return Err(fail(Some(path), inside));
+        };
+        if let Err(reason) = again.source.skip(ahead, "capture") {
+            return Err(fail(Some(path), reason));
+        }
+        again.frames = self.frames;
+        *self = again;
+        Ok(())
+    }
+
     /// The next frame: its bytes replace what `buf` held, without an allocation once `buf` has grown to the longest
     /// frame. `None` at the end. After an error, `buf` is empty and every further call returns `None`.
     pub fn next_into(&mut self, buf: &mut Vec<u8>) -> Option<Result<FrameMeta, CaptureError>> {

@@ -12,6 +12,7 @@ pub(crate) struct Source {
     inner: BufReader<Box<dyn Read + Send>>,
     offset: u64,
     mark: u64,
+    compressed: bool,
 }
 
 impl Source {
@@ -24,7 +25,8 @@ impl Source {
         let got = fill(&mut raw, &mut head)?;
         let front = io::Cursor::new(head).take(got as u64);
         let whole: Box<dyn Read + Send> = Box::new(front.chain(raw));
-        let inner: Box<dyn Read + Send> = if got == 2 && head == [0x1f, 0x8b] {
+        let compressed = got == 2 && head == [0x1f, 0x8b];
+        let inner: Box<dyn Read + Send> = if compressed {
             Box::new(flate2::read::MultiGzDecoder::new(whole))
         } else {
             whole
@@ -33,7 +35,13 @@ impl Source {
             inner: BufReader::with_capacity(BUFFER, inner),
             offset: 0,
             mark: 0,
+            compressed,
         })
+    }
+
+    /// Was the stream gzip?
+    pub fn compressed(&self) -> bool {
+        self.compressed
     }
 
     /// Bytes consumed so far.

@@ -1,6 +1,14 @@
 //! Sources and sinks: devices, captures, generators.
 
+mod data;
 mod device;
+mod from_dump;
+mod infinite;
+mod link;
+mod rated;
+mod timed;
+mod to_dump;
+mod util;
 
 use crate::class::ElementClass;
 
@@ -13,4 +21,9 @@ pub const CLASSES: &[ElementClass] = &[
     device::TO_DEVICE,
     device::TO_DPDK_DEVICE,
     device::TO_HOST,
+    from_dump::FROM_DUMP,
+    infinite::INFINITE_SOURCE,
+    rated::RATED_SOURCE,
+    timed::TIMED_SOURCE,
+    to_dump::TO_DUMP,
 ];
