@@ -46,6 +46,8 @@ pub fn example_dirs() -> Vec<PathBuf> {
     if let Ok(exe) = std::env::current_exe() {
         dirs.extend(exe.ancestors().skip(1).take(4).map(|a| a.join("chains")));
     }
+    // where the program was built from, if that is still there
+    dirs.push(PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../chains")));
     dirs.retain(|d| d.is_dir());
     dirs
 }

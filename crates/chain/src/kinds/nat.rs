@@ -116,10 +116,11 @@ impl Nat {
         t.line(format!(
             "ping :: ICMPPingRewriter(pattern {lo} - - - 0 1, drop);"
         ));
-        t.line("err :: ICMPRewriter(rw ping);");
+        t.line("err_out :: ICMPRewriter(rw ping);");
+        t.line("err_in :: ICMPRewriter(rw ping);");
         self.frames(cx, &mut t, "from_in", "from_out");
         t.line("from_in -> c_in :: IPClassifier(tcp or udp, icmp type echo, icmp, -);");
-        t.line("c_in[0] -> [0]rw; c_in[1] -> [0]ping; c_in[2] -> [0]err; c_in[3] -> Discard;");
+        t.line("c_in[0] -> [0]rw; c_in[1] -> [0]ping; c_in[2] -> err_out; c_in[3] -> Discard;");
         let mut rules: Vec<String> = forwards.iter().map(|(_, s)| s.filter()).collect();
         let n = rules.len();
         rules.extend([
@@ -136,7 +137,7 @@ impl Nat {
             t.line(format!("c_out[{i}] -> [{}]rw;", 2 + i));
         }
         t.line(format!(
-            "c_out[{n}] -> [1]rw; c_out[{}] -> [1]ping; c_out[{}] -> [1]err; c_out[{}] -> Discard;",
+            "c_out[{n}] -> [1]rw; c_out[{}] -> [1]ping; c_out[{}] -> err_in; c_out[{}] -> Discard;",
             n + 1,
             n + 2,
             n + 3
@@ -151,7 +152,7 @@ impl Nat {
         } else {
             t.line("rw[0] -> to_out;");
         }
-        t.line("rw[1] -> to_in; ping[0] -> to_out; ping[1] -> to_in; err[0] -> to_out; err[1] -> to_in;");
+        t.line("rw[1] -> to_in; ping[0] -> to_out; ping[1] -> to_in; err_out -> to_out; err_in -> to_in;");
         t.finish()
     }
 
