@@ -101,8 +101,13 @@ pub fn load(name: &str, options: &Options) -> Result<Chain, ChainError> {
         }
     };
     let mut set = options.set.clone();
+    let numbered = implied.is_some();
     set.extend(implied);
-    load_text(&text, &shown, &set, &mut reader)
+    let mut chain = load_text(&text, &shown, &set, &mut reader)?;
+    if numbered {
+        chain.name = name.to_string();
+    }
+    Ok(chain)
 }
 
 /// Loads a chain from its text; `shown` is its file name in messages.

@@ -47,7 +47,9 @@ pub fn example_dirs() -> Vec<PathBuf> {
         dirs.extend(exe.ancestors().skip(1).take(4).map(|a| a.join("chains")));
     }
     // where the program was built from, if that is still there
-    dirs.push(PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../chains")));
+    if let Some(root) = PathBuf::from(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2) {
+        dirs.push(root.join("chains"));
+    }
     dirs.retain(|d| d.is_dir());
     dirs
 }
