@@ -71,7 +71,7 @@ impl State for Table {
     fn summary(&self) -> String {
         let mut s = String::new();
         for (a, p, t) in self.sorted() {
-            let _ = writeln!(s, "{a} {p} {t}");
+            let _ = writeln!(s, "{a} {p} {}", t.nanos());
         }
         s
     }

@@ -1,6 +1,22 @@
 //! Payload: pattern matching for DPI and per-flow monitoring.
 
+mod base;
+mod error;
+mod fastclick;
+mod flow_monitor;
+mod flow_table;
+mod matcher;
+mod scan;
+
 use crate::class::ElementClass;
 
 /// Classes of this family.
-pub const CLASSES: &[ElementClass] = &[];
+pub const CLASSES: &[ElementClass] = &[
+    flow_monitor::FLOW_MONITOR,
+    fastclick::GROUP_REGEX_CLASSIFIER,
+    matcher::PAYLOAD_MATCHER,
+    fastclick::REGEX_CLASSIFIER,
+    fastclick::REGEX_MATCHER,
+    fastclick::STRING_CLASSIFIER,
+    fastclick::STRING_MATCHER,
+];
