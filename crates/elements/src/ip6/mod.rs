@@ -7,7 +7,7 @@ mod neighbor;
 #[cfg(test)]
 mod testpkt;
 
-use crate::args::{ArgScope, FromArg, split_words};
+use crate::args::{ArgScope, FromArg, split_words, unquote};
 use crate::class::ElementClass;
 use onefold_packet::Packet;
 use onefold_packet::wire::ipv6::Header;
@@ -65,13 +65,14 @@ fn protocol_number(name: &str) -> Option<u8> {
     })
 }
 
-/// IPv6 addresses separated by spaces.
+/// IPv6 addresses separated by spaces, in quotes or not (Click wants quotes around more than one).
 struct Ip6List(Vec<Ipv6Addr>);
 
 impl FromArg for Ip6List {
     const WANTS: &'static str = "IPv6 addresses separated by spaces";
     fn from_arg(s: &str, scope: &ArgScope<'_>) -> Result<Self, Option<String>> {
-        let all: Result<_, _> = split_words(s)
+        let s = String::from_utf8_lossy(&unquote(s)).into_owned();
+        let all: Result<_, _> = split_words(&s)
             .iter()
             .map(|w| Ipv6Addr::from_arg(w, scope))
             .collect();

@@ -40,6 +40,9 @@ impl Element for DropBroadcasts {
     #[inline]
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         if is_group(&p) {
+            if self.drops == 0 {
+                cx.chatter("DropBroadcasts: dropped a packet\n");
+            }
             self.drops = self.drops.wrapping_add(1);
             cx.decide(None, || {
                 "arrived as link-level broadcast or multicast".into()
