@@ -9,7 +9,7 @@
 use super::arg::PrefixList;
 use super::refusal::{Cause, Lead, Refusals, causes};
 use super::with_refusals;
-use crate::args::Args;
+use crate::args::{Args, Ip4Prefix};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -119,20 +119,18 @@ const NEVER_SOURCES: [[u8; 4]; 2] = [[0; 4], [255; 4]];
 
 impl Element for CheckIpHeader {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
-        if let Some(PrefixList(interfaces)) = args.keyword("INTERFACES") {
-            for i in interfaces {
-                let bcast = u32::from(i.addr) | !u32::from(i.mask);
-                self.bad_src.push(bcast.to_be_bytes());
-                self.good_dst.push(i.addr.octets());
-            }
-            self.bad_src.extend(NEVER_SOURCES);
-        }
-        // As in Click, BADSRC and GOODDST replace what INTERFACES gave.
         if let Some(l) = args.keyword("BADSRC") {
             self.bad_src = octets(l);
         }
         if let Some(l) = args.keyword("GOODDST") {
             self.good_dst = octets(l);
+        }
+        // As in Click, INTERFACES replaces what BADSRC and GOODDST gave.
+        if let Some(PrefixList(interfaces)) = args.keyword("INTERFACES") {
+            let broadcast = |i: &Ip4Prefix| (u32::from(i.addr) | !u32::from(i.mask)).to_be_bytes();
+            self.bad_src = interfaces.iter().map(broadcast).collect();
+            self.bad_src.extend(NEVER_SOURCES);
+            self.good_dst = interfaces.iter().map(|i| i.addr.octets()).collect();
         }
         let offset: Option<u32> = args.keyword("OFFSET");
         self.refusals.configure(args);

@@ -189,7 +189,7 @@ impl Element for AdjustTimestamp {
     }
     fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
         match name {
-            "time" => Ok(self.by.to_string()),
+            "time" => Ok(self.by.interval_text()),
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
@@ -374,7 +374,7 @@ mod tests {
             Timestamp::from_millis(500)
         );
         assert_eq!(b.push_packet(0, at(0))[0].1.anno.timestamp, Timestamp::ZERO);
-        assert_eq!(b.read("time").unwrap(), "-1.500000");
+        assert_eq!(b.read("time").unwrap(), "-1.500000s");
         b.write("time", "2").unwrap();
         let mut b = Bench::new("AdjustTimestamp", "1, ALL true, FIRST true", 1, 1).unwrap();
         assert_eq!(

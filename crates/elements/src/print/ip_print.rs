@@ -259,12 +259,13 @@ impl Line<'_> {
         let _ = write!(self.s, " (frag {id}:{payload}@{offset}{more})");
     }
 
-    /// The bytes that PAYLOAD prints.
+    /// Where the bytes start that PAYLOAD prints. A cut TCP header has no payload behind it.
     fn payload_start(&self) -> usize {
         match self.h.protocol() {
-            proto::TCP if self.h.is_first_fragment() => {
-                usize::from(self.t.get(12).map_or(0, |b| b >> 4)) * 4
-            }
+            proto::TCP if self.h.is_first_fragment() => match self.t.get(12) {
+                Some(b) => usize::from(b >> 4) * 4,
+                None => self.t.len(),
+            },
             proto::UDP if self.h.is_first_fragment() => 8,
             _ => 0,
         }
