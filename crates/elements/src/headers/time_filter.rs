@@ -71,6 +71,7 @@ fn one_of(
             args.keyword(name)
         };
         match t {
+            Some(Seconds(t)) if t.0 < 0 => args.error(format!("{name}: must not be negative")),
             Some(Seconds(t)) if t.is_set() => {
                 if got.1.is_some() {
                     let all: Vec<&str> = names.iter().map(|n| n.0).collect();
@@ -302,6 +303,7 @@ mod tests {
             "END 1, INTERVAL 2",
             "END 1, STOP true, END_CALL a.b",
             "START x",
+            "-1",
         ] {
             assert!(Bench::new("TimeFilter", bad, 1, 1).is_err(), "{bad}");
         }

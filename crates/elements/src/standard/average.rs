@@ -3,7 +3,7 @@
 //! Time is counted in milliseconds. Of FastClick's version the arguments LINK_FCS, MAX and THRESHOLD, fractional IGNORE, and
 //! the handlers for bits, link bits and time are taken; AverageCounterMP and AverageCounterIMP are the same element.
 
-use crate::args::Args;
+use crate::args::{ArgScope, Args, FromArg};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -36,6 +36,22 @@ pub const AVERAGE_COUNTER_IMP: ElementClass = ElementClass {
     name: "AverageCounterIMP",
     ..AVERAGE_COUNTER
 };
+
+/// Seconds, an integer in any of Click's spellings or a fraction.
+struct Span(f64);
+
+impl FromArg for Span {
+    const WANTS: &'static str = "a number of seconds";
+    fn from_arg(s: &str, scope: &ArgScope<'_>) -> Result<Self, Option<String>> {
+        if let Ok(whole) = u32::from_arg(s, scope) {
+            return Ok(Span(whole.into()));
+        }
+        match f64::from_arg(s, scope) {
+            Ok(v) if (0.0..=f64::from(u32::MAX)).contains(&v) && s.contains('.') => Ok(Span(v)),
+            _ => Err(None),
+        }
+    }
+}
 
 #[derive(Debug, Clone, Default)]
 struct AverageCounter {
@@ -77,13 +93,10 @@ impl AverageCounter {
 
 impl Element for AverageCounter {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
-        let ignore: f64 = args.optional("IGNORE").unwrap_or(0.0);
+        let ignore = args.optional("IGNORE").map_or(0.0, |Span(s)| s);
         self.link_fcs = args.optional("LINK_FCS").unwrap_or(true);
         let max: u32 = args.keyword("MAX").unwrap_or(0);
         let threshold: u32 = args.keyword("THRESHOLD").unwrap_or(0);
-        if ignore < 0.0 {
-            args.error("IGNORE: must not be negative");
-        }
         self.ignore = (ignore * HZ) as u32;
         self.max = max.saturating_mul(HZ as u32);
         self.threshold = threshold.into();
@@ -182,7 +195,11 @@ mod tests {
         }
         assert_eq!(b.read("count").unwrap(), "2");
         assert_eq!(b.read("rate").unwrap(), "2");
-        assert!(Bench::new("AverageCounter", "-1", 1, 1).is_err());
+        for bad in ["-1", "4294967296", "08"] {
+            assert!(Bench::new("AverageCounter", bad, 1, 1).is_err(), "{bad}");
+        }
+        assert!(Bench::new("AverageCounter", "0x10", 1, 1).is_ok());
+        assert!(Bench::new("AverageCounter", "1.5", 1, 1).is_ok());
         assert!(Bench::new("AverageCounter", "x", 1, 1).is_err());
     }
 }
