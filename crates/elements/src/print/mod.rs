@@ -3,6 +3,7 @@
 mod arp_print;
 mod icmp_names;
 mod ip6_print;
+mod ip_line;
 mod ip_print;
 mod line;
 mod packet_print;
