@@ -155,6 +155,15 @@ pub fn print_json(v: &impl serde::Serialize) -> Result<u8> {
     Ok(HOLDS)
 }
 
+/// `println!` that does not mind a closed pipe (`onefold ... | head`).
+#[macro_export]
+macro_rules! say {
+    ($($t:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($t)*);
+    }};
+}
+
 /// `1,234,567`
 pub fn thousands(n: u64) -> String {
     let s = n.to_string();

@@ -76,7 +76,7 @@ impl Router {
         let mut t = ClickText::new();
         // declared first: an element must be declared before its name is used
         for n in 0..ports.len() {
-            t.line(format!("out{n} :: Queue(1000) -> ToDevice({n});"));
+            t.line(format!("out{n} :: ToDevice({n});"));
         }
         let has4 = ports.iter().any(|p| p.v4.is_some());
         let has6 = ports.iter().any(|p| p.v6.is_some());
@@ -338,7 +338,7 @@ fn interface_in(t: &mut ClickText, n: usize, p: &Port) {
     t.line(format!("c{n}[4] -> Discard;"));
 }
 
-/// From the IPv4 look-up to the output queue.
+/// From the IPv4 look-up to the device.
 fn interface_out4(t: &mut ClickText, n: usize, p: &Port, addr: Ipv4Addr, redirects: bool) {
     t.line(format!("rt[{}] -> DropBroadcasts", n + 1));
     if redirects {
@@ -373,7 +373,7 @@ fn interface_out4(t: &mut ClickText, n: usize, p: &Port, addr: Ipv4Addr, redirec
     ));
 }
 
-/// From the IPv6 look-up to the output queue.
+/// From the IPv6 look-up to the device.
 fn interface_out6(t: &mut ClickText, n: usize, p: &Port, addr: Ipv6Addr) {
     let gateway = p.gateway.clone().unwrap_or_default();
     t.line(format!("rt6[{}] -> hl{n} :: DecIP6HLIM", n + 1));

@@ -41,8 +41,8 @@ pub fn run(args: &Args) -> Result<u8> {
         common::print_diagnostics(&diagnostics);
         let errors = diagnostics.iter().filter(|d| d.is_error()).count();
         match counts {
-            Some((f, e)) if ok => println!("{name}: ok ({f} network functions, {e} elements)"),
-            _ => println!(
+            Some((f, e)) if ok => crate::say!("{name}: ok ({f} network functions, {e} elements)"),
+            _ => crate::say!(
                 "{name}: {errors} error{}",
                 if errors == 1 { "" } else { "s" }
             ),

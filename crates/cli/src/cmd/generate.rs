@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> Result<u8> {
         return common::print_json(&summary);
     }
     for f in &summary.files {
-        println!(
+        crate::say!(
             "wrote {}: {} {}",
             f.path.display(),
             common::thousands(f.items),
@@ -47,7 +47,7 @@ pub fn run(args: &Args) -> Result<u8> {
         );
     }
     if summary.packets > 0 {
-        println!(
+        crate::say!(
             "{} packets of {} flows, {:.0} bytes on average, in {:.2} s",
             common::thousands(summary.packets),
             common::thousands(summary.flows),
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Result<u8> {
         let hit = r.exercised.map_or(String::new(), |n| {
             format!(", {} exercised", common::thousands(n))
         });
-        println!("{} rules{deny}{hit}", common::thousands(r.count));
+        crate::say!("{} rules{deny}{hit}", common::thousands(r.count));
     }
     Ok(common::HOLDS)
 }

@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> Result<u8> {
     } else {
         print_text(&chain.name, &outcome);
         if let Some(f) = &args.html {
-            println!("report: {}", f.display());
+            crate::say!("report: {}", f.display());
         }
     }
     Ok(if outcome.totals.balanced() {
@@ -146,30 +146,30 @@ fn print_text(name: &str, o: &Outcome) {
     let t = &o.totals;
     let rate = t.packets_in as f64 / o.seconds.max(1e-9) / 1e6;
     if o.interrupted {
-        println!("interrupted: this is what happened until then");
+        crate::say!("interrupted: this is what happened until then");
     }
-    println!(
+    crate::say!(
         "{name}: {} packets in {:.2} s, {rate:.2} Mpps, {:.0} ns per packet",
         thousands(t.packets_in),
         o.seconds,
         o.seconds * 1e9 / (t.packets_in.max(1) as f64)
     );
-    println!("  in       {:>14}", thousands(t.packets_in));
+    crate::say!("  in       {:>14}", thousands(t.packets_in));
     if t.created > 0 {
-        println!(
+        crate::say!(
             "  created  {:>14}   copies, fragments, ICMP errors, ARP",
             thousands(t.created)
         );
     }
-    println!("  out      {:>14}", thousands(t.sent));
-    println!("  dropped  {:>14}", thousands(t.dropped));
-    println!("  held     {:>14}", thousands(t.held));
+    crate::say!("  out      {:>14}", thousands(t.sent));
+    crate::say!("  dropped  {:>14}", thousands(t.dropped));
+    crate::say!("  held     {:>14}", thousands(t.held));
     if !t.balanced() {
-        println!("  NOT CONSERVED: in + created != out + dropped + held");
+        crate::say!("  NOT CONSERVED: in + created != out + dropped + held");
     }
-    println!("ports");
+    crate::say!("ports");
     for (n, i, out) in &o.ports {
-        println!(
+        crate::say!(
             "  {n:<12} in {:>12} packets {:>15} bytes   out {:>12} packets {:>15} bytes",
             thousands(i.packets),
             thousands(i.bytes),
@@ -178,20 +178,20 @@ fn print_text(name: &str, o: &Outcome) {
         );
     }
     if !o.drops_by_element.is_empty() {
-        println!("drops by reason");
+        crate::say!("drops by reason");
         const SHOWN: usize = 20;
         for (e, r, n) in o.drops_by_element.iter().take(SHOWN) {
-            println!("  {:>12}  {r}  ({e})", thousands(*n));
+            crate::say!("  {:>12}  {r}  ({e})", thousands(*n));
         }
         if o.drops_by_element.len() > SHOWN {
-            println!(
+            crate::say!(
                 "  ... and {} more (--json shows all)",
                 o.drops_by_element.len() - SHOWN
             );
         }
     }
     if o.overruns > 0 {
-        println!(
+        crate::say!(
             "work was cut short {} times by the engine's bounds",
             o.overruns
         );

@@ -233,27 +233,27 @@ fn print_text(
     truncated: bool,
     outs: &[(String, Vec<u8>)],
 ) {
-    println!("packet of {} bytes at port {port}", frame.len());
+    crate::say!("packet of {} bytes at port {port}", frame.len());
     let mut last = None;
     for s in steps {
         let (nf, element) = split(&s.name);
         if last != Some(nf) {
-            println!("{nf}");
+            crate::say!("{nf}");
             last = Some(nf);
         }
-        println!("  {element} :: {}: {}", s.class, decision(s));
+        crate::say!("  {element} :: {}: {}", s.class, decision(s));
         for d in s.decisions.iter().filter(|d| d.argument.is_some()) {
-            println!("      by {}", d.loc);
+            crate::say!("      by {}", d.loc);
         }
     }
     if truncated {
-        println!("  (more steps than are kept)");
+        crate::say!("  (more steps than are kept)");
     }
     if outs.is_empty() {
-        println!("nothing left the chain");
+        crate::say!("nothing left the chain");
     }
     for (p, b) in outs {
-        println!("left at port {p}, {} bytes: {}", b.len(), hex(b));
+        crate::say!("left at port {p}, {} bytes: {}", b.len(), hex(b));
     }
 }
 
