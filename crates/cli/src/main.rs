@@ -82,7 +82,10 @@ fn main() -> ExitCode {
     match result {
         Ok(status) => ExitCode::from(status),
         // the reader has gone: nobody to tell
-        Err(e) if e.downcast_ref::<std::io::Error>().is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe) => {
+        Err(e)
+            if e.downcast_ref::<std::io::Error>()
+                .is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe) =>
+        {
             ExitCode::from(common::HOLDS)
         }
         Err(e) => {

@@ -6,14 +6,22 @@ use std::process::{Command, Output};
 
 /// The project's root.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("two folders up").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .expect("two folders up")
+        .to_path_buf()
 }
 
 /// The folder with third-party data, if it is there; says so if not.
 pub fn data() -> Option<PathBuf> {
-    let dir = std::env::var_os("ONEFOLD_DATA").map_or_else(|| root().join("../shared/data"), PathBuf::from);
+    let dir = std::env::var_os("ONEFOLD_DATA")
+        .map_or_else(|| root().join("../shared/data"), PathBuf::from);
     if !dir.is_dir() {
-        println!("skipped: no third-party data at {} (set ONEFOLD_DATA)", dir.display());
+        println!(
+            "skipped: no third-party data at {} (set ONEFOLD_DATA)",
+            dir.display()
+        );
         return None;
     }
     Some(dir)
@@ -29,14 +37,25 @@ pub fn temp(name: &str) -> PathBuf {
 
 /// Runs `onefold` in a folder.
 pub fn onefold(dir: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_onefold")).current_dir(dir).args(args).output().expect("the binary runs")
+    Command::new(env!("CARGO_BIN_EXE_onefold"))
+        .current_dir(dir)
+        .args(args)
+        .output()
+        .expect("the binary runs")
 }
 
 /// Runs it, expects an exit status, gives standard output and standard error.
 pub fn run(dir: &Path, status: i32, args: &[&str]) -> (String, String) {
     let o = onefold(dir, args);
-    let (out, err) = (String::from_utf8_lossy(&o.stdout).into_owned(), String::from_utf8_lossy(&o.stderr).into_owned());
-    assert_eq!(o.status.code(), Some(status), "onefold {args:?}\n{out}\n{err}");
+    let (out, err) = (
+        String::from_utf8_lossy(&o.stdout).into_owned(),
+        String::from_utf8_lossy(&o.stderr).into_owned(),
+    );
+    assert_eq!(
+        o.status.code(),
+        Some(status),
+        "onefold {args:?}\n{out}\n{err}"
+    );
     (out, err)
 }
 
