@@ -142,23 +142,24 @@ fn ports(t: &mut [u8], to: FlowId) {
 #[inline]
 pub(super) fn tcp(p: &mut Packet, r: &Record, reply: bool, annos: Annos) -> u8 {
     addresses(p, r, reply, annos, true, true);
-    let (ihl, total) = match p.network().and_then(ipv4::Header::parse) {
-        Some(ip) => (ip.header_len(), usize::from(ip.total_len())),
-        None => return r.flags,
-    };
     let Some(t) = p.transport_mut().filter(|t| t.len() >= 18) else {
         return r.flags;
     };
     ports(t, r.rewritten(reply));
     shift_at(t, 16, r.port_delta, reply);
-    let payload = ihl + usize::from(t[12] >> 4) * 4 < total;
+    let (words, control) = (usize::from(t[12] >> 4), t[13]);
+    // read only now, as in Click: where the header lies about its length, the ports may be in it
+    let payload = p
+        .network()
+        .and_then(ipv4::Header::parse)
+        .is_some_and(|ip| ip.header_len() + words * 4 < usize::from(ip.total_len()));
     let side = u8::from(reply);
     let mut flags = r.flags;
-    if t[13] & flag::RST != 0 {
+    if control & flag::RST != 0 {
         flags |= TCP_DONE | TCP_DONE << 1;
-    } else if t[13] & flag::FIN != 0 {
+    } else if control & flag::FIN != 0 {
         flags |= TCP_DONE << side;
-    } else if t[13] & flag::SYN != 0 || payload {
+    } else if control & flag::SYN != 0 || payload {
         flags &= !(TCP_DONE << side);
     }
     if payload {
@@ -238,6 +239,14 @@ pub(super) fn udp(p: &mut Packet, r: &Record, reply: bool, annos: Annos, protoco
     addresses(p, r, reply, annos, true, true);
     if let Some(t) = p.transport_mut() {
         ports(t, r.rewritten(reply));
+    }
+    let header = p.network_header_offset().zip(p.transport_header_offset());
+    let protocol = match header {
+        // the header ends before its protocol field: Click reads the protocol where the ports are now
+        Some((n, t)) if t - n < 10 => p.network().and_then(|n| n.get(9).copied()),
+        _ => Some(protocol),
+    };
+    if let (Some(t), Some(protocol)) = (p.transport_mut(), protocol) {
         transport_checksum(t, r, reply, protocol);
     }
     let flags = r.flags | u8::from(reply);
