@@ -24,17 +24,35 @@ const MAX_MEMBERS: usize = 1024;
 
 /// Finds the table that a configured rewriter uses, following `MAPPING_CAPACITY` references, and joins it.
 pub(super) fn resolve(store: &mut StateStore, elem: ElemId) -> Result<Handle, String> {
-    let own = store.published_by(elem).ok_or("not an IP rewriter")?;
+    const NOT_ONE: &str = "not an IP rewriter";
+    let own = store.published_by(elem).ok_or(NOT_ONE)?;
+    let next = |store: &StateStore, table| match store.get::<FlowTable>(table) {
+        Some(t) => t
+            .shared_with
+            .map(|e| store.published_by(e).ok_or(NOT_ONE))
+            .transpose(),
+        None => Err(NOT_ONE),
+    };
     let mut table = own;
-    // Bound: a chain longer than the number of members goes in circles.
+    // Bound: a chain that is longer goes in circles.
     for _ in 0..MAX_MEMBERS {
-        let t = store.get::<FlowTable>(table).ok_or("not an IP rewriter")?;
-        let Some(next) = t.shared_with else {
-            return join(store, own, table, elem);
-        };
-        table = store.published_by(next).ok_or("not an IP rewriter")?;
+        match next(store, table)? {
+            Some(t) => table = t,
+            None => return join(store, own, table, elem),
+        }
     }
-    Err("MAPPING_CAPACITY goes in circles".into())
+    // All of a circle share one table: the one that was made first.
+    let mut first = table;
+    for _ in 0..MAX_MEMBERS {
+        if let Some(t) = next(store, table)? {
+            table = t;
+            first = first.min(t);
+        }
+    }
+    if let Some(t) = store.get_mut::<FlowTable>(first) {
+        t.shared_with = None;
+    }
+    join(store, own, first, elem)
 }
 
 fn join(

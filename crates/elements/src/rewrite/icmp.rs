@@ -14,7 +14,7 @@ use super::access::{Handle, Wanted, entry, resolve};
 use super::apply::{Annos, Embedded, set_destination};
 use super::kind::{Kind, REWRITER_CLASSES};
 use super::table::FlowTable;
-use crate::args::{AnyArg, Args, SizedAnno, split_words};
+use crate::args::{AnyArg, Args, SizedAnno, split_words, unquote};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
@@ -65,6 +65,8 @@ impl Element for IcmpRewriter {
         self.annos.reply = reply.map(|SizedAnno::<1>(offset)| offset);
         let AnyArg(text) = args.mandatory("MAPS").unwrap_or(AnyArg(String::new()));
         for word in split_words(&text) {
+            let word = String::from_utf8_lossy(&unquote(word)).into_owned();
+            let word = word.as_str();
             let (name, offset) = match word.split_once(':') {
                 None => (word, Some(None)),
                 // a negative offset is none

@@ -297,21 +297,23 @@ pub struct PatternRef {
     pub index: usize,
 }
 
-/// Patterns of one element, in order of configuration; those of IPRewriterPatterns have names.
+/// Patterns of one element, in order of configuration.
 #[derive(Debug, Clone, Default)]
 pub struct PatternSet {
-    /// Name (empty for none) and pattern.
-    pub patterns: Vec<(String, Pattern)>,
+    /// The patterns.
+    pub patterns: Vec<Pattern>,
+    /// Names that IPRewriterPatterns gives to patterns: its own, or those that have another name already.
+    pub names: Vec<(String, PatternRef)>,
     /// The compound that the element stands in; its names are seen from there downwards.
     pub scope: String,
 }
 
 impl PatternSet {
-    /// Adds a pattern without a name.
+    /// Adds a pattern.
     pub(super) fn add(store: &mut StateStore, set: StateId, p: Pattern) -> PatternRef {
         let index = match store.get_mut::<PatternSet>(set) {
             Some(s) => {
-                s.patterns.push((String::new(), p));
+                s.patterns.push(p);
                 s.patterns.len() - 1
             }
             None => usize::MAX,
@@ -321,13 +323,13 @@ impl PatternSet {
     /// A pattern.
     pub fn get(store: &StateStore, r: PatternRef) -> Option<Pattern> {
         let s = store.get::<PatternSet>(r.set)?;
-        s.patterns.get(r.index).map(|(_, p)| *p)
+        s.patterns.get(r.index).copied()
     }
     pub(super) fn put(store: &mut StateStore, r: PatternRef, p: Pattern) {
         if let Some(s) = store.get_mut::<PatternSet>(r.set)
             && let Some(slot) = s.patterns.get_mut(r.index)
         {
-            slot.1 = p;
+            *slot = p;
         }
     }
 
@@ -344,9 +346,9 @@ impl PatternSet {
             for set in sets {
                 if let Some(s) = store.get::<PatternSet>(*set)
                     && s.scope == scope
-                    && let Some(index) = s.patterns.iter().position(|(n, _)| n == name)
+                    && let Some((_, r)) = s.names.iter().find(|(n, _)| n == name)
                 {
-                    return Some(PatternRef { set: *set, index });
+                    return Some(*r);
                 }
             }
             if scope.is_empty() {
@@ -359,7 +361,7 @@ impl PatternSet {
 
 impl State for PatternSet {
     fn summary(&self) -> String {
-        let line = |(n, p): &(String, Pattern)| format!("{n} {p} next {}\n", p.next);
+        let line = |p: &Pattern| format!("{p} next {}\n", p.next);
         self.patterns.iter().map(line).collect()
     }
     state_any!();

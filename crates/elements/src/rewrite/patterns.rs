@@ -38,8 +38,8 @@ impl Element for Patterns {
     ) -> Result<(), ConfigErrors> {
         let scope = cx.name.rsplit_once('/').map_or("", |(p, _)| p).to_string();
         let set = cx.store.alloc(Box::new(PatternSet {
-            patterns: Vec::new(),
             scope,
+            ..PatternSet::default()
         }));
         let mut known = named_pattern_sets(cx.classes, cx.store);
         known.push(set);
@@ -52,13 +52,18 @@ impl Element for Patterns {
                 args.error_at(index, name, "there is already a pattern with this name");
                 continue;
             }
-            match Pattern::parse(pattern, &args.scope()) {
-                Err(e) => args.error_at(index, name, e),
-                Ok(p) => {
-                    if let Some(s) = cx.store.get_mut::<PatternSet>(set) {
-                        s.patterns.push((name.to_string(), p));
-                    }
+            // a single word is another pattern's name: the same pattern, under one more name
+            let known = match pattern {
+                [other] => PatternSet::find(cx.store, &known, cx.name, other)
+                    .ok_or_else(|| format!("no pattern named '{other}'")),
+                words => {
+                    Pattern::parse(words, &args.scope()).map(|p| PatternSet::add(cx.store, set, p))
                 }
+            };
+            match (known, cx.store.get_mut::<PatternSet>(set)) {
+                (Ok(r), Some(s)) => s.names.push((name.to_string(), r)),
+                (Err(e), _) => args.error_at(index, name, e),
+                _ => {}
             }
         }
         cx.store.publish(cx.elem, set);

@@ -11,6 +11,9 @@
 //! - packets without an IP header (no network header mark, or less than 20 bytes behind it) are dropped; Click crashes;
 //! - a table never holds more than [`super::table::MAX_FLOWS`] bindings;
 //! - a negative capacity is refused;
+//! - a chain of `MAPPING_CAPACITY` references makes all its rewriters share one capacity, whatever the order in which they
+//!   are configured;
+//! - `REPLY_ANNO` works in IPAddrRewriter and IPAddrPairRewriter as in the others (Click reads it there and forgets it);
 //! - which of several flows that would time out in the same millisecond is evicted;
 //! - handlers print tables in the order of flows;
 //! - a pattern that is written to a handler must have numeric addresses;
@@ -26,7 +29,7 @@ use super::record::{Counts, Hit, Member, Record};
 use super::spec::{InputSpec, SpecScope};
 use super::table::FlowTable;
 use super::{handlers, named_pattern_sets};
-use crate::args::{AnyArg, Args};
+use crate::args::{AnyArg, Args, FromArg};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, Effect as Emission, Host, Outbox, TimerId};
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
@@ -175,7 +178,7 @@ impl Rewriter {
             }
         }
         let Some((name, text)) = text else { return };
-        if let Ok(n) = text.parse::<i64>() {
+        if let Ok(n) = i64::from_arg(&text, &args.scope()) {
             match u32::try_from(n).ok().filter(|n| *n <= i32::MAX as u32) {
                 Some(n) => table.set_capacity(n),
                 None => args.error(format!("{name}: out of range, 0 to {}", i32::MAX)),

@@ -275,14 +275,14 @@ fn named_patterns_are_shared() {
         (
             "p",
             "IPRewriterPatterns",
-            "out 1.0.0.1 1024-65535# - -, in - - 10.0.0.1 -",
+            "out 1.0.0.1 1024-65535# - -, in - - 10.0.0.1 -, alias out",
             0,
             0,
         ),
         (
             "rw",
             "IPRewriter",
-            "pattern out 0 1, pattern out 0 2, pattern in 1 0",
+            "pattern out 0 1, pattern alias 0 2, pattern in 1 0",
             3,
             3,
         ),

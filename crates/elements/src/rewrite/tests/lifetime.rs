@@ -362,3 +362,23 @@ fn a_written_pattern_forgets_its_inputs_flows() {
     );
     assert_eq!(n.read("rw", "tcp_lookup 10.0.0.1 7 2.0.0.2 10"), "");
 }
+
+#[test]
+fn capacities_shared_in_a_circle_are_one() {
+    let share = |other: &str| format!("keep 0 1, drop, MAPPING_CAPACITY {other}");
+    let mut n = Net::new(&[
+        ("rw", "IPRewriter", &share("b"), 2, 2),
+        ("b", "UDPRewriter", &share("c"), 2, 2),
+        ("c", "TCPRewriter", &share("b"), 2, 2),
+    ])
+    .unwrap();
+    n.go(0, out(1));
+    n.push("b", 0, out(1)).unwrap();
+    n.push("c", 0, out(1)).unwrap();
+    for e in ["rw", "b", "c"] {
+        assert_eq!(
+            (n.read(e, "size"), n.read(e, "table_size")),
+            ("3".into(), "1".into())
+        );
+    }
+}
