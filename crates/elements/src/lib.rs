@@ -18,6 +18,7 @@ pub mod args;
 mod class;
 mod cx;
 mod element;
+pub mod flow;
 pub mod handler;
 mod link;
 mod names;
@@ -25,6 +26,7 @@ pub mod rate;
 mod spec;
 mod store;
 pub mod testing;
+pub mod token_bucket;
 pub mod unparse;
 
 mod classify;

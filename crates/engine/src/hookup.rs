@@ -1,8 +1,8 @@
 //! Checks connections as Click does: port counts, push and pull, ports used twice or not at all.
 
 use crate::diag::{Diagnostic, Stage};
-use crate::flow::flows;
 use crate::topology::{Edge, PortCounts};
+use onefold_elements::flow::flows;
 use onefold_elements::{ElementClass, GraphSpec, PortRange, Processing, SourceLoc};
 use std::collections::HashSet;
 

@@ -29,7 +29,6 @@ mod core;
 mod diag;
 mod driver;
 mod flat;
-mod flow;
 mod graph;
 mod handlers;
 mod hookup;

@@ -1,6 +1,6 @@
 //! The fixed part of a graph: who is connected to whom, what is push and what is pull.
 
-use crate::flow::flows;
+use onefold_elements::flow::flows;
 use onefold_elements::{ElementClass, Processing};
 use onefold_elements::{GraphSpec, Port};
 

@@ -1,8 +1,19 @@
 //! Queues, schedulers, switches, meters and shapers.
 
+mod delay;
+mod gate;
+mod link;
+mod meter;
+mod pull;
 mod queue;
+mod rated;
+mod red;
 mod sched;
+mod shaper;
+mod stride;
 mod switch;
+mod time_sorted;
+mod timed;
 mod unqueue;
 mod util;
 
@@ -26,6 +37,32 @@ pub const CLASSES: &[ElementClass] = &[
     sched::PRIO,
     sched::SIMPLE_PRIO,
     sched::DRR,
+    stride::STRIDE_SCHED,
+    stride::STRIDE_SWITCH,
+    time_sorted::TIME_SORTED_SCHED,
+    rated::RATED_UNQUEUE,
+    rated::BANDWIDTH_RATED_UNQUEUE,
+    rated::RATED_SPLITTER,
+    rated::BANDWIDTH_RATED_SPLITTER,
+    shaper::SHAPER,
+    shaper::BANDWIDTH_SHAPER,
+    meter::METER,
+    meter::BANDWIDTH_METER,
+    delay::DELAY_SHAPER,
+    delay::DELAY_UNQUEUE,
+    link::LINK_UNQUEUE,
+    timed::TIMED_UNQUEUE,
+    timed::BURSTER,
+    red::RED,
+    pull::PULL_SWITCH,
+    pull::SIMPLE_PULL_SWITCH,
+    pull::STATIC_PULL_SWITCH,
+    pull::PULL_TEE,
+    pull::PULL_NULL,
+    pull::PUSH_NULL,
+    gate::SUPPRESSOR,
+    gate::BLOCK,
+    gate::RANDOM_SAMPLE,
     switch::SWITCH,
     switch::STATIC_SWITCH,
     switch::ROUND_ROBIN_SWITCH,

@@ -10,7 +10,7 @@ const HZ: u32 = 1000;
 
 /// Limits a rate and lets bursts through: tokens come at `rate` per second up to `capacity`.
 #[derive(Debug, Clone)]
-pub(crate) struct TokenBucket {
+pub struct TokenBucket {
     per_tick: u32,
     /// Fractions per token.
     scale: u32,
@@ -138,11 +138,11 @@ impl TokenBucket {
 /// Binary digits of fraction of a microsecond.
 const GAP_SHIFT: u32 = 12;
 /// Highest rate a [`GapRate`] can keep, events per second.
-pub(crate) const MAX_GAP_RATE: u32 = 1_000_000 << GAP_SHIFT;
+pub const MAX_GAP_RATE: u32 = 1_000_000 << GAP_SHIFT;
 
 /// Spreads events evenly: `rate` per second, catching up over at most the second at hand.
 #[derive(Debug, Clone)]
-pub(crate) struct GapRate {
+pub struct GapRate {
     gap: u32,
     count: i32,
     /// The second at hand, `None` after a reset.
@@ -169,11 +169,6 @@ impl GapRate {
             0 => MAX_GAP_RATE + 1,
             r => MAX_GAP_RATE / r,
         };
-    }
-
-    /// The rate.
-    pub fn rate(&self) -> u32 {
-        self.rate
     }
 
     /// Changes the rate; what happened in this second is forgotten.
