@@ -22,7 +22,7 @@ pub struct Options {
     pub examples: Vec<PathBuf>,
 }
 
-/// Finds a chain file: a file, a folder with a `chain.yaml`, or an example's name. An example `routers-7` that has no folder
+/// Finds a chain file (or a Click configuration, whose name ends in `.click`): a file, a folder with a `chain.yaml`, or an example's name. An example `routers-7` that has no folder
 /// of its own is folder `routers-N` with parameter `n` = 7.
 pub fn find(
     name: &str,
@@ -100,6 +100,9 @@ pub fn load(name: &str, options: &Options) -> Result<Chain, ChainError> {
             ))]));
         }
     };
+    if path.extension().is_some_and(|e| e == "click") {
+        return load_click(&text, &shown, &options.set, &mut reader);
+    }
     let mut set = options.set.clone();
     let numbered = implied.is_some();
     set.extend(implied);
@@ -108,6 +111,62 @@ pub fn load(name: &str, options: &Options) -> Result<Chain, ChainError> {
         chain.name = name.to_string();
     }
     Ok(chain)
+}
+
+/// A Click configuration as a chain of one function: every device is a port of the chain, named as the device.
+fn load_click(
+    text: &str,
+    shown: &str,
+    set: &[(String, String)],
+    reader: &mut Reader,
+) -> Result<Chain, ChainError> {
+    let stem = Path::new(shown)
+        .file_stem()
+        .map_or("click".to_string(), |n| n.to_string_lossy().into_owned());
+    let file = reader.sources.add(shown, text);
+    let span = Span::new(file, 0, 1);
+    let libraries = onefold_click::FileLibraries::new(reader.dir.to_str());
+    let mut options = onefold_click::LoadOptions::default();
+    options.parse.libraries = Some(&libraries);
+    let graph =
+        onefold_click::load(text.as_bytes(), shown, set, &options).map_err(ChainError::Invalid)?;
+    reader.diagnostics.extend(graph.warnings.iter().cloned());
+    let info = FunctionInfo {
+        name: "click".to_string(),
+        kind: "click",
+        click: text.to_string(),
+        ports: Vec::new(),
+    };
+    let part = Part::new(reader, info, graph, None, Vec::new(), span);
+    let ports = part.info.ports.iter().enumerate().map(|(n, device)| {
+        let at = PortRef {
+            function: "click".to_string(),
+            port: n,
+        };
+        (
+            device.clone(),
+            part.reads(n).then(|| at.clone()),
+            part.writes(n).then_some(at),
+            span,
+        )
+    });
+    let wiring = Wiring {
+        links: Vec::new(),
+        ports: ports.collect(),
+        unused: Vec::new(),
+        failed: Vec::new(),
+        addresses: Vec::new(),
+    };
+    let description = format!("the Click configuration {shown}");
+    let chain = stitch(reader, stem, description, vec![part], wiring);
+    let diagnostics = std::mem::take(&mut reader.diagnostics);
+    if diagnostics.iter().any(Diagnostic::is_error) {
+        return Err(ChainError::Invalid(diagnostics));
+    }
+    Ok(Chain {
+        warnings: diagnostics,
+        ..chain
+    })
 }
 
 /// Loads a chain from its text; `shown` is its file name in messages.

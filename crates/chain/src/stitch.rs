@@ -208,6 +208,15 @@ impl Part {
         part
     }
 
+    /// Does an element read from port `n`'s device?
+    pub fn reads(&self, n: usize) -> bool {
+        self.sources.contains_key(&n)
+    }
+    /// Does an element write to port `n`'s device?
+    pub fn writes(&self, n: usize) -> bool {
+        self.sinks.contains_key(&n)
+    }
+
     fn port_list(&self) -> String {
         let list: Vec<String> = self
             .info

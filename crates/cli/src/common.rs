@@ -18,7 +18,7 @@ pub const BAD_INPUT: u8 = 2;
 /// Which chain, and its parameters.
 #[derive(clap::Args, Debug, Clone)]
 pub struct ChainArgs {
-    /// Chain file, folder with a chain.yaml, or name of an example
+    /// Chain file, folder with a chain.yaml, name of an example, or a Click configuration (.click: every device is a port)
     #[arg(value_name = "CHAIN")]
     pub chain: String,
     /// Sets a parameter of the chain

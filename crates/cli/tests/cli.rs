@@ -350,3 +350,40 @@ fn damaged_captures_are_used_as_far_as_they_go() {
         Some(2)
     );
 }
+
+#[test]
+fn a_click_configuration_is_a_chain_whose_ports_are_its_devices() {
+    let dir = temp("click");
+    let text =
+        "FromDevice(eth0) -> c :: Counter -> ToDevice(eth1);\nFromDevice(eth1) -> Discard;\n";
+    std::fs::write(dir.join("two.click"), text).unwrap();
+    json(
+        &dir,
+        0,
+        &[
+            "gen",
+            "--out",
+            "in.pcap",
+            "--packets",
+            "100",
+            "--flows",
+            "5",
+        ],
+    );
+    let r = json(
+        &dir,
+        0,
+        &[
+            "run",
+            "two.click",
+            "--in",
+            "eth0=in.pcap",
+            "--out",
+            "eth1=out.pcap",
+            "-q",
+        ],
+    );
+    assert_eq!(r["ports"]["eth1"]["out"]["packets"], 100);
+    let (_, err) = run(&dir, 2, &["run", "two.click", "--in", "eth7=in.pcap"]);
+    assert!(err.contains("packets enter at: eth0, eth1"), "{err}");
+}
