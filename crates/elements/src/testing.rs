@@ -262,9 +262,12 @@ impl Bench {
             graph: &graph,
             stdout: &mut host.stdout,
         };
-        element
-            .initialize(&mut icx)
-            .map_err(|e| e.iter().map(|e| e.to_string()).collect::<Vec<_>>())?;
+        let initialized = element.initialize(&mut icx).err().unwrap_or_default();
+        let (later, errors): (Vec<_>, Vec<_>) = initialized.into_iter().partition(|e| e.warning);
+        if !errors.is_empty() {
+            return Err(errors.iter().map(|e| e.to_string()).collect());
+        }
+        let warnings: Vec<_> = warnings.into_iter().chain(later).collect();
         Ok(Bench {
             element,
             host,

@@ -61,6 +61,17 @@ pub fn icmp_code(kind: u8, name: &str) -> Option<u8> {
     codes.find(|c| c.0 == kind && c.1 == name).map(|c| c.2)
 }
 
+/// The name of an ICMP type.
+pub fn type_name(kind: u8) -> Option<&'static str> {
+    TYPES.iter().find(|t| t.1 == kind).map(|t| t.0)
+}
+
+/// The name of a code of ICMP type `kind`.
+pub fn code_name(kind: u8, code: u8) -> Option<&'static str> {
+    let mut codes = CODES.iter();
+    codes.find(|c| c.0 == kind && c.2 == code).map(|c| c.1)
+}
+
 /// An ICMP type argument, by number or name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IcmpType(pub u8);
@@ -86,6 +97,11 @@ mod tests {
         assert_eq!(icmp_code(3, "needfrag"), Some(4));
         assert_eq!(icmp_code(5, "needfrag"), None);
         assert_eq!(icmp_code(5, "host"), Some(1));
+        assert_eq!(
+            (type_name(8), code_name(3, 4)),
+            (Some("echo"), Some("needfrag"))
+        );
+        assert_eq!((type_name(99), code_name(8, 4)), (None, None));
         let mut sorted = TYPES.to_vec();
         sorted.sort();
         assert_eq!(sorted, TYPES);

@@ -6,6 +6,7 @@ mod from_dump;
 mod infinite;
 mod link;
 mod rated;
+mod summary;
 mod timed;
 mod to_dump;
 mod util;
@@ -24,6 +25,8 @@ pub const CLASSES: &[ElementClass] = &[
     from_dump::FROM_DUMP,
     infinite::INFINITE_SOURCE,
     rated::RATED_SOURCE,
+    summary::FROM_IP_SUMMARY_DUMP,
+    summary::TO_IP_SUMMARY_DUMP,
     timed::TIMED_SOURCE,
     to_dump::TO_DUMP,
 ];
