@@ -219,6 +219,7 @@ fn view(b: &[u8]) -> View<'_> {
         net: b,
         transport: &b[20..],
         mac: &[],
+        net6: &[],
     }
 }
 

@@ -1,4 +1,4 @@
-//! IPFilter and IPClassifier: first match of a list of `tcpdump`-like patterns.
+//! IPFilter and IPClassifier, IP6Filter and IP6Classifier: first match of a list of `tcpdump`-like patterns.
 //!
 //! Source: Click's `IPFilter` and `IPClassifier` documentation. The language, and where it differs from Click's, is described in
 //! [`crate::filter`].
@@ -6,14 +6,20 @@
 //! Deliberate differences: a packet without network header annotation is dropped (Click must not be given one);
 //! the `program` handler prints the rules as they were understood, not Click's compiled program; `CACHING` (FastClick) is
 //! accepted and changes nothing; FastClick's `file FILENAME` is refused (elements read no files).
+//!
+//! IP6Filter and IP6Classifier are ours: the same language for IPv6. Addresses and networks are IPv6; `proto`, `tcp`, `port` and
+//! the like are about the upper-layer header behind the extension headers; fields are `ip6 class`, `dscp`, `flow`, `plen`,
+//! `nxt`, `hlim`, `ect`, `ce` and `ip6[POS:LEN]`; `icmp6 type` has ICMPv6's names. Packets whose extension headers cannot be
+//! followed (cut off, more than 32) are dropped whatever the rules say: nobody can tell what they carry.
 
 use super::filter::{
-    Action, Expr, Filter, FilterError, Parsed, Rule, View, parse_pattern, parse_rule,
+    Action, Expr, Filter, FilterError, Parsed, Rule, View, View6, parse_pattern, parse_pattern6,
+    parse_rule, parse_rule6,
 };
 use super::pattern_handlers;
 use crate::args::{ArgScope, Args, unquote};
 use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
+use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::names::NameDb;
@@ -52,6 +58,41 @@ pub const IP_CLASSIFIER: ElementClass = ElementClass {
     },
 };
 
+/// `IP6Filter`.
+pub const IP6_FILTER: ElementClass = ElementClass {
+    name: "IP6Filter",
+    ports: "1/-",
+    processing: "h/h",
+    flow: "x/x",
+    effect: Effect::Pure,
+    usage: "ACTION PATTERN, ...; ACTION is allow, deny, drop or an output number",
+    summary: "filters IPv6 packets by contents: the first rule that matches decides",
+    new: || {
+        Box::new(IpFilter {
+            six: true,
+            ..IpFilter::default()
+        })
+    },
+};
+
+/// `IP6Classifier`.
+pub const IP6_CLASSIFIER: ElementClass = ElementClass {
+    name: "IP6Classifier",
+    ports: "1/-",
+    processing: "h/h",
+    flow: "x/x",
+    effect: Effect::Pure,
+    usage: "PATTERN, ...; one per output",
+    summary: "sends IPv6 packets to the output whose pattern is the first to match",
+    new: || {
+        Box::new(IpFilter {
+            classifier: true,
+            six: true,
+            ..IpFilter::default()
+        })
+    },
+};
+
 /// At most so many errors and warnings are reported for one element.
 const MAX_MESSAGES: usize = 50;
 
@@ -59,6 +100,8 @@ const MAX_MESSAGES: usize = 50;
 #[derive(Debug, Clone, Default)]
 struct IpFilter {
     classifier: bool,
+    /// For IPv6.
+    six: bool,
     /// Rules are immutable once compiled; copies of the element share them.
     filter: Option<Arc<Filter>>,
     /// IPClassifier's patterns as written, for the `patternN` handlers.
@@ -85,7 +128,40 @@ fn message(e: &FilterError, text: &str) -> String {
     }
 }
 
+/// Why packets are dropped.
+struct Reasons {
+    no_header: DropReason,
+    denied: DropReason,
+    no_match: DropReason,
+}
+
 impl IpFilter {
+    #[inline]
+    fn reasons(&self) -> &'static Reasons {
+        match (self.six, self.classifier) {
+            (false, false) => &Reasons {
+                no_header: "IPFilter: no IP header",
+                denied: "IPFilter: denied",
+                no_match: "IPFilter: no rule matches",
+            },
+            (false, true) => &Reasons {
+                no_header: "IPClassifier: no IP header",
+                denied: "IPClassifier: denied",
+                no_match: "IPClassifier: no pattern matches",
+            },
+            (true, false) => &Reasons {
+                no_header: "IP6Filter: no IPv6 header that can be followed",
+                denied: "IP6Filter: denied",
+                no_match: "IP6Filter: no rule matches",
+            },
+            (true, true) => &Reasons {
+                no_header: "IP6Classifier: no IPv6 header that can be followed",
+                denied: "IP6Classifier: denied",
+                no_match: "IP6Classifier: no pattern matches",
+            },
+        }
+    }
+
     fn rule(
         &self,
         i: usize,
@@ -93,10 +169,12 @@ impl IpFilter {
         outputs: usize,
         scope: &ArgScope<'_>,
     ) -> Result<(Action, Parsed), FilterError> {
-        if self.classifier {
-            parse_pattern(text, scope).map(|p| (Action::Output(i as u32), p))
-        } else {
-            parse_rule(text, outputs, scope)
+        let pattern = |p| (Action::Output(i as u32), p);
+        match (self.classifier, self.six) {
+            (true, false) => parse_pattern(text, scope).map(pattern),
+            (true, true) => parse_pattern6(text, scope).map(pattern),
+            (false, false) => parse_rule(text, outputs, scope),
+            (false, true) => parse_rule6(text, outputs, scope),
         }
     }
 
@@ -213,23 +291,18 @@ impl Element for IpFilter {
 
     #[inline]
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+        let reasons = self.reasons();
         let Some(filter) = &self.filter else {
-            return cx.drop(p, "IPFilter: not configured");
+            return cx.drop(p, reasons.no_header);
         };
-        let Some(view) = View::of(&p) else {
-            return cx.drop(
-                p,
-                if self.classifier {
-                    "IPClassifier: no IP header"
-                } else {
-                    "IPFilter: no IP header"
-                },
-            );
+        let hit = match self.six {
+            false => View::of(&p).map(|v| filter.first_match(&v)),
+            true => View6::of(&p).map(|v| filter.first_match(&v.view())),
         };
-        let hit = filter
-            .first_match(&view)
-            .and_then(|i| filter.rules().get(i));
-        match hit {
+        let Some(hit) = hit else {
+            return cx.drop(p, reasons.no_header);
+        };
+        match hit.and_then(|i| filter.rules().get(i)) {
             Some(r) => {
                 cx.decide(Some(r.argument as usize), || match r.action {
                     Action::Output(n) => format!("{} -> output {n}", r.expr),
@@ -237,19 +310,12 @@ impl Element for IpFilter {
                 });
                 match r.action {
                     Action::Output(n) => cx.emit(n as usize, p),
-                    Action::Drop => cx.drop(p, "IPFilter: denied"),
+                    Action::Drop => cx.drop(p, reasons.denied),
                 }
             }
             None => {
                 cx.decide(None, || "no pattern matches".to_string());
-                cx.drop(
-                    p,
-                    if self.classifier {
-                        "IPClassifier: no pattern matches"
-                    } else {
-                        "IPFilter: no rule matches"
-                    },
-                );
+                cx.drop(p, reasons.no_match);
             }
         }
     }
@@ -388,6 +454,41 @@ mod tests {
         assert_eq!(b.read("pattern1").unwrap(), "tcp or src server");
         let names: Vec<&str> = b.element.handlers().iter().map(|h| h.name).collect();
         assert_eq!(names, ["program", "pattern0", "pattern1", "pattern2"]);
+    }
+
+    #[test]
+    fn ip6_filter_and_classifier() {
+        let mut d = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
+        d.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        d.extend([0x3f, 0xfe, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+        d.extend([0, 53, 0, 99, 0, 8, 0, 0]);
+        let marked = |d: &[u8]| {
+            let mut p = Box::new(Packet::from_slice(d));
+            p.set_network_header(0, 40);
+            p
+        };
+        let c = "deny src net 2001:db8:1::/48, 1 src net 2001:db8::/32 && udp, allow all";
+        let mut b = Bench::new("IP6Filter", c, 1, 2).unwrap();
+        assert_eq!(b.push_packet(0, marked(&d))[0].0, 1);
+        d[13] = 1;
+        assert!(b.push_packet(0, marked(&d)).is_empty());
+        assert_eq!(b.drops()["IP6Filter: denied"], 1);
+        assert_eq!(b.host.decisions[1].1, "src net 2001:db8:1::/48 -> drop");
+        d[9] = 9;
+        assert_eq!(b.push_packet(0, marked(&d))[0].0, 0);
+        for n in 0..40 {
+            assert!(b.push_packet(0, marked(&d[..n])).is_empty());
+        }
+        assert_eq!(
+            b.drops()["IP6Filter: no IPv6 header that can be followed"],
+            40
+        );
+        let mut b = Bench::new("IP6Classifier", "tcp, dst port 99, -", 1, 3).unwrap();
+        assert_eq!(b.push_packet(0, marked(&d))[0].0, 1);
+        let e = Bench::new("IP6Filter", "allow src 10.0.0.1", 1, 1)
+            .err()
+            .unwrap();
+        assert!(e[0].starts_with("pattern 0: "), "{e:?}");
     }
 
     #[test]

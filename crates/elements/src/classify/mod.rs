@@ -18,6 +18,8 @@ pub const CLASSES: &[ElementClass] = &[
     classifier::CLASSIFIER,
     ether_switch::ETHER_SWITCH,
     small::HOST_ETHER_FILTER,
+    ip_filter::IP6_CLASSIFIER,
+    ip_filter::IP6_FILTER,
     ip_filter::IP_CLASSIFIER,
     ip_filter::IP_FILTER,
     small::PAINT_SWITCH,

@@ -49,39 +49,65 @@ impl<T: AsRef<[u8]>> Header<T> {
         &b[LEN..(LEN + usize::from(self.payload_len())).min(b.len())]
     }
 
-    /// Follows the extension headers: upper-layer protocol, its offset from the IPv6 header, and whether this is a
-    /// fragment other than the first. `None` when a header is cut off or there are more than [`MAX_EXTENSIONS`].
-    pub fn upper_layer(&self) -> Option<(u8, usize, bool)> {
+    /// Follows the extension headers to the upper-layer header. `None` when a header is cut off or there are more than
+    /// [`MAX_EXTENSIONS`].
+    pub fn upper(&self) -> Option<Upper> {
         let b = self.b();
-        let mut next = self.next_header();
-        let mut at = LEN;
+        let mut u = Upper {
+            protocol: self.next_header(),
+            offset: LEN,
+            fragment: false,
+            later: false,
+        };
         for _ in 0..MAX_EXTENSIONS {
-            match next {
+            match u.protocol {
                 // hop-by-hop, routing, destination options, mobility, HIP, shim6
                 0 | 43 | 60 | 135 | 139 | 140 => {
-                    let h = b.get(at..)?.first_chunk::<2>()?;
-                    next = h[0];
-                    at += (usize::from(h[1]) + 1) * 8;
+                    let h = b.get(u.offset..)?.first_chunk::<2>()?;
+                    u.protocol = h[0];
+                    u.offset += (usize::from(h[1]) + 1) * 8;
                 }
                 44 => {
-                    let h = b.get(at..)?.first_chunk::<8>()?;
-                    next = h[0];
-                    at += 8;
-                    if u16::from_be_bytes([h[2], h[3]]) & 0xfff8 != 0 {
-                        return Some((next, at, true));
+                    let h = b.get(u.offset..)?.first_chunk::<8>()?;
+                    u.protocol = h[0];
+                    u.offset += 8;
+                    let word = u16::from_be_bytes([h[2], h[3]]);
+                    // a lone fragment header (offset 0, no more) does not make a fragment: RFC 6946
+                    u.fragment |= word & 0xfff9 != 0;
+                    if word & 0xfff8 != 0 {
+                        u.later = true;
+                        return Some(u);
                     }
                 }
                 // authentication header: length in 4-byte units, minus two
                 51 => {
-                    let h = b.get(at..)?.first_chunk::<2>()?;
-                    next = h[0];
-                    at += (usize::from(h[1]) + 2) * 4;
+                    let h = b.get(u.offset..)?.first_chunk::<2>()?;
+                    u.protocol = h[0];
+                    u.offset += (usize::from(h[1]) + 2) * 4;
                 }
-                _ => return (at <= b.len()).then_some((next, at, false)),
+                _ => return (u.offset <= b.len()).then_some(u),
             }
         }
         None
     }
+
+    /// [`Header::upper`] as (protocol, offset, later fragment).
+    pub fn upper_layer(&self) -> Option<(u8, usize, bool)> {
+        self.upper().map(|u| (u.protocol, u.offset, u.later))
+    }
+}
+
+/// What the extension headers lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Upper {
+    /// Protocol of the upper-layer header; in a later fragment, of what its fragment header names.
+    pub protocol: u8,
+    /// Where it starts, from the IPv6 header.
+    pub offset: usize,
+    /// The packet is a fragment (first, middle or last).
+    pub fragment: bool,
+    /// It is a fragment other than the first: there is no upper-layer header.
+    pub later: bool,
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Header<T> {

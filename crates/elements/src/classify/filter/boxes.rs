@@ -315,6 +315,27 @@ fn check(c: &Check, wanted: bool, ports: Ports) -> Union {
                 None => other(),
             }
         }
+        // the addresses' first 32 bits are in the boxes, the rest is left to the check
+        Check::Host6 {
+            which: which @ (Which::Src | Which::Dst | Which::Both),
+            addr,
+            mask,
+            negated: false,
+        } if wanted => {
+            let first = Compare {
+                mask: (*mask >> 96) as u32,
+                op: Op::Equal,
+                value: (*addr >> 96) as u32,
+                negated: false,
+            };
+            match values(first, u32::MAX) {
+                Some(v) => {
+                    let near = sides(*which, false, (SRC, DST), v, u32::MAX, true)?;
+                    product(&near, &[Region::check(c.clone(), true)])
+                }
+                None => other(),
+            }
+        }
         Check::Port { which, compare } => match values(*compare, 0xffff) {
             // a constant relation does not look at the port, so that an absent one is as good
             _ if compare.mask == 0 => Ok(constant(compare.negated != wanted)),

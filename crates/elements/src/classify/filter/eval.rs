@@ -6,6 +6,7 @@
 
 use super::expr::{Check, Compare, Expr, Field, Layer, Op, Test, Transport, Which};
 use onefold_packet::Packet;
+use onefold_packet::wire::ipv6;
 
 /// A packet's headers as far as they are there; each slice goes on to the end of the packet's data.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +17,8 @@ pub struct View<'a> {
     pub transport: &'a [u8],
     /// From the MAC header; empty if the packet's annotation is not set.
     pub mac: &'a [u8],
+    /// From the IPv6 header; empty for IPv4.
+    pub net6: &'a [u8],
 }
 
 impl<'a> View<'a> {
@@ -26,6 +29,7 @@ impl<'a> View<'a> {
             net: p.network()?,
             transport: p.transport().unwrap_or(&[]),
             mac: p.mac().unwrap_or(&[]),
+            net6: &[],
         })
     }
 
@@ -45,7 +49,50 @@ impl<'a> View<'a> {
     fn layer(&self, l: Layer) -> &'a [u8] {
         match l {
             Layer::Net => self.net,
+            Layer::Net6 => self.net6,
             Layer::Transport => self.transport,
+        }
+    }
+}
+
+/// An IPv6 packet as filters see it: what IPv4 and IPv6 filters have in common (upper-layer protocol, fragments, and the first
+/// 32 bits of the addresses, for the search) in the form of an IPv4 header.
+#[derive(Debug, Clone, Copy)]
+pub struct View6<'a> {
+    common: [u8; 20],
+    net6: &'a [u8],
+    upper: &'a [u8],
+    mac: &'a [u8],
+}
+
+impl<'a> View6<'a> {
+    /// `None` if the network header annotation does not point at an IPv6 header, or if the extension headers cannot be
+    /// followed to the upper-layer header: cut off, or too many.
+    pub fn of(p: &'a Packet) -> Option<View6<'a>> {
+        let net6 = p.network()?;
+        let h = ipv6::Header::parse(net6)?;
+        let u = h.upper()?;
+        let mut common = [0; 20];
+        // of flags and fragment offset all that counts is whether there are any
+        common[6] = if u.fragment { 0x20 } else { 0 };
+        common[7] = u8::from(u.later);
+        common[9] = u.protocol;
+        common[12..16].copy_from_slice(&h.src()[..4]);
+        common[16..20].copy_from_slice(&h.dst()[..4]);
+        Some(View6 {
+            common,
+            net6,
+            upper: net6.get(u.offset..).unwrap_or(&[]),
+            mac: p.mac().unwrap_or(&[]),
+        })
+    }
+    /// What filters are evaluated on.
+    pub fn view(&self) -> View<'_> {
+        View {
+            net: &self.common,
+            transport: self.upper,
+            mac: self.mac,
+            net6: self.net6,
         }
     }
 }
@@ -162,6 +209,18 @@ impl Check {
                     _ => equal(v.net, at, mask, addr, negated),
                 };
                 sides(which, negated, || one(12), || one(16))
+            }
+            Check::Host6 {
+                which,
+                addr,
+                mask,
+                negated,
+            } => {
+                let one = |at: usize| match v.net6.get(at..).and_then(|b| b.first_chunk()) {
+                    Some(b) => (u128::from_be_bytes(*b) & mask == addr) != negated,
+                    None => false,
+                };
+                sides(which, negated, || one(8), || one(24))
             }
             Check::Ether {
                 which,

@@ -1,8 +1,8 @@
 //! The declarative form of a filter: a tree of tests on header fields, with the place in the text that each came from.
 
-use super::names::{IP_FIELDS, PROTOCOL, TCP_FLAGS, protocol_name};
+use super::names::{IP_FIELDS, IP6_FIELDS, PROTOCOL, TCP_FLAGS, protocol_name};
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Bytes of the rule's text that something came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,6 +84,8 @@ impl Which {
 pub enum Layer {
     /// The network header.
     Net,
+    /// The IPv6 header; see [`super::View6`].
+    Net6,
     /// The transport header.
     Transport,
 }
@@ -164,6 +166,17 @@ pub enum Check {
         addr: u32,
         /// Mask, contiguous or not.
         mask: u32,
+        /// `!=`.
+        negated: bool,
+    },
+    /// IPv6 addresses.
+    Host6 {
+        /// Source or destination.
+        which: Which,
+        /// Address; bits outside the mask are zero.
+        addr: u128,
+        /// Mask, contiguous.
+        mask: u128,
         /// `!=`.
         negated: bool,
     },
@@ -275,6 +288,19 @@ impl fmt::Display for Test {
                     _ => write!(f, "{transport}{w}net {ne}{a} mask {m}"),
                 }
             }
+            Check::Host6 {
+                which,
+                addr,
+                mask,
+                negated,
+            } => {
+                let ne = if *negated { "!= " } else { "" };
+                let (w, a) = (which_prefix(*which), Ipv6Addr::from(*addr));
+                match mask.count_ones() {
+                    128 => write!(f, "{transport}{w}host {ne}{a}"),
+                    n => write!(f, "{transport}{w}net {ne}{a}/{n}"),
+                }
+            }
             Check::Ether {
                 which,
                 addr,
@@ -309,11 +335,15 @@ impl fmt::Display for Test {
                 if let Some((name, _)) = IP_FIELDS.iter().find(|(_, x)| x == field) {
                     return write!(f, "{transport}ip {name} {r}");
                 }
+                if let Some((name, _)) = IP6_FIELDS.iter().find(|(_, x)| x == field) {
+                    return write!(f, "{transport}ip6 {name} {r}");
+                }
                 if *field == PROTOCOL && self.transport.is_none() {
                     return write!(f, "ip proto {r}");
                 }
                 let base = match (field.layer, self.transport) {
                     (Layer::Net, _) => "ip",
+                    (Layer::Net6, _) => "ip6",
                     (Layer::Transport, None) => "transp",
                     (Layer::Transport, Some(_)) => transport.trim_end(),
                 };

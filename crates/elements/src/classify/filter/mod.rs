@@ -19,7 +19,7 @@
 //! });
 //! let filter = Filter::new(rules.collect());
 //! let packet = [0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 1, 2, 3, 1, 1, 1, 1, 4, 0, 1, 0xbb];
-//! let view = View { net: &packet, transport: &packet[20..], mac: &[] };
+//! let view = View { net: &packet, transport: &packet[20..], mac: &[], net6: &[] };
 //! assert_eq!(filter.first_match(&view), Some(0));
 //! ```
 //!
@@ -49,7 +49,9 @@ mod search;
 mod tests;
 
 pub use error::{FilterError, FilterErrorKind};
-pub use eval::View;
+pub use eval::{View, View6};
 pub use expr::{Check, Compare, Expr, Field, Layer, Op, Span, Test, Transport, Which};
-pub use parse::{Action, MAX_DEPTH, Parsed, parse_pattern, parse_rule};
+pub use parse::{
+    Action, MAX_DEPTH, Parsed, parse_pattern, parse_pattern6, parse_rule, parse_rule6,
+};
 pub use rules::{Filter, Rule};

@@ -44,6 +44,31 @@ pub(super) const ICMP: u8 = 1;
 pub(super) const TCP: u8 = 6;
 pub(super) const UDP: u8 = 17;
 pub(super) const DCCP: u8 = 33;
+pub(super) const ICMP6: u8 = 58;
+
+/// Which version of IP a filter is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    /// The ICMP that goes with it.
+    pub fn icmp(self) -> Proto {
+        Proto::Number(match self {
+            Family::V4 => ICMP,
+            Family::V6 => ICMP6,
+        })
+    }
+    /// The field that ECN is part of.
+    pub fn traffic_class(self) -> Field {
+        match self {
+            Family::V4 => TOS,
+            Family::V6 => CLASS6,
+        }
+    }
+}
 
 pub(super) const PROTOCOL: Field = Field::net(9, 1);
 pub(super) const TOS: Field = Field::net(1, 1);
@@ -85,7 +110,28 @@ pub(super) const IP_FIELDS: &[(&str, Field)] = &[
     ("ttl", Field::net(8, 1)),
 ];
 
-pub(super) fn kind(word: &str) -> Option<Kind> {
+const fn net6(bit: u16, bits: u8) -> Field {
+    Field {
+        layer: Layer::Net6,
+        bit,
+        bits,
+    }
+}
+
+const CLASS6: Field = net6(4, 8);
+
+/// Fields of the IPv6 header by their keyword.
+pub(super) const IP6_FIELDS: &[(&str, Field)] = &[
+    ("vers", net6(0, 4)),
+    ("class", CLASS6),
+    ("dscp", net6(4, 6)),
+    ("flow", net6(12, 20)),
+    ("plen", net6(32, 16)),
+    ("nxt", net6(48, 8)),
+    ("hlim", net6(56, 8)),
+];
+
+pub(super) fn kind(word: &str, family: Family) -> Option<Kind> {
     Some(match word {
         "host" => Kind::Host,
         "net" => Kind::Net,
@@ -104,9 +150,13 @@ pub(super) fn kind(word: &str) -> Option<Kind> {
             },
             Some(Proto::Number(TCP)),
         ),
-        "type" => Kind::Field(ICMP_TYPE, Some(Proto::Number(ICMP))),
+        "type" => Kind::Field(ICMP_TYPE, Some(family.icmp())),
         _ => {
-            let (_, f) = IP_FIELDS.iter().find(|(n, _)| *n == word)?;
+            let fields = match family {
+                Family::V4 => IP_FIELDS,
+                Family::V6 => IP6_FIELDS,
+            };
+            let (_, f) = fields.iter().find(|(n, _)| *n == word)?;
             Kind::Field(*f, None)
         }
     })
@@ -128,7 +178,13 @@ const PROTOCOLS: &[(&str, Proto)] = &[
     ("pim", Proto::Number(103)), ("vrrp", Proto::Number(112)), ("l2tp", Proto::Number(115)), ("udplite", Proto::Number(136)),
 ];
 
-pub(super) fn protocol(word: &str) -> Option<Proto> {
+pub(super) fn protocol(word: &str, family: Family) -> Option<Proto> {
+    // ICMP for IPv4 has no business in IPv6: whoever writes it means the other one, and should say so
+    match (family, word) {
+        (Family::V6, "icmp") => return None,
+        (_, "icmp6" | "icmpv6") => return Some(Proto::Number(ICMP6)),
+        _ => {}
+    }
     PROTOCOLS.iter().find(|(n, _)| *n == word).map(|(_, p)| *p)
 }
 
@@ -147,8 +203,19 @@ const ICMP_TYPES: &[(&str, u8)] = &[
     ("inforeq", 15), ("inforeq-reply", 16), ("maskreq", 17), ("maskreq-reply", 18),
 ];
 
-pub(super) fn icmp_type(word: &str) -> Option<u8> {
-    ICMP_TYPES.iter().find(|(n, _)| *n == word).map(|(_, v)| *v)
+/// ICMPv6 types.
+#[rustfmt::skip]
+const ICMP6_TYPES: &[(&str, u8)] = &[
+    ("unreachable", 1), ("toobig", 2), ("timeexceeded", 3), ("parameterproblem", 4), ("echo", 128), ("echo-reply", 129),
+    ("routersolicit", 133), ("routeradvert", 134), ("neighborsolicit", 135), ("neighboradvert", 136), ("redirect", 137),
+];
+
+pub(super) fn icmp_type(word: &str, family: Family) -> Option<u8> {
+    let types = match family {
+        Family::V4 => ICMP_TYPES,
+        Family::V6 => ICMP6_TYPES,
+    };
+    types.iter().find(|(n, _)| *n == word).map(|(_, v)| *v)
 }
 
 /// TCP flags by name, in bit order.
@@ -174,16 +241,23 @@ pub(super) fn port(word: &str, names: &NameDb) -> Option<u16> {
 }
 
 /// The known word nearest to a misspelt one.
-pub(super) fn near_miss(word: &str) -> Option<&'static str> {
+pub(super) fn near_miss(word: &str, family: Family) -> Option<&'static str> {
+    if (family, word) == (Family::V6, "icmp") {
+        return Some("icmp6");
+    }
+    let (fields, types) = match family {
+        Family::V4 => (IP_FIELDS, ICMP_TYPES),
+        Family::V6 => (IP6_FIELDS, ICMP6_TYPES),
+    };
     let kinds = [
         "host", "net", "proto", "port", "opt", "frag", "unfrag", "ect", "ce", "win", "type",
     ];
     let all = kinds
         .into_iter()
-        .chain(IP_FIELDS.iter().map(|(n, _)| *n))
+        .chain(fields.iter().map(|(n, _)| *n))
         .chain(SYNTAX.iter().copied())
         .chain(PROTOCOLS.iter().map(|(n, _)| *n))
-        .chain(ICMP_TYPES.iter().map(|(n, _)| *n))
+        .chain(types.iter().map(|(n, _)| *n))
         .chain(TCP_FLAGS.iter().map(|(n, _)| *n))
         .chain(["all", "any"]);
     onefold_click::suggest::near_misses(word, all)

@@ -3,10 +3,10 @@
 use super::error::{FilterError, FilterErrorKind as K};
 use super::expr::{Expr, Field, Layer, Span, Test, Which};
 use super::lex::{Word, words};
-use super::names::{self, Kind, Proto};
-use crate::args::{ArgScope, FromArg, Ip4Prefix};
+use super::names::{self, Family, Kind, Proto};
+use crate::args::{ArgScope, FromArg, Ip4Prefix, Ip6Prefix};
 use onefold_packet::EtherAddr;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Parentheses and conditionals may be nested this deep.
 pub const MAX_DEPTH: usize = 100;
@@ -23,7 +23,12 @@ pub struct Parsed {
 /// Reads one pattern (an IPClassifier argument, or an IPFilter argument without its action). `-`, `any`, `all` and, with
 /// `allow_empty`, nothing at all match everything.
 pub fn parse_pattern(text: &str, scope: &ArgScope<'_>) -> Result<Parsed, FilterError> {
-    parse_words(&words(text), text.len(), scope, false)
+    parse_words(&words(text), text.len(), scope, Family::V4, false)
+}
+
+/// [`parse_pattern`] for IPv6 (IP6Classifier).
+pub fn parse_pattern6(text: &str, scope: &ArgScope<'_>) -> Result<Parsed, FilterError> {
+    parse_words(&words(text), text.len(), scope, Family::V6, false)
 }
 
 /// What is done with a packet that an IPFilter rule matches.
@@ -40,6 +45,24 @@ pub fn parse_rule(
     text: &str,
     noutputs: usize,
     scope: &ArgScope<'_>,
+) -> Result<(Action, Parsed), FilterError> {
+    rule(text, noutputs, scope, Family::V4)
+}
+
+/// [`parse_rule`] for IPv6 (IP6Filter).
+pub fn parse_rule6(
+    text: &str,
+    noutputs: usize,
+    scope: &ArgScope<'_>,
+) -> Result<(Action, Parsed), FilterError> {
+    rule(text, noutputs, scope, Family::V6)
+}
+
+fn rule(
+    text: &str,
+    noutputs: usize,
+    scope: &ArgScope<'_>,
+    family: Family,
 ) -> Result<(Action, Parsed), FilterError> {
     let w = words(text);
     let Some((first, rest)) = w.split_first() else {
@@ -63,21 +86,23 @@ pub fn parse_rule(
             },
             Err(_) => {
                 let mut e = fail(K::UnknownAction(n.to_string()), first.at, first.end());
-                let known = names::kind(n).is_some() || names::protocol(n).is_some();
-                if known || ["src", "dst", "ip", "any", "all", "-"].contains(&n) {
+                let known =
+                    names::kind(n, family).is_some() || names::protocol(n, family).is_some();
+                if known || ["src", "dst", "ip", "ip6", "any", "all", "-"].contains(&n) {
                     e.hint = Some(format!("'allow {n} ...'?"));
                 }
                 return Err(e);
             }
         },
     };
-    parse_words(rest, text.len(), scope, true).map(|p| (action, p))
+    parse_words(rest, text.len(), scope, family, true).map(|p| (action, p))
 }
 
 fn parse_words(
     w: &[Word<'_>],
     len: usize,
     scope: &ArgScope<'_>,
+    family: Family,
     allow_empty: bool,
 ) -> Result<Parsed, FilterError> {
     let everything = match w {
@@ -97,6 +122,7 @@ fn parse_words(
         pos: 0,
         len,
         scope,
+        family,
         prev: Prev::default(),
         warnings: Vec::new(),
     };
@@ -131,6 +157,8 @@ pub(super) enum Data {
     None,
     Host(u32),
     Net(u32, u32),
+    Host6(u128),
+    Net6(u128, u128),
     Ether([u8; 6]),
     /// Any integer that an argument may be; two's complement if negative, as the reference compares.
     Int(u32),
@@ -195,6 +223,7 @@ pub(super) struct Parser<'a> {
     /// Length of the text, for errors at its end.
     pub(super) len: usize,
     pub(super) scope: &'a ArgScope<'a>,
+    pub(super) family: Family,
     pub(super) prev: Prev,
     pub(super) warnings: Vec<FilterError>,
 }
@@ -372,7 +401,7 @@ impl<'a> Parser<'a> {
             if let Some(w) = self.peek() {
                 e.span.end = w.end() as u32;
             }
-            e.hint = names::near_miss(w).map(|n| format!("did you mean '{n}'?"));
+            e.hint = names::near_miss(w, self.family).map(|n| format!("did you mean '{n}'?"));
             return Err(e);
         }
         let test = self.complete(d)?;
@@ -402,14 +431,17 @@ impl<'a> Parser<'a> {
                         Header::Ether
                     });
                 }
+                "ip6" if d.header.is_none() && self.family == Family::V6 => {
+                    d.header = Some(Header::Ip);
+                }
                 "not" | "!" => negated = !negated,
                 word => {
-                    if let Some(k) = names::kind(word) {
+                    if let Some(k) = names::kind(word, self.family) {
                         self.set(&mut d.kind, k, at, "what to test")?;
                         if let Kind::Field(_, Some(p)) = k {
                             self.set_transport(d, p, at)?;
                         }
-                    } else if let Some(p) = names::protocol(word)
+                    } else if let Some(p) = names::protocol(word, self.family)
                         // a name that is also a service is left to be read as a value
                         && names::port(word, self.scope.names).is_none()
                     {
@@ -486,6 +518,7 @@ impl<'a> Parser<'a> {
         let field = Field {
             layer: match d.transport {
                 Some(_) => Layer::Transport,
+                None if self.family == Family::V6 => Layer::Net6,
                 None => Layer::Net,
             },
             bit: (pos * 8) as u16,
@@ -504,6 +537,7 @@ impl<'a> Parser<'a> {
         let mask = if let Some(v) = int32(word, self.scope) {
             Mask::Int(v)
         } else if d.header != Some(Header::Ether)
+            && self.family == Family::V4
             && let Ok(a) = Ipv4Addr::from_arg(word, self.scope)
         {
             Mask::Addr(a.into())
@@ -545,9 +579,37 @@ impl<'a> Parser<'a> {
                 .ok()
                 .map(|p| (p.addr.into(), p.mask.into()))
         };
+        let six = self.family == Family::V6;
         d.data = if let Some(v) = int32(w.text, self.scope) {
             Data::Int(v)
-        } else if ip_ok && let Ok(a) = Ipv4Addr::from_arg(w.text, self.scope) {
+        } else if six
+            && ip_ok
+            && let Ok(p) = Ip6Prefix::from_arg(w.text, self.scope)
+        {
+            let addr = u128::from(p.addr);
+            // a name may stand for an address and for a network; a plain address is no network
+            let named = match d.kind {
+                Some(Kind::Net) if w.text.parse::<Ipv6Addr>().is_err() => {
+                    self.scope.names.ip6_prefix(w.text, self.scope.element)
+                }
+                _ => None,
+            };
+            match named {
+                Some((a, len)) => {
+                    let p = Ip6Prefix {
+                        addr: a.into(),
+                        len,
+                    };
+                    Data::Net6(u128::from(p.addr), p.mask())
+                }
+                None if w.text.contains('/') => Data::Net6(addr, p.mask()),
+                None if p.len == 128 => Data::Host6(addr),
+                None => Data::Net6(addr, p.mask()),
+            }
+        } else if !six
+            && ip_ok
+            && let Ok(a) = Ipv4Addr::from_arg(w.text, self.scope)
+        {
             let mask = match self.ahead(1) {
                 "mask" => Ipv4Addr::from_arg(self.ahead(2), self.scope).ok(),
                 _ => None,
@@ -563,7 +625,10 @@ impl<'a> Parser<'a> {
                 };
                 net.map_or(Data::Host(a.into()), |(a, m)| Data::Net(a, m))
             }
-        } else if ip_ok && let Some((a, m)) = prefix(w.text) {
+        } else if !six
+            && ip_ok
+            && let Some((a, m)) = prefix(w.text)
+        {
             Data::Net(a, m)
         } else if ether_ok && let Ok(a) = EtherAddr::from_arg(w.text, self.scope) {
             Data::Ether(a.0)
@@ -578,10 +643,10 @@ impl<'a> Parser<'a> {
 
     /// A protocol, port, TCP flag or ICMP type by name, if it fits what is known of the primitive so far.
     fn named_value(&self, d: &Draft, word: &str) -> R<Option<Data>> {
-        let proto = names::protocol(word).map(Data::Proto);
+        let proto = names::protocol(word, self.family).map(Data::Proto);
         let port = names::port(word, self.scope.names).map(Data::Port);
         let flag = names::tcp_flag(word).map(Data::TcpOpt);
-        let icmp = names::icmp_type(word).map(Data::IcmpType);
+        let icmp = names::icmp_type(word, self.family).map(Data::IcmpType);
         let known = [
             (proto, "proto"),
             (port, "port"),
@@ -596,7 +661,7 @@ impl<'a> Parser<'a> {
             None | Some(Proto::Number(names::TCP) | Proto::TcpUdp)
         );
         let udp = d.transport == Some(Proto::Number(names::UDP));
-        let is_icmp = matches!(d.transport, None | Some(Proto::Number(names::ICMP)));
+        let is_icmp = d.transport.is_none_or(|t| t == self.family.icmp());
         let icmp_kind = match d.kind {
             None => true,
             Some(Kind::Field(f, _)) => f == names::ICMP_TYPE && d.transport.is_some(),

@@ -3,7 +3,7 @@
 
 use super::error::FilterErrorKind as K;
 use super::expr::{Check, Compare, Field, Op, Test, Which};
-use super::names::{self, Kind, PROTOCOL, Proto, TOS};
+use super::names::{self, Kind, PROTOCOL, Proto};
 use super::parse::{Data, Draft, Header, Mask, Parser, Prev, R, Rel, fail};
 
 impl Parser<'_> {
@@ -38,6 +38,27 @@ impl Parser<'_> {
         let mut transport = d.transport;
         let mut next_kind = kind;
         let check = match kind {
+            Kind::Host | Kind::Net if matches!(d.data, Data::Host6(_) | Data::Net6(..)) => {
+                let (addr, mask) = match (kind, d.data) {
+                    (Kind::Host, Data::Host6(a)) => (a, u128::MAX),
+                    (Kind::Net, Data::Net6(a, m)) => (a, m),
+                    (Kind::Host, _) => return err(self, missing("an address")),
+                    _ => return err(self, missing("a network (such as 2001:db8::/32)")),
+                };
+                if d.mask.is_some() {
+                    return err(self, refused("mask"));
+                }
+                if ordered {
+                    return err(self, refused("such operator"));
+                }
+                next_kind = Kind::Host;
+                Check::Host6 {
+                    which,
+                    addr: addr & mask,
+                    mask,
+                    negated: ne,
+                }
+            }
             Kind::Host | Kind::Net => {
                 let (addr, own) = match (kind, d.data) {
                     (Kind::Host, Data::Host(a)) => (a, u32::MAX),
@@ -136,7 +157,7 @@ impl Parser<'_> {
                 }
             }
             Kind::Ect => {
-                next_kind = Kind::Field(TOS, None);
+                next_kind = Kind::Field(self.family.traffic_class(), None);
                 let c = match d.data {
                     Data::None => Compare {
                         mask: 3,
@@ -147,10 +168,10 @@ impl Parser<'_> {
                     Data::Int(v) => self.compare(&d, &what, 3, v)?,
                     _ => return err(self, missing("a number, or nothing,")),
                 };
-                field_check(TOS, c)
+                field_check(self.family.traffic_class(), c)
             }
             Kind::Ce => {
-                next_kind = Kind::Field(TOS, None);
+                next_kind = Kind::Field(self.family.traffic_class(), None);
                 if d.data != Data::None || d.mask.is_some() {
                     return err(self, refused("value or mask"));
                 }
@@ -160,7 +181,7 @@ impl Parser<'_> {
                     value: 3,
                     negated: false,
                 };
-                field_check(TOS, c)
+                field_check(self.family.traffic_class(), c)
             }
             Kind::Frag | Kind::Unfrag => {
                 if d.data != Data::None || d.mask.is_some() {
@@ -181,7 +202,7 @@ impl Parser<'_> {
         if written_which
             && !matches!(
                 check,
-                Check::Host { .. } | Check::Ether { .. } | Check::Port { .. }
+                Check::Host { .. } | Check::Host6 { .. } | Check::Ether { .. } | Check::Port { .. }
             )
         {
             let text = format!("{what}: 'src' or 'dst' has no meaning here");
@@ -245,9 +266,10 @@ impl Parser<'_> {
             kind: Some(kind),
             ether: matches!(d.data, Data::Ether(_)),
             which: match check {
-                Check::Host { .. } | Check::Ether { .. } | Check::Port { .. } => {
-                    Some(d.which.unwrap_or(Which::Either))
-                }
+                Check::Host { .. }
+                | Check::Host6 { .. }
+                | Check::Ether { .. }
+                | Check::Port { .. } => Some(d.which.unwrap_or(Which::Either)),
                 _ => d.which,
             },
             transport,
@@ -280,19 +302,20 @@ impl Parser<'_> {
                     return Err(e);
                 }
             },
-            Data::Host(_) => Kind::Host,
-            Data::Net(..) => Kind::Net,
+            Data::Host(_) | Data::Host6(_) => Kind::Host,
+            Data::Net(..) | Data::Net6(..) => Kind::Net,
             Data::Ether(_) => Kind::Ether,
             Data::Proto(_) => Kind::Proto,
             Data::Port(_) => Kind::Port,
             Data::TcpOpt(_) => Kind::TcpOpt,
-            Data::IcmpType(_) => Kind::Field(names::ICMP_TYPE, Some(Proto::Number(names::ICMP))),
+            Data::IcmpType(_) => Kind::Field(names::ICMP_TYPE, Some(self.family.icmp())),
             Data::None if d.transport.is_some() => Kind::Proto,
             Data::None => {
                 return Err(match self.peek() {
                     Some(w) => {
                         let mut e = fail(K::UnknownWord(w.text.to_string()), w.at, w.end());
-                        e.hint = names::near_miss(w.text).map(|n| format!("did you mean '{n}'?"));
+                        e.hint = names::near_miss(w.text, self.family)
+                            .map(|n| format!("did you mean '{n}'?"));
                         e
                     }
                     None => self.expected("what to test"),
@@ -409,13 +432,14 @@ fn describe(d: &Draft, kind: Kind) -> String {
         Kind::Unfrag => "ip unfrag",
         Kind::Ect => "ip ect",
         Kind::Ce => "ip ce",
-        Kind::Field(f, _) => match names::IP_FIELDS.iter().find(|(_, x)| *x == f) {
-            Some((n, _)) => return format!("'{which}ip {n}'"),
-            None if f == names::ICMP_TYPE && d.transport == Some(Proto::Number(names::ICMP)) => {
-                "icmp type"
+        Kind::Field(f, _) => {
+            let mut fields = names::IP_FIELDS.iter().chain(names::IP6_FIELDS);
+            match fields.find(|(_, x)| *x == f) {
+                Some((n, _)) => return format!("'{which}ip {n}'"),
+                None if f == names::ICMP_TYPE && d.transport.is_some() => "icmp type",
+                None => "field [...]",
             }
-            None => "field [...]",
-        },
+        }
     };
     format!("'{which}{name}'")
 }

@@ -5,6 +5,7 @@ use crate::args::ArgScope;
 use crate::names::NameDb;
 
 mod props;
+mod six;
 
 fn scope() -> ArgScope<'static> {
     ArgScope {
@@ -114,6 +115,7 @@ fn on<T>(m: &Model, f: impl Fn(&View<'_>) -> T) -> T {
         net: &b,
         transport: &b[n..],
         mac: &m.mac,
+        net6: &[],
     })
 }
 

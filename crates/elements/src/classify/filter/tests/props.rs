@@ -270,7 +270,7 @@ proptest! {
         let texts: Vec<String> = rules.into_iter().map(|Case(t, _)| t).collect();
         let filter = rule_list(&texts);
         for (b, n) in &packets {
-            let v = View { net: b, transport: &b[*n..], mac: &[] };
+            let v = View { net: b, transport: &b[*n..], mac: &[], net6: &[] };
             prop_assert_eq!(filter.first_match(&v), filter.first_match_linear(&v), "{:?} on {:?} {}", texts, b, n);
         }
     }
