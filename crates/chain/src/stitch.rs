@@ -118,7 +118,9 @@ fn device_of(e: &onefold_click::FlatElement) -> Option<String> {
             .find(|a| keyword(a).is_none())
             .map(|a| a.as_str().to_string())
     };
-    let text = keyed.or_else(first)?;
+    // the host itself needs no name
+    let host = || (e.class == "ToHost").then(|| "host".to_string());
+    let text = keyed.or_else(first).or_else(host)?;
     Some(String::from_utf8_lossy(&onefold_click::conf::unquote(&text)).into_owned())
 }
 
