@@ -206,7 +206,7 @@ const SERVICES: &[(&str, u16)] = &[
     ("pop2", 109), ("pop3", 110), ("sunrpc", 111), ("portmap", 111), ("auth", 113), ("sftp", 115), ("nntp", 119),
     ("ntp", 123), ("netbios-ns", 137), ("netbios-dgm", 138), ("netbios-ssn", 139), ("imap2", 143), ("imap", 143),
     ("snmp", 161), ("snmp-trap", 162), ("irc", 194), ("bgp", 179), ("ldap", 389), ("https", 443), ("syslog", 514),
-    ("rip", 520), ("ldaps", 636), ("imaps", 993), ("pop3s", 995), ("nfs", 2049), ("mysql", 3306), ("x11", 6000),
+    ("rip", 520), ("route", 520), ("imap3", 220), ("pptp", 1723), ("ldaps", 636), ("imaps", 993), ("pop3s", 995), ("nfs", 2049), ("mysql", 3306), ("x11", 6000),
 ];
 
 #[rustfmt::skip]
