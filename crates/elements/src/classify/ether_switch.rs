@@ -5,7 +5,7 @@
 //!
 //! Deliberate differences: the table holds at most [`MAX_ADDRESSES`] addresses (Click's has no limit); when it is full, what
 //! has expired is removed, and if nothing has, new addresses are not learned and their packets go to all ports. The `table`
-//! handler is sorted by address. Frames shorter than an Ethernet header are dropped.
+//! handler is sorted by address. Frames that end within their two addresses are dropped.
 
 use crate::args::{Args, Seconds};
 use crate::class::{Effect, ElementClass};
@@ -115,8 +115,8 @@ impl Element for EtherSwitch {
     }
 
     fn push(&mut self, source: Port, p: Pkt, cx: &mut Cx<'_>) {
-        let Some(h) = p.data().first_chunk::<14>() else {
-            return cx.drop(p, "EtherSwitch: no Ethernet header");
+        let Some(h) = p.data().first_chunk::<12>() else {
+            return cx.drop(p, "EtherSwitch: no Ethernet addresses");
         };
         let dst = EtherAddr::from_slice(&h[..6]).unwrap_or_default();
         let src = EtherAddr::from_slice(&h[6..]).unwrap_or_default();
@@ -232,7 +232,7 @@ mod tests {
         );
         b.write("timeout", "0").unwrap();
         assert_eq!(ports(&mut b, 0, frame(3, 9, 10)), [2, 1]);
-        assert!(b.push(0, &[0; 13]).is_empty());
+        assert!(b.push(0, &[0; 11]).is_empty());
         assert_eq!(b.out.created, 3);
         assert!(Bench::new("EtherSwitch", "TIMEOUT x", 2, 2).is_err());
     }

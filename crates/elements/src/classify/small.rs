@@ -1,7 +1,7 @@
 //! Small filters: CheckLength, CheckPaint, PaintSwitch, HostEtherFilter.
 //!
 //! Source: Click's documentation of the elements; FastClick's `EXTRA_LENGTH` of CheckLength. HostEtherFilter drops frames that
-//! are shorter than an Ethernet header (Click reads behind their end).
+//! end within their two addresses (Click reads behind their end).
 
 use crate::args::{Args, FromArg, SizedAnno};
 use crate::class::{Effect, ElementClass};
@@ -241,9 +241,9 @@ impl Element for HostEtherFilter {
         let header = p
             .data()
             .get(self.offset..)
-            .and_then(|b| b.first_chunk::<14>());
+            .and_then(|b| b.first_chunk::<12>());
         let Some(h) = header else {
-            return cx.drop(p, "HostEtherFilter: no Ethernet header");
+            return cx.drop(p, "HostEtherFilter: no Ethernet addresses");
         };
         let (dst, src) = (
             EtherAddr::from_slice(&h[..6]),
@@ -358,8 +358,8 @@ mod tests {
         assert_eq!(run(&mut b, other, other), (1, PacketType::OtherHost));
         // sent by this host: the type stays as it was
         assert_eq!(run(&mut b, [255; 6], me), (1, PacketType::Host));
-        assert!(b.push(0, &[0; 13]).is_empty());
-        assert_eq!(b.drops()["HostEtherFilter: no Ethernet header"], 1);
+        assert!(b.push(0, &[0; 11]).is_empty());
+        assert_eq!(b.drops()["HostEtherFilter: no Ethernet addresses"], 1);
         let mut b = Bench::new(
             "HostEtherFilter",
             "00:01:02:03:04:05, DROP_OTHER false",

@@ -243,7 +243,7 @@ fn rule_list(texts: &[String]) -> Filter {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
     fn expression_means_what_the_predicate_says(Case(text, f) in expression(), packets in prop::collection::vec(model(), 1..40)) {
