@@ -66,6 +66,12 @@ impl Index {
         self.slots[hash as usize & self.mask()]
     }
 
+    /// The first reference with this hash, whatever its key.
+    #[inline]
+    pub fn candidate(&self, hash: u32) -> Option<u32> {
+        self.find(hash, |_| true)
+    }
+
     /// Puts a reference in the place of the one for which `is_it` holds, which is returned, or adds it.
     pub fn set(&mut self, hash: u32, reference: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         if let Some(i) = self.position(hash, is_it) {

@@ -137,11 +137,11 @@ impl FlowTable {
     pub(super) fn first_slot(&self, hash: u32) -> u64 {
         self.index.peek(hash)
     }
-    /// Reads the record that a slot points at.
+    /// Reads the record that a look-up will most likely end at.
     #[inline]
-    pub(super) fn warm(&self, slot: u64) -> u64 {
-        let record = (slot as u32).wrapping_sub(1) >> 1;
-        self.records.get(record as usize).map_or(0, |r| r.stamp)
+    pub(super) fn warm(&self, hash: u32) -> u64 {
+        let i = self.index.candidate(hash).unwrap_or(0) >> 1;
+        self.records.get(i as usize).map_or(0, |r| r.stamp)
     }
 
     #[inline]
