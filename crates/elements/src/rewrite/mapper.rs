@@ -69,6 +69,11 @@ pub struct Mapper {
 }
 
 impl Mapper {
+    /// The patterns with forward and reply output, in order of configuration.
+    pub fn patterns(&self) -> &[(PatternRef, i64, i64)] {
+        &self.entries
+    }
+
     /// Number of the first pattern whose outputs a rewriter with `noutputs` outputs does not have.
     pub(super) fn out_of_range(&self, noutputs: usize) -> Option<usize> {
         let ok = |o: i64| usize::try_from(o).is_ok_and(|o| o < noutputs);

@@ -29,8 +29,11 @@ use crate::class::ElementClass;
 use crate::store::{StateId, StateStore};
 
 pub use flowid::FlowId;
+pub use mapper::Mapper;
+pub use pattern::{Pattern, PatternRef, PatternSet};
 pub use record::{FlowRef, Record};
-pub use table::FlowTable;
+pub use spec::InputSpec;
+pub use table::{DEFAULT_CAPACITY, FlowTable, MAX_FLOWS};
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[

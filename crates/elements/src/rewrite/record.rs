@@ -84,6 +84,17 @@ impl Record {
     pub fn output(&self, reply: bool) -> usize {
         usize::from(self.output[usize::from(reply)])
     }
+    /// What a direction adds to the one's complement sum of the addresses, and of addresses and ports (of an ICMP message: of
+    /// the identifier). Zero stands for "the checksum is not touched".
+    pub fn checksum_shifts(&self, reply: bool) -> (u16, u16) {
+        // forward packets subtract what is stored; nothing stays nothing
+        let side = |d: u16| if reply || d == 0 { d } else { !d };
+        (side(self.ip_delta), side(self.port_delta))
+    }
+    /// Sequence numbers are shifted: not to be folded.
+    pub fn shifts_sequence_numbers(&self) -> bool {
+        self.shifts != NIL
+    }
     /// Input that the flow's first packet came in at.
     pub fn origin(&self) -> usize {
         usize::from(self.input)

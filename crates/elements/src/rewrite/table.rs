@@ -14,10 +14,12 @@
 
 use super::flowid::{FlowId, checksum_deltas, checksum_step};
 use super::index::Index;
+use super::kind::Kind;
 use super::queue::{AgeQueue, NIL};
 use super::record::{CLASSES, Counts, FREE, Hit, Member, NewFlow, STAMP_BITS, Timeout, Track};
 use super::record::{FlowRef, Record};
 use super::seqdelta::Shifts;
+use super::spec::InputSpec;
 use crate::store::State;
 use crate::{ElemId, state_any};
 use onefold_packet::Timestamp;
@@ -121,6 +123,29 @@ impl FlowTable {
     pub fn resolve(&self, f: FlowRef) -> Option<&Record> {
         let r = self.records.get(f.record as usize)?;
         (r.generation == f.generation && r.bucket != FREE).then_some(r)
+    }
+
+    /// The binding, and its direction, that packets of a flow meet in the rewriter `elem`; `udp` chooses between IPRewriter's
+    /// two maps. A look-up does not refresh it.
+    pub fn binding(&self, elem: ElemId, udp: bool, flow: &FlowId) -> Option<(FlowRef, bool)> {
+        let member = self.members.iter().position(|m| m.elem == elem)?;
+        let two_maps = self.members.get(member)?.kind == Kind::Ip;
+        let map = member as u16 * 2 + u16::from(udp && two_maps);
+        let (i, reply) = self.lookup(map, flow)?;
+        Some((self.reference(i)?, reply))
+    }
+    /// A packet of the flow has passed without changing the connection's state. False when the binding is gone.
+    pub fn refresh(&mut self, f: FlowRef, now: Timestamp) -> bool {
+        let there = self.resolve(f).is_some();
+        if there {
+            self.touch(f.record, now);
+        }
+        there
+    }
+    /// The input specifications of the rewriter `elem`, each with the configuration argument that it stands in.
+    pub fn input_specs(&self, elem: ElemId) -> &[(InputSpec, usize)] {
+        let m = self.members.iter().find(|m| m.elem == elem);
+        m.map_or(&[], |m| &m.specs)
     }
 
     #[inline]

@@ -295,8 +295,19 @@ fn references_know_when_their_flow_has_gone() {
         assert!(t.reference(1).is_none());
         f
     };
+    // a fast path that has found it may refresh it
+    n.at(50.0);
+    let now = n.now;
+    let t = n.store.get_mut::<FlowTable>(id).unwrap();
+    let flow = t.resolve(f).unwrap().key(true);
+    assert_eq!(t.binding(ElemId(0), false, &flow), Some((f, true)));
+    assert_eq!(t.binding(ElemId(0), true, &flow), None);
+    assert_eq!(t.input_specs(ElemId(0)).len(), 2);
+    assert!(t.refresh(f, now));
+    assert_eq!(exp(&mut n), ["300"]);
     n.write("rw", "clear", "").unwrap();
     assert!(n.store.get::<FlowTable>(id).unwrap().resolve(f).is_none());
+    assert!(!n.store.get_mut::<FlowTable>(id).unwrap().refresh(f, now));
     n.go(0, out(2));
     let t = n.store.get::<FlowTable>(id).unwrap();
     assert!(t.resolve(f).is_none());
@@ -381,4 +392,31 @@ fn capacities_shared_in_a_circle_are_one() {
             ("3".into(), "1".into())
         );
     }
+}
+
+#[test]
+fn checksum_shifts_are_what_packets_get() {
+    let mut n = Net::one(
+        "IPRewriter",
+        "pattern 1.0.0.1 1024-65535# - - 0 1, keep 0 1",
+    );
+    let p = out_flags(1, ACK, b"data");
+    let (_, q) = n.push("rw", 0, p.clone()).unwrap();
+    let id = n.with("rw", |e, _| e.states()[0]);
+    let t = n.store.get::<FlowTable>(id).unwrap();
+    let r = t.resolve(t.reference(0).unwrap()).unwrap();
+    let add = |sum: u16, shift: u16| !checksum::fold(u64::from(!sum) + u64::from(shift));
+    let sums = |p: &Packet| {
+        let at = |i: usize| u16::from_be_bytes([p.data()[i], p.data()[i + 1]]);
+        (at(10), at(36))
+    };
+    let ((ip, tcp), (a, b)) = (sums(&p), r.checksum_shifts(false));
+    assert_eq!(sums(&q), (add(ip, a), add(tcp, b)));
+    let ((ip, tcp), (a, b)) = (sums(&q), r.checksum_shifts(true));
+    assert_eq!(sums(&p), (add(ip, a), add(tcp, b)));
+    assert!(!r.shifts_sequence_numbers());
+    n.push("rw", 1, out(2)).unwrap();
+    let t = n.store.get::<FlowTable>(id).unwrap();
+    let r = t.resolve(t.reference(1).unwrap()).unwrap();
+    assert_eq!(r.checksum_shifts(false), (0, 0));
 }
