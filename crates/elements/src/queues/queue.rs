@@ -1,9 +1,10 @@
 //! Queues: Queue (FullNoteQueue), SimpleQueue, NotifierQueue, QuickNoteQueue, ThreadSafeQueue, MSQueue, MixedQueue,
 //! FrontDropQueue (Click elements of these names).
 //!
-//! They differ in what they drop when full and in whether sources hear that they are full. Deliberate differences from
-//! Click: all of them wake who pulls from them (nobody polls), those that pull fall asleep at the first empty answer (not at
-//! the tenth), and a capacity of 0 drops everything in MixedQueue and FrontDropQueue too.
+//! They differ in what they drop when full, in whether sources hear that they are full, and in how soon those who pull fall
+//! asleep when they are empty: at the first vain pull (QuickNoteQueue) or at the tenth in a row, as in Click, so that tasks
+//! take turns in the same order. Deliberate differences from Click: nobody polls SimpleQueue for ever either, and a capacity
+//! of 0 drops everything in MixedQueue and FrontDropQueue too.
 
 use super::util::{say_overflow, unknown, value};
 use crate::args::Args;
@@ -46,7 +47,7 @@ pub const FULL_NOTE_QUEUE: ElementClass = class("FullNoteQueue", "1/1-2", "h/lh"
 });
 /// `QuickNoteQueue`.
 pub const QUICK_NOTE_QUEUE: ElementClass = class("QuickNoteQueue", "1/1-2", "h/lh", FIFO, || {
-    Queue::boxed("QuickNoteQueue", Kind::Tail, true)
+    Queue::boxed("QuickNoteQueue", Kind::Quick, true)
 });
 /// `ThreadSafeQueue`.
 pub const THREAD_SAFE_QUEUE: ElementClass = class("ThreadSafeQueue", "1/1-2", "h/lh", FIFO, || {
@@ -86,12 +87,16 @@ pub const FRONT_DROP_QUEUE: ElementClass = class(
 enum Kind {
     /// The packet that arrives.
     Tail,
+    /// As `Tail`; who pulls sleeps at the first vain pull.
+    Quick,
     /// The packet that has waited longest.
     Front,
     /// Input 0 as `Tail`; input 1 puts packets at the head, the last one in the queue goes.
     Mixed,
 }
 
+/// Vain pulls in a row that do not yet send the puller to sleep.
+const WAKEFUL: u8 = 9;
 /// Packets that a queue holds unless told otherwise.
 const CAPACITY: u32 = 1000;
 
@@ -109,6 +114,8 @@ struct Queue {
     capacity: usize,
     drops: u64,
     highwater: usize,
+    /// Vain pulls since the last packet.
+    sleepiness: u8,
 }
 
 impl Queue {
@@ -121,6 +128,7 @@ impl Queue {
             capacity: CAPACITY as usize,
             drops: 0,
             highwater: 0,
+            sleepiness: 0,
         })
     }
 
@@ -221,7 +229,14 @@ impl Element for Queue {
         if self.q.len() > self.capacity {
             self.shrink(cx);
         }
-        let p = self.q.pop_front()?;
+        let Some(p) = self.q.pop_front() else {
+            if self.sleepiness < WAKEFUL && self.kind != Kind::Quick {
+                self.sleepiness += 1;
+                cx.notify_nonempty();
+            }
+            return None;
+        };
+        self.sleepiness = 0;
         if self.full_note && self.q.len() + 1 == self.capacity {
             cx.notify_nonfull();
         }
@@ -341,6 +356,22 @@ mod tests {
             let notes = ["SimpleQueue", "NotifierQueue"].contains(&class);
             assert_eq!(b.element.full().is_none(), notes);
             assert_eq!(b.host.nonfull, usize::from(!notes));
+        }
+    }
+
+    #[test]
+    fn tenth_vain_pull_sends_to_sleep() {
+        for (class, polls) in [("Queue", 9), ("NotifierQueue", 9), ("QuickNoteQueue", 0)] {
+            let mut b = Bench::new(class, "", 1, 1).unwrap();
+            for _ in 0..30 {
+                assert!(b.pull(0).is_none());
+            }
+            assert_eq!(b.host.nonempty, polls, "{class}");
+            b.push(0, &[1]);
+            assert!(b.pull(0).is_some());
+            b.pull(0);
+            let expected = polls + 1 + usize::from(polls > 0);
+            assert_eq!(b.host.nonempty, expected, "{class}");
         }
     }
 

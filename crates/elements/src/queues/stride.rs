@@ -109,7 +109,7 @@ impl Element for Stride {
                 Ok(v) if v < 0 => args.error_at(i, &name, "must not be negative"),
                 Ok(v) => {
                     if v > MAX_TICKETS {
-                        args.warning(format!("{name}: reduced to {MAX_TICKETS}"));
+                        args.warning(format!("input {i}'s tickets reduced to {MAX_TICKETS}"));
                     }
                     c.set(v.min(MAX_TICKETS));
                     if first {

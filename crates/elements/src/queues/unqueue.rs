@@ -1,13 +1,12 @@
 //! Unqueue (Click), RoundRobinUnqueue (FastClick): pull turned into push by a task.
 //!
-//! Deliberate differences from Click: a task that gets nothing sleeps at once (nobody polls); RoundRobinUnqueue sleeps after a
-//! round without a packet.
+//! Deliberate differences: a BURST of 0 does not keep the task busy; RoundRobinUnqueue sleeps after a round without a packet.
 
 use super::util::{unknown, value};
 use crate::args::Args;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element, TaskStatus};
+use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
@@ -68,10 +67,16 @@ impl Element for Unqueue {
         self.burst = burst_of(args.optional("BURST").unwrap_or(1));
         self.active = args.keyword("ACTIVE").unwrap_or(true);
         self.limit = args.keyword("LIMIT").unwrap_or(-1);
-        if self.burst == 0 {
-            args.warning("BURST size 0, no packets will be pulled");
-        }
         args.finish()
+    }
+
+    fn initialize(&mut self, _: &mut InitCx<'_>) -> Result<(), ConfigErrors> {
+        if self.burst == 0 {
+            let mut w = ConfigError::new("BURST size 0, no packets will be pulled");
+            w.warning = true;
+            return Err(vec![w]);
+        }
+        Ok(())
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
@@ -270,7 +275,8 @@ mod tests {
         assert_eq!(b.host.woken, 2);
         assert_eq!(b.run_task().len(), 2);
         assert!(b.write("limit", "few").is_err());
-        assert_eq!(Bench::new("Unqueue", "0", 1, 1).unwrap().warnings.len(), 1);
+        let w = Bench::new("Unqueue", "0", 1, 1).err().unwrap();
+        assert_eq!(w, ["BURST size 0, no packets will be pulled"]);
         assert!(Bench::new("Unqueue", "LIMIT x", 1, 1).is_err());
     }
 
