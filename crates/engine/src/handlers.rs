@@ -4,8 +4,8 @@ use crate::core::{Core, LateCall};
 use crate::limits;
 use onefold_elements::args::split_words;
 use onefold_elements::{
-    ElemId, HandlerError, HandlerFlags, HandlerResult, Host, Outbox, Processing, StateStore,
-    find_element,
+    ElemId, Element, HandlerError, HandlerFlags, HandlerResult, Host, Outbox, Processing,
+    StateStore, find_element,
 };
 use std::fmt::Write;
 
@@ -27,6 +27,12 @@ const GLOBAL: &[(&str, &str)] = &[
 
 /// Handlers of every element, in the order in which `handlers` lists them.
 const COMMON: &[&str] = &["handlers", "ports", "config", "class", "name"];
+
+/// Handlers of every element that has a task, in the order in which `handlers` lists them.
+const TASK: &[(&str, HandlerFlags)] = &[
+    ("tickets", HandlerFlags::ReadWrite),
+    ("scheduled", HandlerFlags::Read),
+];
 
 /// Whose handler a call means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +56,17 @@ impl Core {
                 return Some(*f);
             }
         }
+        if let Some(f) = self.task_handler(node, name) {
+            return Some(f);
+        }
         COMMON.contains(&name).then_some(HandlerFlags::Read)
+    }
+
+    /// Is this one of the handlers that come with a task?
+    fn task_handler(&self, node: u32, name: &str) -> Option<HandlerFlags> {
+        let has_task = self.nodes.get(node as usize).is_some_and(|n| n.has_task);
+        let found = TASK.iter().find(|(n, _)| *n == name);
+        found.filter(|_| has_task).map(|(_, f)| *f)
     }
 
     /// Finds out whose handler `name` is, as seen from element `from`: `element.handler`, `handler` (of `from` itself, else
@@ -174,6 +190,12 @@ impl Core {
         if !own && COMMON.contains(&name) {
             return Ok(self.read_common(node, name));
         }
+        if !own && self.task_handler(node, name).is_some() {
+            return Ok(match name {
+                "tickets" => self.run_list.tickets(node).to_string(),
+                _ => self.run_list.is_scheduled(node).to_string(),
+            });
+        }
         match self.element_handler(node, name) {
             None => return Err(HandlerError::NoSuchHandler(full())),
             Some(HandlerFlags::Write | HandlerFlags::Button) => {
@@ -249,8 +271,22 @@ impl Core {
         self.enter()?;
         self.activity += 1;
         let mark = out.effects.len();
+        let own = |e: &dyn Element| {
+            e.handlers().iter().any(|h| h.name == name)
+                || e.dynamic_handlers().iter().any(|(n, _)| n == name)
+        };
+        let owned = self.nodes[node as usize].elem.as_deref().is_some_and(own);
         let r = match name {
             "config" => self.reconfigure(node, value, store),
+            "tickets" if !owned => match value.trim().parse::<u32>() {
+                Ok(n) if n > 0 => {
+                    self.run_list.set_tickets(node, n);
+                    Ok(())
+                }
+                _ => Err(HandlerError::BadValue(
+                    "tickets: expected a positive number".into(),
+                )),
+            },
             _ => self
                 .with(node, out, store, |e, cx| e.write(name, value, cx))
                 .unwrap_or(Ok(())),
@@ -302,6 +338,18 @@ impl Core {
             let _ = writeln!(s, "{name}\t{flags}");
         }
         let live = elem.is_some_and(|e| e.can_live_reconfigure());
+        if self.nodes[node as usize].has_task {
+            let own = s.clone();
+            s.clear();
+            for (name, flags) in TASK {
+                let flags = match flags {
+                    HandlerFlags::ReadWrite => "rw",
+                    _ => "r",
+                };
+                let _ = writeln!(s, "{name}\t{flags}");
+            }
+            s.push_str(&own);
+        }
         for name in COMMON {
             if fixed.iter().any(|h| h.name == *name) {
                 continue;

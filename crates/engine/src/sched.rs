@@ -23,6 +23,7 @@ pub(crate) struct RunList {
     /// Per element: wants to run.
     scheduled: Vec<bool>,
     stride: Vec<u64>,
+    tickets: Vec<u32>,
     /// The task that is running.
     current: Option<(u64, u32)>,
 }
@@ -33,14 +34,23 @@ impl RunList {
             list: VecDeque::new(),
             scheduled: vec![false; elements],
             stride: vec![STRIDE_ONE / DEFAULT_TICKETS as u64; elements],
+            tickets: vec![DEFAULT_TICKETS; elements],
             current: None,
         }
     }
 
     pub fn set_tickets(&mut self, element: u32, tickets: u32) {
+        let tickets = tickets.clamp(1, MAX_TICKETS);
         if let Some(s) = self.stride.get_mut(element as usize) {
-            *s = STRIDE_ONE / tickets.clamp(1, MAX_TICKETS) as u64;
+            *s = STRIDE_ONE / tickets as u64;
         }
+        if let Some(t) = self.tickets.get_mut(element as usize) {
+            *t = tickets;
+        }
+    }
+
+    pub fn tickets(&self, element: u32) -> u32 {
+        self.tickets.get(element as usize).copied().unwrap_or(0)
     }
 
     pub fn len(&self) -> usize {
@@ -48,7 +58,6 @@ impl RunList {
     }
 
     /// Does this task want to run?
-    #[cfg(test)]
     pub fn is_scheduled(&self, element: u32) -> bool {
         self.scheduled.get(element as usize) == Some(&true)
     }
