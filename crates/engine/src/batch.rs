@@ -1,19 +1,152 @@
 //! The batched engine: the same graph, a batch of packets at a time.
 //!
-//! A batch goes through an element in one call; what it emits is collected per output and goes on as one batch per output,
-//! lowest output first, depth first. The order of packets at one output, and so within a flow, is that of the scalar engine;
-//! the order across outputs is not. `now` is one per batch.
+//! A batch goes through an element in one call; what it emits is collected per output. What waits at an element's input is
+//! taken up in topological order, so that batches that were split by a look-up come together again where the ways meet, and
+//! an element is called once for all of them. The order of packets that take the same way, and so within a flow, is that of
+//! the scalar engine; the order across ways is not. `now` is one per batch.
 
 use crate::core::Core;
 use crate::limits;
-use crate::topology::Edge;
+use crate::topology::{Edge, Topology};
 use onefold_elements::{Cx, ElemId, Outbox, StateStore};
 use onefold_packet::Pkt;
 
-/// Batch vectors kept for reuse.
-const SPARE: usize = 256;
 /// Outputs that are collected in lanes; packets for higher ones go through the ordered list.
 pub(crate) const MAX_LANES: usize = 1024;
+
+/// What waits where, and in which order inputs are taken up.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Waiting {
+    /// Rank of the input that each output leads to; `u32::MAX` for none.
+    rank_of_output: Box<[u32]>,
+    /// Rank of each input.
+    rank_of_input: Box<[u32]>,
+    /// The input at each rank.
+    input: Box<[Edge]>,
+    /// Packets that wait there.
+    slots: Vec<Slot>,
+    /// Ranks at which something waits, one bit each.
+    ready: Vec<u64>,
+    /// No word of `ready` before this one is set.
+    first: usize,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    batch: Vec<Pkt>,
+    hops: u32,
+}
+
+impl Clone for Slot {
+    /// Nothing waits between injections.
+    fn clone(&self) -> Self {
+        Slot::default()
+    }
+}
+
+impl Waiting {
+    /// Ranks the inputs of a graph.
+    pub fn new(topo: &Topology) -> Self {
+        let order = push_order(topo);
+        let inputs: usize = topo.ports.iter().map(|p| p.ninputs).sum();
+        let mut rank_of_input = vec![u32::MAX; inputs].into_boxed_slice();
+        let mut input = Vec::with_capacity(inputs);
+        for node in order {
+            let p = topo.ports[node as usize];
+            for port in 0..p.ninputs {
+                rank_of_input[p.in_base + port] = input.len() as u32;
+                input.push(Edge {
+                    node,
+                    port: port as u32,
+                });
+            }
+        }
+        let rank_of_output = (topo.out_edge.iter())
+            .map(|e| match e.is_some() {
+                true => rank_of_input[topo.ports[e.node as usize].in_base + e.port as usize],
+                false => u32::MAX,
+            })
+            .collect();
+        Waiting {
+            rank_of_output,
+            rank_of_input,
+            slots: std::iter::repeat_with(Slot::default)
+                .take(input.len())
+                .collect(),
+            ready: vec![0; input.len().div_ceil(64)],
+            first: 0,
+            input: input.into(),
+        }
+    }
+
+    /// Adds packets to those that wait at a rank. Leaves `batch` empty.
+    #[inline]
+    fn add(&mut self, rank: u32, batch: &mut Vec<Pkt>, hops: u32) {
+        let rank = rank as usize;
+        let slot = &mut self.slots[rank];
+        if slot.batch.is_empty() {
+            std::mem::swap(&mut slot.batch, batch);
+            slot.hops = hops;
+        } else {
+            slot.batch.append(batch);
+            slot.hops = slot.hops.max(hops);
+        }
+        self.ready[rank / 64] |= 1 << (rank % 64);
+        self.first = self.first.min(rank / 64);
+    }
+
+    /// Takes up the lowest rank at which something waits; its packets come in `batch`, which has to be empty.
+    #[inline]
+    fn take(&mut self, batch: &mut Vec<Pkt>) -> Option<(Edge, u32)> {
+        while let Some(word) = self.ready.get_mut(self.first) {
+            if *word != 0 {
+                let rank = self.first * 64 + word.trailing_zeros() as usize;
+                *word &= *word - 1;
+                let slot = &mut self.slots[rank];
+                std::mem::swap(&mut slot.batch, batch);
+                return Some((self.input[rank], slot.hops));
+            }
+            self.first += 1;
+        }
+        None
+    }
+}
+
+/// Elements in an order in which a push goes forwards, except in cycles.
+fn push_order(topo: &Topology) -> Vec<u32> {
+    let n = topo.ports.len();
+    let mut fed = vec![false; n];
+    for e in topo.out_edge.iter().filter(|e| e.is_some()) {
+        fed[e.node as usize] = true;
+    }
+    let roots = (0..n)
+        .filter(|i| !fed[*i])
+        .chain((0..n).filter(|i| fed[*i]));
+    let mut seen = vec![false; n];
+    let mut finished = Vec::with_capacity(n);
+    // the last root first, because the whole order is turned round at the end
+    for root in roots.rev() {
+        if std::mem::replace(&mut seen[root], true) {
+            continue;
+        }
+        // (element, outputs still to be followed), highest output first
+        let mut stack = vec![(root, topo.ports[root].noutputs)];
+        while let Some((node, left)) = stack.pop() {
+            if left == 0 {
+                finished.push(node as u32);
+                continue;
+            }
+            stack.push((node, left - 1));
+            let e = topo.out_edge[topo.ports[node].out_base + left - 1];
+            if e.is_some() && !std::mem::replace(&mut seen[e.node as usize], true) {
+                let to = e.node as usize;
+                stack.push((to, topo.ports[to].noutputs));
+            }
+        }
+    }
+    finished.reverse();
+    finished
+}
 
 impl Core {
     /// Pushes a batch and everything that follows from it. Leaves `batch` empty.
@@ -24,115 +157,115 @@ impl Core {
         out: &mut Outbox,
         store: &mut StateStore,
     ) {
-        let base = self.batches.len();
-        let mut first = self.spare.pop().unwrap_or_default();
-        std::mem::swap(&mut first, batch);
-        self.batches.push((to, first, 0));
-        self.run_batches(base, out, store);
-    }
-
-    fn run_batches(&mut self, base: usize, out: &mut Outbox, store: &mut StateStore) {
-        while self.batches.len() > base {
-            let Some((mut to, mut batch, mut hops)) = self.batches.pop() else {
-                break;
-            };
-            loop {
-                let n = batch.len() as u64;
-                self.steps += n;
-                self.activity += n;
-                if hops >= limits::MAX_HOPS || self.steps > limits::MAX_STEPS {
-                    let why = match hops >= limits::MAX_HOPS {
-                        true => limits::LOOP,
-                        false => limits::WORK,
-                    };
-                    for p in batch.drain(..) {
-                        out.drop(ElemId(to.node), why, p);
-                    }
-                    break;
-                }
-                let Some(node) = self.nodes.get_mut(to.node as usize) else {
-                    for p in batch.drain(..) {
-                        out.drop(ElemId(to.node), limits::UNCONNECTED, p);
-                    }
-                    break;
-                };
-                let Some(mut elem) = node.elem.take() else {
-                    for p in batch.drain(..) {
-                        self.late.push_back((to, p, hops));
-                    }
-                    break;
-                };
-                let (ninputs, noutputs) = (node.ninputs as usize, node.noutputs as usize);
-                let mark = out.effects.len();
-                out.batched = true;
-                elem.push_batch(
-                    to.port as usize,
-                    &mut batch,
-                    &mut Cx {
-                        elem: ElemId(to.node),
-                        now: self.now,
-                        ninputs,
-                        noutputs,
-                        store,
-                        out,
-                        host: self,
-                    },
-                );
-                out.batched = false;
-                self.nodes[to.node as usize].elem = Some(elem);
-                // an element that forgets packets would break the account
-                for p in batch.drain(..) {
-                    out.drop(ElemId(to.node), limits::FORGOTTEN, p);
-                }
-                // calls and what was emitted outside of the lanes
-                self.settle(to.node, mark, out, store);
-                match self.take_lanes(to.node, noutputs, &mut batch, hops + 1, out) {
-                    Some(next) => (to, hops) = (next, hops + 1),
-                    None => break,
-                }
+        let p = self.topo.ports.get(to.node as usize);
+        match p.filter(|p| (to.port as usize) < p.ninputs) {
+            Some(p) => {
+                let rank = self.waiting.rank_of_input[p.in_base + to.port as usize];
+                self.waiting.add(rank, batch, 0);
             }
-            if self.spare.len() < SPARE {
-                self.spare.push(batch);
-            }
+            // an input that the graph does not have: packets enter here from outside
+            None => self.batch_to(to, batch, 0, out, store),
         }
+        self.run_batches(out, store);
     }
 
-    /// Moves what an element emitted to the work list. The lowest output's batch comes back in `batch`, its destination as
-    /// the result; the others go to the stack.
-    #[inline]
-    fn take_lanes(
+    fn run_batches(&mut self, out: &mut Outbox, store: &mut StateStore) {
+        let mut batch = std::mem::take(&mut self.spare);
+        while let Some((to, hops)) = self.waiting.take(&mut batch) {
+            self.batch_to(to, &mut batch, hops, out, store);
+        }
+        self.spare = batch;
+    }
+
+    /// Gives a batch to an element and moves what it emits to where it goes.
+    fn batch_to(
         &mut self,
-        node: u32,
-        noutputs: usize,
+        to: Edge,
         batch: &mut Vec<Pkt>,
         hops: u32,
         out: &mut Outbox,
-    ) -> Option<Edge> {
+        store: &mut StateStore,
+    ) {
+        let n = batch.len() as u64;
+        self.steps += n;
+        self.activity += n;
+        if hops >= limits::MAX_HOPS || self.steps > limits::MAX_STEPS {
+            let why = match hops >= limits::MAX_HOPS {
+                true => limits::LOOP,
+                false => limits::WORK,
+            };
+            drop_all(to.node, why, batch, out);
+            return;
+        }
+        let Some(node) = self.nodes.get_mut(to.node as usize) else {
+            drop_all(to.node, limits::UNCONNECTED, batch, out);
+            return;
+        };
+        let Some(mut elem) = node.elem.take() else {
+            for p in batch.drain(..) {
+                self.late.push_back((to, p, hops));
+            }
+            return;
+        };
+        let (ninputs, noutputs) = (node.ninputs as usize, node.noutputs as usize);
+        let mark = out.effects.len();
+        out.batched = true;
+        elem.push_batch(
+            to.port as usize,
+            batch,
+            &mut Cx {
+                elem: ElemId(to.node),
+                now: self.now,
+                ninputs,
+                noutputs,
+                store,
+                out,
+                host: self,
+            },
+        );
+        out.batched = false;
+        self.nodes[to.node as usize].elem = Some(elem);
+        if !batch.is_empty() {
+            // an element that forgets packets would break the account
+            drop_all(to.node, limits::FORGOTTEN, batch, out);
+        }
+        self.lanes_to_waiting(to.node, noutputs, hops + 1, out);
+        // calls and what was emitted outside of the lanes
+        self.settle(to.node, mark, out, store);
+    }
+
+    /// Moves what `node` emitted to the inputs that it goes to.
+    #[inline]
+    fn lanes_to_waiting(&mut self, node: u32, noutputs: usize, hops: u32, out: &mut Outbox) {
+        let base = self.nodes[node as usize].out_base as usize;
         let lanes = noutputs.min(out.lanes.len());
-        let first = out.lanes[..lanes].iter().position(|l| !l.is_empty())?;
-        for port in (first + 1..lanes).rev() {
+        for port in 0..lanes {
             if out.lanes[port].is_empty() {
                 continue;
             }
-            let to = self.out_edge(node, port);
-            let mut b = self.spare.pop().unwrap_or_default();
-            std::mem::swap(&mut b, &mut out.lanes[port]);
-            if to.is_some() {
-                self.batches.push((to, b, hops));
-            } else {
-                for p in b.drain(..) {
-                    out.drop(ElemId(node), limits::UNCONNECTED, p);
+            match self.waiting.rank_of_output.get(base + port) {
+                Some(&rank) if rank != u32::MAX => {
+                    self.waiting.add(rank, &mut out.lanes[port], hops);
+                }
+                _ => {
+                    let mut lane = std::mem::take(&mut out.lanes[port]);
+                    drop_all(node, limits::UNCONNECTED, &mut lane, out);
                 }
             }
         }
-        std::mem::swap(batch, &mut out.lanes[first]);
-        let to = self.out_edge(node, first);
-        if !to.is_some() {
-            for p in batch.drain(..) {
-                out.drop(ElemId(node), limits::UNCONNECTED, p);
-            }
-            return None;
-        }
-        Some(to)
+    }
+
+    /// Carries out what a task left in the lanes.
+    pub fn settle_lanes(&mut self, node: u32, out: &mut Outbox, store: &mut StateStore) {
+        let noutputs = self.nodes[node as usize].noutputs as usize;
+        self.lanes_to_waiting(node, noutputs, 1, out);
+        self.run_batches(out, store);
+    }
+}
+
+#[cold]
+fn drop_all(node: u32, why: &'static str, batch: &mut Vec<Pkt>, out: &mut Outbox) {
+    for p in batch.drain(..) {
+        out.drop(ElemId(node), why, p);
     }
 }

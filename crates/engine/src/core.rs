@@ -1,5 +1,6 @@
 //! The running part of a graph: elements, clock, tasks, timers, pending work. It is the [`Host`] that elements talk to.
 
+use crate::batch::Waiting;
 use crate::limits;
 use crate::random;
 use crate::sched::{RunList, Timers};
@@ -66,10 +67,12 @@ pub(crate) struct Core {
     pub seed: u64,
     /// Work not done yet; the last is next.
     pub stack: Vec<Work>,
-    /// Batches not processed yet; the last is next.
-    pub batches: Vec<(Edge, Vec<Pkt>, u32)>,
-    /// Empty vectors for batches.
-    pub spare: Vec<Vec<Pkt>>,
+    /// Batches not processed yet.
+    pub waiting: Waiting,
+    /// An empty vector for batches.
+    pub spare: Vec<Pkt>,
+    /// Tasks' packets go on in batches.
+    pub batch_tasks: bool,
     /// Packets for elements that were at work.
     pub late: VecDeque<(Edge, Pkt, u32)>,
     pub late_calls: VecDeque<LateCall>,

@@ -162,6 +162,7 @@ impl Graph {
         self.core.advance(at, &mut self.out, &mut self.store);
         self.packets_in += 1;
         self.core.steps = 0;
+        self.core.batch_tasks = false;
         let to = Edge {
             node: element.0,
             port: input as u32,
@@ -175,6 +176,7 @@ impl Graph {
         self.core.advance(at, &mut self.out, &mut self.store);
         self.packets_in += batch.len() as u64;
         self.core.steps = 0;
+        self.core.batch_tasks = true;
         let to = Edge {
             node: element.0,
             port: 0,
@@ -342,8 +344,9 @@ impl Graph {
                 now: c.now,
                 seed: c.seed,
                 stack: Vec::new(),
-                batches: Vec::new(),
+                waiting: c.waiting.clone(),
                 spare: Vec::new(),
+                batch_tasks: c.batch_tasks,
                 late: c.late.iter().cloned().collect::<VecDeque<_>>(),
                 late_calls: c.late_calls.clone(),
                 steps: 0,
