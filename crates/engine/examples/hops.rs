@@ -57,7 +57,7 @@ fn main() {
     };
     println!("scalar");
     per_hop(&|h| scalar(h, n / 10));
-    for batch in [32, 64, 256] {
+    for batch in [1, 4, 32, 64, 256] {
         println!("batches of {batch}");
         per_hop(&|h| batched(h, n, batch));
     }

@@ -95,6 +95,19 @@ impl Waiting {
         self.first = self.first.min(rank / 64);
     }
 
+    /// Does anything wait at this rank or before it?
+    #[inline]
+    fn any_before(&mut self, rank: u32) -> bool {
+        while let Some(word) = self.ready.get(self.first) {
+            if *word != 0 {
+                let lowest = self.first as u32 * 64 + word.trailing_zeros();
+                return lowest <= rank;
+            }
+            self.first += 1;
+        }
+        false
+    }
+
     /// Takes up the lowest rank at which something waits; its packets come in `batch`, which has to be empty.
     #[inline]
     fn take(&mut self, batch: &mut Vec<Pkt>) -> Option<(Edge, u32)> {
@@ -177,88 +190,137 @@ impl Core {
         self.spare = batch;
     }
 
-    /// Gives a batch to an element and moves what it emits to where it goes.
+    /// Gives a batch to an element, and goes on with what it emits as long as that is a single batch whose turn it is; other
+    /// batches wait. Leaves `batch` empty.
     fn batch_to(
         &mut self,
-        to: Edge,
+        mut to: Edge,
         batch: &mut Vec<Pkt>,
-        hops: u32,
+        mut hops: u32,
         out: &mut Outbox,
         store: &mut StateStore,
     ) {
-        let n = batch.len() as u64;
-        self.steps += n;
-        self.activity += n;
-        if hops >= limits::MAX_HOPS || self.steps > limits::MAX_STEPS {
-            let why = match hops >= limits::MAX_HOPS {
-                true => limits::LOOP,
-                false => limits::WORK,
-            };
-            drop_all(to.node, why, batch, out);
-            return;
-        }
-        let Some(node) = self.nodes.get_mut(to.node as usize) else {
-            drop_all(to.node, limits::UNCONNECTED, batch, out);
-            return;
-        };
-        let Some(mut elem) = node.elem.take() else {
-            for p in batch.drain(..) {
-                self.late.push_back((to, p, hops));
+        loop {
+            let n = batch.len() as u64;
+            self.steps += n;
+            if hops >= limits::MAX_HOPS || self.steps > limits::MAX_STEPS {
+                let why = match hops >= limits::MAX_HOPS {
+                    true => limits::LOOP,
+                    false => limits::WORK,
+                };
+                drop_all(to.node, why, batch, out);
+                return;
             }
-            return;
-        };
-        let (ninputs, noutputs) = (node.ninputs as usize, node.noutputs as usize);
-        let mark = out.effects.len();
-        out.batched = true;
-        elem.push_batch(
-            to.port as usize,
-            batch,
-            &mut Cx {
-                elem: ElemId(to.node),
-                now: self.now,
-                ninputs,
-                noutputs,
-                store,
-                out,
-                host: self,
-            },
-        );
-        out.batched = false;
-        self.nodes[to.node as usize].elem = Some(elem);
-        if !batch.is_empty() {
-            // an element that forgets packets would break the account
-            drop_all(to.node, limits::FORGOTTEN, batch, out);
+            let Some(node) = self.nodes.get_mut(to.node as usize) else {
+                drop_all(to.node, limits::UNCONNECTED, batch, out);
+                return;
+            };
+            let Some(mut elem) = node.elem.take() else {
+                for p in batch.drain(..) {
+                    self.late.push_back((to, p, hops));
+                }
+                return;
+            };
+            let (ninputs, noutputs) = (node.ninputs as usize, node.noutputs as usize);
+            let out_base = node.out_base as usize;
+            let mark = out.effects.len();
+            out.batched = true;
+            elem.push_batch(
+                to.port as usize,
+                batch,
+                &mut Cx {
+                    elem: ElemId(to.node),
+                    now: self.now,
+                    ninputs,
+                    noutputs,
+                    store,
+                    out,
+                    host: self,
+                },
+            );
+            out.batched = false;
+            self.nodes[to.node as usize].elem = Some(elem);
+            if !batch.is_empty() {
+                // an element that forgets packets would break the account
+                drop_all(to.node, limits::FORGOTTEN, batch, out);
+            }
+            hops += 1;
+            let next = self.lanes_to_waiting(to.node, out_base, noutputs, hops, batch, out);
+            if out.effects.len() > mark {
+                // calls, and what was emitted outside of the lanes; what goes on waits for them
+                if let Some((rank, _)) = next {
+                    self.waiting.add(rank, batch, hops);
+                }
+                self.settle(to.node, mark, out, store);
+                return;
+            }
+            match next {
+                Some((_, edge)) => to = edge,
+                None => return,
+            }
         }
-        self.lanes_to_waiting(to.node, noutputs, hops + 1, out);
-        // calls and what was emitted outside of the lanes
-        self.settle(to.node, mark, out, store);
     }
 
-    /// Moves what `node` emitted to the inputs that it goes to.
+    /// Moves what `node` emitted to the inputs that it goes to. If that is a single batch and nothing before its input
+    /// waits, it comes back in `batch` instead, with the input's rank.
     #[inline]
-    fn lanes_to_waiting(&mut self, node: u32, noutputs: usize, hops: u32, out: &mut Outbox) {
-        let base = self.nodes[node as usize].out_base as usize;
+    fn lanes_to_waiting(
+        &mut self,
+        node: u32,
+        out_base: usize,
+        noutputs: usize,
+        hops: u32,
+        batch: &mut Vec<Pkt>,
+        out: &mut Outbox,
+    ) -> Option<(u32, Edge)> {
         let lanes = noutputs.min(out.lanes.len());
+        let mut only: Option<usize> = None;
         for port in 0..lanes {
             if out.lanes[port].is_empty() {
                 continue;
             }
-            match self.waiting.rank_of_output.get(base + port) {
-                Some(&rank) if rank != u32::MAX => {
-                    self.waiting.add(rank, &mut out.lanes[port], hops);
-                }
-                _ => {
-                    let mut lane = std::mem::take(&mut out.lanes[port]);
-                    drop_all(node, limits::UNCONNECTED, &mut lane, out);
-                }
+            if let Some(before) = only.replace(port) {
+                self.lane_to_waiting(node, out_base, before, hops, out);
+            }
+        }
+        let port = only?;
+        let rank = *self.waiting.rank_of_output.get(out_base + port)?;
+        if rank == u32::MAX || self.waiting.any_before(rank) {
+            self.lane_to_waiting(node, out_base, port, hops, out);
+            return None;
+        }
+        std::mem::swap(batch, &mut out.lanes[port]);
+        Some((rank, self.waiting.input[rank as usize]))
+    }
+
+    fn lane_to_waiting(
+        &mut self,
+        node: u32,
+        out_base: usize,
+        port: usize,
+        hops: u32,
+        out: &mut Outbox,
+    ) {
+        match self.waiting.rank_of_output.get(out_base + port) {
+            Some(&rank) if rank != u32::MAX => {
+                self.waiting.add(rank, &mut out.lanes[port], hops);
+            }
+            _ => {
+                let mut lane = std::mem::take(&mut out.lanes[port]);
+                drop_all(node, limits::UNCONNECTED, &mut lane, out);
             }
         }
     }
 
     /// Carries out what a task left in the lanes.
     pub fn settle_lanes(&mut self, node: u32, out: &mut Outbox, store: &mut StateStore) {
-        let noutputs = self.nodes[node as usize].noutputs as usize;
-        self.lanes_to_waiting(node, noutputs, 1, out);
+        let n = &self.nodes[node as usize];
+        let (out_base, noutputs) = (n.out_base as usize, n.noutputs as usize);
+        for port in 0..noutputs.min(out.lanes.len()) {
+            if !out.lanes[port].is_empty() {
+                self.lane_to_waiting(node, out_base, port, 1, out);
+            }
+        }
         self.run_batches(out, store);
     }
 }

@@ -78,7 +78,7 @@ pub(crate) struct Core {
     pub late_calls: VecDeque<LateCall>,
     /// Elements passed since the injection began.
     pub steps: u64,
-    /// Counts everything that happens, to see whether a task did something.
+    /// Counts what happens besides steps, to see whether a task did something.
     pub activity: u64,
     /// Nested pulls under way.
     pub pull_depth: usize,
@@ -184,7 +184,6 @@ impl Core {
             // follow a single emission without touching the stack
             loop {
                 self.steps += 1;
-                self.activity += 1;
                 if hops >= limits::MAX_HOPS {
                     out.drop(ElemId(to.node), limits::LOOP, p);
                     break;

@@ -18,12 +18,17 @@ pub(crate) enum Turn {
 }
 
 impl Core {
+    /// A number that grows with whatever happens.
+    fn work_done(&self, out: &Outbox) -> u64 {
+        self.steps + self.activity + out.created + out.dropped + out.sent
+    }
+
     /// Lets the next task have its turn.
     pub fn run_one_task(&mut self, out: &mut Outbox, store: &mut StateStore) -> Turn {
         let Some(node) = self.run_list.begin() else {
             return Turn::Idle;
         };
-        let before = self.activity + out.created + out.dropped + out.sent;
+        let before = self.work_done(out);
         let mut again = false;
         let mut in_lanes = 0;
         for _ in 0..limits::TASK_BURST {
@@ -49,7 +54,7 @@ impl Core {
             break;
         }
         self.run_late(out, store);
-        let worked = self.activity + out.created + out.dropped + out.sent != before;
+        let worked = self.work_done(out) != before;
         self.run_list.end(again, worked);
         match worked {
             true => Turn::Worked,
