@@ -43,6 +43,8 @@ pub struct BuildOptions {
     pub log: Log,
     /// The text that the `config` handler gives; the flat graph if empty.
     pub source_text: String,
+    /// What the configuration requires (`require(KIND VALUE)`), for the handlers that show it.
+    pub requirements: Vec<(String, String)>,
 }
 
 impl Default for BuildOptions {
@@ -54,6 +56,7 @@ impl Default for BuildOptions {
             start: Timestamp::ZERO,
             log: Log::Keep,
             source_text: String::new(),
+            requirements: Vec::new(),
         }
     }
 }
@@ -208,7 +211,7 @@ impl Builder<'_> {
             .collect();
         let widest = nodes.iter().map(|n| n.noutputs).max().unwrap_or(0);
         let source_text = match self.options.source_text.is_empty() {
-            true => spec.to_click_text(),
+            true => crate::unparse::flat_config(&spec, &self.options.requirements),
             false => self.options.source_text.clone(),
         };
         let driver = (0..n).find(|i| {
@@ -255,6 +258,7 @@ impl Builder<'_> {
             configs: Default::default(),
             names: Arc::new(db),
             source_text,
+            requirements: self.options.requirements.clone(),
             driver: driver.map(|d| d as u32),
             nodes,
             topo,

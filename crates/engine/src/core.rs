@@ -103,6 +103,7 @@ pub(crate) struct Core {
     pub names: Arc<NameDb>,
     /// The configuration as it was given.
     pub source_text: String,
+    pub requirements: Vec<(String, String)>,
     /// The driver script.
     pub driver: Option<u32>,
 }

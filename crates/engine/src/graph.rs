@@ -365,6 +365,7 @@ impl Graph {
                 configs: c.configs.clone(),
                 names: Arc::<NameDb>::clone(&c.names),
                 source_text: c.source_text.clone(),
+                requirements: c.requirements.clone(),
                 driver: c.driver,
             },
             out,

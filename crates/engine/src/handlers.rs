@@ -401,8 +401,10 @@ impl Core {
             "version" => VERSION.to_string(),
             "driver" => "userlevel".to_string(),
             "config" => self.source_text.clone(),
-            "flatconfig" => crate::unparse::flat_config(&topo.spec),
-            "requirements" => String::new(),
+            "flatconfig" => crate::unparse::flat_config(&topo.spec, &self.requirements),
+            "requirements" => (self.requirements.iter())
+                .map(|(kind, value)| format!("{kind}\n{value}\n"))
+                .collect(),
             "handlers" => GLOBAL.iter().map(|(n, f)| format!("{n}\t{f}\n")).collect(),
             "list" => {
                 let mut s = format!("{}\n", topo.names.len());

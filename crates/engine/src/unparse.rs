@@ -5,10 +5,18 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 /// The text of a flat graph.
-pub(crate) fn flat_config(spec: &GraphSpec) -> String {
+pub(crate) fn flat_config(spec: &GraphSpec, requirements: &[(String, String)]) -> String {
     let mut s = String::new();
-    for e in &spec.elements {
+    if !requirements.is_empty() {
+        let one = |(kind, value): &(String, String)| match value.is_empty() {
+            true => kind.clone(),
+            false => format!("{kind} {value}"),
+        };
+        let all: Vec<String> = requirements.iter().map(one).collect();
         // writing to a String cannot fail
+        let _ = write!(s, "require({});\n\n", all.join(", "));
+    }
+    for e in &spec.elements {
         let _ = match e.args.is_empty() {
             true => writeln!(s, "{} :: {};", e.name, e.class),
             false => writeln!(s, "{} :: {}({});", e.name, e.class, e.args.join(", ")),

@@ -164,7 +164,13 @@ fn build(options: &Options, flat: &FlatGraph, source_text: String) -> Option<Gra
         seed: options.seed.unwrap_or(1),
         start,
         log: Log::Stdio,
-        source_text,
+        source_text: match flat.requirements.iter().any(|r| r.kind == "compact_config") {
+            true => String::new(),
+            false => source_text,
+        },
+        requirements: (flat.requirements.iter())
+            .map(|r| (r.kind.clone(), r.value.clone()))
+            .collect(),
         ..Default::default()
     };
     match Graph::build(spec_from_flat(flat), &how) {
