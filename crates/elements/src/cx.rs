@@ -166,6 +166,34 @@ pub struct Cx<'a> {
     pub host: &'a mut dyn Host,
 }
 
+/// The emitting half of a [`Cx`]; see [`Cx::split`].
+pub struct Emitter<'a> {
+    elem: ElemId,
+    noutputs: usize,
+    out: &'a mut Outbox,
+}
+
+impl Emitter<'_> {
+    /// See [`Cx::emit_or_drop`].
+    #[inline]
+    pub fn emit_or_drop(&mut self, port: Port, p: Pkt, reason: DropReason) {
+        if port >= self.noutputs {
+            self.out.drop(self.elem, reason, p);
+        } else if self.out.batched
+            && let Some(lane) = self.out.lanes.get_mut(port)
+        {
+            lane.push(p);
+        } else {
+            self.out.effects.push(Effect::Emit(port, p));
+        }
+    }
+    /// See [`Cx::drop`].
+    #[inline]
+    pub fn drop(&mut self, p: Pkt, reason: DropReason) {
+        self.out.drop(self.elem, reason, p);
+    }
+}
+
 impl Cx<'_> {
     /// The packet leaves at output `port`, which must be connected (`port < noutputs`); if it is not, it is dropped as
     /// `"unconnected output"`.
@@ -197,15 +225,18 @@ impl Cx<'_> {
     /// (Click's `checked_output_push`).
     #[inline]
     pub fn emit_or_drop(&mut self, port: Port, p: Pkt, reason: DropReason) {
-        if port >= self.noutputs {
-            self.out.drop(self.elem, reason, p);
-        } else if self.out.batched
-            && let Some(lane) = self.out.lanes.get_mut(port)
-        {
-            lane.push(p);
-        } else {
-            self.out.effects.push(Effect::Emit(port, p));
-        }
+        self.split().1.emit_or_drop(port, p, reason);
+    }
+
+    /// Shared state and, beside it, what is needed to emit: for batches that read the state packet by packet.
+    #[inline]
+    pub fn split(&mut self) -> (&mut StateStore, Emitter<'_>) {
+        let emitter = Emitter {
+            elem: self.elem,
+            noutputs: self.noutputs,
+            out: self.out,
+        };
+        (self.store, emitter)
     }
 
     /// The packet goes no further.

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+mod batch;
 mod class;
 mod cx;
 mod element;
@@ -58,6 +59,7 @@ const FAMILIES: &[&[ElementClass]] = &[
     sources::CLASSES,
 ];
 
+pub use batch::pass_batch;
 pub use class::{
     Effect, ElementClass, FlowCode, PortRange, Processing, all_classes, lookup, near_misses,
 };

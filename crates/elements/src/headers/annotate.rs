@@ -9,7 +9,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::{Port, element_any};
+use crate::{Port, element_any, pass_batch};
 use onefold_packet::{PacketType, Pkt, anno_field};
 
 const PAINT_AT: usize = anno_field::PAINT.offset as usize;
@@ -71,6 +71,12 @@ impl Element for Paint {
         p.anno.set_u8(self.colour.at, self.colour.value);
         cx.emit(0, p);
     }
+    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        pass_batch(self, port, batch, cx, |e, p| {
+            p.anno.set_u8(e.colour.at, e.colour.value);
+            true
+        });
+    }
     fn handlers(&self) -> &'static [HandlerInfo] {
         COLOR
     }
@@ -117,6 +123,11 @@ impl Element for PaintTee {
             cx.emit(1, copy);
         }
         cx.emit(0, p);
+    }
+    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        pass_batch(self, port, batch, cx, |e, p| {
+            p.anno.u8(e.colour.at) != e.colour.value
+        });
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         COLOR

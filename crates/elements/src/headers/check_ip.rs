@@ -14,7 +14,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerInfo, HandlerResult};
-use crate::{Port, element_any};
+use crate::{Port, element_any, pass_batch};
 use onefold_packet::{Pkt, wire::ipv4};
 use std::net::Ipv4Addr;
 
@@ -169,6 +169,21 @@ impl Element for CheckIpHeader {
             }
             Err(cause) => self.refusals.refuse(cause, p, cx),
         }
+    }
+
+    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        pass_batch(self, port, batch, cx, |e, p| {
+            let Ok(a) = e.check(p.data()) else {
+                return false;
+            };
+            p.set_network_header(e.offset as isize, a.header_len);
+            let excess = p.len() - e.offset - a.total_len;
+            if excess > 0 {
+                p.take(excess);
+            }
+            p.anno.set_dst_ip(a.dst);
+            true
+        });
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

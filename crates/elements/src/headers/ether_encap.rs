@@ -8,7 +8,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::{Port, element_any};
+use crate::{Port, element_any, pass_batch};
 use onefold_packet::{EtherAddr, Pkt};
 
 /// `EtherEncap`.
@@ -45,6 +45,16 @@ impl Element for EtherEncap {
             *h = self.header;
         }
         cx.emit(0, p);
+    }
+    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        pass_batch(self, port, batch, cx, |e, p| {
+            p.push(14);
+            p.set_mac_header_len(0, 14);
+            if let Some(h) = p.data_mut().first_chunk_mut() {
+                *h = e.header;
+            }
+            true
+        });
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[

@@ -10,7 +10,7 @@ use crate::args::Args;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::{Port, element_any};
+use crate::{Port, element_any, pass_batch};
 use onefold_packet::{MAX_PACKET_LEN, Pkt, wire::ethernet};
 
 /// `Strip`.
@@ -50,6 +50,16 @@ impl Element for Strip {
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         pull(&mut p, self.length as i32, cx);
         cx.emit(0, p);
+    }
+    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        pass_batch(self, port, batch, cx, |e, p| {
+            let n = e.length as usize;
+            let fits = n <= p.len();
+            if fits {
+                p.pull(n);
+            }
+            fits
+        });
     }
     element_any!();
 }

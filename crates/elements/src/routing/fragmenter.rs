@@ -6,7 +6,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::{Port, element_any, ip4};
+use crate::{Port, element_any, ip4, pass_batch};
 use onefold_packet::wire::ipv4::{DF, LEN, MF};
 use onefold_packet::{MAX_PACKET_LEN, Pkt};
 use std::net::Ipv4Addr;
@@ -178,6 +178,11 @@ impl Element for IpFragmenter {
             Some(_) => self.fragment(p, cx),
             None => cx.drop(p, "IPFragmenter: no IP header"),
         }
+    }
+    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        pass_batch(self, port, batch, cx, |e, p| {
+            p.network().is_some_and(|b| b.len() <= e.mtu as usize)
+        });
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

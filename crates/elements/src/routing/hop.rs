@@ -6,7 +6,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
-use crate::{Port, element_any, ip4};
+use crate::{Port, element_any, ip4, pass_batch};
 use onefold_packet::{Packet, PacketType, Pkt, anno_field};
 use std::net::Ipv4Addr;
 
@@ -51,6 +51,9 @@ impl Element for DropBroadcasts {
         } else {
             cx.emit(0, p);
         }
+    }
+    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        pass_batch(self, port, batch, cx, |_, p| !is_group(p));
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::r("drops")];
@@ -124,6 +127,20 @@ impl Element for DecIpTtl {
             cx.emit(0, p);
         }
     }
+    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        pass_batch(self, port, batch, cx, |e, p| {
+            let Some(mut h) = ip4::header_mut(p) else {
+                return false;
+            };
+            let ttl = h.ttl();
+            if ttl <= 1 || !e.active || !e.multicast {
+                return false;
+            }
+            h.set_ttl(ttl - 1);
+            h.set_checksum(decremented_checksum(h.checksum()));
+            true
+        });
+    }
 
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::r("drops"), HandlerInfo::rw("active")];
@@ -192,6 +209,10 @@ impl Element for FixIpSrc {
             });
         }
         cx.emit(0, p);
+    }
+    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        let fix = usize::from(anno_field::FIX_IP_SRC.offset);
+        pass_batch(self, port, batch, cx, |_, p| p.anno.u8(fix) == 0);
     }
     element_any!();
 }

@@ -439,6 +439,34 @@ impl Element for Lookup {
         }
     }
 
+    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        if cx.host.tracing() {
+            for p in batch.drain(..) {
+                self.push(port, p, cx);
+            }
+            return;
+        }
+        let mut without = Vec::new();
+        let (store, mut out) = cx.split();
+        let table = store.get::<RouteTable<u32>>(self.table);
+        for mut p in batch.drain(..) {
+            let a = u32::from_be_bytes(p.anno.dst_ip());
+            match table.and_then(|t| t.lookup(a)) {
+                Some(h) => {
+                    if h.gw != 0 {
+                        p.anno.set_dst_ip(h.gw.to_be_bytes());
+                    }
+                    out.emit_or_drop(h.port as usize, p, "unconnected output");
+                }
+                None => without.push(p),
+            }
+        }
+        for p in without {
+            let a = u32::from_be_bytes(p.anno.dst_ip());
+            self.no_route(a, p, cx);
+        }
+    }
+
     fn handlers(&self) -> &'static [HandlerInfo] {
         const ALL: &[HandlerInfo] = &[
             HandlerInfo::r("table"),

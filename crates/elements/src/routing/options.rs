@@ -6,7 +6,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::{Port, element_any, ip4};
+use crate::{Port, element_any, ip4, pass_batch};
 use onefold_packet::{Pkt, Timestamp, anno_field, checksum};
 use std::net::Ipv4Addr;
 
@@ -195,6 +195,11 @@ impl Element for IpGwOptions {
                 cx.emit_or_drop(1, p, "IPGWOptions: bad option");
             }
         }
+    }
+    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        pass_batch(self, port, batch, cx, |_, p| {
+            ip4::header(p).is_some_and(|h| h.header_len() <= 20)
+        });
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

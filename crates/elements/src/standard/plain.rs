@@ -27,6 +27,9 @@ impl Element for Null {
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.emit(0, p);
     }
+    fn push_batch(&mut self, _: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        cx.emit_batch(0, batch);
+    }
     element_any!();
 }
 
