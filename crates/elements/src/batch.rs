@@ -16,7 +16,7 @@ pub fn pass_batch<E: Element>(
     mut fast: impl FnMut(&mut E, &mut Packet) -> bool,
 ) {
     let mut done = 0;
-    if !cx.host.tracing() {
+    if !cx.out.traced {
         for p in batch.iter_mut() {
             if !fast(e, p) {
                 break;
@@ -25,7 +25,7 @@ pub fn pass_batch<E: Element>(
         }
     }
     if done == batch.len() {
-        cx.emit_batch(0, batch);
+        cx.pass_on(0, batch);
         return;
     }
     for (i, p) in batch.drain(..).enumerate() {

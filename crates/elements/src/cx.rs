@@ -39,6 +39,11 @@ pub struct Outbox {
     pub lanes: Vec<Vec<Pkt>>,
     /// Set by the batched engine around [`crate::Element::push_batch`]: the order across outputs does not matter then.
     pub batched: bool,
+    /// The batch that [`crate::Element::push_batch`] was called with leaves at this output, as it stands; see
+    /// [`Cx::pass_on`].
+    pub passed: Option<u32>,
+    /// A trace is being taken.
+    pub traced: bool,
     /// Packets that left through a sink, with the sink.
     pub transmitted: Vec<(ElemId, Pkt)>,
     /// Recycled packets.
@@ -221,6 +226,17 @@ impl Cx<'_> {
         }
     }
 
+    /// In [`crate::Element::push_batch`]: what is left in the batch leaves at output `port`, which has to be connected, behind
+    /// what was emitted there before. Nothing may be emitted after it.
+    #[inline]
+    pub fn pass_on(&mut self, port: Port, batch: &mut Vec<Pkt>) {
+        if self.out.batched && port < self.noutputs && port < self.out.lanes.len() {
+            self.out.passed = Some(port as u32);
+        } else {
+            self.emit_batch(port, batch);
+        }
+    }
+
     /// The packet leaves at output `port` if that is connected; else it is dropped for `reason`
     /// (Click's `checked_output_push`).
     #[inline]
@@ -332,7 +348,7 @@ impl Cx<'_> {
     /// Adds a decision to the trace, if one is taken. `argument` is the configuration argument that made it.
     #[inline]
     pub fn decide(&mut self, argument: Option<usize>, text: impl FnOnce() -> String) {
-        if self.host.tracing() {
+        if self.out.traced {
             let t = text();
             self.host.trace(self.elem, argument, t);
         }

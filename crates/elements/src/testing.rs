@@ -272,7 +272,10 @@ impl Bench {
             element,
             host,
             store,
-            out: Outbox::default(),
+            out: Outbox {
+                traced: true,
+                ..Outbox::default()
+            },
             now: Timestamp::from_secs(1),
             warnings: warnings.iter().map(|e| e.to_string()).collect(),
             ninputs,

@@ -240,6 +240,23 @@ impl Core {
             );
             out.batched = false;
             self.nodes[to.node as usize].elem = Some(elem);
+            if let Some(port) = out.passed.take() {
+                hops += 1;
+                match self.pass_on(to.node, out_base, noutputs, port as usize, hops, batch, out) {
+                    Some(next) if out.effects.len() == mark => {
+                        to = next;
+                        continue;
+                    }
+                    Some(next) => {
+                        let base = self.topo.ports[next.node as usize].in_base;
+                        let rank = self.waiting.rank_of_input[base + next.port as usize];
+                        self.waiting.add(rank, batch, hops);
+                    }
+                    None => {}
+                }
+                self.settle(to.node, mark, out, store);
+                return;
+            }
             if !batch.is_empty() {
                 // an element that forgets packets would break the account
                 drop_all(to.node, limits::FORGOTTEN, batch, out);
@@ -259,6 +276,42 @@ impl Core {
                 None => return,
             }
         }
+    }
+
+    /// Sends the batch as it stands to where output `port` leads: at once if its turn has come and nothing else was emitted.
+    #[allow(clippy::too_many_arguments)]
+    #[inline]
+    fn pass_on(
+        &mut self,
+        node: u32,
+        out_base: usize,
+        noutputs: usize,
+        port: usize,
+        hops: u32,
+        batch: &mut Vec<Pkt>,
+        out: &mut Outbox,
+    ) -> Option<Edge> {
+        let lanes = noutputs.min(out.lanes.len());
+        let mut alone = true;
+        for other in 0..lanes {
+            if !out.lanes[other].is_empty() {
+                alone = false;
+                self.lane_to_waiting(node, out_base, other, hops, out);
+            }
+        }
+        let rank = *self.waiting.rank_of_output.get(out_base + port)?;
+        if rank == u32::MAX {
+            drop_all(node, limits::UNCONNECTED, batch, out);
+            return None;
+        }
+        if batch.is_empty() {
+            return None;
+        }
+        if alone && !self.waiting.any_before(rank) {
+            return Some(self.waiting.input[rank as usize]);
+        }
+        self.waiting.add(rank, batch, hops);
+        None
     }
 
     /// Moves what `node` emitted to the inputs that it goes to. If that is a single batch and nothing before its input

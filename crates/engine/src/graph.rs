@@ -313,10 +313,12 @@ impl Graph {
     /// Starts taking a trace, dropping an earlier one.
     pub fn start_trace(&mut self) {
         self.core.trace = Some(Box::new(Trace::default()));
+        self.out.traced = true;
     }
 
     /// Ends the trace and gives its steps, in order; the flag says that there were more than are kept.
     pub fn take_trace(&mut self) -> (Vec<TraceStep>, bool) {
+        self.out.traced = false;
         match self.core.trace.take() {
             Some(t) => (t.steps, t.truncated),
             None => (Vec::new(), false),

@@ -440,7 +440,7 @@ impl Element for Lookup {
     }
 
     fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
-        if cx.host.tracing() {
+        if cx.out.traced {
             for p in batch.drain(..) {
                 self.push(port, p, cx);
             }

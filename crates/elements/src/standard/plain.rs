@@ -28,7 +28,7 @@ impl Element for Null {
         cx.emit(0, p);
     }
     fn push_batch(&mut self, _: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
-        cx.emit_batch(0, batch);
+        cx.pass_on(0, batch);
     }
     element_any!();
 }

@@ -105,7 +105,10 @@ impl Net {
             ports: spec.iter().map(|s| (s.3, s.4)).collect(),
             store,
             host: BenchHost::default(),
-            out: Outbox::default(),
+            out: Outbox {
+                traced: true,
+                ..Outbox::default()
+            },
             now: Timestamp::from_secs(1000),
         })
     }
