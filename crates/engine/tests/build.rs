@@ -16,13 +16,15 @@ fn errors(text: &str) -> Vec<String> {
 #[test]
 fn unknown_classes_are_all_reported_with_place_and_near_misses() {
     let e = errors("Idle -> Conter -> Discard;\nIdle -> Discrd;");
-    assert_eq!(
-        e,
-        [
-            "t.click:1:9: error: unknown element class 'Conter' (did you mean 'Counter'?)",
-            "t.click:2:9: error: unknown element class 'Discrd' (did you mean 'Discard'?)",
-        ]
-    );
+    // which other classes look alike changes as classes are added; the best one comes first
+    let starts = [
+        "t.click:1:9: error: unknown element class 'Conter' (did you mean 'Counter'",
+        "t.click:2:9: error: unknown element class 'Discrd' (did you mean 'Discard'",
+    ];
+    assert_eq!(e.len(), starts.len(), "{e:#?}");
+    for (found, start) in e.iter().zip(starts) {
+        assert!(found.starts_with(start), "{found}");
+    }
 }
 
 #[test]
