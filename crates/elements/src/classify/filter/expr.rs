@@ -338,7 +338,9 @@ impl fmt::Display for Test {
                 if let Some((name, _)) = IP6_FIELDS.iter().find(|(_, x)| x == field) {
                     return write!(f, "{transport}ip6 {name} {r}");
                 }
-                if *field == PROTOCOL && self.transport.is_none() {
+                // 'ip proto == N' would be read back as the condition that other primitives have, too
+                let condition = compare.op == Op::Equal && compare.mask == 0xff && !compare.negated;
+                if *field == PROTOCOL && self.transport.is_none() && !condition {
                     return write!(f, "ip proto {r}");
                 }
                 let base = match (field.layer, self.transport) {

@@ -358,6 +358,22 @@ fn errors_name_the_word_and_help() {
     assert!(matches(&odd, &plain(17, 1, 1)) && !matches(&odd, &plain(6, 1, 1)));
 }
 
+/// Found by fuzzing: a field test of the protocol is not the condition `ip proto N`, though it means the same.
+#[test]
+fn text_of_the_protocol_field() {
+    for t in [
+        "ip[9] 0",
+        "ip[9:1] == 6",
+        "ip proto != 6",
+        "ip[9] > 5",
+        "ip proto 6",
+        "tcp ip ttl 3",
+    ] {
+        let e = bare(parse(t));
+        assert_eq!(bare(parse(&e.to_string())), e, "{t}");
+    }
+}
+
 #[test]
 fn rules_and_actions() {
     let r = |t, n| {

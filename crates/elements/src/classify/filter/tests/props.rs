@@ -115,6 +115,7 @@ fn primitive() -> impl Strategy<Value = Case> {
         })
     });
     let rest = prop_oneof![
+        Just(case("ip[9] 6".into(), |m| m.proto == 6)),
         Just(case("frag".into(), |m| m.frag & 0x3fff != 0)),
         Just(case("unfrag".into(), |m| m.frag & 0x3fff == 0)),
         Just(case("tcpudp".into(), |m| m.proto == 6 || m.proto == 17)),
