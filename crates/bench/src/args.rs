@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use onefold_packet::EtherAddr;
 
 use crate::ranges::{Ports, ProtocolMix};
-use crate::rules::RuleKind;
+use crate::rules::{Inside, RuleKind};
 use crate::traffic::{ExceptionKind, Payload};
 
 /// How a rule set is written.
@@ -322,6 +322,15 @@ pub struct GenArgs {
         help_heading = "Rule sets"
     )]
     pub nesting: Option<f64>,
+
+    /// Source addresses of all rules lie within this prefix, for example 204.152.0.0/16; wildcards become the whole prefix
+    #[arg(
+        long,
+        value_name = "PREFIX",
+        requires = "rules",
+        help_heading = "Rule sets"
+    )]
+    pub inside: Option<Inside>,
 
     /// JSON file with all parameters of rules, instead of the kind's; --write-rule-params gives one to start from
     #[arg(

@@ -173,6 +173,9 @@ fn rules_file(args: &GenArgs, summary: &mut GenSummary) -> Result<(), GenError> 
         params.nesting = nesting;
         params.reuse = params.reuse.min(1.0 - nesting.clamp(0.0, 1.0));
     }
+    if args.inside.is_some() {
+        params.inside = args.inside;
+    }
     let set = generate_rules(&params, args.count, args.seed)?;
     write_text(&args.out, |out| match args.rule_format {
         RuleFormat::Classbench => write_rules(out, &set.rules),

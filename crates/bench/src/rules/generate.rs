@@ -150,7 +150,10 @@ struct Maker<'a> {
 impl Maker<'_> {
     fn rule(&mut self) -> Rule {
         let p = self.params;
-        let src = self.prefix(true);
+        let mut src = self.prefix(true);
+        if let Some(inside) = p.inside {
+            src = inside.fold(src);
+        }
         let dst = self.prefix(false);
         let choice = self.rng.weighted(p.protocols.iter().map(|w| w.weight));
         // `check` made sure that there is a protocol with a weight.

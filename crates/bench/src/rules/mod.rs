@@ -8,7 +8,9 @@ mod params;
 pub use classbench::{Header, ProtoMatch, Rule, RuleError, first_match, parse_rules, write_rules};
 pub use exercise::{Exercise, exercise, write_headers};
 pub use generate::{Generated, Verdict, generate_rules, write_click_filter};
-pub use params::{LengthWeight, PortMix, ProtocolWeight, RuleKind, RuleParams, RuleParamsError};
+pub use params::{
+    Inside, LengthWeight, PortMix, ProtocolWeight, RuleKind, RuleParams, RuleParamsError,
+};
 
 /// The most rules that are read or generated.
 pub const MAX_RULES: usize = 65_536;

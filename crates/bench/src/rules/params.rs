@@ -1,5 +1,6 @@
 //! The parameters of the rule generator.
 
+use super::classbench::mask;
 use serde::{Deserialize, Serialize};
 
 /// A style of rule sets. The proportions are ours, of the order that published sets show.
@@ -82,6 +83,61 @@ pub struct RuleParams {
     /// How far rules stray from "most specific first": zero is exactly so, 96 any order. The unit is one bit of header
     /// space. Rules that an earlier rule covers completely are never emitted.
     pub disorder: f64,
+    /// Source addresses lie within this prefix, `204.152.0.0/16`: that of a network whose edge the rules guard. The
+    /// prefix's bits replace a source's first ones, and shorter sources, wildcards among them, become the whole prefix.
+    #[serde(default)]
+    pub inside: Option<Inside>,
+}
+
+/// An IPv4 prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Inside {
+    /// Address, host bits zero.
+    pub address: u32,
+    /// Length, 0 to 32.
+    pub len: u8,
+}
+
+impl Inside {
+    /// A source prefix, moved inside.
+    pub(crate) fn fold(self, (address, len): (u32, u8)) -> (u32, u8) {
+        let keep = mask(self.len);
+        let moved = (address & !keep) | self.address;
+        let len = len.max(self.len);
+        (moved & mask(len), len)
+    }
+}
+
+impl std::str::FromStr for Inside {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let (a, l) = s.split_once('/').unwrap_or((s, "32"));
+        match (a.parse::<std::net::Ipv4Addr>(), l.parse::<u8>()) {
+            (Ok(a), Ok(len)) if len <= 32 => Ok(Self {
+                address: u32::from(a) & mask(len),
+                len,
+            }),
+            _ => Err(format!(
+                "expected an IPv4 prefix such as 204.152.0.0/16, found '{s}'"
+            )),
+        }
+    }
+}
+
+impl TryFrom<String> for Inside {
+    type Error = String;
+
+    fn try_from(s: String) -> Result<Self, String> {
+        s.parse()
+    }
+}
+
+impl From<Inside> for String {
+    fn from(i: Inside) -> String {
+        format!("{}/{}", std::net::Ipv4Addr::from(i.address), i.len)
+    }
 }
 
 /// Parameters from which no rules come.
@@ -116,6 +172,7 @@ impl RuleParams {
             flags: 0.2,
             deny: 0.33,
             disorder: 12.0,
+            inside: None,
         };
         match kind {
             RuleKind::Acl => common(
