@@ -35,7 +35,7 @@ mod control;
 mod headers;
 mod ip4;
 mod ip6;
-mod payload;
+pub mod payload;
 mod print;
 mod queues;
 pub mod rewrite;

@@ -1,5 +1,6 @@
 //! IPv6: header checks, look-ups, hop limit, ICMPv6 errors, neighbor discovery.
 
+mod filter;
 mod header;
 mod icmp6_error;
 mod lookup;
@@ -15,6 +16,7 @@ use std::net::Ipv6Addr;
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[
+    filter::IP6_FILTER,
     header::CHECK_IP6_HEADER,
     header::DEC_IP6_HLIM,
     header::GET_IP6_ADDRESS,

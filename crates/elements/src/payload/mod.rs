@@ -3,6 +3,7 @@
 mod base;
 mod error;
 mod fastclick;
+pub mod filter;
 mod flow_monitor;
 mod flow_table;
 mod matcher;
@@ -14,6 +15,7 @@ use crate::class::ElementClass;
 pub const CLASSES: &[ElementClass] = &[
     flow_monitor::FLOW_MONITOR,
     fastclick::GROUP_REGEX_CLASSIFIER,
+    filter::PAYLOAD_FILTER,
     matcher::PAYLOAD_MATCHER,
     fastclick::REGEX_CLASSIFIER,
     fastclick::REGEX_MATCHER,

@@ -1,0 +1,749 @@
+//! IP6Filter: IPFilter for IPv6.
+//!
+//! Click has no such element. The language is the part of IPFilter's that makes sense for IPv6; the first rule that matches decides:
+//!
+//! ```text
+//! IP6Filter(deny src net 2001:db8:bad::/48,
+//!           allow tcp && dst port 80 or 443,
+//!           allow icmp6 type 128, deny all)
+//! ```
+//!
+//! - `[src|dst|src or dst|src and dst] host ADDRESS`, `net PREFIX`, and the address or prefix alone;
+//! - `tcp`, `udp`, `icmp6`, `ip proto NUMBER|NAME`: the upper-layer protocol, behind all extension headers;
+//! - `[src|dst...] [tcp|udp] port [OPERATOR] NUMBER`; `tcp opt syn` and the other flags; `icmp6 type [OPERATOR] NUMBER`;
+//! - `ip frag`, `ip unfrag`: with or without a fragment header; `ip hlim [OPERATOR] N`, `ip tclass [OPERATOR] N`;
+//! - `tcp[13:1] & 18 == 2`, likewise `udp`, `icmp6` (from the upper-layer header) and `ip` (from the fixed header): one, two or
+//!   four bytes;
+//! - `true`, `false`, `all`; `and`/`&&`, `or`/`||`, `not`/`!`, parentheses. A value alone behind `or` or `and` repeats what stood before the
+//!   last one: `dst port 80 or 443`.
+//!
+//! Tests on ports, flags, types and transport bytes fail for later fragments and for headers that are cut off.
+
+use crate::args::{ArgScope, Args, FromArg, Ip6Prefix};
+use crate::class::{Effect, ElementClass};
+use crate::cx::Cx;
+use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::{Port, element_any};
+use onefold_packet::Pkt;
+use onefold_packet::wire::ipv6::{Header, LEN};
+use std::sync::Arc;
+
+/// `IP6Filter`.
+pub const IP6_FILTER: ElementClass = ElementClass {
+    name: "IP6Filter",
+    ports: "1/-",
+    processing: "h/h",
+    flow: "x/x",
+    effect: Effect::Pure,
+    usage: "ACTION PATTERN, ...; ACTION is allow, deny, drop or an output number",
+    summary: "filters IPv6 packets by contents: the first rule that matches decides",
+    new: || Box::new(Ip6Filter::default()),
+};
+
+/// Nesting of parentheses.
+const MAX_DEPTH: usize = 100;
+/// At most so many errors are reported for one element.
+const MAX_MESSAGES: usize = 50;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Op {
+    Eq,
+    Ne,
+    Lt,
+    Gt,
+    Le,
+    Ge,
+}
+
+impl Op {
+    fn parse(s: &str) -> Option<Op> {
+        Some(match s {
+            "=" | "==" => Op::Eq,
+            "!=" => Op::Ne,
+            "<" => Op::Lt,
+            ">" => Op::Gt,
+            "<=" => Op::Le,
+            ">=" => Op::Ge,
+            _ => return None,
+        })
+    }
+    fn holds(self, a: u32, b: u32) -> bool {
+        match self {
+            Op::Eq => a == b,
+            Op::Ne => a != b,
+            Op::Lt => a < b,
+            Op::Gt => a > b,
+            Op::Le => a <= b,
+            Op::Ge => a >= b,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    Src,
+    Dst,
+    Either,
+    Both,
+}
+
+impl Which {
+    fn pick(self, src: bool, dst: bool) -> bool {
+        match self {
+            Which::Src => src,
+            Which::Dst => dst,
+            Which::Either => src || dst,
+            Which::Both => src && dst,
+        }
+    }
+}
+
+/// What is compared, without the value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Address(Which),
+    Protocol,
+    /// Of TCP or UDP, or of one of them.
+    Port(Which, Option<u8>),
+    HopLimit,
+    Class,
+    IcmpType,
+    /// Protocol (`None`: the fixed header), offset, length, mask.
+    Bytes(Option<u8>, u16, u8, u32),
+}
+
+#[derive(Debug, Clone)]
+enum Expr {
+    Const(bool),
+    Address(Which, Ip6Prefix),
+    Number(Subject, Op, u32),
+    Fragment(bool),
+    /// All of these bits of the TCP flags.
+    Flag(u8),
+    Not(Box<Expr>),
+    And(Vec<Expr>),
+    Or(Vec<Expr>),
+}
+
+/// A packet's headers.
+struct View<'a> {
+    fixed: Header<&'a [u8]>,
+    bytes: &'a [u8],
+    /// Upper-layer protocol.
+    protocol: Option<u8>,
+    /// From the upper-layer header on; empty for later fragments.
+    upper: &'a [u8],
+    fragment: bool,
+}
+
+impl<'a> View<'a> {
+    fn of(net: &'a [u8]) -> Option<View<'a>> {
+        let fixed = Header::parse(net)?;
+        if fixed.version() != 6 {
+            return None;
+        }
+        let (protocol, at, later) = match fixed.upper_layer() {
+            Some((p, at, later)) => (Some(p), at, later),
+            None => (None, net.len(), true),
+        };
+        let upper = if later {
+            &[]
+        } else {
+            net.get(at..).unwrap_or(&[])
+        };
+        Some(View {
+            fragment: later || has_fragment_header(net),
+            fixed,
+            bytes: net,
+            protocol,
+            upper,
+        })
+    }
+
+    fn number(&self, at: usize, len: u8, upper: bool) -> Option<u32> {
+        let b = if upper { self.upper } else { self.bytes };
+        let b = b.get(at..at + usize::from(len))?;
+        Some(b.iter().fold(0, |n, b| n << 8 | u32::from(*b)))
+    }
+}
+
+/// Is there a fragment header among the extension headers?
+fn has_fragment_header(net: &[u8]) -> bool {
+    let mut next = net.get(6).copied().unwrap_or(59);
+    let mut at = LEN;
+    for _ in 0..onefold_packet::wire::ipv6::MAX_EXTENSIONS {
+        let length = match (next, net.get(at + 1)) {
+            (44, _) => return true,
+            (0 | 43 | 60 | 135 | 139 | 140, Some(n)) => (usize::from(*n) + 1) * 8,
+            (51, Some(n)) => (usize::from(*n) + 2) * 4,
+            _ => return false,
+        };
+        next = net.get(at).copied().unwrap_or(59);
+        at += length;
+    }
+    false
+}
+
+impl Expr {
+    fn matches(&self, v: &View<'_>) -> bool {
+        match self {
+            Expr::Const(b) => *b,
+            Expr::Address(w, p) => w.pick(
+                p.contains(v.fixed.src().into()),
+                p.contains(v.fixed.dst().into()),
+            ),
+            Expr::Fragment(f) => v.fragment == *f,
+            Expr::Flag(bits) => {
+                v.protocol == Some(6) && v.upper.get(13).is_some_and(|f| f & bits == *bits)
+            }
+            Expr::Not(e) => !e.matches(v),
+            Expr::And(l) => l.iter().all(|e| e.matches(v)),
+            Expr::Or(l) => l.iter().any(|e| e.matches(v)),
+            Expr::Number(subject, op, n) => {
+                let is = |f: Option<u32>| f.is_some_and(|f| op.holds(f, *n));
+                match subject {
+                    Subject::Address(_) => false,
+                    Subject::Protocol => is(v.protocol.map(u32::from)),
+                    Subject::HopLimit => is(Some(u32::from(v.fixed.hop_limit()))),
+                    Subject::Class => is(Some(u32::from(v.fixed.traffic_class()))),
+                    Subject::IcmpType => v.protocol == Some(58) && is(v.number(0, 1, true)),
+                    Subject::Port(w, of) => {
+                        let has = match of {
+                            Some(p) => v.protocol == Some(*p),
+                            None => matches!(v.protocol, Some(6 | 17)),
+                        };
+                        has && w.pick(is(v.number(0, 2, true)), is(v.number(2, 2, true)))
+                    }
+                    Subject::Bytes(of, at, len, mask) => {
+                        let right = of.is_none() || v.protocol == *of;
+                        let f = v.number(usize::from(*at), *len, of.is_some());
+                        right && is(f.map(|f| f & mask))
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Splits into words; parentheses and operators are words of their own.
+fn words(text: &str) -> Vec<&str> {
+    let b = text.as_bytes();
+    let mut out = Vec::new();
+    let mut i = 0;
+    while i < b.len() {
+        let rest = &text[i..];
+        let n = match b[i] {
+            c if c.is_ascii_whitespace() => {
+                i += 1;
+                continue;
+            }
+            b'(' | b')' => 1,
+            _ if ["&&", "||", "==", "!=", "<=", ">="]
+                .iter()
+                .any(|o| rest.starts_with(o)) =>
+            {
+                2
+            }
+            b'&' | b'|' | b'!' | b'<' | b'>' | b'=' => 1,
+            _ => rest
+                .find(|c: char| c.is_whitespace() || "()&|!<>=".contains(c))
+                .unwrap_or(rest.len()),
+        };
+        out.push(&rest[..n]);
+        i += n;
+    }
+    out
+}
+
+struct Parser<'a> {
+    words: Vec<&'a str>,
+    at: usize,
+    /// What a value alone would be compared with.
+    last: Option<(Subject, Op)>,
+    scope: ArgScope<'a>,
+}
+
+impl<'a> Parser<'a> {
+    fn peek(&self) -> Option<&'a str> {
+        self.words.get(self.at).copied()
+    }
+    fn eat(&mut self, all: &[&str]) -> bool {
+        let hit = self.peek().is_some_and(|w| all.contains(&w));
+        self.at += usize::from(hit);
+        hit
+    }
+    fn expected(&self, what: &str) -> String {
+        match self.peek() {
+            Some(w) => format!("expected {what}, found '{w}'"),
+            None => format!("expected {what} at the end"),
+        }
+    }
+
+    fn or(&mut self, depth: usize) -> Result<Expr, String> {
+        let mut all = vec![self.and(depth)?];
+        while self.eat(&["or", "||"]) {
+            all.push(self.and(depth)?);
+        }
+        Ok(match all.len() {
+            1 => all.remove(0),
+            _ => Expr::Or(all),
+        })
+    }
+
+    fn and(&mut self, depth: usize) -> Result<Expr, String> {
+        let mut all = vec![self.not(depth)?];
+        while self.eat(&["and", "&&"]) {
+            all.push(self.not(depth)?);
+        }
+        Ok(match all.len() {
+            1 => all.remove(0),
+            _ => Expr::And(all),
+        })
+    }
+
+    fn not(&mut self, depth: usize) -> Result<Expr, String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("nested more than {MAX_DEPTH} deep"));
+        }
+        if self.eat(&["not", "!"]) {
+            return Ok(Expr::Not(Box::new(self.not(depth + 1)?)));
+        }
+        if self.eat(&["("]) {
+            let e = self.or(depth + 1)?;
+            return if self.eat(&[")"]) {
+                Ok(e)
+            } else {
+                Err(self.expected("')'"))
+            };
+        }
+        self.primitive()
+    }
+
+    fn which(&mut self) -> Option<Which> {
+        let one = |w: Option<&str>| match w {
+            Some("src") => Some(Which::Src),
+            Some("dst" | "dest") => Some(Which::Dst),
+            _ => None,
+        };
+        let first = one(self.peek())?;
+        self.at += 1;
+        let second = one(self.words.get(self.at + 1).copied());
+        match (self.peek(), second) {
+            (Some("or" | "||"), Some(s)) if s != first => {
+                self.at += 2;
+                Some(Which::Either)
+            }
+            (Some("and" | "&&"), Some(s)) if s != first => {
+                self.at += 2;
+                Some(Which::Both)
+            }
+            _ => Some(first),
+        }
+    }
+
+    fn primitive(&mut self) -> Result<Expr, String> {
+        if self.eat(&["all", "any", "-", "true"]) {
+            return Ok(Expr::Const(true));
+        }
+        if self.eat(&["false"]) {
+            return Ok(Expr::Const(false));
+        }
+        let protocol = |w: Option<&str>| match w {
+            Some("tcp") => Some(6),
+            Some("udp") => Some(17),
+            Some("icmp6") => Some(58),
+            _ => None,
+        };
+        let which = self.which();
+        let proto = protocol(self.peek());
+        self.at += usize::from(proto.is_some());
+        let direction = which.unwrap_or(Which::Either);
+        if let Some(w) = self.peek().filter(|w| w.contains('[')) {
+            return self.bytes(w);
+        }
+        let subject = match (self.peek(), proto) {
+            (Some("port"), None | Some(6 | 17)) => {
+                self.at += 1;
+                Subject::Port(direction, proto)
+            }
+            (Some("host" | "net"), None) => {
+                self.at += 1;
+                Subject::Address(direction)
+            }
+            (Some("opt"), Some(6)) if which.is_none() => {
+                self.at += 1;
+                return self.flag();
+            }
+            (Some("type"), Some(58)) if which.is_none() => {
+                self.at += 1;
+                Subject::IcmpType
+            }
+            (_, Some(p)) if which.is_none() => {
+                self.last = Some((Subject::Protocol, Op::Eq));
+                return Ok(Expr::Number(Subject::Protocol, Op::Eq, u32::from(p)));
+            }
+            (Some("ip" | "ip6"), None) if which.is_none() => {
+                self.at += 1;
+                let subject = match self.peek() {
+                    Some("proto") => Subject::Protocol,
+                    Some("hlim" | "ttl") => Subject::HopLimit,
+                    Some("tclass") => Subject::Class,
+                    Some(w @ ("frag" | "unfrag")) => {
+                        self.at += 1;
+                        return Ok(Expr::Fragment(w == "frag"));
+                    }
+                    _ => return Err(self.expected("proto, hlim, tclass, frag or unfrag")),
+                };
+                self.at += 1;
+                subject
+            }
+            (Some(_), None) if which.is_some() => Subject::Address(direction),
+            // a value alone
+            (Some(w), None) => {
+                let address = w.contains(':');
+                return match self.last {
+                    Some((s, op)) if matches!(s, Subject::Address(_)) == address => {
+                        self.value(s, op)
+                    }
+                    _ if address => self.value(Subject::Address(Which::Either), Op::Eq),
+                    _ => Err(self.expected("a test such as 'src net 2001:db8::/32' or 'tcp'")),
+                };
+            }
+            _ => return Err(self.expected("a test")),
+        };
+        let op = match self.peek().and_then(Op::parse) {
+            Some(o) => {
+                self.at += 1;
+                o
+            }
+            None => Op::Eq,
+        };
+        self.value(subject, op)
+    }
+
+    fn value(&mut self, subject: Subject, op: Op) -> Result<Expr, String> {
+        self.last = Some((subject, op));
+        let Some(w) = self.peek() else {
+            return Err(self.expected("a value"));
+        };
+        if let Subject::Address(which) = subject {
+            let p = Ip6Prefix::from_arg(w, &self.scope)
+                .map_err(|_| self.expected("an IPv6 address or prefix"))?;
+            self.at += 1;
+            return match op {
+                Op::Eq => Ok(Expr::Address(which, p)),
+                Op::Ne => Ok(Expr::Not(Box::new(Expr::Address(which, p)))),
+                _ => Err("addresses are compared with == or !=".into()),
+            };
+        }
+        let (max, what) = match subject {
+            Subject::Port(..) => (65_535, "a port of 0 to 65535"),
+            Subject::Bytes(..) => (u32::MAX, "a number"),
+            Subject::Protocol => (255, "a protocol, by name or number"),
+            _ => (255, "a number of 0 to 255"),
+        };
+        let by_name = || match subject {
+            Subject::Protocol => super::protocol_number(w).map(u32::from),
+            _ => None,
+        };
+        let n = number(w).or_else(by_name).filter(|n| *n <= max);
+        let n = n.ok_or_else(|| self.expected(what))?;
+        self.at += 1;
+        Ok(Expr::Number(subject, op, n))
+    }
+
+    fn flag(&mut self) -> Result<Expr, String> {
+        let bits = match self.peek() {
+            Some("fin") => 1,
+            Some("syn") => 2,
+            Some("rst") => 4,
+            Some("psh") => 8,
+            Some("ack") => 16,
+            Some("urg") => 32,
+            _ => return Err(self.expected("syn, ack, fin, rst, psh or urg")),
+        };
+        self.at += 1;
+        Ok(Expr::Flag(bits))
+    }
+
+    /// `tcp[13:1]`, and behind it `& MASK` and a comparison.
+    fn bytes(&mut self, w: &str) -> Result<Expr, String> {
+        let parts = w.strip_suffix(']').and_then(|w| w.split_once('['));
+        let read = parts.and_then(|(name, place)| {
+            let of = match name {
+                "ip" | "ip6" => None,
+                "tcp" => Some(6),
+                "udp" => Some(17),
+                "icmp6" => Some(58),
+                _ => return None,
+            };
+            let (at, len) = place.split_once(':').unwrap_or((place, "1"));
+            let len = len.parse().ok().filter(|l| matches!(l, 1 | 2 | 4))?;
+            Some((of, at.parse::<u16>().ok()?, len))
+        });
+        let Some((of, at, len)) = read else {
+            return Err(self.expected("something like tcp[13:1]"));
+        };
+        self.at += 1;
+        let mut mask = u32::MAX;
+        if self.eat(&["&"]) {
+            let m = self.peek().and_then(number);
+            mask = m.ok_or_else(|| self.expected("a mask"))?;
+            self.at += 1;
+        }
+        let op = self.peek().and_then(Op::parse);
+        let op = op.ok_or_else(|| self.expected("a comparison"))?;
+        self.at += 1;
+        self.value(Subject::Bytes(of, at, len, mask), op)
+    }
+}
+
+fn number(w: &str) -> Option<u32> {
+    match w.strip_prefix("0x") {
+        Some(h) => u32::from_str_radix(h, 16).ok(),
+        None => w.parse().ok(),
+    }
+}
+
+fn parse(text: &str, scope: &ArgScope<'_>) -> Result<Expr, String> {
+    let mut p = Parser {
+        words: words(text),
+        at: 0,
+        last: None,
+        scope: *scope,
+    };
+    if p.words.is_empty() {
+        return Ok(Expr::Const(true));
+    }
+    let e = p.or(0)?;
+    match p.peek() {
+        None => Ok(e),
+        Some(_) => Err(p.expected("'and', 'or' or the end")),
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Rule {
+    argument: usize,
+    /// `None`: dropped.
+    output: Option<usize>,
+    text: String,
+    expr: Expr,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Ip6Filter {
+    rules: Arc<Vec<Rule>>,
+}
+
+impl Element for Ip6Filter {
+    fn configure(
+        &mut self,
+        args: &mut Args<'_>,
+        cx: &mut ConfigCx<'_>,
+    ) -> Result<(), ConfigErrors> {
+        let scope = args.scope();
+        let mut rules = Vec::new();
+        let mut errors = 0;
+        for (i, text) in args.rest() {
+            let text = text.trim().trim_matches('"');
+            let (action, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+            let output = match action {
+                "allow" => Ok(Some(0)),
+                "deny" | "drop" => Ok(None),
+                n => match n.parse::<usize>() {
+                    Ok(n) if n < cx.noutputs => Ok(Some(n)),
+                    Ok(n) => Err(format!(
+                        "output {n} out of range, the element has {}",
+                        cx.noutputs
+                    )),
+                    Err(_) => Err(format!(
+                        "unknown action '{n}', expected allow, deny, drop or an output number"
+                    )),
+                },
+            };
+            match output.and_then(|o| Ok((o, parse(rest, &scope)?))) {
+                Ok((output, expr)) => rules.push(Rule {
+                    argument: i,
+                    output,
+                    text: text.to_string(),
+                    expr,
+                }),
+                Err(e) => {
+                    errors += 1;
+                    if errors <= MAX_MESSAGES {
+                        args.error_at(i, &format!("pattern {i}"), e);
+                    }
+                }
+            }
+        }
+        args.finish()?;
+        self.rules = Arc::new(rules);
+        Ok(())
+    }
+
+    fn can_live_reconfigure(&self) -> bool {
+        true
+    }
+
+    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+        let hit = match p.network().and_then(View::of) {
+            Some(v) => self.rules.iter().find(|r| r.expr.matches(&v)),
+            None => return cx.drop(p, "IP6Filter: no IPv6 header"),
+        };
+        match hit {
+            Some(r) => {
+                cx.decide(Some(r.argument), || r.text.clone());
+                match r.output {
+                    Some(n) => cx.emit(n, p),
+                    None => cx.drop(p, "IP6Filter: denied"),
+                }
+            }
+            None => {
+                cx.decide(None, || "no pattern matches".to_string());
+                cx.drop(p, "IP6Filter: no rule matches");
+            }
+        }
+    }
+
+    element_any!();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testpkt::{ip6, marked};
+    use crate::testing::Bench;
+
+    fn tcp(dport: u16, flags: u8) -> Vec<u8> {
+        let mut t = vec![0x10, 0];
+        t.extend(dport.to_be_bytes());
+        t.extend([0; 9]);
+        t.push(flags);
+        t.extend([0; 6]);
+        ip6("2001:db8::1", "2001:db8:1::2", 6, &t)
+    }
+
+    fn matches(expr: &str, packet: &[u8]) -> bool {
+        let mut b = Bench::new("IP6Filter", &format!("allow {expr}, deny all"), 1, 1)
+            .unwrap_or_else(|e| panic!("{expr}: {e:?}"));
+        let hit = !b.push_packet(0, marked(packet)).is_empty();
+        let mut b = Bench::new("IP6Filter", &format!("deny not ({expr}), allow"), 1, 1).unwrap();
+        assert_eq!(
+            !b.push_packet(0, marked(packet)).is_empty(),
+            hit,
+            "not {expr}"
+        );
+        hit
+    }
+
+    #[test]
+    fn primitives() {
+        let syn = tcp(80, 2);
+        for yes in [
+            "all",
+            "src net 2001:db8::/32",
+            "src 2001:db8::1",
+            "dst host 2001:db8:1::2",
+            "net 2001:db8:1::/48",
+            "src and dst net 2001:db8::/32",
+            "2001:db8::1",
+            "tcp",
+            "ip proto tcp",
+            "ip proto 6",
+            "dst port 80",
+            "dst tcp port 80",
+            "port 80",
+            "dst port 443 or 80",
+            "src port >= 4096 && src port <= 4096",
+            "tcp opt syn",
+            "tcp[13:1] & 18 == 2",
+            "tcp[2:2] == 0x50",
+            "ip[7:1] > 63",
+            "ip hlim 64",
+            "ip unfrag",
+            "udp or (tcp and not dst port 22)",
+            "!udp",
+            "src net fd00::/8 or 2001:db8::/48",
+        ] {
+            assert!(matches(yes, &syn), "{yes}");
+        }
+        for no in [
+            "false",
+            "src net 2001:db8:1::/48",
+            "src and dst net 2001:db8:1::/48",
+            "udp",
+            "dst udp port 80",
+            "src port 80",
+            "tcp opt ack",
+            "tcp[200:1] >= 0",
+            "udp[0:2] >= 0",
+            "ip frag",
+            "ip hlim < 64",
+            "ip tclass != 0",
+            "icmp6 type >= 0",
+        ] {
+            assert!(!matches(no, &syn), "{no}");
+        }
+        let ping = ip6("::1", "::2", 58, &[128, 0, 0, 0]);
+        assert!(matches("icmp6 type 128 && icmp6[1:1] == 0", &ping));
+        assert!(!matches("icmp6 type 129", &ping));
+    }
+
+    #[test]
+    fn extension_headers_and_fragments() {
+        // first fragment behind destination options
+        let mut payload = vec![44, 0, 0, 0, 0, 0, 0, 0, 17, 0, 0, 1, 0, 0, 0, 9];
+        payload.extend([0, 53, 0, 54, 0, 8, 0, 0]);
+        let mut first = ip6("::1", "::2", 60, &payload);
+        assert!(matches(
+            "udp && src port 53 && dst port 54 && ip frag",
+            &first
+        ));
+        // a later one: the protocol is known, the ports are absent, not zero
+        first[40 + 10] = 1;
+        assert!(matches("udp && ip frag", &first));
+        assert!(!matches("src port >= 0", &first));
+        for cut in 0..first.len() {
+            let mut b =
+                Bench::new("IP6Filter", "allow src port 53, allow udp, 0 all", 1, 1).unwrap();
+            let out = b.push_packet(0, marked(&first[..cut])).len();
+            assert_eq!(out, usize::from(cut >= 40), "{cut}");
+        }
+        let mut b = Bench::new("IP6Filter", "allow all", 1, 1).unwrap();
+        assert!(b.push_packet(0, marked(&[0x45; 60])).is_empty());
+        assert_eq!(b.drops()["IP6Filter: no IPv6 header"], 1);
+    }
+
+    #[test]
+    fn errors() {
+        let deep = format!("allow {}tcp", "(".repeat(200));
+        let e = Bench::new(
+            "IP6Filter",
+            &format!(
+                "permit tcp, 3 tcp, allow src net 10.0.0.0/8, allow port 70000, allow tcp udp, allow (tcp, allow tcp[13:3] == 1, \
+                 allow src, allow ip proto xyz, allow tcp opt x, allow 80, {deep}"
+            ),
+            1,
+            1,
+        )
+        .err()
+        .unwrap();
+        assert_eq!(
+            e,
+            [
+                "pattern 0: unknown action 'permit', expected allow, deny, drop or an output number",
+                "pattern 1: output 3 out of range, the element has 1",
+                "pattern 2: expected an IPv6 address or prefix, found '10.0.0.0/8'",
+                "pattern 3: expected a port of 0 to 65535, found '70000'",
+                "pattern 4: expected 'and', 'or' or the end, found 'udp'",
+                "pattern 5: expected ')' at the end",
+                "pattern 6: expected something like tcp[13:1], found 'tcp[13:3]'",
+                "pattern 7: expected a test at the end",
+                "pattern 8: expected a protocol, by name or number, found 'xyz'",
+                "pattern 9: expected syn, ack, fin, rst, psh or urg, found 'x'",
+                "pattern 10: expected a test such as 'src net 2001:db8::/32' or 'tcp', found '80'",
+                "pattern 11: nested more than 100 deep",
+            ]
+        );
+    }
+}

@@ -1,0 +1,306 @@
+//! PayloadFilter: rules on headers and payloads, as intrusion detection systems have them.
+//!
+//! ```text
+//! PayloadFilter(alert NAME "sid 1000001" FILTER "dst tcp port 80" LITERAL "/admin.php" NOCASE NOT LITERAL "Referer:",
+//!               drop REGEX "(?i)select.+from" LITERAL "' or 1=1" DISTANCE 0,
+//!               allow LITERAL \<7f 45 4c 46> OFFSET 0 DEPTH 4)
+//! ```
+//!
+//! Each argument is a rule (see [`rule`] for the language). Rules are asked in order: the first `allow` or `drop` rule that
+//! matches decides and ends the search; `alert` rules before it make a copy of the packet, one however many of them
+//! match, leave at output 1 (if that is connected) before the packet goes on. What no rule decides passes at output 0.
+//!
+//! Payloads are looked at packet by packet; streams and fragments are not put together.
+//!
+//! One automaton finds the longest literal of every rule in one pass; only rules whose literal is there are asked. Rules
+//! without a literal are asked always.
+//!
+//! What this has that `PayloadMatcher` has not: conditions on headers per rule, conditions relative to one another, alerts.
+
+pub mod rule;
+#[cfg(test)]
+mod tests;
+
+use super::base::Base;
+use crate::args::Args;
+use crate::class::{Effect, ElementClass};
+use crate::cx::Cx;
+use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::filter::View;
+use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::{Port, element_any};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use onefold_packet::Pkt;
+use rule::{Action, Rule, Scratch};
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+/// `PayloadFilter`.
+pub const PAYLOAD_FILTER: ElementClass = ElementClass {
+    name: "PayloadFilter",
+    ports: "1/1-2",
+    processing: "a/ah",
+    flow: "x/x",
+    effect: Effect::CommutativeCount,
+    usage: "ACTION [NAME text] [FILTER \"expression\"] CONDITION..., ...; ACTION is allow, drop or alert; a CONDITION is \
+            [NOT] LITERAL bytes [NOCASE] [OFFSET n] [DEPTH n] [DISTANCE n] [WITHIN n], [NOT] REGEX text [RELATIVE], \
+            [NOT] AFTER n, or [NOT] SIZE n-m",
+    summary: "filters packets by rules on their headers and payloads, as intrusion detection systems do",
+    new: || Box::new(PayloadFilter::default()),
+};
+
+/// Most rules.
+pub const MAX_RULES: usize = 200_000;
+/// At most so many errors are reported for one element.
+const MAX_MESSAGES: usize = 50;
+
+/// Rules, ready to be asked. Immutable; copies of the element share them.
+#[derive(Debug)]
+struct Compiled {
+    /// With the number of the argument that each was read from.
+    rules: Vec<(usize, Rule)>,
+    /// Finds the needles: lower-case literals, each of at least one rule.
+    needles: AhoCorasick,
+    /// By needle: the rules that it is the needle of, ascending.
+    of_needle: Vec<Vec<u32>>,
+    /// Rules without one, ascending.
+    always: Vec<u32>,
+}
+
+impl Compiled {
+    fn new(rules: Vec<(usize, Rule)>) -> Result<Compiled, String> {
+        let mut number: HashMap<Vec<u8>, usize> = HashMap::new();
+        let mut needles: Vec<Vec<u8>> = Vec::new();
+        let mut of_needle: Vec<Vec<u32>> = Vec::new();
+        let mut always = Vec::new();
+        for (i, (_, r)) in rules.iter().enumerate() {
+            match r.needle() {
+                None => always.push(i as u32),
+                Some(n) => {
+                    let k = *number.entry(n).or_insert_with_key(|n| {
+                        needles.push(n.clone());
+                        of_needle.push(Vec::new());
+                        needles.len() - 1
+                    });
+                    if let Some(of) = of_needle.get_mut(k) {
+                        of.push(i as u32);
+                    }
+                }
+            }
+        }
+        let total: usize = needles.iter().map(Vec::len).sum();
+        // a full table is fastest, but may have 256 entries a byte
+        let kind = match total {
+            0..20_000 => AhoCorasickKind::DFA,
+            _ => AhoCorasickKind::ContiguousNFA,
+        };
+        let needles = AhoCorasick::builder()
+            .match_kind(MatchKind::Standard)
+            .ascii_case_insensitive(true)
+            .kind(Some(kind))
+            .build(&needles)
+            .map_err(|e| e.to_string())?;
+        Ok(Compiled {
+            rules,
+            needles,
+            of_needle,
+            always,
+        })
+    }
+
+    /// Which rules may match, ascending.
+    fn candidates(&self, payload: &[u8], found: &mut Found) {
+        found.candidates.clear();
+        found.candidates.extend_from_slice(&self.always);
+        if self.of_needle.is_empty() {
+            return;
+        }
+        found.stamp = found.stamp.wrapping_add(1);
+        if found.stamp == 0 {
+            found.seen.fill(0);
+            found.stamp = 1;
+        }
+        // Cannot fail: the automaton is made for overlapping searches.
+        let Ok(matches) = self.needles.try_find_overlapping_iter(payload) else {
+            return;
+        };
+        let mut left = self.of_needle.len();
+        for m in matches {
+            let k = m.pattern().as_usize();
+            let (Some(seen), Some(of)) = (found.seen.get_mut(k), self.of_needle.get(k)) else {
+                continue;
+            };
+            if *seen != found.stamp {
+                *seen = found.stamp;
+                found.candidates.extend_from_slice(of);
+                left -= 1;
+                if left == 0 {
+                    break;
+                }
+            }
+        }
+        found.candidates.sort_unstable();
+    }
+}
+
+/// Room for the candidates, kept between packets.
+#[derive(Debug, Clone, Default)]
+struct Found {
+    candidates: Vec<u32>,
+    /// By needle: the last packet (stamp) that it was found in.
+    seen: Vec<u32>,
+    stamp: u32,
+}
+
+#[derive(Debug, Clone, Default)]
+struct PayloadFilter {
+    compiled: Option<Arc<Compiled>>,
+    found: Found,
+    scratch: Scratch,
+    /// Matches by rule.
+    counts: Vec<u64>,
+    alerts: u64,
+}
+
+impl Element for PayloadFilter {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        let scope = args.scope();
+        let list = args.rest();
+        if list.len() > MAX_RULES {
+            args.error(format!("more than {MAX_RULES} rules"));
+            return args.finish();
+        }
+        let mut rules = Vec::with_capacity(list.len());
+        let mut errors = 0;
+        for (i, text) in list {
+            match rule::parse(text, &scope) {
+                Ok(r) => rules.push((i, r)),
+                Err(e) => {
+                    errors += 1;
+                    if errors <= MAX_MESSAGES {
+                        args.error_at(i, &format!("rule {i}"), e);
+                    }
+                }
+            }
+        }
+        args.finish()?;
+        let counts = vec![0; rules.len()];
+        match Compiled::new(rules) {
+            Ok(c) => {
+                *self = PayloadFilter {
+                    found: Found {
+                        seen: vec![0; c.of_needle.len()],
+                        ..Found::default()
+                    },
+                    compiled: Some(Arc::new(c)),
+                    counts,
+                    ..PayloadFilter::default()
+                };
+            }
+            Err(e) => args.error(e),
+        }
+        args.finish()
+    }
+
+    fn can_live_reconfigure(&self) -> bool {
+        true
+    }
+
+    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+        let Some(compiled) = self.compiled.clone() else {
+            return cx.drop(p, "PayloadFilter: not configured");
+        };
+        let version = p.network().and_then(|n| n.first()).map(|b| b >> 4);
+        if !matches!(version, Some(4 | 6)) {
+            return cx.drop(p, "PayloadFilter: no IP header");
+        }
+        let payload = Base::Payload.of(&p);
+        compiled.candidates(payload, &mut self.found);
+        self.scratch.reset();
+        let view = View::of(&p).filter(|_| version == Some(4));
+        let (mut alert, mut drop) = (false, false);
+        for i in &self.found.candidates {
+            let Some((argument, r)) = compiled.rules.get(*i as usize) else {
+                continue;
+            };
+            let header = match (&r.filter, &view) {
+                (None, _) => true,
+                (Some(f), Some(v)) => f.matches(v),
+                (Some(_), None) => false,
+            };
+            if !header || !r.payload_matches(payload, &mut self.scratch) {
+                continue;
+            }
+            if let Some(n) = self.counts.get_mut(*i as usize) {
+                *n += 1;
+            }
+            cx.decide(Some(*argument), || {
+                format!("{} {}", r.action, r.name).trim_end().to_string()
+            });
+            match r.action {
+                Action::Alert => alert = true,
+                Action::Drop => drop = true,
+                Action::Allow => {}
+            }
+            if r.action != Action::Alert {
+                break;
+            }
+        }
+        if alert {
+            self.alerts += 1;
+            if cx.noutputs > 1 {
+                let copy = cx.copy(&p);
+                cx.emit(1, copy);
+            }
+        }
+        if drop {
+            cx.drop(p, "PayloadFilter: dropped by a rule");
+        } else {
+            cx.emit(0, p);
+        }
+    }
+
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        const H: &[HandlerInfo] = &[
+            HandlerInfo::r("rules"),
+            HandlerInfo::r("alerts"),
+            HandlerInfo::r("matches"),
+            HandlerInfo::r("counts"),
+            HandlerInfo::button("reset_counts"),
+        ];
+        H
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
+        match name {
+            "rules" => Ok(self.counts.len().to_string()),
+            "alerts" => Ok(self.alerts.to_string()),
+            "matches" => Ok(self.counts.iter().sum::<u64>().to_string()),
+            // rules that matched: argument, matches, name
+            "counts" => {
+                let mut s = String::new();
+                let rules = self.compiled.iter().flat_map(|c| &c.rules);
+                for ((argument, r), n) in rules.zip(&self.counts) {
+                    if *n > 0 {
+                        let line = format!("{argument} {n} {}", r.name);
+                        let _ = writeln!(s, "{}", line.trim_end());
+                    }
+                }
+                Ok(s)
+            }
+            _ => Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+    }
+
+    fn write(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+        if name != "reset_counts" {
+            return Err(HandlerError::NoSuchHandler(name.to_string()));
+        }
+        self.counts.fill(0);
+        self.alerts = 0;
+        Ok(())
+    }
+
+    element_any!();
+}
