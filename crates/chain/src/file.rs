@@ -175,6 +175,8 @@ pub struct Function {
     pub nat: Option<kinds::nat::Nat>,
     /// Spreads flows over servers.
     pub load_balancer: Option<kinds::load_balancer::LoadBalancer>,
+    /// Looks into payloads.
+    pub dpi: Option<kinds::dpi::Dpi>,
     /// Counts packets and flows.
     pub monitor: Option<kinds::monitor::Monitor>,
     /// Adds and removes a VLAN tag.

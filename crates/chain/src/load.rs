@@ -370,13 +370,11 @@ fn load_inner(
                 break;
             };
             let nspan = Span::new(nfile, nf.start, nf.start + nf.len.max(1));
-            parts.extend(build_function(
-                &format!("{name}{i}"),
-                &nf.value,
-                nspan,
-                nfile,
-                reader,
-            ));
+            let one = format!("{name}{i}");
+            match build_function(&one, &nf.value, nspan, nfile, reader) {
+                Some(p) => parts.push(p),
+                None => failed.push(one),
+            }
             if let (Some(l), true) = (&nf.value.link, i < n) {
                 let lspan = Span::new(nfile, l.start, l.start + l.len);
                 match l
@@ -517,6 +515,9 @@ fn build_function(
     }
     if let Some(k) = &f.load_balancer {
         made.push(("load-balancer", k.click(&mut cx)));
+    }
+    if let Some(k) = &f.dpi {
+        made.push(("dpi", k.click(&mut cx)));
     }
     if let Some(k) = &f.monitor {
         made.push(("monitor", k.click(&mut cx)));

@@ -404,7 +404,10 @@ pub(crate) fn stitch(
     }
     reader.diagnostics = seen;
     if wiring.failed.is_empty() {
-        check_dangling(reader, &parts, &outs, &ins);
+        // what a function that could not be built was linked to is not dangling
+        if wiring.failed.is_empty() {
+            check_dangling(reader, &parts, &outs, &ins);
+        }
     }
     check_loops(reader, &links);
 

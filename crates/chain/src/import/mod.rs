@@ -3,10 +3,18 @@
 //! An importer gives what it read as data with the line each piece came from; the NF kinds turn that into elements. Whatever an
 //! importer cannot express exactly is an error that names it: nothing is dropped silently.
 
+mod chains;
 pub mod classbench;
 pub mod click_list;
+pub mod iptables;
+pub mod nftables;
+mod ports;
 mod routes;
 mod rule;
+pub mod snort;
+mod terms;
 
+pub use chains::Interfaces;
 pub use routes::{Route, parse_route, read_routes};
-pub use rule::{Rule, RuleFormat, RuleSet, Verdict, read_rules};
+pub use rule::{ReadOptions, Rule, RuleFormat, RuleSet, Verdict, Way, read_rules};
+pub use terms::Family;

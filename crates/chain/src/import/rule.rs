@@ -1,6 +1,10 @@
 //! Firewall rules, whatever they were written in.
 
+use super::chains::Interfaces;
+use super::iptables::Request;
+use super::terms::Family;
 use crate::error::Reader;
+use onefold_click::diag::Diagnostic;
 use onefold_click::source::{FileId, Span};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -46,6 +50,19 @@ pub struct RuleSet {
     pub rules: Vec<Rule>,
     /// What the file itself says about packets that no rule matches.
     pub default: Option<Verdict>,
+    /// Rules for packets from port 1 to port 0, if they are not the same.
+    pub down: Option<Vec<Rule>>,
+    /// What is not quite as it was, said once for all rules.
+    pub warnings: Vec<String>,
+}
+
+/// Which way a packet goes through a function with two ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// From port 0 to port 1.
+    Up,
+    /// From port 1 to port 0.
+    Down,
 }
 
 /// How a rule file is written.
@@ -59,6 +76,10 @@ pub enum RuleFormat {
     Click,
     /// ClassBench filter sets: `@src/len dst/len lo : hi lo : hi proto/mask flags/mask`, with an optional verdict behind.
     Classbench,
+    /// What `iptables-save` (for IPv6: `ip6tables-save`) prints.
+    Iptables,
+    /// What `nft -j list ruleset` prints.
+    Nftables,
 }
 
 /// Guesses a rule file's format from its first line that says anything.
@@ -69,27 +90,51 @@ fn detect(text: &str) -> RuleFormat {
         .find(|l| !l.is_empty() && !l.starts_with('#'));
     match first {
         Some(l) if l.starts_with('@') => RuleFormat::Classbench,
+        Some(l) if l.starts_with('{') => RuleFormat::Nftables,
+        Some(l) if l.starts_with('*') => RuleFormat::Iptables,
         _ => RuleFormat::Click,
     }
 }
 
-/// Reads a rule file. Every `deny_every`-th rule of a format without verdicts denies, the others allow (0: all allow).
-/// Errors go to the reader.
+/// How a rule file is read.
+#[derive(Debug, Clone)]
+pub struct ReadOptions<'a> {
+    /// How it is written.
+    pub format: RuleFormat,
+    /// Every so many-th rule of a format without verdicts denies, the others allow (0: all allow).
+    pub deny_every: u32,
+    /// IPv4 or IPv6.
+    pub family: Family,
+    /// For formats with chains: `CHAIN` or `TABLE/CHAIN`.
+    pub chain: Option<&'a str>,
+    /// For formats that name interfaces.
+    pub interfaces: &'a Interfaces,
+}
+
+/// Reads a rule file. Errors and warnings go to the reader.
 pub fn read_rules(
     reader: &mut Reader,
     file: FileId,
     text: &str,
-    format: RuleFormat,
-    deny_every: u32,
+    options: &ReadOptions<'_>,
     span: Span,
 ) -> Option<RuleSet> {
-    let format = if format == RuleFormat::Auto {
-        detect(text)
-    } else {
-        format
+    let format = match options.format {
+        RuleFormat::Auto => detect(text),
+        f => f,
+    };
+    let request = Request {
+        family: options.family,
+        chain: options.chain,
+        interfaces: options.interfaces,
     };
     let result = match format {
-        RuleFormat::Classbench => super::classbench::parse(text, deny_every),
+        RuleFormat::Classbench if options.family == Family::V6 => {
+            Err(vec![(1, "ClassBench sets are about IPv4".to_string())])
+        }
+        RuleFormat::Classbench => super::classbench::parse(text, options.deny_every),
+        RuleFormat::Iptables => super::iptables::parse(text, &request),
+        RuleFormat::Nftables => super::nftables::parse(text, &request),
         RuleFormat::Click | RuleFormat::Auto => super::click_list::parse(text),
     };
     match result {
@@ -97,7 +142,14 @@ pub fn read_rules(
             reader.error(span, format!("more than {MAX_RULES} rules"));
             None
         }
-        Ok(set) => Some(set),
+        Ok(set) => {
+            for w in &set.warnings {
+                let name = reader.sources.name(file).to_string();
+                let d = Diagnostic::warning(format!("{name}: {w}"));
+                reader.diagnostics.push(d.at(&reader.sources, span));
+            }
+            Some(set)
+        }
         Err(errors) => {
             // enough to mend the file; thousands of the same help nobody
             const SHOWN: usize = 20;

@@ -2,7 +2,9 @@
 
 use super::{ClickText, KindCx};
 use crate::file::Loc;
-use crate::import::{RuleFormat, RuleSet, Verdict, click_list, read_rules};
+use crate::import::{
+    Family, ReadOptions, Rule, RuleFormat, RuleSet, Verdict, click_list, read_rules,
+};
 use onefold_click::source::Span;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -15,14 +17,22 @@ pub struct Firewall {
     pub rules: Option<Vec<Loc<String>>>,
     /// A file with rules for IPv4.
     pub rules_file: Option<Loc<String>>,
-    /// How that file is written.
+    /// Rules for IPv6, in order, in IP6Filter's language. Without rules for IPv6 it is treated as `other` says.
+    pub rules6: Option<Vec<Loc<String>>>,
+    /// A file with rules for IPv6.
+    pub rules6_file: Option<Loc<String>>,
+    /// How rule files are written.
     #[serde(default)]
     pub format: RuleFormat,
     /// For rule files without verdicts: every N-th rule denies, the others allow. 0: all allow.
     #[serde(default)]
     pub deny_every: u32,
-    /// Rules for IPv6, in order, in IP6Filter's language. Without them IPv6 is treated as `other` says.
-    pub rules6: Option<Vec<Loc<String>>>,
+    /// For iptables and nftables: which chain is taken, `CHAIN` or `TABLE/CHAIN`; the one that forwarded packets pass if not
+    /// given.
+    pub chain: Option<String>,
+    /// For iptables and nftables: the names of the interfaces at port 0 and port 1, if rules refer to them.
+    #[serde(default)]
+    pub interfaces: Interfaces,
     /// What happens to IP packets that no rule matches; `deny` unless the rule file says otherwise.
     pub default: Option<Verdict>,
     /// What the rules say of traffic from port 1 to port 0: the same rules, or everything passes, or nothing.
@@ -30,8 +40,18 @@ pub struct Firewall {
     pub back: Back,
     /// What happens to ARP; it passes unless told otherwise.
     pub arp: Option<Verdict>,
-    /// What happens to other non-IPv4 frames.
+    /// What happens to other non-IPv4 frames; they are dropped unless told otherwise.
     pub other: Option<Verdict>,
+}
+
+/// Names of interfaces.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Interfaces {
+    /// At port 0.
+    pub inside: Option<String>,
+    /// At port 1.
+    pub outside: Option<String>,
 }
 
 /// Rules for the way back.
@@ -50,14 +70,38 @@ pub enum Back {
 /// One line of a filter element's configuration, with its place.
 type Line = (String, String, u32);
 
+/// The lines for each way.
+struct Lines {
+    up: Vec<Line>,
+    /// The same if `None`.
+    down: Option<Vec<Line>>,
+}
+
 impl Firewall {
     /// The graph as Click text.
     pub fn click(&self, cx: &mut KindCx<'_>) -> String {
-        let default = self.default;
-        let Some(v4) = self.lines4(cx, default) else {
+        let v4 = match (&self.rules, &self.rules_file) {
+            (None, None) | (Some(_), Some(_)) => {
+                cx.error_whole(
+                    "give the rules either inline ('rules') or in a file ('rules-file')",
+                );
+                None
+            }
+            (rules, file) => self.lines(cx, rules.as_deref(), file.as_ref(), Family::V4),
+        };
+        let v6 = match (&self.rules6, &self.rules6_file) {
+            (None, None) => None,
+            (Some(_), Some(_)) => {
+                cx.error_whole(
+                    "give the rules for IPv6 either inline ('rules6') or in a file ('rules6-file')",
+                );
+                None
+            }
+            (rules, file) => self.lines(cx, rules.as_deref(), file.as_ref(), Family::V6),
+        };
+        let Some(v4) = v4 else {
             return String::new();
         };
-        let v6 = self.rules6.as_ref().map(|r| self.inline(cx, r, default));
         let mut t = ClickText::new();
         let arp = self.arp.unwrap_or(Verdict::Allow);
         let other = self.other.unwrap_or(Verdict::Deny);
@@ -67,7 +111,8 @@ impl Firewall {
             Back::Deny => Some("deny all"),
         };
         for (name, from, to) in [("up", 0, 1), ("down", 1, 0)] {
-            let only = if name == "down" { back_all } else { None };
+            let down = name == "down";
+            let only = back_all.filter(|_| down);
             t.line(format!(
                 "FromDevice({from}) -> {name} :: Classifier(12/0800, 12/86dd, 12/0806, -);"
             ));
@@ -75,14 +120,14 @@ impl Firewall {
             t.line(format!(
                 "{name}[0] -> Strip(14) -> CheckIPHeader -> {name}_rules :: IPFilter("
             ));
-            filter_lines(&mut t, &v4, only);
+            v4.write(&mut t, down, only);
             t.line(format!(") -> Unstrip(14) -> {name}_out;"));
             match &v6 {
                 Some(lines) => {
                     t.line(format!(
                         "{name}[1] -> Strip(14) -> CheckIP6Header -> {name}_rules6 :: IP6Filter("
                     ));
-                    filter_lines(&mut t, lines, only);
+                    lines.write(&mut t, down, only);
                     t.line(format!(") -> Unstrip(14) -> {name}_out;"));
                 }
                 None => verdict(&mut t, &format!("{name}[1]"), other, name),
@@ -93,30 +138,56 @@ impl Firewall {
         t.finish()
     }
 
-    fn lines4(&self, cx: &mut KindCx<'_>, default: Option<Verdict>) -> Option<Vec<Line>> {
-        match (&self.rules, &self.rules_file) {
-            (Some(r), None) => Some(self.inline(cx, r, default)),
-            (None, Some(f)) => {
-                let span = cx.at(f);
-                let (file, text) = cx.reader.read(&f.value, span)?;
-                let set = read_rules(cx.reader, file, &text, self.format, self.deny_every, span)?;
-                Some(set_lines(cx, file, &set, default, span))
-            }
-            _ => {
-                cx.error_whole(
-                    "give the rules either inline ('rules') or in a file ('rules-file')",
-                );
-                None
-            }
-        }
-    }
-
-    fn inline(
+    fn lines(
         &self,
         cx: &mut KindCx<'_>,
-        rules: &[Loc<String>],
-        default: Option<Verdict>,
-    ) -> Vec<Line> {
+        rules: Option<&[Loc<String>]>,
+        file: Option<&Loc<String>>,
+        family: Family,
+    ) -> Option<Lines> {
+        let Some(f) = file else {
+            return Some(Lines {
+                up: self.inline(cx, rules.unwrap_or(&[])),
+                down: None,
+            });
+        };
+        let span = cx.at(f);
+        let (file, text) = cx.reader.read(&f.value, span)?;
+        let interfaces = crate::import::Interfaces {
+            inside: self.interfaces.inside.clone(),
+            outside: self.interfaces.outside.clone(),
+        };
+        let options = ReadOptions {
+            format: self.format,
+            deny_every: self.deny_every,
+            family,
+            chain: self.chain.as_deref(),
+            interfaces: &interfaces,
+        };
+        let set = read_rules(cx.reader, file, &text, &options, span)?;
+        let name = cx.reader.sources.name(file).to_string();
+        let last = self.last(cx, &set, span);
+        let lines = |rules: &[Rule]| -> Vec<Line> {
+            let one = |r: &Rule| {
+                let text = format!("{} {}", r.verdict.action(), r.filter);
+                (text, name.clone(), r.line)
+            };
+            rules.iter().map(one).chain([last.clone()]).collect()
+        };
+        Some(Lines {
+            up: lines(&set.rules),
+            down: set.down.as_deref().map(lines),
+        })
+    }
+
+    /// What happens to packets that no rule of a file matches.
+    fn last(&self, cx: &KindCx<'_>, set: &RuleSet, span: Span) -> Line {
+        let l = cx.reader.sources.locate(span);
+        let v = self.default.or(set.default).unwrap_or(Verdict::Deny);
+        (format!("{} all", v.action()), l.file, l.line)
+    }
+
+    fn inline(&self, cx: &mut KindCx<'_>, rules: &[Loc<String>]) -> Vec<Line> {
         let mut out = Vec::new();
         for r in rules {
             let l = cx.reader.sources.locate(cx.at(r));
@@ -127,7 +198,7 @@ impl Firewall {
         }
         let l = cx.reader.sources.locate(cx.span);
         out.push((
-            format!("{} all", default.unwrap_or(Verdict::Deny).action()),
+            format!("{} all", self.default.unwrap_or(Verdict::Deny).action()),
             l.file,
             l.line,
         ));
@@ -135,39 +206,20 @@ impl Firewall {
     }
 }
 
-fn set_lines(
-    cx: &KindCx<'_>,
-    file: onefold_click::source::FileId,
-    set: &RuleSet,
-    default: Option<Verdict>,
-    span: Span,
-) -> Vec<Line> {
-    let name = cx.reader.sources.name(file).to_string();
-    let mut out: Vec<Line> = set
-        .rules
-        .iter()
-        .map(|r| {
-            (
-                format!("{} {}", r.verdict.action(), r.filter),
-                name.clone(),
-                r.line,
-            )
-        })
-        .collect();
-    let l = cx.reader.sources.locate(span);
-    let last = default.or(set.default).unwrap_or(Verdict::Deny);
-    out.push((format!("{} all", last.action()), l.file, l.line));
-    out
-}
-
-fn filter_lines(t: &mut ClickText, lines: &[Line], only: Option<&str>) {
-    if let Some(all) = only {
-        t.line(all);
-        return;
-    }
-    for (i, (text, file, line)) in lines.iter().enumerate() {
-        let comma = if i + 1 < lines.len() { "," } else { "" };
-        t.line_from(file, *line, format!("{text}{comma}"));
+impl Lines {
+    fn write(&self, t: &mut ClickText, down: bool, only: Option<&str>) {
+        if let Some(all) = only {
+            t.line(all);
+            return;
+        }
+        let lines = match (&self.down, down) {
+            (Some(d), true) => d,
+            _ => &self.up,
+        };
+        for (i, (text, file, line)) in lines.iter().enumerate() {
+            let comma = if i + 1 < lines.len() { "," } else { "" };
+            t.line_from(file, *line, format!("{text}{comma}"));
+        }
     }
 }
 

@@ -199,6 +199,11 @@ impl Router {
                 ));
                 continue;
             }
+            // what `ip route` prints of an interface's own network is there already
+            let own = |p: &Port| p.v4.is_some_and(|(a, l)| l == r.len && same4(a, net, l));
+            if r.via.is_none() && ports.iter().any(own) {
+                continue;
+            }
             match self.port_of(r, ports) {
                 Ok(n) => {
                     let via = match r.via {
@@ -260,6 +265,10 @@ impl Router {
                     file.clone(),
                     *line,
                 ));
+                continue;
+            }
+            let own = |p: &Port| p.v6.is_some_and(|(a, l)| l == r.len && same6(a, net, l));
+            if r.via.is_none() && ports.iter().any(own) {
                 continue;
             }
             match self.port_of(r, ports) {

@@ -1,0 +1,417 @@
+//! The expressions of a rule.
+
+use super::set::{self, Sets};
+use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
+use crate::import::ports::{complement, test, union};
+use crate::import::rule::Verdict;
+use crate::import::terms::{Family, icmp_type, tcp_flag};
+use serde_json::Value;
+
+/// Understands rules.
+pub struct Reader<'a> {
+    /// IPv4 or IPv6.
+    pub family: Family,
+    /// Which interface is which.
+    pub interfaces: &'a Interfaces,
+    /// Named sets.
+    pub sets: &'a Sets<'a>,
+    /// Reject statements so far.
+    pub rejects: usize,
+    /// Log statements so far.
+    pub logs: usize,
+}
+
+/// A rule while its expressions are read.
+#[derive(Default)]
+struct Draft {
+    tests: Vec<String>,
+    interfaces: Vec<InterfaceTest>,
+    /// Protocols that are left by the tests so far; `None`: any.
+    protocols: Option<Vec<u8>>,
+    /// It cannot match a packet of this family.
+    never: bool,
+}
+
+/// One comparison.
+struct Match<'a> {
+    op: &'a str,
+    right: &'a Value,
+    table: &'a str,
+}
+
+impl Reader<'_> {
+    /// Reads a rule. `None`: it is about the other family.
+    pub fn rule(
+        &mut self,
+        body: &Value,
+        table: &str,
+        line: u32,
+    ) -> Result<Option<ChainRule>, Vec<String>> {
+        let mut d = Draft::default();
+        let mut errors = Vec::new();
+        let mut target = Target::Nothing;
+        for e in body
+            .get("expr")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            let Some((kind, v)) = e.as_object().and_then(|m| m.iter().next()) else {
+                errors.push("an expression that is no object".to_string());
+                continue;
+            };
+            let goal = |v: &Value| {
+                let name = v.get("target").and_then(Value::as_str).unwrap_or("");
+                super::key(table, name)
+            };
+            let result = match kind.as_str() {
+                "match" => self.comparison(v, table, &mut d),
+                "counter" => Ok(()),
+                "continue" => Ok(()),
+                "log" => {
+                    self.logs += 1;
+                    Ok(())
+                }
+                "accept" => {
+                    target = Target::Verdict(Verdict::Allow);
+                    Ok(())
+                }
+                "drop" => {
+                    target = Target::Verdict(Verdict::Deny);
+                    Ok(())
+                }
+                "reject" => {
+                    self.rejects += 1;
+                    target = Target::Verdict(Verdict::Deny);
+                    Ok(())
+                }
+                "return" => {
+                    target = Target::Return;
+                    Ok(())
+                }
+                "jump" => {
+                    target = Target::Jump(goal(v));
+                    Ok(())
+                }
+                "goto" => {
+                    target = Target::Goto(goal(v));
+                    Ok(())
+                }
+                other => Err(format!("statement '{other}' is not supported")),
+            };
+            if let Err(e) = result {
+                errors.push(e);
+            }
+        }
+        if d.never {
+            return Ok(None);
+        }
+        if errors.is_empty() {
+            Ok(Some(ChainRule {
+                tests: d.tests,
+                interfaces: d.interfaces,
+                target,
+                line,
+            }))
+        } else {
+            Err(errors)
+        }
+    }
+
+    fn comparison(&mut self, v: &Value, table: &str, d: &mut Draft) -> Result<(), String> {
+        let op = v.get("op").and_then(Value::as_str).unwrap_or("==");
+        let (Some(left), Some(right)) = (v.get("left"), v.get("right")) else {
+            return Err("a match without 'left' and 'right'".into());
+        };
+        let m = Match { op, right, table };
+        if let Some(p) = left.get("payload") {
+            let s = |k: &str| p.get(k).and_then(Value::as_str).unwrap_or("");
+            return self.payload(s("protocol"), s("field"), &m, d);
+        }
+        if let Some(meta) = left.get("meta") {
+            let k = meta
+                .get("key")
+                .or(Some(meta))
+                .and_then(Value::as_str)
+                .unwrap_or("");
+            return self.meta(k, &m, d);
+        }
+        if let Some([p, mask]) = left.get("&").and_then(Value::as_array).map(Vec::as_slice) {
+            let f = p.get("payload");
+            let is = |k: &str, v: &str| f.and_then(|f| f.get(k)).is_some_and(|x| x == v);
+            if is("protocol", "tcp") && is("field", "flags") {
+                return self.flags(Some(mask), &m, d);
+            }
+        }
+        let what = left.as_object().and_then(|m| m.iter().next()).map_or(
+            "expression".to_string(),
+            |(k, v)| {
+                let key = v.get("key").and_then(Value::as_str).unwrap_or("");
+                format!("{k} {key}").trim_end().to_string()
+            },
+        );
+        Err(format!("match on '{what}' is not supported"))
+    }
+
+    fn payload(
+        &mut self,
+        protocol: &str,
+        field: &str,
+        m: &Match<'_>,
+        d: &mut Draft,
+    ) -> Result<(), String> {
+        let v4 = self.family == Family::V4;
+        match (protocol, field) {
+            ("ip", _) if !v4 => d.never = true,
+            ("ip6", _) if v4 => d.never = true,
+            ("icmpv6", _) if v4 => d.never = true,
+            ("icmp", _) if !v4 => d.never = true,
+            ("ip" | "ip6", "saddr" | "daddr") => {
+                let way = if field == "saddr" { "src" } else { "dst" };
+                let mut ranges = Vec::new();
+                for v in self.sets.values(m.table, m.right)? {
+                    ranges.push(set::addresses(self.family, v)?);
+                }
+                let t = self
+                    .family
+                    .address_test(way, &ranges)
+                    .unwrap_or_else(|| "true".into());
+                d.tests.push(equality(t, m.op, field)?);
+            }
+            ("ip", "protocol") => self.protocol(m, d)?,
+            ("ip", "ttl") => d.tests.push(self.number("ip[8:1]", 255, m)?),
+            ("ip", "length") => d.tests.push(self.number("ip[2:2]", 65_535, m)?),
+            ("ip", "id") => d.tests.push(self.number("ip[4:2]", 65_535, m)?),
+            ("ip6", "hoplimit") => d.tests.push(self.number("ip[7:1]", 255, m)?),
+            ("tcp" | "udp", "sport" | "dport") => {
+                need(if protocol == "tcp" { 6 } else { 17 }, self.family, d);
+                d.tests.push(self.ports(field, m)?);
+            }
+            ("th", "sport" | "dport") => {
+                // our expressions know the ports of TCP and UDP
+                let known = d
+                    .protocols
+                    .as_ref()
+                    .is_some_and(|p| p.iter().all(|p| *p == 6 || *p == 17));
+                if !known {
+                    return Err(format!(
+                        "match on 'th {field}' without a protocol of tcp, udp before it is not supported"
+                    ));
+                }
+                d.tests.push(self.ports(field, m)?);
+            }
+            ("tcp", "flags") => self.flags(None, m, d)?,
+            ("icmp" | "icmpv6", "type" | "code") => {
+                need(self.family.icmp(), self.family, d);
+                let family = self.family;
+                let word = family.icmp_word();
+                let at = if field == "type" { 0 } else { 1 };
+                let by_name = |s: &str| icmp_type(family, s).map(|(t, _)| u32::from(t));
+                d.tests
+                    .push(self.named(&format!("{word}[{at}:1]"), 255, m, &by_name)?);
+            }
+            _ => return Err(format!("match on '{protocol} {field}' is not supported")),
+        }
+        Ok(())
+    }
+
+    fn meta(&mut self, k: &str, m: &Match<'_>, d: &mut Draft) -> Result<(), String> {
+        match k {
+            "l4proto" => self.protocol(m, d),
+            "iifname" | "oifname" | "iif" | "oif" => {
+                if self.interfaces.inside.is_none() && self.interfaces.outside.is_none() {
+                    return Err(format!(
+                        "the rule names interfaces ({k}); say which is which with 'interfaces: {{ inside: NAME, outside: NAME }}'"
+                    ));
+                }
+                let not = negated(m.op, k)?;
+                let mut names = Vec::new();
+                for v in self.sets.values(m.table, m.right)? {
+                    let n = v.as_str().ok_or_else(|| format!("interface {v}"))?;
+                    names.push(n.to_string());
+                }
+                d.interfaces.push(InterfaceTest {
+                    out: k.starts_with('o'),
+                    not,
+                    names,
+                });
+                Ok(())
+            }
+            "nfproto" | "protocol" => {
+                let not = negated(m.op, k)?;
+                let ours: &[&str] = match self.family {
+                    Family::V4 => &["ipv4", "ip"],
+                    Family::V6 => &["ipv6", "ip6"],
+                };
+                let is = self
+                    .sets
+                    .values(m.table, m.right)?
+                    .iter()
+                    .any(|v| v.as_str().is_some_and(|s| ours.contains(&s)));
+                d.never |= is == not;
+                Ok(())
+            }
+            _ => Err(format!("match on 'meta {k}' is not supported")),
+        }
+    }
+
+    fn protocol(&mut self, m: &Match<'_>, d: &mut Draft) -> Result<(), String> {
+        let not = negated(m.op, "protocol")?;
+        let mut all = Vec::new();
+        for v in self.sets.values(m.table, m.right)? {
+            let (lo, hi) = set::numbers(v, 255, &set::protocol_name)?;
+            all.extend((lo..=hi).map(|n| n as u8));
+        }
+        let tests: Vec<String> = all.iter().map(|p| self.family.protocol_test(*p)).collect();
+        let t = any_of(tests);
+        d.tests.push(if not { format!("not {t}") } else { t });
+        if !not {
+            match &mut d.protocols {
+                Some(p) => p.retain(|p| all.contains(p)),
+                None => d.protocols = Some(all),
+            }
+        }
+        Ok(())
+    }
+
+    fn ports(&self, field: &str, m: &Match<'_>) -> Result<String, String> {
+        let way = if field == "sport" { "src" } else { "dst" };
+        let mut set = Vec::new();
+        for v in self.sets.values(m.table, m.right)? {
+            let (lo, hi) = set::numbers(v, 65_535, &set::port_name)?;
+            set.push((lo as u16, hi as u16));
+        }
+        let mut set = union(set);
+        let ordered = |set: &[(u16, u16)]| match set {
+            [(a, b)] if a == b => Ok(*a),
+            _ => Err(format!("'{}' with something else than one port", m.op)),
+        };
+        match m.op {
+            "==" | "in" => {}
+            "!=" => set = complement(&set),
+            "<" => set = below(ordered(&set)?),
+            ">=" => set = complement(&below(ordered(&set)?)),
+            "<=" => set = vec![(0, ordered(&set)?)],
+            ">" => set = complement(&vec![(0, ordered(&set)?)]),
+            op => return Err(format!("operator '{op}' on ports")),
+        }
+        if set.is_empty() {
+            return Ok("false".into());
+        }
+        Ok(test(&set, way).unwrap_or_else(|| format!("{way} port >= 0")))
+    }
+
+    fn number(&self, field: &str, max: u32, m: &Match<'_>) -> Result<String, String> {
+        let no_names = |s: &str| s.parse::<u32>().map_err(|_| format!("value '{s}'"));
+        self.named(field, max, m, &no_names)
+    }
+
+    /// A test of a header field; `name` knows the names of values.
+    fn named(
+        &self,
+        field: &str,
+        max: u32,
+        m: &Match<'_>,
+        name: &dyn Fn(&str) -> Result<u32, String>,
+    ) -> Result<String, String> {
+        let mut tests = Vec::new();
+        let values = self.sets.values(m.table, m.right)?;
+        for v in &values {
+            let (lo, hi) = set::numbers(v, max, name)?;
+            if matches!(m.op, "<" | ">" | "<=" | ">=") {
+                if lo != hi || values.len() != 1 {
+                    return Err(format!("'{}' with something else than one value", m.op));
+                }
+                return Ok(format!("{field} {} {lo}", m.op));
+            }
+            tests.push(match lo == hi {
+                true => format!("{field} == {lo}"),
+                false => format!("({field} >= {lo} && {field} <= {hi})"),
+            });
+        }
+        equality(any_of(tests), m.op, field)
+    }
+
+    /// `tcp flags syn` (one of them is set), `tcp flags & mask == value`.
+    fn flags(&mut self, mask: Option<&Value>, m: &Match<'_>, d: &mut Draft) -> Result<(), String> {
+        need(6, self.family, d);
+        let value = bits(m.right)?;
+        let t = match (mask, m.op) {
+            (None, "in") => format!("tcp[13:1] & {value} != 0"),
+            (None, "==") => format!("tcp[13:1] == {value}"),
+            (None, "!=") => format!("tcp[13:1] != {value}"),
+            (Some(k), "==") => format!("tcp[13:1] & {} == {value}", bits(k)?),
+            (Some(k), "!=") => format!("tcp[13:1] & {} != {value}", bits(k)?),
+            (_, op) => return Err(format!("operator '{op}' on TCP flags")),
+        };
+        d.tests.push(t);
+        Ok(())
+    }
+}
+
+/// A rule about a protocol's header is about packets of that protocol.
+fn need(p: u8, family: Family, d: &mut Draft) {
+    if d.protocols.as_deref() != Some(&[p]) {
+        d.tests.push(family.protocol_test(p));
+        d.protocols = Some(vec![p]);
+    }
+}
+
+fn below(p: u16) -> Vec<(u16, u16)> {
+    match p.checked_sub(1) {
+        Some(hi) => vec![(0, hi)],
+        None => Vec::new(),
+    }
+}
+
+fn any_of(tests: Vec<String>) -> String {
+    match tests.len() {
+        0 => "false".into(),
+        1 => tests.concat(),
+        _ => format!("({})", tests.join(" or ")),
+    }
+}
+
+fn negated(op: &str, what: &str) -> Result<bool, String> {
+    match op {
+        "==" | "in" => Ok(false),
+        "!=" => Ok(true),
+        _ => Err(format!("operator '{op}' on {what}")),
+    }
+}
+
+fn equality(test: String, op: &str, what: &str) -> Result<String, String> {
+    Ok(match negated(op, what)? {
+        false => test,
+        // not of all of it, also where it is several words
+        true => format!("not ({test})"),
+    })
+}
+
+fn bits(v: &Value) -> Result<u32, String> {
+    if let Some(n) = v.as_u64() {
+        return u32::try_from(n)
+            .ok()
+            .filter(|n| *n <= 255)
+            .ok_or_else(|| format!("TCP flags {n}"));
+    }
+    if let Some(s) = v.as_str() {
+        return tcp_flag(s);
+    }
+    let list = v
+        .as_array()
+        .or_else(|| v.get("|").and_then(Value::as_array));
+    match list {
+        // nested as deep as there are flags at most
+        Some(l) if l.len() <= 16 => l.iter().try_fold(0, |n, f| match f.get("|") {
+            Some(Value::Array(inner)) => inner.iter().try_fold(n, |n, f| Ok(n | flag(f)?)),
+            _ => Ok(n | flag(f)?),
+        }),
+        _ => Err(format!("TCP flags {v}")),
+    }
+}
+
+fn flag(v: &Value) -> Result<u32, String> {
+    v.as_str()
+        .map_or_else(|| Err(format!("TCP flag {v}")), tcp_flag)
+}

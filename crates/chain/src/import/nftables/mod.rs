@@ -1,0 +1,278 @@
+//! `nft -j list ruleset`: nftables as JSON.
+//!
+//! The base chain at hook forward is taken (or the chain that was asked for), with all that it jumps to. Families `ip` and `inet`
+//! are read for IPv4 rules, `ip6` and `inet` for IPv6 rules. JSON has no lines: places are those of each rule's text
+//! in the file.
+
+mod expr;
+mod set;
+#[cfg(test)]
+mod tests;
+
+use super::chains::{ChainRule, Target, flatten};
+use super::iptables::Request;
+use super::rule::{RuleSet, Verdict, Way};
+use super::terms::Family;
+use serde_json::Value;
+use set::Sets;
+use std::collections::HashMap;
+
+/// Most objects in a file.
+const MAX_OBJECTS: usize = 1_000_000;
+
+type Errors = Vec<(u32, String)>;
+
+/// A chain's key: table, name (the family is one of those that are read).
+fn key(table: &str, chain: &str) -> String {
+    format!("{table}/{chain}")
+}
+
+/// Reads a file; errors are (line, message).
+pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
+    let root: Value = serde_json::from_str(text).map_err(|e| {
+        let line = u32::try_from(e.line()).unwrap_or(1).max(1);
+        vec![(line, format!("no JSON: {e}"))]
+    })?;
+    let Some(objects) = root.get("nftables").and_then(Value::as_array) else {
+        return Err(vec![(
+            1,
+            "expected {\"nftables\": [...]}, as 'nft -j list ruleset' prints it".into(),
+        )]);
+    };
+    if objects.len() > MAX_OBJECTS {
+        return Err(vec![(1, format!("more than {MAX_OBJECTS} objects"))]);
+    }
+    let places = rule_lines(text);
+    let mut errors = Errors::new();
+    let mut sets = Sets::default();
+    let mut bases: Vec<(String, Verdict, bool)> = Vec::new(); // key, policy, at hook forward
+    let mut rules: HashMap<String, Vec<(&Value, u32)>> = HashMap::new();
+    let mut others: Vec<(String, String)> = Vec::new(); // chains of other types, with their type
+    let mut nth = 0;
+    for o in objects {
+        let Some((kind, body)) = o.as_object().and_then(|m| m.iter().next()) else {
+            continue;
+        };
+        let line = if kind == "rule" {
+            nth += 1;
+            places.get(nth - 1).copied().unwrap_or(1)
+        } else {
+            1
+        };
+        let s = |k: &str| body.get(k).and_then(Value::as_str).unwrap_or("");
+        let ours = matches!(
+            (request.family, s("family")),
+            (_, "inet") | (Family::V4, "ip") | (Family::V6, "ip6")
+        );
+        match kind.as_str() {
+            "metainfo" | "table" => {}
+            _ if !ours => {}
+            "chain" => {
+                let k = key(s("table"), s("name"));
+                rules.entry(k.clone()).or_default();
+                if !s("hook").is_empty() {
+                    let policy = if s("policy") == "drop" {
+                        Verdict::Deny
+                    } else {
+                        Verdict::Allow
+                    };
+                    if s("type") == "filter" {
+                        bases.push((k, policy, s("hook") == "forward"));
+                    } else {
+                        others.push((k, s("type").to_string()));
+                    }
+                }
+            }
+            "rule" => rules
+                .entry(key(s("table"), s("chain")))
+                .or_default()
+                .push((body, line)),
+            "set" => sets.add(s("table"), s("name"), body),
+            "map" | "flowtable" | "ct helper" | "counter" | "quota" | "limit" | "ct timeout"
+            | "ct expectation" | "synproxy" | "secmark" | "element" => {}
+            other => errors.push((line, format!("object '{other}' is not supported"))),
+        }
+    }
+    let start = choose(request, &bases, &rules, &mut errors);
+    for (k, kind) in &others {
+        if rules.get(k).is_some_and(|r| !r.is_empty()) {
+            let line = rules.get(k).and_then(|r| r.first()).map_or(1, |r| r.1);
+            errors.push((
+                line,
+                format!("chain '{k}' of type '{kind}' has rules; only filter chains can be taken"),
+            ));
+        }
+    }
+    let Some((start, default)) = start else {
+        return Err(errors);
+    };
+    let mut reader = expr::Reader {
+        family: request.family,
+        interfaces: request.interfaces,
+        sets: &sets,
+        rejects: 0,
+        logs: 0,
+    };
+    let mut chains: HashMap<String, Vec<ChainRule>> = HashMap::new();
+    let mut todo = vec![start.clone()];
+    while let Some(k) = todo.pop() {
+        if chains.contains_key(&k) {
+            continue;
+        }
+        let Some(list) = rules.get(&k) else {
+            continue;
+        };
+        let table = k.split('/').next().unwrap_or("");
+        let mut out = Vec::new();
+        for (body, line) in list {
+            match reader.rule(body, table, *line) {
+                Ok(Some(r)) => {
+                    if let Target::Jump(c) | Target::Goto(c) = &r.target {
+                        todo.push(c.clone());
+                    }
+                    out.push(r);
+                }
+                // can never match a packet of this family
+                Ok(None) => {}
+                Err(e) => errors.extend(e.into_iter().map(|m| (*line, m))),
+            }
+        }
+        chains.insert(k, out);
+    }
+    let (rejects, logs) = (reader.rejects, reader.logs);
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let mut one = |way| match flatten(&chains, &start, way, request.interfaces) {
+        Ok(r) => r,
+        Err(e) => {
+            errors.push(e);
+            Vec::new()
+        }
+    };
+    let (up, down) = (one(Way::Up), one(Way::Down));
+    if !errors.is_empty() {
+        errors.dedup();
+        return Err(errors);
+    }
+    let mut warnings = Vec::new();
+    if rejects > 0 {
+        warnings.push(format!(
+            "{rejects} reject statements drop without an answer"
+        ));
+    }
+    if logs > 0 {
+        warnings.push(format!("{logs} log statements do nothing"));
+    }
+    Ok(RuleSet {
+        down: (up != down).then_some(down),
+        rules: up,
+        default: Some(default),
+        warnings,
+    })
+}
+
+/// The chain to start from and its policy.
+fn choose(
+    request: &Request<'_>,
+    bases: &[(String, Verdict, bool)],
+    rules: &HashMap<String, Vec<(&Value, u32)>>,
+    errors: &mut Errors,
+) -> Option<(String, Verdict)> {
+    let names = |list: &[&(String, Verdict, bool)]| {
+        let v: Vec<&str> = list.iter().map(|b| b.0.as_str()).collect();
+        v.join(", ")
+    };
+    if let Some(chain) = request.chain {
+        let found: Vec<_> = bases
+            .iter()
+            .filter(|b| b.0 == chain || b.0.split_once('/').is_some_and(|(_, n)| n == chain))
+            .collect();
+        return match found.as_slice() {
+            [b] => Some((b.0.clone(), b.1)),
+            [] => {
+                let all: Vec<_> = bases.iter().collect();
+                errors.push((
+                    1,
+                    format!(
+                        "no base chain '{chain}' of type filter; there is {}",
+                        names(&all)
+                    ),
+                ));
+                None
+            }
+            many => {
+                errors.push((
+                    1,
+                    format!(
+                        "several chains '{chain}': {}; give TABLE/CHAIN",
+                        names(many)
+                    ),
+                ));
+                None
+            }
+        };
+    }
+    let forward: Vec<_> = bases.iter().filter(|b| b.2).collect();
+    let with_rules: Vec<_> = forward
+        .iter()
+        .copied()
+        .filter(|b| b.1 == Verdict::Deny || rules.get(&b.0).is_some_and(|r| !r.is_empty()))
+        .collect();
+    match (forward.as_slice(), with_rules.as_slice()) {
+        (_, [b]) | ([b], []) => Some((b.0.clone(), b.1)),
+        ([], _) => {
+            let all: Vec<_> = bases.iter().collect();
+            errors.push((
+                1,
+                format!(
+                    "no base chain of type filter at hook forward; say which one with 'chain': {}",
+                    names(&all)
+                ),
+            ));
+            None
+        }
+        _ => {
+            errors.push((
+                1,
+                format!(
+                    "several base chains at hook forward: {}; say which one with 'chain'",
+                    names(&forward)
+                ),
+            ));
+            None
+        }
+    }
+}
+
+/// The line that each rule object begins in: that of its key `"rule"`, outside of strings' contents.
+fn rule_lines(text: &str) -> Vec<u32> {
+    let b = text.as_bytes();
+    let mut out = Vec::new();
+    let mut line = 1;
+    let mut i = 0;
+    while i < b.len() {
+        match b[i] {
+            b'\n' => line += 1,
+            b'"' => {
+                let start = i + 1;
+                i = start;
+                while i < b.len() && b[i] != b'"' {
+                    if b[i] == b'\\' {
+                        i += 1;
+                    }
+                    i += 1;
+                }
+                let is_key = text[i.min(text.len())..]
+                    .get(1..)
+                    .is_some_and(|r| r.trim_start().starts_with(':'));
+                if is_key && b.get(start..i) == Some(b"rule") {
+                    out.push(line);
+                }
+            }
+            _ => {}
+        }
+        i += 1;
+    }
+    out
+}

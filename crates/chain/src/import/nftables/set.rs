@@ -1,0 +1,138 @@
+//! Values: single ones, prefixes, ranges, sets, and named sets.
+
+use crate::import::terms::{Family, Range, protocol, service};
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// Most values of one set.
+const MAX_VALUES: usize = 100_000;
+
+/// Named sets by table and name.
+#[derive(Default)]
+pub struct Sets<'a> {
+    sets: HashMap<(String, String), &'a Value>,
+}
+
+impl<'a> Sets<'a> {
+    /// Remembers a set.
+    pub fn add(&mut self, table: &str, name: &str, body: &'a Value) {
+        self.sets
+            .insert((table.to_string(), name.to_string()), body);
+    }
+
+    /// The plain values that the right side of a comparison stands for: strings, numbers, prefixes, ranges.
+    pub fn values<'b>(&self, table: &str, v: &'b Value) -> Result<Vec<&'b Value>, String>
+    where
+        'a: 'b,
+    {
+        let mut out = Vec::new();
+        let list: &'b Value = match v.as_str().and_then(|s| s.strip_prefix('@')) {
+            Some(name) => {
+                let set = self
+                    .sets
+                    .get(&(table.to_string(), name.to_string()))
+                    .ok_or_else(|| format!("set '@{name}' is not in the file"))?;
+                for (flag, what) in [
+                    ("dynamic", "that rules change"),
+                    ("timeout", "whose elements expire"),
+                ] {
+                    let has = set
+                        .get("flags")
+                        .and_then(Value::as_array)
+                        .is_some_and(|f| f.iter().any(|f| f == flag));
+                    if has {
+                        return Err(format!("set '@{name}' {what}"));
+                    }
+                }
+                match set.get("elem") {
+                    Some(e) => e,
+                    None => return Ok(out),
+                }
+            }
+            None => v.get("set").unwrap_or(v),
+        };
+        match list.as_array() {
+            Some(all) => {
+                if all.len() > MAX_VALUES {
+                    return Err(format!("more than {MAX_VALUES} values in a set"));
+                }
+                for e in all {
+                    // an element with a comment or counter
+                    out.push(e.get("elem").and_then(|e| e.get("val")).unwrap_or(e));
+                }
+            }
+            None => out.push(list),
+        }
+        Ok(out)
+    }
+}
+
+fn show(v: &Value) -> String {
+    let s = v.to_string();
+    s.chars().take(60).collect()
+}
+
+/// An address, prefix or range.
+pub fn addresses(family: Family, v: &Value) -> Result<Range, String> {
+    if let Some(s) = v.as_str() {
+        return match s {
+            "*" => Ok((0, family.max())),
+            s => family.prefix(s),
+        };
+    }
+    if let Some(p) = v.get("prefix") {
+        let a = p.get("addr").and_then(Value::as_str);
+        let l = p.get("len").and_then(Value::as_u64);
+        return match (a, l) {
+            (Some(a), Some(l)) if l <= u64::from(family.bits()) => {
+                Ok(family.range(family.address(a)?, l as u32))
+            }
+            _ => Err(format!("prefix {}", show(v))),
+        };
+    }
+    if let Some([a, b]) = v.get("range").and_then(Value::as_array).map(Vec::as_slice)
+        && let (Some(a), Some(b)) = (a.as_str(), b.as_str())
+    {
+        let (a, b) = (family.address(a)?, family.address(b)?);
+        if a <= b {
+            return Ok((a, b));
+        }
+    }
+    Err(format!("address {}", show(v)))
+}
+
+/// A number or a range of numbers; `name` knows names.
+pub fn numbers(
+    v: &Value,
+    max: u32,
+    name: &dyn Fn(&str) -> Result<u32, String>,
+) -> Result<(u32, u32), String> {
+    let one = |v: &Value| -> Result<u32, String> {
+        let n = match (v.as_u64(), v.as_str()) {
+            (Some(n), _) => u32::try_from(n).ok(),
+            (_, Some(s)) => Some(name(s)?),
+            _ => None,
+        };
+        n.filter(|n| *n <= max)
+            .ok_or_else(|| format!("value {}", show(v)))
+    };
+    if let Some([a, b]) = v.get("range").and_then(Value::as_array).map(Vec::as_slice) {
+        let (a, b) = (one(a)?, one(b)?);
+        return if a <= b {
+            Ok((a, b))
+        } else {
+            Err(format!("range {}", show(v)))
+        };
+    }
+    one(v).map(|n| (n, n))
+}
+
+/// A port's name.
+pub fn port_name(s: &str) -> Result<u32, String> {
+    service(s).map(u32::from)
+}
+
+/// A protocol's name.
+pub fn protocol_name(s: &str) -> Result<u32, String> {
+    protocol(s).map(|p| u32::from(p.unwrap_or(0)))
+}

@@ -1,0 +1,230 @@
+//! Rule sets as `nft -j list ruleset` prints them.
+
+use super::*;
+use crate::import::chains::Interfaces;
+use crate::import::rule::Rule;
+
+fn request(family: Family, chain: Option<&'static str>) -> Request<'static> {
+    static NAMES: std::sync::OnceLock<Interfaces> = std::sync::OnceLock::new();
+    Request {
+        family,
+        chain,
+        interfaces: NAMES.get_or_init(|| Interfaces {
+            inside: Some("lan0".into()),
+            outside: Some("wan0".into()),
+        }),
+    }
+}
+
+fn lines(rules: &[Rule]) -> Vec<String> {
+    rules
+        .iter()
+        .map(|r| format!("{}: {} {}", r.line, r.verdict.action(), r.filter))
+        .collect()
+}
+
+/// A rule set with one base chain `f/forward` of family inet and these rules in it, one a line from line 3 on.
+fn file(rules: &[&str]) -> String {
+    let mut s = String::from(
+        "{\"nftables\": [{\"metainfo\": {\"version\": \"1\"}}, {\"table\": {\"family\": \"inet\", \"name\": \"f\"}},\n",
+    );
+    s.push_str("{\"chain\": {\"family\": \"inet\", \"table\": \"f\", \"name\": \"forward\", \"type\": \"filter\", \"hook\": \"forward\", \"prio\": 0, \"policy\": \"drop\"}},\n");
+    for r in rules {
+        s.push_str(&format!("{{\"rule\": {{\"family\": \"inet\", \"table\": \"f\", \"chain\": \"forward\", \"comment\": \"a \\\"rule\\\": x\", \"expr\": [{r}]}}}},\n"));
+    }
+    s.push_str("{\"set\": {\"family\": \"inet\", \"table\": \"f\", \"name\": \"bad\", \"type\": \"ipv4_addr\", \"elem\": [\"1.1.1.1\", {\"prefix\": {\"addr\": \"2.2.0.0\", \"len\": 16}}]}},\n");
+    s.push_str("{\"chain\": {\"family\": \"inet\", \"table\": \"f\", \"name\": \"own\"}}]}\n");
+    s
+}
+
+fn one(family: Family, expr: &str) -> Vec<String> {
+    let set = parse(
+        &file(&[&format!("{expr}, {{\"accept\": null}}")]),
+        &request(family, None),
+    )
+    .unwrap();
+    set.rules.into_iter().map(|r| r.filter).collect()
+}
+
+fn m(op: &str, left: &str, right: &str) -> String {
+    let left = match left.split_once(' ').filter(|_| !left.starts_with('{')) {
+        Some(("meta", k)) => format!("{{\"meta\": {{\"key\": \"{k}\"}}}}"),
+        Some((p, f)) => format!("{{\"payload\": {{\"protocol\": \"{p}\", \"field\": \"{f}\"}}}}"),
+        None => left.to_string(),
+    };
+    format!("{{\"match\": {{\"op\": \"{op}\", \"left\": {left}, \"right\": {right}}}}}")
+}
+
+#[test]
+fn matches_become_expressions() {
+    let v4 = |op: &str, left: &str, right: &str| one(Family::V4, &m(op, left, right)).concat();
+    assert_eq!(v4("==", "ip saddr", "\"10.0.0.1\""), "src host 10.0.0.1");
+    assert_eq!(
+        v4(
+            "!=",
+            "ip daddr",
+            "{\"prefix\": {\"addr\": \"10.0.0.0\", \"len\": 8}}"
+        ),
+        "not (dst net 10.0.0.0/8)"
+    );
+    assert_eq!(
+        v4(
+            "==",
+            "ip saddr",
+            "{\"set\": [\"1.1.1.1\", {\"range\": [\"2.0.0.0\", \"2.0.0.1\"]}]}"
+        ),
+        "(src host 1.1.1.1 or src net 2.0.0.0/31)"
+    );
+    assert_eq!(
+        v4("==", "ip saddr", "\"@bad\""),
+        "(src host 1.1.1.1 or src net 2.2.0.0/16)"
+    );
+    assert_eq!(
+        v4(
+            "==",
+            "tcp dport",
+            "{\"set\": [22, {\"range\": [80, 90]}, \"https\"]}"
+        ),
+        "tcp && (dst port 22 or (dst port >= 80 && dst port <= 90) or dst port 443)"
+    );
+    assert_eq!(
+        v4("!=", "udp sport", "53"),
+        "udp && (src port <= 52 or src port >= 54)"
+    );
+    assert_eq!(v4(">", "udp sport", "1023"), "udp && src port >= 1024");
+    assert_eq!(
+        v4("==", "meta l4proto", "{\"set\": [\"tcp\", 17, \"gre\"]}"),
+        "(tcp or udp or ip proto 47)"
+    );
+    assert_eq!(
+        v4("==", "icmp type", "{\"set\": [\"echo-request\", 0]}"),
+        "icmp && (icmp[0:1] == 8 or icmp[0:1] == 0)"
+    );
+    assert_eq!(v4("<", "ip ttl", "5"), "ip[8:1] < 5");
+    assert_eq!(
+        v4("in", "tcp flags", "\"syn\""),
+        "tcp && tcp[13:1] & 2 != 0"
+    );
+    let masked = "{\"&\": [{\"payload\": {\"protocol\": \"tcp\", \"field\": \"flags\"}}, {\"|\": [\"syn\", \"ack\"]}]}";
+    assert_eq!(v4("==", masked, "\"syn\""), "tcp && tcp[13:1] & 18 == 2");
+    let both = format!(
+        "{}, {}",
+        m("==", "meta l4proto", "{\"set\": [\"tcp\", \"udp\"]}"),
+        m("==", "th dport", "53")
+    );
+    assert_eq!(one(Family::V4, &both), ["(tcp or udp) && dst port 53"]);
+    // the other family's rules say nothing, and need not be understood
+    assert_eq!(
+        one(Family::V4, &m("==", "ip6 saddr", "\"::1\"")),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        one(Family::V4, &m("==", "meta nfproto", "\"ipv6\"")),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        one(Family::V4, &m("!=", "meta nfproto", "\"ipv6\"")),
+        ["all"]
+    );
+    assert_eq!(
+        one(
+            Family::V6,
+            &m(
+                "==",
+                "ip6 saddr",
+                "{\"prefix\": {\"addr\": \"fd00::\", \"len\": 8}}"
+            )
+        ),
+        ["src net fd00::/8"]
+    );
+    assert_eq!(
+        one(
+            Family::V6,
+            &m("==", "icmpv6 type", "\"nd-neighbor-solicit\"")
+        ),
+        ["icmp6 && icmp6[0:1] == 135"]
+    );
+}
+
+#[test]
+fn directions_jumps_and_the_policy() {
+    let jump = "{\"jump\": {\"target\": \"own\"}}";
+    let rules = [
+        format!(
+            "{}, {{\"counter\": {{}}}}, {{\"accept\": null}}",
+            m("==", "meta iifname", "\"lan0\"")
+        ),
+        format!(
+            "{}, {{\"log\": null}}, {{\"reject\": null}}",
+            m("==", "meta oifname", "{\"set\": [\"lan0\", \"lan1\"]}")
+        ),
+        format!("{}, {jump}", m("==", "tcp dport", "1")),
+    ];
+    let list: Vec<&str> = rules.iter().map(String::as_str).collect();
+    let set = parse(&file(&list), &request(Family::V4, None)).unwrap();
+    assert_eq!(lines(&set.rules), ["3: allow all"]);
+    assert_eq!(lines(&set.down.unwrap()), ["4: deny all"]);
+    assert_eq!(set.default, Some(Verdict::Deny));
+    assert_eq!(set.warnings.len(), 2);
+}
+
+#[test]
+fn what_cannot_be_expressed_is_refused_by_name() {
+    let why = |expr: &str| -> String {
+        let e = parse(
+            &file(&["{\"counter\": null}", expr]),
+            &request(Family::V4, None),
+        )
+        .unwrap_err();
+        assert!(e.iter().all(|e| e.0 == 4), "{e:?}");
+        e.into_iter().map(|e| e.1).collect::<Vec<_>>().join("; ")
+    };
+    let ct = "{\"match\": {\"op\": \"in\", \"left\": {\"ct\": {\"key\": \"state\"}}, \"right\": \"established\"}}";
+    assert_eq!(why(ct), "match on 'ct state' is not supported");
+    assert_eq!(
+        why(&format!(
+            "{}, {{\"limit\": {{}}}}, {{\"vmap\": {{}}}}",
+            m("==", "ether saddr", "\"x\"")
+        )),
+        "match on 'ether saddr' is not supported; statement 'limit' is not supported; statement 'vmap' is not supported"
+    );
+    assert_eq!(
+        why(&m("==", "meta mark", "1")),
+        "match on 'meta mark' is not supported"
+    );
+    assert_eq!(
+        why(&m("==", "ip saddr", "\"@none\"")),
+        "set '@none' is not in the file"
+    );
+    assert_eq!(why(&m("==", "tcp dport", "70000")), "value 70000");
+    assert_eq!(
+        why(&m("==", "th dport", "53")),
+        "match on 'th dport' without a protocol of tcp, udp before it is not supported"
+    );
+    assert_eq!(
+        why(&m("<", "ip saddr", "\"1.1.1.1\"")),
+        "operator '<' on saddr"
+    );
+    assert_eq!(
+        why("{\"jump\": {\"target\": \"nowhere\"}}"),
+        "there is no chain 'f/nowhere'"
+    );
+    assert_eq!(why("7"), "an expression that is no object");
+    for bad in [
+        "",
+        "[]",
+        "{\"nftables\": 1}",
+        "{\"nftables\": []}",
+        "{\"nftables\": [{\"chain\": {\"family\": \"ip\", \"hook\": \"input\", \"type\": \"filter\"}}]}",
+    ] {
+        assert!(parse(bad, &request(Family::V4, None)).is_err(), "{bad}");
+    }
+    let e = parse("{\n\"nftables\": [}", &request(Family::V4, None)).unwrap_err();
+    assert_eq!(e[0].0, 2);
+    assert!(parse(&file(&[]), &request(Family::V4, Some("f/forward"))).is_ok());
+    assert!(
+        parse(&file(&[]), &request(Family::V4, Some("input"))).unwrap_err()[0]
+            .1
+            .contains("there is f/forward")
+    );
+}
