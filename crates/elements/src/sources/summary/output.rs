@@ -136,10 +136,8 @@ pub fn binary(info: &Info, v: Option<Value<'_>>, out: &mut Vec<u8>) {
             out.extend(time.subsec_nanos().to_be_bytes());
             out.extend(sec);
         }
-        Binary::Digest => match v {
-            Some(_) => out.extend(md5::compute(bytes).0),
-            None => out.extend([0; 16]),
-        },
+        // of nothing where there is no payload
+        Binary::Digest => out.extend(md5::compute(bytes).0),
         Binary::Counted => {
             let chosen = match info.field {
                 Field::IpOpt => bytes.to_vec(),
