@@ -137,7 +137,7 @@ impl FromArg for Seconds {
     fn from_arg(s: &str, _: &ArgScope<'_>) -> Result<Self, Option<String>> {
         let (neg, t) = match s.strip_prefix('-') {
             Some(t) => (true, t),
-            None => (false, s),
+            None => (false, s.strip_prefix('+').unwrap_or(s)),
         };
         let (num, unit) = split_unit(t);
         let (power, factor) = match unit {
@@ -211,6 +211,10 @@ mod tests {
         assert_eq!(sec("10ms"), Some(10_000_000));
         assert_eq!(sec("2 min"), Some(120_000_000_000));
         assert_eq!(sec("3us"), Some(3_000));
+        assert_eq!(
+            (sec("+1.5"), sec("-1"), sec("+-1")),
+            (Some(1_500_000_000), Some(-1_000_000_000), None)
+        );
         assert_eq!(one::<Fixed<28>>("0.5"), Some(Fixed(1 << 27)));
         assert_eq!(parse_fraction("1.25e2", 0), Some(125));
         assert_eq!(parse_fraction(".", 0), None);

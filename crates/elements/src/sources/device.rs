@@ -1,4 +1,5 @@
-//! Devices: FromDevice, PollDevice, FromDPDKDevice, FromHost and their counterparts ToDevice, ToDPDKDevice, ToHost.
+//! Devices: FromDevice, PollDevice, FromDPDKDevice, FromNetmapDevice, FromHost and their counterparts ToDevice, ToDPDKDevice,
+//! ToNetmapDevice, ToHost, ToHostSniffers.
 //!
 //! A device element is a door of the graph. The engine binds it to a port of the chain or to a capture: then frames that
 //! arrive are pushed into its input 0 (which it does not have in the graph), and frames that leave go through
@@ -28,7 +29,7 @@ const TUNING: &[&str] = &[
     "PAINT_QUEUE", "PAUSE", "POWER_MGMT", "PREFIX", "PROMISC", "PROTOCOL", "QUEUE", "RETA_SIZE", "RSS_AGGREGATE", "RX_INTR",
     "SCALE", "SC_DEQ", "SNAPLEN", "SNIFFER", "SNIFFERS", "SP_ENQ", "TCO", "THREADOFFSET", "TIMEOUT", "TIMESTAMP", "TO_PROC",
     "TSO", "TYPE", "UCO", "UP_CALL", "USEQUEUES", "VERBOSE", "VF_POOLS", "VF_VLAN", "VLAN_EXTEND", "VLAN_FILTER",
-    "VLAN_STRIP", "NO_PAD", "QUIET", "IGNORE_ERRORS", "POLLING",
+    "VLAN_STRIP", "NO_PAD", "QUIET", "IGNORE_ERRORS", "POLLING", "KEEPHAND",
 ];
 
 /// Reads the device's name and everything that only tunes a driver; arguments behind the name are positional tuning.
@@ -95,6 +96,13 @@ source_class!(
     "0/1-2",
     "PORT",
     "frames that arrive at a DPDK port"
+);
+source_class!(
+    FROM_NETMAP_DEVICE,
+    "FromNetmapDevice",
+    "0/1-2",
+    "DEVNAME",
+    "frames that arrive at a netmap device"
 );
 source_class!(
     FROM_HOST,
@@ -219,6 +227,22 @@ sink_class!(
     "sends frames to a DPDK port"
 );
 sink_class!(
+    TO_NETMAP_DEVICE,
+    "ToNetmapDevice",
+    "1/0-2",
+    "a/h",
+    "DEVNAME",
+    "sends frames to a netmap device"
+);
+sink_class!(
+    TO_HOST_SNIFFERS,
+    "ToHostSniffers",
+    "1/0",
+    "a/h",
+    "DEVNAME",
+    "hands copies of frames to the host's sniffers"
+);
+sink_class!(
     TO_HOST,
     "ToHost",
     "1/0",
@@ -255,7 +279,7 @@ impl Element for Sink {
         let _: Option<AnyArg> = args.keyword("ETHER");
         // a host device needs no name
         match (self.class, args.is_empty()) {
-            ("ToHost", true) => self.device = "host".to_string(),
+            ("ToHost" | "ToHostSniffers", true) => self.device = "host".to_string(),
             _ => self.device = device(args, self.argument).unwrap_or_default(),
         }
         args.finish()

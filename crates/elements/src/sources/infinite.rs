@@ -1,6 +1,6 @@
-//! InfiniteSource: packets whenever it is its turn.
+//! InfiniteSource, RandomSource: packets whenever it is their turn, all alike or of random bytes.
 //!
-//! Click element InfiniteSource, with FastClick's HEADROOM accepted. Every packet of a burst is processed to its end
+//! Click elements InfiniteSource, RandomSource, with FastClick's HEADROOM accepted. Every packet of a burst is processed to its end
 //! before the next one is made, as where Click pushes.
 
 use super::data::{DEFAULT_DATA, repeated};
@@ -25,8 +25,27 @@ pub const INFINITE_SOURCE: ElementClass = ElementClass {
     new: || Box::new(InfiniteSource::default()),
 };
 
+/// `RandomSource`.
+pub const RANDOM_SOURCE: ElementClass = ElementClass {
+    name: "RandomSource",
+    usage: "LENGTH [, LIMIT, BURST, ACTIVE, keywords STOP, END_CALL, TIMESTAMP]",
+    summary: "makes packets of random bytes whenever it is its turn",
+    new: || {
+        Box::new(InfiniteSource {
+            random: true,
+            ..InfiniteSource::default()
+        })
+    },
+    ..INFINITE_SOURCE
+};
+
+/// Longest packet of RandomSource, less one.
+const RANDOM_LEN: i32 = 64 * 1024;
+
 #[derive(Debug, Clone)]
 struct InfiniteSource {
+    /// Every packet has bytes of its own.
+    random: bool,
     data: Vec<u8>,
     length: i32,
     packet: Vec<u8>,
@@ -44,6 +63,7 @@ struct InfiniteSource {
 impl Default for InfiniteSource {
     fn default() -> Self {
         InfiniteSource {
+            random: false,
             data: DEFAULT_DATA.to_vec(),
             length: -1,
             packet: DEFAULT_DATA.to_vec(),
@@ -68,6 +88,14 @@ impl InfiniteSource {
 
     fn make(&self, cx: &mut Cx<'_>) -> Pkt {
         let mut p = cx.make(&self.packet);
+        if self.random {
+            for four in p.data_mut().chunks_mut(4) {
+                let r = cx.random().to_ne_bytes();
+                for (b, r) in four.iter_mut().zip(r) {
+                    *b = r;
+                }
+            }
+        }
         p.anno.timestamp = match self.timestamp {
             true => cx.now,
             false => Timestamp::ZERO,
@@ -78,21 +106,29 @@ impl InfiniteSource {
 
 impl Element for InfiniteSource {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
-        let push = self.push;
         *self = InfiniteSource {
-            push,
+            push: self.push,
+            random: self.random,
             ..InfiniteSource::default()
         };
-        if let Some(Data(d)) = args.optional("DATA") {
+        if self.random {
+            self.data.clear();
+            self.length = args.mandatory("LENGTH").unwrap_or(0);
+            if !(0..RANDOM_LEN).contains(&self.length) {
+                args.error(format!("bad length {}", self.length));
+            }
+        } else if let Some(Data(d)) = args.optional("DATA") {
             self.data = d;
         }
         self.limit = args.optional("LIMIT").unwrap_or(-1);
         let burst: i32 = args.optional("BURST").unwrap_or(1);
         self.active = args.optional("ACTIVE").unwrap_or(true);
         self.timestamp = args.keyword("TIMESTAMP").unwrap_or(true);
-        self.length = args.keyword("LENGTH").unwrap_or(-1);
-        self.length = args.keyword("DATASIZE").unwrap_or(self.length);
-        let _: Option<u32> = args.keyword("HEADROOM");
+        if !self.random {
+            self.length = args.keyword("LENGTH").unwrap_or(-1);
+            self.length = args.keyword("DATASIZE").unwrap_or(self.length);
+            let _: Option<u32> = args.keyword("HEADROOM");
+        }
         self.at_end = AtEnd::configure(args);
         match u32::try_from(burst) {
             Ok(b) if b >= 1 => self.burst = b,
@@ -292,6 +328,17 @@ mod tests {
         b.write("limit", "2").unwrap();
         assert_eq!(b.host.nonempty, 1);
         assert!(b.pull(0).is_some());
+    }
+
+    #[test]
+    fn random_packets_differ() {
+        let mut b = Bench::new("RandomSource", "9, LIMIT 2, BURST 2", 0, 1).unwrap();
+        let out = b.run_task();
+        assert_eq!((out[0].1.len(), out[1].1.len()), (9, 9));
+        assert_ne!(out[0].1.data(), out[1].1.data());
+        let e = Bench::new("RandomSource", "65536", 0, 1).err().unwrap();
+        assert_eq!(e, ["bad length 65536"]);
+        assert!(Bench::new("RandomSource", "", 0, 1).is_err());
     }
 
     #[test]

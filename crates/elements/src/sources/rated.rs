@@ -10,8 +10,9 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element, InitCx, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use crate::token_bucket::TokenBucket;
 use crate::{Port, element_any};
-use onefold_packet::{Pkt, Timestamp};
+use onefold_packet::Pkt;
 
 /// `RatedSource`.
 pub const RATED_SOURCE: ElementClass = ElementClass {
@@ -25,64 +26,6 @@ pub const RATED_SOURCE: ElementClass = ElementClass {
     new: || Box::new(RatedSource::default()),
 };
 
-/// Refills per second.
-const HZ: u32 = 1000;
-
-/// Tokens come at a rate per second up to a capacity, in Click's 32-bit arithmetic.
-#[derive(Debug, Clone)]
-struct Bucket {
-    per_tick: u32,
-    /// Fractions per token.
-    scale: u32,
-    /// Fractions of tokens.
-    tokens: u32,
-    tick: Option<i64>,
-}
-
-impl Bucket {
-    fn new(rate: u32, capacity: u32) -> Bucket {
-        // what one tick brings must fit
-        let capacity = capacity.max(rate.saturating_sub(1) / HZ + 1);
-        let scale = u32::MAX / capacity;
-        let per_tick = u64::from(rate) * u64::from(scale) / u64::from(HZ);
-        Bucket {
-            per_tick: (per_tick as u32).max(u32::from(rate != 0)),
-            scale,
-            tokens: scale,
-            tick: None,
-        }
-    }
-    fn rate(&self) -> u32 {
-        let t = u64::from(self.per_tick);
-        ((t * u64::from(HZ) + t / 2) / u64::from(self.scale)) as u32
-    }
-    fn set_one(&mut self) {
-        self.tokens = self.scale;
-    }
-    /// Takes a token if there is one. The first time the bucket is full.
-    fn take(&mut self, now: Timestamp) -> bool {
-        let tick = now.0.div_euclid(1_000_000_000 / i64::from(HZ));
-        let passed = match self.tick.replace(tick) {
-            Some(last) => (tick - last).max(0).unsigned_abs(),
-            None => u64::MAX,
-        };
-        let more = passed.saturating_mul(u64::from(self.per_tick));
-        let sum = more.saturating_add(u64::from(self.tokens));
-        self.tokens = u32::try_from(sum).unwrap_or(u32::MAX);
-        let enough = self.tokens >= self.scale;
-        if enough {
-            self.tokens -= self.scale;
-        }
-        enough
-    }
-    /// How long until there is a token, if ever.
-    fn wait(&self) -> Option<Timestamp> {
-        let missing = self.scale.checked_sub(self.tokens + 1)?;
-        let ticks = missing.checked_div(self.per_tick)? + 1;
-        Some(Timestamp::from_millis(i64::from(ticks)))
-    }
-}
-
 /// Burst that goes with a rate.
 fn burst(rate: u32) -> u32 {
     if rate < 200 { 2 } else { rate / 100 }
@@ -93,7 +36,7 @@ struct RatedSource {
     data: Vec<u8>,
     length: i32,
     packet: Vec<u8>,
-    bucket: Bucket,
+    bucket: TokenBucket,
     limit: Option<u32>,
     active: bool,
     at_end: Option<AtEnd>,
@@ -107,7 +50,7 @@ impl Default for RatedSource {
             data: DEFAULT_DATA.to_vec(),
             length: -1,
             packet: DEFAULT_DATA.to_vec(),
-            bucket: Bucket::new(10, 2),
+            bucket: TokenBucket::new(10, 2),
             limit: None,
             active: true,
             at_end: None,
@@ -129,8 +72,9 @@ impl RatedSource {
             }
             return None;
         }
-        if !self.bucket.take(cx.now) {
-            if let Some(wait) = self.bucket.wait() {
+        self.bucket.refill(cx.now);
+        if !self.bucket.remove_if(1) {
+            if let Some(wait) = self.bucket.time_until(1) {
                 cx.set_timer_after(0, wait);
             }
             return None;
@@ -177,12 +121,13 @@ impl Element for RatedSource {
             let twice = u32::try_from(self.length).unwrap_or(0).saturating_mul(2);
             capacity = burst(rate).max(twice);
         }
-        self.bucket = Bucket::new(rate, capacity);
+        self.bucket = TokenBucket::new(rate, capacity);
         args.finish()
     }
 
     fn initialize(&mut self, cx: &mut InitCx<'_>) -> Result<(), ConfigErrors> {
         self.push = cx.output_is_push(0);
+        self.bucket.set(1);
         Ok(())
     }
 
@@ -248,14 +193,7 @@ impl Element for RatedSource {
             }
             "rate" => {
                 let rate: u32 = value(text).map_err(bad)?;
-                let old = u64::from(self.bucket.scale);
-                let tokens = u64::from(self.bucket.tokens);
-                let tick = self.bucket.tick;
-                self.bucket = Bucket::new(rate, burst(rate));
-                self.bucket.tick = tick;
-                // as many tokens as before
-                let same = tokens * u64::from(self.bucket.scale) / old;
-                self.bucket.tokens = u32::try_from(same).unwrap_or(u32::MAX);
+                self.bucket.assign_adjust(rate, burst(rate));
                 self.wake(cx);
             }
             "limit" => self.limit = limit(value(text).map_err(bad)?),
@@ -263,7 +201,7 @@ impl Element for RatedSource {
                 let active =
                     parse_bool(text).map_err(|_| bad(HandlerError::Busy(String::new())))?;
                 if active && !self.active {
-                    self.bucket.set_one();
+                    self.bucket.set(1);
                 }
                 self.active = active;
                 if active {
@@ -272,7 +210,7 @@ impl Element for RatedSource {
             }
             "reset" => {
                 self.count = 0;
-                self.bucket.set_one();
+                self.bucket.set(1);
                 if self.active {
                     self.wake(cx);
                 }

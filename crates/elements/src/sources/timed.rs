@@ -1,6 +1,6 @@
-//! TimedSource: a packet every so often.
+//! TimedSource, TimedSink: a packet every so often.
 //!
-//! Click element TimedSource. HEADROOM is accepted; headroom grows by itself here.
+//! Click elements TimedSource, TimedSink. HEADROOM is accepted; headroom grows by itself here.
 
 use super::data::DEFAULT_DATA;
 use super::util::value;
@@ -23,6 +23,85 @@ pub const TIMED_SOURCE: ElementClass = ElementClass {
     summary: "makes a packet every INTERVAL",
     new: || Box::new(TimedSource::default()),
 };
+
+/// `TimedSink`.
+pub const TIMED_SINK: ElementClass = ElementClass {
+    name: "TimedSink",
+    ports: "1/0",
+    processing: "l/l",
+    flow: "x/x",
+    effect: Effect::Timed,
+    usage: "[INTERVAL]",
+    summary: "pulls a packet every INTERVAL and drops it",
+    new: || {
+        Box::new(TimedSink {
+            interval: Timestamp::from_millis(500),
+            at: Timestamp::ZERO,
+        })
+    },
+};
+
+#[derive(Debug, Clone)]
+struct TimedSink {
+    interval: Timestamp,
+    /// When the timer is set for.
+    at: Timestamp,
+}
+
+impl TimedSink {
+    fn schedule(&mut self, from: Timestamp, cx: &mut Cx<'_>) {
+        // an interval of nothing must not stop the clock
+        self.at = from + self.interval.max(Timestamp(1));
+        cx.set_timer(0, self.at);
+    }
+}
+
+impl Element for TimedSink {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        if let Some(Seconds(t)) = args.optional("INTERVAL") {
+            self.interval = t;
+        }
+        args.finish()
+    }
+    fn started(&mut self, cx: &mut Cx<'_>) {
+        self.schedule(cx.now, cx);
+    }
+    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+        cx.drop(p, "TimedSink: discarded");
+    }
+    fn run_timer(&mut self, _: TimerId, cx: &mut Cx<'_>) {
+        if let Some(p) = cx.pull(0) {
+            cx.drop(p, "TimedSink: discarded");
+        }
+        self.schedule(self.at, cx);
+    }
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        const H: &[HandlerInfo] = &[HandlerInfo::rw("interval")];
+        H
+    }
+    fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
+        match name {
+            "interval" => Ok(interval_text(self.interval)),
+            _ => Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+    }
+    fn write(&mut self, name: &str, text: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+        match name {
+            "interval" => self.interval = positive_interval(text)?,
+            _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+        Ok(())
+    }
+    element_any!();
+}
+
+/// An interval that a handler sets.
+fn positive_interval(text: &str) -> Result<Timestamp, HandlerError> {
+    match value(text) {
+        Ok(Seconds(t)) if t > Timestamp::ZERO => Ok(t),
+        _ => Err(HandlerError::BadValue("bad interval".to_string())),
+    }
+}
 
 /// Click's default headroom; only shown.
 const HEADROOM: u32 = 28;
@@ -140,13 +219,7 @@ impl Element for TimedSource {
         match name {
             "data" => self.data = text.as_bytes().to_vec(),
             "limit" => self.limit = value(text)?,
-            "interval" => {
-                let Seconds(t) = value(text).map_err(|_| bad("bad interval"))?;
-                if t <= Timestamp::ZERO {
-                    return Err(bad("bad interval"));
-                }
-                self.interval = t;
-            }
+            "interval" => self.interval = positive_interval(text)?,
             "active" => {
                 self.active = parse_bool(text).map_err(|_| bad("bad active"))?;
                 self.schedule_now(cx);
@@ -194,6 +267,20 @@ mod tests {
         b.write("reset", "").unwrap();
         assert_eq!(b.advance_to(Timestamp::from_millis(1451)).len(), 1);
         assert_eq!(b.read("count").unwrap(), "1");
+    }
+
+    #[test]
+    fn the_sink_pulls_on_time() {
+        let mut b = Bench::new("TimedSink", "0.1", 1, 0).unwrap();
+        b.with(|e, cx| e.started(cx));
+        for _ in 0..5 {
+            let p = Box::new(onefold_packet::Packet::from_slice(b"x"));
+            b.host.upstream.entry(0).or_default().push_back(p);
+        }
+        b.advance_to(Timestamp::from_millis(1350));
+        assert_eq!(b.drops()["TimedSink: discarded"], 3);
+        b.write("interval", "1").unwrap();
+        assert_eq!(b.read("interval").unwrap(), "1.000000s");
     }
 
     #[test]
