@@ -275,8 +275,8 @@ mod tests {
         assert_eq!(b.host.woken, 2);
         assert_eq!(b.run_task().len(), 2);
         assert!(b.write("limit", "few").is_err());
-        let w = Bench::new("Unqueue", "0", 1, 1).err().unwrap();
-        assert_eq!(w, ["BURST size 0, no packets will be pulled"]);
+        let b = Bench::new("Unqueue", "0", 1, 1).unwrap();
+        assert_eq!(b.warnings, ["BURST size 0, no packets will be pulled"]);
         assert!(Bench::new("Unqueue", "LIMIT x", 1, 1).is_err());
     }
 
