@@ -91,6 +91,12 @@ pub trait Host {
     fn clear_timer(&mut self, elem: ElemId, timer: TimerId);
     /// Makes an element's task runnable.
     fn wake_task(&mut self, elem: ElemId);
+    /// Has the task of `elem`, which is running, been woken since its turn began? After a vain pull: is there a queue
+    /// upstream that does not count as empty yet (Click's upstream empty signal)?
+    fn task_woken(&self, elem: ElemId) -> bool {
+        let _ = elem;
+        false
+    }
     /// `elem` (a queue) has become non-empty: wakes the tasks that pull from it.
     fn notify_nonempty(&mut self, elem: ElemId);
     /// `elem` (a queue) has room again: wakes the tasks that push into it.

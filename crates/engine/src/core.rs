@@ -394,6 +394,9 @@ impl Host for Core {
             self.wake_all(&[elem.0]);
         }
     }
+    fn task_woken(&self, elem: ElemId) -> bool {
+        self.run_list.is_scheduled(elem.0)
+    }
     fn notify_nonempty(&mut self, elem: ElemId) {
         let i = elem.0 as usize;
         let list = match self.wake_pullers.get(i) {

@@ -98,7 +98,8 @@ impl Element for Timed {
                 }
                 self.wait(cx)
             }
-            None if self.moved == 0 => {
+            // as Click: a queue that does not count as empty yet costs an interval, too
+            None if self.moved == 0 && !cx.host.task_woken(cx.elem) => {
                 self.expiry = None;
                 TaskStatus::Sleep
             }
