@@ -33,8 +33,8 @@
 //! - Numbers may be as large as 4294967295; Click refuses those above 2147483647.
 //! - `transp` and `payload` alone (without `[...]`) are refused; in Click they make the rest of the rules vanish.
 //! - `ip proto N` refuses numbers above 255; in Click some of them mean its internal pseudo-protocols.
-//! - `src and dst port != N` on a packet that ends between its ports is decided by the source port if that suffices; Click's
-//!   optimizer may merge both ports into one test, which then fails.
+//! - A test of both ports (`port > N`, `src and dst port != N`) on a packet that ends between or inside them is decided by
+//!   the source port if that suffices; Click's optimizer may merge both ports into one test, which then fails.
 //! - Behind an operator a value must stand; Click takes a keyword there (`tcp == win 1`) for another primitive.
 //! - Protocol and service names come from fixed tables, not from the machine's `/etc`.
 
