@@ -13,6 +13,7 @@ mod lookup;
 pub mod lpm;
 mod options;
 mod ping;
+mod reassembler;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testpkt;
@@ -45,4 +46,5 @@ pub const CLASSES: &[ElementClass] = &[
     ping::ICMP_PING_RESPONDER,
     ping::ICMP_PING_SOURCE,
     ping::ICMP_SEND_PINGS,
+    reassembler::IP_REASSEMBLER,
 ];
