@@ -77,7 +77,7 @@ impl ArpQuerier {
         let message = arp::build(arp::REQUEST, (self.eth, self.ip), target);
         frame[14..].copy_from_slice(&message);
         let mut q = cx.make(&frame);
-        q.set_mac_header(0);
+        q.set_mac_header_len(0, ethernet::LEN);
         q.anno.timestamp = anno.timestamp;
         q.anno.set_vlan_tci(anno.vlan_tci());
         self.queries = self.queries.wrapping_add(1);

@@ -180,7 +180,7 @@ impl Element for ArpResponder {
             format!("answers with {} for {}", entry.eth, entry.show())
         });
         let mut q = cx.make(&frame);
-        q.set_mac_header(0);
+        q.set_mac_header_len(0, ethernet::LEN);
         q.anno.set_vlan_tci(p.anno.vlan_tci());
         q.anno.ingress = p.anno.ingress;
         cx.drop(p, "ARPResponder: answered");
