@@ -387,3 +387,122 @@ fn a_click_configuration_is_a_chain_whose_ports_are_its_devices() {
     let (_, err) = run(&dir, 2, &["run", "two.click", "--in", "eth7=in.pcap"]);
     assert!(err.contains("packets enter at: eth0, eth1"), "{err}");
 }
+
+/// One-to-one NAT, both ways from either side; and a pool whose addresses are all used.
+#[test]
+fn nat_pools_and_pairs() {
+    let dir = temp("nat");
+    let chain = |nat: &str| {
+        format!(
+            "functions:\n  nat: {{ nat: {{ {nat} }} }}\nports: {{ inside: \"nat[0]\", outside: \"nat[1]\" }}\n"
+        )
+    };
+    let sources = |file: &str| -> std::collections::BTreeSet<[u8; 4]> {
+        let frames = onefold_io::CaptureReader::open(dir.join(file)).unwrap();
+        frames
+            .map(|f| {
+                match etherparse::SlicedPacket::from_ethernet(&f.unwrap().data)
+                    .unwrap()
+                    .net
+                {
+                    Some(etherparse::NetSlice::Ipv4(ip)) => ip.header().source(),
+                    _ => panic!("not IPv4"),
+                }
+            })
+            .collect()
+    };
+    std::fs::write(
+        dir.join("pool.yaml"),
+        chain("pool: 203.0.113.1-203.0.113.4"),
+    )
+    .unwrap();
+    json(
+        &dir,
+        0,
+        &[
+            "gen",
+            "--out",
+            "in.pcap",
+            "--packets",
+            "400",
+            "--flows",
+            "40",
+            "--protocols",
+            "udp=100",
+        ],
+    );
+    json(
+        &dir,
+        0,
+        &[
+            "run",
+            "pool.yaml",
+            "--in",
+            "inside=in.pcap",
+            "--out",
+            "outside=o.pcap",
+            "-q",
+        ],
+    );
+    let want: std::collections::BTreeSet<[u8; 4]> = (1..=4).map(|i| [203, 0, 113, i]).collect();
+    assert_eq!(sources("o.pcap"), want);
+
+    std::fs::write(
+        dir.join("pair.yaml"),
+        chain("one-to-one: [ \"10.0.0.5 = 203.0.113.5\" ]"),
+    )
+    .unwrap();
+    json(
+        &dir,
+        0,
+        &[
+            "gen",
+            "--out",
+            "out.pcap",
+            "--packets",
+            "100",
+            "--flows",
+            "10",
+            "--src",
+            "198.18.0.0/16",
+            "--dst",
+            "203.0.113.5",
+            "--protocols",
+            "tcp=50,icmp=50",
+        ],
+    );
+    let r = json(
+        &dir,
+        0,
+        &[
+            "run",
+            "pair.yaml",
+            "--in",
+            "outside=out.pcap",
+            "--out",
+            "inside=to.pcap",
+            "-q",
+        ],
+    );
+    assert_eq!(r["ports"]["inside"]["out"]["packets"], 100, "{r}");
+    json(
+        &dir,
+        0,
+        &["gen", "--answers-to", "to.pcap", "--out", "back.pcap"],
+    );
+    let r = json(
+        &dir,
+        0,
+        &[
+            "run",
+            "pair.yaml",
+            "--in",
+            "inside=back.pcap",
+            "--out",
+            "outside=b.pcap",
+            "-q",
+        ],
+    );
+    assert!(r["packets_out"].as_u64().unwrap() > 0);
+    assert_eq!(sources("b.pcap"), [[203, 0, 113, 5]].into());
+}

@@ -80,11 +80,6 @@ impl Nat {
             }
             return String::new();
         }
-        let span = if lo == hi {
-            lo.to_string()
-        } else {
-            format!("{lo}-{hi}")
-        };
         let mut options = String::new();
         for (name, v) in [
             ("TCP_TIMEOUT", &self.tcp_timeout),
@@ -98,12 +93,25 @@ impl Nat {
         let forwards = self.forwards(cx);
         let mut t = ClickText::new();
         // Inputs: 0 from inside, 1 from outside, then one per forward. Outputs: 0 to outside, 1 to inside.
-        t.line("rw :: IPRewriter(");
-        t.line_at(
-            cx.reader,
-            cx.at(pool),
-            format!("pattern {span} {ports} - - 0 1,"),
-        );
+        // A pattern varies ports only: a pool of several addresses is a mapper with a pattern for each.
+        let pool_at = cx.at(pool);
+        if lo == hi {
+            t.line("rw :: IPRewriter(");
+            t.line_at(cx.reader, pool_at, format!("pattern {lo} {ports} - - 0 1,"));
+        } else {
+            t.line("pool :: RoundRobinIPMapper(");
+            let (first, last) = (u32::from(lo), u32::from(hi));
+            for a in first..=last {
+                let comma = if a < last { "," } else { "" };
+                t.line_at(
+                    cx.reader,
+                    pool_at,
+                    format!("{} {ports} - - 0 1{comma}", Ipv4Addr::from(a)),
+                );
+            }
+            t.line(");");
+            t.line("rw :: IPRewriter(pool,");
+        }
         t.line("drop");
         for (f, spec) in &forwards {
             t.line_at(
@@ -114,7 +122,7 @@ impl Nat {
         }
         t.line(format!("{options});"));
         t.line(format!(
-            "ping :: ICMPPingRewriter(pattern {lo} - - - 0 1, drop);"
+            "ping :: ICMPPingRewriter(pattern {lo} 1-65535 - - 0 1, drop);"
         ));
         t.line("err_out :: ICMPRewriter(rw ping);");
         t.line("err_in :: ICMPRewriter(rw ping);");
@@ -180,7 +188,7 @@ impl Nat {
         }
         let mut t = ClickText::new();
         // Input i: from inside for pair i; input n+i: from outside for pair i.
-        t.line("rw :: IPAddrRewriter(");
+        t.line("rw :: IPAddrPairRewriter(");
         for (l, (_, outside)) in &pairs {
             t.line_at(cx.reader, cx.at(l), format!("pattern {outside} - 0 1,"));
         }
