@@ -74,7 +74,7 @@ fn every_chain_conserves_every_capture() {
         for port in chain.ports.iter() {
             let Some(source) = port.source else { continue };
             let mut now = Timestamp::ZERO;
-            for (i, data, ts) in &frames {
+            for (n, (i, data, ts)) in frames.iter().enumerate() {
                 // files of all ages: one clock that never goes back
                 now = now.max(Timestamp(*ts));
                 graph.inject(ElemId(source as u32), data, now);
