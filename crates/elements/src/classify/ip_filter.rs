@@ -473,7 +473,7 @@ mod tests {
         d[13] = 1;
         assert!(b.push_packet(0, marked(&d)).is_empty());
         assert_eq!(b.drops()["IP6Filter: denied"], 1);
-        assert_eq!(b.host.decisions[1].1, "src net 2001:db8:1::/48 -> drop");
+        assert_eq!(b.host.decisions[1].1, "deny src net 2001:db8:1::/48");
         d[9] = 9;
         assert_eq!(b.push_packet(0, marked(&d))[0].0, 0);
         for n in 0..40 {
