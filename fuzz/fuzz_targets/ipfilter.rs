@@ -68,6 +68,7 @@ fuzz_target!(|data: &[u8]| {
                 net: b,
                 transport: b.get(header..).unwrap_or(&[]),
                 mac: b,
+                net6: &[],
             };
             assert_eq!(filter.first_match(&view), filter.first_match_linear(&view), "{text}");
         }
