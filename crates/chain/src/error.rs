@@ -2,6 +2,7 @@
 
 use onefold_click::diag::Diagnostic;
 use onefold_click::source::{FileId, SourceMap, Span};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Largest file that is read, in bytes.
@@ -31,6 +32,8 @@ pub struct Reader {
     pub diagnostics: Vec<Diagnostic>,
     /// Files named in the chain are relative to this folder.
     pub dir: PathBuf,
+    /// Whether files may be read at all; a chain from an unknown hand may name any.
+    pub files: bool,
 }
 
 impl Reader {
@@ -40,6 +43,15 @@ impl Reader {
             sources: SourceMap::new(),
             diagnostics: Vec::new(),
             dir: dir.to_path_buf(),
+            files: true,
+        }
+    }
+
+    /// Reads no files: a chain that names one is wrong.
+    pub fn without_files() -> Reader {
+        Reader {
+            files: false,
+            ..Reader::new(Path::new("."))
         }
     }
 
@@ -79,11 +91,22 @@ impl Reader {
         let path = self.resolve(name);
         let shown = path.display().to_string();
         let bytes = match std::fs::metadata(&path) {
+            _ if !self.files => Err("no files may be read here".to_string()),
             Ok(m) if m.is_dir() => Err("is a folder, not a file".to_string()),
             Ok(m) if m.len() > MAX_FILE_BYTES => {
                 Err(format!("is longer than {} MiB", MAX_FILE_BYTES >> 20))
             }
-            Ok(_) => std::fs::read(&path).map_err(|e| e.to_string()),
+            // devices and pipes have no length: never more than the bound
+            Ok(_) => {
+                let mut bytes = Vec::new();
+                std::fs::File::open(&path)
+                    .and_then(|f| f.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
+                    .map_err(|e| e.to_string())
+                    .and_then(|n| match n as u64 > MAX_FILE_BYTES {
+                        true => Err(format!("is longer than {} MiB", MAX_FILE_BYTES >> 20)),
+                        false => Ok(bytes),
+                    })
+            }
             Err(e) => Err(e.to_string()),
         };
         match bytes.and_then(|b| String::from_utf8(b).map_err(|_| "is not UTF-8 text".to_string()))
