@@ -1,4 +1,4 @@
-//! IPFilter and IPClassifier, IP6Filter and IP6Classifier: first match of a list of `tcpdump`-like patterns.
+//! IPFilter and IPClassifier, and IP6Classifier: first match of a list of `tcpdump`-like patterns.
 //!
 //! Source: Click's `IPFilter` and `IPClassifier` documentation. The language, and where it differs from Click's, is described in
 //! [`crate::filter`].
@@ -7,14 +7,14 @@
 //! the `program` handler prints the rules as they were understood, not Click's compiled program; `CACHING` (FastClick) is
 //! accepted and changes nothing; FastClick's `file FILENAME` is refused (elements read no files).
 //!
-//! IP6Filter and IP6Classifier are ours: the same language for IPv6. Addresses and networks are IPv6; `proto`, `tcp`, `port` and
+//! IP6Classifier is ours: the same language for IPv6. Addresses and networks are IPv6; `proto`, `tcp`, `port` and
 //! the like are about the upper-layer header behind the extension headers; fields are `ip6 class`, `dscp`, `flow`, `plen`,
 //! `nxt`, `hlim`, `ect`, `ce` and `ip6[POS:LEN]`; `icmp6 type` has ICMPv6's names. Packets whose extension headers cannot be
 //! followed (cut off, more than 32) are dropped whatever the rules say: nobody can tell what they carry.
 
 use super::filter::{
     Action, Expr, Filter, FilterError, Parsed, Rule, View, View6, parse_pattern, parse_pattern6,
-    parse_rule, parse_rule6,
+    parse_rule,
 };
 use super::pattern_handlers;
 use crate::args::{ArgScope, Args, unquote};
@@ -53,23 +53,6 @@ pub const IP_CLASSIFIER: ElementClass = ElementClass {
     new: || {
         Box::new(IpFilter {
             classifier: true,
-            ..IpFilter::default()
-        })
-    },
-};
-
-/// `IP6Filter`.
-pub const IP6_FILTER: ElementClass = ElementClass {
-    name: "IP6Filter",
-    ports: "1/-",
-    processing: "h/h",
-    flow: "x/x",
-    effect: Effect::Pure,
-    usage: "ACTION PATTERN, ...; ACTION is allow, deny, drop or an output number",
-    summary: "filters IPv6 packets by contents: the first rule that matches decides",
-    new: || {
-        Box::new(IpFilter {
-            six: true,
             ..IpFilter::default()
         })
     },
@@ -149,12 +132,7 @@ impl IpFilter {
                 denied: "IPClassifier: denied",
                 no_match: "IPClassifier: no pattern matches",
             },
-            (true, false) => &Reasons {
-                no_header: "IP6Filter: no IPv6 header that can be followed",
-                denied: "IP6Filter: denied",
-                no_match: "IP6Filter: no rule matches",
-            },
-            (true, true) => &Reasons {
+            (true, _) => &Reasons {
                 no_header: "IP6Classifier: no IPv6 header that can be followed",
                 denied: "IP6Classifier: denied",
                 no_match: "IP6Classifier: no pattern matches",
@@ -171,10 +149,9 @@ impl IpFilter {
     ) -> Result<(Action, Parsed), FilterError> {
         let pattern = |p| (Action::Output(i as u32), p);
         match (self.classifier, self.six) {
+            (_, true) => parse_pattern6(text, scope).map(pattern),
             (true, false) => parse_pattern(text, scope).map(pattern),
-            (true, true) => parse_pattern6(text, scope).map(pattern),
             (false, false) => parse_rule(text, outputs, scope),
-            (false, true) => parse_rule6(text, outputs, scope),
         }
     }
 
@@ -457,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn ip6_filter_and_classifier() {
+    fn ip6_classifier() {
         let mut d = vec![0x60, 0, 0, 0, 0, 8, 17, 64];
         d.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         d.extend([0x3f, 0xfe, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
@@ -467,25 +444,21 @@ mod tests {
             p.set_network_header(0, 40);
             p
         };
-        let c = "deny src net 2001:db8:1::/48, 1 src net 2001:db8::/32 && udp, allow all";
-        let mut b = Bench::new("IP6Filter", c, 1, 2).unwrap();
-        assert_eq!(b.push_packet(0, marked(&d))[0].0, 1);
+        let c = "src net 2001:db8:1::/48, src net 2001:db8::/32 && tcp, dst port 99, -";
+        let mut b = Bench::new("IP6Classifier", c, 1, 4).unwrap();
+        assert_eq!(b.push_packet(0, marked(&d))[0].0, 2);
         d[13] = 1;
-        assert!(b.push_packet(0, marked(&d)).is_empty());
-        assert_eq!(b.drops()["IP6Filter: denied"], 1);
-        assert_eq!(b.host.decisions[1].1, "deny src net 2001:db8:1::/48");
-        d[9] = 9;
         assert_eq!(b.push_packet(0, marked(&d))[0].0, 0);
+        assert_eq!(b.host.decisions[1].0, Some(0));
+        d[6] = 58;
+        d[9] = 9;
+        assert_eq!(b.push_packet(0, marked(&d))[0].0, 3);
         for n in 0..40 {
             assert!(b.push_packet(0, marked(&d[..n])).is_empty());
         }
-        assert_eq!(
-            b.drops()["IP6Filter: no IPv6 header that can be followed"],
-            40
-        );
-        let mut b = Bench::new("IP6Classifier", "tcp, dst port 99, -", 1, 3).unwrap();
-        assert_eq!(b.push_packet(0, marked(&d))[0].0, 1);
-        let e = Bench::new("IP6Filter", "allow src 10.0.0.1", 1, 1)
+        let reason = "IP6Classifier: no IPv6 header that can be followed";
+        assert_eq!(b.drops()[reason], 40);
+        let e = Bench::new("IP6Classifier", "src 10.0.0.1", 1, 1)
             .err()
             .unwrap();
         assert!(e[0].starts_with("pattern 0: "), "{e:?}");

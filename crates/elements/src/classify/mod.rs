@@ -19,7 +19,6 @@ pub const CLASSES: &[ElementClass] = &[
     ether_switch::ETHER_SWITCH,
     small::HOST_ETHER_FILTER,
     ip_filter::IP6_CLASSIFIER,
-    ip_filter::IP6_FILTER,
     ip_filter::IP_CLASSIFIER,
     ip_filter::IP_FILTER,
     small::PAINT_SWITCH,
