@@ -79,6 +79,10 @@ fn every_chain_conserves_every_capture() {
                 now = now.max(Timestamp(*ts));
                 graph.inject(ElemId(source as u32), data, now);
                 graph.drain_transmitted(|_, _| {});
+                // the account is taken after each file
+                if frames.get(n + 1).is_some_and(|next| next.0 == *i) {
+                    continue;
+                }
                 let t = graph.totals();
                 assert!(
                     t.balanced(),
