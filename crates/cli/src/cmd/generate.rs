@@ -47,10 +47,13 @@ pub fn run(args: &Args) -> Result<u8> {
         );
     }
     if summary.packets > 0 {
+        let flows = match summary.flows {
+            0 => String::new(),
+            n => format!(" of {} flows", common::thousands(n)),
+        };
         crate::say!(
-            "{} packets of {} flows, {:.0} bytes on average, in {:.2} s",
+            "{} packets{flows}, {:.0} bytes on average, in {:.2} s",
             common::thousands(summary.packets),
-            common::thousands(summary.flows),
             summary.mean_size,
             summary.seconds
         );
