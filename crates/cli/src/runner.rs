@@ -3,7 +3,7 @@
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use onefold_chain::Chain;
-use onefold_elements::{ElemId, LogStream};
+use onefold_elements::ElemId;
 use onefold_engine::{Graph, Totals};
 use onefold_io::{CaptureReader, CaptureWriter, LinkType, Merge};
 use onefold_packet::Timestamp;
@@ -122,14 +122,11 @@ pub fn first_time(inputs: &[(String, String)]) -> Result<Timestamp> {
     Ok(Timestamp(first.unwrap_or(0).max(0)))
 }
 
-/// Prints what elements have printed.
+/// Prints what elements have printed, all of it on standard error: standard output is for the result.
 fn forward_prints(graph: &mut Graph) {
-    for (stream, bytes) in graph.take_printed() {
+    for (_, bytes) in graph.take_printed() {
         // a closed pipe is no reason to stop
-        let _ = match stream {
-            LogStream::Stdout => std::io::stderr().write_all(&bytes),
-            LogStream::Stderr => std::io::stderr().write_all(&bytes),
-        };
+        let _ = std::io::stderr().write_all(&bytes);
     }
 }
 

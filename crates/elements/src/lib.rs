@@ -11,7 +11,9 @@
 //!
 //! Elements are `Clone` (through [`ElementClone`]): a graph can be forked, state and all, so that an oracle runs beside it.
 //!
-//! The crate does no I/O and starts no thread; it never panics on packets or configurations.
+//! The crate starts no thread and never panics on packets or configurations. The only I/O is that of the elements whose purpose
+//! is a file (FromDump, ToDump, the summary dumps, Print's OUTFILE): opened when initialized, never by an element that the engine
+//! has bound to a port or by a clone.
 #![forbid(unsafe_code)]
 
 pub mod args;
