@@ -4,6 +4,7 @@ use crate::args::Args;
 use crate::class::Processing;
 use crate::cx::{Cx, TimerId};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
+use crate::model::{BindPacket, Bound, Model, ModelCx};
 use crate::names::NameDb;
 use crate::spec::GraphSpec;
 use crate::store::StateStore;
@@ -369,6 +370,21 @@ pub trait Element: ElementClone + Send + 'static {
     /// Can this element be told, while running, that its configuration is `config`? (Click's live reconfiguration.)
     fn can_live_reconfigure(&self) -> bool {
         false
+    }
+
+    /// The symbolic model of input `port`, as configured now; see [`crate::model`]. Asked after initialization, and again
+    /// when a write handler has been called.
+    fn model(&self, port: Port, cx: &ModelCx<'_>) -> Model {
+        Model::None("no model")
+    }
+
+    /// Does for `packets` packets of `bytes` bytes together what `push` does besides deciding their way, where the model has
+    /// [`crate::model::Op::Count`] with `tag`: counters, messages.
+    fn account(&mut self, tag: u16, packets: u64, bytes: u64, cx: &mut Cx<'_>) {}
+
+    /// For rewriters, where the model has [`crate::model::Exit::Bind`]: finds or makes the binding of a packet.
+    fn bind(&mut self, port: Port, p: &BindPacket, cx: &mut Cx<'_>) -> Bound {
+        Bound::Punt("no bindings here")
     }
 
     /// Shared state that this element uses, for forks, comparison and reports.

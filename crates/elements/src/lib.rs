@@ -24,6 +24,7 @@ mod element;
 pub mod flow;
 pub mod handler;
 mod link;
+pub mod model;
 mod names;
 pub mod rate;
 mod spec;
