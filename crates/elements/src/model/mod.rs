@@ -386,7 +386,7 @@ pub enum Rewritten {
 }
 
 /// Which fields a binding is found by, and rewrites.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum BindKind {
     /// Addresses and ports of TCP or UDP (option-free, not a later fragment, transport header there).
     Flow,
