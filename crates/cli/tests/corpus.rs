@@ -2,25 +2,11 @@
 
 mod common;
 
+use common::corpus::Corpus;
 use onefold_elements::ElemId;
 use onefold_engine::{BuildOptions, Graph};
-use onefold_io::CaptureReader;
 use onefold_packet::Timestamp;
-use std::path::{Path, PathBuf};
-
-fn captures(dir: &Path, out: &mut Vec<PathBuf>) {
-    let Ok(entries) = std::fs::read_dir(dir) else {
-        return;
-    };
-    for e in entries.flatten() {
-        let p = e.path();
-        if p.is_dir() {
-            captures(&p, out);
-        } else if CaptureReader::open(&p).is_ok() {
-            out.push(p);
-        }
-    }
-}
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The chains: numbered examples at both ends.
 fn chains() -> Vec<String> {
@@ -55,42 +41,47 @@ fn build(chain: &onefold_chain::Chain) -> Graph {
 fn every_chain_conserves_every_capture() {
     let names = chains();
     assert!(names.len() >= 10, "{names:?}");
-    let Some(data) = common::data() else { return };
-    let mut files = Vec::new();
-    captures(&data.join("pcap"), &mut files);
-    files.sort();
-    // read once: the corpus is small
-    let mut frames: Vec<(usize, Vec<u8>, i64)> = Vec::new();
-    for (i, f) in files.iter().enumerate() {
-        let Ok(reader) = CaptureReader::open(f) else {
-            continue;
-        };
-        frames.extend(reader.map_while(Result::ok).map(|x| (i, x.data, x.ts_ns)));
-    }
-    assert!(frames.len() > 10_000, "only {} frames", frames.len());
-    for name in names {
-        let chain = load(&name);
-        let mut graph = build(&chain);
-        for port in chain.ports.iter() {
-            let Some(source) = port.source else { continue };
-            let mut now = Timestamp::ZERO;
-            for (n, (i, data, ts)) in frames.iter().enumerate() {
-                // files of all ages: one clock that never goes back
-                now = now.max(Timestamp(*ts));
-                graph.inject(ElemId(source as u32), data, now);
-                graph.drain_transmitted(|_, _| {});
-                // the account is taken after each file
-                if frames.get(n + 1).is_some_and(|next| next.0 == *i) {
-                    continue;
+    let Some(corpus) = Corpus::read() else { return };
+    // chains are independent: as many at a time as there are cores
+    let next = AtomicUsize::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|s| {
+        for _ in 0..workers.min(names.len()) {
+            s.spawn(|| {
+                while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    conserves(name, &corpus);
                 }
-                let t = graph.totals();
-                assert!(
-                    t.balanced(),
-                    "{name}, port {}: not conserved after {}: {t:?}",
-                    port.name,
-                    files[*i].display()
-                );
+            });
+        }
+    });
+}
+
+fn conserves(name: &str, corpus: &Corpus) {
+    let chain = load(name);
+    let mut graph = build(&chain);
+    for port in chain.ports.iter() {
+        let Some(source) = port.source else { continue };
+        let mut now = Timestamp::ZERO;
+        for (n, f) in corpus.frames.iter().enumerate() {
+            // files of all ages: one clock that never goes back
+            now = now.max(Timestamp(f.ts_ns));
+            graph.inject(ElemId(source as u32), &f.data, now);
+            graph.drain_transmitted(|_, _| {});
+            // the account is taken after each file
+            if corpus
+                .frames
+                .get(n + 1)
+                .is_some_and(|next| next.file == f.file)
+            {
+                continue;
             }
+            let t = graph.totals();
+            assert!(
+                t.balanced(),
+                "{name}, port {}: not conserved after {}: {t:?}",
+                port.name,
+                corpus.files[f.file].display()
+            );
         }
     }
 }

@@ -378,7 +378,8 @@ fn interface_out4(t: &mut ClickText, n: usize, p: &Port, addr: Ipv4Addr, redirec
         "dt{n}[1] -> ICMPError({addr}, timeexceeded) -> rt;"
     ));
     t.line(format!(
-        "fr{n}[1] -> ICMPError({addr}, unreachable, needfrag) -> rt;"
+        "fr{n}[1] -> ICMPError({addr}, unreachable, needfrag, PMTU {}) -> rt;",
+        p.mtu
     ));
 }
 

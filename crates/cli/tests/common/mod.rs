@@ -1,6 +1,11 @@
 //! Running the binary.
 #![allow(dead_code)]
 
+pub mod adapt;
+pub mod corpus;
+pub mod judge;
+pub mod wireshark;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 

@@ -1,0 +1,59 @@
+//! The third-party captures, read once.
+
+use onefold_io::{CaptureReader, LinkType};
+use std::path::{Path, PathBuf};
+
+/// A frame of the corpus.
+pub struct CorpusFrame {
+    /// Which file.
+    pub file: usize,
+    pub link: LinkType,
+    pub data: Vec<u8>,
+    pub ts_ns: i64,
+    /// The capture has less of it than was on the wire.
+    pub cut: bool,
+}
+
+/// Every capture, well-formed or not.
+pub struct Corpus {
+    pub files: Vec<PathBuf>,
+    pub frames: Vec<CorpusFrame>,
+}
+
+fn captures(dir: &Path, out: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(dir) else {
+        return;
+    };
+    for e in entries.flatten() {
+        let p = e.path();
+        if p.is_dir() {
+            captures(&p, out);
+        } else if CaptureReader::open(&p).is_ok() {
+            out.push(p);
+        }
+    }
+}
+
+impl Corpus {
+    /// All captures below `data/pcap`; `None`, said so, where there is no data.
+    pub fn read() -> Option<Self> {
+        let mut files = Vec::new();
+        captures(&super::data()?.join("pcap"), &mut files);
+        files.sort();
+        let mut frames = Vec::new();
+        for (file, f) in files.iter().enumerate() {
+            let Ok(reader) = CaptureReader::open(f) else {
+                continue;
+            };
+            frames.extend(reader.map_while(Result::ok).map(|x| CorpusFrame {
+                file,
+                link: x.link,
+                cut: (x.data.len() as u64) < u64::from(x.orig_len),
+                data: x.data,
+                ts_ns: x.ts_ns,
+            }));
+        }
+        assert!(frames.len() > 10_000, "only {} frames", frames.len());
+        Some(Self { files, frames })
+    }
+}
