@@ -356,6 +356,12 @@ pub enum Op {
         /// Bytes from the packet's start to the IPv4 header.
         at: u16,
     },
+    /// What lies behind the end of the IPv6 packet that starts at this offset (40 bytes and the payload length) goes. (It is
+    /// known to fit.)
+    TrimToIp6 {
+        /// Bytes from the packet's start to the IPv6 header.
+        at: u16,
+    },
     /// Marks the network header.
     SetNet {
         /// Bytes from the packet's start.

@@ -2,9 +2,12 @@
 
 use crate::args::{Args, FromArg, SizedAnno, Word};
 use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
+use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{
+    AnnoKey, Base, Case, Cond, Exit, Fix, Model, ModelCx, Op, Read, Value, ValueSet, bytes, field,
+};
 use crate::{Port, element_any, ip4};
 use onefold_packet::wire::ipv4::proto;
 use onefold_packet::{Packet, Pkt, anno_field, checksum};
@@ -39,6 +42,17 @@ enum From {
 struct GetIpAddress {
     from: From,
     anno: u8,
+}
+
+const TOO_SHORT: DropReason = "GetIPAddress: packet too short";
+
+/// Offsets up to here have a name in a model: bits are counted in 16 bits.
+const MAX_OFFSET: usize = 8000;
+const TOO_FAR: &str = "an offset beyond 8000 bytes";
+
+/// The annotation of four bytes at this place.
+fn address_key(offset: u8) -> AnnoKey {
+    AnnoKey { offset, size: 4 }
 }
 
 impl Element for GetIpAddress {
@@ -79,8 +93,24 @@ impl Element for GetIpAddress {
                 p.anno.set_u32(self.anno.into(), u32::from_ne_bytes(a));
                 cx.emit(0, p);
             }
-            None => cx.drop(p, "GetIPAddress: packet too short"),
+            None => cx.drop(p, TOO_SHORT),
         }
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let mut cases = Vec::from(ip4::unless_header(Exit::Drop(TOO_SHORT)));
+        let from = match self.from {
+            From::Source => field::IP_SRC,
+            From::Destination => field::IP_DST,
+            From::Offset(o) if o <= MAX_OFFSET => {
+                let short = Cond::less(Read::Len, o as u128 + 4);
+                cases = vec![Case::new(short, Exit::Drop(TOO_SHORT))];
+                bytes(Base::Data, o as u16, 4)
+            }
+            From::Offset(_) => return Model::None(TOO_FAR),
+        };
+        let set = Op::SetAnno(address_key(self.anno), Value::Of(Read::Field(from)));
+        cases.push(Case::new(Cond::Always, Exit::Port(0)).with([set]));
+        Model::Cases(cases)
     }
     element_any!();
 }
@@ -119,6 +149,10 @@ impl Element for SetIpAddress {
         let a = u32::from_ne_bytes(self.addr.octets());
         p.anno.set_u32(self.anno.into(), a);
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let a = Value::Const(u32::from(self.addr).into());
+        Model::pass([Op::SetAnno(address_key(self.anno), a)])
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::rw("addr")];
@@ -211,6 +245,8 @@ impl StoreIpAddress {
     }
 }
 
+const NO_PLACE: DropReason = "StoreIPAddress: no place for an address";
+
 impl Element for StoreIpAddress {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         if args.len() > 1 {
@@ -255,8 +291,61 @@ impl Element for StoreIpAddress {
         };
         match stored {
             true => cx.emit(0, p),
-            false => cx.emit_or_drop(1, p, "StoreIPAddress: no place for an address"),
+            false => cx.emit_or_drop(1, p, NO_PLACE),
         }
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let no_place = Exit::PortOrDrop(1, NO_PLACE);
+        let anno = Read::Anno(address_key(anno_field::DST_IP.offset));
+        let value = match self.addr {
+            Some(a) => Value::Const(u32::from(a).into()),
+            None => Value::Of(anno),
+        };
+        let is_zero = |r| Cond::In(r, ValueSet::one(0));
+        let write = |field, fix| Op::Write { field, value, fix };
+        let to = match self.to {
+            From::Offset(o) if o <= MAX_OFFSET => {
+                let short = Cond::less(Read::Len, o as u128 + 4);
+                let mut cases = vec![Case::new(short, no_place.clone())];
+                if self.addr.is_none() {
+                    let zero = |c: Cond| is_zero(anno).and(c);
+                    let [none, short] = ip4::unless_header(no_place.clone());
+                    let ihl = ip4::unless_ihl(no_place);
+                    for c in [none, short, ihl] {
+                        cases.push(Case::new(zero(c.when), c.exit));
+                    }
+                    cases.push(Case::new(is_zero(anno), Exit::Port(0)));
+                }
+                let field = bytes(Base::Data, o as u16, 4);
+                let op = write(field, Fix::Nothing);
+                cases.push(Case::new(Cond::Always, Exit::Port(0)).with([op]));
+                return Model::Cases(cases);
+            }
+            From::Offset(_) => return Model::None(TOO_FAR),
+            From::Source => field::IP_SRC,
+            From::Destination => field::IP_DST,
+        };
+        let mut cases = Vec::from(ip4::unless_header(no_place.clone()));
+        cases.push(ip4::unless_ihl(no_place));
+        cases.push(ip4::punt_options());
+        // Sums of the words of 0.0.0.0 may be written differently from word by word.
+        let zero = Exit::Punt("a zero address");
+        match self.addr {
+            Some(a) if a.is_unspecified() => cases.push(Case::new(Cond::Always, zero)),
+            Some(_) => {}
+            None => cases.push(Case::new(is_zero(anno), zero)),
+        }
+        for (protocol, len) in [(proto::TCP, 20), (proto::UDP, 8)] {
+            let when = Cond::eq(field::IP_PROTO, protocol.into())
+                .and(Cond::eq(field::IP_FRAGOFF, 0))
+                .and(Cond::at_least(Read::TransportLen, len));
+            let op = write(to, Fix::Both);
+            cases.push(Case::new(when, Exit::Port(0)).with([op]));
+        }
+        let op = write(to, Fix::Ip4);
+        cases.push(Case::new(Cond::Always, Exit::Port(0)).with([op]));
+        Model::Cases(cases)
     }
     element_any!();
 }

@@ -7,6 +7,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::store::StateId;
 use crate::{ElemId, Port, element_any};
 use onefold_packet::wire::{arp, ethernet};
@@ -271,6 +272,9 @@ impl Element for ArpQuerier {
         expire(self.table, cx);
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("holds packets")
+    }
     fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
         if port == 0 {
             self.handle_ip(p, false, cx);

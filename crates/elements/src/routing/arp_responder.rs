@@ -2,9 +2,10 @@
 
 use crate::args::{ArgScope, Args, FromArg, Ip4Prefix, split_words};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, TimerId};
+use crate::cx::{Cx, DropReason, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Base, Case, Cond, Exit, Model, ModelCx, Read, ValueSet, bytes};
 use crate::{NameDb, Port, element_any};
 use onefold_packet::wire::{arp, ethernet};
 use onefold_packet::{EtherAddr, Packet, Pkt, Timestamp};
@@ -152,6 +153,11 @@ fn handler_scope() -> ArgScope<'static> {
     }
 }
 
+const NO_REQUEST: DropReason = "ARPResponder: no request that it answers";
+
+/// Most intervals that a mask which is not contiguous may stand for in the model.
+const MAX_INTERVALS: usize = 1024;
+
 impl Element for ArpResponder {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         let scope = args.scope();
@@ -173,7 +179,7 @@ impl Element for ArpResponder {
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         let Some((frame, entry)) = self.answer(&p) else {
-            return cx.emit_or_drop(1, p, "ARPResponder: no request that it answers");
+            return cx.emit_or_drop(1, p, NO_REQUEST);
         };
         let arg = entry.arg;
         cx.decide(arg, || {
@@ -185,6 +191,34 @@ impl Element for ArpResponder {
         q.anno.ingress = p.anno.ingress;
         cx.drop(p, "ARPResponder: answered");
         cx.emit(0, q);
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let other = || Exit::PortOrDrop(1, NO_REQUEST);
+        let fixed = [
+            (12, ethernet::ethertype::ARP),
+            (ethernet::LEN as u16, 1),
+            (ethernet::LEN as u16 + 2, ethernet::ethertype::IPV4),
+            (ethernet::LEN as u16 + 6, arp::REQUEST),
+        ];
+        let mut asks: Vec<Cond> = fixed
+            .iter()
+            .map(|(at, v)| Cond::eq(bytes(Base::Data, *at, 2), u128::from(*v)))
+            .collect();
+        let set = |e: &Entry| ValueSet::masked(e.mask.into(), e.dst.into(), 32, MAX_INTERVALS);
+        let sets: Option<Vec<ValueSet>> = self.entries.iter().map(set).collect();
+        let Some(sets) = sets else {
+            return Model::None("originates packets");
+        };
+        let all = sets.iter().flat_map(|s| s.intervals().iter().copied());
+        let target = bytes(Base::Data, ethernet::LEN as u16 + 24, 4);
+        asks.push(Cond::In(Read::Field(target), ValueSet::from_intervals(all)));
+        let short = Cond::less(Read::Len, (ethernet::LEN + arp::LEN) as u128);
+        Model::Cases(vec![
+            Case::new(short, other()),
+            Case::new(Cond::All(asks), Exit::Punt("answers an ARP request")),
+            Case::new(Cond::Always, other()),
+        ])
     }
 
     fn can_live_reconfigure(&self) -> bool {
@@ -275,6 +309,9 @@ impl Element for ArpFaker {
             self.frame = reply_frame((de, di.octets()), (se, si.octets()));
         }
         args.finish()
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("has no inputs")
     }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, "ARPFaker: has no inputs");

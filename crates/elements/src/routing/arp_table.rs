@@ -6,6 +6,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::store::{State, StateId};
 use crate::{Port, element_any, state_any};
 use onefold_packet::{EtherAddr, Pkt, Timestamp};
@@ -534,6 +535,9 @@ impl Element for ArpTableElement {
             }
         }
         args.finish()
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("has no inputs")
     }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, "ARPTable: has no inputs");

@@ -1,12 +1,16 @@
 //! IPInputCombo and IPOutputCombo: the usual elements of a router's input and output paths, in one.
 
-use super::hop::{decremented_checksum, is_group};
+use super::hop::{DECREMENT, decremented_checksum, fix_asked, fix_source, is_group, when_group};
 use super::options::{process, store_checksum};
 use crate::args::{Args, FromArg, Ip4Prefix, split_words};
 use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
+use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{
+    AnnoKey, Base, Case, Cond, Exit, HeaderCheck, Model, ModelCx, Op, Read, Value, ValueSet, bits,
+    bytes, field,
+};
 use crate::{Port, element_any, ip4};
 use onefold_packet::wire::ipv4::Header;
 use onefold_packet::{Pkt, anno_field};
@@ -33,6 +37,10 @@ struct IpOutputCombo {
     mtu: u32,
 }
 
+const NO_HEADER: DropReason = "IPOutputCombo: no IP header";
+const OUT_GROUP: DropReason = "IPOutputCombo: link-level broadcast or multicast";
+const BAD_HEADER: DropReason = "IPInputCombo: bad IP header";
+
 impl Element for IpOutputCombo {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.color = args.mandatory("COLOR").unwrap_or(0);
@@ -45,9 +53,8 @@ impl Element for IpOutputCombo {
 
     #[inline]
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
-        const NO_HEADER: &str = "IPOutputCombo: no IP header";
         if is_group(&p) {
-            return cx.drop(p, "IPOutputCombo: link-level broadcast or multicast");
+            return cx.drop(p, OUT_GROUP);
         }
         let Some(hlen) = ip4::whole_header_len(&p) else {
             return cx.drop(p, NO_HEADER);
@@ -105,6 +112,31 @@ impl Element for IpOutputCombo {
         }
         cx.emit(to, p);
     }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let mut cases = vec![Case::new(when_group(), Exit::Drop(OUT_GROUP))];
+        cases.extend(ip4::unless_header(Exit::Drop(NO_HEADER)));
+        cases.push(ip4::unless_ihl(Exit::Drop(NO_HEADER)));
+        cases.push(ip4::punt_options());
+        let paint = Read::Anno(anno_field::PAINT.into());
+        let painted = Cond::In(paint, ValueSet::one(self.color.into()));
+        cases.push(Case::new(painted, Exit::Punt("a copy before changes")));
+        for fix in [false, true] {
+            let when = |c: Cond| match fix {
+                false => fix_asked(0).and(c),
+                true => c,
+            };
+            let source = fix.then(|| fix_source(self.addr));
+            let ops =
+                |more: &[Op]| -> Vec<Op> { source.iter().flatten().chain(more).copied().collect() };
+            let expired = Cond::between(field::IP_TTL, 0, 1);
+            let long = Cond::at_least(Read::Len, u128::from(self.mtu) + 1);
+            cases.push(Case::new(when(expired), Exit::Port(3)).with(ops(&[])));
+            cases.push(Case::new(when(long), Exit::Port(4)).with(ops(&[DECREMENT])));
+            cases.push(Case::new(when(Cond::Always), Exit::Port(0)).with(ops(&[DECREMENT])));
+        }
+        Model::Cases(cases)
+    }
     element_any!();
 }
 
@@ -126,6 +158,16 @@ struct IpInputCombo {
     bad_src: Vec<[u8; 4]>,
     good_dst: Vec<[u8; 4]>,
     drops: u32,
+}
+
+impl IpInputCombo {
+    #[inline]
+    fn count(&mut self, packets: u64, cx: &mut Cx<'_>) {
+        if self.drops == 0 && packets != 0 {
+            cx.chatter("IP checksum failed\n");
+        }
+        self.drops = self.drops.wrapping_add(packets as u32);
+    }
 }
 
 /// `INTERFACES`: every prefix's broadcast address is a bad source, its address a good destination.
@@ -181,16 +223,65 @@ impl Element for IpInputCombo {
             sound.then(|| (hlen, total, h.dst()))
         });
         let Some((hlen, total, dst)) = ok else {
-            if self.drops == 0 {
-                cx.chatter("IP checksum failed\n");
-            }
-            self.drops = self.drops.wrapping_add(1);
-            return cx.drop(p, "IPInputCombo: bad IP header");
+            self.count(1, cx);
+            return cx.drop(p, BAD_HEADER);
         };
         p.set_network_header(0, hlen);
         p.take(p.len() - total);
         p.anno.set_dst_ip(dst);
         cx.emit(0, p);
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        // the header lies behind the Ethernet header that is pulled
+        let at = |bit: u16, n: u8| bits(Base::Data, 14 * 8 + bit, n);
+        let check = |check| {
+            let read = Read::Check {
+                check,
+                base: Base::Data,
+                offset: 14,
+            };
+            Cond::In(read, ValueSet::one(0))
+        };
+        let bad = |when| Case::new(when, Exit::Drop(BAD_HEADER)).with([Op::Count(0)]);
+        let addresses = |l: &[[u8; 4]]| {
+            ValueSet::from_intervals(l.iter().map(|a| {
+                let a = u128::from(u32::from_be_bytes(*a));
+                (a, a)
+            }))
+        };
+        let mut cases = vec![
+            bad(Cond::less(Read::Len, 34)),
+            bad(Cond::between(at(0, 4), 0, 3)),
+            bad(Cond::between(at(0, 4), 5, 15)),
+            bad(Cond::between(at(4, 4), 0, 4)),
+            Case::new(Cond::between(at(4, 4), 6, 15), Exit::Punt("IP options")),
+            bad(Cond::between(at(16, 16), 0, 19)),
+            bad(check(HeaderCheck::Ip4Fits)),
+            bad(check(HeaderCheck::Ip4Checksum)),
+        ];
+        let dst = bytes(Base::Data, 14 + 16, 4);
+        let src = Cond::In(
+            Read::Field(bytes(Base::Data, 14 + 12, 4)),
+            addresses(&self.bad_src),
+        );
+        let other = addresses(&self.good_dst).complement(32);
+        cases.push(bad(src.and(Cond::In(Read::Field(dst), other))));
+        let color = Value::Const(self.color.into());
+        cases.push(Case::new(Cond::Always, Exit::Port(0)).with([
+            Op::SetAnno(anno_field::PAINT.into(), color),
+            Op::SetAnno(
+                AnnoKey::from(anno_field::DST_IP),
+                Value::Of(Read::Field(dst)),
+            ),
+            Op::Pull(14),
+            Op::SetNet { at: 0, len: 20 },
+            Op::TrimToIp4 { at: 0 },
+        ]));
+        Model::Cases(cases)
+    }
+    fn account(&mut self, _: u16, packets: u64, _: u64, cx: &mut Cx<'_>) {
+        self.count(packets, cx);
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

@@ -3,9 +3,10 @@
 use super::options::{kind, store_checksum};
 use crate::args::Args;
 use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
+use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Case, Cond, Exit, Model, ModelCx, Read, ValueSet};
 use crate::{Port, element_any, ip4, pass_batch};
 use onefold_packet::wire::ipv4::{DF, LEN, MF};
 use onefold_packet::{MAX_PACKET_LEN, Pkt};
@@ -69,6 +70,8 @@ fn copied_options(options: &[u8], out: &mut [u8; 40]) -> usize {
     n
 }
 
+const NO_HEADER: DropReason = "IPFragmenter: no IP header";
+
 impl IpFragmenter {
     fn refuse(&mut self, p: Pkt, src: [u8; 4], dst: [u8; 4], cx: &mut Cx<'_>) {
         if self.verbose || self.drops < 5 {
@@ -87,10 +90,10 @@ impl IpFragmenter {
 
     fn fragment(&mut self, mut p: Pkt, cx: &mut Cx<'_>) {
         let Some(hlen) = ip4::whole_header_len(&p) else {
-            return cx.drop(p, "IPFragmenter: no IP header");
+            return cx.drop(p, NO_HEADER);
         };
         let Some(mut h) = ip4::header_mut(&mut p) else {
-            return cx.drop(p, "IPFragmenter: no IP header");
+            return cx.drop(p, NO_HEADER);
         };
         let first_len = self.mtu.saturating_sub(hlen as u32) as usize & !7;
         let total = usize::from(h.total_len());
@@ -176,8 +179,20 @@ impl Element for IpFragmenter {
         match p.network() {
             Some(b) if b.len() <= self.mtu as usize => cx.emit(0, p),
             Some(_) => self.fragment(p, cx),
-            None => cx.drop(p, "IPFragmenter: no IP header"),
+            None => cx.drop(p, NO_HEADER),
         }
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        // A header marked behind the packet's end counts as none, one marked at its end as an empty packet: both rare.
+        let none = Cond::In(Read::HasNet, ValueSet::one(0));
+        let fits = ValueSet::range(1, self.mtu.into());
+        let empty = Cond::In(Read::NetLen, ValueSet::one(0));
+        Model::Cases(vec![
+            Case::new(none, Exit::Drop(NO_HEADER)),
+            Case::new(empty, Exit::Punt("an empty IP packet")),
+            Case::new(Cond::In(Read::NetLen, fits), Exit::Port(0)),
+            Case::new(Cond::Always, Exit::Punt("longer than the MTU")),
+        ])
     }
     fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
         pass_batch(self, port, batch, cx, |e, p| {

@@ -3,9 +3,12 @@
 use super::options::store_checksum;
 use crate::args::Args;
 use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
+use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use crate::model::{
+    AnnoKey, Case, Checksum, Cond, Exit, Fix, Model, ModelCx, Op, Read, Value, ValueSet, field,
+};
 use crate::{Port, element_any, ip4, pass_batch};
 use onefold_packet::{Packet, PacketType, Pkt, anno_field};
 use std::net::Ipv4Addr;
@@ -36,24 +39,48 @@ struct DropBroadcasts {
     drops: u32,
 }
 
+const GROUP: DropReason = "DropBroadcasts: link-level broadcast or multicast";
+
+/// [`is_group`], of a model.
+pub(super) fn when_group() -> Cond {
+    let set = ValueSet::range(PacketType::Broadcast as u128, PacketType::Multicast as u128);
+    Cond::In(Read::PacketType, set)
+}
+
+impl DropBroadcasts {
+    #[inline]
+    fn count(&mut self, packets: u64, cx: &mut Cx<'_>) {
+        if self.drops == 0 && packets != 0 {
+            cx.chatter("DropBroadcasts: dropped a packet\n");
+        }
+        self.drops = self.drops.wrapping_add(packets as u32);
+    }
+}
+
 impl Element for DropBroadcasts {
     #[inline]
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         if is_group(&p) {
-            if self.drops == 0 {
-                cx.chatter("DropBroadcasts: dropped a packet\n");
-            }
-            self.drops = self.drops.wrapping_add(1);
+            self.count(1, cx);
             cx.decide(None, || {
                 "arrived as link-level broadcast or multicast".into()
             });
-            cx.emit_or_drop(1, p, "DropBroadcasts: link-level broadcast or multicast");
+            cx.emit_or_drop(1, p, GROUP);
         } else {
             cx.emit(0, p);
         }
     }
     fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
         pass_batch(self, port, batch, cx, |_, p| !is_group(p));
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::Cases(vec![
+            Case::new(when_group(), Exit::PortOrDrop(1, GROUP)).with([Op::Count(0)]),
+            Case::new(Cond::Always, Exit::Port(0)),
+        ])
+    }
+    fn account(&mut self, _: u16, packets: u64, _: u64, cx: &mut Cx<'_>) {
+        self.count(packets, cx);
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::r("drops")];
@@ -94,6 +121,16 @@ struct DecIpTtl {
     drops: u32,
 }
 
+const NO_HEADER: DropReason = "DecIPTTL: no IP header";
+const EXPIRED: DropReason = "DecIPTTL: time to live expired";
+
+/// One less, and the checksum with it.
+pub(super) const DECREMENT: Op = Op::Write {
+    field: field::IP_TTL,
+    value: Value::Plus(Read::Field(field::IP_TTL), 0xff),
+    fix: Fix::Ip4,
+};
+
 /// The checksum after the time to live was decremented: RFC 1624, as Click does it.
 #[inline]
 pub(super) fn decremented_checksum(sum: u16) -> u16 {
@@ -111,7 +148,7 @@ impl Element for DecIpTtl {
     #[inline]
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         let Some(mut h) = ip4::header_mut(&mut p) else {
-            return cx.drop(p, "DecIPTTL: no IP header");
+            return cx.drop(p, NO_HEADER);
         };
         let leave = !self.active || !self.multicast && h.dst()[0] & 0xf0 == 0xe0;
         let ttl = h.ttl();
@@ -120,7 +157,7 @@ impl Element for DecIpTtl {
         } else if ttl <= 1 {
             self.drops = self.drops.wrapping_add(1);
             cx.decide(None, || format!("time to live is {ttl}"));
-            cx.emit_or_drop(1, p, "DecIPTTL: time to live expired");
+            cx.emit_or_drop(1, p, EXPIRED);
         } else {
             h.set_ttl(ttl - 1);
             h.set_checksum(decremented_checksum(h.checksum()));
@@ -140,6 +177,25 @@ impl Element for DecIpTtl {
             h.set_checksum(decremented_checksum(h.checksum()));
             true
         });
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let mut cases = Vec::from(ip4::unless_header(Exit::Drop(NO_HEADER)));
+        if !self.active {
+            cases.push(Case::new(Cond::Always, Exit::Port(0)));
+            return Model::Cases(cases);
+        }
+        if !self.multicast {
+            let group = Cond::between(field::IP_DST, 0xe000_0000, 0xefff_ffff);
+            cases.push(Case::new(group, Exit::Port(0)));
+        }
+        let expired = Cond::between(field::IP_TTL, 0, 1);
+        cases.push(Case::new(expired, Exit::PortOrDrop(1, EXPIRED)).with([Op::Count(0)]));
+        cases.push(Case::new(Cond::Always, Exit::Port(0)).with([DECREMENT]));
+        Model::Cases(cases)
+    }
+    fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
+        self.drops = self.drops.wrapping_add(packets as u32);
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {
@@ -214,7 +270,36 @@ impl Element for FixIpSrc {
         let fix = usize::from(anno_field::FIX_IP_SRC.offset);
         pass_batch(self, port, batch, cx, |_, p| p.anno.u8(fix) == 0);
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let mut cases = vec![Case::new(fix_asked(0), Exit::Port(0))];
+        cases.extend(ip4::unless_header(Exit::Port(0)));
+        cases.push(ip4::unless_ihl(Exit::Port(0)));
+        cases.push(ip4::punt_options());
+        cases.push(Case::new(Cond::Always, Exit::Port(0)).with(fix_source(self.addr)));
+        Model::Cases(cases)
+    }
     element_any!();
+}
+
+/// The fix-source annotation has this value.
+pub(super) fn fix_asked(value: u128) -> Cond {
+    let key = AnnoKey::from(anno_field::FIX_IP_SRC);
+    Cond::In(Read::Anno(key), ValueSet::one(value))
+}
+
+/// What the annotation asks for, of a header without options.
+pub(super) fn fix_source(addr: [u8; 4]) -> [Op; 3] {
+    let source = Op::Write {
+        field: field::IP_SRC,
+        value: Value::Const(u32::from_be_bytes(addr).into()),
+        fix: Fix::Nothing,
+    };
+    let asked = AnnoKey::from(anno_field::FIX_IP_SRC);
+    [
+        source,
+        Op::Recompute(Checksum::Ip4),
+        Op::SetAnno(asked, Value::Const(0)),
+    ]
 }
 
 #[cfg(test)]

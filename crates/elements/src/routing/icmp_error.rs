@@ -9,6 +9,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::store::{State, StateId};
 use crate::{ElemId, Port, element_any, ip4, state_any};
 use onefold_packet::wire::icmp::kind;
@@ -261,6 +262,9 @@ impl Element for IcmpError {
         args.finish()
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("originates packets")
+    }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         let route = match self.check(&p) {
             Ok(route) => route,

@@ -23,10 +23,11 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Case, Cond, Exit, Model, ModelCx, Op};
 use crate::names::NameDb;
 use crate::store::StateId;
 use crate::{Port, element_any};
-use onefold_packet::Pkt;
+use onefold_packet::{Pkt, anno_field};
 use std::net::Ipv4Addr;
 
 /// What tells the elements of the family apart.
@@ -531,6 +532,35 @@ impl Element for Lookup {
                 Ok(())
             }
             _ => self.command(name, value, cx).map(|_| ()),
+        }
+    }
+
+    fn model(&self, _: Port, cx: &ModelCx<'_>) -> Model {
+        let Some(t) = cx.store.get::<RouteTable<u32>>(self.table) else {
+            return Model::None("no table");
+        };
+        let Some(mut cases) = super::route_model::cases(t, anno_field::DST_IP.into()) else {
+            return Model::None("masks that are not contiguous");
+        };
+        let mut none = Case::new(Cond::Always, Exit::Drop(self.kind.no_route));
+        if self.kind.complains != Complaint::Never {
+            none.ops.push(Op::Count(0));
+        }
+        cases.push(none);
+        Model::Cases(cases)
+    }
+
+    /// Says that there is no route; which address has none is not known here.
+    fn account(&mut self, _: u16, packets: u64, _: u64, cx: &mut Cx<'_>) {
+        let left = MAX_COMPLAINTS.saturating_sub(self.complaints);
+        let n = u32::try_from(packets).map_or(left, |n| n.min(left));
+        self.complaints += n;
+        for _ in 0..n {
+            match self.kind.complains {
+                Complaint::Never => {}
+                Complaint::NoRoute(who) => cx.chatter(&format!("{who}: no route\n")),
+                Complaint::NoGateway => cx.chatter("SortedIPLookup: no gw\n"),
+            }
         }
     }
 

@@ -14,6 +14,7 @@ pub mod lpm;
 mod options;
 mod ping;
 mod reassembler;
+pub(crate) mod route_model;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testpkt;

@@ -3,9 +3,10 @@
 
 use crate::args::Args;
 use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
+use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Case, Cond, Exit, Model, ModelCx, field};
 use crate::{Port, element_any, ip4, pass_batch};
 use onefold_packet::{Pkt, Timestamp, anno_field, checksum};
 use std::net::Ipv4Addr;
@@ -154,6 +155,8 @@ struct IpGwOptions {
     drops: u32,
 }
 
+const NO_HEADER: DropReason = "IPGWOptions: no IP header";
+
 impl Element for IpGwOptions {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         if let Some(a) = args.mandatory::<Ipv4Addr>("MYADDR") {
@@ -172,10 +175,10 @@ impl Element for IpGwOptions {
             _ => {}
         }
         let Some(len) = ip4::whole_header_len(&p) else {
-            return cx.drop(p, "IPGWOptions: no IP header");
+            return cx.drop(p, NO_HEADER);
         };
         let Some(b) = p.network_mut() else {
-            return cx.drop(p, "IPGWOptions: no IP header");
+            return cx.drop(p, NO_HEADER);
         };
         match process(b, len, self.preferred, &self.mine, cx.now) {
             Ok(done) => {
@@ -200,6 +203,13 @@ impl Element for IpGwOptions {
         pass_batch(self, port, batch, cx, |_, p| {
             ip4::header(p).is_some_and(|h| h.header_len() <= 20)
         });
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let mut cases = Vec::from(ip4::unless_header(Exit::Drop(NO_HEADER)));
+        cases.push(Case::new(Cond::between(field::IP_IHL, 0, 5), Exit::Port(0)));
+        cases.push(ip4::punt_options());
+        Model::Cases(cases)
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

@@ -4,9 +4,10 @@ use super::address::parse_addr;
 use super::options::store_checksum;
 use crate::args::{Args, Data, Seconds};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, TimerId};
+use crate::cx::{Cx, DropReason, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element, InitCx};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use crate::model::{Case, Cond, Exit, Model, ModelCx, Read, field};
 use crate::{Port, element_any, ip4};
 use onefold_packet::wire::icmp::kind;
 use onefold_packet::wire::ipv4::proto;
@@ -28,15 +29,17 @@ pub const ICMP_PING_RESPONDER: ElementClass = ElementClass {
 #[derive(Debug, Clone)]
 struct IcmpPingResponder;
 
+const NO_ECHO: DropReason = "ICMPPingResponder: no echo request";
+
 impl Element for IcmpPingResponder {
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         let icmp = ip4::header(&p).is_some_and(|h| h.protocol() == proto::ICMP);
         let echo = |t: &[u8]| t.len() >= 8 && t.first() == Some(&kind::ECHO);
         if !icmp || !p.transport().is_some_and(echo) {
-            return cx.emit_or_drop(1, p, "ICMPPingResponder: no echo request");
+            return cx.emit_or_drop(1, p, NO_ECHO);
         }
         let Some(mut h) = ip4::header_mut(&mut p) else {
-            return cx.drop(p, "ICMPPingResponder: no echo request");
+            return cx.drop(p, NO_ECHO);
         };
         let (src, dst) = (h.src(), h.dst());
         h.set_src(dst);
@@ -66,6 +69,30 @@ impl Element for IcmpPingResponder {
             }
         }
         cx.emit(0, p);
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let other = || Exit::PortOrDrop(1, NO_ECHO);
+        let mut cases = Vec::from(ip4::unless_header(other()));
+        let icmp = u128::from(proto::ICMP);
+        cases.push(Case::new(
+            Cond::between(field::IP_PROTO, 0, icmp - 1),
+            other(),
+        ));
+        cases.push(Case::new(
+            Cond::between(field::IP_PROTO, icmp + 1, 255),
+            other(),
+        ));
+        let lengths = [(0, 4), (6, 15)];
+        for (lo, hi) in lengths {
+            let odd = Cond::between(field::IP_IHL, lo, hi);
+            cases.push(Case::new(odd, Exit::Punt("IP options")));
+        }
+        cases.push(Case::new(Cond::less(Read::TransportLen, 8), other()));
+        let echo = Cond::eq(field::ICMP_TYPE, kind::ECHO.into());
+        cases.push(Case::new(echo, Exit::Punt("answers an echo request")));
+        cases.push(Case::new(Cond::Always, other()));
+        Model::Cases(cases)
     }
     element_any!();
 }
@@ -346,6 +373,9 @@ impl Element for IcmpPingSource {
         }
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("reads replies to its own requests")
+    }
     fn run_timer(&mut self, _: TimerId, cx: &mut Cx<'_>) {
         self.scheduled = false;
         if self.left() {

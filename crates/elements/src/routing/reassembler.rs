@@ -2,9 +2,10 @@
 
 use crate::args::{Args, SizedAnno};
 use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
+use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Case, Cond, Exit, Model, ModelCx};
 use crate::{Port, element_any, ip4};
 use onefold_packet::wire::ipv4::{DF, LEN, MF, RF};
 use onefold_packet::{Packet, Pkt};
@@ -226,6 +227,8 @@ impl IpReassembler {
     }
 }
 
+const NO_HEADER: DropReason = "IPReassembler: no IP header";
+
 impl Element for IpReassembler {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.high = args.keyword::<u32>("HIMEM").unwrap_or(256 * 1024) as usize;
@@ -233,12 +236,21 @@ impl Element for IpReassembler {
         args.finish()
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let mut cases = Vec::from(ip4::unless_header(Exit::Drop(NO_HEADER)));
+        cases.push(ip4::unless_ihl(Exit::Drop(NO_HEADER)));
+        cases.push(ip4::punt_options());
+        cases.push(Case::new(ip4::whole_packet(), Exit::Port(0)));
+        cases.push(Case::new(Cond::Always, Exit::Punt("holds fragments")));
+        Model::Cases(cases)
+    }
+
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         let Some(hlen) = ip4::whole_header_len(&p) else {
-            return cx.drop(p, "IPReassembler: no IP header");
+            return cx.drop(p, NO_HEADER);
         };
         let Some(h) = ip4::header(&p) else {
-            return cx.drop(p, "IPReassembler: no IP header");
+            return cx.drop(p, NO_HEADER);
         };
         if !h.is_fragment() {
             return cx.emit(0, p);
