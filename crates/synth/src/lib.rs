@@ -1,6 +1,17 @@
 //! Synthesis: the models of a chain's elements, composed along all paths into traffic classes with one action each.
 //!
-//! [`program`] is the result: stages of first-match rules, actions, images. It is plain data.
+//! [`program`] is the result: stages of first-match rules, actions, images. It is plain data. [`synthesize`] makes it from
+//! [`Input`]: models and wiring of a configured graph.
 #![forbid(unsafe_code)]
 
+mod cond;
+mod input;
+mod layout;
 pub mod program;
+mod state;
+mod traverse;
+
+pub use input::{Budget, ElementInfo, Input};
+pub use layout::Layout;
+pub use program::Program;
+pub use traverse::{MAX_ROUNDS, MAX_VISITS, synthesize};

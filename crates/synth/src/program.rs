@@ -38,6 +38,8 @@ pub enum EndAt {
     /// Where the IPv4 packet ends whose header starts at this byte (its total length is known to fit, and is the one that the
     /// packet had when the epoch began).
     Ip4(i32),
+    /// Where the IPv6 packet ends whose header starts at this byte (its payload length, likewise).
+    Ip6(i32),
 }
 
 /// Something that a filter or expression reads.

@@ -280,7 +280,7 @@ impl Cond {
 }
 
 /// What is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Value {
     /// This number.
     Const(u128),
@@ -292,7 +292,7 @@ pub enum Value {
 
 /// Which checksums follow a write, *incrementally*: a wrong one stays wrong (RFC 1624, equation 3, for each 16-bit word that
 /// the field touches).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fix {
     /// None.
     Nothing,
@@ -316,7 +316,7 @@ pub enum Checksum {
 }
 
 /// Where a packet type comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TypeOf {
     /// This one.
     Is(PacketType),
@@ -326,7 +326,7 @@ pub enum TypeOf {
 }
 
 /// One operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Writes a field.
     Write {
@@ -383,7 +383,7 @@ pub enum Op {
 }
 
 /// What becomes of a rewritten field, of packets that begin a flow at this input.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Rewritten {
     /// It stays.
     Kept,
@@ -403,7 +403,7 @@ pub enum BindKind {
 }
 
 /// What packets of new flows get at this input.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Expected {
     /// Where they leave.
     pub output: Port,
@@ -419,7 +419,7 @@ pub struct Expected {
 
 /// A stateful rewriter is asked for the packet's binding ([`crate::Element::bind`]), which may be made now; the packet is
 /// rewritten by it, checksums follow incrementally, and leaves at the binding's output.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Bind {
     /// By what.
     pub kind: BindKind,
@@ -430,7 +430,7 @@ pub struct Bind {
 }
 
 /// Where a case leaves.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Exit {
     /// At this output ("unconnected output" where nothing is connected).
     Port(Port),
