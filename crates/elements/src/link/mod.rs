@@ -6,6 +6,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Case, Cond, Exit, Model, ModelCx, Op, Read, TypeOf};
 use crate::{Port, element_any};
 use onefold_packet::{EtherAddr, Pkt, wire::ethernet};
 
@@ -59,6 +60,21 @@ impl Element for NfLink {
             p.anno.packet_type = h.packet_type(self.ether);
         }
         cx.emit(0, p);
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let wire = [Op::Count(0), Op::ClearAnnos, Op::SetMac { at: 0 }];
+        let whole = Cond::at_least(Read::Len, ethernet::LEN as u128);
+        Model::Cases(vec![
+            Case::new(whole, Exit::Port(0))
+                .with(wire)
+                .with([Op::SetPacketType(TypeOf::Destination(self.ether))]),
+            Case::new(Cond::Always, Exit::Port(0)).with(wire),
+        ])
+    }
+    /// Tag 0: passed.
+    fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
+        self.count += packets;
     }
 
     /// The engine runs it only where input 0 is pull.

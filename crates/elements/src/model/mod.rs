@@ -15,6 +15,9 @@
 //!
 //! Source: thesis of G. Katsikas, section 7.2 (processing units as lists of cases); the words are those of the design.
 
+pub mod check;
+pub mod interp;
+pub mod samples;
 pub mod set;
 
 pub use set::{ValueSet, max_of};

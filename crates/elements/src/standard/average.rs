@@ -8,6 +8,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx, Op};
 use crate::unparse::general12;
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
@@ -103,6 +104,19 @@ impl Element for AverageCounter {
         args.finish()
     }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+        self.account(0, 1, p.len() as u64, cx);
+        cx.emit(0, p);
+    }
+    /// With a THRESHOLD it matters which packet exceeds it.
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        match self.threshold {
+            0 => Model::pass([Op::Count(0)]),
+            _ => Model::None("AverageCounter: starts over at a rate"),
+        }
+    }
+    /// Tag 0: passed.
+    #[inline]
+    fn account(&mut self, _: u16, packets: u64, bytes: u64, cx: &mut Cx<'_>) {
         let now = cx.now.0.div_euclid(1_000_000) as u32;
         if self.first == 0 {
             self.first = now;
@@ -110,8 +124,8 @@ impl Element for AverageCounter {
         let since = now.wrapping_sub(self.first);
         let in_time = self.max == 0 || since < self.max;
         if since >= self.ignore && in_time {
-            self.count += 1;
-            self.bytes += p.len() as u64;
+            self.count += packets;
+            self.bytes += bytes;
         }
         if in_time {
             self.last = now;
@@ -123,7 +137,6 @@ impl Element for AverageCounter {
             self.threshold = 0;
             self.reset();
         }
-        cx.emit(0, p);
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[

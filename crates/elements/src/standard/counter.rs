@@ -7,9 +7,10 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx, Op};
 use crate::rate::RateEwma;
 use crate::{Port, element_any};
-use onefold_packet::Pkt;
+use onefold_packet::{Pkt, Timestamp};
 
 /// `Counter`.
 pub const COUNTER: ElementClass = ElementClass {
@@ -82,6 +83,18 @@ struct Counter {
     byte_call: Option<Trigger>,
 }
 
+impl Counter {
+    #[inline]
+    fn count(&mut self, packets: u64, bytes: u64, now: Timestamp) {
+        self.count += packets;
+        self.bytes += bytes;
+        if !self.no_rate {
+            self.rate.update(packets, now);
+            self.byte_rate.update(bytes, now);
+        }
+    }
+}
+
 impl Element for Counter {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         for name in ["COUNT_CALL", "BYTE_COUNT_CALL"] {
@@ -130,12 +143,7 @@ impl Element for Counter {
 
     #[inline]
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
-        self.count += 1;
-        self.bytes += p.len() as u64;
-        if !self.no_rate {
-            self.rate.update(1, cx.now);
-            self.byte_rate.update(p.len() as u64, cx.now);
-        }
+        self.count(1, p.len() as u64, cx.now);
         // Click calls the handler before it passes the packet on
         if self.count_call.is_some() || self.byte_call.is_some() {
             let (count, bytes) = (self.count, self.bytes);
@@ -143,6 +151,18 @@ impl Element for Counter {
             Trigger::check(&mut self.byte_call, |at| bytes >= at, cx);
         }
         cx.emit(0, p);
+    }
+
+    /// A threshold's handler must be called at its packet, before that packet goes on.
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        if self.count_call.is_some() || self.byte_call.is_some() {
+            return Model::None("Counter: calls a handler at a threshold");
+        }
+        Model::pass([Op::Count(0)])
+    }
+    /// Tag 0: passed.
+    fn account(&mut self, _: u16, packets: u64, bytes: u64, cx: &mut Cx<'_>) {
+        self.count(packets, bytes, cx.now);
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

@@ -5,6 +5,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element, InitCx, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Case, Cond, Exit, Model, ModelCx, Op};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 
@@ -29,6 +30,9 @@ impl Element for Null {
     }
     fn push_batch(&mut self, _: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
         cx.pass_on(0, batch);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::pass([])
     }
     element_any!();
 }
@@ -69,6 +73,14 @@ impl Element for Discard {
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         self.count += 1;
         cx.drop(p, "Discard");
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let case = Case::new(Cond::Always, Exit::Drop("Discard"));
+        Model::Cases(vec![case.with([Op::Count(0)])])
+    }
+    /// Tag 0: dropped.
+    fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
+        self.count += packets;
     }
     fn initialize(&mut self, cx: &mut InitCx<'_>) -> Result<(), ConfigErrors> {
         self.pulls = cx.input_is_pull(0);
@@ -142,6 +154,9 @@ impl Element for Idle {
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, "Idle");
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::Cases(vec![Case::new(Cond::Always, Exit::Drop("Idle"))])
+    }
     fn pull(&mut self, _: Port, _: &mut Cx<'_>) -> Option<Pkt> {
         None
     }
@@ -186,6 +201,10 @@ impl Element for Tee {
             cx.emit(port, copy);
         }
         cx.emit(last, p);
+    }
+    fn model(&self, _: Port, cx: &ModelCx<'_>) -> Model {
+        let all = (0..cx.noutputs.max(1)).collect();
+        Model::Cases(vec![Case::new(Cond::Always, Exit::Each(all))])
     }
     element_any!();
 }

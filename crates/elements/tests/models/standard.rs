@@ -1,0 +1,61 @@
+//! Plans of the families standard and link.
+
+use onefold_elements::model::check::{Plan, Subject};
+use onefold_elements::model::samples::Layer;
+
+pub fn plans() -> Vec<Plan> {
+    vec![
+        Plan::new(Layer::Any, vec![Subject::new("Null", "", 1, 1)]),
+        Plan::new(
+            Layer::Any,
+            vec![
+                Subject::new("Discard", "", 1, 0),
+                Subject::new("Discard", "BURST 3", 1, 0).write("reset_counts", ""),
+            ],
+        ),
+        Plan::new(Layer::Any, vec![Subject::new("Idle", "", 2, 1)]),
+        Plan::new(
+            Layer::Any,
+            vec![
+                Subject::new("Tee", "", 1, 1),
+                Subject::new("Tee", "3", 1, 3),
+            ],
+        ),
+        Plan::new(
+            Layer::Any,
+            vec![
+                Subject::new("Counter", "", 1, 1).write("reset", ""),
+                Subject::new("Counter", "NO_RATE true", 1, 1),
+            ],
+        ),
+        Plan::new(
+            Layer::Any,
+            vec![
+                Subject::new("Counter", "COUNT_CALL 100 stop", 1, 1),
+                Subject::new("CounterMP", "BYTE_COUNT_CALL 1000 stop", 1, 1),
+            ],
+        )
+        .plain_punts(1000),
+        Plan::new(
+            Layer::Any,
+            vec![
+                Subject::new("AverageCounter", "", 1, 1),
+                Subject::new("AverageCounter", "2, MAX 20, LINK_FCS false", 1, 1)
+                    .write("reset", ""),
+                Subject::new("AverageCounterIMP", "1.5", 1, 1),
+            ],
+        ),
+        Plan::new(
+            Layer::Any,
+            vec![Subject::new("AverageCounterMP", "THRESHOLD 3", 1, 1)],
+        )
+        .plain_punts(1000),
+        Plan::new(
+            Layer::Ether,
+            vec![
+                Subject::new("NFLink", "", 1, 1),
+                Subject::new("NFLink", "ETHER 02:00:00:00:00:02", 1, 1).write("reset_counts", ""),
+            ],
+        ),
+    ]
+}
