@@ -381,7 +381,7 @@ impl Maker {
         let fragment: u16 = match self.rng.below(8) {
             _ if self.calm => 0,
             0 => 0x2000,
-            1 => 0x2000 | 1 + self.rng.below(100) as u16,
+            1 => 0x2000 | (1 + self.rng.below(100) as u16),
             2 => 1 + self.rng.below(8000) as u16,
             _ => 0,
         };
