@@ -33,6 +33,7 @@ mod graph;
 mod handlers;
 mod hookup;
 pub mod limits;
+mod models;
 mod random;
 mod run;
 mod sched;
