@@ -9,6 +9,7 @@ mod input;
 mod layout;
 pub mod program;
 mod state;
+pub mod text;
 mod traverse;
 
 pub use input::{Budget, ElementInfo, Input};

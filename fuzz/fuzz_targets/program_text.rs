@@ -1,0 +1,28 @@
+//! Any text as a program: no panic, bounded time and memory; errors have places; what is accepted prints and reads back as the
+//! same program.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use onefold_synth::text;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(given) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    match text::parse(given) {
+        Err(errors) => {
+            assert!(!errors.is_empty() && errors.len() <= text::MAX_ERRORS);
+            assert!(errors.iter().all(|e| e.line >= 1 && e.column >= 1));
+        }
+        Ok(program) => {
+            let printed = text::print(&program);
+            match text::parse(&printed) {
+                Ok(again) => {
+                    assert_eq!(again, program, "{printed}");
+                    assert_eq!(text::print(&again), printed);
+                }
+                Err(errors) => panic!("{errors:?}\n{printed}"),
+            }
+        }
+    }
+});
