@@ -153,8 +153,13 @@ pub(super) fn tcp(p: &mut Packet, r: &Record, reply: bool, annos: Annos) -> u8 {
         .network()
         .and_then(ipv4::Header::parse)
         .is_some_and(|ip| ip.header_len() + words * 4 < usize::from(ip.total_len()));
+    tcp_flags(r.flags, reply, control, payload)
+}
+
+/// A connection's flags after a segment with these control bits, with or without payload.
+#[inline]
+pub(super) fn tcp_flags(mut flags: u8, reply: bool, control: u8, payload: bool) -> u8 {
     let side = u8::from(reply);
-    let mut flags = r.flags;
     if control & flag::RST != 0 {
         flags |= TCP_DONE | TCP_DONE << 1;
     } else if control & flag::FIN != 0 {
@@ -249,7 +254,13 @@ pub(super) fn udp(p: &mut Packet, r: &Record, reply: bool, annos: Annos, protoco
     if let (Some(t), Some(protocol)) = (p.transport_mut(), protocol) {
         transport_checksum(t, r, reply, protocol);
     }
-    let flags = r.flags | u8::from(reply);
+    udp_flags(r.flags, reply)
+}
+
+/// A flow's flags after a datagram.
+#[inline]
+pub(super) fn udp_flags(flags: u8, reply: bool) -> u8 {
+    let flags = flags | u8::from(reply);
     if flags < 6 { flags + 2 } else { flags }
 }
 

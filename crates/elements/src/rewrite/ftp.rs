@@ -18,6 +18,7 @@ use crate::args::{Args, ElementArg};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
+use crate::model::{Model, ModelCx};
 use crate::spec::GraphSpec;
 use crate::{ElemId, Port, element_any};
 use onefold_packet::checksum;
@@ -257,6 +258,9 @@ impl Element for FtpPortMapper {
         // None is the usual case: nothing to do
         let _ = self.process(&mut p, cx);
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("reads and rewrites payload")
     }
     element_any!();
 }

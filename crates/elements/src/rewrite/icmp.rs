@@ -18,6 +18,7 @@ use crate::args::{AnyArg, Args, SizedAnno, split_words, unquote};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
+use crate::model::{Model, ModelCx};
 use crate::{ElemId, Port, element_any};
 use onefold_packet::Pkt;
 use onefold_packet::wire::ipv4::{self, proto};
@@ -184,6 +185,9 @@ impl Element for IcmpRewriter {
             )
         });
         cx.emit_or_drop(output, p, UNMAPPED);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("rewrites embedded packets")
     }
     element_any!();
 }

@@ -15,6 +15,7 @@ use crate::args::{Args, FromArg, split_words};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, Host};
 use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::model::{Model, ModelCx};
 use crate::store::{State, StateId, StateStore};
 use crate::{ElemId, Port, element_any, state_any};
 use onefold_packet::Pkt;
@@ -248,6 +249,9 @@ impl Element for MapperElement {
 
     fn states(&self) -> Vec<StateId> {
         self.states.clone()
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("has no inputs")
     }
     element_any!();
 }

@@ -5,6 +5,7 @@
 
 mod access;
 mod apply;
+mod bind;
 mod chash;
 mod flowid;
 mod ftp;

@@ -9,6 +9,7 @@ use crate::args::{Args, split_words};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::model::{Model, ModelCx};
 use crate::store::StateId;
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
@@ -83,6 +84,9 @@ impl Element for Patterns {
 
     fn states(&self) -> Vec<StateId> {
         self.set.into_iter().collect()
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("has no inputs")
     }
     element_any!();
 }

@@ -31,9 +31,10 @@ use super::table::FlowTable;
 use super::{handlers, named_pattern_sets};
 use crate::args::{AnyArg, Args, FromArg};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, Effect as Emission, Host, Outbox, TimerId};
+use crate::cx::{Cx, DropReason, Effect as Emission, Host, Outbox, TimerId};
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{BindPacket, Bound, Model, ModelCx};
 use crate::store::StateId;
 use crate::{ElemId, Port, element_any};
 use onefold_packet::wire::ipv4::proto;
@@ -110,7 +111,7 @@ pub(super) struct Rewriter {
     pub(super) set: StateId,
     /// All sets of named patterns.
     pub(super) named: Vec<StateId>,
-    annos: Annos,
+    pub(super) annos: Annos,
     sweep_every: Timestamp,
     ninputs: usize,
 }
@@ -120,7 +121,7 @@ const GROUP: usize = 32;
 
 /// A packet that a binding may be for.
 #[derive(Debug, Clone, Copy)]
-struct Sought {
+pub(super) struct Sought {
     a: Arrival,
     map: u16,
     key: FlowId,
@@ -128,19 +129,28 @@ struct Sought {
 }
 
 /// The table, and where packets go: [`Cx`] taken apart, so that the table is looked up once.
-struct Way<'a> {
-    table: &'a mut FlowTable,
+pub(super) struct Way<'a> {
+    pub(super) table: &'a mut FlowTable,
     out: &'a mut Outbox,
     host: &'a mut dyn Host,
     elem: ElemId,
-    now: Timestamp,
+    pub(super) now: Timestamp,
     noutputs: usize,
-    tracing: bool,
+    pub(super) tracing: bool,
+}
+
+/// What becomes of a packet that there is no binding for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Unbound {
+    /// It leaves unchanged.
+    Pass(Port),
+    /// It is dropped.
+    Drop(DropReason),
 }
 
 impl Way<'_> {
     #[inline]
-    fn of<'a>(h: Handle, cx: &'a mut Cx<'_>) -> Option<Way<'a>> {
+    pub(super) fn of<'a>(h: Handle, cx: &'a mut Cx<'_>) -> Option<Way<'a>> {
         let tracing = cx.host.tracing();
         Some(Way {
             table: cx.store.get_mut(h.table)?,
@@ -197,7 +207,7 @@ impl Rewriter {
 
     /// What a packet is looked up by; `None` when this rewriter has no business with it.
     #[inline]
-    fn key(&self, t: &FlowTable, a: Arrival) -> Option<Sought> {
+    pub(super) fn key(&self, t: &FlowTable, a: Arrival) -> Option<Sought> {
         let mut map = self.handle.member * 2;
         let key = match self.kind {
             Kind::Ip | Kind::Tcp | Kind::Udp => {
@@ -236,7 +246,7 @@ impl Rewriter {
     }
 
     #[inline]
-    fn find(&self, t: &FlowTable, s: &Sought) -> Option<Hit> {
+    pub(super) fn find(&self, t: &FlowTable, s: &Sought) -> Option<Hit> {
         let hit = t.lookup_hashed(s.hash, s.map, &s.key);
         if hit.is_none() && self.kind == Kind::Addr {
             return t.lookup(s.map, &FlowId::addresses(0, s.a.daddr));
@@ -283,7 +293,7 @@ impl Rewriter {
     }
 
     #[cold]
-    fn trace(&self, w: &mut Way<'_>, r: &Record, reply: bool) {
+    pub(super) fn trace(&self, w: &mut Way<'_>, r: &Record, reply: bool) {
         let text = format!(
             "{} mapping of input {}: {} => {}, output {}",
             if reply { "reply" } else { "forward" },
@@ -307,29 +317,44 @@ impl Rewriter {
         }
     }
 
-    /// A packet that this rewriter does not rewrite.
+    /// What becomes of a packet that this rewriter does not rewrite.
     #[cold]
-    fn other(&self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
+    fn otherwise(&self, port: Port, cx: &mut Cx<'_>) -> Unbound {
         let (spec, argument) = self.spec(port, cx);
         match spec {
             InputSpec::Pass(o) => {
                 cx.decide(argument, || format!("pass to output {o}"));
-                cx.emit(o, p);
+                Unbound::Pass(o)
             }
             _ => {
                 let why = self.kind.reasons().other;
                 cx.decide(argument, || why.to_string());
-                cx.drop(p, why);
+                Unbound::Drop(why)
             }
         }
     }
 
-    /// A packet that no binding matches.
-    #[inline(never)]
-    fn miss(&self, port: Port, s: &Sought, p: Pkt, cx: &mut Cx<'_>) {
+    /// A packet without a binding leaves, or is dropped.
+    #[cold]
+    fn leave(&self, u: Unbound, p: Pkt, cx: &mut Cx<'_>) {
+        match u {
+            Unbound::Pass(o) => cx.emit(o, p),
+            Unbound::Drop(why) => cx.drop(p, why),
+        }
+    }
+
+    /// Makes the binding of a packet that none matches yet, if the input's specification wants one. `anno` are the packet's
+    /// annotations.
+    pub(super) fn begin(
+        &self,
+        port: Port,
+        s: &Sought,
+        anno: &[u8; 48],
+        cx: &mut Cx<'_>,
+    ) -> Result<Hit, Unbound> {
         if self.kind == Kind::Ping && s.a.head[0] == 0 {
             // nobody has asked for this echo reply
-            return self.other(port, p, cx);
+            return Err(self.otherwise(port, cx));
         }
         let (spec, argument) = self.spec(port, cx);
         let ip_p = match self.kind {
@@ -343,19 +368,17 @@ impl Rewriter {
         let reasons = self.kind.reasons();
         let why = match made {
             Ok(hit) => {
-                let Some(mut w) = Way::of(h, cx) else {
-                    return cx.drop(p, reasons.dropped);
-                };
                 if let Some(offset) = self.annos.reply
-                    && let Some(r) = w.table.records.get_mut(hit.0 as usize)
+                    && let Some(t) = cx.store.get_mut::<FlowTable>(h.table)
+                    && let Some(r) = t.records.get_mut(hit.0 as usize)
                 {
-                    r.reply_anno = p.anno.u8(usize::from(offset));
+                    r.reply_anno = anno.get(usize::from(offset)).copied().unwrap_or(0);
                 }
-                return self.forward(&mut w, hit, &s.a, p);
+                return Ok(hit);
             }
             Err(NoFlow::Pass(o)) => {
                 cx.decide(argument, || format!("pass to output {o}"));
-                return cx.emit(o, p);
+                return Err(Unbound::Pass(o));
             }
             Err(NoFlow::Drop) => reasons.dropped,
             Err(NoFlow::NoRoom) => reasons.no_room,
@@ -363,7 +386,19 @@ impl Rewriter {
             Err(NoFlow::Full) => reasons.full,
         };
         cx.decide(argument, || why.to_string());
-        cx.drop(p, why);
+        Err(Unbound::Drop(why))
+    }
+
+    /// A packet that no binding matches.
+    #[inline(never)]
+    fn miss(&self, port: Port, s: &Sought, p: Pkt, cx: &mut Cx<'_>) {
+        match self.begin(port, s, &p.anno.bytes, cx) {
+            Ok(hit) => match Way::of(self.handle, cx) {
+                Some(mut w) => self.forward(&mut w, hit, &s.a, p),
+                None => cx.drop(p, self.kind.reasons().dropped),
+            },
+            Err(u) => self.leave(u, p, cx),
+        }
     }
 }
 
@@ -475,7 +510,8 @@ impl Element for Rewriter {
             return cx.drop(p, self.kind.reasons().no_header);
         };
         let Some(s) = self.key(w.table, a) else {
-            return self.other(port, p, cx);
+            let u = self.otherwise(port, cx);
+            return self.leave(u, p, cx);
         };
         match self.find(w.table, &s) {
             Some(hit) => self.forward(&mut w, hit, &s.a, p),
@@ -523,6 +559,13 @@ impl Element for Rewriter {
                 }
             }
         }
+    }
+
+    fn model(&self, port: Port, cx: &ModelCx<'_>) -> Model {
+        self.model_of(port, cx)
+    }
+    fn bind(&mut self, port: Port, p: &BindPacket, cx: &mut Cx<'_>) -> Bound {
+        self.bind_packet(port, p, cx)
     }
 
     fn initial_timers(&self) -> Vec<(TimerId, Timestamp)> {

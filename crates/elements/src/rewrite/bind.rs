@@ -1,0 +1,380 @@
+//! Bindings without a packet: what `push` does to a rewriter's own state, told as numbers that somebody else writes into
+//! the packet; and the model that says for which packets that can be done.
+
+use super::apply::{self, Arrival};
+use super::kind::Kind;
+use super::mapper::Mapper;
+use super::pattern::{Pattern, PatternRef, PatternSet};
+use super::record::Hit;
+use super::rewriter::{Rewriter, Unbound, Way};
+use super::spec::InputSpec;
+use super::table::FlowTable;
+use crate::Port;
+use crate::cx::Cx;
+use crate::ip4;
+use crate::model::{
+    Bind, BindKind, BindPacket, Binding, Bound, Case, Cond, Exit, Expected, Model, ModelCx, Read,
+    Rewritten, ValueSet, field,
+};
+use crate::store::StateStore;
+use onefold_packet::anno_field::DST_IP;
+use onefold_packet::wire::ipv4::proto;
+
+/// Bytes of a TCP header that a rewriter needs: up to the checksum.
+const TCP_NEEDED: usize = 18;
+/// Bytes of a UDP header, and of an ICMP echo message.
+const HEAD: usize = 8;
+
+/// What is to be added to a checksum's complement in one direction. Nothing means that the field is left alone, even where
+/// it holds the other zero; so a difference that comes to zero is written as minus zero.
+fn shift(delta: u16, reply: bool) -> u16 {
+    match (delta, reply) {
+        (0, _) => 0,
+        (d, true) => d,
+        (0xffff, false) => 0xffff,
+        (d, false) => !d,
+    }
+}
+
+impl Rewriter {
+    /// Packets that `bind` leaves to `push`, whatever the table says about them.
+    fn odd(&self, p: &BindPacket) -> Option<&'static str> {
+        match p.proto {
+            proto::TCP if self.kind != Kind::Ping && p.transport_len < TCP_NEEDED => {
+                Some("a TCP header that is cut off")
+            }
+            proto::TCP => None,
+            _ if self.kind == Kind::Udp && p.proto != proto::UDP => Some("DCCP"),
+            proto::UDP | proto::ICMP if p.transport_len < HEAD => {
+                Some("a transport header that is cut off")
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn bind_packet(&self, port: Port, p: &BindPacket, cx: &mut Cx<'_>) -> Bound {
+        if let Some(cause) = self.odd(p) {
+            return Bound::Punt(cause);
+        }
+        let a = Arrival {
+            proto: p.proto,
+            first: true,
+            transport_len: p.transport_len,
+            saddr: p.saddr,
+            daddr: p.daddr,
+            head: p.head,
+        };
+        let Some(mut w) = Way::of(self.handle, cx) else {
+            return Bound::Drop(self.kind.reasons().dropped);
+        };
+        let Some(s) = self.key(w.table, a) else {
+            return Bound::Punt("not for this rewriter");
+        };
+        if let Some(hit) = self.find(w.table, &s) {
+            return self.apply_to(&mut w, hit, p);
+        }
+        if self.kind == Kind::Addr && self.moved(p) {
+            return Bound::Punt(MOVED);
+        }
+        match self.begin(port, &s, &p.anno, cx) {
+            Ok(hit) => match Way::of(self.handle, cx) {
+                Some(mut w) => self.apply_to(&mut w, hit, p),
+                None => Bound::Drop(self.kind.reasons().dropped),
+            },
+            Err(Unbound::Pass(o)) => Bound::Pass(o),
+            Err(Unbound::Drop(why)) => Bound::Drop(why),
+        }
+    }
+
+    /// Is the destination annotation another address than the packet's destination?
+    fn moved(&self, p: &BindPacket) -> bool {
+        let at = usize::from(DST_IP.offset);
+        p.anno.get(at..at + 4) != Some(&p.daddr.to_be_bytes()[..])
+    }
+
+    /// The binding of a record for one packet; the record is refreshed.
+    fn apply_to(&self, w: &mut Way<'_>, (i, reply): Hit, p: &BindPacket) -> Bound {
+        let Some(&r) = w.table.records.get(i as usize) else {
+            return Bound::Drop(self.kind.reasons().dropped);
+        };
+        if r.shifts_sequence_numbers() {
+            return Bound::Punt("sequence numbers are shifted");
+        }
+        let to = r.rewritten(reply);
+        let mut b = Binding {
+            origin: r.input,
+            reply,
+            output: r.output[usize::from(reply)],
+            saddr: to.saddr,
+            daddr: to.daddr,
+            sport: to.sport,
+            dport: to.dport,
+            ip_sum: shift(r.ip_delta, reply),
+            transport_sum: shift(r.port_delta, reply),
+            anno: None,
+        };
+        if reply && let Some(offset) = self.annos.reply {
+            b.anno = Some((offset, r.reply_anno));
+        }
+        let flags = match self.kind {
+            Kind::Ip | Kind::Tcp if p.proto == proto::TCP => {
+                let [words, control] = p.tcp;
+                let payload = 20 + usize::from(words >> 4) * 4 < usize::from(p.total_len);
+                apply::tcp_flags(r.flags, reply, control, payload)
+            }
+            Kind::Ip | Kind::Tcp | Kind::Udp => apply::udp_flags(r.flags, reply),
+            Kind::Addr | Kind::AddrPair => {
+                if self.kind == Kind::Addr {
+                    match reply {
+                        // the annotation follows the destination, which stays: only where it says so already
+                        false if self.moved(p) => return Bound::Punt(MOVED),
+                        false => b.daddr = p.daddr,
+                        true => b.saddr = p.saddr,
+                    }
+                }
+                if !matches!(p.proto, proto::TCP | proto::UDP) {
+                    b.transport_sum = 0;
+                }
+                let [s0, s1, d0, d1, ..] = p.head;
+                (b.sport, b.dport) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
+                r.flags
+            }
+            Kind::Ping => {
+                b.sport = if reply { to.dport } else { to.sport };
+                b.dport = 0;
+                if may_be_zero(p, &b) {
+                    return Bound::Punt("an echo message of nothing but zeros");
+                }
+                r.flags
+            }
+        };
+        w.table.touch(i, w.now);
+        w.table.set_flags(i, flags);
+        if w.tracing {
+            self.trace(w, &r, reply);
+        }
+        Bound::To(b)
+    }
+}
+
+const MOVED: &str = "the destination annotation is not the destination";
+
+/// Can the rewritten message be all zeros? Then its checksum is all ones, which an update does not know.
+fn may_be_zero(p: &BindPacket, b: &Binding) -> bool {
+    let [kind, code, _, _, _, _, s0, s1] = p.head;
+    [kind, code, s0, s1] == [0; 4] && b.sport == 0
+}
+
+/// What a pattern makes of a field.
+fn pattern_field(first: u32, top: u32) -> Rewritten {
+    match (first, top) {
+        (0, 0) => Rewritten::Kept,
+        (a, n) => {
+            let last = u128::from(a) + u128::from(n);
+            Rewritten::To(ValueSet::range(a.into(), last))
+        }
+    }
+}
+
+/// One field of two patterns that may both be chosen.
+fn either(a: Rewritten, b: &Rewritten, bits: u8) -> Rewritten {
+    match (&a, b) {
+        (Rewritten::Kept, Rewritten::Kept) => a,
+        (Rewritten::To(x), Rewritten::To(y)) => Rewritten::To(x.union(y)),
+        _ => Rewritten::To(ValueSet::full(bits)),
+    }
+}
+
+fn both(a: Expected, b: &Expected) -> Expected {
+    Expected {
+        output: a.output,
+        saddr: either(a.saddr, &b.saddr, 32),
+        daddr: either(a.daddr, &b.daddr, 32),
+        sport: either(a.sport, &b.sport, 16),
+        dport: either(a.dport, &b.dport, 16),
+    }
+}
+
+impl Kind {
+    /// What forward packets of a pattern's flows get; nothing when this rewriter refuses the pattern. The error says why no
+    /// model can tell.
+    fn expected(self, p: &Pattern, output: Port) -> Result<Option<Expected>, &'static str> {
+        let (addresses, ports) = match p.ports {
+            true => (0, p.top),
+            false => (p.top, 0),
+        };
+        let mut e = Expected {
+            output,
+            saddr: pattern_field(p.saddr, addresses),
+            daddr: pattern_field(p.daddr, 0),
+            sport: pattern_field(p.sport.into(), ports),
+            dport: pattern_field(p.dport.into(), 0),
+        };
+        let kept = |f: &Rewritten| *f == Rewritten::Kept;
+        match self {
+            Kind::Ip | Kind::Tcp | Kind::Udp => {}
+            Kind::Ping => e.dport = Rewritten::Kept,
+            Kind::Addr | Kind::AddrPair => {
+                if p.sport == 0 && ports != 0 {
+                    return Err("a pattern of ports that may be zero");
+                }
+                let fits = kept(&e.sport) && kept(&e.dport);
+                if !fits || self == Kind::Addr && !kept(&e.daddr) {
+                    return Ok(None);
+                }
+            }
+        }
+        Ok(Some(e))
+    }
+
+    /// The same for an input.
+    fn expected_of(
+        self,
+        spec: InputSpec,
+        store: &StateStore,
+    ) -> Result<Option<Expected>, &'static str> {
+        let pattern = |r: PatternRef, o: Port| match PatternSet::get(store, r) {
+            Some(p) => self.expected(&p, o),
+            None => Err("a pattern that is not there"),
+        };
+        match spec {
+            InputSpec::Drop | InputSpec::Pass(_) => Ok(None),
+            InputSpec::Keep(output, _) => Ok(Some(Expected {
+                output,
+                saddr: Rewritten::Kept,
+                daddr: Rewritten::Kept,
+                sport: Rewritten::Kept,
+                dport: Rewritten::Kept,
+            })),
+            InputSpec::Pattern(r, output, _) => pattern(r, output),
+            InputSpec::Mapper(elem) => {
+                let id = store.published_by(elem);
+                let Some(m) = id.and_then(|id| store.get::<Mapper>(id)) else {
+                    return Err("a mapper that is not there");
+                };
+                let mut all: Option<Expected> = None;
+                for (r, output, _) in m.patterns() {
+                    let Ok(output) = usize::try_from(*output) else {
+                        return Err("a mapper with an output that is not there");
+                    };
+                    let Some(e) = pattern(*r, output)? else {
+                        continue;
+                    };
+                    all = Some(match all {
+                        None => e,
+                        Some(a) if a.output == e.output => both(a, &e),
+                        Some(_) => return Err("a mapper with several outputs"),
+                    });
+                }
+                Ok(all)
+            }
+        }
+    }
+}
+
+impl Rewriter {
+    pub(super) fn model_of(&self, port: Port, cx: &ModelCx<'_>) -> Model {
+        let t = cx.store.get::<FlowTable>(self.handle.table);
+        let m = t.and_then(|t| t.members.get(usize::from(self.handle.member)));
+        let Some((spec, argument)) = m.and_then(|m| m.specs.get(port)).copied() else {
+            return Model::None("no input specification");
+        };
+        if self.annos.reply.is_some_and(|at| at < 4) {
+            return Model::None("a reply annotation within the destination annotation");
+        }
+        let expected = match self.kind.expected_of(spec, cx.store) {
+            Ok(e) => e,
+            Err(cause) => return Model::None(cause),
+        };
+        let reasons = self.kind.reasons();
+        let other = || match spec {
+            InputSpec::Pass(o) => Exit::Port(o),
+            _ => Exit::Drop(reasons.other),
+        };
+        let mut cases = Vec::from(ip4::unless_header(Exit::Drop(reasons.no_header)));
+        // a transport header is where the header length says, of these only
+        let lengths = ValueSet::one(5).complement(4);
+        let options = Cond::In(Read::Field(field::IP_IHL), lengths);
+        cases.push(Case::new(options, Exit::Punt("IP options")));
+        let protocols: &[u8] = match self.kind {
+            Kind::Ip => &[proto::TCP, proto::UDP],
+            Kind::Tcp => &[proto::TCP],
+            Kind::Udp => &[proto::TCP, proto::UDP, apply::DCCP],
+            Kind::Ping => &[proto::ICMP],
+            Kind::Addr | Kind::AddrPair => &[],
+        };
+        let later = Cond::between(field::IP_FRAGOFF, 1, 0x1fff);
+        if protocols.is_empty() {
+            cases.push(Case::new(later, Exit::Punt("a later fragment")));
+        } else {
+            let ours = ValueSet::from_intervals(protocols.iter().map(|p| {
+                let p = u128::from(*p);
+                (p, p)
+            }));
+            let others = Cond::In(Read::Field(field::IP_PROTO), ours.complement(8));
+            cases.push(Case::new(others, other()).from_arg(argument));
+            cases.push(Case::new(later, other()).from_arg(argument));
+            let least = if self.kind == Kind::Ping { 6 } else { 8 };
+            let short = Cond::less(Read::TransportLen, least);
+            cases.push(Case::new(short, other()).from_arg(argument));
+        }
+        let cut_off = |protocol: u8, n: usize| {
+            let when = Cond::eq(field::IP_PROTO, protocol.into())
+                .and(Cond::less(Read::TransportLen, n as u128));
+            Case::new(when, Exit::Punt("a transport header that is cut off"))
+        };
+        match self.kind {
+            Kind::Ping => {
+                let kinds = ValueSet::from_intervals([(0, 0), (8, 8)]).complement(8);
+                let no_echo = Cond::In(Read::Field(field::ICMP_TYPE), kinds);
+                cases.push(Case::new(no_echo, other()).from_arg(argument));
+                cases.push(cut_off(proto::ICMP, HEAD));
+            }
+            Kind::Addr | Kind::AddrPair => cases.extend([
+                cut_off(proto::TCP, TCP_NEEDED),
+                cut_off(proto::UDP, HEAD),
+                cut_off(proto::ICMP, HEAD),
+            ]),
+            Kind::Ip | Kind::Tcp | Kind::Udp => cases.push(cut_off(proto::TCP, TCP_NEEDED)),
+        }
+        if protocols.contains(&apply::DCCP) {
+            let dccp = Cond::eq(field::IP_PROTO, apply::DCCP.into());
+            cases.push(Case::new(dccp, Exit::Punt("DCCP")));
+        }
+        let bind = Bind {
+            kind: match self.kind {
+                Kind::Ping => BindKind::Ping,
+                Kind::Addr | Kind::AddrPair => BindKind::Addresses,
+                _ => BindKind::Flow,
+            },
+            expected,
+            dst_anno: self.annos.dst,
+        };
+        let exit = Exit::Bind(Box::new(bind));
+        cases.push(Case::new(Cond::Always, exit).from_arg(argument));
+        Model::Cases(cases)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rewrite::flowid::checksum_shift;
+    use onefold_packet::checksum::fold;
+
+    #[test]
+    fn shifts_add_up_as_the_packet_path_does() {
+        for delta in 0..=u16::MAX {
+            for reply in [false, true] {
+                let x = shift(delta, reply);
+                for sum in [0, 1, 0x7fff, 0x8000, 0xfffe, 0xffff, delta, !delta] {
+                    let got = match x {
+                        0 => sum,
+                        x => !fold(u64::from(!sum) + u64::from(x)),
+                    };
+                    assert_eq!(got, checksum_shift(sum, delta, reply), "{sum:x} {delta:x}");
+                }
+            }
+        }
+    }
+}
