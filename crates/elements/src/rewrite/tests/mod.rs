@@ -5,6 +5,7 @@ mod bindings;
 mod companions;
 mod lifetime;
 mod robust;
+mod unpushed;
 
 use crate::args::{ArgScope, Args, split_args};
 use crate::class::Processing;
