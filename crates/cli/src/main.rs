@@ -45,6 +45,8 @@ enum Command {
     Run(cmd::run::Args),
     /// Follows one packet through a chain: every decision, with the rule that made it
     Trace(cmd::trace::Args),
+    /// Compares executions of a chain, packet by packet
+    Verify(cmd::verify::Args),
     /// Generates captures and rule sets
     Gen(Box<cmd::generate::Args>),
     /// Runs a Click configuration as Click's user-level driver does
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Show(a) => cmd::show::run(&a),
         Command::Run(a) => cmd::run::run(&a),
         Command::Trace(a) => cmd::trace::run(&a),
+        Command::Verify(a) => cmd::verify::run(&a),
         Command::Gen(a) => cmd::generate::run(&a),
         Command::Click(a) => cmd::click::run(&a),
         Command::Schema => common::print_json(&onefold_chain::schema()),

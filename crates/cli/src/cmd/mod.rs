@@ -6,3 +6,4 @@ pub mod generate;
 pub mod run;
 pub mod show;
 pub mod trace;
+pub mod verify;

@@ -1,0 +1,405 @@
+//! `onefold verify`: the same packets through two executions of a chain.
+
+use crate::common::{self, ChainArgs, key_value, thousands};
+use crate::progress::Progress;
+use crate::runner;
+use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
+use onefold_chain::Chain;
+use onefold_elements::ElemId;
+use onefold_engine::{BuildOptions, Graph};
+use onefold_io::{CaptureWriter, LinkType};
+use onefold_packet::Timestamp;
+use onefold_verify::generate::{Port, Source, capture::Capture, hints::Hints, traffic::Traffic};
+use onefold_verify::{Batched, Event, Finding, Options, Outcome, Pair, Reference};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// What is compared with the reference graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    /// The batched engine over the reference graph.
+    Reference,
+    /// The synthesized program.
+    Program,
+    /// The flow table.
+    Flow,
+    /// All of them.
+    All,
+}
+
+/// Options of `onefold verify`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Without --in, packets are generated: flows and their answers, variations and close misses, made of the values \
+    that the chain's configuration names; jumps of the clock make time-outs expire. Compared are bytes, ports, time stamps and \
+    order of what leaves after every packet, and drops by element and reason, the account of packets, states and handler values \
+    at checkpoints. A difference is shrunk to a short sequence of simple packets and traced in both executions.\n\n\
+    Examples:\n  \
+    onefold verify isp-edge --packets 1000000\n  \
+    onefold verify isp-edge --in lan=lan.pcap --out-dir found/\n\n\
+    Exit status: 0 no difference, 1 a difference, 2 wrong use or bad input."
+)]
+pub struct Args {
+    #[command(flatten)]
+    chain: ChainArgs,
+    /// How many packets are generated
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    packets: u64,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// A capture that arrives at a port, instead of generated packets
+    #[arg(long = "in", value_name = "PORT=FILE", value_parser = key_value)]
+    inputs: Vec<(String, String)>,
+    /// What is compared with the reference graph
+    #[arg(long, value_enum, default_value = "all")]
+    level: Level,
+    /// Proves it for all packets instead of trying many
+    #[arg(long)]
+    prove: bool,
+    /// Where captures of the packets that show a difference go, one for each port
+    #[arg(long, value_name = "DIR")]
+    out_dir: Option<PathBuf>,
+    /// Stop after this many differences
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
+    max_differences: u16,
+    /// Prints one JSON object
+    #[arg(long)]
+    json: bool,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// One level's result.
+struct LevelResult {
+    name: &'static str,
+    outcome: Outcome,
+    seconds: f64,
+    warnings: Vec<String>,
+}
+
+/// Frames of a batch at the batched engine.
+const BATCH: usize = 32;
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<u8> {
+    if args.prove {
+        bail!("--prove is not built yet: this version compares packets");
+    }
+    let levels: &[Level] = match args.level {
+        Level::Reference | Level::All => &[Level::Reference],
+        Level::Program => bail!(
+            "--level program is not built yet: this version compares the engines of the reference graph"
+        ),
+        Level::Flow => bail!("--level flow is not built yet: this version has no flow table"),
+    };
+    let Some(chain) = args.chain.load_or_print() else {
+        return Ok(common::BAD_INPUT);
+    };
+    let start = match args.inputs.is_empty() {
+        true => Timestamp::from_secs(1_000),
+        false => runner::first_time(&args.inputs)?,
+    };
+    let options = BuildOptions {
+        seed: args.seed,
+        start,
+        ..Default::default()
+    };
+    let graph = match common::build(&chain, &options) {
+        Ok(g) => g,
+        Err(ds) => {
+            common::print_diagnostics(&ds);
+            return Ok(common::BAD_INPUT);
+        }
+    };
+    let ports = ports(&chain);
+    runner::catch_interrupt();
+    let mut results = Vec::new();
+    for level in levels {
+        let r = one_level(args, &chain, &graph, &ports, *level, start)?;
+        let stop = r.outcome.interrupted;
+        results.push(r);
+        if stop {
+            break;
+        }
+    }
+    let mut written = Vec::new();
+    if let Some(dir) = &args.out_dir {
+        std::fs::create_dir_all(dir).with_context(|| format!("'{}'", dir.display()))?;
+        for r in &results {
+            for (i, f) in r.outcome.findings.iter().enumerate() {
+                written.extend(write_captures(dir, r.name, i + 1, f, &ports)?);
+            }
+        }
+    }
+    if args.json {
+        common::print_json(&json(&chain, &results, &ports, &written))?;
+    } else {
+        print_text(&chain, &results, &ports, &written);
+    }
+    let same = results.iter().all(|r| r.outcome.findings.is_empty());
+    Ok(if same {
+        common::HOLDS
+    } else {
+        common::HOLDS_NOT
+    })
+}
+
+fn ports(chain: &Chain) -> Vec<Port> {
+    let port = |p: &onefold_chain::ChainPort| Port {
+        name: p.name.clone(),
+        source: p.source.map(|s| ElemId(s as u32)),
+        sinks: p.sinks.iter().map(|s| ElemId(*s as u32)).collect(),
+    };
+    chain.ports.iter().map(port).collect()
+}
+
+fn one_level(
+    args: &Args,
+    chain: &Chain,
+    graph: &Graph,
+    ports: &[Port],
+    level: Level,
+    start: Timestamp,
+) -> Result<LevelResult> {
+    let (name, pair) = match level {
+        Level::Reference => (
+            "reference",
+            Pair::new(
+                Box::new(Reference(graph.fork())),
+                Box::new(Batched::new(graph.fork())),
+                BATCH,
+            ),
+        ),
+        _ => bail!("this level is not built yet"),
+    };
+    let options = Options {
+        max_differences: usize::from(args.max_differences),
+        ..Options::default()
+    };
+    let begun = Instant::now();
+    let mut capture = None;
+    let mut traffic = None;
+    let (source, total): (&mut dyn Source, u64) = if args.inputs.is_empty() {
+        let t = Traffic::new(
+            ports,
+            Hints::of(graph.spec()),
+            args.seed,
+            args.packets,
+            start,
+            pair.max_batch,
+        );
+        let t = t.context("nothing enters this chain")?;
+        (traffic.insert(t), args.packets)
+    } else {
+        let mut files = Vec::new();
+        for (port, file) in &args.inputs {
+            let i = runner::find_port(chain, port, true)?;
+            let source = chain.ports.get(i).and_then(|p| p.source).unwrap_or(0);
+            files.push((ElemId(source as u32), file.clone()));
+        }
+        (capture.insert(Capture::open(&files)?), 0)
+    };
+    let mut progress = Progress::new(total, args.quiet);
+    let mut go_on = |n: u64| {
+        let rate = n as f64 / begun.elapsed().as_secs_f64().max(1e-9) / 1e3;
+        progress.at(n, || {
+            format!("{name}: {} packets, {rate:.0} kpps", thousands(n))
+        });
+        !runner::interrupted().load(Ordering::SeqCst)
+    };
+    let outcome = onefold_verify::run(&pair, source, &options, &mut go_on);
+    progress.finish();
+    Ok(LevelResult {
+        name,
+        outcome,
+        seconds: begun.elapsed().as_secs_f64(),
+        warnings: capture.map(|c| c.warnings).unwrap_or_default(),
+    })
+}
+
+fn port_of(ports: &[Port], e: &Event) -> Option<String> {
+    let source = e.source?;
+    ports
+        .iter()
+        .find(|p| p.source == Some(source))
+        .map(|p| p.name.clone())
+}
+
+/// The port's name instead of its sink's number.
+fn name_ports(text: &str, ports: &[Port], prefix: &str) -> String {
+    let Some(rest) = text.strip_prefix(prefix) else {
+        return text.to_string();
+    };
+    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    let sink = digits.parse().map(ElemId);
+    let port = ports
+        .iter()
+        .find(|p| sink.as_ref().is_ok_and(|s| p.sinks.contains(s)));
+    match port {
+        Some(p) => format!("port {}{}", p.name, &rest[digits.len()..]),
+        None => text.to_string(),
+    }
+}
+
+fn hex(b: &[u8]) -> String {
+    b.iter().map(|x| format!("{x:02x}")).collect()
+}
+
+/// The smallest sequence, a capture for each port.
+fn write_captures(
+    dir: &Path,
+    level: &str,
+    number: usize,
+    f: &Finding,
+    ports: &[Port],
+) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    let Some(small) = &f.small else {
+        return Ok(files);
+    };
+    for p in ports {
+        let mine = |e: &&Event| e.source.is_some() && e.source == p.source;
+        let events: Vec<&Event> = small.events.iter().filter(mine).collect();
+        if events.is_empty() {
+            continue;
+        }
+        let file = dir.join(format!("difference-{level}-{number}-{}.pcap", p.name));
+        let mut w = CaptureWriter::create_for(&file, LinkType::ETHERNET)
+            .with_context(|| format!("'{}'", file.display()))?;
+        for e in events {
+            w.write(e.at.0, &e.bytes, e.bytes.len() as u32)?;
+        }
+        w.finish()?;
+        files.push(file.display().to_string());
+    }
+    Ok(files)
+}
+
+/// The result as INTERFACE documents it.
+fn json(
+    chain: &Chain,
+    results: &[LevelResult],
+    ports: &[Port],
+    written: &[String],
+) -> serde_json::Value {
+    let sum = |f: fn(&LevelResult) -> u64| results.iter().map(f).sum::<u64>();
+    let found: Vec<_> = results
+        .iter()
+        .flat_map(|r| {
+            r.outcome
+                .findings
+                .iter()
+                .map(move |f| finding_json(r.name, f, ports))
+        })
+        .collect();
+    serde_json::json!({
+        "chain": chain.name,
+        "differences": sum(|r| r.outcome.findings.len() as u64),
+        "packets": sum(|r| r.outcome.packets),
+        "classes_hit": 0,
+        "classes": 0,
+        "bounds_hit": 0,
+        "bounds": 0,
+        "punted_packets": 0,
+        "levels": results.iter().map(|r| serde_json::json!({
+            "level": r.name,
+            "packets": r.outcome.packets,
+            "with_output": r.outcome.with_output,
+            "differences": r.outcome.findings.len(),
+            "seconds": r.seconds,
+            "interrupted": r.outcome.interrupted,
+            "warnings": r.warnings,
+        })).collect::<Vec<_>>(),
+        "found": found,
+        "captures": written,
+    })
+}
+
+fn finding_json(level: &str, f: &Finding, ports: &[Port]) -> serde_json::Value {
+    let d = f.small.as_ref().map_or(&f.difference, |s| &s.difference);
+    serde_json::json!({
+        "level": level,
+        "packet": f.difference.event + 1,
+        "what": d.what.to_string(),
+        "place": name_ports(&d.place, ports, "sink "),
+        "reference": name_ports(&d.left, ports, "element "),
+        "compared": name_ports(&d.right, ports, "element "),
+        "sequence": f.small.as_ref().map(|s| s.events.iter().map(|e| serde_json::json!({
+            "port": port_of(ports, e),
+            "seconds": e.at.to_string(),
+            "packet": hex(&e.bytes),
+        })).collect::<Vec<_>>()),
+        "trace_reference": f.traces[0],
+        "trace_compared": f.traces[1],
+    })
+}
+
+fn print_text(chain: &Chain, results: &[LevelResult], ports: &[Port], written: &[String]) {
+    for r in results {
+        let o = &r.outcome;
+        for w in &r.warnings {
+            eprintln!("warning: {w}");
+        }
+        let what = match r.name {
+            "reference" => "the batched engine and the reference graph",
+            _ => "the program and the reference graph",
+        };
+        crate::say!(
+            "{}: {} packets through {what}, {} of them with output, {:.1} s{}",
+            chain.name,
+            thousands(o.packets),
+            thousands(o.with_output),
+            r.seconds,
+            if o.interrupted { " (interrupted)" } else { "" }
+        );
+        match o.findings.len() {
+            0 => crate::say!("  no difference"),
+            1 => crate::say!("  1 difference"),
+            n => crate::say!("  {n} differences"),
+        }
+        for (i, f) in o.findings.iter().enumerate() {
+            print_finding(i + 1, f, ports);
+        }
+    }
+    for w in written {
+        crate::say!("written: {w}");
+    }
+}
+
+fn print_finding(number: usize, f: &Finding, ports: &[Port]) {
+    let d = f.small.as_ref().map_or(&f.difference, |s| &s.difference);
+    crate::say!(
+        "difference {number}: {} ({}), seen after packet {}",
+        d.what,
+        name_ports(&d.place, ports, "sink "),
+        f.difference.event + 1
+    );
+    crate::say!("  reference  {}", name_ports(&d.left, ports, "element "));
+    crate::say!("  compared   {}", name_ports(&d.right, ports, "element "));
+    match &f.small {
+        None => {
+            crate::say!("  it did not come again when the same packets were sent from the start")
+        }
+        Some(s) => {
+            crate::say!("  smallest sequence: {} packets", s.events.len());
+            for e in s.events.iter().take(20) {
+                match port_of(ports, e) {
+                    Some(p) => crate::say!("    {} at port {p}: {}", e.at, hex(&e.bytes)),
+                    None => crate::say!("    {}: time passes", e.at),
+                }
+            }
+        }
+    }
+    for (name, lines) in ["reference", "compared"].iter().zip(&f.traces) {
+        if !lines.is_empty() {
+            crate::say!("  the last packet, {name}:");
+            for l in lines {
+                crate::say!("    {l}");
+            }
+        }
+    }
+}

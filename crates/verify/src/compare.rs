@@ -1,0 +1,340 @@
+//! The same events through two executions, compared after every packet and at checkpoints.
+
+use crate::event::Event;
+use crate::frame;
+use crate::subject::{Outputs, Subject};
+use onefold_elements::ElemId;
+use onefold_engine::{DropCount, Totals};
+use onefold_packet::Timestamp;
+use std::collections::BTreeMap;
+
+/// What differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum What {
+    /// A packet that left: its bytes, its port, its time stamp, or that it left at all.
+    Output,
+    /// The order of the packets of one flow at one port.
+    Order,
+    /// Drops of an element for a reason.
+    Drops,
+    /// The account of packets.
+    Totals,
+    /// A state or the value of a handler.
+    State,
+}
+
+impl std::fmt::Display for What {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            What::Output => "output",
+            What::Order => "order within a flow",
+            What::Drops => "drops",
+            What::Totals => "account",
+            What::State => "state",
+        })
+    }
+}
+
+/// A difference between two executions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// Index of the event (from 0) behind which it was seen.
+    pub event: usize,
+    /// What differs.
+    pub what: What,
+    /// Where: a port, an element and reason, a handler.
+    pub place: String,
+    /// With the first execution.
+    pub left: String,
+    /// With the second.
+    pub right: String,
+}
+
+impl Difference {
+    /// Is this the same trouble, values aside?
+    pub fn is_like(&self, other: &Difference) -> bool {
+        let outputs = |w: What| matches!(w, What::Output | What::Order);
+        match outputs(self.what) {
+            true => outputs(other.what),
+            false => self.what == other.what && self.place == other.place,
+        }
+    }
+}
+
+/// Two executions side by side.
+pub struct Pair {
+    /// The one that is right.
+    pub left: Box<dyn Subject>,
+    /// The one that is judged.
+    pub right: Box<dyn Subject>,
+    /// Events that came.
+    events: usize,
+    now: Timestamp,
+    out: [Outputs; 2],
+    /// The batch that is being gathered.
+    batch: Vec<Event>,
+    /// Frames that were carried out at the last step.
+    done: Vec<Event>,
+    /// Most frames of a batch; with 1 the order is compared across flows and ports, too.
+    pub max_batch: usize,
+}
+
+impl Pair {
+    /// Both as they are now.
+    pub fn new(left: Box<dyn Subject>, right: Box<dyn Subject>, max_batch: usize) -> Self {
+        Pair {
+            left,
+            right,
+            events: 0,
+            now: Timestamp::ZERO,
+            out: Default::default(),
+            batch: Vec::new(),
+            done: Vec::new(),
+            max_batch: max_batch.max(1),
+        }
+    }
+
+    /// A copy of both.
+    pub fn fork(&self) -> Pair {
+        Pair::new(self.left.fork(), self.right.fork(), self.max_batch)
+    }
+
+    /// Events so far.
+    pub fn events(&self) -> usize {
+        self.events
+    }
+
+    /// The frames that were carried out at the last step, and what left the first execution then.
+    pub fn last(&self) -> (&[Event], &Outputs) {
+        (&self.done, &self.out[0])
+    }
+
+    /// An event comes; it may be kept for a batch. The difference, if there is one.
+    pub fn step(&mut self, e: &Event) -> Option<Difference> {
+        let joins = e.joined
+            && e.source.is_some()
+            && self.batch.len() < self.max_batch
+            && self.batch.last().is_some_and(|b| b.source == e.source);
+        self.done.clear();
+        self.out[0].clear();
+        let found = match joins {
+            true => None,
+            false => self.flush(),
+        };
+        self.events += 1;
+        match e.source {
+            Some(_) => {
+                self.batch.push(e.clone());
+                if self.max_batch == 1 && found.is_none() {
+                    return self.flush();
+                }
+                found
+            }
+            None => {
+                if found.is_some() {
+                    return found;
+                }
+                self.now = self.now.max(e.at);
+                self.left.advance(self.now);
+                self.right.advance(self.now);
+                self.compare_outputs(true)
+            }
+        }
+    }
+
+    /// Carries out what was kept for a batch.
+    pub fn flush(&mut self) -> Option<Difference> {
+        let first = self.batch.first()?;
+        let source = first.source?;
+        self.now = self.now.max(first.at);
+        let frames: Vec<&[u8]> = self.batch.iter().map(|e| e.bytes.as_slice()).collect();
+        self.left.inject(source, &frames, self.now);
+        self.right.inject(source, &frames, self.now);
+        let single = frames.len() == 1;
+        self.done.append(&mut self.batch);
+        self.compare_outputs(single)
+    }
+
+    fn compare_outputs(&mut self, strict: bool) -> Option<Difference> {
+        let [l, r] = &mut self.out;
+        l.clear();
+        r.clear();
+        self.left.outputs(l);
+        self.right.outputs(r);
+        if l == r {
+            return None;
+        }
+        let (what, place, left, right) = match strict {
+            true => differ_in_order(l, r),
+            false => differ_by_flow(l, r)?,
+        };
+        Some(Difference {
+            event: self.events.saturating_sub(1),
+            what,
+            place,
+            left,
+            right,
+        })
+    }
+
+    /// Compares all that is not output: drops, account, states. Dearer than a step.
+    pub fn checkpoint(&mut self) -> Option<Difference> {
+        if let Some(d) = self.flush() {
+            return Some(d);
+        }
+        let event = self.events.saturating_sub(1);
+        let found = |(what, place, left, right)| Difference {
+            event,
+            what,
+            place,
+            left,
+            right,
+        };
+        if let Some((place, l, r)) = drops_differ(&self.left.drops(), &self.right.drops()) {
+            return Some(found((What::Drops, place, l, r)));
+        }
+        if let Some((place, l, r)) = totals_differ(self.left.totals(), self.right.totals()) {
+            return Some(found((What::Totals, place, l, r)));
+        }
+        let (l, r) = (self.left.state(), self.right.state());
+        if l != r
+            && let Some((place, l, r)) = states_differ(&l, &r)
+        {
+            return Some(found((What::State, place, l, r)));
+        }
+        None
+    }
+}
+
+type Found = (What, String, String, String);
+
+fn hex(b: &[u8]) -> String {
+    b.iter().map(|x| format!("{x:02x}")).collect()
+}
+
+fn show(o: Option<(ElemId, Timestamp, &[u8])>) -> String {
+    match o {
+        None => "nothing".to_string(),
+        Some((sink, at, bytes)) => format!("element {} at {at}: {}", sink.0, hex(bytes)),
+    }
+}
+
+/// The first packet that differs.
+fn differ_in_order(l: &Outputs, r: &Outputs) -> Found {
+    for i in 0..l.len().max(r.len()) {
+        let (a, b) = (l.get(i), r.get(i));
+        if a != b {
+            let what = match (l.len() == r.len()) && a.is_some_and(|a| r.iter().any(|b| a == b)) {
+                true => What::Order,
+                false => What::Output,
+            };
+            let sink = a.or(b).map_or(0, |x| x.0.0);
+            return (what, format!("sink {sink}"), show(a), show(b));
+        }
+    }
+    // equal bytes, cut differently: cannot be, since every end is compared above
+    (
+        What::Output,
+        String::new(),
+        l.len().to_string(),
+        r.len().to_string(),
+    )
+}
+
+type Shown<'a> = (Timestamp, &'a [u8]);
+
+/// The first flow at a port whose packets differ; the order across flows and ports is free.
+fn differ_by_flow(l: &Outputs, r: &Outputs) -> Option<Found> {
+    let mut flows: BTreeMap<(u32, Vec<u8>), [Vec<Shown<'_>>; 2]> = BTreeMap::new();
+    for (side, outs) in [l, r].into_iter().enumerate() {
+        for (sink, at, bytes) in outs.iter() {
+            let e = flows.entry((sink.0, frame::flow_key(bytes))).or_default();
+            e[side].push((at, bytes));
+        }
+    }
+    for ((sink, _), [a, b]) in &flows {
+        if a == b {
+            continue;
+        }
+        let i = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+        let at = |v: &[Shown<'_>]| show(v.get(i).map(|(t, b)| (ElemId(*sink), *t, *b)));
+        let mut sorted = [a.clone(), b.clone()];
+        sorted.iter_mut().for_each(|v| v.sort_unstable());
+        let what = match sorted[0] == sorted[1] {
+            true => What::Order,
+            false => What::Output,
+        };
+        return Some((what, format!("sink {sink}"), at(a), at(b)));
+    }
+    None
+}
+
+fn drops_differ(l: &[DropCount], r: &[DropCount]) -> Option<(String, String, String)> {
+    let mut all: BTreeMap<(&str, &str), [u64; 2]> = BTreeMap::new();
+    for (side, list) in [l, r].into_iter().enumerate() {
+        for d in list {
+            all.entry((&d.element, d.reason)).or_default()[side] += d.packets;
+        }
+    }
+    let ((e, reason), [a, b]) = all.into_iter().find(|(_, [a, b])| a != b)?;
+    Some((format!("{e}: {reason}"), a.to_string(), b.to_string()))
+}
+
+fn totals_differ(l: Totals, r: Totals) -> Option<(String, String, String)> {
+    let list = [
+        ("packets in", l.packets_in, r.packets_in),
+        ("created", l.created, r.created),
+        ("sent", l.sent, r.sent),
+        ("dropped", l.dropped, r.dropped),
+        ("held", l.held, r.held),
+    ];
+    let (name, a, b) = list.into_iter().find(|(_, a, b)| a != b)?;
+    Some((name.to_string(), a.to_string(), b.to_string()))
+}
+
+type State = [(String, String)];
+
+fn states_differ(l: &State, r: &State) -> Option<(String, String, String)> {
+    for i in 0..l.len().max(r.len()) {
+        let (a, b) = (l.get(i), r.get(i));
+        if a != b {
+            let value = |x: Option<&(String, String)>| {
+                x.map_or("(not there)".to_string(), |(_, v)| v.clone())
+            };
+            let name = a.or(b).map_or(String::new(), |(n, _)| n.clone());
+            let (a, b) = around(&value(a), &value(b));
+            return Some((name, a, b));
+        }
+    }
+    None
+}
+
+/// Long values are cut to what is around their first difference.
+fn around(a: &str, b: &str) -> (String, String) {
+    const KEEP: usize = 400;
+    if a.len() <= KEEP && b.len() <= KEEP {
+        return (a.to_string(), b.to_string());
+    }
+    let (x, y): (Vec<&str>, Vec<&str>) = (a.lines().collect(), b.lines().collect());
+    let i = x.iter().zip(&y).take_while(|(p, q)| p == q).count();
+    let line = |v: &[&str]| match v.get(i) {
+        Some(l) => format!(
+            "line {}: {}",
+            i + 1,
+            l.chars().take(KEEP).collect::<String>()
+        ),
+        None => format!("{} lines", v.len()),
+    };
+    (line(&x), line(&y))
+}
+
+/// A whole sequence through both from the start, with a checkpoint at the end: the first difference.
+pub fn replay(pristine: &Pair, events: &[Event]) -> Option<Difference> {
+    let mut p = pristine.fork();
+    for e in events {
+        if let Some(d) = p.step(e) {
+            return Some(d);
+        }
+    }
+    p.checkpoint()
+}

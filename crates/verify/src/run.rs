@@ -1,0 +1,140 @@
+//! A whole verification: events from sources, through both executions, until a difference or the end.
+
+use crate::compare::{Difference, Pair};
+use crate::event::{Event, Record};
+use crate::generate::Source;
+use crate::shrink::{self, Small};
+
+/// How.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// Drops, account and states are compared after so many packets.
+    pub checkpoint_every: usize,
+    /// Stop after so many differences (each ends a run; the next starts behind it with fresh copies).
+    pub max_differences: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            checkpoint_every: 20_000,
+            max_differences: 1,
+        }
+    }
+}
+
+/// A difference with its smallest sequence and what happened in both executions.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// As it was found.
+    pub difference: Difference,
+    /// Shrunk; `None` when it did not come again from the start.
+    pub small: Option<Small>,
+    /// What both executions did with the last packet of the small sequence.
+    pub traces: [Vec<String>; 2],
+}
+
+/// What came out.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// Frames that were compared.
+    pub packets: u64,
+    /// Frames after which something left the reference.
+    pub with_output: u64,
+    /// Differences.
+    pub findings: Vec<Finding>,
+    /// It was ended early from outside.
+    pub interrupted: bool,
+}
+
+/// Runs all events of `source` through copies of `pristine`. `go_on` is told the number of frames after each some thousand,
+/// and ends it with false.
+pub fn run(
+    pristine: &Pair,
+    source: &mut dyn Source,
+    options: &Options,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> Outcome {
+    let mut o = Outcome::default();
+    let mut pair = pristine.fork();
+    let mut record = Record::default();
+    loop {
+        let event = source.next();
+        let found = match &event {
+            Some(e) => {
+                record.push(e);
+                let d = pair.step(e);
+                if e.source.is_some() {
+                    o.packets += 1;
+                }
+                let (events, outputs) = pair.last();
+                if !outputs.is_empty() {
+                    o.with_output += events.len().min(outputs.len()) as u64;
+                    source.seen(events, outputs);
+                }
+                match d {
+                    None if o.packets % options.checkpoint_every.max(1) as u64 == 0
+                        && e.source.is_some() =>
+                    {
+                        pair.checkpoint()
+                    }
+                    d => d,
+                }
+            }
+            None => pair.checkpoint(),
+        };
+        if let Some(d) = found {
+            o.findings.push(examine(pristine, &record, d));
+            if o.findings.len() >= options.max_differences.max(1) {
+                break;
+            }
+            pair = pristine.fork();
+            record = Record::default();
+        }
+        if event.is_none() {
+            break;
+        }
+        if o.packets % 4096 == 0 && !go_on(o.packets) {
+            o.interrupted = true;
+            if let Some(d) = pair.checkpoint() {
+                o.findings.push(examine(pristine, &record, d));
+            }
+            break;
+        }
+    }
+    o
+}
+
+/// Shrinks a difference and traces it.
+pub fn examine(pristine: &Pair, record: &Record, difference: Difference) -> Finding {
+    let small = shrink::shrink(pristine, record, &difference);
+    let traces = small
+        .as_ref()
+        .map_or_else(Default::default, |s| traces(pristine, &s.events));
+    Finding {
+        difference,
+        small,
+        traces,
+    }
+}
+
+/// What both executions do with the last event of a sequence.
+pub fn traces(pristine: &Pair, events: &[Event]) -> [Vec<String>; 2] {
+    let mut p = pristine.fork();
+    let Some((last, before)) = events.split_last() else {
+        return Default::default();
+    };
+    for e in before {
+        p.step(e);
+    }
+    p.flush();
+    p.left.start_trace();
+    p.right.start_trace();
+    let alone = Event {
+        joined: false,
+        ..last.clone()
+    };
+    p.step(&alone);
+    p.flush();
+    [p.left.take_trace(), p.right.take_trace()]
+}

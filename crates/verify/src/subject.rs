@@ -1,0 +1,195 @@
+//! An execution of a chain, as a comparison sees it.
+
+use onefold_elements::ElemId;
+use onefold_engine::{Decision, DropCount, Graph, Totals, TraceStep};
+use onefold_packet::{Pkt, Timestamp};
+
+/// What has left a chain, in order, in one piece of memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outputs {
+    /// Sink, time stamp, end of the bytes.
+    heads: Vec<(ElemId, Timestamp, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl Outputs {
+    /// Nothing has left.
+    pub fn clear(&mut self) {
+        self.heads.clear();
+        self.bytes.clear();
+    }
+    /// One more.
+    pub fn push(&mut self, sink: ElemId, at: Timestamp, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        self.heads.push((sink, at, self.bytes.len()));
+    }
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.heads.len()
+    }
+    /// None.
+    pub fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+    /// Sink, time stamp and bytes of one.
+    pub fn get(&self, i: usize) -> Option<(ElemId, Timestamp, &[u8])> {
+        let (sink, at, end) = *self.heads.get(i)?;
+        let start = match i {
+            0 => 0,
+            _ => self.heads.get(i - 1)?.2,
+        };
+        Some((sink, at, self.bytes.get(start..end)?))
+    }
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (ElemId, Timestamp, &[u8])> {
+        (0..self.len()).filter_map(|i| self.get(i))
+    }
+}
+
+/// One execution of a chain.
+pub trait Subject {
+    /// What it is called in reports.
+    fn name(&self) -> &'static str;
+    /// A copy, state and all, with the same seed.
+    fn fork(&self) -> Box<dyn Subject>;
+    /// Frames arrive at a source, all at one time; at least one.
+    fn inject(&mut self, source: ElemId, frames: &[&[u8]], at: Timestamp);
+    /// The clock moves on.
+    fn advance(&mut self, at: Timestamp);
+    /// What has left since the last call, in order, is added to `into`.
+    fn outputs(&mut self, into: &mut Outputs);
+    /// Drops by element and reason, sorted.
+    fn drops(&self) -> Vec<DropCount>;
+    /// The account.
+    fn totals(&self) -> Totals;
+    /// States and handler values.
+    fn state(&mut self) -> Vec<(String, String)>;
+    /// Starts to note what happens to packets.
+    fn start_trace(&mut self);
+    /// What has been noted, a line each.
+    fn take_trace(&mut self) -> Vec<String>;
+}
+
+/// The reference graph: scalar, as written.
+pub struct Reference(pub Graph);
+
+/// The batched engine over the reference graph.
+pub struct Batched(pub Graph, Vec<Pkt>);
+
+impl Batched {
+    /// Runs this graph in batches.
+    pub fn new(graph: Graph) -> Self {
+        Batched(graph, Vec::new())
+    }
+}
+
+fn collect(graph: &mut Graph, into: &mut Outputs) {
+    graph.drain_transmitted(|e, p| into.push(e, p.anno.timestamp, p.data()));
+}
+
+/// The steps of a graph, a line each.
+pub fn lines(steps: &[TraceStep], truncated: bool) -> Vec<String> {
+    let mut out: Vec<String> = steps.iter().map(line).collect();
+    if truncated {
+        out.push("(more steps than are kept)".to_string());
+    }
+    out
+}
+
+fn line(s: &TraceStep) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for Decision {
+        argument,
+        loc,
+        text,
+    } in &s.decisions
+    {
+        parts.push(match argument {
+            Some(_) => format!("{text} (by {loc})"),
+            None => text.clone(),
+        });
+    }
+    for (port, len) in &s.outputs {
+        parts.push(format!("-> [{port}] ({len} bytes)"));
+    }
+    parts.extend(s.drops.iter().map(|d| format!("dropped: {d}")));
+    if s.transmitted > 0 {
+        parts.push("left the chain".to_string());
+    }
+    format!("{} :: {}: {}", s.name, s.class, parts.join("; "))
+}
+
+impl Subject for Reference {
+    fn name(&self) -> &'static str {
+        "reference"
+    }
+    fn fork(&self) -> Box<dyn Subject> {
+        Box::new(Reference(self.0.fork()))
+    }
+    fn inject(&mut self, source: ElemId, frames: &[&[u8]], at: Timestamp) {
+        for f in frames {
+            self.0.inject(source, f, at);
+        }
+    }
+    fn advance(&mut self, at: Timestamp) {
+        self.0.advance_to(at);
+    }
+    fn outputs(&mut self, into: &mut Outputs) {
+        collect(&mut self.0, into);
+    }
+    fn drops(&self) -> Vec<DropCount> {
+        self.0.drops()
+    }
+    fn totals(&self) -> Totals {
+        self.0.totals()
+    }
+    fn state(&mut self) -> Vec<(String, String)> {
+        self.0.state_summary()
+    }
+    fn start_trace(&mut self) {
+        self.0.start_trace();
+    }
+    fn take_trace(&mut self) -> Vec<String> {
+        let (steps, truncated) = self.0.take_trace();
+        lines(&steps, truncated)
+    }
+}
+
+impl Subject for Batched {
+    fn name(&self) -> &'static str {
+        "batched"
+    }
+    fn fork(&self) -> Box<dyn Subject> {
+        Box::new(Batched::new(self.0.fork()))
+    }
+    fn inject(&mut self, source: ElemId, frames: &[&[u8]], at: Timestamp) {
+        for f in frames {
+            let mut p = self.0.make_packet(f);
+            p.anno.timestamp = at;
+            self.1.push(p);
+        }
+        self.0.inject_batch(source, &mut self.1, at);
+    }
+    fn advance(&mut self, at: Timestamp) {
+        self.0.advance_to(at);
+    }
+    fn outputs(&mut self, into: &mut Outputs) {
+        collect(&mut self.0, into);
+    }
+    fn drops(&self) -> Vec<DropCount> {
+        self.0.drops()
+    }
+    fn totals(&self) -> Totals {
+        self.0.totals()
+    }
+    fn state(&mut self) -> Vec<(String, String)> {
+        self.0.state_summary()
+    }
+    fn start_trace(&mut self) {
+        self.0.start_trace();
+    }
+    fn take_trace(&mut self) -> Vec<String> {
+        let (steps, truncated) = self.0.take_trace();
+        lines(&steps, truncated)
+    }
+}
