@@ -6,6 +6,7 @@ use crate::subject::{Outputs, Subject};
 use onefold_elements::ElemId;
 use onefold_engine::{DropCount, Totals};
 use onefold_packet::Timestamp;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// What differs.
@@ -137,7 +138,7 @@ impl Pair {
                 self.now = self.now.max(e.at);
                 self.left.advance(self.now);
                 self.right.advance(self.now);
-                self.compare_outputs(true)
+                self.compare_outputs()
             }
         }
     }
@@ -150,12 +151,11 @@ impl Pair {
         let frames: Vec<&[u8]> = self.batch.iter().map(|e| e.bytes.as_slice()).collect();
         self.left.inject(source, &frames, self.now);
         self.right.inject(source, &frames, self.now);
-        let single = frames.len() == 1;
         self.done.append(&mut self.batch);
-        self.compare_outputs(single)
+        self.compare_outputs()
     }
 
-    fn compare_outputs(&mut self, strict: bool) -> Option<Difference> {
+    fn compare_outputs(&mut self) -> Option<Difference> {
         let [l, r] = &mut self.out;
         l.clear();
         r.clear();
@@ -164,7 +164,7 @@ impl Pair {
         if l == r {
             return None;
         }
-        let (what, place, left, right) = match strict {
+        let (what, place, left, right) = match self.max_batch == 1 {
             true => differ_in_order(l, r),
             false => differ_by_flow(l, r)?,
         };
@@ -196,7 +196,11 @@ impl Pair {
         if let Some((place, l, r)) = totals_differ(self.left.totals(), self.right.totals()) {
             return Some(found((What::Totals, place, l, r)));
         }
-        let (l, r) = (self.left.state(), self.right.state());
+        let (mut l, mut r) = (self.left.state(), self.right.state());
+        if self.max_batch > 1 && l != r {
+            // the order across flows is free, and so is what tells of it
+            l.iter_mut().chain(&mut r).for_each(|(_, v)| unordered(v));
+        }
         if l != r
             && let Some((place, l, r)) = states_differ(&l, &r)
         {
@@ -241,15 +245,16 @@ fn differ_in_order(l: &Outputs, r: &Outputs) -> Found {
     )
 }
 
-type Shown<'a> = (Timestamp, &'a [u8]);
+type Shown<'a> = (Timestamp, Cow<'a, [u8]>);
 
-/// The first flow at a port whose packets differ; the order across flows and ports is free.
+/// The first flow at a port whose packets differ; the order across flows and ports is free, and with it the identifications
+/// of ICMP errors, which an element counts through for all flows.
 fn differ_by_flow(l: &Outputs, r: &Outputs) -> Option<Found> {
     let mut flows: BTreeMap<(u32, Vec<u8>), [Vec<Shown<'_>>; 2]> = BTreeMap::new();
     for (side, outs) in [l, r].into_iter().enumerate() {
         for (sink, at, bytes) in outs.iter() {
             let e = flows.entry((sink.0, frame::flow_key(bytes))).or_default();
-            e[side].push((at, bytes));
+            e[side].push((at, frame::without_error_id(bytes)));
         }
     }
     for ((sink, _), [a, b]) in &flows {
@@ -257,7 +262,7 @@ fn differ_by_flow(l: &Outputs, r: &Outputs) -> Option<Found> {
             continue;
         }
         let i = a.iter().zip(b).take_while(|(x, y)| x == y).count();
-        let at = |v: &[Shown<'_>]| show(v.get(i).map(|(t, b)| (ElemId(*sink), *t, *b)));
+        let at = |v: &[Shown<'_>]| show(v.get(i).map(|(t, b)| (ElemId(*sink), *t, &**b)));
         let mut sorted = [a.clone(), b.clone()];
         sorted.iter_mut().for_each(|v| v.sort_unstable());
         let what = match sorted[0] == sorted[1] {
@@ -307,6 +312,25 @@ fn states_differ(l: &State, r: &State) -> Option<(String, String, String)> {
         }
     }
     None
+}
+
+/// A state without the order in which its records were made: sorted lines without `age N`.
+fn unordered(state: &mut String) {
+    if !state.contains(" age ") {
+        return;
+    }
+    let without = |line: &str| match line.rsplit_once(" age ") {
+        Some((before, after)) => {
+            format!(
+                "{before}{}",
+                after.trim_start_matches(|c: char| c.is_ascii_digit())
+            )
+        }
+        None => line.to_string(),
+    };
+    let mut lines: Vec<String> = state.lines().map(without).collect();
+    lines.sort_unstable();
+    *state = lines.join("\n");
 }
 
 /// Long values are cut to what is around their first difference.

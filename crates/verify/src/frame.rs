@@ -85,10 +85,39 @@ pub fn flow_key(b: &[u8]) -> Vec<u8> {
             {
                 key.extend_from_slice(p);
             }
+            // messages of different kinds are different flows, and so are pings with different identifiers
+            if let (1 | 58, Some(t)) = (v.proto, v.transport)
+                && let Some(p) = b.get(t..t + 6)
+            {
+                key.extend_from_slice(&p[..2]);
+                if matches!(p[0], 0 | 8 | 128 | 129) {
+                    key.extend_from_slice(&p[4..]);
+                } else if let Some(quoted) = b.get(t + 8..) {
+                    // an error belongs to the flow of the packet that it quotes
+                    key.extend_from_slice(quoted.get(9..24).unwrap_or(quoted));
+                }
+            }
         }
         None => key.extend_from_slice(b.get(..14).unwrap_or(b)),
     }
     key
+}
+
+/// The frame; of an ICMP error without the IPv4 identification and the header checksum that covers it.
+pub fn without_error_id(b: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    let error = view(b).filter(|v| {
+        let kind = v.transport.and_then(|t| b.get(t));
+        v.ether_type == 0x0800 && v.proto == 1 && matches!(kind, Some(3 | 4 | 5 | 11 | 12))
+    });
+    match error {
+        None => b.into(),
+        Some(v) => {
+            let mut b = b.to_vec();
+            put16(&mut b, v.net + 4, 0);
+            put16(&mut b, v.net + 10, 0);
+            b.into()
+        }
+    }
 }
 
 /// Which lengths and checksums [`finish`] leaves as they are.
