@@ -417,6 +417,13 @@ fn run_op(op: Op, v: u128, p: &mut Packet) -> R<()> {
             let excess = b.len().checked_sub(usize::from(total));
             p.take(excess.ok_or_else(impossible)?);
         }
+        Op::TrimToIp6 { at } => {
+            let b = p.data().get(usize::from(at)..).ok_or_else(impossible)?;
+            let payload = b.get(4..6).ok_or_else(impossible)?;
+            let total = usize::from(u16::from_be_bytes([payload[0], payload[1]])) + 40;
+            let excess = b.len().checked_sub(total);
+            p.take(excess.ok_or_else(impossible)?);
+        }
         Op::SetNet { at, len } => p.set_network_header(isize::from(at), usize::from(len)),
         Op::SetMac { at } => p.set_mac_header(isize::from(at)),
         Op::ClearNet => p.clear_network_header(),
