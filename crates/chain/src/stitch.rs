@@ -97,6 +97,9 @@ const SINKS: &[&str] = &[
     "ToHost",
 ];
 
+/// Classes that are both.
+const DOORS: &[&str] = &["KernelTun", "KernelTap"];
+
 /// The device name in an I/O element's configuration.
 fn device_of(e: &onefold_click::FlatElement) -> Option<String> {
     let args = e.args();
@@ -110,7 +113,7 @@ fn device_of(e: &onefold_click::FlatElement) -> Option<String> {
         .iter()
         .filter_map(keyword)
         .find_map(|(k, v)| match k.as_str() {
-            "DEVNAME" | "PORT" | "FILENAME" | "DEV" => Some(v),
+            "DEVNAME" | "DEV_NAME" | "PORT" | "FILENAME" | "DEV" => Some(v),
             _ => None,
         });
     let first = || {
@@ -120,7 +123,13 @@ fn device_of(e: &onefold_click::FlatElement) -> Option<String> {
     };
     // the host itself needs no name
     let host = || (e.class == "ToHost").then(|| "host".to_string());
-    let text = keyed.or_else(first).or_else(host)?;
+    let text = if DOORS.contains(&e.class.as_str()) {
+        // the first argument is an address
+        let kind = e.class.trim_start_matches("Kernel").to_ascii_lowercase();
+        keyed.or(Some(kind))?
+    } else {
+        keyed.or_else(first).or_else(host)?
+    };
     Some(String::from_utf8_lossy(&onefold_click::conf::unquote(&text)).into_owned())
 }
 
@@ -140,8 +149,9 @@ impl Part {
         }
         let given = ports.len();
         for (i, e) in graph.elements.iter().enumerate() {
-            let is_source = SOURCES.contains(&e.class.as_str());
-            let is_sink = SINKS.contains(&e.class.as_str());
+            let door = DOORS.contains(&e.class.as_str());
+            let is_source = door || SOURCES.contains(&e.class.as_str());
+            let is_sink = door || SINKS.contains(&e.class.as_str());
             if !is_source && !is_sink {
                 continue;
             }
@@ -155,9 +165,10 @@ impl Part {
             };
             let entry = ports.entry(dev).or_default();
             if is_source {
-                entry.0.push(i)
-            } else {
-                entry.1.push(i)
+                entry.0.push(i);
+            }
+            if is_sink {
+                entry.1.push(i);
             }
         }
         for (n, s) in names.iter().flatten() {
@@ -457,6 +468,26 @@ pub(crate) fn stitch(
         };
         let mut files = FileNames::default();
         for (i, e) in part.graph.elements.iter().enumerate() {
+            if DOORS.contains(&e.class.as_str()) {
+                // one element for both ways cannot give way to a link
+                let port = part.sources.iter().find(|(_, v)| v.contains(&i));
+                let p = PortRef {
+                    function: part.info.name.clone(),
+                    port: port.map_or(0, |(n, _)| *n),
+                };
+                let open =
+                    |m: &HashMap<PortRef, (Use, Span)>| matches!(m.get(&p), Some((Use::Port, _)));
+                if !open(&ins) || !open(&outs) {
+                    reader.error_hint(
+                        part.span,
+                        format!(
+                            "{p}: a {} can be an entry and exit of the chain, not a link",
+                            e.class
+                        ),
+                        "use FromDevice and ToDevice for what other functions are linked to",
+                    );
+                }
+            }
             if linked_source(i) {
                 continue;
             }

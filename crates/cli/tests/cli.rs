@@ -386,6 +386,35 @@ fn a_click_configuration_is_a_chain_whose_ports_are_its_devices() {
     assert_eq!(r["ports"]["eth1"]["out"]["packets"], 100);
     let (_, err) = run(&dir, 2, &["run", "two.click", "--in", "eth7=in.pcap"]);
     assert!(err.contains("packets enter at: eth0, eth1"), "{err}");
+    // a virtual device is both in one element: what enters does not leave unless the graph says so
+    let text = "tap :: KernelTap(10.0.0.1/8) -> c :: Counter -> q :: Queue -> tap;\n";
+    std::fs::write(dir.join("tap.click"), text).unwrap();
+    let args = [
+        "run",
+        "tap.click",
+        "--in",
+        "tap=in.pcap",
+        "--out",
+        "tap=back.pcap",
+        "-q",
+    ];
+    let r = json(&dir, 0, &args);
+    assert_eq!(
+        (&r["packets_in"], &r["packets_out"]),
+        (&100.into(), &100.into())
+    );
+    let text = "tap :: KernelTap(10.0.0.1/8) -> Discard; Idle -> tap;\n";
+    std::fs::write(dir.join("tap.click"), text).unwrap();
+    let r = json(&dir, 0, &args);
+    assert_eq!(
+        (&r["packets_out"], &r["drops"]["Discard"]),
+        (&0.into(), &100.into())
+    );
+    // it cannot give way to a link
+    let chain = "functions:\n  a: { click: tap.click, ports: [tap] }\n  b: { click: tap.click, ports: [tap] }\nlinks: [ 'a[0] -> [0]b' ]\nports: { x: { in: 'a[0]' }, y: { out: 'b[0]' } }\n";
+    std::fs::write(dir.join("tap.yaml"), chain).unwrap();
+    let (_, err) = run(&dir, 2, &["check", "tap.yaml"]);
+    assert!(err.contains("not a link"), "{err}");
 }
 
 /// One-to-one NAT, both ways from either side; and a pool whose addresses are all used.

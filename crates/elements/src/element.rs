@@ -196,7 +196,15 @@ pub enum IoRole {
         /// Device or file name.
         name: String,
     },
+    /// Both: KernelTun, KernelTap. The engine injects into input [`ENTRY`], which no graph has.
+    Both {
+        /// Device name.
+        name: String,
+    },
 }
+
+/// The input that packets enter [`IoRole::Both`] through; its other inputs are the graph's.
+pub const ENTRY: Port = u16::MAX as Port;
 
 /// What a task did and when it wants to run again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

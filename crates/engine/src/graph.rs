@@ -7,7 +7,7 @@ use crate::limits;
 use crate::topology::Edge;
 use crate::trace::{Trace, TraceStep};
 use onefold_elements::{
-    ElemId, HandlerError, HandlerResult, IoRole, LogStream, NameDb, Outbox, Port, StateStore,
+    ENTRY, ElemId, HandlerError, HandlerResult, IoRole, LogStream, NameDb, Outbox, Port, StateStore,
 };
 use onefold_packet::{Pkt, Timestamp};
 use std::collections::VecDeque;
@@ -117,12 +117,12 @@ impl Graph {
     }
     /// The element through which packets of device or file `name` enter.
     pub fn source(&self, name: &str) -> Option<ElemId> {
-        let is = |r: &&(ElemId, IoRole)| matches!(&r.1, IoRole::Source { name: n } if n == name);
+        let is = |r: &&(ElemId, IoRole)| matches!(&r.1, IoRole::Source { name: n } | IoRole::Both { name: n } if n == name);
         self.roles.iter().find(is).map(|(e, _)| *e)
     }
     /// The elements through which packets for device or file `name` leave.
     pub fn sinks(&self, name: &str) -> Vec<ElemId> {
-        let is = |r: &&(ElemId, IoRole)| matches!(&r.1, IoRole::Sink { name: n } if n == name);
+        let is = |r: &&(ElemId, IoRole)| matches!(&r.1, IoRole::Sink { name: n } | IoRole::Both { name: n } if n == name);
         self.roles.iter().filter(is).map(|(e, _)| *e).collect()
     }
     /// Shared state.
@@ -154,7 +154,17 @@ impl Graph {
     pub fn inject(&mut self, source: ElemId, data: &[u8], at: Timestamp) {
         let mut p = self.out.pool.make(data);
         p.anno.timestamp = at;
-        self.inject_packet(source, 0, p, at);
+        self.inject_packet(source, self.entry(source), p, at);
+    }
+
+    /// The input that packets from outside enter an element through.
+    fn entry(&self, source: ElemId) -> Port {
+        let both = |r: &(ElemId, IoRole)| r.0 == source && matches!(r.1, IoRole::Both { .. });
+        if self.roles.iter().any(both) {
+            ENTRY
+        } else {
+            0
+        }
     }
 
     /// [`Graph::inject`] for a packet made before, into any input.
@@ -179,7 +189,7 @@ impl Graph {
         self.core.batch_tasks = true;
         let to = Edge {
             node: element.0,
-            port: 0,
+            port: self.entry(element) as u32,
         };
         self.core
             .push_batch(to, batch, &mut self.out, &mut self.store);

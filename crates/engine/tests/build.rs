@@ -167,3 +167,17 @@ fn batches_do_the_same() {
         assert_eq!(a.read_handler(h), b.read_handler(h));
     }
 }
+
+#[test]
+fn a_compound_element_can_be_bound_to_a_thread() {
+    let c = "elementclass C { input -> Null -> output }";
+    let top = format!("{c}; Idle -> c :: C -> Discard; StaticThreadSched(c 0);");
+    assert_eq!(errors(&top), [""; 0]);
+    // the name counts in the scope of the element that uses it
+    let inner = format!(
+        "{c}; elementclass D {{ input -> c :: C -> output; StaticThreadSched(c 0) }}; Idle -> d :: D -> Discard;"
+    );
+    assert_eq!(errors(&inner), [""; 0]);
+    let wrong = format!("{inner} StaticThreadSched(c 0);");
+    assert!(errors(&wrong)[0].ends_with("'c' does not name an element"));
+}

@@ -318,7 +318,10 @@ impl Element for Info {
                         Ok(0 | -1) => {}
                         Ok(t) => args.warning(format!("thread preference {t} out of range")),
                     }
-                    let within = format!("{name}/");
+                    // a compound's name, in this element's own scope, stands for all that is in it
+                    let scope = cx.name.rsplit_once('/').map_or("", |(s, _)| s);
+                    let slash = if scope.is_empty() { "" } else { "/" };
+                    let within = format!("{scope}{slash}{name}/");
                     let known = cx.find_element(name).is_some()
                         || cx.elements.iter().any(|e| e.starts_with(&within));
                     if !known {

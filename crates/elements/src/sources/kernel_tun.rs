@@ -1,12 +1,16 @@
 //! KernelTun, KernelTap: the host's own stack behind a virtual device.
 //!
 //! Click elements KernelTun, KernelTap. Live devices are not opened yet: such an element can be bound to a port, through
-//! which its packets leave; nothing enters through it. An element that nothing is bound to says so when it is initialized.
+//! which what the host sends enters and what the host is given leaves. An element that nothing is bound to says so when it is
+//! initialized.
 
+use super::link;
 use crate::args::{AnyArg, Args, Ip4Prefix};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus};
+use crate::element::{
+    ConfigCx, ConfigError, ConfigErrors, ENTRY, Element, InitCx, IoRole, TaskStatus,
+};
 use crate::{Port, element_any};
 use onefold_packet::{EtherAddr, Pkt};
 use std::net::Ipv4Addr;
@@ -35,6 +39,8 @@ pub const KERNEL_TAP: ElementClass = ElementClass {
 #[derive(Debug, Clone)]
 struct KernelTun {
     device: String,
+    /// Ethernet frames instead of IP packets.
+    tap: bool,
     pulls: bool,
 }
 
@@ -42,6 +48,7 @@ impl KernelTun {
     fn new(device: &str) -> Self {
         KernelTun {
             device: device.to_string(),
+            tap: device == "tap",
             pulls: false,
         }
     }
@@ -77,8 +84,22 @@ impl Element for KernelTun {
         )])
     }
 
-    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
-        cx.transmit(p);
+    fn push(&mut self, port: Port, mut p: Pkt, cx: &mut Cx<'_>) {
+        if port != ENTRY {
+            cx.transmit(p);
+        } else if self.tap {
+            cx.emit(0, p);
+        } else if let Some(h) = link::find_ip(p.data(), link::RAW) {
+            p.set_network_header(h.offset as isize, h.len);
+            if let Some(dst) = h.dst {
+                p.anno.set_dst_ip(dst);
+            }
+            cx.emit(0, p);
+        } else if cx.noutputs > 1 {
+            cx.emit(1, p);
+        } else {
+            cx.drop(p, "KernelTun: not IP");
+        }
     }
 
     fn has_task(&self) -> bool {
@@ -95,7 +116,7 @@ impl Element for KernelTun {
     }
 
     fn io_role(&self) -> Option<IoRole> {
-        Some(IoRole::Sink {
+        Some(IoRole::Both {
             name: self.device.clone(),
         })
     }
@@ -104,7 +125,7 @@ impl Element for KernelTun {
 
 #[cfg(test)]
 mod tests {
-    use crate::element::IoRole;
+    use crate::element::{ENTRY, IoRole};
     use crate::testing::{Bench, Setup};
 
     #[test]
@@ -113,7 +134,17 @@ mod tests {
         assert!(b.push(0, b"x").is_empty());
         assert_eq!(b.out.transmitted.len(), 1);
         let name = "tun7".to_string();
-        assert_eq!(b.element.io_role(), Some(IoRole::Sink { name }));
+        assert_eq!(b.element.io_role(), Some(IoRole::Both { name }));
+        // what the host sends: IP at output 0, the rest at output 1 or nowhere
+        let mut ip = vec![0x45, 0, 0, 20];
+        ip.resize(20, 0);
+        let got = b.push(ENTRY, &ip);
+        assert_eq!(got.iter().map(|(o, _)| *o).collect::<Vec<_>>(), [0]);
+        assert!(b.push(ENTRY, b"no IP").is_empty());
+        let mut both = Bench::new("KernelTun", "10.0.0.1/8", 1, 2).unwrap();
+        assert_eq!(both.push(ENTRY, b"no IP")[0].0, 1);
+        let mut tap = Bench::new("KernelTap", "10.0.0.1/8", 1, 1).unwrap();
+        assert_eq!(tap.push(ENTRY, b"any frame")[0].0, 0);
         let e = Bench::new("KernelTap", "", 1, 1).err().unwrap();
         assert!(e[0].starts_with("ADDR: required"), "{e:?}");
         let setup = Setup {

@@ -620,10 +620,14 @@ impl<'a> Parser<'a> {
             } else {
                 // a name may stand for an address and for a network; a plain address is no network
                 let net = match d.kind {
-                    Some(Kind::Net) if w.text.parse::<Ipv4Addr>().is_err() => prefix(w.text),
+                    Some(Kind::Net) if w.text.parse::<Ipv4Addr>().is_err() => {
+                        self.scope.names.ip4_prefix(w.text, self.scope.element)
+                    }
                     _ => None,
                 };
-                net.map_or(Data::Host(a.into()), |(a, m)| Data::Net(a, m))
+                net.map_or(Data::Host(a.into()), |(a, m)| {
+                    Data::Net(u32::from_be_bytes(a), u32::from_be_bytes(m))
+                })
             }
         } else if !six
             && ip_ok

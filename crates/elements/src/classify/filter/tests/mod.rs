@@ -39,6 +39,30 @@ fn error(text: &str) -> String {
     }
 }
 
+/// A name may stand for an address and for a network: what is asked for decides.
+#[test]
+fn a_name_is_an_address_or_a_network() {
+    let mut names = NameDb::default();
+    let d = names.define("", "inside");
+    d.ip4 = Some([10, 0, 0, 1]);
+    d.ip4_prefix = Some(([10, 0, 0, 0], [255, 0, 0, 0]));
+    names.define("", "only").ip4_prefix = Some(([172, 16, 0, 0], [255, 240, 0, 0]));
+    let scope = ArgScope {
+        names: &names,
+        ..scope()
+    };
+    let read = |t: &str| bare(parse_pattern(t, &scope).unwrap().expr);
+    for (named, plain) in [
+        ("dst net inside", "dst net 10.0.0.0/8"),
+        ("dst host inside", "dst host 10.0.0.1"),
+        ("src inside", "src host 10.0.0.1"),
+        ("net only", "net 172.16.0.0/12"),
+        ("src only", "src net 172.16.0.0/12"),
+    ] {
+        assert_eq!(read(named), bare(parse(plain)), "{named}");
+    }
+}
+
 /// Removes the places, so that trees from different texts can be compared.
 fn bare(mut e: Expr) -> Expr {
     fn clear(e: &mut Expr) {
