@@ -260,6 +260,8 @@ impl Builder<'_> {
             source_text,
             requirements: self.options.requirements.clone(),
             driver: driver.map(|d| d as u32),
+            changes: 0,
+            changed: Default::default(),
             nodes,
             topo,
         };

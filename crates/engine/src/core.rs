@@ -11,7 +11,7 @@ use onefold_elements::{
     TimerId, find_element,
 };
 use onefold_packet::{Pkt, Timestamp};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -106,6 +106,9 @@ pub(crate) struct Core {
     pub requirements: Vec<(String, String)>,
     /// The driver script.
     pub driver: Option<u32>,
+    /// How often elements' write handlers have been called, and those of which since somebody looked.
+    pub changes: u64,
+    pub changed: BTreeSet<u32>,
 }
 
 impl Core {

@@ -379,6 +379,8 @@ impl Graph {
                 source_text: c.source_text.clone(),
                 requirements: c.requirements.clone(),
                 driver: c.driver,
+                changes: c.changes,
+                changed: c.changed.clone(),
             },
             out,
             store: self.store.clone(),

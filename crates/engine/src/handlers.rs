@@ -270,6 +270,8 @@ impl Core {
         }
         self.enter()?;
         self.activity += 1;
+        self.changes += 1;
+        self.changed.insert(node);
         let mark = out.effects.len();
         let own = |e: &dyn Element| {
             e.handlers().iter().any(|h| h.name == name)

@@ -6,6 +6,7 @@
 //!   tasks and due timers until nothing more happens. Bounds on what a packet may cause are in [`limits`].
 //! - The **batched engine** ([`Graph::inject_batch`]) takes a batch at a time through the same graph; it is what rates
 //!   are measured with.
+//! - [`program`] executes synthesized programs in a graph's stead.
 //! - [`Graph::read_handler`] and [`Graph::write_handler`] reach the elements' handlers; [`Graph::start_trace`] records every
 //!   step and decision; [`Graph::fork`] copies a graph, state and all; [`Graph::totals`] is the account of packets.
 //!
@@ -34,6 +35,7 @@ mod handlers;
 mod hookup;
 pub mod limits;
 mod models;
+pub mod program;
 mod random;
 mod run;
 mod sched;

@@ -9,27 +9,10 @@ impl Graph {
     /// Models and wiring, for [`onefold_synth::synthesize`]. Sources are the elements through which packets enter from
     /// outside; a source has one input that the graph does not show.
     pub fn synthesis_input(&self) -> Input {
-        let is_source = |e: ElemId| {
-            self.roles
-                .iter()
-                .any(|(s, r)| *s == e && matches!(r, IoRole::Source { .. }))
-        };
         let topo = &self.core.topo;
         let elements = (0..self.len()).map(|i| {
             let id = ElemId(i as u32);
             let (ninputs, noutputs) = self.port_counts(id);
-            let cx = ModelCx {
-                elem: id,
-                ninputs,
-                noutputs,
-                store: &self.store,
-            };
-            let elem = self.core.nodes.get(i).and_then(|n| n.elem.as_ref());
-            let inputs = ninputs.max(usize::from(is_source(id)));
-            let models = (0..inputs).map(|port| match elem {
-                Some(e) => e.model(port, &cx),
-                None => Model::None("the element is at work"),
-            });
             let outputs = (0..noutputs).map(|port| {
                 let to = self.core.out_edge(i as u32, port);
                 let pushed = to.is_some() && !topo.output_is_pull(i, port);
@@ -38,18 +21,44 @@ impl Graph {
             ElementInfo {
                 name: self.name(id).to_string(),
                 class: self.class(id).to_string(),
-                models: models.collect(),
+                models: self.models_of(id),
                 outputs: outputs.collect(),
                 input_is_pull: (0..ninputs).map(|p| self.input_is_pull(id, p)).collect(),
             }
         });
-        let sources = self.roles.iter().filter_map(|(e, r)| match r {
-            IoRole::Source { .. } => Some(*e),
-            IoRole::Sink { .. } => None,
-        });
         Input {
             elements: elements.collect(),
-            sources: sources.collect(),
+            sources: self.sources().collect(),
         }
+    }
+
+    /// The model of every input of an element, as configured now.
+    pub fn models_of(&self, e: ElemId) -> Vec<Model> {
+        let (ninputs, noutputs) = self.port_counts(e);
+        let cx = ModelCx {
+            elem: e,
+            ninputs,
+            noutputs,
+            store: &self.store,
+        };
+        let elem = self.core.nodes.get(e.0 as usize);
+        let elem = elem.and_then(|n| n.elem.as_ref());
+        let inputs = ninputs.max(usize::from(self.sources().any(|s| s == e)));
+        let model = |port| match elem {
+            Some(e) => e.model(port, &cx),
+            None => Model::None("the element is at work"),
+        };
+        (0..inputs).map(model).collect()
+    }
+
+    /// Elements through which packets enter.
+    pub fn sources(&self) -> impl Iterator<Item = ElemId> + '_ {
+        let is = |r: &&(ElemId, IoRole)| matches!(r.1, IoRole::Source { .. });
+        self.roles.iter().filter(is).map(|r| r.0)
+    }
+
+    /// How often write handlers of elements have been called: when it has changed, models may have, too.
+    pub fn changes(&self) -> u64 {
+        self.core.changes
     }
 }

@@ -287,6 +287,16 @@ impl Packet {
     pub fn headroom_bytes(&self) -> &[u8] {
         &self.buf[..self.head as usize]
     }
+    /// Headroom and data in one slice; the data starts at [`Packet::data_offset`].
+    #[inline]
+    pub fn buffer(&self) -> &[u8] {
+        &self.buf[..self.tail as usize]
+    }
+    /// [`Packet::buffer`], to be changed.
+    #[inline]
+    pub fn buffer_mut(&mut self) -> &mut [u8] {
+        &mut self.buf[..self.tail as usize]
+    }
     /// The annotations back to those of a new packet; header offsets cleared.
     pub fn clear_annotations(&mut self) {
         self.anno = Anno::default();

@@ -1,0 +1,137 @@
+//! A program as the executor has it: flat arrays, everything that can be known in advance known.
+
+use super::classify::{Classifier, StageIndex};
+use super::image::Image;
+use super::regs::Source;
+use crate::topology::Edge;
+use onefold_elements::model::{BindKind, ValueSet};
+use onefold_synth::program::LenAt;
+
+/// No stage.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A part of an array.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Span {
+    pub from: u32,
+    pub to: u32,
+}
+
+impl Span {
+    pub fn of<T>(self, list: &[T]) -> &[T] {
+        list.get(self.from as usize..self.to as usize)
+            .unwrap_or_default()
+    }
+}
+
+/// Where a packet goes on.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Next {
+    Stage(u32),
+    Unconnected(u32),
+}
+
+/// What is expected of a binding.
+#[derive(Debug, Clone)]
+pub(super) struct Expect {
+    pub output: u16,
+    pub kept: [bool; 4],
+    pub sets: [ValueSet; 4],
+}
+
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    Count {
+        elem: u32,
+        tag: u16,
+        len: LenAt,
+    },
+    Bind {
+        elem: u32,
+        port: u16,
+        kind: BindKind,
+        image: u32,
+        first: u16,
+        expect: Option<Box<Expect>>,
+        bound: Span,
+        pass: Span,
+    },
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) enum End {
+    Output {
+        sink: u32,
+        image: u32,
+    },
+    Drop {
+        elem: u32,
+        reason: &'static str,
+    },
+    /// `site` counts it.
+    Punt {
+        to: Edge,
+        image: u32,
+        site: u32,
+    },
+    Ask {
+        to: Edge,
+        image: u32,
+        outputs: Span,
+        site: u32,
+    },
+    Write {
+        image: u32,
+        next: u32,
+    },
+    Goto(u32),
+    Fork(Span),
+    Unreachable,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Action {
+    /// Registers that its values read, in [`Code::lists`].
+    pub needs: Span,
+    pub steps: Span,
+    pub end: End,
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Stage {
+    /// Where in the reference graph.
+    pub at: Edge,
+    /// Registers that its rules read at once, in [`Code::lists`].
+    pub needs: Span,
+    pub index: StageIndex,
+    /// Of its first rule among all, and of its first action.
+    pub rules: u32,
+    pub actions: u32,
+}
+
+/// A place where packets leave the program for the reference graph, or an element is asked.
+#[derive(Debug, Clone)]
+pub(super) struct Site {
+    pub elem: u32,
+    pub cause: String,
+    pub asked: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(super) struct Code {
+    pub sources: Vec<Source>,
+    /// How many of them are slots.
+    pub slots: usize,
+    pub classifier: Classifier,
+    pub stages: Vec<Stage>,
+    /// Action (among all) of every rule.
+    pub rule_action: Vec<u32>,
+    pub actions: Vec<Action>,
+    pub steps: Vec<Step>,
+    pub images: Vec<Image>,
+    pub nexts: Vec<Next>,
+    pub lists: Vec<u16>,
+    pub sites: Vec<Site>,
+    /// First stage by source element, or [`NONE`].
+    pub entries: Vec<u32>,
+}

@@ -1,0 +1,549 @@
+//! Execution: a packet goes from stage to stage until it leaves, is dropped, or the reference graph takes over.
+
+use super::classify::NO_RULE;
+use super::code::{Action, Code, End, Expect, Next, Span, Step};
+use super::image::{self, LateAnno};
+use super::regs::Regs;
+use super::report::Counts;
+use super::trace::Recorder;
+use crate::core::Core;
+use crate::graph::Graph;
+use crate::limits;
+use crate::topology::Edge;
+use crate::trace::Entry;
+use onefold_elements::model::{BindKind, BindPacket, Binding, Bound};
+use onefold_elements::{ElemId, Emission, Outbox, StateStore};
+use onefold_packet::Pkt;
+use onefold_synth::program::Mark;
+
+/// Stages that one packet may pass; then the reference graph takes over as soon as a new epoch begins.
+const MAX_STAGES: u32 = 2_000;
+/// Annotation bytes that bindings may set within one epoch.
+const MAX_LATE: usize = 4;
+
+/// Drop reason of Click's elements for an output that is not connected.
+pub(super) const UNCONNECTED: &str = "unconnected output";
+/// Drop reason of packets that no rule of a stage takes; a program that was made by synthesis has none.
+pub(super) const NOTHING_FITS: &str = "engine: no rule of the program fits";
+/// Drop reason of packets that came to an end which is said to be unreachable.
+pub(super) const UNREACHABLE: &str = "engine: an unreachable end was reached";
+
+/// What a packet carries besides its bytes.
+#[derive(Debug, Clone, Copy)]
+struct Luggage {
+    /// Stages passed.
+    hops: u32,
+    late: [LateAnno; MAX_LATE],
+    lates: u8,
+}
+
+impl Luggage {
+    const NEW: Luggage = Luggage {
+        hops: 0,
+        late: [LateAnno {
+            at: 0,
+            value: 0,
+            cleared: false,
+        }; MAX_LATE],
+        lates: 0,
+    };
+    fn late(&self) -> &[LateAnno] {
+        self.late.get(..usize::from(self.lates)).unwrap_or_default()
+    }
+    fn add(&mut self, l: LateAnno) {
+        if let Some(place) = self.late.get_mut(usize::from(self.lates)) {
+            *place = l;
+            self.lates += 1;
+        }
+    }
+    /// A new epoch begins.
+    fn next_epoch(&mut self) {
+        self.lates = 0;
+    }
+}
+
+/// Something to be done, last first.
+enum Job {
+    /// A packet comes to a stage; the slots are on top of [`State::slots`].
+    Stage(Pkt, u32, bool, Luggage),
+    /// A packet leaves at an output that is not connected.
+    Unconnected(Pkt, u32),
+    /// The reference graph goes on.
+    Reference(Pkt, Edge, u32),
+    /// A write handler is called on behalf of an element.
+    Call(u32, Box<(String, String)>),
+}
+
+/// What an executor keeps from packet to packet.
+#[derive(Default)]
+pub(super) struct State {
+    pub regs: Regs,
+    stack: Vec<Job>,
+    /// Slots as they were when jobs were put on the stack, one set for each [`Job::Stage`].
+    slots: Vec<u128>,
+    pub counts: Counts,
+    pub recorder: Option<Box<Recorder>>,
+}
+
+impl State {
+    pub fn new(code: &Code) -> State {
+        State {
+            regs: Regs::new(code.sources.len()),
+            stack: Vec::new(),
+            slots: Vec::new(),
+            counts: Counts::new(code),
+            recorder: None,
+        }
+    }
+
+    fn later(&mut self, code: &Code, job: Job) {
+        if let Job::Stage(..) = job {
+            let slots = self.regs.v.get(..code.slots).unwrap_or_default();
+            self.slots.extend_from_slice(slots);
+        }
+        self.stack.push(job);
+    }
+}
+
+/// Sends a packet that arrives at a source all its way.
+pub(super) fn run(code: &Code, st: &mut State, g: &mut Graph, stage: u32, p: Pkt) {
+    let mut x = Exec {
+        code,
+        st,
+        core: &mut g.core,
+        out: &mut g.out,
+        store: &mut g.store,
+    };
+    x.out.batched = false;
+    let changes = x.core.changes;
+    x.packet(p, stage, true, Luggage::NEW, changes);
+    // Bound: the engine's steps; every stage costs one.
+    while let Some(job) = x.st.stack.pop() {
+        match job {
+            Job::Stage(p, stage, fresh, luggage) => {
+                let from = x.st.slots.len() - code.slots.min(x.st.slots.len());
+                for (to, v) in x.st.regs.v.iter_mut().zip(x.st.slots.drain(from..)) {
+                    *to = v;
+                }
+                x.packet(p, stage, fresh, luggage, changes);
+            }
+            Job::Unconnected(p, elem) => x.out.drop(ElemId(elem), UNCONNECTED, p),
+            Job::Reference(p, to, hops) => x.core.push(to, p, hops, x.out, x.store),
+            Job::Call(from, call) => {
+                x.core.activity += 1;
+                // an error is the caller's to see, and nobody calls any more
+                let _ = (x.core).write_call(ElemId(from), &call.0, &call.1, x.out, x.store);
+            }
+        }
+    }
+}
+
+/// What a binding leads to.
+enum Outcome {
+    /// The action goes on.
+    Expected,
+    Next(Option<Next>),
+    Drop(&'static str),
+    Punt(&'static str),
+}
+
+/// What remains to be done with a packet after a step.
+enum After {
+    GoOn,
+    Gone,
+    Stage(u32),
+}
+
+struct Exec<'a> {
+    code: &'a Code,
+    st: &'a mut State,
+    core: &'a mut Core,
+    out: &'a mut Outbox,
+    store: &'a mut StateStore,
+}
+
+impl<'a> Exec<'a> {
+    /// Follows one packet to its end; what it is split into is put on the stack. `fresh`: an epoch begins.
+    fn packet(
+        &mut self,
+        p: Pkt,
+        mut stage: u32,
+        mut fresh: bool,
+        mut luggage: Luggage,
+        changes: u64,
+    ) {
+        let code: &'a Code = self.code;
+        self.st.regs.begin();
+        let mut packet = Some(p);
+        // Bound: stages within an epoch make no circle, epochs are counted, and so are all steps.
+        while let Some(mut p) = packet.take() {
+            let Some(s) = code.stages.get(stage as usize) else {
+                return self.out.drop(ElemId(0), UNREACHABLE, p);
+            };
+            self.core.steps += 1;
+            luggage.hops += 1;
+            if self.core.steps > limits::MAX_STEPS {
+                return self.out.drop(ElemId(s.at.node), limits::WORK, p);
+            }
+            if fresh && (luggage.hops > MAX_STAGES || self.core.changes != changes) {
+                let cause = match luggage.hops > MAX_STAGES {
+                    true => "too many stages",
+                    false => "a handler has been written to",
+                };
+                self.st.counts.punt(s.at.node, cause);
+                return self.core.push(s.at, p, luggage.hops, self.out, self.store);
+            }
+            for r in s.needs.of(&code.lists) {
+                self.st.regs.ensure(*r, &code.sources, &p);
+            }
+            let rule = (code.classifier).first(s.index, &mut self.st.regs, &code.sources, &p);
+            if let Some(r) = &mut self.st.recorder {
+                r.stage(stage, (rule != NO_RULE).then_some(rule));
+            }
+            let at = s.rules as usize + rule as usize;
+            let action = match rule {
+                NO_RULE => None,
+                _ => (code.rule_action.get(at)).and_then(|a| code.actions.get(*a as usize)),
+            };
+            let Some(action) = action else {
+                if fresh {
+                    self.st.counts.punt(s.at.node, "no rule fits");
+                    return self.core.push(s.at, p, luggage.hops, self.out, self.store);
+                }
+                return self.out.drop(ElemId(s.at.node), NOTHING_FITS, p);
+            };
+            self.st.counts.class(at, p.len());
+            for r in action.needs.of(&code.lists) {
+                self.st.regs.ensure(*r, &code.sources, &p);
+            }
+            match self.steps(action, &mut packet, p, &mut luggage) {
+                After::GoOn => {}
+                After::Gone => return,
+                After::Stage(next) => {
+                    (stage, fresh) = (next, false);
+                    continue;
+                }
+            }
+            let Some(q) = packet.take() else { return };
+            p = q;
+            match action.end {
+                End::Goto(next) => {
+                    (stage, fresh) = (next, false);
+                    packet = Some(p);
+                }
+                End::Write { image, next } => {
+                    self.apply(image, &mut p, &luggage);
+                    luggage.next_epoch();
+                    self.st.regs.begin();
+                    (stage, fresh) = (next, true);
+                    packet = Some(p);
+                }
+                End::Ask {
+                    to,
+                    image,
+                    outputs,
+                    site,
+                } => {
+                    self.apply(image, &mut p, &luggage);
+                    luggage.next_epoch();
+                    self.st.counts.site(site);
+                    if let Some((q, next)) = self.ask(p, to, outputs, luggage) {
+                        self.st.regs.begin();
+                        (stage, fresh) = (next, true);
+                        packet = Some(q);
+                    }
+                }
+                _ => return self.end(action, p, &luggage),
+            }
+        }
+    }
+
+    /// Ends after which this packet is gone from here.
+    fn end(&mut self, action: &Action, mut p: Pkt, luggage: &Luggage) {
+        match action.end {
+            End::Output { sink, image } => {
+                self.apply(image, &mut p, luggage);
+                if let Some(r) = &mut self.st.recorder {
+                    r.left(p.len());
+                }
+                self.out.sent += 1;
+                self.out.transmitted.push((ElemId(sink), p));
+            }
+            End::Drop { elem, reason } => self.out.drop(ElemId(elem), reason, p),
+            End::Punt { to, image, site } => {
+                self.apply(image, &mut p, luggage);
+                self.st.counts.site(site);
+                (self.core).push(to, p, luggage.hops, self.out, self.store);
+            }
+            End::Fork(ways) => self.fork(p, ways, *luggage),
+            _ => self.out.drop(ElemId(0), UNREACHABLE, p),
+        }
+    }
+
+    #[inline]
+    fn apply(&mut self, image: u32, p: &mut Pkt, luggage: &Luggage) {
+        if let Some(m) = self.code.images.get(image as usize) {
+            m.apply(p, &self.st.regs.v, luggage.late());
+        }
+    }
+
+    /// Does an action's steps. The packet is put back when it goes on.
+    #[inline]
+    fn steps(
+        &mut self,
+        action: &Action,
+        back: &mut Option<Pkt>,
+        p: Pkt,
+        luggage: &mut Luggage,
+    ) -> After {
+        let code: &'a Code = self.code;
+        for step in action.steps.of(&code.steps) {
+            match step {
+                Step::Count { elem, tag, len } => {
+                    let bytes = image::length(*len, &p);
+                    self.account(*elem, *tag, bytes);
+                }
+                Step::Bind { .. } => match self.bind_step(step, &p, luggage) {
+                    Outcome::Expected => {}
+                    Outcome::Next(Some(Next::Stage(s))) => {
+                        *back = Some(p);
+                        return After::Stage(s);
+                    }
+                    Outcome::Next(Some(Next::Unconnected(e))) => {
+                        self.out.drop(ElemId(e), UNCONNECTED, p);
+                        return After::Gone;
+                    }
+                    Outcome::Next(None) => {
+                        self.out.drop(ElemId(step.elem()), UNCONNECTED, p);
+                        return After::Gone;
+                    }
+                    Outcome::Drop(reason) => {
+                        self.out.drop(ElemId(step.elem()), reason, p);
+                        return After::Gone;
+                    }
+                    Outcome::Punt(cause) => {
+                        let mut p = p;
+                        if let Step::Bind { port, image, .. } = step {
+                            self.apply(*image, &mut p, luggage);
+                            self.st.counts.punt(step.elem(), cause);
+                            let to = Edge {
+                                node: step.elem(),
+                                port: u32::from(*port),
+                            };
+                            (self.core).push(to, p, luggage.hops, self.out, self.store);
+                        }
+                        return After::Gone;
+                    }
+                },
+            }
+        }
+        *back = Some(p);
+        After::GoOn
+    }
+
+    fn account(&mut self, elem: u32, tag: u16, bytes: u64) {
+        let mark = self.out.effects.len();
+        (self.core).with(elem, self.out, self.store, |e, cx| {
+            e.account(tag, 1, bytes, cx);
+        });
+        self.core.settle(elem, mark, self.out, self.store);
+        if let Some(r) = &mut self.st.recorder {
+            r.count(elem, bytes);
+        }
+    }
+
+    /// Asks a rewriter. Slots are filled when there is a binding.
+    fn bind_step(&mut self, step: &Step, p: &Pkt, luggage: &mut Luggage) -> Outcome {
+        let Step::Bind {
+            elem,
+            port,
+            kind,
+            image,
+            first,
+            expect,
+            bound,
+            pass,
+        } = step
+        else {
+            return Outcome::Expected;
+        };
+        let code = self.code;
+        let Some(m) = code.images.get(*image as usize) else {
+            return Outcome::Drop(UNREACHABLE);
+        };
+        let Some(bp) = bind_packet(m, p, &self.st.regs.v) else {
+            return Outcome::Punt("no transport header");
+        };
+        let mark = self.out.effects.len();
+        let answer = self.core.with(*elem, self.out, self.store, |e, cx| {
+            e.bind(usize::from(*port), &bp, cx)
+        });
+        self.core.settle(*elem, mark, self.out, self.store);
+        let b = match answer {
+            None => return Outcome::Punt("the element is at work"),
+            Some(Bound::Punt(cause)) => return Outcome::Punt(cause),
+            Some(Bound::Drop(reason)) => return Outcome::Drop(reason),
+            Some(Bound::Pass(to)) => {
+                return Outcome::Next(pass.of(&code.nexts).get(to).copied());
+            }
+            Some(Bound::To(b)) => b,
+        };
+        let slots = [
+            u128::from(b.saddr),
+            u128::from(b.daddr),
+            u128::from(b.sport),
+            u128::from(b.dport),
+            u128::from(b.ip_sum),
+            u128::from(b.transport_sum),
+        ];
+        let from = usize::from(*first);
+        if let Some(to) = self.st.regs.v.get_mut(from..from + slots.len()) {
+            to.copy_from_slice(&slots);
+        }
+        if let Some((at, value)) = b.anno {
+            luggage.add(LateAnno {
+                at,
+                value,
+                cleared: m.cleared,
+            });
+        }
+        if let Some(r) = &mut self.st.recorder {
+            r.bound(*elem, &b);
+        }
+        match expect {
+            Some(e) if as_expected(e, *port, *kind, &b, &bp) => Outcome::Expected,
+            _ => Outcome::Next(bound.of(&code.nexts).get(usize::from(b.output)).copied()),
+        }
+    }
+
+    /// Calls an element. A single packet that it emits goes on at once, with the stage that it comes to.
+    fn ask(&mut self, p: Pkt, to: Edge, outputs: Span, luggage: Luggage) -> Option<(Pkt, u32)> {
+        let busy = |n: &crate::core::Node| n.elem.is_none();
+        if self.core.nodes.get(to.node as usize).is_none_or(busy) {
+            self.core.late.push_back((to, p, luggage.hops));
+            return None;
+        }
+        let outputs = outputs.of(&self.code.nexts);
+        let mark = self.out.effects.len();
+        let traced = (self.core).trace_begin(to.node, Entry::Push(to.port as usize), self.out);
+        let port = to.port as usize;
+        (self.core).with(to.node, self.out, self.store, |e, cx| e.push(port, p, cx));
+        self.core.trace_end(traced, mark, self.out);
+        if self.out.effects.len() == mark + 1
+            && let Some(Emission::Emit(port, _)) = self.out.effects.last()
+            && let Some(Next::Stage(s)) = outputs.get(*port).copied()
+        {
+            return match self.out.effects.pop() {
+                Some(Emission::Emit(_, q)) => Some((q, s)),
+                _ => None,
+            };
+        }
+        // the last one below the others: each goes all its way before the next
+        while self.out.effects.len() > mark {
+            let job = match self.out.effects.pop() {
+                Some(Emission::Emit(port, q)) => match outputs.get(port) {
+                    Some(Next::Stage(s)) => Job::Stage(q, *s, true, luggage),
+                    Some(Next::Unconnected(e)) => Job::Unconnected(q, *e),
+                    None => match self.core.out_edge(to.node, port) {
+                        edge if edge.is_some() => Job::Reference(q, edge, luggage.hops),
+                        _ => Job::Unconnected(q, to.node),
+                    },
+                },
+                Some(Emission::Call(c)) => Job::Call(to.node, c),
+                None => break,
+            };
+            self.st.later(self.code, job);
+        }
+        None
+    }
+
+    /// A copy for every way but one; copies and packet are equal, so the first way gets the packet itself.
+    fn fork(&mut self, p: Pkt, ways: Span, luggage: Luggage) {
+        let code: &'a Code = self.code;
+        let job = |p: Pkt, n: &Next| match *n {
+            Next::Stage(s) => Job::Stage(p, s, false, luggage),
+            Next::Unconnected(e) => Job::Unconnected(p, e),
+        };
+        let Some((first, others)) = ways.of(&code.nexts).split_first() else {
+            return self.out.drop(ElemId(0), UNREACHABLE, p);
+        };
+        for n in others.iter().rev() {
+            self.out.created += 1;
+            self.st.later(code, job(p.clone(), n));
+        }
+        self.st.later(code, job(p, first));
+    }
+}
+
+impl Step {
+    fn elem(&self) -> u32 {
+        match self {
+            Step::Count { elem, .. } | Step::Bind { elem, .. } => *elem,
+        }
+    }
+}
+
+/// A packet as a rewriter wants it, read through the image. `None` without an IP header or eight bytes behind it.
+fn bind_packet(m: &image::Image, p: &Pkt, regs: &[u128]) -> Option<BindPacket> {
+    let (net, len) = match m.net {
+        Mark::At(at, len) => (i64::from(at), i64::from(len)),
+        Mark::Same => {
+            let net = p.network_header_offset()? as i64;
+            (net, p.transport_header_offset()? as i64 - net)
+        }
+        Mark::None => return None,
+    };
+    // header of 20 bytes, and the first 14 behind it
+    let mut h = [0u8; 34];
+    m.window(p, regs, net, &mut h);
+    let transport_len = usize::try_from(m.end(p) - net - len).ok()?;
+    if len != 20 || transport_len < 8 {
+        return None;
+    }
+    let mut head = [0; 8];
+    head.copy_from_slice(&h[20..28]);
+    Some(BindPacket {
+        proto: h[9],
+        saddr: u32::from_be_bytes([h[12], h[13], h[14], h[15]]),
+        daddr: u32::from_be_bytes([h[16], h[17], h[18], h[19]]),
+        head,
+        tcp: match transport_len >= 14 {
+            true => [h[32], h[33]],
+            false => [0; 2],
+        },
+        transport_len,
+        total_len: u16::from_be_bytes([h[2], h[3]]),
+        anno: m.annotations(p, regs),
+    })
+}
+
+/// Is this the binding that the action was made for?
+fn as_expected(e: &Expect, port: u16, kind: BindKind, b: &Binding, p: &BindPacket) -> bool {
+    if b.reply || b.origin != port || b.output != e.output {
+        return false;
+    }
+    let word = |i: usize| u32::from(u16::from_be_bytes([p.head[i], p.head[i + 1]]));
+    let (sport, dport) = (u32::from(b.sport), u32::from(b.dport));
+    // old and new; what a kind of binding does not rewrite is not looked at
+    let ports = match kind {
+        BindKind::Flow => [Some((word(0), sport)), Some((word(2), dport))],
+        BindKind::Ping => [Some((word(4), sport)), None],
+        BindKind::Addresses => [None, None],
+    };
+    let fields = [
+        Some((p.saddr, b.saddr)),
+        Some((p.daddr, b.daddr)),
+        ports[0],
+        ports[1],
+    ];
+    fields
+        .iter()
+        .zip(&e.kept)
+        .zip(&e.sets)
+        .all(|((f, kept), set)| {
+            f.is_none_or(|(old, new)| match kept {
+                true => old == new,
+                false => set.contains(u128::from(new)),
+            })
+        })
+}

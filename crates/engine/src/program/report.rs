@@ -1,0 +1,183 @@
+//! What a program has done: packets and bytes per class and rule, packets that left it, by cause.
+
+use super::code::Code;
+
+/// Causes beyond those that the program names; more different ones are counted together.
+const MAX_CAUSES: usize = 256;
+
+/// Counters of an executor.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Counts {
+    /// By rule, among all: packets, bytes.
+    rules: Vec<(u64, u64)>,
+    sites: Vec<u64>,
+    /// Element, cause, packets.
+    others: Vec<(u32, &'static str, u64)>,
+}
+
+impl Counts {
+    pub fn new(code: &Code) -> Counts {
+        Counts {
+            rules: vec![(0, 0); code.rule_action.len()],
+            sites: vec![0; code.sites.len()],
+            others: Vec::new(),
+        }
+    }
+    #[inline]
+    pub fn class(&mut self, rule: usize, bytes: usize) {
+        if let Some(c) = self.rules.get_mut(rule) {
+            c.0 += 1;
+            c.1 += bytes as u64;
+        }
+    }
+    #[inline]
+    pub fn site(&mut self, site: u32) {
+        if let Some(n) = self.sites.get_mut(site as usize) {
+            *n += 1;
+        }
+    }
+    #[cold]
+    pub fn punt(&mut self, elem: u32, cause: &'static str) {
+        let known = self.others.iter().position(|o| o.0 == elem && o.1 == cause);
+        if known.is_none() && self.others.len() < MAX_CAUSES {
+            self.others.push((elem, cause, 0));
+        }
+        let at = known.unwrap_or(self.others.len() - 1);
+        if let Some(o) = self.others.get_mut(at) {
+            o.2 += 1;
+        }
+    }
+}
+
+/// Packets of one rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleCount {
+    /// Stage, index into [`onefold_synth::program::Program::stages`].
+    pub stage: usize,
+    /// Rule of the stage.
+    pub rule: usize,
+    /// Action of the stage; all rules with the same action are one class.
+    pub action: usize,
+    /// Packets, as often as they came here.
+    pub packets: u64,
+    /// Their bytes when the epoch began.
+    pub bytes: u64,
+}
+
+/// Packets of one traffic class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassCount {
+    /// Stage.
+    pub stage: usize,
+    /// Action of the stage.
+    pub action: usize,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Packets that left the program for one cause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PuntCount {
+    /// At this element; its full name.
+    pub element: String,
+    /// Why.
+    pub cause: String,
+    /// The element was only asked, and the program went on behind it.
+    pub asked: bool,
+    /// How many.
+    pub packets: u64,
+}
+
+/// All that a [`super::ProgramRunner`] has counted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Packets that went through the program from its entry.
+    pub packets: u64,
+    /// Packets that went through the reference graph from the entry, because no program was valid for them.
+    pub reference: u64,
+    /// Every rule.
+    pub rules: Vec<RuleCount>,
+    /// Every cause, those that never happened included.
+    pub punts: Vec<PuntCount>,
+    /// Nodes of the search trees of all stages.
+    pub tree_nodes: usize,
+    /// Rules in their leaves, copies included.
+    pub tree_entries: usize,
+}
+
+impl Report {
+    /// Rules taken together by class: stage and action.
+    pub fn classes(&self) -> Vec<ClassCount> {
+        let mut all: std::collections::BTreeMap<(usize, usize), (u64, u64)> = Default::default();
+        for r in &self.rules {
+            let c = all.entry((r.stage, r.action)).or_default();
+            c.0 += r.packets;
+            c.1 += r.bytes;
+        }
+        all.into_iter()
+            .map(|((stage, action), (packets, bytes))| ClassCount {
+                stage,
+                action,
+                packets,
+                bytes,
+            })
+            .collect()
+    }
+    /// Packets handed over to the reference graph, those that only asked an element excluded.
+    pub fn punted(&self) -> u64 {
+        let punts = self.punts.iter().filter(|p| !p.asked);
+        punts.map(|p| p.packets).sum::<u64>() + self.reference
+    }
+}
+
+/// Makes the report.
+pub(super) fn report(code: &Code, counts: &Counts, names: &[String]) -> Report {
+    let name = |e: u32| names.get(e as usize).cloned().unwrap_or_default();
+    let mut rules = Vec::with_capacity(code.rule_action.len());
+    for (i, s) in code.stages.iter().enumerate() {
+        let next = code.stages.get(i + 1);
+        let end = next.map_or(code.rule_action.len(), |n| n.rules as usize);
+        for at in s.rules as usize..end {
+            let (packets, bytes) = counts.rules.get(at).copied().unwrap_or_default();
+            let action = code.rule_action.get(at).copied().unwrap_or(s.actions);
+            rules.push(RuleCount {
+                stage: i,
+                rule: at - s.rules as usize,
+                action: (action - s.actions) as usize,
+                packets,
+                bytes,
+            });
+        }
+    }
+    let sites = code.sites.iter().zip(&counts.sites);
+    let mut punts: Vec<PuntCount> = sites
+        .map(|(s, n)| PuntCount {
+            element: name(s.elem),
+            cause: s.cause.clone(),
+            asked: s.asked,
+            packets: *n,
+        })
+        .collect();
+    punts.extend(counts.others.iter().map(|(e, cause, n)| PuntCount {
+        element: name(*e),
+        cause: cause.to_string(),
+        asked: false,
+        packets: *n,
+    }));
+    punts.sort_by(|a, b| {
+        b.packets
+            .cmp(&a.packets)
+            .then_with(|| a.element.cmp(&b.element))
+    });
+    let (tree_nodes, tree_entries) = code.classifier.size();
+    Report {
+        packets: 0,
+        reference: 0,
+        rules,
+        punts,
+        tree_nodes,
+        tree_entries,
+    }
+}
