@@ -171,7 +171,7 @@ impl Image {
     /// Makes the packet what the image says. Registers hold what its values read.
     pub fn apply(&self, p: &mut Packet, regs: &[u128], late: &[LateAnno]) {
         let len = p.len() as i64;
-        if let EndAt::Ip4(_) = self.end {
+        if self.end != EndAt::Same {
             let end = end_of(self.end, p.buffer(), p.data_offset());
             p.take((len - end) as usize);
         }

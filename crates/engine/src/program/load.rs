@@ -241,7 +241,7 @@ impl Loader<'_> {
     }
 
     fn end_at(&self, place: &str, e: EndAt) -> R<EndAt> {
-        if let EndAt::Ip4(at) = e {
+        if let EndAt::Ip4(at) | EndAt::Ip6(at) = e {
             self.position(place, at)?;
         }
         Ok(e)

@@ -121,15 +121,18 @@ fn write_slowly(buf: &mut [u8], base: isize, bit: i32, bits: u8, mut v: u128) {
 #[inline]
 pub(super) fn end_of(end: EndAt, buf: &[u8], head: usize) -> i64 {
     let len = buf.len() as i64 - head as i64;
-    match end {
-        EndAt::Same => len,
-        EndAt::Ip4(at) => {
-            let i = usize::try_from(head as i64 + i64::from(at) + 2).ok();
-            let total = i.and_then(|i| buf.get(i..)?.first_chunk::<2>());
-            let total = total.map_or(len, |b| i64::from(at) + i64::from(u16::from_be_bytes(*b)));
-            total.clamp(0, len)
-        }
-    }
+    // a length that stands `offset` bytes behind the header's start and leaves out `extra` bytes
+    let (at, offset, extra) = match end {
+        EndAt::Same => return len,
+        EndAt::Ip4(at) => (at, 2, 0),
+        EndAt::Ip6(at) => (at, 4, 40),
+    };
+    let i = usize::try_from(head as i64 + i64::from(at) + offset).ok();
+    let n = i.and_then(|i| buf.get(i..)?.first_chunk::<2>());
+    let end = n.map_or(len, |b| {
+        i64::from(at) + extra + i64::from(u16::from_be_bytes(*b))
+    });
+    end.clamp(0, len)
 }
 
 /// The registers of an executor. Slots come first and are always valid; the others hold for one epoch.
