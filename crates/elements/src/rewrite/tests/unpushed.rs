@@ -480,7 +480,7 @@ fn asked_and_pushed_are_the_same() {
         }
         let (class, config) = net.last().map(|l| (l.1, l.2)).unwrap();
         assert!(
-            seen.bound > 200 && seen.replies > 40,
+            seen.bound > 100 && seen.replies > 20,
             "{class}({config}): {} {}",
             seen.bound,
             seen.replies
