@@ -225,7 +225,12 @@ fn expr_in(
         return Ok(one_unless_full(d, set, bits));
     };
     // part of a field: the condition is one on the field where that takes few intervals
-    let (f_bit, f_bits) = layout(s, hint, base).field_at(bit);
+    let l = layout(s, hint, base);
+    let (f_bit, f_bits) = match l {
+        // behind an Ethernet header anything may stand
+        Layout::Unknown if bit >= 112 => (bit, bits),
+        l => l.field_at(bit),
+    };
     let f_end = f_bit + i32::from(f_bits);
     let end = bit + i32::from(bits);
     if (f_bit, f_bits) == (bit, bits) || end > f_end || s.touched(f_bit, f_bits) {

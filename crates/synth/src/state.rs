@@ -288,6 +288,7 @@ impl State {
             Mark::At(..) => Ok(Got::Expr(Expr::Const(1))),
             Mark::Same => Err(Need::Punt("header marks are not known")),
         };
+        #[allow(unreachable_patterns)]
         match r {
             Read::Field(f) => Ok(Got::Expr(self.bits_now(self.place(f)?, f.bits)?)),
             Read::Anno(k) => self.read_anno(k).map(Got::Expr),
@@ -309,6 +310,7 @@ impl State {
                 let at = self.base(base)? + i32::from(offset);
                 self.read_check(check, at).map(Got::Expr)
             }
+            _ => Err(Need::Punt("a reading that the synthesizer does not know")),
         }
     }
 
@@ -395,7 +397,7 @@ impl State {
     }
 
     /// Was the checksum field itself written?
-    fn overwritten(&self, byte: i32) -> bool {
+    pub fn overwritten(&self, byte: i32) -> bool {
         self.overlapping(byte * 8, 16).next().is_some()
     }
 
@@ -528,6 +530,7 @@ impl State {
 
     /// Carries out an operation. `before` is the state that values are read in; `proto` the IP protocol, where it is known.
     pub fn apply(&mut self, op: &Op, before: &State, proto: Option<u128>) -> Result<(), Need> {
+        #[allow(unreachable_patterns)]
         match *op {
             Op::Write { field, value, fix } => {
                 let bit = self.place(field)?;
@@ -624,6 +627,9 @@ impl State {
             }
             // the traversal turns these into steps
             Op::Count(_) => Ok(()),
+            _ => Err(Need::Punt(
+                "an operation that the synthesizer does not know",
+            )),
         }
     }
 

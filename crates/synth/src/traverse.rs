@@ -13,13 +13,13 @@ use crate::cond::{self, Trouble};
 use crate::input::{Budget, Input};
 use crate::layout::Layout;
 use crate::program::{
-    Action, ActionId, Dim, End, Entry, Expect, Expr, Filter, Mark, Next, Origin, Program, Rule,
-    Slot, SlotInfo, Stage, StageId, Step, SumKind, SumTerm, Why,
+    Action, ActionId, Dim, End, EndAt, Entry, Expect, Expr, Filter, Mark, Next, Origin, Program,
+    Rule, Slot, SlotInfo, Stage, StageId, Step, SumKind, SumTerm, Why,
 };
 use crate::state::{Got, Need, PathSlot, State};
 use onefold_elements::ElemId;
 use onefold_elements::model::{
-    Bind, BindKind, Case, Cond, Exit, Model, Op, Read, Rewritten, ValueSet, field,
+    Bind, BindKind, Case, Cond, Exit, HeaderCheck, Model, Op, Read, Rewritten, ValueSet, field,
 };
 use onefold_packet::anno_field;
 use std::collections::{BTreeMap, HashMap};
@@ -30,6 +30,8 @@ pub const MAX_VISITS: usize = 32;
 pub const MAX_ROUNDS: u32 = 24;
 /// Most intervals of a set in what is known of a stage.
 const KNOWN_INTERVALS: usize = 256;
+/// Most intervals that taking one case out of a filter may leave in a dimension.
+const MAX_LEFT: usize = 32;
 /// Most groups at one element in one stage.
 const MAX_GROUPS: u32 = 4096;
 
@@ -189,15 +191,72 @@ fn carried(known: &Filter, s: &State) -> Filter {
     let mut f = Filter::default();
     let shift = s.start * 8;
     for (d, set) in &known.0 {
-        if let Dim::Bits { bit, bits } = *d
-            && !s.touched(bit, bits)
-        {
-            let d = Dim::Bits {
-                bit: bit - shift,
-                bits,
-            };
-            f.narrow(d, set, bits);
+        match *d {
+            Dim::Bits { bit, bits } if !s.touched(bit, bits) => {
+                let d = Dim::Bits {
+                    bit: bit - shift,
+                    bits,
+                };
+                f.narrow(d, set, bits);
+            }
+            // a header checksum is as right or wrong as before where all that changed was followed
+            Dim::Check {
+                check: check @ HeaderCheck::Ip4Checksum,
+                at,
+                end: EndAt::Same,
+            } if !s.ip_dirty && !s.overwritten(at + 10) && !s.sums.iter().any(|s| s.anew) => {
+                let d = Dim::Check {
+                    check,
+                    at: at - s.start,
+                    end: EndAt::Same,
+                };
+                f.narrow(d, set, 1);
+            }
+            _ => {}
         }
+    }
+    let (length, less) = match s.end {
+        EndAt::Same => (Dim::Len, s.start),
+        EndAt::Ip4(at) => {
+            let fits = Dim::Check {
+                check: HeaderCheck::Ip4Fits,
+                at: at - s.start,
+                end: EndAt::Same,
+            };
+            f.narrow(fits, &ValueSet::one(1), 1);
+            let bits = (at + 2) * 8;
+            (
+                Dim::Bits {
+                    bit: bits,
+                    bits: 16,
+                },
+                s.start - at,
+            )
+        }
+        EndAt::Ip6(at) => {
+            let fits = Dim::Check {
+                check: HeaderCheck::Ip6Fits,
+                at: at - s.start,
+                end: EndAt::Same,
+            };
+            f.narrow(fits, &ValueSet::one(1), 1);
+            let bits = (at + 4) * 8;
+            (
+                Dim::Bits {
+                    bit: bits,
+                    bits: 16,
+                },
+                s.start - at - 40,
+            )
+        }
+    };
+    if let Some(set) = known.get(length) {
+        let moved = set.intervals().iter().filter_map(|(l, h)| {
+            let down = |v: &u128| i128::try_from(*v).unwrap_or(i128::MAX) - i128::from(less);
+            let (l, h) = (down(l).max(0), down(h).min(i128::from(u32::MAX)));
+            (l <= h).then_some((l as u128, h as u128))
+        });
+        f.narrow(Dim::Len, &ValueSet::from_intervals(moved), 32);
     }
     for w in &s.writes {
         if let Expr::Const(c) = w.value {
@@ -376,6 +435,34 @@ fn without_covered(rules: Vec<Rule>) -> Vec<Rule> {
         }
     }
     kept
+}
+
+/// Takes what fits `t` out of `f` where that leaves one filter; where it does not, `f` stays, and order does it (the first
+/// match counts). False when nothing is left.
+fn subtract(f: &mut Filter, t: &Filter, width: impl Fn(Dim) -> u8) -> bool {
+    let mut only = None;
+    for (d, set) in &t.0 {
+        if f.get(*d).is_some_and(|have| have.is_subset(set)) {
+            continue;
+        }
+        if only.is_some() {
+            return true;
+        }
+        only = Some((d, set));
+    }
+    let Some((d, set)) = only else { return false };
+    let out = set.complement(width(*d));
+    let mut narrowed = f.clone();
+    if !narrowed.narrow(*d, &out, width(*d)) {
+        return false;
+    }
+    if narrowed
+        .get(*d)
+        .is_none_or(|s| s.intervals().len() <= MAX_LEFT)
+    {
+        *f = narrowed;
+    }
+    true
 }
 
 /// One stage being made.
@@ -627,16 +714,15 @@ impl<'a, 'b> Traversal<'a, 'b> {
             .rules
             .saturating_sub(waiting + self.leaves.len());
         for p in &group.parts {
+            let mut rest = p.filter.clone();
             'cases: for (i, alternatives) in all.iter().enumerate() {
                 for t in alternatives {
-                    let mut filter = p.filter.clone();
-                    let fits =
-                        t.0.iter()
-                            .all(|(d, set)| filter.narrow(*d, set, cond::width(&s, *d)));
-                    if !fits {
+                    let mut filter = rest.clone();
+                    let width = |d| cond::width(&s, d);
+                    if !t.0.iter().all(|(d, set)| filter.narrow(*d, set, width(*d))) {
                         continue;
                     }
-                    let whole = filter == p.filter;
+                    let left = subtract(&mut rest, t, width);
                     let mut rank = p.rank.clone();
                     rank.push(i as u32);
                     let mut origin = p.origin.clone();
@@ -646,13 +732,14 @@ impl<'a, 'b> Traversal<'a, 'b> {
                             arg: Some(arg as u32),
                         });
                     }
-                    out.entry(class_of[i]).or_default().push(Part {
+                    let part = Part {
                         rank,
                         filter,
                         origin,
-                    });
+                    };
+                    out.entry(class_of[i]).or_default().push(part);
                     made += 1;
-                    if whole {
+                    if !left {
                         // nothing of it is left for later cases
                         break 'cases;
                     }
@@ -1073,7 +1160,19 @@ impl<'a, 'b> Traversal<'a, 'b> {
             }
         };
         let outputs: Vec<Next> = (0..n).map(|q| to(&free, q)).collect();
-        let pass: Vec<Next> = (0..n).map(|q| to(s, q)).collect();
+        // only an input that lets packets through has somewhere to pass them to
+        let pass: Vec<Next> = match b.pass {
+            Some(o) => (0..n)
+                .map(|q| {
+                    if q == o {
+                        to(s, q)
+                    } else {
+                        Next::Unconnected(elem)
+                    }
+                })
+                .collect(),
+            None => Vec::new(),
+        };
         let expect = expected.as_ref().map(|(output, _, fixed)| {
             let set = |i: usize| match &fixed[i] {
                 Rewritten::Kept => ValueSet::full(widths[i]),

@@ -430,6 +430,8 @@ pub struct Bind {
     pub expected: Option<Expected>,
     /// The destination annotation becomes the rewritten destination.
     pub dst_anno: bool,
+    /// Where packets without a binding leave unchanged, if this input lets them through.
+    pub pass: Option<Port>,
 }
 
 /// Where a case leaves.

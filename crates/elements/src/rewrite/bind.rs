@@ -349,6 +349,10 @@ impl Rewriter {
             },
             expected,
             dst_anno: self.annos.dst,
+            pass: match spec {
+                InputSpec::Pass(o) => Some(o),
+                _ => None,
+            },
         };
         let exit = Exit::Bind(Box::new(bind));
         cases.push(Case::new(Cond::Always, exit).from_arg(argument));
