@@ -66,6 +66,8 @@ struct Work {
     known: Option<Filter>,
     dirty: bool,
     rounds: u32,
+    /// Where the stages began that led here first.
+    trail: Vec<(ElemId, u16)>,
     done: Option<Stage>,
 }
 
@@ -106,7 +108,7 @@ pub fn synthesize(input: &Input, budget: Budget) -> Program {
             state: State::entry(),
             write: false,
         };
-        let stage = s.stage(key, Why::Entry, &Filter::default());
+        let stage = s.stage(None, key, Why::Entry, &Filter::default());
         entries.push(Entry {
             source: *source,
             stage,
@@ -279,7 +281,7 @@ impl Synthesizer<'_> {
     }
 
     /// The stage of that key; `known` can reach it.
-    fn stage(&mut self, key: Key, why: Why, known: &Filter) -> StageId {
+    fn stage(&mut self, from: Option<usize>, key: Key, why: Why, known: &Filter) -> StageId {
         if let Some(id) = self.index.get(&key) {
             let w = &mut self.stages[id.0 as usize];
             let all = match &w.known {
@@ -296,6 +298,11 @@ impl Synthesizer<'_> {
             return *id;
         }
         let id = StageId(self.stages.len() as u32);
+        let mut trail = match from.and_then(|i| self.stages.get(i)) {
+            Some(w) => w.trail.clone(),
+            None => Vec::new(),
+        };
+        trail.push((key.elem, key.port));
         self.index.insert(key.clone(), id);
         self.stages.push(Work {
             key,
@@ -303,6 +310,7 @@ impl Synthesizer<'_> {
             known: Some(known.clone()),
             dirty: true,
             rounds: 0,
+            trail,
             done: None,
         });
         id
@@ -332,14 +340,33 @@ impl Synthesizer<'_> {
         w.rounds += 1;
         let known = w.known.clone().unwrap_or_default();
         let (key, why) = (w.key.clone(), w.why);
-        let leaves = if key.write {
+        let here = (key.elem, key.port);
+        let again = w.trail.iter().filter(|t| **t == here).count();
+        let leaves = if again > MAX_VISITS || i >= self.budget.stages {
+            let cause = match again > MAX_VISITS {
+                true => "a loop through several functions",
+                false => "too many stages",
+            };
+            self.note(format!("{}: {cause}", self.name(key.elem)));
+            let mut t = Traversal::new(self, i);
+            let group = Group {
+                parts: vec![Part {
+                    rank: Vec::new(),
+                    filter: Filter::default(),
+                    origin: Vec::new(),
+                }],
+                path: Vec::new(),
+            };
+            t.punt(key.elem, key.port, &key.state, group, cause);
+            t.leaves
+        } else if key.write {
             let fresh = Key {
                 state: key.state.written(),
                 fresh: true,
                 write: false,
                 ..key.clone()
             };
-            let to = self.stage(fresh, Why::Written, &carried(&known, &key.state));
+            let to = self.stage(Some(i), fresh, Why::Written, &carried(&known, &key.state));
             vec![Leaf {
                 part: Part {
                     rank: Vec::new(),
@@ -571,10 +598,6 @@ impl<'a, 'b> Traversal<'a, 'b> {
 
     /// The group goes on in another stage of this epoch.
     fn goto(&mut self, elem: ElemId, port: u16, s: &State, group: Group, why: Why) {
-        if self.s.stages.len() >= self.s.budget.stages {
-            self.s.note("too many stages: the rest is punted".into());
-            return self.punt(elem, port, s, group, "too many stages");
-        }
         let known = self.known(&group);
         let key = Key {
             elem,
@@ -583,16 +606,12 @@ impl<'a, 'b> Traversal<'a, 'b> {
             state: s.clone().at_stage(),
             write: false,
         };
-        let id = self.s.stage(key, why, &known);
+        let id = self.s.stage(Some(self.me), key, why, &known);
         self.leave(group, s.steps.clone(), End::Goto(id));
     }
 
     /// The group is written out and goes on in a new epoch.
     fn write_out(&mut self, elem: ElemId, port: u16, s: &State, group: Group) {
-        if self.s.stages.len() >= self.s.budget.stages {
-            self.s.note("too many stages: the rest is punted".into());
-            return self.punt(elem, port, s, group, "too many stages");
-        }
         let known = carried(&self.known(&group), s);
         let key = Key {
             elem,
@@ -601,7 +620,7 @@ impl<'a, 'b> Traversal<'a, 'b> {
             state: s.written(),
             write: false,
         };
-        let next = self.s.stage(key, Why::Written, &known);
+        let next = self.s.stage(Some(self.me), key, Why::Written, &known);
         let end = End::Write {
             image: s.image(true),
             next,
@@ -941,7 +960,7 @@ impl<'a, 'b> Traversal<'a, 'b> {
                     state: s.clone().at_stage(),
                     write: false,
                 };
-                Next::Stage(self.s.stage(key, Why::Copy, &known))
+                Next::Stage(self.s.stage(Some(self.me), key, Why::Copy, &known))
             }
         });
         let next = next.collect();
@@ -966,7 +985,7 @@ impl<'a, 'b> Traversal<'a, 'b> {
                     state: s.written(),
                     write: false,
                 };
-                Next::Stage(self.s.stage(key, Why::Asked, &known))
+                Next::Stage(self.s.stage(Some(self.me), key, Why::Asked, &known))
             }
         });
         let outputs = outputs.collect();
@@ -1156,7 +1175,7 @@ impl<'a, 'b> Traversal<'a, 'b> {
                     state: state.clone().at_stage(),
                     write,
                 };
-                Next::Stage(self.s.stage(key, Why::Bound, &known))
+                Next::Stage(self.s.stage(Some(self.me), key, Why::Bound, &known))
             }
         };
         let outputs: Vec<Next> = (0..n).map(|q| to(&free, q)).collect();
