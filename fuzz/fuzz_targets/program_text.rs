@@ -1,9 +1,9 @@
 //! Any text as a program: no panic, bounded time and memory; errors have places; what is accepted prints and reads back as the
-//! same program.
+//! same program, and the verifier pass judges it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use onefold_synth::text;
+use onefold_synth::{check, text};
 
 fuzz_target!(|bytes: &[u8]| {
     let Ok(given) = std::str::from_utf8(bytes) else {
@@ -15,6 +15,8 @@ fuzz_target!(|bytes: &[u8]| {
             assert!(errors.iter().all(|e| e.line >= 1 && e.column >= 1));
         }
         Ok(program) => {
+            let report = check::check(&program);
+            assert!(report.violations.len() <= check::MAX_VIOLATIONS);
             let printed = text::print(&program);
             match text::parse(&printed) {
                 Ok(again) => {

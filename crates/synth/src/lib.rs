@@ -4,6 +4,7 @@
 //! [`Input`]: models and wiring of a configured graph.
 #![forbid(unsafe_code)]
 
+pub mod check;
 mod cond;
 mod input;
 mod layout;

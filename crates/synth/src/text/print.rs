@@ -104,6 +104,11 @@ impl<'a> Words<'a> {
         }
     }
 
+    /// A dimension's name.
+    pub fn dim_name(&self, d: Dim) -> String {
+        self.dim(d).0
+    }
+
     /// One condition.
     pub fn condition(&self, d: Dim, set: &ValueSet) -> String {
         let (name, style) = self.dim(d);
