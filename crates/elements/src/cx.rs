@@ -62,16 +62,29 @@ impl Outbox {
     /// Counts a drop and recycles the packet.
     #[inline]
     pub fn drop(&mut self, elem: ElemId, reason: DropReason, p: Pkt) {
-        self.dropped += 1;
+        self.count_drops(elem, reason, 1);
+        self.pool.recycle(p);
+    }
+
+    /// Drops a whole batch for one reason; leaves `batch` empty.
+    pub fn drop_batch(&mut self, elem: ElemId, reason: DropReason, batch: &mut Vec<Pkt>) {
+        if !batch.is_empty() {
+            self.count_drops(elem, reason, batch.len() as u64);
+            self.pool.recycle_all(batch);
+        }
+    }
+
+    #[inline]
+    fn count_drops(&mut self, elem: ElemId, reason: DropReason, n: u64) {
+        self.dropped += n;
         let found = self
             .drops
             .iter_mut()
             .find(|d| d.0 == elem && std::ptr::eq(d.1, reason));
         match found {
-            Some(d) => d.2 += 1,
-            None => self.drops.push((elem, reason, 1)),
+            Some(d) => d.2 += n,
+            None => self.drops.push((elem, reason, n)),
         }
-        self.pool.recycle(p);
     }
 }
 
@@ -265,6 +278,12 @@ impl Cx<'_> {
     #[inline]
     pub fn drop(&mut self, p: Pkt, reason: DropReason) {
         self.out.drop(self.elem, reason, p);
+    }
+
+    /// A whole batch goes no further; leaves `batch` empty.
+    #[inline]
+    pub fn drop_batch(&mut self, batch: &mut Vec<Pkt>, reason: DropReason) {
+        self.out.drop_batch(self.elem, reason, batch);
     }
 
     /// The packet leaves the graph through this sink.

@@ -4,6 +4,11 @@
 //! taken up in topological order, so that batches that were split by a look-up come together again where the ways meet, and
 //! an element is called once for all of them. The order of packets that take the same way, and so within a flow, is that of
 //! the scalar engine; the order across ways is not. `now` is one per batch.
+//!
+//! What a hop costs matters most where a look-up has split a batch into small ones, ten of three packets for ten routes, say.
+//! Elements that usually change packets in place and send them on ([`onefold_elements::Element::pass`]) are therefore called
+//! one after the other with the same slice of packets: no context is made, nothing is moved, and an input that only
+//! one output leads to needs no look at what waits elsewhere, because nothing can come together there.
 
 use crate::core::Core;
 use crate::limits;
@@ -19,6 +24,8 @@ pub(crate) const MAX_LANES: usize = 1024;
 pub(crate) struct Waiting {
     /// Rank of the input that each output leads to; `u32::MAX` for none.
     rank_of_output: Box<[u32]>,
+    /// The same, with more about the input; see [`Core::straight`].
+    way_of_output: Box<[Way]>,
     /// Rank of each input.
     rank_of_input: Box<[u32]>,
     /// The input at each rank.
@@ -29,6 +36,25 @@ pub(crate) struct Waiting {
     ready: Vec<u64>,
     /// No word of `ready` before this one is set.
     first: usize,
+}
+
+/// Where an output leads.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    to: Edge,
+    /// The input's rank; `u32::MAX` for an output that leads nowhere.
+    rank: u32,
+    /// No other output leads to the input.
+    alone: bool,
+}
+
+/// What became of a batch on its straight way.
+enum Straight {
+    /// It stands before an element that is for [`Core::batch_to`]; that many packets, from the first on, have passed it
+    /// already and leave at this output.
+    Here(usize, usize),
+    /// It waits for others.
+    Waits,
 }
 
 #[derive(Debug, Default)]
@@ -61,14 +87,28 @@ impl Waiting {
                 });
             }
         }
-        let rank_of_output = (topo.out_edge.iter())
+        let rank_of_output: Box<[u32]> = (topo.out_edge.iter())
             .map(|e| match e.is_some() {
                 true => rank_of_input[topo.ports[e.node as usize].in_base + e.port as usize],
                 false => u32::MAX,
             })
             .collect();
+        let mut feeders = vec![0u32; input.len()];
+        for rank in &rank_of_output {
+            if let Some(n) = feeders.get_mut(*rank as usize) {
+                *n += 1;
+            }
+        }
+        let way_of_output = (topo.out_edge.iter().zip(&rank_of_output))
+            .map(|(to, rank)| Way {
+                to: *to,
+                rank: *rank,
+                alone: feeders.get(*rank as usize) == Some(&1),
+            })
+            .collect();
         Waiting {
             rank_of_output,
+            way_of_output,
             rank_of_input,
             slots: std::iter::repeat_with(Slot::default)
                 .take(input.len())
@@ -93,6 +133,13 @@ impl Waiting {
         }
         self.ready[rank / 64] |= 1 << (rank % 64);
         self.first = self.first.min(rank / 64);
+    }
+
+    /// Does anything wait at this rank?
+    #[inline]
+    fn has(&self, rank: u32) -> bool {
+        let word = self.ready.get(rank as usize / 64).copied().unwrap_or(0);
+        word >> (rank % 64) & 1 != 0
     }
 
     /// Does anything wait at this rank or before it?
@@ -201,6 +248,13 @@ impl Core {
         store: &mut StateStore,
     ) {
         loop {
+            let mut passed = (0, 0);
+            if !out.traced {
+                match self.straight(&mut to, &mut hops, batch) {
+                    Straight::Here(n, port) => passed = (n, port),
+                    Straight::Waits => return,
+                }
+            }
             let n = batch.len() as u64;
             self.steps += n;
             if hops >= limits::MAX_HOPS || self.steps > limits::MAX_STEPS {
@@ -225,19 +279,19 @@ impl Core {
             let out_base = node.out_base as usize;
             let mark = out.effects.len();
             out.batched = true;
-            elem.push_batch(
-                to.port as usize,
-                batch,
-                &mut Cx {
-                    elem: ElemId(to.node),
-                    now: self.now,
-                    ninputs,
-                    noutputs,
-                    store,
-                    out,
-                    host: self,
-                },
-            );
+            let mut cx = Cx {
+                elem: ElemId(to.node),
+                now: self.now,
+                ninputs,
+                noutputs,
+                store,
+                out,
+                host: self,
+            };
+            for p in batch.drain(..passed.0) {
+                cx.emit(passed.1, p);
+            }
+            elem.push_batch(to.port as usize, batch, &mut cx);
             out.batched = false;
             self.nodes[to.node as usize].elem = Some(elem);
             if let Some(port) = out.passed.take() {
@@ -274,6 +328,42 @@ impl Core {
             match next {
                 Some((_, edge)) => to = edge,
                 None => return,
+            }
+        }
+    }
+
+    /// Takes a batch through elements one after the other as long as each passes on all of it at one output, and nothing has to
+    /// be waited for.
+    #[inline]
+    fn straight(&mut self, to: &mut Edge, hops: &mut u32, batch: &mut Vec<Pkt>) -> Straight {
+        let n = batch.len();
+        loop {
+            let Some(node) = self.nodes.get_mut(to.node as usize) else {
+                return Straight::Here(0, 0);
+            };
+            if !node.passes || *hops >= limits::MAX_HOPS || self.steps > limits::MAX_STEPS {
+                return Straight::Here(0, 0);
+            }
+            let Some(elem) = node.elem.as_mut() else {
+                return Straight::Here(0, 0);
+            };
+            let (port, done) = elem.pass(batch, self.now);
+            let way = self
+                .waiting
+                .way_of_output
+                .get(node.out_base as usize + port);
+            let onward =
+                |w: &&Way| done >= n && port < node.noutputs as usize && w.rank != u32::MAX;
+            let Some(&way) = way.filter(onward) else {
+                return Straight::Here(done.min(n), port);
+            };
+            self.steps += n as u64;
+            *hops += 1;
+            *to = way.to;
+            // what waits at that very input came before
+            if self.waiting.has(way.rank) || !way.alone && self.waiting.any_before(way.rank) {
+                self.waiting.add(way.rank, batch, *hops);
+                return Straight::Waits;
             }
         }
     }

@@ -199,6 +199,7 @@ impl Builder<'_> {
                 });
                 let fed = agnostic && !ins.is_empty() && !pulls;
                 Node {
+                    passes: p.ninputs <= 1 && elem.as_ref().is_some_and(|e| e.passes()),
                     has_task: !fed && elem.as_ref().is_some_and(|e| e.has_task()),
                     elem,
                     ninputs: p.ninputs as u32,

@@ -40,6 +40,8 @@ pub(crate) struct Node {
     pub draws: u64,
     /// Its task is run.
     pub has_task: bool,
+    /// [`Element::pass`] is for use.
+    pub passes: bool,
 }
 
 /// Something to be done, last first.

@@ -340,6 +340,17 @@ impl Pool {
             self.free.push(p);
         }
     }
+    /// Takes a batch back; leaves it empty.
+    pub fn recycle_all(&mut self, batch: &mut Vec<Pkt>) {
+        let fits = self.free.len() + batch.len() <= Self::CAPACITY;
+        if fits && batch.iter().all(|p| p.buf.len() <= Self::KEEP_LEN) {
+            self.free.append(batch);
+            return;
+        }
+        for p in batch.drain(..) {
+            self.recycle(p);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -33,6 +33,22 @@ pub fn internet(data: &[u8]) -> u16 {
     !fold(sum(data, 0))
 }
 
+/// Is the checksum of an IPv4 header without options right? The same as `internet(h) == 0`: a sum is all ones whichever way
+/// round its bytes are added.
+#[inline]
+pub fn header_ok(h: &[u8; 20]) -> bool {
+    let (a, rest) = h.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
+    let (b, rest) = rest.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
+    let c = rest.first_chunk::<4>().unwrap_or(&[0; 4]);
+    let (sum, carry) = u64::from_ne_bytes(*a).overflowing_add(u64::from_ne_bytes(*b));
+    let (sum, carry2) = sum.overflowing_add(u64::from(u32::from_ne_bytes(*c)) + u64::from(carry));
+    let sum = (sum >> 32) + (sum & 0xffff_ffff) + u64::from(carry2);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    let sum = (sum >> 16) + (sum & 0xffff);
+    // at most 0x10001 now, so that 0xffff is the only way to say all ones
+    sum == 0xffff
+}
+
 /// The IPv4 pseudo-header's sum: addresses, protocol, transport length.
 pub fn pseudo_v4(src: [u8; 4], dst: [u8; 4], proto: u8, len: u16) -> u64 {
     sum(&src, sum(&dst, u64::from(proto) + u64::from(len)))
@@ -82,6 +98,37 @@ mod tests {
                 acc = (acc >> 16) + (acc & 0xffff);
             }
             assert_eq!(internet(&data[..n]), !(acc as u16), "length {n}");
+        }
+    }
+
+    #[test]
+    fn header_ok_is_the_definition() {
+        let mut x = 1u64;
+        let mut step = || {
+            x = x
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            (x >> 33) as u32
+        };
+        assert!(!header_ok(&[0; 20]));
+        assert!(header_ok(&[0xff; 20]));
+        for round in 0..20_000 {
+            // also many bytes of all ones and of zeros, where carries run far
+            let mut h = [0u8; 20];
+            for b in &mut h {
+                *b = match round % 3 {
+                    0 => step() as u8,
+                    1 => [0, 0xff][step() as usize & 1],
+                    _ => [0, 0xff, 0xfe, 1][step() as usize & 3],
+                };
+            }
+            assert_eq!(header_ok(&h), internet(&h) == 0, "{h:?}");
+            h[10..12].fill(0);
+            let sum = internet(&h);
+            h[10..12].copy_from_slice(&sum.to_be_bytes());
+            assert_eq!(header_ok(&h), internet(&h) == 0, "{h:?}");
+            h[step() as usize % 20] ^= 1;
+            assert_eq!(header_ok(&h), internet(&h) == 0, "{h:?}");
         }
     }
 

@@ -13,8 +13,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::{Port, element_any};
-use onefold_packet::Pkt;
+use crate::{Port, element_any, pass_alike};
+use onefold_packet::{Packet, Pkt, Timestamp};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -184,7 +184,7 @@ pub fn parse_pattern(text: &str) -> Result<Vec<Clause>, PatternError> {
 }
 
 /// Up to eight bytes of a clause.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Piece {
     offset: u32,
     /// The packet must be at least this long.
@@ -212,9 +212,13 @@ impl Piece {
     }
 }
 
-/// A pattern ready for use: `negated[i]` are the pieces of one negated clause.
+/// A pattern ready for use: `negated[i]` are the pieces of one negated clause. Most patterns are a single piece, which is
+/// looked at where it stands.
 #[derive(Debug, Clone, Default)]
 struct Compiled {
+    first: Piece,
+    /// There is more than `first`.
+    more: bool,
     positive: Vec<Piece>,
     negated: Vec<Vec<Piece>>,
 }
@@ -250,10 +254,17 @@ impl Compiled {
                 true => c.negated.push(pieces(clause)),
             }
         }
+        if !c.positive.is_empty() {
+            c.first = c.positive.remove(0);
+        }
+        c.more = !c.positive.is_empty() || !c.negated.is_empty();
         c
     }
     #[inline]
     fn matches(&self, data: &[u8]) -> bool {
+        self.first.matches(data) && (!self.more || self.matches_more(data))
+    }
+    fn matches_more(&self, data: &[u8]) -> bool {
         self.positive.iter().all(|p| p.matches(data))
             && self
                 .negated
@@ -361,6 +372,15 @@ impl Element for Classifier {
                 cx.drop(p, "Classifier: no pattern matches");
             }
         }
+    }
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        let compiled = &self.compiled[..];
+        pass_alike(batch, |p: &Packet| {
+            compiled.iter().position(|c| c.matches(p.data()))
+        })
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

@@ -23,8 +23,8 @@ use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::names::NameDb;
-use crate::{Port, element_any};
-use onefold_packet::Pkt;
+use crate::{Port, element_any, pass_alike};
+use onefold_packet::{Pkt, Timestamp};
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -295,6 +295,22 @@ impl Element for IpFilter {
                 cx.drop(p, reasons.no_match);
             }
         }
+    }
+
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        let (Some(filter), false) = (&self.filter, self.six) else {
+            return (0, 0);
+        };
+        pass_alike(batch, |p| {
+            let hit = filter.first_match(&View::of(p)?)?;
+            match filter.rules().get(hit)?.action {
+                Action::Output(n) => Some(n as usize),
+                Action::Drop => None,
+            }
+        })
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

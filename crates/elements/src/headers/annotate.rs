@@ -9,8 +9,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::{Port, element_any, pass_batch};
-use onefold_packet::{PacketType, Pkt, anno_field};
+use crate::{Port, element_any, pass_while};
+use onefold_packet::{PacketType, Pkt, Timestamp, anno_field};
 
 const PAINT_AT: usize = anno_field::PAINT.offset as usize;
 
@@ -71,11 +71,15 @@ impl Element for Paint {
         p.anno.set_u8(self.colour.at, self.colour.value);
         cx.emit(0, p);
     }
-    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
-        pass_batch(self, port, batch, cx, |e, p| {
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        let e = &*self;
+        pass_while(batch, |p| {
             p.anno.set_u8(e.colour.at, e.colour.value);
             true
-        });
+        })
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         COLOR
@@ -124,10 +128,12 @@ impl Element for PaintTee {
         }
         cx.emit(0, p);
     }
-    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
-        pass_batch(self, port, batch, cx, |e, p| {
-            p.anno.u8(e.colour.at) != e.colour.value
-        });
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        let e = &*self;
+        pass_while(batch, |p| p.anno.u8(e.colour.at) != e.colour.value)
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         COLOR

@@ -14,8 +14,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerInfo, HandlerResult};
-use crate::{Port, element_any, pass_batch};
-use onefold_packet::{Pkt, wire::ipv4};
+use crate::{Port, element_any, pass_while};
+use onefold_packet::{Pkt, Timestamp, wire::ipv4};
 use std::net::Ipv4Addr;
 
 /// `CheckIPHeader`.
@@ -171,8 +171,12 @@ impl Element for CheckIpHeader {
         }
     }
 
-    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
-        pass_batch(self, port, batch, cx, |e, p| {
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        let e = &*self;
+        pass_while(batch, |p| {
             let Ok(a) = e.check(p.data()) else {
                 return false;
             };
@@ -183,7 +187,7 @@ impl Element for CheckIpHeader {
             }
             p.anno.set_dst_ip(a.dst);
             true
-        });
+        })
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

@@ -10,9 +10,9 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::{Port, element_any};
+use crate::{Port, element_any, pass_while};
 use onefold_packet::wire::ethernet::ethertype;
-use onefold_packet::{EtherAddr, Pkt};
+use onefold_packet::{EtherAddr, Pkt, Timestamp};
 
 /// `EtherRewrite`.
 pub const ETHER_REWRITE: ElementClass = one_to_one(
@@ -97,6 +97,19 @@ impl Element for EtherMirror {
             }
             None => cx.drop(p, "EtherMirror: short frame"),
         }
+    }
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        pass_while(batch, |p| match p.data_mut().first_chunk_mut::<12>() {
+            Some(h) => {
+                let (dst, src) = h.split_at_mut(6);
+                dst.swap_with_slice(src);
+                true
+            }
+            None => false,
+        })
     }
     element_any!();
 }

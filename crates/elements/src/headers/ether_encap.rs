@@ -8,8 +8,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::{Port, element_any, pass_batch};
-use onefold_packet::{EtherAddr, Pkt};
+use crate::{Port, element_any, pass_while};
+use onefold_packet::{EtherAddr, Pkt, Timestamp};
 
 /// `EtherEncap`.
 pub const ETHER_ENCAP: ElementClass = one_to_one(
@@ -46,15 +46,19 @@ impl Element for EtherEncap {
         }
         cx.emit(0, p);
     }
-    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
-        pass_batch(self, port, batch, cx, |e, p| {
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        let e = &*self;
+        pass_while(batch, |p| {
             p.push(14);
             p.set_mac_header_len(0, 14);
             if let Some(h) = p.data_mut().first_chunk_mut() {
                 *h = e.header;
             }
             true
-        });
+        })
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[

@@ -10,8 +10,8 @@ use crate::args::Args;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::{Port, element_any, pass_batch};
-use onefold_packet::{MAX_PACKET_LEN, Pkt, wire::ethernet};
+use crate::{Port, element_any, pass_while};
+use onefold_packet::{MAX_PACKET_LEN, Pkt, Timestamp, wire::ethernet};
 
 /// `Strip`.
 pub const STRIP: ElementClass = one_to_one(
@@ -51,15 +51,19 @@ impl Element for Strip {
         pull(&mut p, self.length as i32, cx);
         cx.emit(0, p);
     }
-    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
-        pass_batch(self, port, batch, cx, |e, p| {
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        let e = &*self;
+        pass_while(batch, |p| {
             let n = e.length as usize;
             let fits = n <= p.len();
             if fits {
                 p.pull(n);
             }
             fits
-        });
+        })
     }
     element_any!();
 }
@@ -91,6 +95,15 @@ impl Element for Unstrip {
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         p.push(self.length);
         cx.emit(0, p);
+    }
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        for p in batch.iter_mut() {
+            p.push(self.length);
+        }
+        (0, batch.len())
     }
     element_any!();
 }

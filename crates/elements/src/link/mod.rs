@@ -8,7 +8,7 @@ use crate::element::{ConfigCx, ConfigErrors, Element, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx, Op, Read, TypeOf};
 use crate::{Port, element_any};
-use onefold_packet::{EtherAddr, Pkt, wire::ethernet};
+use onefold_packet::{EtherAddr, Packet, Pkt, Timestamp, wire::ethernet};
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[NF_LINK];
@@ -41,6 +41,19 @@ struct NfLink {
     count: u64,
 }
 
+/// One packet crosses the wire.
+#[inline]
+fn cross(p: &mut Packet, ether: Option<EtherAddr>) {
+    let (timestamp, ingress) = (p.anno.timestamp, p.anno.ingress);
+    p.clear_annotations();
+    p.anno.timestamp = timestamp;
+    p.anno.ingress = ingress;
+    p.set_mac_header(0);
+    if let Some(h) = ethernet::Header::parse(p.data()) {
+        p.anno.packet_type = h.packet_type(ether);
+    }
+}
+
 impl Element for NfLink {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.ether = args.keyword("ETHER");
@@ -51,14 +64,7 @@ impl Element for NfLink {
     #[inline]
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         self.count += 1;
-        let (timestamp, ingress) = (p.anno.timestamp, p.anno.ingress);
-        p.clear_annotations();
-        p.anno.timestamp = timestamp;
-        p.anno.ingress = ingress;
-        p.set_mac_header(0);
-        if let Some(h) = ethernet::Header::parse(p.data()) {
-            p.anno.packet_type = h.packet_type(self.ether);
-        }
+        cross(&mut p, self.ether);
         cx.emit(0, p);
     }
 
@@ -75,6 +81,17 @@ impl Element for NfLink {
     /// Tag 0: passed.
     fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
         self.count += packets;
+    }
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        self.count += batch.len() as u64;
+        let ether = self.ether;
+        for p in batch.iter_mut() {
+            cross(p, ether);
+        }
+        (0, batch.len())
     }
 
     /// The engine runs it only where input 0 is pull.

@@ -11,9 +11,9 @@ use crate::model::{
     AnnoKey, Base, Case, Cond, Exit, HeaderCheck, Model, ModelCx, Op, Read, Value, ValueSet, bits,
     bytes, field,
 };
-use crate::{Port, element_any, ip4};
+use crate::{Port, element_any, ip4, pass_while};
 use onefold_packet::wire::ipv4::Header;
-use onefold_packet::{Pkt, anno_field};
+use onefold_packet::{Packet, Pkt, Timestamp, anno_field};
 use std::net::Ipv4Addr;
 
 /// `IPOutputCombo`.
@@ -137,6 +137,32 @@ impl Element for IpOutputCombo {
         }
         Model::Cases(cases)
     }
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        let e = &*self;
+        let fix_at = usize::from(anno_field::FIX_IP_SRC.offset);
+        pass_while(batch, |p| {
+            if is_group(p)
+                || p.anno.paint() == e.color
+                || p.anno.u8(fix_at) != 0
+                || p.len() > e.mtu as usize
+            {
+                return false;
+            }
+            let Some(mut h) = ip4::header_mut(p) else {
+                return false;
+            };
+            let ttl = h.ttl();
+            if h.header_len() != 20 || ttl <= 1 {
+                return false;
+            }
+            h.set_ttl(ttl - 1);
+            h.set_checksum(decremented_checksum(h.checksum()));
+            true
+        })
+    }
     element_any!();
 }
 
@@ -184,6 +210,30 @@ impl FromArg for Interfaces {
     }
 }
 
+impl IpInputCombo {
+    /// Header length, total length and destination of a header that is accepted.
+    #[inline]
+    fn check(&self, data: &[u8]) -> Option<(usize, usize, [u8; 4])> {
+        let h = Header::parse(data)?;
+        let (hlen, total) = (h.header_len(), usize::from(h.total_len()));
+        let sound = h.version() == 4
+            && hlen >= 20
+            && total <= data.len()
+            && total >= hlen
+            && h.checksum_ok()
+            && (!self.bad_src.contains(&h.src()) || self.good_dst.contains(&h.dst()));
+        sound.then(|| (hlen, total, h.dst()))
+    }
+}
+
+/// Marks a packet whose header has been accepted.
+#[inline]
+fn accept(p: &mut Packet, hlen: usize, total: usize, dst: [u8; 4]) {
+    p.set_network_header(0, hlen);
+    p.take(p.len() - total);
+    p.anno.set_dst_ip(dst);
+}
+
 impl Element for IpInputCombo {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.color = args.mandatory("COLOR").unwrap_or(0);
@@ -212,24 +262,27 @@ impl Element for IpInputCombo {
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         p.anno.set_paint(self.color);
         p.pull(14);
-        let ok = Header::parse(p.data()).and_then(|h| {
-            let (hlen, total) = (h.header_len(), usize::from(h.total_len()));
-            let sound = h.version() == 4
-                && hlen >= 20
-                && total <= p.len()
-                && total >= hlen
-                && h.checksum_ok()
-                && (!self.bad_src.contains(&h.src()) || self.good_dst.contains(&h.dst()));
-            sound.then(|| (hlen, total, h.dst()))
-        });
-        let Some((hlen, total, dst)) = ok else {
+        let Some((hlen, total, dst)) = self.check(p.data()) else {
             self.count(1, cx);
             return cx.drop(p, BAD_HEADER);
         };
-        p.set_network_header(0, hlen);
-        p.take(p.len() - total);
-        p.anno.set_dst_ip(dst);
+        accept(&mut p, hlen, total, dst);
         cx.emit(0, p);
+    }
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        let e = &*self;
+        pass_while(batch, |p| {
+            let Some((hlen, total, dst)) = p.data().get(14..).and_then(|d| e.check(d)) else {
+                return false;
+            };
+            p.anno.set_paint(e.color);
+            p.pull(14);
+            accept(p, hlen, total, dst);
+            true
+        })
     }
 
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {

@@ -7,9 +7,9 @@ use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx, Read, ValueSet};
-use crate::{Port, element_any, ip4, pass_batch};
+use crate::{Port, element_any, ip4, pass_while};
 use onefold_packet::wire::ipv4::{DF, LEN, MF};
-use onefold_packet::{MAX_PACKET_LEN, Pkt};
+use onefold_packet::{MAX_PACKET_LEN, Pkt, Timestamp};
 use std::net::Ipv4Addr;
 
 /// `IPFragmenter`.
@@ -194,10 +194,14 @@ impl Element for IpFragmenter {
             Case::new(Cond::Always, Exit::Punt("longer than the MTU")),
         ])
     }
-    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
-        pass_batch(self, port, batch, cx, |e, p| {
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        let e = &*self;
+        pass_while(batch, |p| {
             p.network().is_some_and(|b| b.len() <= e.mtu as usize)
-        });
+        })
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

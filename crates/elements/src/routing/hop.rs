@@ -9,8 +9,8 @@ use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
 use crate::model::{
     AnnoKey, Case, Checksum, Cond, Exit, Fix, Model, ModelCx, Op, Read, Value, ValueSet, field,
 };
-use crate::{Port, element_any, ip4, pass_batch};
-use onefold_packet::{Packet, PacketType, Pkt, anno_field};
+use crate::{Port, element_any, ip4, pass_while};
+use onefold_packet::{Packet, PacketType, Pkt, Timestamp, anno_field};
 use std::net::Ipv4Addr;
 
 /// Did the packet arrive as link-level broadcast or multicast?
@@ -70,8 +70,11 @@ impl Element for DropBroadcasts {
             cx.emit(0, p);
         }
     }
-    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
-        pass_batch(self, port, batch, cx, |_, p| !is_group(p));
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        pass_while(batch, |p| !is_group(p))
     }
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
         Model::Cases(vec![
@@ -164,8 +167,12 @@ impl Element for DecIpTtl {
             cx.emit(0, p);
         }
     }
-    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
-        pass_batch(self, port, batch, cx, |e, p| {
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        let e = &*self;
+        pass_while(batch, |p| {
             let Some(mut h) = ip4::header_mut(p) else {
                 return false;
             };
@@ -176,7 +183,7 @@ impl Element for DecIpTtl {
             h.set_ttl(ttl - 1);
             h.set_checksum(decremented_checksum(h.checksum()));
             true
-        });
+        })
     }
 
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
@@ -266,9 +273,12 @@ impl Element for FixIpSrc {
         }
         cx.emit(0, p);
     }
-    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
         let fix = usize::from(anno_field::FIX_IP_SRC.offset);
-        pass_batch(self, port, batch, cx, |_, p| p.anno.u8(fix) == 0);
+        pass_while(batch, |p| p.anno.u8(fix) == 0)
     }
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
         let mut cases = vec![Case::new(fix_asked(0), Exit::Port(0))];

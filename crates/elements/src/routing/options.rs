@@ -7,7 +7,7 @@ use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx, field};
-use crate::{Port, element_any, ip4, pass_batch};
+use crate::{Port, element_any, ip4, pass_while};
 use onefold_packet::{Pkt, Timestamp, anno_field, checksum};
 use std::net::Ipv4Addr;
 
@@ -199,10 +199,13 @@ impl Element for IpGwOptions {
             }
         }
     }
-    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
-        pass_batch(self, port, batch, cx, |_, p| {
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        pass_while(batch, |p| {
             ip4::header(p).is_some_and(|h| h.header_len() <= 20)
-        });
+        })
     }
 
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {

@@ -93,10 +93,70 @@ pub enum AddError<K> {
     Full,
 }
 
+/// Most routes that are compared one by one.
+const FEW: usize = 16;
+
+/// A handful of routes, the longest prefixes first: comparing an address with all of them at once is quicker than following
+/// a structure that is made for many.
+#[derive(Debug, Clone)]
+struct Few<K> {
+    masks: [K; FEW],
+    addrs: [K; FEW],
+    hops: [Hop<K>; FEW],
+    /// Routes; `None` when there are too many or odd ones.
+    len: Option<usize>,
+}
+
+impl<K: Addr> Default for Few<K> {
+    fn default() -> Self {
+        let none = Hop {
+            gw: K::default(),
+            port: 0,
+        };
+        Few {
+            masks: [K::default(); FEW],
+            // no address under an empty mask is this one
+            addrs: [K::ONES; FEW],
+            hops: [none; FEW],
+            len: None,
+        }
+    }
+}
+
+impl<K: Addr> Few<K> {
+    fn new(routes: impl Iterator<Item = Route<K>>) -> Self {
+        let mut list: Vec<Route<K>> = routes.take(FEW + 1).collect();
+        let mut few = Few::default();
+        if list.len() > FEW {
+            return few;
+        }
+        list.sort_by_key(|r| std::cmp::Reverse(r.mask.mask_len()));
+        for (i, r) in list.iter().enumerate() {
+            few.masks[i] = r.mask;
+            few.addrs[i] = r.addr;
+            few.hops[i] = Hop {
+                gw: r.gw,
+                port: r.port,
+            };
+        }
+        few.len = Some(list.len());
+        few
+    }
+    #[inline]
+    fn lookup(&self, a: K) -> Option<Hop<K>> {
+        let mut hits = 0u32;
+        // no branches, so that the comparisons become a few vector instructions
+        for i in 0..FEW {
+            hits |= u32::from(a & self.masks[i] == self.addrs[i]) << i;
+        }
+        self.hops.get(hits.trailing_zeros() as usize).copied()
+    }
+}
+
 /// The routes of one look-up element. It is shared state, so that a fast path reads the same routes; every change raises
 /// [`RouteTable::version`].
 #[derive(Debug, Clone, Default)]
-pub struct RouteTable<K: Key> {
+pub struct RouteTable<K: Addr> {
     placing: Placing,
     slots: Vec<Option<Route<K>>>,
     /// Free slots; the last one freed is at the end.
@@ -109,6 +169,8 @@ pub struct RouteTable<K: Key> {
     free_hops: Vec<u32>,
     /// Slots of routes whose masks are not contiguous. With any of them the whole list is searched.
     odd: Vec<u32>,
+    /// All routes, if there are few and no odd ones.
+    few: Few<K>,
     version: u64,
 }
 
@@ -145,6 +207,9 @@ impl<K: Addr> RouteTable<K> {
     /// Where `a` goes.
     #[inline]
     pub fn lookup(&self, a: K) -> Option<Hop<K>> {
+        if self.few.len.is_some() {
+            return self.few.lookup(a);
+        }
         if !self.odd.is_empty() {
             return self
                 .search(a)
@@ -231,7 +296,7 @@ impl<K: Addr> RouteTable<K> {
         if let Some(s) = self.slots.get_mut(slot as usize) {
             *s = Some(r);
         }
-        self.version += 1;
+        self.changed();
         Ok(old)
     }
 
@@ -254,8 +319,20 @@ impl<K: Addr> RouteTable<K> {
             port: r.port,
         });
         self.free_slot(i);
-        self.version += 1;
+        self.changed();
         Some(r)
+    }
+
+    fn changed(&mut self) {
+        self.version += 1;
+        // many routes added one after the other stay cheap to add
+        let few = self.len() <= FEW && self.odd.is_empty();
+        if few || self.few.len.is_some() {
+            self.few = match few {
+                true => Few::new(self.routes().copied()),
+                false => Few::default(),
+            };
+        }
     }
 
     /// Removes all routes.

@@ -7,7 +7,7 @@ use crate::element::{ConfigCx, ConfigErrors, Element, InitCx, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx, Op};
 use crate::{Port, element_any};
-use onefold_packet::Pkt;
+use onefold_packet::{Pkt, Timestamp};
 
 /// `Null`.
 pub const NULL: ElementClass = ElementClass {
@@ -28,8 +28,11 @@ impl Element for Null {
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.emit(0, p);
     }
-    fn push_batch(&mut self, _: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
-        cx.pass_on(0, batch);
+    fn passes(&self) -> bool {
+        true
+    }
+    fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
+        (0, batch.len())
     }
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
         Model::pass([])
@@ -81,6 +84,10 @@ impl Element for Discard {
     /// Tag 0: dropped.
     fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
         self.count += packets;
+    }
+    fn push_batch(&mut self, _: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        self.count += batch.len() as u64;
+        cx.drop_batch(batch, "Discard");
     }
     fn initialize(&mut self, cx: &mut InitCx<'_>) -> Result<(), ConfigErrors> {
         self.pulls = cx.input_is_pull(0);

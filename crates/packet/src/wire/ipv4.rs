@@ -138,7 +138,11 @@ impl<T: AsRef<[u8]>> Header<T> {
     /// The checksum over the header as it stands comes to all ones.
     #[inline]
     pub fn checksum_ok(&self) -> bool {
-        let end = self.header_len().clamp(LEN, self.b().len());
+        let n = self.header_len();
+        if let (true, Some(h)) = (n == LEN, self.b().first_chunk()) {
+            return checksum::header_ok(h);
+        }
+        let end = n.clamp(LEN, self.b().len());
         checksum::internet(&self.b()[..end]) == 0
     }
 }
