@@ -98,7 +98,7 @@ impl Rule {
             src: [20 + (i % 7) as u8, (i >> 8) as u8, i as u8, 0],
             dst: dst.to_be_bytes(),
             dst_len,
-            port: (i % 8 != 0).then(|| 1 + (mixed % 9000) as u16),
+            port: (!i.is_multiple_of(8)).then(|| 1 + (mixed % 9000) as u16),
         }
     }
 }
