@@ -73,7 +73,8 @@ struct Work {
 
 struct Leaf {
     part: Part,
-    action: Action,
+    /// Index into the traversal's actions.
+    action: u32,
 }
 
 struct Synthesizer<'a> {
@@ -358,7 +359,7 @@ impl Synthesizer<'_> {
                 path: Vec::new(),
             };
             t.punt(key.elem, key.port, &key.state, group, cause);
-            t.leaves
+            (t.leaves, t.actions)
         } else if key.write {
             let fresh = Key {
                 state: key.state.written(),
@@ -367,21 +368,20 @@ impl Synthesizer<'_> {
                 ..key.clone()
             };
             let to = self.stage(Some(i), fresh, Why::Written, &carried(&known, &key.state));
-            vec![Leaf {
-                part: Part {
-                    rank: Vec::new(),
-                    filter: Filter::default(),
-                    origin: Vec::new(),
+            let part = Part {
+                rank: Vec::new(),
+                filter: Filter::default(),
+                origin: Vec::new(),
+            };
+            let action = Action {
+                steps: Vec::new(),
+                end: End::Write {
+                    image: key.state.image(true),
+                    next: to,
                 },
-                action: Action {
-                    steps: Vec::new(),
-                    end: End::Write {
-                        image: key.state.image(true),
-                        next: to,
-                    },
-                    path: Vec::new(),
-                },
-            }]
+                path: Vec::new(),
+            };
+            (vec![Leaf { part, action: 0 }], vec![action])
         } else {
             Traversal::new(self, i).run(&key, &known)
         };
@@ -390,18 +390,29 @@ impl Synthesizer<'_> {
     }
 
     /// Leaves to rules and actions.
-    fn assemble(&mut self, key: &Key, why: Why, known: Filter, mut leaves: Vec<Leaf>) -> Stage {
+    fn assemble(
+        &mut self,
+        key: &Key,
+        why: Why,
+        known: Filter,
+        (mut leaves, made): (Vec<Leaf>, Vec<Action>),
+    ) -> Stage {
         leaves.sort_by(|a, b| a.part.rank.cmp(&b.part.rank));
+        // equal actions are one; numbered in the order of the rules
+        let mut by: HashMap<(&[Step], &End), ActionId> = HashMap::new();
+        let mut ids: Vec<Option<ActionId>> = vec![None; made.len()];
         let mut actions: Vec<Action> = Vec::new();
-        let mut by: HashMap<(Vec<Step>, End), ActionId> = HashMap::new();
         let mut rules: Vec<Rule> = Vec::with_capacity(leaves.len());
         for l in leaves {
-            let id = *by
-                .entry((l.action.steps.clone(), l.action.end.clone()))
-                .or_insert_with(|| {
-                    actions.push(l.action.clone());
+            let Some(a) = made.get(l.action as usize) else {
+                continue;
+            };
+            let id = *ids[l.action as usize].get_or_insert_with(|| {
+                *by.entry((&a.steps, &a.end)).or_insert_with(|| {
+                    actions.push(a.clone());
                     ActionId(actions.len() as u32 - 1)
-                });
+                })
+            });
             // what is known of all packets need not be asked
             let mut filter = l.part.filter;
             filter.0.retain(|(d, s)| known.get(*d) != Some(s));
@@ -410,30 +421,6 @@ impl Synthesizer<'_> {
                 action: id,
                 origin: l.part.origin,
             });
-        }
-        let before = rules.len();
-        let rules = without_covered(rules);
-        if rules.len() < before {
-            // actions that only covered rules named are gone
-            let mut used = vec![None; actions.len()];
-            let mut kept = Vec::new();
-            let mut rules = rules;
-            for r in &mut rules {
-                let i = r.action.0 as usize;
-                let id = *used[i].get_or_insert_with(|| {
-                    kept.push(actions[i].clone());
-                    ActionId(kept.len() as u32 - 1)
-                });
-                r.action = id;
-            }
-            return Stage {
-                at: (key.elem, key.port),
-                why,
-                fresh: key.fresh,
-                known,
-                rules,
-                actions: kept,
-            };
         }
         Stage {
             at: (key.elem, key.port),
@@ -446,22 +433,42 @@ impl Synthesizer<'_> {
     }
 }
 
-/// Most pairs of rules that are compared to find those that an earlier one covers.
-const MAX_COMPARED: usize = 60_000_000;
+/// Of a list of alternatives of cases, those that one earlier alternative covers: no packet gets to them.
+fn covered(all: &[Vec<Filter>]) -> Vec<Vec<bool>> {
+    let mut before: Vec<&Filter> = Vec::new();
+    let mut out = Vec::with_capacity(all.len());
+    for terms in all {
+        let dead: Vec<bool> = terms
+            .iter()
+            .map(|t| before.iter().any(|b| b.covers(t)))
+            .collect();
+        let live = terms.iter().zip(&dead).filter(|(_, d)| !**d);
+        before.extend(live.map(|(t, _)| t));
+        out.push(dead);
+    }
+    out
+}
 
-/// Leaves out rules that one earlier rule covers: no packet gets to them.
-fn without_covered(rules: Vec<Rule>) -> Vec<Rule> {
-    let n = rules.len();
-    // of longer lists only the neighbourhood is looked at
-    let window = (MAX_COMPARED / n.max(1)).max(64);
-    let mut kept: Vec<Rule> = Vec::with_capacity(n);
-    for r in rules {
-        let from = kept.len().saturating_sub(window);
-        if !kept[from..].iter().any(|k| k.filter.covers(&r.filter)) {
-            kept.push(r);
+/// How a filter and an alternative stand to each other.
+enum Meet {
+    /// No packet fits both.
+    Never,
+    /// Every packet that fits the filter fits the alternative.
+    Whole,
+    /// Some do.
+    Part,
+}
+
+fn meet(f: &Filter, t: &Filter) -> Meet {
+    let mut whole = true;
+    for (d, set) in &t.0 {
+        match f.get(*d) {
+            Some(have) if have.is_disjoint(set) => return Meet::Never,
+            Some(have) => whole &= have.is_subset(set),
+            None => whole = false,
         }
     }
-    kept
+    if whole { Meet::Whole } else { Meet::Part }
 }
 
 /// Takes what fits `t` out of `f` where that leaves one filter; where it does not, `f` stays, and order does it (the first
@@ -501,6 +508,7 @@ struct Traversal<'a, 'b> {
     seq: u32,
     visits: HashMap<ElemId, u32>,
     leaves: Vec<Leaf>,
+    actions: Vec<Action>,
 }
 
 impl<'a, 'b> Traversal<'a, 'b> {
@@ -513,10 +521,11 @@ impl<'a, 'b> Traversal<'a, 'b> {
             seq: 0,
             visits: HashMap::new(),
             leaves: Vec::new(),
+            actions: Vec::new(),
         }
     }
 
-    fn run(mut self, key: &Key, known: &Filter) -> Vec<Leaf> {
+    fn run(mut self, key: &Key, known: &Filter) -> (Vec<Leaf>, Vec<Action>) {
         let first = Part {
             rank: Vec::new(),
             filter: known.clone(),
@@ -536,7 +545,7 @@ impl<'a, 'b> Traversal<'a, 'b> {
             self.at.remove(&(elem, port, state.clone()));
             self.element(elem, port, state, group);
         }
-        self.leaves
+        (self.leaves, self.actions)
     }
 
     fn arrive(&mut self, elem: ElemId, port: u16, state: State, group: Group) {
@@ -558,17 +567,14 @@ impl<'a, 'b> Traversal<'a, 'b> {
     }
 
     fn leave(&mut self, group: Group, steps: Vec<Step>, end: End) {
-        let action = Action {
+        let action = self.actions.len() as u32;
+        self.actions.push(Action {
             steps,
             end,
             path: group.path,
-        };
-        for part in group.parts {
-            self.leaves.push(Leaf {
-                part,
-                action: action.clone(),
-            });
-        }
+        });
+        let leaves = group.parts.into_iter().map(|part| Leaf { part, action });
+        self.leaves.extend(leaves);
     }
 
     fn punt(&mut self, elem: ElemId, port: u16, s: &State, group: Group, cause: &str) {
@@ -724,6 +730,7 @@ impl<'a, 'b> Traversal<'a, 'b> {
             .enumerate()
             .map(|(i, c)| *same.entry((&c.ops, &c.exit)).or_insert(i))
             .collect();
+        let dead = covered(&all);
         let mut out: BTreeMap<usize, Vec<Part>> = BTreeMap::new();
         let mut made = 0usize;
         let waiting: usize = self.waiting.values().map(|w| w.3.parts.len()).sum();
@@ -735,13 +742,22 @@ impl<'a, 'b> Traversal<'a, 'b> {
         for p in &group.parts {
             let mut rest = p.filter.clone();
             'cases: for (i, alternatives) in all.iter().enumerate() {
-                for t in alternatives {
-                    let mut filter = rest.clone();
-                    let width = |d| cond::width(&s, d);
-                    if !t.0.iter().all(|(d, set)| filter.narrow(*d, set, width(*d))) {
+                for (t, dead) in alternatives.iter().zip(&dead[i]) {
+                    if *dead {
                         continue;
                     }
-                    let left = subtract(&mut rest, t, width);
+                    let width = |d| cond::width(&s, d);
+                    let (filter, left) = match meet(&rest, t) {
+                        Meet::Never => continue,
+                        Meet::Whole => (rest.clone(), false),
+                        Meet::Part => {
+                            let mut filter = rest.clone();
+                            for (d, set) in &t.0 {
+                                filter.narrow(*d, set, width(*d));
+                            }
+                            (filter, subtract(&mut rest, t, width))
+                        }
+                    };
                     let mut rank = p.rank.clone();
                     rank.push(i as u32);
                     let mut origin = p.origin.clone();
@@ -1014,6 +1030,25 @@ impl<'a, 'b> Traversal<'a, 'b> {
             })
     }
 
+    /// Where forward packets of flows that begin at any input of a rewriter are expected to leave.
+    fn forward_outputs(&self, elem: ElemId) -> Vec<usize> {
+        let models = self
+            .s
+            .input
+            .elements
+            .get(elem.0 as usize)
+            .map(|e| &e.models[..]);
+        let mut out: Vec<usize> = Vec::new();
+        for m in models.unwrap_or(&[]) {
+            let Model::Cases(cases) = m else { continue };
+            out.extend(cases.iter().filter_map(|c| match &c.exit {
+                Exit::Bind(b) => b.expected.as_ref().map(|e| e.output),
+                _ => None,
+            }));
+        }
+        out
+    }
+
     #[allow(clippy::too_many_arguments)]
     fn bind(
         &mut self,
@@ -1162,9 +1197,12 @@ impl<'a, 'b> Traversal<'a, 'b> {
             .elements
             .get(elem.0 as usize)
             .map_or(0, |e| e.outputs.len());
-        // Unexpected outcomes of a binding that has an expected one are written out: so the stages behind are the same
-        // whatever happened before, and their number stays linear.
-        let write = expected.is_some();
+        // Unexpected outcomes of a binding that has an expected one are written out, and so are packets that leave where
+        // forward packets of other inputs do: the stages behind are then the same whatever happened before, and their
+        // number stays linear in the length of the chain.
+        let forward = self.forward_outputs(elem);
+        let some_expected = expected.is_some();
+        let write = |q: usize| some_expected || forward.contains(&q);
         let mut to = |state: &State, q: usize| match self.s.successor(elem, q) {
             None => Next::Unconnected(elem),
             Some((e, p)) => {
@@ -1173,7 +1211,7 @@ impl<'a, 'b> Traversal<'a, 'b> {
                     port: p,
                     fresh: false,
                     state: state.clone().at_stage(),
-                    write,
+                    write: write(q),
                 };
                 Next::Stage(self.s.stage(Some(self.me), key, Why::Bound, &known))
             }
