@@ -185,7 +185,6 @@ fn every_invariant_is_checked() {
             "write ip.ttl = 256",
             (6, "stage0, a0, step 2"),
         ),
-        ("write ip.src = s0", (6, "stage0, a0, step 2")),
         // 7
         (
             "sum ip4 of 14 at 24",
