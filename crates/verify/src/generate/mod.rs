@@ -5,6 +5,8 @@
 
 pub mod capture;
 pub mod hints;
+pub mod read;
+pub mod solve;
 pub mod traffic;
 
 use crate::event::Event;
