@@ -1,6 +1,7 @@
 //! Is it the same? The same packets through two executions of a chain; every difference found, shrunk and shown.
 //!
-//! - [`Subject`]: an execution: [`Reference`] (the reference graph, scalar), [`Batched`] (the batched engine).
+//! - [`Subject`]: an execution: [`Reference`] (the reference graph, scalar), [`Batched`] (the batched engine),
+//!   [`Synthesized`] (the program).
 //! - [`Pair`]: two of them side by side; [`Pair::step`] compares after every packet what left (bytes, ports, order),
 //!   [`Pair::checkpoint`] drop reasons, account, states and handler values.
 //! - [`generate`]: where packets come from: traffic made of the values that the configuration names, captures.
@@ -43,4 +44,4 @@ pub use compare::{Difference, Pair, What};
 pub use event::{Event, Record};
 pub use rng::Rng;
 pub use run::{Finding, Options, Outcome, examine, run, traces};
-pub use subject::{Batched, Outputs, Reference, Subject, lines};
+pub use subject::{Batched, Outputs, Reference, Subject, Synthesized, lines};

@@ -45,6 +45,8 @@ pub struct Outcome {
     pub findings: Vec<Finding>,
     /// It was ended early from outside.
     pub interrupted: bool,
+    /// What the program counted, if one was compared.
+    pub report: Option<onefold_engine::program::Report>,
 }
 
 /// Runs all events of `source` through copies of `pristine`. `go_on` is told the number of frames after each some thousand,
@@ -102,6 +104,7 @@ pub fn run(
             break;
         }
     }
+    o.report = pair.right.report();
     o
 }
 

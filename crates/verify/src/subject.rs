@@ -1,6 +1,7 @@
 //! An execution of a chain, as a comparison sees it.
 
 use onefold_elements::ElemId;
+use onefold_engine::program::{ProgramRunner, ProgramStep, Report};
 use onefold_engine::{Decision, DropCount, Graph, Totals, TraceStep};
 use onefold_packet::{Pkt, Timestamp};
 
@@ -68,6 +69,103 @@ pub trait Subject {
     fn start_trace(&mut self);
     /// What has been noted, a line each.
     fn take_trace(&mut self) -> Vec<String>;
+    /// Of a program: notes which rules take packets, from now on.
+    fn watch(&mut self) {}
+    /// Of a program: the rules since [`Subject::watch`], which ends.
+    fn watched(&mut self) -> Vec<ProgramStep> {
+        Vec::new()
+    }
+    /// Of a program: what it has counted.
+    fn report(&self) -> Option<Report> {
+        None
+    }
+}
+
+/// A synthesized program.
+pub struct Synthesized(pub ProgramRunner);
+
+impl Subject for Synthesized {
+    fn name(&self) -> &'static str {
+        "program"
+    }
+    fn fork(&self) -> Box<dyn Subject> {
+        Box::new(Synthesized(self.0.fork()))
+    }
+    fn inject(&mut self, source: ElemId, frames: &[&[u8]], at: Timestamp) {
+        for f in frames {
+            self.0.inject(source, f, at);
+        }
+    }
+    fn advance(&mut self, at: Timestamp) {
+        self.0.advance_to(at);
+    }
+    fn outputs(&mut self, into: &mut Outputs) {
+        collect(self.0.graph_mut(), into);
+    }
+    fn drops(&self) -> Vec<DropCount> {
+        self.0.graph().drops()
+    }
+    fn totals(&self) -> Totals {
+        self.0.graph().totals()
+    }
+    fn state(&mut self) -> Vec<(String, String)> {
+        self.0.graph_mut().state_summary()
+    }
+    fn start_trace(&mut self) {
+        self.0.start_trace();
+    }
+    fn take_trace(&mut self) -> Vec<String> {
+        let (program, steps, truncated) = self.0.take_trace();
+        let mut all: Vec<String> = program
+            .iter()
+            .map(|s| stage_line(s, self.0.graph()))
+            .collect();
+        if !steps.is_empty() {
+            all.push("in the reference graph:".to_string());
+            all.extend(
+                lines(&steps, truncated)
+                    .into_iter()
+                    .map(|l| format!("  {l}")),
+            );
+        }
+        all
+    }
+    fn watch(&mut self) {
+        self.0.start_trace();
+    }
+    fn watched(&mut self) -> Vec<ProgramStep> {
+        self.0.take_trace().0
+    }
+    fn report(&self) -> Option<Report> {
+        Some(self.0.report())
+    }
+}
+
+fn stage_line(s: &ProgramStep, graph: &Graph) -> String {
+    let mut line = match s.rule {
+        Some(r) => format!("stage {} rule {r}", s.stage),
+        None => format!("stage {}: no rule fits", s.stage),
+    };
+    for (e, len) in &s.counted {
+        line.push_str(&format!("; {} counts {len} bytes", graph.name(*e)));
+    }
+    for (e, b) in &s.bound {
+        let a = |a: u32| std::net::Ipv4Addr::from(a);
+        line.push_str(&format!(
+            "; {}: {} mapping ({}, {}, {}, {}), output {}",
+            graph.name(*e),
+            if b.reply { "reply" } else { "forward" },
+            a(b.saddr),
+            b.sport,
+            a(b.daddr),
+            b.dport,
+            b.output
+        ));
+    }
+    if let Some(n) = s.left {
+        line.push_str(&format!("; left the chain, {n} bytes"));
+    }
+    line
 }
 
 /// The reference graph: scalar, as written.

@@ -7,11 +7,12 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use onefold_chain::Chain;
 use onefold_elements::ElemId;
+use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_io::{CaptureWriter, LinkType};
 use onefold_packet::Timestamp;
 use onefold_verify::generate::{Port, Source, capture::Capture, hints::Hints, traffic::Traffic};
-use onefold_verify::{Batched, Event, Finding, Options, Outcome, Pair, Reference};
+use onefold_verify::{Batched, Event, Finding, Options, Outcome, Pair, Reference, Synthesized};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -65,6 +66,8 @@ pub struct Args {
     /// Stop after this many differences
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     max_differences: u16,
+    #[arg(long, hide = true)]
+    dump: bool,
     /// Prints one JSON object
     #[arg(long)]
     json: bool,
@@ -90,10 +93,9 @@ pub fn run(args: &Args) -> Result<u8> {
         bail!("--prove is not built yet: this version compares packets");
     }
     let levels: &[Level] = match args.level {
-        Level::Reference | Level::All => &[Level::Reference],
-        Level::Program => bail!(
-            "--level program is not built yet: this version compares the engines of the reference graph"
-        ),
+        Level::Reference => &[Level::Reference],
+        Level::Program => &[Level::Program],
+        Level::All => &[Level::Reference, Level::Program],
         Level::Flow => bail!("--level flow is not built yet: this version has no flow table"),
     };
     let Some(chain) = args.chain.load_or_print() else {
@@ -174,7 +176,24 @@ fn one_level(
                 BATCH,
             ),
         ),
-        _ => bail!("this level is not built yet"),
+        _ => {
+            let program = onefold_synth::synthesize(
+                &graph.synthesis_input(),
+                onefold_synth::Budget::default(),
+            );
+            if args.dump {
+                eprintln!("{program:#?}");
+            }
+            let runner = ProgramRunner::with_program(graph.fork(), &program)?;
+            (
+                "program",
+                Pair::new(
+                    Box::new(Reference(graph.fork())),
+                    Box::new(Synthesized(runner)),
+                    1,
+                ),
+            )
+        }
     };
     let options = Options {
         max_differences: usize::from(args.max_differences),

@@ -4,6 +4,7 @@
 //! - [`capture::Capture`]: captures, merged by time.
 
 pub mod capture;
+pub mod coverage;
 pub mod hints;
 pub mod read;
 pub mod solve;

@@ -101,6 +101,10 @@ impl Seen {
                 let total = self.bits(at.saturating_add(2).saturating_mul(8), 16) as i64;
                 (self.head + i64::from(at) + total).min(self.end)
             }
+            EndAt::Ip6(at) => {
+                let payload = self.bits(at.saturating_add(4).saturating_mul(8), 16) as i64;
+                (self.head + i64::from(at) + 40 + payload).min(self.end)
+            }
         }
     }
 

@@ -320,6 +320,7 @@ fn write_bits(f: &mut [u8], bit: i32, bits: u8, v: u128) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Rng;
     use onefold_synth::program::EndAt;
     use proptest::prelude::*;
 

@@ -1,0 +1,412 @@
+//! What of a program has been hit: classes, rules, and both sides of every boundary of every filter.
+//!
+//! A *boundary* is a place where one dimension of one rule's filter begins or ends to fit. Its inner side is hit by a packet
+//! that the rule takes and whose value is the last one inside; its outer side by a packet of the stage that no rule before
+//! takes, that fits the rule but for this dimension, and whose value there is the first one outside.
+
+use super::read::Seen;
+use onefold_elements::model::{ValueSet, max_of};
+use onefold_engine::program::ProgramStep;
+use onefold_synth::program::{Dim, End, Filter, Next, Program, Step};
+use std::sync::Arc;
+
+/// Width of a dimension in a program.
+pub fn width(p: &Program, d: Dim) -> u8 {
+    match d {
+        Dim::Slot(s) => p.slots.get(usize::from(s.0)).map_or(128, |i| i.bits),
+        d => d.width(),
+    }
+}
+
+/// One side of one boundary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Side {
+    /// Stage.
+    pub stage: usize,
+    /// Rule of the stage.
+    pub rule: usize,
+    /// Index of the dimension in the rule's filter.
+    pub dim: usize,
+    /// Number of the side in the dimension's set; see [`sides`].
+    pub side: usize,
+}
+
+/// The values at the boundaries of a set, inner and outer in turn: `(value, is inside)`.
+pub fn sides(set: &ValueSet, bits: u8) -> Vec<(u128, bool)> {
+    let max = max_of(bits);
+    let mut all = Vec::new();
+    for (lo, hi) in set.intervals() {
+        if *lo > 0 {
+            all.push((*lo, true));
+            all.push((*lo - 1, false));
+        }
+        if *hi < max {
+            all.push((*hi, true));
+            all.push((*hi + 1, false));
+        }
+    }
+    all
+}
+
+#[derive(Debug, Clone, Default)]
+struct RuleState {
+    hit: bool,
+    /// By dimension: which sides were hit.
+    sides: Vec<Vec<bool>>,
+}
+
+/// The account.
+#[derive(Debug, Clone)]
+pub struct Coverage {
+    program: Arc<Program>,
+    rules: Vec<Vec<RuleState>>,
+    /// All dimensions that a stage reads.
+    dims: Vec<Vec<Dim>>,
+    /// By stage and rule: index into `dims` for each part of the filter.
+    parts: Vec<Vec<Vec<usize>>>,
+}
+
+/// Numbers of an account.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Classes: actions of stages.
+    pub classes: u64,
+    /// Those that were hit.
+    pub classes_hit: u64,
+    /// Rules.
+    pub rules: u64,
+    /// Those that were hit.
+    pub rules_hit: u64,
+    /// Sides of boundaries.
+    pub bounds: u64,
+    /// Those that were hit.
+    pub bounds_hit: u64,
+}
+
+impl Coverage {
+    /// Nothing has been hit yet.
+    pub fn new(program: Arc<Program>) -> Coverage {
+        let mut rules = Vec::new();
+        let mut dims = Vec::new();
+        let mut parts = Vec::new();
+        for s in &program.stages {
+            let mut all: Vec<Dim> = (s.rules.iter())
+                .flat_map(|r| r.filter.0.iter().map(|(d, _)| *d))
+                .collect();
+            all.sort_unstable();
+            all.dedup();
+            let index = |d: &Dim| all.binary_search(d).unwrap_or(0);
+            parts.push(
+                (s.rules.iter())
+                    .map(|r| r.filter.0.iter().map(|(d, _)| index(d)).collect())
+                    .collect(),
+            );
+            let state = |f: &Filter| RuleState {
+                hit: false,
+                sides: (f.0.iter())
+                    .map(|(d, set)| vec![false; sides(set, width(&program, *d)).len()])
+                    .collect(),
+            };
+            rules.push(s.rules.iter().map(|r| state(&r.filter)).collect());
+            dims.push(all);
+        }
+        Coverage {
+            program,
+            rules,
+            dims,
+            parts,
+        }
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Arc<Program> {
+        &self.program
+    }
+
+    /// Has the rule taken a packet?
+    pub fn rule_hit(&self, stage: usize, rule: usize) -> bool {
+        let r = self.rules.get(stage).and_then(|s| s.get(rule));
+        r.is_some_and(|r| r.hit)
+    }
+
+    /// Has this side been hit?
+    pub fn side_hit(&self, s: Side) -> bool {
+        let r = self.rules.get(s.stage).and_then(|x| x.get(s.rule));
+        let side = r
+            .and_then(|r| r.sides.get(s.dim))
+            .and_then(|d| d.get(s.side));
+        side.copied().unwrap_or(false)
+    }
+
+    /// A rule has taken a packet; known from counters.
+    pub fn mark_rule(&mut self, stage: usize, rule: usize) {
+        if let Some(r) = self.rules.get_mut(stage).and_then(|s| s.get_mut(rule)) {
+            r.hit = true;
+        }
+    }
+
+    /// A frame has come this way. The stages it passed with the packet as it was there are handed to `visit`.
+    pub fn trace(
+        &mut self,
+        frame: &[u8],
+        steps: &[ProgramStep],
+        visit: &mut dyn FnMut(usize, &Seen),
+    ) {
+        let program = self.program.clone();
+        // which stages may come next, with the packet as it is there; `true`: more than one may come of it
+        let mut stack: Vec<(Vec<usize>, Seen, bool)> = Vec::new();
+        let first = steps.first().map_or(0, |s| s.stage);
+        stack.push((vec![first], Seen::arrive(frame, program.slots.len()), false));
+        for step in steps {
+            // one that was asked may have sent nothing on
+            while let Some((to, _, _)) = stack.last()
+                && !to.contains(&step.stage)
+            {
+                stack.pop();
+            }
+            let Some((to, mut seen, many)) = stack.pop() else {
+                return;
+            };
+            if many {
+                stack.push((to, seen.clone(), true));
+            }
+            visit(step.stage, &seen);
+            self.stage(step, &seen);
+            let Some(stage) = program.stages.get(step.stage) else {
+                return;
+            };
+            let action = step
+                .rule
+                .and_then(|r| stage.rules.get(r))
+                .and_then(|r| stage.actions.get(r.action.0 as usize));
+            let Some(action) = action else { continue };
+            let mut bound = step.bound.iter();
+            let mut others = Vec::new();
+            for s in &action.steps {
+                if let Step::Bind {
+                    first,
+                    bound: next,
+                    pass,
+                    ..
+                } = s
+                {
+                    others.extend(stages_of(next));
+                    others.extend(stages_of(pass));
+                    let Some((_, b)) = bound.next() else { continue };
+                    let values = [
+                        u128::from(b.saddr),
+                        u128::from(b.daddr),
+                        u128::from(b.sport),
+                        u128::from(b.dport),
+                        u128::from(b.ip_sum),
+                        u128::from(b.transport_sum),
+                    ];
+                    for (i, v) in values.into_iter().enumerate() {
+                        if let Some(slot) = seen.slots.get_mut(usize::from(first.0) + i) {
+                            *slot = Some(v);
+                        }
+                    }
+                }
+            }
+            match &action.end {
+                End::Goto(s) => {
+                    others.push(s.0 as usize);
+                    stack.push((others, seen, false));
+                    continue;
+                }
+                End::Write { image, next } => {
+                    let mut after = seen.clone();
+                    after.apply(image);
+                    stack.push((vec![next.0 as usize], after, false));
+                }
+                End::Ask { image, outputs, .. } => {
+                    let mut after = seen.clone();
+                    after.apply(image);
+                    stack.push((stages_of(outputs), after, true));
+                }
+                End::Fork(ways) => {
+                    for n in ways.iter().rev() {
+                        stack.push((stages_of(std::slice::from_ref(n)), seen.clone(), false));
+                    }
+                }
+                _ => {}
+            }
+            if !others.is_empty() {
+                stack.push((others, seen, false));
+            }
+        }
+    }
+
+    /// Marks what a packet hits in one stage.
+    fn stage(&mut self, step: &ProgramStep, seen: &Seen) {
+        let program = self.program.clone();
+        let (Some(stage), Some(dims), Some(parts)) = (
+            program.stages.get(step.stage),
+            self.dims.get(step.stage),
+            self.parts.get(step.stage),
+        ) else {
+            return;
+        };
+        let values: Vec<Option<u128>> = dims.iter().map(|d| seen.value(*d)).collect();
+        let value = |i: usize| values.get(i).copied().flatten();
+        let Some(states) = self.rules.get_mut(step.stage) else {
+            return;
+        };
+        let until = step.rule.unwrap_or(stage.rules.len());
+        // rules that a packet misses by one value
+        for ((rule, part), state) in stage
+            .rules
+            .iter()
+            .zip(parts)
+            .zip(states.iter_mut())
+            .take(until)
+        {
+            let mut miss = None;
+            let mut far = false;
+            for (i, ((_, set), at)) in rule.filter.0.iter().zip(part).enumerate() {
+                match value(*at) {
+                    Some(v) if set.contains(v) => {}
+                    Some(v) if miss.is_none() => miss = Some((i, v)),
+                    _ => {
+                        far = true;
+                        break;
+                    }
+                }
+            }
+            if let (Some((i, v)), false) = (miss, far) {
+                mark(&program, &rule.filter, state, i, v, false);
+            }
+        }
+        let Some(r) = step.rule else { return };
+        if let (Some(rule), Some(part), Some(state)) =
+            (stage.rules.get(r), parts.get(r), states.get_mut(r))
+        {
+            state.hit = true;
+            for (i, at) in part.iter().enumerate() {
+                if let Some(v) = value(*at) {
+                    mark(&program, &rule.filter, state, i, v, true);
+                }
+            }
+        }
+    }
+
+    /// The numbers.
+    pub fn counts(&self) -> Counts {
+        let mut c = Counts::default();
+        for (stage, rules) in self.program.stages.iter().zip(&self.rules) {
+            let mut classes = vec![false; stage.actions.len()];
+            for (rule, state) in stage.rules.iter().zip(rules) {
+                c.rules += 1;
+                c.rules_hit += u64::from(state.hit);
+                if let (Some(class), true) = (classes.get_mut(rule.action.0 as usize), state.hit) {
+                    *class = true;
+                }
+                for side in state.sides.iter().flatten() {
+                    c.bounds += 1;
+                    c.bounds_hit += u64::from(*side);
+                }
+            }
+            c.classes += classes.len() as u64;
+            c.classes_hit += classes.iter().filter(|h| **h).count() as u64;
+        }
+        c
+    }
+}
+
+fn mark(p: &Program, f: &Filter, state: &mut RuleState, dim: usize, v: u128, inside: bool) {
+    let (Some((d, set)), Some(flags)) = (f.0.get(dim), state.sides.get_mut(dim)) else {
+        return;
+    };
+    let bits = width(p, *d);
+    // as in `sides`, without making the list
+    let max = max_of(bits);
+    let mut n = 0;
+    for (lo, hi) in set.intervals() {
+        if *lo > 0 {
+            if inside && v == *lo || !inside && v == *lo - 1 {
+                flags[n + usize::from(!inside)] = true;
+            }
+            n += 2;
+        }
+        if *hi < max {
+            if inside && v == *hi || !inside && v == *hi + 1 {
+                flags[n + usize::from(!inside)] = true;
+            }
+            n += 2;
+        }
+    }
+}
+
+fn stages_of(list: &[Next]) -> Vec<usize> {
+    list.iter()
+        .filter_map(|n| match n {
+            Next::Stage(s) => Some(s.0 as usize),
+            Next::Unconnected(_) => None,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onefold_elements::ElemId;
+    use onefold_synth::program::{Action, ActionId, Entry, Rule, Stage, StageId, Why};
+
+    #[test]
+    fn both_sides_are_told_apart() {
+        let dim = Dim::Bits { bit: 0, bits: 8 };
+        let mut filter = Filter::default();
+        assert!(filter.narrow(dim, &ValueSet::range(10, 20), 8));
+        let stage = Stage {
+            at: (ElemId(0), 0),
+            why: Why::Entry,
+            fresh: true,
+            known: Filter::default(),
+            rules: vec![
+                Rule {
+                    filter,
+                    action: ActionId(0),
+                    origin: vec![],
+                },
+                Rule {
+                    filter: Filter::default(),
+                    action: ActionId(1),
+                    origin: vec![],
+                },
+            ],
+            actions: vec![
+                Action {
+                    steps: vec![],
+                    end: End::Unreachable,
+                    path: vec![],
+                };
+                2
+            ],
+        };
+        let program = Arc::new(Program {
+            stages: vec![stage],
+            entries: vec![Entry {
+                source: ElemId(0),
+                stage: StageId(0),
+            }],
+            ..Program::default()
+        });
+        let mut c = Coverage::new(program);
+        assert_eq!((c.counts().bounds, c.counts().classes), (4, 2));
+        let go = |c: &mut Coverage, byte: u8, rule: usize| {
+            let step = ProgramStep {
+                stage: 0,
+                rule: Some(rule),
+                ..ProgramStep::default()
+            };
+            c.trace(&[byte], &[step], &mut |_, _| {});
+            (c.counts().bounds_hit, c.counts().classes_hit)
+        };
+        assert_eq!(go(&mut c, 15, 0), (0, 1));
+        assert_eq!(go(&mut c, 10, 0), (1, 1));
+        assert_eq!(go(&mut c, 9, 1), (2, 2));
+        assert_eq!(go(&mut c, 8, 1), (2, 2));
+        assert_eq!(go(&mut c, 21, 1), (3, 2));
+        assert_eq!(go(&mut c, 20, 0), (4, 2));
+    }
+}
