@@ -65,14 +65,22 @@ pub fn run(
         let found = match &event {
             Some(e) => {
                 record.push(e);
+                let watches = source.watches();
+                if watches {
+                    pair.right.watch();
+                }
                 let d = pair.step(e);
+                let steps = match watches {
+                    true => pair.right.watched(),
+                    false => Vec::new(),
+                };
                 if e.source.is_some() {
                     o.packets += 1;
                 }
                 let (events, outputs) = pair.last();
-                if !outputs.is_empty() {
-                    o.with_output += events.len().min(outputs.len()) as u64;
-                    source.seen(events, outputs);
+                o.with_output += events.len().min(outputs.len()) as u64;
+                if watches || !outputs.is_empty() {
+                    source.seen(events, outputs, &steps);
                 }
                 match d {
                     None if o.packets % options.checkpoint_every.max(1) as u64 == 0

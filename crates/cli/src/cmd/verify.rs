@@ -7,13 +7,20 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use onefold_chain::Chain;
 use onefold_elements::ElemId;
-use onefold_engine::program::ProgramRunner;
+use onefold_engine::program::{ProgramRunner, Report};
 use onefold_engine::{BuildOptions, Graph};
 use onefold_io::{CaptureWriter, LinkType};
 use onefold_packet::Timestamp;
-use onefold_verify::generate::{Port, Source, capture::Capture, hints::Hints, traffic::Traffic};
+use onefold_synth::Program;
+use onefold_verify::generate::capture::Capture;
+use onefold_verify::generate::coverage::{Counts, Coverage, sides, width};
+use onefold_verify::generate::directed::{Directed, Goal};
+use onefold_verify::generate::hints::Hints;
+use onefold_verify::generate::traffic::Traffic;
+use onefold_verify::generate::{Port, Source};
 use onefold_verify::{Batched, Event, Finding, Options, Outcome, Pair, Reference, Synthesized};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -66,8 +73,6 @@ pub struct Args {
     /// Stop after this many differences
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     max_differences: u16,
-    #[arg(long, hide = true)]
-    dump: bool,
     /// Prints one JSON object
     #[arg(long)]
     json: bool,
@@ -82,7 +87,20 @@ struct LevelResult {
     outcome: Outcome,
     seconds: f64,
     warnings: Vec<String>,
+    /// Of a program.
+    hit: Option<Hit>,
 }
+
+/// What of a program was hit.
+struct Hit {
+    counts: Counts,
+    /// What was not: rule or boundary, why, how many, some of them.
+    missing: Vec<(bool, String, Vec<String>, usize)>,
+    notes: Vec<String>,
+}
+
+/// Examples shown of what was not hit for one reason.
+const EXAMPLES: usize = 5;
 
 /// Frames of a batch at the batched engine.
 const BATCH: usize = 32;
@@ -167,52 +185,46 @@ fn one_level(
     level: Level,
     start: Timestamp,
 ) -> Result<LevelResult> {
-    let (name, pair) = match level {
-        Level::Reference => (
-            "reference",
-            Pair::new(
-                Box::new(Reference(graph.fork())),
-                Box::new(Batched::new(graph.fork())),
-                BATCH,
-            ),
-        ),
-        _ => {
-            let program = onefold_synth::synthesize(
-                &graph.synthesis_input(),
-                onefold_synth::Budget::default(),
-            );
-            if args.dump {
-                eprintln!("{program:#?}");
-            }
-            let runner = ProgramRunner::with_program(graph.fork(), &program)?;
-            (
-                "program",
-                Pair::new(
-                    Box::new(Reference(graph.fork())),
-                    Box::new(Synthesized(runner)),
-                    1,
-                ),
-            )
-        }
-    };
     let options = Options {
         max_differences: usize::from(args.max_differences),
         ..Options::default()
     };
     let begun = Instant::now();
+    let reference = Box::new(Reference(graph.fork()));
+    let (name, pair, program) = match level {
+        Level::Program => {
+            let program = onefold_synth::synthesize(
+                &graph.synthesis_input(),
+                onefold_synth::Budget::default(),
+            );
+            let runner = ProgramRunner::with_program(graph.fork(), &program)?;
+            let pair = Pair::new(reference, Box::new(Synthesized(runner)), 1);
+            ("program", pair, Some(Arc::new(program)))
+        }
+        _ => {
+            let batched = Box::new(Batched::new(graph.fork()));
+            ("reference", Pair::new(reference, batched, BATCH), None)
+        }
+    };
     let mut capture = None;
     let mut traffic = None;
+    let mut directed = None;
     let (source, total): (&mut dyn Source, u64) = if args.inputs.is_empty() {
-        let t = Traffic::new(
-            ports,
-            Hints::of(graph.spec()),
-            args.seed,
-            args.packets,
-            start,
-            pair.max_batch,
-        );
+        let hints = Hints::of(graph.spec());
+        let t = Traffic::new(ports, hints, args.seed, args.packets, start, pair.max_batch);
         let t = t.context("nothing enters this chain")?;
-        (traffic.insert(t), args.packets)
+        let source: &mut dyn Source = match &program {
+            Some(p) => directed.insert(Directed::new(
+                p.clone(),
+                t,
+                ports,
+                args.seed,
+                args.packets,
+                start,
+            )),
+            None => traffic.insert(t),
+        };
+        (source, args.packets)
     } else {
         let mut files = Vec::new();
         for (port, file) in &args.inputs {
@@ -232,12 +244,62 @@ fn one_level(
     };
     let outcome = onefold_verify::run(&pair, source, &options, &mut go_on);
     progress.finish();
+    let hit = program.map(|p| hit(&p, directed, &outcome));
     Ok(LevelResult {
         name,
+        hit,
         outcome,
         seconds: begun.elapsed().as_secs_f64(),
         warnings: capture.map(|c| c.warnings).unwrap_or_default(),
     })
+}
+
+/// Takes together what was hit.
+fn hit(program: &Arc<Program>, directed: Option<Directed>, outcome: &Outcome) -> Hit {
+    let generated = directed.is_some();
+    let mut coverage = match &directed {
+        Some(d) => d.coverage.clone(),
+        None => Coverage::new(program.clone()),
+    };
+    for r in outcome.report.iter().flat_map(|r| &r.rules) {
+        if r.packets > 0 {
+            coverage.mark_rule(r.stage, r.rule);
+        }
+    }
+    let mut missing = Vec::new();
+    if let (Some(mut d), true) = (directed, generated) {
+        d.coverage = coverage.clone();
+        for ((bound, reason), goals) in d.missing() {
+            let some = goals.iter().take(EXAMPLES).map(|g| goal_text(program, g));
+            missing.push((bound, reason.to_string(), some.collect(), goals.len()));
+        }
+    }
+    Hit {
+        counts: coverage.counts(),
+        missing,
+        notes: program.notes.clone(),
+    }
+}
+
+fn goal_text(p: &Program, g: &Goal) -> String {
+    let rule = p.stages.get(g.stage).and_then(|s| s.rules.get(g.rule));
+    let part = g
+        .side
+        .and_then(|(d, _)| rule.and_then(|r| r.filter.0.get(d)));
+    match (g.side, part) {
+        (Some((_, side)), Some((d, set))) => {
+            let value = sides(set, width(p, *d))
+                .get(side)
+                .map(|(v, inside)| format!("{v} ({})", if *inside { "inside" } else { "outside" }));
+            format!(
+                "stage {} rule {}: {d:?} at {}",
+                g.stage,
+                g.rule,
+                value.unwrap_or_default()
+            )
+        }
+        _ => format!("stage {} rule {}", g.stage, g.rule),
+    }
 }
 
 fn port_of(ports: &[Port], e: &Event) -> Option<String> {
@@ -319,11 +381,22 @@ fn json(
         "chain": chain.name,
         "differences": sum(|r| r.outcome.findings.len() as u64),
         "packets": sum(|r| r.outcome.packets),
-        "classes_hit": 0,
-        "classes": 0,
-        "bounds_hit": 0,
-        "bounds": 0,
-        "punted_packets": 0,
+        "classes_hit": sum(|r| r.hit.as_ref().map_or(0, |h| h.counts.classes_hit)),
+        "classes": sum(|r| r.hit.as_ref().map_or(0, |h| h.counts.classes)),
+        "rules_hit": sum(|r| r.hit.as_ref().map_or(0, |h| h.counts.rules_hit)),
+        "rules": sum(|r| r.hit.as_ref().map_or(0, |h| h.counts.rules)),
+        "bounds_hit": sum(|r| r.hit.as_ref().map_or(0, |h| h.counts.bounds_hit)),
+        "bounds": sum(|r| r.hit.as_ref().map_or(0, |h| h.counts.bounds)),
+        "punted_packets": sum(|r| r.outcome.report.as_ref().map_or(0, Report::punted)),
+        "punts": results.iter().filter_map(|r| r.outcome.report.as_ref()).flat_map(|r| &r.punts)
+            .filter(|p| p.packets > 0)
+            .map(|p| serde_json::json!({
+                "element": p.element, "cause": p.cause, "asked": p.asked, "packets": p.packets }))
+            .collect::<Vec<_>>(),
+        "not_hit": results.iter().filter_map(|r| r.hit.as_ref()).flat_map(|h| &h.missing)
+            .map(|(bound, reason, some, n)| serde_json::json!({
+                "what": if *bound { "bound" } else { "rule" }, "reason": reason, "number": n, "some": some }))
+            .collect::<Vec<_>>(),
         "levels": results.iter().map(|r| serde_json::json!({
             "level": r.name,
             "packets": r.outcome.packets,
@@ -375,6 +448,9 @@ fn print_text(chain: &Chain, results: &[LevelResult], ports: &[Port], written: &
             r.seconds,
             if o.interrupted { " (interrupted)" } else { "" }
         );
+        if let (Some(hit), Some(report)) = (&r.hit, &o.report) {
+            print_hit(hit, report, o);
+        }
         match o.findings.len() {
             0 => crate::say!("  no difference"),
             1 => crate::say!("  1 difference"),
@@ -386,6 +462,59 @@ fn print_text(chain: &Chain, results: &[LevelResult], ports: &[Port], written: &
     }
     for w in written {
         crate::say!("written: {w}");
+    }
+}
+
+fn percent(n: u64, of: u64) -> String {
+    match of {
+        0 => "-".to_string(),
+        _ => format!("{:.1}%", n as f64 * 100.0 / of as f64),
+    }
+}
+
+fn print_hit(hit: &Hit, report: &Report, o: &Outcome) {
+    let c = &hit.counts;
+    crate::say!(
+        "  classes {} of {} hit ({}), rules {} of {} ({}), sides of filter boundaries {} of {} ({})",
+        thousands(c.classes_hit),
+        thousands(c.classes),
+        percent(c.classes_hit, c.classes),
+        thousands(c.rules_hit),
+        thousands(c.rules),
+        percent(c.rules_hit, c.rules),
+        thousands(c.bounds_hit),
+        thousands(c.bounds),
+        percent(c.bounds_hit, c.bounds)
+    );
+    for (bound, reason, some, n) in &hit.missing {
+        let what = if *bound { "sides" } else { "rules" };
+        crate::say!(
+            "    {:>9} {what} not hit: {reason}; for instance",
+            thousands(*n as u64)
+        );
+        for s in some {
+            crate::say!("              {s}");
+        }
+    }
+    let punted = report.punted();
+    crate::say!(
+        "  {} packets punted ({}), the others reached an output or a drop by rule",
+        thousands(punted),
+        percent(punted, o.packets)
+    );
+    let mut punts: Vec<_> = report.punts.iter().filter(|p| p.packets > 0).collect();
+    punts.sort_by_key(|p| std::cmp::Reverse(p.packets));
+    for p in punts {
+        let how = if p.asked { " (asked, and went on)" } else { "" };
+        crate::say!(
+            "    {:>9} {}: {}{how}",
+            thousands(p.packets),
+            p.element,
+            p.cause
+        );
+    }
+    for n in &hit.notes {
+        crate::say!("  note: {n}");
     }
 }
 

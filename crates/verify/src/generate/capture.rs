@@ -4,6 +4,7 @@ use super::Source;
 use crate::event::Event;
 use crate::subject::Outputs;
 use onefold_elements::ElemId;
+use onefold_engine::program::ProgramStep;
 use onefold_io::{CaptureError, CaptureReader, Merge};
 use onefold_packet::Timestamp;
 
@@ -54,5 +55,5 @@ impl Source for Capture {
             }
         }
     }
-    fn seen(&mut self, _: &[Event], _: &Outputs) {}
+    fn seen(&mut self, _: &[Event], _: &Outputs, _: &[ProgramStep]) {}
 }

@@ -1,18 +1,22 @@
 //! Where the packets of a verification come from.
 //!
+//! - [`directed::Directed`]: packets derived from a program's rules and their boundaries ([`coverage`], [`ways`], [`solve`]).
 //! - [`traffic::Traffic`]: flows with answers, close misses and time jumps, from values that the configuration names.
 //! - [`capture::Capture`]: captures, merged by time.
 
 pub mod capture;
 pub mod coverage;
+pub mod directed;
 pub mod hints;
 pub mod read;
 pub mod solve;
 pub mod traffic;
+pub mod ways;
 
 use crate::event::Event;
 use crate::subject::Outputs;
 use onefold_elements::ElemId;
+use onefold_engine::program::ProgramStep;
 
 /// A port of the chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +33,10 @@ pub struct Port {
 pub trait Source {
     /// The next event; `None` when there are no more.
     fn next(&mut self) -> Option<Event>;
-    /// What left the reference for these frames: one, or a batch.
-    fn seen(&mut self, events: &[Event], outputs: &Outputs);
+    /// Is the program to note which rules take the event that [`Source::next`] gave last?
+    fn watches(&self) -> bool {
+        false
+    }
+    /// What left the reference for these frames (one, or a batch), and the rules that took them, if they were noted.
+    fn seen(&mut self, events: &[Event], outputs: &Outputs, steps: &[ProgramStep]);
 }

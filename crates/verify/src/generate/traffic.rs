@@ -7,6 +7,7 @@ use crate::frame::{self, Keep, Shape};
 use crate::rng::Rng;
 use crate::subject::Outputs;
 use onefold_elements::ElemId;
+use onefold_engine::program::ProgramStep;
 use onefold_packet::Timestamp;
 use std::collections::VecDeque;
 
@@ -30,6 +31,9 @@ struct EntryState {
     next: usize,
 }
 
+/// An answer that waits: entry, frame, and the entry and frame that it answers.
+type Answer = (usize, Vec<u8>, Option<(ElemId, Vec<u8>)>);
+
 /// The generator.
 pub struct Traffic {
     rng: Rng,
@@ -37,7 +41,10 @@ pub struct Traffic {
     entries: Vec<EntryState>,
     /// Sink -> index of the entry at the same port.
     back: Vec<(ElemId, usize)>,
-    answers: VecDeque<(usize, Vec<u8>)>,
+    /// Entry, frame, and what it answers.
+    answers: VecDeque<Answer>,
+    /// What the last frame answers.
+    answered: Option<(ElemId, Vec<u8>)>,
     now: Timestamp,
     /// Frames still to come.
     left: u64,
@@ -82,6 +89,7 @@ impl Traffic {
             entries,
             back,
             answers: VecDeque::new(),
+            answered: None,
             now: start,
             left: packets,
             made: 0,
@@ -92,6 +100,11 @@ impl Traffic {
             exhausted: false,
             long: packets >= 4 * EXHAUSTION,
         })
+    }
+
+    /// The frame that the last one answers, if it does.
+    pub fn answered(&self) -> Option<&(ElemId, Vec<u8>)> {
+        self.answered.as_ref()
     }
 
     /// A frame that is to be varied, as if it had passed; for frames made elsewhere.
@@ -412,9 +425,10 @@ impl Traffic {
         };
         let dice = self.rng.below(100);
         if dice < 30
-            && let Some(i) = self.answers.iter().position(|(e, _)| *e == self.at)
-            && let Some((_, f)) = self.answers.remove(i)
+            && let Some(i) = self.answers.iter().position(|(e, _, _)| *e == self.at)
+            && let Some((_, f, of)) = self.answers.remove(i)
         {
+            self.answered = of;
             return f;
         }
         if dice < 92
@@ -524,6 +538,7 @@ impl Source for Traffic {
         }
         self.left -= 1;
         self.made += 1;
+        self.answered = None;
         let bytes = self.frame();
         Some(Event {
             at: self.now,
@@ -533,7 +548,8 @@ impl Source for Traffic {
         })
     }
 
-    fn seen(&mut self, events: &[Event], outputs: &Outputs) {
+    fn seen(&mut self, events: &[Event], outputs: &Outputs, _: &[ProgramStep]) {
+        self.answered = None;
         if outputs.is_empty() {
             return;
         }
@@ -553,7 +569,11 @@ impl Source for Traffic {
                 self.answers.pop_front();
             }
             if let Some(a) = frame::answer(bytes) {
-                self.answers.push_back((*entry, a));
+                let of = match events {
+                    [e] => e.source.map(|s| (s, e.bytes.clone())),
+                    _ => None,
+                };
+                self.answers.push_back((*entry, a, of));
             }
         }
     }

@@ -1,0 +1,553 @@
+//! Packets derived from a program: one for every rule, one for each side of every boundary, through bindings too.
+
+use super::coverage::{Coverage, Side, sides, width};
+use super::solve::{Maker, Search, place, uncovered};
+use super::traffic::Traffic;
+use super::ways::{self, Way};
+use super::{Port, Source};
+use crate::event::Event;
+use crate::frame::{self, Keep};
+use crate::rng::Rng;
+use crate::subject::Outputs;
+use onefold_elements::ElemId;
+use onefold_elements::model::{BindKind, ValueSet, max_of};
+use onefold_engine::program::ProgramStep;
+use onefold_packet::Timestamp;
+use onefold_synth::program::{Dim, End, Filter, Program, Step};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Steps of one search.
+const SEARCH_STEPS: usize = 3000;
+/// Ways tried for a goal.
+const WAYS_TRIED: usize = 16;
+/// Attempts at a goal.
+const ATTEMPTS: u8 = 4;
+/// Known frames per stage.
+const MAX_KNOWN: usize = 16;
+/// Of the traffic behind the goals, one in so many is followed through the program.
+const FOLLOW: usize = 16;
+
+/// Something to be hit: a rule, or a side of a boundary of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Goal {
+    /// Stage.
+    pub stage: usize,
+    /// Rule.
+    pub rule: usize,
+    /// Dimension and side; `None`: the rule itself.
+    pub side: Option<(usize, usize)>,
+}
+
+/// Why a goal has not been reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// Nothing comes to the stage that fits.
+    NoWay,
+    /// Rules before take every such packet.
+    Covered,
+    /// Such values, but no well-formed frame has them.
+    NoFrame,
+    /// The search was given up.
+    TooLong,
+    /// A frame that should have hit it was taken elsewhere.
+    Elsewhere,
+    /// It needs a value that a binding gives, and none that was seen does.
+    Binding,
+    /// There were more goals than packets.
+    NotTried,
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Reason::NoWay => "no packet that comes to the stage has such values",
+            Reason::Covered => "covered by earlier rules",
+            Reason::NoFrame => "no well-formed frame has such values",
+            Reason::TooLong => "not found within the bound of the search",
+            Reason::Elsewhere => "frames made for it were taken by another rule",
+            Reason::Binding => "no binding gave such a value",
+            Reason::NotTried => "not tried: more boundaries than packets",
+        })
+    }
+}
+
+/// A frame that came to a stage.
+#[derive(Debug, Clone)]
+struct Known {
+    source: ElemId,
+    frame: Vec<u8>,
+    /// What it is the answer to.
+    forward: Option<(ElemId, Vec<u8>)>,
+}
+
+/// A frame of a goal's that is to be answered, and what the answer must be like.
+#[derive(Debug, Clone)]
+struct Waiting {
+    goal: Goal,
+    attempt: u8,
+    source: ElemId,
+    wanted: Filter,
+}
+
+/// The source.
+pub struct Directed {
+    /// What has been hit.
+    pub coverage: Coverage,
+    program: Arc<Program>,
+    traffic: Traffic,
+    maker: Maker,
+    rng: Rng,
+    ways: Vec<Vec<Way>>,
+    known: Vec<Vec<Known>>,
+    goals: VecDeque<(Goal, u8)>,
+    /// Goal of the event under way.
+    current: Option<(Goal, u8)>,
+    waiting: Option<Waiting>,
+    queue: VecDeque<(ElemId, Vec<u8>, Option<(Goal, u8)>)>,
+    reasons: HashMap<Goal, Reason>,
+    back: Vec<(ElemId, ElemId)>,
+    /// Role of slots: 0 to 3 as bindings have them.
+    roles: Vec<Option<u8>>,
+    now: Timestamp,
+    warm_up: u64,
+    /// Packets for goals that are left.
+    budget: u64,
+    /// Packets left in all.
+    left: u64,
+    made: u64,
+    watching: bool,
+}
+
+impl Directed {
+    /// Goals of a program, amid this traffic. `packets` in all.
+    pub fn new(
+        program: Arc<Program>,
+        traffic: Traffic,
+        ports: &[Port],
+        seed: u64,
+        packets: u64,
+        start: Timestamp,
+    ) -> Directed {
+        let mut rng = Rng::new(seed ^ 0x00d1_5ec7);
+        let ways = ways::ways(&program, &mut rng);
+        let mut roles = vec![None; program.slots.len()];
+        for step in (program.stages.iter())
+            .flat_map(|s| &s.actions)
+            .flat_map(|a| &a.steps)
+        {
+            if let Step::Bind { first, kind, .. } = step {
+                let n = match kind {
+                    BindKind::Addresses => 2,
+                    _ => 4,
+                };
+                for i in 0..n {
+                    if let Some(r) = roles.get_mut(usize::from(first.0) + i) {
+                        *r = Some(i as u8);
+                    }
+                }
+            }
+        }
+        let back = (ports.iter())
+            .filter_map(|p| Some((p.source?, &p.sinks)))
+            .flat_map(|(s, sinks)| sinks.iter().map(move |k| (*k, s)))
+            .collect();
+        let budget = packets - packets / 4;
+        let (goals, reasons) = goals(&program, budget);
+        Directed {
+            coverage: Coverage::new(program.clone()),
+            known: vec![Vec::new(); program.stages.len()],
+            program,
+            traffic,
+            maker: Maker::default(),
+            rng,
+            ways,
+            goals,
+            current: None,
+            waiting: None,
+            queue: VecDeque::new(),
+            reasons,
+            back,
+            roles,
+            now: start,
+            warm_up: (packets / 10).min(6000),
+            budget,
+            left: packets,
+            made: 0,
+            watching: false,
+        }
+    }
+
+    /// Frames made so far.
+    pub fn made(&self) -> u64 {
+        self.made
+    }
+
+    fn reached(&self, g: Goal) -> bool {
+        match g.side {
+            None => self.coverage.rule_hit(g.stage, g.rule),
+            Some((dim, side)) => self.coverage.side_hit(Side {
+                stage: g.stage,
+                rule: g.rule,
+                dim,
+                side,
+            }),
+        }
+    }
+
+    /// What has not been hit, by reason: how often, and some of them.
+    pub fn missing(&self) -> BTreeMap<(bool, Reason), Vec<Goal>> {
+        let mut all: BTreeMap<(bool, Reason), Vec<Goal>> = BTreeMap::new();
+        for g in all_goals(&self.program) {
+            if !self.reached(g) {
+                let reason = self.reasons.get(&g).copied().unwrap_or(Reason::NotTried);
+                all.entry((g.side.is_some(), reason)).or_default().push(g);
+            }
+        }
+        all
+    }
+
+    /// The filter of a goal, in the stage's terms.
+    fn cube(&self, g: Goal) -> Option<Filter> {
+        let rule = self.program.stages.get(g.stage)?.rules.get(g.rule)?;
+        let mut f = rule.filter.clone();
+        if let Some((dim, side)) = g.side {
+            let (d, set) = f.0.get_mut(dim)?;
+            let (v, _) = *sides(set, width(&self.program, *d)).get(side)?;
+            *set = ValueSet::one(v);
+        }
+        Some(f)
+    }
+
+    /// A frame for a goal, without bindings.
+    fn solve(&mut self, g: Goal) -> Result<(ElemId, Vec<u8>), Reason> {
+        let cube = self.cube(g).ok_or(Reason::NoWay)?;
+        let program = self.program.clone();
+        let stage = program.stages.get(g.stage).ok_or(Reason::NoWay)?;
+        let mut reason = Reason::NoWay;
+        let ways = self.ways.get(g.stage).map_or(&[][..], |w| w);
+        for w in ways.iter().filter(|w| !w.stateful).take(WAYS_TRIED) {
+            let Some((cube, _)) = w.map.narrow(&program, &cube, &w.cube) else {
+                continue;
+            };
+            let own: Vec<Filter>;
+            let before = stage.rules.iter().take(g.rule);
+            let mut earlier: Vec<&Filter> =
+                w.earlier.iter().filter(|e| !e.is_disjoint(&cube)).collect();
+            if w.map.is_identity() {
+                earlier.extend(before.map(|r| &r.filter).filter(|e| !e.is_disjoint(&cube)));
+            } else {
+                own = before
+                    .filter_map(
+                        |r| match w.map.narrow(&program, &r.filter, &Filter::default()) {
+                            Some((f, true)) => Some(f),
+                            _ => None,
+                        },
+                    )
+                    .filter(|f| !f.is_disjoint(&cube))
+                    .collect();
+                earlier.extend(&own);
+            }
+            let mut frame = None;
+            let mut steps = SEARCH_STEPS;
+            let (maker, rng) = (&self.maker, &mut self.rng);
+            let found = uncovered(
+                &cube,
+                &earlier,
+                &|d| width(&program, d),
+                &mut steps,
+                &mut |region| {
+                    frame = maker.frame(region, rng);
+                    frame.is_some()
+                },
+            );
+            if let (Search::Found, Some(f)) = (found, frame) {
+                return Ok((w.source, f));
+            }
+            reason = reason.max_by_hope(match found {
+                Search::Covered => Reason::Covered,
+                Search::TooLong => Reason::TooLong,
+                _ => Reason::NoFrame,
+            });
+        }
+        Err(reason)
+    }
+
+    /// A frame for a goal from one that came to the stage before; perhaps one that is to be answered first.
+    fn vary_known(&mut self, g: Goal, attempt: u8) -> Option<(ElemId, Vec<u8>)> {
+        let cube = self.cube(g)?;
+        let program = self.program.clone();
+        let list = self.known.get(g.stage)?;
+        let k = list
+            .get((usize::from(attempt) + self.rng.below(list.len())) % list.len().max(1))?
+            .clone();
+        // how conditions there are said here: by a way from the same source
+        let way = self
+            .ways
+            .get(g.stage)?
+            .iter()
+            .find(|w| w.source == k.source)?;
+        let (wanted, _) = way.map.narrow(&program, &cube, &Filter::default())?;
+        let Some((source, forward)) = &k.forward else {
+            let f = place(k.frame.clone(), &wanted, &mut self.rng, false)?;
+            return Some((k.source, f));
+        };
+        // what the answer's addresses and ports are to be, said about the frame that it answers
+        let mut forward = forward.clone();
+        let fv = frame::view(&forward)?;
+        let rv = frame::view(&k.frame)?;
+        let (net, t) = (rv.net as i32, rv.transport.map(|t| t as i32));
+        let mut rest = Filter::default();
+        for (d, set) in &wanted.0 {
+            let role = match d {
+                Dim::Slot(s) => self.roles.get(usize::from(s.0)).copied().flatten(),
+                // the answer's source is the destination of what it answers
+                Dim::Bits { bit, bits: 32 } if *bit == (net + 12) * 8 => Some(0),
+                Dim::Bits { bit, bits: 16 } if Some(*bit) == t.map(|t| t * 8) => Some(2),
+                _ => None,
+            };
+            let Some(role) = role else {
+                if !matches!(d, Dim::Slot(_)) {
+                    rest.narrow(*d, set, width(&program, *d));
+                }
+                continue;
+            };
+            let (at, n) = match role {
+                0 => (fv.net + 16, 4),
+                1 => (fv.net + 12, 4),
+                2 => (fv.transport? + 2, 2),
+                _ => (fv.transport?, 2),
+            };
+            let bytes = forward.get_mut(at..at + n)?;
+            let now = bytes.iter().fold(0u128, |v, b| (v << 8) | u128::from(*b));
+            if set.contains(now) || set.is_full(n as u8 * 8) {
+                continue;
+            }
+            let set = set.intersect(&ValueSet::range(0, max_of(n as u8 * 8)));
+            if set.is_empty() {
+                return None;
+            }
+            let v = self.rng.value_of(&set).to_be_bytes();
+            bytes.copy_from_slice(&v[16 - n..]);
+        }
+        frame::finish(&mut forward, Keep::default());
+        self.waiting = Some(Waiting {
+            goal: g,
+            attempt,
+            source: k.source,
+            wanted: rest,
+        });
+        Some((*source, forward))
+    }
+
+    /// The next frame for a goal.
+    fn pursue(&mut self) -> Option<(ElemId, Vec<u8>)> {
+        // bound: every goal is taken up a few times
+        while let Some((g, attempt)) = self.goals.pop_front() {
+            if self.reached(g) {
+                continue;
+            }
+            // attempts in turn: from the filters, then from frames that came there
+            let stateless = (self.ways.get(g.stage)).is_some_and(|w| w.iter().any(|w| !w.stateful));
+            let solved = match attempt < 2 && stateless {
+                true => self.solve(g),
+                false => Err(Reason::Binding),
+            };
+            match solved {
+                Ok(f) => {
+                    self.current = Some((g, attempt));
+                    return Some(f);
+                }
+                Err(reason) => {
+                    let old = self.reasons.get(&g).copied();
+                    let reason = old.map_or(reason, |o| o.max_by_hope(reason));
+                    self.reasons.insert(g, reason);
+                    if attempt < ATTEMPTS && reason != Reason::Covered {
+                        if let Some(f) = self.vary_known(g, attempt) {
+                            if self.waiting.is_none() {
+                                self.current = Some((g, attempt.max(2)));
+                            }
+                            return Some(f);
+                        }
+                        if attempt + 1 < ATTEMPTS {
+                            // there may be more known later
+                            self.goals.push_back((g, attempt.max(1) + 1));
+                        }
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn event(&mut self, source: ElemId, bytes: Vec<u8>) -> Event {
+        self.now = self.now + Timestamp(1000 * (1 + self.rng.below(8) as i64));
+        Event {
+            at: self.now,
+            source: Some(source),
+            bytes,
+            joined: false,
+        }
+    }
+}
+
+impl Reason {
+    /// The one that leaves more hope.
+    fn max_by_hope(self, other: Reason) -> Reason {
+        let rank = |r: Reason| match r {
+            Reason::NotTried => 0,
+            Reason::NoWay => 1,
+            Reason::Covered => 2,
+            Reason::NoFrame => 3,
+            Reason::Binding => 4,
+            Reason::TooLong => 5,
+            Reason::Elsewhere => 6,
+        };
+        match rank(other) > rank(self) {
+            true => other,
+            false => self,
+        }
+    }
+}
+
+/// All goals, rules first.
+fn all_goals(p: &Program) -> Vec<Goal> {
+    let mut all = Vec::new();
+    let rules = || {
+        (p.stages.iter().enumerate())
+            .flat_map(|(s, x)| x.rules.iter().enumerate().map(move |(r, y)| (s, x, r, y)))
+    };
+    for (stage, s, rule, r) in rules() {
+        let dead = s
+            .actions
+            .get(r.action.0 as usize)
+            .is_none_or(|a| a.end == End::Unreachable);
+        let _ = dead;
+        all.push(Goal {
+            stage,
+            rule,
+            side: None,
+        });
+    }
+    for (stage, _, rule, r) in rules() {
+        for (dim, (d, set)) in r.filter.0.iter().enumerate() {
+            for side in 0..sides(set, width(p, *d)).len() {
+                all.push(Goal {
+                    stage,
+                    rule,
+                    side: Some((dim, side)),
+                });
+            }
+        }
+    }
+    all
+}
+
+/// Goals for so many packets; what is left out is not tried.
+fn goals(p: &Program, budget: u64) -> (VecDeque<(Goal, u8)>, HashMap<Goal, Reason>) {
+    let all = all_goals(p);
+    let every = (all.len() as u64).div_ceil(budget.max(1)).max(1);
+    let mut kept = VecDeque::new();
+    for (i, g) in all.into_iter().enumerate() {
+        if g.side.is_none() || (i as u64).is_multiple_of(every) {
+            kept.push_back((g, 0));
+        }
+    }
+    (kept, HashMap::new())
+}
+
+impl Source for Directed {
+    fn next(&mut self) -> Option<Event> {
+        self.current = None;
+        self.watching = false;
+        if self.left == 0 {
+            return None;
+        }
+        if let Some((source, bytes, goal)) = self.queue.pop_front() {
+            self.current = goal;
+            self.watching = true;
+            self.left -= 1;
+            self.made += 1;
+            return Some(self.event(source, bytes));
+        }
+        self.waiting = None;
+        if self.warm_up == 0 && self.budget > 0 && !self.goals.is_empty() {
+            self.budget -= 1;
+            if let Some((source, bytes)) = self.pursue() {
+                self.watching = true;
+                self.left -= 1;
+                self.made += 1;
+                return Some(self.event(source, bytes));
+            }
+        }
+        let mut e = self.traffic.next()?;
+        // one clock
+        e.at = e.at.max(self.now);
+        self.now = e.at;
+        if e.source.is_some() {
+            self.left -= 1;
+            self.made += 1;
+            self.watching = self.warm_up > 0 || self.rng.one_in(FOLLOW);
+            self.warm_up = self.warm_up.saturating_sub(1);
+        }
+        Some(e)
+    }
+
+    fn watches(&self) -> bool {
+        self.watching
+    }
+
+    fn seen(&mut self, events: &[Event], outputs: &Outputs, steps: &[ProgramStep]) {
+        let forward = self.traffic.answered().cloned();
+        if let ([e], Some(w)) = (events, self.waiting.take()) {
+            let sink = |k: ElemId| self.back.iter().any(|(s, b)| *s == k && *b == w.source);
+            let answer = outputs
+                .iter()
+                .find(|(k, _, _)| sink(*k))
+                .and_then(|(_, _, b)| frame::answer(b));
+            let made = answer.and_then(|a| place(a, &w.wanted, &mut self.rng, false));
+            match made {
+                Some(a) => self
+                    .queue
+                    .push_back((w.source, a, Some((w.goal, w.attempt.max(2))))),
+                None => {
+                    if w.attempt + 1 < ATTEMPTS {
+                        self.goals.push_back((w.goal, w.attempt.max(1) + 1));
+                    }
+                }
+            }
+            self.coverage.trace(&e.bytes, steps, &mut |_, _| {});
+        } else if let [e] = events
+            && !steps.is_empty()
+        {
+            let source = e.source.unwrap_or(ElemId(0));
+            let (known, rng) = (&mut self.known, &mut self.rng);
+            let from_traffic = self.current.is_none();
+            self.coverage.trace(&e.bytes, steps, &mut |stage, _| {
+                let Some(list) = known.get_mut(stage) else {
+                    return;
+                };
+                let k = || Known {
+                    source,
+                    frame: e.bytes.clone(),
+                    forward: forward.clone().filter(|_| from_traffic),
+                };
+                if list.len() < MAX_KNOWN {
+                    list.push(k());
+                } else if from_traffic && rng.one_in(8) {
+                    let n = list.len();
+                    list[rng.below(n)] = k();
+                }
+            });
+            if let Some((g, attempt)) = self.current.take()
+                && !self.reached(g)
+            {
+                self.reasons.insert(g, Reason::Elsewhere);
+                if attempt + 1 < ATTEMPTS {
+                    self.goals.push_back((g, attempt + 1));
+                }
+            }
+        }
+        self.traffic.seen(events, outputs, &[]);
+    }
+}

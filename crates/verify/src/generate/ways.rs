@@ -1,0 +1,374 @@
+//! How packets come to a stage: conditions at the entry, and what has become of the packet since.
+
+use super::coverage::width;
+use crate::rng::Rng;
+use onefold_elements::ElemId;
+use onefold_elements::model::{AnnoKey, ValueSet, max_of};
+use onefold_synth::program::{Action, Dim, End, EndAt, Expr, Filter, Image, Next, Program, Step};
+
+/// Most ways kept for a stage.
+const MAX_WAYS: usize = 16;
+/// Ways of a stage that are followed further.
+const FOLLOWED: usize = 6;
+/// Most earlier rules that a way remembers.
+const MAX_EARLIER: usize = 20_000;
+/// Most stages looked at.
+const MAX_VISITS: usize = 20_000;
+
+/// A condition on an epoch, said about the packet at the entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Said {
+    Of(Dim, ValueSet),
+    Always,
+    Never,
+    /// It cannot be said.
+    Unknown,
+}
+
+/// What has become of a packet since the entry.
+#[derive(Debug, Clone, Default)]
+pub struct Map {
+    /// The epoch's first byte, counted from the entry's.
+    shift: i32,
+    end_changed: bool,
+    /// Fields written, in the entry's positions, with values in the entry's terms where they are known.
+    writes: Vec<(i32, u8, Option<Expr>)>,
+    annos: Vec<(AnnoKey, Option<Expr>)>,
+    changed: bool,
+}
+
+impl Map {
+    fn say(&self, d: Dim, set: &ValueSet) -> Said {
+        match d {
+            _ if !self.changed => Said::Of(d, set.clone()),
+            Dim::Len if self.end_changed => Said::Unknown,
+            Dim::Len => {
+                let back = (-i64::from(self.shift)) as u128 & max_of(32);
+                Said::Of(Dim::Len, set.shifted_back(back, 32))
+            }
+            Dim::Bits { bit, bits } => {
+                let bit = bit + self.shift * 8;
+                let (from, to) = (bit, bit + i32::from(bits));
+                let touched = (self.writes.iter())
+                    .filter(|(b, n, _)| *b < to && *b + i32::from(*n) > from)
+                    .collect::<Vec<_>>();
+                match touched[..] {
+                    [] => Said::Of(Dim::Bits { bit, bits }, set.clone()),
+                    [(b, n, Some(e))] => self.written(*e, *b, *n, bit, bits, set),
+                    _ => Said::Unknown,
+                }
+            }
+            Dim::Check { check, at, end } => Said::Of(
+                Dim::Check {
+                    check,
+                    at: at + self.shift,
+                    end: match end {
+                        EndAt::Same => EndAt::Same,
+                        EndAt::Ip4(at) => EndAt::Ip4(at + self.shift),
+                        EndAt::Ip6(at) => EndAt::Ip6(at + self.shift),
+                    },
+                },
+                set.clone(),
+            ),
+            Dim::Slot(_) => Said::Of(d, set.clone()),
+            Dim::Anno(key) => match self.annos.iter().find(|(k, _)| *k == key) {
+                Some((_, Some(e))) => self.written(*e, 0, key.size * 8, 0, key.size * 8, set),
+                Some((_, None)) => Said::Unknown,
+                None => match set.contains(0) {
+                    true => Said::Always,
+                    false => Said::Unknown,
+                },
+            },
+            Dim::PacketType => Said::Unknown,
+        }
+    }
+
+    fn written(&self, e: Expr, b: i32, n: u8, bit: i32, bits: u8, set: &ValueSet) -> Said {
+        match e {
+            Expr::Const(c) if bit >= b && bit + i32::from(bits) <= b + i32::from(n) => {
+                let low = b + i32::from(n) - bit - i32::from(bits);
+                let v = (c >> low) & max_of(bits);
+                match set.contains(v) {
+                    true => Said::Always,
+                    false => Said::Never,
+                }
+            }
+            Expr::Of(d, plus) if b == bit && n == bits => match d {
+                Dim::Slot(_) => Said::Of(d, set.shifted_back(plus, bits)),
+                d if d.width() == bits => Said::Of(d, set.shifted_back(plus, bits)),
+                _ => Said::Unknown,
+            },
+            _ => Said::Unknown,
+        }
+    }
+
+    /// A filter in the entry's terms, added to `to`. `None` when nothing fits; false when part of it could not be said.
+    pub fn narrow(&self, p: &Program, f: &Filter, to: &Filter) -> Option<(Filter, bool)> {
+        let mut out = to.clone();
+        let mut whole = true;
+        for (d, set) in &f.0 {
+            match self.say(*d, set) {
+                Said::Of(d, set) => {
+                    if !out.narrow(d, &set, width(p, d)) {
+                        return None;
+                    }
+                }
+                Said::Always => {}
+                Said::Never => return None,
+                Said::Unknown => whole = false,
+            }
+        }
+        Some((out, whole))
+    }
+
+    /// Nothing has changed since the entry.
+    pub fn is_identity(&self) -> bool {
+        !self.changed
+    }
+
+    fn expr(&self, e: Expr) -> Option<Expr> {
+        match e {
+            Expr::Const(_) => Some(e),
+            Expr::Of(d, plus) => {
+                let w = d.width();
+                // where the identity on values comes from
+                match self.say(d, &ValueSet::one(0)) {
+                    Said::Of(n, s) => {
+                        let delta = s.single()?.wrapping_neg() & max_of(w);
+                        Some(Expr::Of(n, plus.wrapping_add(delta) & max_of(w)))
+                    }
+                    _ => match d {
+                        Dim::Bits { bit, bits } => {
+                            let bit = bit + self.shift * 8;
+                            let exact =
+                                self.writes.iter().find(|(b, n, _)| *b == bit && *n == bits);
+                            match exact {
+                                Some((_, _, Some(Expr::Const(c)))) => {
+                                    Some(Expr::Const(c.wrapping_add(plus) & max_of(bits)))
+                                }
+                                _ => None,
+                            }
+                        }
+                        _ => None,
+                    },
+                }
+            }
+        }
+    }
+
+    /// A new epoch begins with this image.
+    fn then(&self, image: &Image) -> Map {
+        let mut m = self.clone();
+        m.changed = true;
+        for w in &image.writes {
+            let bit = w.bit + self.shift * 8;
+            let value = self.expr(w.value);
+            let (from, to) = (bit, bit + i32::from(w.bits));
+            m.writes.retain(|(b, n, _)| {
+                *b >= to || *b + i32::from(*n) <= from || *b == bit && *n == w.bits
+            });
+            match m
+                .writes
+                .iter_mut()
+                .find(|(b, n, _)| *b == bit && *n == w.bits)
+            {
+                Some(old) => old.2 = value,
+                None => m.writes.push((bit, w.bits, value)),
+            }
+        }
+        if image.cleared {
+            m.annos.clear();
+        }
+        for (k, e) in &image.annos {
+            let value = self.expr(*e);
+            m.annos.retain(|(o, _)| o != k);
+            m.annos.push((*k, value));
+        }
+        m.shift += image.start;
+        m.end_changed |= image.end != EndAt::Same;
+        m
+    }
+}
+
+/// A way to a stage.
+#[derive(Debug, Clone)]
+pub struct Way {
+    /// Where packets enter.
+    pub source: ElemId,
+    /// What they are like there.
+    pub cube: Filter,
+    /// What has become of them.
+    pub map: Map,
+    /// Rules that must not take them, in the entry's terms.
+    pub earlier: Vec<Filter>,
+    /// It needs a binding that was made before.
+    pub stateful: bool,
+}
+
+/// Ways to all stages.
+pub fn ways(p: &Program, rng: &mut Rng) -> Vec<Vec<Way>> {
+    let mut all: Vec<Vec<Way>> = vec![Vec::new(); p.stages.len()];
+    let mut offered = vec![0usize; p.stages.len()];
+    let mut queue = std::collections::VecDeque::new();
+    for e in &p.entries {
+        let way = Way {
+            source: e.source,
+            cube: Filter::default(),
+            map: Map::default(),
+            earlier: Vec::new(),
+            stateful: false,
+        };
+        if let Some(to) = all.get_mut(e.stage.0 as usize) {
+            to.push(way);
+            queue.push_back(e.stage.0 as usize);
+        }
+    }
+    let mut followed = vec![0usize; p.stages.len()];
+    let mut visits = 0;
+    while let Some(at) = queue.pop_front() {
+        visits += 1;
+        if visits > MAX_VISITS {
+            break;
+        }
+        let Some(stage) = p.stages.get(at) else {
+            continue;
+        };
+        // those that have come since the stage was looked at last
+        let from = followed[at];
+        let to = all[at].len().min(FOLLOWED);
+        followed[at] = to.max(from);
+        for w in all[at].get(from..to).unwrap_or(&[]).to_vec() {
+            for (i, r) in stage.rules.iter().enumerate() {
+                let Some(action) = stage.actions.get(r.action.0 as usize) else {
+                    continue;
+                };
+                let next = successors(action);
+                if next.is_empty() {
+                    continue;
+                }
+                let Some((cube, _)) = w.map.narrow(p, &r.filter, &w.cube) else {
+                    continue;
+                };
+                let mut earlier = w.earlier.clone();
+                earlier.retain(|e| !e.is_disjoint(&cube));
+                for e in stage.rules.iter().take(i) {
+                    if earlier.len() >= MAX_EARLIER {
+                        break;
+                    }
+                    if let Some((f, true)) = w.map.narrow(p, &e.filter, &Filter::default())
+                        && !f.is_disjoint(&cube)
+                    {
+                        earlier.push(f);
+                    }
+                }
+                for (to, image, stateful) in next {
+                    let Some(list) = all.get_mut(to) else {
+                        continue;
+                    };
+                    offered[to] += 1;
+                    let way = Way {
+                        source: w.source,
+                        cube: cube.clone(),
+                        map: image.map_or_else(|| w.map.clone(), |i| w.map.then(i)),
+                        earlier: earlier.clone(),
+                        stateful: w.stateful || stateful,
+                    };
+                    if list.len() < MAX_WAYS {
+                        list.push(way);
+                        if list.len() <= FOLLOWED {
+                            queue.push_back(to);
+                        }
+                    } else if rng.below(offered[to]) < MAX_WAYS - FOLLOWED {
+                        // the later ones change places, so that they are of many kinds
+                        let slot = FOLLOWED + rng.below(MAX_WAYS - FOLLOWED);
+                        if let Some(old) = list.get_mut(slot) {
+                            *old = way;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    all
+}
+
+/// Stages that an action leads to, with the image of a new epoch, and whether that takes a binding made before.
+fn successors(a: &Action) -> Vec<(usize, Option<&Image>, bool)> {
+    let mut all = Vec::new();
+    let stage = |n: &Next| match n {
+        Next::Stage(s) => Some(s.0 as usize),
+        Next::Unconnected(_) => None,
+    };
+    match &a.end {
+        End::Goto(s) => all.push((s.0 as usize, None, false)),
+        End::Write { image, next } => all.push((next.0 as usize, Some(&**image), false)),
+        End::Ask { image, outputs, .. } => {
+            all.extend((outputs.iter().filter_map(stage)).map(|s| (s, Some(&**image), false)));
+        }
+        End::Fork(ways) => all.extend(ways.iter().filter_map(stage).map(|s| (s, None, false))),
+        _ => {}
+    }
+    for s in &a.steps {
+        if let Step::Bind { bound, pass, .. } = s {
+            all.extend(pass.iter().filter_map(stage).map(|s| (s, None, false)));
+            all.extend(bound.iter().filter_map(stage).map(|s| (s, None, true)));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onefold_synth::program::Write;
+
+    #[test]
+    fn conditions_are_said_about_the_entry() {
+        let p = Program::default();
+        let bits = |bit, bits| Dim::Bits { bit, bits };
+        let ttl = bits(8 * 22, 8);
+        let image = Image {
+            start: 14,
+            writes: vec![
+                Write {
+                    bit: 8 * 22,
+                    bits: 8,
+                    value: Expr::Of(ttl, 255),
+                },
+                Write {
+                    bit: 0,
+                    bits: 48,
+                    value: Expr::Const(7),
+                },
+            ],
+            ..Image::default()
+        };
+        let m = Map::default().then(&image).then(&image);
+        let say = |d, set: ValueSet| m.say(d, &set);
+        // two decrements: 8 there was 9 after the first epoch's image, which the second one's bytes do not cover
+        assert_eq!(
+            Map::default()
+                .then(&image)
+                .say(bits(64, 8), &ValueSet::one(8)),
+            Said::Of(ttl, ValueSet::one(9))
+        );
+        assert_eq!(
+            say(Dim::Len, ValueSet::one(20)),
+            Said::Of(Dim::Len, ValueSet::one(48))
+        );
+        assert_eq!(
+            say(bits(0, 8), ValueSet::one(1)),
+            Said::Of(bits(224, 8), ValueSet::one(1))
+        );
+        assert_eq!(say(bits(-112, 48), ValueSet::one(7)), Said::Always);
+        assert_eq!(say(bits(-112, 48), ValueSet::one(8)), Said::Never);
+        assert_eq!(
+            m.narrow(
+                &p,
+                &Filter(vec![(bits(-112, 48), ValueSet::one(8))]),
+                &Filter::default()
+            ),
+            None
+        );
+    }
+}
