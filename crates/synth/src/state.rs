@@ -5,7 +5,8 @@ use crate::program::{
     Dim, EndAt, Expr, Image, LenAt, Mark, Slot, Step, SumKind, SumTerm, SumWrite, TypeExpr, Write,
 };
 use onefold_elements::model::{
-    AT_ZERO, AnnoKey, Base, Checksum, FieldRef, Fix, HeaderCheck, Op, Read, TypeOf, Value, ValueSet, max_of,
+    AT_ZERO, AnnoKey, Base, Checksum, FieldRef, Fix, HeaderCheck, Op, Read, TypeOf, Value,
+    ValueSet, max_of,
 };
 use std::sync::Arc;
 

@@ -105,7 +105,9 @@ impl Element for KernelTun {
     fn model(&self, port: Port, _: &ModelCx<'_>) -> Model {
         match (port, self.tap) {
             (ENTRY, true) => Model::pass([]),
-            (ENTRY, false) => Model::None("KernelTun: looks for the IP header of what the host sends"),
+            (ENTRY, false) => {
+                Model::None("KernelTun: looks for the IP header of what the host sends")
+            }
             _ => Model::Cases(vec![Case::new(Cond::Always, Exit::Transmit)]),
         }
     }
