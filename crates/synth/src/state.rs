@@ -5,7 +5,8 @@ use crate::program::{
     Dim, EndAt, Expr, Image, LenAt, Mark, Slot, Step, SumKind, SumTerm, SumWrite, TypeExpr, Write,
 };
 use onefold_elements::model::{
-    AnnoKey, Base, Checksum, FieldRef, Fix, HeaderCheck, Op, Read, TypeOf, Value, ValueSet, max_of,
+    AT_ZERO, AnnoKey, Base, Checksum, FieldRef, Fix, HeaderCheck, Op, Read, TypeOf, Value,
+    ValueSet, max_of,
 };
 use std::sync::Arc;
 
@@ -302,6 +303,23 @@ impl State {
             Read::TransportLen => length(self.transport_at()?),
             Read::HasNet => flag(self.net),
             Read::HasMac => flag(self.mac),
+            Read::At(base) => {
+                let (mark, behind) = match base {
+                    Base::Data => (Mark::At(self.start, 0), false),
+                    Base::Mac => (self.mac, false),
+                    Base::Net => (self.net, false),
+                    Base::Transport => (self.net, true),
+                };
+                match mark {
+                    Mark::None => Ok(Got::Expr(Expr::Const(0))),
+                    Mark::At(at, len) => {
+                        let at = at - self.start + if behind { i32::from(len) } else { 0 };
+                        let at = (AT_ZERO as i32 + at).clamp(1, u16::MAX.into());
+                        Ok(Got::Expr(Expr::Const(at as u128)))
+                    }
+                    Mark::Same => Err(Need::Punt("header marks are not known")),
+                }
+            }
             Read::Check {
                 check,
                 base,
@@ -613,6 +631,21 @@ impl State {
                 self.net = Mark::At(self.start + i32::from(at), len);
                 Ok(())
             }
+            Op::MoveNet { at } => match self.net {
+                Mark::At(net, len) => {
+                    let to = self.start + i32::from(at);
+                    let len = u8::try_from(net + i32::from(len) - to);
+                    let len = len.map_err(|_| Need::Punt("a network header alone is marked"))?;
+                    self.net = Mark::At(to, len);
+                    Ok(())
+                }
+                _ => Err(Need::Punt("a network header alone is marked")),
+            },
+            Op::StartAt(base) => {
+                self.start = self.base(base)?;
+                Ok(())
+            }
+            Op::SetTime(_) => Err(Need::Punt("the time stamp is set")),
             Op::SetMac { at } => {
                 self.mac = Mark::At(self.start + i32::from(at), 14);
                 Ok(())

@@ -13,6 +13,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Base, Case, Cond, Exit, Model, ModelCx, Read, ValueSet, bytes};
 use crate::{Port, element_any, pass_alike};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use std::collections::BTreeMap;
@@ -309,6 +310,78 @@ fn unreachable(patterns: &[Vec<Clause>]) -> Vec<usize> {
         .collect()
 }
 
+/// Where header fields begin and end: a clause is cut there, so that each part is a field that others know too.
+const EDGES: &[usize] = &[6, 12, 14, 16, 18];
+
+/// A clause, its sign left aside: the length that it needs and the fields that it wants. Nothing is needed by a clause of
+/// "don't care" nibbles.
+fn wanted(c: &Clause) -> Option<(usize, Vec<(Read, ValueSet)>)> {
+    let mut out = Vec::new();
+    let mut need = 0;
+    let mut i = 0;
+    while let (Some(v), Some(m)) = (c.value.get(i), c.mask.get(i)) {
+        let at = c.offset + i;
+        if *m == 0 {
+            i += 1;
+            continue;
+        }
+        // whole bytes go together, up to sixteen; others alone
+        let mut n = 1;
+        let mut value = u128::from(*v);
+        let whole = |i: usize| c.mask.get(i) == Some(&0xff);
+        while *m == 0xff && n < 16 && whole(i + n) && !EDGES.contains(&(at + n)) {
+            value = value << 8 | u128::from(c.value[i + n]);
+            n += 1;
+        }
+        let set = match m {
+            0xff => ValueSet::one(value),
+            _ => ValueSet::masked((*m).into(), value, 8, 256)?,
+        };
+        let at16 = u16::try_from(at).ok().filter(|a| *a <= 8000)?;
+        out.push((Read::Field(bytes(Base::Data, at16, n as u8)), set));
+        i += n;
+        need = at + n;
+    }
+    Some((need, out))
+}
+
+/// When a pattern matches; `None` for what models do not reach.
+fn condition(pattern: &[Clause]) -> Option<Cond> {
+    let long = |n: usize| Cond::at_least(Read::Len, n as u128);
+    let mut need = 0;
+    let mut positive = Vec::new();
+    let mut negative = Vec::new();
+    for c in pattern {
+        let (n, fields) = wanted(c)?;
+        if !c.negated {
+            need = need.max(n);
+            positive.extend(fields.into_iter().map(|(r, s)| Cond::In(r, s)));
+        } else if fields.is_empty() {
+            return Some(Cond::Never);
+        } else {
+            // too short, or one of the fields is another
+            let mut any = vec![Cond::less(Read::Len, n as u128)];
+            any.extend(
+                fields
+                    .into_iter()
+                    .map(|(r, s)| Cond::All(vec![long(n), Cond::In(r, s.complement(r.width()))])),
+            );
+            negative.push(Cond::Any(any));
+        }
+    }
+    let mut all = Vec::new();
+    if need > 0 {
+        all.push(long(need));
+    }
+    all.extend(positive);
+    all.extend(negative);
+    Some(match all.len() {
+        0 => Cond::Always,
+        1 => all.remove(0),
+        _ => Cond::All(all),
+    })
+}
+
 #[derive(Debug, Clone, Default)]
 struct Classifier {
     /// What was written, for the `program` handler and for models.
@@ -381,6 +454,23 @@ impl Element for Classifier {
         pass_alike(batch, |p: &Packet| {
             compiled.iter().position(|c| c.matches(p.data()))
         })
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let mut cases = Vec::with_capacity(self.patterns.len() + 1);
+        for (i, pattern) in self.patterns.iter().enumerate() {
+            let Some(when) = condition(pattern) else {
+                return Model::None("Classifier: looks at bytes beyond every header");
+            };
+            let always = when == Cond::Always;
+            cases.push(Case::new(when, Exit::Port(i)).from_arg(i));
+            if always {
+                return Model::Cases(cases);
+            }
+        }
+        let none = Exit::Drop("Classifier: no pattern matches");
+        cases.push(Case::new(Cond::Always, none));
+        Model::Cases(cases)
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

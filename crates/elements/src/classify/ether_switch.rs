@@ -12,6 +12,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::store::{State, StateId};
 use crate::{Port, element_any, state_any};
 use onefold_packet::{EtherAddr, Pkt, Timestamp};
@@ -114,6 +115,9 @@ impl Element for EtherSwitch {
         Ok(())
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::ask("EtherSwitch: learns addresses")
+    }
     fn push(&mut self, source: Port, p: Pkt, cx: &mut Cx<'_>) {
         let Some(h) = p.data().first_chunk::<12>() else {
             return cx.drop(p, "EtherSwitch: no Ethernet addresses");

@@ -12,6 +12,7 @@
 //! `nxt`, `hlim`, `ect`, `ce` and `ip6[POS:LEN]`; `icmp6 type` has ICMPv6's names. Packets whose extension headers cannot be
 //! followed (cut off, more than 32) are dropped whatever the rules say: nobody can tell what they carry.
 
+use super::filter::model::{self, Reasons};
 use super::filter::{
     Action, Expr, Filter, FilterError, Parsed, Rule, View, View6, parse_pattern, parse_pattern6,
     parse_rule,
@@ -19,9 +20,10 @@ use super::filter::{
 use super::pattern_handlers;
 use crate::args::{ArgScope, Args, unquote};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::names::NameDb;
 use crate::{Port, element_any, pass_alike};
 use onefold_packet::{Pkt, Timestamp};
@@ -109,13 +111,6 @@ fn message(e: &FilterError, text: &str) -> String {
         0..20 => e.to_string(),
         n => format!("{e} (character {})", n + 1),
     }
-}
-
-/// Why packets are dropped.
-struct Reasons {
-    no_header: DropReason,
-    denied: DropReason,
-    no_match: DropReason,
 }
 
 impl IpFilter {
@@ -311,6 +306,13 @@ impl Element for IpFilter {
                 Action::Drop => None,
             }
         })
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        match &self.filter {
+            Some(f) => model::model(f.rules(), self.six, self.reasons()),
+            None => Model::None("IPFilter: not configured"),
+        }
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

@@ -8,6 +8,10 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::build::{Cases, is};
+use crate::model::{
+    AnnoKey, Base, Case, Cond, Exit, Model, ModelCx, Op, Read, TypeOf, bits, bytes, max_of,
+};
 use crate::names::NameDb;
 use crate::{Port, element_any};
 use onefold_packet::{EtherAddr, PacketType, Pkt, anno_field};
@@ -104,6 +108,17 @@ impl Element for CheckLength {
             cx.emit(0, p);
         }
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let long = Cond::at_least(Read::Len, u128::from(self.max) + 1);
+        let refuse = Exit::PortOrDrop(1, "CheckLength: too long");
+        let c = Cases::new().push(Case::new(long, refuse).from_arg(0));
+        if !self.extra {
+            return c.otherwise([], Exit::Port(0));
+        }
+        let extra = Read::Anno(anno_field::EXTRA_LENGTH.into());
+        c.case(is(extra, 0), [], Exit::Port(0))
+            .otherwise_punt("extra length noted")
+    }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::rw("length")];
         H
@@ -163,6 +178,13 @@ impl Element for CheckPaint {
             cx.emit_or_drop(1, p, "CheckPaint: other colour");
         }
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let refuse = Exit::PortOrDrop(1, "CheckPaint: other colour");
+        Cases::new()
+            .case(is(colour(self.anno), self.color.into()), [], Exit::Port(0))
+            .push(Case::new(Cond::Always, refuse).from_arg(0))
+            .done()
+    }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::rw("color")];
         H
@@ -181,6 +203,14 @@ impl Element for CheckPaint {
         Ok(())
     }
     element_any!();
+}
+
+/// A one-byte annotation.
+fn colour(at: usize) -> Read {
+    Read::Anno(AnnoKey {
+        offset: at as u8,
+        size: 1,
+    })
 }
 
 #[derive(Debug, Clone, Default)]
@@ -209,6 +239,18 @@ impl Element for PaintSwitch {
             cx.emit(port, copy);
         }
         cx.emit(last, p);
+    }
+    fn model(&self, _: Port, cx: &ModelCx<'_>) -> Model {
+        let mut c = Cases::new();
+        let paint = colour(self.anno);
+        // colour 255 is no output's
+        for port in 0..cx.noutputs.min(255) {
+            c = c.case(is(paint, port as u128), [], Exit::Port(port));
+        }
+        if cx.noutputs > 0 {
+            c = c.case(is(paint, 255), [], Exit::Each((0..cx.noutputs).collect()));
+        }
+        c.otherwise([], Exit::Drop("PaintSwitch: no such output"))
     }
     element_any!();
 }
@@ -269,6 +311,43 @@ impl Element for HostEtherFilter {
             return cx.emit_or_drop(1, p, "HostEtherFilter: other host");
         }
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let Some(at) = u16::try_from(self.offset).ok().filter(|o| *o <= 8000) else {
+            return Model::None("HostEtherFilter: OFFSET beyond every header");
+        };
+        const PASS: Exit = Exit::Port(0);
+        let (dst, src) = (bytes(Base::Data, at, 6), bytes(Base::Data, at + 6, 6));
+        let own = self
+            .ether
+            .0
+            .iter()
+            .fold(0u128, |v, b| v << 8 | u128::from(*b));
+        let kind = |k| [Op::SetPacketType(TypeOf::Is(k))];
+        let mut c = Cases::new().case(
+            Cond::less(Read::Len, u128::from(at) + 12),
+            [],
+            Exit::Drop("HostEtherFilter: no Ethernet addresses"),
+        );
+        if self.drop_own {
+            let refuse = Exit::PortOrDrop(1, "HostEtherFilter: own");
+            c = c.case(Cond::eq(src, own), [], refuse);
+        }
+        let all = max_of(48);
+        c.case(Cond::eq(dst, own), kind(PacketType::Host), PASS)
+            .case(Cond::eq(dst, all), kind(PacketType::Broadcast), PASS)
+            .case(
+                Cond::eq(bits(Base::Data, at * 8 + 7, 1), 1),
+                kind(PacketType::Multicast),
+                PASS,
+            )
+            .otherwise(
+                kind(PacketType::OtherHost),
+                match self.drop_other {
+                    true => Exit::PortOrDrop(1, "HostEtherFilter: other host"),
+                    false => PASS,
+                },
+            )
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::rw("ether")];

@@ -8,6 +8,7 @@ use crate::args::{ArgScope, Args, FromArg, Ip4Prefix, Ip6Prefix, parse_fraction,
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
+use crate::model::{Model, ModelCx};
 use crate::names::NameDb;
 use crate::{Port, element_any};
 use onefold_packet::{EtherAddr, Pkt};
@@ -348,6 +349,9 @@ impl Element for Info {
         &self.tickets
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("information element: takes no packets")
+    }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, "information element: has no ports");
     }

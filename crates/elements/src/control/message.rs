@@ -7,6 +7,7 @@ use crate::args::Args;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 
@@ -60,6 +61,9 @@ impl Element for Message {
         }
         args.finish()
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("Message: takes no packets")
+    }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, "Message: has no ports");
     }
@@ -73,6 +77,9 @@ impl Element for Refuse {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         args.rest();
         Err(vec![ConfigError::new("element of class Error")])
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("Error: is never configured")
     }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, "Error: not configured");

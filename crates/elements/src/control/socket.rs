@@ -7,6 +7,7 @@ use crate::args::Args;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 
@@ -38,6 +39,9 @@ impl Element for Refused {
         Err(vec![
             ConfigError::new(why).hint("read handlers with -h, or use a Script"),
         ])
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("ControlSocket: takes no packets")
     }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, "ControlSocket: has no ports");

@@ -9,10 +9,22 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::build::{Cases, is};
+use crate::model::{
+    AnnoKey, Base, Case, Cond, Exit, Model, ModelCx, Op, Read, TypeOf, Value, bits,
+};
 use crate::{Port, element_any, pass_while};
 use onefold_packet::{PacketType, Pkt, Timestamp, anno_field};
 
 const PAINT_AT: usize = anno_field::PAINT.offset as usize;
+
+/// The place of a one-byte annotation.
+fn byte_anno(at: usize) -> AnnoKey {
+    AnnoKey {
+        offset: at as u8,
+        size: 1,
+    }
+}
 
 /// A value for a one-byte annotation.
 #[derive(Debug, Clone, Copy, Default)]
@@ -81,6 +93,12 @@ impl Element for Paint {
             true
         })
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::pass([Op::SetAnno(
+            byte_anno(self.colour.at),
+            Value::Const(self.colour.value.into()),
+        )])
+    }
     fn handlers(&self) -> &'static [HandlerInfo] {
         COLOR
     }
@@ -135,6 +153,15 @@ impl Element for PaintTee {
         let e = &*self;
         pass_while(batch, |p| p.anno.u8(e.colour.at) != e.colour.value)
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let painted = is(
+            Read::Anno(byte_anno(self.colour.at)),
+            self.colour.value.into(),
+        );
+        Cases::new()
+            .push(Case::new(painted, Exit::Each(vec![1, 0])).from_arg(0))
+            .otherwise([], Exit::Port(0))
+    }
     fn handlers(&self) -> &'static [HandlerInfo] {
         COLOR
     }
@@ -174,6 +201,12 @@ impl Element for SetAnnoByte {
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         p.anno.set_u8(self.at, self.value);
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::pass([Op::SetAnno(
+            byte_anno(self.at),
+            Value::Const(self.value.into()),
+        )])
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::r("anno"), HandlerInfo::rw("value")];
@@ -247,6 +280,9 @@ impl Element for SetPacketType {
         p.anno.packet_type = self.kind;
         cx.emit(0, p);
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::pass([Op::SetPacketType(TypeOf::Is(self.kind))])
+    }
     fn can_live_reconfigure(&self) -> bool {
         true
     }
@@ -270,6 +306,32 @@ struct StoreData {
     mask: Vec<u8>,
     /// Lengthen packets that end within the data.
     grow: bool,
+}
+
+impl StoreData {
+    /// One write for every run of bits that the mask lets through.
+    fn writes(&self) -> Vec<Op> {
+        let mut ops = Vec::new();
+        let bit = |of: u8, i: usize| of >> (7 - i % 8) & 1 == 1;
+        let masked = |i: usize| bit(self.mask.get(i / 8).copied().unwrap_or(0xff), i);
+        let (n, mut i) = (self.data.len() * 8, 0);
+        while i < n {
+            if !masked(i) {
+                i += 1;
+                continue;
+            }
+            let first = i;
+            let mut v = 0u128;
+            while i < n && i - first < 128 && masked(i) {
+                v = v << 1 | u128::from(bit(self.data[i / 8], i));
+                i += 1;
+            }
+            let at = (self.offset * 8 + first) as u16;
+            let field = bits(Base::Data, at, (i - first) as u8);
+            ops.push(crate::model::build::set(field, v));
+        }
+        ops
+    }
 }
 
 impl Element for StoreData {
@@ -298,6 +360,23 @@ impl Element for StoreData {
             }
         }
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let end = self.offset.saturating_add(self.data.len());
+        if end > 8000 {
+            return Model::None("StoreData: data beyond every header");
+        }
+        let cases = Cases::new().case(
+            Cond::less(Read::Len, self.offset as u128 + 1),
+            [],
+            Exit::Port(0),
+        );
+        cases
+            .punt(
+                Cond::less(Read::Len, end as u128),
+                "packet ends within the data",
+            )
+            .otherwise(self.writes(), Exit::Port(0))
     }
     element_any!();
 }

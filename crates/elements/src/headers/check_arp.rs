@@ -10,6 +10,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerInfo, HandlerResult};
+use crate::model::build::{Cases, ne};
+use crate::model::{Base, Cond, Exit, Model, ModelCx, Op, Read, bytes};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 use onefold_packet::wire::ethernet::ethertype;
@@ -69,6 +71,30 @@ impl Element for CheckArpHeader {
             }
             Err(cause) => self.refusals.refuse(cause, p, cx),
         }
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let Some(at) = u16::try_from(self.offset).ok().filter(|o| *o <= 8000) else {
+            return Model::None("CheckARPHeader: OFFSET beyond every header");
+        };
+        let refuse = |c: Cases, when: Cond, cause: usize| {
+            let (count, exit) = self.refusals.refusal(cause);
+            c.case(when, [count], exit)
+        };
+        let field = |i: u16, n: u8| bytes(Base::Data, at + i, n);
+        let mut c = Cases::new();
+        c = refuse(c, Cond::less(Read::Len, u128::from(at) + 8), 0);
+        c = c.punt(ne(field(4, 2), 0x0604), "ARP addresses of another size");
+        c = refuse(c, Cond::less(Read::Len, u128::from(at) + 28), 1);
+        c = refuse(c, Cond::eq(field(2, 2), ethertype::IPV6.into()), 3);
+        let mark = Op::SetNet {
+            at: at as i16,
+            len: 28,
+        };
+        c.otherwise([mark], Exit::Port(0))
+    }
+    /// Tags: the causes of refusal, from 0 in the order of the module's text.
+    fn account(&mut self, tag: u16, packets: u64, _: u64, cx: &mut Cx<'_>) {
+        self.refusals.account(tag.into(), packets, cx);
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         self.refusals.handlers()

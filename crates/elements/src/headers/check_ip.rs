@@ -14,8 +14,12 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerInfo, HandlerResult};
+use crate::model::build::{Cases, OPTIONS, is};
+use crate::model::{
+    Base, Cond, Exit, HeaderCheck, Model, ModelCx, Op, Read, Value, ValueSet, bits, bytes,
+};
 use crate::{Port, element_any, pass_while};
-use onefold_packet::{Pkt, Timestamp, wire::ipv4};
+use onefold_packet::{Pkt, Timestamp, anno_field, wire::ipv4};
 use std::net::Ipv4Addr;
 
 /// `CheckIPHeader`.
@@ -188,6 +192,69 @@ impl Element for CheckIpHeader {
             p.anno.set_dst_ip(a.dst);
             true
         })
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        // the field of an IPv4 header at OFFSET, up to bit 65535
+        let Some(at) = u16::try_from(self.offset).ok().filter(|o| *o <= 8000) else {
+            return Model::None("CheckIPHeader: OFFSET beyond every header");
+        };
+        let byte = |i: u16, n: u8| bytes(Base::Data, at + i, n);
+        let ihl = bits(Base::Data, at * 8 + 4, 4);
+        let (src, dst) = (byte(12, 4), byte(16, 4));
+        let fails = |check| {
+            let (base, offset) = (Base::Data, at);
+            is(
+                Read::Check {
+                    check,
+                    base,
+                    offset,
+                },
+                0,
+            )
+        };
+        let refuse = |cases: Cases, when: Cond, cause: usize| {
+            let (count, exit) = self.refusals.refusal(cause);
+            cases.case(when, [count], exit)
+        };
+        let mut c = Cases::new();
+        c = refuse(c, Cond::less(Read::Len, u128::from(at) + 20), TINY);
+        let version = bits(Base::Data, at * 8, 4);
+        c = refuse(c, crate::model::build::ne(version, 4), VERSION);
+        c = refuse(c, Cond::between(ihl, 0, 4), HEADER_LENGTH);
+        c = c.punt(Cond::between(ihl, 6, 15), OPTIONS);
+        c = refuse(c, Cond::between(byte(2, 2), 0, 19), LENGTH);
+        c = refuse(c, fails(HeaderCheck::Ip4Fits), LENGTH);
+        if self.checksum {
+            c = refuse(c, fails(HeaderCheck::Ip4Checksum), CHECKSUM);
+        }
+        if !self.bad_src.is_empty() {
+            let set = |l: &[[u8; 4]]| {
+                let all = l.iter().map(|a| u128::from(u32::from_be_bytes(*a)));
+                ValueSet::from_intervals(all.map(|a| (a, a)))
+            };
+            let mut bad = Cond::In(Read::Field(src), set(&self.bad_src));
+            if !self.good_dst.is_empty() {
+                let elsewhere = set(&self.good_dst).complement(32);
+                bad = bad.and(Cond::In(Read::Field(dst), elsewhere));
+            }
+            c = refuse(c, bad, SOURCE);
+        }
+        c.otherwise(
+            [
+                Op::TrimToIp4 { at },
+                Op::SetNet {
+                    at: at as i16,
+                    len: 20,
+                },
+                Op::SetAnno(anno_field::DST_IP.into(), Value::Of(Read::Field(dst))),
+            ],
+            Exit::Port(0),
+        )
+    }
+    /// Tags: the causes of refusal, from 0 in the order of the module's text.
+    fn account(&mut self, tag: u16, packets: u64, _: u64, cx: &mut Cx<'_>) {
+        self.refusals.account(tag.into(), packets, cx);
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

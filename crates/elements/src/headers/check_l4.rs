@@ -13,6 +13,10 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerInfo, HandlerResult};
+use crate::model::build::{Cases, fails, ne, no_net};
+use crate::model::{
+    Base, Cond, Exit, HeaderCheck, Model, ModelCx, Read, ValueSet, bits, bytes, field,
+};
 use crate::{Port, element_any};
 use onefold_packet::wire::ipv4::{Header, proto};
 use onefold_packet::{Packet, Pkt, checksum};
@@ -32,7 +36,15 @@ pub const CHECK_TCP_HEADER: ElementClass = with_refusals(
     Effect::CommutativeCount,
     "[keywords CHECKSUM, VERBOSE, DETAILS]",
     "checks the TCP header's lengths and checksum",
-    || CheckL4::boxed(tcp, "TCP", Lead::NameAndClass("CheckTCPHeader"), TCP),
+    || {
+        CheckL4::boxed(
+            tcp,
+            CheckL4::tcp,
+            "TCP",
+            Lead::NameAndClass("CheckTCPHeader"),
+            TCP,
+        )
+    },
 );
 
 /// `CheckUDPHeader`.
@@ -41,7 +53,7 @@ pub const CHECK_UDP_HEADER: ElementClass = with_refusals(
     Effect::CommutativeCount,
     "[keywords CHECKSUM, VERBOSE, DETAILS]",
     "checks the UDP header's length and checksum",
-    || CheckL4::boxed(udp, "UDP", Lead::Bare, UDP),
+    || CheckL4::boxed(udp, CheckL4::udp, "UDP", Lead::Bare, UDP),
 );
 
 /// `CheckICMPHeader`.
@@ -50,7 +62,15 @@ pub const CHECK_ICMP_HEADER: ElementClass = with_refusals(
     Effect::CommutativeCount,
     "[keywords VERBOSE, DETAILS]",
     "checks an ICMP message's length and checksum",
-    || CheckL4::boxed(icmp, "ICMP", Lead::NameAndClass("CheckICMPHeader"), ICMP),
+    || {
+        CheckL4::boxed(
+            icmp,
+            CheckL4::icmp,
+            "ICMP",
+            Lead::NameAndClass("CheckICMPHeader"),
+            ICMP,
+        )
+    },
 );
 
 /// A protocol's check: the packet, and whether to verify the checksum; the cause number if it is refused.
@@ -59,6 +79,7 @@ type Check = fn(&Packet, bool) -> Result<(), usize>;
 #[derive(Debug, Clone)]
 struct CheckL4 {
     check: Check,
+    model: fn(&CheckL4) -> Model,
     checksum: bool,
     refusals: Refusals,
 }
@@ -66,15 +87,92 @@ struct CheckL4 {
 impl CheckL4 {
     fn boxed(
         check: Check,
+        model: fn(&CheckL4) -> Model,
         protocol: &'static str,
         lead: Lead,
         causes: &'static [Cause],
     ) -> Box<dyn Element> {
         Box::new(CheckL4 {
             check,
+            model,
             checksum: true,
             refusals: Refusals::new(protocol, lead, causes),
         })
+    }
+}
+
+/// Models.
+impl CheckL4 {
+    fn refuse(&self, c: Cases, when: Cond, cause: usize) -> Cases {
+        let (count, exit) = self.refusals.refusal(cause);
+        c.case(when, [count], exit)
+    }
+    fn other_protocol(&self, protocol: u8) -> Cases {
+        let mut c = self.refuse(Cases::new(), no_net(), NOT_IT);
+        c = self.refuse(c, Cond::less(Read::NetLen, 20), NOT_IT);
+        self.refuse(c, ne(field::IP_PROTO, protocol.into()), NOT_IT)
+    }
+
+    fn tcp(&self) -> Model {
+        let mut c = self.other_protocol(proto::TCP);
+        c = c.no_options().punt(
+            Cond::between(field::IP_LEN, 0, 19),
+            "IP length below the header's",
+        );
+        c = self.refuse(c, Cond::less(Read::TransportLen, 13), LENGTH);
+        let offset = bits(Base::Transport, 96, 4);
+        c = self.refuse(c, Cond::between(offset, 0, 4), LENGTH);
+        let beyond = |words: u128| {
+            Cond::eq(offset, words).and(Cond::between(field::IP_LEN, 0, 19 + 4 * words))
+        };
+        c = self.refuse(c, Cond::Any((5..=15).map(beyond).collect()), LENGTH);
+        c = self.refuse(c, fails(HeaderCheck::Ip4Fits), LENGTH);
+        if self.checksum {
+            c = self.refuse(c, fails(HeaderCheck::TcpChecksum), CHECKSUM);
+        }
+        c.otherwise([], Exit::Port(0))
+    }
+
+    fn udp(&self) -> Model {
+        const ODD: &str = "UDP length beyond the IP length";
+        let mut c = self.other_protocol(proto::UDP).no_options();
+        c = self.refuse(c, Cond::less(Read::TransportLen, 8), LENGTH);
+        let length = bytes(Base::Transport, 4, 2);
+        c = self.refuse(c, Cond::between(length, 0, 7), LENGTH);
+        c = c
+            .punt(fails(HeaderCheck::Ip4Fits), ODD)
+            .punt(fails(HeaderCheck::UdpFits), ODD);
+        if self.checksum {
+            c = c.case(Cond::eq(bytes(Base::Transport, 6, 2), 0), [], Exit::Port(0));
+            c = self.refuse(c, fails(HeaderCheck::UdpChecksum), CHECKSUM);
+        }
+        c.otherwise([], Exit::Port(0))
+    }
+
+    /// The checksum goes to the packet's end, wherever the IP packet ends: the element itself looks at it.
+    fn icmp(&self) -> Model {
+        let mut c = self.other_protocol(proto::ICMP).no_options();
+        c = self.refuse(c, Cond::less(Read::TransportLen, 8), LENGTH);
+        let is = |kinds: &[u128]| {
+            let set = ValueSet::from_intervals(kinds.iter().map(|k| (*k, *k)));
+            Cond::In(Read::Field(field::ICMP_TYPE), set)
+        };
+        let not_of_length = |n: u128| {
+            let wrong = ValueSet::one(n).complement(Read::TransportLen.width());
+            Cond::In(Read::TransportLen, wrong)
+        };
+        let lengths = [
+            (is(&[3, 4, 5, 11, 12]), Cond::less(Read::TransportLen, 36)),
+            (is(&[13, 14]), not_of_length(20)),
+            (is(&[15, 16]), not_of_length(8)),
+        ];
+        for (kind, wrong) in lengths {
+            c = self.refuse(c, kind.and(wrong), LENGTH);
+        }
+        match self.checksum {
+            true => c.otherwise([], Exit::Ask("CheckICMPHeader: sums the message")),
+            false => c.otherwise([], Exit::Port(0)),
+        }
     }
 }
 
@@ -90,6 +188,13 @@ impl Element for CheckL4 {
             Ok(()) => cx.emit(0, p),
             Err(cause) => self.refusals.refuse(cause, p, cx),
         }
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        (self.model)(self)
+    }
+    /// Tags: the causes of refusal, from 0: another protocol, bad length, bad checksum.
+    fn account(&mut self, tag: u16, packets: u64, _: u64, cx: &mut Cx<'_>) {
+        self.refusals.account(tag.into(), packets, cx);
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         self.refusals.handlers()

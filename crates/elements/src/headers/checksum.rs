@@ -13,6 +13,10 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::build::{Cases, OPTIONS, fails, ne, no_net, set};
+use crate::model::{
+    Base, Checksum, Cond, Exit, FieldRef, HeaderCheck, Model, ModelCx, Op, Read, bits, field,
+};
 use crate::{Port, element_any};
 use onefold_packet::wire::ipv4;
 use onefold_packet::{Packet, Pkt, checksum};
@@ -56,11 +60,35 @@ impl Element for SetIpChecksum {
         if done {
             return cx.emit(0, p);
         }
-        self.drops += 1;
-        if self.drops == 1 {
+        self.account(0, 1, 0, cx);
+        cx.drop(p, "SetIPChecksum: bad input packet");
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        const BAD: Exit = Exit::Drop("SetIPChecksum: bad input packet");
+        // without annotation: marked for the computation only
+        let marked_for = [
+            Op::SetNet { at: 0, len: 20 },
+            Op::Recompute(Checksum::Ip4),
+            Op::ClearNet,
+        ];
+        let unmarked = |c: Cond| no_net().and(c);
+        let ihl = bits(Base::Data, 4, 4);
+        Cases::new()
+            .case(unmarked(Cond::less(Read::Len, 20)), [Op::Count(0)], BAD)
+            .case(unmarked(Cond::between(ihl, 0, 4)), [Op::Count(0)], BAD)
+            .punt(unmarked(Cond::between(ihl, 6, 15)), OPTIONS)
+            .case(no_net(), marked_for, Exit::Port(0))
+            .case(Cond::less(Read::NetLen, 20), [Op::Count(0)], BAD)
+            .case(Cond::between(field::IP_IHL, 0, 4), [Op::Count(0)], BAD)
+            .no_options()
+            .otherwise([Op::Recompute(Checksum::Ip4)], Exit::Port(0))
+    }
+    /// Tag 0: no whole header.
+    fn account(&mut self, _: u16, packets: u64, _: u64, cx: &mut Cx<'_>) {
+        if self.drops == 0 {
             cx.chatter("SetIPChecksum: bad input packet\n");
         }
-        cx.drop(p, "SetIPChecksum: bad input packet");
+        self.drops += packets;
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         DROPS
@@ -72,6 +100,18 @@ impl Element for SetIpChecksum {
         }
     }
     element_any!();
+}
+
+/// "More fragments follow".
+const MORE: FieldRef = bits(Base::Net, 50, 1);
+/// Cause of punts.
+const UDP_LENGTH: &str = "UDP length beyond the IP length";
+
+/// Does the TCP header end behind what the IPv4 total length says? (Without IP options; the total length is at least 40.)
+fn beyond(offset: FieldRef) -> Cond {
+    let end =
+        |words: u128| Cond::eq(offset, words).and(Cond::between(field::IP_LEN, 0, 19 + 4 * words));
+    Cond::Any((6..=15).map(end).collect())
 }
 
 /// What the transport checksum needs of the IP header.
@@ -153,8 +193,36 @@ impl Element for SetTcpChecksum {
         if self.set(&mut p).is_some() {
             return cx.emit(0, p);
         }
-        cx.chatter("SetTCPChecksum: bad lengths\n");
+        self.account(0, 1, 0, cx);
         cx.drop(p, "SetTCPChecksum: bad lengths");
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        const BAD: Exit = Exit::Drop("SetTCPChecksum: bad lengths");
+        let bad = || [Op::Count(0)];
+        let mut c = Cases::new()
+            .no_ip(bad(), BAD)
+            .no_options()
+            .case(Cond::less(Read::TransportLen, 20), bad(), BAD)
+            .case(Cond::between(field::IP_LEN, 0, 39), bad(), BAD)
+            .case(fails(HeaderCheck::Ip4Fits), bad(), BAD)
+            .punt(ne(field::IP_PROTO, 6), "not TCP");
+        if self.fix_offset {
+            let offset = bits(Base::Transport, 96, 4);
+            c = c
+                .punt(beyond(offset), "TCP data offset beyond the segment")
+                .case(
+                    Cond::between(offset, 0, 4),
+                    [set(offset, 5), Op::Recompute(Checksum::Tcp)],
+                    Exit::Port(0),
+                );
+        }
+        c.otherwise([Op::Recompute(Checksum::Tcp)], Exit::Port(0))
+    }
+    /// Tag 0: bad lengths, said each time.
+    fn account(&mut self, _: u16, packets: u64, _: u64, cx: &mut Cx<'_>) {
+        for _ in 0..packets {
+            cx.chatter("SetTCPChecksum: bad lengths\n");
+        }
     }
     element_any!();
 }
@@ -185,6 +253,26 @@ impl Element for SetUdpChecksum {
         if set_udp_checksum(&mut p).is_some() {
             return cx.emit(0, p);
         }
+        self.account(0, 1, 0, cx);
+        cx.decide(None, || "fragment or short packet".to_string());
+        cx.emit_or_drop(1, p, "SetUDPChecksum: fragment or short packet");
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        const BAD: Exit = Exit::PortOrDrop(1, "SetUDPChecksum: fragment or short packet");
+        let bad = || [Op::Count(0)];
+        Cases::new()
+            .no_ip(bad(), BAD)
+            .case(ne(MORE, 0), bad(), BAD)
+            .case(ne(field::IP_FRAGOFF, 0), bad(), BAD)
+            .no_options()
+            .case(Cond::less(Read::TransportLen, 8), bad(), BAD)
+            .punt(ne(field::IP_PROTO, 17), "not UDP")
+            .punt(fails(HeaderCheck::Ip4Fits), UDP_LENGTH)
+            .punt(fails(HeaderCheck::UdpFits), UDP_LENGTH)
+            .otherwise([Op::Recompute(Checksum::Udp)], Exit::Port(0))
+    }
+    /// Tag 0: fragment or short packet; said once.
+    fn account(&mut self, _: u16, _: u64, _: u64, cx: &mut Cx<'_>) {
         if cx.noutputs == 1 && !self.told {
             self.told = true;
             let name = cx.host.element_name(cx.elem);
@@ -192,8 +280,6 @@ impl Element for SetUdpChecksum {
                 "{name} :: SetUDPChecksum: fragment or short packet\n"
             ));
         }
-        cx.decide(None, || "fragment or short packet".to_string());
-        cx.emit_or_drop(1, p, "SetUDPChecksum: fragment or short packet");
     }
     element_any!();
 }
@@ -225,10 +311,7 @@ impl Element for ResetIpChecksum {
     }
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         if !p.network_mut().is_some_and(set_ip_checksum) {
-            self.drops += 1;
-            if self.drops == 1 {
-                cx.chatter("ResetIPChecksum: bad input packet\n");
-            }
+            self.account(0, 1, 0, cx);
             return cx.drop(p, "ResetIPChecksum: bad input packet");
         }
         if self.l4 {
@@ -244,6 +327,42 @@ impl Element for ResetIpChecksum {
             }
         }
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        const BAD: Exit = Exit::Drop("ResetIPChecksum: bad input packet");
+        const PASS: Exit = Exit::Port(0);
+        let sum = Op::Recompute(Checksum::Ip4);
+        let c = Cases::new()
+            .no_ip([Op::Count(0)], BAD)
+            .case(Cond::between(field::IP_IHL, 0, 4), [Op::Count(0)], BAD)
+            .no_options();
+        if !self.l4 {
+            return c.otherwise([sum], PASS);
+        }
+        let tcp = |c: Cond| Cond::eq(field::IP_PROTO, 6).and(c);
+        let udp = |c: Cond| Cond::eq(field::IP_PROTO, 17).and(c);
+        c.case(tcp(Cond::less(Read::TransportLen, 20)), [sum], PASS)
+            .case(tcp(Cond::between(field::IP_LEN, 0, 39)), [sum], PASS)
+            .case(tcp(fails(HeaderCheck::Ip4Fits)), [sum], PASS)
+            .case(
+                Cond::eq(field::IP_PROTO, 6),
+                [sum, Op::Recompute(Checksum::Tcp)],
+                PASS,
+            )
+            .case(ne(field::IP_PROTO, 17), [sum], PASS)
+            .case(udp(ne(MORE, 0)), [sum], PASS)
+            .case(udp(ne(field::IP_FRAGOFF, 0)), [sum], PASS)
+            .case(udp(Cond::less(Read::TransportLen, 8)), [sum], PASS)
+            .punt(fails(HeaderCheck::Ip4Fits), UDP_LENGTH)
+            .punt(fails(HeaderCheck::UdpFits), UDP_LENGTH)
+            .otherwise([sum, Op::Recompute(Checksum::Udp)], PASS)
+    }
+    /// Tag 0: no whole header.
+    fn account(&mut self, _: u16, packets: u64, _: u64, cx: &mut Cx<'_>) {
+        if self.drops == 0 {
+            cx.chatter("ResetIPChecksum: bad input packet\n");
+        }
+        self.drops += packets;
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         DROPS

@@ -7,6 +7,7 @@ use super::one_to_one;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::Element;
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 
@@ -47,6 +48,9 @@ pub const SET_CRC32: ElementClass = one_to_one(
 struct SetCrc32;
 
 impl Element for SetCrc32 {
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("SetCRC32: sums the whole packet")
+    }
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         let c = crc(p.data());
         p.put(4);
@@ -71,6 +75,9 @@ pub const CHECK_CRC32: ElementClass = one_to_one(
 struct CheckCrc32;
 
 impl Element for CheckCrc32 {
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("CheckCRC32: sums the whole packet")
+    }
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         let ok = p
             .data()

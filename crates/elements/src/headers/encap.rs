@@ -12,6 +12,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::{Packet, Pkt, checksum, wire::ipv4};
 use std::net::Ipv4Addr;
@@ -166,6 +167,9 @@ impl Element for IpEncap {
         h.dont_fragment = args.keyword("DF").unwrap_or(false);
         args.finish()
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("IPEncap: numbers packets in their order")
+    }
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         p.push(20);
         self.header.write(&mut p);
@@ -224,6 +228,9 @@ impl Element for UdpIpEncap {
         self.dport = args.mandatory("DPORT").map_or(0, |p: IpPort| p.0);
         self.checksum = args.optional("CHECKSUM").unwrap_or(true);
         args.finish()
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("UDPIPEncap: numbers packets in their order")
     }
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         p.push(28);

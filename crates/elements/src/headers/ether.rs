@@ -10,6 +10,11 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::build::{Cases, at_start, before_start, copy, is, no_net, set_bytes, set_ether};
+use crate::model::{
+    AT_ZERO, AnnoKey, Base, Cond, Exit, Fix, Model, ModelCx, Op, Read, Value, ValueSet, bytes,
+    field,
+};
 use crate::{Port, element_any, pass_while};
 use onefold_packet::wire::ethernet::ethertype;
 use onefold_packet::{EtherAddr, Pkt, Timestamp};
@@ -48,6 +53,29 @@ impl Element for EtherRewrite {
             }
             None => cx.drop(p, "EtherRewrite: short frame"),
         }
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let write = set_ether(self.dst.0, self.src.0);
+        let unmarked = is(Read::HasMac, 0);
+        Cases::new()
+            .punt(
+                is(Read::HasMac, 1).and(Cond::In(
+                    Read::At(Base::Mac),
+                    ValueSet::one(AT_ZERO).complement(16),
+                )),
+                "MAC header not at the start",
+            )
+            .case(
+                Cond::less(Read::Len, 12),
+                [],
+                Exit::Drop("EtherRewrite: short frame"),
+            )
+            .case(
+                unmarked,
+                [Op::SetMac { at: 0 }].into_iter().chain(write),
+                Exit::Port(0),
+            )
+            .otherwise(write, Exit::Port(0))
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::rw("src"), HandlerInfo::rw("dst")];
@@ -111,6 +139,21 @@ impl Element for EtherMirror {
             None => false,
         })
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Cases::new()
+            .case(
+                Cond::less(Read::Len, 12),
+                [],
+                Exit::Drop("EtherMirror: short frame"),
+            )
+            .otherwise(
+                [
+                    copy(field::ETH_DST, field::ETH_SRC),
+                    copy(field::ETH_SRC, field::ETH_DST),
+                ],
+                Exit::Port(0),
+            )
+    }
     element_any!();
 }
 
@@ -163,6 +206,31 @@ impl Element for EnsureEther {
             *h = self.header;
         }
         cx.emit(0, p);
+    }
+    /// What stands before a packet that begins with its network header is not seen by models.
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        const PASS: Exit = Exit::Port(0);
+        let ip = ValueSet::from_intervals(
+            [ethertype::IPV4, ethertype::IPV6].map(|t| (u128::from(t), u128::from(t))),
+        );
+        let whole = Cond::All(vec![
+            is(Read::At(Base::Net), AT_ZERO + 14),
+            Cond::at_least(Read::Len, 14),
+            Cond::In(Read::Field(field::ETH_TYPE), ip),
+        ]);
+        let header = set_bytes(Base::Data, 0, &self.header);
+        Cases::new()
+            .case(no_net(), [], PASS)
+            .case(before_start(Base::Net), [], PASS)
+            .case(whole, [], PASS)
+            .punt(at_start(Base::Net), "what stood before the packet")
+            .punt(Cond::less(Read::NetLen, 1), "no byte of a network header")
+            .otherwise(
+                [Op::StartAt(Base::Net), Op::Push(14)]
+                    .into_iter()
+                    .chain(header),
+                PASS,
+            )
     }
     element_any!();
 }
@@ -241,6 +309,32 @@ impl Element for StoreEtherAddress {
                 cx.emit_or_drop(1, p, "StoreEtherAddress: packet too short");
             }
         }
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let Some(at) = u16::try_from(self.offset).ok().filter(|o| *o <= 8000) else {
+            return Model::None("StoreEtherAddress: OFFSET beyond every header");
+        };
+        let from = |i: usize, size: u8| {
+            let offset = (self.anno.unwrap_or(0) + i) as u8;
+            Value::Of(Read::Anno(AnnoKey { offset, size }))
+        };
+        let write = |i: u16, n: u8, value| Op::Write {
+            field: bytes(Base::Data, at + i, n),
+            value,
+            fix: Fix::Nothing,
+        };
+        let ops = match self.anno {
+            Some(a) if a + 6 > 48 => return Model::None("StoreEtherAddress: no such annotation"),
+            Some(_) => vec![write(0, 4, from(0, 4)), write(4, 2, from(4, 2))],
+            None => set_bytes(Base::Data, at, &self.addr.0).collect(),
+        };
+        Cases::new()
+            .case(
+                Cond::less(Read::Len, u128::from(at) + 6),
+                [],
+                Exit::PortOrDrop(1, "StoreEtherAddress: packet too short"),
+            )
+            .otherwise(ops, Exit::Port(0))
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::rw("addr")];

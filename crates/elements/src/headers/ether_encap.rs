@@ -8,6 +8,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::build::{set, set_ether};
+use crate::model::{Model, ModelCx, Op, field};
 use crate::{Port, element_any, pass_while};
 use onefold_packet::{EtherAddr, Pkt, Timestamp};
 
@@ -59,6 +61,18 @@ impl Element for EtherEncap {
             }
             true
         })
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::pass(
+            [Op::Push(14)]
+                .into_iter()
+                .chain(set_ether(self.dst.0, self.src.0))
+                .chain([
+                    set(field::ETH_TYPE, self.ethertype.into()),
+                    Op::SetMac { at: 0 },
+                    Op::MoveNet { at: 14 },
+                ]),
+        )
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[

@@ -10,6 +10,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::build::{CUT_OFF, Cases, copy};
+use crate::model::{Base, Cond, Exit, Fix, Model, ModelCx, Op, Read, Value, bytes, field};
 use crate::{Port, element_any};
 use onefold_packet::wire::ipv4::{Header, proto};
 use onefold_packet::{Packet, Pkt, checksum};
@@ -67,6 +69,13 @@ impl Element for SetIpDscp {
             Some(()) => cx.emit(0, p),
             None => cx.drop(p, "SetIPDSCP: no IP header"),
         }
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let (field, fix) = (field::IP_DSCP, Fix::Ip4);
+        let value = Value::Const(self.dscp.value.0.into());
+        Cases::new()
+            .no_ip([], Exit::Drop("SetIPDSCP: no IP header"))
+            .otherwise([Op::Write { field, value, fix }], Exit::Port(0))
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::rw("dscp")];
@@ -134,6 +143,13 @@ impl Element for SetIpEcn {
             None => cx.drop(p, "SetIPECN: no IP header"),
         }
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let (field, fix) = (field::IP_ECN, Fix::Ip4);
+        let value = Value::Const(self.ecn.value.0.into());
+        Cases::new()
+            .no_ip([], Exit::Drop("SetIPECN: no IP header"))
+            .otherwise([Op::Write { field, value, fix }], Exit::Port(0))
+    }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::rw("ecn")];
         H
@@ -198,6 +214,27 @@ impl Element for MarkIpCe {
             }
         }
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let mut c = Cases::new().no_ip([], Exit::Drop("MarkIPCE: no IP header"));
+        if !self.force {
+            c = c.case(
+                Cond::eq(field::IP_ECN, 0),
+                [Op::Count(0)],
+                Exit::Drop("MarkIPCE: not ECN-capable"),
+            );
+        }
+        let mark = Op::Write {
+            field: field::IP_ECN,
+            value: Value::Const(3),
+            fix: Fix::Ip4,
+        };
+        c.case(Cond::eq(field::IP_ECN, 3), [], Exit::Port(0))
+            .otherwise([mark], Exit::Port(0))
+    }
+    /// Tag 0: not ECN-capable.
+    fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
+        self.drops += packets;
+    }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::r("drops")];
         H
@@ -255,6 +292,40 @@ impl Element for IpMirror {
             }
         }
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        const PASS: Exit = Exit::Port(0);
+        let mut ops = vec![
+            copy(field::IP_SRC, field::IP_DST),
+            copy(field::IP_DST, field::IP_SRC),
+        ];
+        if self.dst_anno {
+            let src = Value::Of(Read::Field(field::IP_SRC));
+            ops.push(Op::SetAnno(onefold_packet::anno_field::DST_IP.into(), src));
+        }
+        let ports = [
+            copy(field::SPORT, field::DPORT),
+            copy(field::DPORT, field::SPORT),
+        ];
+        let (seq, ack) = (bytes(Base::Transport, 4, 4), bytes(Base::Transport, 8, 4));
+        let first = |protocol: u8, n: u128| {
+            Cond::All(vec![
+                Cond::eq(field::IP_PROTO, protocol.into()),
+                Cond::eq(field::IP_FRAGOFF, 0),
+                Cond::at_least(Read::TransportLen, n),
+            ])
+        };
+        let with = |more: &[Op]| [&ops[..], &ports[..], more].concat();
+        Cases::new()
+            .no_ip([], Exit::Drop("IPMirror: no IP header"))
+            .case(
+                first(proto::TCP, 12),
+                with(&[copy(seq, ack), copy(ack, seq)]),
+                PASS,
+            )
+            .punt(first(proto::TCP, 8), CUT_OFF)
+            .case(first(proto::UDP, 8), with(&[]), PASS)
+            .otherwise(ops, PASS)
     }
     element_any!();
 }

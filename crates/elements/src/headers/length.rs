@@ -9,6 +9,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::build::{Cases, is};
+use crate::model::{Cond, Exit, Model, ModelCx, Op, Read, Value};
 use crate::{Port, element_any};
 use onefold_packet::{Pkt, anno_field::EXTRA_LENGTH};
 
@@ -50,6 +52,15 @@ impl Element for Truncate {
             p.take(over);
         }
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Cases::new()
+            .case(
+                Cond::less(Read::Len, u128::from(self.length) + 1),
+                [],
+                Exit::Port(0),
+            )
+            .otherwise_punt("packet is cut")
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::rw("nbytes")];
@@ -138,6 +149,21 @@ impl Element for Pad {
         p.anno.set_u32(EXTRA, 0);
         cx.emit(0, p);
     }
+    /// Only packets that are long enough already.
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let extra = EXTRA_LENGTH.into();
+        let mut c = Cases::new();
+        if self.max_length != 0 && self.verbose {
+            let long = Cond::at_least(Read::Len, u128::from(self.max_length) + 1);
+            c = c.punt(long, "too long to be padded");
+        }
+        let enough = match self.length {
+            0 => is(Read::Anno(extra), 0),
+            n => Cond::at_least(Read::Len, n.into()),
+        };
+        c.case(enough, [Op::SetAnno(extra, Value::Const(0))], Exit::Port(0))
+            .otherwise_punt("packet is padded")
+    }
     fn can_live_reconfigure(&self) -> bool {
         true
     }
@@ -181,6 +207,10 @@ impl Element for Align {
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         p.align(self.modulus as usize, self.offset as usize);
         cx.emit(0, p);
+    }
+    /// Where a packet lies in memory is nothing to models.
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::pass([])
     }
     element_any!();
 }

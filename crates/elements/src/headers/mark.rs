@@ -5,6 +5,8 @@ use crate::args::Args;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::model::build::{Cases, OPTIONS, ne};
+use crate::model::{Base, Cond, Exit, Model, ModelCx, Op, Read, bits};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 
@@ -35,6 +37,22 @@ impl Element for MarkIpHeader {
         let first = at.and_then(|o| p.data().get(o)).copied().unwrap_or(0);
         p.set_network_header(self.offset as isize, usize::from(first & 15) * 4);
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let Some(at) = u16::try_from(self.offset).ok().filter(|o| *o <= 8000) else {
+            return Model::None("MarkIPHeader: OFFSET outside of every packet");
+        };
+        let mark = Op::SetNet {
+            at: at as i16,
+            len: 20,
+        };
+        Cases::new()
+            .punt(
+                Cond::less(Read::Len, u128::from(at) + 1),
+                "no byte of an IP header",
+            )
+            .punt(ne(bits(Base::Data, at * 8 + 4, 4), 5), OPTIONS)
+            .otherwise([mark], Exit::Port(0))
     }
     element_any!();
 }
@@ -73,6 +91,15 @@ impl Element for MarkMacHeader {
             p.set_mac_header(self.offset as isize);
         }
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let mac = i16::try_from(self.offset).ok();
+        let net = i16::try_from(self.offset.saturating_add(self.length)).ok();
+        match (mac, net) {
+            (Some(at), _) if self.length == 0 => Model::pass([Op::SetMac { at }]),
+            (Some(at), Some(net)) => Model::pass([Op::SetMac { at }, Op::MoveNet { at: net }]),
+            _ => Model::None("MarkMACHeader: OFFSET outside of every packet"),
+        }
     }
     fn can_live_reconfigure(&self) -> bool {
         true

@@ -8,6 +8,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::{Pkt, wire::ipv4};
 
@@ -39,6 +40,9 @@ impl Element for NumberPacket {
         self.offset = offset.map_or(40, usize::from);
         self.net_order = args.keyword("NET_ORDER").unwrap_or(false);
         args.finish()
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("NumberPacket: numbers packets in their order")
     }
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         let end = self.offset + 8;

@@ -3,6 +3,7 @@
 use crate::args::Args;
 use crate::cx::{Cx, DropReason};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Exit, Op};
 use onefold_packet::Pkt;
 
 /// Most causes that one checker tells apart.
@@ -63,11 +64,24 @@ impl Refusals {
         self.details = args.keyword("DETAILS").unwrap_or(false);
     }
 
-    /// The packet is refused for cause number `cause`.
+    /// How a model refuses a packet for cause number `cause`: it is accounted for with that number as tag.
+    pub fn refusal(&self, cause: usize) -> (Op, Exit) {
+        let reason = self.causes.get(cause).map_or("refused", |c| c.1);
+        (Op::Count(cause as u16), Exit::PortOrDrop(1, reason))
+    }
+
+    /// So many packets are refused for cause number `cause`. Causes that come up between two moments are accounted for in the
+    /// order in which they came up: the first of all is printed.
     #[cold]
-    pub fn refuse(&mut self, cause: usize, p: Pkt, cx: &mut Cx<'_>) {
-        let (text, reason) = self.causes.get(cause).copied().unwrap_or(("", "refused"));
-        if self.total == 0 || self.verbose {
+    pub fn account(&mut self, cause: usize, packets: u64, cx: &mut Cx<'_>) {
+        let (text, _) = self.causes.get(cause).copied().unwrap_or(("", "refused"));
+        let lines = match (self.verbose, self.total) {
+            (true, _) => packets,
+            (false, 0) => 1,
+            (false, _) => 0,
+        };
+        // Bound: at most as many lines as packets
+        for _ in 0..lines {
             let lead = match self.lead {
                 Lead::Name => format!("{}: ", cx.host.element_name(cx.elem)),
                 Lead::NameAndClass(c) => format!("{} :: {c}: ", cx.host.element_name(cx.elem)),
@@ -76,10 +90,17 @@ impl Refusals {
             let protocol = self.protocol;
             cx.chatter(&format!("{lead}{protocol} header check failed: {text}\n"));
         }
-        self.total += 1;
+        self.total += packets;
         if let Some(n) = self.by_cause.get_mut(cause) {
-            *n += 1;
+            *n += packets;
         }
+    }
+
+    /// The packet is refused for cause number `cause`.
+    #[cold]
+    pub fn refuse(&mut self, cause: usize, p: Pkt, cx: &mut Cx<'_>) {
+        self.account(cause, 1, cx);
+        let (text, reason) = self.causes.get(cause).copied().unwrap_or(("", "refused"));
         cx.decide(None, || format!("refused: {text}"));
         cx.emit_or_drop(1, p, reason);
     }

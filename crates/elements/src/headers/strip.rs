@@ -10,6 +10,10 @@ use crate::args::Args;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::model::build::{CUT_OFF, Cases, before_start, is, no_net};
+use crate::model::{
+    Base, Cond, Exit, Model, ModelCx, Op, Read, Value, ValueSet, bits, bytes, field,
+};
 use crate::{Port, element_any, pass_while};
 use onefold_packet::{MAX_PACKET_LEN, Pkt, Timestamp, wire::ethernet};
 
@@ -34,6 +38,15 @@ fn pull(p: &mut Pkt, n: i32, cx: &mut Cx<'_>) {
             p.pull(len);
         }
     }
+}
+
+/// A packet that is too short is said on standard error, with its length.
+fn strip(n: u16) -> Cases {
+    let short = Cond::less(Read::Len, n.into());
+    let ops = (n > 0).then_some(Op::Pull(n));
+    Cases::new()
+        .punt(short, "strips more than there is")
+        .case(Cond::Always, ops, Exit::Port(0))
 }
 
 #[derive(Debug, Clone)]
@@ -64,6 +77,12 @@ impl Element for Strip {
             }
             fits
         })
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        match u16::try_from(self.length) {
+            Ok(n) => strip(n).done(),
+            Err(_) => Model::None("Strip: strips more than packets have"),
+        }
     }
     element_any!();
 }
@@ -105,6 +124,12 @@ impl Element for Unstrip {
         }
         (0, batch.len())
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        match u16::try_from(self.length) {
+            Ok(n) => Model::pass([Op::Unpull(n)]),
+            Err(_) => Model::None("Unstrip: puts back more than was ever stripped"),
+        }
+    }
     element_any!();
 }
 
@@ -140,6 +165,14 @@ impl Element for StripToNetworkHeader {
             None => cx.drop(p, "StripToNetworkHeader: no network header"),
         }
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        const NONE: Exit = Exit::Drop("StripToNetworkHeader: no network header");
+        Cases::new()
+            .case(no_net(), [], NONE)
+            // it may be behind the end
+            .punt(Cond::less(Read::NetLen, 1), "no byte of a network header")
+            .otherwise([Op::StartAt(Base::Net)], Exit::Port(0))
+    }
     element_any!();
 }
 
@@ -151,6 +184,9 @@ pub const STRIP_IP_HEADER: ElementClass = one_to_one(
     "removes the outermost IP header",
     || Box::new(StripIpHeader),
 );
+
+/// Cause of punts.
+const STRIPPED: &str = "the header was stripped before";
 
 #[derive(Debug, Clone)]
 struct StripIpHeader;
@@ -166,6 +202,18 @@ impl Element for StripIpHeader {
             }
             None => cx.drop(p, "StripIPHeader: no IP header"),
         }
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        const NONE: Exit = Exit::Drop("StripIPHeader: no IP header");
+        Cases::new()
+            .case(is(Read::At(Base::Transport), 0), [], NONE)
+            .punt(before_start(Base::Transport), STRIPPED)
+            .punt(no_net(), "no network header marked")
+            .punt(
+                Cond::less(Read::TransportLen, 1),
+                "nothing behind the IP header",
+            )
+            .otherwise([Op::StartAt(Base::Transport)], Exit::Port(0))
     }
     element_any!();
 }
@@ -194,6 +242,17 @@ impl Element for UnstripIpHeader {
             }
             None => cx.drop(p, "UnstripIPHeader: no IP header"),
         }
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        const NONE: Exit = Exit::Drop("UnstripIPHeader: no IP header");
+        Cases::new()
+            .case(no_net(), [], NONE)
+            .case(
+                before_start(Base::Net),
+                [Op::StartAt(Base::Net)],
+                Exit::Port(0),
+            )
+            .otherwise([], Exit::Port(0))
     }
     element_any!();
 }
@@ -239,6 +298,27 @@ impl Element for StripTransportHeader {
         pull(&mut p, i32::try_from(n).unwrap_or(i32::MAX), cx);
         cx.emit(0, p);
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        const NONE: Exit = Exit::Drop("StripTransportHeader: no transport header");
+        const PASS: Exit = Exit::Port(0);
+        let there = |n: u16| Cond::at_least(Read::TransportLen, n.into());
+        let header = |n: u16| [Op::StartAt(Base::Transport), Op::Pull(n)];
+        let mut c = Cases::new()
+            .case(is(Read::At(Base::Transport), 0), [], NONE)
+            .punt(before_start(Base::Transport), STRIPPED)
+            .no_ip([], Exit::Punt("no IP header"))
+            .punt(Cond::less(Read::TransportLen, 1), CUT_OFF)
+            .case(Cond::eq(field::IP_PROTO, 17).and(there(8)), header(8), PASS);
+        let tcp = || Cond::eq(field::IP_PROTO, 6);
+        for words in 5..=15u16 {
+            let offset = Cond::eq(bits(Base::Transport, 96, 4), words.into());
+            let when = Cond::All(vec![tcp(), there(words * 4), offset]);
+            c = c.case(when, header(words * 4), PASS);
+        }
+        let either = ValueSet::from_intervals([(6, 6), (17, 17)]);
+        c.punt(Cond::In(Read::Field(field::IP_PROTO), either), CUT_OFF)
+            .otherwise([Op::StartAt(Base::Transport)], PASS)
+    }
     element_any!();
 }
 
@@ -265,6 +345,17 @@ impl Element for UnstripTransportHeader {
             }
             None => cx.drop(p, "UnstripTransportHeader: no transport header"),
         }
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        const NONE: Exit = Exit::Drop("UnstripTransportHeader: no transport header");
+        Cases::new()
+            .case(is(Read::At(Base::Transport), 0), [], NONE)
+            .case(
+                before_start(Base::Transport),
+                [Op::StartAt(Base::Transport)],
+                Exit::Port(0),
+            )
+            .otherwise([], Exit::Port(0))
     }
     element_any!();
 }
@@ -319,6 +410,27 @@ impl Element for StripEtherVlan {
                 cx.decide(None, || "no VLAN tag".to_string());
                 cx.emit_or_drop(1, p, "StripEtherVLANHeader: no VLAN tag");
             }
+        }
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        const PASS: Exit = Exit::Port(0);
+        const SHORT: &str = "strips more than there is";
+        let anno = |v| Op::SetAnno(onefold_packet::anno_field::VLAN_TCI.into(), v);
+        let tagged = |n: u128| {
+            Cond::at_least(Read::Len, n).and(Cond::eq(
+                field::ETH_TYPE,
+                u128::from(ethernet::ethertype::VLAN),
+            ))
+        };
+        let tci = Value::Of(Read::Field(bytes(Base::Data, 14, 2)));
+        let c = Cases::new()
+            .case(tagged(18), [anno(tci), Op::Pull(18)], PASS)
+            .punt(tagged(16), SHORT);
+        match u16::try_from(self.native) {
+            Ok(native) => c
+                .punt(Cond::less(Read::Len, 14), SHORT)
+                .otherwise([anno(Value::Const(native.into())), Op::Pull(14)], PASS),
+            Err(_) => c.otherwise([], Exit::PortOrDrop(1, "StripEtherVLANHeader: no VLAN tag")),
         }
     }
     element_any!();

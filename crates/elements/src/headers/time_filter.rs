@@ -11,6 +11,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element, InitCx};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::{Pkt, Timestamp};
 
@@ -226,6 +227,12 @@ impl Element for TimeFilter {
             return cx.emit_or_drop(1, p, "TimeFilter: after the end");
         }
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        match self.at_end {
+            AtEnd::Call(..) => Model::None("TimeFilter: calls a handler at its end"),
+            _ => Model::ask("TimeFilter: looks at the time stamp"),
+        }
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[

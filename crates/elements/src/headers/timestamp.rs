@@ -8,6 +8,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx, Op};
 use crate::unparse::general12;
 use crate::{Port, element_any};
 use onefold_packet::{Anno, Pkt, Timestamp, anno_field};
@@ -63,6 +64,14 @@ impl Element for SetTimestamp {
             p.anno.timestamp = t;
         }
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        match self.first {
+            true => {
+                Model::None("SetTimestamp: the first time stamp is kept in the host's byte order")
+            }
+            false => Model::pass([Op::SetTime(self.time)]),
+        }
     }
     element_any!();
 }
@@ -121,6 +130,9 @@ impl Element for SetTimestampDelta {
             };
         }
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("SetTimestampDelta: time stamps are subtracted")
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::r("first"), HandlerInfo::button("reset")];
@@ -183,6 +195,9 @@ impl Element for AdjustTimestamp {
         }
         cx.emit(0, p);
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("AdjustTimestamp: time stamps are added to")
+    }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::rw("time")];
         H
@@ -236,6 +251,9 @@ impl Element for TimeRange {
         }
         cx.emit(0, p);
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::ask("TimeRange: notes the time stamp")
+    }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[
             HandlerInfo::r("first"),
@@ -285,6 +303,9 @@ impl Element for TimestampAccum {
         self.seconds += (cx.now - p.anno.timestamp).as_secs_f64();
         self.count += 1;
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::ask("TimestampAccum: sums time stamps")
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[

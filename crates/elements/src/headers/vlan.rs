@@ -12,9 +12,17 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::build::{Cases, copy, set};
+use crate::model::{
+    Base, Cond, Exit, FieldRef, Fix, Model, ModelCx, Op, Read, Value, ValueSet, bytes, field,
+};
 use crate::{Port, element_any};
+use onefold_packet::anno_field::VLAN_TCI as TCI;
 use onefold_packet::wire::ethernet::ethertype;
 use onefold_packet::{Packet, Pkt};
+
+/// The tag control information of a frame with one tag.
+const VLAN_TCI: FieldRef = bytes(Base::Data, 14, 2);
 
 /// A tag control information: given, or taken from the packet's VLAN annotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,6 +79,29 @@ impl Tagging {
             Tci::Anno => p.anno.vlan_tci(),
         };
         (Some(tci & 0xfff) != self.native).then_some(tci)
+    }
+
+    /// When a packet belongs to the native VLAN; `None`: never.
+    pub fn native_case(&self) -> Option<Cond> {
+        let native = self.native?;
+        match self.tci {
+            Tci::Fixed(t) => (t & 0xfff == native).then_some(Cond::Always),
+            Tci::Anno => {
+                // whatever the priority
+                let set = ValueSet::masked(0xfff, native.into(), 16, 16)?;
+                Some(Cond::In(Read::Anno(TCI.into()), set))
+            }
+        }
+    }
+
+    /// Writes the tag control information behind the Ethernet type of a tagged frame.
+    pub fn write_tci(&self) -> Op {
+        let value = match self.tci {
+            Tci::Fixed(t) => Value::Const(t.into()),
+            Tci::Anno => Value::Of(Read::Anno(TCI.into())),
+        };
+        let (field, fix) = (VLAN_TCI, Fix::Nothing);
+        Op::Write { field, value, fix }
     }
 
     /// `vlan_tci`, `vlan_id`, `vlan_pcp`, `native_vlan`.
@@ -159,6 +190,30 @@ impl Element for VlanEncap {
         p.set_mac_header_len(0, 18);
         cx.emit(0, p);
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        const PASS: Exit = Exit::Port(0);
+        let mut tagged = vec![
+            Op::Push(4),
+            copy(field::ETH_DST, field::ETH_DST),
+            copy(field::ETH_SRC, field::ETH_SRC),
+            set(field::ETH_TYPE, self.ethertype.into()),
+        ];
+        tagged.extend([
+            self.tagging.write_tci(),
+            Op::SetMac { at: 0 },
+            Op::MoveNet { at: 18 },
+        ]);
+        let mut c = Cases::new();
+        if let Some(native) = self.tagging.native_case() {
+            c = c.case(native, [Op::SetMac { at: 0 }, Op::MoveNet { at: 14 }], PASS);
+        }
+        c.case(
+            Cond::less(Read::Len, 12),
+            [],
+            Exit::Drop("VLANEncap: short frame"),
+        )
+        .otherwise(tagged, PASS)
+    }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[
             HandlerInfo::rw("vlan_tci"),
@@ -232,6 +287,29 @@ impl Element for VlanDecap {
         }
         cx.emit(0, p);
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let note = |v| self.note.then_some(Op::SetAnno(TCI.into(), v));
+        let marks = [Op::SetMac { at: 0 }, Op::MoveNet { at: 14 }];
+        let tag = Cond::eq(field::ETH_TYPE, self.ethertype.into());
+        let tagged = [
+            Op::Pull(4),
+            copy(field::ETH_DST, field::ETH_DST),
+            copy(field::ETH_SRC, field::ETH_SRC),
+        ];
+        Cases::new()
+            .case(
+                Cond::at_least(Read::Len, 16).and(tag),
+                tagged
+                    .into_iter()
+                    .chain(marks)
+                    .chain(note(Value::Of(Read::Field(VLAN_TCI)))),
+                Exit::Port(0),
+            )
+            .otherwise(
+                marks.into_iter().chain(note(Value::Const(0))),
+                Exit::Port(0),
+            )
+    }
     element_any!();
 }
 
@@ -266,6 +344,9 @@ impl Element for SetVlanAnno {
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         p.anno.set_vlan_tci(self.tci);
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::pass([Op::SetAnno(TCI.into(), Value::Const(self.tci.into()))])
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[

@@ -8,6 +8,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::build::{Cases, set, set_ether};
+use crate::model::{Base, Exit, Model, ModelCx, Op, bytes, field};
 use crate::{Port, element_any};
 use onefold_packet::wire::ethernet::ethertype;
 use onefold_packet::{EtherAddr, Pkt};
@@ -58,6 +60,24 @@ impl Element for EtherVlanEncap {
             h[len - 2..].copy_from_slice(&self.ethertype.to_be_bytes());
         }
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let header = |len: u16| {
+            let mut ops = vec![Op::Push(len)];
+            ops.extend(set_ether(self.dst.0, self.src.0));
+            if len == 18 {
+                ops.push(set(field::ETH_TYPE, ethertype::VLAN.into()));
+                ops.push(self.tagging.write_tci());
+            }
+            ops.push(set(bytes(Base::Data, len - 2, 2), self.ethertype.into()));
+            ops.extend([Op::SetMac { at: 0 }, Op::MoveNet { at: len as i16 }]);
+            ops
+        };
+        let mut c = Cases::new();
+        if let Some(native) = self.tagging.native_case() {
+            c = c.case(native, header(14), Exit::Port(0));
+        }
+        c.otherwise(header(18), Exit::Port(0))
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[

@@ -369,7 +369,7 @@ impl Modelled<'_> {
     ) -> Result<(Fate, Option<Option<usize>>), String> {
         let model = self.models.get(port).ok_or("no model for this input")?;
         let p = sample.packet.clone();
-        let mut out = interp::apply(model, p, self.subject.noutputs)
+        let mut out = interp::apply(model, p, self.subject.noutputs, self.bench.now)
             .map_err(|e| format!("the model is not well-formed: {e}"))?;
         let mut origin = None;
         if let (Model::Cases(cases), Some(i)) = (model, out.case) {

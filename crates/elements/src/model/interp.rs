@@ -5,14 +5,14 @@
 //! field that is not there, a list that no case of matches, bytes pushed and not written: all are a [`ModelError`].
 
 use super::{
-    Base, Bind, BindKind, BindPacket, Binding, Case, Checksum, Cond, Exit, FieldRef, Fix,
+    AT_ZERO, Base, Bind, BindKind, BindPacket, Binding, Case, Checksum, Cond, Exit, FieldRef, Fix,
     HeaderCheck, Model, Op, Read, TypeOf, Value, max_of,
 };
 use crate::Port;
 use crate::cx::DropReason;
 use onefold_packet::wire::ipv4::proto;
 use onefold_packet::wire::{ethernet, ipv4};
-use onefold_packet::{Packet, Pkt, checksum};
+use onefold_packet::{Packet, Pkt, Timestamp, checksum};
 
 /// A model that says something about what is not there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -94,16 +94,16 @@ impl Predicted {
 
 const UNCONNECTED: DropReason = "unconnected output";
 
-/// What becomes of `p` at an input with this model, of an element with so many connected outputs.
-pub fn apply(model: &Model, p: Pkt, noutputs: usize) -> R<Predicted> {
+/// What becomes of `p` at an input with this model, of an element with so many connected outputs, at time `now`.
+pub fn apply(model: &Model, p: Pkt, noutputs: usize, now: Timestamp) -> R<Predicted> {
     match model {
-        Model::Cases(cases) => apply_cases(cases, p, noutputs),
+        Model::Cases(cases) => apply_cases(cases, p, noutputs, now),
         Model::None(cause) => Ok(Predicted::new(None, Next::Punt(cause), Some(p))),
     }
 }
 
 /// The same for a list of cases.
-pub fn apply_cases(cases: &[Case], mut p: Pkt, noutputs: usize) -> R<Predicted> {
+pub fn apply_cases(cases: &[Case], mut p: Pkt, noutputs: usize, now: Timestamp) -> R<Predicted> {
     let mut chosen = None;
     for (i, c) in cases.iter().enumerate() {
         if holds(&c.when, &p)? {
@@ -112,7 +112,7 @@ pub fn apply_cases(cases: &[Case], mut p: Pkt, noutputs: usize) -> R<Predicted> 
         }
     }
     let (i, case) = chosen.ok_or(ModelError::NoCase)?;
-    let counts = run_ops(&case.ops, &mut p)?;
+    let counts = run_ops(&case.ops, &mut p, now)?;
     let handed_over = |next: Next, p: Pkt| match case.ops.is_empty() {
         true => Ok(Predicted::new(Some(i), next, Some(p))),
         false => Err(ModelError::OpsBefore),
@@ -242,7 +242,20 @@ pub fn read(r: Read, p: &Packet) -> R<u128> {
         Read::PacketType => p.anno.packet_type as u128,
         Read::Len => p.len() as u128,
         Read::NetLen => bytes_of(p, Base::Net).ok_or_else(absent)?.len() as u128,
-        Read::TransportLen => bytes_of(p, Base::Transport).ok_or_else(absent)?.len() as u128,
+        Read::TransportLen => {
+            let _net = bytes_of(p, Base::Net).ok_or_else(absent)?;
+            bytes_of(p, Base::Transport).unwrap_or(&[]).len() as u128
+        }
+        Read::At(base) => {
+            let at = match base {
+                Base::Data => Some(0),
+                Base::Mac => p.mac_header_offset(),
+                Base::Net => p.network_header_offset(),
+                Base::Transport => p.transport_header_offset(),
+            };
+            let limit = AT_ZERO as isize - 1;
+            at.map_or(0, |o| (o.clamp(-limit, limit) + limit + 1) as u128)
+        }
         Read::HasNet => u128::from(p.network_header_offset().is_some()),
         Read::HasMac => u128::from(p.mac_header_offset().is_some()),
         Read::Check {
@@ -289,9 +302,9 @@ fn checked(check: HeaderCheck, b: &[u8]) -> Option<bool> {
         }
         HeaderCheck::IcmpChecksum => checksum::internet(segment()?) == 0,
         HeaderCheck::UdpFits => {
-            let s = segment()?;
-            let len = usize::from(u16::from_be_bytes([*s.get(4)?, *s.get(5)?]));
-            (8..=s.len()).contains(&len)
+            let u = (h.header_len() == 20).then(|| b.get(20..28))??;
+            let len = usize::from(u16::from_be_bytes([u[4], u[5]]));
+            len >= 8 && len + 20 <= total
         }
         HeaderCheck::Ip6Fits => return None,
     })
@@ -337,7 +350,7 @@ fn value(v: Value, width: u8, p: &Packet) -> R<u128> {
 const POISON: u8 = 0xa5;
 
 /// Carries operations out, in order; values are those before the first of them.
-fn run_ops(ops: &[Op], p: &mut Packet) -> R<Vec<(u16, usize)>> {
+fn run_ops(ops: &[Op], p: &mut Packet, now: Timestamp) -> R<Vec<(u16, usize)>> {
     let before: Vec<u128> = ops
         .iter()
         .map(|op| match op {
@@ -352,6 +365,7 @@ fn run_ops(ops: &[Op], p: &mut Packet) -> R<Vec<(u16, usize)>> {
     for (op, v) in ops.iter().zip(before) {
         match op {
             Op::Count(tag) => counts.push((*tag, p.len())),
+            Op::SetTime(t) => p.anno.timestamp = t.unwrap_or(now),
             op => run_op(*op, v, p)?,
         }
     }
@@ -426,9 +440,30 @@ fn run_op(op: Op, v: u128, p: &mut Packet) -> R<()> {
         }
         Op::SetNet { at, len } => p.set_network_header(isize::from(at), usize::from(len)),
         Op::SetMac { at } => p.set_mac_header(isize::from(at)),
+        Op::MoveNet { at } => {
+            // the only way to mark it alone is with a MAC header in front of it
+            let mac = p.mac_header_offset();
+            p.set_mac_header_len(isize::from(at), 0);
+            match mac {
+                Some(o) => p.set_mac_header(o),
+                None => p.clear_mac_header(),
+            }
+        }
+        Op::StartAt(base) => {
+            let at = match base {
+                Base::Net => p.network_header_offset(),
+                Base::Transport => p.transport_header_offset(),
+                Base::Data | Base::Mac => None,
+            };
+            match at.ok_or_else(impossible)? {
+                o if o < 0 => p.push(o.unsigned_abs()),
+                o if o.unsigned_abs() > p.len() => return Err(impossible()),
+                o => p.pull(o.unsigned_abs()),
+            }
+        }
         Op::ClearNet => p.clear_network_header(),
         Op::ClearMac => p.clear_mac_header(),
-        Op::Count(_) => {}
+        Op::Count(_) | Op::SetTime(_) => {}
     }
     Ok(())
 }
@@ -559,6 +594,7 @@ pub fn apply_binding(p: &mut Packet, bind: &Bind, b: &Binding) {
 mod tests {
     use super::super::{bits, bytes, field};
     use super::*;
+    const NOW: Timestamp = Timestamp::ZERO;
     use crate::model::ValueSet;
     use onefold_packet::PacketType;
 
@@ -576,7 +612,7 @@ mod tests {
         p
     }
     fn ops(ops: impl IntoIterator<Item = Op>, p: Pkt) -> R<Pkt> {
-        let mut out = apply(&Model::pass(ops), p, 1)?;
+        let mut out = apply(&Model::pass(ops), p, 1, NOW)?;
         Ok(out.emitted.remove(0).1)
     }
     fn write(field: FieldRef, value: Value, fix: Fix) -> Op {
@@ -648,20 +684,21 @@ mod tests {
         let short = || Box::new(Packet::from_slice(&[0; 10]));
         let case = |c| Model::Cases(vec![Case::new(c, Exit::Port(0))]);
         assert_eq!(
-            apply(&case(Cond::eq(field::ETH_TYPE, 8)), short(), 1).unwrap_err(),
+            apply(&case(Cond::eq(field::ETH_TYPE, 8)), short(), 1, NOW).unwrap_err(),
             ModelError::Absent(Read::Field(field::ETH_TYPE))
         );
         assert_eq!(
             apply(
                 &case(Cond::In(Read::NetLen, ValueSet::full(32))),
                 short(),
-                1
+                1,
+                NOW
             )
             .unwrap_err(),
             ModelError::Absent(Read::NetLen)
         );
         assert_eq!(
-            apply(&case(Cond::has_net()), short(), 1).unwrap_err(),
+            apply(&case(Cond::has_net()), short(), 1, NOW).unwrap_err(),
             ModelError::NoCase
         );
         assert!(ops([Op::Pull(11)], short()).is_err());
@@ -687,7 +724,10 @@ mod tests {
         let none = Model::Cases(vec![
             Case::new(Cond::Always, Exit::Punt("x")).with([Op::Pull(1)]),
         ]);
-        assert_eq!(apply(&none, short(), 1).unwrap_err(), ModelError::OpsBefore);
+        assert_eq!(
+            apply(&none, short(), 1, NOW).unwrap_err(),
+            ModelError::OpsBefore
+        );
     }
 
     #[test]
@@ -699,11 +739,11 @@ mod tests {
             ),
             Case::new(Cond::Always, Exit::Each(vec![0, 2, 0])).with([Op::Count(3)]),
         ]);
-        let out = apply(&m, Box::new(Packet::from_slice(&[0; 10])), 2).unwrap();
+        let out = apply(&m, Box::new(Packet::from_slice(&[0; 10])), 2, NOW).unwrap();
         assert_eq!(out.case, Some(1));
         assert_eq!((out.emitted.len(), out.dropped.len()), (2, 1));
         assert_eq!(out.counts, [(3, 10)]);
-        let out = apply(&m, Box::new(Packet::from_slice(&[0; 14])), 1).unwrap();
+        let out = apply(&m, Box::new(Packet::from_slice(&[0; 14])), 1, NOW).unwrap();
         assert_eq!(out.dropped, ["no"]);
     }
 

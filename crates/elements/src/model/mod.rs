@@ -15,6 +15,7 @@
 //!
 //! Source: thesis of G. Katsikas, section 7.2 (processing units as lists of cases); the words are those of the design.
 
+pub mod build;
 pub mod check;
 pub mod interp;
 pub mod samples;
@@ -25,7 +26,7 @@ pub use set::{ValueSet, max_of};
 use crate::cx::DropReason;
 use crate::store::StateStore;
 use crate::{ElemId, Port};
-use onefold_packet::{AnnoField, EtherAddr, PacketType};
+use onefold_packet::{AnnoField, EtherAddr, PacketType, Timestamp};
 
 /// What an offset counts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -157,12 +158,15 @@ pub enum Read {
     Len,
     /// Bytes from the network header to the packet's end.
     NetLen,
-    /// Bytes from the transport header to the packet's end.
+    /// Bytes from the transport header to the packet's end; 0 if a network header is marked, but nothing that follows it.
     TransportLen,
     /// 1 if a network header is marked, else 0.
     HasNet,
     /// 1 if a MAC header is marked, else 0.
     HasMac,
+    /// Where this header begins, in bytes from the packet's first one, plus [`AT_ZERO`]; 0 if it is not marked. (With every
+    /// offset a constant, this is known without looking at a packet.)
+    At(Base),
     /// The question about the header that starts `offset` bytes behind `base` (Data or Net): 1 for yes.
     Check {
         /// The question.
@@ -173,6 +177,9 @@ pub enum Read {
         offset: u16,
     },
 }
+
+/// What [`Read::At`] gives for a header at the packet's first byte; less than that lies before it.
+pub const AT_ZERO: u128 = 0x8000;
 
 /// An annotation's place: [`AnnoField`] with an order, so that it can be a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -200,6 +207,7 @@ impl Read {
             Read::Anno(a) => a.size.saturating_mul(8),
             Read::PacketType => 8,
             Read::Len | Read::NetLen | Read::TransportLen => 32,
+            Read::At(_) => 16,
             Read::HasNet | Read::HasMac | Read::Check { .. } => 1,
         }
     }
@@ -372,6 +380,16 @@ pub enum Op {
         /// Its length: 20 for IPv4, 40 for IPv6, else as marked.
         len: u8,
     },
+    /// Marks the network header alone: what follows it stays where it is marked, if it is.
+    MoveNet {
+        /// Bytes from the packet's start.
+        at: i16,
+    },
+    /// The packet begins with this marked header (Net or Transport): bytes go, or come back with what stood there before they
+    /// were pulled. The header begins at or before the packet's end.
+    StartAt(Base),
+    /// The time stamp becomes this one, or the present.
+    SetTime(Option<Timestamp>),
     /// Marks the MAC header.
     SetMac {
         /// Bytes from the packet's start.

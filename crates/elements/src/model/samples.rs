@@ -275,8 +275,9 @@ impl Maker {
             match self.rng.below(4) {
                 // somewhere else, perhaps behind the end, perhaps before the data
                 0 => {
-                    let at = self.rng.below(90) as isize;
-                    p.set_network_header(at, self.rng.below(70) as usize);
+                    let at = self.rng.below(90) as usize;
+                    let first = p.data().get(at).copied().unwrap_or(0);
+                    p.set_network_header(at as isize, usize::from(first & 15) * 4);
                 }
                 1 => p.set_mac_header_len(2, self.rng.pick(&[14, 18, 2])),
                 _ => {}

@@ -11,6 +11,7 @@ use crate::class::ElementClass;
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element, InitCx};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::{EtherAddr, Packet, Pkt};
 use std::fmt::Write as _;
@@ -110,6 +111,12 @@ impl Element for ArpPrint {
     }
     fn initialize(&mut self, _: &mut InitCx<'_>) -> Result<(), ConfigErrors> {
         self.out.open()
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        match self.active {
+            true => Model::ask("ARPPrint: prints in the order of arrival"),
+            false => Model::pass([]),
+        }
     }
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         if self.active

@@ -10,6 +10,7 @@ use crate::class::ElementClass;
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::unparse::ip6;
 use crate::{Port, element_any};
 use onefold_packet::{Packet, Pkt};
@@ -79,6 +80,12 @@ impl Element for Ip6Print {
         self.max = args.keyword("NBYTES").unwrap_or(1500);
         self.active = args.keyword("ACTIVE").unwrap_or(true);
         args.finish()
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        match self.active {
+            true => Model::ask("IP6Print: prints in the order of arrival"),
+            false => Model::pass([]),
+        }
     }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         if self.active

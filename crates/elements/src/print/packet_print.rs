@@ -9,6 +9,7 @@ use crate::class::ElementClass;
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::{Packet, Pkt};
 use std::fmt::Write as _;
@@ -98,6 +99,12 @@ impl Element for Print {
         self.active = args.keyword("ACTIVE").unwrap_or(true);
         self.headroom = args.keyword("HEADROOM").unwrap_or(false);
         args.finish()
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        match self.active {
+            true => Model::ask("Print: prints in the order of arrival"),
+            false => Model::pass([]),
+        }
     }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         if self.active {

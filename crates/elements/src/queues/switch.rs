@@ -9,6 +9,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Case, Cond, Exit, Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 
@@ -151,6 +152,15 @@ impl Element for Switch {
             (None, true) => cx.drop(p, "StaticSwitch: no output"),
             (None, false) => cx.drop(p, "Switch: switched off"),
         }
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let exit = match (self.output, self.fixed) {
+            (Some(o), _) => Exit::Port(o),
+            (None, true) => Exit::Drop("StaticSwitch: no output"),
+            (None, false) => Exit::Drop("Switch: switched off"),
+        };
+        Model::Cases(vec![Case::new(Cond::Always, exit).from_arg(0)])
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

@@ -16,6 +16,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::build::Cases;
+use crate::model::{Cond, Exit, Model, ModelCx, Op, Read, TypeOf};
 use crate::{Port, element_any};
 use onefold_packet::{EtherAddr, Pkt, wire::ethernet};
 
@@ -162,6 +164,25 @@ impl Element for Source {
         cx.emit(0, p);
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        if !self.active {
+            return Cases::new().otherwise([], Exit::Drop("device: not active"));
+        }
+        let frame = [Op::Count(0), Op::SetMac { at: 0 }];
+        let kind = Op::SetPacketType(TypeOf::Destination(None));
+        Cases::new()
+            .case(
+                Cond::at_least(Read::Len, ethernet::LEN as u128),
+                frame.into_iter().chain([kind]),
+                Exit::Port(0),
+            )
+            .otherwise(frame, Exit::Port(0))
+    }
+    /// Tag 0: arrived.
+    fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
+        self.count += packets;
+    }
+
     fn io_role(&self) -> Option<IoRole> {
         Some(IoRole::Source {
             name: self.device.clone(),
@@ -297,6 +318,14 @@ impl Element for Sink {
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         self.count += 1;
         cx.transmit(p);
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Cases::new().otherwise([Op::Count(0)], Exit::Transmit)
+    }
+    /// Tag 0: sent.
+    fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
+        self.count += packets;
     }
 
     /// The engine runs it only where input 0 is pull.

@@ -9,6 +9,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use crate::model::{Model, ModelCx};
 use crate::token_bucket::{GapRate, MAX_GAP_RATE};
 use crate::{Port, element_any};
 use onefold_packet::{EtherAddr, Pkt, Timestamp, checksum};
@@ -315,6 +316,9 @@ impl Element for Fast {
         self.start_flows(cx);
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("FastUDPSource: makes packets, takes none")
+    }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, "FastUDPSource: takes no packets");
     }

@@ -16,6 +16,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use crate::model::build::Cases;
+use crate::model::{Exit, Model, ModelCx, Op};
 use crate::store::StateId;
 use crate::unparse::fixed_point;
 use crate::{Port, element_any};
@@ -350,6 +352,26 @@ impl Element for FromDump {
             }
         }
         Ok(())
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        if !self.active {
+            return Cases::new().otherwise([], Exit::Drop("FromDump: not active"));
+        }
+        if self.have_first_time || self.have_last_time {
+            return Model::None("FromDump: chooses packets by their time");
+        }
+        if self.sampling < ALWAYS {
+            return Model::None("FromDump: chooses packets by chance");
+        }
+        if self.force_ip {
+            return Model::None("FromDump: looks for the IP header");
+        }
+        Cases::new().otherwise([Op::SetMac { at: 0 }, Op::Count(0)], Exit::Port(0))
+    }
+    /// Tag 0: arrived.
+    fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
+        self.count += packets;
     }
 
     /// A packet arrives at the port that this element is bound to.

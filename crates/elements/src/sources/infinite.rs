@@ -10,6 +10,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element, InitCx, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::{Pkt, Timestamp};
 
@@ -147,6 +148,9 @@ impl Element for InfiniteSource {
         Ok(())
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("InfiniteSource: makes packets, takes none")
+    }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, "InfiniteSource: takes no packets");
     }

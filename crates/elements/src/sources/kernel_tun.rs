@@ -11,6 +11,7 @@ use crate::cx::Cx;
 use crate::element::{
     ConfigCx, ConfigError, ConfigErrors, ENTRY, Element, InitCx, IoRole, TaskStatus,
 };
+use crate::model::{Case, Cond, Exit, Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::{EtherAddr, Pkt};
 use std::net::Ipv4Addr;
@@ -99,6 +100,15 @@ impl Element for KernelTun {
             cx.emit(1, p);
         } else {
             cx.drop(p, "KernelTun: not IP");
+        }
+    }
+    fn model(&self, port: Port, _: &ModelCx<'_>) -> Model {
+        match (port, self.tap) {
+            (ENTRY, true) => Model::pass([]),
+            (ENTRY, false) => {
+                Model::None("KernelTun: looks for the IP header of what the host sends")
+            }
+            _ => Model::Cases(vec![Case::new(Cond::Always, Exit::Transmit)]),
         }
     }
 

@@ -10,6 +10,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element, InitCx, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use crate::model::{Model, ModelCx};
 use crate::token_bucket::TokenBucket;
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
@@ -131,6 +132,9 @@ impl Element for RatedSource {
         Ok(())
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("RatedSource: makes packets, takes none")
+    }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, "RatedSource: takes no packets");
     }

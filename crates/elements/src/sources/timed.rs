@@ -9,6 +9,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use crate::model::{Case, Cond, Exit, Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::{Pkt, Timestamp};
 
@@ -68,6 +69,10 @@ impl Element for TimedSink {
     }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, "TimedSink: discarded");
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let exit = Exit::Drop("TimedSink: discarded");
+        Model::Cases(vec![Case::new(Cond::Always, exit)])
     }
     fn run_timer(&mut self, _: TimerId, cx: &mut Cx<'_>) {
         if let Some(p) = cx.pull(0) {
@@ -169,6 +174,9 @@ impl Element for TimedSource {
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, "TimedSource: takes no packets");
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("TimedSource: makes packets, takes none")
     }
 
     fn run_timer(&mut self, _: TimerId, cx: &mut Cx<'_>) {

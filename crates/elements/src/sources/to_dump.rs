@@ -15,6 +15,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, LogStream};
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::build::Cases;
+use crate::model::{Exit, Model, ModelCx, Op};
 use crate::store::{State, StateStore};
 use crate::{ElemId, Port, element_any, state_any};
 use onefold_packet::{Pkt, anno_field};
@@ -286,6 +288,17 @@ impl Element for ToDump {
         Ok(())
     }
 
+    fn model(&self, _: Port, cx: &ModelCx<'_>) -> Model {
+        match (self.bound, cx.noutputs) {
+            (true, 0) => Cases::new().otherwise([Op::Count(0)], Exit::Transmit),
+            (true, _) => Model::None("ToDump: sends a copy and passes the packet on"),
+            (false, _) => Model::ask("ToDump: writes to its file"),
+        }
+    }
+    /// Tag 0: sent.
+    fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
+        self.count += packets;
+    }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         if self.bound {
             self.count += 1;

@@ -3,13 +3,22 @@
 //! Each module lists the plans of some families; `ONEFOLD_MODEL_SEED` sets another seed, `ONEFOLD_MODEL_PACKETS` multiplies
 //! the number of packets. Run with `--nocapture` to see the share of punts per class.
 
+mod classify;
+mod headers;
+mod sources;
 mod standard;
 
 use onefold_elements::model::check::Plan;
 
 /// All plans there are.
 fn plans() -> Vec<Plan> {
-    [standard::plans()].into_iter().flatten().collect()
+    let families = [
+        standard::plans(),
+        headers::plans(),
+        classify::plans(),
+        sources::plans(),
+    ];
+    families.into_iter().flatten().collect()
 }
 
 fn number(name: &str, otherwise: u64) -> u64 {

@@ -43,6 +43,7 @@ mod error;
 mod eval;
 mod expr;
 mod lex;
+pub(crate) mod model;
 mod names;
 mod parse;
 mod primitive;

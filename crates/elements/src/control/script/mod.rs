@@ -15,6 +15,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 use program::{Insn, Op};
@@ -287,6 +288,9 @@ impl Element for Script {
         !self.ended_with(|op| matches!(op, Op::Error { .. } | Op::Stop))
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("Script: runs its program for a packet")
+    }
     fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
         match self.run_packet(port, cx) {
             Some(to) => cx.emit_or_drop(to, p, "Script: dropped"),

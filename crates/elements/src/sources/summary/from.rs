@@ -16,6 +16,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use crate::model::{Model, ModelCx};
 use crate::sources::link;
 use crate::sources::to_dump::{Encap, os_error};
 use crate::sources::util::{Own, value};
@@ -608,6 +609,9 @@ impl Element for FromSummary {
         }
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("FromIPSummaryDump: looks for the IP header")
+    }
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         if !self.active {
             cx.drop(p, "FromIPSummaryDump: not active");

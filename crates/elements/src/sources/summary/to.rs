@@ -12,6 +12,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, LogStream};
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo};
+use crate::model::build::Cases;
+use crate::model::{Exit, Model, ModelCx};
 use crate::sources::to_dump::os_error;
 use crate::sources::util::Own;
 use crate::{Port, element_any};
@@ -271,6 +273,13 @@ impl Element for ToSummary {
         Ok(())
     }
 
+    fn model(&self, _: Port, cx: &ModelCx<'_>) -> Model {
+        match (self.bound, cx.noutputs) {
+            (true, 0) => Cases::new().otherwise([], Exit::Transmit),
+            (true, _) => Model::None("ToIPSummaryDump: sends a copy and passes the packet on"),
+            (false, _) => Model::None("ToIPSummaryDump: marks headers while it writes to its file"),
+        }
+    }
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         if self.bound {
             if cx.noutputs == 0 {
