@@ -318,6 +318,7 @@ impl Element for IpMirror {
         let with = |more: &[Op]| [&ops[..], &ports[..], more].concat();
         Cases::new()
             .no_ip([], Exit::Drop("IPMirror: no IP header"))
+            .no_options()
             .case(
                 first(proto::TCP, 12),
                 with(&[copy(seq, ack), copy(ack, seq)]),

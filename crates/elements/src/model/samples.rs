@@ -55,8 +55,8 @@ pub enum Layer {
 pub struct Sample {
     /// It.
     pub packet: Pkt,
-    /// An option-free, unfragmented, whole, correct TCP or UDP packet over IPv4 with a TTL above 2, with its headers
-    /// marked as they should be at this layer.
+    /// An option-free, unfragmented, whole, correct TCP or UDP packet over IPv4 with a TTL above 2 (at layer [`Layer::Ip6`]:
+    /// over IPv6, without extension headers), with its headers marked as they should be at this layer.
     pub plain: bool,
 }
 
@@ -201,10 +201,12 @@ impl Maker {
         // the other protocol now and then, and what is neither
         let other = self.odd(8);
         if (layer == 2) != other {
-            (body, plain) = (self.ip6(), false);
+            (body, plain) = self.ip6();
+            plain &= layer == 2;
             kind = 0x86dd;
         } else {
             (body, plain) = self.ip4();
+            plain &= layer != 2;
         }
         if layer == 0 && self.odd(6) {
             (body, plain, kind) = (self.arp(), false, 0x0806);
@@ -452,7 +454,8 @@ impl Maker {
         (d, plain)
     }
 
-    fn ip6(&mut self) -> Vec<u8> {
+    /// An IPv6 packet, and whether it is plain.
+    fn ip6(&mut self) -> (Vec<u8>, bool) {
         let (protocol, mut t, sum_at) = self.transport();
         let next = match protocol {
             ipv4::proto::ICMP => ipv4::proto::ICMP6,
@@ -493,7 +496,12 @@ impl Maker {
             0,
         ];
         d.extend((body.len() as u16).to_be_bytes());
-        d.extend([first, self.rng.pick(&[64, 255, 1, 0, 2])]);
+        let odd = if self.calm { 64 } else { 1 };
+        d.extend([
+            first,
+            self.rng
+                .pick(&[64, 255, odd, 0, 2][..if self.calm { 3 } else { 5 }]),
+        ]);
         d.extend(src);
         d.extend(dst);
         d.extend(body);
@@ -503,7 +511,10 @@ impl Maker {
             1 => d[4..6].copy_from_slice(&(self.rng.below(90) as u16).to_be_bytes()),
             _ => {}
         }
-        d
+        let whole = usize::from(u16::from_be_bytes([d[4], d[5]])) + 40 == d.len();
+        let plain = matches!(d[6], 6 | 17) && sum_at.is_some() && d[7] > 2;
+        let plain = plain && whole && d[0] >> 4 == 6;
+        (d, plain)
     }
 
     fn arp(&mut self) -> Vec<u8> {
@@ -539,6 +550,10 @@ mod tests {
                 Layer::Ether | Layer::Ip4 => assert!(plain > 150, "{layer:?}: {plain}"),
                 _ => {}
             }
+            if layer == Layer::Ip6 {
+                assert!(plain > 100, "{plain}");
+                continue;
+            }
             for s in a.iter().filter(|s| s.plain) {
                 let ip = match layer {
                     Layer::Ether => &s.packet.data()[14..],
@@ -548,6 +563,9 @@ mod tests {
                         None => continue,
                     },
                 };
+                if ip[0] >> 4 == 6 {
+                    continue;
+                }
                 let h = ipv4::Header::parse(ip).unwrap();
                 assert!(h.checksum_ok() && h.header_len() == 20 && !h.is_fragment());
                 assert!(usize::from(h.total_len()) <= ip.len() && h.ttl() > 2);

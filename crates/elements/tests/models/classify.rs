@@ -92,7 +92,7 @@ fn filters() -> Vec<Plan> {
             match i % 3 {
                 0 => format!("deny src net {net}"),
                 1 => format!("allow dst net {net} && tcp dst port {i}"),
-                _ => format!("allow udp && src net {net} && src port 53-{}", 60 + i),
+                _ => format!("allow udp && src net {net} && src port > {}", 60 + i),
             }
         })
         .collect();
@@ -204,7 +204,7 @@ fn filters() -> Vec<Plan> {
                 classifier(
                     "IPClassifier",
                     &[
-                        "src tcp port 1024-65535",
+                        "src tcp port >= 1024",
                         "dst port < 1024",
                         "ip dscp 0",
                         "ip ect",
@@ -258,7 +258,7 @@ fn random_filter(rng: &mut Rng) -> Subject {
         "tcp dst port 80",
         "udp src port 53",
         "port 1024",
-        "dst port 1-100",
+        "dst port < 100",
         "src port >= 1024",
         "dst port != 443",
         "tcp opt syn",

@@ -83,8 +83,10 @@ fn ip() -> Vec<Plan> {
                 &["14", "OFFSET 14, DETAILS true, VERBOSE true"],
             ),
         )
-        .packets(1500),
-        Plan::new(Layer::Any, pipe("SetIPChecksum", &[""])),
+        .packets(1500)
+        // a TCP packet is no ARP packet
+        .plain_punts(1000),
+        Plan::new(Layer::Ip4, pipe("SetIPChecksum", &[""])),
         Plan::new(Layer::Ip4, pipe("ResetIPChecksum", &["", "true"])),
         Plan::new(Layer::Ip4, pipe("SetTCPChecksum", &["", "true"])).plain_punts(600),
         Plan::new(Layer::Ip4, refusing("SetUDPChecksum", &[""])).plain_punts(600),
@@ -128,7 +130,7 @@ fn ether() -> Vec<Plan> {
         Plan::new(Layer::Any, pipe("Strip", &["0", "14", "20"])),
         Plan::new(Layer::Any, pipe("Unstrip", &["0", "14", "100"])),
         Plan::new(Layer::Any, vec![encap]),
-        Plan::new(Layer::Any, vec![rewrite]),
+        Plan::new(Layer::Ether, vec![rewrite]),
         Plan::new(Layer::Ether, pipe("EtherMirror", &[""])),
         Plan::new(
             Layer::Ip4,

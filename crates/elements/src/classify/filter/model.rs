@@ -11,7 +11,9 @@ use super::parse::Action;
 use super::rules::Rule;
 use crate::cx::DropReason;
 use crate::model::build::{CUT_OFF, Cases, FRAGMENT};
-use crate::model::{Base, Case, Cond, Exit, Model, Read, ValueSet, bits, bytes, field, max_of};
+use crate::model::{
+    Base, Case, Cond, Exit, FieldRef, Model, Read, ValueSet, bits, bytes, field, max_of,
+};
 use std::collections::BTreeMap;
 
 /// More products than this for one rule, or more intervals for one field, and there is no model.
@@ -167,15 +169,54 @@ fn values(c: Compare, n: u8) -> R<ValueSet> {
         Op::Equal if mask == 0 => ValueSet::full(n),
         Op::Equal => ValueSet::masked(mask, value, n, MAX_PRODUCTS).ok_or(MASK)?,
         Op::Greater => {
-            // bits below the mask may be anything; there must be no others outside of it
             let low = max & !mask;
-            if low & (low + 1) != 0 {
+            if low & (low + 1) == 0 {
+                // only bits below the mask may be anything
+                ValueSet::range((value | low) + 1, max)
+            } else if n <= 16 {
+                // Bound: 65,536 values
+                let hits = (0..=max).filter(|v| v & mask > value).map(|v| (v, v));
+                let set = ValueSet::from_intervals(hits);
+                if set.intervals().len() > MAX_PRODUCTS {
+                    return Err(MASK);
+                }
+                set
+            } else {
                 return Err(MASK);
             }
-            ValueSet::range((value | low) + 1, max)
         }
     };
     Ok(if c.negated { hit.complement(n) } else { hit })
+}
+
+/// The packets of which `field & mask` equals a value. Under a mask with many holes every run of bits is a field of its own.
+fn equal(f: FieldRef, mask: u128, value: u128, negated: bool) -> R<Union> {
+    if mask == 0 {
+        return Ok(constant(!negated));
+    }
+    if let Some(set) = ValueSet::masked(mask, value, f.bits, MAX_PRODUCTS) {
+        let set = if negated { set.complement(f.bits) } else { set };
+        return Ok(one(Read::Field(f), set));
+    }
+    let mut all = Product::new();
+    let bit = |of: u128, i: u8| of >> (f.bits - 1 - i) & 1;
+    let mut i = 0;
+    // Bound: at most as many turns as the field has bits
+    while i < f.bits {
+        let (first, mut v) = (i, 0);
+        while i < f.bits && bit(mask, i) == 1 {
+            v = v << 1 | bit(value, i);
+            i += 1;
+        }
+        if i > first {
+            let part = bits(f.base, f.bit + u16::from(first), i - first);
+            all.insert(Read::Field(part), ValueSet::one(v));
+        } else {
+            i += 1;
+        }
+    }
+    let all = vec![all];
+    if negated { not(&all) } else { Ok(all) }
 }
 
 /// Source, destination or their combination; a negated `either` wants both to differ, a negated `both` one of them.
@@ -189,21 +230,7 @@ fn sides(which: Which, negated: bool, src: Union, dst: Union) -> R<Union> {
 }
 
 fn check(c: &Check, at: Places) -> R<Union> {
-    let address = |byte: u16, n: u8| Read::Field(bytes(Base::Net, byte, n));
-    let masked = |r: Read, mask: u128, value: u128, negated: bool| -> R<Union> {
-        if mask == 0 {
-            return Ok(constant(!negated));
-        }
-        let set = ValueSet::masked(mask, value, r.width(), MAX_PRODUCTS).ok_or(MASK)?;
-        Ok(one(
-            r,
-            if negated {
-                set.complement(r.width())
-            } else {
-                set
-            },
-        ))
-    };
+    let address = |byte: u16, n: u8| bytes(Base::Net, byte, n);
     match c {
         Check::Protocol => Ok(constant(true)),
         Check::Host {
@@ -212,7 +239,7 @@ fn check(c: &Check, at: Places) -> R<Union> {
             mask,
             negated,
         } if !at.six => {
-            let side = |byte| masked(address(byte, 4), (*mask).into(), (*addr).into(), *negated);
+            let side = |byte| equal(address(byte, 4), (*mask).into(), (*addr).into(), *negated);
             sides(*which, *negated, side(12)?, side(16)?)
         }
         Check::Host6 {
@@ -221,7 +248,7 @@ fn check(c: &Check, at: Places) -> R<Union> {
             mask,
             negated,
         } if at.six => {
-            let side = |byte| masked(address(byte, 16), *mask, *addr, *negated);
+            let side = |byte| equal(address(byte, 16), *mask, *addr, *negated);
             sides(*which, *negated, side(8)?, side(24)?)
         }
         Check::Host { .. } | Check::Host6 { .. } => Err(FAR),
