@@ -335,6 +335,20 @@ pub fn repair(f: &mut [u8]) {
     }
 }
 
+/// Takes the identification out of an ICMP error, and the checksum over it.
+pub fn unnumber(f: &mut [u8]) {
+    let Some((at, 0x0800)) = network_at(f) else {
+        return;
+    };
+    let hl = usize::from(f.get(at).copied().unwrap_or(0) & 15) * 4;
+    let kind = f.get(at + hl).copied();
+    if f.get(at + 9) == Some(&1) && matches!(kind, Some(3 | 5 | 11 | 12)) {
+        for i in [4, 5, 10, 11] {
+            f[at + i] = 0;
+        }
+    }
+}
+
 /// Brings the checksum at `at` up to date with a word that has changed.
 fn recheck(f: &mut [u8], at: usize, old: u16, new: u16) {
     if let Some([a, b]) = f.get_mut(at..at + 2) {
@@ -385,28 +399,45 @@ pub fn answer(f: &[u8]) -> Vec<u8> {
 }
 
 /// What packets have to have in common for the engine to promise that one does not overtake the other: all that elements
-/// look at to choose a way.
+/// look at to choose a way. For ICMP errors, that of the packet that they are about as well.
 pub fn way(f: &[u8]) -> Vec<u8> {
     let Some((at, kind)) = network_at(f) else {
         return f.get(..14).unwrap_or(f).to_vec();
     };
     let mut key = f[..at].to_vec();
-    let get = |from: usize, to: usize| f.get(from..to.min(f.len()).max(from)).unwrap_or(&[]);
-    match kind {
-        0x0800 => {
-            let hl = usize::from(f.get(at).copied().unwrap_or(0) & 15) * 4;
-            key.extend(get(at, at + 2));
-            // flags, offset, time to live, protocol; addresses and options
-            key.extend(get(at + 6, at + 10));
-            key.extend(get(at + 12, at + hl));
-            key.extend(get(at + hl, at + hl + 4));
-            key.extend(get(at + hl + 13, at + hl + 14));
+    let (mut at, mut kind) = (at, kind);
+    // an error about an error about ...: more than a frame can hold does not occur
+    for _ in 0..8 {
+        let get = |from: usize, to: usize| f.get(from..to.min(f.len()).max(from)).unwrap_or(&[]);
+        let (transport, error) = match kind {
+            0x0800 => {
+                let hl = usize::from(f.get(at).copied().unwrap_or(0) & 15) * 4;
+                key.extend(get(at, at + 2));
+                // flags, offset, time to live, protocol; addresses and options
+                key.extend(get(at + 6, at + 10));
+                key.extend(get(at + 12, at + hl));
+                key.extend(get(at + hl, at + hl + 4));
+                key.extend(get(at + hl + 13, at + hl + 14));
+                let kind = f.get(at + hl).copied();
+                (at + hl, f.get(at + 9) == Some(&1) && matches!(kind, Some(3 | 4 | 5 | 11 | 12)))
+            }
+            0x86dd => {
+                key.extend(get(at, at + 4));
+                key.extend(get(at + 6, at + 44));
+                let kind = f.get(at + 40).copied();
+                (at + 40, f.get(at + 6) == Some(&58) && kind.is_some_and(|k| k < 128))
+            }
+            _ => break,
+        };
+        if !error {
+            break;
         }
-        0x86dd => {
-            key.extend(get(at, at + 4));
-            key.extend(get(at + 6, at + 44));
-        }
-        _ => {}
+        at = transport + 8;
+        kind = match f.get(at).map(|b| b >> 4) {
+            Some(4) => 0x0800,
+            Some(6) => 0x86dd,
+            _ => break,
+        };
     }
     key
 }

@@ -1,9 +1,12 @@
 //! What an element sees while it works: [`Cx`]; what it answers with: [`Outbox`]; who carries it out: [`Host`].
 
+use crate::args::{ArgScope, FromArg};
 use crate::handler::HandlerError;
+use crate::names::NameDb;
 use crate::store::StateStore;
 use crate::{ElemId, Port};
 use onefold_packet::{Pkt, Pool, Timestamp};
+use std::sync::Arc;
 
 /// Why a packet went no further: a stable, documented text such as `"CheckIPHeader: bad checksum"`.
 pub type DropReason = &'static str;
@@ -27,6 +30,8 @@ pub enum Effect {
     Emit(Port, Pkt),
     /// A write handler is to be called, after what was emitted before has been processed.
     Call(Box<(String, String)>),
+    /// The packet comes back to the element itself, at this input.
+    Again(Port, Pkt),
 }
 
 /// Collects what elements do. One per engine; it also owns the packet pool and the drop counters.
@@ -162,12 +167,20 @@ pub trait Host {
     }
     /// A 32-bit random number: PRF(seed, element, number of the draw).
     fn random(&mut self, elem: ElemId) -> u32;
+    /// Begins all sequences of random numbers anew, with another seed.
+    fn set_seed(&mut self, seed: u64) {
+        let _ = seed;
+    }
     /// Is a trace being taken?
     fn tracing(&self) -> bool;
     /// Adds a decision to the trace; `argument` is the configuration argument (rule, route) that made it.
     fn trace(&mut self, elem: ElemId, argument: Option<usize>, text: String);
     /// An element's full name.
     fn element_name(&self, elem: ElemId) -> String;
+    /// The configuration's names of addresses and ports.
+    fn names(&self) -> Arc<NameDb> {
+        Arc::default()
+    }
     /// Finds an element by name in the scope of `from`.
     fn find_element(&self, from: ElemId, name: &str) -> Option<ElemId>;
 }
@@ -188,6 +201,24 @@ pub struct Cx<'a> {
     pub out: &'a mut Outbox,
     /// The engine.
     pub host: &'a mut dyn Host,
+}
+
+/// The names that texts are understood with while the graph runs; see [`Cx::names`].
+#[derive(Debug, Clone)]
+pub struct Names {
+    db: Arc<NameDb>,
+    element: String,
+}
+
+impl Names {
+    /// For reading arguments. Names of elements are not among them.
+    pub fn scope(&self) -> ArgScope<'_> {
+        ArgScope {
+            names: &self.db,
+            element: &self.element,
+            elements: &[],
+        }
+    }
 }
 
 /// The emitting half of a [`Cx`]; see [`Cx::split`].
@@ -318,7 +349,7 @@ impl Cx<'_> {
             .position(|e| matches!(e, Effect::Emit(q, _) if *q == port))?;
         match self.out.effects.remove(mark + i) {
             Effect::Emit(_, p) => Some(p),
-            Effect::Call(_) => None,
+            Effect::Call(_) | Effect::Again(..) => None,
         }
     }
 
@@ -328,10 +359,39 @@ impl Cx<'_> {
         self.host.pull(self.elem, port, self.out, self.store)
     }
 
+    /// The configuration's names, as this element sees them.
+    pub fn names(&self) -> Names {
+        Names {
+            db: self.host.names(),
+            element: self.host.element_name(self.elem),
+        }
+    }
+
+    /// Reads a value written to handler `name` like an argument, with the configuration's names.
+    ///
+    /// # Errors
+    /// A text that says what was expected.
+    pub fn value<T: FromArg>(&self, name: &str, value: &str) -> Result<T, HandlerError> {
+        let value = value.trim();
+        T::from_arg(value, &self.names().scope()).map_err(|why| {
+            let why = why.unwrap_or_else(|| {
+                let shown: String = value.chars().take(60).collect();
+                format!("expected {}, found '{shown}'", T::WANTS)
+            });
+            HandlerError::BadValue(format!("{name}: {why}"))
+        })
+    }
+
     /// Calls a write handler once everything emitted so far has been processed.
     pub fn call_write(&mut self, call: &str, value: &str) {
         let c = Box::new((call.to_string(), value.to_string()));
         self.out.effects.push(Effect::Call(c));
+    }
+
+    /// The packet comes back to this element at input `port` (one that the graph does not have, to know it by) once everything
+    /// emitted and called so far has been processed. Only where packets are pushed.
+    pub fn again(&mut self, port: Port, p: Pkt) {
+        self.out.effects.push(Effect::Again(port, p));
     }
 
     /// Sets (or moves) a timer to fire at `at`.

@@ -45,43 +45,49 @@ pub struct HandlerInfo {
     pub name: &'static str,
     /// How it may be used.
     pub flags: HandlerFlags,
+    /// Writing it is changing this argument of the configuration: position (if it has one) and keyword
+    /// (if it has one). The `config` handler
+    /// shows the change.
+    pub argument: Option<(Option<u16>, &'static str)>,
 }
 
 impl HandlerInfo {
-    /// A read handler.
-    pub const fn r(name: &'static str) -> Self {
+    const fn new(name: &'static str, flags: HandlerFlags) -> Self {
         HandlerInfo {
             name,
-            flags: HandlerFlags::Read,
+            flags,
+            argument: None,
         }
+    }
+    /// Writing it changes argument `keyword`, which may also stand at `position`.
+    pub const fn sets(mut self, position: u16, keyword: &'static str) -> Self {
+        self.argument = Some((Some(position), keyword));
+        self
+    }
+    /// Writing it changes argument `keyword`, which has no position.
+    pub const fn sets_keyword(mut self, keyword: &'static str) -> Self {
+        self.argument = Some((None, keyword));
+        self
+    }
+    /// A read handler.
+    pub const fn r(name: &'static str) -> Self {
+        Self::new(name, HandlerFlags::Read)
     }
     /// A read handler with a parameter.
     pub const fn rp(name: &'static str) -> Self {
-        HandlerInfo {
-            name,
-            flags: HandlerFlags::ReadParam,
-        }
+        Self::new(name, HandlerFlags::ReadParam)
     }
     /// A write handler.
     pub const fn w(name: &'static str) -> Self {
-        HandlerInfo {
-            name,
-            flags: HandlerFlags::Write,
-        }
+        Self::new(name, HandlerFlags::Write)
     }
     /// A write handler whose value does not matter.
     pub const fn button(name: &'static str) -> Self {
-        HandlerInfo {
-            name,
-            flags: HandlerFlags::Button,
-        }
+        Self::new(name, HandlerFlags::Button)
     }
     /// A handler that can be read and written.
     pub const fn rw(name: &'static str) -> Self {
-        HandlerInfo {
-            name,
-            flags: HandlerFlags::ReadWrite,
-        }
+        Self::new(name, HandlerFlags::ReadWrite)
     }
     /// Can it be read?
     pub fn readable(&self) -> bool {

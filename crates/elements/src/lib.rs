@@ -36,6 +36,7 @@ pub mod unparse;
 mod classify;
 mod control;
 mod headers;
+pub mod icmp_names;
 mod ip4;
 mod ip6;
 pub mod payload;

@@ -47,6 +47,8 @@ pub struct BenchHost {
     pub nonfull: usize,
     /// Bytes written to standard output.
     pub stdout: Vec<u8>,
+    /// Named addresses.
+    pub names: std::sync::Arc<NameDb>,
     /// No trace is taken: for measuring.
     pub quiet: bool,
     draws: u64,
@@ -116,6 +118,9 @@ impl Host for BenchHost {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         (z ^ (z >> 27)) as u32
     }
+    fn set_seed(&mut self, seed: u64) {
+        self.draws = seed << 32;
+    }
     fn tracing(&self) -> bool {
         !self.quiet
     }
@@ -124,6 +129,9 @@ impl Host for BenchHost {
     }
     fn element_name(&self, elem: ElemId) -> String {
         format!("e{}", elem.0)
+    }
+    fn names(&self) -> std::sync::Arc<NameDb> {
+        self.names.clone()
     }
     fn find_element(&self, _: ElemId, _: &str) -> Option<ElemId> {
         None
@@ -248,7 +256,10 @@ impl Bench {
                 .collect()
         };
         let graph = GraphSpec::default();
-        let mut host = BenchHost::default();
+        let mut host = BenchHost {
+            names: std::sync::Arc::new(names.clone()),
+            ..BenchHost::default()
+        };
         let mut icx = InitCx {
             elem: ElemId(0),
             name: "e0",
@@ -297,14 +308,19 @@ impl Bench {
         f(&mut *self.element, &mut cx)
     }
 
-    /// Takes what has been emitted: output port and packet, in order. Deferred handler calls go to `host.writes`.
+    /// Takes what has been emitted: output port and packet, in order; packets that come back come back. Deferred handler calls go to `host.writes`.
     pub fn emitted(&mut self) -> Vec<(Port, Pkt)> {
         let mut v = Vec::new();
+        let mut again = Vec::new();
         for e in self.out.effects.drain(..) {
             match e {
                 Effect::Emit(port, p) => v.push((port, p)),
                 Effect::Call(c) => self.host.writes.push(*c),
+                Effect::Again(port, p) => again.push((port, p)),
             }
+        }
+        for (port, p) in again {
+            v.extend(self.push_packet(port, p));
         }
         v
     }

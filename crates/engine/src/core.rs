@@ -167,6 +167,13 @@ impl Core {
                         out.drop(ElemId(from), limits::UNCONNECTED, p);
                     }
                 }
+                Some(Emission::Again(port, p)) => {
+                    let to = Edge {
+                        node: from,
+                        port: port as u32,
+                    };
+                    self.stack.push(Work::Push(to, p, hops));
+                }
                 Some(Emission::Call(c)) => self.stack.push(Work::Call(from, c)),
                 None => break,
             }
@@ -521,6 +528,12 @@ impl Host for Core {
         random::draw(self.seed, elem.0, n.draws)
     }
     #[inline]
+    fn set_seed(&mut self, seed: u64) {
+        self.seed = seed;
+        for n in &mut self.nodes {
+            n.draws = 0;
+        }
+    }
     fn tracing(&self) -> bool {
         self.trace.is_some()
     }
@@ -548,6 +561,9 @@ impl Host for Core {
     fn element_name(&self, elem: ElemId) -> String {
         let name = self.topo.names.get(elem.0 as usize);
         name.cloned().unwrap_or_default()
+    }
+    fn names(&self) -> Arc<NameDb> {
+        self.names.clone()
     }
     fn find_element(&self, from: ElemId, name: &str) -> Option<ElemId> {
         let from = self.topo.names.get(from.0 as usize);

@@ -41,6 +41,16 @@ pub(crate) enum Target {
     Element(u32, String),
 }
 
+/// Is this argument a keyword with a value behind it?
+fn is_keyword(argument: &str) -> bool {
+    let mut words = split_words(argument).into_iter();
+    let first = words.next().unwrap_or("");
+    let capitals = first
+        .bytes()
+        .all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+    words.next().is_some() && capitals && first.starts_with(|c: char| c.is_ascii_uppercase())
+}
+
 impl Core {
     /// Does an element have this handler, and in which direction?
     pub fn element_handler(&self, node: u32, name: &str) -> Option<HandlerFlags> {
@@ -293,9 +303,40 @@ impl Core {
                 .with(node, out, store, |e, cx| e.write(name, value, cx))
                 .unwrap_or(Ok(())),
         };
+        if r.is_ok() {
+            self.note_argument(node, name, value);
+        }
         self.settle(node, mark, out, store);
         self.handler_depth -= 1;
         r
+    }
+
+    /// Handler `name` has been written: where that is changing an argument, the `config` handler shows it.
+    fn note_argument(&mut self, node: u32, name: &str, value: &str) {
+        use onefold_elements::args::{AnyArg, ArgScope, Args, split_args};
+        let elem = self.nodes.get(node as usize).and_then(|n| n.elem.as_ref());
+        let info = elem.and_then(|e| e.handlers().iter().find(|h| h.name == name));
+        let Some((position, keyword)) = info.and_then(|h| h.argument) else {
+            return;
+        };
+        let mut list = split_args(&self.config_text(node as usize));
+        let scope = ArgScope {
+            names: &self.names,
+            element: "",
+            elements: &[],
+        };
+        let given = |text: &str| {
+            let mut one = Args::new(vec![text], scope);
+            !keyword.is_empty() && one.keyword::<AnyArg>(keyword).is_some()
+        };
+        match list.iter().position(|a| given(a)) {
+            Some(i) => list[i] = format!("{keyword} {value}"),
+            None => match position.and_then(|p| list.get_mut(usize::from(p))) {
+                Some(a) if !is_keyword(a) => *a = value.to_string(),
+                _ => list.push(format!("{keyword} {value}").trim_start().to_string()),
+            },
+        }
+        self.configs.insert(node, list.join(", "));
     }
 
     fn read_common(&self, node: u32, name: &str) -> String {

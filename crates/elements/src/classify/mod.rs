@@ -34,7 +34,7 @@ pub(crate) fn pattern_handlers(n: usize) -> &'static [HandlerInfo] {
         let mut v = vec![HandlerInfo::r("program")];
         v.extend((0..MAX_PATTERN_HANDLERS).map(|i| {
             let name: &'static str = Box::leak(format!("pattern{i}").into_boxed_str());
-            HandlerInfo::rw(name)
+            HandlerInfo::rw(name).sets(i as u16, "")
         }));
         v
     });

@@ -3,7 +3,7 @@
 //! Source: Click's documentation of the elements; FastClick's `EXTRA_LENGTH` of CheckLength. HostEtherFilter drops frames that
 //! end within their two addresses (Click reads behind their end).
 
-use crate::args::{Args, FromArg, SizedAnno};
+use crate::args::{Args, SizedAnno};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -12,7 +12,6 @@ use crate::model::build::{Cases, is};
 use crate::model::{
     AnnoKey, Base, Case, Cond, Exit, Model, ModelCx, Op, Read, TypeOf, bits, bytes, max_of,
 };
-use crate::names::NameDb;
 use crate::{Port, element_any};
 use onefold_packet::{EtherAddr, PacketType, Pkt, anno_field};
 
@@ -63,19 +62,6 @@ pub const HOST_ETHER_FILTER: ElementClass = ElementClass {
     summary: "drops Ethernet frames for other machines, sets the packet type",
     new: || Box::new(HostEtherFilter::default()),
 };
-
-/// A value written to a handler, read like an argument.
-fn from_handler<T: FromArg>(name: &str, value: &str) -> Result<T, HandlerError> {
-    let scope = crate::args::ArgScope {
-        names: NameDb::builtin(),
-        element: "",
-        elements: &[],
-    };
-    T::from_arg(value.trim(), &scope).map_err(|why| {
-        let why = why.unwrap_or_else(|| format!("expected {}", T::WANTS));
-        HandlerError::BadValue(format!("{name}: {why}"))
-    })
-}
 
 fn no_such(name: &str) -> HandlerError {
     HandlerError::NoSuchHandler(name.to_string())
@@ -129,9 +115,9 @@ impl Element for CheckLength {
             _ => Err(no_such(name)),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "length" => self.max = from_handler(name, value)?,
+            "length" => self.max = cx.value(name, value)?,
             _ => return Err(no_such(name)),
         }
         Ok(())
@@ -195,9 +181,9 @@ impl Element for CheckPaint {
             _ => Err(no_such(name)),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "color" => self.color = from_handler(name, value)?,
+            "color" => self.color = cx.value(name, value)?,
             _ => return Err(no_such(name)),
         }
         Ok(())
@@ -359,9 +345,9 @@ impl Element for HostEtherFilter {
             _ => Err(no_such(name)),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "ether" => self.ether = from_handler(name, value)?,
+            "ether" => self.ether = cx.value(name, value)?,
             _ => return Err(no_such(name)),
         }
         Ok(())

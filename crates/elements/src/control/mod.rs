@@ -2,6 +2,7 @@
 
 mod info;
 mod message;
+mod random_seed;
 mod script;
 mod socket;
 
@@ -24,5 +25,6 @@ pub const CLASSES: &[ElementClass] = &[
     info::BALANCED_THREAD_SCHED,
     info::CLICKY_INFO,
     info::FLOW_INFO,
+    random_seed::RANDOM_SEED,
     info::DEVIRTUALIZE_INFO,
 ];

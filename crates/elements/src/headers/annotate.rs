@@ -2,7 +2,6 @@
 //!
 //! StoreData takes FastClick's MASK and GROW too.
 
-use super::arg::handler_value;
 use super::one_to_one;
 use crate::args::{Args, Data, FromArg, SizedAnno, Word};
 use crate::class::{Effect, ElementClass};
@@ -48,9 +47,9 @@ impl Colour {
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "color" => self.value = handler_value(name, value)?,
+            "color" => self.value = cx.value(name, value)?,
             _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         }
         Ok(())
@@ -105,8 +104,8 @@ impl Element for Paint {
     fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
         self.colour.read(name)
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
-        self.colour.write(name, value)
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
+        self.colour.write(name, value, cx)
     }
     fn can_live_reconfigure(&self) -> bool {
         true
@@ -168,8 +167,8 @@ impl Element for PaintTee {
     fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
         self.colour.read(name)
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
-        self.colour.write(name, value)
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
+        self.colour.write(name, value, cx)
     }
     element_any!();
 }
@@ -219,9 +218,9 @@ impl Element for SetAnnoByte {
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "value" => self.value = handler_value(name, value)?,
+            "value" => self.value = cx.value(name, value)?,
             _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         }
         Ok(())

@@ -1,7 +1,6 @@
 //! Kinds of arguments that several header elements take.
 
-use crate::args::{ArgScope, Args, FromArg, Ip4Prefix, split_words};
-use crate::handler::HandlerError;
+use crate::args::{ArgScope, FromArg, Ip4Prefix, split_words};
 
 /// An integer between two bounds, both allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,35 +54,23 @@ impl FromArg for PrefixList {
     }
 }
 
-/// Reads a handler's new value as an argument named `name`, without the configuration's named addresses.
-pub fn handler_value<T: FromArg>(name: &str, value: &str) -> Result<T, HandlerError> {
-    let mut args = Args::from_strings(&[]);
-    let scope = args.scope();
-    let v = T::from_arg(value.trim(), &scope).map_err(|why| {
-        let why = why.unwrap_or_else(|| format!("expected {}, found '{value}'", T::WANTS));
-        HandlerError::BadValue(format!("{name}: {why}"))
-    });
-    let _ = args.finish();
-    v
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::Args;
+
+    fn value<T: FromArg>(text: &str) -> Result<T, Option<String>> {
+        T::from_arg(text, &Args::from_strings(&[]).scope())
+    }
 
     #[test]
     fn bounds_and_lists() {
-        assert_eq!(handler_value::<Bounded<-1, 7>>("X", "-1"), Ok(Bounded(-1)));
-        let e = handler_value::<Bounded<0, 7>>("X", "8").unwrap_err();
-        assert_eq!(e.to_string(), "X: '8' out of range, 0 to 7");
-        let l = handler_value::<PrefixList>("X", "1.2.3.4/24  5.6.7.8")
-            .unwrap()
-            .0;
+        assert_eq!(value::<Bounded<-1, 7>>("-1"), Ok(Bounded(-1)));
+        let e = value::<Bounded<0, 7>>("8").unwrap_err();
+        assert_eq!(e.as_deref(), Some("'8' out of range, 0 to 7"));
+        let l = value::<PrefixList>("1.2.3.4/24  5.6.7.8").unwrap().0;
         assert_eq!((l.len(), l[0].len()), (2, Some(24)));
-        assert!(handler_value::<PrefixList>("X", "1.2.3.4 x").is_err());
-        assert_eq!(
-            handler_value::<Spelled<u32>>("X", "0x2e").unwrap().text,
-            "0x2e"
-        );
+        assert!(value::<PrefixList>("1.2.3.4 x").is_err());
+        assert_eq!(value::<Spelled<u32>>("0x2e").unwrap().text, "0x2e");
     }
 }

@@ -5,7 +5,6 @@
 //! Different from Click: DSCP 63 is accepted, as documented (Click's bound is off by one); UDPIPEncap's CHECKSUM defaults
 //! to true, as documented (Click reads a variable that was never set).
 
-use super::arg::handler_value;
 use super::one_to_one;
 use crate::args::{ArgScope, Args, FromArg, IpPort, Word};
 use crate::class::{Effect, ElementClass};
@@ -176,7 +175,10 @@ impl Element for IpEncap {
         cx.emit(0, p);
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
-        const H: &[HandlerInfo] = &[HandlerInfo::rw("src"), HandlerInfo::rw("dst")];
+        const H: &[HandlerInfo] = &[
+            HandlerInfo::rw("src").sets(1, "SRC"),
+            HandlerInfo::rw("dst").sets(2, "DST"),
+        ];
         H
     }
     fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
@@ -187,10 +189,10 @@ impl Element for IpEncap {
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "src" => self.header.src = handler_value::<Ipv4Addr>(name, value)?.octets(),
-            "dst" => self.header.dst = handler_value(name, value)?,
+            "src" => self.header.src = cx.value::<Ipv4Addr>(name, value)?.octets(),
+            "dst" => self.header.dst = cx.value(name, value)?,
             _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         }
         Ok(())
@@ -259,10 +261,10 @@ impl Element for UdpIpEncap {
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[
-            HandlerInfo::rw("src"),
-            HandlerInfo::rw("sport"),
-            HandlerInfo::rw("dst"),
-            HandlerInfo::rw("dport"),
+            HandlerInfo::rw("src").sets(0, "SRC"),
+            HandlerInfo::rw("sport").sets(1, "SPORT"),
+            HandlerInfo::rw("dst").sets(2, "DST"),
+            HandlerInfo::rw("dport").sets(3, "DPORT"),
         ];
         H
     }
@@ -277,12 +279,12 @@ impl Element for UdpIpEncap {
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "src" => self.header.src = handler_value::<Ipv4Addr>(name, value)?.octets(),
-            "sport" => self.sport = handler_value::<IpPort>(name, value)?.0,
-            "dst" => self.header.dst = handler_value(name, value)?,
-            "dport" => self.dport = handler_value::<IpPort>(name, value)?.0,
+            "src" => self.header.src = cx.value::<Ipv4Addr>(name, value)?.octets(),
+            "sport" => self.sport = cx.value::<IpPort>(name, value)?.0,
+            "dst" => self.header.dst = cx.value(name, value)?,
+            "dport" => self.dport = cx.value::<IpPort>(name, value)?.0,
             _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         }
         Ok(())

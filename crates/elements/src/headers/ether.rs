@@ -3,7 +3,6 @@
 //! Different from Click: frames too short for what is written are dropped (Click writes past their end); without a MAC
 //! header annotation EtherRewrite takes the start of the data (Click writes through a null pointer).
 
-use super::arg::handler_value;
 use super::{one_to_one, pull_message, with_refusals};
 use crate::args::{Args, FromArg, SizedAnno, Word};
 use crate::class::{Effect, ElementClass};
@@ -78,7 +77,10 @@ impl Element for EtherRewrite {
             .otherwise(write, Exit::Port(0))
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
-        const H: &[HandlerInfo] = &[HandlerInfo::rw("src"), HandlerInfo::rw("dst")];
+        const H: &[HandlerInfo] = &[
+            HandlerInfo::rw("src").sets(0, "SRC"),
+            HandlerInfo::rw("dst").sets(1, "DST"),
+        ];
         H
     }
     fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
@@ -88,10 +90,10 @@ impl Element for EtherRewrite {
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "src" => self.src = handler_value(name, value)?,
-            "dst" => self.dst = handler_value(name, value)?,
+            "src" => self.src = cx.value(name, value)?,
+            "dst" => self.dst = cx.value(name, value)?,
             _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         }
         Ok(())
@@ -346,9 +348,9 @@ impl Element for StoreEtherAddress {
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "addr" => self.addr = handler_value(name, value)?,
+            "addr" => self.addr = cx.value(name, value)?,
             _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         }
         Ok(())

@@ -1,6 +1,5 @@
 //! EtherEncap: puts an Ethernet header in front of packets.
 
-use super::arg::handler_value;
 use super::ether::ether_header;
 use super::one_to_one;
 use crate::args::Args;
@@ -76,10 +75,10 @@ impl Element for EtherEncap {
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[
-            HandlerInfo::rw("src"),
-            HandlerInfo::rw("dst"),
-            HandlerInfo::rw("ethertype"),
-            HandlerInfo::rw("etht"),
+            HandlerInfo::rw("src").sets(1, "SRC"),
+            HandlerInfo::rw("dst").sets(2, "DST"),
+            HandlerInfo::rw("ethertype").sets(0, "ETHERTYPE"),
+            HandlerInfo::rw("etht").sets(0, "ETHERTYPE"),
         ];
         H
     }
@@ -91,11 +90,11 @@ impl Element for EtherEncap {
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "src" => self.src = handler_value(name, value)?,
-            "dst" => self.dst = handler_value(name, value)?,
-            "ethertype" | "etht" => self.ethertype = handler_value(name, value)?,
+            "src" => self.src = cx.value(name, value)?,
+            "dst" => self.dst = cx.value(name, value)?,
+            "ethertype" | "etht" => self.ethertype = cx.value(name, value)?,
             _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         }
         self.header = ether_header(self.ethertype, self.src, self.dst);

@@ -3,7 +3,7 @@
 //! The TOS setters update the header checksum incrementally, so that a wrong one stays wrong. Packets without a whole IP
 //! header behind the header annotation are dropped (Click stops). MarkIPCE's `drops` counts (in Click it stays 0).
 
-use super::arg::{Spelled, handler_value};
+use super::arg::Spelled;
 use super::{ip_header, one_to_one};
 use crate::args::{ArgScope, Args, FromArg};
 use crate::class::{Effect, ElementClass};
@@ -78,7 +78,7 @@ impl Element for SetIpDscp {
             .otherwise([Op::Write { field, value, fix }], Exit::Port(0))
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
-        const H: &[HandlerInfo] = &[HandlerInfo::rw("dscp")];
+        const H: &[HandlerInfo] = &[HandlerInfo::rw("dscp").sets(0, "DSCP")];
         H
     }
     fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
@@ -87,9 +87,9 @@ impl Element for SetIpDscp {
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "dscp" => self.dscp = handler_value(name, value)?,
+            "dscp" => self.dscp = cx.value(name, value)?,
             _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         }
         Ok(())
@@ -151,7 +151,7 @@ impl Element for SetIpEcn {
             .otherwise([Op::Write { field, value, fix }], Exit::Port(0))
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
-        const H: &[HandlerInfo] = &[HandlerInfo::rw("ecn")];
+        const H: &[HandlerInfo] = &[HandlerInfo::rw("ecn").sets(0, "ECN")];
         H
     }
     fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
@@ -160,9 +160,9 @@ impl Element for SetIpEcn {
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "ecn" => self.ecn = handler_value(name, value)?,
+            "ecn" => self.ecn = cx.value(name, value)?,
             _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         }
         Ok(())

@@ -72,9 +72,9 @@ impl Element for Truncate {
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "nbytes" => self.length = super::arg::handler_value(name, value)?,
+            "nbytes" => self.length = cx.value(name, value)?,
             _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         }
         Ok(())

@@ -18,6 +18,7 @@ mod length;
 mod mark;
 mod number;
 mod refusal;
+mod resize;
 mod strip;
 mod time_filter;
 mod timestamp;
@@ -64,6 +65,7 @@ pub const CLASSES: &[ElementClass] = &[
     mark::MARK_IP_HEADER,
     mark::MARK_MAC_HEADER,
     number::NUMBER_PACKET,
+    resize::RESIZE,
     strip::STRIP,
     strip::STRIP_ETHER_VLAN_HEADER,
     strip::STRIP_ETHER_VLAN_HEADER_OLD,

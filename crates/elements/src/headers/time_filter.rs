@@ -1,13 +1,12 @@
 //! TimeFilter: lets packets through whose time stamps lie in a range.
 //!
 //! Different from Click: writing `end` sets the end (in Click that handler has been overwritten by the one for `interval`,
-//! which cannot be written). END_CALL is made after the packet that triggered it has been refused, except for calls to this
-//! element's own handlers, which are made at once and so may let that packet through, as documented.
+//! which cannot be written). In a pull context, END_CALL is made after the packet that triggered it has been refused, except for
+//! calls to this element's own handlers, which are made at once and so may let that packet through, as documented.
 
-use super::arg::handler_value;
 use super::with_refusals;
 use crate::args::{AnyArg, Args, Seconds, split_words};
-use crate::class::{Effect, ElementClass};
+use crate::class::{Effect, ElementClass, Processing};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element, InitCx};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
@@ -56,7 +55,14 @@ struct TimeFilter {
     ready: bool,
     at_end: AtEnd,
     armed: bool,
+    /// Packets are pulled.
+    pull: bool,
+    /// END_CALL is under way, and the end was then: packets wait for it.
+    calling: Option<Timestamp>,
 }
+
+/// The input at which a packet comes back when END_CALL has been made.
+const CALLED: Port = 1;
 
 /// At most one of several times; zero counts as not given, as in Click.
 fn one_of(
@@ -121,8 +127,8 @@ impl TimeFilter {
         Ok(())
     }
 
-    /// The end has been reached by a packet with time stamp `t`.
-    fn end_reached(&mut self, t: Timestamp, cx: &mut Cx<'_>) {
+    /// The end has been reached by a packet with time stamp `t`. Is there a call to wait for?
+    fn end_reached(&mut self, t: Timestamp, cx: &mut Cx<'_>) -> bool {
         // Bound: each turn moves the end forward; a call that does not is the last.
         while self.armed && t >= self.last {
             self.armed = false;
@@ -137,19 +143,23 @@ impl TimeFilter {
                     let before = self.last;
                     match call.rsplit_once('.') {
                         Some((_, handler)) if own => {
-                            if let Ok(Seconds(v)) = handler_value(handler, &value) {
+                            if let Ok(Seconds(v)) = cx.value(handler, &value) {
                                 // a handler of another name does nothing, as a failed call in Click
                                 let _ = self.set(handler, v);
                             }
                             if self.last <= before {
-                                return;
+                                return false;
                             }
                         }
-                        _ => return cx.call_write(&call, &value),
+                        _ => {
+                            cx.call_write(&call, &value);
+                            return true;
+                        }
                     }
                 }
             }
         }
+        false
     }
 }
 
@@ -208,9 +218,16 @@ impl Element for TimeFilter {
         if self.last_base == Base::Start {
             self.last = self.last + cx.now;
         }
+        self.pull = cx.inputs.first() == Some(&Processing::Pull);
         Ok(())
     }
-    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
+    fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
+        let moved = match self.calling {
+            Some(_) if port != CALLED => return cx.again(CALLED, p),
+            Some(before) => self.last > before,
+            None => true,
+        };
+        self.calling = None;
         let t = p.anno.timestamp;
         if !self.ready {
             self.first_packet(t);
@@ -219,8 +236,10 @@ impl Element for TimeFilter {
             cx.decide(None, || "before the start".to_string());
             return cx.emit_or_drop(1, p, "TimeFilter: before the start");
         }
-        if t >= self.last {
-            self.end_reached(t, cx);
+        let last = self.last;
+        if t >= last && moved && self.end_reached(t, cx) && !self.pull {
+            self.calling = Some(last);
+            return cx.again(CALLED, p);
         }
         if t >= self.last {
             cx.decide(None, || "after the end".to_string());
@@ -232,6 +251,13 @@ impl Element for TimeFilter {
         match self.at_end {
             AtEnd::Call(..) => Model::None("TimeFilter: calls a handler at its end"),
             _ => Model::ask("TimeFilter: looks at the time stamp"),
+        }
+    }
+    /// Calls and packets keep their order only outside of lanes.
+    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
+        cx.out.batched &= !matches!(self.at_end, AtEnd::Call(..));
+        for p in batch.drain(..) {
+            self.push(port, p, cx);
         }
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
@@ -251,8 +277,8 @@ impl Element for TimeFilter {
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
-        let Seconds(t) = handler_value(name, value)?;
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
+        let Seconds(t) = cx.value(name, value)?;
         self.set(name, t)
     }
     element_any!();
@@ -305,6 +331,11 @@ mod tests {
             [("s.run".to_string(), "\"at 5.000000\"".to_string())]
         );
         assert_eq!(b.drops()["TimeFilter: after the end"], 1);
+        // further ones: no call any more
+        assert!(!passes(
+            &mut Bench::new("TimeFilter", "END 5, END_CALL s.run", 1, 2).unwrap(),
+            7
+        ));
         for bad in [
             "START 1, START_AFTER 1",
             "END 1, INTERVAL 2",

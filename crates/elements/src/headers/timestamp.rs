@@ -208,9 +208,9 @@ impl Element for AdjustTimestamp {
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "time" => self.by = super::arg::handler_value::<Seconds>(name, value)?.0,
+            "time" => self.by = cx.value::<Seconds>(name, value)?.0,
             _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         }
         Ok(())

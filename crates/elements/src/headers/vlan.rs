@@ -5,7 +5,7 @@
 //! the tagged header (Click: 8 bytes into it); a MAC header annotation that is not at the start of the data is moved there
 //! (Click stops).
 
-use super::arg::{Bounded, handler_value};
+use super::arg::Bounded;
 use super::one_to_one;
 use crate::args::{Args, FromArg, Word};
 use crate::class::{Effect, ElementClass};
@@ -122,24 +122,24 @@ impl Tagging {
     }
 
     /// Writes one of them; false if there is none of this name.
-    pub fn write(&mut self, name: &str, value: &str) -> Result<bool, HandlerError> {
+    pub fn write(&mut self, name: &str, value: &str, cx: &Cx<'_>) -> Result<bool, HandlerError> {
         let old = match self.tci {
             Tci::Fixed(t) => t,
             Tci::Anno => 0,
         };
         match name {
             "vlan_tci" if value.trim() == "ANNO" => self.tci = Tci::Anno,
-            "vlan_tci" => self.tci = Tci::Fixed(handler_value(name, value)?),
+            "vlan_tci" => self.tci = Tci::Fixed(cx.value(name, value)?),
             "vlan_id" => {
-                let v: Bounded<0, 0xfff> = handler_value(name, value)?;
+                let v: Bounded<0, 0xfff> = cx.value(name, value)?;
                 self.tci = Tci::Fixed(old & 0xf000 | v.0 as u16);
             }
             "vlan_pcp" => {
-                let v: Bounded<0, 7> = handler_value(name, value)?;
+                let v: Bounded<0, 7> = cx.value(name, value)?;
                 self.tci = Tci::Fixed(old & 0x1fff | (v.0 as u16) << 13);
             }
             "native_vlan" => {
-                let v: Bounded<-1, 0xfff> = handler_value(name, value)?;
+                let v: Bounded<-1, 0xfff> = cx.value(name, value)?;
                 self.native = u16::try_from(v.0).ok();
             }
             _ => return Ok(false),
@@ -233,10 +233,10 @@ impl Element for VlanEncap {
                 .ok_or_else(|| HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         if name == "ethertype" {
-            self.ethertype = handler_value(name, value)?;
-        } else if !self.tagging.write(name, value)? {
+            self.ethertype = cx.value(name, value)?;
+        } else if !self.tagging.write(name, value, cx)? {
             return Err(HandlerError::NoSuchHandler(name.to_string()));
         }
         Ok(())
@@ -365,12 +365,12 @@ impl Element for SetVlanAnno {
             .filter(|_| name != "native_vlan")
             .ok_or_else(|| HandlerError::NoSuchHandler(name.to_string()))
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         let mut t = Tagging {
             tci: Tci::Fixed(self.tci),
             native: None,
         };
-        if name == "native_vlan" || !t.write(name, value)? {
+        if name == "native_vlan" || !t.write(name, value, cx)? {
             return Err(HandlerError::NoSuchHandler(name.to_string()));
         }
         match t.tci {

@@ -1,6 +1,5 @@
 //! EtherVLANEncap: puts a VLAN-tagged Ethernet header in front of packets.
 
-use super::arg::handler_value;
 use super::one_to_one;
 use super::vlan::Tagging;
 use crate::args::Args;
@@ -81,9 +80,9 @@ impl Element for EtherVlanEncap {
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[
-            HandlerInfo::rw("src"),
-            HandlerInfo::rw("dst"),
-            HandlerInfo::rw("ethertype"),
+            HandlerInfo::rw("src").sets(1, "SRC"),
+            HandlerInfo::rw("dst").sets(2, "DST"),
+            HandlerInfo::rw("ethertype").sets(0, "ETHERTYPE"),
             HandlerInfo::rw("vlan_tci"),
             HandlerInfo::rw("vlan_id"),
             HandlerInfo::rw("vlan_pcp"),
@@ -102,13 +101,13 @@ impl Element for EtherVlanEncap {
                 .ok_or_else(|| HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "src" => self.src = handler_value(name, value)?,
-            "dst" => self.dst = handler_value(name, value)?,
-            "ethertype" => self.ethertype = handler_value(name, value)?,
+            "src" => self.src = cx.value(name, value)?,
+            "dst" => self.dst = cx.value(name, value)?,
+            "ethertype" => self.ethertype = cx.value(name, value)?,
             _ => {
-                if !self.tagging.write(name, value)? {
+                if !self.tagging.write(name, value, cx)? {
                     return Err(HandlerError::NoSuchHandler(name.to_string()));
                 }
             }

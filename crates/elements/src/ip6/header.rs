@@ -292,7 +292,7 @@ impl Element for SetIp6Dscp {
         cx.emit(0, p);
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
-        const H: &[HandlerInfo] = &[HandlerInfo::rw("dscp")];
+        const H: &[HandlerInfo] = &[HandlerInfo::rw("dscp").sets(0, "DSCP")];
         H
     }
     fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
@@ -438,7 +438,10 @@ impl Element for Ip6Encap {
         cx.emit(0, p);
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
-        const H: &[HandlerInfo] = &[HandlerInfo::rw("src"), HandlerInfo::rw("dst")];
+        const H: &[HandlerInfo] = &[
+            HandlerInfo::rw("src").sets(1, "SRC"),
+            HandlerInfo::rw("dst").sets(2, "DST"),
+        ];
         H
     }
     fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
@@ -450,8 +453,8 @@ impl Element for Ip6Encap {
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
-        let a = value.trim().parse::<Ipv6Addr>();
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
+        let a = cx.value::<Ipv6Addr>(name, value);
         let bad = HandlerError::BadValue(format!("expected an IPv6 address, found '{value}'"));
         let Some(mut h) = Header::parse(&mut self.head[..]) else {
             return Err(bad);

@@ -10,7 +10,7 @@ use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::routing::table::{Addr, Placing, Route, RouteTable, show_prefix};
 use crate::store::StateId;
-use crate::{NameDb, Port, element_any};
+use crate::{Port, element_any};
 use onefold_packet::Pkt;
 use std::fmt::Write;
 use std::net::Ipv6Addr;
@@ -71,11 +71,8 @@ impl LookupIp6Route {
 
     fn command(&self, cmd: &str, text: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         let bad = |m: &str| Err(HandlerError::BadValue(m.to_string()));
-        let scope = ArgScope {
-            names: NameDb::builtin(),
-            element: "",
-            elements: &[],
-        };
+        let names = cx.names();
+        let scope = names.scope();
         match cmd {
             "add" => {
                 let Some((p, gw, port)) = parse(text, &scope) else {

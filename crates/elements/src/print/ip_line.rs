@@ -1,7 +1,7 @@
 //! One line of IPPrint: the transport protocols, fragments, and the bytes below.
 
-use super::icmp_names::{icmp_code, icmp_type, protocol};
 use super::line::{Contents, ascii, hex};
+use crate::icmp_names::{code_name, type_name};
 use onefold_packet::wire::ipv4::{Header, MF, OFFSET_MASK, proto};
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
@@ -148,13 +148,13 @@ impl Line<'_> {
             3 => self.unreachable(code),
             _ => {
                 self.s.push_str("icmp ");
-                match icmp_type(kind) {
+                match type_name(kind) {
                     Some(t) => self.s.push_str(t),
                     None => {
                         let _ = write!(self.s, "type {kind}");
                     }
                 }
-                match icmp_code(kind, code) {
+                match code_name(kind, code) {
                     Some(c) => {
                         let _ = write!(self.s, " {c}");
                     }
@@ -168,7 +168,7 @@ impl Line<'_> {
     }
 
     fn unreachable(&mut self, code: u8) {
-        let code_text = icmp_code(3, code).map_or_else(|| format!("code {code}"), str::to_string);
+        let code_text = code_name(3, code).map_or_else(|| format!("code {code}"), str::to_string);
         let inner = self.t.get(8..).unwrap_or(&[]);
         let inner_len = self.len - 8;
         let Some(e) = Header::parse(inner).filter(|_| inner_len >= 20) else {
@@ -242,4 +242,19 @@ pub fn dump(s: &mut String, data: &[u8], contents: Contents) {
             _ => hex(s, *b),
         }
     }
+}
+
+/// An IP protocol that has a name of its own in Click's output.
+fn protocol(p: u8) -> Option<&'static str> {
+    Some(match p {
+        1 => "icmp",
+        2 => "igmp",
+        4 => "ipip",
+        6 => "tcp",
+        17 => "udp",
+        33 => "dccp",
+        47 => "gre",
+        132 => "sctp",
+        _ => return None,
+    })
 }

@@ -1,7 +1,6 @@
 //! Printing packets: Print, IPPrint, IP6Print, ARPPrint.
 
 mod arp_print;
-mod icmp_names;
 mod ip6_print;
 mod ip_line;
 mod ip_print;

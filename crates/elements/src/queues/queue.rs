@@ -263,7 +263,7 @@ impl Element for Queue {
         const H: &[HandlerInfo] = &[
             HandlerInfo::r("length"),
             HandlerInfo::r("highwater_length"),
-            HandlerInfo::rw("capacity"),
+            HandlerInfo::rw("capacity").sets(0, "CAPACITY"),
             HandlerInfo::r("drops"),
             HandlerInfo::button("reset_counts"),
             HandlerInfo::button("reset"),

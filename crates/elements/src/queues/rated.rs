@@ -221,7 +221,7 @@ impl Element for RatedUnqueue {
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[
             HandlerInfo::r("calls"),
-            HandlerInfo::rw("rate"),
+            HandlerInfo::rw("rate").sets(0, "RATE"),
             HandlerInfo::rw("active"),
             HandlerInfo::r("config"),
         ];

@@ -104,7 +104,7 @@ impl Element for Shaper {
 
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[
-            HandlerInfo::rw("rate"),
+            HandlerInfo::rw("rate").sets(0, "RATE"),
             HandlerInfo::r("config"),
             HandlerInfo::w("reset"),
         ];

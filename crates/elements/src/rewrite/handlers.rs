@@ -11,7 +11,6 @@ use super::table::FlowTable;
 use crate::args::{ArgScope, FromArg, split_words};
 use crate::cx::Cx;
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::names::NameDb;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::sync::OnceLock;
@@ -87,6 +86,7 @@ impl Rewriter {
             .get(usize::from(self.handle.member))
             .ok_or_else(|| no_such(name))?;
         let udp_map = self.handle.member * 2 + 1;
+        let names = cx.names();
         Ok(match name {
             "table_size" | "nmappings" => m.inputs.iter().map(|c| c.flows).sum::<u32>().to_string(),
             "mapping_failures" => {
@@ -107,7 +107,7 @@ impl Rewriter {
                 self.table_text(t, self.handle.member * 2, cx)
             }
             "udp_table" | "udp_mappings" => self.table_text(t, udp_map, cx),
-            "tcp_lookup" | "lookup" => self.lookup(t, param)?,
+            "tcp_lookup" | "lookup" => self.lookup(t, param, &names.scope())?,
             _ => {
                 let text = pattern_input(name).and_then(|i| self.pattern_text(i, cx));
                 text.ok_or_else(|| no_such(name))?
@@ -196,15 +196,14 @@ impl Rewriter {
     }
 
     /// `SADDR SPORT DADDR DPORT` of a TCP flow, rewritten; nothing when there is no binding.
-    fn lookup(&self, t: &FlowTable, param: &str) -> HandlerResult {
-        let scope = plain_scope();
+    fn lookup(&self, t: &FlowTable, param: &str, scope: &ArgScope<'_>) -> HandlerResult {
         let words = split_words(param);
         let read = || {
             let [s, sp, d, dp] = words[..] else {
                 return None;
             };
-            let ip = |s: &str| Ipv4Addr::from_arg(s, &scope).ok().map(u32::from);
-            let port = |s: &str| crate::args::IpPort::from_arg(s, &scope).ok().map(|p| p.0);
+            let ip = |s: &str| Ipv4Addr::from_arg(s, scope).ok().map(u32::from);
+            let port = |s: &str| crate::args::IpPort::from_arg(s, scope).ok().map(|p| p.0);
             Some(FlowId {
                 saddr: ip(s)?,
                 daddr: ip(d)?,
@@ -238,18 +237,21 @@ impl Rewriter {
     ) -> Result<(), HandlerError> {
         let now = cx.now;
         let table = self.handle.table;
+        let capacity = cx.value::<u32>(name, value);
         let t = cx
             .store
             .get_mut::<FlowTable>(table)
             .ok_or_else(|| no_such(name))?;
         match name {
             "capacity" => {
-                let n = u32::from_arg(value.trim(), &plain_scope()).ok();
-                let n = n.filter(|n| *n <= i32::MAX as u32).ok_or_else(|| {
-                    HandlerError::BadValue(format!(
-                        "capacity: expected a number of mappings, found '{value}'"
-                    ))
-                })?;
+                let n = capacity
+                    .ok()
+                    .filter(|n| *n <= i32::MAX as u32)
+                    .ok_or_else(|| {
+                        HandlerError::BadValue(format!(
+                            "capacity: expected a number of mappings, found '{value}'"
+                        ))
+                    })?;
                 t.set_capacity(n);
                 t.sweep(now);
                 Ok(())
@@ -265,7 +267,7 @@ impl Rewriter {
         }
     }
 
-    /// Replaces an input's specification; the flows that the old one has made go. Addresses must be numeric here.
+    /// Replaces an input's specification; the flows that the old one has made go.
     fn write_pattern(
         &mut self,
         input: usize,
@@ -297,12 +299,9 @@ impl Rewriter {
         let mut spec = match mapper {
             Some(e) => InputSpec::Mapper(e),
             None => {
-                let name = cx.host.element_name(cx.elem);
+                let names = cx.names();
                 let scope = SpecScope {
-                    args: ArgScope {
-                        element: &name,
-                        ..plain_scope()
-                    },
+                    args: names.scope(),
                     classes: &[],
                     noutputs: cx.noutputs,
                     named: &self.named,
@@ -333,13 +332,5 @@ impl Rewriter {
             }
         }
         Ok(())
-    }
-}
-
-fn plain_scope() -> ArgScope<'static> {
-    ArgScope {
-        names: NameDb::builtin(),
-        element: "",
-        elements: &[],
     }
 }

@@ -164,24 +164,16 @@ impl Element for SetIpAddress {
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
             "addr" => {
-                self.addr = parse_addr(value)?;
+                self.addr = cx.value(name, value)?;
                 Ok(())
             }
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
     element_any!();
-}
-
-/// An address as a write handler takes it.
-pub(super) fn parse_addr(value: &str) -> Result<Ipv4Addr, HandlerError> {
-    value
-        .trim()
-        .parse()
-        .map_err(|_| HandlerError::BadValue(format!("expected an IPv4 address, found '{value}'")))
 }
 
 /// `StoreIPAddress`.

@@ -1,6 +1,5 @@
 //! ARPQuerier: finds hardware addresses with ARP (RFC 826) and puts Ethernet headers in front of IP packets.
 
-use super::address::parse_addr;
 use super::arp_table::{ArpTable, EXPIRY, Limits, Waiting, clock, drop_all, expire, millis};
 use crate::args::{Args, ElementArg, FromArg, Ip4Prefix};
 use crate::class::{Effect, ElementClass};
@@ -329,14 +328,15 @@ impl Element for ArpQuerier {
 
     fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
-            "broadcast" => self.broadcast = parse_addr(value)?.octets(),
-            "ipaddr" => self.ip = parse_addr(value)?.octets(),
+            "broadcast" => self.broadcast = cx.value::<Ipv4Addr>(name, value)?.octets(),
+            "ipaddr" => self.ip = cx.value::<Ipv4Addr>(name, value)?.octets(),
             "insert" | "delete" | "clear" => {
                 let now = clock(cx.now);
+                let names = cx.names();
                 let Some(t) = cx.store.get_mut::<ArpTable>(self.table) else {
                     return Err(HandlerError::BadValue("no table".to_string()));
                 };
-                let dropped = t.command(name, value, now)?;
+                let dropped = t.command(name, value, now, &names.scope())?;
                 if name == "clear" {
                     (self.queries, self.drops, self.responses) = (0, 0, 0);
                 }

@@ -6,7 +6,7 @@ use crate::cx::{Cx, DropReason, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Base, Case, Cond, Exit, Model, ModelCx, Read, ValueSet, bytes};
-use crate::{NameDb, Port, element_any};
+use crate::{Port, element_any};
 use onefold_packet::wire::{arp, ethernet};
 use onefold_packet::{EtherAddr, Packet, Pkt, Timestamp};
 use std::net::Ipv4Addr;
@@ -145,14 +145,6 @@ fn bad(m: impl Into<String>) -> HandlerError {
     HandlerError::BadValue(m.into())
 }
 
-fn handler_scope() -> ArgScope<'static> {
-    ArgScope {
-        names: NameDb::builtin(),
-        element: "",
-        elements: &[],
-    }
-}
-
 const NO_REQUEST: DropReason = "ARPResponder: no request that it answers";
 
 /// Most intervals that a mask which is not contiguous may stand for in the model.
@@ -250,16 +242,16 @@ impl Element for ArpResponder {
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),
         }
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
             "add" => {
-                for e in parse(value, None, &handler_scope()).map_err(bad)? {
+                for e in parse(value, None, &cx.names().scope()).map_err(bad)? {
                     self.add(e);
                 }
                 Ok(())
             }
             "remove" => {
-                let p = Ip4Prefix::from_arg(value.trim(), &handler_scope());
+                let p = Ip4Prefix::from_arg(value.trim(), &cx.names().scope());
                 let p = p.map_err(|_| bad("expected IP/MASK"))?;
                 let mask = u32::from(p.mask);
                 let e = Entry {

@@ -1,7 +1,7 @@
 //! ARPTable: what is known about hardware addresses, and the packets that wait for them. ARPQuerier elements own one or share
 //! one.
 
-use crate::args::{Args, Seconds};
+use crate::args::{ArgScope, Args, FromArg, Seconds};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -406,14 +406,24 @@ impl ArpTable {
     }
 
     /// Carries out the `insert`, `delete` and `clear` handlers; dropped packets.
-    pub fn command(&mut self, name: &str, value: &str, now: i64) -> Result<Vec<Pkt>, HandlerError> {
+    pub fn command(
+        &mut self,
+        name: &str,
+        value: &str,
+        now: i64,
+        scope: &ArgScope<'_>,
+    ) -> Result<Vec<Pkt>, HandlerError> {
         let mut out = Vec::new();
         let words: Vec<&str> = value.split_whitespace().collect();
-        let ip = || words.first().and_then(|w| w.parse::<Ipv4Addr>().ok());
+        let ip = || {
+            words
+                .first()
+                .and_then(|w| Ipv4Addr::from_arg(w, scope).ok())
+        };
         match (name, words.len()) {
             ("clear", _) => return Ok(self.clear()),
             ("insert", 2) => {
-                if let (Some(ip), Ok(eth)) = (ip(), words[1].parse()) {
+                if let (Some(ip), Ok(eth)) = (ip(), EtherAddr::from_arg(words[1], scope)) {
                     self.insert(ip.octets(), eth, false, now, &mut out);
                     return Ok(out);
                 }
@@ -581,6 +591,7 @@ impl Element for ArpTableElement {
     }
     fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         let now = clock(cx.now);
+        let names = cx.names();
         let missing = || HandlerError::NoSuchHandler(name.to_string());
         if !["insert", "delete", "clear"].contains(&name) {
             return Err(missing());
@@ -589,7 +600,7 @@ impl Element for ArpTableElement {
             .store
             .get_mut::<ArpTable>(self.table)
             .ok_or_else(missing)?;
-        let dropped = t.command(name, value, now)?;
+        let dropped = t.command(name, value, now, &names.scope())?;
         drop_all(dropped, cx);
         Ok(())
     }

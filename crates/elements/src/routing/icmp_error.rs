@@ -1,14 +1,13 @@
 //! ICMPError: answers packets with ICMP errors (RFC 792, RFC 1812 4.3).
 
-use super::address::parse_addr;
 use super::hop::is_group;
-use super::icmp_names::{IcmpType, icmp_code};
 use super::options::{kind as option, store_checksum};
 use crate::args::{Args, FromArg, Word};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::icmp_names::{IcmpType, icmp_code};
 use crate::model::{Model, ModelCx};
 use crate::store::{State, StateId};
 use crate::{ElemId, Port, element_any, ip4, state_any};
@@ -310,13 +309,13 @@ impl Element for IcmpError {
             _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         })
     }
-    fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
+    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
         let number = || {
             let n = value.trim().parse::<u32>();
             n.map_err(|_| HandlerError::BadValue(format!("expected a number, found '{value}'")))
         };
         match name {
-            "src" => self.src = parse_addr(value)?,
+            "src" => self.src = cx.value(name, value)?,
             "mtu" => {
                 let n = number()?;
                 if n < MIN_MTU {

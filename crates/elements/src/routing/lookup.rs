@@ -24,7 +24,6 @@ use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx, Op};
-use crate::names::NameDb;
 use crate::store::StateId;
 use crate::{Port, element_any};
 use onefold_packet::{Pkt, anno_field};
@@ -223,11 +222,8 @@ impl Lookup {
     fn command(&self, cmd: &str, text: &str, cx: &mut Cx<'_>) -> Result<Undo, HandlerError> {
         let bad = |m: String| Err(HandlerError::BadValue(m));
         let removing = cmd == "remove";
-        let scope = ArgScope {
-            names: NameDb::builtin(),
-            element: "",
-            elements: &[],
-        };
+        let names = cx.names();
+        let scope = names.scope();
         let Some(w) = Written::parse(text, &scope, removing) else {
             return bad(match removing {
                 true => "expected 'ADDR/MASK [GATEWAY OUTPUT]'".to_string(),

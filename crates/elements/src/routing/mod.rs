@@ -7,8 +7,8 @@ mod arp_table;
 mod combo;
 mod fragmenter;
 pub(crate) mod hop;
+mod icmp_encap;
 mod icmp_error;
-pub mod icmp_names;
 mod lookup;
 pub mod lpm;
 mod options;
@@ -36,6 +36,7 @@ pub const CLASSES: &[ElementClass] = &[
     hop::DEC_IP_TTL,
     hop::DROP_BROADCASTS,
     hop::FIX_IP_SRC,
+    icmp_encap::ICMP_IP_ENCAP,
     icmp_error::ICMP_ERROR,
     lookup::DIRECT_IP_LOOKUP,
     lookup::LINEAR_IP_LOOKUP,

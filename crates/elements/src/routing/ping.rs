@@ -1,6 +1,5 @@
 //! Pings: ICMPPingResponder answers them, ICMPPingSource sends them (RFC 792).
 
-use super::address::parse_addr;
 use super::options::store_checksum;
 use crate::args::{Args, Data, Seconds};
 use crate::class::{Effect, ElementClass};
@@ -484,20 +483,15 @@ impl Element for IcmpPingSource {
                 }
                 wake = Some(0);
             }
-            "src" => self.src = parse_addr(value)?,
-            "dst" => self.dst = parse_addr(value)?,
+            "src" => self.src = cx.value(name, value)?,
+            "dst" => self.dst = cx.value(name, value)?,
             "limit" => {
                 let limit = value.trim().parse();
                 self.limit = limit.map_err(|_| bad("'limit' should be integer"))?;
                 wake = self.left().then_some(self.interval.max(1));
             }
             "interval" => {
-                let scope = crate::args::ArgScope {
-                    names: crate::NameDb::builtin(),
-                    element: "",
-                    elements: &[],
-                };
-                let v = <Seconds as crate::args::FromArg>::from_arg(value.trim(), &scope);
+                let v = cx.value::<Seconds>(name, value);
                 self.interval = millis(v.map_err(|_| bad("'interval' should be an interval"))?);
             }
             "reset_counts" => {

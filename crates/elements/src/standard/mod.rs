@@ -1,7 +1,9 @@
 //! The plainest elements: Null, Discard, Idle, Tee, Counter, AverageCounter.
 
 mod average;
+mod clipboard;
 mod counter;
+mod hub;
 mod plain;
 
 use crate::class::ElementClass;
@@ -11,8 +13,10 @@ pub const CLASSES: &[ElementClass] = &[
     average::AVERAGE_COUNTER,
     average::AVERAGE_COUNTER_IMP,
     average::AVERAGE_COUNTER_MP,
+    clipboard::CLIPBOARD,
     counter::COUNTER,
     counter::COUNTER_MP,
+    hub::HUB,
     plain::DISCARD,
     plain::IDLE,
     plain::NULL,

@@ -449,6 +449,13 @@ impl<'a> Exec<'a> {
                         _ => Job::Unconnected(q, to.node),
                     },
                 },
+                Some(Emission::Again(port, q)) => {
+                    let back = Edge {
+                        node: to.node,
+                        port: port as u32,
+                    };
+                    Job::Reference(q, back, luggage.hops)
+                }
                 Some(Emission::Call(c)) => Job::Call(to.node, c),
                 None => break,
             };

@@ -5,7 +5,7 @@ use super::ip_options;
 use super::output::which;
 use super::tcp_options;
 use crate::args::Seconds;
-use crate::routing::icmp_names;
+use crate::icmp_names;
 use crate::sources::util::value;
 use onefold_packet::{EtherAddr, Timestamp};
 use std::net::Ipv4Addr;

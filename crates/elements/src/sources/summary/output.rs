@@ -4,7 +4,7 @@ use super::field::{Binary, Field, Info};
 use super::tcp_options::{self, Which};
 use super::view::{Value, View};
 use super::{ip_options, view};
-use crate::routing::icmp_names;
+use crate::icmp_names;
 use onefold_packet::{EtherAddr, Timestamp};
 use std::fmt::Write as _;
 

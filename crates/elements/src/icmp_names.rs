@@ -1,4 +1,4 @@
-//! Names of ICMP types and codes, as configurations write them (RFC 792, RFC 1812, IANA).
+//! Names of ICMP types and codes, as configurations write them and as they are printed (RFC 792, RFC 950, RFC 1256, RFC 1812).
 
 use crate::args::{ArgScope, FromArg};
 
