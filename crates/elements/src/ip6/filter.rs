@@ -21,8 +21,11 @@
 
 use crate::args::{ArgScope, Args, FromArg, Ip6Prefix};
 use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
+use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::model::{
+    Base, Case, Cond, Exit, FieldRef, Model, ModelCx, Read, ValueSet, bytes, field, max_of,
+};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 use onefold_packet::wire::ipv6::{Header, LEN};
@@ -536,6 +539,184 @@ struct Ip6Filter {
     rules: Arc<Vec<Rule>>,
 }
 
+const NO_HEADER: DropReason = "IP6Filter: no IPv6 header";
+const DENIED: DropReason = "IP6Filter: denied";
+const NO_RULE: DropReason = "IP6Filter: no rule matches";
+const COMPARED: &str = "a comparison of masked bits";
+
+/// What the rules of a filter read: guards stand in front of them.
+#[derive(Debug, Default)]
+struct Reads {
+    /// Anything behind the fixed header.
+    upper: bool,
+    /// Bytes that are needed from the fixed header on.
+    net: usize,
+    /// The same from the upper-layer header on, by protocol.
+    of: [(u8, usize); 3],
+}
+
+impl Reads {
+    fn new() -> Reads {
+        Reads {
+            of: [(6, 0), (17, 0), (58, 0)],
+            ..Reads::default()
+        }
+    }
+    fn need(&mut self, protocol: Option<u8>, n: usize) {
+        self.upper = true;
+        for (p, m) in &mut self.of {
+            if protocol.is_none_or(|q| q == *p) {
+                *m = n.max(*m);
+            }
+        }
+    }
+    fn visit(&mut self, e: &Expr) {
+        match e {
+            Expr::Const(_) | Expr::Address(..) => {}
+            Expr::Fragment(_) => self.upper = true,
+            Expr::Flag(_) => self.need(Some(6), 14),
+            Expr::Not(e) => self.visit(e),
+            Expr::And(l) | Expr::Or(l) => l.iter().for_each(|e| self.visit(e)),
+            Expr::Number(subject, ..) => match subject {
+                Subject::Address(_) | Subject::HopLimit | Subject::Class => {}
+                Subject::Protocol => self.upper = true,
+                Subject::IcmpType => self.need(Some(58), 1),
+                Subject::Port(_, of) => {
+                    for p in [6, 17].into_iter().filter(|p| of.is_none_or(|of| of == *p)) {
+                        self.need(Some(p), 4);
+                    }
+                }
+                Subject::Bytes(None, at, len, _) => {
+                    self.net = self.net.max(usize::from(*at) + usize::from(*len));
+                }
+                Subject::Bytes(of, at, len, _) => {
+                    self.need(*of, usize::from(*at) + usize::from(*len));
+                }
+            },
+        }
+    }
+}
+
+fn protocol_is(p: u8) -> Cond {
+    Cond::eq(field::IP6_NEXT, p.into())
+}
+
+impl Op {
+    /// The values of so many bits for which it holds.
+    fn set(self, n: u32, bits: u8) -> ValueSet {
+        let (n, max) = (u128::from(n), max_of(bits));
+        match self {
+            Op::Eq => ValueSet::range(n, n.min(max)),
+            Op::Ne => ValueSet::one(n).complement(bits),
+            Op::Lt => n
+                .checked_sub(1)
+                .map_or(ValueSet::empty(), |m| ValueSet::range(0, m.min(max))),
+            Op::Gt => ValueSet::range(n + 1, max),
+            Op::Le => ValueSet::range(0, n.min(max)),
+            Op::Ge => ValueSet::range(n, max),
+        }
+    }
+}
+
+impl Expr {
+    /// The same as a condition, of packets without extension headers and with all the bytes that are read. `None` where a
+    /// condition cannot say it.
+    fn condition(&self) -> Option<Cond> {
+        let list = |l: &[Expr]| l.iter().map(Expr::condition).collect::<Option<Vec<Cond>>>();
+        let number = |f: FieldRef, op: Op, n: u32| Cond::In(Read::Field(f), op.set(n, f.bits));
+        let pick = |w: &Which, of: &dyn Fn(bool) -> Cond| match w {
+            Which::Src => of(true),
+            Which::Dst => of(false),
+            Which::Either => of(true).or(of(false)),
+            Which::Both => of(true).and(of(false)),
+        };
+        Some(match self {
+            Expr::Const(true) => Cond::Always,
+            Expr::Const(false) => Cond::Never,
+            Expr::Address(w, p) => {
+                let a = u128::from(p.addr) & p.mask();
+                let set = ValueSet::range(a, a | !p.mask());
+                pick(w, &|src| {
+                    let f = if src { field::IP6_SRC } else { field::IP6_DST };
+                    Cond::In(Read::Field(f), set.clone())
+                })
+            }
+            // no extension headers, no fragment header
+            Expr::Fragment(f) => {
+                if *f {
+                    Cond::Never
+                } else {
+                    Cond::Always
+                }
+            }
+            Expr::Flag(flags) => protocol_is(6).and(Cond::Masked {
+                field: bytes(Base::Net, LEN as u16 + 13, 1),
+                mask: (*flags).into(),
+                value: (*flags).into(),
+            }),
+            Expr::Not(e) => e.condition()?.not(),
+            Expr::And(l) => Cond::All(list(l)?),
+            Expr::Or(l) => Cond::Any(list(l)?),
+            Expr::Number(subject, op, n) => match subject {
+                Subject::Address(_) => Cond::Never,
+                Subject::Protocol => number(field::IP6_NEXT, *op, *n),
+                Subject::HopLimit => number(field::IP6_HLIM, *op, *n),
+                Subject::Class => number(crate::model::bits(Base::Net, 4, 8), *op, *n),
+                Subject::IcmpType => {
+                    let f = bytes(Base::Net, LEN as u16, 1);
+                    protocol_is(58).and(number(f, *op, *n))
+                }
+                Subject::Port(w, of) => {
+                    let has = match of {
+                        Some(p) => protocol_is(*p),
+                        None => Cond::In(
+                            Read::Field(field::IP6_NEXT),
+                            ValueSet::from_intervals([(6, 6), (17, 17)]),
+                        ),
+                    };
+                    let port = |src: bool| {
+                        let at = LEN as u16 + if src { 0 } else { 2 };
+                        number(bytes(Base::Net, at, 2), *op, *n)
+                    };
+                    has.and(pick(w, &port))
+                }
+                Subject::Bytes(of, at, len, mask) => {
+                    let start = if of.is_some() { LEN as u16 } else { 0 };
+                    let at = at.checked_add(start).filter(|at| *at < 8000)?;
+                    let f = bytes(Base::Net, at, *len);
+                    let mask = u128::from(*mask) & max_of(f.bits);
+                    let is = match op {
+                        _ if mask == max_of(f.bits) => number(f, *op, *n),
+                        Op::Eq | Op::Ne => {
+                            let value = u128::from(*n);
+                            let eq = match value & !mask {
+                                0 => Cond::Masked {
+                                    field: f,
+                                    mask,
+                                    value,
+                                },
+                                _ => Cond::Never,
+                            };
+                            if *op == Op::Eq { eq } else { eq.not() }
+                        }
+                        // the low bits alone
+                        _ if mask & (mask + 1) == 0 && mask != 0 => {
+                            let n_bits = mask.count_ones() as u8;
+                            let bit = f.bit + u16::from(f.bits - n_bits);
+                            number(crate::model::bits(Base::Net, bit, n_bits), *op, *n)
+                        }
+                        _ => return None,
+                    };
+                    match of {
+                        Some(p) => protocol_is(*p).and(is),
+                        None => is,
+                    }
+                }
+            },
+        })
+    }
+}
+
 impl Element for Ip6Filter {
     fn configure(
         &mut self,
@@ -586,22 +767,57 @@ impl Element for Ip6Filter {
         true
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let mut reads = Reads::new();
+        self.rules.iter().for_each(|r| reads.visit(&r.expr));
+        let mut cases = Vec::from(super::unless_header(Exit::Drop(NO_HEADER)));
+        let version = Read::Field(field::IP_VERSION);
+        let other = Cond::In(version, ValueSet::one(6).complement(4));
+        cases.push(Case::new(other, Exit::Drop(NO_HEADER)));
+        if reads.upper {
+            let next = Read::Field(field::IP6_NEXT);
+            let more = Cond::In(next, super::extensions());
+            cases.push(Case::new(more, Exit::Punt(super::EXTENSIONS)));
+        }
+        let short = |n: usize| Cond::less(Read::NetLen, n as u128);
+        const CUT_OFF: &str = "a header that is cut off";
+        if reads.net > LEN {
+            cases.push(Case::new(short(reads.net), Exit::Punt(CUT_OFF)));
+        }
+        for (p, n) in reads.of.into_iter().filter(|(_, n)| *n != 0) {
+            let when = protocol_is(p).and(short(LEN + n));
+            cases.push(Case::new(when, Exit::Punt(CUT_OFF)));
+        }
+        for r in self.rules.iter() {
+            let Some(when) = r.expr.condition() else {
+                return Model::None(COMPARED);
+            };
+            let exit = match r.output {
+                Some(n) => Exit::Port(n),
+                None => Exit::Drop(DENIED),
+            };
+            cases.push(Case::new(when, exit).from_arg(r.argument));
+        }
+        cases.push(Case::new(Cond::Always, Exit::Drop(NO_RULE)));
+        Model::Cases(cases)
+    }
+
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         let hit = match p.network().and_then(View::of) {
             Some(v) => self.rules.iter().find(|r| r.expr.matches(&v)),
-            None => return cx.drop(p, "IP6Filter: no IPv6 header"),
+            None => return cx.drop(p, NO_HEADER),
         };
         match hit {
             Some(r) => {
                 cx.decide(Some(r.argument), || r.text.clone());
                 match r.output {
                     Some(n) => cx.emit(n, p),
-                    None => cx.drop(p, "IP6Filter: denied"),
+                    None => cx.drop(p, DENIED),
                 }
             }
             None => {
                 cx.decide(None, || "no pattern matches".to_string());
-                cx.drop(p, "IP6Filter: no rule matches");
+                cx.drop(p, NO_RULE);
             }
         }
     }

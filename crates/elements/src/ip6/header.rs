@@ -4,13 +4,17 @@
 use super::{Ip6List, header, header_mut};
 use crate::args::{ArgScope, Args, FromArg, Word};
 use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
+use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{
+    AnnoKey, Base, Case, Cond, Exit, Fix, HeaderCheck, Model, ModelCx, Op, Read, Value, ValueSet,
+    bits, bytes, field,
+};
 use crate::routing::table::show_ip6;
 use crate::{Port, element_any};
-use onefold_packet::Pkt;
 use onefold_packet::wire::ipv6::{self, Header};
+use onefold_packet::{Pkt, anno_field};
 use std::net::Ipv6Addr;
 
 /// `CheckIP6Header`.
@@ -35,21 +39,40 @@ struct CheckIp6Header {
     drops: u64,
 }
 
+const SHORT: DropReason = "CheckIP6Header: shorter than a header";
+const VERSION: DropReason = "CheckIP6Header: version is not 6";
+const LENGTH: DropReason = "CheckIP6Header: shorter than its header says";
+const SOURCE: DropReason = "CheckIP6Header: bad source address";
+/// Tags of its accounts.
+const DROPPED: u16 = 0;
+const PASSED: u16 = 1;
+
+/// Offsets up to here have a name in a model: bits are counted in 16 bits.
+const MAX_OFFSET: usize = 8000;
+const TOO_FAR: &str = "an offset beyond 8000 bytes";
+
 impl CheckIp6Header {
+    fn count_drops(&mut self, packets: u64, cx: &mut Cx<'_>) {
+        if self.drops == 0 && packets != 0 {
+            cx.chatter("IP6 header check failed\n");
+        }
+        self.drops += packets;
+    }
+
     /// The first check that the packet fails.
     fn check(&self, p: &Pkt) -> Option<&'static str> {
         let b = p.data().get(self.offset..).unwrap_or(&[]);
         let Some(h) = Header::parse(b) else {
-            return Some("CheckIP6Header: shorter than a header");
+            return Some(SHORT);
         };
         if h.version() != 6 {
-            return Some("CheckIP6Header: version is not 6");
+            return Some(VERSION);
         }
         if usize::from(h.payload_len()) > b.len() - ipv6::LEN {
-            return Some("CheckIP6Header: shorter than its header says");
+            return Some(LENGTH);
         }
         if self.bad.contains(&h.src()) {
-            return Some("CheckIP6Header: bad source address");
+            return Some(SOURCE);
         }
         None
     }
@@ -67,10 +90,7 @@ impl Element for CheckIp6Header {
 
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         if let Some(reason) = self.check(&p) {
-            if self.drops == 0 {
-                cx.chatter("IP6 header check failed\n");
-            }
-            self.drops += 1;
+            self.count_drops(1, cx);
             cx.decide(None, || reason.to_string());
             return cx.emit_or_drop(1, p, reason);
         }
@@ -87,6 +107,52 @@ impl Element for CheckIp6Header {
         let end = self.offset + ipv6::LEN + len;
         p.take(p.len().saturating_sub(end));
         cx.emit(0, p);
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        if self.offset > MAX_OFFSET {
+            return Model::None(TOO_FAR);
+        }
+        let at = self.offset as u16;
+        let bad =
+            |when, reason| Case::new(when, Exit::PortOrDrop(1, reason)).with([Op::Count(DROPPED)]);
+        let version = Read::Field(bits(Base::Data, at * 8, 4));
+        let fits = Read::Check {
+            check: HeaderCheck::Ip6Fits,
+            base: Base::Data,
+            offset: at,
+        };
+        let sources = ValueSet::from_intervals(self.bad.iter().map(|a| {
+            let a = u128::from_be_bytes(*a);
+            (a, a)
+        }));
+        let source = Read::Field(bytes(Base::Data, at + 8, 16));
+        let mut cases = vec![
+            bad(Cond::less(Read::Len, u128::from(at) + 40), SHORT),
+            bad(Cond::In(version, ValueSet::one(6).complement(4)), VERSION),
+            bad(Cond::In(fits, ValueSet::one(0)), LENGTH),
+            bad(Cond::In(source, sources), SOURCE),
+        ];
+        if self.follow {
+            let next = Read::Field(bytes(Base::Data, at + 6, 1));
+            let more = Cond::In(next, super::extensions());
+            cases.push(Case::new(more, Exit::Punt(super::EXTENSIONS)));
+        }
+        cases.push(Case::new(Cond::Always, Exit::Port(0)).with([
+            Op::Count(PASSED),
+            Op::SetNet {
+                at: at as i16,
+                len: 40,
+            },
+            Op::TrimToIp6 { at },
+        ]));
+        Model::Cases(cases)
+    }
+    fn account(&mut self, tag: u16, packets: u64, _: u64, cx: &mut Cx<'_>) {
+        match tag {
+            DROPPED => self.count_drops(packets, cx),
+            _ => self.count += packets,
+        }
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {
@@ -129,6 +195,12 @@ impl Element for MarkIp6Header {
         p.set_network_header(self.offset as isize, ipv6::LEN);
         cx.emit(0, p);
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        match i16::try_from(self.offset) {
+            Ok(at) => Model::pass([Op::SetNet { at, len: 40 }]),
+            Err(_) => Model::None(TOO_FAR),
+        }
+    }
     element_any!();
 }
 
@@ -150,21 +222,39 @@ struct DecIp6Hlim {
     drops: u64,
 }
 
+const NO_HEADER: DropReason = "DecIP6HLIM: no IPv6 header";
+const EXPIRED: DropReason = "DecIP6HLIM: hop limit expired";
+
 impl Element for DecIp6Hlim {
     #[inline]
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         let Some(mut h) = header_mut(&mut p) else {
-            return cx.drop(p, "DecIP6HLIM: no IPv6 header");
+            return cx.drop(p, NO_HEADER);
         };
         let n = h.hop_limit();
         if n <= 1 {
             self.drops += 1;
             cx.decide(None, || format!("hop limit is {n}"));
-            cx.emit_or_drop(1, p, "DecIP6HLIM: hop limit expired");
+            cx.emit_or_drop(1, p, EXPIRED);
         } else {
             h.set_hop_limit(n - 1);
             cx.emit(0, p);
         }
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let mut cases = Vec::from(super::unless_header(Exit::Drop(NO_HEADER)));
+        let expired = Cond::between(field::IP6_HLIM, 0, 1);
+        cases.push(Case::new(expired, Exit::PortOrDrop(1, EXPIRED)).with([Op::Count(0)]));
+        let one_less = Op::Write {
+            field: field::IP6_HLIM,
+            value: Value::Plus(Read::Field(field::IP6_HLIM), 0xff),
+            fix: Fix::Nothing,
+        };
+        cases.push(Case::new(Cond::Always, Exit::Port(0)).with([one_less]));
+        Model::Cases(cases)
+    }
+    fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
+        self.drops += packets;
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::r("drops")];
@@ -197,6 +287,8 @@ struct GetIp6Address {
     offset: u32,
 }
 
+const GET_SHORT: DropReason = "GetIP6Address: packet too short";
+
 impl Element for GetIp6Address {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.offset = args.mandatory("OFFSET").unwrap_or(0);
@@ -210,8 +302,20 @@ impl Element for GetIp6Address {
                 p.anno.set_dst_ip6(a);
                 cx.emit(0, p);
             }
-            None => cx.drop(p, "GetIP6Address: packet too short"),
+            None => cx.drop(p, GET_SHORT),
         }
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        if self.offset as usize > MAX_OFFSET {
+            return Model::None(TOO_FAR);
+        }
+        let short = Cond::less(Read::Len, u128::from(self.offset) + 16);
+        let from = Read::Field(bytes(Base::Data, self.offset as u16, 16));
+        let set = Op::SetAnno(AnnoKey::from(anno_field::DST_IP6), Value::Of(from));
+        Model::Cases(vec![
+            Case::new(short, Exit::Drop(GET_SHORT)),
+            Case::new(Cond::Always, Exit::Port(0)).with([set]),
+        ])
     }
     element_any!();
 }
@@ -244,6 +348,10 @@ impl Element for SetIp6Address {
         p.anno.set_dst_ip6(self.addr);
         cx.emit(0, p);
     }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let a = Value::Const(u128::from_be_bytes(self.addr));
+        Model::pass([Op::SetAnno(AnnoKey::from(anno_field::DST_IP6), a)])
+    }
     element_any!();
 }
 
@@ -271,6 +379,8 @@ impl SetIp6Dscp {
     }
 }
 
+const DSCP_NO_HEADER: DropReason = "SetIP6DSCP: no IPv6 header";
+
 impl Element for SetIp6Dscp {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         if let Some(n) = args.mandatory::<u32>("DSCP") {
@@ -284,12 +394,22 @@ impl Element for SetIp6Dscp {
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         let b = p.network_mut().filter(|b| b.len() >= ipv6::LEN);
         let Some([first, second, ..]) = b else {
-            return cx.drop(p, "SetIP6DSCP: no IPv6 header");
+            return cx.drop(p, DSCP_NO_HEADER);
         };
         // the six bits stand across the first two bytes, behind the version
         *first = *first & 0xf0 | self.dscp >> 2;
         *second = *second & 0x3f | self.dscp << 6;
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let mut cases = Vec::from(super::unless_header(Exit::Drop(DSCP_NO_HEADER)));
+        let set = Op::Write {
+            field: bits(Base::Net, 4, 6),
+            value: Value::Const(self.dscp.into()),
+            fix: Fix::Nothing,
+        };
+        cases.push(Case::new(Cond::Always, Exit::Port(0)).with([set]));
+        Model::Cases(cases)
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::rw("dscp").sets(0, "DSCP")];
@@ -330,10 +450,12 @@ pub const IP6_MIRROR: ElementClass = ElementClass {
 #[derive(Debug, Clone)]
 struct Ip6Mirror;
 
+const MIRROR_NO_HEADER: DropReason = "IP6Mirror: no IPv6 header";
+
 impl Element for Ip6Mirror {
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         let Some(mut h) = header_mut(&mut p) else {
-            return cx.drop(p, "IP6Mirror: no IPv6 header");
+            return cx.drop(p, MIRROR_NO_HEADER);
         };
         let (src, dst, next) = (h.src(), h.dst(), h.next_header());
         h.set_src(dst);
@@ -346,6 +468,29 @@ impl Element for Ip6Mirror {
             std::mem::swap(b, d);
         }
         cx.emit(0, p);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let mut cases = Vec::from(super::unless_header(Exit::Drop(MIRROR_NO_HEADER)));
+        let swap = |a, b| {
+            [(a, b), (b, a)].map(|(field, from)| Op::Write {
+                field,
+                value: Value::Of(Read::Field(from)),
+                fix: Fix::Nothing,
+            })
+        };
+        let addresses = swap(field::IP6_SRC, field::IP6_DST);
+        let ports = swap(bytes(Base::Net, 40, 2), bytes(Base::Net, 42, 2));
+        // behind another header, and behind extension headers, the transport header is elsewhere
+        let version = Read::Field(field::IP_VERSION);
+        let other = Cond::In(version, ValueSet::one(6).complement(4));
+        cases.push(Case::new(other, Exit::Punt("not IPv6")));
+        let next = |s| Cond::In(Read::Field(field::IP6_NEXT), s);
+        let with_ports = ValueSet::from_intervals([(6, 6), (17, 17)]);
+        let there = next(with_ports).and(Cond::at_least(Read::NetLen, 48));
+        let there = Case::new(there, Exit::Port(0)).with(addresses);
+        cases.push(there.with(ports));
+        cases.push(Case::new(Cond::Always, Exit::Port(0)).with(addresses));
+        Model::Cases(cases)
     }
     element_any!();
 }
@@ -416,6 +561,9 @@ impl Element for Ip6Encap {
             h.set_dst(to.octets());
         }
         args.finish()
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("writes the packet's length")
     }
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         let payload = p.len();

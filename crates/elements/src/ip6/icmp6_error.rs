@@ -11,6 +11,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Case, Cond, Exit, Model, ModelCx, Op, Read};
 use crate::routing::hop::is_group;
 use crate::{Port, element_any};
 use onefold_packet::wire::ipv4::proto::ICMP6;
@@ -146,6 +147,9 @@ impl Element for Icmp6Error {
         args.finish()
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("originates packets")
+    }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         if let Err(reason) = Self::check(&p) {
             cx.decide(None, || reason.to_string());
@@ -180,6 +184,8 @@ struct Ip6Fragmenter {
     drops: u64,
 }
 
+const TOO_LONG: DropReason = "IP6Fragmenter: too long";
+
 impl Element for Ip6Fragmenter {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.mtu = args.mandatory("MTU").unwrap_or(0);
@@ -191,7 +197,17 @@ impl Element for Ip6Fragmenter {
         }
         self.drops += 1;
         cx.decide(None, || format!("longer than {}", self.mtu));
-        cx.emit_or_drop(1, p, "IP6Fragmenter: too long");
+        cx.emit_or_drop(1, p, TOO_LONG);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let long = Cond::at_least(Read::Len, u128::from(self.mtu) + 1);
+        Model::Cases(vec![
+            Case::new(long, Exit::PortOrDrop(1, TOO_LONG)).with([Op::Count(0)]),
+            Case::new(Cond::Always, Exit::Port(0)),
+        ])
+    }
+    fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
+        self.drops += packets;
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::r("drops"), HandlerInfo::r("fragments")];

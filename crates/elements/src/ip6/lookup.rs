@@ -5,13 +5,14 @@
 
 use crate::args::{ArgScope, Args, FromArg, Ip6Prefix, split_words};
 use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
+use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Case, Cond, Exit, Model, ModelCx};
 use crate::routing::table::{Addr, Placing, Route, RouteTable, show_prefix};
 use crate::store::StateId;
 use crate::{Port, element_any};
-use onefold_packet::Pkt;
+use onefold_packet::{Pkt, anno_field};
 use std::fmt::Write;
 use std::net::Ipv6Addr;
 
@@ -62,6 +63,8 @@ fn route(p: Ip6Prefix, gw: u128, port: u32, arg: Option<u32>) -> Route<u128> {
         arg,
     }
 }
+
+const NO_ROUTE: DropReason = "LookupIP6Route: no route";
 
 impl LookupIp6Route {
     fn table<'a>(&self, cx: &'a mut Cx<'_>) -> Result<&'a mut RouteTable<u128>, HandlerError> {
@@ -171,8 +174,20 @@ impl Element for LookupIp6Route {
                 }
                 cx.emit(h.port as usize, p);
             }
-            None => cx.drop(p, "LookupIP6Route: no route"),
+            None => cx.drop(p, NO_ROUTE),
         }
+    }
+
+    fn model(&self, _: Port, cx: &ModelCx<'_>) -> Model {
+        let Some(t) = cx.store.get::<RouteTable<u128>>(self.table) else {
+            return Model::None("no table");
+        };
+        let key = anno_field::DST_IP6.into();
+        let Some(mut cases) = crate::routing::route_model::cases(t, key) else {
+            return Model::None("masks that are not contiguous");
+        };
+        cases.push(Case::new(Cond::Always, Exit::Drop(NO_ROUTE)));
+        Model::Cases(cases)
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

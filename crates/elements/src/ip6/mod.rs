@@ -10,6 +10,7 @@ mod testpkt;
 
 use crate::args::{ArgScope, FromArg, split_words, unquote};
 use crate::class::ElementClass;
+use crate::model::{Case, Cond, Exit, Read, ValueSet};
 use onefold_packet::Packet;
 use onefold_packet::wire::ipv6::Header;
 use std::net::Ipv6Addr;
@@ -36,6 +37,21 @@ pub const CLASSES: &[ElementClass] = &[
 fn header(p: &Packet) -> Option<Header<&[u8]>> {
     Header::parse(p.network()?)
 }
+
+/// Guards that a model begins with: packets without a marked network header, or with fewer than 40 bytes of it, leave so.
+fn unless_header(exit: Exit) -> [Case; 2] {
+    [
+        Case::new(Cond::In(Read::HasNet, ValueSet::one(0)), exit.clone()),
+        Case::new(Cond::less(Read::NetLen, 40), exit),
+    ]
+}
+
+/// Next headers that are extension headers, behind which the upper-layer header stands.
+fn extensions() -> ValueSet {
+    ValueSet::from_intervals([0, 43, 44, 51, 60, 135, 139, 140].map(|n| (n, n)))
+}
+
+const EXTENSIONS: &str = "IPv6 extension headers";
 
 /// [`header`], to be changed.
 fn header_mut(p: &mut Packet) -> Option<Header<&mut [u8]>> {

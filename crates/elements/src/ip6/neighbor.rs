@@ -7,6 +7,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::routing::table::show_ip6;
 use crate::store::{State, StateId};
 use crate::{Port, element_any, state_any};
@@ -174,6 +175,9 @@ impl Element for Ip6NdAdvertiser {
         args.finish()
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("answers neighbor solicitations, drops the rest")
+    }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         let Some((frame, e)) = self.answer(&p) else {
             return cx.drop(p, "IP6NDAdvertiser: no solicitation that it answers");
@@ -422,6 +426,9 @@ impl Element for Ip6NdSolicitor {
             cx.drop(p, "IP6NDSolicitor: waited in vain");
         }
         cx.set_timer_after(CLEAN_UP, CLEAN_UP_EVERY);
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("holds packets")
     }
     fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
         if port == 0 {

@@ -36,18 +36,16 @@ fn shift(delta: u16, reply: bool) -> u16 {
     }
 }
 
+const CUT_OFF: &str = "a transport header that is cut off";
+
 impl Rewriter {
     /// Packets that `bind` leaves to `push`, whatever the table says about them.
     fn odd(&self, p: &BindPacket) -> Option<&'static str> {
         match p.proto {
-            proto::TCP if self.kind != Kind::Ping && p.transport_len < TCP_NEEDED => {
-                Some("a TCP header that is cut off")
-            }
+            proto::TCP if self.kind != Kind::Ping && p.transport_len < TCP_NEEDED => Some(CUT_OFF),
             proto::TCP => None,
             _ if self.kind == Kind::Udp && p.proto != proto::UDP => Some("DCCP"),
-            proto::UDP | proto::ICMP if p.transport_len < HEAD => {
-                Some("a transport header that is cut off")
-            }
+            _ if p.transport_len < HEAD => Some(CUT_OFF),
             _ => None,
         }
     }
@@ -321,7 +319,7 @@ impl Rewriter {
         let cut_off = |protocol: u8, n: usize| {
             let when = Cond::eq(field::IP_PROTO, protocol.into())
                 .and(Cond::less(Read::TransportLen, n as u128));
-            Case::new(when, Exit::Punt("a transport header that is cut off"))
+            Case::new(when, Exit::Punt(CUT_OFF))
         };
         match self.kind {
             Kind::Ping => {
@@ -330,11 +328,11 @@ impl Rewriter {
                 cases.push(Case::new(no_echo, other()).from_arg(argument));
                 cases.push(cut_off(proto::ICMP, HEAD));
             }
-            Kind::Addr | Kind::AddrPair => cases.extend([
-                cut_off(proto::TCP, TCP_NEEDED),
-                cut_off(proto::UDP, HEAD),
-                cut_off(proto::ICMP, HEAD),
-            ]),
+            Kind::Addr | Kind::AddrPair => {
+                let short = Cond::less(Read::TransportLen, HEAD as u128);
+                cases.push(Case::new(short, Exit::Punt(CUT_OFF)));
+                cases.push(cut_off(proto::TCP, TCP_NEEDED));
+            }
             Kind::Ip | Kind::Tcp | Kind::Udp => cases.push(cut_off(proto::TCP, TCP_NEEDED)),
         }
         if protocols.contains(&apply::DCCP) {

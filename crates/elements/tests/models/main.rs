@@ -5,6 +5,9 @@
 
 mod classify;
 mod headers;
+mod ip6;
+mod rewrite;
+mod routing;
 mod sources;
 mod standard;
 
@@ -13,10 +16,13 @@ use onefold_elements::model::check::Plan;
 /// All plans there are.
 fn plans() -> Vec<Plan> {
     let families = [
-        standard::plans(),
-        headers::plans(),
         classify::plans(),
+        headers::plans(),
+        ip6::plans(),
+        rewrite::plans(),
+        routing::plans(),
         sources::plans(),
+        standard::plans(),
     ];
     families.into_iter().flatten().collect()
 }
