@@ -19,6 +19,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::store::StateId;
 use crate::{Port, element_any};
 use onefold_packet::{Packet, Pkt, Timestamp, wire};
@@ -87,6 +88,10 @@ impl Element for FlowMonitor {
         let table = FlowTable::new(capacity as usize, timeout);
         self.table = Some(cx.store.alloc(Box::new(table)));
         Ok(())
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::ask("time")
     }
 
     #[inline]

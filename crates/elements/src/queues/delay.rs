@@ -6,6 +6,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::{Pkt, Timestamp};
 
@@ -81,6 +82,10 @@ impl Element for Delay {
             self.delay = t;
         }
         args.finish()
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("pulls packets")
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {

@@ -3,9 +3,10 @@
 use super::util::{unknown, value};
 use crate::args::{Args, Fixed};
 use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
+use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
+use crate::model::{Case, Cond, Exit, Model, ModelCx};
 use crate::unparse::fixed_point;
 use crate::{Port, element_any};
 use onefold_packet::{Pkt, anno_field};
@@ -66,6 +67,8 @@ impl Suppressor {
     }
 }
 
+const SUPPRESSED: DropReason = "Suppressor: suppressed";
+
 impl Element for Suppressor {
     fn configure(
         &mut self,
@@ -78,10 +81,18 @@ impl Element for Suppressor {
         args.finish()
     }
 
+    fn model(&self, port: Port, _: &ModelCx<'_>) -> Model {
+        let exit = match self.is(port) {
+            true => Exit::Drop(SUPPRESSED),
+            false => Exit::Port(port),
+        };
+        Model::Cases(vec![Case::new(Cond::Always, exit)])
+    }
+
     fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
         if self.is(port) {
             cx.decide(None, || format!("port {port} is suppressed"));
-            cx.drop(p, "Suppressor: suppressed");
+            cx.drop(p, SUPPRESSED);
         } else {
             cx.emit(port, p);
         }
@@ -136,6 +147,14 @@ impl Element for Block {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.thresh = args.mandatory("THRESH").unwrap_or(0);
         args.finish()
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        match self.thresh {
+            0 => Model::Cases(vec![Case::new(Cond::Always, Exit::Port(0)).from_arg(0)]),
+            // a signed number in the order of bytes that this machine has
+            _ => Model::ask("a rate annotation"),
+        }
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
@@ -219,6 +238,13 @@ impl Element for RandomSample {
         }
         self.active = active;
         args.finish()
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        match self.active {
+            true => Model::ask("chance"),
+            false => Model::Cases(vec![Case::new(Cond::Always, Exit::Port(0)).from_arg(0)]),
+        }
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {

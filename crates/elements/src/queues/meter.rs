@@ -6,6 +6,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::rate::RateEwma;
 use crate::unparse::fixed_point;
 use crate::{Port, element_any};
@@ -89,6 +90,10 @@ impl Element for Meter {
             ));
         }
         args.finish()
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::ask("time")
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {

@@ -6,6 +6,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 
@@ -96,6 +97,10 @@ impl Element for PullSwitch {
         args.finish()
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("pulls packets")
+    }
+
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, PUSHED);
     }
@@ -150,6 +155,10 @@ impl Element for PullTee {
         args.finish()
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("pulls packets")
+    }
+
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, "PullTee: pushed into a pull element");
     }
@@ -169,6 +178,10 @@ impl Element for PullTee {
 struct Pass;
 
 impl Element for Pass {
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::pass([])
+    }
+
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.emit(0, p);
     }

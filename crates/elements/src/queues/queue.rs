@@ -12,6 +12,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 use std::collections::VecDeque;
@@ -203,6 +204,10 @@ impl Element for Queue {
         // what no longer fits is dropped when the queue is used next
         self.capacity = n as usize;
         Ok(())
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("holds packets")
     }
 
     #[inline]

@@ -8,6 +8,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::token_bucket::TokenBucket;
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
@@ -184,6 +185,10 @@ impl Element for RatedUnqueue {
         self.limit.configure(args)
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("pulls packets")
+    }
+
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.emit(0, p);
     }
@@ -262,6 +267,10 @@ struct RatedSplitter(Limit);
 impl Element for RatedSplitter {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.0.configure(args)
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::ask("time")
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {

@@ -10,6 +10,7 @@ use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
 use crate::flow::flows;
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::unparse::fixed_point;
 use crate::{ElemId, Port, element_any};
 use onefold_packet::Pkt;
@@ -281,6 +282,10 @@ impl Element for Red {
             true => Ok(()),
             false => Err(errors),
         }
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("reads the lengths of queues")
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {

@@ -6,6 +6,7 @@ use crate::args::Args;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 
@@ -77,6 +78,10 @@ struct RoundRobin {
 }
 
 impl Element for RoundRobin {
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("pulls packets")
+    }
+
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, PUSHED);
     }
@@ -103,6 +108,10 @@ impl Element for RoundRobin {
 struct Prio;
 
 impl Element for Prio {
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("pulls packets")
+    }
+
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.drop(p, PUSHED);
     }
@@ -149,6 +158,10 @@ impl Element for Drr {
         }
         self.ports.resize(cx.ninputs, DrrPort::default());
         args.finish()
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("pulls packets")
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {

@@ -8,6 +8,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::token_bucket::{GapRate, MAX_GAP_RATE};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
@@ -69,6 +70,10 @@ impl Element for Shaper {
             self.wanted = rate.unwrap_or(0).min(MAX_GAP_RATE);
         }
         args.finish()
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("pulls packets")
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {

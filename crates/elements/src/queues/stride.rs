@@ -6,6 +6,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 
@@ -129,6 +130,13 @@ impl Element for Stride {
             }
         }
         args.finish()
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        match self.switch {
+            true => Model::ask("order"),
+            false => Model::None("pulls packets"),
+        }
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {

@@ -6,7 +6,7 @@
 use super::util::{unknown, value};
 use crate::args::Args;
 use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
+use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx};
@@ -107,6 +107,10 @@ pub const INPUT_SWITCH: ElementClass = class(
     || Box::new(InputSwitch { input: Some(0) }),
 );
 
+const NO_OUTPUT: DropReason = "StaticSwitch: no output";
+const SWITCHED_OFF: DropReason = "Switch: switched off";
+const NOT_CHOSEN: DropReason = "InputSwitch: input not chosen";
+
 /// A port number as switches take it: negative is none.
 fn port_of(n: i32) -> Option<usize> {
     usize::try_from(n).ok()
@@ -144,13 +148,22 @@ impl Element for Switch {
         args.finish()
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let exit = match (self.output, self.fixed) {
+            (Some(o), _) => Exit::Port(o),
+            (None, true) => Exit::Drop(NO_OUTPUT),
+            (None, false) => Exit::Drop(SWITCHED_OFF),
+        };
+        Model::Cases(vec![Case::new(Cond::Always, exit).from_arg(0)])
+    }
+
     #[inline]
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.decide(Some(0), || format!("output {}", port_text(self.output)));
         match (self.output, self.fixed) {
             (Some(o), _) => cx.emit(o, p),
-            (None, true) => cx.drop(p, "StaticSwitch: no output"),
-            (None, false) => cx.drop(p, "Switch: switched off"),
+            (None, true) => cx.drop(p, NO_OUTPUT),
+            (None, false) => cx.drop(p, SWITCHED_OFF),
         }
     }
 
@@ -195,6 +208,10 @@ struct RoundRobinSwitch {
 }
 
 impl Element for RoundRobinSwitch {
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::ask("order")
+    }
+
     #[inline]
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         let i = self.next;
@@ -244,6 +261,10 @@ impl Element for HashSwitch {
         args.finish()
     }
 
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::ask("a hash of the packet")
+    }
+
     #[inline]
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         let o = self.output(p.data(), cx.noutputs);
@@ -257,6 +278,10 @@ impl Element for HashSwitch {
 struct RandomSwitch;
 
 impl Element for RandomSwitch {
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::ask("chance")
+    }
+
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         // the high bits of the product: even over any number of outputs
         let o = (u64::from(cx.random()) * cx.noutputs as u64) >> 32;
@@ -270,6 +295,10 @@ impl Element for RandomSwitch {
 struct CpuSwitch;
 
 impl Element for CpuSwitch {
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::pass([])
+    }
+
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.emit(0, p);
     }
@@ -297,6 +326,14 @@ impl Element for InputSwitch {
         args.finish()
     }
 
+    fn model(&self, port: Port, _: &ModelCx<'_>) -> Model {
+        let exit = match self.input == Some(port) {
+            true => Exit::Port(0),
+            false => Exit::Drop(NOT_CHOSEN),
+        };
+        Model::Cases(vec![Case::new(Cond::Always, exit).from_arg(0)])
+    }
+
     fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
         cx.decide(Some(0), || {
             format!("input {} is open", port_text(self.input))
@@ -304,7 +341,7 @@ impl Element for InputSwitch {
         if self.input == Some(port) {
             cx.emit(0, p);
         } else {
-            cx.drop(p, "InputSwitch: input not chosen");
+            cx.drop(p, NOT_CHOSEN);
         }
     }
 

@@ -9,6 +9,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::{Pkt, Timestamp};
 
@@ -113,6 +114,10 @@ impl Element for TimeSorted {
         self.space = vec![buffer.max(1) as usize; cx.ninputs];
         self.ready = (0..cx.ninputs).collect();
         args.finish()
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("pulls packets")
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {

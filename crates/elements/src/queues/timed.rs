@@ -4,6 +4,7 @@ use crate::args::{Args, Seconds};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element, TaskStatus};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::{Pkt, Timestamp};
 
@@ -75,6 +76,10 @@ impl Element for Timed {
             None => {}
         }
         args.finish()
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("pulls packets")
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {

@@ -8,6 +8,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 
@@ -77,6 +78,10 @@ impl Element for Unqueue {
             return Err(vec![w]);
         }
         Ok(())
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("pulls packets")
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
@@ -190,6 +195,10 @@ impl Element for RoundRobinUnqueue {
             args.error("number of outputs must equal number of inputs");
         }
         args.finish()
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("pulls packets")
     }
 
     fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>) {

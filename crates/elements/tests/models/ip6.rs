@@ -29,7 +29,7 @@ pub fn plans() -> Vec<Plan> {
             s("SetIP6DSCP", "46", 1, 1),
             s("SetIP6DSCP", "5", 1, 1).write("dscp", "0"),
         ]),
-        ip6(vec![s("IP6Mirror", "", 1, 1)]),
+        ip6(vec![s("IP6Mirror", "", 1, 1)]).plain_punts(1000),
         ip6(vec![s("IP6Encap", "udp, ::1, ::2", 1, 1)]).plain_punts(1000),
         ip6(vec![s("ICMP6Error", "2001:db8::1, 3, 0", 1, 1)]).plain_punts(1000),
         ip6(vec![

@@ -6,6 +6,7 @@
 mod classify;
 mod headers;
 mod ip6;
+mod queues;
 mod rewrite;
 mod routing;
 mod sources;
@@ -19,6 +20,7 @@ fn plans() -> Vec<Plan> {
         classify::plans(),
         headers::plans(),
         ip6::plans(),
+        queues::plans(),
         rewrite::plans(),
         routing::plans(),
         sources::plans(),

@@ -28,6 +28,7 @@ use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::filter::View;
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use onefold_packet::Pkt;
@@ -205,6 +206,10 @@ impl Element for PayloadFilter {
 
     fn can_live_reconfigure(&self) -> bool {
         true
+    }
+
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::ask("payload")
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
