@@ -279,7 +279,11 @@ impl Maker {
                 0 => {
                     let at = self.rng.below(90) as usize;
                     let first = p.data().get(at).copied().unwrap_or(0);
-                    p.set_network_header(at as isize, usize::from(first & 15) * 4);
+                    let len = match first >> 4 {
+                        6 => 40,
+                        _ => usize::from(first & 15) * 4,
+                    };
+                    p.set_network_header(at as isize, len);
                 }
                 1 => p.set_mac_header_len(2, self.rng.pick(&[14, 18, 2])),
                 _ => {}

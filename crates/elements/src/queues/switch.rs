@@ -167,15 +167,6 @@ impl Element for Switch {
         }
     }
 
-    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
-        let exit = match (self.output, self.fixed) {
-            (Some(o), _) => Exit::Port(o),
-            (None, true) => Exit::Drop("StaticSwitch: no output"),
-            (None, false) => Exit::Drop("Switch: switched off"),
-        };
-        Model::Cases(vec![Case::new(Cond::Always, exit).from_arg(0)])
-    }
-
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::rw("switch"), HandlerInfo::r("config")];
         if self.fixed { &[] } else { H }
