@@ -87,7 +87,7 @@ mod tests {
                 );
             }
         }
-        assert!(!ask(&b, TcpChecksum));
+        assert!(!ask(&b, IcmpChecksum));
         let mut bad = b.clone();
         bad[30] ^= 1;
         assert!(ask(&bad, Ip4Checksum) && !ask(&bad, UdpChecksum));

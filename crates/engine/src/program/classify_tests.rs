@@ -53,12 +53,12 @@ fn ask(c: &Classifier, s: StageIndex, key: &[u128]) -> u32 {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
     fn finds_what_the_linear_scan_finds(
         a in proptest::collection::vec(rule(), 0..12),
-        b in proptest::collection::vec(rule(), 60..300),
-        keys in proptest::collection::vec(key(), 200),
+        b in proptest::collection::vec(rule(), 60..200),
+        keys in proptest::collection::vec(key(), 100),
     ) {
         let mut builder = Builder::default();
         let (few, many) = (builder.stage(&a), builder.stage(&b));

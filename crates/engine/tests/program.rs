@@ -1,0 +1,6 @@
+//! Programs against the reference graph: the same packets through both, everything that can be seen compared.
+
+#[path = "program/harness.rs"]
+mod harness;
+#[path = "program/synthesized.rs"]
+mod synthesized;

@@ -1,0 +1,95 @@
+//! Whole small functions, synthesized, against the reference.
+
+use crate::harness::{Frame, Pair, Rng, build};
+
+/// Random packets at all devices.
+fn check(text: &str, devices: &[&str], packets: usize) -> Pair {
+    let mut pair = Pair::synthesized(build(text));
+    let mut r = Rng(0x1234_5678_9abc_def1);
+    for _ in 0..packets {
+        let device = r.of(devices);
+        let data = Frame::random(&mut r);
+        let gap = r.of(&[1_000, 1_000_000, 40_000_000_000]);
+        pair.packet(device, &data, gap);
+    }
+    pair.finish();
+    pair
+}
+
+#[test]
+fn router() {
+    let p = check(
+        "FromDevice(a) -> c :: Classifier(12/0800, -);
+         c [1] -> Discard;
+         c [0] -> Strip(14) -> ch :: CheckIPHeader -> rt :: StaticIPLookup(10.0.0.0/8 0, 192.0.2.0/24 1, 8.8.0.0/16 10.9.9.9 2);
+         rt [0] -> d0 :: DecIPTTL -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:a) -> ToDevice(b);
+         rt [1] -> n :: Counter -> DecIPTTL -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:b) -> ToDevice(b);
+         rt [2] -> Paint(3) -> ToDevice(c);",
+        &["a"],
+        4000,
+    );
+    let share = p.punted() as f64 / 4000.0;
+    assert!(share < 0.2, "{:?}", p.program.report().punts);
+}
+
+#[test]
+fn rewriters_both_ways() {
+    let p = check(
+        "rw :: IPRewriter(pattern 203.0.113.1 1024-65535# - - 0 1, drop);
+         FromDevice(in) -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp) -> [0] rw;
+         FromDevice(out) -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp) -> [1] rw;
+         rw [0] -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:a) -> ToDevice(out);
+         rw [1] -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:b) -> ToDevice(in);",
+        &["in", "in", "out"],
+        4000,
+    );
+    assert!(p.program.report().punts.iter().all(|p| p.packets < 2000));
+}
+
+#[test]
+fn two_functions_with_a_link() {
+    check(
+        "FromDevice(a) -> l1 :: Null -> NFLink -> Strip(14) -> CheckIPHeader -> IPFilter(allow dst port 53, allow src port 80, deny all)
+           -> DecIPTTL -> Unstrip(14) -> NFLink -> Strip(14) -> CheckIPHeader -> i :: IPClassifier(udp, tcp, -);
+         i [0] -> StoreIPAddress(1.2.3.4, src) -> ToDevice(b);
+         i [1] -> t :: Tee; t [0] -> Paint(1) -> ToDevice(b); t [1] -> DecIPTTL -> ToDevice(c);
+         i [2] -> SetIPDSCP(7) -> ToDevice(c);",
+        &["a"],
+        4000,
+    );
+}
+
+#[test]
+fn what_is_asked_and_what_keeps_packets() {
+    check(
+        "FromDevice(a) -> Strip(14) -> CheckIPHeader -> rs :: RoundRobinSwitch;
+         rs [0] -> DecIPTTL -> s :: Search(\"\\x0a\\x0b\");
+         s [0] -> ToDevice(b); s [1] -> ToDevice(c);
+         rs [1] -> Queue(3) -> u :: RatedUnqueue(5) -> DecIPTTL -> ToDevice(b);
+         rs [2] -> RandomSample(0.5) -> DecIPTTL -> ToDevice(c);",
+        &["a"],
+        2000,
+    );
+}
+
+#[test]
+fn a_handler_that_changes_a_model_sends_packets_to_the_reference_until_a_new_program_comes() {
+    let text = "FromDevice(a) -> s :: Switch(0); s [0] -> n :: Counter -> ToDevice(b); s [1] -> ToDevice(c);";
+    let mut p = Pair::synthesized(build(text));
+    let data = Frame::default().bytes();
+    p.packet("a", &data, 1000);
+    for (call, value, stale) in [("n.reset", "", false), ("s.switch", "1", true)] {
+        p.reference.write_handler(call, value).unwrap();
+        p.program.graph_mut().write_handler(call, value).unwrap();
+        assert_eq!(p.program.needs_synthesis(), stale, "{call}");
+        p.packet("a", &data, 1000);
+    }
+    assert_eq!(p.program.report().reference, 1);
+    let input = p.program.graph().synthesis_input();
+    let new = onefold_synth::synthesize(&input, Default::default());
+    p.program.load(&new).unwrap();
+    assert!(!p.program.needs_synthesis());
+    p.packet("a", &data, 1000);
+    p.finish();
+    assert_eq!(p.program.report().reference, 1);
+}
