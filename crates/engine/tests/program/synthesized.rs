@@ -63,7 +63,7 @@ fn two_functions_with_a_link() {
 fn what_is_asked_and_what_keeps_packets() {
     check(
         "FromDevice(a) -> Strip(14) -> CheckIPHeader -> rs :: RoundRobinSwitch;
-         rs [0] -> DecIPTTL -> s :: Search(\"\\x0a\\x0b\");
+         rs [0] -> DecIPTTL -> s :: StringClassifier(abc, ABC);
          s [0] -> ToDevice(b); s [1] -> ToDevice(c);
          rs [1] -> Queue(3) -> u :: RatedUnqueue(5) -> DecIPTTL -> ToDevice(b);
          rs [2] -> RandomSample(0.5) -> DecIPTTL -> ToDevice(c);",
