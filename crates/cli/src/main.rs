@@ -7,6 +7,7 @@ mod cmd;
 mod common;
 mod graphview;
 mod html;
+mod program;
 mod progress;
 mod runner;
 

@@ -4,6 +4,7 @@ use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use onefold_chain::Chain;
 use onefold_elements::ElemId;
+use onefold_engine::program::{ProgramRunner, Report};
 use onefold_engine::{Graph, Totals};
 use onefold_io::{CaptureReader, CaptureWriter, LinkType, Merge};
 use onefold_packet::Timestamp;
@@ -19,7 +20,7 @@ pub struct Plan {
     pub inputs: Vec<(String, String)>,
     /// Port name and capture file.
     pub outputs: Vec<(String, String)>,
-    /// Packets per batch; 1 is the scalar reference engine.
+    /// Packets per batch; 1 is the scalar reference engine. More only without a program.
     pub batch: usize,
     /// Stop after this many packets.
     pub limit: Option<u64>,
@@ -58,6 +59,24 @@ pub struct Outcome {
     pub interrupted: bool,
     /// Work cut short by the engine's bounds.
     pub overruns: u64,
+    /// What the program did, if there was one.
+    pub program: Option<Report>,
+    /// Programs that were made because handlers had changed models.
+    pub renewed: u32,
+}
+
+/// Most programs made anew in one run; then the reference graph goes on.
+const MAX_RENEWED: u32 = 64;
+
+/// A handler has changed a model: makes a new program. False when there have been too many, or it does not fit.
+#[cold]
+fn renew(runner: &mut ProgramRunner, renewed: &mut u32) -> bool {
+    *renewed += 1;
+    if *renewed > MAX_RENEWED {
+        return false;
+    }
+    let s = crate::program::synthesize_graph(runner.graph());
+    runner.load(&s.program).is_ok()
 }
 
 /// Set by Ctrl-C.
@@ -162,8 +181,11 @@ impl Outputs {
 }
 
 /// Runs.
-pub fn run(chain: &Chain, graph: &mut Graph, plan: &Plan) -> Result<Outcome> {
+pub fn run(chain: &Chain, runner: &mut ProgramRunner, plan: &Plan) -> Result<Outcome> {
     let mut warnings = Vec::new();
+    let mut synthesized = !runner.needs_synthesis();
+    let with_program = synthesized;
+    let mut renewed = 0;
     let mut readers = Vec::new();
     let mut entries = Vec::new();
     let mut total_bytes = 0;
@@ -233,9 +255,13 @@ pub fn run(chain: &Chain, graph: &mut Graph, plan: &Plan) -> Result<Outcome> {
         first.get_or_insert(at);
         if plan.batch <= 1 {
             now = at;
-            graph.inject(element, &buf, now);
-            out.collect(graph, now);
+            if synthesized && runner.needs_synthesis() {
+                synthesized = renew(runner, &mut renewed);
+            }
+            runner.inject(element, &buf, now);
+            out.collect(runner.graph_mut(), now);
         } else {
+            let graph = runner.graph_mut();
             if let Some(e) = batch_entry
                 && (e != element || batch.len() >= plan.batch)
             {
@@ -249,6 +275,7 @@ pub fn run(chain: &Chain, graph: &mut Graph, plan: &Plan) -> Result<Outcome> {
             batch.push(p);
         }
         if n.is_multiple_of(1024) {
+            let graph = runner.graph_mut();
             forward_prints(graph);
             let rate = n as f64 / start.elapsed().as_secs_f64().max(1e-9) / 1e6;
             progress.at(bytes, || {
@@ -260,6 +287,8 @@ pub fn run(chain: &Chain, graph: &mut Graph, plan: &Plan) -> Result<Outcome> {
             }
         }
     }
+    let program = with_program.then(|| runner.report());
+    let graph = runner.graph_mut();
     if let (Some(e), false) = (batch_entry, batch.is_empty()) {
         graph.inject_batch(e, &mut batch, now);
     }
@@ -313,6 +342,8 @@ pub fn run(chain: &Chain, graph: &mut Graph, plan: &Plan) -> Result<Outcome> {
         warnings,
         interrupted,
         overruns: graph.overruns(),
+        program,
+        renewed: renewed.min(MAX_RENEWED),
     })
 }
 

@@ -1,17 +1,22 @@
 //! `onefold run`: captures in, captures out.
 
 use crate::common::{self, ChainArgs, key_value, thousands};
+use crate::program::{self, Synthesized};
 use crate::runner::{self, Outcome, Plan};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::ValueEnum;
-use onefold_engine::BuildOptions;
+use onefold_engine::program::{ClassCount, ProgramRunner, Report};
+use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
+use onefold_synth::program::{Action, Origin, Program};
 
 /// How the chain is executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
     /// Element by element, as written.
     Reference,
+    /// As one function: traffic classes with one action each.
+    Synthesized,
 }
 
 /// Options of `onefold run`.
@@ -32,10 +37,10 @@ pub struct Args {
     /// Where to write what leaves at a port; .pcapng or .pcap
     #[arg(long = "out", value_name = "PORT=FILE", value_parser = key_value)]
     outputs: Vec<(String, String)>,
-    /// How the chain is executed
-    #[arg(long, value_enum, default_value = "reference")]
-    mode: Mode,
-    /// Packets that pass the elements together: 1 is the scalar reference itself, more is faster
+    /// How the chain is executed; synthesized unless --batch says otherwise
+    #[arg(long, value_enum)]
+    mode: Option<Mode>,
+    /// In reference mode, packets that pass the elements together: 1 is the scalar reference itself, more is faster
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     batch: u16,
     /// Seed of everything random
@@ -60,7 +65,13 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
-    let Mode::Reference = args.mode;
+    let mode = args.mode.unwrap_or(match args.batch {
+        1 => Mode::Synthesized,
+        _ => Mode::Reference,
+    });
+    if mode == Mode::Synthesized && args.batch > 1 {
+        anyhow::bail!("--batch is for --mode reference");
+    }
     let Some(chain) = args.chain.load_or_print() else {
         return Ok(common::BAD_INPUT);
     };
@@ -70,7 +81,7 @@ pub fn run(args: &Args) -> Result<u8> {
         start,
         ..Default::default()
     };
-    let mut graph = match common::build(&chain, &options) {
+    let graph = match common::build(&chain, &options) {
         Ok(g) => g,
         Err(ds) => {
             common::print_diagnostics(&ds);
@@ -85,8 +96,16 @@ pub fn run(args: &Args) -> Result<u8> {
         linger: Timestamp::from_secs_f64(args.linger.clamp(0.0, 1e9)),
         quiet: args.quiet,
     };
+    let (mut runner, synthesized) = match mode {
+        Mode::Reference => (ProgramRunner::new(graph), None),
+        Mode::Synthesized => {
+            let (r, s) = program::runner(graph).context("the synthesized program")?;
+            (r, Some(s))
+        }
+    };
     runner::catch_interrupt();
-    let outcome = runner::run(&chain, &mut graph, &plan)?;
+    let outcome = runner::run(&chain, &mut runner, &plan)?;
+    let made = synthesized.as_ref().map(|s| (runner.graph(), s));
     for w in &outcome.warnings {
         eprintln!("warning: {w}");
     }
@@ -94,9 +113,12 @@ pub fn run(args: &Args) -> Result<u8> {
         std::fs::write(file, crate::html::run_page(&chain, &outcome))?;
     }
     if args.json {
-        common::print_json(&json(&outcome))?;
+        common::print_json(&json(&outcome, made))?;
     } else {
         print_text(&chain.name, &outcome);
+        if let (Some((g, s)), Some(r)) = (made, &outcome.program) {
+            print_program(g, s, r);
+        }
         if let Some(f) = &args.html {
             crate::say!("report: {}", f.display());
         }
@@ -109,7 +131,7 @@ pub fn run(args: &Args) -> Result<u8> {
 }
 
 /// The result as INTERFACE documents it.
-pub fn json(o: &Outcome) -> serde_json::Value {
+fn json(o: &Outcome, made: Option<(&Graph, &Synthesized)>) -> serde_json::Value {
     let t = &o.totals;
     let ports: serde_json::Map<String, serde_json::Value> = o
         .ports
@@ -122,7 +144,8 @@ pub fn json(o: &Outcome) -> serde_json::Value {
             (n.clone(), v)
         })
         .collect();
-    serde_json::json!({
+    let mut all = serde_json::json!({
+        "mode": if made.is_some() { "synthesized" } else { "reference" },
         "packets_in": t.packets_in,
         "packets_out": t.sent,
         "created": t.created,
@@ -139,7 +162,118 @@ pub fn json(o: &Outcome) -> serde_json::Value {
         "interrupted": o.interrupted,
         "overruns": o.overruns,
         "warnings": o.warnings,
-    })
+    });
+    if let (Some((g, s)), Some(r), Some(all)) = (made, &o.program, all.as_object_mut()) {
+        let hit: Vec<_> = shown_classes(r)
+            .into_iter()
+            .map(|c| {
+                let (action, origin) = class_of(&s.program, &c);
+                serde_json::json!({
+                    "stage": c.stage,
+                    "action": c.action,
+                    "packets": c.packets,
+                    "bytes": c.bytes,
+                    "end": action.map(|a| program::end(g, a)),
+                    "origin": origin.iter().map(|o| program::origin(g, o)).collect::<Vec<_>>(),
+                })
+            })
+            .collect();
+        let punts: Vec<_> = r
+            .punts
+            .iter()
+            .filter(|p| p.packets > 0)
+            .map(|p| {
+                serde_json::json!({
+                    "element": p.element, "cause": p.cause, "asked": p.asked, "packets": p.packets,
+                })
+            })
+            .collect();
+        all.insert("classes_of".into(), program::classes(&s.program).into());
+        all.insert("classes_hit".into(), hit.len().into());
+        all.insert("classes".into(), hit.into());
+        all.insert("punted_packets".into(), r.punted().into());
+        all.insert("punts".into(), punts.into());
+        all.insert(
+            "program".into(),
+            serde_json::json!({
+                "stages": s.program.stages.len(),
+                "rules": program::rules(&s.program),
+                "synthesis_seconds": s.seconds,
+                "renewed": o.renewed,
+                "notes": s.program.notes,
+            }),
+        );
+    }
+    all
+}
+
+/// Classes that packets were of, most first.
+fn shown_classes(r: &Report) -> Vec<ClassCount> {
+    let mut c = r.classes();
+    c.retain(|c| c.packets > 0);
+    c.sort_by_key(|c| std::cmp::Reverse(c.packets));
+    c
+}
+
+/// The action of a class, and where the first of its rules comes from.
+fn class_of<'a>(p: &'a Program, c: &ClassCount) -> (Option<&'a Action>, &'a [Origin]) {
+    let Some(stage) = p.stages.get(c.stage) else {
+        return (None, &[]);
+    };
+    let rule = stage.rules.iter().find(|r| r.action.0 as usize == c.action);
+    (stage.actions.get(c.action), rule.map_or(&[], |r| &r.origin))
+}
+
+fn print_program(g: &Graph, s: &Synthesized, r: &Report) {
+    let p = &s.program;
+    let hit = shown_classes(r);
+    crate::say!(
+        "synthesized in {:.0} ms: {} traffic classes in {} stages, {} rules; {} classes had packets",
+        s.seconds * 1e3,
+        thousands(program::classes(p) as u64),
+        p.stages.len(),
+        thousands(program::rules(p) as u64),
+        thousands(hit.len() as u64)
+    );
+    const SHOWN: usize = 12;
+    for c in hit.iter().take(SHOWN) {
+        let (action, origin) = class_of(p, c);
+        let by = origin.iter().rev().find(|o| o.arg.is_some());
+        crate::say!(
+            "  {:>12}  {}.{}  {}{}",
+            thousands(c.packets),
+            c.stage,
+            c.action,
+            action.map_or(String::new(), |a| program::end(g, a)),
+            by.map_or(String::new(), |o| format!(", by {}", program::origin(g, o)))
+        );
+    }
+    if hit.len() > SHOWN {
+        crate::say!("  ... and {} more (--json shows all)", hit.len() - SHOWN);
+    }
+    let share = r.punted() as f64 * 100.0 / (r.packets + r.reference).max(1) as f64;
+    crate::say!(
+        "punted to the reference graph: {} packets ({share:.2}%)",
+        thousands(r.punted())
+    );
+    for c in r.punts.iter().filter(|p| p.packets > 0) {
+        let how = if c.asked { "asked" } else { "punted" };
+        crate::say!(
+            "  {:>12}  {how} at {}: {}",
+            thousands(c.packets),
+            c.element,
+            c.cause
+        );
+    }
+    if r.reference > 0 {
+        crate::say!(
+            "  {:>12}  while no program was valid",
+            thousands(r.reference)
+        );
+    }
+    for n in &p.notes {
+        crate::say!("note: {n}");
+    }
 }
 
 fn print_text(name: &str, o: &Outcome) {

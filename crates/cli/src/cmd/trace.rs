@@ -1,13 +1,29 @@
 //! `onefold trace`: one packet, every decision.
 
 use crate::common::{self, ChainArgs};
+use crate::program;
 use crate::runner;
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use onefold_chain::Chain;
 use onefold_elements::ElemId;
+use onefold_elements::model::Binding;
+use onefold_engine::program::{ProgramRunner, ProgramStep};
 use onefold_engine::{BuildOptions, Entry, Graph, TraceStep};
 use onefold_io::CaptureReader;
 use onefold_packet::Timestamp;
+use onefold_synth::program::Program;
+
+/// Which way the packet is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Element by element, as written.
+    Reference,
+    /// Stage by stage of the synthesized program.
+    Synthesized,
+    /// Both, side by side.
+    Both,
+}
 
 /// Options of `onefold trace`.
 #[derive(clap::Args, Debug)]
@@ -31,8 +47,8 @@ pub struct Args {
     #[arg(long)]
     alone: bool,
     /// How the chain is executed
-    #[arg(long, value_enum, default_value = "reference")]
-    mode: super::run::Mode,
+    #[arg(long, value_enum, default_value = "both")]
+    mode: Mode,
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -81,31 +97,87 @@ pub fn run(args: &Args) -> Result<u8> {
         start,
         ..Default::default()
     };
-    let mut graph = match common::build(&chain, &options) {
+    let graph = match common::build(&chain, &options) {
         Ok(g) => g,
         Err(ds) => {
             common::print_diagnostics(&ds);
             return Ok(common::BAD_INPUT);
         }
     };
-    let mut now = Timestamp::ZERO;
-    if !args.alone {
-        for (data, t) in &before {
-            now = now.max(*t);
-            graph.inject(source, data, now);
-            graph.drain_transmitted(|_, _| {});
-        }
+    let mut ways = Vec::new();
+    if args.mode != Mode::Synthesized {
+        ways.push((ProgramRunner::new(graph.fork()), None));
     }
-    graph.start_trace();
-    graph.inject(source, &frame, now.max(at));
-    let (steps, truncated) = graph.take_trace();
-    let outs = outputs(&chain, &mut graph);
+    if args.mode != Mode::Reference {
+        let (r, s) = program::runner(graph).context("the synthesized program")?;
+        ways.push((r, Some(s.program)));
+    }
+    let before = if args.alone { Vec::new() } else { before };
+    let last = now_of(&before).max(at);
+    let followed: Vec<Followed> = ways
+        .into_iter()
+        .map(|(r, p)| follow(&chain, r, p, source, &before, (&frame, last)))
+        .collect();
+    let same = match &followed[..] {
+        [a, b] => Some(a.outs == b.outs),
+        _ => None,
+    };
+    let find = |program: bool| followed.iter().find(|f| f.program.is_some() == program);
+    let (reference, synthesized) = (find(false), find(true));
     if args.json {
-        common::print_json(&json(&chain, &port, &frame, &steps, truncated, &outs))?;
+        common::print_json(&json(&chain, &port, &frame, reference, synthesized, same))?;
     } else {
-        print_text(&port, &frame, &steps, truncated, &outs);
+        print_text(&port, &frame, reference, synthesized, same);
     }
-    Ok(common::HOLDS)
+    Ok(match same {
+        Some(false) => common::HOLDS_NOT,
+        _ => common::HOLDS,
+    })
+}
+
+/// A packet that has been followed one way.
+struct Followed {
+    /// The program, if it was followed through one.
+    program: Option<Program>,
+    graph: Graph,
+    stages: Vec<ProgramStep>,
+    steps: Vec<TraceStep>,
+    truncated: bool,
+    outs: Vec<(String, Vec<u8>)>,
+}
+
+fn now_of(before: &Frames) -> Timestamp {
+    let times = before.iter().map(|(_, t)| *t);
+    times.max().unwrap_or(Timestamp::ZERO)
+}
+
+fn follow(
+    chain: &Chain,
+    mut r: ProgramRunner,
+    program: Option<Program>,
+    source: ElemId,
+    before: &Frames,
+    (frame, at): (&[u8], Timestamp),
+) -> Followed {
+    let mut now = Timestamp::ZERO;
+    for (data, t) in before {
+        now = now.max(*t);
+        r.inject(source, data, now);
+        r.graph_mut().drain_transmitted(|_, _| {});
+    }
+    r.start_trace();
+    r.inject(source, frame, at);
+    let (stages, steps, truncated) = r.take_trace();
+    let mut graph = r.into_graph();
+    let outs = outputs(chain, &mut graph);
+    Followed {
+        program,
+        graph,
+        stages,
+        steps,
+        truncated,
+        outs,
+    }
 }
 
 type Frames = Vec<(Vec<u8>, Timestamp)>;
@@ -189,71 +261,220 @@ fn decision(s: &TraceStep) -> String {
     parts.join("; ")
 }
 
+fn step_json(s: &TraceStep) -> serde_json::Value {
+    let (nf, element) = split(&s.name);
+    // the rule that decided, or the element's declaration
+    let decided = s.decisions.iter().find(|d| d.argument.is_some());
+    let loc = decided.map_or(&s.loc, |d| &d.loc);
+    let outputs = s.outputs.iter();
+    serde_json::json!({
+        "nf": nf,
+        "element": element,
+        "class": s.class,
+        "file": loc.file.as_ref(),
+        "line": loc.line,
+        "column": loc.column,
+        "decision": decision(s),
+        "outputs": outputs.map(|(p, l)| serde_json::json!({"port": p, "length": l})).collect::<Vec<_>>(),
+        "drops": s.drops,
+    })
+}
+
+fn stage_json(f: &Followed, p: &Program, s: &ProgramStep) -> serde_json::Value {
+    let rule = s.rule.and_then(|r| p.stages.get(s.stage)?.rules.get(r));
+    let g = &f.graph;
+    let origin = rule.map_or(&[][..], |r| &r.origin).iter().map(|o| {
+        let loc = program::location(g, o);
+        serde_json::json!({
+            "element": g.name(o.elem),
+            "argument": o.arg,
+            "file": loc.file.as_ref(),
+            "line": loc.line,
+        })
+    });
+    let steps = s
+        .counted
+        .iter()
+        .map(|(e, n)| (g.name(*e), format!("counts {n} bytes")));
+    let bound = s.bound.iter().map(|(e, b)| (g.name(*e), binding(b)));
+    serde_json::json!({
+        "stage": s.stage,
+        "rule": s.rule,
+        "action": rule.map(|r| r.action.0),
+        "origin": origin.collect::<Vec<_>>(),
+        "steps": steps.chain(bound).map(|(element, what)| serde_json::json!({
+            "element": element, "what": what })).collect::<Vec<_>>(),
+        "end": program::action(p, s).map(|a| program::end(g, a)),
+    })
+}
+
 fn json(
     chain: &Chain,
     port: &str,
     frame: &[u8],
-    steps: &[TraceStep],
-    truncated: bool,
-    outs: &[(String, Vec<u8>)],
+    reference: Option<&Followed>,
+    synthesized: Option<&Followed>,
+    same: Option<bool>,
 ) -> serde_json::Value {
-    let steps: Vec<_> = steps
-        .iter()
-        .map(|s| {
-            let (nf, element) = split(&s.name);
-            // the rule that decided, or the element's declaration
-            let loc = s.decisions.iter().find(|d| d.argument.is_some()).map_or(&s.loc, |d| &d.loc);
-            serde_json::json!({
-                "nf": nf,
-                "element": element,
-                "class": s.class,
-                "file": loc.file.as_ref(),
-                "line": loc.line,
-                "column": loc.column,
-                "decision": decision(s),
-                "outputs": s.outputs.iter().map(|(p, l)| serde_json::json!({"port": p, "length": l})).collect::<Vec<_>>(),
-                "drops": s.drops,
-            })
-        })
-        .collect();
+    let steps = |f: Option<&Followed>| -> Vec<_> {
+        let all = f.map_or(&[][..], |f| &f.steps);
+        all.iter().map(step_json).collect()
+    };
+    let stages: Vec<_> = match synthesized {
+        Some(f) => {
+            let p = f.program.as_ref();
+            let of = |s: &ProgramStep| p.map(|p| stage_json(f, p, s));
+            f.stages.iter().filter_map(of).collect()
+        }
+        None => Vec::new(),
+    };
+    let outs = reference.or(synthesized).map_or(&[][..], |f| &f.outs);
     serde_json::json!({
         "chain": chain.name,
         "port": port,
         "packet": hex(frame),
-        "steps": steps,
-        "truncated": truncated,
+        "steps": steps(reference),
+        "program": stages,
+        "punted_steps": steps(synthesized),
+        "same": same,
+        "truncated": reference.is_some_and(|f| f.truncated) || synthesized.is_some_and(|f| f.truncated),
         "outputs": outs.iter().map(|(p, b)| serde_json::json!({"port": p, "packet": hex(b)})).collect::<Vec<_>>(),
     })
+}
+
+/// A binding in words.
+fn binding(b: &Binding) -> String {
+    let (s, d) = (program::address(b.saddr), program::address(b.daddr));
+    let way = if b.reply { "reply" } else { "forward" };
+    format!(
+        "{way}: {s}:{} -> {d}:{}, output {}",
+        b.sport, b.dport, b.output
+    )
+}
+
+/// The steps in the reference graph.
+fn reference_lines(steps: &[TraceStep]) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut last = None;
+    for s in steps {
+        let (nf, element) = split(&s.name);
+        if last != Some(nf) {
+            lines.push(nf.to_string());
+            last = Some(nf);
+        }
+        lines.push(format!("  {element} :: {}: {}", s.class, decision(s)));
+        for d in s.decisions.iter().filter(|d| d.argument.is_some()) {
+            lines.push(format!("      by {}", d.loc));
+        }
+    }
+    lines
+}
+
+/// The stages of the program, and what the reference graph did behind punts.
+fn program_lines(f: &Followed) -> Vec<String> {
+    let Some(p) = &f.program else {
+        return Vec::new();
+    };
+    let g = &f.graph;
+    let mut lines = Vec::new();
+    for s in &f.stages {
+        let Some(stage) = p.stages.get(s.stage) else {
+            continue;
+        };
+        let rule = s.rule.and_then(|r| stage.rules.get(r));
+        lines.push(match (s.rule, rule) {
+            (Some(i), Some(r)) => format!("stage {}, rule {i}: class {}", s.stage, r.action.0),
+            _ => format!("stage {}: no rule fits", s.stage),
+        });
+        for o in rule.map_or(&[][..], |r| &r.origin) {
+            lines.push(format!("      by {}", program::origin(g, o)));
+        }
+        for (e, n) in &s.counted {
+            lines.push(format!("  {} counts {n} bytes", g.name(*e)));
+        }
+        for (e, b) in &s.bound {
+            lines.push(format!("  {} {}", g.name(*e), binding(b)));
+        }
+        if let Some(a) = program::action(p, s) {
+            lines.push(format!("  {}", program::end(g, a)));
+        }
+    }
+    if !f.steps.is_empty() {
+        lines.push("in the reference graph".to_string());
+        lines.extend(reference_lines(&f.steps).iter().map(|l| format!("  {l}")));
+    }
+    lines
+}
+
+/// Widest left column.
+const COLUMN: usize = 72;
+
+/// Two columns; lines of the left one that are too long stand alone.
+fn side_by_side(left: &[String], right: &[String]) {
+    let width = |s: &String| s.chars().count();
+    let column = left.iter().map(width).filter(|n| *n <= COLUMN).max();
+    let column = column.unwrap_or(0).max(20);
+    let mut right = right.iter();
+    for l in left {
+        match width(l) <= column {
+            true => {
+                let pad = " ".repeat(column - width(l));
+                let r = right.next().map_or("", |r| r.as_str());
+                crate::say!("{}", format!("{l}{pad} | {r}").trim_end());
+            }
+            false => crate::say!("{l}"),
+        }
+    }
+    for r in right {
+        crate::say!("{} | {r}", " ".repeat(column));
+    }
 }
 
 fn print_text(
     port: &str,
     frame: &[u8],
-    steps: &[TraceStep],
-    truncated: bool,
-    outs: &[(String, Vec<u8>)],
+    reference: Option<&Followed>,
+    synthesized: Option<&Followed>,
+    same: Option<bool>,
 ) {
     crate::say!("packet of {} bytes at port {port}", frame.len());
-    let mut last = None;
-    for s in steps {
-        let (nf, element) = split(&s.name);
-        if last != Some(nf) {
-            crate::say!("{nf}");
-            last = Some(nf);
+    match (reference, synthesized) {
+        (Some(r), Some(s)) => {
+            let mut left = vec!["AS WRITTEN".to_string()];
+            left.extend(reference_lines(&r.steps));
+            let mut right = vec!["AS ONE FUNCTION".to_string()];
+            right.extend(program_lines(s));
+            side_by_side(&left, &right);
         }
-        crate::say!("  {element} :: {}: {}", s.class, decision(s));
-        for d in s.decisions.iter().filter(|d| d.argument.is_some()) {
-            crate::say!("      by {}", d.loc);
-        }
+        (Some(r), None) => (reference_lines(&r.steps).iter()).for_each(|l| crate::say!("{l}")),
+        (None, Some(s)) => program_lines(s).iter().for_each(|l| crate::say!("{l}")),
+        (None, None) => {}
     }
-    if truncated {
+    if [reference, synthesized]
+        .into_iter()
+        .flatten()
+        .any(|f| f.truncated)
+    {
         crate::say!("  (more steps than are kept)");
     }
-    if outs.is_empty() {
-        crate::say!("nothing left the chain");
+    let say_outs = |f: &Followed| {
+        if f.outs.is_empty() {
+            crate::say!("nothing left the chain");
+        }
+        for (p, b) in &f.outs {
+            crate::say!("left at port {p}, {} bytes: {}", b.len(), hex(b));
+        }
+    };
+    if let Some(f) = reference.or(synthesized) {
+        say_outs(f);
     }
-    for (p, b) in outs {
-        crate::say!("left at port {p}, {} bytes: {}", b.len(), hex(b));
+    match (same, synthesized) {
+        (Some(true), _) => crate::say!("the same both ways"),
+        (Some(false), Some(s)) => {
+            crate::say!("DIFFERENT as one function:");
+            say_outs(s);
+        }
+        _ => {}
     }
 }
 
