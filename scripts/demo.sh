@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The main job in one go: a million packets both ways through the ISP edge (firewall, router, NAPT).
+# The main job in one go: a million packets both ways through the ISP edge (firewall, router, NAPT), as written and as one
+# function, with equal output.
 set -euo pipefail
 bin=$1
 out=$2
@@ -14,14 +15,30 @@ echo "== 2. what the Internet sees of it, and its answers: $out/wan.pcap"
 "$bin" run isp-edge --quiet --in lan="$out/lan.pcap" --out wan="$out/seen.pcap" >/dev/null
 "$bin" gen --answers-to "$out/seen.pcap" --packets 640000 --out "$out/wan.pcap"
 
-echo
-echo "== 3. both directions through the chain"
-"$bin" run isp-edge --in lan="$out/lan.pcap" --in wan="$out/wan.pcap" \
-  --out lan="$out/to-lan.pcap" --out wan="$out/to-wan.pcap" --html "$out/isp-edge.html"
+for mode in reference synthesized; do
+  echo
+  echo "== 3. both directions through the chain, $mode"
+  "$bin" run isp-edge --mode "$mode" --in lan="$out/lan.pcap" --in wan="$out/wan.pcap" \
+    --out lan="$out/to-lan-$mode.pcap" --out wan="$out/to-wan-$mode.pcap" --html "$out/isp-edge-$mode.html" | tee "$out/$mode.txt"
+done
 
 echo
-echo "== 4. one packet, every decision"
+echo "== 4. are they the same, byte by byte?"
+for port in lan wan; do
+  cmp "$out/to-$port-reference.pcap" "$out/to-$port-synthesized.pcap"
+  echo "what left at $port is the same: $(stat -c %s "$out/to-$port-synthesized.pcap") bytes"
+done
+for mode in reference synthesized; do
+  printf '%-12s %s\n' "$mode" "$(head -n 1 "$out/$mode.txt")"
+done
+
+echo
+echo "== 5. one packet, every decision, both ways"
 "$bin" trace isp-edge --in lan="$out/lan.pcap#1"
 
 echo
-echo "The page with rates, drops by reason and the graph: $out/isp-edge.html"
+echo "Pages with rates, drops by reason and the graph: $out/isp-edge-reference.html, $out/isp-edge-synthesized.html"
+if "$bin" explain --help >/dev/null 2>&1; then
+  "$bin" explain isp-edge --html "$out/explain.html" >/dev/null
+  echo "Every traffic class, where it comes from and what is done to it: $out/explain.html"
+fi

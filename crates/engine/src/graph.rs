@@ -158,7 +158,7 @@ impl Graph {
     }
 
     /// The input that packets from outside enter an element through.
-    fn entry(&self, source: ElemId) -> Port {
+    pub(crate) fn entry(&self, source: ElemId) -> Port {
         let both = |r: &(ElemId, IoRole)| r.0 == source && matches!(r.1, IoRole::Both { .. });
         if self.roles.iter().any(both) {
             ENTRY

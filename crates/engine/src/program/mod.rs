@@ -219,7 +219,8 @@ impl ProgramRunner {
             }
             _ => {
                 self.reference += 1;
-                self.graph.inject_packet(source, 0, p, at);
+                let entry = self.graph.entry(source);
+                self.graph.inject_packet(source, entry, p, at);
             }
         }
     }
