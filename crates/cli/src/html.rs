@@ -6,7 +6,10 @@ use crate::runner::Outcome;
 use onefold_chain::Chain;
 use std::fmt::Write;
 
+mod explain;
 mod layout;
+
+pub use explain::explain_page;
 
 const CSS: &str = include_str!("../assets/page.css");
 const JS: &str = include_str!("../assets/graph.js");
@@ -27,12 +30,24 @@ fn esc(s: &str) -> String {
 }
 
 fn page(title: &str, body: &str) -> String {
-    format!(
+    page_with(title, body, &[])
+}
+
+/// With scripts of the page's own.
+fn page_with(title: &str, body: &str, scripts: &[&str]) -> String {
+    let mut page = format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-         <title>{}</title><style>{CSS}</style></head><body>\n{body}\n<script>{JS}</script></body></html>\n",
+         <title>{}</title><style>{CSS}</style></head><body>\n{body}\n<script>{JS}</script>",
         esc(title)
-    )
+    );
+    for s in scripts {
+        page.push_str("<script>");
+        page.push_str(s);
+        page.push_str("</script>");
+    }
+    page.push_str("</body></html>\n");
+    page
 }
 
 /// The page of `onefold show --html`.

@@ -5,6 +5,7 @@
 
 mod cmd;
 mod common;
+mod explain;
 mod graphview;
 mod html;
 mod program;
@@ -46,6 +47,8 @@ enum Command {
     Run(cmd::run::Args),
     /// Follows one packet through a chain: every decision, with the rule that made it
     Trace(cmd::trace::Args),
+    /// Explains what a chain became: traffic classes, what is done to each, which rules made them, what is punted
+    Explain(cmd::explain::Args),
     /// Compares executions of a chain, packet by packet
     Verify(cmd::verify::Args),
     /// Generates captures and rule sets
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Show(a) => cmd::show::run(&a),
         Command::Run(a) => cmd::run::run(&a),
         Command::Trace(a) => cmd::trace::run(&a),
+        Command::Explain(a) => cmd::explain::run(&a),
         Command::Verify(a) => cmd::verify::run(&a),
         Command::Gen(a) => cmd::generate::run(&a),
         Command::Click(a) => cmd::click::run(&a),

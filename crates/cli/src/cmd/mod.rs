@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod click;
+pub mod explain;
 pub mod generate;
 pub mod run;
 pub mod show;

@@ -36,7 +36,7 @@ mod tests;
 
 pub use names::Layout;
 pub use parse::{MAX_ERRORS, ParseError, parse};
-pub use print::{Words, print};
+pub use print::{Words, print, values};
 
 use crate::program::{Dim, SlotInfo};
 

@@ -620,3 +620,9 @@ fn print_stage(out: &mut String, p: &Program, i: usize, s: &Stage) {
     }
     out.push_str("}\n");
 }
+
+/// A set of values on its own, as people write them: addresses where there are 32 bits.
+pub fn values(s: &ValueSet, bits: u8) -> String {
+    let style = if bits == 32 { Style::Ip4 } else { Style::Dec };
+    set(s, bits, style)
+}

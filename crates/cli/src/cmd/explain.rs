@@ -1,0 +1,75 @@
+//! `onefold explain`: what the synthesizer made of a chain.
+
+use crate::common::{self, ChainArgs};
+use crate::explain::{self, Explained};
+use anyhow::{Context, Result};
+use onefold_engine::BuildOptions;
+use onefold_synth::{Budget, synthesize, text};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Classes of a stage that are printed without `--all`.
+const SHOWN: usize = 40;
+
+/// Options of `onefold explain`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "A traffic class is all packets that a chain treats alike. For each: its packet filters, what is done to it in one \
+    read and one write, the rules that made it, and how many operations of the chain as written become how many.\n\n\
+    Examples:\n  \
+    onefold explain napt-fw-lb\n  \
+    onefold explain isp-edge --html isp-edge.html\n  \
+    onefold explain isp-edge --program > before.txt"
+)]
+pub struct Args {
+    #[command(flatten)]
+    chain: ChainArgs,
+    /// Prints the program in its textual form (docs/program.md)
+    #[arg(long)]
+    program: bool,
+    /// Writes a self-contained HTML page: graph, classes, operations, punts
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Prints every class
+    #[arg(long)]
+    all: bool,
+    /// Prints one JSON object
+    #[arg(long, conflicts_with = "program")]
+    json: bool,
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<u8> {
+    let Some(chain) = args.chain.load_or_print() else {
+        return Ok(common::BAD_INPUT);
+    };
+    let graph = match common::build(&chain, &BuildOptions::default()) {
+        Ok(g) => g,
+        Err(ds) => {
+            common::print_diagnostics(&ds);
+            return Ok(common::BAD_INPUT);
+        }
+    };
+    let input = graph.synthesis_input();
+    let start = Instant::now();
+    let program = synthesize(&input, Budget::default());
+    let seconds = start.elapsed().as_secs_f64();
+    let x = Explained::new(&chain, &program, seconds);
+    if let Some(file) = &args.html {
+        let page = crate::html::explain_page(&x);
+        std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
+        eprintln!("wrote {}", file.display());
+    }
+    let mut out = std::io::stdout().lock();
+    if args.program {
+        out.write_all(text::print(&program).as_bytes())?;
+    } else if args.json {
+        drop(out);
+        return common::print_json(&explain::json(&x));
+    } else if args.html.is_none() {
+        let most = if args.all { usize::MAX - 1 } else { SHOWN };
+        out.write_all(explain::print(&x, most).as_bytes())?;
+    }
+    Ok(common::HOLDS)
+}

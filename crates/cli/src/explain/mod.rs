@@ -1,0 +1,594 @@
+//! What a program means, for people: its classes with their origin, what it does to each, what it punts, what it saves.
+
+pub mod kinds;
+mod text;
+mod view;
+
+pub use text::print;
+pub use view::{class as class_json, json, summary};
+
+use crate::graphview::split;
+use kinds::{Counted, Ops};
+use onefold_chain::Chain;
+use onefold_elements::ElemId;
+use onefold_synth::program::*;
+use onefold_synth::text::Words;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Steps before operations are no longer followed from stage to stage.
+const MAX_STAGES_PASSED: u32 = 64;
+
+/// Where a part of a class comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct From {
+    /// The element.
+    pub elem: ElemId,
+    /// The argument, if it was one.
+    pub arg: Option<u32>,
+}
+
+/// What becomes of a class, for grouping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// Leaves the chain.
+    Leaves,
+    /// Dropped.
+    Dropped,
+    /// Goes on in another stage.
+    GoesOn,
+    /// An element is asked.
+    Asks,
+    /// Punted.
+    Punted,
+    /// Does not happen.
+    Never,
+}
+
+impl Fate {
+    /// A word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Fate::Leaves => "leaves",
+            Fate::Dropped => "dropped",
+            Fate::GoesOn => "goes on",
+            Fate::Asks => "asks",
+            Fate::Punted => "punted",
+            Fate::Never => "never",
+        }
+    }
+}
+
+/// A traffic class: all rules of a stage that name the same action.
+pub struct Class {
+    /// Its stage.
+    pub stage: usize,
+    /// Its action there.
+    pub action: usize,
+    /// Its rules, by place in the stage.
+    pub rules: Vec<usize>,
+    /// What becomes of it.
+    pub fate: Fate,
+    /// Where it ends: port of the chain, or element.
+    pub to: String,
+    /// What is done, in words, in order.
+    pub does: Vec<String>,
+    /// Every element (and argument) that made a part of it, in order of first mention.
+    pub origin: Vec<From>,
+    /// Operations of the chain as written on its way from the entry.
+    pub before: Ops,
+    /// Operations of the program for it.
+    pub after: Ops,
+    /// Header checks as written, and left.
+    pub checks: (u32, u32),
+    /// The elements on its way.
+    pub path: Vec<ElemId>,
+}
+
+/// What is punted (or asked) for one cause at one element.
+pub struct Punt {
+    /// The element.
+    pub elem: ElemId,
+    /// Why.
+    pub cause: String,
+    /// The element is only asked; the fast path goes on behind it.
+    pub asked: bool,
+    /// Classes.
+    pub classes: usize,
+    /// Rules.
+    pub rules: usize,
+}
+
+/// An explained program.
+pub struct Explained<'a> {
+    /// The chain.
+    pub chain: &'a Chain,
+    /// The program.
+    pub program: &'a Program,
+    /// Port of the chain where a stage's packets came in, if it is entered; by stage.
+    pub entry_of: Vec<Option<String>>,
+    /// All classes, stage by stage.
+    pub classes: Vec<Class>,
+    /// Causes.
+    pub punts: Vec<Punt>,
+    /// Seconds that synthesis took.
+    pub seconds: f64,
+}
+
+/// What happened to the packets that come to a stage, before.
+#[derive(Clone, Default)]
+struct Prefix {
+    path: Vec<ElemId>,
+    after: Ops,
+    depth: u32,
+}
+
+impl<'a> Explained<'a> {
+    /// Explains a program that was made of a chain.
+    pub fn new(chain: &'a Chain, program: &'a Program, seconds: f64) -> Self {
+        let kinds = kinds::of_elements(chain);
+        let mut entry_of = vec![None; program.stages.len()];
+        for e in &program.entries {
+            if let Some(s) = entry_of.get_mut(e.stage.0 as usize) {
+                *s = Some(port_of(chain, program, e.source));
+            }
+        }
+        let prefixes = prefixes(program, &kinds);
+        let mut x = Explained {
+            chain,
+            program,
+            entry_of,
+            classes: Vec::new(),
+            punts: Vec::new(),
+            seconds,
+        };
+        for (i, s) in program.stages.iter().enumerate() {
+            let mut rules: Vec<Vec<usize>> = vec![Vec::new(); s.actions.len()];
+            for (j, r) in s.rules.iter().enumerate() {
+                if let Some(l) = rules.get_mut(r.action.0 as usize) {
+                    l.push(j);
+                }
+            }
+            let prefix = prefixes.get(i).cloned().flatten().unwrap_or_default();
+            for (j, (a, rules)) in s.actions.iter().zip(rules).enumerate() {
+                let c = x.class(i, j, s, a, rules, &prefix, &kinds);
+                x.classes.push(c);
+            }
+        }
+        x.find_punts();
+        x
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn class(
+        &self,
+        stage: usize,
+        action: usize,
+        s: &Stage,
+        a: &Action,
+        rules: Vec<usize>,
+        prefix: &Prefix,
+        kinds: &[Counted],
+    ) -> Class {
+        let mut seen = std::collections::HashSet::new();
+        let mut origin = Vec::new();
+        for r in rules.iter().filter_map(|i| s.rules.get(*i)) {
+            for o in &r.origin {
+                if seen.insert((o.elem, o.arg)) {
+                    origin.push(From {
+                        elem: o.elem,
+                        arg: o.arg,
+                    });
+                }
+            }
+        }
+        let first = rules.first().and_then(|i| s.rules.get(*i));
+        let mut words = Words::for_stage(self.program, s);
+        if let Some(r) = first {
+            words = words.with(&r.filter);
+        }
+        let (fate, to) = self.fate(&a.end);
+        let mut path = prefix.path.clone();
+        path.extend(&a.path);
+        let (before, checks) = before(&path, kinds);
+        let after = after(&prefix.after, &path, a, kinds);
+        Class {
+            stage,
+            action,
+            rules,
+            fate,
+            to,
+            does: self.does(&words, a),
+            origin,
+            checks: (checks, checks.min(1)),
+            before,
+            after,
+            path,
+        }
+    }
+
+    /// An element's name.
+    pub fn name(&self, e: ElemId) -> &'a str {
+        self.program
+            .elements
+            .get(e.0 as usize)
+            .map_or("?", String::as_str)
+    }
+
+    fn fate(&self, end: &End) -> (Fate, String) {
+        let at = |e: &ElemId| self.name(*e).to_string();
+        match end {
+            End::Output { sink, .. } => (Fate::Leaves, port_of(self.chain, self.program, *sink)),
+            End::Drop { elem, .. } => (Fate::Dropped, at(elem)),
+            End::Punt { elem, .. } => (Fate::Punted, at(elem)),
+            End::Ask { elem, .. } => (Fate::Asks, at(elem)),
+            End::Write { next, .. } => (Fate::GoesOn, format!("stage {}", next.0)),
+            End::Goto(s) => (Fate::GoesOn, format!("stage {}", s.0)),
+            End::Fork(l) => (Fate::GoesOn, self.nexts(l)),
+            End::Unreachable => (Fate::Never, String::new()),
+        }
+    }
+
+    fn nexts(&self, l: &[Next]) -> String {
+        let parts: Vec<String> = l
+            .iter()
+            .map(|n| match n {
+                Next::Stage(s) => format!("stage {}", s.0),
+                Next::Unconnected(_) => "nowhere".into(),
+            })
+            .collect();
+        parts.join(", ")
+    }
+
+    /// An action in words.
+    fn does(&self, words: &Words<'_>, a: &Action) -> Vec<String> {
+        let mut out = Vec::new();
+        for s in &a.steps {
+            match s {
+                Step::Count { elem, .. } => {
+                    out.push(format!("counted by {}", self.name(*elem)));
+                }
+                Step::Bind {
+                    elem, kind, expect, ..
+                } => {
+                    let by = match kind {
+                        onefold_elements::model::BindKind::Flow => "the flow",
+                        onefold_elements::model::BindKind::Addresses => "its addresses",
+                        onefold_elements::model::BindKind::Ping => "the ping",
+                    };
+                    let mut t = format!("{} finds or makes the binding of {by}", self.name(*elem));
+                    if let Some(x) = expect {
+                        let what = [
+                            ("source address", 32u8),
+                            ("destination address", 32),
+                            ("source port", 16),
+                            ("destination port", 16),
+                        ];
+                        let new: Vec<String> = what
+                            .iter()
+                            .zip(x.kept.iter().zip(&x.sets))
+                            .filter(|(_, (kept, _))| !**kept)
+                            .map(|((name, bits), (_, set))| match set.is_full(*bits) {
+                                true => format!("a new {name}"),
+                                false => {
+                                    format!("{name} {}", onefold_synth::text::values(set, *bits))
+                                }
+                            })
+                            .collect();
+                        if !new.is_empty() {
+                            t += &format!(": {}", new.join(", "));
+                        }
+                    }
+                    out.push(t);
+                }
+            }
+        }
+        let why =
+            |e: &ElemId, what: &str, cause: &str| format!("{what} {}: {cause}", self.name(*e));
+        match &a.end {
+            End::Output { sink, image } => {
+                image_words(words, image, &mut out);
+                out.push(format!(
+                    "leaves at {}",
+                    port_of(self.chain, self.program, *sink)
+                ));
+            }
+            End::Drop { elem, reason } => out.push(why(elem, "dropped by", reason)),
+            End::Punt {
+                elem, cause, image, ..
+            } => {
+                image_words(words, image, &mut out);
+                out.push(why(elem, "punted at", cause));
+            }
+            End::Ask {
+                elem,
+                cause,
+                image,
+                outputs,
+                ..
+            } => {
+                image_words(words, image, &mut out);
+                out.push(why(elem, "asks", cause));
+                out.push(format!("goes on in {}", self.nexts(outputs)));
+            }
+            End::Write { image, next } => {
+                image_words(words, image, &mut out);
+                out.push(format!("is written out, goes on in stage {}", next.0));
+            }
+            End::Goto(s) => out.push(format!("is classified again in stage {}", s.0)),
+            End::Fork(l) => out.push(format!("is copied, goes on in {}", self.nexts(l))),
+            End::Unreachable => out.push("goes on as the binding says".into()),
+        }
+        out
+    }
+
+    fn find_punts(&mut self) {
+        let mut by: BTreeMap<(bool, ElemId, &str), (usize, usize)> = BTreeMap::new();
+        for c in &self.classes {
+            let a = &self.program.stages[c.stage].actions[c.action];
+            let key = match &a.end {
+                End::Punt { elem, cause, .. } => (false, *elem, cause.as_str()),
+                End::Ask { elem, cause, .. } => (true, *elem, cause.as_str()),
+                _ => continue,
+            };
+            let n = by.entry(key).or_default();
+            n.0 += 1;
+            n.1 += c.rules.len();
+        }
+        self.punts = by
+            .into_iter()
+            .map(|((asked, elem, cause), (classes, rules))| Punt {
+                elem,
+                cause: cause.to_string(),
+                asked,
+                classes,
+                rules,
+            })
+            .collect();
+        self.punts
+            .sort_by(|a, b| (a.asked, b.rules).cmp(&(b.asked, a.rules)));
+    }
+
+    /// Rules of all stages.
+    pub fn rules(&self) -> usize {
+        self.program.stages.iter().map(|s| s.rules.len()).sum()
+    }
+
+    /// The class with the longest way through the chain, of those that leave (of all, if none does).
+    pub fn longest(&self) -> Option<&Class> {
+        let leaves = self.classes.iter().filter(|c| c.fate == Fate::Leaves);
+        let most = |it: &mut dyn Iterator<Item = &'_ Class>| -> Option<usize> {
+            it.map(|c| kinds::total(&c.before) as usize).max()
+        };
+        let n = most(&mut leaves.clone());
+        match n {
+            Some(n) => leaves
+                .clone()
+                .find(|c| kinds::total(&c.before) as usize == n),
+            None => self.classes.iter().max_by_key(|c| kinds::total(&c.before)),
+        }
+    }
+
+    /// An origin's element, argument text and place.
+    pub fn origin(&self, o: &From) -> (String, Option<String>, onefold_elements::SourceLoc) {
+        let i = o.elem.0 as usize;
+        let spec = self.chain.graph.elements.get(i);
+        let arg = o
+            .arg
+            .and_then(|a| spec.and_then(|e| e.args.get(a as usize)).cloned());
+        let loc = match o.arg {
+            Some(a) => self.chain.graph.arg_loc(i, a as usize),
+            None => spec.map(|e| e.decl.clone()).unwrap_or_default(),
+        };
+        (self.name(o.elem).to_string(), arg, loc)
+    }
+
+    /// A rule's filter, condition by condition, what is known in the stage included where it tells the header.
+    pub fn filter(&self, stage: usize, rule: usize) -> String {
+        let Some(s) = self.program.stages.get(stage) else {
+            return String::new();
+        };
+        let words = Words::for_stage(self.program, s);
+        match s.rules.get(rule) {
+            Some(r) => words.with(&r.filter).filter(&r.filter),
+            None => String::new(),
+        }
+    }
+
+    /// The network function and element of a class's end, for grouping.
+    pub fn end_nf(&self, c: &Class) -> &'a str {
+        let a = &self.program.stages[c.stage].actions[c.action];
+        let e = match &a.end {
+            End::Output { sink: e, .. }
+            | End::Drop { elem: e, .. }
+            | End::Punt { elem: e, .. }
+            | End::Ask { elem: e, .. } => *e,
+            _ => match c.path.last() {
+                Some(e) => *e,
+                None => return "",
+            },
+        };
+        split(self.name(e)).0
+    }
+}
+
+/// The chain's port that an element is, or the element's name.
+fn port_of(chain: &Chain, program: &Program, e: ElemId) -> String {
+    let i = e.0 as usize;
+    chain
+        .ports
+        .iter()
+        .find(|p| p.source == Some(i) || p.sinks.contains(&i))
+        .map(|p| p.name.clone())
+        .or_else(|| program.elements.get(i).cloned())
+        .unwrap_or_else(|| "?".into())
+}
+
+fn image_words(words: &Words<'_>, image: &Image, out: &mut Vec<String>) {
+    let words = words.for_image(image);
+    match image.start {
+        0 => {}
+        n if n > 0 => out.push(format!("without its first {n} bytes")),
+        n => out.push(format!("{} bytes longer at its front", n.unsigned_abs())),
+    }
+    if image.end != EndAt::Same {
+        out.push("cut to the IP packet's length".into());
+    }
+    out.extend(image.writes.iter().map(|w| words.write(w)));
+    for s in &image.sums {
+        let kind = match s.kind {
+            SumKind::Ip4 => "IPv4",
+            SumKind::Tcp => "TCP",
+            SumKind::Udp => "UDP",
+            SumKind::Icmp => "ICMP",
+        };
+        let how = if s.anew { "computed anew" } else { "follows" };
+        out.push(format!("{kind} checksum {how}"));
+    }
+}
+
+/// Operations as written, and header checks, of elements that are passed.
+fn before(path: &[ElemId], kinds: &[Counted]) -> (Ops, u32) {
+    let mut ops = Ops::new();
+    let mut checks = 0;
+    for e in path {
+        match kinds.get(e.0 as usize) {
+            Some(Counted::As(k)) => *ops.entry(k).or_default() += 1,
+            Some(Counted::Check) => checks += 1,
+            _ => {}
+        }
+    }
+    (ops, checks)
+}
+
+/// Operations of the program: what earlier stages did, one classification, and what the action does.
+fn after(earlier: &Ops, path: &[ElemId], a: &Action, kinds: &[Counted]) -> Ops {
+    let mut ops = earlier.clone();
+    *ops.entry("classify").or_default() += 1;
+    let mut once = |k: &'static str| {
+        ops.insert(k, 1);
+    };
+    let has = |k: &str| {
+        path.iter()
+            .any(|e| kinds.get(e.0 as usize) == Some(&Counted::As(intern(k))))
+    };
+    for s in &a.steps {
+        match s {
+            Step::Count { .. } => once("count"),
+            Step::Bind { .. } => once("rewrite"),
+        }
+    }
+    let image = match &a.end {
+        End::Output { image, .. }
+        | End::Punt { image, .. }
+        | End::Ask { image, .. }
+        | End::Write { image, .. } => image,
+        _ => return ops,
+    };
+    if has("strip") || image.start != 0 || image.end != EndAt::Same {
+        once("strip");
+    }
+    // bytes of the link header are the encapsulation's, all others the one rewrite's
+    let header = link_header(image);
+    let (encap, rewrite): (Vec<&Write>, Vec<&Write>) =
+        image.writes.iter().partition(|w| w.bit < header);
+    if !encap.is_empty() {
+        once("encap");
+    }
+    if !rewrite.is_empty() || !image.sums.is_empty() {
+        once("rewrite");
+    }
+    if has("fragment") {
+        once("fragment");
+    }
+    if !image.annos.is_empty() && !matches!(a.end, End::Output { .. }) {
+        once("annotate");
+    }
+    if matches!(a.end, End::Ask { .. }) {
+        *ops.entry("other").or_default() += 1;
+    }
+    ops
+}
+
+/// First bit behind the link header of what an image gives: where its network header starts, or 14 bytes from its start.
+fn link_header(image: &Image) -> i32 {
+    let marked = match image.net {
+        Mark::At(at, _) => Some(at),
+        _ => image.sums.first().map(|s| s.header),
+    };
+    marked
+        .unwrap_or(image.start.saturating_add(14))
+        .saturating_mul(8)
+}
+
+fn intern(k: &str) -> &'static str {
+    kinds::KINDS.iter().find(|x| **x == k).unwrap_or(&"other")
+}
+
+/// The shortest way from an entry to every stage, stage by stage.
+fn prefixes(program: &Program, kinds: &[Counted]) -> Vec<Option<Prefix>> {
+    let mut out: Vec<Option<Prefix>> = vec![None; program.stages.len()];
+    let mut queue = VecDeque::new();
+    for e in &program.entries {
+        if let Some(p) = out.get_mut(e.stage.0 as usize)
+            && p.is_none()
+        {
+            *p = Some(Prefix::default());
+            queue.push_back(e.stage);
+        }
+    }
+    while let Some(id) = queue.pop_front() {
+        let i = id.0 as usize;
+        let (Some(stage), Some(Some(here))) = (program.stages.get(i), out.get(i).cloned()) else {
+            continue;
+        };
+        if here.depth >= MAX_STAGES_PASSED {
+            continue;
+        }
+        for a in &stage.actions {
+            let mut ways: Vec<(StageId, usize)> = Vec::new();
+            let mut add = |l: &[Next], cut: usize| {
+                for n in l {
+                    if let Next::Stage(s) = n {
+                        ways.push((*s, cut));
+                    }
+                }
+            };
+            let all = a.path.len();
+            match &a.end {
+                End::Goto(s) | End::Write { next: s, .. } => add(&[Next::Stage(*s)], all),
+                End::Fork(l) | End::Ask { outputs: l, .. } => add(l, all),
+                _ => {}
+            }
+            for s in &a.steps {
+                if let Step::Bind {
+                    elem, bound, pass, ..
+                } = s
+                {
+                    // up to and with the rewriter
+                    let cut = a.path.iter().position(|e| e == elem).map_or(all, |p| p + 1);
+                    add(bound, cut);
+                    add(pass, cut);
+                }
+            }
+            for (to, cut) in ways {
+                let Some(slot @ None) = out.get_mut(to.0 as usize) else {
+                    continue;
+                };
+                let mut path = here.path.clone();
+                path.extend(&a.path[..cut]);
+                let mut after = after(&here.after, &path, a, kinds);
+                // what a later stage writes is written there, once
+                if matches!(a.end, End::Goto(_) | End::Fork(_)) {
+                    after.remove("strip");
+                }
+                *slot = Some(Prefix {
+                    path,
+                    after,
+                    depth: here.depth + 1,
+                });
+                queue.push_back(to);
+            }
+        }
+    }
+    out
+}

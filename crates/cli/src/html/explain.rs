@@ -1,0 +1,130 @@
+//! The page of `onefold explain --html`: what happens to which packets and why, readable with ten thousand classes.
+
+use super::{esc, graph_section, head, page_with};
+use crate::common::thousands;
+use crate::explain::{Explained, Fate, class_json, kinds, summary};
+use std::fmt::Write;
+
+const JS: &str = include_str!("../../assets/explain.js");
+/// Filters and origins of a class that the page holds.
+const MOST: usize = 60;
+
+/// The page.
+pub fn explain_page(x: &Explained<'_>) -> String {
+    let mut b = head(x.chain);
+    let n = |n: usize| thousands(n as u64);
+    b.push_str("<section><h2>What the chain became</h2><div class=\"cards\">");
+    let mut cards = vec![
+        ("traffic classes", n(x.classes.len())),
+        ("packet filters", n(x.rules())),
+        ("stages", n(x.program.stages.len())),
+        ("synthesized in", format!("{:.3} s", x.seconds)),
+    ];
+    if let Some(c) = x.longest() {
+        let value = format!(
+            "{} \u{2192} {}",
+            kinds::total(&c.before),
+            kinds::total(&c.after)
+        );
+        cards.push(("operations, longest way", value));
+    }
+    for (name, value) in cards {
+        // writing to a String cannot fail
+        let _ = write!(
+            b,
+            "<div class=\"card\"><span>{name}</span><b>{value}</b></div>"
+        );
+    }
+    b.push_str("</div>");
+    if let Some(c) = x.longest() {
+        b.push_str("<h2>Operations on the longest way</h2><table><tr><th>operation<th>as written<th>synthesized</tr>");
+        for k in kinds::KINDS {
+            let (before, after) = (c.before.get(k), c.after.get(k));
+            if before.is_some() || after.is_some() {
+                let v = |o: Option<&u32>| o.map_or("\u{2013}".to_string(), u32::to_string);
+                let _ = write!(
+                    b,
+                    "<tr><td>{k}<td class=\"n\">{}<td class=\"n\">{}</tr>",
+                    v(before),
+                    v(after)
+                );
+            }
+        }
+        let _ = write!(
+            b,
+            "<tr><th>in all<td class=\"n\"><b>{}</b><td class=\"n\"><b>{}</b></tr></table>\
+             <p class=\"mut\">Header checks ({} as written) are part of the one classification.</p>",
+            kinds::total(&c.before),
+            kinds::total(&c.after),
+            c.checks.0
+        );
+    }
+    b.push_str("</section>");
+    punts(&mut b, x);
+    if !x.program.notes.is_empty() {
+        b.push_str("<section><h2>Notes</h2><ul>");
+        for note in &x.program.notes {
+            let _ = write!(b, "<li>{}</li>", esc(note));
+        }
+        b.push_str("</ul></section>");
+    }
+    b.push_str(
+        "<section id=\"classes\"><h2>Traffic classes</h2><div class=\"bar\">\
+         <input id=\"q\" type=\"search\" placeholder=\"filter, action, rule, file:line ...\" aria-label=\"search classes\">\
+         <label>group by <select id=\"group\"><option value=\"fate\">what becomes of them</option>\
+         <option value=\"entry\">where they come in</option><option value=\"nf\">network function</option>\
+         <option value=\"to\">port or element</option><option value=\"\">nothing</option></select></label>\
+         <label>show <select id=\"fate\"><option value=\"\">all</option></select></label>\
+         <span id=\"count\"></span><span class=\"pages\"><button id=\"prev\">back</button><span id=\"page\"></span><button id=\"next\">on</button></span>\
+         </div><div id=\"list\"></div></section>",
+    );
+    b.push_str("<h2>The graph as written</h2>");
+    b.push_str(&graph_section(x.chain));
+    let mut data = summary(x);
+    data["classes"] = x
+        .classes
+        .iter()
+        .filter(|c| c.fate != Fate::Never)
+        .map(|c| {
+            let mut v = class_json(x, c, MOST);
+            // elements by number: names are in the graph's data
+            v["path"] = c.path.iter().map(|e| e.0).collect();
+            v
+        })
+        .collect();
+    // `</` must not end the script element
+    let data = data.to_string().replace("</", "<\\/");
+    let _ = write!(
+        b,
+        "<script type=\"application/json\" id=\"program\">{data}</script>"
+    );
+    page_with(&format!("{} - explained", x.chain.name), &b, &[JS])
+}
+
+fn punts(b: &mut String, x: &Explained<'_>) {
+    b.push_str("<section><h2>What is punted to the reference graph, and why</h2>");
+    if x.punts.is_empty() {
+        b.push_str("<p>Nothing.</p></section>");
+        return;
+    }
+    let rules = x.rules().max(1);
+    b.push_str("<table class=\"bars\"><tr><th>cause<th>element<th>how<th>classes<th>filters<th>share of filters</tr>");
+    for p in &x.punts {
+        let share = p.rules as f64 * 100.0 / rules as f64;
+        let how = if p.asked {
+            "asked, then the fast path goes on"
+        } else {
+            "punted"
+        };
+        let _ = write!(
+            b,
+            "<tr><td>{}<td>{}<td>{how}<td class=\"n\">{}<td class=\"n\">{}<td class=\"w\">{share:.1}%<i style=\"width:{:.1}%\"></i></tr>",
+            esc(&p.cause),
+            esc(x.name(p.elem)),
+            thousands(p.classes as u64),
+            thousands(p.rules as u64),
+            share.max(0.5)
+        );
+    }
+    b.push_str("</table></section>");
+}
