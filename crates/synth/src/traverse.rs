@@ -128,6 +128,10 @@ pub fn synthesize(input: &Input, budget: Budget) -> Program {
         notes: s.notes,
     };
     p.notes.dedup();
+    if cfg!(debug_assertions) {
+        let report = crate::check::check(&p);
+        debug_assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    }
     p
 }
 

@@ -4,7 +4,7 @@ use crate::common::{self, ChainArgs};
 use crate::explain::{self, Explained};
 use anyhow::{Context, Result};
 use onefold_engine::BuildOptions;
-use onefold_synth::{Budget, synthesize, text};
+use onefold_synth::{Budget, check, synthesize, text};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -55,6 +55,11 @@ pub fn run(args: &Args) -> Result<u8> {
     let start = Instant::now();
     let program = synthesize(&input, Budget::default());
     let seconds = start.elapsed().as_secs_f64();
+    // the engine relies on these; a program that breaks one is a fault of the synthesizer
+    let report = check::check(&program);
+    for v in &report.violations {
+        eprintln!("onefold: the program is unsound: {v}");
+    }
     let x = Explained::new(&chain, &program, seconds);
     if let Some(file) = &args.html {
         let page = crate::html::explain_page(&x);
@@ -65,11 +70,15 @@ pub fn run(args: &Args) -> Result<u8> {
     if args.program {
         out.write_all(text::print(&program).as_bytes())?;
     } else if args.json {
+        // printed under a lock of its own
         drop(out);
-        return common::print_json(&explain::json(&x));
+        common::print_json(&explain::json(&x))?;
     } else if args.html.is_none() {
         let most = if args.all { usize::MAX - 1 } else { SHOWN };
         out.write_all(explain::print(&x, most).as_bytes())?;
     }
-    Ok(common::HOLDS)
+    Ok(match report.violations.is_empty() {
+        true => common::HOLDS,
+        false => common::HOLDS_NOT,
+    })
 }

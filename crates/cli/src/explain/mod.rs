@@ -112,12 +112,16 @@ pub struct Explained<'a> {
     pub punts: Vec<Punt>,
     /// Seconds that synthesis took.
     pub seconds: f64,
+    /// What elements count as.
+    kinds: Vec<Counted>,
 }
 
 /// What happened to the packets that come to a stage, before.
 #[derive(Clone, Default)]
 struct Prefix {
     path: Vec<ElemId>,
+    /// Where in the path the epoch began.
+    epoch: usize,
     after: Ops,
     depth: u32,
 }
@@ -140,6 +144,7 @@ impl<'a> Explained<'a> {
             classes: Vec::new(),
             punts: Vec::new(),
             seconds,
+            kinds,
         };
         for (i, s) in program.stages.iter().enumerate() {
             let mut rules: Vec<Vec<usize>> = vec![Vec::new(); s.actions.len()];
@@ -150,7 +155,7 @@ impl<'a> Explained<'a> {
             }
             let prefix = prefixes.get(i).cloned().flatten().unwrap_or_default();
             for (j, (a, rules)) in s.actions.iter().zip(rules).enumerate() {
-                let c = x.class(i, j, s, a, rules, &prefix, &kinds);
+                let c = x.class(i, j, s, a, rules, &prefix);
                 x.classes.push(c);
             }
         }
@@ -167,8 +172,8 @@ impl<'a> Explained<'a> {
         a: &Action,
         rules: Vec<usize>,
         prefix: &Prefix,
-        kinds: &[Counted],
     ) -> Class {
+        let kinds = &self.kinds;
         let mut seen = std::collections::HashSet::new();
         let mut origin = Vec::new();
         for r in rules.iter().filter_map(|i| s.rules.get(*i)) {
@@ -190,7 +195,8 @@ impl<'a> Explained<'a> {
         let mut path = prefix.path.clone();
         path.extend(&a.path);
         let (before, checks) = before(&path, kinds);
-        let after = after(&prefix.after, &path, a, kinds);
+        let own = after(path.get(prefix.epoch..).unwrap_or(&[]), a, kinds);
+        let after = plus(&prefix.after, &own);
         Class {
             stage,
             action,
@@ -245,7 +251,10 @@ impl<'a> Explained<'a> {
         for s in &a.steps {
             match s {
                 Step::Count { elem, .. } => {
-                    out.push(format!("counted by {}", self.name(*elem)));
+                    // devices and header checks account for nearly every packet: not worth a word
+                    if self.kinds.get(elem.0 as usize) == Some(&Counted::As("count")) {
+                        out.push(format!("counted by {}", self.name(*elem)));
+                    }
                 }
                 Step::Bind {
                     elem, kind, expect, ..
@@ -353,19 +362,24 @@ impl<'a> Explained<'a> {
         self.program.stages.iter().map(|s| s.rules.len()).sum()
     }
 
-    /// The class with the longest way through the chain, of those that leave (of all, if none does).
+    /// The class with the longest way through the chain: of those that leave straight from their entry's stage, else of those
+    /// that leave, else of all.
     pub fn longest(&self) -> Option<&Class> {
-        let leaves = self.classes.iter().filter(|c| c.fate == Fate::Leaves);
-        let most = |it: &mut dyn Iterator<Item = &'_ Class>| -> Option<usize> {
-            it.map(|c| kinds::total(&c.before) as usize).max()
+        let leaves = |c: &&Class| c.fate == Fate::Leaves;
+        let entered = |c: &&Class| self.entry_of.get(c.stage).is_some_and(Option::is_some);
+        let best = |l: Vec<&'_ Class>| -> Option<usize> {
+            // of equals the first
+            let most = l.iter().map(|c| kinds::total(&c.before)).max()?;
+            let c = l.iter().find(|c| kinds::total(&c.before) == most)?;
+            self.classes
+                .iter()
+                .position(|x| x.stage == c.stage && x.action == c.action)
         };
-        let n = most(&mut leaves.clone());
-        match n {
-            Some(n) => leaves
-                .clone()
-                .find(|c| kinds::total(&c.before) as usize == n),
-            None => self.classes.iter().max_by_key(|c| kinds::total(&c.before)),
-        }
+        let all = || self.classes.iter();
+        best(all().filter(leaves).filter(entered).collect())
+            .or_else(|| best(all().filter(leaves).collect()))
+            .or_else(|| best(all().collect()))
+            .and_then(|i| self.classes.get(i))
     }
 
     /// An origin's element, argument text and place.
@@ -460,20 +474,27 @@ fn before(path: &[ElemId], kinds: &[Counted]) -> (Ops, u32) {
     (ops, checks)
 }
 
-/// Operations of the program: what earlier stages did, one classification, and what the action does.
-fn after(earlier: &Ops, path: &[ElemId], a: &Action, kinds: &[Counted]) -> Ops {
-    let mut ops = earlier.clone();
-    *ops.entry("classify").or_default() += 1;
+fn plus(a: &Ops, b: &Ops) -> Ops {
+    let mut sum = a.clone();
+    for (k, n) in b {
+        *sum.entry(k).or_default() += n;
+    }
+    sum
+}
+
+/// Operations of the program in one stage: one classification, and what the action does. `path` begins where the epoch did.
+fn after(path: &[ElemId], a: &Action, kinds: &[Counted]) -> Ops {
+    let mut ops = Ops::from([("classify", 1)]);
     let mut once = |k: &'static str| {
         ops.insert(k, 1);
     };
-    let has = |k: &str| {
-        path.iter()
-            .any(|e| kinds.get(e.0 as usize) == Some(&Counted::As(intern(k))))
-    };
+    let is = |e: ElemId, k: &'static str| kinds.get(e.0 as usize) == Some(&Counted::As(k));
+    let has = |k: &'static str| path.iter().any(|e| is(*e, k));
     for s in &a.steps {
         match s {
-            Step::Count { .. } => once("count"),
+            // what devices and header checks account for is not an operation of its own
+            Step::Count { elem, .. } if is(*elem, "count") => once("count"),
+            Step::Count { .. } => {}
             Step::Bind { .. } => once("rewrite"),
         }
     }
@@ -504,7 +525,7 @@ fn after(earlier: &Ops, path: &[ElemId], a: &Action, kinds: &[Counted]) -> Ops {
         once("annotate");
     }
     if matches!(a.end, End::Ask { .. }) {
-        *ops.entry("other").or_default() += 1;
+        once("other");
     }
     ops
 }
@@ -518,10 +539,6 @@ fn link_header(image: &Image) -> i32 {
     marked
         .unwrap_or(image.start.saturating_add(14))
         .saturating_mul(8)
-}
-
-fn intern(k: &str) -> &'static str {
-    kinds::KINDS.iter().find(|x| **x == k).unwrap_or(&"other")
 }
 
 /// The shortest way from an entry to every stage, stage by stage.
@@ -545,18 +562,21 @@ fn prefixes(program: &Program, kinds: &[Counted]) -> Vec<Option<Prefix>> {
             continue;
         }
         for a in &stage.actions {
-            let mut ways: Vec<(StageId, usize)> = Vec::new();
-            let mut add = |l: &[Next], cut: usize| {
+            // stage, how much of the action's path comes before it, whether an epoch begins there
+            let mut ways: Vec<(StageId, usize, bool)> = Vec::new();
+            let mut add = |l: &[Next], cut: usize, fresh: bool| {
                 for n in l {
                     if let Next::Stage(s) = n {
-                        ways.push((*s, cut));
+                        ways.push((*s, cut, fresh));
                     }
                 }
             };
             let all = a.path.len();
             match &a.end {
-                End::Goto(s) | End::Write { next: s, .. } => add(&[Next::Stage(*s)], all),
-                End::Fork(l) | End::Ask { outputs: l, .. } => add(l, all),
+                End::Goto(s) => add(&[Next::Stage(*s)], all, false),
+                End::Write { next: s, .. } => add(&[Next::Stage(*s)], all, true),
+                End::Fork(l) => add(l, all, false),
+                End::Ask { outputs: l, .. } => add(l, all, true),
                 _ => {}
             }
             for s in &a.steps {
@@ -566,24 +586,25 @@ fn prefixes(program: &Program, kinds: &[Counted]) -> Vec<Option<Prefix>> {
                 {
                     // up to and with the rewriter
                     let cut = a.path.iter().position(|e| e == elem).map_or(all, |p| p + 1);
-                    add(bound, cut);
-                    add(pass, cut);
+                    add(bound, cut, false);
+                    add(pass, cut, false);
                 }
             }
-            for (to, cut) in ways {
+            for (to, cut, fresh) in ways {
                 let Some(slot @ None) = out.get_mut(to.0 as usize) else {
                     continue;
                 };
                 let mut path = here.path.clone();
                 path.extend(&a.path[..cut]);
-                let mut after = after(&here.after, &path, a, kinds);
-                // what a later stage writes is written there, once
-                if matches!(a.end, End::Goto(_) | End::Fork(_)) {
-                    after.remove("strip");
+                let mut own = after(path.get(here.epoch..).unwrap_or(&[]), a, kinds);
+                if !fresh {
+                    // what is written is written when the epoch ends
+                    own.retain(|k, _| matches!(*k, "classify" | "count"));
                 }
                 *slot = Some(Prefix {
+                    epoch: if fresh { path.len() } else { here.epoch },
                     path,
-                    after,
+                    after: plus(&here.after, &own),
                     depth: here.depth + 1,
                 });
                 queue.push_back(to);
