@@ -394,11 +394,13 @@ fn options_that_are_wrong() {
 }
 
 proptest! {
-    /// What is read from any options reads back as the same text.
+    /// What is read from any options reads back as the same text. (An unknown option without data does not: its text is a
+    /// bare number, which Click reads as one byte.)
     #[test]
     fn tcp_options_come_back(o in proptest::collection::vec(any::<u8>(), 0..40)) {
         let text = tcp_options::text(&o, Which::All);
-        if text != "?" && text != "." {
+        let bare = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+        if text != "?" && text != "." && !text.split([',', ';']).any(bare) {
             let again = tcp_options::parse(text.as_bytes(), Which::All);
             if let Some(again) = again {
                 prop_assert_eq!(tcp_options::text(&again, Which::All), text);
