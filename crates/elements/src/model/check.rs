@@ -11,6 +11,7 @@
 use super::interp::{self, Next, Predicted};
 use super::samples::{Layer, Rng, Sample, samples};
 use super::{Bind, Binding, Bound, Model, ModelCx, Rewritten};
+use crate::element::ENTRY;
 use crate::testing::{Bench, Setup};
 use crate::{ElemId, HandlerFlags, NameDb, Port};
 use onefold_packet::{Pkt, Timestamp};
@@ -30,6 +31,8 @@ pub struct Subject {
     pub noutputs: usize,
     /// Write handlers called half-way; the model is asked for again then.
     pub writes: Vec<(String, String)>,
+    /// Packets go to [`ENTRY`], the input of elements that are source and sink at once.
+    pub entry: bool,
     /// Where the element's trace names a configuration argument, the case must name the same.
     pub origins: bool,
     /// Printed lines are compared. (Accounting knows no packet, so messages about one may lack details.)
@@ -45,6 +48,7 @@ impl Subject {
             ninputs,
             noutputs,
             writes: Vec::new(),
+            entry: false,
             origins: true,
             messages: true,
         }
@@ -58,6 +62,17 @@ impl Subject {
     pub fn silent(mut self) -> Self {
         self.messages = false;
         self
+    }
+    /// Its entry is looked at, in place of its inputs.
+    pub fn entry(mut self) -> Self {
+        self.entry = true;
+        self
+    }
+    fn inputs(&self) -> Vec<Port> {
+        match self.entry {
+            true => vec![ENTRY],
+            false => (0..self.ninputs.max(1)).collect(),
+        }
     }
     fn bench(&self) -> Result<Bench, Difference> {
         let setup = Setup {
@@ -326,28 +341,28 @@ fn state_difference(a: &mut Bench, b: &mut Bench, messages: bool) -> Option<Stri
     None
 }
 
-/// The model of every input.
-pub fn models(b: &Bench, ninputs: usize, noutputs: usize) -> Vec<Model> {
+/// The models of a subject's inputs.
+fn models(b: &Bench, s: &Subject) -> Vec<(Port, Model)> {
     let cx = ModelCx {
         elem: ElemId(0),
-        ninputs,
-        noutputs,
+        ninputs: s.ninputs,
+        noutputs: s.noutputs,
         store: &b.store,
     };
-    (0..ninputs.max(1))
-        .map(|port| b.element.model(port, &cx))
-        .collect()
+    let inputs = s.inputs().into_iter();
+    inputs.map(|p| (p, b.element.model(p, &cx))).collect()
 }
 
 /// The models of a subject as it is before any packet came.
 pub fn models_of(s: &Subject) -> Result<Vec<Model>, Difference> {
-    Ok(models(&s.bench()?, s.ninputs, s.noutputs))
+    let all = models(&s.bench()?, s).into_iter();
+    Ok(all.map(|(_, m)| m).collect())
 }
 
 /// The second instance, for which the model decides.
 struct Modelled<'a> {
     bench: Bench,
-    models: Vec<Model>,
+    models: Vec<(Port, Model)>,
     /// Tag, packets, bytes: not yet accounted for.
     pending: Vec<(u16, u64, u64)>,
     subject: &'a Subject,
@@ -375,7 +390,8 @@ impl Modelled<'_> {
         port: Port,
         sample: &Sample,
     ) -> Result<(Fate, Option<Option<usize>>), String> {
-        let model = self.models.get(port).ok_or("no model for this input")?;
+        let model = self.models.iter().find(|(p, _)| *p == port);
+        let (_, model) = model.ok_or("no model for this input")?;
         let p = sample.packet.clone();
         let mut out = interp::apply(model, p, self.subject.noutputs, self.bench.now)
             .map_err(|e| format!("the model is not well-formed: {e}"))?;
@@ -495,18 +511,19 @@ pub fn check(
         report: Report::default(),
     };
     let ask = |m: &mut Modelled<'_>| {
-        let all = models(&m.bench, s.ninputs, s.noutputs)
-            .into_iter()
-            .enumerate();
-        m.models = all.map(|(port, model)| alter(port, model)).collect();
+        let all = models(&m.bench, s).into_iter();
+        m.models = all
+            .map(|(port, model)| (port, alter(port, model)))
+            .collect();
     };
     ask(&mut m);
     let cases = |m: &Model| match m {
         Model::Cases(c) => c.len(),
         Model::None(_) => 0,
     };
-    m.report.all_cases = m.models.iter().map(cases).sum();
+    m.report.all_cases = m.models.iter().map(|(_, m)| cases(m)).sum();
     let mut rng = Rng::new(seed);
+    let inputs = s.inputs();
     for (i, sample) in list.iter().enumerate() {
         let differs = |what: String| Difference {
             packet: Some(i),
@@ -527,7 +544,7 @@ pub fn check(
             real.now = real.now + Timestamp(rng.below(3_000_000_000) as i64);
             m.bench.now = real.now;
         }
-        let port = rng.below(s.ninputs.max(1) as u64) as usize;
+        let port = rng.pick(&inputs);
         real.host.decisions.clear();
         let happened = Fate::of(&mut real, port, sample.packet.clone());
         let (model, origin) = m.run(port, sample).map_err(differs)?;

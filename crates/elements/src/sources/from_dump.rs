@@ -365,7 +365,11 @@ impl Element for FromDump {
             return Model::None("FromDump: chooses packets by chance");
         }
         if self.force_ip {
-            return Model::None("FromDump: looks for the IP header");
+            if self.link != link::ETHER {
+                return Model::None("FromDump: looks for the IP header behind a rare link header");
+            }
+            let bad = Exit::PortOrDrop(1, NOT_IP);
+            return link::find_ip_model(false, &[Op::SetMac { at: 0 }], &[Op::Count(0)], bad);
         }
         Cases::new().otherwise([Op::SetMac { at: 0 }, Op::Count(0)], Exit::Port(0))
     }

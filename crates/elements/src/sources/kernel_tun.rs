@@ -106,7 +106,8 @@ impl Element for KernelTun {
         match (port, self.tap) {
             (ENTRY, true) => Model::pass([]),
             (ENTRY, false) => {
-                Model::None("KernelTun: looks for the IP header of what the host sends")
+                let bad = Exit::PortOrDrop(1, "KernelTun: not IP");
+                link::find_ip_model(true, &[], &[], bad)
             }
             _ => Model::Cases(vec![Case::new(Cond::Always, Exit::Transmit)]),
         }

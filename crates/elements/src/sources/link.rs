@@ -1,5 +1,8 @@
 //! Link types of captures by Click's names, and where the IP header of a frame stands.
 
+use crate::model::build::{Cases, OPTIONS};
+use crate::model::{Base, Cond, Exit, Model, Op, Read, Value, ValueSet, bits, bytes, field};
+
 /// Ethernet.
 pub const ETHER: u32 = 1;
 /// IP without a link header.
@@ -199,6 +202,43 @@ pub fn find_ip(d: &[u8], link: u32) -> Option<IpHeader> {
         }),
         _ => None,
     }
+}
+
+/// The cases of a model that finds the IP header of a frame: of Ethernet or, with `raw`, of IP without a link header. `good` is done
+/// where there is one, beside marking it; the rest leaves at `bad` with `always`, as do good packets.
+pub fn find_ip_model(raw: bool, always: &[Op], good: &[Op], bad: Exit) -> Model {
+    let kinds = ValueSet::from_intervals([(0x0800, 0x0800), (0x86dd, 0x86dd)]);
+    let here = |at: u16| Cond::In(Read::Field(bytes(Base::Data, at, 2)), kinds.clone());
+    let long = |n: u16| Cond::at_least(Read::Len, n.into());
+    let mut places = vec![(0, Cond::Always)];
+    if !raw {
+        let tagged = vec![long(18), Cond::eq(field::ETH_TYPE, 0x8100), here(16)];
+        places = vec![(14, long(14).and(here(12))), (18, Cond::All(tagged))];
+    }
+    let mut c = Cases::new();
+    for (at, guard) in places {
+        let when = |more: Vec<Cond>| Cond::All([vec![guard.clone()], more].concat());
+        let byte = |i: u16, n: u8| bytes(Base::Data, at + i, n);
+        let ihl = bits(Base::Data, at * 8 + 4, 4);
+        let version = |v| Cond::eq(bits(Base::Data, at * 8, 4), v);
+        let four = |n: u16, more| when(vec![long(at + n), version(4), more]);
+        let mark = |len| Op::SetNet { at: at as i16, len };
+        let dst = Value::Of(Read::Field(byte(16, 4)));
+        let dst = Op::SetAnno(onefold_packet::anno_field::DST_IP.into(), dst);
+        c = c
+            .case(
+                four(20, Cond::eq(ihl, 5)),
+                [always, &[mark(20), dst], good].concat(),
+                Exit::Port(0),
+            )
+            .punt(four(20, Cond::between(ihl, 6, 15)), OPTIONS)
+            .case(
+                when(vec![long(at + 40), version(6)]),
+                [always, &[mark(40)], good].concat(),
+                Exit::Port(0),
+            );
+    }
+    c.otherwise(always.iter().copied(), bad)
 }
 
 #[cfg(test)]

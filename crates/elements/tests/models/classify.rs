@@ -302,3 +302,40 @@ fn random_filter(rng: &mut Rng) -> Subject {
         .collect();
     Subject::new("IPFilter", &rules.join(", "), 1, 3)
 }
+
+/// The model of a long list is made quickly, has a case per rule, and finds what the search tree finds.
+#[test]
+fn ten_thousand_rules() {
+    use onefold_elements::model::Model;
+    use onefold_elements::model::check::{check, models_of};
+    use onefold_elements::model::samples::samples;
+    use std::time::Instant;
+
+    let mut rng = Rng::new(5);
+    let rules: Vec<String> = (0..10_000)
+        .map(|i| {
+            let (a, b) = (rng.below(1 << 24), rng.below(1 << 16));
+            let action = if i % 3 == 0 { "deny" } else { "allow" };
+            format!(
+                "{action} src net 10.{}.{}.0/24 && dst net 192.168.{}.0/26 && {} dst port {}",
+                a >> 16 & 255,
+                a >> 8 & 255,
+                b & 255,
+                if b & 1024 == 0 { "tcp" } else { "udp" },
+                b >> 4
+            )
+        })
+        .collect();
+    let s = Subject::new("IPFilter", &rules.join(", "), 1, 1);
+    let start = Instant::now();
+    let models = models_of(&s).unwrap_or_else(|d| panic!("{d}"));
+    println!("configured and modelled in {:?}", start.elapsed());
+    let Some(Model::Cases(cases)) = models.first() else {
+        panic!("no model");
+    };
+    assert!(cases.len() >= 10_000);
+    let near: String = rules.iter().take(300).map(String::as_str).collect();
+    let list = samples(Layer::Ip4, &near, 3, 200);
+    let report = check(&s, &list, 3, &|_, m| m).unwrap_or_else(|d| panic!("{}", d.what));
+    assert_eq!(report.plain_punted, 0);
+}

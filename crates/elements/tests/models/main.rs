@@ -54,3 +54,47 @@ fn models_say_what_elements_do() {
         wrong.join("\n")
     );
 }
+
+/// A model, or a cause that says what stands in its way.
+#[test]
+fn every_class_has_a_model_or_says_why_not() {
+    use onefold_elements::all_classes;
+    use onefold_elements::model::check::models_of;
+    use onefold_elements::model::{Exit, Model};
+    use std::collections::BTreeMap;
+
+    let mut seen: BTreeMap<String, [usize; 3]> = BTreeMap::new();
+    for s in plans().iter().flat_map(|p| &p.subjects) {
+        let counts = seen.entry(s.class.clone()).or_default();
+        for m in models_of(s).unwrap_or_else(|d| panic!("{d}")) {
+            let cases = match &m {
+                Model::None(cause) => {
+                    assert!(cause.len() > 12, "{}: {cause:?} says nothing", s.class);
+                    counts[2] += 1;
+                    continue;
+                }
+                Model::Cases(cases) => cases,
+            };
+            assert!(!cases.is_empty(), "{}({}): no case", s.class, s.config);
+            let asks = cases.iter().all(|c| matches!(c.exit, Exit::Ask(_)));
+            counts[usize::from(asks)] += 1;
+        }
+    }
+    // a class without a plan of its own (another name of one that has, mostly) says at least something
+    let store = onefold_elements::StateStore::new();
+    let cx = onefold_elements::model::ModelCx {
+        elem: onefold_elements::ElemId(0),
+        ninputs: 1,
+        noutputs: 1,
+        store: &store,
+    };
+    let planless = all_classes().filter(|c| !seen.contains_key(c.name));
+    let missing: Vec<&str> = planless
+        .filter(|c| (c.new)().model(0, &cx) == Model::None("no model"))
+        .map(|c| c.name)
+        .collect();
+    for (class, [cases, asks, none]) in &seen {
+        println!("{class}: {cases} models, {asks} asked, {none} without");
+    }
+    assert!(missing.is_empty(), "neither model nor cause: {missing:?}");
+}

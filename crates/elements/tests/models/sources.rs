@@ -52,23 +52,31 @@ fn devices() -> Vec<Plan> {
         sink("ToHostSniffers", "fake0"),
         Plan::new(
             Layer::Ether,
-            vec![Subject::new("KernelTap", "10.0.0.1/8", 1, 1)],
+            vec![
+                Subject::new("KernelTap", "10.0.0.1/8", 1, 1),
+                Subject::new("KernelTap", "10.0.0.1/8", 1, 1).entry(),
+            ],
         ),
         Plan::new(
             Layer::Ip4,
-            vec![Subject::new("KernelTun", "10.0.0.1/8", 1, 1)],
+            vec![
+                Subject::new("KernelTun", "10.0.0.1/8", 1, 1),
+                Subject::new("KernelTun", "10.0.0.1/8", 1, 1).entry(),
+                Subject::new("KernelTun", "10.0.0.1/8", 1, 2).entry(),
+            ],
         ),
         Plan::new(
             Layer::Ether,
             vec![
                 Subject::new("FromDump", "x.pcap", 0, 1),
                 Subject::new("FromDump", "x.pcap", 0, 1).write("active", "false"),
+                Subject::new("FromDump", "x.pcap, FORCE_IP true", 0, 2),
+                Subject::new("FromDump", "x.pcap, FORCE_IP true", 0, 1),
             ],
         ),
         Plan::new(
             Layer::Ether,
             vec![
-                Subject::new("FromDump", "x.pcap, FORCE_IP true", 0, 2),
                 Subject::new("FromDump", "x.pcap, SAMPLE 0.5", 0, 1),
                 Subject::new("FromDump", "x.pcap, START 3, END 5", 0, 1),
             ],
@@ -91,9 +99,8 @@ fn devices() -> Vec<Plan> {
         .plain_punts(1000),
         Plan::new(
             Layer::Ip4,
-            vec![Subject::new("FromIPSummaryDump", "x", 0, 1)],
-        )
-        .plain_punts(1000),
+            vec![Subject::new("FromIPSummaryDump", "x", 0, 1).write("active", "false")],
+        ),
         Plan::new(Layer::Any, vec![Subject::new("TimedSink", "0.5", 1, 0)]),
     ];
     // they take no packets, from nobody

@@ -16,7 +16,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
-use crate::model::{Model, ModelCx};
+use crate::model::build::Cases;
+use crate::model::{Exit, Model, ModelCx};
 use crate::sources::link;
 use crate::sources::to_dump::{Encap, os_error};
 use crate::sources::util::{Own, value};
@@ -610,7 +611,11 @@ impl Element for FromSummary {
     }
 
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
-        Model::None("FromIPSummaryDump: looks for the IP header")
+        if !self.active {
+            let drop = Exit::Drop("FromIPSummaryDump: not active");
+            return Cases::new().otherwise([], drop);
+        }
+        link::find_ip_model(true, &[], &[], Exit::Port(0))
     }
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         if !self.active {
