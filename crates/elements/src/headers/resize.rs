@@ -8,6 +8,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use crate::model::build::Cases;
+use crate::model::{Cond, Exit, Model, ModelCx, Op, Read};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 
@@ -39,6 +41,19 @@ impl Element for Resize {
             }
         }
         args.finish()
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let head = u16::try_from(self.head.unsigned_abs());
+        let Some(n) = head.ok().filter(|_| self.tail == 0) else {
+            return Model::None("Resize: adds or removes bytes at the end");
+        };
+        match self.head {
+            0 => Model::pass([]),
+            1.. => Model::pass([Op::Unpull(n)]),
+            _ => Cases::new()
+                .punt(Cond::less(Read::Len, n.into()), "strips more than there is")
+                .otherwise([Op::Pull(n)], Exit::Port(0)),
+        }
     }
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         let (head, tail) = (

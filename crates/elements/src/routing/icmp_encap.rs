@@ -6,6 +6,7 @@ use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::icmp_names::{IcmpType, icmp_code};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::wire::icmp::kind;
 use onefold_packet::wire::ipv4::proto;
@@ -85,6 +86,9 @@ impl Element for IcmpIpEncap {
         };
         self.identifier = args.keyword("IDENTIFIER").unwrap_or(0);
         args.finish()
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("ICMPIPEncap: numbers packets in their order")
     }
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         p.push(IP + self.header());

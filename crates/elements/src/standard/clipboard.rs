@@ -7,6 +7,7 @@ use crate::args::Args;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 use std::ops::Range;
@@ -107,6 +108,9 @@ impl Element for Clipboard {
         self.bytes.resize(ranges.iter().map(|r| r.len()).sum(), 0);
         self.ranges = ranges;
         Ok(())
+    }
+    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        Model::None("Clipboard: copies bytes from packet to packet")
     }
     fn push(&mut self, port: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         self.handle(port, &mut p);

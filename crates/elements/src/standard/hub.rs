@@ -3,6 +3,7 @@
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::Element;
+use crate::model::{Case, Cond, Exit, Model, ModelCx};
 use crate::{Port, element_any};
 use onefold_packet::Pkt;
 
@@ -22,6 +23,14 @@ pub const HUB: ElementClass = ElementClass {
 struct Hub;
 
 impl Element for Hub {
+    fn model(&self, port: Port, cx: &ModelCx<'_>) -> Model {
+        let others: Vec<Port> = (0..cx.noutputs).filter(|o| *o != port).collect();
+        let exit = match others.is_empty() {
+            true => Exit::Drop("Hub: no other output"),
+            false => Exit::Each(others),
+        };
+        Model::Cases(vec![Case::new(Cond::Always, exit)])
+    }
     fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
         let outputs = cx.noutputs;
         // the last of the others gets the packet itself

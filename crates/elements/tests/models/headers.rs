@@ -128,6 +128,8 @@ fn ether() -> Vec<Plan> {
     let encap = Subject::new("EtherEncap", &format!("0x86dd, {MACS}"), 1, 1).write("etht", "2048");
     vec![
         Plan::new(Layer::Any, pipe("Strip", &["0", "14", "20"])),
+        Plan::new(Layer::Any, pipe("Resize", &["", "14", "-14"])),
+        Plan::new(Layer::Any, pipe("Resize", &["0, 4", "-2, -4"])).plain_punts(1000),
         Plan::new(Layer::Any, pipe("Unstrip", &["0", "14", "100"])),
         Plan::new(Layer::Any, vec![encap]),
         Plan::new(Layer::Ether, vec![rewrite]),

@@ -16,6 +16,11 @@ pub fn plans() -> Vec<Plan> {
         Plan::new(Layer::Any, vec![Subject::new("Idle", "", 2, 1)]),
         Plan::new(
             Layer::Any,
+            vec![Subject::new("Hub", "", 3, 3), Subject::new("Hub", "", 1, 1)],
+        ),
+        Plan::new(Layer::Any, vec![Subject::new("Clipboard", "3/4", 2, 2)]).plain_punts(1000),
+        Plan::new(
+            Layer::Any,
             vec![
                 Subject::new("Tee", "", 1, 1),
                 Subject::new("Tee", "3", 1, 3),
