@@ -31,8 +31,9 @@
     const fate = $("fate").value, g = groupName[$("group").value];
     hits = all.filter((c) => (!fate || c.fate === fate) && words.every((w) => c.text.includes(w)));
     if (g) {
-      // stable: groups in order of first mention
+      // groups in order of first mention; what leaves comes first
       const rank = new Map();
+      if ($("group").value === "fate") ["leaves", "goes on", "asks", "punted", "dropped"].forEach((f) => rank.set(f, rank.size));
       hits.forEach((c) => { const k = g(c); if (!rank.has(k)) rank.set(k, rank.size); });
       hits = hits.map((c) => [rank.get(g(c)), c]).sort((a, b) => a[0] - b[0]).map((x) => x[1]);
     }
