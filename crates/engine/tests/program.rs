@@ -2,5 +2,9 @@
 
 #[path = "program/harness.rs"]
 mod harness;
+#[path = "program/image.rs"]
+mod image;
 #[path = "program/synthesized.rs"]
 mod synthesized;
+#[path = "program/written.rs"]
+mod written;

@@ -125,6 +125,7 @@ impl Pair {
             .map(|s| (&s.name, &s.outputs, &s.drops))
             .collect();
         let punted: Vec<_> = punted.iter().map(|s| &s.name).collect();
+        let stages = &stages[..stages.len().min(40)];
         format!("{names:?}\n{stages:?}\n{punted:?}")
     }
     /// Everything left behind is the same.
