@@ -7,11 +7,13 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use onefold_chain::Chain;
 use onefold_elements::ElemId;
+use onefold_elements::model::ValueSet;
 use onefold_engine::program::{ProgramRunner, Report};
 use onefold_engine::{BuildOptions, Graph};
 use onefold_io::{CaptureWriter, LinkType};
 use onefold_packet::Timestamp;
 use onefold_synth::Program;
+use onefold_synth::text::Words;
 use onefold_verify::generate::capture::Capture;
 use onefold_verify::generate::coverage::{Counts, Coverage, sides, width};
 use onefold_verify::generate::directed::{Directed, Goal};
@@ -94,6 +96,8 @@ struct LevelResult {
 /// What of a program was hit.
 struct Hit {
     counts: Counts,
+    /// Rules and sides of boundaries that certainly nothing can hit.
+    never: [u64; 2],
     /// What was not: rule or boundary, why, how many, some of them.
     missing: Vec<(bool, String, Vec<String>, usize)>,
     notes: Vec<String>,
@@ -267,38 +271,53 @@ fn hit(program: &Arc<Program>, directed: Option<Directed>, outcome: &Outcome) ->
         }
     }
     let mut missing = Vec::new();
+    let mut never = [0; 2];
     if let (Some(mut d), true) = (directed, generated) {
         d.coverage = coverage.clone();
         for ((bound, reason), goals) in d.missing() {
+            if reason.is_certain() {
+                never[usize::from(bound)] += goals.len() as u64;
+            }
             let some = goals.iter().take(EXAMPLES).map(|g| goal_text(program, g));
             missing.push((bound, reason.to_string(), some.collect(), goals.len()));
         }
     }
     Hit {
         counts: coverage.counts(),
+        never,
         missing,
         notes: program.notes.clone(),
     }
 }
 
 fn goal_text(p: &Program, g: &Goal) -> String {
-    let rule = p.stages.get(g.stage).and_then(|s| s.rules.get(g.rule));
-    let part = g
-        .side
-        .and_then(|(d, _)| rule.and_then(|r| r.filter.0.get(d)));
-    match (g.side, part) {
-        (Some((_, side)), Some((d, set))) => {
-            let value = sides(set, width(p, *d))
-                .get(side)
-                .map(|(v, inside)| format!("{v} ({})", if *inside { "inside" } else { "outside" }));
+    let Some(stage) = p.stages.get(g.stage) else {
+        return String::new();
+    };
+    let rule = stage.rules.get(g.rule);
+    let at = format!("stage {} rule {}", g.stage, g.rule);
+    let words = Words::for_stage(p, stage);
+    match (g.side, rule) {
+        (Some((dim, side)), Some(rule)) => {
+            let Some((d, set)) = rule.filter.0.get(dim) else {
+                return at;
+            };
+            let sides = sides(set, width(p, *d));
+            let Some((v, inside)) = sides.get(side) else {
+                return at;
+            };
+            let words = words.with(&rule.filter);
+            let value = words.condition(*d, &ValueSet::one(*v));
             format!(
-                "stage {} rule {}: {d:?} at {}",
-                g.stage,
-                g.rule,
-                value.unwrap_or_default()
+                "{at}: {value}, {}",
+                if *inside { "inside" } else { "outside" }
             )
         }
-        _ => format!("stage {} rule {}", g.stage, g.rule),
+        (_, Some(rule)) => {
+            let filter: String = words.filter(&rule.filter).chars().take(160).collect();
+            format!("{at}: {filter}")
+        }
+        _ => at,
     }
 }
 
@@ -387,6 +406,8 @@ fn json(
         "rules": sum(|r| r.hit.as_ref().map_or(0, |h| h.counts.rules)),
         "bounds_hit": sum(|r| r.hit.as_ref().map_or(0, |h| h.counts.bounds_hit)),
         "bounds": sum(|r| r.hit.as_ref().map_or(0, |h| h.counts.bounds)),
+        "rules_covered": sum(|r| r.hit.as_ref().map_or(0, |h| h.never[0])),
+        "bounds_covered": sum(|r| r.hit.as_ref().map_or(0, |h| h.never[1])),
         "punted_packets": sum(|r| r.outcome.report.as_ref().map_or(0, Report::punted)),
         "punts": results.iter().filter_map(|r| r.outcome.report.as_ref()).flat_map(|r| &r.punts)
             .filter(|p| p.packets > 0)
@@ -486,6 +507,13 @@ fn print_hit(hit: &Hit, report: &Report, o: &Outcome) {
         thousands(c.bounds),
         percent(c.bounds_hit, c.bounds)
     );
+    if hit.never != [0, 0] {
+        crate::say!(
+            "  of those that can be hit: rules {}, sides {}",
+            percent(c.rules_hit, c.rules - hit.never[0]),
+            percent(c.bounds_hit, c.bounds - hit.never[1])
+        );
+    }
     for (bound, reason, some, n) in &hit.missing {
         let what = if *bound { "sides" } else { "rules" };
         crate::say!(

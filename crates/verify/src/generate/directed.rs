@@ -58,11 +58,18 @@ pub enum Reason {
     NotTried,
 }
 
+impl Reason {
+    /// Is it certain that nothing can hit it?
+    pub fn is_certain(self) -> bool {
+        self == Reason::Covered
+    }
+}
+
 impl std::fmt::Display for Reason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Reason::NoWay => "no packet that comes to the stage has such values",
-            Reason::Covered => "covered by earlier rules",
+            Reason::Covered => "covered by earlier rules: another rule's boundary decides there",
             Reason::NoFrame => "no well-formed frame has such values",
             Reason::TooLong => "not found within the bound of the search",
             Reason::Elsewhere => "frames made for it were taken by another rule",
@@ -351,6 +358,7 @@ impl Directed {
             let stateless = (self.ways.get(g.stage)).is_some_and(|w| w.iter().any(|w| !w.stateful));
             let solved = match attempt < 2 && stateless {
                 true => self.solve(g),
+                false if stateless => Err(self.reasons.get(&g).copied().unwrap_or(Reason::NoWay)),
                 false => Err(Reason::Binding),
             };
             match solved {
@@ -429,7 +437,11 @@ fn all_goals(p: &Program) -> Vec<Goal> {
             side: None,
         });
     }
-    for (stage, _, rule, r) in rules() {
+    for (stage, s, rule, r) in rules() {
+        let end = s.actions.get(r.action.0 as usize).map(|a| &a.end);
+        if end == Some(&End::Unreachable) {
+            continue;
+        }
         for (dim, (d, set)) in r.filter.0.iter().enumerate() {
             for side in 0..sides(set, width(p, *d)).len() {
                 all.push(Goal {

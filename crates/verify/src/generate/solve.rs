@@ -35,7 +35,10 @@ pub fn uncovered(
         i += 1;
     }
     let Some(e) = earlier.get(i) else {
-        return match accept(cube) {
+        let Some(cube) = consistent(cube) else {
+            return Search::Covered;
+        };
+        return match accept(&cube) {
             true => Search::Found,
             false => Search::Refused,
         };
@@ -70,6 +73,55 @@ pub fn uncovered(
         }
     }
     result
+}
+
+/// What lengths say of each other: bits behind the packet's end are zero, an IP packet that fits is no longer than the frame.
+/// `None` when no frame can be like that.
+fn consistent(cube: &Filter) -> Option<Filter> {
+    let mut out = cube.clone();
+    let lowest = |f: &Filter, d: Dim| {
+        let set = f.get(d)?;
+        set.intervals().first().map(|i| i.0)
+    };
+    let highest = |f: &Filter, d: Dim, all: u128| match f.get(d) {
+        Some(set) => set.intervals().last().map_or(0, |i| i.1),
+        None => all,
+    };
+    for (d, set) in &cube.0 {
+        let Dim::Check { check, at, .. } = *d else {
+            continue;
+        };
+        let (field, more) = match check {
+            HeaderCheck::Ip4Fits => (at + 2, 0u128),
+            HeaderCheck::Ip6Fits => (at + 4, 40),
+            _ => continue,
+        };
+        let (Ok(at), true) = (u128::try_from(at), set.contains(1) && !set.contains(0)) else {
+            continue;
+        };
+        let field = Dim::Bits {
+            bit: field * 8,
+            bits: 16,
+        };
+        let room = highest(&out, Dim::Len, 1 << 20).checked_sub(at + more)?;
+        if !out.narrow(field, &ValueSet::range(0, room.min(0xffff)), 16) {
+            return None;
+        }
+        let least = at + more + lowest(&out, field).unwrap_or(0);
+        if !out.narrow(Dim::Len, &ValueSet::range(least, max_of(32)), 32) {
+            return None;
+        }
+    }
+    let end = highest(&out, Dim::Len, 1 << 20).saturating_mul(8);
+    for (d, set) in &cube.0 {
+        if let Dim::Bits { bit, .. } = d
+            && u128::try_from(*bit).is_ok_and(|b| b >= end)
+            && !set.contains(0)
+        {
+            return None;
+        }
+    }
+    Some(out)
 }
 
 /// The smallest value of `set`, at least `from`, whose bits under `mask` are those of `value`.

@@ -1,0 +1,283 @@
+//! Differences planted in programs are found, and shrunk to a packet or two.
+
+use onefold_elements::model::{HeaderCheck, ValueSet};
+use onefold_engine::program::ProgramRunner;
+use onefold_engine::{BuildOptions, Graph, spec_from_flat};
+use onefold_packet::Timestamp;
+use onefold_synth::program::{Dim, End, Expr, Program, SumTerm};
+use onefold_verify::generate::directed::Directed;
+use onefold_verify::generate::hints::Hints;
+use onefold_verify::generate::traffic::Traffic;
+use onefold_verify::generate::{Port, coverage::Counts};
+use onefold_verify::{Options, Outcome, Pair, Reference, Synthesized, run};
+use std::sync::Arc;
+
+const FIREWALL: &str = "
+    FromDevice(lan) -> c :: Classifier(12/0800, -);
+    c[1] -> Discard;
+    c[0] -> Strip(14) -> CheckIPHeader
+      -> IPFilter(allow src net 10.0.0.0/8 && udp && dst port 53, deny dst port 23, allow tcp, deny all)
+      -> DecIPTTL -> Unstrip(14) -> ToDevice(wan);";
+
+const NAT: &str = "
+    rw :: IPRewriter(pattern 192.0.2.1 1024-65535 - - 0 1, drop);
+    FromDevice(lan) -> Strip(14) -> CheckIPHeader -> IPFilter(allow tcp or udp)
+      -> [0]rw[0] -> Unstrip(14) -> ToDevice(wan);
+    FromDevice(wan) -> Strip(14) -> CheckIPHeader -> IPFilter(allow tcp or udp)
+      -> [1]rw[1] -> IPFilter(deny dst port 7, allow all) -> Unstrip(14) -> ToDevice(lan);";
+
+fn graph(text: &str) -> Graph {
+    let flat =
+        onefold_click::load(text.as_bytes(), "test.click", &[], &Default::default()).unwrap();
+    let options = BuildOptions {
+        start: Timestamp::from_secs(1000),
+        ..Default::default()
+    };
+    Graph::build(spec_from_flat(&flat), &options).unwrap()
+}
+
+fn synthesize(g: &Graph) -> Program {
+    onefold_synth::synthesize(&g.synthesis_input(), onefold_synth::Budget::default())
+}
+
+fn verify(g: &Graph, program: &Program, packets: u64) -> (Outcome, Counts) {
+    let port = |name: &str| Port {
+        name: name.into(),
+        source: g.source(name),
+        sinks: g.sinks(name),
+    };
+    let ports = [port("lan"), port("wan")];
+    let start = Timestamp::from_secs(1000);
+    let traffic = Traffic::new(&ports, Hints::of(g.spec()), 1, packets, start, 1).unwrap();
+    let shared = Arc::new(program.clone());
+    let mut source = Directed::new(shared, traffic, &ports, 1, packets, start);
+    let runner = ProgramRunner::with_program(g.fork(), program).unwrap();
+    let pair = Pair::new(
+        Box::new(Reference(g.fork())),
+        Box::new(Synthesized(runner)),
+        1,
+    );
+    let o = run(&pair, &mut source, &Options::default(), &mut |_| true);
+    (o, source.coverage.counts())
+}
+
+/// The program, changed by `change`, which says whether it did, is found out.
+fn found_out(text: &str, name: &str, change: impl FnOnce(&mut Program) -> bool) {
+    let g = graph(text);
+    let mut program = synthesize(&g);
+    assert!(change(&mut program), "{name}: nothing to change");
+    let (o, _) = verify(&g, &program, 8000);
+    let f = o
+        .findings
+        .first()
+        .unwrap_or_else(|| panic!("{name}: not found"));
+    let small = f
+        .small
+        .as_ref()
+        .unwrap_or_else(|| panic!("{name}: not shrunk"));
+    assert!(
+        small.events.len() <= 2,
+        "{name}: {} packets: {:?}",
+        small.events.len(),
+        small.difference
+    );
+    assert!(!f.traces[0].is_empty() && !f.traces[1].is_empty(), "{name}");
+}
+
+fn is_output(e: &End) -> bool {
+    matches!(e, End::Output { .. })
+}
+
+#[test]
+fn programs_as_made_show_no_difference_and_their_rules_are_hit() {
+    for text in [FIREWALL, NAT] {
+        let g = graph(text);
+        let (o, c) = verify(&g, &synthesize(&g), 8000);
+        assert!(o.findings.is_empty(), "{:?}", o.findings);
+        assert_eq!(o.packets, 8000);
+        let punted = o.report.unwrap().punted();
+        assert!(punted * 5 < o.packets, "{punted} punted");
+        assert!(c.rules_hit * 10 >= c.rules * 7, "{c:?}");
+    }
+}
+
+#[test]
+fn a_changed_constant() {
+    found_out(FIREWALL, "constant", |p| {
+        let sets = p
+            .stages
+            .iter_mut()
+            .flat_map(|s| &mut s.rules)
+            .flat_map(|r| &mut r.filter.0);
+        let mut changed = false;
+        for (_, set) in sets {
+            if set.single() == Some(53) {
+                *set = ValueSet::one(54);
+                changed = true;
+            }
+        }
+        changed
+    });
+}
+
+#[test]
+fn a_boundary_off_by_one() {
+    found_out(FIREWALL, "boundary", |p| {
+        let sets = p
+            .stages
+            .iter_mut()
+            .flat_map(|s| &mut s.rules)
+            .flat_map(|r| &mut r.filter.0);
+        let mut changed = false;
+        for (d, set) in sets {
+            if matches!(d, Dim::Bits { bits: 32, .. })
+                && let [(0x0a00_0000, hi)] = *set.intervals()
+            {
+                *set = ValueSet::range(0x0a00_0000, hi - 1);
+                changed = true;
+            }
+        }
+        changed
+    });
+}
+
+#[test]
+fn a_swapped_action() {
+    found_out(FIREWALL, "action", |p| {
+        for s in &mut p.stages {
+            let ends: Vec<bool> = (s.rules.iter())
+                .map(|r| is_output(&s.actions[r.action.0 as usize].end))
+                .collect();
+            let drops = (s.rules.iter()).position(|r| {
+                matches!(&s.actions[r.action.0 as usize].end, End::Drop { reason, .. } if reason.contains("IPFilter"))
+            });
+            if let (Some(a), Some(b)) = (ends.iter().position(|e| *e), drops) {
+                let (x, y) = (s.rules[a].action, s.rules[b].action);
+                s.rules[a].action = y;
+                s.rules[b].action = x;
+                return true;
+            }
+        }
+        false
+    });
+}
+
+#[test]
+fn a_lost_rule() {
+    found_out(FIREWALL, "rule", |p| {
+        for s in &mut p.stages {
+            let outputs = s
+                .rules
+                .iter()
+                .position(|r| is_output(&s.actions[r.action.0 as usize].end));
+            if let Some(i) = outputs {
+                s.rules.remove(i);
+                return true;
+            }
+        }
+        false
+    });
+}
+
+#[test]
+fn a_wrong_checksum_term() {
+    found_out(FIREWALL, "checksum", |p| {
+        for a in p.stages.iter_mut().flat_map(|s| &mut s.actions) {
+            if let End::Output { image, .. } = &mut a.end {
+                let mut m = (**image).clone();
+                for t in m.sums.iter_mut().flat_map(|s| &mut s.groups).flatten() {
+                    if let SumTerm::Change {
+                        to: Expr::Of(_, plus),
+                        ..
+                    } = t
+                    {
+                        *plus = plus.wrapping_add(1);
+                        *image = Arc::new(m);
+                        return true;
+                    }
+                }
+            }
+        }
+        false
+    });
+}
+
+#[test]
+fn a_missing_guard() {
+    found_out(FIREWALL, "guard", |p| {
+        let mut changed = false;
+        for r in p.stages.iter_mut().flat_map(|s| &mut s.rules) {
+            let n = r.filter.0.len();
+            // a rule that a wrong header checksum makes fit
+            r.filter.0.retain(|(d, set)| {
+                let check = matches!(
+                    d,
+                    Dim::Check {
+                        check: HeaderCheck::Ip4Checksum,
+                        ..
+                    }
+                );
+                !(check && set.contains(1))
+            });
+            changed |= r.filter.0.len() < n;
+        }
+        let drops = |p: &mut Program| {
+            // and the rule that would take it before is gone
+            for s in &mut p.stages {
+                s.rules.retain(|r| {
+                    !r.filter.0.iter().any(|(d, set)| {
+                        matches!(
+                            d,
+                            Dim::Check {
+                                check: HeaderCheck::Ip4Checksum,
+                                ..
+                            }
+                        ) && set.contains(0)
+                    })
+                });
+            }
+        };
+        drops(p);
+        changed || !p.stages.is_empty()
+    });
+}
+
+#[test]
+fn a_wrong_write_behind_a_binding() {
+    found_out(NAT, "write", |p| {
+        for a in p.stages.iter_mut().flat_map(|s| &mut s.actions) {
+            if let End::Output { image, .. } = &mut a.end
+                && !a.steps.is_empty()
+            {
+                let mut m = (**image).clone();
+                if let Some(w) = m.writes.first_mut() {
+                    w.value = Expr::Const(5);
+                    *image = Arc::new(m);
+                    return true;
+                }
+            }
+        }
+        false
+    });
+}
+
+#[test]
+fn a_rule_for_replies_that_is_lost() {
+    // the filter behind the rewriter looks at the port that the binding gives back
+    found_out(NAT, "reply", |p| {
+        let slot_rule = |s: &onefold_synth::program::Stage| {
+            s.rules.iter().position(|r| {
+                (r.filter.0.iter())
+                    .any(|(d, set)| matches!(d, Dim::Slot(_)) && set.single() == Some(7))
+            })
+        };
+        let mut changed = false;
+        for s in &mut p.stages {
+            if let Some(i) = slot_rule(s) {
+                s.rules.remove(i);
+                changed = true;
+            }
+        }
+        changed
+    });
+}
