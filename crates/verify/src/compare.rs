@@ -7,7 +7,7 @@ use onefold_elements::ElemId;
 use onefold_engine::{DropCount, Totals};
 use onefold_packet::Timestamp;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -352,13 +352,34 @@ fn around(a: &str, b: &str) -> (String, String) {
     (line(&x), line(&y))
 }
 
-/// A whole sequence through both from the start, with a checkpoint at the end: the first difference.
-pub fn replay(pristine: &Pair, events: &[Event]) -> Option<Difference> {
+/// A whole sequence through both from the start, with a checkpoint at the end: the first difference. Answers go to the address
+/// and port that what they answer has left with this time, which may not be those of another run.
+pub fn replay(pristine: &Pair, events: &mut [Event]) -> Option<Difference> {
     let mut p = pristine.fork();
+    if let Some(d) = feed(&mut p, events) {
+        return Some(d);
+    }
+    p.checkpoint()
+}
+
+/// Feeds a sequence; see [`replay`].
+pub fn feed(p: &mut Pair, events: &mut [Event]) -> Option<Difference> {
+    let answered: HashSet<u64> = events.iter().filter_map(|e| Some(e.answers?.0)).collect();
+    let mut left: HashMap<(u64, u32), Vec<u8>> = HashMap::new();
     for e in events {
+        if let Some(of) = e.answers.and_then(|a| left.get(&a)) {
+            frame::send_to_source_of(&mut e.bytes, of);
+        }
         if let Some(d) = p.step(e) {
             return Some(d);
         }
+        if answered.contains(&e.id) {
+            let (done, outputs) = p.last();
+            if done.len() == 1 {
+                let all = outputs.iter().enumerate();
+                left.extend(all.map(|(i, (_, _, b))| ((e.id, i as u32), b.to_vec())));
+            }
+        }
     }
-    p.checkpoint()
+    None
 }

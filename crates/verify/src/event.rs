@@ -2,6 +2,7 @@
 
 use onefold_elements::ElemId;
 use onefold_packet::Timestamp;
+use std::collections::HashMap;
 
 /// One thing that happens: a frame arrives, or nothing but time passes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +15,32 @@ pub struct Event {
     pub bytes: Vec<u8>,
     /// It belongs to the batch of the event before it, where batches are compared (same source, same time).
     pub joined: bool,
+    /// Its number; what answers it names that.
+    pub id: u64,
+    /// It answers this event's output: number, and which of the packets that left.
+    pub answers: Option<(u64, u32)>,
+}
+
+impl Event {
+    /// Nothing but time passes.
+    pub fn clock(at: Timestamp) -> Event {
+        Event {
+            at,
+            source: None,
+            bytes: Vec::new(),
+            joined: false,
+            id: 0,
+            answers: None,
+        }
+    }
+    /// A frame.
+    pub fn frame(at: Timestamp, source: ElemId, bytes: Vec<u8>) -> Event {
+        Event {
+            source: Some(source),
+            bytes,
+            ..Event::clock(at)
+        }
+    }
 }
 
 /// A long sequence of events, compactly.
@@ -21,6 +48,7 @@ pub struct Event {
 pub struct Record {
     bytes: Vec<u8>,
     events: Vec<(Timestamp, u32, u32, bool)>,
+    answers: HashMap<usize, (u64, u32)>,
     ends: Vec<usize>,
 }
 
@@ -28,8 +56,12 @@ pub struct Record {
 const CLOCK: u32 = u32::MAX;
 
 impl Record {
-    /// Adds an event.
-    pub fn push(&mut self, e: &Event) {
+    /// Adds an event, whose number becomes its place here.
+    pub fn push(&mut self, e: &mut Event) {
+        e.id = self.len() as u64;
+        if let Some(a) = e.answers {
+            self.answers.insert(self.len(), a);
+        }
         self.bytes.extend_from_slice(&e.bytes);
         let source = e.source.map_or(CLOCK, |s| s.0);
         self.events
@@ -53,6 +85,8 @@ impl Record {
             source: (source != CLOCK).then_some(ElemId(source)),
             bytes: self.bytes.get(end - len as usize..end)?.to_vec(),
             joined,
+            id: i as u64,
+            answers: self.answers.get(&i).copied(),
         })
     }
     /// Those from `from` up to, but without, `to`.
@@ -70,29 +104,19 @@ mod tests {
     #[test]
     fn what_was_pushed_comes_back() {
         let mut r = Record::default();
-        let events = [
+        let mut events = [
+            Event::frame(Timestamp(1), ElemId(3), vec![1, 2, 3]),
+            Event::clock(Timestamp(5)),
             Event {
-                at: Timestamp(1),
-                source: Some(ElemId(3)),
-                bytes: vec![1, 2, 3],
-                joined: false,
-            },
-            Event {
-                at: Timestamp(5),
-                source: None,
-                bytes: vec![],
-                joined: false,
-            },
-            Event {
-                at: Timestamp(9),
-                source: Some(ElemId(0)),
-                bytes: vec![9],
                 joined: true,
+                answers: Some((0, 2)),
+                ..Event::frame(Timestamp(9), ElemId(0), vec![9])
             },
         ];
-        for e in &events {
+        for e in &mut events {
             r.push(e);
         }
+        assert_eq!(events.each_ref().map(|e| e.id), [0, 1, 2]);
         assert_eq!(r.range(0, 10), events);
         assert_eq!(r.get(3), None);
     }

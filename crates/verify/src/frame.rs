@@ -323,6 +323,63 @@ pub fn answer(b: &[u8]) -> Option<Vec<u8>> {
     Some(r)
 }
 
+/// The frame goes to the address and port that another one comes from (or has the identifier of that one's ping). Checksums
+/// that were right stay so. Frames of other kinds stay as they are.
+pub fn send_to_source_of(b: &mut [u8], from: &[u8]) {
+    let (Some(v), Some(f)) = (view(b), view(from)) else {
+        return;
+    };
+    if (v.ether_type, v.proto) != (f.ether_type, f.proto) {
+        return;
+    }
+    let (ip, transport) = sums_right(b);
+    let (to, src, n) = match v.ether_type {
+        0x0800 => (v.net + 16, f.net + 12, 4),
+        0x86dd => (v.net + 24, f.net + 8, 16),
+        _ => return,
+    };
+    let mut copy = |to: usize, src: usize, n: usize| {
+        if let (Some(to), Some(src)) = (b.get_mut(to..to + n), from.get(src..src + n)) {
+            to.copy_from_slice(src);
+        }
+    };
+    copy(to, src, n);
+    if let (Some(t), Some(s)) = (v.transport, f.transport) {
+        match v.proto {
+            6 | 17 => copy(t + 2, s, 2),
+            1 => copy(t + 4, s + 4, 2),
+            _ => {}
+        }
+    }
+    let keep = Keep {
+        ip_len: true,
+        udp_len: true,
+        ip_sum: ip == Some(false),
+        transport_sum: transport == Some(false),
+    };
+    finish(b, keep);
+}
+
+/// Do two frames go to the same address and port?
+pub fn same_destination(a: &[u8], b: &[u8]) -> bool {
+    let destination = |f: &[u8]| {
+        let v = view(f)?;
+        let mut key = match v.ether_type {
+            0x0800 => f.get(v.net + 16..v.net + 20)?.to_vec(),
+            0x86dd => f.get(v.net + 24..v.net + 40)?.to_vec(),
+            _ => return None,
+        };
+        let port = match v.proto {
+            6 | 17 => v.transport? + 2,
+            _ => v.transport? + 4,
+        };
+        key.push(v.proto);
+        key.extend_from_slice(f.get(port..port + 2)?);
+        Some(key)
+    };
+    destination(a).is_some() && destination(a) == destination(b)
+}
+
 /// What a new frame is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
@@ -430,6 +487,23 @@ mod tests {
                 finish(&mut b, Keep::default());
                 let _ = (sums_right(&b), answer(&b), flow_key(&b));
             }
+        }
+    }
+
+    #[test]
+    fn frames_are_sent_elsewhere() {
+        for s in shapes().filter(|s| s.proto != 47) {
+            let mut a = make(s);
+            finish(&mut a, Keep::default());
+            let mut b = a.clone();
+            let v = view(&b).unwrap();
+            // another source of what is answered
+            let at = v.net + if s.version == 4 { 15 } else { 23 };
+            b[at] ^= 0x40;
+            finish(&mut b, Keep::default());
+            let mut r = answer(&a).unwrap();
+            send_to_source_of(&mut r, &b);
+            assert_eq!(r, answer(&b).unwrap(), "{s:?}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! A whole verification: events from sources, through both executions, until a difference or the end.
 
-use crate::compare::{Difference, Pair};
+use crate::compare::{Difference, Pair, feed};
 use crate::event::{Event, Record};
 use crate::generate::Source;
 use crate::shrink::{self, Small};
@@ -61,8 +61,8 @@ pub fn run(
     let mut pair = pristine.fork();
     let mut record = Record::default();
     loop {
-        let event = source.next();
-        let found = match &event {
+        let mut event = source.next();
+        let found = match &mut event {
             Some(e) => {
                 record.push(e);
                 let watches = source.watches();
@@ -135,9 +135,7 @@ pub fn traces(pristine: &Pair, events: &[Event]) -> [Vec<String>; 2] {
     let Some((last, before)) = events.split_last() else {
         return Default::default();
     };
-    for e in before {
-        p.step(e);
-    }
+    feed(&mut p, &mut before.to_vec());
     p.flush();
     p.left.start_trace();
     p.right.start_trace();

@@ -3,6 +3,7 @@
 use crate::compare::{Difference, Pair, replay};
 use crate::event::{Event, Record};
 use crate::frame::{self, Keep};
+use std::collections::HashSet;
 
 /// Events replayed in all while a sequence is shrunk.
 const BUDGET: usize = 4_000_000;
@@ -24,8 +25,13 @@ struct Shrinker<'a> {
 
 impl Shrinker<'_> {
     /// Does this sequence show the same trouble?
-    fn try_it(&mut self, events: &[Event]) -> Option<Difference> {
+    fn try_it(&mut self, events: &mut [Event]) -> Option<Difference> {
         if events.is_empty() || events.len() > self.budget {
+            return None;
+        }
+        // an answer without what it answers would be bound to an address and port that this run does not give
+        let ids: HashSet<u64> = events.iter().map(|e| e.id).collect();
+        if !(events.iter()).all(|e| e.answers.is_none_or(|a| ids.contains(&a.0))) {
             return None;
         }
         self.budget -= events.len();
@@ -53,7 +59,7 @@ pub fn shrink(pristine: &Pair, record: &Record, found: &Difference) -> Option<Sm
             let cut = (start + size).min(events.len());
             rest.drain(start..cut);
             unjoin(&mut rest, start);
-            if let Some(d) = s.try_it(&rest) {
+            if let Some(d) = s.try_it(&mut rest) {
                 smaller = Some((rest, d));
                 break;
             }
@@ -98,7 +104,11 @@ fn shortest_suffix(
     loop {
         let mut events = record.range(last.saturating_sub(n), last);
         unjoin(&mut events, 0);
-        if let Some(d) = s.try_it(&events) {
+        if let ([e], 1) = (&mut events[..], n) {
+            // alone it answers nothing
+            e.answers = None;
+        }
+        if let Some(d) = s.try_it(&mut events) {
             return Some((events, d));
         }
         if n >= last {
@@ -114,7 +124,7 @@ fn simplify(s: &mut Shrinker<'_>, events: &mut [Event], difference: &mut Differe
     if let Some(first) = events.first().map(|e| e.at) {
         let mut same = events.to_vec();
         same.iter_mut().for_each(|e| e.at = first);
-        if let Some(d) = s.try_it(&same) {
+        if let Some(d) = s.try_it(&mut same) {
             events.clone_from_slice(&same);
             *difference = d;
         }
@@ -133,7 +143,7 @@ fn simplify(s: &mut Shrinker<'_>, events: &mut [Event], difference: &mut Differe
             };
             frame::finish(&mut e.bytes, keep);
             if simple[i] != events[i]
-                && let Some(d) = s.try_it(&simple)
+                && let Some(d) = s.try_it(&mut simple)
             {
                 events.clone_from_slice(&simple);
                 *difference = d;
@@ -214,7 +224,7 @@ fn zero_bytes(s: &mut Shrinker<'_>, events: &mut [Event], i: usize, difference: 
             };
             frame::finish(&mut e.bytes, keep);
             if simple[i].bytes != events[i].bytes
-                && let Some(d) = s.try_it(&simple)
+                && let Some(d) = s.try_it(&mut simple)
             {
                 events.clone_from_slice(&simple);
                 *difference = d;

@@ -77,9 +77,10 @@ fn found_out(text: &str, name: &str, change: impl FnOnce(&mut Program) -> bool) 
         .unwrap_or_else(|| panic!("{name}: not shrunk"));
     assert!(
         small.events.len() <= 2,
-        "{name}: {} packets: {:?}",
+        "{name}: {} packets: {:?}, {:?}",
         small.events.len(),
-        small.difference
+        small.difference,
+        small.events.last()
     );
     assert!(!f.traces[0].is_empty() && !f.traces[1].is_empty(), "{name}");
 }

@@ -44,11 +44,10 @@ impl Source for Capture {
                     let at = self.now.max(Timestamp(meta.ts_ns));
                     let joined = at == self.now;
                     self.now = at;
+                    let source = *self.sources.get(input)?;
                     return Some(Event {
-                        at,
-                        source: self.sources.get(input).copied(),
-                        bytes: self.buf.clone(),
                         joined,
+                        ..Event::frame(at, source, self.buf.clone())
                     });
                 }
                 Err(e) => self.warnings.push(e.to_string()),

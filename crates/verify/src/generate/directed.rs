@@ -86,6 +86,8 @@ struct Known {
     frame: Vec<u8>,
     /// What it is the answer to.
     forward: Option<(ElemId, Vec<u8>)>,
+    /// The event that it answers.
+    answers: Option<(u64, u32)>,
 }
 
 /// A frame of a goal's that is to be answered, and what the answer must be like.
@@ -95,6 +97,14 @@ struct Waiting {
     attempt: u8,
     source: ElemId,
     wanted: Filter,
+}
+
+/// An answer for a goal that is to be sent next.
+struct Queued {
+    source: ElemId,
+    bytes: Vec<u8>,
+    goal: (Goal, u8),
+    answers: (u64, u32),
 }
 
 /// The source.
@@ -110,8 +120,10 @@ pub struct Directed {
     goals: VecDeque<(Goal, u8)>,
     /// Goal of the event under way.
     current: Option<(Goal, u8)>,
+    /// What the frame for a goal follows.
+    follows: Option<(u64, u32)>,
     waiting: Option<Waiting>,
-    queue: VecDeque<(ElemId, Vec<u8>, Option<(Goal, u8)>)>,
+    queue: VecDeque<Queued>,
     reasons: HashMap<Goal, Reason>,
     back: Vec<(ElemId, ElemId)>,
     /// Role of slots: 0 to 3 as bindings have them.
@@ -171,6 +183,7 @@ impl Directed {
             ways,
             goals,
             current: None,
+            follows: None,
             waiting: None,
             queue: VecDeque::new(),
             reasons,
@@ -297,6 +310,7 @@ impl Directed {
         let (wanted, _) = way.map.narrow(&program, &cube, &Filter::default())?;
         let Some((source, forward)) = &k.forward else {
             let f = place(k.frame.clone(), &wanted, &mut self.rng, false)?;
+            self.follows = k.answers.filter(|_| frame::same_destination(&k.frame, &f));
             return Some((k.source, f));
         };
         // what the answer's addresses and ports are to be, said about the frame that it answers
@@ -390,12 +404,7 @@ impl Directed {
 
     fn event(&mut self, source: ElemId, bytes: Vec<u8>) -> Event {
         self.now = self.now + Timestamp(1000 * (1 + self.rng.below(8) as i64));
-        Event {
-            at: self.now,
-            source: Some(source),
-            bytes,
-            joined: false,
-        }
+        Event::frame(self.now, source, bytes)
     }
 }
 
@@ -475,21 +484,28 @@ impl Source for Directed {
         if self.left == 0 {
             return None;
         }
-        if let Some((source, bytes, goal)) = self.queue.pop_front() {
-            self.current = goal;
+        if let Some(q) = self.queue.pop_front() {
+            self.current = Some(q.goal);
             self.watching = true;
             self.left -= 1;
             self.made += 1;
-            return Some(self.event(source, bytes));
+            return Some(Event {
+                answers: Some(q.answers),
+                ..self.event(q.source, q.bytes)
+            });
         }
         self.waiting = None;
         if self.warm_up == 0 && self.budget > 0 && !self.goals.is_empty() {
             self.budget -= 1;
+            self.follows = None;
             if let Some((source, bytes)) = self.pursue() {
                 self.watching = true;
                 self.left -= 1;
                 self.made += 1;
-                return Some(self.event(source, bytes));
+                return Some(Event {
+                    answers: self.follows,
+                    ..self.event(source, bytes)
+                });
             }
         }
         let mut e = self.traffic.next()?;
@@ -510,18 +526,21 @@ impl Source for Directed {
     }
 
     fn seen(&mut self, events: &[Event], outputs: &Outputs, steps: &[ProgramStep]) {
-        let forward = self.traffic.answered().cloned();
+        let forward = self.traffic.answered().map(|a| (a.source, a.frame.clone()));
         if let ([e], Some(w)) = (events, self.waiting.take()) {
             let sink = |k: ElemId| self.back.iter().any(|(s, b)| *s == k && *b == w.source);
-            let answer = outputs
-                .iter()
-                .find(|(k, _, _)| sink(*k))
-                .and_then(|(_, _, b)| frame::answer(b));
-            let made = answer.and_then(|a| place(a, &w.wanted, &mut self.rng, false));
+            let found = outputs.iter().enumerate().find(|(_, (k, _, _))| sink(*k));
+            let made = found.and_then(|(nth, (_, _, b))| {
+                let a = place(frame::answer(b)?, &w.wanted, &mut self.rng, false)?;
+                Some((a, (e.id, nth as u32)))
+            });
             match made {
-                Some(a) => self
-                    .queue
-                    .push_back((w.source, a, Some((w.goal, w.attempt.max(2))))),
+                Some((bytes, answers)) => self.queue.push_back(Queued {
+                    source: w.source,
+                    bytes,
+                    goal: (w.goal, w.attempt.max(2)),
+                    answers,
+                }),
                 None => {
                     if w.attempt + 1 < ATTEMPTS {
                         self.goals.push_back((w.goal, w.attempt.max(1) + 1));
@@ -543,6 +562,7 @@ impl Source for Directed {
                     source,
                     frame: e.bytes.clone(),
                     forward: forward.clone().filter(|_| from_traffic),
+                    answers: e.answers,
                 };
                 if list.len() < MAX_KNOWN {
                     list.push(k());

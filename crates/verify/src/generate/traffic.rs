@@ -21,18 +21,32 @@ const EXHAUSTION: u64 = 70_000;
 /// Jumps of the clock in seconds: over the time-outs that elements have by default.
 const JUMPS: &[i64] = &[1, 5, 61, 121, 241, 301, 601, 3601, 86_401];
 
+/// A frame and what it answers.
+type Passed = (Vec<u8>, Option<(u64, u32)>);
+
 /// The state of one entry.
 #[derive(Debug, Clone)]
 struct EntryState {
     source: ElemId,
-    /// Frames that led to an output.
-    passed: Vec<Vec<u8>>,
+    /// Frames that led to an output, and what they answer.
+    passed: Vec<Passed>,
     /// The oldest of them.
     next: usize,
 }
 
-/// An answer that waits: entry, frame, and the entry and frame that it answers.
-type Answer = (usize, Vec<u8>, Option<(ElemId, Vec<u8>)>);
+/// What an answer answers.
+#[derive(Debug, Clone)]
+pub struct Answered {
+    /// Entry of that frame.
+    pub source: ElemId,
+    /// That frame.
+    pub frame: Vec<u8>,
+    /// Its event, and which packet that left.
+    pub of: (u64, u32),
+}
+
+/// An answer that waits: entry, frame, and what it answers.
+type Answer = (usize, Vec<u8>, Option<Answered>);
 
 /// The generator.
 pub struct Traffic {
@@ -43,8 +57,10 @@ pub struct Traffic {
     back: Vec<(ElemId, usize)>,
     /// Entry, frame, and what it answers.
     answers: VecDeque<Answer>,
+    /// What the last frame follows, if it is a variation of an answer.
+    follows: Option<(u64, u32)>,
     /// What the last frame answers.
-    answered: Option<(ElemId, Vec<u8>)>,
+    answered: Option<Answered>,
     now: Timestamp,
     /// Frames still to come.
     left: u64,
@@ -90,6 +106,7 @@ impl Traffic {
             back,
             answers: VecDeque::new(),
             answered: None,
+            follows: None,
             now: start,
             left: packets,
             made: 0,
@@ -103,18 +120,18 @@ impl Traffic {
     }
 
     /// The frame that the last one answers, if it does.
-    pub fn answered(&self) -> Option<&(ElemId, Vec<u8>)> {
+    pub fn answered(&self) -> Option<&Answered> {
         self.answered.as_ref()
     }
 
     /// A frame that is to be varied, as if it had passed; for frames made elsewhere.
     pub fn learn(&mut self, source: ElemId, frame: &[u8]) {
         if let Some(i) = self.entries.iter().position(|e| e.source == source) {
-            self.keep(i, frame);
+            self.keep(i, frame, None);
         }
     }
 
-    fn keep(&mut self, entry: usize, frame: &[u8]) {
+    fn keep(&mut self, entry: usize, frame: &[u8], answers: Option<(u64, u32)>) {
         let Some(e) = self.entries.get_mut(entry) else {
             return;
         };
@@ -122,9 +139,9 @@ impl Traffic {
             return;
         }
         if e.passed.len() < MAX_PASSED {
-            e.passed.push(frame.to_vec());
+            e.passed.push((frame.to_vec(), answers));
         } else if let Some(slot) = e.passed.get_mut(e.next % MAX_PASSED) {
-            *slot = frame.to_vec();
+            *slot = (frame.to_vec(), answers);
             e.next += 1;
         }
     }
@@ -398,7 +415,7 @@ impl Traffic {
                 .entries
                 .get(self.at)
                 .and_then(|e| e.passed.first())
-                .cloned()
+                .map(|(f, _)| f.clone())
             {
                 // a new source port each time, another source address when they are used up
                 if let Some(v) = frame::view(&f)
@@ -418,7 +435,7 @@ impl Traffic {
                 }
             }
         }
-        let passed = |t: &mut Self| {
+        let passed = |t: &mut Self| -> Option<Passed> {
             let at = t.at;
             let e = t.entries.get(at)?;
             t.rng.pick(&e.passed).cloned()
@@ -432,8 +449,9 @@ impl Traffic {
             return f;
         }
         if dice < 92
-            && let Some(mut f) = passed(self)
+            && let Some((mut f, answers)) = passed(self)
         {
+            let before = answers.map(|a| (f.clone(), a));
             match dice {
                 // the next packet of a flow
                 0..40 => self.vary(&mut f, 4),
@@ -461,13 +479,15 @@ impl Traffic {
                 }
             }
             frame::finish(&mut f, Keep::default());
+            // it goes where the answer went
+            self.follows = before.and_then(|(b, a)| frame::same_destination(&b, &f).then_some(a));
             return f;
         }
         if dice < 97 {
             return self.fresh();
         }
         let mut f = match passed(self) {
-            Some(f) => f,
+            Some((f, _)) => f,
             None => self.fresh(),
         };
         if dice < 99 {
@@ -512,12 +532,7 @@ impl Source for Traffic {
                 0 => {
                     let s = self.rng.pick(JUMPS).copied().unwrap_or(1);
                     self.now = self.now + Timestamp::from_secs(s);
-                    return Some(Event {
-                        at: self.now,
-                        source: None,
-                        bytes: Vec::new(),
-                        joined: false,
-                    });
+                    return Some(Event::clock(self.now));
                 }
                 1..40 => 1_000_000 * (1 + self.rng.below(500) as i64),
                 _ => 1000 * self.rng.below(20) as i64,
@@ -539,12 +554,13 @@ impl Source for Traffic {
         self.left -= 1;
         self.made += 1;
         self.answered = None;
+        self.follows = None;
         let bytes = self.frame();
+        let source = self.entries.get(self.at)?.source;
         Some(Event {
-            at: self.now,
-            source: self.entries.get(self.at).map(|e| e.source),
-            bytes,
             joined,
+            answers: self.answered.as_ref().map(|a| a.of).or(self.follows),
+            ..Event::frame(self.now, source, bytes)
         })
     }
 
@@ -557,11 +573,11 @@ impl Source for Traffic {
         if outputs.len() >= events.len() {
             for e in events {
                 if let Some(i) = self.entries.iter().position(|x| Some(x.source) == e.source) {
-                    self.keep(i, &e.bytes);
+                    self.keep(i, &e.bytes, e.answers);
                 }
             }
         }
-        for (sink, _, bytes) in outputs.iter() {
+        for (nth, (sink, _, bytes)) in outputs.iter().enumerate() {
             let Some((_, entry)) = self.back.iter().find(|(s, _)| *s == sink) else {
                 continue;
             };
@@ -570,7 +586,11 @@ impl Source for Traffic {
             }
             if let Some(a) = frame::answer(bytes) {
                 let of = match events {
-                    [e] => e.source.map(|s| (s, e.bytes.clone())),
+                    [e] => e.source.map(|source| Answered {
+                        source,
+                        frame: e.bytes.clone(),
+                        of: (e.id, nth as u32),
+                    }),
                     _ => None,
                 };
                 self.answers.push_back((*entry, a, of));
