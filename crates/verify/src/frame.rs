@@ -360,6 +360,21 @@ pub fn send_to_source_of(b: &mut [u8], from: &[u8]) {
     finish(b, keep);
 }
 
+/// Is it an IP packet without options, in one piece, with a time to live that lasts?
+pub fn is_plain(b: &[u8]) -> bool {
+    let at = |i: usize| b.get(i).copied().unwrap_or(0);
+    view(b).is_some_and(|v| match v.ether_type {
+        0x0800 => {
+            at(v.net) == 0x45
+                && at(v.net + 6) & 0x3f == 0
+                && at(v.net + 7) == 0
+                && at(v.net + 8) > 16
+        }
+        0x86dd => at(v.net + 7) > 16,
+        _ => false,
+    })
+}
+
 /// Do two frames go to the same address and port?
 pub fn same_destination(a: &[u8], b: &[u8]) -> bool {
     let destination = |f: &[u8]| {
