@@ -273,6 +273,24 @@ pub fn place(mut f: Vec<u8>, cube: &Filter, rng: &mut Rng, random: bool) -> Opti
         let two = fixed.get(at..at + 2);
         two.is_some_and(|b| b.iter().any(|b| *b != 0))
     };
+    // where a filter asks about an IP header behind another Ethernet type, the header is made all the same
+    let asked = cube.0.iter().find_map(|(d, _)| match d {
+        Dim::Check { check, at, .. } => {
+            let kind: [u8; 2] = match check {
+                HeaderCheck::Ip6Fits => [0x86, 0xdd],
+                _ => [8, 0],
+            };
+            Some((usize::try_from(*at).ok()?.checked_sub(2)?, kind))
+        }
+        _ => None,
+    });
+    let mut real_type = None;
+    if let Some((at, kind)) = asked
+        && let Some(b) = f.get_mut(at..at + 2)
+    {
+        real_type = Some((at, [b[0], b[1]]));
+        b.copy_from_slice(&kind);
+    }
     let v = frame::view(&f);
     let net = v.map_or(14, |v| v.net);
     let v6 = v.is_some_and(|v| v.ether_type == 0x86dd);
@@ -341,6 +359,11 @@ pub fn place(mut f: Vec<u8>, cube: &Filter, rng: &mut Rng, random: bool) -> Opti
     ];
     if bad.iter().any(|c| wants(*c, false)) && !keep.transport_sum {
         add(&mut f, sum_at, 0x0101);
+    }
+    if let Some((at, kind)) = real_type
+        && let Some(b) = f.get_mut(at..at + 2)
+    {
+        b.copy_from_slice(&kind);
     }
     let seen = Seen::arrive(&f, 0);
     let ignore = |d: &Dim| matches!(d, Dim::Slot(_) | Dim::Anno(_) | Dim::PacketType);
@@ -480,6 +503,11 @@ mod tests {
                 (Dim::Bits { bit: 96, bits: 16 }, ValueSet::one(0x86dd)),
                 (ip(48, 8), ValueSet::one(58)),
                 (check(HeaderCheck::Ip6Fits), ValueSet::one(1)),
+            ],
+            vec![
+                (Dim::Bits { bit: 96, bits: 16 }, ValueSet::one(0x07ff)),
+                (check(HeaderCheck::Ip4Checksum), ValueSet::one(1)),
+                (check(HeaderCheck::Ip4Fits), ValueSet::one(1)),
             ],
             vec![
                 (Dim::Bits { bit: 96, bits: 16 }, ValueSet::one(0x8100)),
