@@ -210,6 +210,21 @@ fn write_field(b: &mut [u8], f: FieldRef, v: u128) -> Option<()> {
     Some(())
 }
 
+/// Writes a field, where the packet has it.
+pub(super) fn write(p: &mut Packet, f: FieldRef, v: u128) -> Option<()> {
+    write_field(bytes_of_mut(p, f.base)?, f, v)
+}
+
+/// The first case that holds.
+pub(super) fn chosen(cases: &[Case], p: &Packet) -> R<usize> {
+    for (i, c) in cases.iter().enumerate() {
+        if holds(&c.when, p)? {
+            return Ok(i);
+        }
+    }
+    Err(ModelError::NoCase)
+}
+
 fn anno_range(r: Read) -> R<std::ops::Range<usize>> {
     match r {
         Read::Anno(a) if matches!(a.size, 1 | 2 | 4 | 8 | 16) => {

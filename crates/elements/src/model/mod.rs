@@ -18,6 +18,8 @@
 pub mod build;
 pub mod check;
 pub mod interp;
+pub mod mutate;
+pub mod probe;
 pub mod samples;
 pub mod set;
 

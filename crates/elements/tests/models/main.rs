@@ -6,6 +6,7 @@
 mod classify;
 mod headers;
 mod ip6;
+mod mutants;
 mod queues;
 mod rewrite;
 mod routing;
