@@ -93,6 +93,7 @@ impl Core {
             // as many turns without work as there are tasks: nothing more to do
             let mut fruitless = 0;
             while fruitless < self.run_list.len() && !self.stop_flag {
+                let tasks = self.run_list.len();
                 if turns == 0 {
                     self.overruns += 1;
                     return false;
@@ -100,6 +101,8 @@ impl Core {
                 turns -= 1;
                 match self.run_one_task(out, store) {
                     Turn::Worked => fruitless = 0,
+                    // one that went to sleep is no longer among those that must have had their turn
+                    Turn::Nothing if self.run_list.len() < tasks => {}
                     Turn::Nothing => fruitless += 1,
                     Turn::Idle => break,
                 }

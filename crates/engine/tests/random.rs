@@ -88,6 +88,21 @@ fn outcome(
     (g.totals(), g.drops(), counts)
 }
 
+/// A task that goes to sleep without having done anything says nothing about the others: a queue is emptied although the task
+/// of an empty one falls asleep meanwhile.
+#[test]
+fn a_task_that_falls_asleep_ends_nobody_elses_work() {
+    let piece = "{ input -> x :: PaintTee(3); x -> Queue(1000) -> Unqueue -> Discard; \
+        x[1] -> Null -> Queue(1000) -> Unqueue -> Discard; }";
+    for n in 1..60 {
+        let mut g = build(piece);
+        let first = g.find("first").expect("it is declared");
+        let mut batch: Vec<_> = (0..n).map(|_| g.make_packet(&[0; 60])).collect();
+        g.inject_batch(first, &mut batch, Timestamp::ZERO);
+        assert_eq!((g.totals().dropped, g.totals().held), (n, 0));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
