@@ -15,7 +15,8 @@ FUZZ_SECONDS ?= 600
 
 all: build
 
-# A linker and libc headers for Rust; tcpdump and tshark so that tests check captures with tools other than ours.
+# A linker and libc headers for Rust; tcpdump and tshark so that tests check captures with tools other than ours; for
+# tests, on Debian, a browser that opens the pages.
 packages:
 	@scripts/packages.sh
 
@@ -25,11 +26,12 @@ build: packages
 demo: build
 	@scripts/demo.sh $(BIN) $(OUT)
 
-lint:
+lint: packages
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-test: packages lint
+test: lint
+	@scripts/packages.sh test
 	$(CARGO) test --workspace --locked
 
 fuzz: packages

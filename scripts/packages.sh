@@ -8,7 +8,20 @@ have cc || need+=(gcc libc6-dev)
 have tcpdump || need+=(tcpdump)
 have tshark || need+=(tshark)
 have cargo || { echo "no Rust toolchain: install one (rustup.rs, rustc 1.95 or newer)" >&2; exit 2; }
-[ ${#need[@]} -eq 0 ] && exit 0
+
+# A browser for the tests of the pages; where there is none they skip, saying so. (Ubuntu's package is a snap: left to people.)
+browser() {
+  [ "${1:-}" = test ] && ! have chromium && ! have chromium-browser || return 0
+  grep -qs '^ID=debian' /etc/os-release && [ "$(id -u)" -eq 0 ] && have apt-get || return 0
+  echo "installing for the tests of the pages: chromium"
+  { [ ${#need[@]} -gt 0 ] || apt-get update -qq; } &&
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium </dev/null >/dev/null ||
+    echo "chromium could not be installed: the tests of the pages skip" >&2
+}
+if [ ${#need[@]} -eq 0 ]; then
+  browser "$@"
+  exit 0
+fi
 
 if ! have apt-get; then
   have cc || { echo "please install a C linker (gcc or clang)" >&2; exit 2; }
@@ -23,3 +36,4 @@ fi
 echo "installing: ${need[*]}"
 "${sudo[@]}" apt-get update -qq
 DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${need[@]}" </dev/null >/dev/null
+browser "$@"
