@@ -129,7 +129,7 @@ pub struct Write {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SumTerm {
     /// These bits changed from one value to the other: for each aligned 16-bit word of the packet that they touch (words
-    /// counted from `origin`), the one's complement of the old word plus the new one.
+    /// counted from the IP header, [`SumWrite::header`]), the one's complement of the old word plus the new one.
     Change {
         /// First bit.
         bit: i32,
@@ -357,7 +357,7 @@ pub enum End {
     Goto(StageId),
     /// A copy for each but the last, which is the packet itself; each goes all its way before the next.
     Fork(Vec<Next>),
-    /// Never reached: nothing fits.
+    /// Never reached: a step before it always leaves the action (a binding of which nothing is expected).
     Unreachable,
 }
 
