@@ -28,6 +28,8 @@
 //! 13. **Forks** have at least two ways (one would be no copy); drops, punts and questions say why.
 
 mod cover;
+mod image;
+mod progress;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -337,91 +339,6 @@ impl Checker<'_> {
         }
     }
 
-    fn image(&mut self, image: &Image) {
-        self.near(image.start);
-        self.end_at(image.end);
-        for m in [image.net, image.mac] {
-            if let Mark::At(at, _) = m {
-                self.near(at);
-            }
-        }
-        for w in &image.writes {
-            self.bits(6, w.bit, w.bits);
-            self.expr(w.value, w.bits);
-        }
-        let end = |bit: i32, bits: u8| i64::from(bit) + i64::from(bits);
-        if !image
-            .writes
-            .is_sorted_by(|a, b| end(a.bit, a.bits) <= i64::from(b.bit))
-        {
-            self.wrong(6, "the writes do not ascend, or overlap");
-        }
-        self.sums(image);
-        for (a, e) in &image.annos {
-            self.anno(8, *a);
-            self.expr(*e, a.size.saturating_mul(8));
-        }
-        let after = |a: AnnoKey| u16::from(a.offset) + u16::from(a.size);
-        if !image
-            .annos
-            .is_sorted_by(|a, b| after(a.0) <= u16::from(b.0.offset))
-        {
-            self.wrong(8, "the annotations do not ascend, or overlap");
-        }
-        if let TypeExpr::Destination(e, _) = image.packet_type {
-            self.expr(e, 48);
-        }
-    }
-
-    fn sums(&mut self, image: &Image) {
-        let mut places: Vec<i64> = Vec::new();
-        for s in &image.sums {
-            self.near(s.header);
-            self.near(s.at);
-            // behind the IPv4 header without options, or behind the IPv6 header
-            let fits = match (s.kind, i64::from(s.at) - i64::from(s.header)) {
-                (SumKind::Ip4, 10) => true,
-                (SumKind::Tcp, n) => n == 36 || n == 56,
-                (SumKind::Udp, n) => n == 26 || n == 46,
-                (SumKind::Icmp, n) => n == 22 || n == 42,
-                _ => false,
-            };
-            if !fits {
-                let message = format!(
-                    "no {:?} checksum stands at {} behind a header at {}",
-                    s.kind, s.at, s.header
-                );
-                self.wrong(7, message);
-            }
-            let (from, to) = (i64::from(s.at) * 8, i64::from(s.at) * 8 + 16);
-            let hit =
-                |w: &Write| i64::from(w.bit) < to && i64::from(w.bit) + i64::from(w.bits) > from;
-            if image.writes.iter().any(hit) {
-                self.wrong(7, format!("the checksum at {} is written, too", s.at));
-            }
-            let near = |p: &i64| (p - i64::from(s.at)).abs() < 2;
-            if places.iter().any(near) {
-                self.wrong(7, format!("two checksums at {}", s.at));
-            }
-            places.push(s.at.into());
-            for t in s.groups.iter().flatten() {
-                match *t {
-                    SumTerm::Slot(s) => self.slot(s),
-                    SumTerm::Change {
-                        bit,
-                        bits,
-                        from,
-                        to,
-                    } => {
-                        self.bits(7, bit, bits);
-                        self.expr(from, bits);
-                        self.expr(to, bits);
-                    }
-                }
-            }
-        }
-    }
-
     fn action(&mut self, a: &Action) {
         a.path.iter().for_each(|e| self.elem(*e));
         let mut goes_on = true;
@@ -534,74 +451,7 @@ impl Checker<'_> {
             End::Unreachable => {}
         }
     }
-
-    /// Invariant 10: a depth-first walk with its own stack over the ways within an epoch.
-    fn progress(&mut self) {
-        let next: Vec<Vec<u32>> = self
-            .p
-            .stages
-            .iter()
-            .map(|s| {
-                let mut v = Vec::new();
-                for a in &s.actions {
-                    within_epoch(a, |s| v.push(s.0));
-                }
-                v.sort_unstable();
-                v.dedup();
-                v
-            })
-            .collect();
-        let mut state = vec![0u8; next.len()];
-        for root in 0..next.len() {
-            let mut stack = match state[root] {
-                0 => vec![(root, 0usize)],
-                _ => continue,
-            };
-            state[root] = 1;
-            while let Some((s, i)) = stack.pop() {
-                let Some(t) = next[s].get(i).map(|t| *t as usize) else {
-                    state[s] = 2;
-                    continue;
-                };
-                stack.push((s, i + 1));
-                match state.get(t) {
-                    Some(0) => {
-                        state[t] = 1;
-                        stack.push((t, 0));
-                    }
-                    Some(1) => {
-                        self.place = stage_place(s);
-                        self.wrong(10, format!("stage{t} leads back to this stage"));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        self.place = Place::default();
-    }
 }
 
 /// Widths of the slots that a binding fills.
 const BOUND_BITS: [u8; 6] = [32, 32, 16, 16, 16, 16];
-
-/// Calls `f` with every stage that an action leads to within its epoch.
-fn within_epoch(a: &Action, mut f: impl FnMut(StageId)) {
-    let mut list = |l: &[Next]| {
-        for n in l {
-            if let Next::Stage(s) = n {
-                f(*s);
-            }
-        }
-    };
-    for s in &a.steps {
-        if let Step::Bind { bound, pass, .. } = s {
-            list(bound);
-            list(pass);
-        }
-    }
-    match &a.end {
-        End::Goto(s) => list(&[Next::Stage(*s)]),
-        End::Fork(l) => list(l),
-        _ => {}
-    }
-}

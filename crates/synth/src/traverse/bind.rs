@@ -1,0 +1,264 @@
+//! A rewriter's binding: what is asked, into which slots, and where every outcome goes on.
+
+use super::groups::Traversal;
+use super::{Group, Key};
+use crate::program::{
+    Dim, End, Expect, Expr, Mark, Next, Slot, SlotInfo, Step, SumKind, SumTerm, Why,
+};
+use crate::state::{Need, PathSlot, State};
+use onefold_elements::ElemId;
+use onefold_elements::model::{Bind, BindKind, Case, Exit, Model, Rewritten, ValueSet};
+use onefold_packet::anno_field;
+
+impl Traversal<'_, '_> {
+    fn slot(&mut self, elem: ElemId, port: u16, nth: u16, what: u8, bits: u8) -> Slot {
+        let slots = &mut self.s.slots;
+        *self
+            .s
+            .slot_index
+            .entry((elem, port, nth, what))
+            .or_insert_with(|| {
+                slots.push(SlotInfo {
+                    bits,
+                    set: ValueSet::full(bits),
+                });
+                Slot(slots.len() as u16 - 1)
+            })
+    }
+
+    /// Where forward packets of flows that begin at any input of a rewriter are expected to leave.
+    fn forward_outputs(&self, elem: ElemId) -> Vec<usize> {
+        let models = self
+            .s
+            .input
+            .elements
+            .get(elem.0 as usize)
+            .map(|e| &e.models[..]);
+        let mut out: Vec<usize> = Vec::new();
+        for m in models.unwrap_or(&[]) {
+            let Model::Cases(cases) = m else { continue };
+            out.extend(cases.iter().filter_map(|c| match &c.exit {
+                Exit::Bind(b) => b.expected.as_ref().map(|e| e.output),
+                _ => None,
+            }));
+        }
+        out
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn bind(
+        &mut self,
+        elem: ElemId,
+        port: u16,
+        before: &State,
+        s: State,
+        mut group: Group,
+        b: &Bind,
+        case: &Case,
+    ) {
+        let Some(proto) = self.proto(&s, &group) else {
+            return match b.kind {
+                BindKind::Ping => {
+                    group.path.pop();
+                    self.punt(elem, port, before, group, "a ping of unknown protocol")
+                }
+                _ => self.by_protocol(elem, port, before, group, case),
+            };
+        };
+        if let Err(n) = self.try_bind(elem, port, &s, &mut group, b, proto) {
+            group.path.pop();
+            self.help(n, elem, port, before, group);
+        }
+    }
+
+    fn try_bind(
+        &mut self,
+        elem: ElemId,
+        port: u16,
+        s: &State,
+        group: &mut Group,
+        b: &Bind,
+        proto: u128,
+    ) -> Result<(), Need> {
+        if self.s.slots.len() + 6 > usize::from(u16::MAX) {
+            return Err(Need::Punt("too many slots"));
+        }
+        let (net, transport) = (s.net_at()?, s.transport_at()?);
+        if !matches!(s.net, Mark::At(_, 20)) {
+            return Err(Need::Punt("a binding of another network protocol"));
+        }
+        let places = [
+            (net + 12, 32u8),
+            (net + 16, 32),
+            (transport, 16),
+            (transport + 2, 16),
+        ];
+        let places = match b.kind {
+            BindKind::Ping => [
+                places[0],
+                places[1],
+                (transport + 4, 16),
+                (transport + 4, 0),
+            ],
+            _ => places,
+        };
+        let used = match b.kind {
+            BindKind::Flow => 4,
+            BindKind::Addresses => 2,
+            BindKind::Ping => 3,
+        };
+        let now: Vec<Expr> = places
+            .iter()
+            .take(used)
+            .map(|(at, bits)| s.bits_now(at * 8, *bits))
+            .collect::<Result<_, _>>()?;
+        let nth = s.slots.len() as u16;
+        let widths = [32u8, 32, 16, 16, 16, 16];
+        let slots: Vec<Slot> = widths
+            .iter()
+            .enumerate()
+            .map(|(i, w)| self.slot(elem, port, nth, i as u8, *w))
+            .collect();
+        let first = slots[0];
+        // six in a row, or an earlier path has made some of them: then they were made together
+        debug_assert!(
+            slots
+                .iter()
+                .enumerate()
+                .all(|(i, s)| s.0 == first.0 + i as u16)
+        );
+        let sum = match b.kind {
+            BindKind::Ping => Some((SumKind::Icmp, transport + 2)),
+            _ => s.transport_sum(proto)?,
+        };
+        // a state in which the binding's values are in the slots; `fixed` says what they may be
+        let bound = |fixed: Option<&[Rewritten; 4]>| -> Result<State, Need> {
+            let mut t = s.clone();
+            for (i, w) in widths.iter().enumerate() {
+                let set = match fixed.and_then(|f| f.get(i)) {
+                    Some(Rewritten::To(set)) => set.clone(),
+                    _ => ValueSet::full(*w),
+                };
+                t.slots.push(PathSlot {
+                    slot: slots[i],
+                    bits: *w,
+                    set,
+                    readable: false,
+                });
+            }
+            let mut dst = now[1];
+            for i in 0..used {
+                let value = match fixed.map(|f| &f[i]) {
+                    Some(Rewritten::Kept) => continue,
+                    Some(Rewritten::To(set)) => match set.single() {
+                        Some(v) => Expr::Const(v),
+                        None => Expr::Of(Dim::Slot(slots[i]), 0),
+                    },
+                    None => Expr::Of(Dim::Slot(slots[i]), 0),
+                };
+                if i == 1 {
+                    dst = value;
+                }
+                t.put(places[i].0 * 8, places[i].1, value)?;
+            }
+            t.add_sum(SumKind::Ip4, net, net + 10, vec![SumTerm::Slot(slots[4])])?;
+            if let Some((kind, at)) = sum {
+                t.add_sum(kind, net, at, vec![SumTerm::Slot(slots[5])])?;
+            }
+            if b.dst_anno {
+                let k = anno_field::DST_IP.into();
+                t.annos.retain(|(o, _)| *o != k);
+                t.annos.push((k, dst));
+                t.annos.sort_unstable_by_key(|(k, _)| *k);
+            }
+            Ok(t)
+        };
+        let expected = match &b.expected {
+            None => None,
+            Some(e) => {
+                let fixed = [
+                    e.saddr.clone(),
+                    e.daddr.clone(),
+                    e.sport.clone(),
+                    e.dport.clone(),
+                ];
+                Some((e.output, bound(Some(&fixed))?, fixed))
+            }
+        };
+        let free = bound(None)?;
+        let known = self.known(group);
+        let n = self
+            .s
+            .input
+            .elements
+            .get(elem.0 as usize)
+            .map_or(0, |e| e.outputs.len());
+        // Unexpected outcomes of a binding that has an expected one are written out, and so are packets that leave where
+        // forward packets of other inputs do: the stages behind are then the same whatever happened before, and their
+        // number grows with the square of the chain's length, not exponentially (1, 2, 4, 10 NAPTs: 16, 44, 132, 684).
+        let forward = self.forward_outputs(elem);
+        let some_expected = expected.is_some();
+        let write = |q: usize| some_expected || forward.contains(&q);
+        let mut to = |state: &State, q: usize| match self.s.successor(elem, q) {
+            None => Next::Unconnected(elem),
+            Some((e, p)) => {
+                let key = Key {
+                    elem: e,
+                    port: p,
+                    fresh: false,
+                    state: state.clone().at_stage(),
+                    write: write(q),
+                };
+                Next::Stage(self.s.stage(Some(self.me), key, Why::Bound, &known))
+            }
+        };
+        let outputs: Vec<Next> = (0..n).map(|q| to(&free, q)).collect();
+        // only an input that lets packets through has somewhere to pass them to
+        let pass: Vec<Next> = match b.pass {
+            Some(o) => (0..n)
+                .map(|q| {
+                    if q == o {
+                        to(s, q)
+                    } else {
+                        Next::Unconnected(elem)
+                    }
+                })
+                .collect(),
+            None => Vec::new(),
+        };
+        let expect = expected.as_ref().map(|(output, _, fixed)| {
+            let set = |i: usize| match &fixed[i] {
+                Rewritten::Kept => ValueSet::full(widths[i]),
+                Rewritten::To(set) => set.clone(),
+            };
+            Expect {
+                output: *output as u16,
+                kept: [0, 1, 2, 3].map(|i| matches!(fixed[i], Rewritten::Kept)),
+                sets: [set(0), set(1), set(2), set(3)],
+            }
+        });
+        let step = Step::Bind {
+            elem,
+            port,
+            kind: b.kind,
+            image: s.image(true),
+            first,
+            expect,
+            bound: outputs,
+            pass,
+        };
+        let group = std::mem::take(group);
+        match expected {
+            Some((output, mut state, _)) => {
+                state.steps.push(step);
+                self.go(elem, output, state, group, "unconnected output");
+            }
+            None => {
+                let mut steps = s.steps.clone();
+                steps.push(step);
+                self.leave(group, steps, End::Unreachable);
+            }
+        }
+        Ok(())
+    }
+}

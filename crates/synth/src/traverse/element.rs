@@ -1,0 +1,208 @@
+//! A group meets the cases of an element.
+
+use super::cases::{Meet, covered, meet, subtract};
+use super::groups::Traversal;
+use super::{Group, MAX_VISITS, Part};
+use crate::cond::{self, Trouble};
+use crate::layout::Layout;
+use crate::program::{Expr, Filter, Origin, Why};
+use crate::state::{Got, State};
+use onefold_elements::ElemId;
+use onefold_elements::model::{Case, Cond, Exit, Model, Op, Read, ValueSet, field};
+use std::collections::{BTreeMap, HashMap};
+
+/// Most groups at one element in one stage.
+const MAX_GROUPS: u32 = 4096;
+
+impl Traversal<'_, '_> {
+    pub(super) fn element(&mut self, elem: ElemId, port: u16, s: State, mut group: Group) {
+        let v = self.visits.entry(elem).or_default();
+        *v += 1;
+        let again = *v;
+        let again_on_path = group.path.iter().filter(|e| **e == elem).count();
+        if again > MAX_GROUPS || again_on_path >= MAX_VISITS {
+            return self.punt(elem, port, &s, group, "too many rounds of a cycle");
+        }
+        group.parts.sort_by(|a, b| a.rank.cmp(&b.rank));
+        let input = self.s.input;
+        let Some(info) = input.elements.get(elem.0 as usize) else {
+            return self.punt(elem, port, &s, group, "no such element");
+        };
+        if info.input_is_pull.get(usize::from(port)) == Some(&true) {
+            return self.punt(elem, port, &s, group, "packets are pulled here");
+        }
+        let cases = match info.models.get(usize::from(port)) {
+            Some(Model::Cases(c)) => c,
+            Some(Model::None(cause)) => return self.punt(elem, port, &s, group, cause),
+            None => return self.punt(elem, port, &s, group, "no model of this input"),
+        };
+        if let [
+            Case {
+                when: Cond::Always, ..
+            },
+        ] = &cases[..]
+        {
+            group.path.push(elem);
+            return self.take(elem, port, &s, group, &cases[0]);
+        }
+        let hint = self.hint(&group);
+        // conditions, once for all parts
+        let mut all = Vec::with_capacity(cases.len());
+        for c in cases {
+            match cond::terms(&c.when, &s, hint, self.s.budget.terms) {
+                Ok(t) => all.push(t),
+                Err(Trouble::Need(n)) => {
+                    // a need of a later case concerns only packets that no earlier case takes
+                    if !self.can_reach(&group, &all) {
+                        break;
+                    }
+                    return self.help(n, elem, port, &s, group);
+                }
+                Err(Trouble::TooBig) => {
+                    return self.punt(
+                        elem,
+                        port,
+                        &s,
+                        group,
+                        "the condition has too many alternatives",
+                    );
+                }
+            }
+        }
+        let total: usize = all.iter().map(Vec::len).sum();
+        if group.parts.len() > 1
+            && group.parts.len().saturating_mul(total) > self.s.budget.rules.saturating_mul(64)
+            && !self.just_begun(elem, port, &s, false)
+        {
+            let text = format!(
+                "{}: the rules so far times its cases exceed the budget; a new stage begins there",
+                self.s.name(elem)
+            );
+            self.s.note(text);
+            return self.goto(elem, port, &s, group, Why::Budget);
+        }
+        // parts by case; cases with equal operations and exit share a group
+        let mut same: HashMap<(&[Op], &Exit), usize> = HashMap::new();
+        let class_of: Vec<usize> = cases
+            .iter()
+            .enumerate()
+            .map(|(i, c)| *same.entry((&c.ops, &c.exit)).or_insert(i))
+            .collect();
+        let dead = covered(&all);
+        let mut out: BTreeMap<usize, Vec<Part>> = BTreeMap::new();
+        let mut made = 0usize;
+        let waiting: usize = self.waiting.values().map(|w| w.3.parts.len()).sum();
+        let room = self
+            .s
+            .budget
+            .rules
+            .saturating_sub(waiting + self.leaves.len());
+        for p in &group.parts {
+            let mut rest = p.filter.clone();
+            'cases: for (i, alternatives) in all.iter().enumerate() {
+                for (t, dead) in alternatives.iter().zip(&dead[i]) {
+                    if *dead {
+                        continue;
+                    }
+                    let width = |d| cond::width(&s, d);
+                    let (filter, left) = match meet(&rest, t) {
+                        Meet::Never => continue,
+                        Meet::Whole => (rest.clone(), false),
+                        Meet::Part => {
+                            let mut filter = rest.clone();
+                            for (d, set) in &t.0 {
+                                filter.narrow(*d, set, width(*d));
+                            }
+                            (filter, subtract(&mut rest, t, width))
+                        }
+                    };
+                    let mut rank = p.rank.clone();
+                    rank.push(i as u32);
+                    let mut origin = p.origin.clone();
+                    if let Some(arg) = cases[i].origin {
+                        origin.push(Origin {
+                            elem,
+                            arg: Some(arg as u32),
+                        });
+                    }
+                    let part = Part {
+                        rank,
+                        filter,
+                        origin,
+                    };
+                    out.entry(class_of[i]).or_default().push(part);
+                    made += 1;
+                    if !left {
+                        // nothing of it is left for later cases
+                        break 'cases;
+                    }
+                }
+            }
+            if made > room {
+                break;
+            }
+        }
+        if made > room {
+            if self.just_begun(elem, port, &s, false) {
+                let text = format!(
+                    "{}: more cases than the budget of rules allows",
+                    self.s.name(elem)
+                );
+                self.s.note(text);
+                return self.punt(
+                    elem,
+                    port,
+                    &s,
+                    group,
+                    "more cases than the budget of rules allows",
+                );
+            }
+            let text = format!(
+                "{}: the budget of rules is exceeded; a new stage begins there",
+                self.s.name(elem)
+            );
+            self.s.note(text);
+            return self.goto(elem, port, &s, group, Why::Budget);
+        }
+        group.path.push(elem);
+        for (i, parts) in out {
+            let g = Group {
+                parts,
+                path: group.path.clone(),
+            };
+            self.take(elem, port, &s, g, &cases[i]);
+        }
+    }
+
+    /// Does anything of the group get past these cases?
+    fn can_reach(&self, group: &Group, earlier: &[Vec<Filter>]) -> bool {
+        group
+            .parts
+            .iter()
+            .any(|p| !earlier.iter().flatten().any(|t| t.covers(&p.filter)))
+    }
+
+    fn hint(&self, group: &Group) -> Layout {
+        let mut it = group.parts.iter().map(|p| Layout::of_frame(&p.filter));
+        match it.next() {
+            Some(l) if it.all(|o| o == l) => l,
+            _ => Layout::Unknown,
+        }
+    }
+
+    /// The IP protocol, if the group has but one.
+    pub(super) fn proto(&self, s: &State, group: &Group) -> Option<u128> {
+        match s.read(Read::Field(field::IP_PROTO)).ok()? {
+            Got::Expr(Expr::Const(c)) => Some(c),
+            Got::Expr(Expr::Of(d, 0)) => {
+                let mut all = group
+                    .parts
+                    .iter()
+                    .map(|p| p.filter.get(d).and_then(ValueSet::single));
+                let first = all.next()??;
+                all.all(|v| v == Some(first)).then_some(first)
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Synthesis proper: packets travel as groups of filters through the models, element by element, until every group has left,
+//! been dropped, or must be classified anew.
+//!
+//! A stage starts with one filter (what is known there). At an element every filter of a group is intersected with every case,
+//! in order; the parts that take cases with equal operations and exit stay one group. Groups that come to the same input in the
+//! same state join. Order is kept by *ranks*: the choices a filter has made so far, first-match order being the lexicographic
+//! order of ranks; nothing is ever subtracted (SNF's lazy subtraction, carried to its end).
+//!
+//! Bounds: a stage has at most [`Budget::rules`] rules, a program [`Budget::stages`] stages, a path passes an input at most
+//! [`MAX_VISITS`] times, a stage is done over at most [`MAX_ROUNDS`] times while more becomes known to reach it.
+
+mod assemble;
+mod bind;
+mod cases;
+mod element;
+mod exits;
+mod groups;
+mod known;
+mod order;
+
+use crate::input::{Budget, Input};
+use crate::program::{
+    Action, End, Entry, Filter, Origin, Program, Slot, SlotInfo, Stage, StageId, Why,
+};
+use crate::state::State;
+use groups::Traversal;
+use known::{carried, hull};
+use onefold_elements::ElemId;
+use order::order;
+use std::collections::HashMap;
+
+/// Most times that a path passes one input: cycles inside a function end here.
+pub const MAX_VISITS: usize = 32;
+/// Most times that a stage is made again because more can reach it than was known; then everything is taken to reach it.
+pub const MAX_ROUNDS: u32 = 24;
+
+/// A filter on its way.
+#[derive(Debug, Clone)]
+struct Part {
+    rank: Vec<u32>,
+    filter: Filter,
+    origin: Vec<Origin>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Group {
+    parts: Vec<Part>,
+    path: Vec<ElemId>,
+}
+
+/// What a stage is known by.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    elem: ElemId,
+    port: u16,
+    fresh: bool,
+    state: State,
+    /// Instead of going on at the element: write out and go to the fresh stage there.
+    write: bool,
+}
+
+struct Work {
+    key: Key,
+    why: Why,
+    known: Option<Filter>,
+    dirty: bool,
+    rounds: u32,
+    /// Where the stages began that led here first.
+    trail: Vec<(ElemId, u16)>,
+    done: Option<Stage>,
+}
+
+struct Leaf {
+    part: Part,
+    /// Index into the traversal's actions.
+    action: u32,
+}
+
+struct Synthesizer<'a> {
+    input: &'a Input,
+    budget: Budget,
+    topo: Vec<u32>,
+    stages: Vec<Work>,
+    index: HashMap<Key, StageId>,
+    slots: Vec<SlotInfo>,
+    slot_index: HashMap<(ElemId, u16, u16, u8), Slot>,
+    notes: Vec<String>,
+}
+
+/// Composes the models of a configured graph. Never fails: what has no model is punted.
+pub fn synthesize(input: &Input, budget: Budget) -> Program {
+    let mut s = Synthesizer {
+        input,
+        budget,
+        topo: order(input),
+        stages: Vec::new(),
+        index: HashMap::new(),
+        slots: Vec::new(),
+        slot_index: HashMap::new(),
+        notes: Vec::new(),
+    };
+    let mut entries = Vec::new();
+    for source in &input.sources {
+        let key = Key {
+            elem: *source,
+            port: 0,
+            fresh: true,
+            state: State::entry(),
+            write: false,
+        };
+        let stage = s.stage(None, key, Why::Entry, &Filter::default());
+        entries.push(Entry {
+            source: *source,
+            stage,
+        });
+    }
+    // Bound: MAX_ROUNDS for each of at most `budget.stages` stages.
+    while let Some(i) = s.next_dirty() {
+        s.run(i);
+    }
+    let stages = s.stages.into_iter().filter_map(|w| w.done);
+    let mut p = Program {
+        elements: input.elements.iter().map(|e| e.name.clone()).collect(),
+        entries,
+        stages: stages.collect(),
+        slots: s.slots,
+        notes: s.notes,
+    };
+    p.notes.dedup();
+    if cfg!(debug_assertions) {
+        let report = crate::check::check(&p);
+        debug_assert!(report.violations.is_empty(), "{:#?}", report.violations);
+    }
+    p
+}
+
+impl Synthesizer<'_> {
+    fn next_dirty(&self) -> Option<usize> {
+        let dirty = self.stages.iter().enumerate().filter(|(_, w)| w.dirty);
+        dirty
+            .min_by_key(|(i, w)| (self.topo.get(w.key.elem.0 as usize).copied(), *i))
+            .map(|(i, _)| i)
+    }
+
+    /// The stage of that key; `known` can reach it.
+    fn stage(&mut self, from: Option<usize>, key: Key, why: Why, known: &Filter) -> StageId {
+        if let Some(id) = self.index.get(&key) {
+            let w = &mut self.stages[id.0 as usize];
+            let all = match &w.known {
+                Some(k) => hull(k, known),
+                None => known.clone(),
+            };
+            if w.known.as_ref() != Some(&all) {
+                w.known = Some(match w.rounds {
+                    MAX_ROUNDS.. => Filter::default(),
+                    _ => all,
+                });
+                w.dirty = true;
+            }
+            return *id;
+        }
+        let id = StageId(self.stages.len() as u32);
+        let mut trail = match from.and_then(|i| self.stages.get(i)) {
+            Some(w) => w.trail.clone(),
+            None => Vec::new(),
+        };
+        trail.push((key.elem, key.port));
+        self.index.insert(key.clone(), id);
+        self.stages.push(Work {
+            key,
+            why,
+            known: Some(known.clone()),
+            dirty: true,
+            rounds: 0,
+            trail,
+            done: None,
+        });
+        id
+    }
+
+    fn note(&mut self, text: String) {
+        if self.notes.len() < 100 && !self.notes.contains(&text) {
+            self.notes.push(text);
+        }
+    }
+
+    fn name(&self, e: ElemId) -> &str {
+        self.input
+            .elements
+            .get(e.0 as usize)
+            .map_or("?", |e| e.name.as_str())
+    }
+
+    fn successor(&self, e: ElemId, port: usize) -> Option<(ElemId, u16)> {
+        let e = self.input.elements.get(e.0 as usize)?;
+        e.outputs.get(port).copied().flatten()
+    }
+
+    fn run(&mut self, i: usize) {
+        let w = &mut self.stages[i];
+        w.dirty = false;
+        w.rounds += 1;
+        let known = w.known.clone().unwrap_or_default();
+        let (key, why) = (w.key.clone(), w.why);
+        let here = (key.elem, key.port);
+        let again = w.trail.iter().filter(|t| **t == here).count();
+        let leaves = if again > MAX_VISITS || i >= self.budget.stages {
+            let cause = match again > MAX_VISITS {
+                true => "a loop through several functions",
+                false => "too many stages",
+            };
+            self.note(format!("{}: {cause}", self.name(key.elem)));
+            let mut t = Traversal::new(self, i);
+            let group = Group {
+                parts: vec![Part {
+                    rank: Vec::new(),
+                    filter: Filter::default(),
+                    origin: Vec::new(),
+                }],
+                path: Vec::new(),
+            };
+            t.punt(key.elem, key.port, &key.state, group, cause);
+            (t.leaves, t.actions)
+        } else if key.write {
+            let fresh = Key {
+                state: key.state.written(),
+                fresh: true,
+                write: false,
+                ..key.clone()
+            };
+            let to = self.stage(Some(i), fresh, Why::Written, &carried(&known, &key.state));
+            let part = Part {
+                rank: Vec::new(),
+                filter: Filter::default(),
+                origin: Vec::new(),
+            };
+            let action = Action {
+                steps: Vec::new(),
+                end: End::Write {
+                    image: key.state.image(true),
+                    next: to,
+                },
+                path: Vec::new(),
+            };
+            (vec![Leaf { part, action: 0 }], vec![action])
+        } else {
+            Traversal::new(self, i).run(&key, &known)
+        };
+        let stage = self.assemble(&key, why, known, leaves);
+        self.stages[i].done = Some(stage);
+    }
+}
