@@ -109,6 +109,61 @@ struct SourceFile {
     lines: Vec<u32>,
     /// Ascending by offset.
     marks: Vec<LineMark>,
+    characters: Characters,
+}
+
+/// How many characters stand before an offset, without counting from the start: a configuration of one line may have a
+/// million arguments, and each has a place.
+#[derive(Clone, Debug)]
+enum Characters {
+    /// Every byte is one.
+    Ascii,
+    /// At the start of a character about every [`BLOCK`] bytes: its offset, and the characters before it.
+    Blocks(Vec<(u32, u32)>),
+}
+
+/// See [`Characters`].
+const BLOCK: usize = 4096;
+
+impl Characters {
+    fn of(bytes: &[u8]) -> Characters {
+        if bytes.is_ascii() {
+            return Characters::Ascii;
+        }
+        let mut blocks = vec![(0, 0)];
+        let (mut at, mut count, mut next) = (0, 0, BLOCK);
+        for chunk in bytes.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                if at >= next {
+                    blocks.push((at as u32, count));
+                    next = at + BLOCK;
+                }
+                at += c.len_utf8();
+                count += 1;
+            }
+            at += chunk.invalid().len();
+            count += chunk.invalid().len() as u32;
+        }
+        Characters::Blocks(blocks)
+    }
+
+    /// The characters in `bytes[..to]`.
+    fn before(&self, bytes: &[u8], to: usize) -> u32 {
+        match self {
+            Characters::Ascii => to as u32,
+            Characters::Blocks(blocks) => {
+                let i = blocks.partition_point(|(at, _)| *at as usize <= to);
+                let (at, count) = blocks.get(i.saturating_sub(1)).copied().unwrap_or_default();
+                count + characters(bytes.get(at as usize..to).unwrap_or(&[]))
+            }
+        }
+    }
+
+    /// The characters in `bytes[from..to]`.
+    fn between(&self, bytes: &[u8], from: usize, to: usize) -> u32 {
+        self.before(bytes, to)
+            .saturating_sub(self.before(bytes, from))
+    }
 }
 
 impl SourceFile {
@@ -161,11 +216,13 @@ impl SourceMap {
             }
         }
         let id = FileId(self.files.len() as u32);
+        let characters = Characters::of(&bytes);
         self.files.push(SourceFile {
             name: name.into(),
             bytes,
             lines,
             marks: Vec::new(),
+            characters,
         });
         id
     }
@@ -230,8 +287,9 @@ impl SourceMap {
             let to = (span.end as usize)
                 .saturating_sub(start)
                 .clamp(from, bytes.len());
-            column = characters(&bytes[..from]) + 1;
-            length = characters(&bytes[from..to]).max(1);
+            let count = |from, to| f.characters.between(&f.bytes, start + from, start + to);
+            column = count(0, from) + 1;
+            length = count(from, to).max(1);
         }
         Location {
             file: file.to_owned(),
@@ -287,6 +345,24 @@ fn boundary(bytes: &[u8], at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_far_into_a_long_line_are_characters() {
+        for (piece, characters) in [("a,", 2), ("ä€,", 3), ("\u{1f600}x", 2)] {
+            let mut text = b"first\n".to_vec();
+            text.extend(piece.repeat(9000).bytes());
+            text.push(0xff);
+            text.extend(b"z");
+            let mut map = SourceMap::new();
+            let file = map.add("f", text.clone());
+            for n in [0, 1, 1365, 1366, 2047, 2048, 2049, 4096, 8999, 9000] {
+                let start = 6 + n * piece.len();
+                let place = map.locate(Span::new(file, start, text.len()));
+                assert_eq!(place.column as usize, n * characters + 1, "{piece} {n}");
+                assert_eq!(place.length as usize, (9000 - n) * characters + 2);
+            }
+        }
+    }
 
     #[test]
     fn lines_end_in_any_of_three_ways() {
