@@ -36,6 +36,7 @@ pub mod cubes;
 pub mod event;
 pub mod frame;
 pub mod generate;
+pub mod reach;
 mod rng;
 mod run;
 pub mod shrink;

@@ -10,13 +10,7 @@ use onefold_engine::program::ProgramStep;
 use onefold_synth::program::{Dim, End, Filter, Next, Program, Step};
 use std::sync::Arc;
 
-/// Width of a dimension in a program.
-pub fn width(p: &Program, d: Dim) -> u8 {
-    match d {
-        Dim::Slot(s) => p.slots.get(usize::from(s.0)).map_or(128, |i| i.bits),
-        d => d.width(),
-    }
-}
+pub use crate::cubes::width;
 
 /// One side of one boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

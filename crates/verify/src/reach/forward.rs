@@ -1,0 +1,322 @@
+//! The fixed point: stages, their arrivals, and flows that rewriters may know.
+
+use super::apply::after;
+use super::bind::{Answer, Flows, Question};
+use super::{Arrived, From, meet};
+use crate::cubes::{Left, either, left, tightened};
+use onefold_elements::ElemId;
+use onefold_synth::program::{Action, End, Filter, Next, Program, Step};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+/// Cubes that are kept apart at a stage, in programs of few stages.
+const MAX_CUBES: usize = 48;
+/// The same where there are many.
+const FEW_CUBES: usize = 6;
+/// More stages than this are many.
+const MANY_STAGES: usize = 200;
+/// From so many arrivals at a stage on, what differs becomes anything.
+const MAX_ARRIVALS: usize = 400;
+/// Intervals of a dimension where cubes are joined.
+const MAX_INTERVALS: usize = 64;
+/// Parts that a rule's packets are kept in, behind the rules before it.
+const MAX_PARTS: usize = 6;
+/// Steps of the search for them.
+const SEARCH_STEPS: usize = 1500;
+/// Stages looked at, in all; behind it, everything can come everywhere.
+const MAX_VISITS: usize = 200_000;
+/// Reasons remembered for a stage.
+const MAX_REASONS: usize = 4;
+
+/// A stage's arrivals; each has a number of its own.
+#[derive(Default, Clone)]
+struct At {
+    list: Vec<(u64, Arrived)>,
+    arrivals: usize,
+}
+
+struct Forward<'a> {
+    p: &'a Program,
+    loose: &'a BTreeSet<ElemId>,
+    at: Vec<At>,
+    flows: Flows,
+    blocked: Vec<Vec<String>>,
+    queue: VecDeque<usize>,
+    queued: Vec<bool>,
+    /// Of an arrival and a rule: what of it the rule takes.
+    taken: HashMap<(u64, u32), Vec<Filter>>,
+    next: u64,
+    limit: usize,
+    /// Stages that ask a rewriter.
+    asking: HashMap<ElemId, Vec<usize>>,
+}
+
+/// By stage: what arrives, and why ways to it are none.
+pub(super) fn run(p: &Program, loose: &BTreeSet<ElemId>) -> (Vec<Vec<Arrived>>, Vec<Vec<String>>) {
+    let n = p.stages.len();
+    let mut asking: HashMap<ElemId, Vec<usize>> = HashMap::new();
+    for (i, s) in p.stages.iter().enumerate() {
+        for step in s.actions.iter().flat_map(|a| &a.steps) {
+            if let Step::Bind { elem, .. } = step {
+                let l = asking.entry(*elem).or_default();
+                if l.last() != Some(&i) {
+                    l.push(i);
+                }
+            }
+        }
+    }
+    let mut f = Forward {
+        p,
+        loose,
+        at: vec![At::default(); n],
+        flows: Flows::default(),
+        blocked: vec![Vec::new(); n],
+        queue: VecDeque::new(),
+        queued: vec![false; n],
+        taken: HashMap::new(),
+        next: 0,
+        limit: if n > MANY_STAGES {
+            FEW_CUBES
+        } else {
+            MAX_CUBES
+        },
+        asking,
+    };
+    for e in &p.entries {
+        f.arrive(e.stage.0 as usize, Arrived::entering());
+    }
+    let mut visits = 0;
+    while let Some(s) = f.queue.pop_front() {
+        f.queued[s] = false;
+        visits += 1;
+        if visits > MAX_VISITS {
+            let anything = Arrived {
+                zero: false,
+                ..Arrived::entering()
+            };
+            return (vec![vec![anything]; n], vec![Vec::new(); n]);
+        }
+        f.stage(s);
+    }
+    let at = f.at.into_iter();
+    let lists = at.map(|a| a.list.into_iter().map(|(_, a)| a).collect());
+    (lists.collect(), f.blocked)
+}
+
+impl Forward<'_> {
+    fn enqueue(&mut self, stage: usize) {
+        if let Some(q @ false) = self.queued.get_mut(stage) {
+            *q = true;
+            self.queue.push_back(stage);
+        }
+    }
+
+    /// Packets come to a stage.
+    fn arrive(&mut self, stage: usize, a: Arrived) {
+        let Some(cube) = tightened(&a.cube, a.tight) else {
+            return;
+        };
+        let mut a = Arrived { cube, ..a };
+        let Some(at) = self.at.get_mut(stage) else {
+            return;
+        };
+        if at.list.iter().any(|(_, o)| o.covers(&a)) {
+            return;
+        }
+        at.arrivals += 1;
+        let widen = at.arrivals > MAX_ARRIVALS;
+        at.list.retain(|(_, o)| !a.covers(o));
+        if at.list.len() >= self.limit || widen {
+            // joined with the one that it has most in common with
+            let differs = |o: &Arrived| {
+                let same = (a.cube.0.iter())
+                    .filter(|(d, s)| o.cube.get(*d) == Some(s))
+                    .count();
+                a.cube.0.len() + o.cube.0.len() - 2 * same
+            };
+            let near = (at.list.iter().enumerate()).min_by_key(|(_, (_, o))| differs(o));
+            if let Some((i, _)) = near {
+                let (_, o) = at.list.swap_remove(i);
+                let mut cube = either(self.p, &a.cube, &o.cube, MAX_INTERVALS);
+                if widen {
+                    cube.0.retain(|(d, s)| o.cube.get(*d) == Some(s));
+                }
+                let mut set = [a.set, o.set].concat();
+                set.sort_unstable();
+                set.dedup();
+                a = Arrived {
+                    cube,
+                    tight: a.tight.filter(|t| o.tight == Some(*t)),
+                    zero: a.zero && o.zero,
+                    set,
+                    from: o.from,
+                };
+                at.list.retain(|(_, o)| !a.covers(o));
+            }
+        }
+        at.list.push((self.next, a));
+        self.next += 1;
+        self.enqueue(stage);
+    }
+
+    fn stage(&mut self, s: usize) {
+        let p = self.p;
+        let Some(stage) = p.stages.get(s) else { return };
+        let arrivals = self.at[s].list.clone();
+        for (i, rule) in stage.rules.iter().enumerate() {
+            let Some(action) = stage.actions.get(rule.action.0 as usize) else {
+                continue;
+            };
+            if !goes_on(action) {
+                continue;
+            }
+            for (id, a) in &arrivals {
+                let key = (*id, i as u32);
+                if !self.taken.contains_key(&key) {
+                    let parts = self.parts(s, i, a);
+                    self.taken.insert(key, parts);
+                }
+                let parts = self.taken.get(&key).cloned().unwrap_or_default();
+                for cube in parts {
+                    let part = Arrived { cube, ..a.clone() };
+                    self.act(s, i, action, part);
+                }
+            }
+        }
+    }
+
+    /// What of an arrival a rule takes.
+    fn parts(&self, s: usize, rule: usize, a: &Arrived) -> Vec<Filter> {
+        let Some(stage) = self.p.stages.get(s) else {
+            return Vec::new();
+        };
+        let Some(r) = stage.rules.get(rule) else {
+            return Vec::new();
+        };
+        let Some(cube) = meet(self.p, a, &r.filter).and_then(|c| tightened(&c, a.tight)) else {
+            return Vec::new();
+        };
+        let earlier: Vec<&Filter> = (stage.rules.iter().take(rule))
+            .map(|e| &e.filter)
+            .filter(|e| !e.is_disjoint(&cube))
+            .collect();
+        let mut parts: Vec<Filter> = Vec::new();
+        let mut steps = SEARCH_STEPS;
+        let found = left(self.p, &cube, a.tight, &earlier, &mut steps, &mut |part| {
+            parts.push(part.clone());
+            parts.len() > MAX_PARTS
+        });
+        match found {
+            Left::Nothing => parts,
+            _ => vec![cube],
+        }
+    }
+
+    fn act(&mut self, s: usize, rule: usize, action: &Action, mut a: Arrived) {
+        let p = self.p;
+        let from = |bound: bool| {
+            Some(From {
+                stage: s,
+                rule,
+                bound,
+            })
+        };
+        for step in &action.steps {
+            let Step::Bind {
+                elem,
+                port,
+                kind,
+                image,
+                first,
+                expect,
+                bound,
+                pass,
+            } = step
+            else {
+                continue;
+            };
+            a.from = from(false);
+            for n in pass {
+                if let Next::Stage(to) = n {
+                    self.arrive(to.0 as usize, a.clone());
+                }
+            }
+            let question = Question {
+                at: (*elem, *port),
+                kind: *kind,
+                image,
+                first: *first,
+                expect: expect.as_ref(),
+                loose: self.loose.contains(elem),
+            };
+            let answers = question.answers(p, &mut self.flows, &a);
+            if answers.news {
+                for s in self.asking.get(elem).cloned().unwrap_or_default() {
+                    self.enqueue(s);
+                }
+            }
+            for (i, n) in bound.iter().enumerate() {
+                let Next::Stage(to) = n else { continue };
+                let to = to.0 as usize;
+                let mut any = false;
+                for Answer { packets, output } in &answers.bound {
+                    if output.is_none_or(|o| usize::from(o) == i) {
+                        any = true;
+                        let mut packets = packets.clone();
+                        packets.from = from(true);
+                        self.arrive(to, packets);
+                    }
+                }
+                if !any && let Some(l) = self.blocked.get_mut(to) {
+                    let name = p.elements.get(elem.0 as usize).map_or("", |n| n);
+                    for why in &answers.why_not {
+                        let text = format!("no other binding of {name} than the expected: {why}");
+                        if l.len() < MAX_REASONS && !l.contains(&text) {
+                            l.push(text);
+                        }
+                    }
+                }
+            }
+            match answers.expected {
+                Some(on) => a = on,
+                None => return,
+            }
+        }
+        a.from = from(false);
+        let go = |f: &mut Self, list: &[Next], a: &Arrived| {
+            for n in list {
+                if let Next::Stage(to) = n {
+                    f.arrive(to.0 as usize, a.clone());
+                }
+            }
+        };
+        match &action.end {
+            End::Goto(to) => go(self, &[Next::Stage(*to)], &a),
+            End::Fork(ways) => go(self, ways, &a),
+            End::Write { image, next } => {
+                let Some(cube) = tightened(&a.cube, a.tight) else {
+                    return;
+                };
+                let b = after(p, &Arrived { cube, ..a }, image);
+                go(self, &[Next::Stage(*next)], &b);
+            }
+            End::Ask { image, outputs, .. } => {
+                let Some(cube) = tightened(&a.cube, a.tight) else {
+                    return;
+                };
+                let b = after(p, &Arrived { cube, ..a }, image);
+                go(self, outputs, &b);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Does anything come of it?
+fn goes_on(a: &Action) -> bool {
+    let binds = a.steps.iter().any(|s| matches!(s, Step::Bind { .. }));
+    let ends = matches!(
+        a.end,
+        End::Goto(_) | End::Fork(_) | End::Write { .. } | End::Ask { .. }
+    );
+    binds || ends
+}

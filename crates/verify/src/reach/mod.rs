@@ -1,0 +1,191 @@
+//! What of a program can be reached at all: from every entry, the packets and slots that can come to every stage, as a
+//! bounded union of cubes.
+//!
+//! The analysis goes forward: through every rule's filter less the rules before it, through what bindings may answer
+//! ([`bind`]), through images ([`apply`]). It errs on one side: what cannot be shown to be impossible counts as possible, so
+//! a rule or a side of a boundary that is called unreachable ([`Verdict::Never`]) is never hit. `verify` checks that with
+//! every packet that it sends.
+//!
+//! It takes for granted what a program promises of its elements: a bound flow is rewritten as its input's pattern says, and
+//! an element that is asked leaves packets and annotations as they were. Packets that the reference graph takes over make
+//! the bindings that packets of the program make at the same input, except at rewriters that the caller names
+//! ([`facts::loose`]).
+
+pub mod apply;
+pub mod bind;
+pub mod facts;
+mod forward;
+pub mod proved;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use crate::cubes::{Left, both, left, tightened, width};
+use onefold_elements::ElemId;
+use onefold_elements::model::{AnnoKey, ValueSet};
+use onefold_synth::program::{Dim, EndAt, Filter, Program};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Steps of a search behind earlier rules.
+const SEARCH_STEPS: usize = 20_000;
+
+/// How packets come to a stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct From {
+    /// From this stage.
+    pub stage: usize,
+    /// By this rule.
+    pub rule: usize,
+    /// By a binding other than the expected.
+    pub bound: bool,
+}
+
+/// Some of the packets that come to a stage.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrived {
+    /// What they are like, in the terms of the stage's epoch.
+    pub cube: Filter,
+    /// They end where an IP packet ends.
+    pub tight: Option<EndAt>,
+    /// Annotations that nobody set are zero.
+    pub zero: bool,
+    /// Those that somebody may have set.
+    pub set: Vec<AnnoKey>,
+    /// Where from; `None`: from outside.
+    pub from: Option<From>,
+}
+
+impl Arrived {
+    /// Packets from outside.
+    pub fn entering() -> Arrived {
+        Arrived {
+            cube: Filter::default(),
+            tight: None,
+            zero: true,
+            set: Vec::new(),
+            from: None,
+        }
+    }
+    /// Are all of `o` among these?
+    fn covers(&self, o: &Arrived) -> bool {
+        self.cube.covers(&o.cube)
+            && (self.tight.is_none() || self.tight == o.tight)
+            && (!self.zero || o.zero && o.set.iter().all(|k| self.set.contains(k)))
+    }
+}
+
+/// Can it be hit?
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// As far as can be told.
+    Can,
+    /// The search was given up.
+    Unknown,
+    /// Certainly not, for this reason.
+    Never(String),
+}
+
+impl Verdict {
+    /// Certainly not?
+    pub fn is_never(&self) -> bool {
+        matches!(self, Verdict::Never(_))
+    }
+}
+
+/// What can come to every stage.
+pub struct Reach {
+    program: Arc<Program>,
+    /// By stage.
+    arrived: Vec<Vec<Arrived>>,
+    /// By stage: why a way to it is none.
+    blocked: Vec<Vec<String>>,
+}
+
+impl Reach {
+    /// The analysis. `loose`: rewriters at which others than the program's packets may begin flows.
+    pub fn of(program: Arc<Program>, loose: &BTreeSet<ElemId>) -> Reach {
+        let (arrived, blocked) = forward::run(&program, loose);
+        Reach {
+            program,
+            arrived,
+            blocked,
+        }
+    }
+
+    /// The packets that can come to a stage.
+    pub fn at(&self, stage: usize) -> &[Arrived] {
+        self.arrived.get(stage).map_or(&[], |l| l)
+    }
+
+    /// Can packets of `cube` come to a stage and past its first `rules` rules?
+    pub fn ask(&self, stage: usize, rules: usize, cube: &Filter) -> Verdict {
+        let p = &self.program;
+        let Some(s) = p.stages.get(stage) else {
+            return Verdict::Unknown;
+        };
+        let all = self.at(stage);
+        if all.is_empty() {
+            return Verdict::Never(self.why_nothing(stage));
+        }
+        let earlier: Vec<&Filter> = (s.rules.iter().take(rules))
+            .map(|r| &r.filter)
+            .filter(|e| !e.is_disjoint(cube))
+            .collect();
+        let mut steps = SEARCH_STEPS;
+        let mut taken = false;
+        for a in all {
+            let Some(c) = meet(p, a, cube) else { continue };
+            let Some(c) = tightened(&c, a.tight) else {
+                continue;
+            };
+            taken = true;
+            match left(p, &c, a.tight, &earlier, &mut steps, &mut |_| true) {
+                Left::Nothing => {}
+                Left::Something => return Verdict::Can,
+                Left::TooLong => return Verdict::Unknown,
+            }
+        }
+        Verdict::Never(match taken {
+            true => self.why_taken(stage, rules, cube),
+            false => self.why_not(stage, cube),
+        })
+    }
+
+    /// Can a rule take a packet?
+    pub fn rule(&self, stage: usize, rule: usize) -> Verdict {
+        let r = (self.program.stages.get(stage)).and_then(|s| s.rules.get(rule));
+        match r {
+            Some(r) => self.ask(stage, rule, &r.filter),
+            None => Verdict::Unknown,
+        }
+    }
+
+    /// Can a packet have this value of a dimension of a rule's filter, fit all the others, and come past the rules before?
+    pub fn side(&self, stage: usize, rule: usize, dim: usize, value: u128) -> Verdict {
+        let r = (self.program.stages.get(stage)).and_then(|s| s.rules.get(rule));
+        let Some(mut cube) = r.map(|r| r.filter.clone()) else {
+            return Verdict::Unknown;
+        };
+        match cube.0.get_mut(dim) {
+            Some((_, set)) => *set = ValueSet::one(value),
+            None => return Verdict::Unknown,
+        }
+        self.ask(stage, rule, &cube)
+    }
+}
+
+/// Packets that came and fit a cube.
+fn meet(p: &Program, a: &Arrived, cube: &Filter) -> Option<Filter> {
+    let mut out = both(p, &a.cube, cube)?;
+    // annotations of which the cube speaks and the packets do not
+    for (d, set) in &cube.0 {
+        if let Dim::Anno(_) = d {
+            let now = apply::values_of(p, a, *d);
+            if now.is_disjoint(set) || !out.narrow(*d, &now, width(p, *d)) {
+                return None;
+            }
+        }
+    }
+    Some(out)
+}
