@@ -131,7 +131,7 @@ fn layout(s: &State, hint: Layout, base: &[Filter]) -> Layout {
     if hint != Layout::Unknown {
         return hint;
     }
-    let mut all = base.iter().map(Layout::of_frame);
+    let mut all = base.iter().map(Layout::of);
     match all.next() {
         Some(l) if all.all(|o| o == l) => l,
         _ => Layout::Unknown,

@@ -1,6 +1,7 @@
 //! Where the fields of known headers lie, so that every test of the same bits is about the same dimension.
 
 use crate::program::{Dim, Filter};
+use onefold_elements::model::ValueSet;
 
 /// What is known of the network header's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,6 +63,20 @@ impl Layout {
             Some(0x86dd) => Layout::Ip6(net),
             _ => Layout::Unknown,
         }
+    }
+
+    /// From what a filter says: as [`Layout::of_frame`], or where it knows an IP header's version.
+    pub fn of(f: &Filter) -> Layout {
+        match Layout::of_frame(f) {
+            Layout::Unknown => {}
+            l => return l,
+        }
+        let version = |(d, set): &(Dim, ValueSet)| match (*d, set.single()) {
+            (Dim::Bits { bit, bits: 4 }, Some(4)) if bit % 8 == 0 => Some(Layout::Ip4(bit / 8)),
+            (Dim::Bits { bit, bits: 4 }, Some(6)) if bit % 8 == 0 => Some(Layout::Ip6(bit / 8)),
+            _ => None,
+        };
+        f.0.iter().find_map(version).unwrap_or_default()
     }
 
     /// The field (first bit, number of bits) that `bit` belongs to. Behind the headers: 16-bit words, but single bytes where

@@ -402,6 +402,8 @@ pub struct Stage {
     pub fresh: bool,
     /// All that can be said of packets that come here.
     pub known: Filter,
+    /// Where one filter does not say all: packets that come here fit one of these. Empty, or at least two.
+    pub among: Vec<Filter>,
     /// First match.
     pub rules: Vec<Rule>,
     /// Actions; each is named by at least one rule.
@@ -479,6 +481,18 @@ impl Filter {
             Err(i) => {
                 self.0.insert(i, (d, set.clone()));
                 !set.is_empty()
+            }
+        }
+    }
+    /// What of this does not fit `f`, in disjoint pieces. `width` tells a dimension's width.
+    pub fn subtract(mut self, f: &Filter, width: impl Fn(Dim) -> u8, out: &mut Vec<Filter>) {
+        for (d, set) in &f.0 {
+            let bits = width(*d);
+            if let Some(piece) = self.and(*d, &set.complement(bits), bits) {
+                out.push(piece);
+            }
+            if !self.narrow(*d, set, bits) {
+                return;
             }
         }
     }

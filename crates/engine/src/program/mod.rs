@@ -31,6 +31,7 @@
 //!         why: Why::Entry,
 //!         fresh: true,
 //!         known: Filter::default(),
+//!         among: Vec::new(),
 //!         rules: vec![rule],
 //!         actions: vec![action],
 //!     }],

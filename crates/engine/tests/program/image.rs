@@ -27,6 +27,7 @@ fn program(image: &Image) -> Program {
             why: Why::Entry,
             fresh: true,
             known: Filter::default(),
+            among: Vec::new(),
             rules: vec![Rule {
                 filter: Filter::default(),
                 action: ActionId(0),

@@ -195,6 +195,7 @@ fn stage(at: &str, fresh: bool, rules: Vec<Rule>, actions: Vec<Action>) -> Stage
         why: Why::Entry,
         fresh,
         known: Filter::default(),
+        among: Vec::new(),
         rules,
         actions,
     }

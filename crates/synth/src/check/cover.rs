@@ -23,7 +23,10 @@ pub(super) fn uncovered(s: &Stage, slots: &[SlotInfo], budget: usize) -> Coverag
     // the order of rules does not matter here: rules with few conditions take most away
     let mut rules: Vec<&Filter> = s.rules.iter().map(|r| &r.filter).collect();
     rules.sort_by_key(|f| f.0.len());
-    let mut left = vec![s.known.clone()];
+    let mut left = match &s.among[..] {
+        [] => vec![s.known.clone()],
+        among => among.to_vec(),
+    };
     let mut work = 0usize;
     for f in rules {
         let mut rest = Vec::with_capacity(left.len());
@@ -33,7 +36,7 @@ pub(super) fn uncovered(s: &Stage, slots: &[SlotInfo], budget: usize) -> Coverag
                 rest.push(b);
                 continue;
             }
-            subtract(b, f, slots, &mut rest);
+            b.subtract(f, |d| width(slots, d), &mut rest);
         }
         if rest.is_empty() {
             return Coverage::All;
@@ -47,18 +50,5 @@ pub(super) fn uncovered(s: &Stage, slots: &[SlotInfo], budget: usize) -> Coverag
     match left.into_iter().next() {
         Some(f) => Coverage::Left(f),
         None => Coverage::All,
-    }
-}
-
-/// What of `b` does not fit `f`, in disjoint pieces.
-fn subtract(mut b: Filter, f: &Filter, slots: &[SlotInfo], out: &mut Vec<Filter>) {
-    for (d, set) in &f.0 {
-        let bits = width(slots, *d);
-        if let Some(piece) = b.and(*d, &set.complement(bits), bits) {
-            out.push(piece);
-        }
-        if !b.narrow(*d, set, bits) {
-            return;
-        }
     }
 }

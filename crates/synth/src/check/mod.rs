@@ -7,7 +7,8 @@
 //!    is the source of at most one entry.
 //! 2. **Filters** (of rules, and what is known): dimensions ascend, each at most once; no set is empty or full; all values are
 //!    within the dimension's width; bits are 1 to 128, annotations 1, 2, 4, 8 or 16 bytes within the 48.
-//! 3. **Rules can be taken**: no rule's filter contradicts what is known in its stage.
+//! 3. **Rules can be taken**: no rule's filter contradicts what is known in its stage, or all of the filters that packets come
+//!    there from among.
 //! 4. **Slots** are 1 to 128 bits wide, and may be something. A binding fills six, of 32, 32, 16, 16, 16 and 16 bits.
 //! 5. **Slots are read behind their binding only**: on every path of the epoch from its beginning to the filter, image or
 //!    checksum that reads a slot there is a binding that fills it. No slot lives longer than its epoch.
@@ -198,7 +199,7 @@ impl Checker<'_> {
             }
             sources.push(e.source);
             if let Some(s) = self.p.stages.get(e.stage.0 as usize)
-                && (s.why != Why::Entry || !s.known.0.is_empty())
+                && (s.why != Why::Entry || !s.known.0.is_empty() || !s.among.is_empty())
             {
                 self.wrong(
                     9,
@@ -224,11 +225,16 @@ impl Checker<'_> {
             self.wrong(9, format!("'{:?}' and fresh do not agree", s.why));
         }
         self.filter(&s.known);
+        s.among.iter().for_each(|f| self.filter(f));
+        if s.among.len() == 1 {
+            self.wrong(2, "one filter alone is what is known");
+        }
         let mut named = vec![false; s.actions.len()];
         for (i, r) in s.rules.iter().enumerate() {
             self.place.rule = Some(i as u32);
             self.filter(&r.filter);
-            if r.filter.is_disjoint(&s.known) {
+            let among = s.among.is_empty() || s.among.iter().any(|f| !r.filter.is_disjoint(f));
+            if r.filter.is_disjoint(&s.known) || !among {
                 self.wrong(3, "this rule contradicts what is known here");
             }
             match named.get_mut(r.action.0 as usize) {

@@ -106,7 +106,8 @@ fn each_way(a: &Action, mut filled: Filled, mut f: impl FnMut(StageId, &Filled))
 }
 
 fn readers(s: &Stage, i: usize, here: &Filled, c: &mut Checker<'_>) {
-    let known = s.known.0.iter().map(|(d, _)| (None, *d));
+    let among = s.among.iter().flat_map(|f| &f.0);
+    let known = s.known.0.iter().chain(among).map(|(d, _)| (None, *d));
     let rules = s.rules.iter().enumerate();
     let asked = rules.flat_map(|(j, r)| r.filter.0.iter().map(move |(d, _)| (Some(j as u32), *d)));
     for (rule, d) in known.chain(asked) {

@@ -278,6 +278,17 @@ fn every_invariant_is_checked() {
         "entry fresh {\n  known len >= 20\n",
         Some((9, "program")),
     );
+    // rules outside of all that packets are among, and an alternative that is none
+    broken(
+        "  known s2 >= 1024\n",
+        "  known s2 >= 1024\n  among s2 in 1024-1100\n  among s2 in 1200-1300\n",
+        Some((3, "stage1, rule 1")),
+    );
+    broken(
+        "  known s2 >= 1024\n",
+        "  known s2 >= 1024\n  among s2 >= 1024\n",
+        Some((2, "stage1")),
+    );
     // a slot's life ends with its epoch
     broken(
         "stage3 at e2[0] written fresh {\n  when any",

@@ -120,6 +120,12 @@ impl State {
             Expr::Of(..) => (*k, Expr::Of(Dim::Anno(*k), 0)),
         });
         State {
+            end: match self.end {
+                // the packet has been cut there: that is still its end, as long as its length says so
+                EndAt::Ip4(at) if !self.touched((at + 2) * 8, 16) => EndAt::Ip4(at - self.start),
+                EndAt::Ip6(at) if !self.touched((at + 4) * 8, 16) => EndAt::Ip6(at - self.start),
+                _ => EndAt::Same,
+            },
             net: shift(self.net),
             mac: shift(self.mac),
             annos_zero: self.annos_zero,

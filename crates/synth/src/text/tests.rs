@@ -314,18 +314,21 @@ fn stage() -> BoxedStrategy<Stage> {
         any::<u16>(),
         why,
         any::<bool>(),
-        filter(),
+        (filter(), proptest::collection::vec(filter(), 0..3)),
         proptest::collection::vec(rule, 0..4),
         proptest::collection::vec(action(), 0..3),
     )
-        .prop_map(|(e, port, why, fresh, known, rules, actions)| Stage {
-            at: (e, port),
-            why,
-            fresh,
-            known,
-            rules,
-            actions,
-        })
+        .prop_map(
+            |(e, port, why, fresh, (known, among), rules, actions)| Stage {
+                at: (e, port),
+                why,
+                fresh,
+                known,
+                among,
+                rules,
+                actions,
+            },
+        )
         .boxed()
 }
 

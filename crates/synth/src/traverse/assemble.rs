@@ -1,7 +1,9 @@
 //! Leaves of a traversal become the rules and actions of a stage.
 
+use super::known::Known;
+use super::prune;
 use super::{Key, Leaf, Synthesizer};
-use crate::program::{Action, ActionId, End, Filter, Rule, Stage, Step, Why};
+use crate::program::{Action, ActionId, End, Rule, Stage, Step, Why};
 use std::collections::HashMap;
 
 impl Synthesizer<'_> {
@@ -10,10 +12,16 @@ impl Synthesizer<'_> {
         &mut self,
         key: &Key,
         why: Why,
-        known: Filter,
+        known: Known,
         (mut leaves, made): (Vec<Leaf>, Vec<Action>),
     ) -> Stage {
         leaves.sort_by(|a, b| a.part.rank.cmp(&b.part.rank));
+        prune::taken_before(&mut leaves, &known, &self.slots);
+        let among = match known.cubes() {
+            [_] => Vec::new(),
+            all => all.to_vec(),
+        };
+        let known = known.hull(&self.slots);
         // equal actions are one; numbered in the order of the rules
         let mut by: HashMap<(&[Step], &End), ActionId> = HashMap::new();
         let mut ids: Vec<Option<ActionId>> = vec![None; made.len()];
@@ -43,6 +51,7 @@ impl Synthesizer<'_> {
             why,
             fresh: key.fresh,
             known,
+            among,
             rules,
             actions,
         }

@@ -186,7 +186,7 @@ impl Traversal<'_, '_> {
             }
         };
         let free = bound(None)?;
-        let known = self.known(group);
+        let known = self.known(group, s);
         let n = self
             .s
             .input

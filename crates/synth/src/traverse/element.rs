@@ -8,7 +8,7 @@ use crate::layout::Layout;
 use crate::program::{Expr, Filter, Origin, Why};
 use crate::state::{Got, State};
 use onefold_elements::ElemId;
-use onefold_elements::model::{Case, Cond, Exit, Model, Op, Read, ValueSet, field};
+use onefold_elements::model::{Case, Cond, Exit, Model, Op, Read, field};
 use std::collections::{BTreeMap, HashMap};
 
 /// Most groups at one element in one stage.
@@ -116,6 +116,12 @@ impl Traversal<'_, '_> {
                             (filter, subtract(&mut rest, t, width))
                         }
                     };
+                    if !self.possible(&filter) {
+                        if !left {
+                            break 'cases;
+                        }
+                        continue;
+                    }
                     let mut rank = p.rank.clone();
                     rank.push(i as u32);
                     let mut origin = p.origin.clone();
@@ -183,7 +189,7 @@ impl Traversal<'_, '_> {
     }
 
     fn hint(&self, group: &Group) -> Layout {
-        let mut it = group.parts.iter().map(|p| Layout::of_frame(&p.filter));
+        let mut it = group.parts.iter().map(|p| Layout::of(&p.filter));
         match it.next() {
             Some(l) if it.all(|o| o == l) => l,
             _ => Layout::Unknown,
@@ -198,7 +204,7 @@ impl Traversal<'_, '_> {
                 let mut all = group
                     .parts
                     .iter()
-                    .map(|p| p.filter.get(d).and_then(ValueSet::single));
+                    .map(|p| self.values(&p.filter, d).and_then(|s| s.single()));
                 let first = all.next()??;
                 all.all(|v| v == Some(first)).then_some(first)
             }

@@ -1,7 +1,7 @@
 //! A group takes a case: its operations, then its exit.
 
+use super::carry::carried;
 use super::groups::Traversal;
-use super::known::carried;
 use super::{Group, Key, Part};
 use crate::program::{End, Expr, Next, Step, Why};
 use crate::state::{Got, State};
@@ -83,8 +83,9 @@ impl Traversal<'_, '_> {
         };
         for v in [6u128, 17] {
             let parts = group.parts.iter().filter_map(|p| {
-                Some(Part {
-                    filter: p.filter.and(d, &ValueSet::one(v), 8)?,
+                let filter = p.filter.and(d, &ValueSet::one(v), 8)?;
+                self.possible(&filter).then(|| Part {
+                    filter,
                     ..p.clone()
                 })
             });
@@ -99,7 +100,7 @@ impl Traversal<'_, '_> {
         let other = ValueSet::from_intervals([(6, 6), (17, 17)]).complement(8);
         let mut rest = Vec::new();
         for p in group.parts {
-            if let Some(filter) = p.filter.and(d, &other, 8) {
+            if let Some(filter) = p.filter.and(d, &other, 8).filter(|f| self.possible(f)) {
                 rest.push(Part { filter, ..p });
             }
         }
@@ -140,7 +141,7 @@ impl Traversal<'_, '_> {
             [one] => return self.go(elem, *one, s, group, "unconnected output"),
             _ => {}
         }
-        let known = self.known(&group);
+        let known = self.known(&group, &s);
         let next = ports.iter().map(|p| match self.s.successor(elem, *p) {
             None => Next::Unconnected(elem),
             Some((e, port)) => {
@@ -159,7 +160,9 @@ impl Traversal<'_, '_> {
     }
 
     fn ask(&mut self, elem: ElemId, port: u16, s: State, group: Group, cause: &str) {
-        let known = carried(&self.known(&group), &s);
+        let known = self
+            .known(&group, &s)
+            .map(&self.s.slots, |f| carried(f, &s));
         let n = self
             .s
             .input

@@ -1,11 +1,28 @@
 //! Groups of filters on their way through one stage: where they wait, join and leave it.
 
-use super::known::{carried, hull};
+use super::carry::carried;
+use super::known::{Known, hull};
 use super::{Group, Key, Leaf, Part, Synthesizer};
-use crate::program::{Action, End, Filter, Step, Why};
+use crate::program::{Action, Dim, End, Filter, Step, Why};
 use crate::state::{Need, State};
 use onefold_elements::ElemId;
+use onefold_elements::model::ValueSet;
 use std::collections::{BTreeMap, HashMap};
+
+/// Most filters of a group that are told from each other in what is known of it.
+const MAX_TOLD: usize = 64;
+
+/// What fits both; `None` where nothing does.
+fn both(a: &Filter, b: &Filter) -> Option<Filter> {
+    let mut f = a.clone();
+    for (d, s) in &b.0 {
+        // no set is full: the width does not matter
+        if !f.narrow(*d, s, 128) {
+            return None;
+        }
+    }
+    Some(f)
+}
 
 /// One stage being made.
 pub(super) struct Traversal<'a, 'b> {
@@ -15,6 +32,8 @@ pub(super) struct Traversal<'a, 'b> {
     pub(super) at: HashMap<(ElemId, u16, State), (u32, u32)>,
     pub(super) seq: u32,
     pub(super) visits: HashMap<ElemId, u32>,
+    /// Where one filter does not say all that is known: every packet fits one of these.
+    pub(super) among: Vec<Filter>,
     pub(super) leaves: Vec<Leaf>,
     pub(super) actions: Vec<Action>,
 }
@@ -28,15 +47,19 @@ impl<'a, 'b> Traversal<'a, 'b> {
             at: HashMap::new(),
             seq: 0,
             visits: HashMap::new(),
+            among: Vec::new(),
             leaves: Vec::new(),
             actions: Vec::new(),
         }
     }
 
-    pub(super) fn run(mut self, key: &Key, known: &Filter) -> (Vec<Leaf>, Vec<Action>) {
+    pub(super) fn run(mut self, key: &Key, known: &Known) -> (Vec<Leaf>, Vec<Action>) {
+        if known.cubes().len() > 1 {
+            self.among = known.cubes().to_vec();
+        }
         let first = Part {
             rank: Vec::new(),
-            filter: known.clone(),
+            filter: known.hull(&self.s.slots),
             origin: Vec::new(),
         };
         self.arrive(
@@ -95,24 +118,51 @@ impl<'a, 'b> Traversal<'a, 'b> {
         self.leave(group, s.steps.clone(), end);
     }
 
-    pub(super) fn known(&self, g: &Group) -> Filter {
-        let mut it = g.parts.iter();
-        let Some(first) = it.next() else {
-            return Filter::default();
-        };
-        let mut f = first.filter.clone();
-        for p in it {
-            if f.0.is_empty() {
-                break;
+    /// What is known of a group's packets that are in this state.
+    pub(super) fn known(&self, g: &Group, s: &State) -> Known {
+        let slots = &self.s.slots;
+        let mut k: Option<Known> = None;
+        let mut put = |f: Filter| match &mut k {
+            Some(k) => {
+                k.add(f, slots);
             }
-            f = hull(&f, &p.filter);
+            None => k = Some(Known::of(f)),
+        };
+        if g.parts.len() > MAX_TOLD {
+            let mut it = g.parts.iter();
+            let mut f = it.next().map(|p| p.filter.clone()).unwrap_or_default();
+            for p in it {
+                if f.0.is_empty() {
+                    break;
+                }
+                f = hull(&f, &p.filter, slots);
+            }
+            put(f);
+        } else {
+            for p in &g.parts {
+                match &self.among[..] {
+                    [] => put(p.filter.clone()),
+                    cubes => cubes
+                        .iter()
+                        .filter_map(|c| both(c, &p.filter))
+                        .for_each(&mut put),
+                }
+            }
         }
-        f
+        // and what bindings have been expected to give
+        let told = |f: &Filter| {
+            let mut f = f.clone();
+            for p in s.slots.iter().filter(|p| !p.set.is_full(p.bits)) {
+                f.narrow(Dim::Slot(p.slot), &p.set, p.bits);
+            }
+            f
+        };
+        k.unwrap_or_else(Known::anything).map(slots, told)
     }
 
     /// The group goes on in another stage of this epoch.
     pub(super) fn goto(&mut self, elem: ElemId, port: u16, s: &State, group: Group, why: Why) {
-        let known = self.known(&group);
+        let known = self.known(&group, s);
         let key = Key {
             elem,
             port,
@@ -126,7 +176,7 @@ impl<'a, 'b> Traversal<'a, 'b> {
 
     /// The group is written out and goes on in a new epoch.
     pub(super) fn write_out(&mut self, elem: ElemId, port: u16, s: &State, group: Group) {
-        let known = carried(&self.known(&group), s);
+        let known = self.known(&group, s).map(&self.s.slots, |f| carried(f, s));
         let key = Key {
             elem,
             port,
@@ -163,5 +213,31 @@ impl<'a, 'b> Traversal<'a, 'b> {
             Need::Punt(cause) => self.punt(elem, port, s, group, cause),
             _ => self.punt(elem, port, s, group, "cannot be expressed"),
         }
+    }
+
+    /// May there be a packet that fits, by what is known of the stage?
+    pub(super) fn possible(&self, f: &Filter) -> bool {
+        self.among.is_empty() || self.among.iter().any(|c| !c.is_disjoint(f))
+    }
+
+    /// What a dimension may be in packets that fit.
+    pub(super) fn values(&self, f: &Filter, d: Dim) -> Option<ValueSet> {
+        let own = f.get(d);
+        if self.among.is_empty() || own.is_some_and(|s| s.single().is_some()) {
+            return own.cloned();
+        }
+        let mut all: Option<ValueSet> = None;
+        for c in self.among.iter().filter(|c| !c.is_disjoint(f)) {
+            let here = match (c.get(d), own) {
+                (Some(a), Some(b)) => a.intersect(b),
+                (Some(a), None) | (None, Some(a)) => a.clone(),
+                (None, None) => return None,
+            };
+            all = Some(match all {
+                Some(a) => a.union(&here),
+                None => here,
+            });
+        }
+        all
     }
 }

@@ -1,14 +1,103 @@
-//! What is known of packets: where ways join, and behind a write-out.
+//! What is known of packets where a stage begins: a small union of filters, joined where ways meet.
 
-use crate::program::{Dim, EndAt, Expr, Filter};
-use crate::state::State;
-use onefold_elements::model::{HeaderCheck, ValueSet};
+use crate::program::{Filter, SlotInfo};
+use crate::text::width;
+use onefold_elements::model::ValueSet;
 
+/// Most filters of a union; then those that differ least become one.
+const MAX_CUBES: usize = 8;
 /// Most intervals of a set in what is known of a stage.
 const KNOWN_INTERVALS: usize = 256;
 
+/// Every packet fits one of these filters. There is at least one, and none covers another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Known(Vec<Filter>);
+
+impl Known {
+    pub(super) fn anything() -> Known {
+        Known(vec![Filter::default()])
+    }
+
+    pub(super) fn of(f: Filter) -> Known {
+        Known(vec![f])
+    }
+
+    /// What may come besides. Says whether that is more than was known to come.
+    pub(super) fn add(&mut self, f: Filter, slots: &[SlotInfo]) -> bool {
+        if self.0.iter().any(|c| c.covers(&f)) {
+            return false;
+        }
+        let mut f = f;
+        // Bound: every round but the last takes a filter out of the union.
+        loop {
+            self.0.retain(|c| !f.covers(c));
+            let (mut nearest, mut least) = (None, usize::MAX);
+            for (i, c) in self.0.iter().enumerate() {
+                let n = differences(c, &f);
+                if n < least {
+                    (nearest, least) = (Some(i), n);
+                }
+            }
+            match nearest {
+                // a union in one dimension loses nothing
+                Some(i) if least == 1 || self.0.len() >= MAX_CUBES => {
+                    f = hull(&self.0.swap_remove(i), &f, slots);
+                }
+                _ => break,
+            }
+        }
+        self.0.push(f);
+        // in an order that does not depend on who came first
+        self.0.sort_unstable();
+        true
+    }
+
+    /// The union of both. Says whether that is more than was known to come.
+    pub(super) fn join(&mut self, other: &Known, slots: &[SlotInfo]) -> bool {
+        let mut more = false;
+        for f in &other.0 {
+            more |= self.add(f.clone(), slots);
+        }
+        more
+    }
+
+    /// Each filter as `f` makes it.
+    pub(super) fn map(&self, slots: &[SlotInfo], f: impl Fn(&Filter) -> Filter) -> Known {
+        let mut all = self.0.iter().map(f);
+        let mut k = Known(all.next().into_iter().collect());
+        for c in all {
+            k.add(c, slots);
+        }
+        k
+    }
+
+    /// One filter that says as much as one can.
+    pub(super) fn hull(&self, slots: &[SlotInfo]) -> Filter {
+        let mut all = self.0.iter();
+        let mut f = all.next().cloned().unwrap_or_default();
+        for c in all {
+            f = hull(&f, c, slots);
+        }
+        f
+    }
+
+    /// The filters.
+    pub(super) fn cubes(&self) -> &[Filter] {
+        &self.0
+    }
+}
+
+/// In how many dimensions the filters differ.
+fn differences(a: &Filter, b: &Filter) -> usize {
+    let of = |x: &Filter, y: &Filter| x.0.iter().filter(|(d, s)| y.get(*d) != Some(s)).count();
+    let both =
+        a.0.iter()
+            .filter(|(d, s)| b.get(*d).is_some_and(|o| o != s));
+    of(a, b) + of(b, a) - both.count()
+}
+
 /// What both allow at most: per dimension the union, where both have one.
-pub(super) fn hull(a: &Filter, b: &Filter) -> Filter {
+pub(super) fn hull(a: &Filter, b: &Filter, slots: &[SlotInfo]) -> Filter {
     let mut out = Vec::new();
     for (d, s) in &a.0 {
         if let Some(o) = b.get(*d) {
@@ -23,7 +112,7 @@ pub(super) fn hull(a: &Filter, b: &Filter) -> Filter {
                 }
                 _ => u,
             };
-            if !u.is_full(d.width()) {
+            if !u.is_full(width(slots, *d)) {
                 out.push((*d, u));
             }
         }
@@ -31,86 +120,51 @@ pub(super) fn hull(a: &Filter, b: &Filter) -> Filter {
     Filter(out)
 }
 
-/// What is known of the packets of a group, said of the epoch that begins when they are written out in this state.
-pub(super) fn carried(known: &Filter, s: &State) -> Filter {
-    let mut f = Filter::default();
-    let shift = s.start * 8;
-    for (d, set) in &known.0 {
-        match *d {
-            Dim::Bits { bit, bits } if !s.touched(bit, bits) => {
-                let d = Dim::Bits {
-                    bit: bit - shift,
-                    bits,
-                };
-                f.narrow(d, set, bits);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::Dim;
+
+    fn f(list: &[(i32, u128, u128)]) -> Filter {
+        let dim = |bit| Dim::Bits { bit, bits: 16 };
+        let all = list
+            .iter()
+            .map(|(b, l, h)| (dim(*b), ValueSet::range(*l, *h)));
+        Filter(all.collect())
+    }
+
+    #[test]
+    fn what_differs_in_one_dimension_is_one() {
+        let mut k = Known::of(f(&[(0, 6, 6), (16, 1, 9)]));
+        assert!(!k.add(f(&[(0, 6, 6), (16, 2, 3)]), &[]));
+        assert!(k.add(f(&[(0, 6, 6), (16, 20, 30)]), &[]));
+        assert_eq!(k.cubes().len(), 1);
+        // UDP to one port stays one fact
+        assert!(k.add(f(&[(0, 17, 17), (16, 1, 9), (32, 1234, 1234)]), &[]));
+        assert_eq!(k.cubes().len(), 2);
+        let none = f(&[(0, 17, 17), (32, 80, 80)]);
+        assert!(k.cubes().iter().all(|c| c.is_disjoint(&none)));
+        assert_eq!(k.hull(&[]).0.len(), 2);
+    }
+
+    #[test]
+    fn a_union_is_bounded_and_only_grows() {
+        let mut k = Known::of(f(&[(0, 0, 0), (16, 0, 0)]));
+        let mut seen = vec![f(&[(0, 0, 0), (16, 0, 0)])];
+        for i in 1..100 {
+            let one = f(&[
+                (0, i, i),
+                (16, i * 7 % 100, i * 7 % 100),
+                (32, i % 3, i % 3),
+            ]);
+            k.add(one.clone(), &[]);
+            seen.push(one);
+            assert!(k.cubes().len() <= MAX_CUBES);
+            for s in &seen {
+                assert!(k.cubes().iter().any(|c| c.covers(s)), "{s:?}");
             }
-            // a header checksum is as right or wrong as before where all that changed was followed
-            Dim::Check {
-                check: check @ HeaderCheck::Ip4Checksum,
-                at,
-                end: EndAt::Same,
-            } if !s.ip_dirty && !s.overwritten(at + 10) && !s.sums.iter().any(|s| s.anew) => {
-                let d = Dim::Check {
-                    check,
-                    at: at - s.start,
-                    end: EndAt::Same,
-                };
-                f.narrow(d, set, 1);
-            }
-            _ => {}
         }
+        assert!(k.add(Filter::default(), &[]));
+        assert_eq!(k, Known::anything());
     }
-    let (length, less) = match s.end {
-        EndAt::Same => (Dim::Len, s.start),
-        EndAt::Ip4(at) => {
-            let fits = Dim::Check {
-                check: HeaderCheck::Ip4Fits,
-                at: at - s.start,
-                end: EndAt::Same,
-            };
-            f.narrow(fits, &ValueSet::one(1), 1);
-            let bits = (at + 2) * 8;
-            (
-                Dim::Bits {
-                    bit: bits,
-                    bits: 16,
-                },
-                s.start - at,
-            )
-        }
-        EndAt::Ip6(at) => {
-            let fits = Dim::Check {
-                check: HeaderCheck::Ip6Fits,
-                at: at - s.start,
-                end: EndAt::Same,
-            };
-            f.narrow(fits, &ValueSet::one(1), 1);
-            let bits = (at + 4) * 8;
-            (
-                Dim::Bits {
-                    bit: bits,
-                    bits: 16,
-                },
-                s.start - at - 40,
-            )
-        }
-    };
-    if let Some(set) = known.get(length) {
-        let moved = set.intervals().iter().filter_map(|(l, h)| {
-            let down = |v: &u128| i128::try_from(*v).unwrap_or(i128::MAX) - i128::from(less);
-            let (l, h) = (down(l).max(0), down(h).min(i128::from(u32::MAX)));
-            (l <= h).then_some((l as u128, h as u128))
-        });
-        f.narrow(Dim::Len, &ValueSet::from_intervals(moved), 32);
-    }
-    for w in &s.writes {
-        if let Expr::Const(c) = w.value {
-            let d = Dim::Bits {
-                bit: w.bit - shift,
-                bits: w.bits,
-            };
-            f.narrow(d, &ValueSet::one(c), w.bits);
-        }
-    }
-    f
 }

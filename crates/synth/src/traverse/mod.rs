@@ -11,20 +11,24 @@
 
 mod assemble;
 mod bind;
+mod carry;
 mod cases;
 mod element;
 mod exits;
 mod groups;
 mod known;
 mod order;
+mod prune;
+mod sweep;
 
 use crate::input::{Budget, Input};
 use crate::program::{
     Action, End, Entry, Filter, Origin, Program, Slot, SlotInfo, Stage, StageId, Why,
 };
 use crate::state::State;
+use carry::carried;
 use groups::Traversal;
-use known::{carried, hull};
+use known::Known;
 use onefold_elements::ElemId;
 use order::order;
 use std::collections::HashMap;
@@ -62,7 +66,7 @@ struct Key {
 struct Work {
     key: Key,
     why: Why,
-    known: Option<Filter>,
+    known: Known,
     dirty: bool,
     rounds: u32,
     /// Where the stages began that led here first.
@@ -108,7 +112,7 @@ pub fn synthesize(input: &Input, budget: Budget) -> Program {
             state: State::entry(),
             write: false,
         };
-        let stage = s.stage(None, key, Why::Entry, &Filter::default());
+        let stage = s.stage(None, key, Why::Entry, &Known::anything());
         entries.push(Entry {
             source: *source,
             stage,
@@ -127,6 +131,7 @@ pub fn synthesize(input: &Input, budget: Budget) -> Program {
         notes: s.notes,
     };
     p.notes.dedup();
+    sweep::sweep(&mut p);
     if cfg!(debug_assertions) {
         let report = crate::check::check(&p);
         debug_assert!(report.violations.is_empty(), "{:#?}", report.violations);
@@ -143,18 +148,13 @@ impl Synthesizer<'_> {
     }
 
     /// The stage of that key; `known` can reach it.
-    fn stage(&mut self, from: Option<usize>, key: Key, why: Why, known: &Filter) -> StageId {
+    fn stage(&mut self, from: Option<usize>, key: Key, why: Why, known: &Known) -> StageId {
         if let Some(id) = self.index.get(&key) {
             let w = &mut self.stages[id.0 as usize];
-            let all = match &w.known {
-                Some(k) => hull(k, known),
-                None => known.clone(),
-            };
-            if w.known.as_ref() != Some(&all) {
-                w.known = Some(match w.rounds {
-                    MAX_ROUNDS.. => Filter::default(),
-                    _ => all,
-                });
+            if w.known.join(known, &self.slots) {
+                if w.rounds >= MAX_ROUNDS {
+                    w.known = Known::anything();
+                }
                 w.dirty = true;
             }
             return *id;
@@ -169,7 +169,7 @@ impl Synthesizer<'_> {
         self.stages.push(Work {
             key,
             why,
-            known: Some(known.clone()),
+            known: known.clone(),
             dirty: true,
             rounds: 0,
             trail,
@@ -200,7 +200,7 @@ impl Synthesizer<'_> {
         let w = &mut self.stages[i];
         w.dirty = false;
         w.rounds += 1;
-        let known = w.known.clone().unwrap_or_default();
+        let known = w.known.clone();
         let (key, why) = (w.key.clone(), w.why);
         let here = (key.elem, key.port);
         let again = w.trail.iter().filter(|t| **t == here).count();
@@ -228,7 +228,8 @@ impl Synthesizer<'_> {
                 write: false,
                 ..key.clone()
             };
-            let to = self.stage(Some(i), fresh, Why::Written, &carried(&known, &key.state));
+            let behind = known.map(&self.slots, |f| carried(f, &key.state));
+            let to = self.stage(Some(i), fresh, Why::Written, &behind);
             let part = Part {
                 rank: Vec::new(),
                 filter: Filter::default(),

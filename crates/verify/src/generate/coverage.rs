@@ -356,6 +356,7 @@ mod tests {
             why: Why::Entry,
             fresh: true,
             known: Filter::default(),
+            among: Vec::new(),
             rules: vec![
                 Rule {
                     filter,

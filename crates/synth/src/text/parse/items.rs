@@ -78,6 +78,7 @@ impl Parser<'_> {
             why,
             fresh,
             known: Filter::default(),
+            among: Vec::new(),
             rules: Vec::new(),
             actions: Vec::new(),
         };
@@ -101,6 +102,8 @@ impl Parser<'_> {
     fn stage_item(&mut self, stage: &mut Stage) -> Res<()> {
         if self.has_word("known") {
             stage.known = self.filter()?;
+        } else if self.has_word("among") {
+            stage.among.push(self.filter()?);
         } else if self.has_word("when") {
             let filter = self.filter()?;
             self.punct("=>")?;
@@ -149,7 +152,7 @@ impl Parser<'_> {
                 self.punct("}")?;
             }
         } else {
-            return self.expected("'known', 'when', 'aN {' or '}'");
+            return self.expected("'known', 'among', 'when', 'aN {' or '}'");
         }
         Ok(())
     }

@@ -88,6 +88,11 @@ fn print_stage(out: &mut String, p: &Program, i: usize, s: &Stage) {
         w.put_filter(out, &s.known);
         out.push('\n');
     }
+    for f in &s.among {
+        out.push_str("  among ");
+        w.with(f).put_filter(out, f);
+        out.push('\n');
+    }
     // an action is named after the headers of the first class that takes it
     let mut first: Vec<Option<&Rule>> = vec![None; s.actions.len()];
     for r in &s.rules {
