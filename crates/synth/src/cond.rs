@@ -233,6 +233,27 @@ fn expr_in(
     };
     let f_end = f_bit + i32::from(f_bits);
     let end = bit + i32::from(bits);
+    if l != Layout::Unknown
+        && f_bit == bit
+        && f_end < end
+        && let Some((high, low)) = product(&set, bits, f_bits)
+        && !s.touched(bit, bits)
+    {
+        // a word of several fields (flags and fragment offset): a condition on each
+        let rest = Dim::Bits {
+            bit: f_end,
+            bits: bits - f_bits,
+        };
+        let first = Dim::Bits {
+            bit: f_bit,
+            bits: f_bits,
+        };
+        let mut out = one_unless_full(first, high, f_bits);
+        for t in &mut out {
+            t.narrow(rest, &low, bits - f_bits);
+        }
+        return Ok(out);
+    }
     if (f_bit, f_bits) == (bit, bits) || end > f_end || s.touched(f_bit, f_bits) {
         return Ok(one_unless_full(d, set, bits));
     }
@@ -256,6 +277,29 @@ fn expr_in(
         ValueSet::from_intervals(all),
         f_bits,
     ))
+}
+
+/// The set of values of `bits` bits as one of the `above` first bits and one of the others, where it is all pairs of both.
+fn product(set: &ValueSet, bits: u8, above: u8) -> Option<(ValueSet, ValueSet)> {
+    let below = bits.checked_sub(above).filter(|b| *b > 0)?;
+    if set.intervals().len() > MASK_INTERVALS {
+        return None;
+    }
+    let max = max_of(below);
+    let high = ValueSet::from_intervals(
+        set.intervals()
+            .iter()
+            .map(|(l, h)| (l >> below, h >> below)),
+    );
+    let low = ValueSet::from_intervals(set.intervals().iter().flat_map(|(l, h)| {
+        match (h >> below) - (l >> below) {
+            0 => [(l & max, h & max); 2],
+            1 => [(l & max, max), (0, h & max)],
+            _ => [(0, max); 2],
+        }
+    }));
+    let pairs = high.count()?.checked_mul(low.count()?)?;
+    (Some(pairs) == set.count()).then_some((high, low))
 }
 
 /// `field & mask == value` (or the opposite), piece by piece.
@@ -410,4 +454,28 @@ fn packet_type(
         (false, _, _) => {}
     }
     Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_that_are_products() {
+        // any of three flags, a fragment offset of zero
+        let zero = ValueSet::from_intervals((0..8u128).map(|f| (f << 13, f << 13)));
+        let (high, low) = product(&zero, 16, 3).unwrap();
+        assert!(high.is_full(3) && low.single() == Some(0));
+        let (high, low) = product(&zero.complement(16), 16, 3).unwrap();
+        assert!(high.is_full(3));
+        assert_eq!(low, ValueSet::range(1, 0x1fff));
+        let (high, low) = product(&ValueSet::range(0x2000, 0x5fff), 16, 3).unwrap();
+        assert_eq!((high, low.is_full(13)), (ValueSet::range(1, 2), true));
+        for not in [
+            ValueSet::range(5, 0x2001),
+            ValueSet::from_intervals([(0, 5), (0x2000, 0x2006)]),
+        ] {
+            assert_eq!(product(&not, 16, 3), None, "{not:?}");
+        }
+    }
 }
