@@ -8,6 +8,7 @@ use super::read::Seen;
 use onefold_elements::model::{ValueSet, max_of};
 use onefold_engine::program::ProgramStep;
 use onefold_synth::program::{Dim, End, Filter, Next, Program, Step};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use crate::cubes::width;
@@ -58,6 +59,8 @@ pub struct Coverage {
     dims: Vec<Vec<Dim>>,
     /// By stage and rule: index into `dims` for each part of the filter.
     parts: Vec<Vec<Vec<usize>>>,
+    /// By stage: the rules that have this value (of the dimension with this index) right outside.
+    outside: Vec<HashMap<(usize, u128), Vec<usize>>>,
 }
 
 /// Numbers of an account.
@@ -83,6 +86,7 @@ impl Coverage {
         let mut rules = Vec::new();
         let mut dims = Vec::new();
         let mut parts = Vec::new();
+        let mut outside = Vec::new();
         for s in &program.stages {
             let mut all: Vec<Dim> = (s.rules.iter())
                 .flat_map(|r| r.filter.0.iter().map(|(d, _)| *d))
@@ -102,6 +106,22 @@ impl Coverage {
                     .collect(),
             };
             rules.push(s.rules.iter().map(|r| state(&r.filter)).collect());
+            let mut near: HashMap<(usize, u128), Vec<usize>> = HashMap::new();
+            for (i, r) in s.rules.iter().enumerate() {
+                for (d, set) in &r.filter.0 {
+                    for (v, inside) in sides(set, width(&program, *d)) {
+                        if inside {
+                            continue;
+                        }
+                        let list = near.entry((index(d), v)).or_default();
+                        // a hole of one value has it on both sides
+                        if list.last() != Some(&i) {
+                            list.push(i);
+                        }
+                    }
+                }
+            }
+            outside.push(near);
             dims.push(all);
         }
         Coverage {
@@ -109,6 +129,7 @@ impl Coverage {
             rules,
             dims,
             parts,
+            outside,
         }
     }
 
@@ -248,27 +269,22 @@ impl Coverage {
         };
         let until = step.rule.unwrap_or(stage.rules.len());
         // rules that a packet misses by one value
-        for ((rule, part), state) in stage
-            .rules
-            .iter()
-            .zip(parts)
-            .zip(states.iter_mut())
-            .take(until)
-        {
-            let mut miss = None;
-            let mut far = false;
-            for (i, ((_, set), at)) in rule.filter.0.iter().zip(part).enumerate() {
-                match value(*at) {
-                    Some(v) if set.contains(v) => {}
-                    Some(v) if miss.is_none() => miss = Some((i, v)),
-                    _ => {
-                        far = true;
-                        break;
-                    }
+        let near = self.outside.get(step.stage);
+        for (at, v) in values.iter().enumerate() {
+            let Some(v) = *v else { continue };
+            let rules = near.and_then(|n| n.get(&(at, v))).map_or(&[][..], |n| n);
+            for r in rules.iter().copied().take_while(|r| *r < until) {
+                let (Some(rule), Some(part), Some(state)) =
+                    (stage.rules.get(r), parts.get(r), states.get_mut(r))
+                else {
+                    break;
+                };
+                let mut others = rule.filter.0.iter().zip(part).filter(|(_, p)| **p != at);
+                if let Some(i) = part.iter().position(|p| *p == at)
+                    && others.all(|((_, set), p)| value(*p).is_some_and(|v| set.contains(v)))
+                {
+                    mark(&program, &rule.filter, state, i, v, false);
                 }
-            }
-            if let (Some((i, v)), false) = (miss, far) {
-                mark(&program, &rule.filter, state, i, v, false);
             }
         }
         let Some(r) = step.rule else { return };

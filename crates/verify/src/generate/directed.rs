@@ -1,6 +1,7 @@
 //! Packets derived from a program: one for every rule, one for each side of every boundary, through bindings too.
 
 use super::coverage::{Coverage, Side, sides, width};
+use super::index::Index;
 use super::solve::{Maker, Search, place, uncovered};
 use super::traffic::Traffic;
 use super::ways::{self, Way};
@@ -14,6 +15,7 @@ use onefold_elements::model::{BindKind, ValueSet, max_of};
 use onefold_engine::program::ProgramStep;
 use onefold_packet::Timestamp;
 use onefold_synth::program::{Dim, End, Filter, Program, Step};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -116,6 +118,8 @@ pub struct Directed {
     maker: Maker,
     rng: Rng,
     ways: Vec<Vec<Way>>,
+    /// Of each stage's rules, and of each way's earlier ones; made when first asked for.
+    indices: Vec<(OnceCell<Index>, Vec<OnceCell<Index>>)>,
     known: Vec<Vec<Known>>,
     goals: VecDeque<(Goal, u8)>,
     /// Goal of the event under way.
@@ -180,6 +184,9 @@ impl Directed {
             traffic,
             maker: Maker::default(),
             rng,
+            indices: (ways.iter())
+                .map(|w| (OnceCell::new(), vec![OnceCell::new(); w.len()]))
+                .collect(),
             ways,
             goals,
             current: None,
@@ -246,24 +253,44 @@ impl Directed {
         let stage = program.stages.get(g.stage).ok_or(Reason::NoWay)?;
         let mut reason = Reason::NoWay;
         let ways = self.ways.get(g.stage).map_or(&[][..], |w| w);
-        for w in ways.iter().filter(|w| !w.stateful).take(WAYS_TRIED) {
-            let Some((cube, _)) = w.map.narrow(&program, &cube, &w.cube) else {
+        let (stage_index, way_indices) = self.indices.get(g.stage).ok_or(Reason::NoWay)?;
+        // those that may take a packet of the goal's, in the stage's terms
+        let mut before: Option<Vec<&Filter>> = None;
+        for (n, w) in (ways.iter().enumerate())
+            .filter(|(_, w)| !w.stateful)
+            .take(WAYS_TRIED)
+        {
+            let Some((narrow, _)) = w.map.narrow(&program, &cube, &w.cube) else {
                 continue;
             };
+            let before = before.get_or_insert_with(|| {
+                let index =
+                    stage_index.get_or_init(|| Index::new(stage.rules.iter().map(|r| &r.filter)));
+                let mut all = Vec::new();
+                index.overlapping(&cube, g.rule, &mut |i| {
+                    let f = stage.rules.get(i).map(|r| &r.filter);
+                    all.extend(f.filter(|f| !f.is_disjoint(&cube)));
+                });
+                all
+            });
+            let cube = narrow;
             let own: Vec<Filter>;
-            let before = stage.rules.iter().take(g.rule);
-            let mut earlier: Vec<&Filter> =
-                w.earlier.iter().filter(|e| !e.is_disjoint(&cube)).collect();
+            let mut earlier: Vec<&Filter> = Vec::new();
+            if let Some(index) = way_indices.get(n) {
+                let index = index.get_or_init(|| Index::new(w.earlier.iter()));
+                index.overlapping(&cube, w.earlier.len(), &mut |i| {
+                    let f = w.earlier.get(i);
+                    earlier.extend(f.filter(|f| !f.is_disjoint(&cube)));
+                });
+            }
             if w.map.is_identity() {
-                earlier.extend(before.map(|r| &r.filter).filter(|e| !e.is_disjoint(&cube)));
+                earlier.extend(before.iter().filter(|f| !f.is_disjoint(&cube)));
             } else {
-                own = before
-                    .filter_map(
-                        |r| match w.map.narrow(&program, &r.filter, &Filter::default()) {
-                            Some((f, true)) => Some(f),
-                            _ => None,
-                        },
-                    )
+                own = (before.iter())
+                    .filter_map(|f| match w.map.narrow(&program, f, &Filter::default()) {
+                        Some((f, true)) => Some(f),
+                        _ => None,
+                    })
                     .filter(|f| !f.is_disjoint(&cube))
                     .collect();
                 earlier.extend(&own);

@@ -2,12 +2,14 @@
 //!
 //! - [`directed::Directed`]: packets derived from a program's rules and their boundaries ([`coverage`], [`ways`], [`solve`]).
 //! - [`traffic::Traffic`]: flows with answers, close misses and time jumps, from values that the configuration names.
-//! - [`capture::Capture`]: captures, merged by time.
+//! - [`capture::Capture`]: captures, merged by time; [`adapt`] makes them fit a chain.
 
+pub mod adapt;
 pub mod capture;
 pub mod coverage;
 pub mod directed;
 pub mod hints;
+mod index;
 pub mod read;
 pub mod solve;
 pub mod traffic;

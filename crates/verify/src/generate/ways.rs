@@ -1,10 +1,13 @@
 //! How packets come to a stage: conditions at the entry, and what has become of the packet since.
 
 use super::coverage::width;
+use super::index::Index;
 use crate::rng::Rng;
 use onefold_elements::ElemId;
 use onefold_elements::model::{AnnoKey, ValueSet, max_of};
-use onefold_synth::program::{Action, Dim, End, EndAt, Expr, Filter, Image, Next, Program, Step};
+use onefold_synth::program::{
+    Action, Dim, End, EndAt, Expr, Filter, Image, Next, Program, Stage, Step,
+};
 
 /// Most ways kept for a stage.
 const MAX_WAYS: usize = 16;
@@ -224,6 +227,7 @@ pub fn ways(p: &Program, rng: &mut Rng) -> Vec<Vec<Way>> {
         }
     }
     let mut followed = vec![0usize; p.stages.len()];
+    let mut indices: Vec<Option<Index>> = vec![None; p.stages.len()];
     let mut visits = 0;
     while let Some(at) = queue.pop_front() {
         visits += 1;
@@ -249,40 +253,35 @@ pub fn ways(p: &Program, rng: &mut Rng) -> Vec<Vec<Way>> {
                 let Some((cube, _)) = w.map.narrow(p, &r.filter, &w.cube) else {
                     continue;
                 };
-                let mut earlier = w.earlier.clone();
-                earlier.retain(|e| !e.is_disjoint(&cube));
-                for e in stage.rules.iter().take(i) {
-                    if earlier.len() >= MAX_EARLIER {
-                        break;
-                    }
-                    if let Some((f, true)) = w.map.narrow(p, &e.filter, &Filter::default())
-                        && !f.is_disjoint(&cube)
-                    {
-                        earlier.push(f);
-                    }
-                }
                 for (to, image, stateful) in next {
                     let Some(list) = all.get_mut(to) else {
                         continue;
                     };
                     offered[to] += 1;
+                    // the later ones change places, so that they are of many kinds
+                    let place = match list.len() {
+                        n if n < MAX_WAYS => n,
+                        _ if rng.below(offered[to]) < MAX_WAYS - FOLLOWED => {
+                            FOLLOWED + rng.below(MAX_WAYS - FOLLOWED)
+                        }
+                        _ => continue,
+                    };
+                    let index = indices[at]
+                        .get_or_insert_with(|| Index::new(stage.rules.iter().map(|r| &r.filter)));
                     let way = Way {
                         source: w.source,
                         cube: cube.clone(),
                         map: image.map_or_else(|| w.map.clone(), |i| w.map.then(i)),
-                        earlier: earlier.clone(),
+                        earlier: earlier_rules(p, stage, index, i, &w, &cube),
                         stateful: w.stateful || stateful,
                     };
-                    if list.len() < MAX_WAYS {
-                        list.push(way);
-                        if list.len() <= FOLLOWED {
-                            queue.push_back(to);
-                        }
-                    } else if rng.below(offered[to]) < MAX_WAYS - FOLLOWED {
-                        // the later ones change places, so that they are of many kinds
-                        let slot = FOLLOWED + rng.below(MAX_WAYS - FOLLOWED);
-                        if let Some(old) = list.get_mut(slot) {
-                            *old = way;
+                    match list.get_mut(place) {
+                        Some(old) => *old = way,
+                        None => {
+                            list.push(way);
+                            if list.len() <= FOLLOWED {
+                                queue.push_back(to);
+                            }
                         }
                     }
                 }
@@ -290,6 +289,33 @@ pub fn ways(p: &Program, rng: &mut Rng) -> Vec<Vec<Way>> {
         }
     }
     all
+}
+
+/// The rules that may take a packet before rule `i` does: those on the way, and those of its stage, in the entry's terms.
+fn earlier_rules(
+    p: &Program,
+    stage: &Stage,
+    index: &Index,
+    i: usize,
+    w: &Way,
+    cube: &Filter,
+) -> Vec<Filter> {
+    let mut earlier = w.earlier.clone();
+    earlier.retain(|e| !e.is_disjoint(cube));
+    let Some(rule) = stage.rules.get(i) else {
+        return earlier;
+    };
+    index.overlapping(&rule.filter, i, &mut |e| {
+        if earlier.len() < MAX_EARLIER
+            && let Some(e) = stage.rules.get(e)
+            && !e.filter.is_disjoint(&rule.filter)
+            && let Some((f, true)) = w.map.narrow(p, &e.filter, &Filter::default())
+            && !f.is_disjoint(cube)
+        {
+            earlier.push(f);
+        }
+    });
+    earlier
 }
 
 /// Stages that an action leads to, with the image of a new epoch, and whether that takes a binding made before.
