@@ -8,7 +8,8 @@ use onefold_engine::program::{ProgramRunner, Report};
 use onefold_engine::{Graph, Totals};
 use onefold_io::{CaptureReader, CaptureWriter, LinkType, Merge};
 use onefold_packet::Timestamp;
-use std::collections::BTreeMap;
+use onefold_verify::generate::adapt::Adapter;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,8 @@ pub struct Plan {
     pub outputs: Vec<(String, String)>,
     /// Packets per batch; 1 is the scalar reference engine. More only without a program.
     pub batch: usize,
+    /// Frames also come in the forms that fit the chain.
+    pub adapter: Option<Adapter>,
     /// Stop after this many packets.
     pub limit: Option<u64>,
     /// Let the clock run on for this long after the last packet.
@@ -230,28 +233,42 @@ pub fn run(chain: &Chain, runner: &mut ProgramRunner, plan: &Plan) -> Result<Out
     let mut batch = Vec::with_capacity(plan.batch);
     let mut batch_entry = None;
     let mut interrupted = false;
+    // forms of the frame that was read last
+    let mut adapted = VecDeque::new();
     while plan.limit.is_none_or(|l| n < l) {
-        let Some(next) = merge.next_into(&mut buf) else {
-            break;
-        };
-        let (input, meta) = match next {
-            Ok(x) => x,
-            Err(e) => {
-                // what was read before the damage has been used; the rest of that file is lost
-                warnings.push(format!("port {}: {}", plan.inputs[e.port].0, e.error));
-                continue;
+        let (input, ts_ns) = match adapted.pop_front() {
+            Some((input, ts_ns, frame)) => {
+                buf = frame;
+                (input, ts_ns)
+            }
+            None => {
+                let Some(next) = merge.next_into(&mut buf) else {
+                    break;
+                };
+                let (input, meta) = match next {
+                    Ok(x) => x,
+                    Err(e) => {
+                        // what was read before the damage has been used; the rest of that file is lost
+                        warnings.push(format!("port {}: {}", plan.inputs[e.port].0, e.error));
+                        continue;
+                    }
+                };
+                bytes += buf.len() as u64 + 16;
+                if meta.link != LinkType::ETHERNET {
+                    *foreign.entry((input, meta.link.0)).or_default() += 1;
+                }
+                let forms = (plan.adapter.iter())
+                    .flat_map(|a| a.variants(entries[input].1, meta.link, &buf));
+                adapted.extend(forms.map(|(_, f)| (input, meta.ts_ns, f)));
+                (input, meta.ts_ns)
             }
         };
         let (port, element) = entries[input];
         n += 1;
-        bytes += buf.len() as u64 + 16;
         ins[port].packets += 1;
         ins[port].bytes += buf.len() as u64;
-        if meta.link != LinkType::ETHERNET {
-            *foreign.entry((input, meta.link.0)).or_default() += 1;
-        }
         // the clock never goes back, whatever the capture says
-        let at = Timestamp(meta.ts_ns).max(now);
+        let at = Timestamp(ts_ns).max(now);
         first.get_or_insert(at);
         if plan.batch <= 1 {
             now = at;

@@ -9,6 +9,7 @@ use onefold_engine::program::{ClassCount, ProgramRunner, Report};
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
 use onefold_synth::program::{Action, Origin, Program};
+use onefold_verify::generate::adapt::Adapter;
 
 /// How the chain is executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -37,6 +38,10 @@ pub struct Args {
     /// Where to write what leaves at a port; .pcapng or .pcap
     #[arg(long = "out", value_name = "PORT=FILE", value_parser = key_value)]
     outputs: Vec<(String, String)>,
+    /// Each frame also comes in forms that fit the chain: with the entry's MAC address, then also with addresses that the chain
+    /// serves. Checksums follow: right ones stay right, wrong ones wrong
+    #[arg(long)]
+    adapt: bool,
     /// How the chain is executed; synthesized unless --batch says otherwise
     #[arg(long, value_enum)]
     mode: Option<Mode>,
@@ -88,9 +93,13 @@ pub fn run(args: &Args) -> Result<u8> {
             return Ok(common::BAD_INPUT);
         }
     };
+    let adapter = args
+        .adapt
+        .then(|| Adapter::new(&program::synthesize_graph(&graph).program));
     let plan = Plan {
         inputs: args.inputs.clone(),
         outputs: args.outputs.clone(),
+        adapter,
         batch: usize::from(args.batch),
         limit: args.limit,
         linger: Timestamp::from_secs_f64(args.linger.clamp(0.0, 1e9)),

@@ -14,6 +14,7 @@ use onefold_io::{CaptureWriter, LinkType};
 use onefold_packet::Timestamp;
 use onefold_synth::Program;
 use onefold_synth::text::Words;
+use onefold_verify::generate::adapt::{Adapter, Variant};
 use onefold_verify::generate::capture::Capture;
 use onefold_verify::generate::coverage::{Counts, Coverage, sides, width};
 use onefold_verify::generate::directed::{Directed, Goal};
@@ -48,7 +49,8 @@ pub enum Level {
     at checkpoints. A difference is shrunk to a short sequence of simple packets and traced in both executions.\n\n\
     Examples:\n  \
     onefold verify isp-edge --packets 1000000\n  \
-    onefold verify isp-edge --in lan=lan.pcap --out-dir found/\n\n\
+    onefold verify isp-edge --in lan=lan.pcap --out-dir found/\n  \
+    onefold verify isp-edge --in lan=anything.pcap --in wan=anything.pcap --adapt\n\n\
     Exit status: 0 no difference, 1 a difference, 2 wrong use or bad input."
 )]
 pub struct Args {
@@ -63,6 +65,10 @@ pub struct Args {
     /// A capture that arrives at a port, instead of generated packets
     #[arg(long = "in", value_name = "PORT=FILE", value_parser = key_value)]
     inputs: Vec<(String, String)>,
+    /// Each frame of the captures also comes in forms that fit the chain: with the entry's MAC address, then also with addresses
+    /// that the chain serves; what leaves is answered. Checksums follow: right ones stay right, wrong ones wrong
+    #[arg(long, requires = "inputs")]
+    adapt: bool,
     /// What is compared with the reference graph
     #[arg(long, value_enum, default_value = "all")]
     level: Level,
@@ -89,6 +95,8 @@ struct LevelResult {
     outcome: Outcome,
     seconds: f64,
     warnings: Vec<String>,
+    /// Frames of captures by how they were fed, and after how many something left.
+    adapted: Vec<(Variant, u64, u64)>,
     /// Of a program.
     hit: Option<Hit>,
 }
@@ -236,7 +244,20 @@ fn one_level(
             let source = chain.ports.get(i).and_then(|p| p.source).unwrap_or(0);
             files.push((ElemId(source as u32), file.clone()));
         }
-        (capture.insert(Capture::open(&files)?), 0)
+        let capture = capture.insert(Capture::open(&files)?);
+        if args.adapt {
+            let made;
+            let p = match &program {
+                Some(p) => &**p,
+                None => {
+                    let input = graph.synthesis_input();
+                    made = onefold_synth::synthesize(&input, onefold_synth::Budget::default());
+                    &made
+                }
+            };
+            capture.adapt(Adapter::new(p), ports);
+        }
+        (capture, 0)
     };
     let mut progress = Progress::new(total, args.quiet);
     let mut go_on = |n: u64| {
@@ -249,7 +270,11 @@ fn one_level(
     let outcome = onefold_verify::run(&pair, source, &options, &mut go_on);
     progress.finish();
     let hit = program.map(|p| hit(&p, directed, &outcome));
+    // in batches nobody can say which frame something left after
+    let adapted = (capture.iter().filter(|_| args.adapt && hit.is_some()))
+        .flat_map(|c| c.counts.iter().map(|(v, (n, out))| (*v, *n, *out)));
     Ok(LevelResult {
+        adapted: adapted.collect(),
         name,
         hit,
         outcome,
@@ -426,6 +451,8 @@ fn json(
             "seconds": r.seconds,
             "interrupted": r.outcome.interrupted,
             "warnings": r.warnings,
+            "adapted": r.adapted.iter().map(|(v, n, out)| serde_json::json!({
+                "frames": v.to_string(), "packets": n, "with_output": out })).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "found": found,
         "captures": written,
@@ -469,6 +496,13 @@ fn print_text(chain: &Chain, results: &[LevelResult], ports: &[Port], written: &
             r.seconds,
             if o.interrupted { " (interrupted)" } else { "" }
         );
+        for (v, n, out) in &r.adapted {
+            let share = percent(*out, *n);
+            crate::say!(
+                "  {:>9} frames {v}, {share} of them with output",
+                thousands(*n)
+            );
+        }
         if let (Some(hit), Some(report)) = (&r.hit, &o.report) {
             print_hit(hit, report, o);
         }
