@@ -80,3 +80,62 @@ fn what_is_not_there_is_said() {
     let (_, err) = run(&root(), 2, &["verify", "l2fwd", "--in", "nowhere=x.pcap"]);
     assert!(err.contains("x.pcap") || err.contains("no port"), "{err}");
 }
+
+/// A capture for other machines: as it is nothing passes, adapted it does and is answered.
+#[test]
+fn captures_of_other_networks_are_adapted() {
+    let dir = temp("verify-adapt");
+    let gen_args = [
+        "gen",
+        "--out",
+        "x.pcap",
+        "--packets",
+        "300",
+        "--flows",
+        "20",
+    ];
+    json(&dir, 0, &gen_args);
+    // for another MAC address
+    let reader = onefold_io::CaptureReader::open(dir.join("x.pcap")).unwrap();
+    let mut w =
+        onefold_io::CaptureWriter::create_for(dir.join("y.pcap"), onefold_io::LinkType::ETHERNET)
+            .unwrap();
+    for f in reader.map_while(Result::ok) {
+        let mut data = f.data;
+        data[..6].copy_from_slice(&[2, 9, 9, 9, 9, 9]);
+        w.write(f.ts_ns, &data, data.len() as u32).unwrap();
+    }
+    w.finish().unwrap();
+    let args = ["verify", "ipv6-edge", "--in", "lan=y.pcap", "--adapt", "-q"];
+    let v = json(&dir, 0, &args);
+    assert_eq!(v["differences"], 0, "{v}");
+    let level = v["levels"].as_array().unwrap().last().unwrap();
+    assert_eq!(level["level"], "program");
+    let of = |what: &str| {
+        let all = level["adapted"].as_array().unwrap();
+        let row = all
+            .iter()
+            .find(|r| r["frames"].as_str().unwrap().contains(what));
+        let row = row.unwrap_or_else(|| panic!("no frames {what}: {level}"));
+        (
+            row["packets"].as_u64().unwrap(),
+            row["with_output"].as_u64().unwrap(),
+        )
+    };
+    assert_eq!(of("as they are"), (300, 0));
+    assert!(of("MAC address").0 == 300);
+    let passed = of("MAC address").1 + of("addresses").1;
+    assert!(passed > 150, "{level}");
+    assert!(of("answers").0 > 100, "{level}");
+    // the same forms run, but for answers
+    let r = json(
+        &dir,
+        0,
+        &["run", "ipv6-edge", "--in", "lan=y.pcap", "--adapt", "-q"],
+    );
+    let fed = of("as they are").0 + of("MAC address").0 + of("with addresses").0;
+    assert_eq!(r["packets_in"].as_u64(), Some(fed), "{r}");
+    assert!(r["packets_out"].as_u64().unwrap() >= passed, "{r}");
+    let (_, err) = run(&root(), 2, &["verify", "l2fwd", "--adapt"]);
+    assert!(err.contains("--in"), "{err}");
+}

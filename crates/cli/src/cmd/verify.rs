@@ -498,10 +498,7 @@ fn print_text(chain: &Chain, results: &[LevelResult], ports: &[Port], written: &
         );
         for (v, n, out) in &r.adapted {
             let share = percent(*out, *n);
-            crate::say!(
-                "  {:>9} frames {v}, {share} of them with output",
-                thousands(*n)
-            );
+            crate::say!("  {:>9} frames: {v}; {share} with output", thousands(*n));
         }
         if let (Some(hit), Some(report)) = (&r.hit, &o.report) {
             print_hit(hit, report, o);
