@@ -210,6 +210,10 @@ impl Packet {
         self.mac = self.buffer_pos(offset);
         self.net = self.buffer_pos(offset.saturating_add(len as isize));
     }
+    /// Sets the network header alone, at `offset`; the transport header stays, set or not.
+    pub fn move_network_header(&mut self, offset: isize) {
+        self.net = self.buffer_pos(offset);
+    }
     /// Clears the MAC header annotation.
     pub fn clear_mac_header(&mut self) {
         self.mac = NONE;

@@ -153,7 +153,8 @@ pub enum SumKind {
     Tcp,
     /// UDP: zero means none and stays.
     Udp,
-    /// ICMP.
+    /// ICMP. A message that is nothing but zeros after the last update gets all ones: the checksum that it would be given anew,
+    /// which an update takes for zero.
     Icmp,
 }
 
@@ -180,8 +181,20 @@ pub enum Mark {
     None,
     /// Starts at this byte and has this many bytes (MAC header: 14 or what the element said).
     At(i32, u8),
+    /// A network header that starts at this byte, and nothing behind it is marked.
+    Alone(i32),
     /// As when the epoch began.
     Same,
+}
+
+impl Mark {
+    /// First byte, where it is marked and known.
+    pub fn start(self) -> Option<i32> {
+        match self {
+            Mark::At(at, _) | Mark::Alone(at) => Some(at),
+            Mark::None | Mark::Same => None,
+        }
+    }
 }
 
 /// A packet type.

@@ -532,10 +532,8 @@ fn after(path: &[ElemId], a: &Action, kinds: &[Counted]) -> Ops {
 
 /// First bit behind the link header of what an image gives: where its network header starts, or 14 bytes from its start.
 fn link_header(image: &Image) -> i32 {
-    let marked = match image.net {
-        Mark::At(at, _) => Some(at),
-        _ => image.sums.first().map(|s| s.header),
-    };
+    let sum = || image.sums.first().map(|s| s.header);
+    let marked = image.net.start().or_else(sum);
     marked
         .unwrap_or(image.start.saturating_add(14))
         .saturating_mul(8)

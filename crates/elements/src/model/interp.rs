@@ -455,15 +455,7 @@ fn run_op(op: Op, v: u128, p: &mut Packet) -> R<()> {
         }
         Op::SetNet { at, len } => p.set_network_header(isize::from(at), usize::from(len)),
         Op::SetMac { at } => p.set_mac_header(isize::from(at)),
-        Op::MoveNet { at } => {
-            // the only way to mark it alone is with a MAC header in front of it
-            let mac = p.mac_header_offset();
-            p.set_mac_header_len(isize::from(at), 0);
-            match mac {
-                Some(o) => p.set_mac_header(o),
-                None => p.clear_mac_header(),
-            }
-        }
+        Op::MoveNet { at } => p.move_network_header(isize::from(at)),
         Op::StartAt(base) => {
             let at = match base {
                 Base::Net => p.network_header_offset(),
@@ -601,6 +593,10 @@ pub fn apply_binding(p: &mut Packet, bind: &Bind, b: &Binding) {
                 d.copy_from_slice(&b.sport.to_be_bytes());
             }
             shifted(t, 2, b.transport_sum);
+            // nothing but zeros: its checksum is all ones, which an update takes for zero
+            if t.iter().all(|b| *b == 0) && t.len() >= 4 {
+                t[2..4].fill(0xff);
+            }
         }
     }
 }

@@ -583,7 +583,7 @@ pub struct Binding {
     pub dport: u16,
     /// What is added to the one's complement of the IP header checksum.
     pub ip_sum: u16,
-    /// What is added to the one's complement of the transport checksum.
+    /// What is added to the one's complement of the transport checksum. (A ping of nothing but zeros then gets all ones.)
     pub transport_sum: u16,
     /// An annotation byte to set: place and value.
     pub anno: Option<(u8, u8)>,

@@ -311,6 +311,9 @@ fn mend_zero(t: &mut [u8]) {
     }
 }
 
+/// Types of ICMP messages that are about a packet.
+pub(super) const ERRORS: &[u8] = &[3, 4, 5, 11, 12];
+
 /// The part of an ICMP error that says which packet it is about.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Embedded {
@@ -326,7 +329,7 @@ pub(super) struct Embedded {
 impl Embedded {
     /// From an ICMP error's bytes, the ICMP header first. `None` when it is no error, or its packet cannot be read.
     pub fn parse(t: &[u8]) -> Option<Embedded> {
-        if !matches!(t.first()?, 3 | 4 | 5 | 11 | 12) {
+        if !ERRORS.contains(t.first()?) {
             return None;
         }
         let ip = ipv4::Header::parse(t.get(8..)?)?;

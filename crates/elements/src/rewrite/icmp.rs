@@ -11,14 +11,15 @@
 //! other one; here it stays.
 
 use super::access::{Handle, Wanted, entry, resolve};
-use super::apply::{Annos, Embedded, set_destination};
+use super::apply::{Annos, ERRORS, Embedded, set_destination};
 use super::kind::{Kind, REWRITER_CLASSES};
 use super::table::FlowTable;
 use crate::args::{AnyArg, Args, SizedAnno, split_words, unquote};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
-use crate::model::{Model, ModelCx};
+use crate::model::build::{Cases, ne};
+use crate::model::{Cond, Exit, Model, ModelCx, Read, ValueSet, field};
 use crate::{ElemId, Port, element_any};
 use onefold_packet::Pkt;
 use onefold_packet::wire::ipv4::{self, proto};
@@ -187,7 +188,26 @@ impl Element for IcmpRewriter {
         cx.emit_or_drop(output, p, UNMAPPED);
     }
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
-        Model::None("rewrites embedded packets")
+        // an error's header, and the IP header of the packet that it is about
+        const NEEDED: u128 = 8 + 20;
+        let errors =
+            ValueSet::from_intervals(ERRORS.iter().map(|t| (u128::from(*t), u128::from(*t))));
+        let other = Cond::In(Read::Field(field::ICMP_TYPE), errors.complement(8));
+        Cases::new()
+            .no_ip([], Exit::Drop(NOT_ICMP))
+            .case(
+                ne(field::IP_PROTO, proto::ICMP.into()),
+                [],
+                Exit::Drop(NOT_ICMP),
+            )
+            .no_options()
+            .case(
+                Cond::less(Read::TransportLen, NEEDED),
+                [],
+                Exit::Drop(NO_ERROR),
+            )
+            .case(other, [], Exit::Drop(NO_ERROR))
+            .otherwise_punt("rewrites embedded packets")
     }
     element_any!();
 }

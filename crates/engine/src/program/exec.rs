@@ -498,7 +498,7 @@ fn bind_packet(m: &image::Image, p: &Pkt, regs: &[u128]) -> Option<BindPacket> {
             let net = p.network_header_offset()? as i64;
             (net, p.transport_header_offset()? as i64 - net)
         }
-        Mark::None => return None,
+        Mark::None | Mark::Alone(_) => return None,
     };
     // header of 20 bytes, and the first 14 behind it
     let mut h = [0u8; 34];

@@ -194,13 +194,19 @@ impl Image {
         match self.mac {
             Mark::Same => {}
             Mark::None => p.clear_mac_header(),
-            Mark::At(at, _) => p.set_mac_header(at as isize - self.start as isize),
+            Mark::At(at, _) | Mark::Alone(at) => {
+                p.set_mac_header(at as isize - self.start as isize);
+            }
         }
         match self.net {
             Mark::Same => {}
             Mark::None => p.clear_network_header(),
             Mark::At(at, len) => {
                 p.set_network_header(at as isize - self.start as isize, usize::from(len));
+            }
+            Mark::Alone(at) => {
+                p.clear_network_header();
+                p.move_network_header(at as isize - self.start as isize);
             }
         }
         self.annotate(p, regs, late);
@@ -315,6 +321,22 @@ impl Sum {
             c = !checksum::fold(u64::from(!c) + terms);
         }
         *field = c.to_be_bytes();
+        if self.kind == SumKind::Icmp && c == 0 && !self.groups.is_empty() {
+            self.mend_zero(buf, base);
+        }
+    }
+
+    /// An ICMP message of nothing but zeros has a checksum of all ones. Where an element has left it at zero in between, the
+    /// next update gives the same: one's complement zero has two forms, and a sum with anything else loses the difference.
+    fn mend_zero(&self, buf: &mut [u8], base: isize) {
+        let start = usize::try_from(base + self.at as isize - 2).ok();
+        let message = start.and_then(|s| buf.get_mut(s..));
+        if let Some(m) = message
+            && m.iter().all(|b| *b == 0)
+            && let Some(sum) = m.get_mut(2..4)
+        {
+            sum.fill(0xff);
+        }
     }
 
     /// Computes it over the packet as it is written now.

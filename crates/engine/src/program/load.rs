@@ -10,7 +10,7 @@ use crate::topology::{Edge, Topology};
 use onefold_elements::ElemId;
 use onefold_elements::model::max_of;
 use onefold_synth::program::{
-    Action, Dim, End, EndAt, Expr, Image, LenAt, Mark, Next, Program, Slot, Stage, StageId, Step,
+    Action, Dim, End, EndAt, Expr, Image, LenAt, Next, Program, Slot, Stage, StageId, Step,
     SumTerm, SumWrite, TypeExpr,
 };
 use std::collections::{BTreeSet, HashMap};
@@ -359,7 +359,7 @@ impl Loader<'_> {
             sums.push(self.sum(place, s, needs)?);
         }
         for mark in [m.net, m.mac] {
-            if let Mark::At(at, _) = mark {
+            if let Some(at) = mark.start() {
                 self.position(place, at)?;
             }
         }

@@ -218,6 +218,63 @@ proptest! {
     }
 }
 
+/// An echo message of nothing but zeros has a checksum of all ones, and another one keeps its zero.
+#[test]
+fn pings_of_zeros() {
+    let value = |v| Expr::Const(v);
+    let term = |from, to| SumTerm::Change {
+        bit: 38 * 8,
+        bits: 16,
+        from: value(from),
+        to: value(to),
+    };
+    let image = |start, end| Image {
+        start,
+        end,
+        writes: vec![Write {
+            bit: 38 * 8,
+            bits: 16,
+            value: value(0),
+        }],
+        sums: vec![SumWrite {
+            kind: SumKind::Icmp,
+            header: 14,
+            at: 36,
+            anew: false,
+            groups: vec![vec![term(7, 5)], vec![term(5, 0)]],
+        }],
+        ..Image::default()
+    };
+    let mut data = vec![0; 60];
+    data[16..18].copy_from_slice(&[0, 30]);
+    data[36..40].copy_from_slice(&[0xff, 0xf8, 0, 7]);
+    for start in [0, 14, 34] {
+        let got = apply(&image(start, EndAt::Same), &data);
+        let at = 36 - start as usize;
+        assert_eq!(got.data()[at..at + 4], [0xff, 0xff, 0, 0], "{start}");
+    }
+    data[59] = 1;
+    let got = apply(&image(0, EndAt::Same), &data);
+    assert_eq!(got.data()[36..40], [0, 0, 0, 0]);
+    // what is cut off is not looked at
+    let got = apply(&image(0, EndAt::Ip4(14)), &data);
+    assert_eq!(got.data()[36..40], [0xff, 0xff, 0, 0]);
+    assert_eq!(got.len(), 44);
+}
+
+/// A network header with nothing marked behind it.
+#[test]
+fn a_mark_alone() {
+    let image = Image {
+        net: Mark::Alone(3),
+        start: 2,
+        ..Image::default()
+    };
+    let got = apply(&image, &[0; 40]);
+    assert_eq!(got.network_header_offset(), Some(1));
+    assert_eq!(got.transport_header_offset(), None);
+}
+
 /// Computed anew: every kind, right over what is written, and left alone where it does not fit.
 #[test]
 fn sums_computed_anew() {

@@ -59,6 +59,33 @@ fn two_functions_with_a_link() {
     );
 }
 
+/// Bytes written where no header is marked yet are known to be written when the header's checksum is asked about.
+#[test]
+fn written_before_it_is_marked() {
+    for text in [
+        "FromDevice(a) -> StoreData(22, \\<40>) -> Strip(14) -> CheckIPHeader -> ToDevice(b);",
+        "FromDevice(a) -> StoreData(26, \\<0a>) -> MarkIPHeader(14) -> DecIPTTL -> Strip(14) -> CheckIPHeader -> ToDevice(b);",
+        "FromDevice(a) -> Strip(14) -> MarkIPHeader -> SetIPChecksum -> NFLink -> StoreData(8, \\<07>) -> ToDevice(b);",
+        "FromDevice(a) -> Strip(14) -> CheckIPHeader -> CheckUDPHeader -> StoreData(20, \\<0007>) -> CheckUDPHeader -> ToDevice(b);",
+    ] {
+        check(text, &["a"], 1500);
+    }
+}
+
+/// A tag goes, and comes back, without anybody having marked a header before: nothing is punted.
+#[test]
+fn a_network_header_marked_alone() {
+    let p = check(
+        "FromDevice(a) -> VLANDecap -> Paint(2) -> NFLink -> Classifier(12/0800) -> VLANEncap(7) -> c :: Classifier(12/8100, -);
+         c [0] -> ToDevice(b); c [1] -> ToDevice(c);
+         FromDevice(c) -> VLANDecap -> VLANEncap(9) -> q :: RoundRobinSwitch; q [0] -> ToDevice(b);
+         q [1] -> StripToNetworkHeader -> ToDevice(c);",
+        &["a", "c"],
+        2000,
+    );
+    assert_eq!(p.punted(), 0, "{:?}", p.program.report().punts);
+}
+
 #[test]
 fn what_is_asked_and_what_keeps_packets() {
     check(

@@ -9,9 +9,12 @@ impl Checker<'_> {
         self.near(image.start);
         self.end_at(image.end);
         for m in [image.net, image.mac] {
-            if let Mark::At(at, _) = m {
+            if let Some(at) = m.start() {
                 self.near(at);
             }
+        }
+        if matches!(image.mac, Mark::Alone(_)) {
+            self.wrong(6, "a MAC header has nothing behind it to be marked");
         }
         for w in &image.writes {
             self.bits(6, w.bit, w.bits);

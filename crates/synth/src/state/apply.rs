@@ -183,31 +183,32 @@ impl State {
                 if self.touched((at + 2) * 8, 16) {
                     return Err(Need::Write);
                 }
-                self.end = EndAt::Ip4(at);
-                Ok(())
+                self.ends_at(EndAt::Ip4(at))
             }
             Op::TrimToIp6 { at } => {
                 let at = self.start + i32::from(at);
                 if self.touched((at + 4) * 8, 16) {
                     return Err(Need::Write);
                 }
-                self.end = EndAt::Ip6(at);
-                Ok(())
+                self.ends_at(EndAt::Ip6(at))
             }
             Op::SetNet { at, len } => {
                 self.net = Mark::At(self.start + i32::from(at), len);
                 Ok(())
             }
-            Op::MoveNet { at } => match self.net {
-                Mark::At(net, len) => {
-                    let to = self.start + i32::from(at);
-                    let len = u8::try_from(net + i32::from(len) - to);
-                    let len = len.map_err(|_| Need::Punt("a network header alone is marked"))?;
-                    self.net = Mark::At(to, len);
-                    Ok(())
-                }
-                _ => Err(Need::Punt("a network header alone is marked")),
-            },
+            Op::MoveNet { at } => {
+                let to = self.start + i32::from(at);
+                self.net = match self.net {
+                    Mark::At(net, len) => {
+                        let apart = "a network header is marked away from what follows it";
+                        let len = u8::try_from(net + i32::from(len) - to);
+                        Mark::At(to, len.map_err(|_| Need::Punt(apart))?)
+                    }
+                    Mark::None | Mark::Alone(_) => Mark::Alone(to),
+                    Mark::Same => return Err(Need::Punt("header marks are not known")),
+                };
+                Ok(())
+            }
             Op::StartAt(base) => {
                 self.start = self.base(base)?;
                 Ok(())
@@ -258,6 +259,9 @@ impl State {
             }
             self.sums.retain(|s| !whole(s));
         }
+        if self.sums.iter().any(|s| s.kind == SumKind::Icmp) && self.is_summed(bit, bits) {
+            return Err(Need::Write);
+        }
         if let Mark::At(n, len) = self.net {
             let in_header = bit < (n + i32::from(len)) * 8 && n * 8 < end;
             let addresses = in_header && bit < (n + 20) * 8 && (n + 12) * 8 < end;
@@ -284,6 +288,12 @@ impl State {
                 }
                 self.transport_dirty = true;
             }
+            if !in_header && !transport {
+                if self.is_summed(bit, bits) {
+                    return Err(Need::Write);
+                }
+                self.loosen(bit, bits);
+            }
             if ip || transport {
                 let from = self.bits_now(bit, bits)?;
                 let term = SumTerm::Change {
@@ -304,8 +314,50 @@ impl State {
             }
         } else if fix != Fix::Nothing {
             return Err(Need::Punt("no network header is marked"));
+        } else if self.is_summed(bit, bits) {
+            return Err(Need::Write);
+        } else {
+            self.loosen(bit, bits);
         }
         self.put(bit, bits, value)
+    }
+
+    fn loosen(&mut self, bit: i32, bits: u8) {
+        let (mut from, mut to) = (bit.div_euclid(8), (end_of(bit, bits) + 7).div_euclid(8));
+        self.loose.retain(|(a, b)| {
+            let apart = *b < from || to < *a;
+            if !apart {
+                (from, to) = (from.min(*a), to.max(*b));
+            }
+            apart
+        });
+        self.loose.push((from, to));
+        self.loose.sort_unstable();
+    }
+
+    /// Would writing these bits change what a checksum that is still to be written looks at?
+    fn is_summed(&self, bit: i32, bits: u8) -> bool {
+        let end = end_of(bit, bits);
+        self.sums.iter().any(|s| {
+            let (from, to) = match (s.kind, s.anew) {
+                (SumKind::Ip4, true) => (s.header * 8, s.at * 8 + 80),
+                // nothing but zeros?
+                (SumKind::Icmp, _) => (s.at * 8 - 16, i32::MAX),
+                (_, true) => (s.header * 8 + 96, i32::MAX),
+                (_, false) => return false,
+            };
+            bit < to && from < end
+        })
+    }
+
+    /// Bytes go at the end: does a checksum that is still to be written look at them?
+    fn ends_at(&mut self, end: EndAt) -> Result<(), Need> {
+        let looked_at = self.sums.iter().any(|s| s.kind == SumKind::Icmp);
+        if looked_at && self.end != end {
+            return Err(Need::Write);
+        }
+        self.end = end;
+        Ok(())
     }
 
     fn recompute(&mut self, which: Checksum) -> Result<(), Need> {

@@ -58,6 +58,8 @@ pub struct State {
     pub ip_dirty: bool,
     /// A field that the transport checksum covers was written without it.
     pub transport_dirty: bool,
+    /// Bytes written while no header was marked there (disjoint, ascending, end excluded): no checksum has followed.
+    pub loose: Vec<(i32, i32)>,
     /// Slots filled on this path.
     pub slots: Vec<PathSlot>,
     /// Done since the stage began.
@@ -95,6 +97,7 @@ impl State {
             packet_type: TypeExpr::Is(0),
             ip_dirty: false,
             transport_dirty: false,
+            loose: Vec::new(),
             slots: Vec::new(),
             steps: Vec::new(),
         }
@@ -113,6 +116,7 @@ impl State {
     pub fn written(&self) -> State {
         let shift = |m: Mark| match m {
             Mark::At(at, len) => Mark::At(at - self.start, len),
+            Mark::Alone(at) => Mark::Alone(at - self.start),
             m => m,
         };
         let annos = self.annos.iter().map(|(k, v)| match v {
@@ -180,16 +184,15 @@ impl State {
 
     /// First byte of the network header.
     pub fn net_at(&self) -> Result<i32, Need> {
-        match self.net {
-            Mark::At(n, _) => Ok(n),
-            _ => Err(Need::Punt("no network header is marked")),
-        }
+        let none = Need::Punt("no network header is marked");
+        self.net.start().ok_or(none)
     }
 
     /// First byte of what follows the network header.
     pub fn transport_at(&self) -> Result<i32, Need> {
         match self.net {
             Mark::At(n, len) => Ok(n + i32::from(len)),
+            Mark::Alone(_) => Err(Need::Punt("a network header alone is marked")),
             _ => Err(Need::Punt("no network header is marked")),
         }
     }
@@ -199,10 +202,10 @@ impl State {
             Base::Data => Ok(self.start),
             Base::Net => self.net_at(),
             Base::Transport => self.transport_at(),
-            Base::Mac => match self.mac {
-                Mark::At(m, _) => Ok(m),
-                _ => Err(Need::Punt("no MAC header is marked")),
-            },
+            Base::Mac => {
+                let none = Need::Punt("no MAC header is marked");
+                self.mac.start().ok_or(none)
+            }
         }
     }
 

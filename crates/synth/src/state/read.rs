@@ -1,7 +1,7 @@
 //! What a packet on its way holds: bits, annotations, answers of header checks.
 
 use super::{Got, Need, State, end_of};
-use crate::program::{Dim, EndAt, Expr, Mark, SumKind, TypeExpr};
+use crate::program::{Dim, EndAt, Expr, Mark, SumKind, SumWrite, TypeExpr};
 use onefold_elements::model::{AT_ZERO, AnnoKey, Base, HeaderCheck, Read, Value, max_of};
 
 impl State {
@@ -66,7 +66,7 @@ impl State {
         };
         let flag = |m: Mark| match m {
             Mark::None => Ok(Got::Expr(Expr::Const(0))),
-            Mark::At(..) => Ok(Got::Expr(Expr::Const(1))),
+            Mark::At(..) | Mark::Alone(_) => Ok(Got::Expr(Expr::Const(1))),
             Mark::Same => Err(Need::Punt("header marks are not known")),
         };
         #[allow(unreachable_patterns)]
@@ -80,6 +80,9 @@ impl State {
             }),
             Read::Len => length(self.start),
             Read::NetLen => length(self.net_at()?),
+            Read::TransportLen if matches!(self.net, Mark::Alone(_)) => {
+                Ok(Got::Expr(Expr::Const(0)))
+            }
             Read::TransportLen => length(self.transport_at()?),
             Read::HasNet => flag(self.net),
             Read::HasMac => flag(self.mac),
@@ -92,8 +95,13 @@ impl State {
                 };
                 match mark {
                     Mark::None => Ok(Got::Expr(Expr::Const(0))),
-                    Mark::At(at, len) => {
-                        let at = at - self.start + if behind { i32::from(len) } else { 0 };
+                    Mark::Alone(_) if behind => Ok(Got::Expr(Expr::Const(0))),
+                    Mark::At(at, _) | Mark::Alone(at) => {
+                        let len = match mark {
+                            Mark::At(_, len) if behind => i32::from(len),
+                            _ => 0,
+                        };
+                        let at = at - self.start + len;
                         let at = (AT_ZERO as i32 + at).clamp(1, u16::MAX.into());
                         Ok(Got::Expr(Expr::Const(at as u128)))
                     }
@@ -164,7 +172,7 @@ impl State {
                 }
             }
             HeaderCheck::Ip4Checksum => {
-                if self.ip_dirty || self.overwritten(at + 10) {
+                if !self.is_followed(at) {
                     return Err(Need::Write);
                 }
                 match sum(&[SumKind::Ip4]) {
@@ -176,7 +184,8 @@ impl State {
             }
             HeaderCheck::TcpChecksum | HeaderCheck::UdpChecksum | HeaderCheck::IcmpChecksum => {
                 let kinds = [SumKind::Tcp, SumKind::Udp, SumKind::Icmp];
-                if self.transport_dirty || self.touched((at + 2) * 8, 16) {
+                let loose = self.is_loose(at + 12, i32::MAX);
+                if self.transport_dirty || loose || self.touched((at + 2) * 8, 16) {
                     return Err(Need::Write);
                 }
                 match sum(&kinds) {
@@ -192,6 +201,18 @@ impl State {
                 dim(self.end)
             }
         }
+    }
+
+    /// Has the checksum of the IPv4 header that starts at this byte followed all that was written there?
+    pub fn is_followed(&self, at: i32) -> bool {
+        let kept = |s: &SumWrite| s.header == at && s.kind == SumKind::Ip4;
+        let dirty = self.ip_dirty || self.overwritten(at + 10) || self.is_loose(at, at + 20);
+        !dirty && (self.sums.iter().any(kept) || !self.touched(at * 8, 160))
+    }
+
+    /// Was any of these bytes written while no header was marked there?
+    fn is_loose(&self, from: i32, to: i32) -> bool {
+        self.loose.iter().any(|(a, b)| *a < to && from < *b)
     }
 
     /// Was the checksum field itself written?

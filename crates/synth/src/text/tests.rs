@@ -121,6 +121,7 @@ fn image() -> BoxedStrategy<Arc<Image>> {
             Just(Mark::Same),
             Just(Mark::None),
             (-20i32..60, any::<u8>()).prop_map(|(a, l)| Mark::At(a, l)),
+            (-20i32..60).prop_map(Mark::Alone),
         ]
     };
     let term = prop_oneof![

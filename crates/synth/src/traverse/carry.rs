@@ -56,8 +56,7 @@ fn holds(check: HeaderCheck, at: i32, end: EndAt, s: &State) -> bool {
         // as right or wrong as before where all that changed was followed
         HeaderCheck::Ip4Checksum => {
             end == EndAt::Same
-                && !s.ip_dirty
-                && !s.overwritten(at + 10)
+                && s.is_followed(at)
                 && !s.sums.iter().any(|s| s.anew)
         }
         // the end of the packet counts: still the same one

@@ -61,9 +61,13 @@ impl Sets {
                 self.texts.insert(text.as_bytes().to_vec());
             }
         }
-        let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '/');
-        for word in arg.split(|c| !is_word(c)).filter(|w| !w.is_empty()) {
-            self.word(word, vlan);
+        let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '/' | '-');
+        for part in arg.split(|c| !is_part(c)).filter(|w| !w.is_empty()) {
+            // Ethernet addresses are written with dashes, too
+            match part.split('-').count() {
+                6 => self.word(&part.replace('-', ":"), vlan),
+                _ => part.split('-').for_each(|w| self.word(w, vlan)),
+            }
         }
     }
 
@@ -118,7 +122,7 @@ mod tests {
             class: "VLANEncap".into(),
             args: vec![
                 "allow src net 10.1.0.0/16 && dst port 80 or 443".into(),
-                "02:00:00:00:00:0a, 2001:db8::/32, 192.0.2.7, 42, pattern \"EVIL stuff\"".into(),
+                "02:00:00:00:00:0a, 02-00-00-00-0b-00, 2001:db8::/32, 192.0.2.7, 42, \"EVIL stuff\"".into(),
             ],
             ..Default::default()
         };
@@ -129,7 +133,7 @@ mod tests {
         assert_eq!(h.v4, [(0x0a01_0000, 16), (0xc000_0207, 32)]);
         assert_eq!(h.v6, [(0x2001_0db8u128 << 96, 32)]);
         assert_eq!(h.ports, [42, 80, 443]);
-        assert_eq!(h.macs, [[2, 0, 0, 0, 0, 10]]);
+        assert_eq!(h.macs, [[2, 0, 0, 0, 0, 10], [2, 0, 0, 0, 11, 0]]);
         assert_eq!(h.texts, [b"EVIL stuff".to_vec()]);
     }
 }

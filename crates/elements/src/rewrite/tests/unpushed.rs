@@ -183,7 +183,12 @@ fn write(p: &mut Packet, b: &Binding, kind: BindKind, dst_anno: bool) {
         BindKind::Addresses => {}
     }
     match (kind, proto) {
-        (BindKind::Ping, _) => add(t, 2, b.transport_sum),
+        (BindKind::Ping, _) => {
+            add(t, 2, b.transport_sum);
+            if t.iter().all(|b| *b == 0) {
+                t[2..4].fill(0xff);
+            }
+        }
         (_, 6) => add(t, 16, b.transport_sum),
         (_, 17) if t[6..8] != [0, 0] => add(t, 6, b.transport_sum),
         _ => {}
@@ -530,4 +535,50 @@ fn what_new_flows_get() {
     assert_eq!(expected(1), Err("a mapper with several outputs"));
     assert_eq!(expected(2), Ok(None));
     assert_eq!(expected(3), Ok(None));
+}
+
+/// What ICMPRewriter's model drops, it drops, for that reason; errors are handed over.
+#[test]
+fn only_icmp_errors_are_handed_over() {
+    use crate::model::interp::{self, Next};
+    use crate::model::samples::{Layer, samples};
+    let spec: Spec<'_> = &[
+        (
+            "rw",
+            "IPRewriter",
+            "pattern 1.0.0.1 1024-2000 - - 0 1, drop",
+            2,
+            2,
+        ),
+        ("ir", "ICMPRewriter", "rw", 1, 1),
+    ];
+    let mut net = Net::new(spec).unwrap();
+    let model = net.model_of("ir", 0);
+    let mut list: Vec<Pkt> = samples(Layer::Ip4, "icmp 0 8 3 11", 5, 600)
+        .into_iter()
+        .map(|s| s.packet)
+        .collect();
+    for kind in 0..=255u8 {
+        for n in [0, 1, 19, 20, 27, 28, 40] {
+            let mut p = icmp_packet("1.2.3.4", "1.0.0.1", kind, [0; 4], &[0x45; 40][..n]);
+            list.push(p.clone());
+            p.clear_network_header();
+            list.push(p);
+        }
+    }
+    let (mut dropped, mut punted) = (0, 0);
+    for p in list {
+        let out = interp::apply(&model, p.clone(), 1, net.now).unwrap();
+        match (&out.next, &out.dropped[..]) {
+            (Next::Punt(_), []) => punted += 1,
+            (Next::Done, [reason]) => {
+                let before = net.drops(reason);
+                assert!(net.push("ir", 0, p.clone()).is_none());
+                assert_eq!(net.drops(reason), before + 1, "{reason}: {:02x?}", p.data());
+                dropped += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(dropped > 1000 && punted > 20, "{dropped} {punted}");
 }

@@ -221,6 +221,9 @@ impl Parser<'_> {
         }
         self.keyword("at")?;
         let at = self.signed()?;
+        if self.has_word("alone") {
+            return Ok(Mark::Alone(at));
+        }
         self.keyword("len")?;
         Ok(Mark::At(at, self.int("a header's length")?))
     }

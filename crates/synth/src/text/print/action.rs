@@ -37,6 +37,9 @@ impl Words<'_> {
                 Mark::At(at, len) => {
                     put!(out, "{pad}{name} at {at} len {len}\n");
                 }
+                Mark::Alone(at) => {
+                    put!(out, "{pad}{name} at {at} alone\n");
+                }
             }
         }
         if image.cleared {
