@@ -542,7 +542,10 @@ struct Ip6Filter {
 const NO_HEADER: DropReason = "IP6Filter: no IPv6 header";
 const DENIED: DropReason = "IP6Filter: denied";
 const NO_RULE: DropReason = "IP6Filter: no rule matches";
-const COMPARED: &str = "a comparison of masked bits";
+const COMPARED: &str = "a comparison of masked bits, or of bytes far behind";
+
+/// Bytes of a header that a model looks at: no guard hands over everything that is shorter than what a rule looks at far behind.
+const MAX_BYTES: usize = 100;
 
 /// What the rules of a filter read: guards stand in front of them.
 #[derive(Debug, Default)]
@@ -572,6 +575,8 @@ impl Reads {
     }
     fn visit(&mut self, e: &Expr) {
         match e {
+            // what cannot be said is not read
+            Expr::Number(Subject::Bytes(..), ..) if e.test().is_none() => {}
             Expr::Const(_) | Expr::Address(..) => {}
             Expr::Fragment(_) => self.upper = true,
             Expr::Flag(_) => self.need(Some(6), 14),
@@ -619,10 +624,32 @@ impl Op {
 }
 
 impl Expr {
-    /// The same as a condition, of packets without extension headers and with all the bytes that are read. `None` where a
-    /// condition cannot say it.
-    fn condition(&self) -> Option<Cond> {
-        let list = |l: &[Expr]| l.iter().map(Expr::condition).collect::<Option<Vec<Cond>>>();
+    /// The same (or, not `wanted`, its opposite) as a condition, of packets without extension headers and with all the bytes that
+    /// are read. What a condition cannot say holds if `loose`, which makes it one of more packets; else there is none.
+    fn condition(&self, wanted: bool, loose: bool) -> Option<Cond> {
+        let list = |l: &[Expr]| {
+            let all = l.iter().map(|e| e.condition(wanted, loose));
+            all.collect::<Option<Vec<Cond>>>()
+        };
+        match self {
+            Expr::Not(e) => e.condition(!wanted, loose),
+            Expr::And(l) | Expr::Or(l) => {
+                let all = list(l)?;
+                Some(match matches!(self, Expr::And(_)) == wanted {
+                    true => Cond::All(all),
+                    false => Cond::Any(all),
+                })
+            }
+            _ => match self.test() {
+                Some(c) if wanted => Some(c),
+                Some(c) => Some(c.not()),
+                None => loose.then_some(Cond::Always),
+            },
+        }
+    }
+
+    /// A single test as a condition, if it can be one.
+    fn test(&self) -> Option<Cond> {
         let number = |f: FieldRef, op: Op, n: u32| Cond::In(Read::Field(f), op.set(n, f.bits));
         let pick = |w: &Which, of: &dyn Fn(bool) -> Cond| match w {
             Which::Src => of(true),
@@ -654,9 +681,7 @@ impl Expr {
                 mask: (*flags).into(),
                 value: (*flags).into(),
             }),
-            Expr::Not(e) => e.condition()?.not(),
-            Expr::And(l) => Cond::All(list(l)?),
-            Expr::Or(l) => Cond::Any(list(l)?),
+            Expr::Not(_) | Expr::And(_) | Expr::Or(_) => return None,
             Expr::Number(subject, op, n) => match subject {
                 Subject::Address(_) => Cond::Never,
                 Subject::Protocol => number(field::IP6_NEXT, *op, *n),
@@ -682,7 +707,8 @@ impl Expr {
                 }
                 Subject::Bytes(of, at, len, mask) => {
                     let start = if of.is_some() { LEN as u16 } else { 0 };
-                    let at = at.checked_add(start).filter(|at| *at < 8000)?;
+                    let end = usize::from(*at) + usize::from(*len);
+                    let at = at.checked_add(start).filter(|_| end <= MAX_BYTES)?;
                     let f = bytes(Base::Net, at, *len);
                     let mask = u128::from(*mask) & max_of(f.bits);
                     let is = match op {
@@ -789,12 +815,17 @@ impl Element for Ip6Filter {
             cases.push(Case::new(when, Exit::Punt(CUT_OFF)));
         }
         for r in self.rules.iter() {
-            let Some(when) = r.expr.condition() else {
-                return Model::None(COMPARED);
-            };
             let exit = match r.output {
                 Some(n) => Exit::Port(n),
                 None => Exit::Drop(DENIED),
+            };
+            let (when, exit) = match r.expr.condition(true, false) {
+                Some(when) => (when, exit),
+                // it decides about some of these packets at least, and the others go on to the rules behind it
+                None => {
+                    let when = r.expr.condition(true, true).unwrap_or(Cond::Always);
+                    (when, Exit::Ask(COMPARED))
+                }
             };
             cases.push(Case::new(when, exit).from_arg(r.argument));
         }

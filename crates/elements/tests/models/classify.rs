@@ -175,9 +175,29 @@ fn filters() -> Vec<Plan> {
             vec![
                 filter(&["allow ether src 02:00:00:00:00:01", "1 all"], 2),
                 filter(&["allow ip len & 0x5 > 1", "1 all"], 2),
+                filter(
+                    &[
+                        "deny tcp dst port 23",
+                        "allow tcp && src port > 1000 && ip len & 0x5 > 1",
+                        "deny udp && transp[200:2] == 7",
+                        "1 udp && !(ether src 02:00:00:00:00:01)",
+                        "allow icmp || (tcp dst port 80 && transp[300] != 3)",
+                        "1 !(dst net 10.0.0.0/8 && ip id & 0x5 > 1)",
+                        "allow all",
+                    ],
+                    2,
+                ),
+                filter(
+                    &[
+                        "deny !(tcp dst port 80 || ip len & 0x5 > 1)",
+                        "1 ip frag",
+                        "allow src net 10.0.0.0/8 ? ip len & 0x5 > 1 : udp",
+                        "1 dst port 53",
+                    ],
+                    2,
+                ),
             ],
-        )
-        .plain_punts(1000),
+        ),
         Plan::new(
             Layer::Ip4,
             vec![
@@ -301,6 +321,30 @@ fn random_filter(rng: &mut Rng) -> Subject {
         })
         .collect();
     Subject::new("IPFilter", &rules.join(", "), 1, 3)
+}
+
+/// Only what cannot be said is asked about, and only of packets that it may be about.
+#[test]
+fn one_odd_rule_does_not_cost_the_others_theirs() {
+    use onefold_elements::model::check::models_of;
+    use onefold_elements::model::{Cond, Exit, Model};
+    let odd = "allow udp && src net 10.0.0.0/8 && ip len & 0x5 > 1";
+    let rules = format!("deny tcp dst port 23, {odd}, 1 udp, allow ether src 2:0:0:0:0:1, 1 all");
+    let six = "deny tcp, allow udp && udp[0:2] & 0xff00 > 256, 1 udp, allow udp[200:1] == 3, 1";
+    for s in [
+        Subject::new("IPFilter", &rules, 1, 2),
+        Subject::new("IP6Filter", six, 1, 2),
+    ] {
+        let models = models_of(&s).unwrap_or_else(|d| panic!("{d}"));
+        let Some(Model::Cases(cases)) = models.first() else {
+            panic!("no model");
+        };
+        let of = |arg: usize| cases.iter().find(|c| c.origin == Some(arg));
+        let asked = |arg: usize| of(arg).is_some_and(|c| matches!(c.exit, Exit::Ask(_)));
+        assert_eq!([0, 1, 2, 3].map(asked), [false, true, false, true], "{s:?}");
+        let when = of(1).map(|c| c.when.clone());
+        assert!(!matches!(when, None | Some(Cond::Always)), "{when:?}");
+    }
 }
 
 /// The model of a long list is made quickly, has a case per rule, and finds what the search tree finds.

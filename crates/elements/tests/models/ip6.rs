@@ -64,6 +64,12 @@ pub fn plans() -> Vec<Plan> {
             ),
             filter("1 ip unfrag && dst port != 80, allow all"),
         ]),
-        ip6(vec![filter("allow tcp[0:2] & 0xff00 > 256, deny all")]).plain_punts(1000),
+        ip6(vec![
+            filter("allow tcp[0:2] & 0xff00 > 256, deny all"),
+            filter(
+                "deny udp && src port < 1000, allow udp && udp[0:2] & 0xff00 > 256, 1 udp, allow not (tcp[0:2] & 0xff00 > 256 \
+                 or dst port 80), deny tcp[300:1] == 3, 1 tcp",
+            ),
+        ]),
     ]
 }

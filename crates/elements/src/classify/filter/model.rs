@@ -5,6 +5,10 @@
 //! field only become one, so that `dst port 80 or 443` is one product.
 //!
 //! The guards stand before the first rule that needs them: rules that look at addresses only decide about fragments, too.
+//!
+//! A rule that cannot be said (a mask with holes in a comparison, bytes beyond every header, too many products) does not cost
+//! the list its model: a case stands in its place that holds for *at least* the packets that it matches, and asks the
+//! element. What the rule certainly does not match goes on to the rules behind it.
 
 use super::expr::{Check, Compare, Expr, Field, Layer, Op, Test, Transport, Which};
 use super::parse::Action;
@@ -29,7 +33,7 @@ pub struct Reasons {
     pub no_match: DropReason,
 }
 
-/// What a model cannot say.
+/// What a model cannot say; the element is asked for this cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Inexpressible(&'static str);
 
@@ -37,6 +41,10 @@ const TOO_BIG: Inexpressible = Inexpressible("a pattern with too many alternativ
 const ETHER: Inexpressible = Inexpressible("a pattern that looks at the MAC header");
 const MASK: Inexpressible = Inexpressible("a comparison under a mask with holes");
 const FAR: Inexpressible = Inexpressible("a pattern that looks beyond every header");
+
+/// Bits of a header that a model looks at; more than IPv4's and TCP's longest. To look farther would mean to hand over all
+/// packets that are shorter.
+const MAX_BITS: u16 = 60 * 8;
 
 type R<T> = Result<T, Inexpressible>;
 
@@ -50,6 +58,8 @@ type Union = Vec<Product>;
 #[derive(Debug, Clone, Copy)]
 struct Places {
     six: bool,
+    /// What cannot be said is taken to hold: the result is a superset of what it should be.
+    loose: bool,
 }
 
 impl Places {
@@ -67,8 +77,7 @@ impl Places {
         })
     }
     fn field(self, f: Field) -> R<Read> {
-        // the last bit that an offset can name
-        if f.bit > 60_000 {
+        if f.bit > MAX_BITS - u16::from(f.bits) {
             return Err(FAR);
         }
         match (f.layer, self.six) {
@@ -78,6 +87,19 @@ impl Places {
             }
             // a pattern is of one version; nothing is known of the other's header
             _ => Err(FAR),
+        }
+    }
+    /// Both, or where that is too much the one with fewer products.
+    fn and(self, a: &Union, b: &Union) -> R<Union> {
+        match and(a, b) {
+            Err(_) if self.loose => Ok(if a.len() < b.len() { a } else { b }.clone()),
+            r => r,
+        }
+    }
+    fn or(self, a: Union, b: Union) -> R<Union> {
+        match or(a, b) {
+            Err(_) if self.loose => Ok(constant(true)),
+            r => r,
         }
     }
 }
@@ -313,13 +335,20 @@ fn test(t: &Test, wanted: bool, at: Places) -> R<Union> {
         Some(set) => one(at.protocol(), set),
         None => constant(true),
     };
-    let good = check(&t.check, at)?;
+    let good = match check(&t.check, at) {
+        Err(_) if at.loose && wanted => return Ok(protocol),
+        Err(_) if at.loose => return Ok(constant(true)),
+        r => r?,
+    };
     if wanted {
-        return and(&protocol, &good);
+        return at.and(&protocol, &good);
     }
+    let bad = match not(&good) {
+        Err(_) if at.loose => return Ok(constant(true)),
+        r => r?,
+    };
     // another protocol, or this one and the check fails: the check's field is read in packets of its protocol only
-    let failed = and(&protocol, &not(&good)?)?;
-    or(not(&protocol)?, failed)
+    at.or(not(&protocol)?, at.and(&protocol, &bad)?)
 }
 
 /// The packets that an expression matches, or with `wanted` false does not match.
@@ -334,11 +363,11 @@ fn union_of(e: &Expr, wanted: bool, at: Places) -> R<Union> {
             let mut so_far = constant(true);
             let mut out = Union::new();
             for (c, v) in cases {
-                let here = and(&so_far, &union_of(c, true, at)?)?;
-                out = or(out, and(&here, &union_of(v, wanted, at)?)?)?;
-                so_far = and(&so_far, &union_of(c, false, at)?)?;
+                let here = at.and(&so_far, &union_of(c, true, at)?)?;
+                out = at.or(out, at.and(&here, &union_of(v, wanted, at)?)?)?;
+                so_far = at.and(&so_far, &union_of(c, false, at)?)?;
             }
-            or(out, and(&so_far, &union_of(otherwise, wanted, at)?)?)
+            at.or(out, at.and(&so_far, &union_of(otherwise, wanted, at)?)?)
         }
     }
 }
@@ -349,8 +378,8 @@ fn chain(list: &[Expr], conjunction: bool, wanted: bool, at: Places) -> R<Union>
     for e in list {
         let next = union_of(e, wanted, at)?;
         out = match joined {
-            true => and(&out, &next)?,
-            false => or(out, next)?,
+            true => at.and(&out, &next)?,
+            false => at.or(out, next)?,
         };
     }
     Ok(out)
@@ -387,7 +416,11 @@ struct Needs {
 }
 
 impl Needs {
-    fn test(&mut self, t: &Test) {
+    fn test(&mut self, t: &Test, at: Places) {
+        // what cannot be said is not read
+        if check(&t.check, at).is_err() {
+            return;
+        }
         let (layer, last) = match &t.check {
             Check::Port { which, compare } if compare.mask != 0 => {
                 (Layer::Transport, if which.dst() { 4 } else { 2 })
@@ -415,18 +448,18 @@ impl Needs {
             None => self.any = self.any.max(last.max(1)),
         }
     }
-    fn expr(&mut self, e: &Expr) {
+    fn expr(&mut self, e: &Expr, at: Places) {
         match e {
             Expr::Const(_) => {}
-            Expr::Test(t) => self.test(t),
-            Expr::Not(e) => self.expr(e),
-            Expr::All(list) | Expr::Any(list) => list.iter().for_each(|e| self.expr(e)),
+            Expr::Test(t) => self.test(t, at),
+            Expr::Not(e) => self.expr(e, at),
+            Expr::All(list) | Expr::Any(list) => list.iter().for_each(|e| self.expr(e, at)),
             Expr::Choose { cases, otherwise } => {
                 for (c, v) in cases {
-                    self.expr(c);
-                    self.expr(v);
+                    self.expr(c, at);
+                    self.expr(v, at);
                 }
-                self.expr(otherwise);
+                self.expr(otherwise, at);
             }
         }
     }
@@ -437,13 +470,9 @@ impl Needs {
 
 /// The model of a list of rules for IPv4, or with `six` for IPv6.
 pub fn model(rules: &[Rule], six: bool, reasons: &Reasons) -> Model {
-    build(rules, six, reasons).unwrap_or_else(|e| Model::None(e.0))
-}
-
-fn build(rules: &[Rule], six: bool, reasons: &Reasons) -> R<Model> {
-    let at = Places { six };
+    let at = Places { six, loose: false };
     let mut needs = Needs::default();
-    rules.iter().for_each(|r| needs.expr(&r.expr));
+    rules.iter().for_each(|r| needs.expr(&r.expr, at));
     let none = || Exit::Drop(reasons.no_header);
     let fixed = if six { 40 } else { 20 };
     let mut c = Cases::new().case(crate::model::build::no_net(), [], none());
@@ -465,27 +494,35 @@ fn build(rules: &[Rule], six: bool, reasons: &Reasons) -> R<Model> {
     for r in rules {
         if !guarded {
             let mut own = Needs::default();
-            own.expr(&r.expr);
+            own.expr(&r.expr, at);
             if own.reads_transport() {
                 c = guards(c, &needs, at);
                 guarded = true;
             }
         }
-        let when = condition(union_of(&r.expr, true, at)?);
         let exit = match r.action {
             Action::Output(n) => Exit::Port(n as usize),
             Action::Drop => Exit::Drop(reasons.denied),
         };
+        let (union, exit) = match union_of(&r.expr, true, at) {
+            Ok(u) => (u, exit),
+            Err(Inexpressible(cause)) => {
+                let at = Places { loose: true, ..at };
+                let u = union_of(&r.expr, true, at);
+                (u.unwrap_or_else(|_| constant(true)), Exit::Ask(cause))
+            }
+        };
+        let when = condition(union);
         let always = when == Cond::Always;
         // a rule that never matches is nobody's origin
         if when != Cond::Never {
             c = c.push(Case::new(when, exit).from_arg(r.argument as usize));
         }
         if always {
-            return Ok(c.done());
+            return c.done();
         }
     }
-    Ok(c.otherwise([], Exit::Drop(reasons.no_match)))
+    c.otherwise([], Exit::Drop(reasons.no_match))
 }
 
 /// No later fragments, and all that rules read of the transport header is there.
