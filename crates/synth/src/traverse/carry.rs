@@ -55,9 +55,7 @@ fn holds(check: HeaderCheck, at: i32, end: EndAt, s: &State) -> bool {
     match check {
         // as right or wrong as before where all that changed was followed
         HeaderCheck::Ip4Checksum => {
-            end == EndAt::Same
-                && s.is_followed(at)
-                && !s.sums.iter().any(|s| s.anew)
+            end == EndAt::Same && s.is_followed(at) && !s.sums.iter().any(|s| s.anew)
         }
         // the end of the packet counts: still the same one
         HeaderCheck::Ip4Fits => end == s.end && !s.touched((at + 2) * 8, 16),
