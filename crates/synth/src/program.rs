@@ -309,6 +309,8 @@ pub enum Step {
         /// Slots `first` to `first + 5`: new source address, destination address, source port, destination port, and the terms
         /// of the IP header's and the transport checksum.
         first: Slot,
+        /// An annotation byte that replies get, and the slot that holds what it is then.
+        anno: Option<(u8, Slot)>,
         /// With this outcome the action goes on.
         expect: Option<Expect>,
         /// For any other binding: where packets that leave at each output go on, with all slots filled.

@@ -450,6 +450,8 @@ pub struct Bind {
     pub expected: Option<Expected>,
     /// The destination annotation becomes the rewritten destination.
     pub dst_anno: bool,
+    /// This annotation byte is set on packets of the reply direction ([`Binding::anno`]).
+    pub reply_anno: Option<u8>,
     /// Where packets without a binding leave unchanged, if this input lets them through.
     pub pass: Option<Port>,
 }

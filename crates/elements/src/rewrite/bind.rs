@@ -338,6 +338,7 @@ impl Rewriter {
             },
             expected,
             dst_anno: self.annos.dst,
+            reply_anno: self.annos.reply,
             pass: match spec {
                 InputSpec::Pass(o) => Some(o),
                 _ => None,

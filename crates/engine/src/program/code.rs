@@ -52,6 +52,8 @@ pub(super) enum Step {
         kind: BindKind,
         image: u32,
         first: u16,
+        /// Annotation byte and slot.
+        anno: Option<(u8, u16)>,
         expect: Option<Box<Expect>>,
         bound: Span,
         pass: Span,

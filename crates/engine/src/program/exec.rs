@@ -360,6 +360,7 @@ impl<'a> Exec<'a> {
             kind,
             image,
             first,
+            anno,
             expect,
             bound,
             pass,
@@ -400,7 +401,14 @@ impl<'a> Exec<'a> {
         if let Some(to) = self.st.regs.v.get_mut(from..from + slots.len()) {
             to.copy_from_slice(&slots);
         }
-        if let Some((at, value)) = b.anno {
+        if let Some((at, slot)) = *anno {
+            // forward packets keep what they have
+            let kept = bp.anno.get(usize::from(at)).copied().unwrap_or_default();
+            let value = b.anno.filter(|a| a.0 == at).map_or(kept, |a| a.1);
+            if let Some(to) = self.st.regs.v.get_mut(usize::from(slot)) {
+                *to = value.into();
+            }
+        } else if let Some((at, value)) = b.anno {
             luggage.add(LateAnno {
                 at,
                 value,

@@ -515,6 +515,7 @@ impl Loader<'_> {
                 kind,
                 image,
                 first,
+                anno,
                 expect,
                 bound,
                 pass,
@@ -522,12 +523,16 @@ impl Loader<'_> {
                 let edge = self.input(place, *elem, *port)?;
                 self.slot(place, *first)?;
                 self.slot(place, Slot(first.0.saturating_add(5)))?;
+                if let Some((_, s)) = anno {
+                    self.slot(place, *s)?;
+                }
                 code::Step::Bind {
                     elem: edge.node,
                     port: *port,
                     kind: *kind,
                     image: self.image(place, image, needs)?,
                     first: first.0,
+                    anno: anno.map(|(at, s)| (at, s.0)),
                     expect: expect.as_ref().map(|e| {
                         Box::new(code::Expect {
                             output: e.output,

@@ -71,6 +71,8 @@ use std::sync::Arc;
 /// A program that is valid for the graph as it is.
 struct Loaded {
     code: Arc<Code>,
+    /// By rule: what it is recognized by.
+    keys: Arc<Vec<u64>>,
     state: exec::State,
     /// The models that the program was made of.
     models: Arc<Vec<Vec<Model>>>,
@@ -118,7 +120,8 @@ impl ProgramRunner {
         Ok(r)
     }
 
-    /// Goes on with this program, made of the models as they are now. Counts per class begin anew.
+    /// Goes on with this program, made of the models as they are now. Packets counted before
+    /// stay counted: with their class where it is in the new program, too, else in [`Report::gone`].
     ///
     /// # Errors
     /// When the program is not one for this graph, or not well-formed; the old one stays then.
@@ -126,13 +129,20 @@ impl ProgramRunner {
         let code = load::load(program, &self.graph.core.topo)?;
         let models = all_models(&self.graph);
         self.graph.core.changed.clear();
+        let keys = report::keys(program);
+        let mut state = exec::State::new(&code);
+        if let Some(old) = &self.loaded {
+            let names = &self.graph.core.topo.names;
+            (state.counts).go_on(&keys, &old.state.counts, &old.code, &old.keys, names);
+        }
         self.loaded = Some(Loaded {
-            state: exec::State::new(&code),
+            state,
             code: Arc::new(code),
+            keys: Arc::new(keys),
             models: Arc::new(models),
             seen: self.graph.core.changes,
             stale: false,
-            packets: 0,
+            packets: self.loaded.as_ref().map_or(0, |l| l.packets),
         });
         Ok(())
     }
@@ -246,6 +256,7 @@ impl ProgramRunner {
                 state.counts = l.state.counts.clone();
                 Loaded {
                     code: l.code.clone(),
+                    keys: l.keys.clone(),
                     state,
                     models: l.models.clone(),
                     seen: l.seen,
@@ -257,7 +268,7 @@ impl ProgramRunner {
         }
     }
 
-    /// What has been counted since the program was loaded.
+    /// What has been counted since the first program was loaded.
     pub fn report(&self) -> Report {
         let mut r = match &self.loaded {
             Some(l) => report::report(&l.code, &l.state.counts, &self.graph.core.topo.names),

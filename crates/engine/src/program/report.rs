@@ -1,6 +1,9 @@
 //! What a program has done: packets and bytes per class and rule, packets that left it, by cause.
 
 use super::code::Code;
+use onefold_synth::program::{End, Program, Rule, Stage};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Causes beyond those that the program names; more different ones are counted together.
 const MAX_CAUSES: usize = 256;
@@ -13,14 +16,75 @@ pub(super) struct Counts {
     sites: Vec<u64>,
     /// Element, cause, packets.
     others: Vec<(u32, &'static str, u64)>,
+    /// Packets of causes that a program before this one named.
+    before: Vec<PuntCount>,
+    /// Packets and bytes of rules that a program before this one had.
+    gone: (u64, u64),
+}
+
+/// What every rule of a program is recognized by in the one that replaces it: place, filter, and what is done, by the elements
+/// on the way. Stages may have other numbers then.
+pub(super) fn keys(p: &Program) -> Vec<u64> {
+    let key = |s: &Stage, r: &Rule| {
+        let mut h = DefaultHasher::new();
+        (s.at, s.why as u8, &s.known, &r.filter, &r.origin).hash(&mut h);
+        if let Some(a) = s.actions.get(r.action.0 as usize) {
+            a.path.hash(&mut h);
+            match &a.end {
+                End::Drop { elem, reason } => (elem, reason).hash(&mut h),
+                End::Punt { elem, cause, .. } | End::Ask { elem, cause, .. } => {
+                    (elem, cause).hash(&mut h)
+                }
+                End::Output { sink, .. } => sink.hash(&mut h),
+                _ => {}
+            }
+        }
+        h.finish()
+    };
+    let rules = p
+        .stages
+        .iter()
+        .flat_map(|s| s.rules.iter().map(move |r| (s, r)));
+    rules.map(|(s, r)| key(s, r)).collect()
 }
 
 impl Counts {
+    /// Goes on with what was counted before, by another program: rules that are in both keep their counts.
+    pub fn go_on(
+        &mut self,
+        keys: &[u64],
+        old: &Counts,
+        old_code: &Code,
+        old_keys: &[u64],
+        names: &[String],
+    ) {
+        let mut at: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (i, k) in keys.iter().enumerate().rev() {
+            at.entry(*k).or_default().push(i);
+        }
+        self.gone = old.gone;
+        for (k, c) in old_keys.iter().zip(&old.rules) {
+            // equal ones in their order
+            let to = at.get_mut(k).and_then(Vec::pop);
+            match to.and_then(|i| self.rules.get_mut(i)) {
+                Some(to) => *to = *c,
+                None => {
+                    self.gone.0 += c.0;
+                    self.gone.1 += c.1;
+                }
+            }
+        }
+        self.before = merged(punts(old_code, old, names));
+        self.before.retain(|p| p.packets > 0);
+    }
+
     pub fn new(code: &Code) -> Counts {
         Counts {
             rules: vec![(0, 0); code.rule_action.len()],
             sites: vec![0; code.sites.len()],
             others: Vec::new(),
+            before: Vec::new(),
+            gone: (0, 0),
         }
     }
     #[inline]
@@ -99,6 +163,8 @@ pub struct Report {
     pub reference: u64,
     /// Every rule.
     pub rules: Vec<RuleCount>,
+    /// Packets and bytes of rules that a program had which has been replaced, and that its successors have not.
+    pub gone: (u64, u64),
     /// Every cause, those that never happened included.
     pub punts: Vec<PuntCount>,
     /// Nodes of the search trees of all stages.
@@ -134,7 +200,6 @@ impl Report {
 
 /// Makes the report.
 pub(super) fn report(code: &Code, counts: &Counts, names: &[String]) -> Report {
-    let name = |e: u32| names.get(e as usize).cloned().unwrap_or_default();
     let mut rules = Vec::with_capacity(code.rule_action.len());
     for (i, s) in code.stages.iter().enumerate() {
         let next = code.stages.get(i + 1);
@@ -151,6 +216,22 @@ pub(super) fn report(code: &Code, counts: &Counts, names: &[String]) -> Report {
             });
         }
     }
+    let punts = merged(punts(code, counts, names));
+    let (tree_nodes, tree_entries) = code.classifier.size();
+    Report {
+        packets: 0,
+        reference: 0,
+        rules,
+        gone: counts.gone,
+        punts,
+        tree_nodes,
+        tree_entries,
+    }
+}
+
+/// Every cause with its packets; the same one may come twice.
+fn punts(code: &Code, counts: &Counts, names: &[String]) -> Vec<PuntCount> {
+    let name = |e: u32| names.get(e as usize).cloned().unwrap_or_default();
     let sites = code.sites.iter().zip(&counts.sites);
     let mut punts: Vec<PuntCount> = sites
         .map(|(s, n)| PuntCount {
@@ -166,18 +247,28 @@ pub(super) fn report(code: &Code, counts: &Counts, names: &[String]) -> Report {
         asked: false,
         packets: *n,
     }));
+    punts.extend(counts.before.iter().cloned());
+    punts
+}
+
+/// Every cause once, the most frequent first.
+fn merged(list: Vec<PuntCount>) -> Vec<PuntCount> {
+    let mut at: HashMap<(String, String, bool), usize> = HashMap::new();
+    let mut punts: Vec<PuntCount> = Vec::with_capacity(list.len());
+    for p in list {
+        let key = (p.element.clone(), p.cause.clone(), p.asked);
+        match at.get(&key).and_then(|i| punts.get_mut(*i)) {
+            Some(have) => have.packets += p.packets,
+            None => {
+                at.insert(key, punts.len());
+                punts.push(p);
+            }
+        }
+    }
     punts.sort_by(|a, b| {
         b.packets
             .cmp(&a.packets)
             .then_with(|| a.element.cmp(&b.element))
     });
-    let (tree_nodes, tree_entries) = code.classifier.size();
-    Report {
-        packets: 0,
-        reference: 0,
-        rules,
-        punts,
-        tree_nodes,
-        tree_entries,
-    }
+    punts
 }

@@ -118,5 +118,88 @@ fn a_handler_that_changes_a_model_sends_packets_to_the_reference_until_a_new_pro
     assert!(!p.program.needs_synthesis());
     p.packet("a", &data, 1000);
     p.finish();
-    assert_eq!(p.program.report().reference, 1);
+    let r = p.program.report();
+    // one entry before the handlers and one between them; their class is gone, the third one's is new
+    assert_eq!((r.packets, r.reference), (3, 1));
+    assert_eq!(r.gone, (2, 2 * data.len() as u64));
+    assert_eq!(r.rules.iter().map(|r| r.packets).sum::<u64>(), 1);
+}
+
+#[test]
+fn counts_go_on_where_a_class_is_in_the_new_program_too() {
+    let text = "FromDevice(a) -> c :: Classifier(12/0800, 12/0806, -);
+         c [0] -> s :: Switch(0); s [0] -> ToDevice(b); s [1] -> ToDevice(c);
+         c [1] -> q :: Queue(5) -> Unqueue -> ToDevice(d); c [2] -> Discard;";
+    let mut p = Pair::synthesized(build(text));
+    let ip = Frame::default().bytes();
+    let mut arp = ip.clone();
+    arp[12..14].copy_from_slice(&[8, 6]);
+    let mut other = ip.clone();
+    other[12..14].copy_from_slice(&[0x88, 0xcc]);
+    let send = |p: &mut Pair| {
+        for f in [&ip, &arp, &arp, &other, &other, &other] {
+            p.packet("a", f, 1000);
+        }
+    };
+    send(&mut p);
+    for g in [&mut p.reference, p.program.graph_mut()] {
+        g.write_handler("s.switch", "1").unwrap();
+    }
+    let input = p.program.graph().synthesis_input();
+    let new = onefold_synth::synthesize(&input, Default::default());
+    p.program.load(&new).unwrap();
+    send(&mut p);
+    p.finish();
+    let r = p.program.report();
+    assert_eq!(r.gone.0, 1, "IP went to b, now it goes to c: {r:#?}");
+    let mut by_class: Vec<u64> = r.classes().iter().map(|c| c.packets).collect();
+    by_class.sort_unstable();
+    assert_eq!(by_class.iter().sum::<u64>() + r.gone.0, 12);
+    assert!(
+        by_class.contains(&4) && by_class.contains(&6),
+        "{by_class:?}"
+    );
+    let queued = r
+        .punts
+        .iter()
+        .find(|p| p.element == "q")
+        .expect("the queue");
+    assert_eq!(queued.packets, 4);
+}
+
+/// The annotation that replies get is read behind the rewriter.
+#[test]
+fn reply_annotations_are_read() {
+    let text = "rw :: IPRewriter(pattern 203.0.113.1 1024-1027 - - 0 1, drop, REPLY_ANNO 17);
+         FromDevice(in) -> Strip(14) -> CheckIPHeader -> i :: IPClassifier(tcp, udp, -); i [2] -> Discard;
+         i [0] -> Paint(1, 17) -> [0] rw; i [1] -> Paint(2, 17) -> [0] rw;
+         FromDevice(out) -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp) -> [1] rw;
+         rw [0] -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:a) -> ToDevice(out);
+         rw [1] -> ps :: PaintSwitch(17); ps [0] -> none :: Counter -> ToDevice(none);
+         ps [1] -> tcp :: Counter -> ToDevice(tcp); ps [2] -> udp :: Counter -> ToDevice(udp);";
+    let mut p = Pair::synthesized(build(text));
+    for proto in [6, 17] {
+        let there = Frame {
+            proto,
+            ..Frame::default()
+        };
+        p.packet("in", &there.bytes(), 1000);
+        // one of the ports is the one that the NAT has chosen
+        for port in 1024..=1027 {
+            let back = Frame {
+                proto,
+                src: there.dst,
+                dst: [203, 0, 113, 1],
+                ports: (there.ports.1, port),
+                ..Frame::default()
+            };
+            p.packet("out", &back.bytes(), 1000);
+        }
+    }
+    p.finish();
+    let mut count = |h: &str| p.program.graph_mut().read_handler(h).unwrap();
+    assert_eq!(count("tcp.count").trim(), "1");
+    assert_eq!(count("udp.count").trim(), "1");
+    assert_eq!(count("none.count").trim(), "0");
+    assert_eq!(p.punted(), 0, "{:?}", p.program.report().punts);
 }

@@ -350,6 +350,7 @@ fn program() -> Program {
                             kind: BindKind::Flow,
                             image: net,
                             first: Slot(0),
+                            anno: None,
                             expect: Some(Expect {
                                 output: 0,
                                 kept: [true, true, false, true],

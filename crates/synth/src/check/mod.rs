@@ -9,7 +9,8 @@
 //!    within the dimension's width; bits are 1 to 128, annotations 1, 2, 4, 8 or 16 bytes within the 48.
 //! 3. **Rules can be taken**: no rule's filter contradicts what is known in its stage, or all of the filters that packets come
 //!    there from among.
-//! 4. **Slots** are 1 to 128 bits wide, and may be something. A binding fills six, of 32, 32, 16, 16, 16 and 16 bits.
+//! 4. **Slots** are 1 to 128 bits wide, and may be something. A binding fills six, of 32, 32, 16, 16, 16 and 16 bits,
+//!    and perhaps one of 8 bits for an annotation.
 //! 5. **Slots are read behind their binding only**: on every path of the epoch from its beginning to the filter, image or
 //!    checksum that reads a slot there is a binding that fills it. No slot lives longer than its epoch.
 //! 6. **Writes** of an image ascend, are disjoint and 1 to 128 bits wide, and constants fit. What is read fits invariant 2.
@@ -363,6 +364,7 @@ impl Checker<'_> {
                     elem,
                     image,
                     first,
+                    anno,
                     expect,
                     bound,
                     pass,
@@ -378,6 +380,25 @@ impl Checker<'_> {
                             None => self.wrong(1, format!("there is no slot s{s}")),
                             Some(x) if x.bits != *bits => {
                                 self.wrong(4, format!("s{s} is bound and has not {bits} bits"));
+                            }
+                            Some(_) => {}
+                        }
+                    }
+                    if let Some((at, s)) = anno {
+                        self.anno(
+                            8,
+                            AnnoKey {
+                                offset: *at,
+                                size: 1,
+                            },
+                        );
+                        match self.p.slots.get(usize::from(s.0)) {
+                            None => self.wrong(1, format!("there is no slot s{}", s.0)),
+                            Some(x) if x.bits != 8 => {
+                                self.wrong(
+                                    4,
+                                    format!("s{} is an annotation and has not 8 bits", s.0),
+                                );
                             }
                             Some(_) => {}
                         }

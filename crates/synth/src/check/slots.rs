@@ -17,8 +17,9 @@ impl Filled {
         let i = usize::from(s.0);
         self.0.get(i / 64).is_some_and(|w| w >> (i % 64) & 1 == 1)
     }
-    fn fill(&mut self, first: Slot) {
-        for i in usize::from(first.0)..usize::from(first.0) + 6 {
+    fn fill(&mut self, first: Slot, anno: Option<(u8, Slot)>) {
+        let six = usize::from(first.0)..usize::from(first.0) + 6;
+        for i in six.chain(anno.map(|(_, s)| usize::from(s.0))) {
             if let Some(w) = self.0.get_mut(i / 64) {
                 *w |= 1 << (i % 64);
             }
@@ -90,11 +91,15 @@ fn each_way(a: &Action, mut filled: Filled, mut f: impl FnMut(StageId, &Filled))
     };
     for s in &a.steps {
         if let Step::Bind {
-            first, bound, pass, ..
+            first,
+            anno,
+            bound,
+            pass,
+            ..
         } = s
         {
             list(pass, &filled, &mut f);
-            filled.fill(*first);
+            filled.fill(*first, *anno);
             list(bound, &filled, &mut f);
         }
     }
@@ -125,9 +130,12 @@ fn readers(s: &Stage, i: usize, here: &Filled, c: &mut Checker<'_>) {
         let mut filled = here.clone();
         for (k, step) in a.steps.iter().enumerate() {
             c.place.step = Some(k as u32);
-            if let Step::Bind { image, first, .. } = step {
+            if let Step::Bind {
+                image, first, anno, ..
+            } = step
+            {
                 image_reads(image, &filled, c);
-                filled.fill(*first);
+                filled.fill(*first, *anno);
             }
         }
         c.place.step = Some(a.steps.len() as u32);

@@ -129,19 +129,7 @@ impl State {
             Op::Recompute(which) => self.recompute(which),
             Op::SetAnno(k, v) => {
                 let v = before.value(v, k.size.saturating_mul(8))?;
-                let end = |k: AnnoKey| k.offset + k.size;
-                let mut kept = Vec::with_capacity(self.annos.len() + 1);
-                for (o, old) in &self.annos {
-                    if end(*o) <= k.offset || end(k) <= o.offset {
-                        kept.push((*o, *old));
-                    } else if !(k.offset <= o.offset && end(*o) <= end(k)) {
-                        return Err(Need::Write);
-                    }
-                }
-                kept.push((k, v));
-                kept.sort_unstable_by_key(|(k, _)| *k);
-                self.annos = kept;
-                Ok(())
+                self.put_anno(k, v)
             }
             Op::ClearAnnos => {
                 self.annos.clear();
@@ -232,6 +220,23 @@ impl State {
                 "an operation that the synthesizer does not know",
             )),
         }
+    }
+
+    /// Sets an annotation.
+    pub fn put_anno(&mut self, k: AnnoKey, v: Expr) -> Result<(), Need> {
+        let end = |k: AnnoKey| k.offset + k.size;
+        let mut kept = Vec::with_capacity(self.annos.len() + 1);
+        for (o, old) in &self.annos {
+            if end(*o) <= k.offset || end(k) <= o.offset {
+                kept.push((*o, *old));
+            } else if !(k.offset <= o.offset && end(*o) <= end(k)) {
+                return Err(Need::Write);
+            }
+        }
+        kept.push((k, v));
+        kept.sort_unstable_by_key(|(k, _)| *k);
+        self.annos = kept;
+        Ok(())
     }
 
     fn write(

@@ -244,18 +244,21 @@ fn action() -> BoxedStrategy<Action> {
             nexts(),
             nexts()
         )
-            .prop_map(|(elem, port, kind, image, first, expect, bound, pass)| {
-                Step::Bind {
-                    elem,
-                    port,
-                    kind,
-                    image,
-                    first: Slot(first),
-                    expect,
-                    bound,
-                    pass,
+            .prop_map(
+                |(elem, port, kind, image, (first, anno), expect, bound, pass)| {
+                    Step::Bind {
+                        elem,
+                        port,
+                        kind,
+                        image,
+                        first: Slot(first),
+                        anno,
+                        expect,
+                        bound,
+                        pass,
+                    }
                 }
-            }),
+            ),
     ];
     let end = prop_oneof![
         (elem(), image()).prop_map(|(sink, image)| End::Output { sink, image }),

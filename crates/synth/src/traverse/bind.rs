@@ -7,7 +7,7 @@ use crate::program::{
 };
 use crate::state::{Need, PathSlot, State};
 use onefold_elements::ElemId;
-use onefold_elements::model::{Bind, BindKind, Case, Exit, Model, Rewritten, ValueSet};
+use onefold_elements::model::{AnnoKey, Bind, BindKind, Case, Exit, Model, Rewritten, ValueSet};
 use onefold_packet::anno_field;
 
 impl Traversal<'_, '_> {
@@ -80,7 +80,7 @@ impl Traversal<'_, '_> {
         b: &Bind,
         proto: u128,
     ) -> Result<(), Need> {
-        if self.s.slots.len() + 6 > usize::from(u16::MAX) {
+        if self.s.slots.len() + 7 > usize::from(u16::MAX) {
             return Err(Need::Punt("too many slots"));
         }
         let (net, transport) = (s.net_at()?, s.transport_at()?);
@@ -120,6 +120,9 @@ impl Traversal<'_, '_> {
             .map(|(i, w)| self.slot(elem, port, nth, i as u8, *w))
             .collect();
         let first = slots[0];
+        let anno = b
+            .reply_anno
+            .map(|at| (at, self.slot(elem, port, nth, 6, 8)));
         // six in a row, or an earlier path has made some of them: then they were made together
         debug_assert!(
             slots
@@ -166,10 +169,23 @@ impl Traversal<'_, '_> {
                 t.add_sum(kind, net, at, vec![SumTerm::Slot(slots[5])])?;
             }
             if b.dst_anno {
-                let k = anno_field::DST_IP.into();
-                t.annos.retain(|(o, _)| *o != k);
-                t.annos.push((k, dst));
-                t.annos.sort_unstable_by_key(|(k, _)| *k);
+                t.put_anno(anno_field::DST_IP.into(), dst)?;
+            }
+            // forward packets keep it
+            if let (Some((at, slot)), None) = (anno, fixed) {
+                t.slots.push(PathSlot {
+                    slot,
+                    bits: 8,
+                    set: ValueSet::full(8),
+                    readable: false,
+                });
+                t.put_anno(
+                    AnnoKey {
+                        offset: at,
+                        size: 1,
+                    },
+                    Expr::Of(Dim::Slot(slot), 0),
+                )?;
             }
             Ok(t)
         };
@@ -243,6 +259,7 @@ impl Traversal<'_, '_> {
             kind: b.kind,
             image: s.image(true),
             first,
+            anno,
             expect,
             bound: outputs,
             pass,

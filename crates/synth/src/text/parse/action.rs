@@ -57,6 +57,14 @@ impl Parser<'_> {
         })?;
         self.keyword("into")?;
         let first = self.slot()?;
+        let anno = match self.has_word("anno") {
+            false => None,
+            true => {
+                let at = self.int("the byte of an annotation")?;
+                self.keyword("into")?;
+                Some((at, self.slot()?))
+            }
+        };
         self.keyword("with")?;
         let image = self.image()?;
         let mut expect = None;
@@ -88,6 +96,7 @@ impl Parser<'_> {
             kind,
             image,
             first,
+            anno,
             expect,
             bound,
             pass,

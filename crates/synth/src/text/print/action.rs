@@ -138,6 +138,7 @@ impl Words<'_> {
                 kind,
                 image,
                 first,
+                anno,
                 expect,
                 bound,
                 pass,
@@ -147,11 +148,13 @@ impl Words<'_> {
                     BindKind::Addresses => "addresses",
                     BindKind::Ping => "ping",
                 };
+                let anno = anno.map(|(at, s)| format!(" anno {at} into s{}", s.0));
                 put!(
                     out,
-                    "    bind e{}[{port}] {kind} into s{}{}\n",
+                    "    bind e{}[{port}] {kind} into s{}{}{}\n",
                     elem.0,
                     first.0,
+                    anno.unwrap_or_default(),
                     self.comment(*elem)
                 );
                 out.push_str("      with ");
