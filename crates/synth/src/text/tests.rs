@@ -239,7 +239,10 @@ fn action() -> BoxedStrategy<Action> {
             any::<u16>(),
             kind,
             image(),
-            0u16..12,
+            (
+                0u16..12,
+                proptest::option::of((any::<u8>(), (0u16..12).prop_map(Slot)))
+            ),
             proptest::option::of(expect),
             nexts(),
             nexts()

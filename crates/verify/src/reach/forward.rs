@@ -5,7 +5,7 @@ use super::bind::{Answer, Flows, Question};
 use super::{Arrived, From, meet};
 use crate::cubes::{Left, either, left, tightened};
 use onefold_elements::ElemId;
-use onefold_synth::program::{Action, End, Filter, Next, Program, Step};
+use onefold_synth::program::{Action, Dim, End, Filter, Next, Program, Step};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Cubes that are kept apart at a stage, in programs of few stages.
@@ -227,6 +227,7 @@ impl Forward<'_> {
                 kind,
                 image,
                 first,
+                anno,
                 expect,
                 bound,
                 pass,
@@ -263,6 +264,10 @@ impl Forward<'_> {
                         any = true;
                         let mut packets = packets.clone();
                         packets.from = from(true);
+                        if let Some((_, s)) = anno {
+                            // whatever the annotation is
+                            packets.cube.0.retain(|(d, _)| *d != Dim::Slot(*s));
+                        }
                         self.arrive(to, packets);
                     }
                 }
