@@ -3,6 +3,7 @@
 //! Exit status: 0 what was asked holds, 1 it does not, 2 wrong use or bad input.
 #![forbid(unsafe_code)]
 
+mod account;
 mod cmd;
 mod common;
 mod explain;

@@ -1,5 +1,6 @@
 //! `onefold verify`: the same packets through two executions of a chain.
 
+use crate::account::{self, Hit, hit};
 use crate::common::{self, ChainArgs, key_value, thousands};
 use crate::progress::Progress;
 use crate::runner;
@@ -7,20 +8,17 @@ use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use onefold_chain::Chain;
 use onefold_elements::ElemId;
-use onefold_elements::model::ValueSet;
 use onefold_engine::program::{ProgramRunner, Report};
 use onefold_engine::{BuildOptions, Graph};
 use onefold_io::{CaptureWriter, LinkType};
 use onefold_packet::Timestamp;
-use onefold_synth::Program;
-use onefold_synth::text::Words;
 use onefold_verify::generate::adapt::{Adapter, Variant};
 use onefold_verify::generate::capture::Capture;
-use onefold_verify::generate::coverage::{Counts, Coverage, sides, width};
-use onefold_verify::generate::directed::{Directed, Goal};
+use onefold_verify::generate::directed::Directed;
 use onefold_verify::generate::hints::Hints;
 use onefold_verify::generate::traffic::Traffic;
 use onefold_verify::generate::{Port, Source};
+use onefold_verify::reach::{Reach, facts};
 use onefold_verify::{Batched, Event, Finding, Options, Outcome, Pair, Reference, Synthesized};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,7 +49,7 @@ pub enum Level {
     onefold verify isp-edge --packets 1000000\n  \
     onefold verify isp-edge --in lan=lan.pcap --out-dir found/\n  \
     onefold verify isp-edge --in lan=anything.pcap --in wan=anything.pcap --adapt\n\n\
-    Exit status: 0 no difference, 1 a difference, 2 wrong use or bad input."
+    Exit status: 0 no difference, 1 a difference (or something was hit that was proved to be unreachable), 2 wrong use or bad input."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -99,20 +97,9 @@ struct LevelResult {
     adapted: Vec<(Variant, u64, u64)>,
     /// Of a program.
     hit: Option<Hit>,
+    /// Packets were generated, not read.
+    generated: bool,
 }
-
-/// What of a program was hit.
-struct Hit {
-    counts: Counts,
-    /// Rules and sides of boundaries that certainly nothing can hit.
-    never: [u64; 2],
-    /// What was not: rule or boundary, why, how many, some of them.
-    missing: Vec<(bool, String, Vec<String>, usize)>,
-    notes: Vec<String>,
-}
-
-/// Examples shown of what was not hit for one reason.
-const EXAMPLES: usize = 5;
 
 /// Frames of a batch at the batched engine.
 const BATCH: usize = 32;
@@ -172,7 +159,10 @@ pub fn run(args: &Args) -> Result<u8> {
     } else {
         print_text(&chain, &results, &ports, &written);
     }
-    let same = results.iter().all(|r| r.outcome.findings.is_empty());
+    let wrong = |r: &LevelResult| r.hit.as_ref().is_some_and(|h| !h.wrong.is_empty());
+    let same = results
+        .iter()
+        .all(|r| r.outcome.findings.is_empty() && !wrong(r));
     Ok(if same {
         common::HOLDS
     } else {
@@ -226,14 +216,11 @@ fn one_level(
         let t = Traffic::new(ports, hints, args.seed, args.packets, start, pair.max_batch);
         let t = t.context("nothing enters this chain")?;
         let source: &mut dyn Source = match &program {
-            Some(p) => directed.insert(Directed::new(
-                p.clone(),
-                t,
-                ports,
-                args.seed,
-                args.packets,
-                start,
-            )),
+            Some(p) => {
+                let reach = Reach::of(p.clone(), &facts::loose(graph.spec(), p));
+                let d = Directed::new(p.clone(), t, ports, args.seed, args.packets, start);
+                directed.insert(d.with_reach(reach))
+            }
             None => traffic.insert(t),
         };
         (source, args.packets)
@@ -277,73 +264,11 @@ fn one_level(
         adapted: adapted.collect(),
         name,
         hit,
+        generated: args.inputs.is_empty(),
         outcome,
         seconds: begun.elapsed().as_secs_f64(),
         warnings: capture.map(|c| c.warnings).unwrap_or_default(),
     })
-}
-
-/// Takes together what was hit.
-fn hit(program: &Arc<Program>, directed: Option<Directed>, outcome: &Outcome) -> Hit {
-    let generated = directed.is_some();
-    let mut coverage = match &directed {
-        Some(d) => d.coverage.clone(),
-        None => Coverage::new(program.clone()),
-    };
-    for r in outcome.report.iter().flat_map(|r| &r.rules) {
-        if r.packets > 0 {
-            coverage.mark_rule(r.stage, r.rule);
-        }
-    }
-    let mut missing = Vec::new();
-    let mut never = [0; 2];
-    if let (Some(mut d), true) = (directed, generated) {
-        d.coverage = coverage.clone();
-        for ((bound, reason), goals) in d.missing() {
-            if reason.is_certain() {
-                never[usize::from(bound)] += goals.len() as u64;
-            }
-            let some = goals.iter().take(EXAMPLES).map(|g| goal_text(program, g));
-            missing.push((bound, reason.to_string(), some.collect(), goals.len()));
-        }
-    }
-    Hit {
-        counts: coverage.counts(),
-        never,
-        missing,
-        notes: program.notes.clone(),
-    }
-}
-
-fn goal_text(p: &Program, g: &Goal) -> String {
-    let Some(stage) = p.stages.get(g.stage) else {
-        return String::new();
-    };
-    let rule = stage.rules.get(g.rule);
-    let at = format!("stage {} rule {}", g.stage, g.rule);
-    let words = Words::for_stage(p, stage);
-    match (g.side, rule) {
-        (Some((dim, side)), Some(rule)) => {
-            let Some((d, set)) = rule.filter.0.get(dim) else {
-                return at;
-            };
-            let sides = sides(set, width(p, *d));
-            let Some((v, inside)) = sides.get(side) else {
-                return at;
-            };
-            let words = words.with(&rule.filter);
-            let value = words.condition(*d, &ValueSet::one(*v));
-            format!(
-                "{at}: {value}, {}",
-                if *inside { "inside" } else { "outside" }
-            )
-        }
-        (_, Some(rule)) => {
-            let filter: String = words.filter(&rule.filter).chars().take(160).collect();
-            format!("{at}: {filter}")
-        }
-        _ => at,
-    }
 }
 
 fn port_of(ports: &[Port], e: &Event) -> Option<String> {
@@ -421,27 +346,36 @@ fn json(
                 .map(move |f| finding_json(r.name, f, ports))
         })
         .collect();
+    let hits: Vec<&Hit> = results.iter().filter_map(|r| r.hit.as_ref()).collect();
+    // classes, rules, boundaries: hit, of those that can be
+    let of = |i: usize| {
+        let all = hits.iter().map(|h| h.of()[i]);
+        all.fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
+    };
+    let never = |i: usize| account::json(hits.iter().flat_map(|h| &h.never[i]));
     serde_json::json!({
         "chain": chain.name,
         "differences": sum(|r| r.outcome.findings.len() as u64),
         "packets": sum(|r| r.outcome.packets),
-        "classes_hit": sum(|r| r.hit.as_ref().map_or(0, |h| h.counts.classes_hit)),
-        "classes": sum(|r| r.hit.as_ref().map_or(0, |h| h.counts.classes)),
-        "rules_hit": sum(|r| r.hit.as_ref().map_or(0, |h| h.counts.rules_hit)),
-        "rules": sum(|r| r.hit.as_ref().map_or(0, |h| h.counts.rules)),
-        "bounds_hit": sum(|r| r.hit.as_ref().map_or(0, |h| h.counts.bounds_hit)),
-        "bounds": sum(|r| r.hit.as_ref().map_or(0, |h| h.counts.bounds)),
-        "rules_covered": sum(|r| r.hit.as_ref().map_or(0, |h| h.never[0])),
-        "bounds_covered": sum(|r| r.hit.as_ref().map_or(0, |h| h.never[1])),
+        "classes_hit": of(0).0,
+        "classes": of(0).1,
+        "classes_unreachable": never(0),
+        "rules_hit": of(1).0,
+        "rules": of(1).1,
+        "rules_unreachable": never(1),
+        "bounds_hit": of(2).0,
+        "bounds": of(2).1,
+        "bounds_unreachable": never(2),
+        "internal_errors": hits.iter().flat_map(|h| &h.wrong).collect::<Vec<_>>(),
         "punted_packets": sum(|r| r.outcome.report.as_ref().map_or(0, Report::punted)),
         "punts": results.iter().filter_map(|r| r.outcome.report.as_ref()).flat_map(|r| &r.punts)
             .filter(|p| p.packets > 0)
             .map(|p| serde_json::json!({
                 "element": p.element, "cause": p.cause, "asked": p.asked, "packets": p.packets }))
             .collect::<Vec<_>>(),
-        "not_hit": results.iter().filter_map(|r| r.hit.as_ref()).flat_map(|h| &h.missing)
-            .map(|(bound, reason, some, n)| serde_json::json!({
-                "what": if *bound { "bound" } else { "rule" }, "reason": reason, "number": n, "some": some }))
+        "not_hit": hits.iter().flat_map(|h| &h.missing)
+            .map(|(bound, g)| serde_json::json!({
+                "what": if *bound { "bound" } else { "rule" }, "reason": g.reason, "number": g.number, "some": g.some }))
             .collect::<Vec<_>>(),
         "levels": results.iter().map(|r| serde_json::json!({
             "level": r.name,
@@ -501,7 +435,7 @@ fn print_text(chain: &Chain, results: &[LevelResult], ports: &[Port], written: &
             crate::say!("  {:>9} frames: {v}; {share} with output", thousands(*n));
         }
         if let (Some(hit), Some(report)) = (&r.hit, &o.report) {
-            print_hit(hit, report, o);
+            account::print(hit, report, o, r.generated);
         }
         match o.findings.len() {
             0 => crate::say!("  no difference"),
@@ -517,63 +451,11 @@ fn print_text(chain: &Chain, results: &[LevelResult], ports: &[Port], written: &
     }
 }
 
-fn percent(n: u64, of: u64) -> String {
+/// A share.
+pub(crate) fn percent(n: u64, of: u64) -> String {
     match of {
         0 => "-".to_string(),
         _ => format!("{:.1}%", n as f64 * 100.0 / of as f64),
-    }
-}
-
-fn print_hit(hit: &Hit, report: &Report, o: &Outcome) {
-    let c = &hit.counts;
-    crate::say!(
-        "  classes {} of {} hit ({}), rules {} of {} ({}), sides of filter boundaries {} of {} ({})",
-        thousands(c.classes_hit),
-        thousands(c.classes),
-        percent(c.classes_hit, c.classes),
-        thousands(c.rules_hit),
-        thousands(c.rules),
-        percent(c.rules_hit, c.rules),
-        thousands(c.bounds_hit),
-        thousands(c.bounds),
-        percent(c.bounds_hit, c.bounds)
-    );
-    if hit.never != [0, 0] {
-        crate::say!(
-            "  of those that can be hit: rules {}, sides {}",
-            percent(c.rules_hit, c.rules - hit.never[0]),
-            percent(c.bounds_hit, c.bounds - hit.never[1])
-        );
-    }
-    for (bound, reason, some, n) in &hit.missing {
-        let what = if *bound { "sides" } else { "rules" };
-        crate::say!(
-            "    {:>9} {what} not hit: {reason}; for instance",
-            thousands(*n as u64)
-        );
-        for s in some {
-            crate::say!("              {s}");
-        }
-    }
-    let punted = report.punted();
-    crate::say!(
-        "  {} packets punted ({}), the others reached an output or a drop by rule",
-        thousands(punted),
-        percent(punted, o.packets)
-    );
-    let mut punts: Vec<_> = report.punts.iter().filter(|p| p.packets > 0).collect();
-    punts.sort_by_key(|p| std::cmp::Reverse(p.packets));
-    for p in punts {
-        let how = if p.asked { " (asked, and went on)" } else { "" };
-        crate::say!(
-            "    {:>9} {}: {}{how}",
-            thousands(p.packets),
-            p.element,
-            p.cause
-        );
-    }
-    for n in &hit.notes {
-        crate::say!("  note: {n}");
     }
 }
 

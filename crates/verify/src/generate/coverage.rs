@@ -160,12 +160,13 @@ impl Coverage {
         }
     }
 
-    /// A frame has come this way. The stages it passed with the packet as it was there are handed to `visit`.
+    /// A frame has come this way. The steps it took, with the packet as it was there and the slots that it had then, are
+    /// handed to `visit`.
     pub fn trace(
         &mut self,
         frame: &[u8],
         steps: &[ProgramStep],
-        visit: &mut dyn FnMut(usize, &Seen),
+        visit: &mut dyn FnMut(&ProgramStep, &Seen),
     ) {
         let program = self.program.clone();
         // which stages may come next, with the packet as it is there; `true`: more than one may come of it
@@ -185,7 +186,6 @@ impl Coverage {
             if many {
                 stack.push((to, seen.clone(), true));
             }
-            visit(step.stage, &seen);
             self.stage(step, &seen);
             let Some(stage) = program.stages.get(step.stage) else {
                 return;
@@ -194,7 +194,10 @@ impl Coverage {
                 .rule
                 .and_then(|r| stage.rules.get(r))
                 .and_then(|r| stage.actions.get(r.action.0 as usize));
-            let Some(action) = action else { continue };
+            let Some(action) = action else {
+                visit(step, &seen);
+                continue;
+            };
             let mut bound = step.bound.iter();
             let mut others = Vec::new();
             for s in &action.steps {
@@ -223,6 +226,7 @@ impl Coverage {
                     }
                 }
             }
+            visit(step, &seen);
             match &action.end {
                 End::Goto(s) => {
                     others.push(s.0 as usize);

@@ -2,19 +2,22 @@
 
 use super::coverage::{Coverage, Side, sides, width};
 use super::index::Index;
+use super::plan::Planner;
 use super::solve::{Maker, Search, place, uncovered};
 use super::traffic::Traffic;
 use super::ways::{self, Way};
 use super::{Port, Source};
 use crate::event::Event;
 use crate::frame::{self, Keep};
+use crate::reach::proved::{Key, Proved};
+use crate::reach::{Reach, Verdict};
 use crate::rng::Rng;
 use crate::subject::Outputs;
 use onefold_elements::ElemId;
 use onefold_elements::model::{BindKind, ValueSet, max_of};
 use onefold_engine::program::ProgramStep;
 use onefold_packet::Timestamp;
-use onefold_synth::program::{Dim, End, Filter, Program, Step};
+use onefold_synth::program::{Dim, Filter, Program, Step};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,7 +27,9 @@ const SEARCH_STEPS: usize = 3000;
 /// Ways tried for a goal.
 const WAYS_TRIED: usize = 16;
 /// Attempts at a goal.
-const ATTEMPTS: u8 = 4;
+const ATTEMPTS: u8 = 8;
+/// First packets of flows that are sent for a goal.
+const MAX_BEFORE: u8 = 40;
 /// Known frames per stage.
 const MAX_KNOWN: usize = 16;
 /// Of the traffic behind the goals, one in so many is followed through the program.
@@ -39,6 +44,24 @@ pub struct Goal {
     pub rule: usize,
     /// Dimension and side; `None`: the rule itself.
     pub side: Option<(usize, usize)>,
+}
+
+impl Goal {
+    /// As proofs name it.
+    pub fn key(self) -> Key {
+        (self.stage, self.rule, self.side)
+    }
+}
+
+/// What became of all goals.
+#[derive(Debug, Clone, Default)]
+pub struct Account {
+    /// Shown to be unreachable, with the reason.
+    pub never: Vec<(Goal, String)>,
+    /// Not hit, and not shown to be unreachable.
+    pub missing: BTreeMap<(bool, Reason), Vec<Goal>>,
+    /// Hit, although shown to be unreachable: a fault of the analysis.
+    pub wrong: Vec<(Goal, String)>,
 }
 
 /// Why a goal has not been reached.
@@ -129,6 +152,11 @@ pub struct Directed {
     waiting: Option<Waiting>,
     queue: VecDeque<Queued>,
     reasons: HashMap<Goal, Reason>,
+    /// What is shown to be unreachable.
+    proved: Option<Proved>,
+    plan: Option<Planner>,
+    /// Packets that were sent so that a goal can be hit.
+    before: HashMap<Goal, u8>,
     back: Vec<(ElemId, ElemId)>,
     /// Role of slots: 0 to 3 as bindings have them.
     roles: Vec<Option<u8>>,
@@ -194,6 +222,9 @@ impl Directed {
             waiting: None,
             queue: VecDeque::new(),
             reasons,
+            proved: None,
+            plan: None,
+            before: HashMap::new(),
             back,
             roles,
             now: start,
@@ -203,6 +234,42 @@ impl Directed {
             made: 0,
             watching: false,
         }
+    }
+
+    /// With what is known of what can be reached: goals that cannot are left out, the others are planned with it.
+    pub fn with_reach(mut self, reach: Reach) -> Directed {
+        self.plan = Some(Planner::new(self.program.clone(), &reach));
+        let mut proved = Proved::new(reach);
+        proved.beforehand();
+        let never: std::collections::HashSet<Key> = proved.never().map(|(k, _)| k).collect();
+        self.goals.retain(|(g, _)| !never.contains(&g.key()));
+        self.proved = Some(proved);
+        self
+    }
+
+    /// What became of all goals; what is not shown yet to be unreachable is shown now, if it can be.
+    pub fn account(&mut self, coverage: Coverage) -> Account {
+        self.coverage = coverage;
+        let mut all = Account::default();
+        for g in all_goals(&self.program) {
+            let reached = self.reached(g);
+            let verdict = match &mut self.proved {
+                Some(p) if reached => p.known(g.key()),
+                Some(p) => p.verdict(g.key()),
+                None => Verdict::Unknown,
+            };
+            match (reached, verdict) {
+                (true, Verdict::Never(why)) => all.wrong.push((g, why)),
+                (true, _) => {}
+                (false, Verdict::Never(why)) => all.never.push((g, why)),
+                (false, _) => {
+                    let reason = self.reasons.get(&g).copied().unwrap_or(Reason::NotTried);
+                    let list = all.missing.entry((g.side.is_some(), reason)).or_default();
+                    list.push(g);
+                }
+            }
+        }
+        all
     }
 
     /// Frames made so far.
@@ -220,18 +287,6 @@ impl Directed {
                 side,
             }),
         }
-    }
-
-    /// What has not been hit, by reason: how often, and some of them.
-    pub fn missing(&self) -> BTreeMap<(bool, Reason), Vec<Goal>> {
-        let mut all: BTreeMap<(bool, Reason), Vec<Goal>> = BTreeMap::new();
-        for g in all_goals(&self.program) {
-            if !self.reached(g) {
-                let reason = self.reasons.get(&g).copied().unwrap_or(Reason::NotTried);
-                all.entry((g.side.is_some(), reason)).or_default().push(g);
-            }
-        }
-        all
     }
 
     /// The filter of a goal, in the stage's terms.
@@ -395,7 +450,7 @@ impl Directed {
             if self.reached(g) {
                 continue;
             }
-            // attempts in turn: from the filters, then from frames that came there
+            // attempts in turn: from the filters, along paths with other bindings, then from frames that came there
             let stateless = (self.ways.get(g.stage)).is_some_and(|w| w.iter().any(|w| !w.stateful));
             let solved = match attempt < 2 && stateless {
                 true => self.solve(g),
@@ -411,7 +466,18 @@ impl Directed {
                     let old = self.reasons.get(&g).copied();
                     let reason = old.map_or(reason, |o| o.max_by_hope(reason));
                     self.reasons.insert(g, reason);
-                    if attempt < ATTEMPTS && reason != Reason::Covered {
+                    if let Some(p) = &mut self.proved
+                        && attempt == 0
+                        && p.verdict(g.key()).is_never()
+                    {
+                        continue;
+                    }
+                    if attempt % 3 != 2
+                        && let Some(f) = self.planned(g, attempt)
+                    {
+                        return Some(f);
+                    }
+                    if attempt < ATTEMPTS {
                         if let Some(f) = self.vary_known(g, attempt) {
                             if self.waiting.is_none() {
                                 self.current = Some((g, attempt.max(2)));
@@ -427,6 +493,24 @@ impl Directed {
             }
         }
         None
+    }
+
+    /// A frame for a goal along a path through bindings, or one that must come before it.
+    fn planned(&mut self, g: Goal, attempt: u8) -> Option<(ElemId, Vec<u8>)> {
+        let cube = self.cube(g)?;
+        let plan = self.plan.as_ref()?;
+        let shot = plan.shot(g.stage, g.rule, &cube, self.now, &mut self.rng)?;
+        if shot.before {
+            let n = self.before.entry(g).or_default();
+            if *n >= MAX_BEFORE {
+                return None;
+            }
+            *n += 1;
+            self.goals.push_front((g, attempt));
+        } else {
+            self.current = Some((g, attempt.max(2)));
+        }
+        Some((shot.source, shot.bytes))
     }
 
     fn event(&mut self, source: ElemId, bytes: Vec<u8>) -> Event {
@@ -461,23 +545,14 @@ fn all_goals(p: &Program) -> Vec<Goal> {
         (p.stages.iter().enumerate())
             .flat_map(|(s, x)| x.rules.iter().enumerate().map(move |(r, y)| (s, x, r, y)))
     };
-    for (stage, s, rule, r) in rules() {
-        let dead = s
-            .actions
-            .get(r.action.0 as usize)
-            .is_none_or(|a| a.end == End::Unreachable);
-        let _ = dead;
+    for (stage, _, rule, _) in rules() {
         all.push(Goal {
             stage,
             rule,
             side: None,
         });
     }
-    for (stage, s, rule, r) in rules() {
-        let end = s.actions.get(r.action.0 as usize).map(|a| &a.end);
-        if end == Some(&End::Unreachable) {
-            continue;
-        }
+    for (stage, _, rule, r) in rules() {
         for (dim, (d, set)) in r.filter.0.iter().enumerate() {
             for side in 0..sides(set, width(p, *d)).len() {
                 all.push(Goal {
@@ -574,15 +649,24 @@ impl Source for Directed {
                     }
                 }
             }
-            self.coverage.trace(&e.bytes, steps, &mut |_, _| {});
+            let (plan, now) = (&mut self.plan, self.now);
+            self.coverage.trace(&e.bytes, steps, &mut |step, seen| {
+                if let Some(p) = plan {
+                    p.note(step, seen, now);
+                }
+            });
         } else if let [e] = events
             && !steps.is_empty()
         {
             let source = e.source.unwrap_or(ElemId(0));
             let (known, rng) = (&mut self.known, &mut self.rng);
+            let (plan, now) = (&mut self.plan, self.now);
             let from_traffic = self.current.is_none();
-            self.coverage.trace(&e.bytes, steps, &mut |stage, _| {
-                let Some(list) = known.get_mut(stage) else {
+            self.coverage.trace(&e.bytes, steps, &mut |step, seen| {
+                if let Some(p) = plan {
+                    p.note(step, seen, now);
+                }
+                let Some(list) = known.get_mut(step.stage) else {
                     return;
                 };
                 let k = || Known {

@@ -10,6 +10,8 @@ pub mod coverage;
 pub mod directed;
 pub mod hints;
 mod index;
+pub mod paths;
+pub mod plan;
 pub mod read;
 pub mod solve;
 pub mod traffic;

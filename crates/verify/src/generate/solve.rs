@@ -243,7 +243,7 @@ pub fn place(mut f: Vec<u8>, cube: &Filter, rng: &mut Rng, random: bool) -> Opti
         if !set.contains(n) {
             let near = set.intervals().iter().map(|(l, h)| n.clamp(*l, *h));
             let n = near.min_by_key(|v| v.abs_diff(n))?;
-            f.resize(usize::try_from(n).ok().filter(|n| *n <= 65_000)?, 0);
+            f.resize(usize::try_from(n).ok().filter(|n| *n <= 65_600)?, 0);
         }
     }
     let mut fixed = vec![0u8; f.len()];

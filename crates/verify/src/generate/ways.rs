@@ -34,6 +34,8 @@ pub struct Map {
     /// The epoch's first byte, counted from the entry's.
     shift: i32,
     end_changed: bool,
+    /// Where the packet ends, in the entry's positions, as far as that is where an IP packet ends.
+    end: Option<EndAt>,
     /// Fields written, in the entry's positions, with values in the entry's terms where they are known.
     writes: Vec<(i32, u8, Option<Expr>)>,
     annos: Vec<(AnnoKey, Option<Expr>)>,
@@ -44,7 +46,7 @@ impl Map {
     fn say(&self, d: Dim, set: &ValueSet) -> Said {
         match d {
             _ if !self.changed => Said::Of(d, set.clone()),
-            Dim::Len if self.end_changed => Said::Unknown,
+            Dim::Len if self.end_changed => self.said_end(set),
             Dim::Len => {
                 let back = (-i64::from(self.shift)) as u128 & max_of(32);
                 Said::Of(Dim::Len, set.shifted_back(back, 32))
@@ -83,6 +85,31 @@ impl Map {
                 },
             },
             Dim::PacketType => Said::Unknown,
+        }
+    }
+
+    /// A length, where the packet ends with its IP packet: said about that packet's own length.
+    fn said_end(&self, set: &ValueSet) -> Said {
+        let (at, field, more) = match self.end {
+            Some(EndAt::Ip4(at)) => (at, at + 2, 0),
+            Some(EndAt::Ip6(at)) => (at, at + 4, 40),
+            _ => return Said::Unknown,
+        };
+        let bit = field * 8;
+        if (self.writes.iter()).any(|(b, n, _)| *b < bit + 16 && *b + i32::from(*n) > bit) {
+            return Said::Unknown;
+        }
+        // the length is `at + more + field - shift`
+        let less = i64::from(at) + more - i64::from(self.shift);
+        let moved = set.intervals().iter().filter_map(|(lo, hi)| {
+            let cut = |v: u128| v.min(1 << 20) as i64 - less;
+            let (lo, hi) = (cut(*lo).max(0), cut(*hi).min(0xffff));
+            (lo <= hi).then_some((lo as u128, hi as u128))
+        });
+        let moved = ValueSet::from_intervals(moved);
+        match moved.is_empty() {
+            true => Said::Never,
+            false => Said::Of(Dim::Bits { bit, bits: 16 }, moved),
         }
     }
 
@@ -129,7 +156,8 @@ impl Map {
         !self.changed
     }
 
-    fn expr(&self, e: Expr) -> Option<Expr> {
+    /// An expression in the entry's terms.
+    pub(super) fn expr(&self, e: Expr) -> Option<Expr> {
         match e {
             Expr::Const(_) => Some(e),
             Expr::Of(d, plus) => {
@@ -160,7 +188,7 @@ impl Map {
     }
 
     /// A new epoch begins with this image.
-    fn then(&self, image: &Image) -> Map {
+    pub(super) fn then(&self, image: &Image) -> Map {
         let mut m = self.clone();
         m.changed = true;
         for w in &image.writes {
@@ -189,6 +217,11 @@ impl Map {
         }
         m.shift += image.start;
         m.end_changed |= image.end != EndAt::Same;
+        m.end = match image.end {
+            EndAt::Same => m.end,
+            EndAt::Ip4(at) => Some(EndAt::Ip4(at + self.shift)),
+            EndAt::Ip6(at) => Some(EndAt::Ip6(at + self.shift)),
+        };
         m
     }
 }

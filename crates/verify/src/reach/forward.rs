@@ -46,12 +46,23 @@ struct Forward<'a> {
     taken: HashMap<(u64, u32), Vec<Filter>>,
     next: u64,
     limit: usize,
+    ways: BTreeSet<(usize, usize, bool, usize)>,
     /// Stages that ask a rewriter.
     asking: HashMap<ElemId, Vec<usize>>,
 }
 
-/// By stage: what arrives, and why ways to it are none.
-pub(super) fn run(p: &Program, loose: &BTreeSet<ElemId>) -> (Vec<Vec<Arrived>>, Vec<Vec<String>>) {
+/// What was found.
+pub(super) struct Found {
+    /// By stage: what arrives.
+    pub arrived: Vec<Vec<Arrived>>,
+    /// By stage: why ways to it are none.
+    pub blocked: Vec<Vec<String>>,
+    /// Ways that packets take: stage, rule, by another binding than the expected, next stage.
+    pub ways: BTreeSet<(usize, usize, bool, usize)>,
+}
+
+/// The analysis.
+pub(super) fn run(p: &Program, loose: &BTreeSet<ElemId>) -> Found {
     let n = p.stages.len();
     let mut asking: HashMap<ElemId, Vec<usize>> = HashMap::new();
     for (i, s) in p.stages.iter().enumerate() {
@@ -79,6 +90,7 @@ pub(super) fn run(p: &Program, loose: &BTreeSet<ElemId>) -> (Vec<Vec<Arrived>>, 
         } else {
             MAX_CUBES
         },
+        ways: BTreeSet::new(),
         asking,
     };
     for e in &p.entries {
@@ -93,13 +105,21 @@ pub(super) fn run(p: &Program, loose: &BTreeSet<ElemId>) -> (Vec<Vec<Arrived>>, 
                 zero: false,
                 ..Arrived::entering()
             };
-            return (vec![vec![anything]; n], vec![Vec::new(); n]);
+            return Found {
+                arrived: vec![vec![anything]; n],
+                blocked: vec![Vec::new(); n],
+                ways: f.ways,
+            };
         }
         f.stage(s);
     }
     let at = f.at.into_iter();
     let lists = at.map(|a| a.list.into_iter().map(|(_, a)| a).collect());
-    (lists.collect(), f.blocked)
+    Found {
+        arrived: lists.collect(),
+        blocked: f.blocked,
+        ways: f.ways,
+    }
 }
 
 impl Forward<'_> {
@@ -116,6 +136,9 @@ impl Forward<'_> {
             return;
         };
         let mut a = Arrived { cube, ..a };
+        if let Some(f) = a.from {
+            self.ways.insert((f.stage, f.rule, f.bound, stage));
+        }
         let Some(at) = self.at.get_mut(stage) else {
             return;
         };

@@ -100,22 +100,30 @@ pub struct Reach {
     arrived: Vec<Vec<Arrived>>,
     /// By stage: why a way to it is none.
     blocked: Vec<Vec<String>>,
+    /// Stage, rule, by another binding than the expected; and the stage that packets come to by it.
+    ways: BTreeSet<(usize, usize, bool, usize)>,
 }
 
 impl Reach {
     /// The analysis. `loose`: rewriters at which others than the program's packets may begin flows.
     pub fn of(program: Arc<Program>, loose: &BTreeSet<ElemId>) -> Reach {
-        let (arrived, blocked) = forward::run(&program, loose);
+        let found = forward::run(&program, loose);
         Reach {
             program,
-            arrived,
-            blocked,
+            arrived: found.arrived,
+            blocked: found.blocked,
+            ways: found.ways,
         }
     }
 
     /// The packets that can come to a stage.
     pub fn at(&self, stage: usize) -> &[Arrived] {
         self.arrived.get(stage).map_or(&[], |l| l)
+    }
+
+    /// Can packets come from a stage to another by this rule?
+    pub fn leads(&self, stage: usize, rule: usize, bound: bool, to: usize) -> bool {
+        self.ways.contains(&(stage, rule, bound, to))
     }
 
     /// Can packets of `cube` come to a stage and past its first `rules` rules?

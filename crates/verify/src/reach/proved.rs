@@ -50,6 +50,11 @@ impl Proved {
         }
     }
 
+    /// What was shown so far.
+    pub fn known(&self, key: Key) -> Verdict {
+        self.known.get(&key).cloned().unwrap_or(Verdict::Unknown)
+    }
+
     /// Can it be hit? Shown now, unless it was before.
     pub fn verdict(&mut self, key: Key) -> Verdict {
         if let Some(v) = self.known.get(&key) {
