@@ -406,6 +406,7 @@ mod tests {
             why: Why::Entry,
             fresh: true,
             known: Filter::default(),
+            among: vec![],
             rules: vec![
                 rule(
                     filter(
