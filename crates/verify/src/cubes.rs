@@ -319,9 +319,7 @@ fn lengths(f: &mut Filter, tight: Option<EndAt>) -> Option<()> {
             && lowest(f, Dim::Len) >= from + header
         {
             // there is a header, which says more than there is
-            let over = (lowest(f, Dim::Len) + 1)
-                .checked_sub(from + more)
-                .unwrap_or(0);
+            let over = (lowest(f, Dim::Len) + 1).saturating_sub(from + more);
             if !f.narrow(length, &ValueSet::range(over, 0xffff), 16) {
                 return None;
             }

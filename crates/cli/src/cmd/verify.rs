@@ -18,7 +18,7 @@ use onefold_verify::generate::directed::Directed;
 use onefold_verify::generate::hints::Hints;
 use onefold_verify::generate::traffic::Traffic;
 use onefold_verify::generate::{Port, Source};
-use onefold_verify::reach::{Reach, facts};
+use onefold_verify::reach::{Facts, Reach};
 use onefold_verify::{Batched, Event, Finding, Options, Outcome, Pair, Reference, Synthesized};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -217,7 +217,7 @@ fn one_level(
         let t = t.context("nothing enters this chain")?;
         let source: &mut dyn Source = match &program {
             Some(p) => {
-                let reach = Reach::of(p.clone(), &facts::loose(graph.spec(), p));
+                let reach = Reach::of(p.clone(), &Facts::of(graph.spec(), p));
                 let d = Directed::new(p.clone(), t, ports, args.seed, args.packets, start);
                 directed.insert(d.with_reach(reach))
             }

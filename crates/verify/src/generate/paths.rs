@@ -4,7 +4,7 @@
 use super::ways::Map;
 use crate::cubes::width;
 use crate::reach::Reach;
-use crate::reach::bind::fields_of;
+use crate::reach::bind::{Fields, fields_of};
 use crate::rng::Rng;
 use onefold_elements::ElemId;
 use onefold_elements::model::{BindKind, ValueSet};
@@ -54,7 +54,7 @@ pub struct Passed {
     /// What is looked up.
     pub kind: BindKind,
     /// Addresses, ports, protocol there, in the entry's terms.
-    pub fields: [Option<Expr>; 5],
+    pub fields: Fields,
     /// Its first slot.
     pub first: Slot,
     /// What is expected.
@@ -255,7 +255,7 @@ impl Path {
     }
 
     /// On to where a flow begins; the fields of the binding there, in the entry's terms.
-    pub fn to_site(&mut self, p: &Program, s: Site) -> Option<[Option<Expr>; 5]> {
+    pub fn to_site(&mut self, p: &Program, s: Site) -> Option<Fields> {
         let way = Way::Site(s.step);
         self.go(
             p,

@@ -8,7 +8,7 @@ use super::read::Seen;
 use super::solve::Maker;
 use crate::cubes::{left, tightened, values, width};
 use crate::reach::Reach;
-use crate::reach::bind::{BITS, fields_of};
+use crate::reach::bind::{BITS, Fields, fields_of};
 use crate::rng::Rng;
 use onefold_elements::ElemId;
 use onefold_elements::model::{BindKind, ValueSet, max_of};
@@ -230,13 +230,7 @@ impl Planner {
     }
 
     /// Packets that begin the flow there.
-    fn at_site(
-        &self,
-        s: Site,
-        path: &Path,
-        fields: &[Option<Expr>; 5],
-        need: &Need,
-    ) -> Option<Filter> {
+    fn at_site(&self, s: Site, path: &Path, fields: &Fields, need: &Need) -> Option<Filter> {
         let p = &self.program;
         let stage = p.stages.get(s.stage)?;
         let action = stage
@@ -254,12 +248,12 @@ impl Planner {
             return None;
         }
         let mut cube = path.cube.clone();
-        for i in 0..4 {
-            if !narrow(p, &mut cube, fields[i], &need.old[i]) {
+        for (i, field) in fields.iter().copied().enumerate().take(4) {
+            if !narrow(p, &mut cube, field, &need.old[i]) {
                 return None;
             }
             if x.kept[i] {
-                if !narrow(p, &mut cube, fields[i], &need.new[i]) {
+                if !narrow(p, &mut cube, field, &need.new[i]) {
                     return None;
                 }
                 continue;
@@ -271,10 +265,14 @@ impl Planner {
             // a port that is free stays what it is
             if i == 2 && !both.is_full(16) {
                 let mut with = cube.clone();
-                if narrow(p, &mut with, fields[i], &both) {
+                if narrow(p, &mut with, field, &both) {
                     cube = with;
                 }
             }
+        }
+        // an echo request, of pings
+        if need.kind == BindKind::Ping && !narrow(p, &mut cube, fields[5], &ValueSet::one(8)) {
+            return None;
         }
         narrow(p, &mut cube, fields[4], &need.proto).then_some(cube)
     }
@@ -376,6 +374,9 @@ impl Planner {
             if !narrow(p, &mut c, b.fields[*i], &sets[*o]) {
                 return None;
             }
+            if b.kind == BindKind::Ping && !narrow(p, &mut c, b.fields[5], &ValueSet::one(0)) {
+                return None;
+            }
             let slot = Dim::Slot(Slot(b.first.0 + *i as u16));
             if kept[*o] {
                 let set = values(p, &c, slot);
@@ -440,7 +441,13 @@ impl Planner {
                     (3, f.new[2]),
                     (4, f.proto),
                 ],
-                BindKind::Ping => &[(0, f.new[1]), (1, f.new[0]), (2, f.new[2]), (4, f.proto)],
+                BindKind::Ping => &[
+                    (0, f.new[1]),
+                    (1, f.new[0]),
+                    (2, f.new[2]),
+                    (4, f.proto),
+                    (5, 0),
+                ],
                 BindKind::Addresses => &[(1, f.new[0])],
             };
             let becomes: &[(u16, u128)] = match b.kind {

@@ -264,7 +264,7 @@ pub fn place(mut f: Vec<u8>, cube: &Filter, rng: &mut Rng, random: bool) -> Opti
             _ if mask == 0 && random => rng.value_of(set),
             _ => fitting(set, mask, now, bits)?,
         };
-        if (v ^ now) & mask != 0 || !write_bits(&mut f, bit, bits, v) && v != 0 {
+        if (v ^ now) & mask != 0 || !write_bits(&mut f, bit, bits, v) {
             return None;
         }
         write_bits(&mut fixed, bit, bits, max_of(bits));
@@ -372,7 +372,7 @@ pub fn place(mut f: Vec<u8>, cube: &Filter, rng: &mut Rng, random: bool) -> Opti
     fits.then_some(f)
 }
 
-/// Writes bits; false when some of them are not in the frame.
+/// Writes bits; false when some that are not zero are not in the frame.
 fn write_bits(f: &mut [u8], bit: i32, bits: u8, v: u128) -> bool {
     let mut all = true;
     for i in 0..i32::from(bits) {
@@ -386,7 +386,8 @@ fn write_bits(f: &mut [u8], bit: i32, bits: u8, v: u128) -> bool {
                 let m = 0x80u8 >> at.rem_euclid(8);
                 *b = if on { *b | m } else { *b & !m };
             }
-            None => all = false,
+            // bits behind the end are read as zero
+            None => all &= !on,
         }
     }
     all

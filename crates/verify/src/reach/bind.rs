@@ -7,7 +7,7 @@ use crate::cubes::{hull, width};
 use onefold_elements::ElemId;
 use onefold_elements::model::{BindKind, ValueSet, max_of};
 use onefold_synth::program::{Dim, Expect, Expr, Image, Mark, Program, Slot};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Kinds of flows that are kept apart at one input.
 const MAX_FLOWS: usize = 12;
@@ -116,10 +116,13 @@ pub fn field_at(image: &Image, bit: i32, bits: u8) -> Option<Expr> {
     }
 }
 
-/// Where a binding's fields are: addresses, ports or identifier, protocol. `None` where that is not told.
-pub fn fields_of(image: &Image, kind: BindKind) -> [Option<Expr>; 5] {
+/// Where a binding's fields are.
+pub type Fields = [Option<Expr>; 6];
+
+/// Where a binding's fields are: addresses, ports or identifier, protocol, kind of ICMP message. `None` where that is not told.
+pub fn fields_of(image: &Image, kind: BindKind) -> Fields {
     let Mark::At(at, _) = image.net else {
-        return [None; 5];
+        return [None; 6];
     };
     let field = |byte: i32, bits: u8| field_at(image, (at + byte) * 8, bits);
     let ports = match kind {
@@ -127,12 +130,17 @@ pub fn fields_of(image: &Image, kind: BindKind) -> [Option<Expr>; 5] {
         BindKind::Ping => [field(24, 16), None],
         BindKind::Addresses => [None, None],
     };
+    let message = match kind {
+        BindKind::Ping => field(20, 8),
+        _ => None,
+    };
     [
         field(12, 32),
         field(16, 32),
         ports[0],
         ports[1],
         field(9, 8),
+        message,
     ]
 }
 
@@ -155,8 +163,8 @@ pub fn narrow(p: &Program, a: &mut Arrived, e: Option<Expr>, set: &ValueSet) -> 
 pub struct Answer {
     /// Packets that may get it, slots filled.
     pub packets: Arrived,
-    /// The output; any, if that is not known.
-    pub output: Option<u16>,
+    /// The outputs; any, if that is not known.
+    pub outputs: Option<BTreeSet<u16>>,
 }
 
 /// What a rewriter may answer other than expected.
@@ -186,7 +194,13 @@ pub struct Question<'a> {
     pub expect: Option<&'a Expect>,
     /// Flows may have been made by others: anything is possible.
     pub loose: bool,
+    /// Where replies leave, by rewriter and input at which their flows began.
+    pub replies: &'a BTreeMap<(ElemId, u16), BTreeSet<u16>>,
 }
+
+/// ICMP echo and echo reply.
+const ECHO: u128 = 8;
+const ECHO_REPLY: u128 = 0;
 
 impl Question<'_> {
     fn fill(&self, p: &Program, a: &mut Arrived, i: u16, set: &ValueSet) {
@@ -209,16 +223,18 @@ impl Question<'_> {
             Some(e) => value(p, a, e, BITS.get(i).copied().unwrap_or(8)),
             None => ValueSet::full(BITS.get(i).copied().unwrap_or(8)),
         };
-        if let Some(x) = self.expect {
+        let mut on = a.clone();
+        let begins =
+            self.kind != BindKind::Ping || narrow(p, &mut on, fields[5], &ValueSet::one(ECHO));
+        if let Some(x) = self.expect.filter(|_| begins) {
             let flow = Flow {
-                sets: [0, 1, 2, 3].map(|i| set(a, i)),
-                proto: set(a, 4),
+                sets: [0, 1, 2, 3].map(|i| set(&on, i)),
+                proto: set(&on, 4),
             };
             out.news = flows.add(self.at, self.kind, x, flow);
-            let mut on = a.clone();
             for i in 0..4 {
                 let s = match x.kept[i] {
-                    true => set(a, i),
+                    true => set(&on, i),
                     false => x.sets[i].clone(),
                 };
                 self.fill(p, &mut on, i as u16, &s);
@@ -228,13 +244,13 @@ impl Question<'_> {
         }
         if self.loose {
             let mut any = a.clone();
-            for i in 0..4 {
-                self.fill(p, &mut any, i as u16, &ValueSet::full(BITS[i]));
+            for (i, bits) in BITS.into_iter().enumerate() {
+                self.fill(p, &mut any, i as u16, &ValueSet::full(bits));
             }
             self.sums(p, &mut any);
             out.bound.push(Answer {
                 packets: any,
-                output: None,
+                outputs: None,
             });
             return out;
         }
@@ -243,7 +259,8 @@ impl Question<'_> {
                 continue;
             }
             for f in &b.flows {
-                self.reply(p, a, b, f, &fields, &mut out);
+                let leave = self.replies.get(&(*elem, *port));
+                self.reply(p, a, b, f, &fields, leave, &mut out);
                 if *port != self.at.1 {
                     self.elsewhere(p, a, b, f, &fields, &mut out);
                 }
@@ -256,13 +273,15 @@ impl Question<'_> {
     }
 
     /// Packets that answer a flow.
+    #[allow(clippy::too_many_arguments)]
     fn reply(
         &self,
         p: &Program,
         a: &Arrived,
         b: &Begins,
         f: &Flow,
-        fields: &[Option<Expr>; 5],
+        fields: &Fields,
+        leave: Option<&BTreeSet<u16>>,
         out: &mut Answers,
     ) {
         // the flow as it left
@@ -294,6 +313,12 @@ impl Question<'_> {
         }
         if !narrow(p, &mut r, fields[4], &f.proto) {
             out.why_not.push("no flow of that protocol begins".into());
+            return;
+        }
+        if self.kind == BindKind::Ping && !narrow(p, &mut r, fields[5], &ValueSet::one(ECHO_REPLY))
+        {
+            out.why_not
+                .push("only echo replies answer echo requests".into());
             return;
         }
         let here = |r: &Arrived, i: usize| match fields[i] {
@@ -329,7 +354,7 @@ impl Question<'_> {
         self.sums(p, &mut r);
         out.bound.push(Answer {
             packets: r,
-            output: None,
+            outputs: leave.cloned(),
         });
     }
 
@@ -340,7 +365,7 @@ impl Question<'_> {
         a: &Arrived,
         b: &Begins,
         f: &Flow,
-        fields: &[Option<Expr>; 5],
+        fields: &Fields,
         out: &mut Answers,
     ) {
         let mut r = a.clone();
@@ -358,7 +383,9 @@ impl Question<'_> {
                 return;
             }
         }
-        if !narrow(p, &mut r, fields[4], &f.proto) {
+        if !narrow(p, &mut r, fields[4], &f.proto)
+            || self.kind == BindKind::Ping && !narrow(p, &mut r, fields[5], &ValueSet::one(ECHO))
+        {
             return;
         }
         for i in 0..4 {
@@ -375,7 +402,7 @@ impl Question<'_> {
         self.sums(p, &mut r);
         out.bound.push(Answer {
             packets: r,
-            output: Some(b.expect.output),
+            outputs: Some(BTreeSet::from([b.expect.output])),
         });
     }
 }

@@ -3,7 +3,7 @@
 use onefold_elements::ElemId;
 use onefold_elements::GraphSpec;
 use onefold_synth::program::{End, Program};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Elements whose packets the reference graph takes over with addresses and ports as the program's have there: what they
 /// punt are options, lengths, fragments and times to live.
@@ -58,9 +58,57 @@ const REWRITERS: &[&str] = &[
     "ICMPPingRewriter",
 ];
 
+/// What is known of a chain beyond its program.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// Rewriters at which others than the program's packets may begin flows.
+    pub loose: BTreeSet<ElemId>,
+    /// Where replies leave, by rewriter and input at which their flows began; anywhere, where that is not told.
+    pub replies: BTreeMap<(ElemId, u16), BTreeSet<u16>>,
+}
+
+impl Facts {
+    /// Those of a chain.
+    pub fn of(spec: &GraphSpec, p: &Program) -> Facts {
+        Facts {
+            loose: loose(spec, p),
+            replies: replies(spec),
+        }
+    }
+}
+
+/// The last word of an input specification is the reply output; a mapper's patterns have their own.
+fn replies(spec: &GraphSpec) -> BTreeMap<(ElemId, u16), BTreeSet<u16>> {
+    let last = |text: &str| text.split_whitespace().next_back()?.parse::<u16>().ok();
+    let mut all = BTreeMap::new();
+    for (i, e) in spec.elements.iter().enumerate() {
+        if !REWRITERS.contains(&e.class.as_str()) {
+            continue;
+        }
+        // inputs' specifications come first
+        for (port, arg) in e.args.iter().enumerate() {
+            let words: Vec<&str> = arg.split_whitespace().collect();
+            let outputs: Option<BTreeSet<u16>> = match words[..] {
+                ["pattern" | "keep", ..] => last(arg).map(|o| BTreeSet::from([o])),
+                [name] => {
+                    let scope = e.name.rsplit_once('/').map_or("", |(s, _)| s);
+                    let full = format!("{scope}/{name}");
+                    let mapper = spec.elements.iter().find(|m| m.name == full);
+                    mapper.and_then(|m| m.args.iter().map(|a| last(a)).collect())
+                }
+                _ => None,
+            };
+            if let (Some(o), Ok(port)) = (outputs, u16::try_from(port)) {
+                all.insert((ElemId(i as u32), port), o);
+            }
+        }
+    }
+    all
+}
+
 /// Rewriters at which flows may begin that no packet of the program begins: their table is another's, too, somebody else
 /// makes bindings there, or packets come there from elements that may make them into others.
-pub fn loose(spec: &GraphSpec, p: &Program) -> BTreeSet<ElemId> {
+fn loose(spec: &GraphSpec, p: &Program) -> BTreeSet<ElemId> {
     let class = |i: usize| spec.elements.get(i).map_or("", |e| e.class.as_str());
     let rewriters: Vec<usize> = (0..spec.elements.len())
         .filter(|i| REWRITERS.contains(&class(*i)))

@@ -2,6 +2,7 @@
 
 use super::apply::after;
 use super::bind::{Answer, Flows, Question};
+use super::facts::Facts;
 use super::{Arrived, From, meet};
 use crate::cubes::{Left, either, left, tightened};
 use onefold_elements::ElemId;
@@ -36,7 +37,7 @@ struct At {
 
 struct Forward<'a> {
     p: &'a Program,
-    loose: &'a BTreeSet<ElemId>,
+    facts: &'a Facts,
     at: Vec<At>,
     flows: Flows,
     blocked: Vec<Vec<String>>,
@@ -62,7 +63,7 @@ pub(super) struct Found {
 }
 
 /// The analysis.
-pub(super) fn run(p: &Program, loose: &BTreeSet<ElemId>) -> Found {
+pub(super) fn run(p: &Program, facts: &Facts) -> Found {
     let n = p.stages.len();
     let mut asking: HashMap<ElemId, Vec<usize>> = HashMap::new();
     for (i, s) in p.stages.iter().enumerate() {
@@ -77,7 +78,7 @@ pub(super) fn run(p: &Program, loose: &BTreeSet<ElemId>) -> Found {
     }
     let mut f = Forward {
         p,
-        loose,
+        facts,
         at: vec![At::default(); n],
         flows: Flows::default(),
         blocked: vec![Vec::new(); n],
@@ -270,7 +271,8 @@ impl Forward<'_> {
                 image,
                 first: *first,
                 expect: expect.as_ref(),
-                loose: self.loose.contains(elem),
+                loose: self.facts.loose.contains(elem),
+                replies: &self.facts.replies,
             };
             let answers = question.answers(p, &mut self.flows, &a);
             if answers.news {
@@ -282,8 +284,8 @@ impl Forward<'_> {
                 let Next::Stage(to) = n else { continue };
                 let to = to.0 as usize;
                 let mut any = false;
-                for Answer { packets, output } in &answers.bound {
-                    if output.is_none_or(|o| usize::from(o) == i) {
+                for Answer { packets, outputs } in &answers.bound {
+                    if (outputs.as_ref()).is_none_or(|o| o.contains(&(i as u16))) {
                         any = true;
                         let mut packets = packets.clone();
                         packets.from = from(true);
@@ -296,7 +298,12 @@ impl Forward<'_> {
                 }
                 if !any && let Some(l) = self.blocked.get_mut(to) {
                     let name = p.elements.get(elem.0 as usize).map_or("", |n| n);
-                    for why in &answers.why_not {
+                    let elsewhere = format!("none leaves at output {i}");
+                    let why_not = match answers.bound.is_empty() {
+                        true => &answers.why_not[..],
+                        false => std::slice::from_ref(&elsewhere),
+                    };
+                    for why in why_not {
                         let text = format!("no other binding of {name} than the expected: {why}");
                         if l.len() < MAX_REASONS && !l.contains(&text) {
                             l.push(text);

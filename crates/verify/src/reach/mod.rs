@@ -9,7 +9,7 @@
 //! It takes for granted what a program promises of its elements: a bound flow is rewritten as its input's pattern says, and
 //! an element that is asked leaves packets and annotations as they were. Packets that the reference graph takes over make
 //! the bindings that packets of the program make at the same input, except at rewriters that the caller names
-//! ([`facts::loose`]).
+//! ([`Facts::loose`]).
 
 pub mod apply;
 pub mod bind;
@@ -20,8 +20,9 @@ pub mod proved;
 mod tests;
 mod words;
 
+pub use facts::Facts;
+
 use crate::cubes::{Left, both, left, tightened, width};
-use onefold_elements::ElemId;
 use onefold_elements::model::{AnnoKey, ValueSet};
 use onefold_synth::program::{Dim, EndAt, Filter, Program};
 use std::collections::BTreeSet;
@@ -105,9 +106,9 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// The analysis. `loose`: rewriters at which others than the program's packets may begin flows.
-    pub fn of(program: Arc<Program>, loose: &BTreeSet<ElemId>) -> Reach {
-        let found = forward::run(&program, loose);
+    /// The analysis, with what is known of the chain beyond its program.
+    pub fn of(program: Arc<Program>, facts: &Facts) -> Reach {
+        let found = forward::run(&program, facts);
         Reach {
             program,
             arrived: found.arrived,

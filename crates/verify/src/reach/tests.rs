@@ -1,4 +1,5 @@
 use super::*;
+use onefold_elements::ElemId;
 use onefold_synth::text;
 
 const HEAD: &str = r#"
@@ -17,7 +18,7 @@ entry e0 stage0
 
 fn reach(stages: &str) -> Reach {
     let p = text::parse(&format!("{HEAD}{stages}")).unwrap();
-    Reach::of(Arc::new(p), &BTreeSet::new())
+    Reach::of(Arc::new(p), &Facts::default())
 }
 
 fn never(r: &Reach, stage: usize, rule: usize) -> Option<String> {
@@ -182,7 +183,11 @@ fn bindings_answer_what_they_can() {
     }
     // somebody else makes bindings there: anything may come
     let p = text::parse(&format!("{HEAD}{NAT}")).unwrap();
-    let r = Reach::of(Arc::new(p), &BTreeSet::from([ElemId(1)]));
+    let facts = Facts {
+        loose: BTreeSet::from([ElemId(1)]),
+        ..Facts::default()
+    };
+    let r = Reach::of(Arc::new(p), &facts);
     for (stage, rule) in [(1, 0), (3, 0), (3, 3)] {
         assert_eq!(never(&r, stage, rule), None, "stage {stage} rule {rule}");
     }
