@@ -204,14 +204,58 @@ impl Bench {
         setup: Setup,
         names: &NameDb,
     ) -> Result<Bench, Vec<String>> {
+        Self::with_others(class, config, setup, names, &[])
+    }
+
+    /// [`Bench::with_setup`] beside elements without ports, `(name, class, configuration)`, that the element may name: they
+    /// are configured first and are elements 1 and on.
+    pub fn with_others(
+        class: &str,
+        config: &str,
+        setup: Setup,
+        names: &NameDb,
+        others: &[(&str, &str, &str)],
+    ) -> Result<Bench, Vec<String>> {
         let Setup {
             ninputs, noutputs, ..
         } = setup;
         let c = crate::lookup(class).ok_or_else(|| vec![format!("no class '{class}'")])?;
         let mut element = (c.new)();
         let mut store = StateStore::new();
-        let names_list = vec!["e0".to_string()];
-        let classes = vec![class.to_string()];
+        let mut names_list = vec!["e0".to_string()];
+        let mut classes = vec![class.to_string()];
+        for (name, class, _) in others {
+            names_list.push(name.to_string());
+            classes.push(class.to_string());
+        }
+        let mut failed = Vec::new();
+        for (i, (name, class, config)) in others.iter().enumerate() {
+            let c = crate::lookup(class).ok_or_else(|| vec![format!("no class '{class}'")])?;
+            let split = split_args(config);
+            let scope = ArgScope {
+                names,
+                element: name,
+                elements: &names_list,
+            };
+            let mut args = Args::new(split.iter().map(String::as_str).collect(), scope);
+            let mut cx = ConfigCx {
+                elem: ElemId(i as u32 + 1),
+                name,
+                ninputs: 0,
+                noutputs: 0,
+                names,
+                elements: &names_list,
+                classes: &classes,
+                store: &mut store,
+                seed: 1,
+            };
+            if let Err(e) = (c.new)().configure(&mut args, &mut cx) {
+                failed.extend(e.iter().filter(|e| !e.warning).map(ToString::to_string));
+            }
+        }
+        if !failed.is_empty() {
+            return Err(failed);
+        }
         let split = split_args(config);
         let scope = ArgScope {
             names,
@@ -292,6 +336,31 @@ impl Bench {
             ninputs,
             noutputs,
         })
+    }
+
+    /// The element with its state, clock, timers and random numbers a second time; nothing printed, noted or emitted so far
+    /// goes with it.
+    pub fn fork(&self) -> Bench {
+        Bench {
+            element: self.element.clone(),
+            host: BenchHost {
+                timers: self.host.timers.clone(),
+                handlers: self.host.handlers.clone(),
+                names: self.host.names.clone(),
+                quiet: self.host.quiet,
+                draws: self.host.draws,
+                ..BenchHost::default()
+            },
+            store: self.store.clone(),
+            out: Outbox {
+                traced: self.out.traced,
+                ..Outbox::default()
+            },
+            now: self.now,
+            warnings: Vec::new(),
+            ninputs: self.ninputs,
+            noutputs: self.noutputs,
+        }
     }
 
     /// Runs `f` with the element and a context.

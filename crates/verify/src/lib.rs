@@ -5,6 +5,7 @@
 //! - [`Pair`]: two of them side by side; [`Pair::step`] compares after every packet what left (bytes, ports, order),
 //!   [`Pair::checkpoint`] drop reasons, account, states and handler values.
 //! - [`generate`]: where packets come from: traffic made of the values that the configuration names, captures.
+//! - [`states`]: whether rewriters and balancers keep their promises over time.
 //! - [`run()`]: all of it; [`Outcome`] has what was found, each difference shrunk ([`shrink`]) to a short sequence of simple
 //!   packets and traced in both executions.
 //!
@@ -40,6 +41,7 @@ pub mod reach;
 mod rng;
 mod run;
 pub mod shrink;
+pub mod states;
 mod subject;
 
 pub use compare::{Difference, Pair, What};

@@ -16,6 +16,8 @@
 //! - `REPLY_ANNO` works in IPAddrRewriter and IPAddrPairRewriter as in the others (Click reads it there and forgets it);
 //! - which of several flows that would time out in the same millisecond is evicted;
 //! - handlers print tables in the order of flows;
+//! - ICMPPingRewriter never gives a flow the identifier of another one's (Click looks for the wrong reply when it searches
+//!   for a free one, and the older flow goes);
 //! - a pattern that is written to a handler must have numeric addresses;
 //! - random variations are drawn by the engine's generator.
 

@@ -1,6 +1,8 @@
 //! Input specifications: what a rewriter does with a packet that no mapping matches.
 
+use super::access::answering;
 use super::flowid::FlowId;
+use super::kind::Kind;
 use super::mapper::Mapper;
 use super::pattern::{Pattern, PatternRef, PatternSet, Replies};
 use super::table::FlowTable;
@@ -186,11 +188,20 @@ pub(super) fn apply_pattern(
 ) -> Option<FlowId> {
     let mut p = PatternSet::get(store, at)?;
     let t = store.get::<FlowTable>(table)?;
+    // a ping's reply is known by what the new identifier becomes at the other end, not by what the old one did
+    let member = t.members.get(usize::from(map >> 1));
+    let ping = member.is_some_and(|m| m.kind == Kind::Ping);
     let replies = Replies {
         table,
         map,
         removals: t.removals,
-        taken: &|k: &FlowId| t.lookup(map, k).is_some(),
+        taken: &|k: &FlowId| match ping {
+            false => t.lookup(map, k).is_some(),
+            true => {
+                let sport = answering(k.dport);
+                t.lookup(map, &FlowId { sport, ..*k }).is_some()
+            }
+        },
     };
     let to = p.rewrite(flow, &replies, || host.random(elem));
     PatternSet::put(store, at, p);

@@ -1,0 +1,387 @@
+//! Rewriters to be checked: their configuration as data, from which both the element's text and the expectation follow.
+
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+
+/// Which rewriter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// IPRewriter: TCP and UDP, a map each.
+    Ip,
+    /// TCPRewriter.
+    Tcp,
+    /// UDPRewriter.
+    Udp,
+    /// IPAddrRewriter.
+    Addr,
+    /// IPAddrPairRewriter.
+    AddrPair,
+    /// ICMPPingRewriter.
+    Ping,
+}
+
+impl Kind {
+    /// Its element class.
+    pub fn class(self) -> &'static str {
+        match self {
+            Kind::Ip => "IPRewriter",
+            Kind::Tcp => "TCPRewriter",
+            Kind::Udp => "UDPRewriter",
+            Kind::Addr => "IPAddrRewriter",
+            Kind::AddrPair => "IPAddrPairRewriter",
+            Kind::Ping => "ICMPPingRewriter",
+        }
+    }
+}
+
+/// How a variation is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// No suffix: the packet's own port if it is free, else any.
+    OwnFirst,
+    /// `#`: one after the other.
+    InTurn,
+    /// `?`: any.
+    Any,
+}
+
+/// A pattern: zero leaves a field as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pattern {
+    /// Source address, or the first of several.
+    pub saddr: u32,
+    /// Source port, or the first of several.
+    pub sport: u16,
+    /// Destination address.
+    pub daddr: u32,
+    /// Destination port.
+    pub dport: u16,
+    /// So many variations besides the first: of the port, if there is one, else of the address.
+    pub more: u32,
+    /// How one is chosen.
+    pub how: How,
+}
+
+impl Pattern {
+    fn text(&self) -> String {
+        let ip = |a: u32| match a {
+            0 => "-".to_string(),
+            a => Ipv4Addr::from(a).to_string(),
+        };
+        let port = |p: u16| match p {
+            0 => "-".to_string(),
+            p => p.to_string(),
+        };
+        let suffix = match self.how {
+            How::OwnFirst => "",
+            How::InTurn => "#",
+            How::Any => "?",
+        };
+        match (self.sport, self.more) {
+            (0, 0) => format!(
+                "{} - {} {}",
+                ip(self.saddr),
+                ip(self.daddr),
+                port(self.dport)
+            ),
+            (0, n) => {
+                let last = Ipv4Addr::from(self.saddr + n);
+                format!("{}-{last}{suffix} {}", ip(self.saddr), ip(self.daddr))
+            }
+            (p, 0) => format!(
+                "{} {p} {} {}",
+                ip(self.saddr),
+                ip(self.daddr),
+                port(self.dport)
+            ),
+            (p, n) => format!(
+                "{} {p}-{}{suffix} {} {}",
+                ip(self.saddr),
+                u32::from(p) + n,
+                ip(self.daddr),
+                port(self.dport)
+            ),
+        }
+    }
+}
+
+/// What an input does with a packet that no binding is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spec {
+    /// `drop`.
+    Drop,
+    /// `pass OUTPUT`.
+    Pass(usize),
+    /// `keep FOUTPUT ROUTPUT`.
+    Keep(usize, usize),
+    /// `pattern ... FOUTPUT ROUTPUT`.
+    Pattern(Pattern, usize, usize),
+    /// The mapper.
+    Mapper,
+}
+
+impl Spec {
+    /// As the configuration has it, and as a `patternN` handler takes it.
+    pub fn text(&self) -> String {
+        match self {
+            Spec::Drop => "drop".into(),
+            Spec::Pass(o) => format!("pass {o}"),
+            Spec::Keep(f, r) => format!("keep {f} {r}"),
+            Spec::Pattern(p, f, r) => format!("pattern {} {f} {r}", p.text()),
+            Spec::Mapper => "mapper".into(),
+        }
+    }
+}
+
+/// A RoundRobinIPMapper, or a SourceIPHashMapper.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapper {
+    /// Chooses by the source address.
+    pub by_source: bool,
+    /// Patterns with forward and reply output.
+    pub entries: Vec<(Pattern, usize, usize)>,
+}
+
+impl Mapper {
+    /// Its element class.
+    pub fn class(&self) -> &'static str {
+        match self.by_source {
+            true => "SourceIPHashMapper",
+            false => "RoundRobinIPMapper",
+        }
+    }
+    /// Its configuration.
+    pub fn text(&self) -> String {
+        let mut all = Vec::new();
+        if self.by_source {
+            all.push("100 17".to_string());
+        }
+        for (i, (p, f, r)) in self.entries.iter().enumerate() {
+            let mut s = format!("{} {f} {r}", p.text());
+            if self.by_source {
+                let _ = write!(s, " {}", i + 1);
+            }
+            all.push(s);
+        }
+        all.join(", ")
+    }
+}
+
+/// Time-outs, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// A flow is not evicted before it has been silent for so long.
+    pub guarantee: u64,
+    /// TCP with data one way at most; flows of rewriters that do not follow connections.
+    pub base: u64,
+    /// TCP with data both ways.
+    pub data: u64,
+    /// TCP closed both ways.
+    pub done: u64,
+    /// UDP.
+    pub udp: u64,
+    /// UDP, three packets and a reply among them.
+    pub streaming: u64,
+    /// Between two sweeps.
+    pub sweep: u64,
+}
+
+/// A rewriter to be checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// For people.
+    pub name: &'static str,
+    /// Which rewriter.
+    pub kind: Kind,
+    /// By input.
+    pub inputs: Vec<Spec>,
+    /// Number of outputs.
+    pub outputs: usize,
+    /// What [`Spec::Mapper`] names.
+    pub mapper: Option<Mapper>,
+    /// Time-outs.
+    pub times: Times,
+    /// Most bindings.
+    pub capacity: u32,
+}
+
+impl Config {
+    /// The rewriter's configuration.
+    pub fn text(&self) -> String {
+        let mut all: Vec<String> = self.inputs.iter().map(Spec::text).collect();
+        let t = &self.times;
+        let mut key = |k: &str, v: u64| all.push(format!("{k} {v}"));
+        match self.kind {
+            Kind::Ip => {
+                key("TCP_NODATA_TIMEOUT", t.base);
+                key("TCP_TIMEOUT", t.data);
+                key("TCP_DONE_TIMEOUT", t.done);
+                key("TCP_GUARANTEE", t.guarantee);
+                key("UDP_TIMEOUT", t.udp);
+                key("UDP_STREAMING_TIMEOUT", t.streaming);
+                key("UDP_GUARANTEE", t.guarantee);
+            }
+            Kind::Tcp => {
+                key("TCP_NODATA_TIMEOUT", t.base);
+                key("TCP_TIMEOUT", t.data);
+                key("TCP_DONE_TIMEOUT", t.done);
+                key("TCP_GUARANTEE", t.guarantee);
+            }
+            Kind::Udp => {
+                key("TIMEOUT", t.udp);
+                key("STREAMING_TIMEOUT", t.streaming);
+                key("GUARANTEE", t.guarantee);
+            }
+            Kind::Addr | Kind::AddrPair | Kind::Ping => {
+                key("TIMEOUT", t.base);
+                key("GUARANTEE", t.guarantee);
+            }
+        }
+        key("REAP_INTERVAL", t.sweep);
+        key("MAPPING_CAPACITY", u64::from(self.capacity));
+        all.join(", ")
+    }
+}
+
+const fn ip(a: u8, b: u8, c: u8, d: u8) -> u32 {
+    u32::from_be_bytes([a, b, c, d])
+}
+
+/// The public side of the patterns below.
+const OUTSIDE: u32 = ip(203, 0, 113, 1);
+
+fn ports(first: u16, more: u32, how: How) -> Pattern {
+    Pattern {
+        saddr: OUTSIDE,
+        sport: first,
+        daddr: 0,
+        dport: 0,
+        more,
+        how,
+    }
+}
+
+/// What is checked: every rewriter, each choice of variation, both mappers. `flows` bounds ports and capacity, so that both
+/// run out when about twice as many flows come.
+pub fn all(flows: u32) -> Vec<Config> {
+    let times = Times {
+        guarantee: 5,
+        base: 30,
+        data: 120,
+        done: 8,
+        udp: 20,
+        streaming: 60,
+        sweep: 15,
+    };
+    // more flows than ports, more flows than room: each runs out alone and together
+    let (few, room) = (flows.max(2) - 1, flows + flows / 2);
+    let config = |name, kind, inputs: Vec<Spec>| Config {
+        name,
+        kind,
+        inputs,
+        outputs: 3,
+        mapper: None,
+        times,
+        capacity: room,
+    };
+    let server = |n: u8| {
+        let p = Pattern {
+            saddr: 0,
+            sport: 0,
+            daddr: ip(10, 9, 9, n),
+            dport: 8080,
+            more: 0,
+            how: How::OwnFirst,
+        };
+        (p, 0, 1)
+    };
+    let nat = |n: u8, first| {
+        let mut p = ports(first, few / 2, How::InTurn);
+        p.saddr += u32::from(n);
+        (p, usize::from(n), 2)
+    };
+    let addresses = |how| Pattern {
+        saddr: OUTSIDE,
+        sport: 0,
+        daddr: 0,
+        dport: 0,
+        more: few,
+        how,
+    };
+    let mut v = vec![
+        config(
+            "NAPT, two inside ports with one pool each",
+            Kind::Ip,
+            vec![
+                Spec::Pattern(ports(2000, few, How::OwnFirst), 0, 1),
+                Spec::Pattern(ports(9000, few, How::InTurn), 0, 2),
+                Spec::Drop,
+            ],
+        ),
+        config(
+            "NAPT beside flows that stay as they are",
+            Kind::Ip,
+            vec![
+                Spec::Pattern(ports(2000, few, How::Any), 0, 1),
+                Spec::Keep(2, 1),
+                Spec::Pass(2),
+            ],
+        ),
+        config(
+            "TCPRewriter",
+            Kind::Tcp,
+            vec![
+                Spec::Pattern(ports(2000, few, How::InTurn), 0, 1),
+                Spec::Keep(2, 1),
+            ],
+        ),
+        config(
+            "UDPRewriter",
+            Kind::Udp,
+            vec![
+                Spec::Pattern(ports(2000, few, How::OwnFirst), 0, 1),
+                Spec::Pass(2),
+            ],
+        ),
+        config(
+            "IPAddrRewriter: basic NAT",
+            Kind::Addr,
+            vec![Spec::Pattern(addresses(How::InTurn), 0, 1), Spec::Drop],
+        ),
+        config(
+            "IPAddrPairRewriter",
+            Kind::AddrPair,
+            vec![Spec::Pattern(addresses(How::Any), 0, 1), Spec::Keep(2, 1)],
+        ),
+        config(
+            "ICMPPingRewriter",
+            Kind::Ping,
+            vec![
+                Spec::Pattern(ports(1, few, How::OwnFirst), 0, 1),
+                Spec::Drop,
+            ],
+        ),
+    ];
+    let mut c = config(
+        "balancer, in turn",
+        Kind::Ip,
+        vec![Spec::Mapper, Spec::Drop],
+    );
+    c.mapper = Some(Mapper {
+        by_source: false,
+        entries: vec![server(1), server(2), server(3)],
+    });
+    v.push(c.clone());
+    c.name = "balancer by source";
+    if let Some(m) = &mut c.mapper {
+        m.by_source = true;
+    }
+    v.push(c.clone());
+    c.name = "NAPT with two pools in turn";
+    c.mapper = Some(Mapper {
+        by_source: false,
+        entries: vec![nat(0, 3000), nat(1, 4000)],
+    });
+    v.push(c);
+    v
+}
