@@ -57,7 +57,10 @@ fn broken_rewriters_are_found_out() {
         // another configuration than the promised one
         let mut other = c.clone();
         let swapped = other.inputs.iter_mut().find_map(|s| match s {
-            config::Spec::Pattern(_, f, r) => Some(std::mem::swap(f, r)),
+            config::Spec::Pattern(_, f, r) => {
+                std::mem::swap(f, r);
+                Some(())
+            }
             _ => None,
         });
         if swapped.is_some() {
