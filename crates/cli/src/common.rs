@@ -26,6 +26,25 @@ pub struct ChainArgs {
     pub set: Vec<(String, String)>,
 }
 
+/// How much the synthesizer may put into one list.
+#[derive(clap::Args, Debug, Clone)]
+pub struct BudgetArgs {
+    /// Most rules in one stage of the program; a list that would be longer is split into stages
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    stage_rules: Option<u32>,
+}
+
+impl BudgetArgs {
+    /// The bounds for the synthesizer.
+    pub fn budget(&self) -> onefold_synth::Budget {
+        let mut b = onefold_synth::Budget::default();
+        if let Some(n) = self.stage_rules {
+            b.rules = n as usize;
+        }
+        b
+    }
+}
+
 /// `KEY=VALUE`.
 pub fn key_value(s: &str) -> Result<(String, String), String> {
     match s.split_once('=') {

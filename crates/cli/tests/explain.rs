@@ -3,6 +3,9 @@
 mod common;
 
 use common::{json, onefold, root, run, temp};
+use onefold_elements::ElemId;
+use onefold_synth::Program;
+use onefold_synth::program::{Action, Dim, End, Filter, Next, Step};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
@@ -56,12 +59,191 @@ fn napt_firewall_balancer() {
         entered(c) && c["fate"] == "dropped" && has(&c["filter"], "udp.dport != 1234")
     });
     assert!(has(&denied["origin"], "deny all"), "{denied:#}");
+    // three classes beside the exceptions
+    let exceptions = [
+        "CheckIPHeader",
+        "DecIPTTL: time to live expired",
+        "IPRewriter: not TCP or UDP",
+    ];
+    let ordinary: Vec<&Value> = v["classes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|c| entered(c) && c["fate"] != "punted")
+        .filter(|c| !exceptions.iter().any(|e| has(&c["action"], e)))
+        .collect();
+    assert_eq!(ordinary.len(), 3, "{ordinary:#?}");
+    for c in [tcp, udp, denied] {
+        assert!(ordinary.iter().any(|o| *o == c), "{c:#}");
+    }
+    // dropped at the door: nothing is written before
+    let does = denied["action"].as_str().unwrap();
+    assert!(!does.contains(" = "), "{does}");
     // every punt has a cause and a share
     for p in v["punts"].as_array().unwrap() {
         assert!(!p["cause"].as_str().unwrap().is_empty());
         let share = p["share_of_rules"].as_f64().unwrap();
         assert!(share > 0.0 && share <= 1.0, "{p}");
     }
+}
+
+/// The program of a chain.
+fn program(args: &[&str]) -> Program {
+    let (out, _) = run(&root(), 0, &[&["explain"], args, &["--program"]].concat());
+    onefold_synth::text::parse(&out).expect("what is printed reads back")
+}
+
+/// The class that a sound packet in the middle of everything takes from an entry on to an output.
+fn through<'a>(v: &'a Value, entry: &str, to: &str) -> &'a Value {
+    class(v, "that goes through", |c| {
+        c["entry"] == entry && c["to"] == to && c["fate"] == "leaves"
+    })
+}
+
+/// Ten routers do to a packet what one does, but for the TTL.
+#[test]
+fn ten_routers_are_one() {
+    let of = |n: &str| {
+        let set = format!("n={n}");
+        json(&root(), 0, &["explain", "routers-N", "--set", &set])
+    };
+    let (one, ten) = (of("1"), of("10"));
+    for (entry, to) in [("left", "right"), ("right", "left")] {
+        let (a, b) = (through(&one, entry, to), through(&ten, entry, to));
+        assert_eq!(a["operations"]["after"], 5, "{a:#}");
+        for key in ["after", "after_by_kind", "checks_after"] {
+            assert_eq!(a["operations"][key], b["operations"][key], "{b:#}");
+        }
+        let before = |c: &Value| c["operations"]["before"].as_u64().unwrap();
+        assert_eq!(before(b), 10 * before(a));
+        let (a, b) = (a["action"].as_str().unwrap(), b["action"].as_str().unwrap());
+        assert!(a.contains("ip.ttl = ip.ttl - 1;"), "{a}");
+        assert!(b.contains("ip.ttl = ip.ttl - 10;"), "{b}");
+        assert_eq!(a.matches("checksum").count(), 1, "{a}");
+        assert_eq!(b.matches("checksum").count(), 1, "{b}");
+        assert_eq!(a.matches(';').count(), b.matches(';').count(), "{a}\n{b}");
+    }
+    // and the number of stages does not grow
+    assert_eq!(
+        one["stages"].as_array().unwrap().len(),
+        ten["stages"].as_array().unwrap().len()
+    );
+}
+
+/// Rewriters that are asked on the way of a protocol's packets from an entry to an output, within one epoch.
+fn bindings(p: &Program, source: &str, proto: u128) -> Vec<String> {
+    let name = |e: &ElemId| p.elements[e.0 as usize].clone();
+    let entry = p.entries.iter().find(|e| name(&e.source).contains(source));
+    let mut at = entry.expect("the entry").stage;
+    let dim = Dim::Bits {
+        bit: 14 * 8 + 72,
+        bits: 8,
+    };
+    let mut asked = Vec::new();
+    'stages: for _ in 0..100 {
+        let stage = &p.stages[at.0 as usize];
+        let fits = |f: &Filter| f.get(dim).is_none_or(|s| s.single() == Some(proto));
+        let goes_on = |a: &&Action| {
+            let binds = a.steps.iter().any(|s| matches!(s, Step::Bind { .. }));
+            binds || matches!(a.end, End::Output { .. })
+        };
+        let mut rules = stage.rules.iter().filter(|r| fits(&r.filter));
+        let action = rules
+            .find_map(|r| {
+                Some(&stage.actions[r.action.0 as usize])
+                    .filter(goes_on)
+                    .filter(|_| {
+                        asked.len() < 100 && (r.filter.get(dim).is_some() || !asked.is_empty())
+                    })
+            })
+            .expect("a way through");
+        for s in &action.steps {
+            if let Step::Bind {
+                elem,
+                expect,
+                bound,
+                ..
+            } = s
+            {
+                asked.push(name(elem));
+                if expect.is_none() {
+                    // a reply: to the inside
+                    let to = bound.iter().rev().find_map(|n| match n {
+                        Next::Stage(s) => Some(*s),
+                        Next::Unconnected(_) => None,
+                    });
+                    at = to.expect("a stage behind the binding");
+                    assert!(!p.stages[at.0 as usize].fresh);
+                    continue 'stages;
+                }
+            }
+        }
+        assert!(matches!(action.end, End::Output { .. }), "{:?}", action.end);
+        return asked;
+    }
+    panic!("no way out of the program");
+}
+
+/// However many NAPTs: one binding of each, one write, both ways.
+#[test]
+fn ten_napts_keep_one_binding_each_way() {
+    let set = ["napts-N", "--set", "n=10"];
+    let p = program(&set);
+    for proto in [6, 17] {
+        let out = bindings(&p, "nat1/FromDevice@11", proto);
+        let expected: Vec<String> = (1..=10).map(|i| format!("nat{i}/rw")).collect();
+        assert_eq!(out, expected);
+        let source = p.entries.iter().map(|e| &p.elements[e.source.0 as usize]);
+        let outside = source.clone().find(|s| s.starts_with("nat10/"));
+        let back = bindings(&p, outside.expect("the outside device"), proto);
+        let expected: Vec<String> = (1..=10).rev().map(|i| format!("nat{i}/rw")).collect();
+        assert_eq!(back, expected);
+    }
+    let one = json(&root(), 0, &["explain", "napts-N", "--set", "n=1"]);
+    let ten = json(&root(), 0, &["explain", "napts-N", "--set", "n=10"]);
+    let after = |v: &Value| through(v, "inside", "outside")["operations"]["after"].clone();
+    assert_eq!(after(&one), after(&ten));
+    let does = through(&ten, "inside", "outside")["action"]
+        .as_str()
+        .unwrap();
+    assert_eq!(
+        does.matches("finds or makes the binding").count(),
+        10,
+        "{does}"
+    );
+    assert_eq!(does.matches("IPv4 checksum").count(), 1, "{does}");
+    // what is not expected of a binding costs stages: their number is bounded by the square, and must not grow again
+    let stages = ten["stages"].as_array().unwrap().len();
+    assert!(stages <= 600, "{stages} stages");
+}
+
+/// A list that is longer than the budget allows is split into stages, which explain says, and the chain behaves as before.
+#[test]
+fn a_budget_splits_and_says_so() {
+    let whole = json(&root(), 0, &["explain", "fw-l3fwd"]);
+    assert_eq!(whole["notes"].as_array().unwrap().len(), 0);
+    let budget = ["fw-l3fwd", "--stage-rules", "60"];
+    let v = json(&root(), 0, &[&["explain"], &budget[..]].concat());
+    let split = v["stages"].as_array().unwrap();
+    assert!(
+        split.len() > whole["stages"].as_array().unwrap().len(),
+        "{split:#?}"
+    );
+    assert!(
+        split.iter().any(|s| has(&s["why"], "too long")),
+        "{split:#?}"
+    );
+    assert!(has(&v["notes"], "budget"), "{:#}", v["notes"]);
+    let (text, _) = run(&root(), 0, &[&["explain"], &budget[..]].concat());
+    assert!(text.contains("the budget"), "{text}");
+    let args = [
+        &["verify", "--packets", "5000", "-q", "--level", "program"],
+        &budget[..],
+    ]
+    .concat();
+    let v = json(&root(), 0, &args);
+    assert_eq!(v["differences"], 0, "{v:#}");
+    assert_eq!(v["packets"], 5000, "{v:#}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph, spec_from_flat};
 use onefold_packet::{Timestamp, checksum};
 use onefold_synth::program::{End, Why};
-use onefold_synth::{Program, synthesize};
+use onefold_synth::{Budget, Program, synthesize};
 
 fn build(text: &str) -> Graph {
     let flat = onefold_click::load(text.as_bytes(), "t.click", &[], &Default::default()).unwrap();
@@ -99,9 +99,15 @@ fn same_end(g: &mut Graph, r: &mut ProgramRunner) {
     assert_eq!(g.state_summary(), r.graph_mut().state_summary());
 }
 
-/// Random frames of a few flows into every port.
-fn exercise(text: &str, ports: &[&str]) -> Program {
-    let (mut g, p, mut r) = both(text);
+/// Random frames of a few flows into every port; at most `most` of a thousand may be punted.
+fn exercise(text: &str, ports: &[&str], most: u64) -> Program {
+    exercise_within(text, ports, most, Budget::default())
+}
+
+fn exercise_within(text: &str, ports: &[&str], most: u64, budget: Budget) -> Program {
+    let mut g = build(text);
+    let p = synthesize(&g.synthesis_input(), budget);
+    let mut r = ProgramRunner::with_program(build(text), &p).unwrap();
     let mut n = Numbers(7);
     for i in 0..3000 {
         let host = |n: &mut Numbers| [10, 0, 0, n.next(4) as u8];
@@ -124,6 +130,11 @@ fn exercise(text: &str, ports: &[&str]) -> Program {
         inject(&mut g, &mut r, port, &f, i * 40);
     }
     same_end(&mut g, &mut r);
+    // the program has done it, not the reference graph
+    let report = r.report();
+    assert_eq!((report.packets, report.reference), (3000, 0));
+    let punted = report.punted();
+    assert!(punted <= most * 3, "{punted} of 3000: {:?}", report.punts);
     p
 }
 
@@ -191,6 +202,8 @@ fn replies_find_their_zone() {
         }
     }
     same_end(&mut g, &mut r);
+    assert_eq!(r.report().packets, 400);
+    assert_eq!(r.report().punted(), 0, "{:?}", r.report().punts);
 }
 
 /// The balancer looks at the port that the NAT has just written: a stage of its own, no punt.
@@ -204,6 +217,7 @@ fn a_read_after_a_rewrite_starts_a_stage() {
          c[1] -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:1:2) -> ToDevice(b);
          c[2] -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:1:3) -> ToDevice(c);",
         &["in"],
+        300,
     );
     assert!(p.stages.iter().any(|s| s.why == Why::Dynamic));
     assert!(
@@ -220,6 +234,7 @@ fn copies_go_their_own_ways() {
          t[0] -> DecIPTTL -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:1:1) -> ToDevice(a);
          t[1] -> SetIPDSCP(10) -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:1:2) -> ToDevice(b);",
         &["in"],
+        300,
     );
     assert!(p.stages.iter().any(|s| s.why == Why::Copy));
 }
@@ -231,6 +246,7 @@ fn an_element_without_a_model_in_the_middle() {
         "FromDevice(in) -> Strip(14) -> CheckIPHeader -> DecIPTTL -> q :: Queue(1000) -> Unqueue
            -> SetIPDSCP(12) -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:1:1) -> ToDevice(a);",
         &["in"],
+        1000,
     );
     assert!(
         punted(&p).iter().any(|c| c.starts_with("q: ")),
@@ -247,7 +263,7 @@ fn an_arp_querier_holds_packets() {
          c[1] -> [1]q; c[3] -> Discard;
          c[2] -> Strip(14) -> CheckIPHeader -> GetIPAddress(16) -> DecIPTTL -> [0]q;
          q -> ToDevice(out);";
-    let p = exercise(text, &["in"]);
+    let p = exercise(text, &["in"], 1000);
     assert!(
         punted(&p).iter().any(|c| c.starts_with("q: ")),
         "{:?}",
@@ -269,4 +285,47 @@ fn an_arp_querier_holds_packets() {
     let next = inject(&mut g, &mut r, "in", &f, 2);
     assert_eq!(next, released);
     same_end(&mut g, &mut r);
+}
+
+/// A budget of rules so small that the lists fall into many stages: the same behaviour.
+#[test]
+fn a_tiny_budget_splits_into_stages() {
+    let text = "FromDevice(in) -> Strip(14) -> CheckIPHeader
+           -> f :: IPFilter(allow src 10.0.0.1 && dst port < 20000, deny src 10.0.0.2 && udp, allow dst 192.0.2.1 && tcp,
+                deny dst port > 30000, allow src port 1001 or 1002, allow icmp, allow src 10.0.0.3, deny all)
+           -> c :: IPClassifier(dst 192.0.2.0 && tcp, dst 192.0.2.1 && udp, src 10.0.0.0/31, udp, -)
+           -> DecIPTTL -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:1:1) -> ToDevice(a);
+         c[1] -> DecIPTTL -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:1:2) -> ToDevice(b);
+         c[2] -> DecIPTTL -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:1:3) -> ToDevice(c);
+         c[3] -> DecIPTTL -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:1:4) -> ToDevice(d);
+         c[4] -> Discard;";
+    let whole = exercise(text, &["in"], 300);
+    assert!(whole.notes.is_empty() && whole.stages.iter().all(|s| s.why != Why::Budget));
+    let most = whole.stages.iter().map(|s| s.rules.len()).max().unwrap();
+    let budget = Budget {
+        rules: most / 2,
+        ..Budget::default()
+    };
+    let split = exercise_within(text, &["in"], 300, budget);
+    assert!(split.stages.iter().any(|s| s.why == Why::Budget));
+    assert!(
+        split.notes.iter().any(|n| n.contains("budget")),
+        "{:?}",
+        split.notes
+    );
+    let report = onefold_synth::check::check(&split);
+    assert_eq!(report.violations, []);
+    // smaller than one element's list: the reference graph does that element, and it is said, too
+    let least = Budget {
+        rules: 3,
+        ..Budget::default()
+    };
+    let p = exercise_within(text, &["in"], 1000, least);
+    assert!(
+        p.notes
+            .iter()
+            .any(|n| n.contains("more cases than the budget")),
+        "{:?}",
+        p.notes
+    );
 }

@@ -4,7 +4,7 @@ use crate::common::{self, ChainArgs};
 use crate::explain::{self, Explained};
 use anyhow::{Context, Result};
 use onefold_engine::BuildOptions;
-use onefold_synth::{Budget, check, synthesize, text};
+use onefold_synth::{check, synthesize, text};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -31,6 +31,8 @@ pub struct Args {
     /// Writes a self-contained HTML page: graph, classes, operations, punts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    budget: common::BudgetArgs,
     /// Prints every class
     #[arg(long)]
     all: bool,
@@ -53,7 +55,7 @@ pub fn run(args: &Args) -> Result<u8> {
     };
     let input = graph.synthesis_input();
     let start = Instant::now();
-    let program = synthesize(&input, Budget::default());
+    let program = synthesize(&input, args.budget.budget());
     let seconds = start.elapsed().as_secs_f64();
     // the engine relies on these; a program that breaks one is a fault of the synthesizer
     let report = check::check(&program);

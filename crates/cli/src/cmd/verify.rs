@@ -73,6 +73,8 @@ pub struct Args {
     /// Proves it for all packets instead of trying many
     #[arg(long)]
     prove: bool,
+    #[command(flatten)]
+    budget: common::BudgetArgs,
     /// Where captures of the packets that show a difference go, one for each port
     #[arg(long, value_name = "DIR")]
     out_dir: Option<PathBuf>,
@@ -195,10 +197,7 @@ fn one_level(
     let reference = Box::new(Reference(graph.fork()));
     let (name, pair, program) = match level {
         Level::Program => {
-            let program = onefold_synth::synthesize(
-                &graph.synthesis_input(),
-                onefold_synth::Budget::default(),
-            );
+            let program = onefold_synth::synthesize(&graph.synthesis_input(), args.budget.budget());
             let runner = ProgramRunner::with_program(graph.fork(), &program)?;
             let pair = Pair::new(reference, Box::new(Synthesized(runner)), 1);
             ("program", pair, Some(Arc::new(program)))
@@ -238,7 +237,7 @@ fn one_level(
                 Some(p) => &**p,
                 None => {
                     let input = graph.synthesis_input();
-                    made = onefold_synth::synthesize(&input, onefold_synth::Budget::default());
+                    made = onefold_synth::synthesize(&input, args.budget.budget());
                     &made
                 }
             };
