@@ -298,6 +298,12 @@ impl Core {
     #[cold]
     fn trace_begin_slow(&mut self, node: u32, entry: Entry, out: &Outbox) -> Option<TraceMark> {
         let t = self.trace.as_mut()?;
+        if let Some(v) = &mut t.visits {
+            if v.len() < MAX_TRACE_STEPS {
+                v.push(node);
+            }
+            return None;
+        }
         if t.steps.len() >= MAX_TRACE_STEPS {
             t.truncated = true;
             return None;
@@ -535,7 +541,7 @@ impl Host for Core {
         }
     }
     fn tracing(&self) -> bool {
-        self.trace.is_some()
+        self.trace.as_ref().is_some_and(|t| t.visits.is_none())
     }
     fn trace(&mut self, elem: ElemId, argument: Option<usize>, text: String) {
         let topo = self.topo.clone();

@@ -335,6 +335,22 @@ impl Graph {
         }
     }
 
+    /// Starts noting which elements are visited, dropping a trace. Costs little beside a trace.
+    pub fn start_visits(&mut self) {
+        self.core.trace = Some(Box::new(Trace {
+            visits: Some(Vec::new()),
+            ..Trace::default()
+        }));
+    }
+
+    /// Ends noting: was an element visited twice, by a packet that goes round or by several that were made of one?
+    pub fn take_revisited(&mut self) -> bool {
+        let visits = self.core.trace.take().and_then(|t| t.visits);
+        let mut visits = visits.unwrap_or_default();
+        visits.sort_unstable();
+        visits.windows(2).any(|w| w[0] == w[1])
+    }
+
     /// A copy of the whole graph: elements, state, clock, timers, tasks. It prints nowhere, and what has left the original
     /// is not in it.
     pub fn fork(&self) -> Graph {

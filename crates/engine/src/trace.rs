@@ -59,6 +59,8 @@ pub(crate) struct Trace {
     pub open: Vec<usize>,
     /// More happened than is kept.
     pub truncated: bool,
+    /// Only the elements are noted, once per visit; elements are not asked what they decide.
+    pub visits: Option<Vec<u32>>,
 }
 
 /// Most steps that a trace keeps.

@@ -43,6 +43,8 @@ pub struct Outcome {
     pub with_output: u64,
     /// Differences.
     pub findings: Vec<Finding>,
+    /// Frames of batches that were sent alone, because they go round in the chain; see [`Pair::alone`].
+    pub alone: u64,
     /// It was ended early from outside.
     pub interrupted: bool,
     /// What the program counted, if one was compared.
@@ -113,6 +115,7 @@ pub fn run(
         }
     }
     o.report = pair.right.report();
+    o.alone = pair.alone();
     o
 }
 

@@ -55,6 +55,11 @@ pub trait Subject {
     fn fork(&self) -> Box<dyn Subject>;
     /// Frames arrive at a source, all at one time; at least one.
     fn inject(&mut self, source: ElemId, frames: &[&[u8]], at: Timestamp);
+    /// A frame arrives. Did it, or what was made of it, come to an element twice? Only the reference graph can tell.
+    fn inject_and_tell(&mut self, source: ElemId, frame: &[u8], at: Timestamp) -> bool {
+        self.inject(source, &[frame], at);
+        false
+    }
     /// The clock moves on.
     fn advance(&mut self, at: Timestamp);
     /// What has left since the last call, in order, is added to `into`.
@@ -228,6 +233,11 @@ impl Subject for Reference {
         for f in frames {
             self.0.inject(source, f, at);
         }
+    }
+    fn inject_and_tell(&mut self, source: ElemId, frame: &[u8], at: Timestamp) -> bool {
+        self.0.start_visits();
+        self.0.inject(source, frame, at);
+        self.0.take_revisited()
     }
     fn advance(&mut self, at: Timestamp) {
         self.0.advance_to(at);

@@ -380,6 +380,7 @@ fn json(
             "level": r.name,
             "packets": r.outcome.packets,
             "with_output": r.outcome.with_output,
+            "alone": r.outcome.alone,
             "differences": r.outcome.findings.len(),
             "seconds": r.seconds,
             "interrupted": r.outcome.interrupted,
