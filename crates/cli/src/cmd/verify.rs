@@ -430,6 +430,12 @@ fn print_text(chain: &Chain, results: &[LevelResult], ports: &[Port], written: &
             r.seconds,
             if o.interrupted { " (interrupted)" } else { "" }
         );
+        if o.alone > 0 {
+            crate::say!(
+                "  {:>9} frames sent alone, not in a batch: they go round in the chain",
+                thousands(o.alone)
+            );
+        }
         for (v, n, out) in &r.adapted {
             let share = percent(*out, *n);
             crate::say!("  {:>9} frames: {v}; {share} with output", thousands(*n));
