@@ -7,4 +7,5 @@ pub mod generate;
 pub mod run;
 pub mod show;
 pub mod trace;
+pub mod prove;
 pub mod verify;

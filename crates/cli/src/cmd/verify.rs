@@ -53,13 +53,13 @@ pub enum Level {
 )]
 pub struct Args {
     #[command(flatten)]
-    chain: ChainArgs,
+    pub(super) chain: ChainArgs,
     /// How many packets are generated
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     packets: u64,
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    pub(super) seed: u64,
     /// A capture that arrives at a port, instead of generated packets
     #[arg(long = "in", value_name = "PORT=FILE", value_parser = key_value)]
     inputs: Vec<(String, String)>,
@@ -70,11 +70,17 @@ pub struct Args {
     /// What is compared with the reference graph
     #[arg(long, value_enum, default_value = "all")]
     level: Level,
-    /// Proves it for all packets instead of trying many
+    /// Proves that the program is the chain, for all packets at once, instead of trying many
     #[arg(long)]
-    prove: bool,
+    pub(super) prove: bool,
+    /// With --prove: this program (the text that `explain --program` prints), not the one that is made now
+    #[arg(long, value_name = "FILE", requires = "prove")]
+    pub(super) program: Option<PathBuf>,
+    /// With --prove: give up after so many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) time_limit: u32,
     #[command(flatten)]
-    budget: common::BudgetArgs,
+    pub(super) budget: common::BudgetArgs,
     /// Where captures of the packets that show a difference go, one for each port
     #[arg(long, value_name = "DIR")]
     out_dir: Option<PathBuf>,
@@ -83,10 +89,10 @@ pub struct Args {
     max_differences: u16,
     /// Prints one JSON object
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// No progress bar
     #[arg(long, short)]
-    quiet: bool,
+    pub(super) quiet: bool,
 }
 
 /// One level's result.
@@ -109,7 +115,7 @@ const BATCH: usize = 32;
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
     if args.prove {
-        bail!("--prove is not built yet: this version compares packets");
+        return super::prove::run(args);
     }
     let levels: &[Level] = match args.level {
         Level::Reference => &[Level::Reference],
@@ -172,7 +178,7 @@ pub fn run(args: &Args) -> Result<u8> {
     })
 }
 
-fn ports(chain: &Chain) -> Vec<Port> {
+pub(super) fn ports(chain: &Chain) -> Vec<Port> {
     let port = |p: &onefold_chain::ChainPort| Port {
         name: p.name.clone(),
         source: p.source.map(|s| ElemId(s as u32)),

@@ -1,0 +1,274 @@
+//! `onefold verify --prove`: the program is the chain, for all packets at once, or a packet that shows where not.
+
+use super::verify::{Args, ports};
+use crate::common::{self, thousands};
+use crate::progress::Progress;
+use crate::{program, runner};
+use anyhow::{Context, Result};
+use onefold_chain::Chain;
+use onefold_engine::program::ProgramRunner;
+use onefold_engine::{BuildOptions, Graph};
+use onefold_packet::Timestamp;
+use onefold_synth::{Program, text};
+use onefold_verify::{Difference, Event};
+use onefold_verify::generate::Port;
+use onefold_verify::prove::{Doubt, Options, Proof, prove, witness};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Packets that are tried to show a difference that the proof has found.
+const PACKETS: u64 = 50_000;
+
+/// A difference that packets show.
+struct Shown {
+    /// Port and frame, in order; the last shows it.
+    packets: Vec<(String, Vec<u8>)>,
+    /// In words.
+    difference: String,
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<u8> {
+    let Some(chain) = args.chain.load_or_print() else {
+        return Ok(common::BAD_INPUT);
+    };
+    let options = BuildOptions {
+        seed: args.seed,
+        start: Timestamp::from_secs(1_000),
+        ..Default::default()
+    };
+    let graph = match common::build(&chain, &options) {
+        Ok(g) => g,
+        Err(ds) => {
+            common::print_diagnostics(&ds);
+            return Ok(common::BAD_INPUT);
+        }
+    };
+    runner::catch_interrupt();
+    let begun = Instant::now();
+    let (name, written) = match &args.program {
+        Some(file) => {
+            let text = std::fs::read_to_string(file);
+            let text = text.with_context(|| format!("'{}'", file.display()))?;
+            (file.display().to_string(), text)
+        }
+        None => {
+            let made = program::synthesize_graph(&graph).program;
+            ("the program".to_string(), text::print(&made))
+        }
+    };
+    // what is judged is the text
+    let program = match text::parse(&written) {
+        Ok(p) => p,
+        Err(errors) => {
+            for e in &errors {
+                eprintln!("error: {name}:{e}");
+            }
+            return Ok(common::BAD_INPUT);
+        }
+    };
+    if let Err(e) = ProgramRunner::with_program(graph.fork(), &program) {
+        eprintln!("error: {name}: {e}");
+        return Ok(common::BAD_INPUT);
+    }
+    let limit = Duration::from_secs(args.time_limit.into());
+    let options = Options {
+        time_limit: Some(limit),
+        ..Options::default()
+    };
+    let proof = prove(&graph.synthesis_input(), &program, &options);
+    let ports = ports(&chain);
+    let shown = match proof.different.is_empty() {
+        true => None,
+        false => show(args, &graph, &program, &ports, &proof)?,
+    };
+    let verdict = match (&shown, proof.holds()) {
+        (Some(_), _) => "refuted",
+        (None, true) => "proved",
+        (None, false) => "unknown",
+    };
+    let seconds = begun.elapsed().as_secs_f64();
+    if args.json {
+        let v = json(&chain, &graph, verdict, &proof, shown.as_ref(), seconds);
+        common::print_json(&v)?;
+    } else {
+        print_text(&chain, &graph, verdict, &proof, shown.as_ref(), seconds);
+    }
+    Ok(match verdict {
+        "proved" => common::HOLDS,
+        _ => common::HOLDS_NOT,
+    })
+}
+
+/// Looks for packets that show what differs: the frames of the proof first, then packets made for the program's rules.
+fn show(
+    args: &Args,
+    graph: &Graph,
+    program: &Program,
+    ports: &[Port],
+    proof: &Proof,
+) -> Result<Option<Shown>> {
+    let name = |e: &Event| {
+        let p = ports.iter().find(|p| p.source == e.source);
+        p.map_or("?".to_string(), |p| p.name.clone())
+    };
+    let told = |events: &[Event], difference: String| Shown {
+        packets: (events.iter().filter(|e| e.source.is_some()))
+            .map(|e| (name(e), e.bytes.clone()))
+            .collect(),
+        difference,
+    };
+    for d in &proof.different {
+        for f in &d.frames {
+            let at = Timestamp::from_secs(1_000);
+            if let Some((d, events)) = witness::confirm(graph, program, d.source, f, at)? {
+                return Ok(Some(told(&events, difference(&d))));
+            }
+        }
+    }
+    let mut progress = Progress::new(PACKETS, args.quiet);
+    let found = witness::campaign(graph, program, ports, PACKETS, args.seed, &mut |n| {
+        progress.at(n, || format!("a packet that shows it: {}", thousands(n)));
+        !runner::interrupted().load(Ordering::SeqCst)
+    });
+    progress.finish();
+    Ok(found?.map(|f| {
+        let (events, d) = match &f.small {
+            Some(s) => (&s.events[..], difference(&s.difference)),
+            None => (&[][..], difference(&f.difference)),
+        };
+        told(events, d)
+    }))
+}
+
+/// A difference in words.
+fn difference(d: &Difference) -> String {
+    format!("{} at {}: reference {}, program {}", d.what, d.place, d.left, d.right)
+}
+
+fn hex(b: &[u8]) -> String {
+    b.iter().map(|x| format!("{x:02x}")).collect()
+}
+
+fn place(graph: &Graph, d: &Doubt) -> String {
+    let action = d.action.map_or(String::new(), |a| format!(" a{a}"));
+    format!(
+        "from {}, stage{}{action}, at {}: {}",
+        graph.name(d.source),
+        d.stage.0,
+        graph.name(d.elem),
+        d.what
+    )
+}
+
+fn json(
+    chain: &Chain,
+    graph: &Graph,
+    verdict: &str,
+    proof: &Proof,
+    shown: Option<&Shown>,
+    seconds: f64,
+) -> serde_json::Value {
+    let doubts = |l: &[Doubt]| -> Vec<serde_json::Value> {
+        let one = |d: &Doubt| {
+            serde_json::json!({
+                "entry": graph.name(d.source),
+                "stage": d.stage.0,
+                "action": d.action,
+                "element": graph.name(d.elem),
+                "what": d.what,
+            })
+        };
+        l.iter().map(one).collect()
+    };
+    serde_json::json!({
+        "chain": chain.name,
+        "verdict": verdict,
+        "header_space": {
+            "proved": proof.share.proved,
+            "punted": proof.share.punted,
+            "unknown": proof.share.unknown + proof.share.different,
+        },
+        "differences": u64::from(shown.is_some()),
+        "counterexample": shown.map(|s| serde_json::json!({
+            "packets": s.packets.iter()
+                .map(|(p, b)| serde_json::json!({ "port": p, "packet": hex(b) }))
+                .collect::<Vec<_>>(),
+            "difference": s.difference,
+        })),
+        "different": doubts(&proof.different),
+        "unknown": doubts(&proof.unknown),
+        "stopped": proof.stopped(),
+        "entries": proof.entries.iter().map(|e| serde_json::json!({
+            "entry": graph.name(e.source),
+            "reference": e.reference,
+            "header_space": {
+                "proved": e.share.proved,
+                "punted": e.share.punted,
+                "unknown": e.share.unknown + e.share.different,
+            },
+            "epochs": e.epochs,
+            "steps": e.steps,
+            "nodes": e.nodes,
+        })).collect::<Vec<_>>(),
+        "seconds": seconds,
+    })
+}
+
+/// Most lines about what is not proved.
+const LINES: usize = 10;
+
+fn print_text(
+    chain: &Chain,
+    graph: &Graph,
+    verdict: &str,
+    proof: &Proof,
+    shown: Option<&Shown>,
+    seconds: f64,
+) {
+    crate::say!("{}: {verdict} ({seconds:.1} s)", chain.name);
+    let percent = |x: f64| format!("{:.2}%", x * 100.0);
+    for e in &proof.entries {
+        let name = graph.name(e.source);
+        if e.reference {
+            crate::say!("  {name}: the reference graph itself");
+            continue;
+        }
+        let mut line = format!(
+            "  {name}: proved {}, handed over {}",
+            percent(e.share.proved),
+            percent(e.share.punted)
+        );
+        if e.share.different > 0.0 {
+            line += &format!(", different {}", percent(e.share.different));
+        }
+        if e.share.unknown > 0.0 {
+            line += &format!(", unknown {}", percent(e.share.unknown));
+        }
+        crate::say!(
+            "{line} of the header space; {} epochs, {} steps, {} nodes",
+            thousands(e.epochs as u64),
+            thousands(e.steps),
+            thousands(e.nodes as u64)
+        );
+        if let Some(why) = &e.stopped {
+            crate::say!("    given up: {why}");
+        }
+    }
+    for (list, head) in [(&proof.different, "different"), (&proof.unknown, "not known")] {
+        for d in list.iter().take(LINES) {
+            crate::say!("  {head}: {}", place(graph, d));
+        }
+        if list.len() > LINES {
+            crate::say!("  and {} more", list.len() - LINES);
+        }
+    }
+    if let Some(s) = shown {
+        crate::say!("{}", s.difference);
+        for (port, bytes) in &s.packets {
+            crate::say!("  onefold trace {} --hex {port}={}", chain.name, hex(bytes));
+        }
+    } else if !proof.different.is_empty() {
+        crate::say!("  no packet was found that shows what differs: there may be none");
+    }
+}

@@ -1,0 +1,113 @@
+//! From one epoch to the next: the packet is written out, and what was known of it is said anew of the packet as it is now.
+//!
+//! Never less than the truth: what cannot be said is left open.
+
+use super::dd::{NO, Ref, YES};
+use super::packet::{Facts, Sym, World};
+use super::vars::Bit;
+use onefold_synth::program::EndAt;
+use std::collections::{BTreeSet, HashMap};
+
+/// What is known of a packet that is `sym` where `here` holds, when the next epoch begins; positions count from its first byte.
+pub fn carry(w: &mut World, sym: &Sym, here: Ref) -> (Facts, Ref) {
+    let shift = sym.start;
+    let known = |f: &Ref| match *f {
+        NO => Some(false),
+        YES => Some(true),
+        _ => None,
+    };
+    let ends = match w.end(sym.end) {
+        EndAt::Ip4(at) if !sym.touched((at + 2) * 8, 16) => EndAt::Ip4(at - shift),
+        EndAt::Ip6(at) if !sym.touched((at + 4) * 8, 16) => EndAt::Ip6(at - shift),
+        _ => EndAt::Same,
+    };
+    let facts = Facts {
+        net: sym.net.map(|(at, len)| (at - shift, len)),
+        mac: sym.mac.map(|at| at - shift),
+        annos: sym.annos.iter().map(known).collect(),
+        kind: sym.kind.iter().map(known).collect(),
+        ends,
+    };
+    // where what a variable stands for is now
+    let mut moved: HashMap<u32, Bit> = HashMap::new();
+    for (at, f) in &sym.bits {
+        if let Some(level) = w.dd.is_var(*f) {
+            moved.insert(level, Bit::Packet(at - shift * 8));
+        }
+    }
+    for (i, f) in sym.annos.iter().enumerate() {
+        if let Some(level) = w.dd.is_var(*f)
+            && w.vars.bit(level) == Some(Bit::Anno(i as u16))
+        {
+            moved.insert(level, Bit::Anno(i as u16));
+        }
+    }
+    for (i, f) in sym.kind.iter().enumerate() {
+        if let Some(level) = w.dd.is_var(*f)
+            && w.vars.bit(level) == Some(Bit::Type(i as u8))
+        {
+            moved.insert(level, Bit::Type(i as u8));
+        }
+    }
+    let mut gone = BTreeSet::new();
+    let mut by = HashMap::new();
+    let lengths = w.end(sym.end) == EndAt::Same;
+    let mut length: Option<Vec<Ref>> = None;
+    for level in w.dd.support(here) {
+        let to = match w.vars.bit(level) {
+            Some(Bit::Packet(p)) if !sym.touched(p, 1) => Some(Bit::Packet(p - shift * 8)),
+            Some(Bit::Len(i)) if lengths => {
+                // the length then is the length now and what was cut off in front
+                let v = match &length {
+                    Some(v) => v.clone(),
+                    None => {
+                        let now: Vec<Ref> = (0..32)
+                            .map(|i| w.vars.var(&mut w.dd, Bit::Len(i)))
+                            .collect();
+                        let add = i128::from(shift).rem_euclid(1 << 32) as u128;
+                        let v = super::bits::plus(&mut w.dd, &now, add);
+                        length = Some(v.clone());
+                        v
+                    }
+                };
+                if let Some(f) = v.get(usize::from(i)) {
+                    by.insert(level, *f);
+                    continue;
+                }
+                None
+            }
+            Some(Bit::Check((check, at, end))) => {
+                let same = w.check(sym, check, at, here);
+                let f = w.vars.var(&mut w.dd, Bit::Check((check, at, end)));
+                match same {
+                    Ok(g) if f == g => Some(Bit::Check((check, at - shift, EndAt::Same))),
+                    _ => None,
+                }
+            }
+            _ => moved.get(&level).copied(),
+        };
+        match to {
+            Some(b) => {
+                let level_now = w.vars.level(b);
+                if level_now != level {
+                    by.insert(level, w.dd.var(level_now));
+                }
+            }
+            None => {
+                gone.insert(level);
+            }
+        }
+    }
+    let set = w.dd.exists(here, &gone);
+    let mut set = w.dd.put(set, &by);
+    for (at, f) in &sym.bits {
+        if *f == YES || *f == NO {
+            let v = w.vars.var(&mut w.dd, Bit::Packet(at - shift * 8));
+            set = match *f {
+                YES => w.dd.and(set, v),
+                _ => w.dd.minus(set, v),
+            };
+        }
+    }
+    (facts, set)
+}

@@ -1,0 +1,197 @@
+//! The program's side: filters, expressions and images as functions of the epoch's packet.
+
+use super::bits;
+use super::dd::{NO, Ref, YES};
+use super::packet::{Cause, Sym, World};
+use super::sum::Sum;
+use super::vars::Bit;
+use onefold_synth::program::{
+    Dim, EndAt, Expr, Filter, Image, Mark, Program, Slot, Stage, SumTerm, TypeExpr,
+};
+use std::collections::BTreeMap;
+
+/// What the slots hold on a path.
+pub type Slots = BTreeMap<Slot, Vec<Ref>>;
+
+/// A program's meaning within an epoch.
+pub struct Reader<'a> {
+    /// The program.
+    pub program: &'a Program,
+    /// What the slots hold.
+    pub slots: &'a Slots,
+}
+
+impl Reader<'_> {
+    /// A dimension's bits.
+    pub fn dim(&self, w: &mut World, d: Dim) -> Result<Vec<Ref>, Cause> {
+        Ok(match d {
+            Dim::Len => w.length(0, EndAt::Same),
+            Dim::Bits { bit, bits } => w.vars.packet(&mut w.dd, bit, bits),
+            Dim::Check { check, at, end } => vec![w.question(check, at, end)],
+            Dim::Slot(s) => {
+                let bits = self.program.slots.get(usize::from(s.0)).map(|s| s.bits);
+                match (self.slots.get(&s), bits) {
+                    (Some(v), Some(bits)) => bits::resize(v, bits),
+                    _ => return Err("a slot is read that nothing has filled"),
+                }
+            }
+            Dim::Anno(k) => {
+                let fresh = w.fresh();
+                let from = usize::from(k.offset) * 8;
+                let v = fresh.annos.get(from..from + usize::from(k.size) * 8);
+                v.ok_or("an annotation that there is not")?.to_vec()
+            }
+            Dim::PacketType => w.fresh().kind,
+        })
+    }
+
+    /// An expression, in so many bits.
+    pub fn expr(&self, w: &mut World, e: Expr, width: u8) -> Result<Vec<Ref>, Cause> {
+        match e {
+            Expr::Const(c) => Ok(bits::constant(c, width)),
+            Expr::Of(d, add) => {
+                let v = self.dim(w, d)?;
+                let v = bits::plus(&mut w.dd, &v, add);
+                Ok(bits::resize(&v, width))
+            }
+        }
+    }
+
+    /// Where a filter fits.
+    pub fn filter(&self, w: &mut World, f: &Filter) -> Result<Ref, Cause> {
+        let mut all = YES;
+        // from the last variables to the first, so that little is made twice
+        for (d, set) in f.0.iter().rev() {
+            let here = match d {
+                Dim::Len => w.length_in(0, EndAt::Same, set),
+                d => {
+                    let v = self.dim(w, *d)?;
+                    bits::is_in(&mut w.dd, &v, set)
+                }
+            };
+            all = w.dd.and(all, here);
+            if all == NO {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    /// Which action is taken where: its number plus one; zero where no rule fits.
+    pub fn rules(&self, w: &mut World, s: &Stage) -> Result<Ref, Cause> {
+        let mut parts = Vec::with_capacity(s.rules.len());
+        for r in &s.rules {
+            let f = self.filter(w, &r.filter)?;
+            let t = w.dd.terminal(r.action.0 + 1);
+            parts.push(w.dd.ite(f, t, NO));
+        }
+        Ok(w.dd.first(&parts))
+    }
+
+    /// The packet as an image has it.
+    pub fn image(&self, w: &mut World, m: &Image) -> Result<Sym, Cause> {
+        let mut s = w.fresh();
+        s.start = m.start;
+        s.end = m.end;
+        for x in &m.writes {
+            let v = self.expr(w, x.value, x.bits)?;
+            w.put(&mut s, x.bit, &v);
+        }
+        for x in &m.sums {
+            let mut groups = Vec::with_capacity(x.groups.len());
+            for g in &x.groups {
+                let mut sum = Sum::default();
+                for t in g {
+                    self.term(w, &mut sum, t, x.header)?;
+                }
+                groups.push(sum);
+            }
+            if s.sum_in(x.at * 8, 16) {
+                return Err("two checksums at one place");
+            }
+            let p = s.pending(x.kind, x.header, x.at)?;
+            p.anew = x.anew;
+            p.groups = if x.anew { Vec::new() } else { groups };
+        }
+        match m.net {
+            Mark::Same => {}
+            Mark::None => s.net = None,
+            Mark::At(at, len) => s.net = Some((at, len)),
+        }
+        match m.mac {
+            Mark::Same => {}
+            Mark::None => s.mac = None,
+            Mark::At(at, _) => s.mac = Some(at),
+        }
+        let before = s.annos.clone();
+        if m.cleared {
+            s.annos.fill(NO);
+        }
+        for (k, e) in &m.annos {
+            let v = match *e {
+                // annotations are read as they were
+                Expr::Of(Dim::Anno(from), 0) if from.size == k.size => {
+                    let at = usize::from(from.offset) * 8;
+                    let v = before.get(at..at + usize::from(from.size) * 8);
+                    v.ok_or("an annotation that there is not")?.to_vec()
+                }
+                e => self.expr(w, e, k.size.saturating_mul(8))?,
+            };
+            let at = usize::from(k.offset) * 8;
+            match s.annos.get_mut(at..at + v.len()) {
+                Some(to) => to.copy_from_slice(&v),
+                None => return Err("an annotation that there is not"),
+            }
+        }
+        match m.packet_type {
+            TypeExpr::Same => {}
+            TypeExpr::Is(t) => s.kind = bits::constant(t.into(), 8),
+            TypeExpr::Destination(e, device) => {
+                let dst = self.expr(w, e, 48)?;
+                s.kind = bits::packet_type(&mut w.dd, &dst, device);
+            }
+        }
+        Ok(s)
+    }
+
+    fn term(&self, w: &mut World, sum: &mut Sum, t: &SumTerm, header: i32) -> Result<(), Cause> {
+        match *t {
+            SumTerm::Slot(s) => {
+                let v = self.dim(w, Dim::Slot(s))?;
+                sum.add(&mut w.dd, &bits::resize(&v, 16));
+            }
+            SumTerm::Change {
+                bit,
+                bits: n,
+                from,
+                to,
+            } => {
+                let (from, to) = (self.expr(w, from, n)?, self.expr(w, to, n)?);
+                // words are counted from the IP header; of a word that is not touched whole, the other bits do not count
+                let start = bit - header * 8;
+                let end = start + i32::from(n);
+                for word in start.div_euclid(16)..=(end - 1).div_euclid(16) {
+                    let part = |v: &[Ref]| -> Vec<Ref> {
+                        let bit = |i: i32| {
+                            let i = usize::try_from(word * 16 + i - start).ok();
+                            i.and_then(|i| v.get(i)).copied().unwrap_or(NO)
+                        };
+                        (0..16).map(bit).collect()
+                    };
+                    sum.change(&mut w.dd, &part(&from), &part(&to));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Variables that a new binding on a path gives.
+pub fn binding(w: &mut World, nth: u32) -> Vec<Vec<Ref>> {
+    let mut out = Vec::with_capacity(6);
+    for (what, bits) in super::vars::BOUND_BITS.iter().enumerate() {
+        let v = (0..*bits).map(|i| w.vars.var(&mut w.dd, Bit::Bound(nth, what as u8, i)));
+        out.push(v.collect());
+    }
+    out
+}

@@ -1,0 +1,362 @@
+//! Symbolic equivalence: a program against the composition of the models along the reference graph, for all packets at once.
+//!
+//! [`prove`] takes a program (however it was made: usually parsed from its text) and the models and wiring of a graph. It
+//! shares nothing with the synthesizer but the models and the program's data structure. For every entry it follows both sides
+//! by functions of the packet's bits ([`dd`]): the program stage by stage, the models element by element, split wherever one of
+//! them decides. At every place where something happens both must have the same packet: what leaves and where, drops and their
+//! reasons, counts and their lengths, bindings asked for, elements asked, packets handed over to the reference graph.
+//!
+//! What a proof rests on:
+//! - the models say what elements do (tests hold them against the behaviour);
+//! - a binding changes checksums by the difference that its rewriting makes;
+//! - [`onefold_engine::program`] executes a program as its grammar says.
+//!
+//! Values that only run time knows (bindings) are unknowns that both sides name alike. Questions about whole headers (is the
+//! checksum right?) are unknowns, too. Every set of packets is at least as big as the true one: nothing is left out, and
+//! what differs only for packets that there cannot be is not proved.
+//!
+//! - [`sum`]: checksums in ones'-complement arithmetic;
+//! - [`witness`]: from a set of packets to a frame that shows the difference.
+
+mod bits;
+mod carry;
+pub mod dd;
+mod element;
+mod image;
+mod packet;
+mod search;
+pub mod sum;
+mod vars;
+pub mod witness;
+
+use dd::{Dd, NO, Ref, Stop, YES};
+use onefold_elements::ElemId;
+use onefold_elements::model::ValueSet;
+use onefold_synth::program::{EndAt, StageId};
+use onefold_synth::{Input, Program};
+use packet::{Facts, World};
+use search::{Search, Told};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+use vars::{Bit, Vars};
+
+/// Bounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Longest time; without, as long as it takes.
+    pub time_limit: Option<Duration>,
+    /// Most nodes of decision diagrams for one entry (about 30 bytes each).
+    pub nodes: usize,
+    /// Most steps of symbolic packets through elements, for one entry.
+    pub steps: u64,
+    /// Most differences for which frames are looked for.
+    pub differences: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            time_limit: Some(Duration::from_secs(60)),
+            nodes: 40_000_000,
+            steps: 5_000_000,
+            differences: 8,
+        }
+    }
+}
+
+/// Shares of the header space: of all values of the bits that anything reads (frames of up to 2047 bytes, each answer of each
+/// question), averaged over the entries.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Share {
+    /// The program does the same.
+    pub proved: f64,
+    /// The program does the same by handing over to the reference graph before anything else is known of the packet.
+    pub punted: f64,
+    /// The program differs, as far as the proof can see.
+    pub different: f64,
+    /// Not known.
+    pub unknown: f64,
+}
+
+/// Something that was not shown to be the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doubt {
+    /// Packets that enter here.
+    pub source: ElemId,
+    /// The program's stage.
+    pub stage: StageId,
+    /// Its action.
+    pub action: Option<u32>,
+    /// Where in the reference graph.
+    pub elem: ElemId,
+    /// In words.
+    pub what: String,
+    /// It shows with a packet alone, before anything is written out or asked.
+    pub first_epoch: bool,
+    /// Frames that may show it.
+    pub frames: Vec<Vec<u8>>,
+}
+
+/// What came of one entry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EntryProof {
+    /// Its source.
+    pub source: ElemId,
+    /// Shares of its header space.
+    pub share: Share,
+    /// The program has no stage for it: packets take the reference graph.
+    pub reference: bool,
+    /// Epochs, told apart by what is known of the packet.
+    pub epochs: usize,
+    /// Steps of symbolic packets through elements.
+    pub steps: u64,
+    /// Nodes of decision diagrams.
+    pub nodes: usize,
+    /// Why it was given up.
+    pub stopped: Option<String>,
+}
+
+/// What came of a proof.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Proof {
+    /// By entry.
+    pub entries: Vec<EntryProof>,
+    /// What differs; some packets of it may not exist.
+    pub different: Vec<Doubt>,
+    /// What could not be said.
+    pub unknown: Vec<Doubt>,
+    /// Shares, averaged.
+    pub share: Share,
+    /// Seconds.
+    pub seconds: f64,
+}
+
+impl Proof {
+    /// Is everything the same?
+    pub fn holds(&self) -> bool {
+        self.different.is_empty()
+            && self.unknown.is_empty()
+            && self.entries.iter().all(|e| e.stopped.is_none())
+    }
+    /// Why it was given up, if it was.
+    pub fn stopped(&self) -> Option<&str> {
+        self.entries.iter().find_map(|e| e.stopped.as_deref())
+    }
+}
+
+/// Proves that a program does what the models of a graph do, or says where not.
+pub fn prove(input: &Input, program: &Program, options: &Options) -> Proof {
+    let begun = Instant::now();
+    let deadline = options.time_limit.map(|t| begun + t);
+    let mut proof = Proof::default();
+    let names = || input.elements.iter().map(|e| &e.name);
+    let foreign = !program.elements.iter().eq(names());
+    for source in &input.sources {
+        let entry = program.entries.iter().find(|e| e.source == *source);
+        let e = match entry {
+            Some(_) if foreign => EntryProof {
+                stopped: Some("the program is one for another graph".to_string()),
+                ..nothing(*source)
+            },
+            Some(e) => one_entry(input, program, *source, e.stage, options, deadline, &mut proof),
+            None => EntryProof {
+                share: Share {
+                    punted: 1.0,
+                    ..Share::default()
+                },
+                reference: true,
+                ..nothing(*source)
+            },
+        };
+        proof.entries.push(e);
+    }
+    let n = proof.entries.len().max(1) as f64;
+    let mean = |f: fn(&Share) -> f64| proof.entries.iter().map(|e| f(&e.share)).sum::<f64>() / n;
+    proof.share = Share {
+        proved: mean(|s| s.proved),
+        punted: mean(|s| s.punted),
+        different: mean(|s| s.different),
+        unknown: mean(|s| s.unknown),
+    };
+    proof.seconds = begun.elapsed().as_secs_f64();
+    proof
+}
+
+/// An entry of which nothing is known.
+fn nothing(source: ElemId) -> EntryProof {
+    EntryProof {
+        source,
+        share: Share {
+            unknown: 1.0,
+            ..Share::default()
+        },
+        reference: false,
+        epochs: 0,
+        steps: 0,
+        nodes: 0,
+        stopped: None,
+    }
+}
+
+fn one_entry(
+    input: &Input,
+    program: &Program,
+    source: ElemId,
+    stage: StageId,
+    options: &Options,
+    deadline: Option<Instant>,
+    proof: &mut Proof,
+) -> EntryProof {
+    let w = World {
+        dd: Dd::new(options.nodes, deadline),
+        vars: Vars::default(),
+        facts: Facts::entry(),
+    };
+    let mut s = Search::new(input, program, w, options.steps);
+    let whole = s.entry(source, stage);
+    let stopped = match s.w.dd.stopped() {
+        Some(Stop::Nodes) => Some(format!(
+            "more than {} nodes of decision diagrams",
+            options.nodes
+        )),
+        Some(Stop::Time) => Some("the time limit".to_string()),
+        None if s.exhausted => Some(format!("more than {} steps", options.steps)),
+        None => None,
+    };
+    let mut e = EntryProof {
+        epochs: s.meetings.len(),
+        steps: s.steps,
+        nodes: s.w.dd.len(),
+        stopped,
+        ..nothing(source)
+    };
+    if !whole {
+        return e;
+    }
+    e.share = share(&mut s);
+    let doubts = |s: &mut Search<'_>, list: Vec<Told>, frames: usize| -> Vec<Doubt> {
+        let mut out: Vec<Doubt> = Vec::new();
+        let mut made = 0;
+        for t in list {
+            let like = |d: &&mut Doubt| {
+                d.source == source && d.stage == t.stage && d.elem == t.elem && d.what == t.what
+            };
+            let region = match t.meeting {
+                0 => t.here,
+                m => leads_to(s, m),
+            };
+            let found = match made < frames && region != NO {
+                true => witness::frames(&mut s.w, region),
+                false => Vec::new(),
+            };
+            made += usize::from(!found.is_empty());
+            if let Some(d) = out.iter_mut().find(like) {
+                d.frames.extend(found);
+                d.first_epoch |= t.meeting == 0;
+                continue;
+            }
+            out.push(Doubt {
+                source,
+                stage: t.stage,
+                action: t.action,
+                elem: t.elem,
+                what: t.what,
+                first_epoch: t.meeting == 0,
+                frames: found,
+            });
+        }
+        out
+    };
+    let (different, unknown) = (
+        std::mem::take(&mut s.different),
+        std::mem::take(&mut s.unknown),
+    );
+    let different = doubts(&mut s, different, options.differences);
+    let unknown = doubts(&mut s, unknown, options.differences);
+    proof.different.extend(different);
+    proof.unknown.extend(unknown);
+    // looking for frames may have met a bound; what was found before stays true
+    e
+}
+
+/// Packets that enter and may come to a meeting.
+fn leads_to(s: &mut Search<'_>, to: usize) -> Ref {
+    // the first step of the way that was found first
+    let mut at = to;
+    for _ in 0..s.meetings.len() {
+        match s.meetings.get(at).and_then(|m| m.from) {
+            Some(0) => {
+                let first = s.meetings.first();
+                return first.and_then(|m| m.next.get(&at)).copied().unwrap_or(NO);
+            }
+            Some(from) => at = from,
+            None => return NO,
+        }
+    }
+    NO
+}
+
+fn share(s: &mut Search<'_>) -> Share {
+    let n = s.meetings.len();
+    // what is not the same behind a meeting counts for the packets that lead there
+    let (mut different, mut unknown) = (vec![false; n], vec![false; n]);
+    for (i, m) in s.meetings.iter().enumerate() {
+        different[i] = m.different != NO;
+        unknown[i] = m.unknown != NO;
+    }
+    // Bound: every round marks another meeting.
+    loop {
+        let mut more = false;
+        for (i, m) in s.meetings.iter().enumerate() {
+            for to in m.next.keys() {
+                for marks in [&mut different, &mut unknown] {
+                    if marks.get(*to) == Some(&true) && !marks[i] {
+                        marks[i] = true;
+                        more = true;
+                    }
+                }
+            }
+        }
+        if !more {
+            break;
+        }
+    }
+    let Some(first) = s.meetings.first() else {
+        return Share::default();
+    };
+    let (mut d, mut u, p) = (first.different, first.unknown, first.punted);
+    let next: Vec<(usize, Ref)> = first.next.iter().map(|(i, f)| (*i, *f)).collect();
+    for (to, here) in next {
+        if different.get(to) == Some(&true) {
+            d = s.w.dd.or(d, here);
+        }
+        if unknown.get(to) == Some(&true) {
+            u = s.w.dd.or(u, here);
+        }
+    }
+    let w = &mut s.w;
+    w.facts = Facts::entry();
+    let short = w.length_in(0, EndAt::Same, &ValueSet::range(0, 2047));
+    let of = w.dd.share(short);
+    let mut without = YES;
+    let mut part = |w: &mut World, f: Ref| {
+        let bound: BTreeSet<u32> = (w.dd.support(f).into_iter())
+            .filter(|l| matches!(w.vars.bit(*l), Some(Bit::Bound(..))))
+            .collect();
+        let f = w.dd.exists(f, &bound);
+        let f = w.dd.and(f, short);
+        let mine = w.dd.and(f, without);
+        without = w.dd.minus(without, f);
+        w.dd.share(mine) / of
+    };
+    let different = part(w, d);
+    let unknown = part(w, u);
+    let punted = part(w, p);
+    let proved = part(w, YES);
+    Share {
+        proved,
+        punted,
+        different,
+        unknown,
+    }
+}

@@ -1,0 +1,456 @@
+//! A packet at some place of the chain or of the program, symbolically: every bit a function of what the packet was when the
+//! epoch began, and of what bindings have given since.
+
+use super::bits;
+use super::dd::{Dd, NO, Ref, YES};
+use super::sum::Sum;
+use super::vars::{Bit, Vars};
+use onefold_elements::model::{HeaderCheck, ValueSet, max_of};
+use onefold_synth::program::{EndAt, SumKind};
+use std::collections::BTreeMap;
+
+/// Bits of the annotations.
+pub const ANNO_BITS: usize = 384;
+
+/// Why something cannot be said.
+pub type Cause = &'static str;
+
+/// What is known of the packet when an epoch begins, besides its bytes. Numbers that are not known are variables.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Facts {
+    /// The network header: first byte and length.
+    pub net: Option<(i32, u8)>,
+    /// The MAC header: first byte.
+    pub mac: Option<i32>,
+    /// Bits of annotations that are known.
+    pub annos: Vec<Option<bool>>,
+    /// Bits of the packet type that are known.
+    pub kind: Vec<Option<bool>>,
+    /// The packet ends where this IP header says.
+    pub ends: EndAt,
+}
+
+impl Facts {
+    /// A packet from outside.
+    pub fn entry() -> Facts {
+        Facts {
+            net: None,
+            mac: None,
+            annos: vec![Some(false); ANNO_BITS],
+            kind: vec![Some(false); 8],
+            ends: EndAt::Same,
+        }
+    }
+}
+
+/// A checksum that follows what was written, and is not computed before the epoch ends.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Pending {
+    /// Which.
+    pub kind: SumKind,
+    /// First byte of its IP header.
+    pub header: i32,
+    /// Its own first byte.
+    pub at: i32,
+    /// Computed over the packet as it is now.
+    pub anew: bool,
+    /// Else: updates, in order.
+    pub groups: Vec<Sum>,
+}
+
+/// A packet.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Sym {
+    /// First byte.
+    pub start: i32,
+    /// End.
+    pub end: EndAt,
+    /// Bits that are not what they were.
+    pub bits: BTreeMap<i32, Ref>,
+    /// Checksums, ascending.
+    pub sums: Vec<Pending>,
+    /// Network header.
+    pub net: Option<(i32, u8)>,
+    /// MAC header.
+    pub mac: Option<i32>,
+    /// Annotations.
+    pub annos: Vec<Ref>,
+    /// Packet type.
+    pub kind: Vec<Ref>,
+    /// Written, and the IP header's checksum did not follow: bits from, to.
+    pub stale_ip: Vec<(i32, i32)>,
+    /// Written, and the checksum of the IP header at this byte did follow.
+    pub followed: Vec<(i32, i32, i32)>,
+}
+
+/// Everything that functions are made with.
+pub struct World {
+    /// The functions.
+    pub dd: Dd,
+    /// What variables mean.
+    pub vars: Vars,
+    /// Of the epoch.
+    pub facts: Facts,
+}
+
+/// How much of two packets is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// What leaves: bytes from the first to the last.
+    Bytes,
+    /// Everything that somebody behind may look at.
+    All,
+}
+
+fn overlap(a: i32, a_bits: i32, b: i32, b_bits: i32) -> bool {
+    a < b + b_bits && b < a + a_bits
+}
+
+impl Sym {
+    /// Is a checksum pending among these bits?
+    pub fn sum_in(&self, bit: i32, bits: i32) -> bool {
+        self.sums.iter().any(|s| overlap(s.at * 8, 16, bit, bits))
+    }
+    /// Was any of these bits written?
+    pub fn touched(&self, bit: i32, bits: i32) -> bool {
+        self.sum_in(bit, bits) || self.bits.range(bit..bit + bits).next().is_some()
+    }
+    /// The pending checksum at this byte, made if there is none.
+    pub fn pending(&mut self, kind: SumKind, header: i32, at: i32) -> Result<&mut Pending, Cause> {
+        let i = match self.sums.binary_search_by_key(&at, |s| s.at) {
+            Ok(i) => i,
+            Err(i) => {
+                if self.sum_in(at * 8, 16) {
+                    return Err("checksums overlap");
+                }
+                let new = Pending {
+                    kind,
+                    header,
+                    at,
+                    anew: false,
+                    groups: Vec::new(),
+                };
+                self.sums.insert(i, new);
+                i
+            }
+        };
+        match self.sums.get_mut(i) {
+            Some(s) if s.kind == kind && s.header == header => Ok(s),
+            _ => Err("one field is the checksum of two protocols"),
+        }
+    }
+}
+
+impl World {
+    /// The packet as the epoch finds it.
+    pub fn fresh(&mut self) -> Sym {
+        let facts = self.facts.clone();
+        let mut all = |known: &[Option<bool>], bit: &dyn Fn(usize) -> Bit| -> Vec<Ref> {
+            let f = |(i, k): (usize, &Option<bool>)| match k {
+                Some(true) => YES,
+                Some(false) => NO,
+                None => self.vars.var(&mut self.dd, bit(i)),
+            };
+            known.iter().enumerate().map(f).collect()
+        };
+        let annos = all(&facts.annos, &|i| Bit::Anno(i as u16));
+        let kind = all(&facts.kind, &|i| Bit::Type(i as u8));
+        Sym {
+            start: 0,
+            end: EndAt::Same,
+            bits: BTreeMap::new(),
+            sums: Vec::new(),
+            net: facts.net,
+            mac: facts.mac,
+            annos,
+            kind,
+            stale_ip: Vec::new(),
+            followed: Vec::new(),
+        }
+    }
+
+    /// A place where the packet ends, one name for each.
+    pub fn end(&self, e: EndAt) -> EndAt {
+        match e {
+            EndAt::Same => self.facts.ends,
+            e => e,
+        }
+    }
+
+    /// Where the packet ends: a number that has to be added, and a function.
+    fn end_vec(&mut self, e: EndAt) -> (Vec<Ref>, i64) {
+        match self.end(e) {
+            EndAt::Same => {
+                let v = (0..32).map(|i| self.vars.var(&mut self.dd, Bit::Len(i)));
+                (v.collect(), 0)
+            }
+            EndAt::Ip4(at) => (
+                self.vars.packet(&mut self.dd, (at + 2) * 8, 16),
+                i64::from(at),
+            ),
+            EndAt::Ip6(at) => (
+                self.vars.packet(&mut self.dd, (at + 4) * 8, 16),
+                i64::from(at) + 40,
+            ),
+        }
+    }
+    /// Is the number of bytes from `from` to the end in the set? None are there if the end lies before.
+    pub fn length_in(&mut self, from: i32, end: EndAt, set: &ValueSet) -> Ref {
+        let (v, off) = self.end_vec(end);
+        let less = i128::from(from) - i128::from(off);
+        let max = max_of(v.len() as u8) as i128;
+        let up = |n: u128| i128::try_from(n).unwrap_or(i128::MAX).saturating_add(less);
+        let mut out: Vec<(u128, u128)> = Vec::new();
+        for (l, h) in set.intervals() {
+            // nothing is less than zero
+            let low = if *l == 0 { 0 } else { up(*l).max(0) };
+            let high = up(*h).min(max);
+            if low <= high {
+                out.push((low as u128, high as u128));
+            }
+        }
+        bits::is_in(&mut self.dd, &v, &ValueSet::from_intervals(out))
+    }
+    /// The number of bytes from `from` to the end, in 32 bits.
+    pub fn length(&mut self, from: i32, end: EndAt) -> Vec<Ref> {
+        let (v, off) = self.end_vec(end);
+        let v = bits::resize(&v, 32);
+        let add = (i128::from(off) - i128::from(from)).rem_euclid(1 << 32);
+        bits::plus(&mut self.dd, &v, add as u128)
+    }
+
+    /// One bit as it is now.
+    fn bit(&mut self, s: &Sym, at: i32) -> Ref {
+        match s.bits.get(&at) {
+            Some(f) => *f,
+            None => self.vars.var(&mut self.dd, Bit::Packet(at)),
+        }
+    }
+    /// Bits as they are now.
+    pub fn read(&mut self, s: &Sym, bit: i32, n: i32) -> Result<Vec<Ref>, Cause> {
+        if s.sum_in(bit, n) {
+            return Err("a checksum is read that has not been written yet");
+        }
+        Ok((bit..bit + n).map(|i| self.bit(s, i)).collect())
+    }
+    /// Writes bits; pending checksums are the caller's.
+    pub fn put(&mut self, s: &mut Sym, bit: i32, v: &[Ref]) {
+        for (i, f) in (bit..).zip(v) {
+            let raw = self.vars.var(&mut self.dd, Bit::Packet(i));
+            match *f == raw {
+                true => s.bits.remove(&i),
+                false => s.bits.insert(i, *f),
+            };
+        }
+    }
+
+    /// The answer to a question about the header at byte `at`, in a packet that is as when the epoch began, and ends there.
+    pub fn question(&mut self, check: HeaderCheck, at: i32, end: EndAt) -> Ref {
+        let end = match (check, self.end(end)) {
+            // where a packet ends is nothing to the checksum of its IP header
+            (HeaderCheck::Ip4Checksum, _) => EndAt::Same,
+            (HeaderCheck::Ip4Fits, EndAt::Ip4(n)) | (HeaderCheck::Ip6Fits, EndAt::Ip6(n))
+                if n == at =>
+            {
+                return YES;
+            }
+            (_, e) => e,
+        };
+        self.vars.var(&mut self.dd, Bit::Check((check, at, end)))
+    }
+
+    /// The same question now, `here`.
+    pub fn check(
+        &mut self,
+        s: &Sym,
+        check: HeaderCheck,
+        at: i32,
+        here: Ref,
+    ) -> Result<Ref, Cause> {
+        let at8 = at * 8;
+        match check {
+            HeaderCheck::Ip4Fits if !s.touched(at8 + 16, 16) => {}
+            HeaderCheck::Ip6Fits if !s.touched(at8 + 32, 16) => {}
+            HeaderCheck::UdpFits if !s.touched(at8 + 16, 16) && !s.touched(at8 + 192, 16) => {}
+            HeaderCheck::Ip4Checksum => return self.header_check(s, at, here),
+            HeaderCheck::TcpChecksum | HeaderCheck::UdpChecksum | HeaderCheck::IcmpChecksum => {
+                let behind = s.bits.range(at8 + 96..).next().is_some();
+                let sums = s.sums.iter().any(|p| p.header == at && p.at >= at + 20);
+                if behind || sums || s.touched(at8 + 16, 16) || s.touched(at8 + 72, 8) {
+                    return Err("a transport checksum is asked about that changes have touched");
+                }
+            }
+            _ => return Err("a length is asked about that was written"),
+        }
+        Ok(self.question(check, at, s.end))
+    }
+
+    /// Is the IP header's checksum right? Updates keep a right one right and a wrong one wrong, if no header is all zeros.
+    fn header_check(&mut self, s: &Sym, at: i32, here: Ref) -> Result<Ref, Cause> {
+        let at8 = at * 8;
+        let ihl: Vec<Ref> = (at8 + 4..at8 + 8).map(|i| self.bit(s, i)).collect();
+        let five = bits::masked(&mut self.dd, &ihl, 15, 5);
+        let plain = self.dd.minus(here, five) == NO;
+        let header = if plain { 160 } else { 480 };
+        let pending = s.sums.iter().find(|p| p.at == at + 10);
+        if s.stale_ip
+            .iter()
+            .any(|(a, b)| overlap(*a, b - a, at8, header))
+        {
+            return Err("the checksum of an IP header is asked about that did not follow");
+        }
+        match pending {
+            Some(p) if p.anew && p.header == at && plain => return Ok(YES),
+            Some(p) if p.anew || p.header != at || p.kind != SumKind::Ip4 => {
+                return Err("the checksum of an IP header is asked about that did not follow");
+            }
+            _ => {}
+        }
+        let mut changed = pending.is_some();
+        for (a, b, of) in &s.followed {
+            if overlap(*a, b - a, at8, header) {
+                if *of != at {
+                    return Err("the checksum of an IP header is asked about that did not follow");
+                }
+                changed = true;
+            } else if *of == at && pending.is_some() {
+                return Err("something elsewhere has changed the checksum of an IP header");
+            }
+        }
+        if changed {
+            // the first byte is not zero, before and now
+            let now: Vec<Ref> = (at8..at8 + 8).map(|i| self.bit(s, i)).collect();
+            let then = self.vars.packet(&mut self.dd, at8, 8);
+            for v in [now, then] {
+                let zero = bits::masked(&mut self.dd, &v, 255, 0);
+                if self.dd.and(zero, here) != NO {
+                    return Err("an IP header that may be all zeros");
+                }
+            }
+        }
+        Ok(self.question(HeaderCheck::Ip4Checksum, at, EndAt::Same))
+    }
+
+    /// Where (within `here`) two packets differ, and in what.
+    pub fn differ(&mut self, a: &Sym, b: &Sym, here: Ref, scope: Scope) -> (Ref, &'static str) {
+        if a.start != b.start {
+            return (here, "where the packet begins");
+        }
+        if self.end(a.end) != self.end(b.end) {
+            return (here, "where the packet ends");
+        }
+        if scope == Scope::All {
+            if a.net != b.net {
+                return (here, "the network header mark");
+            }
+            if a.mac != b.mac {
+                return (here, "the MAC header mark");
+            }
+        }
+        let mut all = NO;
+        let mut what = "";
+        let mut add = |dd: &mut Dd, d: Ref, text: &'static str| {
+            let d = dd.and(d, here);
+            if d != NO {
+                what = text;
+                all = dd.or(all, d);
+            }
+        };
+        let sums: Vec<i32> = a.sums.iter().chain(&b.sums).map(|s| s.at).collect();
+        let from = match scope {
+            Scope::Bytes => a.start * 8,
+            Scope::All => i32::MIN,
+        };
+        let in_sum = |i: i32| sums.iter().any(|at| overlap(at * 8, 16, i, 1));
+        for i in a.bits.keys().chain(b.bits.keys()) {
+            if *i < from || in_sum(*i) {
+                continue;
+            }
+            let (x, y) = (self.bit(a, *i), self.bit(b, *i));
+            if x != y {
+                let d = self.dd.xor(x, y);
+                add(&mut self.dd, d, "a field");
+            }
+        }
+        for at in sums {
+            if at * 8 + 16 <= from {
+                continue;
+            }
+            let of = |s: &Sym| s.sums.iter().find(|p| p.at == at).cloned();
+            let d = self.sums_differ(a, of(a), b, of(b), at, here);
+            add(&mut self.dd, d, "a checksum");
+        }
+        if scope == Scope::All {
+            if a.annos != b.annos {
+                let d = bits::differ(&mut self.dd, &a.annos, &b.annos);
+                add(&mut self.dd, d, "an annotation");
+            }
+            if a.kind != b.kind {
+                let d = bits::differ(&mut self.dd, &a.kind, &b.kind);
+                add(&mut self.dd, d, "the packet type");
+            }
+        }
+        (all, what)
+    }
+
+    fn sums_differ(
+        &mut self,
+        a: &Sym,
+        x: Option<Pending>,
+        b: &Sym,
+        y: Option<Pending>,
+        at: i32,
+        here: Ref,
+    ) -> Ref {
+        if x == y && x.as_ref().is_some_and(|p| p.anew) {
+            return NO;
+        }
+        let base = |w: &mut World, s: &Sym| -> Vec<Ref> {
+            (at * 8..at * 8 + 16).map(|i| w.bit(s, i)).collect()
+        };
+        let (base_a, base_b) = (base(self, a), base(self, b));
+        let mut out = match base_a == base_b {
+            true => NO,
+            false => {
+                let d = bits::differ(&mut self.dd, &base_a, &base_b);
+                self.dd.and(d, here)
+            }
+        };
+        let anew = |p: &Option<Pending>| p.as_ref().is_some_and(|p| p.anew);
+        if anew(&x) || anew(&y) {
+            return here;
+        }
+        let kind = |p: &Option<Pending>| p.as_ref().map(|p| p.kind);
+        let groups = |p: Option<Pending>| p.map_or(Vec::new(), |p| p.groups);
+        let udp = |k: Option<SumKind>| k == Some(SumKind::Udp);
+        let (kx, ky) = (kind(&x), kind(&y));
+        let (gx, gy) = (groups(x), groups(y));
+        let ones = self.dd.all(base_a.iter().copied());
+        if udp(kx) || udp(ky) {
+            if kx.is_some() && ky.is_some() && kx != ky {
+                return here;
+            }
+            // zero ends the updates: they are compared one by one, and only for the first one is the field known
+            let n = gx.len().max(gy.len());
+            let zero = bits::masked(&mut self.dd, &base_a, 0xffff, 0);
+            let live = self.dd.minus(here, zero);
+            for i in 0..n {
+                let g = |l: &[Sum]| l.get(i).cloned().unwrap_or_default();
+                let ones = if i == 0 { ones } else { YES };
+                let d = g(&gx).differ(&mut self.dd, &g(&gy), live, ones);
+                out = self.dd.or(out, d);
+            }
+            return out;
+        }
+        let total = |dd: &mut Dd, l: &[Sum]| {
+            let mut t = Sum::default();
+            for g in l {
+                t.join(dd, g);
+            }
+            t
+        };
+        let (tx, ty) = (total(&mut self.dd, &gx), total(&mut self.dd, &gy));
+        let d = tx.differ(&mut self.dd, &ty, here, ones);
+        self.dd.or(out, d)
+    }
+}

@@ -1,0 +1,134 @@
+//! Which variable stands for which bit of what a program or a model reads.
+
+use super::dd::{Dd, Ref};
+use onefold_elements::model::HeaderCheck;
+use onefold_synth::program::EndAt;
+use std::collections::HashMap;
+
+const LEN: u32 = 4096;
+const TYPE: u32 = LEN + 32;
+const ANNO: u32 = TYPE + 8;
+const PACKET: u32 = 2_000_000;
+const BOUND: u32 = 4_000_000;
+/// Bits that a binding gives: source address, destination address, source port, destination port, terms of the IP and of the
+/// transport checksum.
+pub const BOUND_BITS: [u8; 6] = [32, 32, 16, 16, 16, 16];
+/// Most bindings on one path of an epoch.
+pub const MAX_BOUND: u32 = 4_000_000;
+
+/// A question about a header: question, first byte, the packet's end.
+pub type Question = (HeaderCheck, i32, EndAt);
+
+/// What a variable stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Bit {
+    /// The answer to a question.
+    Check(Question),
+    /// A bit of the packet's length, 0 the most significant of 32.
+    Len(u8),
+    /// A bit of the packet type, of 8.
+    Type(u8),
+    /// A bit of the annotations, of 384.
+    Anno(u16),
+    /// A bit of the packet, counted from its first byte when the epoch began.
+    Packet(i32),
+    /// Of the n-th binding on a path: which value, which bit.
+    Bound(u32, u8, u8),
+}
+
+/// Numbers of variables; earlier ones are tested first.
+#[derive(Default)]
+pub struct Vars {
+    questions: Vec<Question>,
+    index: HashMap<Question, u32>,
+}
+
+impl Vars {
+    /// The variable's level.
+    pub fn level(&mut self, b: Bit) -> u32 {
+        match b {
+            Bit::Check(q) => {
+                let n = self.questions.len() as u32;
+                let i = *self.index.entry(q).or_insert(n);
+                if i == n {
+                    self.questions.push(q);
+                }
+                // more questions than places share the last one's neighbourhood above all others
+                if i < LEN { i } else { BOUND * 2 + i }
+            }
+            Bit::Len(i) => LEN + u32::from(i),
+            Bit::Type(i) => TYPE + u32::from(i),
+            Bit::Anno(i) => ANNO + u32::from(i),
+            Bit::Packet(p) => PACKET.saturating_add_signed(p),
+            Bit::Bound(n, what, bit) => {
+                let first: u32 = (BOUND_BITS.iter().take(what.into()))
+                    .map(|b| u32::from(*b))
+                    .sum();
+                BOUND + (n % (MAX_BOUND / 128)) * 128 + first + u32::from(bit)
+            }
+        }
+    }
+
+    /// What a level stands for.
+    pub fn bit(&self, level: u32) -> Option<Bit> {
+        Some(match level {
+            0..LEN => Bit::Check(*self.questions.get(level as usize)?),
+            LEN..TYPE => Bit::Len((level - LEN) as u8),
+            TYPE..ANNO => Bit::Type((level - TYPE) as u8),
+            ANNO..1_000_000 => Bit::Anno((level - ANNO) as u16),
+            1_000_000..BOUND => Bit::Packet(level as i32 - PACKET as i32),
+            l if l < BOUND * 2 => {
+                let (n, mut rest) = ((l - BOUND) / 128, (l - BOUND) % 128);
+                for (what, bits) in BOUND_BITS.iter().enumerate() {
+                    if rest < u32::from(*bits) {
+                        return Some(Bit::Bound(n, what as u8, rest as u8));
+                    }
+                    rest -= u32::from(*bits);
+                }
+                return None;
+            }
+            l => Bit::Check(*self.questions.get((l - BOUND * 2) as usize)?),
+        })
+    }
+
+    /// The variable.
+    pub fn var(&mut self, dd: &mut Dd, b: Bit) -> Ref {
+        let level = self.level(b);
+        dd.var(level)
+    }
+    /// So many bits of the packet.
+    pub fn packet(&mut self, dd: &mut Dd, bit: i32, bits: u8) -> Vec<Ref> {
+        let all = (0..i32::from(bits)).map(|i| self.var(dd, Bit::Packet(bit + i)));
+        all.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_and_back() {
+        let mut v = Vars::default();
+        let check = |i| (HeaderCheck::Ip4Fits, i, EndAt::Same);
+        let mut all = vec![
+            Bit::Len(0),
+            Bit::Len(31),
+            Bit::Type(7),
+            Bit::Anno(0),
+            Bit::Anno(383),
+            Bit::Packet(-112),
+            Bit::Packet(0),
+            Bit::Packet(800),
+            Bit::Bound(0, 0, 0),
+            Bit::Bound(3, 5, 15),
+        ];
+        all.extend((0..5000).map(|i| Bit::Check(check(i))));
+        let mut seen = std::collections::HashSet::new();
+        for b in all {
+            let l = v.level(b);
+            assert!(seen.insert(l), "{b:?}");
+            assert_eq!(v.bit(l), Some(b));
+        }
+    }
+}
