@@ -10,9 +10,9 @@ use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
 use onefold_synth::{Program, text};
-use onefold_verify::{Difference, Event};
 use onefold_verify::generate::Port;
 use onefold_verify::prove::{Doubt, Options, Proof, prove, witness};
+use onefold_verify::{Difference, Event};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -126,6 +126,15 @@ fn show(
             }
         }
     }
+    // nothing of it may be seen from outside, but there it is
+    let certain = proof
+        .different
+        .iter()
+        .find_map(|d| Some((d, d.certain.as_ref()?)));
+    if let Some((d, f)) = certain {
+        let e = Event::frame(Timestamp::from_secs(1_000), d.source, f.clone());
+        return Ok(Some(told(&[e], place(graph, d))));
+    }
     let mut progress = Progress::new(PACKETS, args.quiet);
     let found = witness::campaign(graph, program, ports, PACKETS, args.seed, &mut |n| {
         progress.at(n, || format!("a packet that shows it: {}", thousands(n)));
@@ -143,7 +152,10 @@ fn show(
 
 /// A difference in words.
 fn difference(d: &Difference) -> String {
-    format!("{} at {}: reference {}, program {}", d.what, d.place, d.left, d.right)
+    format!(
+        "{} at {}: reference {}, program {}",
+        d.what, d.place, d.left, d.right
+    )
 }
 
 fn hex(b: &[u8]) -> String {
@@ -198,6 +210,7 @@ fn json(
         })),
         "different": doubts(&proof.different),
         "unknown": doubts(&proof.unknown),
+        "unreached_stages": proof.unreached.iter().map(|s| s.0).collect::<Vec<_>>(),
         "stopped": proof.stopped(),
         "entries": proof.entries.iter().map(|e| serde_json::json!({
             "entry": graph.name(e.source),
@@ -255,7 +268,10 @@ fn print_text(
             crate::say!("    given up: {why}");
         }
     }
-    for (list, head) in [(&proof.different, "different"), (&proof.unknown, "not known")] {
+    for (list, head) in [
+        (&proof.different, "different"),
+        (&proof.unknown, "not known"),
+    ] {
         for d in list.iter().take(LINES) {
             crate::say!("  {head}: {}", place(graph, d));
         }

@@ -50,10 +50,13 @@ pub fn carry(w: &mut World, sym: &Sym, here: Ref) -> (Facts, Ref) {
         }
     }
     let mut gone = BTreeSet::new();
-    let mut by = HashMap::new();
+    let mut by = undone(w, sym);
     let lengths = w.end(sym.end) == EndAt::Same;
     let mut length: Option<Vec<Ref>> = None;
     for level in w.dd.support(here) {
+        if by.contains_key(&level) {
+            continue;
+        }
         let to = match w.vars.bit(level) {
             Some(Bit::Packet(p)) if !sym.touched(p, 1) => Some(Bit::Packet(p - shift * 8)),
             Some(Bit::Len(i)) if lengths => {
@@ -110,4 +113,53 @@ pub fn carry(w: &mut World, sym: &Sym, here: Ref) -> (Facts, Ref) {
         }
     }
     (facts, set)
+}
+
+/// Fields that became what they were plus a number: what they were, by what they are now.
+fn undone(w: &mut World, sym: &Sym) -> HashMap<u32, Ref> {
+    let mut by = HashMap::new();
+    let mut runs: Vec<(i32, Vec<Ref>)> = Vec::new();
+    for (at, f) in &sym.bits {
+        let known = *f == NO || *f == YES || w.dd.is_var(*f).is_some();
+        match runs.last_mut() {
+            // fields end where bytes do, at the latest
+            Some((from, v)) if from.wrapping_add(v.len() as i32) == *at && at % 8 != 0 => {
+                v.push(*f);
+            }
+            _ if known => {}
+            _ => runs.push((*at, vec![*f])),
+        }
+    }
+    for (at, now) in runs {
+        if sym.sum_in(at, now.len() as i32) {
+            continue;
+        }
+        let then = w.vars.packet(&mut w.dd, at, now.len() as u8);
+        let zero: HashMap<u32, Ref> = (then.iter())
+            .filter_map(|f| Some((w.dd.is_var(*f)?, NO)))
+            .collect();
+        let mut added = Some(0u128);
+        for f in &now {
+            added = match (w.dd.put(*f, &zero), added) {
+                (NO, Some(n)) => Some(n << 1),
+                (YES, Some(n)) => Some(n << 1 | 1),
+                _ => None,
+            };
+        }
+        let Some(added) = added else { continue };
+        if super::bits::plus(&mut w.dd, &then, added) != now {
+            continue;
+        }
+        let new = w
+            .vars
+            .packet(&mut w.dd, at - sym.start * 8, now.len() as u8);
+        let back = (1u128 << now.len()) - added;
+        let old = super::bits::plus(&mut w.dd, &new, back);
+        for (v, f) in then.iter().zip(old) {
+            if let Some(level) = w.dd.is_var(*v) {
+                by.insert(level, f);
+            }
+        }
+    }
+    by
 }

@@ -301,12 +301,7 @@ impl Dd {
             false => NO,
         })
     }
-    fn map(
-        &mut self,
-        f: Ref,
-        memo: &mut HashMap<Ref, Ref>,
-        to: &mut dyn FnMut(u32) -> Ref,
-    ) -> Ref {
+    fn map(&mut self, f: Ref, memo: &mut HashMap<Ref, Ref>, to: &mut dyn FnMut(u32) -> Ref) -> Ref {
         let n = self.node(f);
         if n.level == TERMINAL {
             return to(n.lo);

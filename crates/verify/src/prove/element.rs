@@ -425,13 +425,7 @@ fn covered(s: &Sym, from: i32, to: i32, ip: bool, l4: bool) -> Result<(), Cause>
     Ok(())
 }
 
-fn write(
-    w: &mut World,
-    mut d: Done,
-    f: FieldRef,
-    v: &[Ref],
-    fix: Fix,
-) -> Result<Vec<Done>, Cause> {
+fn write(w: &mut World, mut d: Done, f: FieldRef, v: &[Ref], fix: Fix) -> Result<Vec<Done>, Cause> {
     let from = base(&d.sym, f.base)?;
     let bit = from * 8 + i32::from(f.bit);
     let end = bit + i32::from(f.bits);
@@ -442,7 +436,9 @@ fn write(
         Fix::Both => (true, true),
     };
     // a checksum that is written over is gone
-    d.sym.sums.retain(|p| !(bit <= p.at * 8 && p.at * 8 + 16 <= end));
+    d.sym
+        .sums
+        .retain(|p| !(bit <= p.at * 8 && p.at * 8 + 16 <= end));
     if d.sym.sum_in(bit, i32::from(f.bits)) {
         return Err("a part of a checksum is written");
     }
@@ -490,11 +486,7 @@ fn follow_transport(w: &mut World, d: Done, term: &Sum) -> Result<Vec<Done>, Cau
     let mut out = Vec::new();
     for (number, kind, at, least) in [(6, SumKind::Tcp, 16, 18), (17, SumKind::Udp, 6, 8)] {
         let is = bits::masked(&mut w.dd, &proto, 255, number);
-        let there = w.length_in(
-            t,
-            d.sym.end,
-            &ValueSet::range(least, u128::from(u32::MAX)),
-        );
+        let there = w.length_in(t, d.sym.end, &ValueSet::range(least, u128::from(u32::MAX)));
         let both = w.dd.and(is, there);
         let here = w.dd.and(rest, both);
         rest = w.dd.minus(rest, both);

@@ -23,6 +23,7 @@ mod carry;
 pub mod dd;
 mod element;
 mod image;
+pub mod mutate;
 mod packet;
 mod search;
 pub mod sum;
@@ -95,6 +96,8 @@ pub struct Doubt {
     pub first_epoch: bool,
     /// Frames that may show it.
     pub frames: Vec<Vec<u8>>,
+    /// A frame that is one of the packets for which program and models contradict each other.
+    pub certain: Option<Vec<u8>>,
 }
 
 /// What came of one entry.
@@ -125,6 +128,8 @@ pub struct Proof {
     pub different: Vec<Doubt>,
     /// What could not be said.
     pub unknown: Vec<Doubt>,
+    /// Stages of the program that no packet comes to.
+    pub unreached: Vec<StageId>,
     /// Shares, averaged.
     pub share: Share,
     /// Seconds.
@@ -148,7 +153,10 @@ impl Proof {
 pub fn prove(input: &Input, program: &Program, options: &Options) -> Proof {
     let begun = Instant::now();
     let deadline = options.time_limit.map(|t| begun + t);
-    let mut proof = Proof::default();
+    let mut proof = Proof {
+        unreached: (0..program.stages.len() as u32).map(StageId).collect(),
+        ..Proof::default()
+    };
     let names = || input.elements.iter().map(|e| &e.name);
     let foreign = !program.elements.iter().eq(names());
     for source in &input.sources {
@@ -158,7 +166,9 @@ pub fn prove(input: &Input, program: &Program, options: &Options) -> Proof {
                 stopped: Some("the program is one for another graph".to_string()),
                 ..nothing(*source)
             },
-            Some(e) => one_entry(input, program, *source, e.stage, options, deadline, &mut proof),
+            Some(e) => one_entry(
+                input, program, *source, e.stage, options, deadline, &mut proof,
+            ),
             None => EntryProof {
                 share: Share {
                     punted: 1.0,
@@ -214,6 +224,7 @@ fn one_entry(
     };
     let mut s = Search::new(input, program, w, options.steps);
     let whole = s.entry(source, stage);
+    proof.unreached.retain(|id| !s.visited.contains(id));
     let stopped = match s.w.dd.stopped() {
         Some(Stop::Nodes) => Some(format!(
             "more than {} nodes of decision diagrams",
@@ -250,9 +261,17 @@ fn one_entry(
                 false => Vec::new(),
             };
             made += usize::from(!found.is_empty());
+            let certain = match t.meeting == 0 && t.plain {
+                true => found
+                    .iter()
+                    .find(|f| witness::is_one(&mut s.w, t.here, f))
+                    .cloned(),
+                false => None,
+            };
             if let Some(d) = out.iter_mut().find(like) {
                 d.frames.extend(found);
                 d.first_epoch |= t.meeting == 0;
+                d.certain = d.certain.take().or(certain);
                 continue;
             }
             out.push(Doubt {
@@ -263,6 +282,7 @@ fn one_entry(
                 what: t.what,
                 first_epoch: t.meeting == 0,
                 frames: found,
+                certain,
             });
         }
         out

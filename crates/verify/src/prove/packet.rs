@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 /// Bits of the annotations.
 pub const ANNO_BITS: usize = 384;
 
+/// What differs, in words, where it is a checksum: it may be that it does not.
+pub const CHECKSUM: &str = "a checksum";
+
 /// Why something cannot be said.
 pub type Cause = &'static str;
 
@@ -260,13 +263,7 @@ impl World {
     }
 
     /// The same question now, `here`.
-    pub fn check(
-        &mut self,
-        s: &Sym,
-        check: HeaderCheck,
-        at: i32,
-        here: Ref,
-    ) -> Result<Ref, Cause> {
+    pub fn check(&mut self, s: &Sym, check: HeaderCheck, at: i32, here: Ref) -> Result<Ref, Cause> {
         let at8 = at * 8;
         match check {
             HeaderCheck::Ip4Fits if !s.touched(at8 + 16, 16) => {}
@@ -378,7 +375,7 @@ impl World {
             }
             let of = |s: &Sym| s.sums.iter().find(|p| p.at == at).cloned();
             let d = self.sums_differ(a, of(a), b, of(b), at, here);
-            add(&mut self.dd, d, "a checksum");
+            add(&mut self.dd, d, CHECKSUM);
         }
         if scope == Scope::All {
             if a.annos != b.annos {

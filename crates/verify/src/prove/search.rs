@@ -10,7 +10,7 @@ use super::carry::carry;
 use super::dd::{NO, Ref, YES};
 use super::element::{self, Cases, UNSAID};
 use super::image::{self, Reader, Slots};
-use super::packet::{Cause, Facts, Scope, Sym, World};
+use super::packet::{CHECKSUM, Cause, Facts, Scope, Sym, World};
 use onefold_elements::ElemId;
 use onefold_elements::model::{Bind, BindKind, Exit, Model};
 use onefold_synth::Input;
@@ -68,6 +68,18 @@ pub struct Told {
     pub what: String,
     /// For these packets.
     pub here: Ref,
+    /// Whoever is one of them shows it: no binding came before, and models say what there is to say.
+    pub plain: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Models and program contradict each other.
+    Plain,
+    /// They may.
+    Beyond,
+    /// It cannot be said.
+    Unknown,
 }
 
 /// A packet in the graph.
@@ -138,6 +150,8 @@ pub struct Search<'a> {
     pub different: Vec<Told>,
     /// What is not known.
     pub unknown: Vec<Told>,
+    /// Stages that some packet may come to.
+    pub visited: BTreeSet<StageId>,
     /// Steps of packets through elements.
     pub steps: u64,
     /// Most of them.
@@ -160,6 +174,7 @@ impl<'a> Search<'a> {
             me: 0,
             different: Vec::new(),
             unknown: Vec::new(),
+            visited: BTreeSet::new(),
             steps: 0,
             max_steps,
             exhausted: false,
@@ -240,22 +255,20 @@ impl<'a> Search<'a> {
         self.stage(way, stage);
     }
 
-    fn tell(&mut self, way: &Way, elem: ElemId, here: Ref, what: String, sure: bool) {
+    fn tell(&mut self, way: &Way, elem: ElemId, here: Ref, what: String, kind: Kind) {
         if here == NO {
             return;
         }
         if let Some(m) = self.meetings.get_mut(self.me) {
-            let to = if sure {
-                &mut m.different
-            } else {
-                &mut m.unknown
+            let to = match kind {
+                Kind::Unknown => &mut m.unknown,
+                _ => &mut m.different,
             };
             *to = self.w.dd.or(*to, here);
         }
-        let list = if sure {
-            &mut self.different
-        } else {
-            &mut self.unknown
+        let list = match kind {
+            Kind::Unknown => &mut self.unknown,
+            _ => &mut self.different,
         };
         if list.len() < MAX_TOLD {
             list.push(Told {
@@ -265,14 +278,27 @@ impl<'a> Search<'a> {
                 elem,
                 what,
                 here,
+                plain: kind == Kind::Plain && way.nth == 0,
             });
         }
     }
     fn differs(&mut self, way: &Way, elem: ElemId, here: Ref, what: impl Into<String>) {
-        self.tell(way, elem, here, what.into(), true);
+        self.tell(way, elem, here, what.into(), Kind::Plain);
+    }
+    /// The program says what no model says.
+    fn exceeds(&mut self, way: &Way, elem: ElemId, here: Ref, what: impl Into<String>) {
+        self.tell(way, elem, here, what.into(), Kind::Beyond);
     }
     fn cannot(&mut self, way: &Way, elem: ElemId, here: Ref, what: impl Into<String>) {
-        self.tell(way, elem, here, what.into(), false);
+        self.tell(way, elem, here, what.into(), Kind::Unknown);
+    }
+    /// The packets are not the same there.
+    fn packets(&mut self, way: &Way, elem: ElemId, here: Ref, what: &str, place: &str) {
+        let kind = match what == CHECKSUM {
+            true => Kind::Beyond,
+            false => Kind::Plain,
+        };
+        self.tell(way, elem, here, format!("{what} differs{place}"), kind);
     }
     fn elem_of(way: &Way) -> ElemId {
         way.at.place.map_or(ElemId(0), |p| p.0)
@@ -286,6 +312,9 @@ impl<'a> Search<'a> {
     /// The program is at a stage.
     fn stage(&mut self, mut way: Way, id: StageId) {
         (way.stage, way.action) = (id, None);
+        if way.here != NO {
+            self.visited.insert(id);
+        }
         let elem = Self::elem_of(&way);
         let Some(stage) = self.program.stages.get(id.0 as usize) else {
             return self.cannot(&way, elem, way.here, "a stage that there is not");
@@ -530,8 +559,7 @@ impl<'a> Search<'a> {
                         let mut way = way.clone();
                         fill(&mut way.slots, *first, &values);
                         let to = self.successor(*elem, e.output.into());
-                        for (here, d) in
-                            element::bound(&mut self.w, &met.sym, bind, &values, here)
+                        for (here, d) in element::bound(&mut self.w, &met.sym, bind, &values, here)
                         {
                             let mut way = way.clone();
                             way.here = here;
@@ -649,7 +677,7 @@ impl<'a> Search<'a> {
                 // it may come round again; most often it does not, and this is what is wrong
                 let again = self.comes_again(place);
                 if !again {
-                    self.differs(way, place.0, here, format!("{what} differs"));
+                    self.packets(way, place.0, here, what, "");
                     continue;
                 }
             }
@@ -657,7 +685,14 @@ impl<'a> Search<'a> {
                 self.cannot(way, place.0, here, "too many elements on the way");
                 continue;
             }
-            self.element(way, want, (here, at, counted, hops), place, &mut open, &mut met);
+            self.element(
+                way,
+                want,
+                (here, at, counted, hops),
+                place,
+                &mut open,
+                &mut met,
+            );
         }
         met
     }
@@ -716,15 +751,15 @@ impl<'a> Search<'a> {
             return self.cannot(way, elem, here, "no such element");
         };
         if info.input_is_pull.get(usize::from(place.1)) == Some(&true) {
-            return self.differs(way, elem, here, "packets are pulled here: no model holds");
+            return self.exceeds(way, elem, here, "packets are pulled here: no model holds");
         }
         let list = match info.models.get(usize::from(place.1)) {
             Some(Model::Cases(c)) => c,
             Some(Model::None(cause)) => {
                 let what = format!("there is no model ({cause}), and the program goes on");
-                return self.differs(way, elem, here, what);
+                return self.exceeds(way, elem, here, what);
             }
-            None => return self.differs(way, elem, here, "there is no model of this input"),
+            None => return self.exceeds(way, elem, here, "there is no model of this input"),
         };
         let cases = (self.cases)
             .entry(place)
@@ -798,7 +833,7 @@ impl<'a> Search<'a> {
                     Exit::Transmit => match want {
                         Want::Output(sink, image) if *sink == elem => {
                             let (d, what) = self.w.differ(&sym, image, here, Scope::Bytes);
-                            self.differs(way, elem, d, format!("{what} differs in what leaves"));
+                            self.packets(way, elem, d, what, " in what leaves");
                             if !all_counted {
                                 self.differs(way, elem, here, "more is counted");
                             }
@@ -812,12 +847,7 @@ impl<'a> Search<'a> {
                                 if *to == place && *kind == b.kind && all_counted && empty =>
                             {
                                 let (d, what) = self.w.differ(&sym, image, here, Scope::All);
-                                self.differs(
-                                    way,
-                                    elem,
-                                    d,
-                                    format!("{what} differs where a binding is asked for"),
-                                );
+                                self.packets(way, elem, d, what, " where a binding is asked for");
                                 let here = self.w.dd.minus(here, d);
                                 met.push(Met {
                                     here,
@@ -831,18 +861,13 @@ impl<'a> Search<'a> {
                             Want::Bind(..) if !empty => {
                                 self.cannot(way, elem, here, "a binding behind operations");
                             }
-                            _ => self.differs(way, elem, here, "a binding is asked for"),
+                            _ => self.exceeds(way, elem, here, "a binding is asked for"),
                         }
                     }
                     Exit::Ask(_) => match want {
                         Want::Ask(to, image) if *to == place && all_counted => {
                             let (d, what) = self.w.differ(&sym, image, here, Scope::All);
-                            self.differs(
-                                way,
-                                elem,
-                                d,
-                                format!("{what} differs where an element is asked"),
-                            );
+                            self.packets(way, elem, d, what, " where an element is asked");
                             let here = self.w.dd.minus(here, d);
                             met.push(Met {
                                 here,
@@ -853,12 +878,12 @@ impl<'a> Search<'a> {
                                 place,
                             });
                         }
-                        _ => self.differs(way, elem, here, "the element must be asked"),
+                        _ => self.exceeds(way, elem, here, "the element must be asked"),
                     },
                     Exit::Punt(cause) => {
                         let what =
                             format!("the reference has to take over ({cause}), but does not");
-                        self.differs(way, elem, here, what);
+                        self.exceeds(way, elem, here, what);
                     }
                 }
             }

@@ -184,7 +184,13 @@ mod tests {
         s
     }
     fn any_word() -> impl Strategy<Value = u16> {
-        prop_oneof![Just(0u16), Just(0xffff), Just(1), Just(0xfffe), any::<u16>()]
+        prop_oneof![
+            Just(0u16),
+            Just(0xffff),
+            Just(1),
+            Just(0xfffe),
+            any::<u16>()
+        ]
     }
     fn any_terms() -> impl Strategy<Value = Vec<(u16, u16)>> {
         proptest::collection::vec((any_word(), any_word()), 0..4)

@@ -1,12 +1,13 @@
 //! From a set of packets to a frame, and from a frame to a difference that can be seen.
 
 use super::bits;
-use super::dd::{NO, Ref};
+use super::dd::{NO, Ref, YES};
 use super::packet::World;
 use super::vars::Bit;
 use crate::generate::Port;
 use crate::generate::directed::Directed;
 use crate::generate::hints::Hints;
+use crate::generate::read::Seen;
 use crate::generate::solve::Maker;
 use crate::generate::traffic::Traffic;
 use crate::rng::Rng;
@@ -18,7 +19,7 @@ use onefold_engine::program::{LoadError, ProgramRunner};
 use onefold_packet::Timestamp;
 use onefold_synth::Program;
 use onefold_synth::program::{Dim, EndAt, Filter};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// What a likely packet is like, each only if the ones before leave it possible.
@@ -36,15 +37,30 @@ fn likely(w: &mut World, of: usize) -> Vec<Ref> {
         out.push(w.question(check, 14, EndAt::Same));
     }
     out.push(field(w, 112, 8, ValueSet::one(0x45)));
-    out.push(field(w, 112 + 72, 8, ValueSet::one(*protos.get(of).unwrap_or(&17))));
+    out.push(field(
+        w,
+        112 + 72,
+        8,
+        ValueSet::one(*protos.get(of).unwrap_or(&17)),
+    ));
     out.push(len(w, ValueSet::one(98)));
     out.push(field(w, 128, 16, ValueSet::one(84)));
     out.push(len(w, ValueSet::range(60, 1514)));
     out.push(field(w, 128, 16, ValueSet::range(46, 1500)));
     out.push(field(w, 112 + 48, 16, ValueSet::one(0)));
     out.push(field(w, 112 + 64, 8, ValueSet::range(32, 200)));
-    out.push(field(w, 112 + 128, 32, ValueSet::range(0x0100_0001, 0xdfff_fffe)));
-    out.push(field(w, 112 + 96, 32, ValueSet::range(0x0100_0001, 0xdfff_fffe)));
+    out.push(field(
+        w,
+        112 + 128,
+        32,
+        ValueSet::range(0x0100_0001, 0xdfff_fffe),
+    ));
+    out.push(field(
+        w,
+        112 + 96,
+        32,
+        ValueSet::range(0x0100_0001, 0xdfff_fffe),
+    ));
     out
 }
 
@@ -78,6 +94,25 @@ pub fn frames(w: &mut World, here: Ref) -> Vec<Vec<u8>> {
         }
     }
     out
+}
+
+/// Is a frame that comes from outside one of these packets?
+pub fn is_one(w: &mut World, here: Ref, frame: &[u8]) -> bool {
+    let seen = Seen::arrive(frame, 0);
+    let mut by = HashMap::new();
+    for level in w.dd.support(here) {
+        let (d, bit) = match w.vars.bit(level) {
+            Some(Bit::Packet(bit)) => (Dim::Bits { bit, bits: 1 }, 0),
+            Some(Bit::Len(i)) => (Dim::Len, 31 - u32::from(i.min(31))),
+            Some(Bit::Check((check, at, end))) => (Dim::Check { check, at, end }, 0),
+            _ => return false,
+        };
+        let Some(v) = seen.value(d) else {
+            return false;
+        };
+        by.insert(level, if v >> bit & 1 == 1 { YES } else { NO });
+    }
+    w.dd.put(here, &by) == YES && w.dd.stopped().is_none()
 }
 
 /// Values of variables as a packet filter.

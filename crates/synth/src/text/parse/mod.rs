@@ -13,7 +13,7 @@ use words::{cut, indexed, plain, slot_of};
 /// Errors that are told; reading stops there.
 pub const MAX_ERRORS: usize = 50;
 /// Largest text that is read, in bytes.
-pub const MAX_TEXT: usize = 64 << 20;
+pub const MAX_TEXT: usize = 1 << 30;
 
 /// What is wrong, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

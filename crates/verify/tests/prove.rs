@@ -1,0 +1,224 @@
+//! Programs proved to be their chain, and broken ones found out.
+
+use onefold_engine::program::ProgramRunner;
+use onefold_engine::{BuildOptions, Graph, spec_from_flat};
+use onefold_packet::Timestamp;
+use onefold_synth::{Budget, Program, synthesize, text};
+use onefold_verify::prove::{Options, Proof, prove, witness};
+use std::path::Path;
+use std::time::Duration;
+
+const FIREWALL: &str = "
+    FromDevice(lan) -> c :: Classifier(12/0800, -);
+    c[1] -> Discard;
+    c[0] -> Strip(14) -> CheckIPHeader
+      -> IPFilter(allow src net 10.0.0.0/8 && udp && dst port 53, deny dst port 23, allow tcp, deny all)
+      -> DecIPTTL -> Unstrip(14) -> ToDevice(wan);";
+
+const NAT: &str = "
+    rw :: IPRewriter(pattern 192.0.2.1 1024-65535 - - 0 1, drop);
+    FromDevice(lan) -> Strip(14) -> CheckIPHeader -> IPFilter(allow tcp or udp)
+      -> [0]rw[0] -> Unstrip(14) -> ToDevice(wan);
+    FromDevice(wan) -> Strip(14) -> CheckIPHeader -> IPFilter(allow tcp or udp)
+      -> [1]rw[1] -> IPFilter(deny dst port 7, allow all) -> Unstrip(14) -> ToDevice(lan);";
+
+fn graph(text: &str) -> Graph {
+    let flat =
+        onefold_click::load(text.as_bytes(), "test.click", &[], &Default::default()).unwrap();
+    let options = BuildOptions {
+        start: Timestamp::from_secs(1000),
+        ..Default::default()
+    };
+    Graph::build(spec_from_flat(&flat), &options).unwrap()
+}
+
+fn made(g: &Graph) -> String {
+    text::print(&synthesize(&g.synthesis_input(), Budget::default()))
+}
+
+fn judged(g: &Graph, written: &str) -> (Program, Proof) {
+    let p = text::parse(written).unwrap_or_else(|e| panic!("{e:?}\n{written}"));
+    let options = Options {
+        time_limit: Some(Duration::from_secs(300)),
+        ..Options::default()
+    };
+    let proof = prove(&g.synthesis_input(), &p, &options);
+    (p, proof)
+}
+
+/// Is there a frame that shows a difference?
+fn shown(g: &Graph, p: &Program, proof: &Proof) -> bool {
+    ProgramRunner::with_program(g.fork(), p).unwrap();
+    proof.different.iter().any(|d| {
+        // models and program contradict each other for this frame: that is enough
+        if d.certain.is_some() {
+            return true;
+        }
+        let at = Timestamp::from_secs(1000);
+        let seen = |f: &Vec<u8>| witness::confirm(g, p, d.source, f, at).unwrap().is_some();
+        d.frames.iter().any(seen)
+    })
+}
+
+#[test]
+fn small_chains() {
+    for t in [FIREWALL, NAT] {
+        let g = graph(t);
+        let (_, proof) = judged(&g, &made(&g));
+        assert!(proof.holds(), "{proof:#?}");
+        assert_eq!(proof.unreached, []);
+        assert!(
+            proof.share.proved > 0.9 && proof.share.unknown == 0.0,
+            "{proof:#?}"
+        );
+    }
+}
+
+/// What is broken in a program's text is found, and a frame shows it.
+#[test]
+fn broken_texts_are_refuted() {
+    let cases: [(&str, &str, &str); 12] = [
+        (FIREWALL, "udp.dport = 53", "udp.dport = 54"),
+        (FIREWALL, "ip.ttl <= 1", "ip.ttl <= 2"),
+        (FIREWALL, "to ip.ttl - 1", "to ip.ttl - 2"),
+        (
+            FIREWALL,
+            "write ip.ttl = ip.ttl - 1",
+            "write ip.ttl = ip.ttl - 2",
+        ),
+        (FIREWALL, "ip.src in 10.0.0.0/8", "ip.src in 10.0.0.0/9"),
+        (FIREWALL, "ip4_fits(14) = 0", "ip4_fits(14) = 1"),
+        (FIREWALL, "IPFilter: denied", "IPFilter: filtered"),
+        (FIREWALL, "tag 3 from 14", "tag 2 from 14"),
+        (NAT, "add s5", "add s4"),
+        (NAT, "write ip.src = 192.0.2.1", "write ip.src = 192.0.2.2"),
+        (NAT, "write udp.sport = s2", "write udp.sport = s3"),
+        (NAT, "into s0", "into s1"),
+    ];
+    for (chain, from, to) in cases {
+        let g = graph(chain);
+        let written = made(&g);
+        assert!(written.contains(from), "no '{from}' in\n{written}");
+        let broken = written.replace(from, to);
+        let Ok(p) = text::parse(&broken) else {
+            panic!("'{to}' cannot be read");
+        };
+        if ProgramRunner::with_program(g.fork(), &p).is_err() {
+            continue;
+        }
+        let (p, proof) = judged(&g, &broken);
+        assert!(
+            !proof.different.is_empty(),
+            "'{from}' -> '{to}': {proof:#?}"
+        );
+        assert!(
+            shown(&g, &p, &proof),
+            "'{from}' -> '{to}': {:#?}",
+            proof.different
+        );
+    }
+}
+
+/// Changes that change nothing are no difference.
+#[test]
+fn other_texts_for_the_same_are_proved() {
+    let g = graph(FIREWALL);
+    let written = made(&g);
+    // a rule in two halves, in the other order; what is known of a stage is no part of what it does
+    let line = written
+        .lines()
+        .find(|l| l.contains("udp.dport = 53") && l.contains("ip.ttl >= 2"))
+        .unwrap();
+    let halves = format!(
+        "{}\n{line}",
+        line.replace("ip.ttl >= 2", "ip.ttl in 100-255")
+    );
+    let (_, proof) = judged(&g, &written.replace(line, &halves));
+    assert!(proof.holds(), "{proof:#?}");
+    // a packet is handed over where it need not be
+    let nothing = "onefold program 1\n";
+    let mut lines: Vec<&str> = written
+        .lines()
+        .filter(|l| l.starts_with("element") || l.starts_with("entry"))
+        .collect();
+    lines.insert(0, nothing.trim_end());
+    let all = format!(
+        "{}\nstage0 at e0[0] entry fresh {{\n  when any => a0\n  a0 {{\n    punt e0[0] \"why not\" {{\n    }}\n    path\n  }}\n}}\n",
+        lines.join("\n")
+    );
+    let (_, proof) = judged(&g, &all);
+    assert!(proof.holds() && proof.share.punted > 0.99, "{proof:#?}");
+}
+
+/// What no model says is not proved: neither that nor the opposite.
+#[test]
+fn what_no_model_says_is_not_proved() {
+    let g = graph(
+        "FromDevice(a) -> Print(x) -> Strip(14) -> q :: RandomSample(0.5) -> Unstrip(14) -> ToDevice(b);",
+    );
+    let written = made(&g);
+    let (_, proof) = judged(&g, &written);
+    assert!(proof.holds(), "{proof:#?}");
+    // the element that has to be asked, or takes over, is left out
+    let end = "output e6 {\n    }";
+    let broken = format!(
+        "{}stage0 at e0[0] entry fresh {{\n  when any => a0\n  a0 {{\n    {end}\n    path\n  }}\n}}\n",
+        written.split("stage0 at").next().unwrap()
+    );
+    if let Ok(p) = text::parse(&broken)
+        && ProgramRunner::with_program(g.fork(), &p).is_ok()
+    {
+        let (_, proof) = judged(&g, &broken);
+        assert!(!proof.holds(), "{proof:#?}");
+    }
+}
+
+/// Time and memory end a proof; then it says so.
+#[test]
+fn bounds() {
+    let g = graph(NAT);
+    let p = synthesize(&g.synthesis_input(), Budget::default());
+    for options in [
+        Options {
+            nodes: 500,
+            ..Options::default()
+        },
+        Options {
+            steps: 3,
+            ..Options::default()
+        },
+    ] {
+        let proof = prove(&g.synthesis_input(), &p, &options);
+        assert!(!proof.holds() && proof.stopped().is_some());
+        assert!(proof.share.unknown > 0.0);
+    }
+}
+
+/// Every example chain is what was written.
+#[test]
+fn example_chains() {
+    let chains = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../chains");
+    let options = |set: &[(&str, &str)]| onefold_chain::Options {
+        set: set
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect(),
+        examples: vec![chains.clone()],
+    };
+    let mut all: Vec<(String, Vec<(&str, &str)>)> = onefold_chain::example_names(&options(&[]))
+        .into_iter()
+        .map(|n| (n, Vec::new()))
+        .collect();
+    assert!(all.len() >= 13);
+    all.push(("napts-N".into(), vec![("n", "3")]));
+    all.push(("routers-N".into(), vec![("n", "4")]));
+    for (name, set) in all {
+        let chain =
+            onefold_chain::load(&name, &options(&set)).unwrap_or_else(|e| panic!("{name}: {e:?}"));
+        let g = Graph::build(chain.graph, &BuildOptions::default())
+            .unwrap_or_else(|e| panic!("{name}: {e:?}"));
+        let (_, proof) = judged(&g, &made(&g));
+        assert!(proof.holds(), "{name}: {proof:#?}");
+        assert_eq!(proof.share.unknown, 0.0, "{name}");
+    }
+}
