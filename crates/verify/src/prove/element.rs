@@ -116,8 +116,8 @@ fn base(s: &Sym, b: Base) -> Result<i32, Cause> {
 }
 
 fn transport(s: &Sym) -> Result<i32, Cause> {
-    let n = s.net.ok_or("no network header is marked")?;
-    Ok(n.0 + i32::from(n.1))
+    let (at, len) = s.net.ok_or("no network header is marked")?;
+    Ok(at + i32::from(len.ok_or("a network header alone is marked")?))
 }
 
 fn place(s: &Sym, f: FieldRef) -> Result<i32, Cause> {
@@ -148,6 +148,8 @@ fn read(w: &mut World, s: &Sym, r: Read, here: Ref) -> Got {
         Read::PacketType => Got::Is(s.kind.clone()),
         Read::Len => length(Ok(s.start)),
         Read::NetLen => length(base(s, Base::Net)),
+        // nothing that follows is marked
+        Read::TransportLen if matches!(s.net, Some((_, None))) => Got::Is(bits::constant(0, 32)),
         Read::TransportLen => length(transport(s)),
         Read::HasNet => flag(s.net.is_some()),
         Read::HasMac => flag(s.mac.is_some()),
@@ -352,6 +354,7 @@ fn simple(w: &mut World, s: &mut Sym, op: &Op, v: &[Ref]) -> Result<(), Cause> {
         Op::Unpull(n) => s.start -= i32::from(n),
         Op::TrimToIp4 { at } => {
             let at = s.start + i32::from(at);
+            whole_message(w, s, EndAt::Ip4(at))?;
             if s.touched((at + 2) * 8, 16) {
                 return Err("cut to a length that was written");
             }
@@ -359,17 +362,24 @@ fn simple(w: &mut World, s: &mut Sym, op: &Op, v: &[Ref]) -> Result<(), Cause> {
         }
         Op::TrimToIp6 { at } => {
             let at = s.start + i32::from(at);
+            whole_message(w, s, EndAt::Ip6(at))?;
             if s.touched((at + 4) * 8, 16) {
                 return Err("cut to a length that was written");
             }
             s.end = EndAt::Ip6(at);
         }
-        Op::SetNet { at, len } => s.net = Some((s.start + i32::from(at), len)),
+        Op::SetNet { at, len } => s.net = Some((s.start + i32::from(at), Some(len))),
         Op::MoveNet { at } => {
-            let (net, len) = s.net.ok_or("a network header alone is marked")?;
             let to = s.start + i32::from(at);
-            let len = u8::try_from(net + i32::from(len) - to);
-            s.net = Some((to, len.map_err(|_| "a network header alone is marked")?));
+            // what follows it stays where it is
+            let len = match s.net {
+                Some((net, Some(len))) => {
+                    let len = u8::try_from(net + i32::from(len) - to);
+                    Some(len.map_err(|_| "a network header far from what follows it")?)
+                }
+                _ => None,
+            };
+            s.net = Some((to, len));
         }
         Op::StartAt(b) => s.start = base(s, b)?,
         Op::SetMac { at } => s.mac = Some(s.start + i32::from(at)),
@@ -379,6 +389,14 @@ fn simple(w: &mut World, s: &mut Sym, op: &Op, v: &[Ref]) -> Result<(), Cause> {
         _ => return Err("an operation that is not known here"),
     }
     Ok(())
+}
+
+/// A ping that has become nothing but zeros gets a checksum of all ones: what is looked at must not change behind that.
+fn whole_message(w: &World, s: &Sym, end: EndAt) -> Result<(), Cause> {
+    match w.end(s.end) != end && s.sums.iter().any(|p| p.kind == SumKind::Icmp) {
+        true => Err("a ping is cut behind a binding"),
+        false => Ok(()),
+    }
 }
 
 fn recompute(s: &mut Sym, which: Checksum) -> Result<(), Cause> {
@@ -404,6 +422,10 @@ fn recompute(s: &mut Sym, which: Checksum) -> Result<(), Cause> {
 
 /// What a write means for checksums that are computed over the packet as it is: they must follow, or are not right any more.
 fn covered(s: &Sym, from: i32, to: i32, ip: bool, l4: bool) -> Result<(), Cause> {
+    let ping = |p: &&super::packet::Pending| p.kind == SumKind::Icmp && to > (p.at - 2) * 8;
+    if s.sums.iter().any(|p| ping(&p)) {
+        return Err("a ping changes behind a binding");
+    }
     for p in s.sums.iter().filter(|p| p.anew) {
         let h = p.header * 8;
         let hit = |a: i32, b: i32| from < b && a < to;
@@ -529,7 +551,7 @@ fn bound_in(
     values: &[Vec<Ref>],
     here: Ref,
 ) -> Result<Vec<Done>, Cause> {
-    let [saddr, daddr, sport, dport, ip_sum, l4_sum] = values else {
+    let [saddr, daddr, sport, dport, ip_sum, l4_sum, anno] = values else {
         return Err("a binding without values");
     };
     let mut d = Done {
@@ -550,7 +572,10 @@ fn bound_in(
         if d.sym.sum_in(bit, v.len() as i32) {
             return Err("a binding writes where a checksum follows");
         }
-        covered(&d.sym, bit, end, true, true)?;
+        // the next binding of a ping updates and looks again
+        if bind.kind != BindKind::Ping {
+            covered(&d.sym, bit, end, true, true)?;
+        }
         w.put(&mut d.sym, bit, v);
         if bit < (net + 20) * 8 {
             d.sym.followed.push((bit, end, net));
@@ -568,6 +593,13 @@ fn bound_in(
         let k: AnnoKey = anno_field::DST_IP.into();
         if let Some(to) = d.sym.annos.get_mut(anno_bits(k)) {
             to.copy_from_slice(daddr);
+        }
+    }
+    if let Some(at) = bind.reply_anno {
+        let at = usize::from(at) * 8;
+        match d.sym.annos.get_mut(at..at + 8) {
+            Some(to) => to.copy_from_slice(anno),
+            None => return Err("an annotation that there is not"),
         }
     }
     let mut term = Sum::default();

@@ -116,12 +116,13 @@ impl Reader<'_> {
         match m.net {
             Mark::Same => {}
             Mark::None => s.net = None,
-            Mark::At(at, len) => s.net = Some((at, len)),
+            Mark::At(at, len) => s.net = Some((at, Some(len))),
+            Mark::Alone(at) => s.net = Some((at, None)),
         }
         match m.mac {
             Mark::Same => {}
             Mark::None => s.mac = None,
-            Mark::At(at, _) => s.mac = Some(at),
+            Mark::At(at, _) | Mark::Alone(at) => s.mac = Some(at),
         }
         let before = s.annos.clone();
         if m.cleared {
@@ -188,7 +189,7 @@ impl Reader<'_> {
 
 /// Variables that a new binding on a path gives.
 pub fn binding(w: &mut World, nth: u32) -> Vec<Vec<Ref>> {
-    let mut out = Vec::with_capacity(6);
+    let mut out = Vec::with_capacity(7);
     for (what, bits) in super::vars::BOUND_BITS.iter().enumerate() {
         let v = (0..*bits).map(|i| w.vars.var(&mut w.dd, Bit::Bound(nth, what as u8, i)));
         out.push(v.collect());

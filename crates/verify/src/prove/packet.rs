@@ -21,8 +21,8 @@ pub type Cause = &'static str;
 /// What is known of the packet when an epoch begins, besides its bytes. Numbers that are not known are variables.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Facts {
-    /// The network header: first byte and length.
-    pub net: Option<(i32, u8)>,
+    /// The network header: first byte and length; without length where nothing behind it is marked.
+    pub net: Option<(i32, Option<u8>)>,
     /// The MAC header: first byte.
     pub mac: Option<i32>,
     /// Bits of annotations that are known.
@@ -73,7 +73,7 @@ pub struct Sym {
     /// Checksums, ascending.
     pub sums: Vec<Pending>,
     /// Network header.
-    pub net: Option<(i32, u8)>,
+    pub net: Option<(i32, Option<u8>)>,
     /// MAC header.
     pub mac: Option<i32>,
     /// Annotations.

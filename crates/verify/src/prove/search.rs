@@ -536,6 +536,7 @@ impl<'a> Search<'a> {
             kind,
             image,
             first,
+            anno,
             expect,
             bound,
             pass,
@@ -553,11 +554,26 @@ impl<'a> Search<'a> {
             let mut way = way.clone();
             way.nth += 1;
             way.counts.clear();
+            if bind.reply_anno.is_some() && bind.reply_anno != anno.map(|a| a.0) {
+                let what = "an annotation of replies that the program has no slot for";
+                self.cannot(&way, *elem, met.here, what);
+                continue;
+            }
+            // what the annotation is before; forward packets keep it
+            let kept = anno.map(|(at, _)| {
+                let at = usize::from(at) * 8;
+                met.sym.annos.get(at..at + 8).unwrap_or(&[NO; 8]).to_vec()
+            });
             if let Some(e) = expect {
                 match self.expected(&met, bind, e, &free) {
-                    Ok((values, here)) => {
+                    Ok((mut values, here)) => {
                         let mut way = way.clone();
                         fill(&mut way.slots, *first, &values);
+                        if let (Some((_, slot)), Some(kept)) = (anno, &kept) {
+                            way.slots.insert(*slot, kept.clone());
+                            values.truncate(6);
+                            values.push(kept.clone());
+                        }
                         let to = self.successor(*elem, e.output.into());
                         for (here, d) in element::bound(&mut self.w, &met.sym, bind, &values, here)
                         {
@@ -583,6 +599,13 @@ impl<'a> Search<'a> {
             let n = n.map_or(0, |e| e.outputs.len());
             let mut other = way.clone();
             fill(&mut other.slots, *first, &free);
+            if let (Some((_, slot)), Some(kept)) = (anno, kept) {
+                let v = match bind.reply_anno {
+                    Some(_) => free.last().cloned().unwrap_or(kept),
+                    None => kept,
+                };
+                other.slots.insert(*slot, v);
+            }
             for q in 0..n {
                 let to = self.successor(*elem, q);
                 let gone = Next::Unconnected(*elem);
@@ -612,7 +635,7 @@ impl<'a> Search<'a> {
         free: &[Vec<Ref>],
     ) -> Result<(Vec<Vec<Ref>>, Ref), Cause> {
         let (net, len) = met.sym.net.ok_or("no network header is marked")?;
-        let t = net + i32::from(len);
+        let t = net + i32::from(len.ok_or("a network header alone is marked")?);
         let places: &[(i32, i32)] = match bind.kind {
             BindKind::Flow => &[(net + 12, 32), (net + 16, 32), (t, 16), (t + 2, 16)],
             BindKind::Addresses => &[(net + 12, 32), (net + 16, 32)],
@@ -892,7 +915,7 @@ impl<'a> Search<'a> {
 }
 
 fn fill(slots: &mut Slots, first: Slot, values: &[Vec<Ref>]) {
-    for (i, v) in values.iter().enumerate() {
+    for (i, v) in values.iter().take(6).enumerate() {
         slots.insert(Slot(first.0.saturating_add(i as u16)), v.clone());
     }
 }

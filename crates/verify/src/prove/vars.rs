@@ -11,8 +11,10 @@ const ANNO: u32 = TYPE + 8;
 const PACKET: u32 = 2_000_000;
 const BOUND: u32 = 4_000_000;
 /// Bits that a binding gives: source address, destination address, source port, destination port, terms of the IP and of the
-/// transport checksum.
-pub const BOUND_BITS: [u8; 6] = [32, 32, 16, 16, 16, 16];
+/// transport checksum, an annotation.
+pub const BOUND_BITS: [u8; 7] = [32, 32, 16, 16, 16, 16, 8];
+/// Levels that it takes.
+const STRIDE: u32 = 256;
 /// Most bindings on one path of an epoch.
 pub const MAX_BOUND: u32 = 4_000_000;
 
@@ -64,7 +66,7 @@ impl Vars {
                 let first: u32 = (BOUND_BITS.iter().take(what.into()))
                     .map(|b| u32::from(*b))
                     .sum();
-                BOUND + (n % (MAX_BOUND / 128)) * 128 + first + u32::from(bit)
+                BOUND + (n % (MAX_BOUND / STRIDE)) * STRIDE + first + u32::from(bit)
             }
         }
     }
@@ -78,7 +80,7 @@ impl Vars {
             ANNO..1_000_000 => Bit::Anno((level - ANNO) as u16),
             1_000_000..BOUND => Bit::Packet(level as i32 - PACKET as i32),
             l if l < BOUND * 2 => {
-                let (n, mut rest) = ((l - BOUND) / 128, (l - BOUND) % 128);
+                let (n, mut rest) = ((l - BOUND) / STRIDE, (l - BOUND) % STRIDE);
                 for (what, bits) in BOUND_BITS.iter().enumerate() {
                     if rest < u32::from(*bits) {
                         return Some(Bit::Bound(n, what as u8, rest as u8));
@@ -122,6 +124,8 @@ mod tests {
             Bit::Packet(800),
             Bit::Bound(0, 0, 0),
             Bit::Bound(3, 5, 15),
+            Bit::Bound(3, 6, 7),
+            Bit::Bound(4, 0, 0),
         ];
         all.extend((0..5000).map(|i| Bit::Check(check(i))));
         let mut seen = std::collections::HashSet::new();
