@@ -3,7 +3,7 @@
 use super::verify::{Args, ports};
 use crate::common::{self, thousands};
 use crate::progress::Progress;
-use crate::{program, runner};
+use crate::runner;
 use anyhow::{Context, Result};
 use onefold_chain::Chain;
 use onefold_engine::program::ProgramRunner;
@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> Result<u8> {
             (file.display().to_string(), text)
         }
         None => {
-            let made = program::synthesize_graph(&graph).program;
+            let made = onefold_synth::synthesize(&graph.synthesis_input(), args.budget.budget());
             ("the program".to_string(), text::print(&made))
         }
     };

@@ -90,7 +90,7 @@ impl Dd {
         self.stop
     }
     /// Nodes so far.
-    pub fn len(&self) -> usize {
+    pub fn nodes(&self) -> usize {
         self.nodes.len()
     }
 

@@ -237,7 +237,7 @@ fn one_entry(
     let mut e = EntryProof {
         epochs: s.meetings.len(),
         steps: s.steps,
-        nodes: s.w.dd.len(),
+        nodes: s.w.dd.nodes(),
         stopped,
         ..nothing(source)
     };

@@ -16,9 +16,9 @@ pub enum Damage {
     Boundary,
     /// Two rules that follow each other change their actions.
     Swapped,
-    /// A rule is lost.
+    /// A rule is lost: its packets are treated as others are.
     LostRule,
-    /// A rule is lost, and its action is to hand over or to drop.
+    /// The same with a rule that hands over or drops: its packets are treated as some that pass.
     LostGuard,
     /// A term of a checksum is another one.
     Delta,
@@ -115,10 +115,7 @@ fn sites(p: &Program, d: Damage) -> Vec<Site> {
                     .map(|(j, _)| (i, j, 0)),
             ),
             Damage::LostRule | Damage::LostGuard => {
-                let guard = |r: &Rule| {
-                    let a = s.actions.get(r.action.0 as usize);
-                    a.is_some_and(|a| matches!(a.end, End::Punt { .. } | End::Drop { .. }))
-                };
+                let guard = |r: &Rule| s.actions.get(r.action.0 as usize).is_some_and(is_guard);
                 out.extend(
                     rules
                         .filter(|(_, r)| guard(r) == (d == Damage::LostGuard))
@@ -132,6 +129,10 @@ fn sites(p: &Program, d: Damage) -> Vec<Site> {
         }
     }
     out
+}
+
+fn is_guard(a: &Action) -> bool {
+    matches!(a.end, End::Punt { .. } | End::Drop { .. })
 }
 
 fn apply(p: &mut Program, d: Damage, (stage, index, nth): Site) -> Option<String> {
@@ -168,9 +169,17 @@ fn apply(p: &mut Program, d: Damage, (stage, index, nth): Site) -> Option<String
             Some(format!("a{} for a{}", b.0, a.0))
         }
         Damage::LostRule | Damage::LostGuard => {
-            let r = (index < s.rules.len()).then(|| s.rules.remove(index))?;
-            // an action that nothing names goes on being there
-            Some(format!("rule for a{}", r.action.0))
+            // lost while rules are made: its packets are treated as some that come later are, or before
+            let lost = s.rules.get(index)?.action;
+            let passes = |r: &&Rule| {
+                let a = s.actions.get(r.action.0 as usize);
+                d == Damage::LostRule || a.is_some_and(|a| !is_guard(a))
+            };
+            let (before, after) = s.rules.split_at(index);
+            let mut others = after.iter().chain(before.iter().rev()).filter(passes);
+            let other = others.find(|r| r.action != lost)?.action;
+            s.rules.get_mut(index)?.action = other;
+            Some(format!("a{} instead of a{}", other.0, lost.0))
         }
         _ => {
             let a = s.actions.get_mut(index)?;

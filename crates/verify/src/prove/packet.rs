@@ -328,7 +328,8 @@ impl World {
         Ok(self.question(HeaderCheck::Ip4Checksum, at, EndAt::Same))
     }
 
-    /// Where (within `here`) two packets differ, and in what.
+    /// Some packets (within `here`) for which two differ, and in what; none only if they never do. (Where they differ in many
+    /// bits, all of them together may be a function too big to make: one bit is told.)
     pub fn differ(&mut self, a: &Sym, b: &Sym, here: Ref, scope: Scope) -> (Ref, &'static str) {
         if a.start != b.start {
             return (here, "where the packet begins");
@@ -344,15 +345,6 @@ impl World {
                 return (here, "the MAC header mark");
             }
         }
-        let mut all = NO;
-        let mut what = "";
-        let mut add = |dd: &mut Dd, d: Ref, text: &'static str| {
-            let d = dd.and(d, here);
-            if d != NO {
-                what = text;
-                all = dd.or(all, d);
-            }
-        };
         let sums: Vec<i32> = a.sums.iter().chain(&b.sums).map(|s| s.at).collect();
         let from = match scope {
             Scope::Bytes => a.start * 8,
@@ -366,7 +358,10 @@ impl World {
             let (x, y) = (self.bit(a, *i), self.bit(b, *i));
             if x != y {
                 let d = self.dd.xor(x, y);
-                add(&mut self.dd, d, "a field");
+                let d = self.dd.and(d, here);
+                if d != NO {
+                    return (d, "a field");
+                }
             }
         }
         for at in sums {
@@ -375,19 +370,23 @@ impl World {
             }
             let of = |s: &Sym| s.sums.iter().find(|p| p.at == at).cloned();
             let d = self.sums_differ(a, of(a), b, of(b), at, here);
-            add(&mut self.dd, d, CHECKSUM);
+            let d = self.dd.and(d, here);
+            if d != NO {
+                return (d, CHECKSUM);
+            }
         }
         if scope == Scope::All {
-            if a.annos != b.annos {
-                let d = bits::differ(&mut self.dd, &a.annos, &b.annos);
-                add(&mut self.dd, d, "an annotation");
-            }
-            if a.kind != b.kind {
-                let d = bits::differ(&mut self.dd, &a.kind, &b.kind);
-                add(&mut self.dd, d, "the packet type");
+            let annos = a.annos.iter().zip(&b.annos).map(|p| (p, "an annotation"));
+            let kinds = a.kind.iter().zip(&b.kind).map(|p| (p, "the packet type"));
+            for ((x, y), text) in annos.chain(kinds).filter(|((x, y), _)| x != y) {
+                let d = self.dd.xor(*x, *y);
+                let d = self.dd.and(d, here);
+                if d != NO {
+                    return (d, text);
+                }
             }
         }
-        (all, what)
+        (NO, "")
     }
 
     fn sums_differ(

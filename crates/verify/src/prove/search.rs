@@ -676,31 +676,25 @@ impl<'a> Search<'a> {
                 continue;
             }
             let Some(place) = at.place else { continue };
-            let mut here = here;
             if let Want::Punt(to, image) | Want::Write(to, image) = want
                 && *to == place
                 && counted == way.counts.len()
             {
                 let (d, what) = self.w.differ(&at.sym, image, here, Scope::All);
-                let same = self.w.dd.minus(here, d);
-                if same != NO {
+                if d == NO {
                     met.push(Met {
-                        here: same,
+                        here,
                         sym: at.sym.clone(),
                         bind: None,
                         ports: &[],
                         elem: place.0,
                         place,
                     });
-                }
-                here = d;
-                if here == NO {
                     continue;
                 }
                 // it may come round again; most often it does not, and this is what is wrong
-                let again = self.comes_again(place);
-                if !again {
-                    self.packets(way, place.0, here, what, "");
+                if !self.comes_again(place) {
+                    self.packets(way, place.0, d, what, "");
                     continue;
                 }
             }
