@@ -219,3 +219,11 @@ mod tests {
         assert!(super::key_value("=x").is_err());
     }
 }
+
+/// The most memory that this process has had so far, in bytes; `None` where the system does not say.
+pub fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}

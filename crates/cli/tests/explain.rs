@@ -79,6 +79,14 @@ fn napt_firewall_balancer() {
     // dropped at the door: nothing is written before
     let does = denied["action"].as_str().unwrap();
     assert!(!does.contains(" = "), "{does}");
+    assert!(v["seconds"].as_f64().unwrap() > 0.0);
+    if cfg!(target_os = "linux") {
+        assert!(
+            v["peak_bytes"].as_u64().unwrap() > 1_000_000,
+            "{}",
+            v["peak_bytes"]
+        );
+    }
     // every punt has a cause and a share
     for p in v["punts"].as_array().unwrap() {
         assert!(!p["cause"].as_str().unwrap().is_empty());
@@ -256,6 +264,7 @@ fn the_program_reads_back_and_text_names_the_rules() {
     for part in [
         "18 become 5",
         "packets that come in at clients",
+        "synthesized in 0.",
         "fw.click:5",
         "punted to the reference graph",
     ] {

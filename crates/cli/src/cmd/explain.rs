@@ -57,12 +57,14 @@ pub fn run(args: &Args) -> Result<u8> {
     let start = Instant::now();
     let program = synthesize(&input, args.budget.budget());
     let seconds = start.elapsed().as_secs_f64();
+    // before anything is made to be shown
+    let peak = common::peak_memory();
     // the engine relies on these; a program that breaks one is a fault of the synthesizer
     let report = check::check(&program);
     for v in &report.violations {
         eprintln!("onefold: the program is unsound: {v}");
     }
-    let x = Explained::new(&chain, &program, seconds);
+    let x = Explained::new(&chain, &program, seconds, peak);
     if let Some(file) = &args.html {
         let page = crate::html::explain_page(&x);
         std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;

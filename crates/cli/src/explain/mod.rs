@@ -112,6 +112,8 @@ pub struct Explained<'a> {
     pub punts: Vec<Punt>,
     /// Seconds that synthesis took.
     pub seconds: f64,
+    /// The most memory that the process had until then, in bytes, where the system says.
+    pub peak: Option<u64>,
     /// What elements count as.
     kinds: Vec<Counted>,
 }
@@ -128,7 +130,7 @@ struct Prefix {
 
 impl<'a> Explained<'a> {
     /// Explains a program that was made of a chain.
-    pub fn new(chain: &'a Chain, program: &'a Program, seconds: f64) -> Self {
+    pub fn new(chain: &'a Chain, program: &'a Program, seconds: f64, peak: Option<u64>) -> Self {
         let kinds = kinds::of_elements(chain);
         let mut entry_of = vec![None; program.stages.len()];
         for e in &program.entries {
@@ -144,6 +146,7 @@ impl<'a> Explained<'a> {
             classes: Vec::new(),
             punts: Vec::new(),
             seconds,
+            peak,
             kinds,
         };
         for (i, s) in program.stages.iter().enumerate() {

@@ -17,12 +17,16 @@ pub fn print(x: &Explained<'_>, most: usize) -> String {
     let n = |n: usize| thousands(n as u64);
     put!(
         t,
-        "{}: {} classes, {} rules, {} stages, synthesized in {:.3} s",
+        "{}: {} classes, {} rules, {} stages, synthesized in {:.3} s{}",
         x.chain.name,
         n(x.classes.len()),
         n(x.rules()),
         n(x.program.stages.len()),
-        x.seconds
+        x.seconds,
+        x.peak.map_or(String::new(), |b| format!(
+            ", peak memory {:.0} MB",
+            b as f64 / 1e6
+        ))
     );
     if let Some(c) = x.longest() {
         put!(

@@ -119,6 +119,7 @@ pub fn summary(x: &Explained<'_>) -> Value {
         "operations": x.longest().map(operations),
         "notes": x.program.notes,
         "seconds": x.seconds,
+        "peak_bytes": x.peak,
     })
 }
 
