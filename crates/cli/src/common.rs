@@ -210,6 +210,14 @@ pub fn diagnostic_json(d: &Diagnostic) -> serde_json::Value {
     })
 }
 
+/// The most memory that this process has had so far, in bytes; `None` where the system does not say.
+pub fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -218,12 +226,4 @@ mod tests {
         assert_eq!(super::thousands(1_234_567), "1,234,567");
         assert!(super::key_value("=x").is_err());
     }
-}
-
-/// The most memory that this process has had so far, in bytes; `None` where the system does not say.
-pub fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
 }

@@ -9,7 +9,7 @@ use onefold_elements::model::ValueSet;
 use onefold_io::LinkType;
 use onefold_packet::checksum;
 use onefold_synth::program::{Action, Dim, End, Filter, Program, Stage, Step};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The MAC address that rebuilt frames come from.
@@ -188,15 +188,48 @@ impl Door {
     }
 }
 
+/// Rules of any kind of packet, with the addresses of these exchanged; each once.
+fn replies<'a>(rules: impl Iterator<Item = &'a Pass>) -> Vec<Pass> {
+    let mut known = BTreeSet::new();
+    let mut all = Vec::new();
+    for (layout, [src, dst], _) in rules.flat_map(|r| &r.addresses) {
+        let sets = [dst.clone(), src.clone()];
+        let mut h = DefaultHasher::new();
+        sets.hash(&mut h);
+        if known.insert((*layout, h.finish())) {
+            all.push(Pass {
+                rest: Filter::default(),
+                addresses: vec![(*layout, sets, h.finish())],
+            });
+        }
+    }
+    all
+}
+
 impl Adapter {
     /// For the entries of a program.
     pub fn new(p: &Program) -> Adapter {
         let door = |e: &onefold_synth::program::Entry| {
             Some(Door::new(e.source, p.stages.get(e.stage.0 as usize)?))
         };
-        Adapter {
-            doors: p.entries.iter().filter_map(door).collect(),
+        let mut doors: Vec<Door> = p.entries.iter().filter_map(door).collect();
+        // an entry that asks for no addresses (somebody else decides first) is sent what could answer what others send
+        let replies: Vec<Vec<Pass>> = (0..doors.len())
+            .map(|i| match doors.get(i) {
+                Some(d) if d.rules.iter().all(|r| r.addresses.is_empty()) => {
+                    let others = doors.iter().enumerate().filter(|(k, _)| *k != i);
+                    replies(others.flat_map(|(_, d)| &d.rules))
+                }
+                _ => Vec::new(),
+            })
+            .collect();
+        for (d, more) in doors.iter_mut().zip(replies) {
+            if !more.is_empty() {
+                d.rules.extend(more);
+                d.index = Index::new(d.rules.iter().map(|r| &r.rest));
+            }
         }
+        Adapter { doors }
     }
 
     /// The other forms in which a frame of a capture is to arrive at an entry, too; none that is like another.
@@ -545,6 +578,27 @@ mod tests {
         }
         assert_eq!(a.variants(ElemId(0), LinkType::IEEE802_11, &f), []);
         assert_eq!(a.variants(ElemId(7), LinkType::ETHERNET, &f), []);
+    }
+
+    #[test]
+    fn an_entry_that_asks_for_nothing_gets_what_could_be_answers() {
+        let mut p = program();
+        let mut open = p.stages[0].clone();
+        open.rules = vec![Rule {
+            filter: Filter::default(),
+            action: ActionId(0),
+            origin: vec![],
+        }];
+        p.stages.push(open);
+        p.entries.push(onefold_synth::program::Entry {
+            source: ElemId(1),
+            stage: StageId(1),
+        });
+        let all = Adapter::new(&p).variants(ElemId(1), LinkType::ETHERNET, &shape(4, 6));
+        assert_eq!(all.len(), 1, "no MAC address is asked for");
+        let (kind, f) = &all[0];
+        assert_eq!(*kind, Variant::Addresses);
+        assert_eq!((&f[26..29], &f[30..32]), (&[192, 0, 2][..], &[10, 1][..]));
     }
 
     #[test]
