@@ -74,7 +74,7 @@ fn napt_firewall_balancer() {
         .collect();
     assert_eq!(ordinary.len(), 3, "{ordinary:#?}");
     for c in [tcp, udp, denied] {
-        assert!(ordinary.iter().any(|o| *o == c), "{c:#}");
+        assert!(ordinary.contains(&c), "{c:#}");
     }
     // dropped at the door: nothing is written before
     let does = denied["action"].as_str().unwrap();
