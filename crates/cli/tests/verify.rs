@@ -73,12 +73,63 @@ fn captures_verify_and_the_seed_makes_the_packets() {
 
 #[test]
 fn what_is_not_there_is_said() {
-    let (_, err) = run(&root(), 2, &["verify", "l2fwd", "--prove"]);
-    assert!(err.contains("not built yet"), "{err}");
     let (_, err) = run(&root(), 2, &["verify", "l2fwd", "--level", "flow"]);
     assert!(err.contains("not built yet"), "{err}");
     let (_, err) = run(&root(), 2, &["verify", "l2fwd", "--in", "nowhere=x.pcap"]);
     assert!(err.contains("x.pcap") || err.contains("no port"), "{err}");
+}
+
+/// The program is proved to be the chain; another text is refuted, with a packet that `trace` takes.
+#[test]
+fn programs_are_proved_and_refuted() {
+    let v = json(&root(), 0, &["verify", "l3fwd", "--prove", "-q"]);
+    assert_eq!(v["verdict"], "proved", "{v}");
+    let space = &v["header_space"];
+    let (proved, punted) = (space["proved"].as_f64(), space["punted"].as_f64());
+    assert!(
+        (proved.unwrap() + punted.unwrap() - 1.0).abs() < 1e-6,
+        "{v}"
+    );
+    assert_eq!(space["unknown"].as_f64(), Some(0.0), "{v}");
+    let (text, _) = run(&root(), 0, &["explain", "l3fwd", "--program"]);
+    let dir = temp("verify-prove");
+    let other = dir.join("other.txt");
+    std::fs::write(&other, text.replace("ip.ttl <= 1", "ip.ttl <= 2")).unwrap();
+    let other = other.to_str().unwrap();
+    let args = ["verify", "l3fwd", "--prove", "-q", "--program", other];
+    let v = json(&root(), 1, &args);
+    assert_eq!(v["verdict"], "refuted", "{v}");
+    assert_eq!(v["differences"], 1, "{v}");
+    let packet = &v["counterexample"]["packets"][0];
+    let (port, hex) = (
+        packet["port"].as_str().unwrap(),
+        packet["packet"].as_str().unwrap(),
+    );
+    let t = json(
+        &root(),
+        0,
+        &["trace", "l3fwd", "--hex", &format!("{port}={hex}")],
+    );
+    assert!(!t["steps"].as_array().unwrap().is_empty(), "{t}");
+    // what is no program, or one for another chain
+    std::fs::write(dir.join("bad.txt"), "onefold program 1\nstage").unwrap();
+    let bad = dir.join("bad.txt");
+    run(
+        &root(),
+        2,
+        &[
+            "verify",
+            "l3fwd",
+            "--prove",
+            "--program",
+            bad.to_str().unwrap(),
+        ],
+    );
+    run(
+        &root(),
+        2,
+        &["verify", "l2fwd", "--prove", "--program", other],
+    );
 }
 
 /// A capture for other machines: as it is nothing passes, adapted it does and is answered.
