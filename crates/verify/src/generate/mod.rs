@@ -9,7 +9,7 @@ pub mod capture;
 pub mod coverage;
 pub mod directed;
 pub mod hints;
-mod index;
+pub(crate) mod index;
 pub mod paths;
 pub mod plan;
 pub mod read;

@@ -23,10 +23,11 @@ mod words;
 pub use facts::Facts;
 
 use crate::cubes::{Left, both, left, tightened, width};
+use crate::generate::index::Index;
 use onefold_elements::model::{AnnoKey, ValueSet};
 use onefold_synth::program::{Dim, EndAt, Filter, Program};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Steps of a search behind earlier rules.
 const SEARCH_STEPS: usize = 20_000;
@@ -103,6 +104,8 @@ pub struct Reach {
     blocked: Vec<Vec<String>>,
     /// Stage, rule, by another binding than the expected; and the stage that packets come to by it.
     ways: BTreeSet<(usize, usize, bool, usize)>,
+    /// Of each stage's rules; made when first asked for.
+    indices: Vec<OnceLock<Index>>,
 }
 
 impl Reach {
@@ -110,6 +113,7 @@ impl Reach {
     pub fn of(program: Arc<Program>, facts: &Facts) -> Reach {
         let found = forward::run(&program, facts);
         Reach {
+            indices: vec![OnceLock::new(); program.stages.len()],
             program,
             arrived: found.arrived,
             blocked: found.blocked,
@@ -137,9 +141,9 @@ impl Reach {
         if all.is_empty() {
             return Verdict::Never(self.why_nothing(stage));
         }
-        let earlier: Vec<&Filter> = (s.rules.iter().take(rules))
+        let earlier: Vec<&Filter> = (self.overlapping(stage, rules, cube).iter())
+            .filter_map(|i| s.rules.get(*i))
             .map(|r| &r.filter)
-            .filter(|e| !e.is_disjoint(cube))
             .collect();
         let mut steps = SEARCH_STEPS;
         let mut taken = false;
@@ -159,6 +163,20 @@ impl Reach {
             true => self.why_taken(stage, rules, cube),
             false => self.why_not(stage, cube),
         })
+    }
+
+    /// Those of a stage's first `rules` rules that may take packets of a cube.
+    fn overlapping(&self, stage: usize, rules: usize, cube: &Filter) -> Vec<usize> {
+        let mut all = Vec::new();
+        if let (Some(s), Some(index)) = (self.program.stages.get(stage), self.indices.get(stage)) {
+            let index = index.get_or_init(|| Index::new(s.rules.iter().map(|r| &r.filter)));
+            index.overlapping(cube, rules, &mut |i| {
+                if s.rules.get(i).is_some_and(|r| !r.filter.is_disjoint(cube)) {
+                    all.push(i);
+                }
+            });
+        }
+        all
     }
 
     /// Can a rule take a packet?

@@ -116,9 +116,7 @@ impl Reach {
         let Some(s) = p.stages.get(stage) else {
             return String::new();
         };
-        let mut named: Vec<usize> = (0..rules)
-            .filter(|i| s.rules.get(*i).is_some_and(|r| !r.filter.is_disjoint(cube)))
-            .collect();
+        let mut named = self.overlapping(stage, rules, cube);
         let takes = |which: &[usize]| {
             let earlier: Vec<&Filter> = (which.iter())
                 .filter_map(|i| s.rules.get(*i))
