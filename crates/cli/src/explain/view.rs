@@ -106,6 +106,9 @@ pub fn summary(x: &Explained<'_>) -> Value {
                 "at": x.name(s.at.0),
                 "why": why(s.why),
                 "known": onefold_synth::text::Words::for_stage(x.program, s).filter(&s.known),
+                "among": s.among.iter().map(|f| {
+                    onefold_synth::text::Words::for_stage(x.program, s).with(f).filter(f)
+                }).collect::<Vec<_>>(),
                 "rules": s.rules.len(),
                 "classes": s.actions.len(),
             })
