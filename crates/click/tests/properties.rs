@@ -200,8 +200,16 @@ fn words() -> impl Strategy<Value = String> {
     prop::collection::vec(prop::sample::select(WORDS), 0..40).prop_map(|words| words.join(" "))
 }
 
+/// So many cases, or as many as `PROPTEST_CASES` says.
+fn cases(n: u32) -> ProptestConfig {
+    let v = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|v| v.parse().ok());
+    ProptestConfig::with_cases(v.unwrap_or(n))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(cases(400))]
 
     #[test]
     fn a_graph_reads_back(graph in graph()) {

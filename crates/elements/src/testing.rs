@@ -20,6 +20,15 @@ use crate::{ElemId, Port};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 
+/// So many cases of a property test, or as many as `PROPTEST_CASES` says.
+#[cfg(test)]
+pub(crate) fn cases(n: u32) -> proptest::test_runner::Config {
+    let v = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|v| v.parse().ok());
+    proptest::test_runner::Config::with_cases(v.unwrap_or(n))
+}
+
 /// What the bench's engine side remembers.
 #[derive(Default)]
 pub struct BenchHost {

@@ -150,8 +150,16 @@ fn ways(all: &[Sent]) -> BTreeMap<(String, Vec<u8>), Vec<Vec<u8>>> {
     m
 }
 
+/// So many cases, or as many as `PROPTEST_CASES` says.
+fn cases(n: u32) -> ProptestConfig {
+    let v = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|v| v.parse().ok());
+    ProptestConfig::with_cases(v.unwrap_or(n))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(cases(64))]
 
     #[test]
     fn batches_leave_as_single_packets_do(

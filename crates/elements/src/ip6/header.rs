@@ -479,14 +479,15 @@ impl Element for Ip6Mirror {
             })
         };
         let addresses = swap(field::IP6_SRC, field::IP6_DST);
-        let ports = swap(bytes(Base::Net, 40, 2), bytes(Base::Net, 42, 2));
+        // the transport header is where it is marked, if it is
+        let ports = swap(field::SPORT, field::DPORT);
         // behind another header, and behind extension headers, the transport header is elsewhere
         let version = Read::Field(field::IP_VERSION);
         let other = Cond::In(version, ValueSet::one(6).complement(4));
         cases.push(Case::new(other, Exit::Punt("not IPv6")));
         let next = |s| Cond::In(Read::Field(field::IP6_NEXT), s);
         let with_ports = ValueSet::from_intervals([(6, 6), (17, 17)]);
-        let there = next(with_ports).and(Cond::at_least(Read::NetLen, 48));
+        let there = next(with_ports).and(Cond::at_least(Read::TransportLen, 8));
         let there = Case::new(there, Exit::Port(0)).with(addresses);
         cases.push(there.with(ports));
         cases.push(Case::new(Cond::Always, Exit::Port(0)).with(addresses));

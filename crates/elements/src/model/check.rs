@@ -9,6 +9,7 @@
 //! plain ([`super::samples::Sample::plain`]).
 
 use super::interp::{self, Next, Predicted};
+use super::probe::probes;
 use super::samples::{Layer, Rng, Sample, samples};
 use super::{Bind, Binding, Bound, Model, ModelCx, Rewritten};
 use crate::element::ENTRY;
@@ -85,6 +86,20 @@ impl Subject {
     }
 }
 
+/// All that can be seen of an element that has accounted for a packet with this tag.
+pub fn accounted(s: &Subject, tag: u16) -> Result<String, Difference> {
+    let mut b = s.bench()?;
+    b.with(|e, cx| e.account(tag, 1, 64, cx));
+    let drops = b.drops();
+    Ok(format!(
+        "{:?} {drops:?} {:?} {:?} {:?}",
+        handlers(&mut b),
+        b.store.summaries(),
+        b.host.log,
+        b.host.writes
+    ))
+}
+
 /// The model and the behaviour differ.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
@@ -127,6 +142,8 @@ pub struct Report {
     pub asked: usize,
     /// Packets that bindings decided about.
     pub bound: usize,
+    /// Packets of which the element says which argument decided.
+    pub decided: usize,
     /// Punted packets.
     pub punted: usize,
     /// Plain ones among them.
@@ -355,8 +372,13 @@ fn models(b: &Bench, s: &Subject) -> Vec<(Port, Model)> {
 
 /// The models of a subject as it is before any packet came.
 pub fn models_of(s: &Subject) -> Result<Vec<Model>, Difference> {
-    let all = models(&s.bench()?, s).into_iter();
+    let all = models_by_input(s)?.into_iter();
     Ok(all.map(|(_, m)| m).collect())
+}
+
+/// The same, with the input of each.
+pub fn models_by_input(s: &Subject) -> Result<Vec<(Port, Model)>, Difference> {
+    Ok(models(&s.bench()?, s))
 }
 
 /// The second instance, for which the model decides.
@@ -552,6 +574,7 @@ pub fn check(
             return Err(differs(what));
         }
         let decided = real.host.decisions.last().and_then(|d| d.0);
+        m.report.decided += usize::from(decided.is_some());
         if let (true, Some(arg), Some(origin)) = (s.origins, decided, origin)
             && origin != Some(arg)
         {
@@ -576,6 +599,9 @@ pub fn check(
         None => Ok(m.report),
     }
 }
+
+/// Boundary values of an input that packets are made for.
+const PROBES: usize = 1500;
 
 /// A class with the configurations and the kind of packets that its models are held against.
 #[derive(Debug, Clone)]
@@ -610,16 +636,24 @@ impl Plan {
         self.packets = n;
         self
     }
-    /// The packets for one of the configurations.
-    pub fn samples(&self, s: &Subject, seed: u64) -> Vec<Sample> {
-        samples(self.layer, &s.config, seed, self.packets)
+    /// The packets for one of the configurations: random ones, and some at every boundary that its models have.
+    pub fn samples(&self, s: &Subject, seed: u64) -> Result<Vec<Sample>, Difference> {
+        let mut list = samples(self.layer, &s.config, seed, self.packets);
+        let near = probes(&models_of(s)?, &list, seed, PROBES);
+        list.extend(near);
+        // a handler changes the element half-way: what was made for a boundary comes before that and after it
+        let mut rng = Rng::new(seed);
+        for i in 1..list.len() {
+            list.swap(i, rng.below(i as u64 + 1) as usize);
+        }
+        Ok(list)
     }
     /// Checks everything. The text of an error says all that is needed to see it again.
     pub fn run(&self, seed: u64) -> Result<Report, String> {
         let mut all = Report::default();
         for (i, s) in self.subjects.iter().enumerate() {
             let seed = seed ^ (i as u64) << 32;
-            let list = self.samples(s, seed);
+            let list = self.samples(s, seed).map_err(|d| d.to_string())?;
             let r = check(s, &list, seed, &|_, m| m).map_err(|d| d.to_string())?;
             all.add(&r);
         }

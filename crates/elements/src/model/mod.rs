@@ -15,6 +15,7 @@
 //!
 //! Source: thesis of G. Katsikas, section 7.2 (processing units as lists of cases); the words are those of the design.
 
+pub mod alike;
 pub mod build;
 pub mod check;
 pub mod interp;
@@ -22,6 +23,7 @@ pub mod mutate;
 pub mod probe;
 pub mod samples;
 pub mod set;
+pub mod solve;
 
 pub use set::{ValueSet, max_of};
 

@@ -489,7 +489,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(60))]
+        #![proptest_config(crate::testing::cases(60))]
         /// Few address bits, so that prefixes nest, collide and go away again.
         #[test]
         fn equals_linear_search_ipv4(

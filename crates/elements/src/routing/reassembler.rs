@@ -353,7 +353,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(60))]
+        #![proptest_config(crate::testing::cases(60))]
         /// Whatever the order, and with repetitions, the packet comes out as it was, once.
         #[test]
         fn undoes_fragmentation(n in 100usize..1500, mtu in 60u32..400, order in any::<u64>()) {

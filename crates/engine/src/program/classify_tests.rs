@@ -52,8 +52,16 @@ fn ask(c: &Classifier, s: StageIndex, key: &[u128]) -> u32 {
     c.first(s, &mut regs, &[], &Packet::from_slice(&[]))
 }
 
+/// So many cases, or as many as `PROPTEST_CASES` says.
+fn cases(n: u32) -> ProptestConfig {
+    let v = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|v| v.parse().ok());
+    ProptestConfig::with_cases(v.unwrap_or(n))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(cases(32))]
     #[test]
     fn finds_what_the_linear_scan_finds(
         a in proptest::collection::vec(rule(), 0..12),

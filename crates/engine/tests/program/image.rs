@@ -127,8 +127,16 @@ fn term() -> impl Strategy<Value = SumTerm> {
     })
 }
 
+/// So many cases, or as many as `PROPTEST_CASES` says.
+fn cases(n: u32) -> ProptestConfig {
+    let v = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|v| v.parse().ok());
+    ProptestConfig::with_cases(v.unwrap_or(n))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(cases(400))]
 
     #[test]
     fn fields(data in proptest::collection::vec(any::<u8>(), 0..50), writes in writes(), start in -20i32..30, tail: bool) {

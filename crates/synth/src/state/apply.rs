@@ -368,6 +368,11 @@ impl State {
     fn recompute(&mut self, which: Checksum) -> Result<(), Need> {
         let n = self.net_at()?;
         let t = self.transport_at()?;
+        if which != Checksum::Ip4 && t != n + 20 {
+            return Err(Need::Punt(
+                "a transport header behind another network header",
+            ));
+        }
         let (kind, at) = match which {
             Checksum::Ip4 => (SumKind::Ip4, n + 10),
             Checksum::Tcp => (SumKind::Tcp, t + 16),

@@ -150,6 +150,15 @@ impl State {
     }
 
     fn read_check(&self, check: HeaderCheck, at: i32) -> Result<Expr, Need> {
+        use HeaderCheck::*;
+        // these questions are about what follows an IPv4 header without options
+        if matches!(check, TcpChecksum | UdpChecksum | IcmpChecksum | UdpFits)
+            && matches!(self.net, Mark::At(n, len) if n == at && len != 20)
+        {
+            return Err(Need::Punt(
+                "a transport header behind another network header",
+            ));
+        }
         let dim = |end| Ok(Expr::Of(Dim::Check { check, at, end }, 0));
         let sum = |kind: &[SumKind]| {
             self.sums

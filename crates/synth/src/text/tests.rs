@@ -369,8 +369,16 @@ fn program() -> BoxedStrategy<Program> {
         .boxed()
 }
 
+/// So many cases, or as many as `PROPTEST_CASES` says.
+fn cases(n: u32) -> ProptestConfig {
+    let v = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|v| v.parse().ok());
+    ProptestConfig::with_cases(v.unwrap_or(n))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(cases(300))]
     #[test]
     fn what_is_printed_reads_back_the_same(p in program()) {
         let text = print(&p);

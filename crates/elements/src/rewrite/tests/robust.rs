@@ -173,7 +173,7 @@ fn a_mapper_argument_is_no_input_specification() {
 }
 
 proptest::proptest! {
-    #![proptest_config(proptest::test_runner::Config::with_cases(400))]
+    #![proptest_config(crate::testing::cases(400))]
     /// Whatever arrives, nothing panics, no packet is lost or made, and the table keeps its books.
     #[test]
     fn any_packets(packets in proptest::collection::vec(

@@ -479,7 +479,7 @@ fn asked_and_pushed_are_the_same() {
     let many = prop::collection::vec(step(), 40..120);
     for net in NETS {
         let mut seen = Seen::default();
-        for _ in 0..30 {
+        for _ in 0..crate::testing::cases(30).cases {
             let steps = many.new_tree(&mut runner).unwrap().current();
             play(net, &steps, &mut seen);
         }

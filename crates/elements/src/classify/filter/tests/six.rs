@@ -222,7 +222,7 @@ fn any_packet() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(crate::testing::cases(300))]
     /// The text of a tree is read back as the same tree.
     #[test]
     fn text_round_trip(text in pattern()) {
