@@ -5,8 +5,8 @@
 //! field that is not there, a list that no case of matches, bytes pushed and not written: all are a [`ModelError`].
 
 use super::{
-    AT_ZERO, Base, Bind, BindKind, BindPacket, Binding, Case, Checksum, Cond, Exit, FieldRef, Fix,
-    HeaderCheck, Model, Op, Read, TypeOf, Value, max_of,
+    AT_ZERO, Base, Bind, BindKind, BindPacket, Binding, Case, Checksum, Cond, DstAnno, Exit,
+    FieldRef, Fix, HeaderCheck, Model, Op, Read, TypeOf, Value, max_of,
 };
 use crate::Port;
 use crate::cx::DropReason;
@@ -565,7 +565,12 @@ pub fn apply_binding(p: &mut Packet, bind: &Bind, b: &Binding) {
     ip[12..16].copy_from_slice(&b.saddr.to_be_bytes());
     ip[16..20].copy_from_slice(&b.daddr.to_be_bytes());
     shifted(ip, 10, b.ip_sum);
-    if bind.dst_anno {
+    let set = match bind.dst_anno {
+        DstAnno::Kept => false,
+        DstAnno::Rewritten => true,
+        DstAnno::OfReplies => b.reply,
+    };
+    if set {
         p.anno.set_dst_ip(b.daddr.to_be_bytes());
     }
     if let Some((at, v)) = b.anno {

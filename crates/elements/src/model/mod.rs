@@ -442,6 +442,18 @@ pub struct Expected {
     pub dport: Rewritten,
 }
 
+/// Whether a binding's destination becomes the destination annotation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DstAnno {
+    /// It stays.
+    Kept,
+    /// It becomes the rewritten destination.
+    Rewritten,
+    /// It does for replies; forward packets of flows that begin at this input keep theirs. (Of forward packets of other flows,
+    /// [`crate::Element::bind`] tells only those whose annotation is their destination.)
+    OfReplies,
+}
+
 /// A stateful rewriter is asked for the packet's binding ([`crate::Element::bind`]), which may be made now; the packet is
 /// rewritten by it, checksums follow incrementally, and leaves at the binding's output.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -450,8 +462,8 @@ pub struct Bind {
     pub kind: BindKind,
     /// What forward packets of flows that begin at this input get; `None` when none begin here (only replies pass).
     pub expected: Option<Expected>,
-    /// The destination annotation becomes the rewritten destination.
-    pub dst_anno: bool,
+    /// What becomes of the destination annotation.
+    pub dst_anno: DstAnno,
     /// This annotation byte is set on packets of the reply direction ([`Binding::anno`]).
     pub reply_anno: Option<u8>,
     /// Where packets without a binding leave unchanged, if this input lets them through.

@@ -4,7 +4,9 @@
 //! A mutant may mean the same as the model it was made of (a guard that another one implies), or only hand over more packets
 //! than it had to: such ones are not wrong, and no test can find them out.
 
-use super::{Case, Cond, Exit, FieldRef, Fix, Model, Op, Read, Rewritten, Value, ValueSet, max_of};
+use super::{
+    Case, Cond, DstAnno, Exit, FieldRef, Fix, Model, Op, Read, Rewritten, Value, ValueSet, max_of,
+};
 
 /// A changed model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -335,7 +337,10 @@ fn exits(c: &Case) -> Vec<(String, Exit)> {
         Exit::Punt(_) => to("not handed over", Exit::Port(0)),
         Exit::Bind(b) => {
             let mut flipped = b.clone();
-            flipped.dst_anno = !b.dst_anno;
+            flipped.dst_anno = match b.dst_anno {
+                DstAnno::Kept => DstAnno::Rewritten,
+                DstAnno::Rewritten | DstAnno::OfReplies => DstAnno::Kept,
+            };
             to("the destination annotation", Exit::Bind(flipped));
             let Some(e) = &b.expected else {
                 to("not bound", Exit::Port(0));

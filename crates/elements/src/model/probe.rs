@@ -441,8 +441,9 @@ impl Prober<'_> {
             .collect();
         let last = all.last().copied();
         all.truncate(OTHERS);
-        all.extend(last.filter(|l| !all.contains(l)));
-        all
+        all.retain(|k| Some(*k) != last);
+        // what nothing takes first: mostly the farthest from this one
+        last.into_iter().chain(all).collect()
     }
 
     fn leaf(&mut self, i: usize, leaf: &Leaf<'_>, v: u128) {

@@ -13,8 +13,8 @@ use crate::Port;
 use crate::cx::Cx;
 use crate::ip4;
 use crate::model::{
-    Bind, BindKind, BindPacket, Binding, Bound, Case, Cond, Exit, Expected, Model, ModelCx, Read,
-    Rewritten, ValueSet, field,
+    Bind, BindKind, BindPacket, Binding, Bound, Case, Cond, DstAnno, Exit, Expected, Model,
+    ModelCx, Read, Rewritten, ValueSet, field,
 };
 use crate::store::StateStore;
 use onefold_packet::anno_field::DST_IP;
@@ -69,14 +69,11 @@ impl Rewriter {
             return Bound::Punt("not for this rewriter");
         };
         if let Some(hit) = self.find(w.table, &s) {
-            return self.apply_to(&mut w, hit, p);
-        }
-        if self.kind == Kind::Addr && self.moved(p) {
-            return Bound::Punt(MOVED);
+            return self.apply_to(&mut w, hit, port, p);
         }
         match self.begin(port, &s, &p.anno, cx) {
             Ok(hit) => match Way::of(self.handle, cx) {
-                Some(mut w) => self.apply_to(&mut w, hit, p),
+                Some(mut w) => self.apply_to(&mut w, hit, port, p),
                 None => Bound::Drop(self.kind.reasons().dropped),
             },
             Err(Unbound::Pass(o)) => Bound::Pass(o),
@@ -91,7 +88,7 @@ impl Rewriter {
     }
 
     /// The binding of a record for one packet; the record is refreshed.
-    fn apply_to(&self, w: &mut Way<'_>, (i, reply): Hit, p: &BindPacket) -> Bound {
+    fn apply_to(&self, w: &mut Way<'_>, (i, reply): Hit, port: Port, p: &BindPacket) -> Bound {
         let Some(&r) = w.table.records.get(i as usize) else {
             return Bound::Drop(self.kind.reasons().dropped);
         };
@@ -124,8 +121,11 @@ impl Rewriter {
             Kind::Addr | Kind::AddrPair => {
                 if self.kind == Kind::Addr {
                     match reply {
-                        // the annotation follows the destination, which stays: only where it says so already
-                        false if self.moved(p) => return Bound::Punt(MOVED),
+                        // who wrote down what becomes of this flow knows that the annotation stays; of other flows, it is
+                        // taken to follow the destination, which stays: only where it says so already
+                        false if usize::from(r.input) != port && self.moved(p) => {
+                            return Bound::Punt(MOVED);
+                        }
                         false => b.daddr = p.daddr,
                         true => b.saddr = p.saddr,
                     }
@@ -337,7 +337,12 @@ impl Rewriter {
                 _ => BindKind::Flow,
             },
             expected,
-            dst_anno: self.annos.dst,
+            dst_anno: match (self.annos.dst, self.kind) {
+                (false, _) => DstAnno::Kept,
+                // forward packets get another source only
+                (true, Kind::Addr) => DstAnno::OfReplies,
+                (true, _) => DstAnno::Rewritten,
+            },
             reply_anno: self.annos.reply,
             pass: match spec {
                 InputSpec::Pass(o) => Some(o),

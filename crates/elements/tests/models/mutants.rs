@@ -24,6 +24,83 @@ struct Tally {
     wrong: Vec<String>,
 }
 
+/// Why a change stays unseen: class (empty: any), what the change's text has in it, why.
+const EXPLAINED: &[(&str, &[&str], &str)] = &[
+    (
+        "",
+        &["another account"],
+        "what an account prints is printed a few times only, and the first packets of the run have used that up",
+    ),
+    (
+        "IPLookup",
+        &["operation 0 left out"],
+        "the account says that there is no route, and says it a few times only",
+    ),
+    (
+        "SetUDPChecksum",
+        &["operation 0 left out"],
+        "the account prints a warning, and does so once",
+    ),
+    (
+        "Rewriter",
+        &["case 5", "case 6", "case 7"],
+        "bind hands over packets that are cut off, and DCCP, itself: the guard saves asking it",
+    ),
+    (
+        "StoreIPAddress",
+        &["case 4", "case 5", "case 6"],
+        "the cases differ in which checksums follow, and a checksum that is not there does not",
+    ),
+    (
+        "Rewriter",
+        &["destination annotation"],
+        "only replies pass this input, and none comes: replies are in the family's own tests (rewrite::tests::unpushed)",
+    ),
+    (
+        "",
+        &["case 7: operation 0 left out", "a longer header"],
+        "the header is marked where it was marked already in these packets, or as long",
+    ),
+    (
+        "Check",
+        &["0xf one lower", "from 0x5 one higher", "case 2", "swapped"],
+        "a header that is wrong in two ways is dropped for one of them, and without DETAILS nobody sees which",
+    ),
+    (
+        "CheckTCPHeader",
+        &["case 6", "case 7"],
+        "a segment shorter than its header is refused for its checksum instead, and without DETAILS nobody sees which",
+    ),
+    (
+        "",
+        &["NetLen instead of", "Len instead of"],
+        "the two lengths differ by a constant here, and the boundary is on the same side",
+    ),
+    (
+        "IP",
+        &["instead of Field", "bit not looked at"],
+        "no packet was found of which the neighbouring field says the opposite while the rules around it leave the decision to it",
+    ),
+    (
+        "Strip",
+        &["At(", "HasNet", "not handed over", "left out"],
+        "a header that is not marked, or begins before the packet's first byte: handed over, and then nothing happens to it",
+    ),
+    (
+        "IPFilter",
+        &["part 2 left out"],
+        "the rule's third condition decides only where two hundred rules before it do not",
+    ),
+];
+
+/// Why it is unseen, if that is known.
+fn why(class: &str, what: &str) -> Option<&'static str> {
+    let fits = |(c, some, _): &&(&str, &[&str], &str)| {
+        class.contains(c) && some.iter().any(|s| what.contains(s))
+    };
+    EXPLAINED.iter().find(fits).map(|(_, _, why)| *why)
+}
+
 /// Seeds and multiples of the plan's packets, tried until one finds the mutant out.
 const ROUNDS: [(u64, usize); 3] = [(1, 1), (2, 1), (3, 4)];
 
@@ -109,6 +186,7 @@ fn mutants_are_caught() {
         }
     }
     let (mut all, mut caught, mut dearer, mut same) = (0, 0, 0, 0);
+    let mut reasons: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
     for (class, t) in classes.iter().filter(|(_, t)| t.all > 0) {
         println!(
             "{class}: {} of {} caught, {} hand over other packets, {} mean the same, {} unseen",
@@ -123,6 +201,8 @@ fn mutants_are_caught() {
         }
         for s in &t.survivors {
             println!("  survivor: {s}");
+            let why = why(class, s).unwrap_or("not explained");
+            *reasons.entry(why).or_default().entry(class).or_default() += 1;
         }
         all += t.all;
         caught += t.caught;
@@ -135,9 +215,20 @@ fn mutants_are_caught() {
          other packets, which is right",
         caught as f64 * 100.0 / wrong.max(1) as f64
     );
+    for (why, classes) in &reasons {
+        let n: usize = classes.values().sum();
+        let names: Vec<String> = classes.iter().map(|(c, n)| format!("{c} {n}")).collect();
+        println!("| {n} | {} | {why} |", names.join(", "));
+    }
+    let unknown: usize = reasons.get("not explained").map_or(0, |c| c.values().sum());
     let least = number("ONEFOLD_MUTANTS_LEAST", 95) as usize;
     assert!(
         caught * 100 >= wrong * least,
         "fewer than {least}% are caught"
+    );
+    // a handful of new ones is looked at when the document is written anew
+    assert!(
+        unknown * 100 <= wrong,
+        "{unknown} unseen changes are not explained"
     );
 }

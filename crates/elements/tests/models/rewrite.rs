@@ -34,12 +34,12 @@ pub fn plans() -> Vec<Plan> {
             s("UDPRewriter", &format!("{pat}, drop"), 2),
             s("UDPRewriter", &format!("{pat}, pass 1"), 2),
         ]),
-        // the destination annotation is often another one there
+        // forward packets of flows that began at the other input: the destination annotation is often another one there
         ip(vec![
             s("IPAddrRewriter", "pattern 1.0.0.1-1.0.0.200 - 0 1, drop", 2),
             s("IPAddrRewriter", "keep 0 1, pattern 1.0.0.1 2.0.0.2 0 1", 2),
         ])
-        .plain_punts(900),
+        .plain_punts(400),
         ip(vec![
             s(
                 "IPAddrPairRewriter",

@@ -7,7 +7,9 @@ use crate::program::{
 };
 use crate::state::{Need, PathSlot, State};
 use onefold_elements::ElemId;
-use onefold_elements::model::{AnnoKey, Bind, BindKind, Case, Exit, Model, Rewritten, ValueSet};
+use onefold_elements::model::{
+    AnnoKey, Bind, BindKind, Case, DstAnno, Exit, Model, Rewritten, ValueSet,
+};
 use onefold_packet::anno_field;
 
 impl Traversal<'_, '_> {
@@ -168,7 +170,13 @@ impl Traversal<'_, '_> {
             if let Some((kind, at)) = sum {
                 t.add_sum(kind, net, at, vec![SumTerm::Slot(slots[5])])?;
             }
-            if b.dst_anno {
+            let follows = match b.dst_anno {
+                DstAnno::Kept => false,
+                DstAnno::Rewritten => true,
+                // what is not expected is a reply, or has it already
+                DstAnno::OfReplies => fixed.is_none(),
+            };
+            if follows {
                 t.put_anno(anno_field::DST_IP.into(), dst)?;
             }
             // forward packets keep it

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::model::{
-    BindKind, BindPacket, Binding, Bound, Exit, Expected, Model, ModelCx, Rewritten,
+    BindKind, BindPacket, Binding, Bound, DstAnno, Exit, Expected, Model, ModelCx, Rewritten,
 };
 use proptest::prelude::*;
 
@@ -165,7 +165,7 @@ fn add(b: &mut [u8], at: usize, x: u16) {
 }
 
 /// Writes a binding, as the documentation of [`Binding`] says.
-fn write(p: &mut Packet, b: &Binding, kind: BindKind, dst_anno: bool) {
+fn write(p: &mut Packet, b: &Binding, kind: BindKind, dst_anno: DstAnno) {
     let proto = ipv4::Header::parse(p.network().unwrap())
         .unwrap()
         .protocol();
@@ -193,7 +193,7 @@ fn write(p: &mut Packet, b: &Binding, kind: BindKind, dst_anno: bool) {
         (_, 17) if t[6..8] != [0, 0] => add(t, 6, b.transport_sum),
         _ => {}
     }
-    if dst_anno {
+    if dst_anno == DstAnno::Rewritten || dst_anno == DstAnno::OfReplies && b.reply {
         p.anno.set_dst_ip(b.daddr.to_be_bytes());
     }
     if let Some((at, v)) = b.anno {
