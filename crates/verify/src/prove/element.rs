@@ -5,8 +5,8 @@ use super::dd::{NO, Ref, YES};
 use super::packet::{Cause, Sym, World};
 use super::sum::Sum;
 use onefold_elements::model::{
-    AT_ZERO, AnnoKey, Base, Bind, BindKind, Case, Checksum, Cond, Exit, FieldRef, Fix, Op, Read,
-    TypeOf, Value, ValueSet, field,
+    AT_ZERO, AnnoKey, Base, Bind, BindKind, Case, Checksum, Cond, DstAnno, Exit, FieldRef, Fix, Op,
+    Read, TypeOf, Value, ValueSet, field,
 };
 use onefold_packet::anno_field;
 use onefold_synth::program::{EndAt, LenAt, SumKind};
@@ -589,7 +589,11 @@ fn bound_in(
     if !p.anew {
         p.groups.push(term);
     }
-    if bind.dst_anno {
+    // which of its packets are replies, only the rewriter knows
+    if bind.dst_anno == DstAnno::OfReplies {
+        return Err("the annotation of replies alone");
+    }
+    if bind.dst_anno == DstAnno::Rewritten {
         let k: AnnoKey = anno_field::DST_IP.into();
         if let Some(to) = d.sym.annos.get_mut(anno_bits(k)) {
             to.copy_from_slice(daddr);
