@@ -17,7 +17,7 @@ use onefold_elements::ElemId;
 use onefold_elements::model::{BindKind, ValueSet, max_of};
 use onefold_engine::program::ProgramStep;
 use onefold_packet::Timestamp;
-use onefold_synth::program::{Dim, Filter, Program, Step};
+use onefold_synth::program::{Dim, End, Filter, Program, Step};
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -32,6 +32,8 @@ const ATTEMPTS: u8 = 8;
 const MAX_BEFORE: u8 = 40;
 /// Known frames per stage.
 const MAX_KNOWN: usize = 16;
+/// Of all packets, one in so many may be punted for a goal.
+const PUNTS: u64 = 33;
 /// Of the traffic behind the goals, one in so many is followed through the program.
 const FOLLOW: usize = 16;
 
@@ -81,6 +83,8 @@ pub enum Reason {
     Binding,
     /// There were more goals than packets.
     NotTried,
+    /// It is punted, and enough packets were.
+    Punts,
 }
 
 impl Reason {
@@ -100,6 +104,7 @@ impl std::fmt::Display for Reason {
             Reason::Elsewhere => "frames made for it were taken by another rule",
             Reason::Binding => "no binding gave such a value",
             Reason::NotTried => "not tried: more boundaries than packets",
+            Reason::Punts => "put off: such packets are punted, and few of all packets are to be",
         })
     }
 }
@@ -164,6 +169,8 @@ pub struct Directed {
     warm_up: u64,
     /// Packets for goals that are left.
     budget: u64,
+    /// Of these, packets that may be punted.
+    punts: u64,
     /// Packets left in all.
     left: u64,
     made: u64,
@@ -230,6 +237,7 @@ impl Directed {
             now: start,
             warm_up: (packets / 10).min(6000),
             budget,
+            punts: packets / PUNTS,
             left: packets,
             made: 0,
             watching: false,
@@ -238,7 +246,8 @@ impl Directed {
 
     /// With what is known of what can be reached: goals that cannot are left out, the others are planned with it.
     pub fn with_reach(mut self, reach: Reach) -> Directed {
-        self.plan = Some(Planner::new(self.program.clone(), &reach));
+        let texts = self.traffic.hints().texts.clone();
+        self.plan = Some(Planner::new(self.program.clone(), &reach, texts));
         let mut proved = Proved::new(reach);
         proved.beforehand();
         let never: std::collections::HashSet<Key> = proved.never().map(|(k, _)| k).collect();
@@ -450,6 +459,10 @@ impl Directed {
             if self.reached(g) {
                 continue;
             }
+            if self.punts == 0 && self.is_punted(g) {
+                self.reasons.insert(g, Reason::Punts);
+                continue;
+            }
             // attempts in turn: from the filters, along paths with other bindings, then from frames that came there
             let stateless = (self.ways.get(g.stage)).is_some_and(|w| w.iter().any(|w| !w.stateful));
             let solved = match attempt < 2 && stateless {
@@ -495,6 +508,19 @@ impl Directed {
         None
     }
 
+    /// Is what hits it handed over to the reference graph?
+    fn is_punted(&self, g: Goal) -> bool {
+        let Some(s) = self.program.stages.get(g.stage) else {
+            return false;
+        };
+        let action = (s.rules.get(g.rule)).and_then(|r| s.actions.get(r.action.0 as usize));
+        let inside = match g.side {
+            Some((_, side)) => side % 2 == 0,
+            None => true,
+        };
+        inside && action.is_some_and(|a| matches!(a.end, End::Punt { .. }))
+    }
+
     /// A frame for a goal along a path through bindings, or one that must come before it.
     fn planned(&mut self, g: Goal, attempt: u8) -> Option<(ElemId, Vec<u8>)> {
         let cube = self.cube(g)?;
@@ -523,7 +549,7 @@ impl Reason {
     /// The one that leaves more hope.
     fn max_by_hope(self, other: Reason) -> Reason {
         let rank = |r: Reason| match r {
-            Reason::NotTried => 0,
+            Reason::NotTried | Reason::Punts => 0,
             Reason::NoWay => 1,
             Reason::Covered => 2,
             Reason::NoFrame => 3,
@@ -682,6 +708,14 @@ impl Source for Directed {
                     list[rng.below(n)] = k();
                 }
             });
+            let last = steps.last().and_then(|s| {
+                let stage = self.program.stages.get(s.stage)?;
+                let rule = stage.rules.get(s.rule?)?;
+                stage.actions.get(rule.action.0 as usize)
+            });
+            if self.current.is_some() && last.is_some_and(|a| matches!(a.end, End::Punt { .. })) {
+                self.punts = self.punts.saturating_sub(1);
+            }
             if let Some((g, attempt)) = self.current.take()
                 && !self.reached(g)
             {

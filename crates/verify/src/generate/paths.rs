@@ -76,6 +76,8 @@ pub struct Path {
     rules: Vec<(usize, usize, Map)>,
     /// Rewriters passed, in order.
     pub binds: Vec<Passed>,
+    /// Elements are asked on the way.
+    pub asked: bool,
 }
 
 /// A place where flows of a rewriter begin.
@@ -196,6 +198,7 @@ impl Paths {
             map: Map::default(),
             rules: Vec::new(),
             binds: Vec::new(),
+            asked: false,
         };
         for e in back.iter().rev() {
             path.go(p, *e)?;
@@ -244,6 +247,7 @@ impl Path {
             }
             expect.as_ref()?;
         }
+        self.asked |= matches!(action.end, End::Ask { .. });
         match (&action.end, e.way) {
             (End::Write { image, .. } | End::Ask { image, .. }, Way::End) => {
                 self.map = self.map.then(image);

@@ -7,6 +7,7 @@ use super::paths::{Answer, Passed, Path, Paths, Site, narrow};
 use super::read::Seen;
 use super::solve::Maker;
 use crate::cubes::{left, tightened, values, width};
+use crate::frame::{self, Keep};
 use crate::reach::Reach;
 use crate::reach::bind::{BITS, Fields, fields_of};
 use crate::rng::Rng;
@@ -19,15 +20,13 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Flows remembered for a rewriter.
-const MAX_FLOWS: usize = 256;
+const MAX_FLOWS: usize = 384;
 /// After this time flows may be forgotten by their rewriter.
 const FRESH: Timestamp = Timestamp::from_secs(50);
 /// Paths tried for a goal.
 const PATHS: usize = 24;
 /// Ways to answer a path's rewriters with flows that are tried.
 const CHOICES: usize = 6;
-/// Flows looked at for one rewriter of a path.
-const LOOKED_AT: usize = 96;
 /// Sites tried for a flow.
 const SITES: usize = 6;
 /// Flows that need flows that need flows ...
@@ -75,11 +74,13 @@ pub struct Planner {
     sites: HashMap<ElemId, Vec<Site>>,
     flows: HashMap<ElemId, VecDeque<Flow>>,
     maker: Maker,
+    /// What elements that look at payload may look for.
+    texts: Vec<Vec<u8>>,
 }
 
 impl Planner {
     /// For a program of which is known what can be reached.
-    pub fn new(program: Arc<Program>, reach: &Reach) -> Planner {
+    pub fn new(program: Arc<Program>, reach: &Reach, texts: Vec<Vec<u8>>) -> Planner {
         let paths = Paths::of(&program, reach);
         let mut sites: HashMap<ElemId, Vec<Site>> = HashMap::new();
         for (stage, s) in program.stages.iter().enumerate() {
@@ -109,6 +110,7 @@ impl Planner {
             sites,
             flows: HashMap::new(),
             maker: Maker::default(),
+            texts,
         }
     }
 
@@ -328,6 +330,9 @@ impl Planner {
             left(p, &c, None, &earlier, &mut steps, &mut |part| {
                 tried += 1;
                 frame = self.maker.frame(part, rng);
+                if path.asked && rng.one_in(2) {
+                    frame = frame.take().map(|f| self.with_text(f, part, rng));
+                }
                 frame.is_some() || tried >= MAX_FRAMES
             });
             if frame.is_some() {
@@ -341,6 +346,20 @@ impl Planner {
             }
         }
         None
+    }
+
+    /// The frame with a text that somebody may look for, if it still fits then.
+    fn with_text(&self, f: Vec<u8>, part: &Filter, rng: &mut Rng) -> Vec<u8> {
+        let Some(text) = rng.pick(&self.texts) else {
+            return f;
+        };
+        let mut with = f.clone();
+        with.extend_from_slice(text);
+        frame::finish(&mut with, Keep::default());
+        match Seen::arrive(&with, 0).fits(part) {
+            Ok(()) => with,
+            Err(_) => f,
+        }
     }
 
     /// What an answer must be like, whatever the flow.
@@ -423,10 +442,14 @@ impl Planner {
         let Some(list) = self.flows.get(&b.at.0) else {
             return;
         };
-        let start = rng.below(list.len().max(1));
-        let around = list.iter().skip(start).chain(list.iter().take(start));
+        // those that have just begun may have been made for this; else any
+        let start = match rng.one_in(2) {
+            true => list.len(),
+            false => rng.below(list.len() + 1),
+        };
+        let older = list.iter().take(start).rev();
         let mut found = 0;
-        for f in around.take(LOOKED_AT) {
+        for f in older.chain(list.iter().skip(start).rev()) {
             if now.0 - f.at.0 > FRESH.0 {
                 continue;
             }

@@ -119,6 +119,11 @@ impl Traffic {
         })
     }
 
+    /// What the configuration names.
+    pub fn hints(&self) -> &Hints {
+        &self.hints
+    }
+
     /// The frame that the last one answers, if it does.
     pub fn answered(&self) -> Option<&Answered> {
         self.answered.as_ref()

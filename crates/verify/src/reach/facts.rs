@@ -6,47 +6,28 @@ use onefold_synth::program::{End, Program};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Elements whose packets the reference graph takes over with addresses and ports as the program's have there: what they
-/// punt are options, lengths, fragments and times to live.
+/// punt are options, lengths, fragments and times to live; and those that only pass packets on, or end their way.
+#[rustfmt::skip]
 const PLAIN: &[&str] = &[
-    "CheckIPHeader",
-    "CheckIPHeader2",
-    "CheckTCPHeader",
-    "CheckUDPHeader",
-    "CheckICMPHeader",
-    "CheckIP6Header",
-    "MarkIPHeader",
-    "MarkEtherHeader",
-    "Strip",
-    "StripEtherVLANHeader",
-    "Unstrip",
-    "EtherEncap",
-    "VLANEncap",
-    "VLANDecap",
-    "IPFragmenter",
-    "DecIPTTL",
-    "DecIP6HLIM",
-    "GetIPAddress",
-    "IPFilter",
-    "IPClassifier",
-    "Classifier",
-    "RadixIPLookup",
-    "LinearIPLookup",
-    "StaticIPLookup",
-    "DirectIPLookup",
-    "RangeIPLookup",
-    "SortedIPLookup",
-    "LookupIP6Route",
-    "IPRewriter",
-    "TCPRewriter",
-    "UDPRewriter",
-    "IPAddrRewriter",
-    "IPAddrPairRewriter",
-    "ICMPPingRewriter",
-    "ARPQuerier",
-    "Counter",
-    "CheckPaint",
-    "Paint",
+    "ARPQuerier", "CheckICMPHeader", "CheckIP6Header", "CheckIPHeader", "CheckIPHeader2", "CheckPaint", "CheckTCPHeader",
+    "CheckUDPHeader", "Classifier", "Counter", "DecIP6HLIM", "DecIPTTL", "DirectIPLookup", "Discard", "DropBroadcasts",
+    "EtherEncap", "EtherRewrite", "FlowMonitor", "FromDevice", "GetIPAddress", "HostEtherFilter", "IP6Filter",
+    "IPClassifier", "IPFilter", "IPFragmenter", "IPGWOptions", "LinearIPLookup", "LookupIP6Route", "MarkEtherHeader",
+    "MarkIPHeader", "NFLink", "Null", "Paint", "PaintSwitch", "PaintTee", "PayloadFilter", "Queue", "RadixIPLookup",
+    "RangeIPLookup", "SortedIPLookup", "StaticIPLookup", "Strip", "StripEtherVLANHeader", "Tee", "ToDevice", "Unqueue",
+    "Unstrip", "VLANDecap", "VLANEncap",
+    "ICMPPingRewriter", "IPAddrPairRewriter", "IPAddrRewriter", "IPRewriter", "TCPRewriter", "UDPRewriter",
 ];
+
+/// Elements whose own packets, or those that they make into others, are ICMP errors, echo replies or ARP: only rewriters of
+/// addresses make bindings of them.
+#[rustfmt::skip]
+const NO_FLOWS: &[&str] = &[
+    "ARPResponder", "FixIPSrc", "ICMP6Error", "ICMPError", "ICMPPingResponder", "ICMPRewriter", "IP6NDAdvertiser",
+];
+
+/// Rewriters that know no protocols.
+const OF_ADDRESSES: &[&str] = &["IPAddrRewriter", "IPAddrPairRewriter"];
 
 /// Classes of rewriters.
 const REWRITERS: &[&str] = &[
@@ -152,10 +133,13 @@ fn loose(spec: &GraphSpec, p: &Program) -> BTreeSet<ElemId> {
             }
         }
     }
-    let mut doubtful: VecDeque<usize> = VecDeque::new();
+    // doubtful for all rewriters, and for those of addresses
+    let mut doubtful: [VecDeque<usize>; 2] = Default::default();
     while let Some(e) = queue.pop_front() {
-        if !PLAIN.contains(&class(e)) && !is_far(spec, e) {
-            doubtful.push_back(e);
+        if NO_FLOWS.contains(&class(e)) {
+            doubtful[1].push_back(e);
+        } else if !PLAIN.contains(&class(e)) {
+            doubtful[0].push_back(e);
         }
         for n in next.get(e).into_iter().flatten() {
             if seen.insert(*n) {
@@ -163,34 +147,18 @@ fn loose(spec: &GraphSpec, p: &Program) -> BTreeSet<ElemId> {
             }
         }
     }
-    let mut from: BTreeSet<usize> = doubtful.iter().copied().collect();
-    while let Some(e) = doubtful.pop_front() {
-        if rewriters.contains(&e) {
-            out.insert(ElemId(e as u32));
-        }
-        for n in next.get(e).into_iter().flatten() {
-            if from.insert(*n) {
-                doubtful.push_back(*n);
+    for (all, mut queue) in [true, false].into_iter().zip(doubtful) {
+        let mut from: BTreeSet<usize> = queue.iter().copied().collect();
+        while let Some(e) = queue.pop_front() {
+            if rewriters.contains(&e) && (all || OF_ADDRESSES.contains(&class(e))) {
+                out.insert(ElemId(e as u32));
+            }
+            for n in next.get(e).into_iter().flatten() {
+                if from.insert(*n) {
+                    queue.push_back(*n);
+                }
             }
         }
     }
     out
-}
-
-/// Elements that only pass packets on, or end their way.
-fn is_far(spec: &GraphSpec, e: usize) -> bool {
-    const PASS: &[&str] = &[
-        "ToDevice",
-        "Discard",
-        "Queue",
-        "Unqueue",
-        "NFLink",
-        "Null",
-        "FromDevice",
-        "Tee",
-        "EtherRewrite",
-    ];
-    spec.elements
-        .get(e)
-        .is_some_and(|e| PASS.contains(&e.class.as_str()))
 }
