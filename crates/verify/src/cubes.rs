@@ -361,17 +361,42 @@ fn lengths(f: &mut Filter, tight: Option<EndAt>) -> Option<()> {
     let end = highest(f, Dim::Len, MAX_LEN).saturating_mul(8);
     let mut least = 0;
     for (d, set) in &mut f.0 {
-        let Dim::Bits { bit, .. } = *d else { continue };
+        let Dim::Bits { bit, bits } = *d else {
+            continue;
+        };
         let Ok(bit) = u128::try_from(bit) else {
             continue;
         };
+        let stop = bit + u128::from(bits);
         if bit >= end {
             if !set.contains(0) {
                 return None;
             }
             *set = ValueSet::one(0);
-        } else if !set.contains(0) {
-            least = least.max(bit / 8 + 1);
+            continue;
+        }
+        if stop > end && set.intervals().len() <= MAX_INTERVALS {
+            let zero = ValueSet::one(0);
+            let behind = Part {
+                low: 0,
+                bits: (stop - end) as u8,
+                set: &zero,
+                whole: bits,
+            };
+            *set = with_part(set, behind);
+            if set.is_empty() {
+                return None;
+            }
+        }
+        // the last bit that is not zero is there
+        match set.single() {
+            Some(0) => {}
+            Some(v) => {
+                let last = stop - u128::from(v.trailing_zeros());
+                least = least.max(last.div_ceil(8));
+            }
+            None if !set.contains(0) => least = least.max(bit / 8 + 1),
+            None => {}
         }
     }
     at_least(f, least).then_some(())
@@ -544,6 +569,16 @@ mod tests {
         none(&[len(14, 33), fits(1)]);
         none(&[len(34, 99), fits(0), (total, ValueSet::range(0, 20))]);
         none(&[len(0, 20), (bits(14 * 8 + 64, 8), ValueSet::one(7))]);
+        none(&[len(13, 13), (bits(96, 16), ValueSet::one(0x0806))]);
+        let f = cube(&[
+            (Dim::Len, ValueSet::range(0, 13)),
+            (bits(96, 16), ValueSet::one(0x0800)),
+        ]);
+        let f = tightened(&f, None);
+        assert_eq!(
+            f.and_then(|f| f.get(Dim::Len).cloned()),
+            Some(ValueSet::one(13))
+        );
         none(&[
             len(54, 54),
             check(HeaderCheck::TcpChecksum, 14, 1),

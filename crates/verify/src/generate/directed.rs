@@ -32,6 +32,10 @@ const ATTEMPTS: u8 = 8;
 const MAX_BEFORE: u8 = 40;
 /// Known frames per stage.
 const MAX_KNOWN: usize = 16;
+/// Frames of the traffic that are put before elements that are asked, for one goal.
+const BASES: usize = 8;
+/// Attempts at what such an element decides.
+const ASKED: u8 = 80;
 /// Of all packets, one in so many may be punted for a goal.
 const PUNTS: u64 = 33;
 /// Of the traffic behind the goals, one in so many is followed through the program.
@@ -490,14 +494,14 @@ impl Directed {
                     {
                         return Some(f);
                     }
-                    if attempt < ATTEMPTS {
+                    if attempt < self.attempts(g) {
                         if let Some(f) = self.vary_known(g, attempt) {
                             if self.waiting.is_none() {
                                 self.current = Some((g, attempt.max(2)));
                             }
                             return Some(f);
                         }
-                        if attempt + 1 < ATTEMPTS {
+                        if attempt + 1 < self.attempts(g) {
                             // there may be more known later
                             self.goals.push_back((g, attempt.max(1) + 1));
                         }
@@ -521,10 +525,23 @@ impl Directed {
         inside && action.is_some_and(|a| matches!(a.end, End::Punt { .. }))
     }
 
+    /// How often a goal is tried: more often where an element must be found to let the first packet through.
+    fn attempts(&self, g: Goal) -> u8 {
+        let asks = self.plan.as_ref().is_some_and(|p| p.asks(g.stage));
+        let nothing = self.known.get(g.stage).is_some_and(Vec::is_empty);
+        match asks && nothing && g.side.is_none() {
+            true => ASKED,
+            false => ATTEMPTS,
+        }
+    }
+
     /// A frame for a goal along a path through bindings, or one that must come before it.
     fn planned(&mut self, g: Goal, attempt: u8) -> Option<(ElemId, Vec<u8>)> {
         let cube = self.cube(g)?;
-        let plan = self.plan.as_ref()?;
+        let plan = self.plan.as_mut()?;
+        if plan.asks(g.stage) {
+            plan.bases = (0..BASES).map(|_| self.traffic.fresh()).collect();
+        }
         let shot = plan.shot(g.stage, g.rule, &cube, self.now, &mut self.rng)?;
         if shot.before {
             let n = self.before.entry(g).or_default();
@@ -720,7 +737,7 @@ impl Source for Directed {
                 && !self.reached(g)
             {
                 self.reasons.insert(g, Reason::Elsewhere);
-                if attempt + 1 < ATTEMPTS {
+                if attempt + 1 < self.attempts(g) {
                     self.goals.push_back((g, attempt + 1));
                 }
             }

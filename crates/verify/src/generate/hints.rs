@@ -56,6 +56,7 @@ struct Sets {
 
 impl Sets {
     fn read(&mut self, arg: &str, vlan: bool) {
+        self.literals(arg);
         for (i, text) in arg.split('"').enumerate() {
             if i % 2 == 1 && (1..=64).contains(&text.len()) && self.texts.len() < MAX_VALUES {
                 self.texts.insert(text.as_bytes().to_vec());
@@ -67,6 +68,27 @@ impl Sets {
             match part.split('-').count() {
                 6 => self.word(&part.replace('-', ":"), vlan),
                 _ => part.split('-').for_each(|w| self.word(w, vlan)),
+            }
+        }
+    }
+
+    /// Bytes written as `\\<4d 5a>`, and several strings in a row, as they might follow each other.
+    fn literals(&mut self, arg: &str) {
+        let hex = arg.split("\\<").skip(1).filter_map(|s| s.split_once('>'));
+        let bytes = |s: &str| -> Option<Vec<u8>> {
+            let words = s.split_whitespace();
+            words.map(|w| u8::from_str_radix(w, 16).ok()).collect()
+        };
+        let mut found: Vec<Vec<u8>> = hex.filter_map(|(s, _)| bytes(s)).collect();
+        let strings: Vec<&str> = arg.split('"').skip(1).step_by(2).collect();
+        for from in 0..strings.len().min(3) {
+            if let Some(row @ [_, _, ..]) = strings.get(from..) {
+                found.push(row.join(" ").into_bytes());
+            }
+        }
+        for f in found {
+            if (1..=64).contains(&f.len()) && self.texts.len() < MAX_VALUES {
+                self.texts.insert(f);
             }
         }
     }
@@ -134,6 +156,8 @@ mod tests {
         assert_eq!(h.v6, [(0x2001_0db8u128 << 96, 32)]);
         assert_eq!(h.ports, [42, 80, 443]);
         assert_eq!(h.macs, [[2, 0, 0, 0, 0, 10], [2, 0, 0, 0, 11, 0]]);
-        assert_eq!(h.texts, [b"EVIL stuff".to_vec()]);
+        for text in [&b"EVIL stuff"[..], b"USER root", b"root", &[0x4d, 0x5a]] {
+            assert!(h.texts.iter().any(|t| t == text), "{text:?}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::paths::{Answer, Passed, Path, Paths, Site, narrow};
 use super::read::Seen;
-use super::solve::Maker;
+use super::solve::{Maker, place};
 use crate::cubes::{left, tightened, values, width};
 use crate::frame::{self, Keep};
 use crate::reach::Reach;
@@ -15,7 +15,7 @@ use onefold_elements::ElemId;
 use onefold_elements::model::{BindKind, ValueSet, max_of};
 use onefold_engine::program::ProgramStep;
 use onefold_packet::Timestamp;
-use onefold_synth::program::{Dim, Expr, Filter, Program, Slot, Step};
+use onefold_synth::program::{Dim, Expr, Filter, Program, Slot, Step, Why};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -74,8 +74,12 @@ pub struct Planner {
     sites: HashMap<ElemId, Vec<Site>>,
     flows: HashMap<ElemId, VecDeque<Flow>>,
     maker: Maker,
+    /// Stages behind elements that are asked.
+    asked: Vec<bool>,
     /// What elements that look at payload may look for.
     texts: Vec<Vec<u8>>,
+    /// Frames of the traffic.
+    pub bases: Vec<Vec<u8>>,
 }
 
 impl Planner {
@@ -104,14 +108,24 @@ impl Planner {
                 }
             }
         }
+        let asked = (program.stages.iter())
+            .map(|s| s.why == Why::Asked)
+            .collect();
         Planner {
             program,
             paths,
             sites,
             flows: HashMap::new(),
             maker: Maker::default(),
+            asked,
             texts,
+            bases: Vec::new(),
         }
+    }
+
+    /// Does an element that is asked decide whether a packet comes there?
+    pub fn asks(&self, stage: usize) -> bool {
+        self.asked.get(stage).copied().unwrap_or(false)
     }
 
     /// A packet has taken a step; `seen` with the slots that it filled.
@@ -329,9 +343,15 @@ impl Planner {
             let mut tried = 0;
             left(p, &c, None, &earlier, &mut steps, &mut |part| {
                 tried += 1;
-                frame = self.maker.frame(part, rng);
-                if path.asked && rng.one_in(2) {
-                    frame = frame.take().map(|f| self.with_text(f, part, rng));
+                // another flow each time
+                frame = match path.binds.is_empty() && last.is_some() {
+                    true => self.maker.frame(part, rng),
+                    false => self.maker.random_frame(part, rng),
+                };
+                if path.asked && !rng.one_in(4) {
+                    frame = frame
+                        .take()
+                        .map(|f| self.with_payload(f, part, &self.bases, rng));
                 }
                 frame.is_some() || tried >= MAX_FRAMES
             });
@@ -348,13 +368,27 @@ impl Planner {
         None
     }
 
-    /// The frame with a text that somebody may look for, if it still fits then.
-    fn with_text(&self, f: Vec<u8>, part: &Filter, rng: &mut Rng) -> Vec<u8> {
-        let Some(text) = rng.pick(&self.texts) else {
-            return f;
+    /// A frame with a payload that somebody may look for, made of one that the traffic has, if it fits then.
+    fn with_payload(&self, f: Vec<u8>, part: &Filter, bases: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
+        let base = match rng.pick(bases) {
+            Some(b) if !rng.one_in(3) => place(b.clone(), part, rng, false),
+            _ => None,
         };
-        let mut with = f.clone();
-        with.extend_from_slice(text);
+        let mut with = base.unwrap_or_else(|| f.clone());
+        let payload = frame::view(&with).and_then(|v| {
+            let head = if v.proto == 6 { 20 } else { 8 };
+            Some((v.transport? + head).min(with.len()))
+        });
+        let Some(at) = payload else { return f };
+        match (rng.below(4), rng.pick(&self.texts)) {
+            (0, _) => with.resize(at + 1000 + rng.below(400), b'x'),
+            (1, Some(t)) => with.extend_from_slice(t),
+            (2, Some(t)) => {
+                with.truncate(at);
+                with.extend_from_slice(t);
+            }
+            _ => {}
+        }
         frame::finish(&mut with, Keep::default());
         match Seen::arrive(&with, 0).fits(part) {
             Ok(()) => with,

@@ -205,8 +205,17 @@ impl Default for Maker {
 }
 
 impl Maker {
-    /// A frame that fits the filter, slots and annotations aside. Random where it may choose, mostly.
+    /// A frame that fits the filter, slots and annotations aside; as much as can be like a usual one.
     pub fn frame(&self, cube: &Filter, rng: &mut Rng) -> Option<Vec<u8>> {
+        self.make(cube, rng, [false, true])
+    }
+
+    /// The same, random where it may choose.
+    pub fn random_frame(&self, cube: &Filter, rng: &mut Rng) -> Option<Vec<u8>> {
+        self.make(cube, rng, [true, false])
+    }
+
+    fn make(&self, cube: &Filter, rng: &mut Rng, ways: [bool; 2]) -> Option<Vec<u8>> {
         let bits = |d: &Dim| matches!(d, Dim::Bits { .. });
         let mut order: Vec<(usize, usize)> = Vec::with_capacity(self.templates.len());
         for (i, t) in self.templates.iter().enumerate() {
@@ -223,7 +232,7 @@ impl Maker {
         }
         order.sort_unstable();
         for (_, i) in order.iter().take(4) {
-            for random in [false, true] {
+            for random in ways {
                 if let Some(f) = self.templates.get(*i)
                     && let Some(f) = place(f.clone(), cube, rng, random)
                 {
