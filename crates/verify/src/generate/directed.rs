@@ -463,7 +463,7 @@ impl Directed {
             if self.reached(g) {
                 continue;
             }
-            if self.punts == 0 && self.is_punted(g) {
+            if self.punts == 0 && g.side.is_some() && self.is_punted(g) {
                 self.reasons.insert(g, Reason::Punts);
                 continue;
             }

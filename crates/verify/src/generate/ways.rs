@@ -123,6 +123,17 @@ impl Map {
                     false => Said::Never,
                 }
             }
+            // a part of a field that was copied
+            Expr::Of(
+                Dim::Bits {
+                    bit: from,
+                    bits: all,
+                },
+                0,
+            ) if all == n && bit >= b && bit + i32::from(bits) <= b + i32::from(n) => {
+                let bit = from + (bit - b);
+                Said::Of(Dim::Bits { bit, bits }, set.clone())
+            }
             Expr::Of(d, plus) if b == bit && n == bits => match d {
                 Dim::Slot(_) => Said::Of(d, set.shifted_back(plus, bits)),
                 d if d.width() == bits => Said::Of(d, set.shifted_back(plus, bits)),

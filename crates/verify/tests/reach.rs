@@ -1,0 +1,95 @@
+//! What is proved to be unreachable is never hit, what is not is hit nearly always.
+
+use onefold_engine::program::ProgramRunner;
+use onefold_engine::{BuildOptions, Graph, spec_from_flat};
+use onefold_packet::Timestamp;
+use onefold_verify::generate::Port;
+use onefold_verify::generate::directed::{Account, Directed};
+use onefold_verify::generate::hints::Hints;
+use onefold_verify::generate::traffic::Traffic;
+use onefold_verify::reach::{Facts, Reach};
+use onefold_verify::{Options, Pair, Reference, Synthesized, run};
+use std::sync::Arc;
+
+const FIREWALL: &str = "
+    FromDevice(lan) -> c :: Classifier(12/0800, -);
+    c[1] -> Discard;
+    c[0] -> Strip(14) -> CheckIPHeader
+      -> IPFilter(allow src net 10.0.0.0/8 && udp && dst port 53, deny dst port 23, allow tcp, deny all)
+      -> DecIPTTL -> Unstrip(14) -> ToDevice(wan);
+    FromDevice(wan) -> Discard;";
+
+const NAT: &str = "
+    rw :: IPRewriter(pattern 192.0.2.1 1024-65535 - - 0 1, drop);
+    FromDevice(lan) -> Strip(14) -> CheckIPHeader -> IPFilter(allow tcp or udp)
+      -> [0]rw[0] -> Unstrip(14) -> ToDevice(wan);
+    FromDevice(wan) -> Strip(14) -> CheckIPHeader -> IPFilter(allow tcp or udp)
+      -> [1]rw[1] -> IPFilter(deny dst port 7, allow all) -> Unstrip(14) -> ToDevice(lan);";
+
+/// Two address translators, and a reader of what both wrote.
+const NESTED: &str = "
+    a :: IPRewriter(pattern 192.0.2.1 2000-2999 - - 0 1, drop);
+    b :: IPRewriter(pattern 198.51.100.1 3000-3999 - - 0 1, drop);
+    FromDevice(lan) -> Strip(14) -> CheckIPHeader -> IPFilter(allow udp)
+      -> [0]a[0] -> [0]b[0] -> IPFilter(allow src host 198.51.100.1 && src port >= 3000, deny all)
+      -> Unstrip(14) -> ToDevice(wan);
+    FromDevice(wan) -> Strip(14) -> CheckIPHeader -> IPFilter(allow udp)
+      -> [1]b[1] -> [1]a[1] -> DecIPTTL -> Unstrip(14) -> ToDevice(lan);";
+
+fn account(text: &str, seed: u64, packets: u64) -> Account {
+    let flat =
+        onefold_click::load(text.as_bytes(), "test.click", &[], &Default::default()).unwrap();
+    let start = Timestamp::from_secs(1000);
+    let options = BuildOptions {
+        start,
+        ..Default::default()
+    };
+    let g = Graph::build(spec_from_flat(&flat), &options).unwrap();
+    let input = g.synthesis_input();
+    let program = Arc::new(onefold_synth::synthesize(&input, Default::default()));
+    let port = |name: &str| Port {
+        name: name.into(),
+        source: g.source(name),
+        sinks: g.sinks(name),
+    };
+    let ports = [port("lan"), port("wan")];
+    let traffic = Traffic::new(&ports, Hints::of(g.spec()), seed, packets, start, 1).unwrap();
+    let reach = Reach::of(program.clone(), &Facts::of(g.spec(), &program));
+    let mut source =
+        Directed::new(program.clone(), traffic, &ports, seed, packets, start).with_reach(reach);
+    let runner = ProgramRunner::with_program(g.fork(), &program).unwrap();
+    let pair = Pair::new(
+        Box::new(Reference(g.fork())),
+        Box::new(Synthesized(runner)),
+        1,
+    );
+    let o = run(&pair, &mut source, &Options::default(), &mut |_| true);
+    assert!(o.findings.is_empty(), "{:?}", o.findings);
+    let coverage = source.coverage.clone();
+    source.account(coverage)
+}
+
+#[test]
+fn nothing_that_is_proved_to_be_unreachable_is_hit() {
+    for (name, text) in [("firewall", FIREWALL), ("nat", NAT)] {
+        for seed in 1..4 {
+            let a = account(text, seed, 12_000);
+            assert!(a.wrong.is_empty(), "{name}, seed {seed}: {:?}", a.wrong);
+            assert!(!a.never.is_empty(), "{name}: nothing is proved");
+            let missing: usize = a.missing.values().map(Vec::len).sum();
+            assert!(
+                missing * 50 <= a.never.len(),
+                "{name}, seed {seed}: {:?}",
+                a.missing
+            );
+        }
+    }
+}
+
+#[test]
+fn answers_find_their_way_through_two_translators() {
+    let a = account(NESTED, 1, 20_000);
+    assert!(a.wrong.is_empty(), "{:?}", a.wrong);
+    let rules: Vec<_> = a.missing.iter().filter(|((bound, _), _)| !bound).collect();
+    assert!(rules.is_empty(), "{rules:?}");
+}
