@@ -145,6 +145,7 @@ mod tests {
             args: vec![
                 "allow src net 10.1.0.0/16 && dst port 80 or 443".into(),
                 "02:00:00:00:00:0a, 02-00-00-00-0b-00, 2001:db8::/32, 192.0.2.7, 42, \"EVIL stuff\"".into(),
+                r#"alert NAME "x" LITERAL "USER" LITERAL "root" LITERAL \<4d 5a>"#.into(),
             ],
             ..Default::default()
         };
