@@ -5,10 +5,11 @@
 //! an address that leads nowhere or about a closed port; an echo request to a router itself), and elements that are asked and
 //! go on (payload, time), which is no punt.
 
-use onefold_chain::Chain;
+mod examples;
+
+use examples::load;
 use onefold_elements::ElemId;
 use onefold_engine::program::{ProgramRunner, ProgramStep};
-use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
 use onefold_verify::frame::{self, Keep, Shape};
 use onefold_verify::generate::directed::Directed;
@@ -24,25 +25,6 @@ use std::sync::Arc;
 const NEW_PACKETS: &[&str] = &["originates packets", "answers an echo request"];
 /// Packets between two looks at what was punted.
 const LOOK: usize = 64;
-
-fn load(name: &str) -> (Chain, Graph) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap();
-    let options = onefold_chain::Options {
-        set: Vec::new(),
-        examples: vec![root.join("chains")],
-    };
-    let chain = onefold_chain::load(name, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
-    let options = BuildOptions {
-        start: Timestamp::from_secs(1000),
-        ..Default::default()
-    };
-    let graph = Graph::build(chain.graph.clone(), &options)
-        .unwrap_or_else(|e| panic!("{name}: {} errors", e.0.len()));
-    (chain, graph)
-}
 
 /// Makes frames near what a chain's configuration names.
 struct Maker {

@@ -1,52 +1,26 @@
 //! Differences planted in programs are found, and shrunk to a packet or two.
 
+mod small;
+
 use onefold_elements::model::{HeaderCheck, ValueSet};
+use onefold_engine::Graph;
 use onefold_engine::program::ProgramRunner;
-use onefold_engine::{BuildOptions, Graph, spec_from_flat};
 use onefold_packet::Timestamp;
 use onefold_synth::program::{Dim, End, Expr, Program, SumTerm};
+use onefold_verify::generate::coverage::Counts;
 use onefold_verify::generate::directed::Directed;
 use onefold_verify::generate::hints::Hints;
 use onefold_verify::generate::traffic::Traffic;
-use onefold_verify::generate::{Port, coverage::Counts};
 use onefold_verify::{Options, Outcome, Pair, Reference, Synthesized, run};
+use small::{FIREWALL, NAT, graph, ports};
 use std::sync::Arc;
-
-const FIREWALL: &str = "
-    FromDevice(lan) -> c :: Classifier(12/0800, -);
-    c[1] -> Discard;
-    c[0] -> Strip(14) -> CheckIPHeader
-      -> IPFilter(allow src net 10.0.0.0/8 && udp && dst port 53, deny dst port 23, allow tcp, deny all)
-      -> DecIPTTL -> Unstrip(14) -> ToDevice(wan);";
-
-const NAT: &str = "
-    rw :: IPRewriter(pattern 192.0.2.1 1024-65535 - - 0 1, drop);
-    FromDevice(lan) -> Strip(14) -> CheckIPHeader -> IPFilter(allow tcp or udp)
-      -> [0]rw[0] -> Unstrip(14) -> ToDevice(wan);
-    FromDevice(wan) -> Strip(14) -> CheckIPHeader -> IPFilter(allow tcp or udp)
-      -> [1]rw[1] -> IPFilter(deny dst port 7, allow all) -> Unstrip(14) -> ToDevice(lan);";
-
-fn graph(text: &str) -> Graph {
-    let flat =
-        onefold_click::load(text.as_bytes(), "test.click", &[], &Default::default()).unwrap();
-    let options = BuildOptions {
-        start: Timestamp::from_secs(1000),
-        ..Default::default()
-    };
-    Graph::build(spec_from_flat(&flat), &options).unwrap()
-}
 
 fn synthesize(g: &Graph) -> Program {
     onefold_synth::synthesize(&g.synthesis_input(), onefold_synth::Budget::default())
 }
 
 fn verify(g: &Graph, program: &Program, packets: u64) -> (Outcome, Counts) {
-    let port = |name: &str| Port {
-        name: name.into(),
-        source: g.source(name),
-        sinks: g.sinks(name),
-    };
-    let ports = [port("lan"), port("wan")];
+    let ports = ports(g);
     let start = Timestamp::from_secs(1000);
     let traffic = Traffic::new(&ports, Hints::of(g.spec()), 1, packets, start, 1).unwrap();
     let shared = Arc::new(program.clone());

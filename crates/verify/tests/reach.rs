@@ -1,30 +1,16 @@
 //! What is proved to be unreachable is never hit, what is not is hit nearly always.
 
+mod small;
+
 use onefold_engine::program::ProgramRunner;
-use onefold_engine::{BuildOptions, Graph, spec_from_flat};
 use onefold_packet::Timestamp;
-use onefold_verify::generate::Port;
 use onefold_verify::generate::directed::{Account, Directed};
 use onefold_verify::generate::hints::Hints;
 use onefold_verify::generate::traffic::Traffic;
 use onefold_verify::reach::{Facts, Reach};
 use onefold_verify::{Options, Pair, Reference, Synthesized, run};
+use small::{FIREWALL, NAT, graph, ports};
 use std::sync::Arc;
-
-const FIREWALL: &str = "
-    FromDevice(lan) -> c :: Classifier(12/0800, -);
-    c[1] -> Discard;
-    c[0] -> Strip(14) -> CheckIPHeader
-      -> IPFilter(allow src net 10.0.0.0/8 && udp && dst port 53, deny dst port 23, allow tcp, deny all)
-      -> DecIPTTL -> Unstrip(14) -> ToDevice(wan);
-    FromDevice(wan) -> Discard;";
-
-const NAT: &str = "
-    rw :: IPRewriter(pattern 192.0.2.1 1024-65535 - - 0 1, drop);
-    FromDevice(lan) -> Strip(14) -> CheckIPHeader -> IPFilter(allow tcp or udp)
-      -> [0]rw[0] -> Unstrip(14) -> ToDevice(wan);
-    FromDevice(wan) -> Strip(14) -> CheckIPHeader -> IPFilter(allow tcp or udp)
-      -> [1]rw[1] -> IPFilter(deny dst port 7, allow all) -> Unstrip(14) -> ToDevice(lan);";
 
 /// Two address translators, and a reader of what both wrote.
 const NESTED: &str = "
@@ -37,22 +23,11 @@ const NESTED: &str = "
       -> [1]b[1] -> [1]a[1] -> DecIPTTL -> Unstrip(14) -> ToDevice(lan);";
 
 fn account(text: &str, seed: u64, packets: u64) -> Account {
-    let flat =
-        onefold_click::load(text.as_bytes(), "test.click", &[], &Default::default()).unwrap();
     let start = Timestamp::from_secs(1000);
-    let options = BuildOptions {
-        start,
-        ..Default::default()
-    };
-    let g = Graph::build(spec_from_flat(&flat), &options).unwrap();
+    let g = graph(text);
     let input = g.synthesis_input();
     let program = Arc::new(onefold_synth::synthesize(&input, Default::default()));
-    let port = |name: &str| Port {
-        name: name.into(),
-        source: g.source(name),
-        sinks: g.sinks(name),
-    };
-    let ports = [port("lan"), port("wan")];
+    let ports = ports(&g);
     let traffic = Traffic::new(&ports, Hints::of(g.spec()), seed, packets, start, 1).unwrap();
     let reach = Reach::of(program.clone(), &Facts::of(g.spec(), &program));
     let mut source =
