@@ -74,6 +74,12 @@ pub fn example_dirs() -> Vec<PathBuf> {
 }
 
 impl ChainArgs {
+    /// As it was given on the command line.
+    pub fn text(&self) -> String {
+        let sets = self.set.iter().map(|(k, v)| format!(" --set {k}={v}"));
+        std::iter::once(self.chain.clone()).chain(sets).collect()
+    }
+
     /// How to load it.
     pub fn options(&self) -> onefold_chain::Options {
         onefold_chain::Options {

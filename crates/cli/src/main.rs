@@ -6,6 +6,8 @@
 mod account;
 mod cmd;
 mod common;
+mod counterexample;
+mod deploy;
 mod explain;
 mod graphview;
 mod html;

@@ -1,10 +1,12 @@
 //! Programs in words: origins of rules, ends of actions, what a run made of them.
 
+use anyhow::{Context, Result};
 use onefold_elements::ElemId;
 use onefold_engine::Graph;
-use onefold_engine::program::{LoadError, ProgramRunner, ProgramStep};
+use onefold_engine::program::ProgramStep;
 use onefold_synth::program::{Action, End, Next, Origin, Program};
-use onefold_synth::{Budget, synthesize};
+use onefold_synth::{Budget, synthesize, text};
+use std::path::Path;
 use std::time::Instant;
 
 /// A program made for a graph, and how long that took.
@@ -25,11 +27,37 @@ pub fn synthesize_graph(graph: &Graph) -> Synthesized {
     }
 }
 
-/// A runner for a graph, with its program.
-pub fn runner(graph: Graph) -> Result<(ProgramRunner, Synthesized), LoadError> {
-    let s = synthesize_graph(&graph);
-    let r = ProgramRunner::with_program(graph, &s.program)?;
-    Ok((r, s))
+/// The program of a graph: the one in the file, or else the one that is made now. Errors in the file's text are printed, and
+/// `None` comes back.
+pub fn given_or_made(graph: &Graph, file: Option<&Path>) -> Result<Option<Synthesized>> {
+    let Some(file) = file else {
+        return Ok(Some(synthesize_graph(graph)));
+    };
+    let start = Instant::now();
+    Ok(read(file)?.map(|program| Synthesized {
+        program,
+        seconds: start.elapsed().as_secs_f64(),
+    }))
+}
+
+/// A program from a file that has its text. Errors in it are printed, and `None` comes back.
+pub fn read(file: &Path) -> Result<Option<Program>> {
+    let written = std::fs::read_to_string(file);
+    let written = written.with_context(|| format!("'{}'", file.display()))?;
+    Ok(parse(&file.display().to_string(), &written))
+}
+
+/// A program from its text. Errors in it are printed, and `None` comes back.
+pub fn parse(name: &str, written: &str) -> Option<Program> {
+    match text::parse(written) {
+        Ok(p) => Some(p),
+        Err(errors) => {
+            for e in &errors {
+                eprintln!("error: {name}:{e}");
+            }
+            None
+        }
+    }
 }
 
 /// Where a part of a class was written: `element (file:line)`.

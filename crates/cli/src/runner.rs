@@ -1,5 +1,6 @@
 //! Captures through a chain: frames merged by time, one clock, an account of every packet.
 
+use crate::deploy::Renewal;
 use crate::progress::Progress;
 use anyhow::{Context, Result, bail};
 use onefold_chain::Chain;
@@ -66,20 +67,6 @@ pub struct Outcome {
     pub program: Option<Report>,
     /// Programs that were made because handlers had changed models.
     pub renewed: u32,
-}
-
-/// Most programs made anew in one run; then the reference graph goes on.
-const MAX_RENEWED: u32 = 64;
-
-/// A handler has changed a model: makes a new program. False when there have been too many, or it does not fit.
-#[cold]
-fn renew(runner: &mut ProgramRunner, renewed: &mut u32) -> bool {
-    *renewed += 1;
-    if *renewed > MAX_RENEWED {
-        return false;
-    }
-    let s = crate::program::synthesize_graph(runner.graph());
-    runner.load(&s.program).is_ok()
 }
 
 /// Set by Ctrl-C.
@@ -184,11 +171,15 @@ impl Outputs {
 }
 
 /// Runs.
-pub fn run(chain: &Chain, runner: &mut ProgramRunner, plan: &Plan) -> Result<Outcome> {
+pub fn run(
+    chain: &Chain,
+    runner: &mut ProgramRunner,
+    plan: &Plan,
+    renewal: &mut Renewal,
+) -> Result<Outcome> {
     let mut warnings = Vec::new();
     let mut synthesized = !runner.needs_synthesis();
     let with_program = synthesized;
-    let mut renewed = 0;
     let mut readers = Vec::new();
     let mut entries = Vec::new();
     let mut total_bytes = 0;
@@ -273,7 +264,7 @@ pub fn run(chain: &Chain, runner: &mut ProgramRunner, plan: &Plan) -> Result<Out
         if plan.batch <= 1 {
             now = at;
             if synthesized && runner.needs_synthesis() {
-                synthesized = renew(runner, &mut renewed);
+                synthesized = renewal.renew(runner);
             }
             runner.inject(element, &buf, now);
             out.collect(runner.graph_mut(), now);
@@ -360,7 +351,7 @@ pub fn run(chain: &Chain, runner: &mut ProgramRunner, plan: &Plan) -> Result<Out
         interrupted,
         overruns: graph.overruns(),
         program,
-        renewed: renewed.min(MAX_RENEWED),
+        renewed: renewal.renewed,
     })
 }
 

@@ -263,6 +263,7 @@ impl Builder<'_> {
             driver: driver.map(|d| d as u32),
             changes: 0,
             changed: Default::default(),
+            told: Default::default(),
             nodes,
             topo,
         };

@@ -11,7 +11,7 @@ use onefold_elements::{
     TimerId, find_element,
 };
 use onefold_packet::{Pkt, Timestamp};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -111,6 +111,8 @@ pub(crate) struct Core {
     /// How often elements' write handlers have been called, and those of which since somebody looked.
     pub changes: u64,
     pub changed: BTreeSet<u32>,
+    /// Global read handlers about the execution, see [`crate::Graph::tell`].
+    pub told: BTreeMap<&'static str, String>,
 }
 
 impl Core {

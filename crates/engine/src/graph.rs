@@ -308,6 +308,11 @@ impl Graph {
         self.core.handler_exists(ElemId(u32::MAX), &call, writable)
     }
 
+    /// Answers the global read handler `name` with this text from now on: what is to be known of the execution.
+    pub fn tell(&mut self, name: &'static str, text: String) {
+        self.core.told.insert(name, text);
+    }
+
     pub(crate) fn read_target(&mut self, t: &Target, param: &str) -> HandlerResult {
         self.core
             .read_target(t, param, &mut self.out, &mut self.store)
@@ -397,6 +402,7 @@ impl Graph {
                 driver: c.driver,
                 changes: c.changes,
                 changed: c.changed.clone(),
+                told: c.told.clone(),
             },
             out,
             store: self.store.clone(),

@@ -99,7 +99,7 @@ impl Core {
             return Ok(Target::Element(from.0, name.to_string()));
         }
         match name.split_once('.') {
-            Some((element, _)) if !GLOBAL.iter().any(|g| g.0 == name) => {
+            Some((element, _)) if !self.is_global(name) => {
                 Err(HandlerError::NoSuchElement(element.to_string()))
             }
             _ => Ok(Target::Global(name.to_string())),
@@ -121,7 +121,8 @@ impl Core {
         let flags = match self.target(from, call.trim()) {
             Ok(Target::Global(h)) => {
                 let flag = if writable { "w" } else { "r" };
-                return GLOBAL.iter().any(|g| g.0 == h && g.1.contains(flag));
+                let always = GLOBAL.iter().any(|g| g.0 == h && g.1.contains(flag));
+                return always || (!writable && self.told.contains_key(h.as_str()));
             }
             Ok(Target::Element(e, h)) => self.element_handler(e, &h),
             Err(_) => None,
@@ -132,6 +133,10 @@ impl Core {
             Some(HandlerFlags::Read | HandlerFlags::ReadParam) => !writable,
             Some(HandlerFlags::Write | HandlerFlags::Button) => writable,
         }
+    }
+
+    fn is_global(&self, name: &str) -> bool {
+        GLOBAL.iter().any(|g| g.0 == name) || self.told.contains_key(name)
     }
 
     fn enter(&mut self) -> Result<(), HandlerError> {
@@ -448,7 +453,11 @@ impl Core {
             "requirements" => (self.requirements.iter())
                 .map(|(kind, value)| format!("{kind}\n{value}\n"))
                 .collect(),
-            "handlers" => GLOBAL.iter().map(|(n, f)| format!("{n}\t{f}\n")).collect(),
+            "handlers" => {
+                let told = self.told.keys().map(|n| format!("{n}\tr\n"));
+                let all = GLOBAL.iter().map(|(n, f)| format!("{n}\t{f}\n"));
+                all.chain(told).collect()
+            }
             "list" => {
                 let mut s = format!("{}\n", topo.names.len());
                 for n in &topo.names {
@@ -463,7 +472,10 @@ impl Core {
             "stop" => {
                 return Err(HandlerError::WrongDirection("stop".into(), "read"));
             }
-            _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
+            _ => match self.told.get(name) {
+                Some(text) => text.clone(),
+                None => return Err(HandlerError::NoSuchHandler(name.to_string())),
+            },
         })
     }
 
@@ -474,7 +486,7 @@ impl Core {
                 self.adjust_run_count(n.saturating_neg());
                 Ok(())
             }
-            _ if GLOBAL.iter().any(|g| g.0 == name) => {
+            _ if self.is_global(name) => {
                 Err(HandlerError::WrongDirection(name.to_string(), "written"))
             }
             _ => Err(HandlerError::NoSuchHandler(name.to_string())),

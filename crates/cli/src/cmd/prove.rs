@@ -2,30 +2,20 @@
 
 use super::verify::{Args, ports};
 use crate::common::{self, thousands};
-use crate::progress::Progress;
+use crate::counterexample::{Search, Shown, hex, place, show};
+use crate::program;
 use crate::runner;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use onefold_chain::Chain;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
-use onefold_synth::{Program, text};
-use onefold_verify::generate::Port;
-use onefold_verify::prove::{Doubt, Options, Proof, prove, witness};
-use onefold_verify::{Difference, Event};
-use std::sync::atomic::Ordering;
+use onefold_synth::text;
+use onefold_verify::prove::{Doubt, Options, Proof, prove};
 use std::time::{Duration, Instant};
 
 /// Packets that are tried to show a difference that the proof has found.
 const PACKETS: u64 = 50_000;
-
-/// A difference that packets show.
-struct Shown {
-    /// Port and frame, in order; the last shows it.
-    packets: Vec<(String, Vec<u8>)>,
-    /// In words.
-    difference: String,
-}
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
@@ -46,25 +36,18 @@ pub fn run(args: &Args) -> Result<u8> {
     };
     runner::catch_interrupt();
     let begun = Instant::now();
-    let (name, written) = match &args.program {
-        Some(file) => {
-            let text = std::fs::read_to_string(file);
-            let text = text.with_context(|| format!("'{}'", file.display()))?;
-            (file.display().to_string(), text)
-        }
+    let (name, program) = match &args.program {
+        Some(file) => match program::read(file)? {
+            Some(p) => (file.display().to_string(), p),
+            None => return Ok(common::BAD_INPUT),
+        },
         None => {
             let made = onefold_synth::synthesize(&graph.synthesis_input(), args.budget.budget());
-            ("the program".to_string(), text::print(&made))
-        }
-    };
-    // what is judged is the text
-    let program = match text::parse(&written) {
-        Ok(p) => p,
-        Err(errors) => {
-            for e in &errors {
-                eprintln!("error: {name}:{e}");
+            // what is judged is the text
+            match program::parse("the program", &text::print(&made)) {
+                Some(p) => ("the program".to_string(), p),
+                None => return Ok(common::BAD_INPUT),
             }
-            return Ok(common::BAD_INPUT);
         }
     };
     if let Err(e) = ProgramRunner::with_program(graph.fork(), &program) {
@@ -78,9 +61,15 @@ pub fn run(args: &Args) -> Result<u8> {
     };
     let proof = prove(&graph.synthesis_input(), &program, &options);
     let ports = ports(&chain);
+    let how = Search {
+        packets: PACKETS,
+        seed: args.seed,
+        deadline: None,
+        quiet: args.quiet,
+    };
     let shown = match proof.different.is_empty() {
         true => None,
-        false => show(args, &graph, &program, &ports, &proof)?,
+        false => show(&graph, &program, &ports, &proof, &how)?,
     };
     let verdict = match (&shown, proof.holds()) {
         (Some(_), _) => "refuted",
@@ -98,79 +87,6 @@ pub fn run(args: &Args) -> Result<u8> {
         "proved" => common::HOLDS,
         _ => common::HOLDS_NOT,
     })
-}
-
-/// Looks for packets that show what differs: the frames of the proof first, then packets made for the program's rules.
-fn show(
-    args: &Args,
-    graph: &Graph,
-    program: &Program,
-    ports: &[Port],
-    proof: &Proof,
-) -> Result<Option<Shown>> {
-    let name = |e: &Event| {
-        let p = ports.iter().find(|p| p.source == e.source);
-        p.map_or("?".to_string(), |p| p.name.clone())
-    };
-    let told = |events: &[Event], difference: String| Shown {
-        packets: (events.iter().filter(|e| e.source.is_some()))
-            .map(|e| (name(e), e.bytes.clone()))
-            .collect(),
-        difference,
-    };
-    for d in &proof.different {
-        for f in &d.frames {
-            let at = Timestamp::from_secs(1_000);
-            if let Some((d, events)) = witness::confirm(graph, program, d.source, f, at)? {
-                return Ok(Some(told(&events, difference(&d))));
-            }
-        }
-    }
-    // nothing of it may be seen from outside, but there it is
-    let certain = proof
-        .different
-        .iter()
-        .find_map(|d| Some((d, d.certain.as_ref()?)));
-    if let Some((d, f)) = certain {
-        let e = Event::frame(Timestamp::from_secs(1_000), d.source, f.clone());
-        return Ok(Some(told(&[e], place(graph, d))));
-    }
-    let mut progress = Progress::new(PACKETS, args.quiet);
-    let found = witness::campaign(graph, program, ports, PACKETS, args.seed, &mut |n| {
-        progress.at(n, || format!("a packet that shows it: {}", thousands(n)));
-        !runner::interrupted().load(Ordering::SeqCst)
-    });
-    progress.finish();
-    Ok(found?.map(|f| {
-        let (events, d) = match &f.small {
-            Some(s) => (&s.events[..], difference(&s.difference)),
-            None => (&[][..], difference(&f.difference)),
-        };
-        told(events, d)
-    }))
-}
-
-/// A difference in words.
-fn difference(d: &Difference) -> String {
-    format!(
-        "{} at {}: reference {}, program {}",
-        d.what, d.place, d.left, d.right
-    )
-}
-
-fn hex(b: &[u8]) -> String {
-    b.iter().map(|x| format!("{x:02x}")).collect()
-}
-
-fn place(graph: &Graph, d: &Doubt) -> String {
-    let action = d.action.map_or(String::new(), |a| format!(" a{a}"));
-    format!(
-        "from {}, stage{}{action}, at {}: {}",
-        graph.name(d.source),
-        d.stage.0,
-        graph.name(d.elem),
-        d.what
-    )
 }
 
 fn json(

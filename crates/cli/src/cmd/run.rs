@@ -1,6 +1,7 @@
 //! `onefold run`: captures in, captures out.
 
 use crate::common::{self, ChainArgs, key_value, thousands};
+use crate::deploy::{self, Renewal, Verdict, Verification, Verifier, VerifyArgs};
 use crate::program::{self, Synthesized};
 use crate::runner::{self, Outcome, Plan};
 use anyhow::{Context, Result};
@@ -27,7 +28,8 @@ pub enum Mode {
     Examples:\n  \
     onefold run isp-edge --in lan=lan.pcap --in wan=wan.pcap --out wan=out.pcap\n  \
     onefold run isp-edge --set rules=my.rules --in lan=lan.pcap --html report.html\n\n\
-    Exit status: 0 every packet is accounted for, 1 not, 2 wrong use or bad input."
+    A program is verified before the first packet: proved to be the chain, or refuted, and then not run.\n\n\
+    Exit status: 0 every packet is accounted for, 1 not, or the program is not the chain; 2 wrong use or bad input."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -48,6 +50,8 @@ pub struct Args {
     /// In reference mode, packets that pass the elements together: 1 is the scalar reference itself, more is faster
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     batch: u16,
+    #[command(flatten)]
+    verify: VerifyArgs,
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -77,6 +81,9 @@ pub fn run(args: &Args) -> Result<u8> {
     if mode == Mode::Synthesized && args.batch > 1 {
         anyhow::bail!("--batch is for --mode reference");
     }
+    if mode == Mode::Reference && args.verify.program.is_some() {
+        anyhow::bail!("--program is for --mode synthesized");
+    }
     let Some(chain) = args.chain.load_or_print() else {
         return Ok(common::BAD_INPUT);
     };
@@ -105,16 +112,44 @@ pub fn run(args: &Args) -> Result<u8> {
         linger: Timestamp::from_secs_f64(args.linger.clamp(0.0, 1e9)),
         quiet: args.quiet,
     };
+    let given = args.verify.program.as_deref();
+    let ports = super::verify::ports(&chain);
+    let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet);
     let (mut runner, synthesized) = match mode {
         Mode::Reference => (ProgramRunner::new(graph), None),
         Mode::Synthesized => {
-            let (r, s) = program::runner(graph).context("the synthesized program")?;
-            (r, Some(s))
+            let Some(s) = program::given_or_made(&graph, given)? else {
+                return Ok(common::BAD_INPUT);
+            };
+            let loaded = ProgramRunner::with_program(graph, &s.program);
+            let mut r = loaded.context("the synthesized program")?;
+            let v = verifier.verify(r.graph(), &s.program)?;
+            v.say(args.quiet);
+            if v.verdict == Verdict::Refuted {
+                eprintln!("{}", v.refusal(&args.chain.text(), given));
+                if args.json {
+                    common::print_json(&serde_json::json!({
+                        "mode": "synthesized",
+                        "refused": true,
+                        "verification": v.json(&[]),
+                    }))?;
+                }
+                return Ok(common::HOLDS_NOT);
+            }
+            r.graph_mut().tell("verification", v.told());
+            (r, Some((s, v)))
         }
     };
+    let mut renewal = Renewal::new(verifier, given.is_some());
     runner::catch_interrupt();
-    let outcome = runner::run(&chain, &mut runner, &plan)?;
-    let made = synthesized.as_ref().map(|s| (runner.graph(), s));
+    let outcome = runner::run(&chain, &mut runner, &plan, &mut renewal)?;
+    let made = synthesized.as_ref().map(|(s, v)| Made {
+        graph: runner.graph(),
+        synthesized: s,
+        verification: v,
+        renewals: renewal.verdicts(),
+    });
+    let made = made.as_ref();
     for w in &outcome.warnings {
         eprintln!("warning: {w}");
     }
@@ -125,8 +160,8 @@ pub fn run(args: &Args) -> Result<u8> {
         common::print_json(&json(&outcome, made))?;
     } else {
         print_text(&chain.name, &outcome);
-        if let (Some((g, s)), Some(r)) = (made, &outcome.program) {
-            print_program(g, s, r);
+        if let (Some(m), Some(r)) = (made, &outcome.program) {
+            print_program(m, r);
         }
         if let Some(f) = &args.html {
             crate::say!("report: {}", f.display());
@@ -139,8 +174,17 @@ pub fn run(args: &Args) -> Result<u8> {
     })
 }
 
+/// A program that ran.
+struct Made<'a> {
+    graph: &'a Graph,
+    synthesized: &'a Synthesized,
+    verification: &'a Verification,
+    /// About the programs that followed it.
+    renewals: &'a [Verdict],
+}
+
 /// The result as INTERFACE documents it.
-fn json(o: &Outcome, made: Option<(&Graph, &Synthesized)>) -> serde_json::Value {
+fn json(o: &Outcome, made: Option<&Made<'_>>) -> serde_json::Value {
     let t = &o.totals;
     let ports: serde_json::Map<String, serde_json::Value> = o
         .ports
@@ -172,7 +216,8 @@ fn json(o: &Outcome, made: Option<(&Graph, &Synthesized)>) -> serde_json::Value 
         "overruns": o.overruns,
         "warnings": o.warnings,
     });
-    if let (Some((g, s)), Some(r), Some(all)) = (made, &o.program, all.as_object_mut()) {
+    if let (Some(m), Some(r), Some(all)) = (made, &o.program, all.as_object_mut()) {
+        let (g, s) = (m.graph, m.synthesized);
         let hit: Vec<_> = shown_classes(r)
             .into_iter()
             .map(|c| {
@@ -212,6 +257,12 @@ fn json(o: &Outcome, made: Option<(&Graph, &Synthesized)>) -> serde_json::Value 
                 "notes": s.program.notes,
             }),
         );
+        all.insert("verification".into(), m.verification.json(m.renewals));
+        if let (Verdict::Skipped, Some(w)) = (m.verification.verdict, all.get_mut("warnings")) {
+            let said = w.as_array_mut();
+            said.into_iter()
+                .for_each(|w| w.push(deploy::UNVERIFIED.into()));
+        }
     }
     all
 }
@@ -233,8 +284,10 @@ fn class_of<'a>(p: &'a Program, c: &ClassCount) -> (Option<&'a Action>, &'a [Ori
     (stage.actions.get(c.action), rule.map_or(&[], |r| &r.origin))
 }
 
-fn print_program(g: &Graph, s: &Synthesized, r: &Report) {
+fn print_program(m: &Made<'_>, r: &Report) {
+    let (g, s) = (m.graph, m.synthesized);
     let p = &s.program;
+    crate::say!("verification: {}", m.verification.told().trim_end());
     let hit = shown_classes(r);
     crate::say!(
         "synthesized in {:.0} ms: {} traffic classes in {} stages, {} rules; {} classes had packets",

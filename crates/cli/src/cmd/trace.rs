@@ -49,6 +49,9 @@ pub struct Args {
     /// How the chain is executed
     #[arg(long, value_enum, default_value = "both")]
     mode: Mode,
+    /// Follows the packet through this program (the text that `explain --program` prints), not the one that is made now
+    #[arg(long, value_name = "FILE")]
+    program: Option<std::path::PathBuf>,
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -109,7 +112,11 @@ pub fn run(args: &Args) -> Result<u8> {
         ways.push((ProgramRunner::new(graph.fork()), None));
     }
     if args.mode != Mode::Reference {
-        let (r, s) = program::runner(graph).context("the synthesized program")?;
+        let Some(s) = program::given_or_made(&graph, args.program.as_deref())? else {
+            return Ok(common::BAD_INPUT);
+        };
+        let r = ProgramRunner::with_program(graph, &s.program);
+        let r = r.context("the synthesized program")?;
         ways.push((r, Some(s.program)));
     }
     let before = if args.alone { Vec::new() } else { before };

@@ -1,0 +1,110 @@
+//! Packets that show what a proof has found to be different.
+
+use crate::common::thousands;
+use crate::progress::Progress;
+use crate::runner;
+use anyhow::Result;
+use onefold_engine::Graph;
+use onefold_packet::Timestamp;
+use onefold_synth::Program;
+use onefold_verify::generate::Port;
+use onefold_verify::prove::{Doubt, Proof, witness};
+use onefold_verify::{Difference, Event};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// A difference that packets show.
+pub struct Shown {
+    /// Port and frame, in order; the last shows it.
+    pub packets: Vec<(String, Vec<u8>)>,
+    /// In words.
+    pub difference: String,
+}
+
+/// How packets are looked for.
+pub struct Search {
+    /// Most packets that are tried when none of the proof's own does.
+    pub packets: u64,
+    /// Seed of the packets.
+    pub seed: u64,
+    /// No longer than this.
+    pub deadline: Option<Instant>,
+    /// No progress bar.
+    pub quiet: bool,
+}
+
+/// Looks for packets that show what differs: the frames of the proof first, then packets made for the program's rules.
+pub fn show(
+    graph: &Graph,
+    program: &Program,
+    ports: &[Port],
+    proof: &Proof,
+    how: &Search,
+) -> Result<Option<Shown>> {
+    let name = |e: &Event| {
+        let p = ports.iter().find(|p| p.source == e.source);
+        p.map_or("?".to_string(), |p| p.name.clone())
+    };
+    let told = |events: &[Event], difference: String| Shown {
+        packets: (events.iter().filter(|e| e.source.is_some()))
+            .map(|e| (name(e), e.bytes.clone()))
+            .collect(),
+        difference,
+    };
+    for d in &proof.different {
+        for f in &d.frames {
+            let at = Timestamp::from_secs(1_000);
+            if let Some((d, events)) = witness::confirm(graph, program, d.source, f, at)? {
+                return Ok(Some(told(&events, difference(&d))));
+            }
+        }
+    }
+    // nothing of it may be seen from outside, but there it is
+    let certain = proof
+        .different
+        .iter()
+        .find_map(|d| Some((d, d.certain.as_ref()?)));
+    if let Some((d, f)) = certain {
+        let e = Event::frame(Timestamp::from_secs(1_000), d.source, f.clone());
+        return Ok(Some(told(&[e], place(graph, d))));
+    }
+    let mut progress = Progress::new(how.packets, how.quiet);
+    let found = witness::campaign(graph, program, ports, how.packets, how.seed, &mut |n| {
+        progress.at(n, || format!("a packet that shows it: {}", thousands(n)));
+        !runner::interrupted().load(Ordering::SeqCst)
+            && how.deadline.is_none_or(|d| Instant::now() < d)
+    });
+    progress.finish();
+    Ok(found?.map(|f| {
+        let (events, d) = match &f.small {
+            Some(s) => (&s.events[..], difference(&s.difference)),
+            None => (&[][..], difference(&f.difference)),
+        };
+        told(events, d)
+    }))
+}
+
+/// A difference in words.
+fn difference(d: &Difference) -> String {
+    format!(
+        "{} at {}: reference {}, program {}",
+        d.what, d.place, d.left, d.right
+    )
+}
+
+/// Bytes in hexadecimal.
+pub fn hex(b: &[u8]) -> String {
+    b.iter().map(|x| format!("{x:02x}")).collect()
+}
+
+/// Where something was not shown to be the same.
+pub fn place(graph: &Graph, d: &Doubt) -> String {
+    let action = d.action.map_or(String::new(), |a| format!(" a{a}"));
+    format!(
+        "from {}, stage{}{action}, at {}: {}",
+        graph.name(d.source),
+        d.stage.0,
+        graph.name(d.elem),
+        d.what
+    )
+}

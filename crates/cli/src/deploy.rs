@@ -1,0 +1,340 @@
+//! Verification before a program takes traffic: proved, or not known (then in shadow mode), or refuted (then not at all).
+
+use crate::common::thousands;
+use crate::counterexample::{Search, Shown, hex, place, show};
+use crate::program;
+use anyhow::Result;
+use onefold_engine::Graph;
+use onefold_engine::program::ProgramRunner;
+use onefold_synth::program::{Program, StageId};
+use onefold_verify::generate::Port;
+use onefold_verify::prove::{self, Proof, Share, prove};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Packets that are tried to show a difference that the proof has found.
+const PACKETS: u64 = 20_000;
+/// All programs that are made anew during a run have so many times the time limit in all; then they are unknown.
+const RENEWALS: u32 = 4;
+/// Most programs made anew in one run; then the reference graph goes on.
+const MAX_RENEWED: u32 = 64;
+/// Most places told of what is not known.
+const PLACES: usize = 20;
+
+/// What `--no-verify` is answered with.
+pub const UNVERIFIED: &str =
+    "--no-verify: nobody has shown that this program is the chain as it is written";
+
+/// Options of verification.
+#[derive(clap::Args, Debug)]
+pub struct VerifyArgs {
+    /// Longest time for the proof that the program is the chain, which comes before the first packet. What is not proved by then
+    /// runs in shadow mode
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
+    verify_time: u32,
+    /// Takes packets without a proof
+    #[arg(long, conflicts_with = "verify_time")]
+    no_verify: bool,
+    /// Runs this program (the text that `explain --program` prints), not the one that is made now
+    #[arg(long, value_name = "FILE")]
+    pub program: Option<PathBuf>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Program and chain do the same with every packet.
+    Proved,
+    /// Some of it is not known.
+    Unknown,
+    /// A packet shows a difference.
+    Refuted,
+    /// Nobody has looked.
+    Skipped,
+}
+
+impl Verdict {
+    /// In one word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Proved => "proved",
+            Verdict::Unknown => "unknown",
+            Verdict::Refuted => "refuted",
+            Verdict::Skipped => "skipped",
+        }
+    }
+}
+
+/// What is known of a program.
+pub struct Verification {
+    pub verdict: Verdict,
+    pub seconds: f64,
+    share: Share,
+    /// Classes (stage, action) that are not proved.
+    pub unknown: BTreeSet<(usize, usize)>,
+    /// Classes in all.
+    of: usize,
+    /// Where, and why not.
+    places: Vec<String>,
+    stopped: Option<String>,
+    shown: Option<Shown>,
+}
+
+/// Verifies programs of one run.
+pub struct Verifier {
+    limit: Option<Duration>,
+    /// Left for programs made anew.
+    pool: Duration,
+    ports: Vec<Port>,
+    seed: u64,
+    quiet: bool,
+    /// Verdicts about programs that were made anew.
+    pub renewals: Vec<Verdict>,
+}
+
+impl Verifier {
+    /// For a chain with these ports.
+    pub fn new(args: &VerifyArgs, ports: Vec<Port>, seed: u64, quiet: bool) -> Verifier {
+        let limit = Duration::from_secs(args.verify_time.into());
+        Verifier {
+            limit: (!args.no_verify).then_some(limit),
+            pool: limit * RENEWALS,
+            ports,
+            seed,
+            quiet,
+            renewals: Vec::new(),
+        }
+    }
+
+    /// Is the program what the graph is now?
+    ///
+    /// # Errors
+    /// When the program is not one for this graph.
+    pub fn verify(&self, graph: &Graph, program: &Program) -> Result<Verification> {
+        self.within(graph, program, self.limit)
+    }
+
+    /// The same for a program that was made because a handler changed a model; with the time that is left for those.
+    ///
+    /// # Errors
+    /// When the program is not one for this graph.
+    pub fn verify_renewed(&mut self, graph: &Graph, program: &Program) -> Result<Verification> {
+        let limit = self.limit.map(|l| l.min(self.pool));
+        let begun = Instant::now();
+        let v = self.within(graph, program, limit)?;
+        self.pool = self.pool.saturating_sub(begun.elapsed());
+        self.renewals.push(v.verdict);
+        Ok(v)
+    }
+
+    fn within(
+        &self,
+        graph: &Graph,
+        program: &Program,
+        limit: Option<Duration>,
+    ) -> Result<Verification> {
+        let begun = Instant::now();
+        let mut v = Verification {
+            verdict: Verdict::Skipped,
+            seconds: 0.0,
+            share: Share {
+                unknown: 1.0,
+                ..Share::default()
+            },
+            unknown: BTreeSet::new(),
+            of: program::classes(program),
+            places: Vec::new(),
+            stopped: None,
+            shown: None,
+        };
+        let Some(limit) = limit else {
+            return Ok(v);
+        };
+        let options = prove::Options {
+            time_limit: Some(limit),
+            ..prove::Options::default()
+        };
+        let proof = prove(&graph.synthesis_input(), program, &options);
+        if !proof.different.is_empty() {
+            // at least a second: a refutation is worth more than being on time
+            let how = Search {
+                packets: PACKETS,
+                seed: self.seed,
+                deadline: Some((begun + limit).max(Instant::now() + Duration::from_secs(1))),
+                quiet: self.quiet,
+            };
+            v.shown = show(graph, program, &self.ports, &proof, &how)?;
+        }
+        v.verdict = match (&v.shown, proof.holds()) {
+            (Some(_), _) => Verdict::Refuted,
+            (None, true) => Verdict::Proved,
+            (None, false) => Verdict::Unknown,
+        };
+        v.unknown = unproved(program, &proof);
+        let doubts = proof.different.iter().chain(&proof.unknown);
+        v.places = doubts.take(PLACES).map(|d| place(graph, d)).collect();
+        v.stopped = proof.stopped().map(str::to_string);
+        v.share = proof.share;
+        v.seconds = begun.elapsed().as_secs_f64();
+        Ok(v)
+    }
+}
+
+/// Classes that a proof leaves open. Where an entry was given up, every class that packets enter it with is open.
+fn unproved(program: &Program, proof: &Proof) -> BTreeSet<(usize, usize)> {
+    let all_of = |s: StageId| {
+        let stage = program.stages.get(s.0 as usize);
+        let n = stage.map_or(0, |s| s.actions.len());
+        (0..n).map(move |a| (s.0 as usize, a))
+    };
+    let mut open = BTreeSet::new();
+    for d in proof.different.iter().chain(&proof.unknown) {
+        match d.action {
+            Some(a) => drop(open.insert((d.stage.0 as usize, a as usize))),
+            None => open.extend(all_of(d.stage)),
+        }
+    }
+    for e in proof.entries.iter().filter(|e| e.stopped.is_some()) {
+        let entry = program.entries.iter().find(|p| p.source == e.source);
+        open.extend(entry.into_iter().flat_map(|e| all_of(e.stage)));
+    }
+    open
+}
+
+impl Verification {
+    /// In one line.
+    pub fn line(&self) -> String {
+        match self.verdict {
+            Verdict::Proved => format!("proved in {:.2} s", self.seconds),
+            Verdict::Skipped => "nobody has looked (--no-verify)".to_string(),
+            Verdict::Refuted => format!("refuted in {:.2} s", self.seconds),
+            Verdict::Unknown => {
+                let why = match (&self.stopped, self.places.first()) {
+                    (Some(s), _) => format!(" ({s})"),
+                    (None, Some(p)) => format!(" ({p})"),
+                    (None, None) => String::new(),
+                };
+                format!(
+                    "{} of {} classes not proved in {:.2} s, {:.2}% of the header space{why}",
+                    thousands(self.unknown.len() as u64),
+                    thousands(self.of as u64),
+                    self.seconds,
+                    (self.share.unknown + self.share.different) * 100.0
+                )
+            }
+        }
+    }
+
+    /// Says on standard error how it is with a program that is about to run. Whoever did not want a proof is told every time.
+    pub fn say(&self, quiet: bool) {
+        match self.verdict {
+            Verdict::Skipped => eprintln!("warning: {UNVERIFIED}"),
+            Verdict::Proved if quiet => {}
+            Verdict::Proved => eprintln!("verified: {}", self.line()),
+            Verdict::Unknown => eprintln!("verified: {}", self.line()),
+            Verdict::Refuted => {}
+        }
+    }
+
+    /// What the handler `verification` says: the verdict, and what there is to it.
+    pub fn told(&self) -> String {
+        match self.verdict {
+            Verdict::Proved => "proved\n".to_string(),
+            v => format!("{}: {}\n", v.name(), self.line()),
+        }
+    }
+
+    /// Why the program must not run, and how to see it.
+    pub fn refusal(&self, chain: &str, program: Option<&std::path::Path>) -> String {
+        let mut s = format!("refused: the program is not the chain ({})\n", self.line());
+        if let Some(shown) = &self.shown {
+            s += &format!("  {}\n", shown.difference);
+            let with = program.map_or(String::new(), |p| format!(" --program {}", p.display()));
+            for (port, bytes) in &shown.packets {
+                s += &format!(
+                    "  onefold trace {chain}{with} --hex {port}={}\n",
+                    hex(bytes)
+                );
+            }
+        }
+        s + "  --mode reference runs the chain as it is written"
+    }
+
+    /// As documented in docs/json.md.
+    pub fn json(&self, renewals: &[Verdict]) -> serde_json::Value {
+        serde_json::json!({
+            "verdict": self.verdict.name(),
+            "seconds": self.seconds,
+            "header_space": {
+                "proved": self.share.proved,
+                "punted": self.share.punted,
+                "unknown": self.share.unknown + self.share.different,
+            },
+            "unknown_classes": self.unknown.iter()
+                .map(|(s, a)| serde_json::json!({ "stage": s, "action": a })).collect::<Vec<_>>(),
+            "unknown": self.places,
+            "stopped": self.stopped,
+            "counterexample": self.shown.as_ref().map(|s| serde_json::json!({
+                "packets": s.packets.iter()
+                    .map(|(p, b)| serde_json::json!({ "port": p, "packet": hex(b) }))
+                    .collect::<Vec<_>>(),
+                "difference": s.difference,
+            })),
+            "renewals": renewals.iter().map(|v| v.name()).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// What happens when a handler has changed a model: a new program, if it is the chain as it is now.
+pub struct Renewal {
+    verifier: Verifier,
+    /// No new program is made.
+    never: bool,
+    /// Programs that were made anew.
+    pub renewed: u32,
+}
+
+impl Renewal {
+    /// New programs are verified as the first one was; `given`: the program was given, and nobody knows what it should be now.
+    pub fn new(verifier: Verifier, given: bool) -> Renewal {
+        Renewal {
+            verifier,
+            never: given,
+            renewed: 0,
+        }
+    }
+
+    /// Verdicts about the new programs.
+    pub fn verdicts(&self) -> &[Verdict] {
+        &self.verifier.renewals
+    }
+
+    /// Makes, verifies and loads a new program. False when the reference graph must go on: there have been too many, the
+    /// program does not fit, or it is refuted.
+    #[cold]
+    pub fn renew(&mut self, runner: &mut ProgramRunner) -> bool {
+        if self.never || self.renewed >= MAX_RENEWED {
+            return false;
+        }
+        self.renewed += 1;
+        let s = program::synthesize_graph(runner.graph());
+        let v = match self.verifier.verify_renewed(runner.graph(), &s.program) {
+            Ok(v) => v,
+            Err(e) => {
+                eprintln!("warning: the program that a handler made necessary: {e:#}");
+                return false;
+            }
+        };
+        if v.verdict == Verdict::Refuted {
+            eprintln!(
+                "warning: the program that a handler made necessary is {}; the reference graph goes on",
+                v.line()
+            );
+            return false;
+        }
+        let said = runner.graph_mut();
+        said.tell("verification", v.told());
+        runner.load(&s.program).is_ok()
+    }
+}
