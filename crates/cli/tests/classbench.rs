@@ -10,6 +10,7 @@ use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
 use onefold_synth::{Budget, Program, synthesize};
+use onefold_verify::prove::{Options, prove};
 use std::io::Read;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -322,4 +323,47 @@ fn synthesis_is_quick_and_small() {
     if let Some(peak) = v["peak_bytes"].as_u64() {
         assert!(peak < 1 << 30, "{peak} bytes");
     }
+}
+
+/// The whole edge is proved, for all packets: synthesis, the program's text, its reading and the proof in less than a minute of
+/// one core. (An optimized build; else the program is proved as it was made, and takes as long as it takes.)
+fn proved(name: &str) {
+    let Some(rules) = text(name) else {
+        return;
+    };
+    let dir = common::temp(&format!("classbench-proof-{name}"));
+    let file = dir.join("all.rules");
+    std::fs::write(&file, rules).expect("the rules");
+    if cfg!(debug_assertions) {
+        let (graph, _) = edge(&file);
+        let program = timed(&graph, name, f64::MAX);
+        let options = Options {
+            time_limit: None,
+            ..Options::default()
+        };
+        let proof = prove(&graph.synthesis_input(), &program, &options);
+        assert!(proof.holds(), "{name}: {proof:#?}");
+        assert_eq!((proof.share.unknown, proof.share.different), (0.0, 0.0));
+        for e in &proof.entries {
+            println!("{name}: {} nodes, {} steps", e.nodes, e.steps);
+        }
+        return;
+    }
+    let args = ["verify", "isp-edge", "--set", "rules=all.rules", "--prove"];
+    let v = common::json(&dir, 0, &args);
+    println!("{name}: {v}");
+    assert_eq!(v["verdict"], "proved");
+    assert_eq!(v["header_space"]["unknown"].as_f64(), Some(0.0));
+    let seconds = v["cpu_seconds"].as_f64().or(v["seconds"].as_f64());
+    assert!(seconds.is_some_and(|s| s < 60.0), "{name}: {v}");
+}
+
+#[test]
+fn acl2_10k_is_proved() {
+    proved("acl2_10k");
+}
+
+#[test]
+fn fw2_10k_is_proved() {
+    proved("fw2_10k");
 }

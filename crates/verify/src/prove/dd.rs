@@ -4,8 +4,36 @@
 //! number of a case or an action, plus one). Nothing is ever freed. A bound on nodes and a deadline end the work: every
 //! operation answers [`NO`] from then on, [`Dd::stopped`] says so, and nothing that was computed may be believed.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Instant;
+
+/// A hasher for functions and for what is hashed already.
+#[derive(Default, Clone, Copy)]
+pub struct Mixer(u64);
+/// Maps with that hasher.
+pub type Quick = BuildHasherDefault<Mixer>;
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for b in bytes {
+            self.write_u64(u64::from(*b));
+        }
+    }
+    fn write_u32(&mut self, n: u32) {
+        self.write_u64(n.into());
+    }
+    fn write_u64(&mut self, n: u64) {
+        let h = (self.0 ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = h ^ (h >> 32);
+    }
+    fn write_u128(&mut self, n: u128) {
+        self.write_u64(n as u64 ^ (n >> 64) as u64);
+    }
+}
 
 /// A function.
 pub type Ref = u32;
@@ -57,6 +85,8 @@ pub struct Dd {
     deadline: Option<Instant>,
     stop: Option<Stop>,
     made: u32,
+    /// What else is remembered at the moment, counted like nodes.
+    pub(super) extra: usize,
 }
 
 fn mix(a: u32, b: u32, c: u32, d: u32) -> usize {
@@ -82,6 +112,7 @@ impl Dd {
             deadline,
             stop: None,
             made: 0,
+            extra: 0,
         }
     }
 
@@ -94,6 +125,7 @@ impl Dd {
         self.nodes.len()
     }
 
+    #[inline]
     fn node(&self, f: Ref) -> Node {
         self.nodes.get(f as usize).copied().unwrap_or(Node {
             level: TERMINAL,
@@ -102,7 +134,28 @@ impl Dd {
         })
     }
 
-    fn make(&mut self, level: u32, lo: Ref, hi: Ref) -> Ref {
+    /// The level of the variable that is looked at first; the greatest number where there is none.
+    #[inline]
+    pub(super) fn level(&self, f: Ref) -> u32 {
+        self.node(f).level
+    }
+    /// A function with the variable of this level, which none of its variables comes before, set.
+    #[inline]
+    pub(super) fn cofactor(&self, f: Ref, level: u32, hi: bool) -> Ref {
+        let n = self.node(f);
+        match (n.level == level, hi) {
+            (false, _) => f,
+            (true, false) => n.lo,
+            (true, true) => n.hi,
+        }
+    }
+    /// Level and both sides; nothing where it is always the same.
+    pub(super) fn parts(&self, f: Ref) -> Option<(u32, Ref, Ref)> {
+        let n = self.node(f);
+        (n.level != TERMINAL).then_some((n.level, n.lo, n.hi))
+    }
+
+    pub(super) fn make(&mut self, level: u32, lo: Ref, hi: Ref) -> Ref {
         if lo == hi && level != TERMINAL {
             return lo;
         }
@@ -120,7 +173,7 @@ impl Dd {
         if self.made.is_multiple_of(1 << 14) && self.deadline.is_some_and(|d| Instant::now() > d) {
             self.stop.get_or_insert(Stop::Time);
         }
-        if self.nodes.len() >= self.limit {
+        if self.nodes.len() + self.extra >= self.limit {
             self.stop.get_or_insert(Stop::Nodes);
         }
         if self.stop.is_some() {
@@ -295,13 +348,18 @@ impl Dd {
 
     /// Where a function has this value.
     pub fn is(&mut self, f: Ref, v: u32) -> Ref {
-        let mut memo = HashMap::new();
+        let mut memo = HashMap::default();
         self.map(f, &mut memo, &mut |x| match x == v {
             true => YES,
             false => NO,
         })
     }
-    fn map(&mut self, f: Ref, memo: &mut HashMap<Ref, Ref>, to: &mut dyn FnMut(u32) -> Ref) -> Ref {
+    fn map(
+        &mut self,
+        f: Ref,
+        memo: &mut HashMap<Ref, Ref, Quick>,
+        to: &mut dyn FnMut(u32) -> Ref,
+    ) -> Ref {
         let n = self.node(f);
         if n.level == TERMINAL {
             return to(n.lo);
@@ -317,7 +375,7 @@ impl Dd {
     }
 
     fn reached(&self, f: Ref, mut visit: impl FnMut(Node)) {
-        let mut seen = std::collections::HashSet::new();
+        let mut seen: HashSet<Ref, Quick> = HashSet::default();
         let mut stack = vec![f];
         while let Some(f) = stack.pop() {
             if !seen.insert(f) {
@@ -355,10 +413,15 @@ impl Dd {
     pub fn exists(&mut self, f: Ref, gone: &BTreeSet<u32>) -> Ref {
         match gone.is_empty() {
             true => f,
-            false => self.without(f, gone, &mut HashMap::new()),
+            false => self.without(f, gone, &mut HashMap::default()),
         }
     }
-    fn without(&mut self, f: Ref, gone: &BTreeSet<u32>, memo: &mut HashMap<Ref, Ref>) -> Ref {
+    fn without(
+        &mut self,
+        f: Ref,
+        gone: &BTreeSet<u32>,
+        memo: &mut HashMap<Ref, Ref, Quick>,
+    ) -> Ref {
         let n = self.node(f);
         if n.level == TERMINAL || self.stop.is_some() {
             return f;
@@ -386,10 +449,15 @@ impl Dd {
     pub fn put(&mut self, f: Ref, by: &HashMap<u32, Ref>) -> Ref {
         match by.is_empty() {
             true => f,
-            false => self.put_in(f, by, &mut HashMap::new()),
+            false => self.put_in(f, by, &mut HashMap::default()),
         }
     }
-    fn put_in(&mut self, f: Ref, by: &HashMap<u32, Ref>, memo: &mut HashMap<Ref, Ref>) -> Ref {
+    fn put_in(
+        &mut self,
+        f: Ref,
+        by: &HashMap<u32, Ref>,
+        memo: &mut HashMap<Ref, Ref, Quick>,
+    ) -> Ref {
         let n = self.node(f);
         if n.level == TERMINAL || self.stop.is_some() {
             return f;
@@ -425,7 +493,7 @@ impl Dd {
 
     /// The share of all values of the variables with which it holds.
     pub fn share(&self, f: Ref) -> f64 {
-        let mut memo: HashMap<Ref, f64> = HashMap::new();
+        let mut memo: HashMap<Ref, f64, Quick> = HashMap::default();
         let mut stack = vec![f];
         while let Some(&f) = stack.last() {
             let n = self.node(f);

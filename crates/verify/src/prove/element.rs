@@ -2,6 +2,7 @@
 
 use super::bits;
 use super::dd::{NO, Ref, YES};
+use super::first::Rule;
 use super::packet::{Cause, Sym, World};
 use super::sum::Sum;
 use onefold_elements::model::{
@@ -82,27 +83,83 @@ impl<'a> Cases<'a> {
             return *k;
         }
         let by: HashMap<Read, &Got> = self.reads.iter().copied().zip(&got).collect();
-        let mut parts = Vec::with_capacity(self.list.len());
+        let mut rules = Vec::with_capacity(self.list.len());
         let mut trouble = None;
         for (c, same) in self.list.iter().zip(&self.same) {
-            match holds(w, &c.when, &by) {
-                Ok(f) => {
-                    let t = w.dd.terminal(same + 1);
-                    parts.push(w.dd.ite(f, t, NO));
-                    if f == YES {
-                        break;
+            let always = rules.len();
+            if alternatives(w, &c.when, &by, same + 1, &mut rules).is_err() {
+                // what stands before may guard what cannot be said
+                rules.truncate(always);
+                let (all, value) = match holds(w, &c.when, &by) {
+                    Ok(f) => (vec![f], same + 1),
+                    Err(cause) => {
+                        trouble = Some(cause);
+                        (Vec::new(), UNSAID)
                     }
-                }
-                Err(cause) => {
-                    trouble = Some(cause);
-                    parts.push(w.dd.terminal(UNSAID));
+                };
+                rules.push(Rule { all, value });
+                if trouble.is_some() {
                     break;
                 }
             }
+            if rules
+                .get(always..)
+                .is_some_and(|l| l.iter().any(|r| r.all.is_empty()))
+            {
+                break;
+            }
         }
-        let r = (w.dd.first(&parts), trouble);
+        let r = (w.dd.first_match(rules), trouble);
         self.known.insert(got, r);
         r
+    }
+}
+
+/// The ways in which a condition can hold, each a rule of this value.
+fn alternatives(
+    w: &mut World,
+    c: &Cond,
+    by: &HashMap<Read, &Got>,
+    value: u32,
+    out: &mut Vec<Rule>,
+) -> Result<(), Cause> {
+    match c {
+        Cond::Any(l) => l
+            .iter()
+            .try_for_each(|c| alternatives(w, c, by, value, out)),
+        c => {
+            let mut all = Vec::new();
+            factors(w, c, by, &mut all)?;
+            all.retain(|f| *f != YES);
+            if !all.contains(&NO) {
+                out.push(Rule { all, value });
+            }
+            Ok(())
+        }
+    }
+}
+
+/// What must hold at once.
+fn factors(
+    w: &mut World,
+    c: &Cond,
+    by: &HashMap<Read, &Got>,
+    out: &mut Vec<Ref>,
+) -> Result<(), Cause> {
+    match c {
+        Cond::All(l) => {
+            for c in l {
+                factors(w, c, by, out)?;
+                if out.last() == Some(&NO) {
+                    break;
+                }
+            }
+            Ok(())
+        }
+        c => {
+            out.push(holds(w, c, by)?);
+            Ok(())
+        }
     }
 }
 

@@ -1,14 +1,16 @@
 //! The program's side: filters, expressions and images as functions of the epoch's packet.
 
 use super::bits;
-use super::dd::{NO, Ref, YES};
+use super::dd::{NO, Ref};
+use super::first::Rule;
 use super::packet::{Cause, Sym, World};
 use super::sum::Sum;
 use super::vars::Bit;
+use onefold_elements::model::ValueSet;
 use onefold_synth::program::{
-    Dim, EndAt, Expr, Filter, Image, Mark, Program, Slot, Stage, SumTerm, TypeExpr,
+    Dim, EndAt, Expr, Image, Mark, Program, Slot, Stage, SumTerm, TypeExpr,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// What the slots hold on a path.
 pub type Slots = BTreeMap<Slot, Vec<Ref>>;
@@ -57,35 +59,42 @@ impl Reader<'_> {
         }
     }
 
-    /// Where a filter fits.
-    pub fn filter(&self, w: &mut World, f: &Filter) -> Result<Ref, Cause> {
-        let mut all = YES;
-        // from the last variables to the first, so that little is made twice
-        for (d, set) in f.0.iter().rev() {
-            let here = match d {
-                Dim::Len => w.length_in(0, EndAt::Same, set),
-                d => {
-                    let v = self.dim(w, *d)?;
-                    bits::is_in(&mut w.dd, &v, set)
-                }
-            };
-            all = w.dd.and(all, here);
-            if all == NO {
-                break;
-            }
-        }
-        Ok(all)
-    }
-
     /// Which action is taken where: its number plus one; zero where no rule fits.
     pub fn rules(&self, w: &mut World, s: &Stage) -> Result<Ref, Cause> {
-        let mut parts = Vec::with_capacity(s.rules.len());
+        let mut known: HashMap<(Dim, &ValueSet), Ref> = HashMap::new();
+        let mut dims: HashMap<Dim, Vec<Ref>> = HashMap::new();
+        let mut list = Vec::with_capacity(s.rules.len());
         for r in &s.rules {
-            let f = self.filter(w, &r.filter)?;
-            let t = w.dd.terminal(r.action.0 + 1);
-            parts.push(w.dd.ite(f, t, NO));
+            let mut all = Vec::with_capacity(r.filter.0.len());
+            for (d, set) in &r.filter.0 {
+                let here = match known.get(&(*d, set)) {
+                    Some(f) => *f,
+                    None => {
+                        let f = match d {
+                            Dim::Len => w.length_in(0, EndAt::Same, set),
+                            d => {
+                                let v = match dims.get(d) {
+                                    Some(v) => v,
+                                    None => {
+                                        let v = self.dim(w, *d)?;
+                                        dims.entry(*d).or_insert(v)
+                                    }
+                                };
+                                bits::is_in(&mut w.dd, v, set)
+                            }
+                        };
+                        known.insert((*d, set), f);
+                        f
+                    }
+                };
+                all.push(here);
+            }
+            list.push(Rule {
+                all,
+                value: r.action.0 + 1,
+            });
         }
-        Ok(w.dd.first(&parts))
+        Ok(w.dd.first_match(list))
     }
 
     /// The packet as an image has it.

@@ -22,6 +22,7 @@ mod bits;
 mod carry;
 pub mod dd;
 mod element;
+mod first;
 mod image;
 pub mod mutate;
 mod packet;
