@@ -141,6 +141,8 @@ fn json(
             "nodes": e.nodes,
         })).collect::<Vec<_>>(),
         "seconds": seconds,
+        "cpu_seconds": common::cpu_seconds(),
+        "peak_bytes": common::peak_memory(),
     })
 }
 
@@ -155,7 +157,8 @@ fn print_text(
     shown: Option<&Shown>,
     seconds: f64,
 ) {
-    crate::say!("{}: {verdict} ({seconds:.1} s)", chain.name);
+    let memory = common::peak_memory().map_or(String::new(), |b| format!(", {} MB", b >> 20));
+    crate::say!("{}: {verdict} ({seconds:.1} s{memory})", chain.name);
     let percent = |x: f64| format!("{:.2}%", x * 100.0);
     for e in &proof.entries {
         let name = graph.name(e.source);
@@ -175,10 +178,11 @@ fn print_text(
             line += &format!(", unknown {}", percent(e.share.unknown));
         }
         crate::say!(
-            "{line} of the header space; {} epochs, {} steps, {} nodes",
+            "{line} of the header space; {} epochs, {} steps, {} nodes of at most {}",
             thousands(e.epochs as u64),
             thousands(e.steps),
-            thousands(e.nodes as u64)
+            thousands(e.nodes as u64),
+            thousands(Options::default().nodes as u64)
         );
         if let Some(why) = &e.stopped {
             crate::say!("    given up: {why}");
