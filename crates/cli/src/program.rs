@@ -86,6 +86,7 @@ pub fn end(graph: &Graph, a: &Action) -> String {
     let next = |n: &Next| match n {
         Next::Stage(s) => format!("stage {}", s.0),
         Next::Unconnected(e) => format!("unconnected output of {}", name(e)),
+        Next::Never => "never".into(),
     };
     let list = |l: &[Next]| l.iter().map(next).collect::<Vec<_>>().join(", ");
     match &a.end {

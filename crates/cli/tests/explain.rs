@@ -178,7 +178,7 @@ fn bindings(p: &Program, source: &str, proto: u128) -> Vec<String> {
                     // a reply: to the inside
                     let to = bound.iter().rev().find_map(|n| match n {
                         Next::Stage(s) => Some(*s),
-                        Next::Unconnected(_) => None,
+                        Next::Unconnected(_) | Next::Never => None,
                     });
                     at = to.expect("a stage behind the binding");
                     assert!(!p.stages[at.0 as usize].fresh);

@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::class::Processing;
 use crate::cx::{Cx, TimerId};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
-use crate::model::{BindPacket, Bound, Model, ModelCx};
+use crate::model::{BindPacket, Binding, Bound, Model, ModelCx};
 use crate::names::NameDb;
 use crate::spec::GraphSpec;
 use crate::store::StateStore;
@@ -424,8 +424,16 @@ pub trait Element: ElementClone + Send + 'static {
     /// [`crate::model::Op::Count`] with `tag`: counters, messages.
     fn account(&mut self, tag: u16, packets: u64, bytes: u64, cx: &mut Cx<'_>) {}
 
-    /// For rewriters, where the model has [`crate::model::Exit::Bind`]: finds or makes the binding of a packet.
-    fn bind(&mut self, port: Port, p: &BindPacket, cx: &mut Cx<'_>) -> Bound {
+    /// For rewriters, where the model has [`crate::model::Exit::Bind`]: finds or makes the binding of a packet. The answer is
+    /// [`Bound::To`] only after `may` has been asked about that binding; where it says no, the answer is [`Bound::Punt`], and
+    /// nothing has happened but that a binding may be new.
+    fn bind(
+        &mut self,
+        port: Port,
+        p: &BindPacket,
+        may: &dyn Fn(&Binding) -> bool,
+        cx: &mut Cx<'_>,
+    ) -> Bound {
         Bound::Punt("no bindings here")
     }
 

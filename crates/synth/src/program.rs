@@ -13,7 +13,7 @@
 //! earlier steps of its own action) have filled.
 
 use onefold_elements::ElemId;
-use onefold_elements::model::{AnnoKey, BindKind, HeaderCheck, ValueSet};
+use onefold_elements::model::{AnnoKey, BindKind, FlowSide, HeaderCheck, ValueSet};
 use onefold_packet::{EtherAddr, PacketType};
 use std::sync::Arc;
 
@@ -271,6 +271,8 @@ pub enum Next {
     Stage(StageId),
     /// Dropped by this element as "unconnected output".
     Unconnected(ElemId),
+    /// Nowhere: that cannot be. Should it be all the same, the rewriter is given the packet instead ([`End::Punt`]).
+    Never,
 }
 
 /// What is expected of a binding; anything else leaves the action at this step.
@@ -315,6 +317,8 @@ pub enum Step {
         expect: Option<Expect>,
         /// For any other binding: where packets that leave at each output go on, with all slots filled.
         bound: Vec<Next>,
+        /// What any other binding can be of, if that is told; a packet with one of no such kind is given to the rewriter instead.
+        sides: Option<Vec<FlowSide>>,
         /// Where packets go on that are let through unchanged, per output.
         pass: Vec<Next>,
     },

@@ -243,6 +243,7 @@ impl<'a> Explained<'a> {
             .map(|n| match n {
                 Next::Stage(s) => format!("stage {}", s.0),
                 Next::Unconnected(_) => "nowhere".into(),
+                Next::Never => "never".into(),
             })
             .collect();
         parts.join(", ")

@@ -457,7 +457,7 @@ impl Modelled<'_> {
         let bp = interp::bind_packet(&p).ok_or("a packet without ports is to be bound")?;
         self.account();
         self.report.bound += 1;
-        let bound = self.bench.with(|e, cx| e.bind(port, &bp, cx));
+        let bound = self.bench.with(|e, cx| e.bind(port, &bp, &|_| true, cx));
         let mut fate = Fate::default();
         let emit = |fate: &mut Fate, to: Port, p: Pkt| match to < self.subject.noutputs {
             true => fate.emitted.push((to, p)),
@@ -482,8 +482,13 @@ impl Modelled<'_> {
     }
 }
 
-/// Does a binding of a flow that began at this input do what the model says of such flows?
+/// Does a binding do what the model says of its kind of flow?
 fn unexpected(port: Port, bind: &Bind, b: &Binding, p: &super::BindPacket) -> Option<String> {
+    let any = super::flows::BITS.map(super::ValueSet::full);
+    let mut sides = (bind.flows.iter()).flat_map(|f| f.sides(bind.kind, bind.source_only, &any));
+    if !sides.any(|s| s.fits(bind.kind, b, p)) {
+        return Some(format!("a binding of no kind that the model tells: {b:?}"));
+    }
     if b.reply || usize::from(b.origin) != port {
         return None;
     }

@@ -18,6 +18,7 @@
 pub mod alike;
 pub mod build;
 pub mod check;
+mod flows;
 pub mod interp;
 pub mod mutate;
 pub mod probe;
@@ -25,6 +26,7 @@ pub mod samples;
 pub mod set;
 pub mod solve;
 
+pub use flows::{FlowKind, FlowSide};
 pub use set::{ValueSet, max_of};
 
 use crate::cx::DropReason;
@@ -462,6 +464,12 @@ pub struct Bind {
     pub kind: BindKind,
     /// What forward packets of flows that begin at this input get; `None` when none begin here (only replies pass).
     pub expected: Option<Expected>,
+    /// Every kind of flow that bindings can be of, of all inputs of this rewriter: an input that is not named begins none.
+    pub flows: Vec<FlowKind>,
+    /// Bindings are found by the source address alone, those of replies by the destination address.
+    pub source_only: bool,
+    /// Packets have no bindings of flows of another protocol.
+    pub by_protocol: bool,
     /// What becomes of the destination annotation.
     pub dst_anno: DstAnno,
     /// This annotation byte is set on packets of the reply direction ([`Binding::anno`]).

@@ -342,6 +342,14 @@ fn exits(c: &Case) -> Vec<(String, Exit)> {
                 DstAnno::Rewritten | DstAnno::OfReplies => DstAnno::Kept,
             };
             to("the destination annotation", Exit::Bind(flipped));
+            for i in 0..b.flows.len() {
+                let mut other = b.clone();
+                other.flows[i].reply += 1;
+                to("another output of replies", Exit::Bind(other));
+                let mut none = b.clone();
+                none.flows.remove(i);
+                to("a kind of flow less", Exit::Bind(none));
+            }
             let Some(e) = &b.expected else {
                 to("not bound", Exit::Port(0));
                 return out;

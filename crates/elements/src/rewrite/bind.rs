@@ -13,8 +13,8 @@ use crate::Port;
 use crate::cx::Cx;
 use crate::ip4;
 use crate::model::{
-    Bind, BindKind, BindPacket, Binding, Bound, Case, Cond, DstAnno, Exit, Expected, Model,
-    ModelCx, Read, Rewritten, ValueSet, field,
+    Bind, BindKind, BindPacket, Binding, Bound, Case, Cond, DstAnno, Exit, Expected, FlowKind,
+    Model, ModelCx, Read, Rewritten, ValueSet, field,
 };
 use crate::store::StateStore;
 use onefold_packet::anno_field::DST_IP;
@@ -50,7 +50,13 @@ impl Rewriter {
         }
     }
 
-    pub(super) fn bind_packet(&self, port: Port, p: &BindPacket, cx: &mut Cx<'_>) -> Bound {
+    pub(super) fn bind_packet(
+        &self,
+        port: Port,
+        p: &BindPacket,
+        may: &dyn Fn(&Binding) -> bool,
+        cx: &mut Cx<'_>,
+    ) -> Bound {
         if let Some(cause) = self.odd(p) {
             return Bound::Punt(cause);
         }
@@ -69,11 +75,11 @@ impl Rewriter {
             return Bound::Punt("not for this rewriter");
         };
         if let Some(hit) = self.find(w.table, &s) {
-            return self.apply_to(&mut w, hit, port, p);
+            return self.apply_to(&mut w, hit, port, p, may);
         }
         match self.begin(port, &s, &p.anno, cx) {
             Ok(hit) => match Way::of(self.handle, cx) {
-                Some(mut w) => self.apply_to(&mut w, hit, port, p),
+                Some(mut w) => self.apply_to(&mut w, hit, port, p, may),
                 None => Bound::Drop(self.kind.reasons().dropped),
             },
             Err(Unbound::Pass(o)) => Bound::Pass(o),
@@ -88,7 +94,14 @@ impl Rewriter {
     }
 
     /// The binding of a record for one packet; the record is refreshed.
-    fn apply_to(&self, w: &mut Way<'_>, (i, reply): Hit, port: Port, p: &BindPacket) -> Bound {
+    fn apply_to(
+        &self,
+        w: &mut Way<'_>,
+        (i, reply): Hit,
+        port: Port,
+        p: &BindPacket,
+        may: &dyn Fn(&Binding) -> bool,
+    ) -> Bound {
         let Some(&r) = w.table.records.get(i as usize) else {
             return Bound::Drop(self.kind.reasons().dropped);
         };
@@ -143,6 +156,9 @@ impl Rewriter {
                 r.flags
             }
         };
+        if !may(&b) {
+            return Bound::Punt(UNKNOWN);
+        }
         w.table.touch(i, w.now);
         w.table.set_flags(i, flags);
         if w.tracing {
@@ -152,6 +168,7 @@ impl Rewriter {
     }
 }
 
+const UNKNOWN: &str = "a binding of no known kind";
 const MOVED: &str = "the destination annotation is not the destination";
 
 /// What a pattern makes of a field.
@@ -216,48 +233,70 @@ impl Kind {
         Ok(Some(e))
     }
 
-    /// The same for an input.
-    fn expected_of(
+    /// The kinds of flows that begin at an input: what forward packets get, and where replies leave. No two are alike in both
+    /// outputs.
+    fn flows_of(
         self,
         spec: InputSpec,
         store: &StateStore,
-    ) -> Result<Option<Expected>, &'static str> {
+    ) -> Result<Vec<(Expected, Port)>, &'static str> {
         let pattern = |r: PatternRef, o: Port| match PatternSet::get(store, r) {
             Some(p) => self.expected(&p, o),
             None => Err("a pattern that is not there"),
         };
         match spec {
-            InputSpec::Drop | InputSpec::Pass(_) => Ok(None),
-            InputSpec::Keep(output, _) => Ok(Some(Expected {
-                output,
-                saddr: Rewritten::Kept,
-                daddr: Rewritten::Kept,
-                sport: Rewritten::Kept,
-                dport: Rewritten::Kept,
-            })),
-            InputSpec::Pattern(r, output, _) => pattern(r, output),
+            InputSpec::Drop | InputSpec::Pass(_) => Ok(Vec::new()),
+            InputSpec::Keep(output, reply) => {
+                let kept = Expected {
+                    output,
+                    saddr: Rewritten::Kept,
+                    daddr: Rewritten::Kept,
+                    sport: Rewritten::Kept,
+                    dport: Rewritten::Kept,
+                };
+                Ok(vec![(kept, reply)])
+            }
+            InputSpec::Pattern(r, output, reply) => {
+                let e = pattern(r, output)?;
+                Ok(e.map(|e| (e, reply)).into_iter().collect())
+            }
             InputSpec::Mapper(elem) => {
                 let id = store.published_by(elem);
                 let Some(m) = id.and_then(|id| store.get::<Mapper>(id)) else {
                     return Err("a mapper that is not there");
                 };
-                let mut all: Option<Expected> = None;
-                for (r, output, _) in m.patterns() {
-                    let Ok(output) = usize::try_from(*output) else {
+                let mut all: Vec<(Expected, Port)> = Vec::new();
+                for (r, output, reply) in m.patterns() {
+                    let (Ok(output), Ok(reply)) =
+                        (usize::try_from(*output), usize::try_from(*reply))
+                    else {
                         return Err("a mapper with an output that is not there");
                     };
                     let Some(e) = pattern(*r, output)? else {
                         continue;
                     };
-                    all = Some(match all {
-                        None => e,
-                        Some(a) if a.output == e.output => both(a, &e),
-                        Some(_) => return Err("a mapper with several outputs"),
-                    });
+                    let same = |(a, r): &&mut (Expected, Port)| a.output == e.output && *r == reply;
+                    match all.iter_mut().find(same) {
+                        Some((a, _)) => *a = both(a.clone(), &e),
+                        None => all.push((e, reply)),
+                    }
                 }
                 Ok(all)
             }
         }
+    }
+
+    /// What forward packets of flows that begin at an input get, all kinds taken together.
+    fn expected_of(flows: &[(Expected, Port)]) -> Result<Option<Expected>, &'static str> {
+        let mut all: Option<Expected> = None;
+        for (e, _) in flows {
+            all = Some(match all {
+                None => e.clone(),
+                Some(a) if a.output == e.output => both(a, e),
+                Some(_) => return Err("a mapper with several outputs"),
+            });
+        }
+        Ok(all)
     }
 }
 
@@ -265,16 +304,30 @@ impl Rewriter {
     pub(super) fn model_of(&self, port: Port, cx: &ModelCx<'_>) -> Model {
         let t = cx.store.get::<FlowTable>(self.handle.table);
         let m = t.and_then(|t| t.members.get(usize::from(self.handle.member)));
-        let Some((spec, argument)) = m.and_then(|m| m.specs.get(port)).copied() else {
+        let specs = m.map_or(&[][..], |m| &m.specs);
+        let Some((spec, argument)) = specs.get(port).copied() else {
             return Model::None("no input specification");
         };
         if self.annos.reply.is_some_and(|at| at < 4) {
             return Model::None("a reply annotation within the destination annotation");
         }
-        let expected = match self.kind.expected_of(spec, cx.store) {
+        let own = self.kind.flows_of(spec, cx.store);
+        let expected = match own.and_then(|own| Kind::expected_of(&own)) {
             Ok(e) => e,
             Err(cause) => return Model::None(cause),
         };
+        // no other rewriter's bindings are looked at, not even those of one that shares the table
+        let mut flows = Vec::new();
+        for (input, (spec, _)) in specs.iter().enumerate() {
+            match self.kind.flows_of(*spec, cx.store) {
+                Ok(all) => flows.extend(all.into_iter().map(|(forward, reply)| FlowKind {
+                    input,
+                    forward,
+                    reply,
+                })),
+                Err(cause) => return Model::None(cause),
+            }
+        }
         let reasons = self.kind.reasons();
         let other = || match spec {
             InputSpec::Pass(o) => Exit::Port(o),
@@ -337,6 +390,10 @@ impl Rewriter {
                 _ => BindKind::Flow,
             },
             expected,
+            flows,
+            source_only: self.kind == Kind::Addr,
+            // UDPRewriter finds flows of TCP by packets of UDP
+            by_protocol: matches!(self.kind, Kind::Ip | Kind::Tcp | Kind::Ping),
             dst_anno: match (self.annos.dst, self.kind) {
                 (false, _) => DstAnno::Kept,
                 // forward packets get another source only

@@ -36,7 +36,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason, Effect as Emission, Host, Outbox, TimerId};
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{BindPacket, Bound, Model, ModelCx};
+use crate::model::{BindPacket, Binding, Bound, Model, ModelCx};
 use crate::store::StateId;
 use crate::{ElemId, Port, element_any};
 use onefold_packet::wire::ipv4::proto;
@@ -566,8 +566,14 @@ impl Element for Rewriter {
     fn model(&self, port: Port, cx: &ModelCx<'_>) -> Model {
         self.model_of(port, cx)
     }
-    fn bind(&mut self, port: Port, p: &BindPacket, cx: &mut Cx<'_>) -> Bound {
-        self.bind_packet(port, p, cx)
+    fn bind(
+        &mut self,
+        port: Port,
+        p: &BindPacket,
+        may: &dyn Fn(&Binding) -> bool,
+        cx: &mut Cx<'_>,
+    ) -> Bound {
+        self.bind_packet(port, p, may, cx)
     }
 
     fn initial_timers(&self) -> Vec<(TimerId, Timestamp)> {

@@ -4,7 +4,7 @@ use super::classify::{Classifier, StageIndex};
 use super::image::Image;
 use super::regs::Source;
 use crate::topology::Edge;
-use onefold_elements::model::{BindKind, ValueSet};
+use onefold_elements::model::{BindKind, FlowSide, ValueSet};
 use onefold_synth::program::LenAt;
 
 /// No stage.
@@ -29,6 +29,7 @@ impl Span {
 pub(super) enum Next {
     Stage(u32),
     Unconnected(u32),
+    Never,
 }
 
 /// What is expected of a binding.
@@ -56,6 +57,7 @@ pub(super) enum Step {
         anno: Option<(u8, u16)>,
         expect: Option<Box<Expect>>,
         bound: Span,
+        sides: Option<Box<[FlowSide]>>,
         pass: Span,
     },
 }

@@ -15,6 +15,7 @@ use onefold_elements::model::{BindKind, BindPacket, Binding, Bound};
 use onefold_elements::{ElemId, Emission, Outbox, StateStore};
 use onefold_packet::Pkt;
 use onefold_synth::program::Mark;
+use std::cell::Cell;
 
 /// Stages that one packet may pass; then the reference graph takes over as soon as a new epoch begins.
 const MAX_STAGES: u32 = 2_000;
@@ -139,6 +140,7 @@ pub(super) fn run(code: &Code, st: &mut State, g: &mut Graph, stage: u32, p: Pkt
 }
 
 /// What a binding leads to.
+#[derive(Clone, Copy)]
 enum Outcome {
     /// The action goes on.
     Expected,
@@ -313,7 +315,7 @@ impl<'a> Exec<'a> {
                         self.out.drop(ElemId(e), UNCONNECTED, p);
                         return After::Gone;
                     }
-                    Outcome::Next(None) => {
+                    Outcome::Next(None | Some(Next::Never)) => {
                         self.out.drop(ElemId(step.elem()), UNCONNECTED, p);
                         return After::Gone;
                     }
@@ -363,6 +365,7 @@ impl<'a> Exec<'a> {
             anno,
             expect,
             bound,
+            sides,
             pass,
         } = step
         else {
@@ -376,8 +379,23 @@ impl<'a> Exec<'a> {
             return Outcome::Punt("no transport header");
         };
         let mark = self.out.effects.len();
+        // where a binding leads, decided before anything happens
+        let way = Cell::new(None);
+        let may = |b: &Binding| {
+            let outcome = match expect {
+                Some(e) if as_expected(e, *port, *kind, b, &bp) => Outcome::Expected,
+                _ => match sides {
+                    Some(all) if !all.iter().any(|s| s.fits(*kind, b, &bp)) => {
+                        Outcome::Next(Some(Next::Never))
+                    }
+                    _ => Outcome::Next(bound.of(&code.nexts).get(usize::from(b.output)).copied()),
+                },
+            };
+            way.set(Some(outcome));
+            !matches!(outcome, Outcome::Next(Some(Next::Never)))
+        };
         let answer = self.core.with(*elem, self.out, self.store, |e, cx| {
-            e.bind(usize::from(*port), &bp, cx)
+            e.bind(usize::from(*port), &bp, &may, cx)
         });
         self.core.settle(*elem, mark, self.out, self.store);
         let b = match answer {
@@ -418,10 +436,7 @@ impl<'a> Exec<'a> {
         if let Some(r) = &mut self.st.recorder {
             r.bound(*elem, &b);
         }
-        match expect {
-            Some(e) if as_expected(e, *port, *kind, &b, &bp) => Outcome::Expected,
-            _ => Outcome::Next(bound.of(&code.nexts).get(usize::from(b.output)).copied()),
-        }
+        way.get().unwrap_or(Outcome::Next(None))
     }
 
     /// Calls an element. A single packet that it emits goes on at once, with the stage that it comes to.
@@ -452,7 +467,7 @@ impl<'a> Exec<'a> {
                 Some(Emission::Emit(port, q)) => match outputs.get(port) {
                     Some(Next::Stage(s)) => Job::Stage(q, *s, true, luggage),
                     Some(Next::Unconnected(e)) => Job::Unconnected(q, *e),
-                    None => match self.core.out_edge(to.node, port) {
+                    None | Some(Next::Never) => match self.core.out_edge(to.node, port) {
                         edge if edge.is_some() => Job::Reference(q, edge, luggage.hops),
                         _ => Job::Unconnected(q, to.node),
                     },
@@ -478,6 +493,8 @@ impl<'a> Exec<'a> {
         let job = |p: Pkt, n: &Next| match *n {
             Next::Stage(s) => Job::Stage(p, s, false, luggage),
             Next::Unconnected(e) => Job::Unconnected(p, e),
+            // no copy leads nowhere
+            Next::Never => Job::Unconnected(p, 0),
         };
         let Some((first, others)) = ways.of(&code.nexts).split_first() else {
             return self.out.drop(ElemId(0), UNREACHABLE, p);

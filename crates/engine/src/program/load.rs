@@ -94,7 +94,7 @@ fn most(what: &'static str, n: usize, most: usize) -> R<()> {
 fn followers(s: &Stage) -> impl Iterator<Item = u32> + '_ {
     let of_next = |n: &Next| match n {
         Next::Stage(s) => Some(s.0),
-        Next::Unconnected(_) => None,
+        Next::Unconnected(_) | Next::Never => None,
     };
     s.actions.iter().flat_map(move |a| {
         let bound = a.steps.iter().flat_map(move |s| match s {
@@ -518,9 +518,15 @@ impl Loader<'_> {
                 anno,
                 expect,
                 bound,
+                sides,
                 pass,
             } => {
                 let edge = self.input(place, *elem, *port)?;
+                most(
+                    "kinds of bindings",
+                    sides.as_ref().map_or(0, Vec::len),
+                    MAX_WAYS,
+                )?;
                 self.slot(place, *first)?;
                 self.slot(place, Slot(first.0.saturating_add(5)))?;
                 if let Some((_, s)) = anno {
@@ -541,6 +547,7 @@ impl Loader<'_> {
                         })
                     }),
                     bound: self.nexts(place, bound)?,
+                    sides: sides.as_ref().map(|l| l.clone().into_boxed_slice()),
                     pass: self.nexts(place, pass)?,
                 }
             }
@@ -555,6 +562,7 @@ impl Loader<'_> {
             let n = match *n {
                 Next::Stage(s) => code::Next::Stage(self.stage_id(place, s)?),
                 Next::Unconnected(e) => code::Next::Unconnected(self.elem(place, e)?),
+                Next::Never => code::Next::Never,
             };
             self.code.nexts.push(n);
         }

@@ -112,7 +112,13 @@ impl Element for Ports {
             }
         }
     }
-    fn bind(&mut self, port: Port, p: &BindPacket, _: &mut Cx<'_>) -> Bound {
+    fn bind(
+        &mut self,
+        port: Port,
+        p: &BindPacket,
+        may: &dyn Fn(&Binding) -> bool,
+        _: &mut Cx<'_>,
+    ) -> Bound {
         assert_eq!((p.proto, p.total_len, p.transport_len), (17, 48, 28));
         let sport = u16::from_be_bytes([p.head[0], p.head[1]]);
         if sport == 80 {
@@ -123,15 +129,21 @@ impl Element for Ports {
         }
         match self.choose(sport) {
             None => Bound::Drop("Ports: thirteen"),
-            Some(new) => Bound::To(Binding {
-                origin: port as u16,
-                output: u16::from(new > 40_000),
-                saddr: p.saddr,
-                daddr: p.daddr,
-                sport: new,
-                dport: u16::from_be_bytes([p.head[2], p.head[3]]),
-                ..Binding::default()
-            }),
+            Some(new) => {
+                let b = Binding {
+                    origin: port as u16,
+                    output: u16::from(new > 40_000),
+                    saddr: p.saddr,
+                    daddr: p.daddr,
+                    sport: new,
+                    dport: u16::from_be_bytes([p.head[2], p.head[3]]),
+                    ..Binding::default()
+                };
+                match may(&b) {
+                    true => Bound::To(b),
+                    false => Bound::Punt("may not"),
+                }
+            }
         }
     }
     handlers!();
@@ -357,6 +369,7 @@ fn program() -> Program {
                                 sets: [low.clone(), low.clone(), ValueSet::range(0, 3000), low],
                             }),
                             bound: vec![goes(6), goes(8)],
+                            sides: None,
                             pass: vec![Next::Unconnected(e("ports")), goes(9)],
                         },
                         count("m2"),

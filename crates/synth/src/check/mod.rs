@@ -24,7 +24,8 @@
 //!     is asked or a write-out.
 //! 11. **Bindings.** One that expects nothing never goes on: it is the last step, and the action's end is
 //!     [`End::Unreachable`], which stands nowhere else. Sets of expected values are neither empty nor too wide; those of kept
-//!     fields are full.
+//!     fields are full. So are the sets of the kinds of other bindings, where they are told; then every output that one of them
+//!     leaves at has a way, and the others have none ([`Next::Never`], which stands nowhere else).
 //! 12. **Some rule fits every packet** that can come to a stage. Shown by subtracting the rules from what is known, as long as
 //!     that takes at most [`MAX_PIECES`] pieces; beyond, nothing is claimed ([`Report::unshown`]).
 //! 13. **Forks** have at least two ways (one would be no copy); drops, punts and questions say why.
@@ -38,7 +39,7 @@ mod tests;
 
 use crate::program::*;
 use onefold_elements::ElemId;
-use onefold_elements::model::{AnnoKey, ValueSet, max_of};
+use onefold_elements::model::{AnnoKey, FlowSide, ValueSet, max_of};
 use std::fmt;
 
 /// Most pieces that are looked at to show that a stage's rules leave nothing out.
@@ -180,6 +181,38 @@ impl Checker<'_> {
             match n {
                 Next::Stage(s) => self.stage(*s, fresh),
                 Next::Unconnected(e) => self.elem(*e),
+                Next::Never => self.wrong(11, "a way that no binding is said not to take"),
+            }
+        }
+    }
+
+    /// What other bindings than the expected one may be, and where they lead.
+    fn sides(&mut self, sides: &[FlowSide], bound: &[Next]) {
+        let what = ["saddr", "daddr", "sport", "dport"];
+        for s in sides {
+            for (i, bits) in BOUND_BITS.iter().enumerate().take(4) {
+                self.set(11, what[i], &s.from[i], *bits, true);
+                self.set(11, what[i], &s.to[i], *bits, true);
+                if s.kept[i] && !s.to[i].is_full(*bits) {
+                    self.wrong(11, format!("{} is kept, but not anything", what[i]));
+                }
+            }
+            if matches!(bound.get(usize::from(s.output)), None | Some(Next::Never)) {
+                let text = format!("a binding leaves at output {}, where no way is", s.output);
+                self.wrong(11, text);
+            }
+        }
+        for (q, n) in bound.iter().enumerate() {
+            match n {
+                Next::Never => {}
+                Next::Stage(s) => self.stage(*s, false),
+                Next::Unconnected(e) => self.elem(*e),
+            }
+            if *n != Next::Never && sides.iter().all(|s| usize::from(s.output) != q) {
+                self.wrong(
+                    11,
+                    format!("no binding leaves at output {q}, where a way is"),
+                );
             }
         }
     }
@@ -367,12 +400,16 @@ impl Checker<'_> {
                     anno,
                     expect,
                     bound,
+                    sides,
                     pass,
                     ..
                 } => {
                     self.elem(*elem);
                     self.image(image);
-                    self.nexts(bound, false);
+                    match sides {
+                        Some(sides) => self.sides(sides, bound),
+                        None => self.nexts(bound, false),
+                    }
                     self.nexts(pass, false);
                     for (i, bits) in BOUND_BITS.iter().enumerate() {
                         let s = usize::from(first.0) + i;

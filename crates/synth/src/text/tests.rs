@@ -3,7 +3,7 @@
 use super::*;
 use crate::program::*;
 use onefold_elements::ElemId;
-use onefold_elements::model::{AnnoKey, BindKind, HeaderCheck, ValueSet, max_of};
+use onefold_elements::model::{AnnoKey, BindKind, FlowSide, HeaderCheck, ValueSet, max_of};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -196,6 +196,7 @@ fn next() -> BoxedStrategy<Next> {
     prop_oneof![
         (0u32..4).prop_map(|s| Next::Stage(StageId(s))),
         elem().prop_map(Next::Unconnected),
+        Just(Next::Never),
     ]
     .boxed()
 }
@@ -226,6 +227,21 @@ fn action() -> BoxedStrategy<Action> {
             kept,
             sets: [a, b, c, d],
         });
+    let sets = || (set(32), set(32), set(16), set(16)).prop_map(|(a, b, c, d)| [a, b, c, d]);
+    let side = (
+        (any::<u16>(), any::<bool>(), any::<u16>()),
+        sets(),
+        any::<[bool; 4]>(),
+        sets(),
+    )
+        .prop_map(|((origin, reply, output), from, kept, to)| FlowSide {
+            origin,
+            reply,
+            output,
+            from,
+            kept,
+            to,
+        });
     let step = prop_oneof![
         (elem(), any::<u16>(), any::<i32>(), end_at()).prop_map(|(elem, tag, start, end)| {
             Step::Count {
@@ -244,11 +260,14 @@ fn action() -> BoxedStrategy<Action> {
                 proptest::option::of((any::<u8>(), (0u16..12).prop_map(Slot)))
             ),
             proptest::option::of(expect),
-            nexts(),
+            (
+                nexts(),
+                proptest::option::of(proptest::collection::vec(side, 0..3))
+            ),
             nexts()
         )
             .prop_map(
-                |(elem, port, kind, image, (first, anno), expect, bound, pass)| {
+                |(elem, port, kind, image, (first, anno), expect, (bound, sides), pass)| {
                     Step::Bind {
                         elem,
                         port,
@@ -258,6 +277,7 @@ fn action() -> BoxedStrategy<Action> {
                         anno,
                         expect,
                         bound,
+                        sides,
                         pass,
                     }
                 }

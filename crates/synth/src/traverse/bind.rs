@@ -1,16 +1,79 @@
 //! A rewriter's binding: what is asked, into which slots, and where every outcome goes on.
 
+use super::flows::{Asked, KEY, Other, is_expected};
 use super::groups::Traversal;
+use super::known::Known;
 use super::{Group, Key};
 use crate::program::{
     Dim, End, Expect, Expr, Mark, Next, Slot, SlotInfo, Step, SumKind, SumTerm, Why,
 };
 use crate::state::{Need, PathSlot, State};
 use onefold_elements::ElemId;
-use onefold_elements::model::{
-    AnnoKey, Bind, BindKind, Case, DstAnno, Exit, Model, Rewritten, ValueSet,
-};
+use onefold_elements::model::{AnnoKey, Bind, BindKind, Case, DstAnno, Rewritten, ValueSet};
 use onefold_packet::anno_field;
+
+/// What becomes of fields of packets with other bindings that leave at an output, whatever binding it is. Told from the kinds of
+/// flows alone, so that it is the same however many flows are known to begin.
+fn together(b: &Bind, port: u16, output: usize) -> [Rewritten; 4] {
+    let any = [0, 1, 2, 3].map(|i| ValueSet::full(KEY[i].1));
+    let mut all: Option<[Rewritten; 4]> = None;
+    let sides = b
+        .flows
+        .iter()
+        .flat_map(|k| k.sides(b.kind, b.source_only, &any));
+    for s in sides.filter(|s| usize::from(s.output) == output && !is_expected(s, port, b)) {
+        let one = [0, 1, 2, 3].map(|i| match s.kept[i] {
+            true => Rewritten::Kept,
+            false => Rewritten::To(s.to[i].clone()),
+        });
+        all = Some(match all {
+            None => one,
+            Some(a) => [0, 1, 2, 3].map(|i| match (&a[i], &one[i]) {
+                (Rewritten::Kept, Rewritten::Kept) => Rewritten::Kept,
+                (Rewritten::To(a), Rewritten::To(b)) => Rewritten::To(a.union(b)),
+                _ => Rewritten::To(any[i].clone()),
+            }),
+        });
+    }
+    all.unwrap_or_else(|| any.map(Rewritten::To))
+}
+
+/// What is known of packets with other bindings that leave at an output; `None` when there are none.
+fn known_behind(
+    others: &[Other],
+    output: usize,
+    asked: &Asked<'_>,
+    fixed: &[Rewritten; 4],
+    slots: &[Slot],
+    infos: &[SlotInfo],
+) -> Option<Known> {
+    let mut known: Option<Known> = None;
+    for o in others {
+        if usize::from(o.side.output) != output {
+            continue;
+        }
+        for f in &o.packets {
+            let mut f = f.clone();
+            for (i, slot) in slots.iter().enumerate().take(asked.fields.len()) {
+                if fixed[i] == Rewritten::Kept {
+                    continue;
+                }
+                let set = match o.side.kept[i] {
+                    true => asked.field(i, &f),
+                    false => o.side.to[i].clone(),
+                };
+                f.narrow(Dim::Slot(*slot), &set, KEY[i].1);
+            }
+            match &mut known {
+                None => known = Some(Known::of(f)),
+                Some(k) => {
+                    k.add(f, infos);
+                }
+            }
+        }
+    }
+    known
+}
 
 impl Traversal<'_, '_> {
     fn slot(&mut self, elem: ElemId, port: u16, nth: u16, what: u8, bits: u8) -> Slot {
@@ -26,25 +89,6 @@ impl Traversal<'_, '_> {
                 });
                 Slot(slots.len() as u16 - 1)
             })
-    }
-
-    /// Where forward packets of flows that begin at any input of a rewriter are expected to leave.
-    fn forward_outputs(&self, elem: ElemId) -> Vec<usize> {
-        let models = self
-            .s
-            .input
-            .elements
-            .get(elem.0 as usize)
-            .map(|e| &e.models[..]);
-        let mut out: Vec<usize> = Vec::new();
-        for m in models.unwrap_or(&[]) {
-            let Model::Cases(cases) = m else { continue };
-            out.extend(cases.iter().filter_map(|c| match &c.exit {
-                Exit::Bind(b) => b.expected.as_ref().map(|e| e.output),
-                _ => None,
-            }));
-        }
-        out
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -136,11 +180,15 @@ impl Traversal<'_, '_> {
             BindKind::Ping => Some((SumKind::Icmp, transport + 2)),
             _ => s.transport_sum(proto)?,
         };
+        let message = match b.kind {
+            BindKind::Ping => Some(s.bits_now(transport * 8, 8)?),
+            _ => None,
+        };
         // a state in which the binding's values are in the slots; `fixed` says what they may be
-        let bound = |fixed: Option<&[Rewritten; 4]>| -> Result<State, Need> {
+        let bound = |fixed: &[Rewritten; 4], expected: bool| -> Result<State, Need> {
             let mut t = s.clone();
             for (i, w) in widths.iter().enumerate() {
-                let set = match fixed.and_then(|f| f.get(i)) {
+                let set = match fixed.get(i) {
                     Some(Rewritten::To(set)) => set.clone(),
                     _ => ValueSet::full(*w),
                 };
@@ -153,13 +201,12 @@ impl Traversal<'_, '_> {
             }
             let mut dst = now[1];
             for i in 0..used {
-                let value = match fixed.map(|f| &f[i]) {
-                    Some(Rewritten::Kept) => continue,
-                    Some(Rewritten::To(set)) => match set.single() {
+                let value = match &fixed[i] {
+                    Rewritten::Kept => continue,
+                    Rewritten::To(set) => match set.single() {
                         Some(v) => Expr::Const(v),
                         None => Expr::Of(Dim::Slot(slots[i]), 0),
                     },
-                    None => Expr::Of(Dim::Slot(slots[i]), 0),
                 };
                 if i == 1 {
                     dst = value;
@@ -174,13 +221,13 @@ impl Traversal<'_, '_> {
                 DstAnno::Kept => false,
                 DstAnno::Rewritten => true,
                 // what is not expected is a reply, or has it already
-                DstAnno::OfReplies => fixed.is_none(),
+                DstAnno::OfReplies => !expected,
             };
             if follows {
                 t.put_anno(anno_field::DST_IP.into(), dst)?;
             }
             // forward packets keep it
-            if let (Some((at, slot)), None) = (anno, fixed) {
+            if let (Some((at, slot)), false) = (anno, expected) {
                 t.slots.push(PathSlot {
                     slot,
                     bits: 8,
@@ -206,43 +253,69 @@ impl Traversal<'_, '_> {
                     e.sport.clone(),
                     e.dport.clone(),
                 ];
-                Some((e.output, bound(Some(&fixed))?, fixed))
+                Some((e.output, bound(&fixed, true)?, fixed))
             }
         };
-        let free = bound(None)?;
-        let known = self.known(group, s);
+        let asked = Asked {
+            state: s,
+            fields: &now,
+            message,
+            proto,
+            known: self.known(group, s),
+        };
+        self.s.asking.entry(elem).or_default().insert(self.me);
+        if b.expected.is_some() {
+            self.s.begin(elem, port, b, &asked);
+        }
+        let others = self.s.others(elem, port, b, &asked);
         let n = self
             .s
             .input
             .elements
             .get(elem.0 as usize)
             .map_or(0, |e| e.outputs.len());
+        let mut behind: Vec<Option<(State, Known)>> = Vec::with_capacity(n);
+        for q in 0..n {
+            let fixed = together(b, port, q);
+            let known = known_behind(&others, q, &asked, &fixed, &slots, &self.s.slots);
+            behind.push(match known {
+                Some(k) => Some((bound(&fixed, false)?, k)),
+                None => None,
+            });
+        }
         // Unexpected outcomes of a binding that has an expected one are written out, and so are packets that leave where
         // forward packets of other inputs do: the stages behind are then the same whatever happened before, and their
-        // number grows with the square of the chain's length, not exponentially (1, 2, 4, 10 NAPTs: 16, 42, 120, 594).
-        let forward = self.forward_outputs(elem);
+        // number grows with the square of the chain's length, not exponentially.
         let some_expected = expected.is_some();
-        let write = |q: usize| some_expected || forward.contains(&q);
-        let mut to = |state: &State, q: usize| match self.s.successor(elem, q) {
-            None => Next::Unconnected(elem),
-            Some((e, p)) => {
-                let key = Key {
-                    elem: e,
-                    port: p,
-                    fresh: false,
-                    state: state.clone().at_stage(),
-                    write: write(q),
-                };
-                Next::Stage(self.s.stage(Some(self.me), key, Why::Bound, &known))
-            }
-        };
-        let outputs: Vec<Next> = (0..n).map(|q| to(&free, q)).collect();
+        let forward = |q: usize| b.flows.iter().any(|k| k.forward.output == q);
+        let mut to =
+            |state: &State, q: usize, known: &Known, write: bool| match self.s.successor(elem, q) {
+                None => Next::Unconnected(elem),
+                Some((e, p)) => {
+                    let key = Key {
+                        elem: e,
+                        port: p,
+                        fresh: false,
+                        state: state.clone().at_stage(),
+                        write,
+                    };
+                    Next::Stage(self.s.stage(Some(self.me), key, Why::Bound, known))
+                }
+            };
+        let outputs: Vec<Next> = behind
+            .iter()
+            .enumerate()
+            .map(|(q, way)| match way {
+                Some((state, known)) => to(state, q, known, some_expected || forward(q)),
+                None => Next::Never,
+            })
+            .collect();
         // only an input that lets packets through has somewhere to pass them to
         let pass: Vec<Next> = match b.pass {
             Some(o) => (0..n)
                 .map(|q| {
                     if q == o {
-                        to(s, q)
+                        to(s, q, &asked.known, some_expected || forward(q))
                     } else {
                         Next::Unconnected(elem)
                     }
@@ -270,6 +343,7 @@ impl Traversal<'_, '_> {
             anno,
             expect,
             bound: outputs,
+            sides: Some(others.into_iter().map(|o| o.side).collect()),
             pass,
         };
         let group = std::mem::take(group);

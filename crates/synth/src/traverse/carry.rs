@@ -108,7 +108,7 @@ fn fits(check: HeaderCheck, at: i32, field: i32, s: &State, f: &mut Filter) {
 }
 
 /// What a value may be that is written into `bits` bits; `None`: anything.
-fn value(e: Expr, bits: u8, known: &Filter, s: &State) -> Option<ValueSet> {
+pub(super) fn value(e: Expr, bits: u8, known: &Filter, s: &State) -> Option<ValueSet> {
     let (d, add) = match e {
         Expr::Const(c) => return Some(ValueSet::one(c)),
         Expr::Of(d, add) => (d, add),

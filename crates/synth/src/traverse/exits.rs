@@ -57,7 +57,7 @@ impl Traversal<'_, '_> {
             }
             Exit::Punt(cause) => {
                 group.path.pop();
-                self.punt(elem, port, before, group, cause);
+                self.hand_over(elem, port, before, group, cause);
             }
             Exit::Each(ports) => self.fork(elem, ports, s, group),
             Exit::Ask(cause) => self.ask(elem, port, s, group, cause),

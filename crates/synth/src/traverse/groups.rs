@@ -108,7 +108,21 @@ impl<'a, 'b> Traversal<'a, 'b> {
         self.leaves.extend(leaves);
     }
 
+    /// The reference graph takes over what there is no program for: any flow may begin behind it.
     pub(super) fn punt(&mut self, elem: ElemId, port: u16, s: &State, group: Group, cause: &str) {
+        self.s.loosen(elem, port);
+        self.hand_over(elem, port, s, group, cause);
+    }
+
+    /// The reference graph takes over exceptions; their flows are as others.
+    pub(super) fn hand_over(
+        &mut self,
+        elem: ElemId,
+        port: u16,
+        s: &State,
+        group: Group,
+        cause: &str,
+    ) {
         let end = End::Punt {
             elem,
             port,

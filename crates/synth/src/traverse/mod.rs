@@ -15,6 +15,7 @@ mod carry;
 mod cases;
 mod element;
 mod exits;
+mod flows;
 mod groups;
 mod known;
 mod order;
@@ -27,11 +28,12 @@ use crate::program::{
 };
 use crate::state::State;
 use carry::carried;
+use flows::Begun;
 use groups::Traversal;
 use known::Known;
 use onefold_elements::ElemId;
 use order::order;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Most times that a path passes one input: cycles inside a function end here.
 pub const MAX_VISITS: usize = 32;
@@ -88,6 +90,12 @@ struct Synthesizer<'a> {
     index: HashMap<Key, StageId>,
     slots: Vec<SlotInfo>,
     slot_index: HashMap<(ElemId, u16, u16, u8), Slot>,
+    /// Flows that begin, by rewriter and input.
+    begun: HashMap<(ElemId, u16), Begun>,
+    /// Stages that ask a rewriter.
+    asking: HashMap<ElemId, BTreeSet<usize>>,
+    /// Behind these, packets come that the program does not see.
+    loosened: BTreeSet<(ElemId, u16)>,
     notes: Vec<String>,
 }
 
@@ -101,8 +109,12 @@ pub fn synthesize(input: &Input, budget: Budget) -> Program {
         index: HashMap::new(),
         slots: Vec::new(),
         slot_index: HashMap::new(),
+        begun: HashMap::new(),
+        asking: HashMap::new(),
+        loosened: BTreeSet::new(),
         notes: Vec::new(),
     };
+    s.loosen_makers();
     let mut entries = Vec::new();
     for source in &input.sources {
         let key = Key {
@@ -118,7 +130,8 @@ pub fn synthesize(input: &Input, budget: Budget) -> Program {
             stage,
         });
     }
-    // Bound: MAX_ROUNDS for each of at most `budget.stages` stages.
+    // Bound: MAX_ROUNDS for each of at most `budget.stages` stages, and once more whenever another flow begins, for those that
+    // ask its rewriter.
     while let Some(i) = s.next_dirty() {
         s.run(i);
     }
@@ -152,6 +165,7 @@ impl Synthesizer<'_> {
         if let Some(id) = self.index.get(&key) {
             let w = &mut self.stages[id.0 as usize];
             if w.known.join(known, &self.slots) {
+                w.rounds += 1;
                 if w.rounds >= MAX_ROUNDS {
                     w.known = Known::anything();
                 }
@@ -199,7 +213,6 @@ impl Synthesizer<'_> {
     fn run(&mut self, i: usize) {
         let w = &mut self.stages[i];
         w.dirty = false;
-        w.rounds += 1;
         let known = w.known.clone();
         let (key, why) = (w.key.clone(), w.why);
         let here = (key.elem, key.port);

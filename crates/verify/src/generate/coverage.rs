@@ -355,7 +355,7 @@ fn stages_of(list: &[Next]) -> Vec<usize> {
     list.iter()
         .filter_map(|n| match n {
             Next::Stage(s) => Some(s.0 as usize),
-            Next::Unconnected(_) => None,
+            Next::Unconnected(_) | Next::Never => None,
         })
         .collect()
 }

@@ -367,7 +367,7 @@ fn successors(a: &Action) -> Vec<(usize, Option<&Image>, bool)> {
     let mut all = Vec::new();
     let stage = |n: &Next| match n {
         Next::Stage(s) => Some(s.0 as usize),
-        Next::Unconnected(_) => None,
+        Next::Unconnected(_) | Next::Never => None,
     };
     match &a.end {
         End::Goto(s) => all.push((s.0 as usize, None, false)),

@@ -12,7 +12,7 @@ use super::element::{self, Cases, UNSAID};
 use super::image::{self, Reader, Slots};
 use super::packet::{CHECKSUM, Cause, Facts, Scope, Sym, World};
 use onefold_elements::ElemId;
-use onefold_elements::model::{Bind, BindKind, Exit, Model};
+use onefold_elements::model::{Bind, BindKind, Exit, Model, ValueSet};
 use onefold_synth::Input;
 use onefold_synth::program::{
     Action, End, Image, LenAt, Next, Program, Slot, Stage, StageId, Step,
@@ -539,6 +539,7 @@ impl<'a> Search<'a> {
             anno,
             expect,
             bound,
+            sides,
             pass,
         } = step
         else {
@@ -565,7 +566,7 @@ impl<'a> Search<'a> {
                 met.sym.annos.get(at..at + 8).unwrap_or(&[NO; 8]).to_vec()
             });
             if let Some(e) = expect {
-                match self.expected(&met, bind, e, &free) {
+                match self.values(&met, bind, None, &e.kept, &e.sets, &free) {
                     Ok((mut values, here)) => {
                         let mut way = way.clone();
                         fill(&mut way.slots, *first, &values);
@@ -598,7 +599,6 @@ impl<'a> Search<'a> {
             let n = self.input.elements.get(elem.0 as usize);
             let n = n.map_or(0, |e| e.outputs.len());
             let mut other = way.clone();
-            fill(&mut other.slots, *first, &free);
             if let (Some((_, slot)), Some(kept)) = (anno, kept) {
                 let v = match bind.reply_anno {
                     Some(_) => free.last().cloned().unwrap_or(kept),
@@ -606,11 +606,28 @@ impl<'a> Search<'a> {
                 };
                 other.slots.insert(*slot, v);
             }
-            for q in 0..n {
+            // a binding of no kind that is told is one of the rewriter's own: the packet is pushed into it
+            let mut others = Vec::new();
+            match sides {
+                None => others.extend((0..n).map(|q| (q, free.clone(), met.here))),
+                Some(sides) => {
+                    for s in sides {
+                        match self.values(&met, bind, Some(&s.from), &s.kept, &s.to, &free) {
+                            Ok((values, here)) => {
+                                others.push((usize::from(s.output), values, here));
+                            }
+                            Err(cause) => self.cannot(&way, *elem, met.here, cause),
+                        }
+                    }
+                }
+            }
+            for (q, values, here) in others {
                 let to = self.successor(*elem, q);
                 let gone = Next::Unconnected(*elem);
                 let next = bound.get(q).unwrap_or(&gone);
-                for (here, d) in element::bound(&mut self.w, &met.sym, bind, &free, met.here) {
+                let mut other = other.clone();
+                fill(&mut other.slots, *first, &values);
+                for (here, d) in element::bound(&mut self.w, &met.sym, bind, &values, here) {
                     match d {
                         Ok(d) => self.goes_on(&other, &met, next, to, here, Rc::new(d.sym)),
                         Err(cause) => self.cannot(&other, *elem, here, cause),
@@ -626,12 +643,14 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What a binding gives that is as expected.
-    fn expected(
+    /// What a binding gives that is as expected, or of some kind: fields are kept or among a set, and what arrives is `from`.
+    fn values(
         &mut self,
         met: &Met<'a>,
         bind: &Bind,
-        e: &onefold_synth::program::Expect,
+        from: Option<&[ValueSet; 4]>,
+        kept: &[bool; 4],
+        sets: &[ValueSet; 4],
         free: &[Vec<Ref>],
     ) -> Result<(Vec<Vec<Ref>>, Ref), Cause> {
         let (net, len) = met.sym.net.ok_or("no network header is marked")?;
@@ -644,10 +663,17 @@ impl<'a> Search<'a> {
         let mut values = free.to_vec();
         let mut here = met.here;
         for (i, (at, bits)) in places.iter().enumerate() {
-            let (Some(v), Some(set)) = (values.get_mut(i), e.sets.get(i)) else {
+            let (Some(v), Some(set)) = (values.get_mut(i), sets.get(i)) else {
                 continue;
             };
-            if e.kept.get(i) == Some(&true) {
+            if let Some(from) = from.and_then(|f| f.get(i))
+                && !from.is_full(*bits as u8)
+            {
+                let old = self.w.read(&met.sym, at * 8, *bits)?;
+                let is = super::bits::is_in(&mut self.w.dd, &old, from);
+                here = self.w.dd.and(here, is);
+            }
+            if kept.get(i) == Some(&true) {
                 *v = self.w.read(&met.sym, at * 8, *bits)?;
             } else if let Some(c) = set.single() {
                 *v = super::bits::constant(c, *bits as u8);

@@ -5,7 +5,7 @@ use super::Arrived;
 use super::apply::value;
 use crate::cubes::{hull, width};
 use onefold_elements::ElemId;
-use onefold_elements::model::{BindKind, ValueSet, max_of};
+use onefold_elements::model::{BindKind, FlowSide, ValueSet, max_of};
 use onefold_synth::program::{Dim, Expect, Expr, Image, Mark, Program, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -194,8 +194,8 @@ pub struct Question<'a> {
     pub expect: Option<&'a Expect>,
     /// Flows may have been made by others: anything is possible.
     pub loose: bool,
-    /// Where replies leave, by rewriter and input at which their flows began.
-    pub replies: &'a BTreeMap<(ElemId, u16), BTreeSet<u16>>,
+    /// What other bindings can be of, if that is told.
+    pub sides: Option<&'a [FlowSide]>,
 }
 
 /// ICMP echo and echo reply.
@@ -207,6 +207,12 @@ impl Question<'_> {
         let d = Dim::Slot(Slot(self.first.0 + i));
         a.cube.0.retain(|(k, _)| *k != d);
         a.cube.narrow(d, set, width(p, d));
+    }
+
+    /// Where replies leave of flows that began at an input; anywhere, where that is not told.
+    fn replies(&self, origin: u16) -> Option<BTreeSet<u16>> {
+        let replies = (self.sides?.iter()).filter(|s| s.reply && s.origin == origin);
+        Some(replies.map(|s| s.output).collect())
     }
 
     fn sums(&self, p: &Program, a: &mut Arrived) {
@@ -259,8 +265,7 @@ impl Question<'_> {
                 continue;
             }
             for f in &b.flows {
-                let leave = self.replies.get(&(*elem, *port));
-                self.reply(p, a, b, f, &fields, leave, &mut out);
+                self.reply(p, a, b, f, &fields, self.replies(*port), &mut out);
                 if *port != self.at.1 {
                     self.elsewhere(p, a, b, f, &fields, &mut out);
                 }
@@ -281,7 +286,7 @@ impl Question<'_> {
         b: &Begins,
         f: &Flow,
         fields: &Fields,
-        leave: Option<&BTreeSet<u16>>,
+        leave: Option<BTreeSet<u16>>,
         out: &mut Answers,
     ) {
         // the flow as it left
@@ -354,7 +359,7 @@ impl Question<'_> {
         self.sums(p, &mut r);
         out.bound.push(Answer {
             packets: r,
-            outputs: leave.cloned(),
+            outputs: leave,
         });
     }
 

@@ -3,7 +3,7 @@
 use onefold_elements::ElemId;
 use onefold_elements::GraphSpec;
 use onefold_synth::program::{End, Program};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 /// Elements whose packets the reference graph takes over with addresses and ports as the program's have there: what they
 /// punt are options, lengths, fragments and times to live; and those that only pass packets on, or end their way.
@@ -44,8 +44,6 @@ const REWRITERS: &[&str] = &[
 pub struct Facts {
     /// Rewriters at which others than the program's packets may begin flows.
     pub loose: BTreeSet<ElemId>,
-    /// Where replies leave, by rewriter and input at which their flows began; anywhere, where that is not told.
-    pub replies: BTreeMap<(ElemId, u16), BTreeSet<u16>>,
 }
 
 impl Facts {
@@ -53,38 +51,8 @@ impl Facts {
     pub fn of(spec: &GraphSpec, p: &Program) -> Facts {
         Facts {
             loose: loose(spec, p),
-            replies: replies(spec),
         }
     }
-}
-
-/// The last word of an input specification is the reply output; a mapper's patterns have their own.
-fn replies(spec: &GraphSpec) -> BTreeMap<(ElemId, u16), BTreeSet<u16>> {
-    let last = |text: &str| text.split_whitespace().next_back()?.parse::<u16>().ok();
-    let mut all = BTreeMap::new();
-    for (i, e) in spec.elements.iter().enumerate() {
-        if !REWRITERS.contains(&e.class.as_str()) {
-            continue;
-        }
-        // inputs' specifications come first
-        for (port, arg) in e.args.iter().enumerate() {
-            let words: Vec<&str> = arg.split_whitespace().collect();
-            let outputs: Option<BTreeSet<u16>> = match words[..] {
-                ["pattern" | "keep", ..] => last(arg).map(|o| BTreeSet::from([o])),
-                [name] => {
-                    let scope = e.name.rsplit_once('/').map_or("", |(s, _)| s);
-                    let full = format!("{scope}/{name}");
-                    let mapper = spec.elements.iter().find(|m| m.name == full);
-                    mapper.and_then(|m| m.args.iter().map(|a| last(a)).collect())
-                }
-                _ => None,
-            };
-            if let (Some(o), Ok(port)) = (outputs, u16::try_from(port)) {
-                all.insert((ElemId(i as u32), port), o);
-            }
-        }
-    }
-    all
 }
 
 /// Rewriters at which flows may begin that no packet of the program begins: their table is another's, too, somebody else

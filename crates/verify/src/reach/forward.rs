@@ -254,6 +254,7 @@ impl Forward<'_> {
                 anno,
                 expect,
                 bound,
+                sides,
                 pass,
             } = step
             else {
@@ -272,7 +273,7 @@ impl Forward<'_> {
                 first: *first,
                 expect: expect.as_ref(),
                 loose: self.facts.loose.contains(elem),
-                replies: &self.facts.replies,
+                sides: sides.as_deref(),
             };
             let answers = question.answers(p, &mut self.flows, &a);
             if answers.news {

@@ -296,7 +296,7 @@ fn play(spec: Spec<'_>, steps: &[Step], seen: &mut Seen) {
         let h = ipv4::Header::parse(p.network().unwrap()).unwrap();
         let whole = h.is_first_fragment();
         let bound = match whole {
-            true => asked_net.with("rw", |e, cx| e.bind(port, &facts, cx)),
+            true => asked_net.with("rw", |e, cx| e.bind(port, &facts, &|_| true, cx)),
             false => Bound::Punt("a later fragment"),
         };
         let got = match bound {

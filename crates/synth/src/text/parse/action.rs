@@ -5,7 +5,7 @@ use super::super::print::{EXPECTED, EXPECTED_STYLE};
 use super::words::{anno_of, number};
 use super::{Parser, Res};
 use crate::program::*;
-use onefold_elements::model::{BindKind, ValueSet, max_of};
+use onefold_elements::model::{BindKind, FlowSide, ValueSet, max_of};
 use onefold_packet::EtherAddr;
 use std::sync::Arc;
 
@@ -86,6 +86,10 @@ impl Parser<'_> {
             true => self.nexts()?,
             false => Vec::new(),
         };
+        let sides = match self.has_word("only") {
+            true => Some(self.sides()?),
+            false => None,
+        };
         let pass = match self.has_word("pass") {
             true => self.nexts()?,
             false => Vec::new(),
@@ -99,8 +103,44 @@ impl Parser<'_> {
             anno,
             expect,
             bound,
+            sides,
             pass,
         })
+    }
+
+    fn sides(&mut self) -> Res<Vec<FlowSide>> {
+        let mut out = Vec::new();
+        loop {
+            let reply = self.has_word("reply");
+            if !reply && !self.has_word("forward") {
+                return Ok(out);
+            }
+            self.keyword("of")?;
+            let origin = self.int("an input")?;
+            self.keyword("output")?;
+            let output = self.int("an output")?;
+            let full = EXPECTED_STYLE.map(|(_, bits)| ValueSet::full(bits));
+            let mut s = FlowSide {
+                origin,
+                reply,
+                output,
+                from: full.clone(),
+                kept: [false; 4],
+                to: full,
+            };
+            for (i, name) in EXPECTED.iter().enumerate() {
+                let bits = EXPECTED_STYLE[i].1;
+                self.keyword(name)?;
+                if self.has_word("in") {
+                    s.from[i] = self.set(bits)?;
+                }
+                s.kept[i] = self.has_word("kept");
+                if self.has_word("to") {
+                    s.to[i] = self.set(bits)?;
+                }
+            }
+            out.push(s);
+        }
     }
 
     fn end(&mut self) -> Res<End> {
@@ -164,9 +204,12 @@ impl Parser<'_> {
             if !out.is_empty() {
                 self.punct(",")?;
             }
-            out.push(match self.has_word("unconnected") {
-                true => Next::Unconnected(self.elem()?),
-                false => Next::Stage(self.stage_id()?),
+            out.push(if self.has_word("unconnected") {
+                Next::Unconnected(self.elem()?)
+            } else if self.has_word("never") {
+                Next::Never
+            } else {
+                Next::Stage(self.stage_id()?)
             });
         }
         Ok(out)

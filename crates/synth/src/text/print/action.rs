@@ -5,7 +5,7 @@ use super::value::{number, quoted, set};
 use super::words::Words;
 use crate::program::*;
 use onefold_elements::ElemId;
-use onefold_elements::model::BindKind;
+use onefold_elements::model::{BindKind, FlowSide};
 
 impl Words<'_> {
     pub(super) fn image(&self, out: &mut String, image: &Image, indent: usize) {
@@ -141,6 +141,7 @@ impl Words<'_> {
                 anno,
                 expect,
                 bound,
+                sides,
                 pass,
             } => {
                 let kind = match kind {
@@ -174,10 +175,15 @@ impl Words<'_> {
                     }
                     out.push('\n');
                 }
-                for (name, list) in [("bound", bound), ("pass", pass)] {
-                    if !list.is_empty() {
-                        put!(out, "      {name} {}\n", nexts(list));
-                    }
+                if !bound.is_empty() {
+                    put!(out, "      bound {}\n", nexts(bound));
+                }
+                if let Some(sides) = sides {
+                    put!(out, "      only\n");
+                    sides.iter().for_each(|s| side(out, s));
+                }
+                if !pass.is_empty() {
+                    put!(out, "      pass {}\n", nexts(pass));
                 }
             }
         }
@@ -238,6 +244,31 @@ impl Words<'_> {
     }
 }
 
+/// One direction of a kind of flow.
+fn side(out: &mut String, s: &FlowSide) {
+    let direction = if s.reply { "reply" } else { "forward" };
+    put!(
+        out,
+        "        {direction} of {} output {}",
+        s.origin,
+        s.output
+    );
+    for (i, name) in EXPECTED.iter().enumerate() {
+        let (style, bits) = EXPECTED_STYLE[i];
+        put!(out, " {name}");
+        if !s.from[i].is_full(bits) {
+            put!(out, " in {}", set(&s.from[i], bits, style));
+        }
+        if s.kept[i] {
+            out.push_str(" kept");
+        }
+        if !s.to[i].is_full(bits) {
+            put!(out, " to {}", set(&s.to[i], bits, style));
+        }
+    }
+    out.push('\n');
+}
+
 /// The rewritten fields of an expectation, with their style and width.
 pub(crate) const EXPECTED: [&str; 4] = ["saddr", "daddr", "sport", "dport"];
 pub(crate) const EXPECTED_STYLE: [(Style, u8); 4] = [
@@ -261,6 +292,7 @@ pub(super) fn nexts(l: &[Next]) -> String {
         .map(|n| match n {
             Next::Stage(s) => format!("stage{}", s.0),
             Next::Unconnected(e) => format!("unconnected e{}", e.0),
+            Next::Never => "never".into(),
         })
         .collect();
     format!("[{}]", parts.join(", "))
