@@ -2,7 +2,7 @@
 //!
 //! Told from the configuration alone: that a packet has such a binding is not said, only that none has another one. Whoever
 //! relies on that asks first ([`crate::Element::bind`]): bindings also come from handlers, other elements and earlier
-//! configurations.
+//! configurations, and a packet from 0.0.0.0 to anywhere gets IPAddrRewriter's binding of replies to 0.0.0.0, if there is one.
 
 use super::{BindKind, BindPacket, Binding, Expected, Rewritten, ValueSet};
 use crate::Port;
