@@ -1,15 +1,18 @@
 //! A rewriter's binding: what is asked, into which slots, and where every outcome goes on.
 
-use super::flows::{Asked, KEY, Other, is_expected};
+use super::flows::{Asked, KEY, MESSAGES, Other, is_expected};
 use super::groups::Traversal;
 use super::known::Known;
 use super::{Group, Key};
+use crate::cond;
 use crate::program::{
     Dim, End, Expect, Expr, Mark, Next, Slot, SlotInfo, Step, SumKind, SumTerm, Why,
 };
 use crate::state::{Need, PathSlot, State};
 use onefold_elements::ElemId;
-use onefold_elements::model::{AnnoKey, Bind, BindKind, Case, DstAnno, Rewritten, ValueSet};
+use onefold_elements::model::{
+    AnnoKey, Bind, BindKind, Case, Cond, DstAnno, Rewritten, ValueSet, field,
+};
 use onefold_packet::anno_field;
 
 /// What becomes of fields of packets with other bindings that leave at an output, whatever binding it is. Told from the kinds of
@@ -180,10 +183,6 @@ impl Traversal<'_, '_> {
             BindKind::Ping => Some((SumKind::Icmp, transport + 2)),
             _ => s.transport_sum(proto)?,
         };
-        let message = match b.kind {
-            BindKind::Ping => Some(s.bits_now(transport * 8, 8)?),
-            _ => None,
-        };
         // a state in which the binding's values are in the slots; `fixed` says what they may be
         let bound = |fixed: &[Rewritten; 4], expected: bool| -> Result<State, Need> {
             let mut t = s.clone();
@@ -256,10 +255,18 @@ impl Traversal<'_, '_> {
                 Some((e.output, bound(&fixed, true)?, fixed))
             }
         };
+        let kinds = |v: u128| {
+            let is = Cond::eq(field::ICMP_TYPE, v);
+            cond::terms(&is, s, self.hint(group), self.s.budget.terms).ok()
+        };
+        let messages = match (b.kind, MESSAGES.map(kinds)) {
+            (BindKind::Ping, [Some(requests), Some(replies)]) => Some([requests, replies]),
+            _ => None,
+        };
         let asked = Asked {
             state: s,
             fields: &now,
-            message,
+            messages,
             proto,
             known: self.known(group, s),
         };

@@ -121,6 +121,27 @@ pub(super) fn subtract(f: &mut Filter, t: &Filter, width: impl Fn(Dim) -> u8) ->
     true
 }
 
+/// The same where that takes something off one end of a set that `f` has already: lengths, most of the time. Nothing that is
+/// taken was left for `f`: the alternative is an earlier one. False when nothing is left.
+pub(super) fn trim(f: &mut Filter, t: &Filter, width: impl Fn(Dim) -> u8) -> bool {
+    let mut only = None;
+    for (d, set) in &t.0 {
+        match f.get(*d) {
+            Some(have) if have.is_subset(set) => {}
+            Some(have) if only.is_none() && !have.is_disjoint(set) => only = Some((*d, set, have)),
+            _ => return true,
+        }
+    }
+    let Some((d, set, have)) = only else {
+        return false;
+    };
+    let left = have.intersect(&set.complement(width(d)));
+    if left.intervals().len() <= have.intervals().len() {
+        f.narrow(d, &left, width(d));
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

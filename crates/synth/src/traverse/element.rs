@@ -1,6 +1,6 @@
 //! A group meets the cases of an element.
 
-use super::cases::{Meet, covered, meet, subtract};
+use super::cases::{Meet, covered, meet, subtract, trim};
 use super::groups::Traversal;
 use super::{Group, MAX_VISITS, Part};
 use crate::cond::{self, Trouble};
@@ -11,8 +11,14 @@ use onefold_elements::ElemId;
 use onefold_elements::model::{Case, Cond, Exit, Model, Op, Read, field};
 use std::collections::{BTreeMap, HashMap};
 
+/// Most alternatives of earlier cases that are taken out of what a case takes.
+const MAX_EARLIER: usize = 64;
 /// Most groups at one element in one stage.
 const MAX_GROUPS: u32 = 4096;
+
+fn earlier_terms(all: &[Vec<Filter>], case: usize) -> usize {
+    all.iter().take(case).map(Vec::len).sum()
+}
 
 impl Traversal<'_, '_> {
     pub(super) fn element(&mut self, elem: ElemId, port: u16, s: State, mut group: Group) {
@@ -116,7 +122,13 @@ impl Traversal<'_, '_> {
                             (filter, subtract(&mut rest, t, width))
                         }
                     };
-                    if !self.possible(&filter) {
+                    let mut filter = filter;
+                    let earlier = all.iter().take(i).flatten();
+                    let possible = match earlier_terms(&all, i) <= MAX_EARLIER {
+                        true => { earlier }.all(|e| trim(&mut filter, e, width)),
+                        false => true,
+                    };
+                    if !possible || !self.possible(&filter) {
                         if !left {
                             break 'cases;
                         }
@@ -180,6 +192,36 @@ impl Traversal<'_, '_> {
         }
     }
 
+    /// Takes out of a part what cases before `case` take of it, now that it is of one protocol only. False when nothing is left.
+    pub(super) fn trimmed(
+        &self,
+        at: (ElemId, u16),
+        s: &State,
+        hint: Layout,
+        case: &Case,
+        f: &mut Filter,
+    ) -> bool {
+        let info = self.s.input.elements.get(at.0.0 as usize);
+        let Some(Model::Cases(cases)) = info.and_then(|i| i.models.get(usize::from(at.1))) else {
+            return true;
+        };
+        let this = cases.iter().position(|c| std::ptr::eq(c, case));
+        let mut terms = 0;
+        for c in cases.iter().take(this.unwrap_or(0)) {
+            let Ok(t) = cond::terms(&c.when, s, hint, MAX_EARLIER) else {
+                return true;
+            };
+            terms += t.len();
+            if terms > MAX_EARLIER {
+                return true;
+            }
+            if !t.iter().all(|e| trim(f, e, |d| cond::width(s, d))) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Does anything of the group get past these cases?
     fn can_reach(&self, group: &Group, earlier: &[Vec<Filter>]) -> bool {
         group
@@ -188,7 +230,7 @@ impl Traversal<'_, '_> {
             .any(|p| !earlier.iter().flatten().any(|t| t.covers(&p.filter)))
     }
 
-    fn hint(&self, group: &Group) -> Layout {
+    pub(super) fn hint(&self, group: &Group) -> Layout {
         let mut it = group.parts.iter().map(|p| Layout::of(&p.filter));
         match it.next() {
             Some(l) if it.all(|o| o == l) => l,

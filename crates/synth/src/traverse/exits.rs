@@ -81,9 +81,13 @@ impl Traversal<'_, '_> {
                 return self.punt(elem, port, s, group, "checksum of an unknown protocol");
             }
         };
+        let hint = self.hint(&group);
         for v in [6u128, 17] {
             let parts = group.parts.iter().filter_map(|p| {
-                let filter = p.filter.and(d, &ValueSet::one(v), 8)?;
+                let mut filter = p.filter.and(d, &ValueSet::one(v), 8)?;
+                if !self.trimmed((elem, port), s, hint, case, &mut filter) {
+                    return None;
+                }
                 self.possible(&filter).then(|| Part {
                     filter,
                     ..p.clone()

@@ -52,8 +52,7 @@ pub(super) struct Begun {
 }
 
 /// ICMP echo and echo reply.
-const ECHO: u128 = 8;
-const ECHO_REPLY: u128 = 0;
+pub(super) const MESSAGES: [u128; 2] = [8, 0];
 
 /// A packet where a rewriter is asked about it.
 pub(super) struct Asked<'a> {
@@ -61,8 +60,8 @@ pub(super) struct Asked<'a> {
     pub state: &'a State,
     /// Its addresses, ports or identifier.
     pub fields: &'a [Expr],
-    /// The kind of ICMP message.
-    pub message: Option<Expr>,
+    /// Requests and replies, if only they make and have bindings: ICMP echo messages of these kinds.
+    pub messages: Option<[Vec<Filter>; 2]>,
     /// Its IP protocol.
     pub proto: u128,
     /// What is known of it.
@@ -102,9 +101,22 @@ impl Asked<'_> {
         f.narrow(d, &set.shifted_back(plus, bits), bits)
     }
 
-    fn is_message(&self, f: &mut Filter, kind: u128) -> bool {
-        self.message
-            .is_none_or(|e| self.narrow(f, e, 8, &ValueSet::one(kind)))
+    /// Leaves only requests, or replies; false when there are none.
+    fn is_message(&self, f: &mut Filter, reply: bool) -> bool {
+        let Some([requests, replies]) = &self.messages else {
+            return true;
+        };
+        let mut fit = (if reply { replies } else { requests }).iter();
+        let mut fit = fit.by_ref().filter(|t| !t.is_disjoint(f));
+        match (fit.next(), fit.next()) {
+            (None, _) => false,
+            (Some(t), None) => {
+                let width = |d| crate::cond::width(self.state, d);
+                t.0.iter().all(|(d, set)| f.narrow(*d, set, width(*d)))
+            }
+            // one of several: that is no filter
+            _ => true,
+        }
     }
 }
 
@@ -113,7 +125,7 @@ impl Synthesizer<'_> {
     pub(super) fn begin(&mut self, elem: ElemId, port: u16, b: &Bind, asked: &Asked<'_>) {
         for f in asked.known.cubes() {
             let mut f = f.clone();
-            if !asked.is_message(&mut f, ECHO) {
+            if !asked.is_message(&mut f, false) {
                 continue;
             }
             let mut first = Filter::default();
@@ -178,7 +190,7 @@ impl Synthesizer<'_> {
                 });
                 for side in kind.sides(b.kind, b.source_only, &sets) {
                     if !is_expected(&side, port, b) {
-                        self.other(b.kind, side, asked, &mut out);
+                        self.other(side, asked, &mut out);
                     }
                 }
             }
@@ -186,8 +198,7 @@ impl Synthesizer<'_> {
         out
     }
 
-    fn other(&self, kind: BindKind, side: FlowSide, asked: &Asked<'_>, out: &mut Vec<Other>) {
-        let message = if side.reply { ECHO_REPLY } else { ECHO };
+    fn other(&self, side: FlowSide, asked: &Asked<'_>, out: &mut Vec<Other>) {
         let mut side = side;
         let mut packets: Vec<Filter> = Vec::new();
         let mut doubt = [false; 4];
@@ -198,7 +209,7 @@ impl Synthesizer<'_> {
                 .iter()
                 .enumerate()
                 .all(|(i, e)| asked.narrow(&mut f, *e, KEY[i].1, &side.from[i]));
-            if !fits || kind == BindKind::Ping && !asked.is_message(&mut f, message) {
+            if !fits || !asked.is_message(&mut f, side.reply) {
                 continue;
             }
             packets.push(f);
