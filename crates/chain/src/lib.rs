@@ -19,6 +19,7 @@ mod links;
 mod load;
 mod params;
 mod stitch;
+mod yaml;
 
 pub use error::{ChainError, Reader};
 pub use file::schema;

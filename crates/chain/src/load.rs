@@ -6,6 +6,7 @@ use crate::kinds::KindCx;
 use crate::links::{PortRef, parse_links, parse_port};
 use crate::params;
 use crate::stitch::{Chain, FunctionInfo, Part, Wiring, stitch};
+use crate::yaml;
 use onefold_click::diag::Diagnostic;
 use onefold_click::source::{FileId, Span};
 use std::path::{Path, PathBuf};
@@ -194,38 +195,6 @@ struct Header {
     parameters: indexmap::IndexMap<String, crate::file::Parameter>,
 }
 
-fn yaml<T: serde::de::DeserializeOwned>(
-    text: &str,
-    file: FileId,
-    reader: &mut Reader,
-) -> Option<T> {
-    match serde_saphyr::from_str(text) {
-        Ok(v) => Some(v),
-        Err(e) => {
-            let message = format!("{}", e.without_snippet());
-            // the location is shown by the diagnostic itself
-            let message = message
-                .split(" at line ")
-                .next()
-                .unwrap_or("")
-                .trim()
-                .to_string();
-            let d = Diagnostic::error(message);
-            let d = match e.location() {
-                Some(l) if l.line() > 0 => {
-                    let s = l.span();
-                    let start = s.byte_offset().unwrap_or(0) as usize;
-                    let len = s.byte_len().unwrap_or(1) as usize;
-                    d.at(&reader.sources, Span::new(file, start, start + len.max(1)))
-                }
-                _ => d.at(&reader.sources, Span::new(file, 0, 1)),
-            };
-            reader.diagnostics.push(d);
-            None
-        }
-    }
-}
-
 fn load_inner(
     text: &str,
     shown: &str,
@@ -233,7 +202,7 @@ fn load_inner(
     reader: &mut Reader,
 ) -> Option<Chain> {
     let raw = reader.sources.add(shown, text);
-    let header: Header = yaml(text, raw, reader)?;
+    let header: Header = yaml::read(text, raw, reader)?;
     let whole = Span::new(raw, 0, 1);
     let mut values: Vec<(String, String)> = Vec::new();
     for (k, _) in set {
@@ -304,7 +273,7 @@ fn load_inner(
     // `$(i)` is the number of a repeated function; for everything else it does not matter what it is
     let first = params::substitute(&text, number(1)).unwrap_or_default();
     let file = reader.sources.add(shown, first.clone());
-    let doc: Option<ChainFile> = yaml(&first, file, reader);
+    let doc: Option<ChainFile> = yaml::read(&first, file, reader);
     // Scripts of Click configurations may use $(handler) themselves; elsewhere an unknown name is a mistake.
     let in_click = doc
         .as_ref()
@@ -363,7 +332,7 @@ fn load_inner(
             let numbered = params::substitute(&text, number(i));
             let Ok(numbered) = numbered else { break };
             let nfile = reader.sources.add(shown, numbered.clone());
-            let Some(ndoc) = yaml::<ChainFile>(&numbered, nfile, reader) else {
+            let Some(ndoc) = yaml::read::<ChainFile>(&numbered, nfile, reader) else {
                 break;
             };
             let Some(nf) = ndoc.functions.get(name) else {

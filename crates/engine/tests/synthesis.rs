@@ -329,3 +329,53 @@ fn a_tiny_budget_splits_into_stages() {
         p.notes
     );
 }
+
+/// Paths through many diamonds, each of which sets an annotation, multiply: the whole program's size is bounded, what does not
+/// fit is punted, and it is said.
+#[test]
+fn the_size_of_a_program_is_bounded() {
+    let mut text = String::from(
+        "FromDevice(in) -> Strip(14) -> CheckIPHeader -> c0 :: IPClassifier(src 10.0.0.0, -);\n",
+    );
+    for i in 0..36 {
+        let field = [
+            "dst port", "src port", "ip ttl", "ip tos", "ip id", "ip len",
+        ][i % 6];
+        let next = match i {
+            35 => "PaintSwitch(17) -> Discard".to_string(),
+            _ => format!("c{} :: IPClassifier({field} {}, -)", i + 1, 40 + i),
+        };
+        text += &format!(
+            "c{i}[0] -> Paint(1, {0}) -> p{i} :: Null -> {next}; c{i}[1] -> Paint(2, {0}) -> p{i};\n",
+            16 + i % 20
+        );
+    }
+    let budget = Budget {
+        size: 20_000,
+        ..Budget::default()
+    };
+    let p = exercise_within(&text, &["in"], 1000, budget);
+    let rules = p.stages.iter().map(|s| s.rules.len()).sum::<usize>();
+    assert!((20..20_000).contains(&rules), "{rules} rules");
+    let over = "the rules of all stages exceed the budget";
+    assert!(
+        p.notes.iter().any(|n| n.contains(over)),
+        "{rules} rules: {:?}",
+        p.notes
+    );
+    let report = onefold_synth::check::check(&p);
+    assert_eq!(report.violations, []);
+}
+
+/// Copies that come back to where they were made: the reference graph's bound ends them, in both modes alike.
+#[test]
+fn copies_in_a_circle() {
+    for text in [
+        "t :: Tee(2); FromDevice(in) -> t -> t; t[1] -> Discard;",
+        "t :: Tee(2); u :: Tee(2); FromDevice(in) -> t -> u -> Null -> t; t[1] -> Discard; u[1] -> ToDevice(a);",
+    ] {
+        let p = exercise(text, &["in"], 1000);
+        let report = onefold_synth::check::check(&p);
+        assert_eq!(report.violations, [], "{text}");
+    }
+}

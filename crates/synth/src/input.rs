@@ -36,6 +36,9 @@ pub struct Budget {
     pub stages: usize,
     /// Most alternatives that one condition may have.
     pub terms: usize,
+    /// Most tests, choices and origins in the rules of all stages together, about 100 bytes each. Packets that would need
+    /// more are punted.
+    pub size: usize,
 }
 
 impl Default for Budget {
@@ -44,6 +47,7 @@ impl Default for Budget {
             rules: 200_000,
             stages: 4096,
             terms: 4096,
+            size: 16_000_000,
         }
     }
 }

@@ -9,6 +9,7 @@ mod cond;
 mod input;
 mod layout;
 pub mod program;
+mod progress;
 mod state;
 pub mod text;
 mod traverse;

@@ -96,7 +96,8 @@ impl Traversal<'_, '_> {
             .collect();
         let dead = covered(&all);
         let mut out: BTreeMap<usize, Vec<Part>> = BTreeMap::new();
-        let mut made = 0usize;
+        let (mut made, mut size) = (0usize, 0usize);
+        let most = self.s.room().saturating_sub(self.size);
         let waiting: usize = self.waiting.values().map(|w| w.3.parts.len()).sum();
         let room = self
             .s
@@ -148,6 +149,7 @@ impl Traversal<'_, '_> {
                         filter,
                         origin,
                     };
+                    size += part.size();
                     out.entry(class_of[i]).or_default().push(part);
                     made += 1;
                     if !left {
@@ -156,11 +158,11 @@ impl Traversal<'_, '_> {
                     }
                 }
             }
-            if made > room {
+            if made > room || size > most {
                 break;
             }
         }
-        if made > room {
+        if made > room || size > most {
             if self.just_begun(elem, port, &s, false) {
                 let text = format!(
                     "{}: more cases than the budget of rules allows",

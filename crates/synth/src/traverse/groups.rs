@@ -36,6 +36,8 @@ pub(super) struct Traversal<'a, 'b> {
     pub(super) among: Vec<Filter>,
     pub(super) leaves: Vec<Leaf>,
     pub(super) actions: Vec<Action>,
+    /// What waits and what has left take of [`crate::input::Budget::size`].
+    pub(super) size: usize,
 }
 
 impl<'a, 'b> Traversal<'a, 'b> {
@@ -50,6 +52,7 @@ impl<'a, 'b> Traversal<'a, 'b> {
             among: Vec::new(),
             leaves: Vec::new(),
             actions: Vec::new(),
+            size: 0,
         }
     }
 
@@ -74,6 +77,7 @@ impl<'a, 'b> Traversal<'a, 'b> {
         // Bound: MAX_GROUPS per element.
         while let Some((_, (elem, port, state, group))) = self.waiting.pop_first() {
             self.at.remove(&(elem, port, state.clone()));
+            self.size -= group.size();
             self.element(elem, port, state, group);
         }
         (self.leaves, self.actions)
@@ -83,6 +87,7 @@ impl<'a, 'b> Traversal<'a, 'b> {
         if group.parts.is_empty() {
             return;
         }
+        self.size += group.size();
         let k = (elem, port, state);
         if let Some(place) = self.at.get(&k)
             && let Some((_, _, _, g)) = self.waiting.get_mut(place)
@@ -98,6 +103,7 @@ impl<'a, 'b> Traversal<'a, 'b> {
     }
 
     pub(super) fn leave(&mut self, group: Group, steps: Vec<Step>, end: End) {
+        self.size += group.size();
         let action = self.actions.len() as u32;
         self.actions.push(Action {
             steps,

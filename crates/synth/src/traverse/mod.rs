@@ -6,8 +6,9 @@
 //! same state join. Order is kept by *ranks*: the choices a filter has made so far, first-match order being the lexicographic
 //! order of ranks; nothing is ever subtracted (SNF's lazy subtraction, carried to its end).
 //!
-//! Bounds: a stage has at most [`Budget::rules`] rules, a program [`Budget::stages`] stages, a path passes an input at most
-//! [`MAX_VISITS`] times, a stage is done over at most [`MAX_ROUNDS`] times while more becomes known to reach it.
+//! Bounds: a stage has at most [`Budget::rules`] rules, a program [`Budget::stages`] stages whose rules together have the
+//! [`Budget::size`], a path passes an input at most [`MAX_VISITS`] times, a stage is done over at most [`MAX_ROUNDS`] times
+//! while more becomes known to reach it, all of which together make rules of at most [`MAX_WORK`] times that size.
 
 mod assemble;
 mod bind;
@@ -26,6 +27,7 @@ use crate::input::{Budget, Input};
 use crate::program::{
     Action, End, Entry, Filter, Origin, Program, Slot, SlotInfo, Stage, StageId, Why,
 };
+use crate::progress;
 use crate::state::State;
 use carry::carried;
 use flows::Begun;
@@ -40,6 +42,9 @@ pub const MAX_VISITS: usize = 32;
 /// Most times that a stage is made again because more can reach it than was known; then everything is taken to reach it.
 pub const MAX_ROUNDS: u32 = 24;
 
+/// Most that is made while stages are done over, in sizes that the budget allows a program.
+pub const MAX_WORK: usize = 8;
+
 /// A filter on its way.
 #[derive(Debug, Clone)]
 struct Part {
@@ -48,10 +53,24 @@ struct Part {
     origin: Vec<Origin>,
 }
 
+impl Part {
+    /// What it takes of [`Budget::size`].
+    fn size(&self) -> usize {
+        1 + self.filter.0.len() + self.rank.len() + self.origin.len()
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 struct Group {
     parts: Vec<Part>,
     path: Vec<ElemId>,
+}
+
+impl Group {
+    /// What it takes of [`Budget::size`].
+    fn size(&self) -> usize {
+        self.parts.iter().map(Part::size).sum()
+    }
 }
 
 /// What a stage is known by.
@@ -74,6 +93,10 @@ struct Work {
     /// Where the stages began that led here first.
     trail: Vec<(ElemId, u16)>,
     done: Option<Stage>,
+    /// What its rules take of [`Budget::size`].
+    size: usize,
+    /// Packets are punted here, for this cause.
+    cut: Option<&'static str>,
 }
 
 struct Leaf {
@@ -97,6 +120,10 @@ struct Synthesizer<'a> {
     /// Behind these, packets come that the program does not see.
     loosened: BTreeSet<(ElemId, u16)>,
     notes: Vec<String>,
+    /// What the rules of the stages that are done take of [`Budget::size`].
+    size: usize,
+    /// The same of all that was ever made.
+    work: usize,
 }
 
 /// Composes the models of a configured graph. Never fails: what has no model is punted.
@@ -113,6 +140,8 @@ pub fn synthesize(input: &Input, budget: Budget) -> Program {
         asking: HashMap::new(),
         loosened: BTreeSet::new(),
         notes: Vec::new(),
+        size: 0,
+        work: 0,
     };
     s.loosen_makers();
     let mut entries = Vec::new();
@@ -130,10 +159,12 @@ pub fn synthesize(input: &Input, budget: Budget) -> Program {
             stage,
         });
     }
-    // Bound: MAX_ROUNDS for each of at most `budget.stages` stages, and once more whenever another flow begins, for those that
-    // ask its rewriter.
-    while let Some(i) = s.next_dirty() {
-        s.run(i);
+    s.run_all();
+    // Bound: each time one more stage is cut.
+    while let Some(i) = progress::loops(s.stages.iter().map(|w| w.done.as_ref())) {
+        s.stages[i].cut = Some("copies come round to here");
+        s.stages[i].dirty = true;
+        s.run_all();
     }
     let stages = s.stages.into_iter().filter_map(|w| w.done);
     let mut p = Program {
@@ -153,6 +184,21 @@ pub fn synthesize(input: &Input, budget: Budget) -> Program {
 }
 
 impl Synthesizer<'_> {
+    /// Bound: `MAX_ROUNDS` for each of at most `budget.stages` stages, and once more whenever another flow begins, for those
+    /// that ask its rewriter.
+    fn run_all(&mut self) {
+        while let Some(i) = self.next_dirty() {
+            self.run(i);
+        }
+    }
+
+    /// What is left of [`Budget::size`].
+    fn room(&self) -> usize {
+        let done = self.budget.size.saturating_sub(self.size);
+        let made = self.budget.size.saturating_mul(MAX_WORK);
+        done.min(made.saturating_sub(self.work))
+    }
+
     fn next_dirty(&self) -> Option<usize> {
         let dirty = self.stages.iter().enumerate().filter(|(_, w)| w.dirty);
         dirty
@@ -188,6 +234,8 @@ impl Synthesizer<'_> {
             rounds: 0,
             trail,
             done: None,
+            size: 0,
+            cut: None,
         });
         id
     }
@@ -217,11 +265,15 @@ impl Synthesizer<'_> {
         let (key, why) = (w.key.clone(), w.why);
         let here = (key.elem, key.port);
         let again = w.trail.iter().filter(|t| **t == here).count();
-        let leaves = if again > MAX_VISITS || i >= self.budget.stages {
-            let cause = match again > MAX_VISITS {
-                true => "a loop through several functions",
-                false => "too many stages",
-            };
+        self.size -= std::mem::take(&mut self.stages[i].size);
+        let cut = match self.stages[i].cut {
+            Some(cause) => Some(cause),
+            None if again > MAX_VISITS => Some("a loop through several functions"),
+            None if i >= self.budget.stages => Some("too many stages"),
+            None if self.room() == 0 => Some("the rules of all stages exceed the budget"),
+            None => None,
+        };
+        let leaves = if let Some(cause) = cut {
             self.note(format!("{}: {cause}", self.name(key.elem)));
             let mut t = Traversal::new(self, i);
             let group = Group {
@@ -260,6 +312,10 @@ impl Synthesizer<'_> {
         } else {
             Traversal::new(self, i).run(&key, &known)
         };
+        let size = leaves.0.iter().map(|l| l.part.size()).sum();
+        self.stages[i].size = size;
+        self.size += size;
+        self.work = self.work.saturating_add(size);
         let stage = self.assemble(&key, why, known, leaves);
         self.stages[i].done = Some(stage);
     }
