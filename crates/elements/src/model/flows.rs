@@ -122,3 +122,98 @@ impl FlowSide {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(v: u128) -> ValueSet {
+        ValueSet::one(v)
+    }
+
+    fn napt() -> FlowKind {
+        FlowKind {
+            input: 2,
+            forward: Expected {
+                output: 0,
+                saddr: Rewritten::To(one(9)),
+                daddr: Rewritten::Kept,
+                sport: Rewritten::To(ValueSet::range(1024, 2000)),
+                dport: Rewritten::Kept,
+            },
+            reply: 1,
+        }
+    }
+
+    #[test]
+    fn replies_come_to_where_forward_packets_came_from() {
+        let first = [one(1), one(2), ValueSet::range(30, 33), one(4)];
+        let [f, r] = napt().sides(BindKind::Flow, false, &first);
+        assert_eq!((f.origin, f.reply, f.output), (2, false, 0));
+        assert_eq!(f.from, first);
+        assert_eq!(f.kept, [false, true, false, true]);
+        assert_eq!(f.to[0], one(9));
+        assert_eq!((r.origin, r.reply, r.output), (2, true, 1));
+        assert_eq!(
+            r.from,
+            [one(2), one(9), one(4), ValueSet::range(1024, 2000)]
+        );
+        assert_eq!(r.kept, [true, false, true, false]);
+        assert_eq!((&r.to[1], &r.to[3]), (&one(1), &first[2]));
+    }
+
+    #[test]
+    fn what_a_kind_does_not_look_at_is_anything() {
+        let first = [one(1), one(2), one(3), one(4)];
+        let any = BITS.map(ValueSet::full);
+        let [f, r] = napt().sides(BindKind::Ping, false, &first);
+        assert_eq!(f.from, [one(1), one(2), one(3), any[3].clone()]);
+        // the identifier stays where it is
+        assert_eq!(
+            (&r.from[2], &r.to[2]),
+            (&ValueSet::range(1024, 2000), &one(3))
+        );
+        let [f, r] = napt().sides(BindKind::Addresses, true, &first);
+        assert_eq!((&f.from[0], &f.from[1]), (&one(1), &any[1]));
+        assert_eq!((&r.from[0], &r.from[1]), (&any[0], &one(9)));
+        assert_eq!(r.kept, [true, false, true, true]);
+    }
+
+    #[test]
+    fn a_binding_fits_its_side_only() {
+        let any = BITS.map(ValueSet::full);
+        let [f, r] = napt().sides(BindKind::Flow, false, &any);
+        let p = BindPacket {
+            proto: 17,
+            saddr: 7,
+            daddr: 9,
+            head: [0, 53, 4, 4, 0, 8, 0, 0],
+            tcp: [0; 2],
+            transport_len: 8,
+            total_len: 28,
+            anno: [0; 48],
+        };
+        let b = Binding {
+            origin: 2,
+            reply: true,
+            output: 1,
+            saddr: 7,
+            daddr: 5,
+            sport: 53,
+            dport: 40,
+            ..Binding::default()
+        };
+        assert!(r.fits(BindKind::Flow, &b, &p) && !f.fits(BindKind::Flow, &b, &p));
+        for wrong in [
+            Binding { origin: 1, ..b },
+            Binding { output: 0, ..b },
+            Binding { reply: false, ..b },
+            Binding { saddr: 8, ..b },
+            Binding { sport: 54, ..b },
+        ] {
+            assert!(!r.fits(BindKind::Flow, &wrong, &p), "{wrong:?}");
+        }
+        let elsewhere = BindPacket { daddr: 10, ..p };
+        assert!(!r.fits(BindKind::Flow, &b, &elsewhere));
+    }
+}

@@ -1,6 +1,7 @@
 //! Whole small functions, synthesized, against the reference.
 
 use crate::harness::{Frame, Pair, Rng, build};
+use onefold_synth::program::{Next, Step};
 
 /// Random packets at all devices.
 fn check(text: &str, devices: &[&str], packets: usize) -> Pair {
@@ -202,4 +203,123 @@ fn reply_annotations_are_read() {
     assert_eq!(count("udp.count").trim(), "1");
     assert_eq!(count("none.count").trim(), "0");
     assert_eq!(p.punted(), 0, "{:?}", p.program.report().punts);
+}
+
+const NAPT: &str = "rw :: IPRewriter(pattern 203.0.113.1 1024-1030 - - 0 1, drop);
+     FromDevice(in) -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp) -> [0] rw;
+     FromDevice(out) -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp) -> [1] rw;
+     rw [0] -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:a) -> ToDevice(out);
+     rw [1] -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:b) -> ToDevice(in);";
+
+/// A flow, and packets back to all ports that the NAT may have chosen for it, three times each.
+fn there_and_back(p: &mut Pair, proto: u8) {
+    let there = Frame {
+        proto,
+        ..Frame::default()
+    };
+    p.packet("in", &there.bytes(), 1000);
+    for port in 1023..=1031 {
+        let back = Frame {
+            proto,
+            src: there.dst,
+            dst: [203, 0, 113, 1],
+            ports: (there.ports.1, port),
+            ..Frame::default()
+        };
+        for _ in 0..3 {
+            p.packet("out", &back.bytes(), 1000);
+        }
+    }
+}
+
+/// Whatever a program takes for impossible, the reference does when it happens, with the same state left behind.
+#[test]
+fn bindings_that_were_not_to_be_go_to_the_rewriter() {
+    let g = build(NAPT);
+    let mut program = onefold_synth::synthesize(&g.synthesis_input(), Default::default());
+    let mut taken = 0;
+    for step in (program.stages.iter_mut().flat_map(|s| &mut s.actions)).flat_map(|a| &mut a.steps)
+    {
+        if let Step::Bind { bound, sides, .. } = step {
+            taken += sides.replace(Vec::new()).map_or(0, |s| s.len());
+            bound.fill(Next::Never);
+        }
+    }
+    assert!(taken >= 4, "{taken}");
+    let report = onefold_synth::check::check(&program);
+    assert_eq!(report.violations, []);
+    let mut p = Pair::with(g, &program);
+    p.annotations = false;
+    for proto in [17, 6] {
+        there_and_back(&mut p, proto);
+    }
+    p.finish();
+    assert_eq!(p.punted(), 6, "{:?}", p.program.report().punts);
+    let punts = p.program.report().punts;
+    assert!(
+        punts
+            .iter()
+            .any(|p| p.cause == "a binding of no known kind")
+    );
+}
+
+/// Replies to flows of which the program sees nothing, since an element before the rewriter has no model.
+#[test]
+fn flows_that_begin_in_the_reference_have_replies_in_the_program() {
+    let text = NAPT.replace(
+        "FromDevice(in)",
+        "FromDevice(in) -> n :: Counter(COUNT_CALL 100000 n.reset)",
+    );
+    let mut p = Pair::synthesized(build(&text));
+    for proto in [17, 6] {
+        there_and_back(&mut p, proto);
+    }
+    p.finish();
+    assert_eq!(p.punted(), 2, "{:?}", p.program.report().punts);
+}
+
+#[test]
+fn rewriters_of_all_kinds_both_ways() {
+    let mappers = "m :: RoundRobinIPMapper(203.0.113.1 1024-1030# - - 0 1, 203.0.113.2 - - - 0 2, - - 192.0.2.1 53 0 1);";
+    for (rewriter, what) in [
+        ("IPRewriter(m, pattern - - 10.0.0.1 80 1 0)", "tcp or udp"),
+        ("IPRewriter(m, pass 1)", "tcp or udp"),
+        ("TCPRewriter(m, keep 1 0)", "tcp"),
+        (
+            "UDPRewriter(pattern 203.0.113.1 1024-1030 - - 0 1, m)",
+            "tcp or udp",
+        ),
+        (
+            "IPAddrRewriter(pattern 203.0.113.1-203.0.113.2 - 0 1, drop)",
+            "-",
+        ),
+        ("IPAddrRewriter(keep 0 1, pattern 10.0.0.1 - 1 0)", "-"),
+        (
+            "IPAddrPairRewriter(pattern 203.0.113.1 - 0 1, pattern - 10.0.0.1 1 0)",
+            "-",
+        ),
+        (
+            "ICMPPingRewriter(pattern 203.0.113.1 1-9# - - 0 1, drop)",
+            "icmp",
+        ),
+        (
+            "ICMPPingRewriter(keep 0 1, pattern 203.0.113.1 1000-1009 10.0.0.1 - 1 2)",
+            "icmp",
+        ),
+    ] {
+        let text = format!(
+            "{mappers} rw :: {rewriter};
+             FromDevice(in) -> Strip(14) -> CheckIPHeader -> IPClassifier({what}) -> [0] rw;
+             FromDevice(out) -> Strip(14) -> CheckIPHeader -> IPClassifier({what}) -> [1] rw;
+             rw [0] -> f :: IPFilter(deny src 203.0.113.2 && src port < 1000, allow all) -> ToDevice(out);
+             rw [1] -> i :: IPClassifier(dst port 1000, -) -> ToDevice(in); i [1] -> ToDevice(back);
+             rw [2] -> ToDevice(more);"
+        );
+        let p = check(&text, &["in", "in", "out"], 3000);
+        let never = p.program.report().punts;
+        let never = never
+            .iter()
+            .find(|p| p.cause == "a binding of no known kind");
+        assert!(never.is_none(), "{rewriter}: {never:?}");
+    }
 }
