@@ -5,6 +5,7 @@ use crate::common::thousands;
 use onefold_elements::model::ValueSet;
 use onefold_engine::program::Report;
 use onefold_synth::Program;
+use onefold_synth::program::{End, Next};
 use onefold_synth::text::Words;
 use onefold_verify::Outcome;
 use onefold_verify::generate::coverage::{Counts, Coverage, sides, width};
@@ -14,6 +15,8 @@ use std::sync::Arc;
 
 /// Examples shown of what is unreachable, or was not hit, for one reason.
 const EXAMPLES: usize = 5;
+/// Of what was not hit, so many are told in JSON.
+const MISSING: usize = 200;
 /// Reasons why something is unreachable, as text.
 const REASONS: usize = 6;
 
@@ -39,6 +42,30 @@ pub struct Hit {
     pub wrong: Vec<String>,
     /// What the synthesizer said.
     pub notes: Vec<String>,
+    /// Packets that reached neither an output nor a drop by rule, but the reference graph.
+    pub undecided: u64,
+}
+
+/// Packets of which no more than a copy was punted: for elements that always originate packets, while the packet went on.
+fn copies(p: &Program, report: &Report) -> u64 {
+    let punts = |n: &Next| {
+        let Next::Stage(s) = n else { return true };
+        let stage = p.stages.get(s.0 as usize);
+        stage.is_some_and(|s| s.actions.iter().all(|a| matches!(a.end, End::Punt { .. })))
+    };
+    let mut only: BTreeMap<usize, bool> = BTreeMap::new();
+    for a in p.stages.iter().flat_map(|s| &s.actions) {
+        if let End::Fork(ways) = &a.end {
+            let goes_on = ways.iter().any(|n| !punts(n));
+            for n in ways.iter().filter(|n| punts(n)) {
+                if let Next::Stage(s) = n {
+                    *only.entry(s.0 as usize).or_insert(true) &= goes_on;
+                }
+            }
+        }
+    }
+    let copied = (report.rules.iter()).filter(|r| only.get(&r.stage) == Some(&true));
+    copied.map(|r| r.packets).sum()
 }
 
 fn number(groups: &[Group]) -> u64 {
@@ -117,7 +144,7 @@ pub fn hit(program: &Arc<Program>, directed: Option<Directed>, outcome: &Outcome
         }
     }
     let missing = account.missing.iter().map(|((bound, reason), goals)| {
-        let some = goals.iter().take(EXAMPLES).map(|g| goal_text(program, g));
+        let some = goals.iter().take(MISSING).map(|g| goal_text(program, g));
         let group = Group {
             reason: reason.to_string(),
             number: goals.len() as u64,
@@ -140,6 +167,8 @@ pub fn hit(program: &Arc<Program>, directed: Option<Directed>, outcome: &Outcome
         wrong: wrong.collect(),
         never: [classes, rules, bounds],
         notes: program.notes.clone(),
+        undecided: (outcome.report.as_ref())
+            .map_or(0, |r| r.punted().saturating_sub(copies(program, r))),
     }
 }
 
@@ -220,7 +249,7 @@ pub fn print(hit: &Hit, report: &Report, o: &Outcome, generated: bool) {
             thousands(g.number),
             g.reason
         );
-        for s in &g.some {
+        for s in g.some.iter().take(EXAMPLES) {
             crate::say!("              {s}");
         }
     }
@@ -228,12 +257,11 @@ pub fn print(hit: &Hit, report: &Report, o: &Outcome, generated: bool) {
         crate::say!("  INTERNAL ERROR: {w}");
     }
     let punted = report.punted();
-    let rest = o.packets.saturating_sub(punted);
+    let rest = o.packets.saturating_sub(hit.undecided);
     crate::say!(
-        "  {} of packets reached an output or a drop by rule, {} packets were punted ({})",
+        "  {} of packets reached an output or a drop by rule, {} packets or copies of them were punted",
         percent(rest, o.packets),
         thousands(punted),
-        percent(punted, o.packets)
     );
     let mut punts: Vec<_> = report.punts.iter().filter(|p| p.packets > 0).collect();
     punts.sort_by_key(|p| std::cmp::Reverse(p.packets));

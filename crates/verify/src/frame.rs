@@ -103,12 +103,21 @@ pub fn flow_key(b: &[u8]) -> Vec<u8> {
     key
 }
 
+/// Is it an ICMP error, which tells of another packet?
+pub fn is_error(b: &[u8]) -> bool {
+    view(b).is_some_and(|v| {
+        let kind = v.transport.and_then(|t| b.get(t).copied());
+        match (v.ether_type, v.proto) {
+            (0x0800, 1) => matches!(kind, Some(3 | 4 | 5 | 11 | 12)),
+            (0x86dd, 58) => matches!(kind, Some(1..=4)),
+            _ => false,
+        }
+    })
+}
+
 /// The frame; of an ICMP error without the IPv4 identification and the header checksum that covers it.
 pub fn without_error_id(b: &[u8]) -> std::borrow::Cow<'_, [u8]> {
-    let error = view(b).filter(|v| {
-        let kind = v.transport.and_then(|t| b.get(t));
-        v.ether_type == 0x0800 && v.proto == 1 && matches!(kind, Some(3 | 4 | 5 | 11 | 12))
-    });
+    let error = view(b).filter(|v| v.ether_type == 0x0800 && is_error(b));
     match error {
         None => b.into(),
         Some(v) => {

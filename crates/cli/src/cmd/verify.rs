@@ -334,6 +334,21 @@ fn write_captures(
     Ok(files)
 }
 
+/// Frames that a program was given.
+fn by_program(r: &LevelResult) -> u64 {
+    r.outcome.report.as_ref().map_or(0, |_| r.outcome.packets)
+}
+
+/// Those of them that reached an output or a drop by rule.
+fn decided(r: &LevelResult) -> u64 {
+    by_program(r).saturating_sub(r.hit.as_ref().map_or(0, |h| h.undecided))
+}
+
+/// A part of all; `None` of nothing.
+fn share(n: u64, of: u64) -> Option<f64> {
+    (of > 0).then(|| n as f64 / of as f64)
+}
+
 /// The result as INTERFACE documents it.
 fn json(
     chain: &Chain,
@@ -373,6 +388,8 @@ fn json(
         "bounds_unreachable": never(2),
         "internal_errors": hits.iter().flat_map(|h| &h.wrong).collect::<Vec<_>>(),
         "punted_packets": sum(|r| r.outcome.report.as_ref().map_or(0, Report::punted)),
+        "decided_packets": sum(decided),
+        "decided_share": share(sum(decided), sum(by_program)),
         "punts": results.iter().filter_map(|r| r.outcome.report.as_ref()).flat_map(|r| &r.punts)
             .filter(|p| p.packets > 0)
             .map(|p| serde_json::json!({

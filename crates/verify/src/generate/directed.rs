@@ -2,7 +2,7 @@
 
 use super::coverage::{Coverage, Side, sides, width};
 use super::index::Index;
-use super::plan::Planner;
+use super::plan::{Move, Planner};
 use super::solve::{Maker, Search, place, uncovered};
 use super::traffic::Traffic;
 use super::ways::{self, Way};
@@ -28,8 +28,16 @@ const SEARCH_STEPS: usize = 3000;
 const WAYS_TRIED: usize = 16;
 /// Attempts at a goal.
 const ATTEMPTS: u8 = 8;
-/// First packets of flows that are sent for a goal.
+/// First packets of flows that are sent for a goal, in one round.
 const MAX_BEFORE: u8 = 40;
+/// A longer plan counts as so many of them.
+const MOVES: u8 = 8;
+/// Of all packets, one in so many may be sent, or searched for, to hit what was given up before.
+const AGAIN: u64 = 10;
+/// Rounds in which what was given up is tried again.
+const ROUNDS: u16 = 60;
+/// What an attempt in further rounds costs, and what is given back when it made a frame.
+const SEARCH: u64 = 8;
 /// Known frames per stage.
 const MAX_KNOWN: usize = 16;
 /// Frames of the traffic that are put before elements that are asked, for one goal.
@@ -154,6 +162,11 @@ pub struct Directed {
     indices: Vec<(OnceCell<Index>, Vec<OnceCell<Index>>)>,
     known: Vec<Vec<Known>>,
     goals: VecDeque<(Goal, u8)>,
+    /// Those that were given up.
+    given_up: Vec<Goal>,
+    /// Rounds so far, and searches and packets that are left for further ones.
+    round: u16,
+    again: u64,
     /// Goal of the event under way.
     current: Option<(Goal, u8)>,
     /// What the frame for a goal follows.
@@ -164,6 +177,8 @@ pub struct Directed {
     /// What is shown to be unreachable.
     proved: Option<Proved>,
     plan: Option<Planner>,
+    /// A longer plan under way.
+    moves: VecDeque<Move>,
     /// Packets that were sent so that a goal can be hit.
     before: HashMap<Goal, u8>,
     back: Vec<(ElemId, ElemId)>,
@@ -228,6 +243,9 @@ impl Directed {
                 .collect(),
             ways,
             goals,
+            given_up: Vec::new(),
+            round: 0,
+            again: packets / AGAIN,
             current: None,
             follows: None,
             waiting: None,
@@ -235,6 +253,7 @@ impl Directed {
             reasons,
             proved: None,
             plan: None,
+            moves: VecDeque::new(),
             before: HashMap::new(),
             back,
             roles,
@@ -456,12 +475,40 @@ impl Directed {
         Some((*source, forward))
     }
 
+    /// What was given up is tried again, if there is anything left to try it with: other packets have come meanwhile.
+    fn try_again(&mut self) {
+        if self.again == 0 || self.round >= ROUNDS {
+            return;
+        }
+        self.round += 1;
+        self.before.clear();
+        let mut list = std::mem::take(&mut self.given_up);
+        list.sort_unstable();
+        list.dedup();
+        for g in list {
+            let never = (self.proved.as_mut()).is_some_and(|p| p.verdict(g.key()).is_never());
+            if !never && !self.reached(g) {
+                self.goals.push_back((g, 2));
+            }
+        }
+    }
+
     /// The next frame for a goal.
     fn pursue(&mut self) -> Option<(ElemId, Vec<u8>)> {
+        if self.goals.is_empty() {
+            self.try_again();
+        }
         // bound: every goal is taken up a few times
         while let Some((g, attempt)) = self.goals.pop_front() {
             if self.reached(g) {
                 continue;
+            }
+            if self.round > 0 {
+                self.again = self.again.saturating_sub(SEARCH);
+                if self.again == 0 {
+                    self.goals.clear();
+                    return None;
+                }
             }
             if self.punts == 0 && g.side.is_some() && self.is_punted(g) {
                 self.reasons.insert(g, Reason::Punts);
@@ -489,10 +536,13 @@ impl Directed {
                     {
                         continue;
                     }
-                    if attempt % 3 != 2
-                        && let Some(f) = self.planned(g, attempt)
-                    {
-                        return Some(f);
+                    if attempt % 3 != 2 {
+                        if let Some(f) = self.planned(g, attempt) {
+                            return Some(f);
+                        }
+                        if !self.moves.is_empty() {
+                            return None;
+                        }
                     }
                     if attempt < self.attempts(g) {
                         if let Some(f) = self.vary_known(g, attempt) {
@@ -501,15 +551,21 @@ impl Directed {
                             }
                             return Some(f);
                         }
-                        if attempt + 1 < self.attempts(g) {
-                            // there may be more known later
-                            self.goals.push_back((g, attempt.max(1) + 1));
-                        }
                     }
+                    // there may be more known later
+                    self.later(g, attempt.max(1));
                 }
             }
         }
         None
+    }
+
+    /// An attempt has failed: another one later, or in the next round.
+    fn later(&mut self, g: Goal, attempt: u8) {
+        match attempt + 1 < self.attempts(g) {
+            true => self.goals.push_back((g, attempt + 1)),
+            false => self.given_up.push(g),
+        }
     }
 
     /// Is what hits it handed over to the reference graph?
@@ -550,6 +606,11 @@ impl Directed {
             }
             *n += 1;
             self.goals.push_front((g, attempt));
+            if !shot.moves.is_empty() {
+                *n = n.saturating_add(MOVES);
+                self.moves = shot.moves.into();
+                return None;
+            }
         } else {
             self.current = Some((g, attempt.max(2)));
         }
@@ -640,10 +701,36 @@ impl Source for Directed {
             });
         }
         self.waiting = None;
-        if self.warm_up == 0 && self.budget > 0 && !self.goals.is_empty() {
+        // bound: every move is taken once
+        while let Some(m) = self.moves.pop_front() {
+            match m {
+                Move::Send(source, bytes) => {
+                    self.watching = true;
+                    self.left -= 1;
+                    self.made += 1;
+                    return Some(self.event(source, bytes));
+                }
+                Move::Wait(t) => {
+                    self.now = self.now + t;
+                    return Some(Event::clock(self.now));
+                }
+                Move::Keep(elem, old) => {
+                    if let Some(p) = &mut self.plan {
+                        p.kept(elem, old, self.now);
+                    }
+                }
+            }
+        }
+        // further rounds are for amid the traffic
+        let rest = !self.goals.is_empty() || !self.given_up.is_empty();
+        let turn = self.round == 0 || self.rng.one_in(2);
+        if self.warm_up == 0 && self.budget > 0 && rest && turn {
             self.budget -= 1;
             self.follows = None;
             if let Some((source, bytes)) = self.pursue() {
+                if self.round > 0 {
+                    self.again += SEARCH - 1;
+                }
                 self.watching = true;
                 self.left -= 1;
                 self.made += 1;
@@ -686,11 +773,7 @@ impl Source for Directed {
                     goal: (w.goal, w.attempt.max(2)),
                     answers,
                 }),
-                None => {
-                    if w.attempt + 1 < ATTEMPTS {
-                        self.goals.push_back((w.goal, w.attempt.max(1) + 1));
-                    }
-                }
+                None => self.later(w.goal, w.attempt.max(1)),
             }
             let (plan, now) = (&mut self.plan, self.now);
             self.coverage.trace(&e.bytes, steps, &mut |step, seen| {
@@ -737,9 +820,7 @@ impl Source for Directed {
                 && !self.reached(g)
             {
                 self.reasons.insert(g, Reason::Elsewhere);
-                if attempt + 1 < self.attempts(g) {
-                    self.goals.push_back((g, attempt + 1));
-                }
+                self.later(g, attempt);
             }
         }
         self.traffic.seen(events, outputs, &[]);

@@ -40,8 +40,8 @@ struct Edge {
 pub enum Answer {
     /// As expected.
     Expected,
-    /// Another binding.
-    Other,
+    /// Another binding, which leaves at this output.
+    Other(u16),
     /// None.
     Pass,
 }
@@ -229,7 +229,7 @@ impl Path {
                 continue;
             };
             let answer = match e.way {
-                Way::Bound(at, _) if at == i => Answer::Other,
+                Way::Bound(at, output) if at == i => Answer::Other(output),
                 Way::Pass(at) if at == i => Answer::Pass,
                 Way::Site(at) if at == i => return Some(()),
                 _ => Answer::Expected,

@@ -576,7 +576,12 @@ impl Source for Traffic {
         }
         // of a batch it is not known which frames passed, unless all did
         if outputs.len() >= events.len() {
+            // an error (a redirect, too) takes the reference graph: such packets are to be few
+            let errors = outputs.iter().any(|(_, _, b)| frame::is_error(b));
             for e in events {
+                if errors && !frame::is_error(&e.bytes) && !self.rng.one_in(64) {
+                    continue;
+                }
                 // what was sent back, or is an exception, is worth less as an example
                 let back = |k: ElemId| {
                     let entry = self.back.iter().find(|(s, _)| *s == k);

@@ -158,6 +158,18 @@ impl Map {
                 Said::Never => return None,
                 Said::Unknown => whole = false,
             }
+            // what is not zero is not behind an end that the packet got on the way
+            if let (true, Some(least)) = (self.end_changed, bytes_of(*d, set)) {
+                match self.say(Dim::Len, &ValueSet::range(least, max_of(32))) {
+                    Said::Of(d, set) => {
+                        if !out.narrow(d, &set, width(p, d)) {
+                            return None;
+                        }
+                    }
+                    Said::Never => return None,
+                    Said::Always | Said::Unknown => {}
+                }
+            }
         }
         Some((out, whole))
     }
@@ -234,6 +246,19 @@ impl Map {
             EndAt::Ip6(at) => Some(EndAt::Ip6(at + self.shift)),
         };
         m
+    }
+}
+
+/// Bytes that a packet has at least whose field has a value of the set; `None` if that is not told.
+fn bytes_of(d: Dim, set: &ValueSet) -> Option<u128> {
+    let Dim::Bits { bit, bits } = d else {
+        return None;
+    };
+    let bit = u128::try_from(bit).ok()?;
+    match set.single() {
+        _ if set.contains(0) => None,
+        Some(v) => Some((bit + u128::from(bits) - u128::from(v.trailing_zeros())).div_ceil(8)),
+        None => Some(bit / 8 + 1),
     }
 }
 

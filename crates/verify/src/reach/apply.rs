@@ -140,7 +140,11 @@ pub fn after(p: &Program, a: &Arrived, image: &Image) -> Arrived {
         .collect();
     written.extend(image.sums.iter().map(|s| (s.at * 8, 16)));
     let is_written = |bit: i32, n: i32| written.iter().any(|(b, m)| overlap(*b, *m, bit, n));
-    let behind = |bit: i32, n: i32| cut && i64::from(bit + n) > shortest.saturating_mul(8);
+    let sure = match cut {
+        true => shortest.saturating_mul(8).min(i64::from(i32::MAX)) as i32,
+        false => i32::MAX,
+    };
+    let behind = |bit: i32, n: i32| bit.saturating_add(n) > sure;
     let total = |at: i32, six: bool| (at + if six { 4 } else { 2 }) * 8;
     for (d, set) in &a.cube.0 {
         match *d {
@@ -156,9 +160,11 @@ pub fn after(p: &Program, a: &Arrived, image: &Image) -> Arrived {
                     }
                     let next = written.iter().map(|(b, _)| *b).filter(|b| *b > from).min();
                     let to = next.unwrap_or(stop).min(stop);
-                    if !behind(from, to - from) {
-                        let n = (to - from) as u8;
-                        let part = bits_of(set, (stop - to) as u32, n);
+                    // of a field that the new end may cut, the bits before it
+                    let kept = to.min(sure);
+                    if kept > from {
+                        let n = (kept - from) as u8;
+                        let part = bits_of(set, (stop - kept) as u32, n);
                         let bit = from - shift;
                         put(Dim::Bits { bit, bits: n }, &part);
                     }

@@ -60,6 +60,8 @@ pub(super) struct Found {
     pub blocked: Vec<Vec<String>>,
     /// Ways that packets take: stage, rule, by another binding than the expected, next stage.
     pub ways: BTreeSet<(usize, usize, bool, usize)>,
+    /// Flows that may begin; none are told when the bound on work was reached.
+    pub flows: Flows,
 }
 
 /// The analysis.
@@ -110,6 +112,7 @@ pub(super) fn run(p: &Program, facts: &Facts) -> Found {
                 arrived: vec![vec![anything]; n],
                 blocked: vec![Vec::new(); n],
                 ways: f.ways,
+                flows: Flows::default(),
             };
         }
         f.stage(s);
@@ -120,6 +123,7 @@ pub(super) fn run(p: &Program, facts: &Facts) -> Found {
         arrived: lists.collect(),
         blocked: f.blocked,
         ways: f.ways,
+        flows: f.flows,
     }
 }
 

@@ -24,9 +24,10 @@ pub use facts::Facts;
 
 use crate::cubes::{Left, both, left, tightened, width};
 use crate::generate::index::Index;
+use onefold_elements::ElemId;
 use onefold_elements::model::{AnnoKey, ValueSet};
 use onefold_synth::program::{Dim, EndAt, Filter, Program};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 /// Steps of a search behind earlier rules.
@@ -106,6 +107,10 @@ pub struct Reach {
     ways: BTreeSet<(usize, usize, bool, usize)>,
     /// Of each stage's rules; made when first asked for.
     indices: Vec<OnceLock<Index>>,
+    /// Where replies leave, by rewriter and input at which their flows began.
+    replies: BTreeMap<(ElemId, u16), BTreeSet<u16>>,
+    /// Flows that may begin.
+    flows: bind::Flows,
 }
 
 impl Reach {
@@ -114,11 +119,24 @@ impl Reach {
         let found = forward::run(&program, facts);
         Reach {
             indices: vec![OnceLock::new(); program.stages.len()],
+            replies: facts.replies.clone(),
             program,
             arrived: found.arrived,
             blocked: found.blocked,
             ways: found.ways,
+            flows: found.flows,
         }
+    }
+
+    /// Where replies to flows leave that began at an input of a rewriter; `None`: anywhere.
+    pub fn replies(&self, elem: ElemId, port: u16) -> Option<&BTreeSet<u16>> {
+        self.replies.get(&(elem, port))
+    }
+
+    /// Flows that may begin, by rewriter and input, as they come there.
+    pub fn flows(&self) -> impl Iterator<Item = (ElemId, u16, &[bind::Flow])> {
+        let all = self.flows.0.iter();
+        all.map(|((e, port), b)| (*e, *port, &b.flows[..]))
     }
 
     /// The packets that can come to a stage.
