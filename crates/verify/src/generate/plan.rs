@@ -211,7 +211,11 @@ impl Planner {
                 };
                 for (step, x) in a.steps.iter().enumerate() {
                     let Step::Bind {
-                        elem, port, expect, ..
+                        elem,
+                        port,
+                        expect,
+                        sides,
+                        ..
                     } = x
                     else {
                         continue;
@@ -220,9 +224,12 @@ impl Planner {
                     asks_at.entry(*elem).or_default().push((*port, site));
                     if let Some(e) = expect {
                         sites.entry(*elem).or_default().push(site);
-                        let (forward, back) = leave.entry((*elem, *port)).or_default();
+                        let (forward, _) = leave.entry((*elem, *port)).or_default();
                         forward.insert(e.output);
-                        back.extend(reach.replies(*elem, *port).into_iter().flatten());
+                    }
+                    for s in sides.iter().flatten() {
+                        let (forward, back) = leave.entry((*elem, s.origin)).or_default();
+                        if s.reply { back } else { forward }.insert(s.output);
                     }
                 }
             }

@@ -27,7 +27,7 @@ use crate::generate::index::Index;
 use onefold_elements::ElemId;
 use onefold_elements::model::{AnnoKey, ValueSet};
 use onefold_synth::program::{Dim, EndAt, Filter, Program};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 /// Steps of a search behind earlier rules.
@@ -107,8 +107,6 @@ pub struct Reach {
     ways: BTreeSet<(usize, usize, bool, usize)>,
     /// Of each stage's rules; made when first asked for.
     indices: Vec<OnceLock<Index>>,
-    /// Where replies leave, by rewriter and input at which their flows began.
-    replies: BTreeMap<(ElemId, u16), BTreeSet<u16>>,
     /// Flows that may begin.
     flows: bind::Flows,
 }
@@ -119,18 +117,12 @@ impl Reach {
         let found = forward::run(&program, facts);
         Reach {
             indices: vec![OnceLock::new(); program.stages.len()],
-            replies: facts.replies.clone(),
             program,
             arrived: found.arrived,
             blocked: found.blocked,
             ways: found.ways,
             flows: found.flows,
         }
-    }
-
-    /// Where replies to flows leave that began at an input of a rewriter; `None`: anywhere.
-    pub fn replies(&self, elem: ElemId, port: u16) -> Option<&BTreeSet<u16>> {
-        self.replies.get(&(elem, port))
     }
 
     /// Flows that may begin, by rewriter and input, as they come there.
