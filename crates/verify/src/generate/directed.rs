@@ -1,6 +1,8 @@
 //! Packets derived from a program: one for every rule, one for each side of every boundary, through bindings too.
 
 use super::coverage::{Coverage, Side, sides, width};
+pub use super::goals::{Account, Goal, Reason};
+use super::goals::{all_goals, goals};
 use super::index::Index;
 use super::plan::{Move, Planner};
 use super::solve::{Maker, Search, place, uncovered};
@@ -19,7 +21,7 @@ use onefold_engine::program::ProgramStep;
 use onefold_packet::Timestamp;
 use onefold_synth::program::{Dim, End, Filter, Program, Step};
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Steps of one search.
@@ -48,78 +50,6 @@ const ASKED: u8 = 80;
 const PUNTS: u64 = 33;
 /// Of the traffic behind the goals, one in so many is followed through the program.
 const FOLLOW: usize = 16;
-
-/// Something to be hit: a rule, or a side of a boundary of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Goal {
-    /// Stage.
-    pub stage: usize,
-    /// Rule.
-    pub rule: usize,
-    /// Dimension and side; `None`: the rule itself.
-    pub side: Option<(usize, usize)>,
-}
-
-impl Goal {
-    /// As proofs name it.
-    pub fn key(self) -> Key {
-        (self.stage, self.rule, self.side)
-    }
-}
-
-/// What became of all goals.
-#[derive(Debug, Clone, Default)]
-pub struct Account {
-    /// Shown to be unreachable, with the reason.
-    pub never: Vec<(Goal, String)>,
-    /// Not hit, and not shown to be unreachable.
-    pub missing: BTreeMap<(bool, Reason), Vec<Goal>>,
-    /// Hit, although shown to be unreachable: a fault of the analysis.
-    pub wrong: Vec<(Goal, String)>,
-}
-
-/// Why a goal has not been reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Reason {
-    /// Nothing comes to the stage that fits.
-    NoWay,
-    /// Rules before take every such packet.
-    Covered,
-    /// Such values, but no well-formed frame has them.
-    NoFrame,
-    /// The search was given up.
-    TooLong,
-    /// A frame that should have hit it was taken elsewhere.
-    Elsewhere,
-    /// It needs a value that a binding gives, and none that was seen does.
-    Binding,
-    /// There were more goals than packets.
-    NotTried,
-    /// It is punted, and enough packets were.
-    Punts,
-}
-
-impl Reason {
-    /// Is it certain that nothing can hit it?
-    pub fn is_certain(self) -> bool {
-        self == Reason::Covered
-    }
-}
-
-impl std::fmt::Display for Reason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Reason::NoWay => "no packet that comes to the stage has such values",
-            Reason::Covered => "covered by earlier rules: another rule's boundary decides there",
-            Reason::NoFrame => "no well-formed frame has such values",
-            Reason::TooLong => "not found within the bound of the search",
-            Reason::Elsewhere => "frames made for it were taken by another rule",
-            Reason::Binding => "no binding gave such a value",
-            Reason::NotTried => "not tried: more boundaries than packets",
-            Reason::Punts => "put off: such packets are punted, and few of all packets are to be",
-        })
-    }
-}
 
 /// A frame that came to a stage.
 #[derive(Debug, Clone)]
@@ -544,13 +474,13 @@ impl Directed {
                             return None;
                         }
                     }
-                    if attempt < self.attempts(g) {
-                        if let Some(f) = self.vary_known(g, attempt) {
-                            if self.waiting.is_none() {
-                                self.current = Some((g, attempt.max(2)));
-                            }
-                            return Some(f);
+                    if attempt < self.attempts(g)
+                        && let Some(f) = self.vary_known(g, attempt)
+                    {
+                        if self.waiting.is_none() {
+                            self.current = Some((g, attempt.max(2)));
                         }
+                        return Some(f);
                     }
                     // there may be more known later
                     self.later(g, attempt.max(1));
@@ -621,66 +551,6 @@ impl Directed {
         self.now = self.now + Timestamp(1000 * (1 + self.rng.below(8) as i64));
         Event::frame(self.now, source, bytes)
     }
-}
-
-impl Reason {
-    /// The one that leaves more hope.
-    fn max_by_hope(self, other: Reason) -> Reason {
-        let rank = |r: Reason| match r {
-            Reason::NotTried | Reason::Punts => 0,
-            Reason::NoWay => 1,
-            Reason::Covered => 2,
-            Reason::NoFrame => 3,
-            Reason::Binding => 4,
-            Reason::TooLong => 5,
-            Reason::Elsewhere => 6,
-        };
-        match rank(other) > rank(self) {
-            true => other,
-            false => self,
-        }
-    }
-}
-
-/// All goals, rules first.
-fn all_goals(p: &Program) -> Vec<Goal> {
-    let mut all = Vec::new();
-    let rules = || {
-        (p.stages.iter().enumerate())
-            .flat_map(|(s, x)| x.rules.iter().enumerate().map(move |(r, y)| (s, x, r, y)))
-    };
-    for (stage, _, rule, _) in rules() {
-        all.push(Goal {
-            stage,
-            rule,
-            side: None,
-        });
-    }
-    for (stage, _, rule, r) in rules() {
-        for (dim, (d, set)) in r.filter.0.iter().enumerate() {
-            for side in 0..sides(set, width(p, *d)).len() {
-                all.push(Goal {
-                    stage,
-                    rule,
-                    side: Some((dim, side)),
-                });
-            }
-        }
-    }
-    all
-}
-
-/// Goals for so many packets; what is left out is not tried.
-fn goals(p: &Program, budget: u64) -> (VecDeque<(Goal, u8)>, HashMap<Goal, Reason>) {
-    let all = all_goals(p);
-    let every = (all.len() as u64).div_ceil(budget.max(1)).max(1);
-    let mut kept = VecDeque::new();
-    for (i, g) in all.into_iter().enumerate() {
-        if g.side.is_none() || (i as u64).is_multiple_of(every) {
-            kept.push_back((g, 0));
-        }
-    }
-    (kept, HashMap::new())
 }
 
 impl Source for Directed {

@@ -8,6 +8,7 @@ pub mod adapt;
 pub mod capture;
 pub mod coverage;
 pub mod directed;
+pub mod goals;
 pub mod hints;
 pub(crate) mod index;
 pub mod paths;

@@ -10,11 +10,11 @@ use onefold_synth::program::{Dim, Expect, Expr, Image, Mark, Program, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Kinds of flows that are kept apart at one input.
-const MAX_FLOWS: usize = 12;
+const MAX_FLOWS: usize = 40;
 /// Intervals of a field of flows.
 const MAX_INTERVALS: usize = 64;
 /// From so many changes on, what changes becomes anything.
-const MAX_CHANGES: usize = 200;
+const MAX_CHANGES: usize = 600;
 /// Names of what a binding rewrites.
 pub const FIELDS: [&str; 4] = [
     "source address",
@@ -38,6 +38,22 @@ impl Flow {
     fn covers(&self, o: &Flow) -> bool {
         o.proto.is_subset(&self.proto)
             && (self.sets.iter().zip(&o.sets)).all(|(a, b)| b.is_subset(a))
+    }
+    /// Both as one, if they differ in one field at most.
+    fn joined(&self, o: &Flow) -> Option<Flow> {
+        let mut both = self.clone();
+        let mut differ = 0;
+        let fields = (both.sets.iter_mut().zip(&o.sets)).chain([(&mut both.proto, &o.proto)]);
+        for (a, b) in fields {
+            if a != b {
+                differ += 1;
+                *a = a.union(b);
+                if differ > 1 || a.intervals().len() > MAX_INTERVALS {
+                    return None;
+                }
+            }
+        }
+        Some(both)
     }
     fn any() -> Flow {
         Flow {
@@ -81,6 +97,20 @@ impl Flows {
             return true;
         }
         b.flows.retain(|f| !flow.covers(f));
+        // kinds that differ in one field are one kind
+        let mut flow = flow;
+        let mut i = 0;
+        while let Some(f) = b.flows.get(i) {
+            match f.joined(&flow) {
+                Some(both) => {
+                    b.flows.swap_remove(i);
+                    b.flows.retain(|f| !both.covers(f));
+                    flow = both;
+                    i = 0;
+                }
+                None => i += 1,
+            }
+        }
         if b.flows.len() < MAX_FLOWS {
             b.flows.push(flow);
             return true;

@@ -126,9 +126,9 @@ impl Reach {
     }
 
     /// Flows that may begin, by rewriter and input, as they come there.
-    pub fn flows(&self) -> impl Iterator<Item = (ElemId, u16, &[bind::Flow])> {
+    pub fn flows(&self) -> impl Iterator<Item = (ElemId, u16, &bind::Begins)> {
         let all = self.flows.0.iter();
-        all.map(|((e, port), b)| (*e, *port, &b.flows[..]))
+        all.map(|((e, port), b)| (*e, *port, b))
     }
 
     /// The packets that can come to a stage.
