@@ -355,3 +355,23 @@ fn many_classes_are_paged() {
     let dom = rendered(&browser, &dir, &page, "#q=eth.type%20=%200x17ce");
     assert_eq!(dom.matches("<article").count(), 1, "found classes");
 }
+
+/// What never comes into the program is said.
+#[test]
+fn packets_that_the_reference_graph_takes_whole() {
+    let dir = temp("whole");
+    let text = "tun :: KernelTun(10.9.9.1/24) -> Discard; FromDevice(lan) -> tun; TimedSource(1) -> Discard; Idle -> Discard;";
+    std::fs::write(dir.join("tun.click"), text).unwrap();
+    let (out, _) = run(&dir, 0, &["explain", "tun.click"]);
+    for part in [
+        "(KernelTun): the reference graph takes them whole",
+        "(TimedSource): the reference graph",
+        "leaves at tun",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let v = json(&dir, 0, &["explain", "tun.click"]);
+    let whole = v["whole"].as_array().unwrap();
+    let classes: Vec<&str> = whole.iter().filter_map(|w| w["class"].as_str()).collect();
+    assert_eq!(classes, ["KernelTun", "TimedSource"]);
+}

@@ -110,6 +110,8 @@ pub struct Explained<'a> {
     pub classes: Vec<Class>,
     /// Causes.
     pub punts: Vec<Punt>,
+    /// Where packets begin that the reference graph takes whole: no entry of the program. Name and class of the element.
+    pub whole: Vec<(String, String)>,
     /// Seconds that synthesis took.
     pub seconds: f64,
     /// The most memory that the process had until then, in bytes, where the system says.
@@ -145,6 +147,7 @@ impl<'a> Explained<'a> {
             entry_of,
             classes: Vec::new(),
             punts: Vec::new(),
+            whole: whole(chain, program),
             seconds,
             peak,
             kinds,
@@ -430,6 +433,31 @@ impl<'a> Explained<'a> {
 }
 
 /// The chain's port that an element is, or the element's name.
+/// Elements that packets come from but that are no entries of the program: those that make packets, those that are entry and
+/// exit in one.
+fn whole(chain: &Chain, program: &Program) -> Vec<(String, String)> {
+    let g = &chain.graph;
+    let mut fed = vec![false; g.elements.len()];
+    let mut feeds = vec![false; g.elements.len()];
+    for c in &g.connections {
+        for (list, at) in [(&mut fed, c.to.0), (&mut feeds, c.from.0)] {
+            if let Some(x) = list.get_mut(at) {
+                *x = true;
+            }
+        }
+    }
+    let is_port = |i: usize| chain.ports.iter().any(|p| p.source == Some(i));
+    let is_entry = |i: usize| program.entries.iter().any(|e| e.source.0 as usize == i);
+    let begins = |i: usize, class: &str| is_port(i) || (feeds[i] && !fed[i] && class != "Idle");
+    let all = g.elements.iter().enumerate();
+    all.filter(|(i, e)| begins(*i, &e.class) && !is_entry(*i))
+        .map(|(i, e)| {
+            let name = port_of(chain, program, ElemId(i as u32));
+            (name, e.class.clone())
+        })
+        .collect()
+}
+
 fn port_of(chain: &Chain, program: &Program, e: ElemId) -> String {
     let i = e.0 as usize;
     chain

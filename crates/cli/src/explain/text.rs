@@ -41,6 +41,12 @@ pub fn print(x: &Explained<'_>, most: usize) -> String {
     for note in &x.program.notes {
         put!(t, "note: {note}");
     }
+    for (name, class) in &x.whole {
+        put!(
+            t,
+            "packets that begin at {name} ({class}): the reference graph takes them whole"
+        );
+    }
     let rules = x.rules().max(1);
     for (asked, title) in [
         (false, "punted to the reference graph"),
@@ -49,7 +55,15 @@ pub fn print(x: &Explained<'_>, most: usize) -> String {
         let list: Vec<_> = x.punts.iter().filter(|p| p.asked == asked).collect();
         if list.is_empty() {
             if !asked {
-                put!(t, "\nnothing is punted");
+                put!(
+                    t,
+                    "\nnothing is punted{}",
+                    if x.whole.is_empty() {
+                        ""
+                    } else {
+                        " of other packets"
+                    }
+                );
             }
             continue;
         }

@@ -119,6 +119,7 @@ pub fn summary(x: &Explained<'_>) -> Value {
         "rules": x.rules(),
         "stages": stages,
         "punts": punts,
+        "whole": x.whole.iter().map(|(name, class)| json!({"element": name, "class": class})).collect::<Vec<_>>(),
         "operations": x.longest().map(operations),
         "notes": x.program.notes,
         "seconds": x.seconds,

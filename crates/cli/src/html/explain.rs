@@ -103,8 +103,19 @@ pub fn explain_page(x: &Explained<'_>) -> String {
 
 fn punts(b: &mut String, x: &Explained<'_>) {
     b.push_str("<section><h2>What is punted to the reference graph, and why</h2>");
+    for (name, class) in &x.whole {
+        let _ = write!(
+            b,
+            "<p>Packets that begin at {} ({}): the reference graph takes them whole.</p>",
+            esc(name),
+            esc(class)
+        );
+    }
     if x.punts.is_empty() {
-        b.push_str("<p>Nothing.</p></section>");
+        if x.whole.is_empty() {
+            b.push_str("<p>Nothing.</p>");
+        }
+        b.push_str("</section>");
         return;
     }
     let rules = x.rules().max(1);
