@@ -10,7 +10,7 @@
 
 use super::interp::{self, Next, Predicted};
 use super::probe::probes;
-use super::samples::{Layer, Rng, Sample, samples};
+use super::samples::{Layer, Rng, Sample, answer, samples};
 use super::{Bind, Binding, Bound, Model, ModelCx, Rewritten};
 use crate::element::ENTRY;
 use crate::testing::{Bench, Setup};
@@ -523,6 +523,29 @@ fn unexpected(port: Port, bind: &Bind, b: &Binding, p: &super::BindPacket) -> Op
     ))
 }
 
+/// A packet through the element and through its model: what happened, or what differs.
+fn both_ways(
+    (real, m): &mut (&mut Bench, &mut Modelled<'_>),
+    s: &Subject,
+    port: Port,
+    sample: &Sample,
+) -> Result<Fate, String> {
+    real.host.decisions.clear();
+    let happened = Fate::of(real, port, sample.packet.clone());
+    let (model, origin) = m.run(port, sample)?;
+    if let Some(what) = happened.difference(&model) {
+        return Err(what);
+    }
+    let decided = real.host.decisions.last().and_then(|d| d.0);
+    m.report.decided += usize::from(decided.is_some());
+    match (s.origins, decided, origin) {
+        (true, Some(arg), Some(origin)) if origin != Some(arg) => {
+            Err(format!("argument {arg} decided, the model says {origin:?}"))
+        }
+        _ => Ok(happened),
+    }
+}
+
 /// Runs all samples through behaviour and model. `alter` may change each model first (to see that a wrong one is found
 /// out). The seed decides on inputs and on when time passes.
 pub fn check(
@@ -553,6 +576,14 @@ pub fn check(
     m.report.all_cases = m.models.iter().map(|(_, m)| cases(m)).sum();
     let mut rng = Rng::new(seed);
     let inputs = s.inputs();
+    let binds = |m: &Model| match m {
+        Model::Cases(all) => all.iter().any(|c| matches!(c.exit, super::Exit::Bind(_))),
+        Model::None(_) => false,
+    };
+    let answered: Vec<Port> = (m.models.iter())
+        .filter(|(_, m)| binds(m))
+        .map(|(p, _)| *p)
+        .collect();
     for (i, sample) in list.iter().enumerate() {
         let differs = |what: String| Difference {
             packet: Some(i),
@@ -574,19 +605,22 @@ pub fn check(
             m.bench.now = real.now;
         }
         let port = rng.pick(&inputs);
-        real.host.decisions.clear();
-        let happened = Fate::of(&mut real, port, sample.packet.clone());
-        let (model, origin) = m.run(port, sample).map_err(differs)?;
-        if let Some(what) = happened.difference(&model) {
-            return Err(differs(what));
-        }
-        let decided = real.host.decisions.last().and_then(|d| d.0);
-        m.report.decided += usize::from(decided.is_some());
-        if let (true, Some(arg), Some(origin)) = (s.origins, decided, origin)
-            && origin != Some(arg)
+        let mut pair = (&mut real, &mut m);
+        let happened = both_ways(&mut pair, s, port, sample).map_err(differs)?;
+        // flows have replies, and those come in anywhere
+        if answered.contains(&port)
+            && let [(_, p)] = &happened.emitted[..]
+            && let Some(packet) = answer(p)
+            && rng.one_in(2)
         {
-            let what = format!("argument {arg} decided, the model says {origin:?}");
-            return Err(differs(what));
+            let back = Sample {
+                packet,
+                plain: false,
+            };
+            both_ways(&mut pair, s, rng.pick(&inputs), &back).map_err(|what| Difference {
+                packet: Some(i),
+                ..Difference::general(s, format!("{what}\n  {:02x?}", back.packet.data()))
+            })?;
         }
         m.report.packets += 1;
         m.report.plain += usize::from(sample.plain);

@@ -60,6 +60,24 @@ pub struct Sample {
     pub plain: bool,
 }
 
+/// The answer to a TCP, UDP or echo packet over IPv4 without options: addresses and ports exchanged, a request made a reply.
+/// (Checksums that add up stay right, but ICMP's.)
+pub fn answer(p: &Pkt) -> Option<Pkt> {
+    let mut q = p.clone();
+    let header: &mut [u8; 20] = q.network_mut()?.first_chunk_mut()?;
+    let [_, _, _, _, _, _, _, _, _, proto, ..] = *header;
+    let (_, addresses) = header.split_at_mut(12);
+    let (source, destination) = addresses.split_at_mut(4);
+    source.swap_with_slice(destination);
+    let head: &mut [u8; 4] = q.transport_mut()?.first_chunk_mut()?;
+    match (proto, head[0]) {
+        (6 | 17, _) => head.rotate_left(2),
+        (1, 8) => head[0] = 0,
+        _ => return None,
+    }
+    Some(q)
+}
+
 /// Values that a configuration mentions: packets near them find more.
 #[derive(Debug, Clone, Default)]
 struct Hints {

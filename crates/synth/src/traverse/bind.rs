@@ -151,11 +151,7 @@ impl Traversal<'_, '_> {
             ],
             _ => places,
         };
-        let used = match b.kind {
-            BindKind::Flow => 4,
-            BindKind::Addresses => 2,
-            BindKind::Ping => 3,
-        };
+        let used = b.kind.fields();
         let now: Vec<Expr> = places
             .iter()
             .take(used)

@@ -16,10 +16,6 @@ const MAX_EARLIER: usize = 64;
 /// Most groups at one element in one stage.
 const MAX_GROUPS: u32 = 4096;
 
-fn earlier_terms(all: &[Vec<Filter>], case: usize) -> usize {
-    all.iter().take(case).map(Vec::len).sum()
-}
-
 impl Traversal<'_, '_> {
     pub(super) fn element(&mut self, elem: ElemId, port: u16, s: State, mut group: Group) {
         let v = self.visits.entry(elem).or_default();
@@ -95,6 +91,14 @@ impl Traversal<'_, '_> {
             .map(|(i, c)| *same.entry((&c.ops, &c.exit)).or_insert(i))
             .collect();
         let dead = covered(&all);
+        // cases with few alternatives before them
+        let mut before = 0;
+        let few = all.iter().take_while(|t| {
+            let fits = before <= MAX_EARLIER;
+            before += t.len();
+            fits
+        });
+        let few = few.count();
         let mut out: BTreeMap<usize, Vec<Part>> = BTreeMap::new();
         let (mut made, mut size) = (0usize, 0usize);
         let most = self.s.room().saturating_sub(self.size);
@@ -125,7 +129,7 @@ impl Traversal<'_, '_> {
                     };
                     let mut filter = filter;
                     let earlier = all.iter().take(i).flatten();
-                    let possible = match earlier_terms(&all, i) <= MAX_EARLIER {
+                    let possible = match i < few {
                         true => { earlier }.all(|e| trim(&mut filter, e, width)),
                         false => true,
                     };

@@ -209,7 +209,8 @@ impl Synthesizer<'_> {
                 .iter()
                 .enumerate()
                 .all(|(i, e)| asked.narrow(&mut f, *e, KEY[i].1, &side.from[i]));
-            if !fits || !asked.is_message(&mut f, side.reply) {
+            // (which message it is that has such a binding, the rewriter alone knows: nothing goes on knowing it)
+            if !fits || !asked.is_message(&mut f.clone(), side.reply) {
                 continue;
             }
             packets.push(f);
