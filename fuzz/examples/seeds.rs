@@ -2,8 +2,8 @@
 //!
 //! All of it is made here: no capture, no rule set of anybody else.
 
-use onefold_fuzz::frames::{Frame, Kind, PAYLOADS, V4, V6};
-use onefold_fuzz::script::Writer;
+use onefold_fuzzing::frames::{Frame, Kind, PAYLOADS, V4, V6};
+use onefold_fuzzing::script::Writer;
 use std::fs;
 use std::path::Path;
 
@@ -134,7 +134,8 @@ fn packet_path(dir: &Path) {
                 for f in kinds().iter().step_by(7) {
                     let b = f.bytes();
                     w.frame(0, entry, &b).frame(0, entry, &b[..b.len() / 2]);
-                    w.frame(4, entry, &b[..b.len().min(15)]).frame(4, entry, &[]);
+                    w.frame(4, entry, &b[..b.len().min(15)])
+                        .frame(4, entry, &[]);
                 }
                 save(&w);
             }
@@ -144,9 +145,17 @@ fn packet_path(dir: &Path) {
 
 /// Text, a zero byte, and a packet.
 fn with_packets(dir: &Path, texts: &[&str], six: bool) {
-    let packets: Vec<Vec<u8>> = kinds().iter().filter(|f| f.six == six).map(Frame::packet).collect();
+    let packets: Vec<Vec<u8>> = kinds()
+        .iter()
+        .filter(|f| f.six == six)
+        .map(Frame::packet)
+        .collect();
     for (i, text) in texts.iter().enumerate() {
-        for (k, p) in packets.iter().enumerate().filter(|(k, _)| (k + i).is_multiple_of(8)) {
+        for (k, p) in packets
+            .iter()
+            .enumerate()
+            .filter(|(k, _)| (k + i).is_multiple_of(8))
+        {
             let mut b = text.as_bytes().to_vec();
             b.push(0);
             b.extend(p);
@@ -156,7 +165,9 @@ fn with_packets(dir: &Path, texts: &[&str], six: bool) {
 }
 
 fn main() {
-    let root = std::env::args().nth(1).unwrap_or_else(|| "fuzz/corpus".into());
+    let root = std::env::args()
+        .nth(1)
+        .unwrap_or_else(|| "fuzz/corpus".into());
     let root = Path::new(&root);
     packet_path(&root.join("packet_path"));
     with_packets(

@@ -199,7 +199,9 @@ impl Iterator for Script<'_> {
             }
         };
         let p = self.byte();
-        let patches = (0..p & 7).map(|_| (self.byte(), self.word(), self.byte())).collect();
+        let patches = (0..p & 7)
+            .map(|_| (self.byte(), self.word(), self.byte()))
+            .collect();
         Some(Step {
             after: STEPS[usize::from(kind >> 4)],
             entry: usize::from(entry & 0x7f),
@@ -245,7 +247,9 @@ impl Writer {
         };
         let tag = if f.vlan.is_some() { 0x80 } else { 0 };
         self.0.extend([step << 4 | kind, entry & 0x7f | tag, 0]);
-        self.0.extend([f.src, f.dst, f.sport, f.dport, f.flags, f.ttl, f.payload, f.fill]);
+        self.0.extend([
+            f.src, f.dst, f.sport, f.dport, f.flags, f.ttl, f.payload, f.fill,
+        ]);
         self.0.extend([f.options, f.fragment]);
         self.0.extend(f.vlan.iter().flat_map(|v| v.to_be_bytes()));
         self.0.push(0);

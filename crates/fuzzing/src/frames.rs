@@ -158,7 +158,9 @@ impl Frame {
             Kind::Tcp => {
                 t.extend(s.to_be_bytes());
                 t.extend(d.to_be_bytes());
-                t.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, self.flags, 0x20, 0, 0, 0, 0, 0]);
+                t.extend([
+                    0, 0, 0, 1, 0, 0, 0, 1, 0x50, self.flags, 0x20, 0, 0, 0, 0, 0,
+                ]);
                 (6, 16, true)
             }
             Kind::Udp => {
@@ -197,7 +199,11 @@ impl Frame {
         };
         t.extend(payload);
         if let Some(place) = t.get(at..at.saturating_add(2)).map(|_| at) {
-            let start = if with_pseudo { self.pseudo(proto, t.len()) } else { 0 };
+            let start = if with_pseudo {
+                self.pseudo(proto, t.len())
+            } else {
+                0
+            };
             let c = !fold(sum(&t, start.into()));
             t[place..place + 2].copy_from_slice(&c.to_be_bytes());
         }
@@ -419,13 +425,19 @@ pub fn way(f: &[u8]) -> Vec<u8> {
                 key.extend(get(at + hl, at + hl + 4));
                 key.extend(get(at + hl + 13, at + hl + 14));
                 let kind = f.get(at + hl).copied();
-                (at + hl, f.get(at + 9) == Some(&1) && matches!(kind, Some(3 | 4 | 5 | 11 | 12)))
+                (
+                    at + hl,
+                    f.get(at + 9) == Some(&1) && matches!(kind, Some(3 | 4 | 5 | 11 | 12)),
+                )
             }
             0x86dd => {
                 key.extend(get(at, at + 4));
                 key.extend(get(at + 6, at + 44));
                 let kind = f.get(at + 40).copied();
-                (at + 40, f.get(at + 6) == Some(&58) && kind.is_some_and(|k| k < 128))
+                (
+                    at + 40,
+                    f.get(at + 6) == Some(&58) && kind.is_some_and(|k| k < 128),
+                )
             }
             _ => break,
         };

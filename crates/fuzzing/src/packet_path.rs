@@ -1,0 +1,321 @@
+//! Frames through every example chain: no panic, packets are conserved, a fork does what its original does, the batched engine
+//! does what the scalar one does, and so does the synthesized program, packet by packet: what leaves, in order, what is
+//! dropped for which reason, and what is left behind.
+//!
+//! What the engines promise each other: packets that take the same way keep their order. So where all packets of a batch are of one
+//! kind ([`way`]), everything is equal, the state left behind included. Where they are not, they may overtake each other, which
+//! is seen in what comes first come first served (a translator's ports, a balancer's next server): there only the account is looked at,
+//! unless the chain has no such thing. The numbers that ICMP errors get are first come first served, too (one packet may be
+//! answered at two places), and are not looked at.
+
+use crate::frames::{Frame, Kind, answer, unnumber, way};
+use crate::script::{Record, Script};
+use onefold_chain::{Chain, ChainError, Options, load};
+use onefold_elements::ElemId;
+use onefold_engine::program::ProgramRunner;
+use onefold_engine::{BuildOptions, Graph};
+use onefold_packet::Timestamp;
+use std::path::PathBuf;
+
+/// Chains in a fixed order, which scripts refer to: new ones at the end.
+const CHAINS: [&str; 17] = [
+    "campus-dpi",
+    "fw-l3fwd",
+    "fw-l3fwd-l2fwd",
+    "fw10",
+    "ipv6-edge",
+    "isp-edge",
+    "kitchen-sink",
+    "l2fwd",
+    "l3fwd",
+    "napt-fw-lb",
+    "router-nat-lb",
+    "routers-1",
+    "routers-2",
+    "routers-10",
+    "napts-1",
+    "napts-2",
+    "napts-10",
+];
+
+/// The clock at the start.
+const START: Timestamp = Timestamp(1_000_000_000_000);
+
+/// An example, ready to be copied.
+struct Example {
+    name: &'static str,
+    chain: Chain,
+    graph: Graph,
+    /// Its program.
+    program: ProgramRunner,
+    /// Element that packets enter through, and an address that frames may be for.
+    entries: Vec<(ElemId, [u8; 6])>,
+    /// Does the first who comes get something that others do not?
+    first_come: bool,
+    /// Port by element.
+    port_of: Vec<Option<usize>>,
+}
+
+fn example(name: &'static str) -> Example {
+    let options = Options {
+        set: Vec::new(),
+        examples: vec![PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../chains")],
+    };
+    let chain = match load(name, &options) {
+        Ok(c) => c,
+        Err(ChainError::Invalid(ds)) => panic!("{name}: {ds:?}"),
+        Err(e) => panic!("{name}: {e}"),
+    };
+    let build = BuildOptions {
+        start: START,
+        ..BuildOptions::default()
+    };
+    let graph =
+        Graph::build(chain.graph.clone(), &build).unwrap_or_else(|e| panic!("{name}: {:?}", e.0));
+    let program = ProgramRunner::new(graph.fork());
+    let mut port_of = vec![None; graph.len()];
+    for (i, p) in chain.ports.iter().enumerate() {
+        for s in &p.sinks {
+            port_of[*s] = Some(i);
+        }
+    }
+    let sources = chain.ports.iter().filter_map(|p| p.source);
+    let entries = sources
+        .map(|s| {
+            let e = ElemId(s as u32);
+            (e, address_of(&graph, e))
+        })
+        .collect();
+    let first_come = (0..graph.len() as u32)
+        .map(|i| graph.class(ElemId(i)))
+        .any(|c| c.contains("Rewriter") || c.contains("Mapper"));
+    Example {
+        name,
+        chain,
+        graph,
+        program,
+        entries,
+        first_come,
+        port_of,
+    }
+}
+
+/// An address that lets a plain frame come further than others: it leaves, or is at least not refused as somebody else's.
+fn address_of(graph: &Graph, entry: ElemId) -> [u8; 6] {
+    let mut best = (0, [2, 0, 0, 0, 0, 2]);
+    for (a, b) in (0..=10).flat_map(|a| (0..=10).map(move |b| (a, b))) {
+        let mac = [2, 0, 0, 0, a, b];
+        let mut g = graph.fork();
+        for kind in [Kind::Tcp, Kind::Udp] {
+            let f = Frame {
+                mac,
+                ..Frame::new(kind)
+            };
+            g.inject(entry, &f.bytes(), START);
+        }
+        let drops = g.drops();
+        let foreign = drops.iter().any(|d| d.reason.contains("HostEtherFilter"));
+        let score = 2 * g.totals().sent + u64::from(!foreign);
+        if score > best.0 {
+            best = (score, mac);
+        }
+    }
+    best.1
+}
+
+thread_local! {
+    static EXAMPLES: Vec<Example> = CHAINS.iter().map(|n| example(n)).collect();
+}
+
+/// What entered.
+struct Arrival {
+    entry: ElemId,
+    at: Timestamp,
+    bytes: Vec<u8>,
+}
+
+/// What left: port, way, bytes.
+type Left = Vec<(usize, Vec<u8>, Vec<u8>)>;
+
+/// Panics with the first difference.
+fn equal(name: &str, left: &Left, expected: &Left) {
+    let text = |l: Option<&(usize, Vec<u8>, Vec<u8>)>| match l {
+        None => "nothing".to_string(),
+        Some((port, way, bytes)) => format!("port {port} way {way:02x?}\n  {bytes:02x?}"),
+    };
+    for i in 0..left.len().max(expected.len()) {
+        let (a, b) = (left.get(i), expected.get(i));
+        assert!(
+            a == b,
+            "{name}, packet {i}: {}\nexpected {}",
+            text(a),
+            text(b)
+        );
+    }
+}
+
+fn collect(example: &Example, graph: &mut Graph, left: &mut Left) {
+    graph.drain_transmitted(|e, p| {
+        let port = example.port_of.get(e.0 as usize).copied().flatten();
+        left.push((
+            port.expect("it leaves through a port"),
+            way(p.data()),
+            p.data().to_vec(),
+        ));
+    });
+    let t = graph.totals();
+    assert!(t.balanced(), "{}: {t:?}", example.name);
+}
+
+/// The scalar engine, on the script; says what entered.
+fn scalar(
+    example: &Example,
+    script: Script<'_>,
+    graph: &mut Graph,
+    left: &mut Left,
+) -> Vec<Arrival> {
+    let mut arrivals: Vec<Arrival> = Vec::new();
+    let mut now = START;
+    for step in script {
+        now = Timestamp(now.0 + step.after);
+        let (mut entry, own) = example.entries[step.entry % example.entries.len()];
+        let mut bytes = match &step.record {
+            Record::Frame(b) => b.clone(),
+            Record::Made(f, to_entry) => {
+                let mut f = *f;
+                if *to_entry {
+                    f.mac = own;
+                }
+                f.bytes()
+            }
+            Record::Answer(back) => {
+                let Some((port, _, bytes)) =
+                    left.len().checked_sub(back + 1).and_then(|i| left.get(i))
+                else {
+                    continue;
+                };
+                if let Some(s) = example.chain.ports[*port].source {
+                    entry = ElemId(s as u32);
+                }
+                answer(bytes)
+            }
+            Record::Again(back) => {
+                let Some(a) = arrivals
+                    .len()
+                    .checked_sub(back + 1)
+                    .and_then(|i| arrivals.get(i))
+                else {
+                    continue;
+                };
+                entry = a.entry;
+                a.bytes.clone()
+            }
+            Record::Nothing => {
+                graph.advance_to(now);
+                collect(example, graph, left);
+                continue;
+            }
+        };
+        step.finish(&mut bytes);
+        graph.inject(entry, &bytes, now);
+        collect(example, graph, left);
+        arrivals.push(Arrival {
+            entry,
+            at: now,
+            bytes,
+        });
+    }
+    graph.advance_to(now);
+    collect(example, graph, left);
+    arrivals
+}
+
+/// The batched engine, on the same arrivals; a batch ends where `apart` says so.
+fn batched(
+    example: &Example,
+    arrivals: &[Arrival],
+    graph: &mut Graph,
+    left: &mut Left,
+    end: Timestamp,
+    apart: impl Fn(&Arrival, &Arrival) -> bool,
+) {
+    let mut batch = Vec::new();
+    let together = |a: &Arrival, b: &Arrival| a.entry == b.entry && a.at == b.at && !apart(a, b);
+    for some in arrivals.chunk_by(together) {
+        for a in some {
+            let mut p = graph.make_packet(&a.bytes);
+            p.anno.timestamp = a.at;
+            batch.push(p);
+        }
+        graph.inject_batch(some[0].entry, &mut batch, some[0].at);
+        assert!(batch.is_empty());
+        collect(example, graph, left);
+    }
+    graph.advance_to(end);
+    collect(example, graph, left);
+}
+
+/// The program, on the same arrivals: everything is as the reference graph has it.
+fn synthesized(example: &Example, arrivals: &[Arrival], reference: &mut Graph, expected: &Left) {
+    let name = example.name;
+    let mut runner = example.program.fork();
+    let mut left = Left::new();
+    for a in arrivals {
+        runner.inject(a.entry, &a.bytes, a.at);
+        collect(example, runner.graph_mut(), &mut left);
+    }
+    runner.advance_to(reference.now());
+    collect(example, runner.graph_mut(), &mut left);
+    equal(name, &left, expected);
+    assert_eq!(runner.graph().totals(), reference.totals(), "{name}");
+    assert_eq!(runner.graph().drops(), reference.drops(), "{name}");
+    assert_eq!(
+        runner.graph_mut().state_summary(),
+        reference.state_summary(),
+        "{name}"
+    );
+}
+
+/// One input.
+pub fn run(data: &[u8]) {
+    EXAMPLES.with(|examples| {
+        let script = Script::new(data);
+        let switches = script.switches;
+        let example = &examples[script.chain % examples.len()];
+
+        let mut reference = example.graph.fork();
+        let mut expected = Left::new();
+        let arrivals = scalar(example, script, &mut reference, &mut expected);
+        let (totals, drops) = (reference.totals(), reference.drops());
+        assert_eq!(totals.packets_in, arrivals.len() as u64);
+        synthesized(example, &arrivals, &mut reference, &expected);
+        // order across ways is free
+        expected.iter_mut().for_each(|l| unnumber(&mut l.2));
+        expected.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        // what printing takes is longer than what is looked for
+        let state = (switches & 1 != 0).then(|| reference.state_summary());
+        let end = reference.now();
+
+        let check = |strict: bool, alike: bool, apart: &dyn Fn(&Arrival, &Arrival) -> bool| {
+            let mut graph = example.graph.fork();
+            let mut left = Left::new();
+            batched(example, &arrivals, &mut graph, &mut left, end, apart);
+            assert_eq!(graph.totals().packets_in, totals.packets_in);
+            if !strict {
+                return;
+            }
+            assert_eq!(graph.totals(), totals, "{}", example.name);
+            assert_eq!(graph.drops(), drops, "{}", example.name);
+            left.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+            left.iter_mut().for_each(|l| unnumber(&mut l.2));
+            equal(example.name, &left, &expected);
+            if let (true, Some(state)) = (alike, &state) {
+                for (a, b) in graph.state_summary().iter().zip(state) {
+                    assert_eq!(a, b, "{}", example.name);
+                }
+            }
+        };
+        check(true, true, &|a, b| way(&a.bytes) != way(&b.bytes));
+        check(!example.first_come, false, &|_, _| false);
+    });
+}
