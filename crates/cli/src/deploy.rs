@@ -3,9 +3,10 @@
 use crate::common::thousands;
 use crate::counterexample::{Search, Shown, hex, place, show};
 use crate::program;
+use crate::shadow::Policy;
 use anyhow::Result;
 use onefold_engine::Graph;
-use onefold_engine::program::ProgramRunner;
+use onefold_engine::shadow::Shadow;
 use onefold_synth::program::{Program, StageId};
 use onefold_verify::generate::Port;
 use onefold_verify::prove::{self, Proof, Share, prove};
@@ -289,6 +290,7 @@ impl Verification {
 /// What happens when a handler has changed a model: a new program, if it is the chain as it is now.
 pub struct Renewal {
     verifier: Verifier,
+    policy: Policy,
     /// No new program is made.
     never: bool,
     /// Programs that were made anew.
@@ -297,9 +299,10 @@ pub struct Renewal {
 
 impl Renewal {
     /// New programs are verified as the first one was; `given`: the program was given, and nobody knows what it should be now.
-    pub fn new(verifier: Verifier, given: bool) -> Renewal {
+    pub fn new(verifier: Verifier, policy: Policy, given: bool) -> Renewal {
         Renewal {
             verifier,
+            policy,
             never: given,
             renewed: 0,
         }
@@ -313,13 +316,14 @@ impl Renewal {
     /// Makes, verifies and loads a new program. False when the reference graph must go on: there have been too many, the
     /// program does not fit, or it is refuted.
     #[cold]
-    pub fn renew(&mut self, runner: &mut ProgramRunner) -> bool {
+    pub fn renew(&mut self, shadow: &mut Shadow) -> bool {
         if self.never || self.renewed >= MAX_RENEWED {
             return false;
         }
         self.renewed += 1;
-        let s = program::synthesize_graph(runner.graph());
-        let v = match self.verifier.verify_renewed(runner.graph(), &s.program) {
+        shadow.stop();
+        let s = program::synthesize_graph(shadow.graph());
+        let v = match self.verifier.verify_renewed(shadow.graph(), &s.program) {
             Ok(v) => v,
             Err(e) => {
                 eprintln!("warning: the program that a handler made necessary: {e:#}");
@@ -333,8 +337,12 @@ impl Renewal {
             );
             return false;
         }
-        let said = runner.graph_mut();
-        said.tell("verification", v.told());
-        runner.load(&s.program).is_ok()
+        if shadow.load(&s.program).is_err() {
+            return false;
+        }
+        let graph = shadow.runner_mut().graph_mut();
+        graph.tell("verification", v.told());
+        self.policy.watch(shadow, &s.program, &v);
+        true
     }
 }

@@ -14,6 +14,7 @@ mod html;
 mod program;
 mod progress;
 mod runner;
+mod shadow;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;

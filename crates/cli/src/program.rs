@@ -17,6 +17,25 @@ pub struct Synthesized {
     pub seconds: f64,
 }
 
+/// A fault that tests plant, because no program text can have it.
+#[cfg(debug_assertions)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Fault {
+    /// The program of before a handler changed a model goes on.
+    StaleProgram,
+}
+
+#[cfg(debug_assertions)]
+impl Fault {
+    /// Plants it.
+    pub fn plant(fault: Option<Fault>, runner: &mut onefold_engine::program::ProgramRunner) {
+        match fault {
+            None => {}
+            Some(Fault::StaleProgram) => runner.ignore_changes(),
+        }
+    }
+}
+
 /// Makes the program of a graph as it is configured now.
 pub fn synthesize_graph(graph: &Graph) -> Synthesized {
     let start = Instant::now();

@@ -2,10 +2,12 @@
 
 use crate::deploy::Renewal;
 use crate::progress::Progress;
+use crate::shadow::ShadowLog;
 use anyhow::{Context, Result, bail};
 use onefold_chain::Chain;
 use onefold_elements::ElemId;
-use onefold_engine::program::{ProgramRunner, Report};
+use onefold_engine::program::Report;
+use onefold_engine::shadow::Shadow;
 use onefold_engine::{Graph, Totals};
 use onefold_io::{CaptureReader, CaptureWriter, LinkType, Merge};
 use onefold_packet::Timestamp;
@@ -173,12 +175,13 @@ impl Outputs {
 /// Runs.
 pub fn run(
     chain: &Chain,
-    runner: &mut ProgramRunner,
+    runner: &mut Shadow,
     plan: &Plan,
     renewal: &mut Renewal,
+    log: &mut ShadowLog,
 ) -> Result<Outcome> {
     let mut warnings = Vec::new();
-    let mut synthesized = !runner.needs_synthesis();
+    let mut synthesized = !runner.runner_mut().needs_synthesis();
     let with_program = synthesized;
     let mut readers = Vec::new();
     let mut entries = Vec::new();
@@ -263,13 +266,15 @@ pub fn run(
         first.get_or_insert(at);
         if plan.batch <= 1 {
             now = at;
-            if synthesized && runner.needs_synthesis() {
+            if synthesized && runner.runner_mut().needs_synthesis() {
                 synthesized = renewal.renew(runner);
             }
+            log.came(input);
             runner.inject(element, &buf, now);
-            out.collect(runner.graph_mut(), now);
+            log.tell(runner)?;
+            out.collect(runner.runner_mut().graph_mut(), now);
         } else {
-            let graph = runner.graph_mut();
+            let graph = runner.runner_mut().graph_mut();
             if let Some(e) = batch_entry
                 && (e != element || batch.len() >= plan.batch)
             {
@@ -283,7 +288,7 @@ pub fn run(
             batch.push(p);
         }
         if n.is_multiple_of(1024) {
-            let graph = runner.graph_mut();
+            let graph = runner.runner_mut().graph_mut();
             forward_prints(graph);
             let rate = n as f64 / start.elapsed().as_secs_f64().max(1e-9) / 1e6;
             progress.at(bytes, || {
@@ -295,8 +300,10 @@ pub fn run(
             }
         }
     }
-    let program = with_program.then(|| runner.report());
-    let graph = runner.graph_mut();
+    runner.end_window();
+    log.tell(runner)?;
+    let program = with_program.then(|| runner.runner().report());
+    let graph = runner.runner_mut().graph_mut();
     if let (Some(e), false) = (batch_entry, batch.is_empty()) {
         graph.inject_batch(e, &mut batch, now);
     }

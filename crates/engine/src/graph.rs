@@ -169,7 +169,17 @@ impl Graph {
 
     /// [`Graph::inject`] for a packet made before, into any input.
     pub fn inject_packet(&mut self, element: ElemId, input: Port, p: Pkt, at: Timestamp) {
+        self.arrive(at);
+        self.enter(element, input, p);
+    }
+
+    /// The clock moves to `at` because a packet arrives, and what is due before happens.
+    pub(crate) fn arrive(&mut self, at: Timestamp) {
         self.core.advance(at, &mut self.out, &mut self.store);
+    }
+
+    /// A packet goes in at the present time.
+    pub(crate) fn enter(&mut self, element: ElemId, input: Port, p: Pkt) {
         self.packets_in += 1;
         self.core.steps = 0;
         self.core.batch_tasks = false;

@@ -6,7 +6,7 @@
 //!   tasks and due timers until nothing more happens. Bounds on what a packet may cause are in [`limits`].
 //! - The **batched engine** ([`Graph::inject_batch`]) takes a batch at a time through the same graph; it is what rates
 //!   are measured with.
-//! - [`program`] executes synthesized programs in a graph's stead.
+//! - [`program`] executes synthesized programs in a graph's stead; [`shadow`] compares some of what they do with the graph.
 //! - [`Graph::read_handler`] and [`Graph::write_handler`] reach the elements' handlers; [`Graph::start_trace`] records every
 //!   step and decision; [`Graph::fork`] copies a graph, state and all; [`Graph::totals`] is the account of packets.
 //!
@@ -39,6 +39,7 @@ pub mod program;
 mod random;
 mod run;
 mod sched;
+pub mod shadow;
 mod topology;
 mod trace;
 mod unparse;

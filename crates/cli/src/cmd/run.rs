@@ -4,9 +4,11 @@ use crate::common::{self, ChainArgs, key_value, thousands};
 use crate::deploy::{self, Renewal, Verdict, Verification, Verifier, VerifyArgs};
 use crate::program::{self, Synthesized};
 use crate::runner::{self, Outcome, Plan};
+use crate::shadow::{Policy, ShadowArgs, ShadowLog};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use onefold_engine::program::{ClassCount, ProgramRunner, Report};
+use onefold_engine::shadow::{Report as ShadowReport, Shadow};
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
 use onefold_synth::program::{Action, Origin, Program};
@@ -28,7 +30,8 @@ pub enum Mode {
     Examples:\n  \
     onefold run isp-edge --in lan=lan.pcap --in wan=wan.pcap --out wan=out.pcap\n  \
     onefold run isp-edge --set rules=my.rules --in lan=lan.pcap --html report.html\n\n\
-    A program is verified before the first packet: proved to be the chain, or refuted, and then not run.\n\n\
+    A program is verified before the first packet: proved to be the chain, or refuted, and then not run. What is not proved runs in \
+    shadow mode: some packets go through the reference graph, too, and are compared.\n\n\
     Exit status: 0 every packet is accounted for, 1 not, or the program is not the chain; 2 wrong use or bad input."
 )]
 pub struct Args {
@@ -52,6 +55,8 @@ pub struct Args {
     batch: u16,
     #[command(flatten)]
     verify: VerifyArgs,
+    #[command(flatten)]
+    shadow: ShadowArgs,
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -115,8 +120,9 @@ pub fn run(args: &Args) -> Result<u8> {
     let given = args.verify.program.as_deref();
     let ports = super::verify::ports(&chain);
     let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet);
+    let policy = Policy::new(&args.shadow, args.seed);
     let (mut runner, synthesized) = match mode {
-        Mode::Reference => (ProgramRunner::new(graph), None),
+        Mode::Reference => (Shadow::new(ProgramRunner::new(graph)), None),
         Mode::Synthesized => {
             let Some(s) = program::given_or_made(&graph, given)? else {
                 return Ok(common::BAD_INPUT);
@@ -137,17 +143,31 @@ pub fn run(args: &Args) -> Result<u8> {
                 return Ok(common::HOLDS_NOT);
             }
             r.graph_mut().tell("verification", v.told());
+            #[cfg(debug_assertions)]
+            program::Fault::plant(args.shadow.fault, &mut r);
+            policy.say(&v);
+            let mut r = Shadow::new(r);
+            policy.watch(&mut r, &s.program, &v);
             (r, Some((s, v)))
         }
     };
-    let mut renewal = Renewal::new(verifier, given.is_some());
+    let mut renewal = Renewal::new(verifier, policy, given.is_some());
+    let command = match given {
+        Some(p) => format!("{} --program {}", args.chain.text(), p.display()),
+        None => args.chain.text(),
+    };
+    let mut log = ShadowLog::new(&args.shadow, &chain, command, &plan.inputs, args.adapt)?;
     runner::catch_interrupt();
-    let outcome = runner::run(&chain, &mut runner, &plan, &mut renewal)?;
+    let outcome = runner::run(&chain, &mut runner, &plan, &mut renewal, &mut log)?;
+    log.finish()?;
+    let shadow = runner.report();
+    let compared = runner.is_watching() || shadow.windows > 0;
     let made = synthesized.as_ref().map(|(s, v)| Made {
         graph: runner.graph(),
         synthesized: s,
         verification: v,
         renewals: renewal.verdicts(),
+        shadow: compared.then_some(&shadow),
     });
     let made = made.as_ref();
     for w in &outcome.warnings {
@@ -157,7 +177,11 @@ pub fn run(args: &Args) -> Result<u8> {
         std::fs::write(file, crate::html::run_page(&chain, &outcome))?;
     }
     if args.json {
-        common::print_json(&json(&outcome, made))?;
+        let mut v = json(&outcome, made);
+        if let (Some(r), Some(all)) = (made.and_then(|m| m.shadow), v.as_object_mut()) {
+            all.insert("shadow".into(), log.json(r, args.shadow.capture()));
+        }
+        common::print_json(&v)?;
     } else {
         print_text(&chain.name, &outcome);
         if let (Some(m), Some(r)) = (made, &outcome.program) {
@@ -167,7 +191,7 @@ pub fn run(args: &Args) -> Result<u8> {
             crate::say!("report: {}", f.display());
         }
     }
-    Ok(if outcome.totals.balanced() {
+    Ok(if outcome.totals.balanced() && shadow.mismatches == 0 {
         common::HOLDS
     } else {
         common::HOLDS_NOT
@@ -181,6 +205,8 @@ struct Made<'a> {
     verification: &'a Verification,
     /// About the programs that followed it.
     renewals: &'a [Verdict],
+    /// If anything was compared.
+    shadow: Option<&'a ShadowReport>,
 }
 
 /// The result as INTERFACE documents it.
@@ -288,6 +314,9 @@ fn print_program(m: &Made<'_>, r: &Report) {
     let (g, s) = (m.graph, m.synthesized);
     let p = &s.program;
     crate::say!("verification: {}", m.verification.told().trim_end());
+    if let Some(r) = m.shadow {
+        crate::say!("shadow mode: {}", r.line());
+    }
     let hit = shown_classes(r);
     crate::say!(
         "synthesized in {:.0} ms: {} traffic classes in {} stages, {} rules; {} classes had packets",

@@ -2,6 +2,7 @@
 
 use crate::account::{self, Hit, hit};
 use crate::common::{self, ChainArgs, key_value, thousands};
+use crate::program;
 use crate::progress::Progress;
 use crate::runner;
 use anyhow::{Context, Result, bail};
@@ -12,6 +13,7 @@ use onefold_engine::program::{ProgramRunner, Report};
 use onefold_engine::{BuildOptions, Graph};
 use onefold_io::{CaptureWriter, LinkType};
 use onefold_packet::Timestamp;
+use onefold_synth::Program;
 use onefold_verify::generate::adapt::{Adapter, Variant};
 use onefold_verify::generate::capture::Capture;
 use onefold_verify::generate::directed::Directed;
@@ -73,9 +75,13 @@ pub struct Args {
     /// Proves that the program is the chain, for all packets at once, instead of trying many
     #[arg(long)]
     pub(super) prove: bool,
-    /// With --prove: this program (the text that `explain --program` prints), not the one that is made now
-    #[arg(long, value_name = "FILE", requires = "prove")]
+    /// Judges this program (the text that `explain --program` prints), not the one that is made now
+    #[arg(long, value_name = "FILE")]
     pub(super) program: Option<PathBuf>,
+    /// Plants a fault, for tests of what must notice it
+    #[cfg(debug_assertions)]
+    #[arg(long, hide = true)]
+    fault: Option<crate::program::Fault>,
     /// With --prove: give up after so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) time_limit: u32,
@@ -142,11 +148,18 @@ pub fn run(args: &Args) -> Result<u8> {
             return Ok(common::BAD_INPUT);
         }
     };
+    let given = match &args.program {
+        None => None,
+        Some(file) => match program::read(file)? {
+            Some(p) => Some(p),
+            None => return Ok(common::BAD_INPUT),
+        },
+    };
     let ports = ports(&chain);
     runner::catch_interrupt();
     let mut results = Vec::new();
     for level in levels {
-        let r = one_level(args, &chain, &graph, &ports, *level, start)?;
+        let r = one_level(args, &chain, &graph, &ports, *level, start, given.as_ref())?;
         let stop = r.outcome.interrupted;
         results.push(r);
         if stop {
@@ -194,6 +207,7 @@ fn one_level(
     ports: &[Port],
     level: Level,
     start: Timestamp,
+    given: Option<&Program>,
 ) -> Result<LevelResult> {
     let options = Options {
         max_differences: usize::from(args.max_differences),
@@ -203,8 +217,14 @@ fn one_level(
     let reference = Box::new(Reference(graph.fork()));
     let (name, pair, program) = match level {
         Level::Program => {
-            let program = onefold_synth::synthesize(&graph.synthesis_input(), args.budget.budget());
-            let runner = ProgramRunner::with_program(graph.fork(), &program)?;
+            let program = match given {
+                Some(p) => p.clone(),
+                None => onefold_synth::synthesize(&graph.synthesis_input(), args.budget.budget()),
+            };
+            #[allow(unused_mut)]
+            let mut runner = ProgramRunner::with_program(graph.fork(), &program)?;
+            #[cfg(debug_assertions)]
+            crate::program::Fault::plant(args.fault, &mut runner);
             let pair = Pair::new(reference, Box::new(Synthesized(runner)), 1);
             ("program", pair, Some(Arc::new(program)))
         }

@@ -5,7 +5,7 @@ use super::code::{Action, Code, End, Expect, Next, Span, Step};
 use super::image::{self, LateAnno};
 use super::regs::Regs;
 use super::report::Counts;
-use super::trace::Recorder;
+use super::trace::{Passed, Recorder};
 use crate::core::Core;
 use crate::graph::Graph;
 use crate::limits;
@@ -21,6 +21,11 @@ use std::cell::Cell;
 const MAX_STAGES: u32 = 2_000;
 /// Annotation bytes that bindings may set within one epoch.
 const MAX_LATE: usize = 4;
+
+/// Classes on one packet's way that are noted.
+const MAX_PASSED: usize = 4096;
+/// Cause of handing over packets of classes that have fallen back.
+const FALLEN: &str = "fell back: program and reference graph differed";
 
 /// Drop reason of Click's elements for an output that is not connected.
 pub(super) const UNCONNECTED: &str = "unconnected output";
@@ -84,6 +89,31 @@ pub(super) struct State {
     slots: Vec<u128>,
     pub counts: Counts,
     pub recorder: Option<Box<Recorder>>,
+    pub watched: Option<Box<Watched>>,
+}
+
+/// Classes under observation.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Watched {
+    /// By action: its packets take the reference graph wherever they can, which is at the beginning of an epoch.
+    pub fallen: Vec<bool>,
+    /// The classes that packets have passed are noted.
+    pub noting: bool,
+    pub passed: Vec<Passed>,
+}
+
+impl Watched {
+    /// A packet is about to take this action. Does the reference graph take it?
+    fn sees(&mut self, stage: u32, first: u32, action: u32, fresh: bool) -> bool {
+        if self.noting && self.passed.len() < MAX_PASSED {
+            self.passed.push(Passed {
+                stage: stage as usize,
+                action: action.saturating_sub(first) as usize,
+                fresh,
+            });
+        }
+        fresh && self.fallen.get(action as usize) == Some(&true)
+    }
 }
 
 impl State {
@@ -94,6 +124,7 @@ impl State {
             slots: Vec::new(),
             counts: Counts::new(code),
             recorder: None,
+            watched: None,
         }
     }
 
@@ -106,8 +137,26 @@ impl State {
     }
 }
 
-/// Sends a packet that arrives at a source all its way.
-pub(super) fn run(code: &Code, st: &mut State, g: &mut Graph, stage: u32, p: Pkt) {
+/// The rule of its first stage that takes a packet, if one does.
+pub(super) fn first_rule(code: &Code, st: &mut State, stage: u32, p: &Pkt) -> Option<u32> {
+    let s = code.stages.get(stage as usize)?;
+    st.regs.begin();
+    for r in s.needs.of(&code.lists) {
+        st.regs.ensure(*r, &code.sources, p);
+    }
+    let rule = (code.classifier).first(s.index, &mut st.regs, &code.sources, p);
+    (rule != NO_RULE).then_some(rule)
+}
+
+/// Sends a packet that arrives at a source all its way. `rule`: what [`first_rule`] has said, if it was asked.
+pub(super) fn run(
+    code: &Code,
+    st: &mut State,
+    g: &mut Graph,
+    stage: u32,
+    p: Pkt,
+    rule: Option<u32>,
+) {
     let mut x = Exec {
         code,
         st,
@@ -117,7 +166,7 @@ pub(super) fn run(code: &Code, st: &mut State, g: &mut Graph, stage: u32, p: Pkt
     };
     x.out.batched = false;
     let changes = x.core.changes;
-    x.packet(p, stage, true, Luggage::NEW, changes);
+    x.packet(p, stage, true, Luggage::NEW, changes, rule);
     // Bound: the engine's steps; every stage costs one.
     while let Some(job) = x.st.stack.pop() {
         match job {
@@ -126,7 +175,7 @@ pub(super) fn run(code: &Code, st: &mut State, g: &mut Graph, stage: u32, p: Pkt
                 for (to, v) in x.st.regs.v.iter_mut().zip(x.st.slots.drain(from..)) {
                     *to = v;
                 }
-                x.packet(p, stage, fresh, luggage, changes);
+                x.packet(p, stage, fresh, luggage, changes, None);
             }
             Job::Unconnected(p, elem) => x.out.drop(ElemId(elem), UNCONNECTED, p),
             Job::Reference(p, to, hops) => x.core.push(to, p, hops, x.out, x.store),
@@ -173,6 +222,7 @@ impl<'a> Exec<'a> {
         mut fresh: bool,
         mut luggage: Luggage,
         changes: u64,
+        mut known: Option<u32>,
     ) {
         let code: &'a Code = self.code;
         self.st.regs.begin();
@@ -198,7 +248,10 @@ impl<'a> Exec<'a> {
             for r in s.needs.of(&code.lists) {
                 self.st.regs.ensure(*r, &code.sources, &p);
             }
-            let rule = (code.classifier).first(s.index, &mut self.st.regs, &code.sources, &p);
+            let rule = match known.take() {
+                Some(r) => r,
+                None => (code.classifier).first(s.index, &mut self.st.regs, &code.sources, &p),
+            };
             if let Some(r) = &mut self.st.recorder {
                 r.stage(stage, (rule != NO_RULE).then_some(rule));
             }
@@ -214,6 +267,13 @@ impl<'a> Exec<'a> {
                 }
                 return self.out.drop(ElemId(s.at.node), NOTHING_FITS, p);
             };
+            if let Some(w) = &mut self.st.watched {
+                let number = code.rule_action.get(at).copied().unwrap_or(s.actions);
+                if w.sees(stage, s.actions, number, fresh) {
+                    self.st.counts.punt(s.at.node, FALLEN);
+                    return self.core.push(s.at, p, luggage.hops, self.out, self.store);
+                }
+            }
             self.st.counts.class(at, p.len());
             for r in action.needs.of(&code.lists) {
                 self.st.regs.ensure(*r, &code.sources, &p);

@@ -57,7 +57,7 @@ mod trace;
 
 pub use error::LoadError;
 pub use report::{ClassCount, PuntCount, Report, RuleCount};
-pub use trace::ProgramStep;
+pub use trace::{Passed, ProgramStep};
 
 use crate::graph::Graph;
 use crate::trace::TraceStep;
@@ -66,6 +66,7 @@ use onefold_elements::ElemId;
 use onefold_elements::model::Model;
 use onefold_packet::{Pkt, Timestamp};
 use onefold_synth::program::Program;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// A program that is valid for the graph as it is.
@@ -84,11 +85,42 @@ struct Loaded {
     packets: u64,
 }
 
+impl Loaded {
+    /// Another executor's, with what has been counted and what has fallen back.
+    fn copy(&self) -> Loaded {
+        let mut state = exec::State::new(&self.code);
+        state.counts = self.state.counts.clone();
+        state.watched = self.state.watched.clone();
+        Loaded {
+            code: self.code.clone(),
+            keys: self.keys.clone(),
+            state,
+            models: self.models.clone(),
+            seen: self.seen,
+            stale: self.stale,
+            packets: self.packets,
+        }
+    }
+}
+
+/// The class that a packet enters with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct First {
+    stage: u32,
+    rule: Option<u32>,
+    /// Its action among all, if a rule takes the packet.
+    pub action: Option<usize>,
+}
+
 /// A graph and the program that stands for it; see the module's text.
 pub struct ProgramRunner {
     graph: Graph,
     loaded: Option<Loaded>,
     reference: u64,
+    /// What the rules of classes are recognized by that have fallen back, of all programs so far.
+    fallen: HashSet<u64>,
+    /// Programs go on although models have changed.
+    deaf: bool,
 }
 
 impl std::fmt::Debug for ProgramRunner {
@@ -107,6 +139,8 @@ impl ProgramRunner {
             graph,
             loaded: None,
             reference: 0,
+            fallen: HashSet::new(),
+            deaf: false,
         }
     }
 
@@ -135,6 +169,7 @@ impl ProgramRunner {
             let names = &self.graph.core.topo.names;
             (state.counts).go_on(&keys, &old.state.counts, &old.code, &old.keys, names);
         }
+        state.watched = self.still_fallen(&code, &keys);
         self.loaded = Some(Loaded {
             state,
             code: Arc::new(code),
@@ -181,6 +216,10 @@ impl ProgramRunner {
         let Some(l) = self.loaded.as_mut() else {
             return false;
         };
+        if self.deaf {
+            l.seen = self.graph.core.changes;
+            return true;
+        }
         let changed = std::mem::take(&mut self.graph.core.changed);
         l.seen = self.graph.core.changes;
         if l.stale {
@@ -211,12 +250,39 @@ impl ProgramRunner {
 
     /// As [`Graph::inject_packet`] into a source, through the program.
     pub fn inject_packet(&mut self, source: ElemId, p: Pkt, at: Timestamp) {
-        let g = &mut self.graph;
-        g.core.advance(at, &mut g.out, &mut g.store);
-        // what was due before may have called handlers
+        self.arrive(at);
+        self.enter(source, p, None);
+    }
+
+    /// As [`Graph::arrive`].
+    pub(crate) fn arrive(&mut self, at: Timestamp) {
+        self.graph.arrive(at);
+    }
+
+    /// The class that a packet enters with; `None` while no program is valid for it.
+    pub(crate) fn first_class(&mut self, source: ElemId, p: &Pkt) -> Option<First> {
         let stage = match self.valid() {
             true => self.entry(source),
             false => NONE,
+        };
+        let l = self.loaded.as_mut().filter(|_| stage != NONE)?;
+        let rule = exec::first_rule(&l.code, &mut l.state, stage, p);
+        let rules = l.code.stages.get(stage as usize).map_or(0, |s| s.rules);
+        let action = rule.and_then(|r| l.code.rule_action.get((rules + r) as usize));
+        Some(First {
+            stage,
+            rule,
+            action: action.map(|a| *a as usize),
+        })
+    }
+
+    /// A packet goes in at the present time; its class may be known.
+    pub(crate) fn enter(&mut self, source: ElemId, p: Pkt, first: Option<First>) {
+        // what was due before may have called handlers
+        let (stage, rule) = match first {
+            Some(f) => (f.stage, f.rule),
+            None if self.valid() => (self.entry(source), None),
+            None => (NONE, None),
         };
         match &mut self.loaded {
             Some(l) if stage != NONE => {
@@ -225,15 +291,84 @@ impl ProgramRunner {
                 g.packets_in += 1;
                 g.core.steps = 0;
                 g.core.batch_tasks = false;
-                exec::run(&l.code, &mut l.state, g, stage, p);
+                exec::run(&l.code, &mut l.state, g, stage, p, rule);
                 g.core.quiesce(&mut g.out, &mut g.store);
             }
             _ => {
                 self.reference += 1;
                 let entry = self.graph.entry(source);
-                self.graph.inject_packet(source, entry, p, at);
+                self.graph.enter(source, entry, p);
             }
         }
+    }
+
+    /// The number of an action among all.
+    pub(crate) fn action_of(&self, stage: usize, action: usize) -> Option<usize> {
+        let stages = &self.loaded.as_ref()?.code.stages;
+        Some(stages.get(stage)?.actions as usize + action)
+    }
+
+    /// The class's packets take the reference graph from now on, at the beginning of the epoch. It holds for programs that are
+    /// loaded later, too, as far as they have the class. False when it has fallen back before, or there is no such class.
+    pub fn fall_back(&mut self, stage: usize, action: usize) -> bool {
+        let Some(at) = self.action_of(stage, action) else {
+            return false;
+        };
+        let Some(l) = self.loaded.as_mut() else {
+            return false;
+        };
+        let n = l.code.actions.len();
+        let w = l.state.watched.get_or_insert_default();
+        w.fallen.resize(n, false);
+        match w.fallen.get_mut(at) {
+            Some(f) if !*f => *f = true,
+            _ => return false,
+        }
+        let rules = l.code.rule_action.iter().zip(l.keys.iter());
+        let mine = rules.filter(|(a, _)| **a as usize == at);
+        self.fallen.extend(mine.map(|(_, k)| *k));
+        true
+    }
+
+    /// Classes of a new program that have fallen back before.
+    fn still_fallen(&self, code: &Code, keys: &[u64]) -> Option<Box<exec::Watched>> {
+        if self.fallen.is_empty() {
+            return None;
+        }
+        let mut w = Box::<exec::Watched>::default();
+        w.fallen.resize(code.actions.len(), false);
+        for (a, k) in code.rule_action.iter().zip(keys) {
+            if self.fallen.contains(k)
+                && let Some(f) = w.fallen.get_mut(*a as usize)
+            {
+                *f = true;
+            }
+        }
+        Some(w)
+    }
+
+    /// Notes the classes that packets pass, from now on.
+    pub(crate) fn record_passed(&mut self) {
+        if let Some(l) = &mut self.loaded {
+            let w = l.state.watched.get_or_insert_default();
+            w.noting = true;
+            w.passed.clear();
+        }
+    }
+
+    /// Classes that packets have passed since [`ProgramRunner::record_passed`].
+    pub(crate) fn take_passed(&mut self) -> Vec<Passed> {
+        let w = self.loaded.as_mut().and_then(|l| l.state.watched.as_mut());
+        w.map_or(Vec::new(), |w| {
+            w.noting = false;
+            std::mem::take(&mut w.passed)
+        })
+    }
+
+    /// For tests of those who look for differences: the program goes on when models have changed, as if nobody had noticed.
+    #[doc(hidden)]
+    pub fn ignore_changes(&mut self) {
+        self.deaf = true;
     }
 
     fn entry(&self, source: ElemId) -> u32 {
@@ -249,22 +384,17 @@ impl ProgramRunner {
 
     /// A copy of everything, as [`Graph::fork`].
     pub fn fork(&self) -> ProgramRunner {
+        self.with_graph(self.graph.fork())
+    }
+
+    /// The same program on another copy of its graph.
+    pub(crate) fn with_graph(&self, graph: Graph) -> ProgramRunner {
         ProgramRunner {
-            graph: self.graph.fork(),
-            loaded: self.loaded.as_ref().map(|l| {
-                let mut state = exec::State::new(&l.code);
-                state.counts = l.state.counts.clone();
-                Loaded {
-                    code: l.code.clone(),
-                    keys: l.keys.clone(),
-                    state,
-                    models: l.models.clone(),
-                    seen: l.seen,
-                    stale: l.stale,
-                    packets: l.packets,
-                }
-            }),
+            graph,
+            loaded: self.loaded.as_ref().map(Loaded::copy),
             reference: self.reference,
+            fallen: self.fallen.clone(),
+            deaf: self.deaf,
         }
     }
 

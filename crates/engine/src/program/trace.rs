@@ -21,6 +21,17 @@ pub struct ProgramStep {
     pub left: Option<usize>,
 }
 
+/// A class that a packet was of on its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Passed {
+    /// Stage.
+    pub stage: usize,
+    /// Action of the stage.
+    pub action: usize,
+    /// An epoch began with it: here the reference graph can take over.
+    pub fresh: bool,
+}
+
 /// Collects steps.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Recorder {
