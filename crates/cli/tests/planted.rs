@@ -19,6 +19,7 @@ use common::{json, onefold, run, temp};
 use onefold_io::{CaptureReader, CaptureWriter, LinkType};
 use onefold_packet::checksum;
 use serde_json::Value;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 const ROUTER: &str = "\
@@ -33,7 +34,7 @@ const ROUTES: &str = "10.0.0.0/8 0, 0.0.0.0/0 1";
 /// Two inner networks that share an outside; what is answered goes back to where its flow came from.
 const NAT: &str = "\
 in :: FromDevice(inside); guest :: FromDevice(guest); out :: FromDevice(outside);
-rw :: IPRewriter(pattern 192.0.2.1 1024-65535 - - 0 1, pattern 192.0.2.2 1024-65535 - - 0 2, drop);
+rw :: IPRewriter(pattern 192.0.2.1 1024-1043 - - 0 1, pattern 192.0.2.2 1024-1043 - - 0 2, drop);
 in -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp) -> [0] rw;
 guest -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp) -> [1] rw;
 out -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp) -> [2] rw;
@@ -146,6 +147,8 @@ struct Planted {
     dir: PathBuf,
     inputs: Vec<String>,
     outputs: Vec<&'static str>,
+    /// What leaves wrongly because of state that wrong packets have left behind.
+    left_behind: u64,
 }
 
 impl Planted {
@@ -173,6 +176,7 @@ impl Planted {
             dir,
             inputs,
             outputs: outputs.to_vec(),
+            left_behind: 0,
         }
     }
 
@@ -247,24 +251,23 @@ impl Planted {
         run(&self.dir, 0, &self.args(&first, &outs));
         let mut wrong = 0;
         for p in &self.outputs {
-            let read = |prefix: &str| frames(&self.dir.join(format!("{prefix}-{p}.pcap")));
-            let (a, mut b) = (read("right"), read("shadow"));
-            for f in a {
-                match b.iter().position(|g| *g == f) {
-                    Some(i) => drop(b.swap_remove(i)),
-                    None => wrong += 1,
-                }
+            let mut count: HashMap<Vec<u8>, i64> = HashMap::new();
+            for (prefix, n) in [("right", 1), ("shadow", -1)] {
+                let all = frames(&self.dir.join(format!("{prefix}-{p}.pcap")));
+                all.into_iter()
+                    .for_each(|f| *count.entry(f).or_default() += n);
             }
-            wrong += b.len() as u64;
+            wrong += count.values().map(|n| n.unsigned_abs()).sum::<u64>();
         }
+        // one that is missing, one too many
         assert!(
-            wrong <= 2 * n,
+            wrong <= 2 * n + self.left_behind,
             "{wrong} packets are not the chain's, {n} were found: {v}"
         );
         v
     }
 
-    /// With a thousandth part only, nothing proved: rare classes are looked at, too.
+    /// With a hundredth part only, nothing proved: rare classes are looked at, too.
     fn samples_catch(&self, first: &str) {
         let args = [
             "run",
@@ -484,12 +487,14 @@ fn answers_to_the_wrong_origin() {
 
 #[test]
 fn bindings_of_the_wrong_origin() {
-    let p = Planted::new("origin-bind", NAT, &nat_packets(None), &NAT_OUT, |text| {
+    let mut p = Planted::new("origin-bind", NAT, &nat_packets(None), &NAT_OUT, |text| {
         // what the guests send is bound as if it came from inside
         text.replace("[1] flow", "[0] flow")
             .replace("saddr in 192.0.2.2 ", "saddr in 192.0.2.1 ")
             .replace("write ip.src = 192.0.2.2", "write ip.src = 192.0.2.1")
     });
+    // the binding of a packet that was found stays: two flows, their answers
+    p.left_behind = 4;
     p.proof_catches();
     p.verify_catches(&BAD);
     p.shadow_catches(&UNPROVED);

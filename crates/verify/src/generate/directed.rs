@@ -1,5 +1,6 @@
 //! Packets derived from a program: one for every rule, one for each side of every boundary, through bindings too.
 
+use super::corners::Corners;
 use super::coverage::{Coverage, Side, sides, width};
 pub use super::goals::{Account, Goal, Reason};
 use super::goals::{all_goals, goals};
@@ -124,6 +125,9 @@ pub struct Directed {
     left: u64,
     made: u64,
     watching: bool,
+    corners: Corners,
+    /// The event under way is one of these.
+    at_corner: bool,
 }
 
 impl Directed {
@@ -194,6 +198,8 @@ impl Directed {
             left: packets,
             made: 0,
             watching: false,
+            corners: Corners::default(),
+            at_corner: false,
         }
     }
 
@@ -557,8 +563,18 @@ impl Source for Directed {
     fn next(&mut self) -> Option<Event> {
         self.current = None;
         self.watching = false;
+        self.at_corner = false;
         if self.left == 0 {
             return None;
+        }
+        if let Some((source, bytes, answers)) = self.corners.next() {
+            self.at_corner = true;
+            self.left -= 1;
+            self.made += 1;
+            return Some(Event {
+                answers,
+                ..self.event(source, bytes)
+            });
         }
         if let Some(q) = self.queue.pop_front() {
             self.current = Some(q.goal);
@@ -628,6 +644,12 @@ impl Source for Directed {
     }
 
     fn seen(&mut self, events: &[Event], outputs: &Outputs, steps: &[ProgramStep]) {
+        if self.at_corner {
+            return;
+        }
+        if let ([e], false) = (events, outputs.is_empty()) {
+            self.corners.seen(e, steps, self.made);
+        }
         let forward = self.traffic.answered().map(|a| (a.source, a.frame.clone()));
         if let ([e], Some(w)) = (events, self.waiting.take()) {
             let sink = |k: ElemId| self.back.iter().any(|(s, b)| *s == k && *b == w.source);

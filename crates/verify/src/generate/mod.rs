@@ -6,6 +6,7 @@
 
 pub mod adapt;
 pub mod capture;
+mod corners;
 pub mod coverage;
 pub mod directed;
 pub mod goals;
