@@ -20,6 +20,8 @@ const PACKETS: u64 = 20_000;
 const RENEWALS: u32 = 4;
 /// Most programs made anew in one run; then the reference graph goes on.
 const MAX_RENEWED: u32 = 64;
+/// Packets of a counterexample that are printed.
+const SHOWN: usize = 8;
 /// Most places told of what is not known.
 const PLACES: usize = 20;
 
@@ -279,7 +281,12 @@ impl Verification {
         if let Some(shown) = &self.shown {
             s += &format!("  {}\n", shown.difference);
             let with = program.map_or(String::new(), |p| format!(" --program {}", p.display()));
-            for (port, bytes) in &shown.packets {
+            // the last one shows it
+            let before = shown.packets.len().saturating_sub(SHOWN);
+            if before > 0 {
+                s += &format!("  behind {before} packets before these (--json shows all):\n");
+            }
+            for (port, bytes) in shown.packets.iter().skip(before) {
                 s += &format!(
                     "  onefold trace {chain}{with} --hex {port}={}\n",
                     hex(bytes)

@@ -46,8 +46,8 @@ rw[2] -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:0:2) -> ToDevice(guest);
 /// One rewriting after the other: a UDP checksum that the first makes zero is none for the second.
 const NAT_TWICE: &str = "\
 FromDevice(inside) -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp)
-  -> a :: IPRewriter(pattern 192.0.2.1 1024-65535 - - 0 1)
-  -> b :: IPRewriter(pattern 198.51.100.1 1024-65535 - - 0 1)
+  -> a :: IPRewriter(pattern 192.0.2.1 - - - 0 1)
+  -> b :: IPRewriter(pattern 198.51.100.1 - - - 0 1)
   -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:0:2) -> ToDevice(outside);
 FromDevice(outside) -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp) -> d :: Discard;
 a[1] -> d; b[1] -> d;
@@ -292,7 +292,7 @@ impl Planted {
 /// Lines of the text, changed or left out.
 fn lines(text: &str, mut change: impl FnMut(&str) -> Option<String>) -> String {
     text.lines()
-        .filter_map(|l| change(l))
+        .filter_map(&mut change)
         .flat_map(|l| [l, "\n".to_string()])
         .collect()
 }
