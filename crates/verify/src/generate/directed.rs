@@ -22,7 +22,7 @@ use onefold_engine::program::ProgramStep;
 use onefold_packet::Timestamp;
 use onefold_synth::program::{Dim, End, Filter, Program, Step};
 use std::cell::OnceCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// Steps of one search.
@@ -36,7 +36,7 @@ const MAX_BEFORE: u8 = 40;
 /// A longer plan counts as so many of them.
 const MOVES: u8 = 8;
 /// Of all packets, one in so many may be sent, or searched for, to hit what was given up before.
-const AGAIN: u64 = 10;
+const AGAIN: u64 = 5;
 /// Rounds in which what was given up is tried again.
 const ROUNDS: u16 = 60;
 /// What an attempt in further rounds costs, and what is given back when it made a frame.
@@ -105,6 +105,8 @@ pub struct Directed {
     waiting: Option<Waiting>,
     queue: VecDeque<Queued>,
     reasons: HashMap<Goal, Reason>,
+    /// Goals that need flows which only some rewriters have forgotten.
+    outlived: HashSet<Goal>,
     /// What is shown to be unreachable.
     proved: Option<Proved>,
     plan: Option<Planner>,
@@ -185,6 +187,7 @@ impl Directed {
             waiting: None,
             queue: VecDeque::new(),
             reasons,
+            outlived: HashSet::new(),
             proved: None,
             plan: None,
             moves: VecDeque::new(),
@@ -209,7 +212,7 @@ impl Directed {
         self.plan = Some(Planner::new(self.program.clone(), &reach, texts));
         let mut proved = Proved::new(reach);
         proved.beforehand();
-        let never: std::collections::HashSet<Key> = proved.never().map(|(k, _)| k).collect();
+        let never: HashSet<Key> = proved.never().map(|(k, _)| k).collect();
         self.goals.retain(|(g, _)| !never.contains(&g.key()));
         self.proved = Some(proved);
         self
@@ -231,7 +234,10 @@ impl Directed {
                 (true, _) => {}
                 (false, Verdict::Never(why)) => all.never.push((g, why)),
                 (false, _) => {
-                    let reason = self.reasons.get(&g).copied().unwrap_or(Reason::NotTried);
+                    let reason = match self.outlived.contains(&g) {
+                        true => Reason::Outlived,
+                        false => self.reasons.get(&g).copied().unwrap_or(Reason::NotTried),
+                    };
                     let list = all.missing.entry((g.side.is_some(), reason)).or_default();
                     list.push(g);
                 }
@@ -534,7 +540,11 @@ impl Directed {
         if plan.asks(g.stage) {
             plan.bases = (0..BASES).map(|_| self.traffic.fresh()).collect();
         }
-        let shot = plan.shot(g.stage, g.rule, &cube, self.now, &mut self.rng)?;
+        let shot = plan.shot(g.stage, g.rule, &cube, self.now, &mut self.rng);
+        if plan.outlived.take() {
+            self.outlived.insert(g);
+        }
+        let shot = shot?;
         if shot.before {
             let n = self.before.entry(g).or_default();
             if *n >= MAX_BEFORE {

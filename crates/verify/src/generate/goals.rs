@@ -49,6 +49,8 @@ pub enum Reason {
     Elsewhere,
     /// It needs a value that a binding gives, and none that was seen does.
     Binding,
+    /// It needs a flow that one rewriter has forgotten and others remember.
+    Outlived,
     /// There were more goals than packets.
     NotTried,
     /// It is punted, and enough packets were.
@@ -71,6 +73,9 @@ impl std::fmt::Display for Reason {
             Reason::TooLong => "not found within the bound of the search",
             Reason::Elsewhere => "frames made for it were taken by another rule",
             Reason::Binding => "no binding gave such a value",
+            Reason::Outlived => {
+                "needs a flow that one rewriter has forgotten while others remember it, and none was brought about"
+            }
             Reason::NotTried => "not tried: more boundaries than packets",
             Reason::Punts => "put off: such packets are punted, and few of all packets are to be",
         })
@@ -88,6 +93,7 @@ impl Reason {
             Reason::Binding => 4,
             Reason::TooLong => 5,
             Reason::Elsewhere => 6,
+            Reason::Outlived => 7,
         };
         match rank(other) > rank(self) {
             true => other,

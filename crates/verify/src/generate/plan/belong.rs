@@ -93,8 +93,8 @@ pub(super) struct Need {
 }
 
 impl Planner {
-    /// Do the first packets of the flow look like the answers to one that has begun?
-    pub(super) fn is_answer(&self, n: &Need, now: Timestamp) -> bool {
+    /// Do the first packets of the flow belong to another one that has begun, as answers or as packets of another input's?
+    pub(super) fn is_taken(&self, n: &Need, now: Timestamp) -> bool {
         let key = [0, 1, 2, 3].map(|i| n.old[i].single());
         let [Some(s), Some(d), Some(sp), Some(dp)] = key else {
             return false;
@@ -103,8 +103,9 @@ impl Planner {
         n.kind == BindKind::Flow
             && list.is_some_and(|l| {
                 l.iter().rev().any(|f| {
+                    let same = f.old == [s, d, sp, dp] && !n.ports.contains(&f.port);
                     now.0 - f.at.0 <= FRESH.0
-                        && f.new == [d, s, dp, sp]
+                        && (same || f.new == [d, s, dp, sp])
                         && n.proto.contains(f.proto)
                 })
             })

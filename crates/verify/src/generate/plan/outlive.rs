@@ -59,26 +59,30 @@ impl Planner {
             frame::finish(&mut f, Keep::default());
             Some(f)
         };
-        if tcp && (c.before > 1 || rng.one_in(2)) {
+        // packets that belong to the flows, but do not come to the rewriter that is to forget
+        let keep: Option<Vec<Move>> = (kept.iter())
+            .map(|(elem, old)| {
+                let (source, bytes) = self.refresh(*elem, old, &c.need.proto, rng)?;
+                Some(Move::Send(source, bytes))
+            })
+            .collect();
+        if tcp {
             // data both ways, so that the others remember it for long; then an end that only the one sees
             let cube = tightened(&c.cube, None)?;
             let answer = self.maker.random_frame(&cube, rng)?;
             moves.push(Move::Send(c.path.source, flags(&answer, 0x18)?));
             moves.push(Move::Send(begin.source, flags(&begin.bytes, 0x14)?));
-            moves.push(Move::Wait(CLOSED));
-        } else {
-            // packets that belong to the flows, but do not come to the rewriter that is to forget
-            let keep: Vec<Move> = (kept.iter())
-                .map(|(elem, old)| {
-                    let (source, bytes) = self.refresh(*elem, old, &c.need.proto, rng)?;
-                    Some(Move::Send(source, bytes))
-                })
-                .collect::<Option<_>>()?;
-            moves.extend(keep.iter().cloned());
-            for _ in 0..KEEPS {
-                moves.push(Move::Wait(PAUSE));
+        }
+        match keep {
+            Some(keep) if !tcp || rng.one_in(2) => {
                 moves.extend(keep.iter().cloned());
+                for _ in 0..KEEPS {
+                    moves.push(Move::Wait(PAUSE));
+                    moves.extend(keep.iter().cloned());
+                }
             }
+            _ if tcp => moves.push(Move::Wait(CLOSED)),
+            _ => return None,
         }
         moves.extend(kept.into_iter().map(|(e, k)| Move::Keep(e, k)));
         let bytes = match tcp {
