@@ -41,6 +41,8 @@ const AGAIN: u64 = 5;
 const ROUNDS: u16 = 60;
 /// What an attempt in further rounds costs, and what is given back when it made a frame.
 const SEARCH: u64 = 8;
+/// Searches that may fail behind a longer plan.
+const INSIST: u8 = 8;
 /// Known frames per stage.
 const MAX_KNOWN: usize = 16;
 /// Frames of the traffic that are put before elements that are asked, for one goal.
@@ -112,6 +114,8 @@ pub struct Directed {
     plan: Option<Planner>,
     /// A longer plan under way.
     moves: VecDeque<Move>,
+    /// Searches behind it that may fail.
+    insist: u8,
     /// Packets that were sent so that a goal can be hit.
     before: HashMap<Goal, u8>,
     back: Vec<(ElemId, ElemId)>,
@@ -191,6 +195,7 @@ impl Directed {
             proved: None,
             plan: None,
             moves: VecDeque::new(),
+            insist: 0,
             before: HashMap::new(),
             back,
             roles,
@@ -485,6 +490,12 @@ impl Directed {
                         if !self.moves.is_empty() {
                             return None;
                         }
+                        // what was prepared at length is not given up at once
+                        if self.insist > 0 {
+                            self.insist -= 1;
+                            self.goals.push_front((g, attempt));
+                            continue;
+                        }
                     }
                     if attempt < self.attempts(g)
                         && let Some(f) = self.vary_known(g, attempt)
@@ -555,6 +566,7 @@ impl Directed {
             if !shot.moves.is_empty() {
                 *n = n.saturating_add(MOVES);
                 self.moves = shot.moves.into();
+                self.insist = INSIST;
                 return None;
             }
         } else {

@@ -34,6 +34,8 @@ const PATHS: usize = 24;
 const SITES: usize = 6;
 /// Flows that need flows that need flows ...
 const DEPTH: usize = 4;
+/// Flows that cannot begin, looked at for a goal.
+const CONFLICTS: usize = 6;
 /// Steps of a search.
 const SEARCH_STEPS: usize = 1500;
 /// Frames made in one search.
@@ -206,7 +208,7 @@ impl Planner {
         rng: &mut Rng,
     ) -> Option<Shot> {
         let mut needs: Vec<Need> = Vec::new();
-        let mut conflict = None;
+        let mut conflicts = Vec::new();
         for _ in 0..PATHS {
             let Some(path) = self.paths.sample(&self.program, stage, rng) else {
                 continue;
@@ -214,7 +216,7 @@ impl Planner {
             let cube = path.map.narrow(&self.program, want, &path.cube);
             let Some((cube, _)) = cube else { continue };
             let last = Some((stage, rules));
-            let found = self.along(&path, cube, last, now, rng, &mut needs, &mut conflict);
+            let found = self.along(&path, cube, last, now, rng, &mut needs, &mut conflicts);
             if let Some(bytes) = found {
                 return Some(Shot {
                     source: path.source,
@@ -224,12 +226,13 @@ impl Planner {
                 });
             }
         }
-        self.outlived.set(conflict.is_some());
-        if let Some(c) = conflict
-            && !rng.one_in(4)
-            && let Some(shot) = self.outlive(c, now, rng)
-        {
-            return Some(shot);
+        self.outlived.set(!conflicts.is_empty());
+        if !rng.one_in(4) {
+            for c in conflicts {
+                if let Some(shot) = self.outlive(c, now, rng) {
+                    return Some(shot);
+                }
+            }
         }
         self.provide(needs, now, rng, DEPTH)
     }
@@ -262,7 +265,8 @@ impl Planner {
                     let Some(cube) = self.at_site(site, &path, &fields, &need) else {
                         continue;
                     };
-                    let found = self.along(&path, cube, None, now, rng, &mut further, &mut None);
+                    let found =
+                        self.along(&path, cube, None, now, rng, &mut further, &mut Vec::new());
                     if let Some(bytes) = found {
                         return Some(Shot {
                             source: path.source,
@@ -339,7 +343,7 @@ impl Planner {
         now: Timestamp,
         rng: &mut Rng,
         needs: &mut Vec<Need>,
-        conflict: &mut Option<Conflict>,
+        conflicts: &mut Vec<Conflict>,
     ) -> Option<Vec<u8>> {
         let p = &self.program;
         let mut cube = tightened(&cube, None)?;
@@ -358,7 +362,7 @@ impl Planner {
                 [false, false] => return None,
             });
         }
-        if !rng.one_in(4) {
+        if !rng.one_in(16) {
             for (b, role) in path.binds.iter().zip(&roles).rev() {
                 if let Answer::Other(output) = b.answer {
                     cube = self.as_one_of(b, &self.inputs(b, output, *role), *role, cube, rng)?;
@@ -378,8 +382,12 @@ impl Planner {
                         self.other(b, &c, *role, &ports, now, rng, &mut next);
                         if next.len() == from && needs.len() < 32 {
                             let need = self.need(b, &c, *role, ports);
-                            if *role == Role::Elsewhere && i > 0 && self.is_taken(&need, now) {
-                                *conflict = Some(Conflict {
+                            if *role == Role::Elsewhere
+                                && i > 0
+                                && conflicts.len() < CONFLICTS
+                                && self.is_taken(&need, now)
+                            {
+                                conflicts.push(Conflict {
                                     need: need.clone(),
                                     path: path.clone(),
                                     cube: c,
@@ -398,6 +406,10 @@ impl Planner {
             }
         }
         for c in cubes {
+            // what later rewriters need of the expected bindings
+            let Some(c) = self.as_expected(path, c) else {
+                continue;
+            };
             let earlier = path.earlier(p, &c, last);
             let earlier: Vec<&Filter> = earlier.iter().collect();
             let mut steps = SEARCH_STEPS;
@@ -458,6 +470,14 @@ impl Planner {
             Ok(()) => with,
             Err(_) => f,
         }
+    }
+
+    /// What the slots of all expected bindings are to be, said about what their rewriters are given.
+    fn as_expected(&self, path: &Path, c: Filter) -> Option<Filter> {
+        let expected = path.binds.iter().filter(|b| b.answer == Answer::Expected);
+        expected
+            .filter(|b| b.expect.is_some())
+            .try_fold(c, |c, b| self.expected(b, c))
     }
 
     /// What slots are to be, said about what the rewriter is given.

@@ -68,7 +68,7 @@ impl Planner {
             .collect();
         if tcp {
             // data both ways, so that the others remember it for long; then an end that only the one sees
-            let cube = tightened(&c.cube, None)?;
+            let cube = tightened(&self.as_expected(&c.path, c.cube.clone())?, None)?;
             let answer = self.maker.random_frame(&cube, rng)?;
             moves.push(Move::Send(c.path.source, flags(&answer, 0x18)?));
             moves.push(Move::Send(begin.source, flags(&begin.bytes, 0x14)?));
