@@ -369,12 +369,18 @@ pub fn send_to_source_of(b: &mut [u8], from: &[u8]) {
     finish(b, keep);
 }
 
-/// Is it an IP packet without options, in one piece, with a time to live that lasts?
+/// Is it an IP packet without options, in one piece, with a whole TCP or UDP header and a time to live that lasts?
 pub fn is_plain(b: &[u8]) -> bool {
     let at = |i: usize| b.get(i).copied().unwrap_or(0);
     view(b).is_some_and(|v| match v.ether_type {
         0x0800 => {
+            let header = match v.proto {
+                6 => 40,
+                17 => 28,
+                _ => 20,
+            };
             at(v.net) == 0x45
+                && be16(b, v.net + 2).is_some_and(|n| n >= header)
                 && at(v.net + 6) & 0x3f == 0
                 && at(v.net + 7) == 0
                 && at(v.net + 8) > 16

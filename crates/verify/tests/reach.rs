@@ -63,10 +63,8 @@ fn nothing_that_is_proved_to_be_unreachable_is_hit() {
 
 #[test]
 fn answers_find_their_way_through_two_translators() {
-    let a = account(NESTED, 1, 20_000);
+    let a = account(NESTED, 1, 40_000);
     assert!(a.wrong.is_empty(), "{:?}", a.wrong);
-    // some need a flow that one table would have to know as two: that is neither proved nor found
-    let rules = a.missing.iter().filter(|((bound, _), _)| !bound);
-    let missing: usize = rules.map(|(_, goals)| goals.len()).sum();
-    assert!(missing <= 10, "{:?}", a.missing);
+    // some need a flow that one table has forgotten and the other has not
+    assert!(a.missing.is_empty(), "{:?}", a.missing);
 }

@@ -419,7 +419,10 @@ impl Traffic {
             if let Some(mut f) = self
                 .entries
                 .get(self.at)
-                .and_then(|e| e.passed.first())
+                .and_then(|e| {
+                    let plain = e.passed.iter().find(|(f, _)| frame::is_plain(f));
+                    plain.or(e.passed.first())
+                })
                 .map(|(f, _)| f.clone())
             {
                 // a new source port each time, another source address when they are used up

@@ -418,6 +418,28 @@ mod tests {
     use onefold_synth::program::Write;
 
     #[test]
+    fn what_is_not_zero_is_before_the_end() {
+        let p = Program::default();
+        let image = Image {
+            start: 14,
+            end: EndAt::Ip4(14),
+            ..Image::default()
+        };
+        let m = Map::default().then(&image);
+        let bits = |bit, bits| Dim::Bits { bit, bits };
+        let least = |d, v| {
+            let want = Filter(vec![(d, ValueSet::one(v))]);
+            let (f, whole) = m.narrow(&p, &want, &Filter::default()).unwrap();
+            assert!(whole);
+            f.get(bits(16 * 8, 16)).map(|s| s.intervals()[0].0)
+        };
+        // two bytes behind the header: how many of them must be there
+        assert_eq!(least(bits(160, 16), 0x08ff), Some(22));
+        assert_eq!(least(bits(160, 16), 0x0800), Some(21));
+        assert_eq!(least(bits(160, 16), 0), None);
+    }
+
+    #[test]
     fn conditions_are_said_about_the_entry() {
         let p = Program::default();
         let bits = |bit, bits| Dim::Bits { bit, bits };

@@ -466,3 +466,27 @@ pub fn show(set: &ValueSet, bits: u8) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(source: (u128, u128), port: (u128, u128), proto: u128) -> Flow {
+        let mut f = Flow::any();
+        f.sets[0] = ValueSet::range(source.0, source.1);
+        f.sets[3] = ValueSet::range(port.0, port.1);
+        f.proto = ValueSet::one(proto);
+        f
+    }
+
+    #[test]
+    fn kinds_of_flows_are_joined_where_nothing_is_lost() {
+        let a = flow((1, 9), (53, 53), 17);
+        let both = a.joined(&flow((20, 29), (53, 53), 17)).unwrap();
+        assert_eq!(both.sets[0].intervals(), [(1, 9), (20, 29)]);
+        assert_eq!(a.joined(&a), Some(a.clone()));
+        // as one they would have more than both have
+        assert_eq!(a.joined(&flow((20, 29), (80, 80), 17)), None);
+        assert_eq!(a.joined(&flow((1, 9), (80, 80), 6)), None);
+    }
+}

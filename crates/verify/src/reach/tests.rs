@@ -113,6 +113,38 @@ stage1 at e1[0] written fresh {
     assert!(why.contains("anno.paint = 0"), "{why}");
 }
 
+#[test]
+fn a_field_that_the_end_may_cut_keeps_the_bits_before_it() {
+    let r = reach(
+        r#"
+stage0 at e1[0] entry fresh {
+  when len >= 34, ip.version = 4, ip.ihl = 5, ip.len >= 21, ip.proto = 1, @272:16 in 0x0800-0x08ff, ip4_fits(14) = 1 => a0
+  when any => a1
+  a0 {
+    write {
+      start 14
+      end ip4 14
+      net at 14 len 20
+    } then stage1
+  }
+  a1 { drop e1 "no" }
+}
+stage1 at e1[0] written fresh {
+  when @160:16 <= 0x07ff => a0
+  when @160:16 >= 0x0900 => a0
+  when ip@0.len = 21, @160:16 >= 0x0801 => a0
+  when @160:16 = 0x08ff => a0
+  when any => a1
+  a0 { drop e1 "odd" }
+  a1 { output e2 {} }
+}
+"#,
+    );
+    for (rule, can) in [(0, false), (1, false), (2, false), (3, true), (4, true)] {
+        assert_eq!(never(&r, 1, rule).is_none(), can, "rule {rule}");
+    }
+}
+
 /// A source NAT asked from two sides: replies find their way, and nothing but replies.
 const NAT: &str = r#"
 stage0 at e1[0] entry fresh {
