@@ -95,7 +95,8 @@ fn what_is_compared_is_not_disturbed() {
         assert_eq!(want, got);
         let r = s.report();
         assert_eq!(r.mismatches, 0, "{:?}", r.kept);
-        assert!(r.windows > 1 && r.states == r.windows, "{r:?}");
+        assert!(r.windows > 1 && r.states > 0, "{r:?}");
+        assert!(rate < 1.0 || r.states == r.windows, "{r:?}");
         match rate < 1.0 {
             true => assert!((100..2000).contains(&r.compared), "{r:?}"),
             false => assert_eq!(r.compared, 6000),

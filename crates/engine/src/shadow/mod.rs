@@ -7,17 +7,19 @@
 //! that it does is seen: what leaves it is compared and thrown away, it prints nowhere and has no open files.
 //!
 //! After every packet: what left (sink, bytes, time stamp, order), drops by element and reason, packets made, dropped and sent. When the
-//! window ends: all shared states and the values of all handlers. On a difference the classes on the packet's way *fall back*
+//! window ends, for one window in eight: all shared states and the values of all handlers. On a difference the classes on the packet's way *fall back*
 //! ([`ProgramRunner::fall_back`]): the reference graph takes their packets from then on.
 //!
 //! When a window opens:
 //! - at a packet of a class that is watched, with the probability that gives the rate that was asked for;
-//! - at one of the first packets of such a class, so that rare classes are looked at, too, unless a window has just ended;
+//! - at one of the first packets of such a class, so that rare classes are looked at, too, unless a window has just ended or twice
+//!   as many packets were compared as the rate says;
 //! - always, with a rate of one.
 //!
-//! Costs: while no window is open, a look-up in a table per packet. A window: two copies of the graph when it opens (one to find out
-//! later which packet made states differ), the reference graph's time per packet, two more copies and all summaries when it ends. It
-//! needs three times the state's memory, and its packets' bytes.
+//! Costs: while no window is open, a look-up in a table per packet. A window: a copy of the graph when it opens, the reference graph's
+//! time per packet. One whose states are compared: another copy when it opens (to find out which packet made them differ), two more
+//! and all summaries when it ends, which is most of the time where tables are big. It needs up to five times the state's memory, and its
+//! packets' bytes.
 //!
 //! ```
 //! use onefold_engine::program::ProgramRunner;
@@ -51,6 +53,10 @@ use window::{Came, Differs, Window};
 
 /// Packets of a window when every packet is compared: states are compared after so many.
 const ALL_WINDOW: u32 = 4096;
+/// States are compared at the end of one window in so many; of every one when every packet is compared.
+const STATES: u64 = 8;
+/// Windows that may open for the first packets of classes, whatever the rate.
+const FREE_WINDOWS: u64 = 16;
 /// Random numbers of an element that there is not.
 const NOBODY: u32 = u32::MAX;
 /// Classes that a window compares at one of their first packets: so many of each.
@@ -76,7 +82,7 @@ impl Default for Options {
         Options {
             rate: 0.01,
             classes: None,
-            window: 256,
+            window: 512,
             seed: 1,
             keep: 100,
         }
@@ -265,9 +271,11 @@ impl Shadow {
         let Some(w) = self.watch.as_deref_mut() else {
             return self.runner.enter(source, p, Some(first));
         };
-        if w.window.is_none() && w.wants(first.action, self.packets) {
+        if w.window.is_none() && w.wants(first.action, self.packets, &self.report) {
+            // the first of each group, so that short runs have one, too
+            let states = w.options.rate >= 1.0 || self.report.windows.is_multiple_of(STATES);
             self.report.windows += 1;
-            w.window = Some(Window::open(self.runner.graph(), w.size()));
+            w.window = Some(Window::open(self.runner.graph(), w.size(), states));
         }
         let Some(window) = &mut w.window else {
             w.since = w.since.saturating_add(1);
@@ -310,8 +318,14 @@ impl Shadow {
     pub fn end_window(&mut self) {
         let window = self.watch.as_mut().and_then(|w| w.window.as_ref());
         let Some(window) = window else { return };
-        self.report.states += 1;
-        match window.compare_state(self.runner.graph()) {
+        let differs = match window.has_start() {
+            true => {
+                self.report.states += 1;
+                window.compare_state(self.runner.graph())
+            }
+            false => None,
+        };
+        match differs {
             Some(d) => self.blame(d),
             None => {
                 if let Some(w) = &mut self.watch {
@@ -400,7 +414,7 @@ impl Watch {
     }
 
     /// Shall a window open at this packet, which enters with this action?
-    fn wants(&self, action: Option<usize>, number: u64) -> bool {
+    fn wants(&self, action: Option<usize>, number: u64, so_far: &Report) -> bool {
         let o = &self.options;
         let watched = action.and_then(|a| self.watched.get(a)).copied();
         if watched != Some(true) || o.rate <= 0.0 {
@@ -411,7 +425,10 @@ impl Watch {
             return true;
         }
         let compared = action.and_then(|a| self.compared.get(a)).copied();
-        if compared.is_some_and(|n| n < FIRST) && self.since >= o.window {
+        // however many classes there are: not more than twice as many packets as were asked for
+        let affordable =
+            so_far.windows < FREE_WINDOWS || so_far.compared as f64 <= 2.0 * o.rate * number as f64;
+        if affordable && compared.is_some_and(|n| n < FIRST) && self.since >= o.window {
             return true;
         }
         let draw = f64::from(random::draw(o.seed, NOBODY, number)) / f64::from(u32::MAX);

@@ -56,8 +56,8 @@ pub(super) struct Came {
 
 /// See the module's text.
 pub(super) struct Window {
-    /// The graph when the window began.
-    start: Graph,
+    /// The graph when the window began, if states are compared when it ends.
+    start: Option<Graph>,
     /// The reference.
     pub twin: Graph,
     bytes: Vec<u8>,
@@ -69,16 +69,21 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Begins with this graph as it is now.
-    pub fn open(graph: &Graph, packets: u32) -> Window {
+    /// Begins with this graph as it is now. `states`: they are compared in the end.
+    pub fn open(graph: &Graph, packets: u32, states: bool) -> Window {
         Window {
-            start: graph.fork(),
+            start: states.then(|| graph.fork()),
             twin: graph.fork(),
             bytes: Vec::new(),
             came: Vec::new(),
             passed: BTreeSet::new(),
             left: packets,
         }
+    }
+
+    /// Are states compared in the end?
+    pub fn has_start(&self) -> bool {
+        self.start.is_some()
     }
 
     /// No more packets fit.
@@ -151,8 +156,9 @@ impl Window {
 
     /// The first `n` packets once more, both ways.
     fn replay(&self, runner: &ProgramRunner, n: usize) -> Option<(Differs, Vec<Passed>)> {
-        let mut reference = self.start.fork();
-        let mut program = runner.with_graph(self.start.fork());
+        let start = self.start.as_ref()?;
+        let mut reference = start.fork();
+        let mut program = runner.with_graph(start.fork());
         let mut passed = Vec::new();
         for i in 0..n {
             let (came, data) = self.frame(i)?;
