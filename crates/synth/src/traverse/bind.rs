@@ -45,7 +45,7 @@ fn together(b: &Bind, port: u16, output: usize) -> [Rewritten; 4] {
 fn known_behind(
     others: &[Other],
     output: usize,
-    asked: &Asked<'_>,
+    asked: &Asked,
     fixed: &[Rewritten; 4],
     slots: &[Slot],
     infos: &[SlotInfo],
@@ -260,17 +260,16 @@ impl Traversal<'_, '_> {
             _ => None,
         };
         let asked = Asked {
-            state: s,
-            fields: &now,
+            state: s.clone(),
+            fields: now.clone(),
             messages,
             proto,
             known: self.known(group, s),
         };
-        self.s.asking.entry(elem).or_default().insert(self.me);
         if b.expected.is_some() {
             self.s.begin(elem, port, b, &asked);
         }
-        let others = self.s.others(elem, port, b, &asked);
+        let others = self.s.ask(self.me, elem, port, b, &asked);
         let n = self
             .s
             .input

@@ -5,7 +5,7 @@ use super::groups::Traversal;
 use super::{Group, MAX_VISITS, Part};
 use crate::cond::{self, Trouble};
 use crate::layout::Layout;
-use crate::program::{Expr, Filter, Origin, Why};
+use crate::program::{Dim, Expr, Filter, Origin, Why};
 use crate::state::{Got, State};
 use onefold_elements::ElemId;
 use onefold_elements::model::{Case, Cond, Exit, Model, Op, Read, field};
@@ -15,6 +15,28 @@ use std::collections::{BTreeMap, HashMap};
 const MAX_EARLIER: usize = 64;
 /// Most groups at one element in one stage.
 const MAX_GROUPS: u32 = 4096;
+
+/// Alternatives of cases (with the cases' numbers) that speak of the packet's length among other things: the few that make
+/// later cases' packets longer.
+fn lengths<'a>(all: &'a [Vec<Filter>], s: &State, hint: Layout) -> Vec<(usize, &'a Filter)> {
+    let layout = match s.layout() {
+        Layout::Unknown => hint,
+        l => l,
+    };
+    let field = match layout {
+        Layout::Ip4(n) => Some((n + 2) * 8),
+        Layout::Ip6(n) => Some((n + 4) * 8),
+        Layout::Unknown => None,
+    };
+    let field = field.map(|bit| Dim::Bits { bit, bits: 16 });
+    let of = |f: &&Filter| {
+        let length = |d: &Dim| *d == Dim::Len || Some(*d) == field;
+        f.0.len() > 1 && f.0.iter().any(|(d, _)| length(d))
+    };
+    let cases = all.iter().enumerate();
+    let terms = cases.flat_map(|(i, t)| t.iter().filter(of).map(move |f| (i, f)));
+    terms.take(MAX_EARLIER).collect()
+}
 
 impl Traversal<'_, '_> {
     pub(super) fn element(&mut self, elem: ElemId, port: u16, s: State, mut group: Group) {
@@ -91,14 +113,7 @@ impl Traversal<'_, '_> {
             .map(|(i, c)| *same.entry((&c.ops, &c.exit)).or_insert(i))
             .collect();
         let dead = covered(&all);
-        // cases with few alternatives before them
-        let mut before = 0;
-        let few = all.iter().take_while(|t| {
-            let fits = before <= MAX_EARLIER;
-            before += t.len();
-            fits
-        });
-        let few = few.count();
+        let short = lengths(&all, &s, hint);
         let mut out: BTreeMap<usize, Vec<Part>> = BTreeMap::new();
         let (mut made, mut size) = (0usize, 0usize);
         let most = self.s.room().saturating_sub(self.size);
@@ -128,11 +143,8 @@ impl Traversal<'_, '_> {
                         }
                     };
                     let mut filter = filter;
-                    let earlier = all.iter().take(i).flatten();
-                    let possible = match i < few {
-                        true => { earlier }.all(|e| trim(&mut filter, e, width)),
-                        false => true,
-                    };
+                    let mut earlier = short.iter().take_while(|(case, _)| *case < i);
+                    let possible = earlier.all(|(_, e)| trim(&mut filter, e, width));
                     if !possible || !self.possible(&filter) {
                         if !left {
                             break 'cases;

@@ -13,7 +13,7 @@ use super::known::Known;
 use crate::program::{Dim, Expr, Filter};
 use crate::state::State;
 use onefold_elements::ElemId;
-use onefold_elements::model::{Bind, BindKind, Exit, FlowSide, Model, ValueSet};
+use onefold_elements::model::{Bind, BindKind, Exit, FlowSide, Model, Rewritten, ValueSet};
 use std::collections::{BTreeSet, VecDeque};
 
 /// From so many changes on, any flow may begin at an input.
@@ -51,15 +51,17 @@ pub(super) struct Begun {
     changes: u32,
 }
 
+const UDP: u128 = 17;
 /// ICMP echo and echo reply.
 pub(super) const MESSAGES: [u128; 2] = [8, 0];
 
 /// A packet where a rewriter is asked about it.
-pub(super) struct Asked<'a> {
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
     /// Its state.
-    pub state: &'a State,
+    pub state: State,
     /// Its addresses, ports or identifier.
-    pub fields: &'a [Expr],
+    pub fields: Vec<Expr>,
     /// Requests and replies, if only they make and have bindings: ICMP echo messages of these kinds.
     pub messages: Option<[Vec<Filter>; 2]>,
     /// Its IP protocol.
@@ -68,7 +70,18 @@ pub(super) struct Asked<'a> {
     pub known: Known,
 }
 
+/// A question of a stage, and what came of it.
+#[derive(Debug)]
+pub(super) struct Ask {
+    stage: usize,
+    port: u16,
+    bind: Bind,
+    asked: Asked,
+    others: Vec<Other>,
+}
+
 /// Other bindings than the expected one that packets may have.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Other {
     /// What they are of.
     pub side: FlowSide,
@@ -76,11 +89,11 @@ pub(super) struct Other {
     pub packets: Vec<Filter>,
 }
 
-impl Asked<'_> {
+impl Asked {
     /// What a field may be in packets that fit.
     pub(super) fn field(&self, i: usize, f: &Filter) -> ValueSet {
         let bits = KEY[i].1;
-        let set = (self.fields.get(i)).and_then(|e| carry::value(*e, bits, f, self.state));
+        let set = (self.fields.get(i)).and_then(|e| carry::value(*e, bits, f, &self.state));
         set.unwrap_or_else(|| ValueSet::full(bits))
     }
 
@@ -90,12 +103,12 @@ impl Asked<'_> {
             Expr::Const(c) => return set.contains(c),
             Expr::Of(d, plus) => (d, plus),
         };
-        let now = carry::value(e, bits, f, self.state);
+        let now = carry::value(e, bits, f, &self.state);
         if now.is_some_and(|now| now.is_disjoint(set)) {
             return false;
         }
         // what is cut, or comes from elsewhere, is not followed
-        if crate::cond::width(self.state, d) != bits {
+        if crate::cond::width(&self.state, d) != bits {
             return true;
         }
         f.narrow(d, &set.shifted_back(plus, bits), bits)
@@ -111,7 +124,7 @@ impl Asked<'_> {
         match (fit.next(), fit.next()) {
             (None, _) => false,
             (Some(t), None) => {
-                let width = |d| crate::cond::width(self.state, d);
+                let width = |d| crate::cond::width(&self.state, d);
                 t.0.iter().all(|(d, set)| f.narrow(*d, set, width(*d)))
             }
             // one of several: that is no filter
@@ -122,14 +135,21 @@ impl Asked<'_> {
 
 impl Synthesizer<'_> {
     /// Packets that begin flows at an input of a rewriter.
-    pub(super) fn begin(&mut self, elem: ElemId, port: u16, b: &Bind, asked: &Asked<'_>) {
+    pub(super) fn begin(&mut self, elem: ElemId, port: u16, b: &Bind, asked: &Asked) {
         for f in asked.known.cubes() {
             let mut f = f.clone();
             if !asked.is_message(&mut f, false) {
                 continue;
             }
             let mut first = Filter::default();
+            let kept = self
+                .kept_ports
+                .get(&(elem, port))
+                .filter(|_| asked.proto != UDP);
             for (i, (d, bits)) in KEY.iter().enumerate().take(b.kind.fields()) {
+                if kept.is_some_and(|k| k.get(i) == Some(&true)) {
+                    continue;
+                }
                 first.narrow(*d, &asked.field(i, &f), *bits);
             }
             if b.by_protocol {
@@ -156,8 +176,47 @@ impl Synthesizer<'_> {
             }
         };
         if more {
-            for i in self.asking.get(&elem).into_iter().flatten() {
-                if let Some(w) = self.stages.get_mut(*i) {
+            self.more.insert(elem);
+        }
+    }
+
+    /// A stage asks a rewriter: what other bindings packets may have, by what is known to begin. Asked again when more is.
+    pub(super) fn ask(
+        &mut self,
+        stage: usize,
+        elem: ElemId,
+        port: u16,
+        b: &Bind,
+        asked: &Asked,
+    ) -> Vec<Other> {
+        let others = self.others(elem, port, b, asked);
+        self.asking.entry(elem).or_default().push(Ask {
+            stage,
+            port,
+            bind: b.clone(),
+            asked: asked.clone(),
+            others: others.clone(),
+        });
+        others
+    }
+
+    /// A stage is made again, and asks again.
+    pub(super) fn forget(&mut self, stage: usize) {
+        for asks in self.asking.values_mut() {
+            asks.retain(|a| a.stage != stage);
+        }
+    }
+
+    /// Where more flows are known to begin, stages that would be told of more are to be made again.
+    pub(super) fn ask_again(&mut self) {
+        for elem in std::mem::take(&mut self.more) {
+            let asks = self.asking.get(&elem).into_iter().flatten();
+            let again: BTreeSet<usize> = asks
+                .filter(|a| self.others(elem, a.port, &a.bind, &a.asked) != a.others)
+                .map(|a| a.stage)
+                .collect();
+            for i in again {
+                if let Some(w) = self.stages.get_mut(i) {
                     w.dirty = true;
                 }
             }
@@ -165,13 +224,7 @@ impl Synthesizer<'_> {
     }
 
     /// Other bindings than the expected one that packets may have at an input.
-    pub(super) fn others(
-        &self,
-        elem: ElemId,
-        port: u16,
-        b: &Bind,
-        asked: &Asked<'_>,
-    ) -> Vec<Other> {
+    pub(super) fn others(&self, elem: ElemId, port: u16, b: &Bind, asked: &Asked) -> Vec<Other> {
         let mut out: Vec<Other> = Vec::new();
         for kind in &b.flows {
             let Some(begun) = self.begun.get(&(elem, kind.input as u16)) else {
@@ -198,7 +251,7 @@ impl Synthesizer<'_> {
         out
     }
 
-    fn other(&self, side: FlowSide, asked: &Asked<'_>, out: &mut Vec<Other>) {
+    fn other(&self, side: FlowSide, asked: &Asked, out: &mut Vec<Other>) {
         let mut side = side;
         let mut packets: Vec<Filter> = Vec::new();
         let mut doubt = [false; 4];
@@ -278,6 +331,49 @@ impl Synthesizer<'_> {
             for (p, m) in e.models.iter().enumerate().filter(|_| makers) {
                 if bind_of(Some(m)).is_some() {
                     self.begun(id, p as u16, Filter::default());
+                }
+            }
+        }
+    }
+}
+
+impl Synthesizer<'_> {
+    /// Rewriters leave ports alone where a TCP header (or a ping) is cut off, though the packet has a binding: such packets
+    /// begin flows of other ports at the rewriters behind.
+    pub(super) fn keep_ports(&mut self) {
+        let input = self.input;
+        for info in &input.elements {
+            let binds = info.models.iter().filter_map(|m| bind_of(Some(m)));
+            for k in binds.flat_map(|b| &b.flows) {
+                let to = |r: &Rewritten| *r != Rewritten::Kept;
+                let (s, d) = (to(&k.forward.sport), to(&k.forward.dport));
+                for (output, fields) in [(k.forward.output, [s, d]), (k.reply, [d, s])] {
+                    let from = info.outputs.get(output).copied().flatten();
+                    if let Some(from) = from.filter(|_| s || d) {
+                        self.keep_ports_behind(from, fields);
+                    }
+                }
+            }
+        }
+    }
+
+    fn keep_ports_behind(&mut self, from: (ElemId, u16), [sport, dport]: [bool; 2]) {
+        let input = self.input;
+        let mut seen: BTreeSet<(ElemId, u16)> = BTreeSet::from([from]);
+        let mut queue: VecDeque<(ElemId, u16)> = VecDeque::from([from]);
+        // Bound: each input once.
+        while let Some((e, p)) = queue.pop_front() {
+            let Some(info) = input.elements.get(e.0 as usize) else {
+                continue;
+            };
+            if bind_of(info.models.get(usize::from(p))).is_some() {
+                let k = self.kept_ports.entry((e, p)).or_default();
+                k[2] |= sport;
+                k[3] |= dport;
+            }
+            for to in info.outputs.iter().flatten() {
+                if seen.insert(*to) {
+                    queue.push_back(*to);
                 }
             }
         }

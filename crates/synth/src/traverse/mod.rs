@@ -30,7 +30,7 @@ use crate::program::{
 use crate::progress;
 use crate::state::State;
 use carry::carried;
-use flows::Begun;
+use flows::{Ask, Begun};
 use groups::Traversal;
 use known::Known;
 use onefold_elements::ElemId;
@@ -115,10 +115,14 @@ struct Synthesizer<'a> {
     slot_index: HashMap<(ElemId, u16, u16, u8), Slot>,
     /// Flows that begin, by rewriter and input.
     begun: HashMap<(ElemId, u16), Begun>,
-    /// Stages that ask a rewriter.
-    asking: HashMap<ElemId, BTreeSet<usize>>,
+    /// What rewriters are asked.
+    asking: HashMap<ElemId, Vec<Ask>>,
+    /// Rewriters at which more is known to begin than when they were asked.
+    more: BTreeSet<ElemId>,
     /// Behind these, packets come that the program does not see.
     loosened: BTreeSet<(ElemId, u16)>,
+    /// Which fields of first packets may be other ports than the program's packets have there.
+    kept_ports: HashMap<(ElemId, u16), [bool; 4]>,
     notes: Vec<String>,
     /// What the rules of the stages that are done take of [`Budget::size`].
     size: usize,
@@ -138,12 +142,15 @@ pub fn synthesize(input: &Input, budget: Budget) -> Program {
         slot_index: HashMap::new(),
         begun: HashMap::new(),
         asking: HashMap::new(),
+        more: BTreeSet::new(),
         loosened: BTreeSet::new(),
+        kept_ports: HashMap::new(),
         notes: Vec::new(),
         size: 0,
         work: 0,
     };
     s.loosen_makers();
+    s.keep_ports();
     let mut entries = Vec::new();
     for source in &input.sources {
         let key = Key {
@@ -188,7 +195,9 @@ impl Synthesizer<'_> {
     /// that ask its rewriter.
     fn run_all(&mut self) {
         while let Some(i) = self.next_dirty() {
+            self.forget(i);
             self.run(i);
+            self.ask_again();
         }
     }
 
