@@ -39,8 +39,8 @@ const MOVES: u8 = 8;
 const AGAIN: u64 = 5;
 /// Rounds in which what was given up is tried again.
 const ROUNDS: u16 = 60;
-/// What an attempt in further rounds costs, and what is given back when it made a frame.
-const SEARCH: u64 = 8;
+/// Rewriters on paths that were tried in vain which count as one packet.
+const SEARCH: u64 = 9;
 /// Searches that may fail behind a longer plan.
 const INSIST: u8 = 8;
 /// Known frames per stage.
@@ -451,7 +451,7 @@ impl Directed {
                 continue;
             }
             if self.round > 0 {
-                self.again = self.again.saturating_sub(SEARCH);
+                self.again = self.again.saturating_sub(1);
                 if self.again == 0 {
                     self.goals.clear();
                     return None;
@@ -552,6 +552,10 @@ impl Directed {
             plan.bases = (0..BASES).map(|_| self.traffic.fresh()).collect();
         }
         let shot = plan.shot(g.stage, g.rule, &cube, self.now, &mut self.rng);
+        let work = plan.work.take() / SEARCH;
+        if self.round > 0 && shot.is_none() {
+            self.again = self.again.saturating_sub(work);
+        }
         if plan.outlived.take() {
             self.outlived.insert(g);
         }
@@ -636,9 +640,6 @@ impl Source for Directed {
             self.budget -= 1;
             self.follows = None;
             if let Some((source, bytes)) = self.pursue() {
-                if self.round > 0 {
-                    self.again += SEARCH - 1;
-                }
                 self.watching = true;
                 self.left -= 1;
                 self.made += 1;

@@ -85,6 +85,8 @@ pub struct Planner {
     pub bases: Vec<Vec<u8>>,
     /// A goal asked for since this was taken last needs a flow that only some rewriters have forgotten.
     pub outlived: std::cell::Cell<bool>,
+    /// Rewriters on paths that were tried since this was taken last.
+    pub work: std::cell::Cell<u64>,
 }
 
 impl Planner {
@@ -145,6 +147,7 @@ impl Planner {
             texts,
             bases: Vec::new(),
             outlived: std::cell::Cell::new(false),
+            work: std::cell::Cell::new(0),
         }
     }
 
@@ -213,6 +216,7 @@ impl Planner {
             let Some(path) = self.paths.sample(&self.program, stage, rng) else {
                 continue;
             };
+            self.work.set(self.work.get() + 1 + path.binds.len() as u64);
             let cube = path.map.narrow(&self.program, want, &path.cube);
             let Some((cube, _)) = cube else { continue };
             let last = Some((stage, rules));
