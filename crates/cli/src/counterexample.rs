@@ -5,9 +5,9 @@ use crate::progress::Progress;
 use crate::runner;
 use anyhow::Result;
 use onefold_engine::Graph;
-use onefold_packet::Timestamp;
 use onefold_synth::Program;
 use onefold_verify::generate::Port;
+use onefold_verify::prove::witness::{Evidence, Look};
 use onefold_verify::prove::{Doubt, Proof, witness};
 use onefold_verify::{Difference, Event};
 use std::sync::atomic::Ordering;
@@ -51,36 +51,22 @@ pub fn show(
             .collect(),
         difference,
     };
-    for d in &proof.different {
-        for f in &d.frames {
-            let at = Timestamp::from_secs(1_000);
-            if let Some((d, events)) = witness::confirm(graph, program, d.source, f, at)? {
-                return Ok(Some(told(&events, difference(&d))));
-            }
-        }
-    }
-    // nothing of it may be seen from outside, but there it is
-    let certain = proof
-        .different
-        .iter()
-        .find_map(|d| Some((d, d.certain.as_ref()?)));
-    if let Some((d, f)) = certain {
-        let e = Event::frame(Timestamp::from_secs(1_000), d.source, f.clone());
-        return Ok(Some(told(&[e], place(graph, d))));
-    }
     let mut progress = Progress::new(how.packets, how.quiet);
-    let found = witness::campaign(graph, program, ports, how.packets, how.seed, &mut |n| {
+    let look = Look {
+        packets: how.packets,
+        seed: how.seed,
+    };
+    let mut go_on = |n| {
         progress.at(n, || format!("a packet that shows it: {}", thousands(n)));
         !runner::interrupted().load(Ordering::SeqCst)
             && how.deadline.is_none_or(|d| Instant::now() < d)
-    });
+    };
+    let different = &proof.different;
+    let found = witness::refute(graph, program, ports, different, &look, &mut go_on);
     progress.finish();
-    Ok(found?.map(|f| {
-        let (events, d) = match &f.small {
-            Some(s) => (&s.events[..], difference(&s.difference)),
-            None => (&[][..], difference(&f.difference)),
-        };
-        told(events, d)
+    Ok(found?.map(|s| match &s.evidence {
+        Evidence::Seen(d) => told(&s.events, difference(d)),
+        Evidence::Certain(d) => told(&s.events, place(graph, d)),
     }))
 }
 

@@ -330,6 +330,10 @@ impl Graph {
 
     // printing and traces
 
+    /// From now on, what elements print is kept ([`crate::Log::Keep`]).
+    pub fn keep_printed(&mut self) {
+        self.core.log = crate::Log::Keep;
+    }
     /// What elements have printed since the last call ([`crate::Log::Keep`]).
     pub fn take_printed(&mut self) -> Vec<(LogStream, Vec<u8>)> {
         std::mem::take(&mut self.core.printed)

@@ -22,6 +22,8 @@ pub enum What {
     Totals,
     /// A state or the value of a handler.
     State,
+    /// What elements print.
+    Printed,
 }
 
 impl std::fmt::Display for What {
@@ -32,6 +34,7 @@ impl std::fmt::Display for What {
             What::Drops => "drops",
             What::Totals => "account",
             What::State => "state",
+            What::Printed => "what is printed",
         })
     }
 }
@@ -101,6 +104,23 @@ impl Pair {
     /// A copy of both.
     pub fn fork(&self) -> Pair {
         Pair::new(self.left.fork(), self.right.fork(), self.max_batch)
+    }
+
+    /// From now on, what elements print is kept.
+    pub fn keep_printed(&mut self) {
+        self.left.keep_printed();
+        self.right.keep_printed();
+    }
+    /// The difference in what elements have printed since the last call.
+    pub fn printed(&mut self) -> Option<Difference> {
+        let (left, right) = (self.left.printed(), self.right.printed());
+        (left != right).then(|| Difference {
+            event: self.events.saturating_sub(1),
+            what: What::Printed,
+            place: "standard output and error".to_string(),
+            left: format!("{left:?}"),
+            right: format!("{right:?}"),
+        })
     }
 
     /// Frames of batches that were sent alone because they go round in the chain.

@@ -1,6 +1,6 @@
 //! An execution of a chain, as a comparison sees it.
 
-use onefold_elements::ElemId;
+use onefold_elements::{ElemId, LogStream};
 use onefold_engine::program::{ProgramRunner, ProgramStep, Report};
 use onefold_engine::{Decision, DropCount, Graph, Totals, TraceStep};
 use onefold_packet::{Pkt, Timestamp};
@@ -74,6 +74,12 @@ pub trait Subject {
     fn start_trace(&mut self);
     /// What has been noted, a line each.
     fn take_trace(&mut self) -> Vec<String>;
+    /// What elements print is kept from now on; copies do not.
+    fn keep_printed(&mut self) {}
+    /// What elements have printed since the last call.
+    fn printed(&mut self) -> String {
+        String::new()
+    }
     /// Of a program: notes which rules take packets, from now on.
     fn watch(&mut self) {}
     /// Of a program: the rules since [`Subject::watch`], which ends.
@@ -116,6 +122,12 @@ impl Subject for Synthesized {
     fn state(&mut self) -> Vec<(String, String)> {
         self.0.graph_mut().state_summary()
     }
+    fn keep_printed(&mut self) {
+        self.0.graph_mut().keep_printed();
+    }
+    fn printed(&mut self) -> String {
+        text(self.0.graph_mut().take_printed())
+    }
     fn start_trace(&mut self) {
         self.0.start_trace();
     }
@@ -144,6 +156,11 @@ impl Subject for Synthesized {
     fn report(&self) -> Option<Report> {
         Some(self.0.report())
     }
+}
+
+fn text(printed: Vec<(LogStream, Vec<u8>)>) -> String {
+    let line = |(_, b): &(LogStream, Vec<u8>)| String::from_utf8_lossy(b).into_owned();
+    printed.iter().map(line).collect()
 }
 
 fn stage_line(s: &ProgramStep, graph: &Graph) -> String {
@@ -253,6 +270,12 @@ impl Subject for Reference {
     }
     fn state(&mut self) -> Vec<(String, String)> {
         self.0.state_summary()
+    }
+    fn keep_printed(&mut self) {
+        self.0.keep_printed();
+    }
+    fn printed(&mut self) -> String {
+        text(self.0.take_printed())
     }
     fn start_trace(&mut self) {
         self.0.start_trace();

@@ -8,13 +8,13 @@ use examples::load;
 use onefold_elements::ElemId;
 use onefold_engine::Graph;
 use onefold_engine::program::ProgramRunner;
-use onefold_packet::Timestamp;
 use onefold_synth::{Budget, Program, synthesize};
 use onefold_verify::generate::Port;
 use onefold_verify::prove::mutate::{Damage, mutants};
+use onefold_verify::prove::witness::Look;
 use onefold_verify::prove::{Options, Proof, prove, witness};
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Chains whose proofs are quick.
 const CHAINS: [&str; 9] = [
@@ -66,16 +66,13 @@ fn fate(g: &Graph, ports: &[Port], p: &Program) -> (Fate, Proof) {
     if proof.holds() {
         return (Fate::Proved, proof);
     }
-    let at = Timestamp::from_secs(1_000);
-    for d in &proof.different {
-        let seen = |f: &Vec<u8>| witness::confirm(g, p, d.source, f, at).unwrap().is_some();
-        if d.certain.is_some() || d.frames.iter().any(seen) {
-            return (Fate::Refuted, proof);
-        }
-    }
-    let campaign = |n| witness::campaign(g, p, ports, n, 1, &mut |_| true).unwrap();
+    let look = Look {
+        packets: 20_000,
+        seed: 1,
+    };
+    let shown = || witness::refute(g, p, ports, &proof.different, &look, &mut |_| true).unwrap();
     let fate = match (proof.different.is_empty(), &proof.unknown[..]) {
-        (false, _) if campaign(20_000).is_some() => Fate::Refuted,
+        (false, _) if shown().is_some() => Fate::Refuted,
         (false, _) => Fate::Unshown,
         _ => Fate::Unknown,
     };
@@ -91,7 +88,9 @@ fn damage(chains: &[&str], each: usize) -> (usize, BTreeMap<(Damage, Fate), usiz
         let p = synthesize(&g.synthesis_input(), Budget::default());
         for m in mutants(&p, each) {
             made += 1;
+            let begun = Instant::now();
             let (fate, proof) = fate(&g, &ports, &m.program);
+            let seconds = begun.elapsed().as_secs_f64();
             *all.entry((m.damage, fate)).or_default() += 1;
             if matches!(fate, Fate::Proved | Fate::Unshown | Fate::Unknown) {
                 let why = proof.different.first().or(proof.unknown.first());
@@ -99,6 +98,9 @@ fn damage(chains: &[&str], each: usize) -> (usize, BTreeMap<(Damage, Fate), usiz
                     format!("stage{} {}: {}", d.stage.0, g.name(d.elem), d.what)
                 });
                 println!("{name}: {:?} {}: {fate:?} {why}", m.damage, m.place);
+            }
+            if seconds > 5.0 {
+                println!("{name}: {:?} {}: {seconds:.1} s", m.damage, m.place);
             }
         }
     }

@@ -231,7 +231,7 @@ impl Traffic {
     }
 
     /// A frame from scratch.
-    pub(super) fn fresh(&mut self) -> Vec<u8> {
+    pub(crate) fn fresh(&mut self) -> Vec<u8> {
         let v6 = !self.hints.v6.is_empty() && self.rng.one_in(2);
         let proto = match self.rng.below(20) {
             0..9 => 6,

@@ -491,6 +491,33 @@ impl Dd {
         }
     }
 
+    /// The same, by chance: `side` says which where both sides can hold.
+    pub fn pick_by(&self, f: Ref, side: &mut dyn FnMut(u32) -> bool) -> Option<Vec<(u32, bool)>> {
+        let mut out = Vec::new();
+        let mut f = f;
+        loop {
+            let n = self.node(f);
+            if n.level == TERMINAL {
+                return (n.lo != 0).then_some(out);
+            }
+            let hi = n.lo == NO || n.hi != NO && side(n.level);
+            out.push((n.level, hi));
+            f = if hi { n.hi } else { n.lo };
+        }
+    }
+    /// The number of its nodes, counted up to `most`.
+    pub fn size(&self, f: Ref, most: usize) -> usize {
+        let mut seen: HashSet<Ref, Quick> = HashSet::default();
+        let mut stack = vec![f];
+        while let Some(f) = stack.pop() {
+            let n = self.node(f);
+            if n.level != TERMINAL && seen.len() < most && seen.insert(f) {
+                stack.extend([n.lo, n.hi]);
+            }
+        }
+        seen.len()
+    }
+
     /// The share of all values of the variables with which it holds.
     pub fn share(&self, f: Ref) -> f64 {
         let mut memo: HashMap<Ref, f64, Quick> = HashMap::default();

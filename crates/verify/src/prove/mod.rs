@@ -20,13 +20,16 @@
 
 mod bits;
 mod carry;
+mod chase;
 pub mod dd;
 mod element;
 mod first;
 mod image;
 pub mod mutate;
 mod packet;
+mod possible;
 mod search;
+pub mod seek;
 pub mod sum;
 mod vars;
 pub mod witness;
@@ -38,6 +41,7 @@ use onefold_synth::program::{EndAt, StageId};
 use onefold_synth::{Input, Program};
 use packet::{Facts, World};
 use search::{Search, Told};
+use seek::Seek;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use vars::{Bit, Vars};
@@ -65,6 +69,9 @@ impl Default for Options {
         }
     }
 }
+
+/// Places that are looked at for each difference.
+const SEEKS: usize = 6;
 
 /// Shares of the header space: of all values of the bits that anything reads (frames of up to 2047 bytes, each answer of each
 /// question), averaged over the entries.
@@ -99,6 +106,8 @@ pub struct Doubt {
     pub frames: Vec<Vec<u8>>,
     /// A frame that is one of the packets for which program and models contradict each other.
     pub certain: Option<Vec<u8>>,
+    /// Where else to look for packets that show it.
+    pub seeks: Vec<Seek>,
 }
 
 /// What came of one entry.
@@ -248,7 +257,7 @@ fn one_entry(
     e.share = share(&mut s);
     let doubts = |s: &mut Search<'_>, list: Vec<Told>, frames: usize| -> Vec<Doubt> {
         let mut out: Vec<Doubt> = Vec::new();
-        let mut made = 0;
+        let (mut made, mut sought) = (0, 0);
         for t in list {
             let like = |d: &&mut Doubt| {
                 d.source == source && d.stage == t.stage && d.elem == t.elem && d.what == t.what
@@ -262,6 +271,15 @@ fn one_entry(
                 false => Vec::new(),
             };
             made += usize::from(!found.is_empty());
+            if let Some(m) = s.meetings.get(t.meeting) {
+                s.w.facts = m.facts.clone();
+            }
+            let seek = match sought < frames * SEEKS {
+                true => Some(seek::seek(&mut s.w, &t)),
+                false => None,
+            };
+            sought += 1;
+            s.w.facts = Facts::entry();
             let certain = match t.meeting == 0 && t.plain {
                 true => found
                     .iter()
@@ -273,6 +291,7 @@ fn one_entry(
                 d.frames.extend(found);
                 d.first_epoch |= t.meeting == 0;
                 d.certain = d.certain.take().or(certain);
+                d.seeks.extend(seek.filter(|_| d.seeks.len() < SEEKS));
                 continue;
             }
             out.push(Doubt {
@@ -284,6 +303,7 @@ fn one_entry(
                 first_epoch: t.meeting == 0,
                 frames: found,
                 certain,
+                seeks: seek.into_iter().collect(),
             });
         }
         out

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// What is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Damage {
-    /// An interval of a filter begins or ends one further.
+    /// An interval of a filter begins or ends one earlier or later.
     Boundary,
     /// Two rules that follow each other change their actions.
     Swapped,
@@ -188,15 +188,15 @@ fn apply(p: &mut Program, d: Damage, (stage, index, nth): Site) -> Option<String
     }
 }
 
-/// One end of an interval, one further out, or in where there is no further.
+/// One end of an interval, one further in, or out where there is nothing further in.
 fn moved(set: &ValueSet, i: usize, high: bool, max: u128) -> Option<ValueSet> {
     let mut v = set.intervals().to_vec();
     let (l, h) = v.get_mut(i)?;
     match high {
-        true if *h < max => *h += 1,
         true if *h > *l => *h -= 1,
-        false if *l > 0 => *l -= 1,
+        true if *h < max => *h += 1,
         false if *l < *h => *l += 1,
+        false if *l > 0 => *l -= 1,
         _ => return None,
     }
     Some(ValueSet::from_intervals(v))

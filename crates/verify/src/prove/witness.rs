@@ -1,6 +1,8 @@
 //! From a set of packets to a frame, and from a frame to a difference that can be seen.
 
+use super::Doubt;
 use super::bits;
+use super::chase::chase;
 use super::dd::{NO, Ref, YES};
 use super::packet::World;
 use super::vars::Bit;
@@ -10,6 +12,7 @@ use crate::generate::hints::Hints;
 use crate::generate::read::Seen;
 use crate::generate::solve::Maker;
 use crate::generate::traffic::Traffic;
+use crate::reach::{Facts, Reach};
 use crate::rng::Rng;
 use crate::{Difference, Event, Finding, Pair, Reference, Synthesized};
 use onefold_elements::ElemId;
@@ -23,18 +26,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// What a likely packet is like, each only if the ones before leave it possible.
-fn likely(w: &mut World, of: usize) -> Vec<Ref> {
+pub(super) fn likely(w: &mut World, of: usize) -> Vec<Ref> {
     let protos = [17u128, 6, 1, 17];
     let mut out = Vec::new();
+    // where the network header is, if not behind an Ethernet header at the packet's start
+    let shift = w.facts.net.map_or(0, |n| n.0 - 14);
     let field = |w: &mut World, bit: i32, n: u8, set: ValueSet| {
-        let v = w.vars.packet(&mut w.dd, bit, n);
+        let v = w.vars.packet(&mut w.dd, bit + shift * 8, n);
         bits::is_in(&mut w.dd, &v, &set)
     };
-    let len = |w: &mut World, set: ValueSet| w.length_in(0, EndAt::Same, &set);
+    let len = |w: &mut World, set: ValueSet| w.length_in(shift, EndAt::Same, &set);
     out.push(len(w, ValueSet::range(14, 1514)));
     out.push(field(w, 96, 16, ValueSet::one(0x0800)));
     for check in [HeaderCheck::Ip4Fits, HeaderCheck::Ip4Checksum] {
-        out.push(w.question(check, 14, EndAt::Same));
+        out.push(w.question(check, 14 + shift, EndAt::Same));
     }
     out.push(field(w, 112, 8, ValueSet::one(0x45)));
     out.push(field(
@@ -178,17 +183,95 @@ pub fn confirm(
         Box::new(Synthesized(runner)),
         1,
     );
+    pair.keep_printed();
     let mut events = Vec::new();
     for _ in 0..2 {
         let e = Event::frame(at, source, frame.to_vec());
         events.push(e.clone());
         let d = pair.step(&e).or_else(|| pair.checkpoint());
+        let d = d.or_else(|| pair.printed());
         if let Some(d) = d {
             return Ok(Some((d, events)));
         }
     }
     Ok(None)
 }
+
+/// What shows a difference.
+#[derive(Debug, Clone)]
+pub enum Evidence {
+    /// It can be seen from outside.
+    Seen(Difference),
+    /// The last packet is one of those for which models and program contradict each other: of this difference.
+    Certain(Doubt),
+}
+
+/// Packets that show a difference, the last of them.
+#[derive(Debug, Clone)]
+pub struct Shown {
+    /// In order.
+    pub events: Vec<Event>,
+    /// What they show.
+    pub evidence: Evidence,
+}
+
+/// Looks for packets that show one of the differences that a proof has found: its own frames first, alone and twice; then
+/// packets for the places where both sides part, with flows that have to begin before; then packets for all rules.
+///
+/// # Errors
+/// When the program is not one for this graph.
+pub fn refute(
+    graph: &Graph,
+    program: &Program,
+    ports: &[Port],
+    different: &[Doubt],
+    how: &Look,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> Result<Option<Shown>, LoadError> {
+    for d in different {
+        for f in &d.frames {
+            if let Some((d, events)) = confirm(graph, program, d.source, f, START)? {
+                let evidence = Evidence::Seen(d);
+                return Ok(Some(Shown { events, evidence }));
+            }
+        }
+    }
+    // nothing of it may be seen from outside, but there it is
+    for d in different {
+        if let Some(f) = &d.certain {
+            return Ok(Some(Shown {
+                events: vec![Event::frame(START, d.source, f.clone())],
+                evidence: Evidence::Certain(d.clone()),
+            }));
+        }
+    }
+    if let Some(s) = chase(graph, program, ports, different, how, go_on)? {
+        return Ok(Some(s));
+    }
+    let found = campaign(graph, program, ports, how.packets, how.seed, go_on)?;
+    Ok(found.map(|f| match f.small {
+        Some(s) => Shown {
+            events: s.events,
+            evidence: Evidence::Seen(s.difference),
+        },
+        None => Shown {
+            events: Vec::new(),
+            evidence: Evidence::Seen(f.difference),
+        },
+    }))
+}
+
+/// How packets are looked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    /// Most packets for all rules.
+    pub packets: u64,
+    /// Seed of the packets.
+    pub seed: u64,
+}
+
+/// When the first packet arrives.
+pub(super) const START: Timestamp = Timestamp::from_secs(1_000);
 
 /// Packets made for the program's rules, replies to what leaves among them: is there a difference to be seen?
 ///
@@ -202,7 +285,7 @@ pub fn campaign(
     seed: u64,
     go_on: &mut dyn FnMut(u64) -> bool,
 ) -> Result<Option<Finding>, LoadError> {
-    let start = Timestamp::from_secs(1_000);
+    let start = START;
     let runner = ProgramRunner::with_program(graph.fork(), program)?;
     let pair = Pair::new(
         Box::new(Reference(graph.fork())),
@@ -213,14 +296,9 @@ pub fn campaign(
     let Some(traffic) = Traffic::new(ports, hints, seed, packets, start, 1) else {
         return Ok(None);
     };
-    let mut source = Directed::new(
-        Arc::new(program.clone()),
-        traffic,
-        ports,
-        seed,
-        packets,
-        start,
-    );
+    let shared = Arc::new(program.clone());
+    let reach = Reach::of(shared.clone(), &Facts::of(graph.spec(), program));
+    let mut source = Directed::new(shared, traffic, ports, seed, packets, start).with_reach(reach);
     let o = crate::run(&pair, &mut source, &crate::Options::default(), go_on);
     Ok(o.findings.into_iter().next())
 }

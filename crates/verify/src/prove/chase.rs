@@ -1,0 +1,242 @@
+//! Packets for the places where program and models part: paths there are planned backwards, flows that they need begin before.
+
+use super::Doubt;
+use super::seek::Seek;
+use super::witness::{Evidence, Look, START, Shown};
+use crate::event::{Event, Record};
+use crate::frame;
+use crate::generate::Port;
+use crate::generate::coverage::Coverage;
+use crate::generate::hints::Hints;
+use crate::generate::plan::Planner;
+use crate::generate::traffic::Traffic;
+use crate::reach::{Facts, Reach};
+use crate::rng::Rng;
+use crate::{Pair, Reference, Synthesized};
+use onefold_elements::ElemId;
+use onefold_engine::Graph;
+use onefold_engine::program::{LoadError, ProgramRunner};
+use onefold_packet::Timestamp;
+use onefold_synth::Program;
+use onefold_synth::program::Filter;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Frames sent for one filter, those that must come before included.
+const SHOTS: usize = 24;
+/// Times that nothing can be planned for it.
+const MISSES: usize = 4;
+/// Rounds over all filters, with other paths and flows.
+const ROUNDS: u64 = 3;
+/// Frames of traffic that elements that are asked may let pass.
+const BASES: usize = 8;
+/// The clock goes on so many microseconds between frames.
+const STEP: Timestamp = Timestamp(5_000);
+
+/// Frames to be sent: entry, bytes, and the output that they answer.
+type Queue = VecDeque<(ElemId, Vec<u8>, Option<(u64, u32)>)>;
+
+struct Chase<'a> {
+    pristine: Pair,
+    pair: Pair,
+    record: Record,
+    planner: Planner,
+    coverage: Coverage,
+    seeks: Vec<(&'a Doubt, &'a Seek)>,
+    rng: Rng,
+    now: Timestamp,
+    back: Vec<(ElemId, ElemId)>,
+}
+
+/// Looks for packets at the places that the differences name.
+///
+/// # Errors
+/// When the program is not one for this graph.
+pub fn chase(
+    graph: &Graph,
+    program: &Program,
+    ports: &[Port],
+    different: &[Doubt],
+    how: &Look,
+    go_on: &mut dyn FnMut(u64) -> bool,
+) -> Result<Option<Shown>, LoadError> {
+    let seeks: Vec<(&Doubt, &Seek)> = (different.iter())
+        .flat_map(|d| d.seeks.iter().map(move |s| (d, s)))
+        .collect();
+    if seeks.is_empty() {
+        return Ok(None);
+    }
+    let runner = ProgramRunner::with_program(graph.fork(), program)?;
+    let pristine = Pair::new(
+        Box::new(Reference(graph.fork())),
+        Box::new(Synthesized(runner)),
+        1,
+    );
+    let shared = Arc::new(program.clone());
+    let reach = Reach::of(shared.clone(), &Facts::of(graph.spec(), program));
+    let hints = Hints::of(graph.spec());
+    let mut planner = Planner::new(shared.clone(), &reach, hints.texts.clone());
+    if let Some(mut t) = Traffic::new(ports, hints, how.seed, 1_000, START, 1) {
+        planner.bases = (0..BASES).map(|_| t.fresh()).collect();
+    }
+    let mut c = Chase {
+        pair: pristine.fork(),
+        pristine,
+        record: Record::default(),
+        planner,
+        coverage: Coverage::new(shared),
+        seeks,
+        rng: Rng::new(how.seed),
+        now: START,
+        back: (ports.iter())
+            .filter_map(|p| Some((p.source?, &p.sinks)))
+            .flat_map(|(s, sinks)| sinks.iter().map(move |k| (*k, s)))
+            .collect(),
+    };
+    c.pair.keep_printed();
+    let mut sent = 0;
+    for _ in 0..ROUNDS {
+        for i in 0..c.seeks.len() {
+            let Some((_, seek)) = c.seeks.get(i).copied() else {
+                continue;
+            };
+            for want in &seek.wants {
+                if let Some(s) = c.pursue(seek, want) {
+                    return Ok(Some(s));
+                }
+                sent += 1;
+                if !go_on(sent) {
+                    return Ok(None);
+                }
+            }
+        }
+        if let Some(s) = c.checkpoint() {
+            return Ok(Some(s));
+        }
+    }
+    Ok(None)
+}
+
+impl Chase<'_> {
+    /// One filter: frames that it needs, then some that fit, again, and what answers them.
+    fn pursue(&mut self, seek: &Seek, want: &Filter) -> Option<Shown> {
+        let stage = seek.stage.0 as usize;
+        let mut misses = 0;
+        for _ in 0..SHOTS {
+            let shot = self.planner.shot(stage, 0, want, self.now, &mut self.rng);
+            let Some(shot) = shot else {
+                misses += 1;
+                if misses >= MISSES {
+                    break;
+                }
+                continue;
+            };
+            let mut queue: Queue = VecDeque::from([(shot.source, shot.bytes.clone(), None)]);
+            if !shot.before {
+                queue.push_back((shot.source, shot.bytes, None));
+            }
+            // Bound: answers are not answered.
+            while let Some((source, bytes, answers)) = queue.pop_front() {
+                let first = answers.is_none() && !shot.before;
+                if let Some(s) = self.send(source, bytes, answers, first, &mut queue) {
+                    return Some(s);
+                }
+            }
+            if !shot.before {
+                if let Some(s) = self.checkpoint() {
+                    return Some(s);
+                }
+                misses += 1;
+                if misses >= MISSES {
+                    break;
+                }
+            }
+        }
+        None
+    }
+
+    fn send(
+        &mut self,
+        source: ElemId,
+        bytes: Vec<u8>,
+        answers: Option<(u64, u32)>,
+        answered: bool,
+        queue: &mut Queue,
+    ) -> Option<Shown> {
+        self.now = self.now + STEP;
+        let mut e = Event {
+            answers,
+            ..Event::frame(self.now, source, bytes)
+        };
+        self.record.push(&mut e);
+        self.pair.right.watch();
+        let found = self.pair.step(&e);
+        let steps = self.pair.right.watched();
+        if let Some(d) = found {
+            return Some(self.seen(d));
+        }
+        let (planner, now, seeks) = (&mut self.planner, self.now, &self.seeks);
+        let mut hit = None;
+        let program = self.coverage.program().clone();
+        self.coverage.trace(&e.bytes, &steps, &mut |step, seen| {
+            planner.note(step, seen, now);
+            let action = step.rule.and_then(|r| {
+                let stage = program.stages.get(step.stage)?;
+                Some(stage.rules.get(r)?.action.0)
+            });
+            for (d, s) in seeks {
+                if s.stage.0 as usize == step.stage
+                    && s.action == action
+                    && s.set.as_ref().and_then(|set| set.holds(seen)) == Some(true)
+                {
+                    hit.get_or_insert_with(|| (*d).clone());
+                }
+            }
+        });
+        if let Some(d) = hit {
+            // bytes, or drops and states, may show it, too
+            if let Some(s) = self.checkpoint() {
+                return Some(s);
+            }
+            return Some(Shown {
+                events: self.record.range(0, self.record.len()),
+                evidence: Evidence::Certain(d),
+            });
+        }
+        if answered {
+            let (_, outputs) = self.pair.last();
+            for (n, (sink, _, b)) in outputs.iter().enumerate() {
+                let to = self.back.iter().find(|(k, _)| *k == sink);
+                if let (Some((_, to)), Some(a)) = (to, frame::answer(b)) {
+                    queue.push_back((*to, a, Some((e.id, n as u32))));
+                }
+            }
+        }
+        None
+    }
+
+    fn checkpoint(&mut self) -> Option<Shown> {
+        if let Some(d) = self.pair.checkpoint() {
+            return Some(self.seen(d));
+        }
+        let d = self.pair.printed()?;
+        Some(Shown {
+            events: self.record.range(0, self.record.len()),
+            evidence: Evidence::Seen(d),
+        })
+    }
+
+    fn seen(&mut self, d: crate::Difference) -> Shown {
+        let f = crate::examine(&self.pristine, &self.record, d);
+        match f.small {
+            Some(s) => Shown {
+                events: s.events,
+                evidence: Evidence::Seen(s.difference),
+            },
+            None => Shown {
+                events: self.record.range(0, self.record.len()),
+                evidence: Evidence::Seen(f.difference),
+            },
+        }
+    }
+}

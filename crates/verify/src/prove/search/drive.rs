@@ -1,0 +1,254 @@
+//! The graph's side: models, element by element, until that happens which the program says.
+
+use super::*;
+use crate::prove::element::{self, UNSAID};
+
+impl<'a> Search<'a> {
+    /// Follows the graph until that happens which the program says. What else happens is told.
+    pub(super) fn drive(&mut self, way: &Way, want: &Want<'_>) -> Vec<Met<'a>> {
+        let mut met = Vec::new();
+        let mut open: Vec<(Ref, At, usize, u32)> = vec![(way.here, way.at.clone(), 0, 0)];
+        while let Some((here, at, counted, hops)) = open.pop() {
+            self.steps += 1;
+            if self.steps > self.max_steps {
+                self.exhausted = true;
+            }
+            if here == NO || self.exhausted || self.w.dd.stopped().is_some() {
+                continue;
+            }
+            if let Some((elem, reason)) = at.dropped {
+                self.dropped(way, want, here, elem, reason, counted);
+                continue;
+            }
+            let Some(place) = at.place else { continue };
+            if let Want::Punt(to, image) | Want::Write(to, image) = want
+                && *to == place
+                && counted == way.counts.len()
+            {
+                let (d, what) = self.w.differ(&at.sym, image, here, Scope::All);
+                if d == NO {
+                    met.push(Met {
+                        here,
+                        sym: at.sym.clone(),
+                        bind: None,
+                        ports: &[],
+                        elem: place.0,
+                        place,
+                    });
+                    continue;
+                }
+                // it may come round again; most often it does not, and this is what is wrong
+                if !self.comes_again(place) {
+                    self.packets(way, place.0, d, what, "");
+                    continue;
+                }
+            }
+            if hops > MAX_HOPS {
+                self.cannot(way, place.0, here, "too many elements on the way");
+                continue;
+            }
+            self.element(
+                way,
+                want,
+                (here, at, counted, hops),
+                place,
+                &mut open,
+                &mut met,
+            );
+        }
+        met
+    }
+
+    /// Can a packet come back to this place?
+    fn comes_again(&self, place: Place) -> bool {
+        let mut seen: BTreeSet<u32> = BTreeSet::new();
+        let mut stack = vec![place.0];
+        while let Some(e) = stack.pop() {
+            let Some(info) = self.input.elements.get(e.0 as usize) else {
+                continue;
+            };
+            for (to, _) in info.outputs.iter().flatten() {
+                if *to == place.0 {
+                    return true;
+                }
+                if seen.insert(to.0) {
+                    stack.push(*to);
+                }
+            }
+        }
+        false
+    }
+
+    fn dropped(
+        &mut self,
+        way: &Way,
+        want: &Want<'_>,
+        here: Ref,
+        elem: ElemId,
+        reason: &str,
+        counted: usize,
+    ) {
+        match want {
+            Want::Drop(e, r) if *e == elem && *r == reason => {
+                if counted != way.counts.len() {
+                    self.differs(way, elem, here, "more is counted");
+                }
+            }
+            _ => self.differs(way, elem, here, format!("the reference drops it: {reason}")),
+        }
+    }
+
+    fn element(
+        &mut self,
+        way: &Way,
+        want: &Want<'_>,
+        (here, at, counted, hops): (Ref, At, usize, u32),
+        place: Place,
+        open: &mut Vec<(Ref, At, usize, u32)>,
+        met: &mut Vec<Met<'a>>,
+    ) {
+        let elem = place.0;
+        let input = self.input;
+        let Some(info) = input.elements.get(elem.0 as usize) else {
+            return self.cannot(way, elem, here, "no such element");
+        };
+        if info.input_is_pull.get(usize::from(place.1)) == Some(&true) {
+            return self.exceeds(way, elem, here, "packets are pulled here: no model holds");
+        }
+        let list = match info.models.get(usize::from(place.1)) {
+            Some(Model::Cases(c)) => c,
+            Some(Model::None(cause)) => {
+                let what = format!("there is no model ({cause}), and the program goes on");
+                return self.exceeds(way, elem, here, what);
+            }
+            None => return self.exceeds(way, elem, here, "there is no model of this input"),
+        };
+        let cases = (self.cases)
+            .entry(place)
+            .or_insert_with(|| Cases::new(list));
+        let (taken, trouble) = cases.taken(&mut self.w, &at.sym, here);
+        let list = cases.list;
+        let some = self.w.dd.ite(here, taken, NO);
+        let none = self.w.dd.is(taken, 0);
+        let none = self.w.dd.and(here, none);
+        self.cannot(way, elem, none, "no case of the model holds");
+        for v in self.w.dd.values(some) {
+            let here = self.w.dd.is(some, v);
+            if v == UNSAID {
+                self.cannot(way, elem, here, trouble.unwrap_or("a condition"));
+                continue;
+            }
+            let Some(case) = list.get(v as usize - 1) else {
+                continue;
+            };
+            for (here, done) in element::apply(&mut self.w, &at.sym, &case.ops, here) {
+                let d = match done {
+                    Ok(d) => d,
+                    Err(cause) => {
+                        self.cannot(way, elem, here, cause);
+                        continue;
+                    }
+                };
+                let mut counted = counted;
+                let mut same = true;
+                for (tag, len) in d.counts {
+                    let c = Count { elem, tag, len };
+                    same &= way.counts.get(counted) == Some(&c);
+                    counted += 1;
+                }
+                if !same {
+                    self.differs(way, elem, here, "it counts what the program does not count");
+                    continue;
+                }
+                let sym = match case.ops.is_empty() {
+                    true => at.sym.clone(),
+                    false => Rc::new(d.sym),
+                };
+                let all_counted = counted == way.counts.len();
+                let mut go = |s: &Self, port: usize, reason: &'static str| {
+                    let to = s.successor(elem, port);
+                    let at = At {
+                        place: to,
+                        dropped: to.is_none().then_some((elem, reason)),
+                        sym: sym.clone(),
+                    };
+                    open.push((here, at, counted, hops + 1));
+                };
+                match &case.exit {
+                    Exit::Port(p) => go(self, *p, UNCONNECTED),
+                    Exit::PortOrDrop(p, reason) => go(self, *p, reason),
+                    Exit::Each(ports) if ports.len() == 1 => {
+                        go(self, ports[0], UNCONNECTED);
+                    }
+                    Exit::Each(ports) => match want {
+                        Want::Fork(n) if *n == ports.len() && all_counted => met.push(Met {
+                            here,
+                            sym: sym.clone(),
+                            bind: None,
+                            ports,
+                            elem,
+                            place,
+                        }),
+                        _ => self.differs(way, elem, here, "copies are made"),
+                    },
+                    Exit::Drop(reason) => self.dropped(way, want, here, elem, reason, counted),
+                    Exit::Transmit => match want {
+                        Want::Output(sink, image) if *sink == elem => {
+                            let (d, what) = self.w.differ(&sym, image, here, Scope::Bytes);
+                            self.packets(way, elem, d, what, " in what leaves");
+                            if !all_counted {
+                                self.differs(way, elem, here, "more is counted");
+                            }
+                        }
+                        _ => self.differs(way, elem, here, "the packet leaves here"),
+                    },
+                    Exit::Bind(b) => {
+                        let empty = case.ops.is_empty();
+                        match want {
+                            Want::Bind(to, kind, image)
+                                if *to == place && *kind == b.kind && all_counted && empty =>
+                            {
+                                let (d, what) = self.w.differ(&sym, image, here, Scope::All);
+                                self.packets(way, elem, d, what, " where a binding is asked for");
+                                let here = self.w.dd.minus(here, d);
+                                met.push(Met {
+                                    here,
+                                    sym: sym.clone(),
+                                    bind: Some(b),
+                                    ports: &[],
+                                    elem,
+                                    place,
+                                });
+                            }
+                            Want::Bind(..) if !empty => {
+                                self.cannot(way, elem, here, "a binding behind operations");
+                            }
+                            _ => self.exceeds(way, elem, here, "a binding is asked for"),
+                        }
+                    }
+                    Exit::Ask(_) => match want {
+                        Want::Ask(to, image) if *to == place && all_counted => {
+                            let (d, what) = self.w.differ(&sym, image, here, Scope::All);
+                            self.packets(way, elem, d, what, " where an element is asked");
+                            let here = self.w.dd.minus(here, d);
+                            met.push(Met {
+                                here,
+                                sym: sym.clone(),
+                                bind: None,
+                                ports: &[],
+                                elem,
+                                place,
+                            });
+                        }
+                        _ => self.exceeds(way, elem, here, "the element must be asked"),
+                    },
+                    Exit::Punt(cause) => {
+                        let what =
+                            format!("the reference has to take over ({cause}), but does not");
+                        self.exceeds(way, elem, here, what);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The program's side: stage by stage, action by action; for everything that it says happens, the graph is asked.
+
+use super::*;
+use crate::prove::carry::carry;
+use crate::prove::image::Reader;
+
+impl<'a> Search<'a> {
+    /// The program is at a stage.
+    pub(super) fn stage(&mut self, mut way: Way, id: StageId) {
+        (way.stage, way.action) = (id, None);
+        if way.here != NO {
+            self.visited.insert(id);
+        }
+        let elem = Self::elem_of(&way);
+        let Some(stage) = self.program.stages.get(id.0 as usize) else {
+            return self.cannot(&way, elem, way.here, "a stage that there is not");
+        };
+        let rules = match self.rules(id, stage, &way.slots) {
+            Ok(r) => r,
+            Err(cause) => return self.cannot(&way, elem, way.here, cause),
+        };
+        let taken = self.w.dd.ite(way.here, rules, NO);
+        let fits = self.w.dd.is(rules, 0);
+        let none = self.w.dd.and(way.here, fits);
+        if none != NO {
+            let mut way = way.clone();
+            way.here = none;
+            match stage.fresh {
+                // an executor hands such packets over, at the stage's place
+                true => self.punt(&way, stage.at, &Image::default()),
+                false => self.differs(&way, elem, none, "no rule of the program fits"),
+            }
+        }
+        for v in self.w.dd.values(taken) {
+            let mut way = way.clone();
+            way.here = self.w.dd.is(taken, v);
+            way.action = Some(v - 1);
+            match stage.actions.get(v as usize - 1) {
+                Some(a) => self.action(way, a, 0),
+                None => self.cannot(&way, elem, way.here, "an action that there is not"),
+            }
+        }
+    }
+
+    pub(super) fn rules(
+        &mut self,
+        id: StageId,
+        stage: &Stage,
+        slots: &Slots,
+    ) -> Result<Ref, Cause> {
+        let key: Vec<Ref> = slots
+            .iter()
+            .flat_map(|(s, v)| std::iter::once(u32::from(s.0)).chain(v.iter().copied()))
+            .collect();
+        if let Some(r) = self.rules.get(&(id, key.clone())) {
+            return *r;
+        }
+        let reader = Reader {
+            program: self.program,
+            slots,
+        };
+        let r = reader.rules(&mut self.w, stage);
+        self.rules.insert((id, key), r);
+        r
+    }
+
+    pub(super) fn image(&mut self, way: &Way, m: &Image) -> Result<Sym, Cause> {
+        let reader = Reader {
+            program: self.program,
+            slots: &way.slots,
+        };
+        reader.image(&mut self.w, m)
+    }
+
+    /// An action from one of its steps on.
+    pub(super) fn action(&mut self, mut way: Way, a: &'a Action, from: usize) {
+        for (i, step) in a.steps.iter().enumerate().skip(from) {
+            match step {
+                Step::Count { elem, tag, len } => way.counts.push(Count {
+                    elem: *elem,
+                    tag: *tag,
+                    len: LenAt {
+                        start: len.start,
+                        end: self.w.end(len.end),
+                    },
+                }),
+                Step::Bind { .. } => return self.bind(way, a, i, step),
+            }
+        }
+        let elem = Self::elem_of(&way);
+        let image = match &a.end {
+            End::Output { image, .. }
+            | End::Punt { image, .. }
+            | End::Ask { image, .. }
+            | End::Write { image, .. } => match self.image(&way, image) {
+                Ok(s) => Some(s),
+                Err(cause) => return self.cannot(&way, elem, way.here, cause),
+            },
+            _ => None,
+        };
+        match (&a.end, image) {
+            (End::Output { sink, .. }, Some(image)) => {
+                self.drive(&way, &Want::Output(*sink, image));
+            }
+            (End::Drop { elem, reason }, _) => {
+                self.drive(&way, &Want::Drop(*elem, reason));
+            }
+            (
+                End::Punt {
+                    elem, port, image, ..
+                },
+                _,
+            ) => self.punt(&way, (*elem, *port), image),
+            (
+                End::Ask {
+                    elem,
+                    port,
+                    outputs,
+                    ..
+                },
+                Some(image),
+            ) => {
+                for met in self.drive(&way, &Want::Ask((*elem, *port), image)) {
+                    self.asked(&way, &met, outputs);
+                }
+            }
+            (End::Write { next, .. }, Some(image)) => {
+                let Some(to) = self.program.stages.get(next.0 as usize) else {
+                    return self.cannot(&way, elem, way.here, "a stage that there is not");
+                };
+                if !to.fresh {
+                    return self.cannot(&way, elem, way.here, "a stage that is not fresh");
+                }
+                for met in self.drive(&way, &Want::Write(to.at, image)) {
+                    self.written(&met, *next, met.place);
+                }
+            }
+            (End::Goto(next), _) => self.stage(way, *next),
+            (End::Fork(ways), _) => {
+                for met in self.drive(&way, &Want::Fork(ways.len())) {
+                    for (n, port) in ways.iter().zip(met.ports) {
+                        let to = self.successor(met.elem, *port);
+                        self.goes_on(&way, &met, n, to, met.here, met.sym.clone());
+                    }
+                }
+            }
+            (End::Unreachable, _) => {
+                self.differs(&way, elem, way.here, "the program comes to no end");
+            }
+            _ => self.cannot(&way, elem, way.here, "an end without a packet"),
+        }
+    }
+
+    /// The program hands over; the packet must be there as it would be.
+    pub(super) fn punt(&mut self, way: &Way, place: Place, image: &Image) {
+        let image = match self.image(way, image) {
+            Ok(s) => s,
+            Err(cause) => return self.cannot(way, place.0, way.here, cause),
+        };
+        for met in self.drive(way, &Want::Punt(place, image)) {
+            if let Some(m) = self.meetings.get_mut(self.me) {
+                m.punted = self.w.dd.or(m.punted, met.here);
+            }
+        }
+    }
+
+    /// A new epoch.
+    fn written(&mut self, met: &Met<'a>, next: StageId, place: Place) {
+        let (facts, set) = carry(&mut self.w, &met.sym, met.here);
+        if set == NO {
+            return;
+        }
+        let i = self.meet(next, place, facts, set);
+        if let Some(m) = self.meetings.get_mut(self.me) {
+            let n = m.next.entry(i).or_insert(NO);
+            *n = self.w.dd.or(*n, met.here);
+        }
+    }
+
+    fn asked(&mut self, way: &Way, met: &Met<'a>, outputs: &[Next]) {
+        let n = self.input.elements.get(met.elem.0 as usize);
+        let n = n.map_or(0, |e| e.outputs.len());
+        for q in 0..n {
+            let to = self.successor(met.elem, q);
+            match (outputs.get(q), to) {
+                // where the program says nothing, the reference goes on
+                (None, _) => {}
+                (Some(Next::Unconnected(e)), None) if *e == met.elem => {}
+                (Some(Next::Stage(s)), Some(place)) => {
+                    let fresh = self.program.stages.get(s.0 as usize).map(|s| s.fresh);
+                    match fresh {
+                        Some(true) => self.written(met, *s, place),
+                        _ => self.cannot(way, met.elem, met.here, "a stage that is not fresh"),
+                    }
+                }
+                _ => self.differs(
+                    way,
+                    met.elem,
+                    met.here,
+                    format!("output {q} leads elsewhere"),
+                ),
+            }
+        }
+    }
+
+    /// Behind a binding or a copy: the program goes on in a stage of this epoch, the graph at a place.
+    pub(super) fn goes_on(
+        &mut self,
+        way: &Way,
+        met: &Met<'a>,
+        next: &Next,
+        to: Option<Place>,
+        here: Ref,
+        sym: Rc<Sym>,
+    ) {
+        let mut way = way.clone();
+        way.here = here;
+        way.counts.clear();
+        match (next, to) {
+            (Next::Unconnected(e), None) if *e == met.elem => {}
+            (Next::Stage(s), to) => {
+                way.at = At {
+                    place: to,
+                    dropped: to.is_none().then_some((met.elem, UNCONNECTED)),
+                    sym,
+                };
+                self.stage(way, *s);
+            }
+            _ => self.differs(&way, met.elem, here, "a packet leaves where it should not"),
+        }
+    }
+}
