@@ -258,10 +258,22 @@ fn one_entry(
     let doubts = |s: &mut Search<'_>, list: Vec<Told>, frames: usize| -> Vec<Doubt> {
         let mut out: Vec<Doubt> = Vec::new();
         let (mut made, mut sought) = (0, 0);
-        for t in list {
+        for mut t in list {
             let like = |d: &&mut Doubt| {
                 d.source == source && d.stage == t.stage && d.elem == t.elem && d.what == t.what
             };
+            if let Some(m) = s.meetings.get(t.meeting) {
+                s.w.facts = m.facts.clone();
+            }
+            let seek = match sought < frames * SEEKS {
+                true => {
+                    t.here = s.w.possible(t.here);
+                    Some(seek::seek(&mut s.w, &t))
+                }
+                false => None,
+            };
+            sought += 1;
+            s.w.facts = Facts::entry();
             let region = match t.meeting {
                 0 => t.here,
                 m => leads_to(s, m),
@@ -271,15 +283,6 @@ fn one_entry(
                 false => Vec::new(),
             };
             made += usize::from(!found.is_empty());
-            if let Some(m) = s.meetings.get(t.meeting) {
-                s.w.facts = m.facts.clone();
-            }
-            let seek = match sought < frames * SEEKS {
-                true => Some(seek::seek(&mut s.w, &t)),
-                false => None,
-            };
-            sought += 1;
-            s.w.facts = Facts::entry();
             let certain = match t.meeting == 0 && t.plain {
                 true => found
                     .iter()

@@ -2,10 +2,11 @@
 //!
 //! Every place where a kind of damage can be done is listed in the program's order; of each kind some are taken, evenly.
 
+use crate::generate::solve::{Search as Found, uncovered};
 use onefold_elements::model::{ValueSet, max_of};
 use onefold_synth::Program;
 use onefold_synth::program::{
-    Action, ActionId, Dim, End, Expr, Image, Rule, Step, SumTerm, SumWrite, Write,
+    Action, ActionId, Dim, End, Expr, Filter, Image, Rule, Step, SumTerm, SumWrite, Write,
 };
 use std::sync::Arc;
 
@@ -30,8 +31,6 @@ pub enum Damage {
     LostWrite,
     /// A binding is asked for at another input.
     Origin,
-    /// A binding is not expected to stay what it was.
-    Expectation,
     /// Something is not counted, or with another length.
     Count,
     /// Dropped by another element, or for another reason; leaves elsewhere.
@@ -40,7 +39,7 @@ pub enum Damage {
 
 impl Damage {
     /// All kinds.
-    pub const ALL: [Damage; 12] = [
+    pub const ALL: [Damage; 11] = [
         Damage::Boundary,
         Damage::Swapped,
         Damage::LostRule,
@@ -50,7 +49,6 @@ impl Damage {
         Damage::Value,
         Damage::LostWrite,
         Damage::Origin,
-        Damage::Expectation,
         Damage::Count,
         Damage::End,
     ];
@@ -67,6 +65,9 @@ pub struct Mutant {
     pub program: Program,
 }
 
+/// Places tried for one mutant.
+const TRIES: usize = 64;
+
 /// At most so many programs of each kind.
 pub fn mutants(p: &Program, each: usize) -> Vec<Mutant> {
     let mut out = Vec::new();
@@ -74,17 +75,19 @@ pub fn mutants(p: &Program, each: usize) -> Vec<Mutant> {
         let sites = sites(p, damage);
         let n = sites.len().min(each);
         for i in 0..n {
-            let Some(site) = sites.get(i * sites.len() / n.max(1)) else {
-                continue;
-            };
-            let mut program = p.clone();
-            if let Some(what) = apply(&mut program, damage, *site) {
-                let (stage, index, _) = *site;
-                out.push(Mutant {
-                    damage,
-                    place: format!("stage{stage} {index}: {what}"),
-                    program,
-                });
+            // the next place where it changes something
+            let (from, to) = (i * sites.len() / n, (i + 1) * sites.len() / n);
+            for site in sites.get(from..to).unwrap_or(&[]).iter().take(TRIES) {
+                let mut program = p.clone();
+                if let Some(what) = apply(&mut program, damage, *site) {
+                    let (stage, index, _) = *site;
+                    out.push(Mutant {
+                        damage,
+                        place: format!("stage{stage} {index}: {what}"),
+                        program,
+                    });
+                    break;
+                }
             }
         }
     }
@@ -140,24 +143,48 @@ fn apply(p: &mut Program, d: Damage, (stage, index, nth): Site) -> Option<String
     let s = p.stages.get_mut(stage)?;
     match d {
         Damage::Boundary => {
-            let r = s.rules.get_mut(index)?;
+            let width = |d: Dim| match d {
+                Dim::Slot(n) => slots.get(usize::from(n.0)).map_or(128, |s| s.bits),
+                d => d.width(),
+            };
+            let r = s.rules.get(index)?;
             let mut k = nth;
-            for (dim, set) in &mut r.filter.0 {
+            for (i, (dim, set)) in r.filter.0.iter().enumerate() {
                 let n = set.intervals().len() * 2;
                 if k >= n {
                     k -= n;
                     continue;
                 }
-                let bits = match dim {
-                    Dim::Slot(n) => slots.get(usize::from(n.0)).map_or(128, |s| s.bits),
-                    _ => dim.width(),
+                // further out, unless earlier rules decide there; then further in, if later rules do
+                let (before, after) = s.rules.split_at(index);
+                let with = |set: ValueSet| {
+                    let mut f = r.filter.clone();
+                    f.0.get_mut(i)?.1 = set;
+                    Some(f)
                 };
-                let new = moved(set, k / 2, k % 2 == 1, max_of(bits))?;
+                let bits = width(*dim);
+                let out = moved(set, k / 2, k % 2 == 1, max_of(bits), true);
+                let out = out.filter(|new| {
+                    let more = with(new.minus(set, bits));
+                    let earlier: Vec<&Filter> = before.iter().map(|r| &r.filter).collect();
+                    let mut steps = 4_000;
+                    more.is_some_and(|more| {
+                        let found = uncovered(&more, &earlier, &width, &mut steps, &mut |_| true);
+                        found != Found::Covered
+                    })
+                });
+                let new = out.or_else(|| {
+                    let new = moved(set, k / 2, k % 2 == 1, max_of(bits), false)?;
+                    let lost = with(set.minus(&new, bits))?;
+                    let mut later = after.iter().skip(1);
+                    later.any(|r| !r.filter.is_disjoint(&lost)).then_some(new)
+                })?;
                 if new.is_empty() || new.is_full(bits) || new == *set {
                     return None;
                 }
-                *set = new;
-                return Some(format!("boundary {k} of {dim:?}"));
+                let what = format!("boundary {k} of {dim:?}");
+                s.rules.get_mut(index)?.filter.0.get_mut(i)?.1 = new;
+                return Some(what);
             }
             None
         }
@@ -188,15 +215,15 @@ fn apply(p: &mut Program, d: Damage, (stage, index, nth): Site) -> Option<String
     }
 }
 
-/// One end of an interval, one further in, or out where there is nothing further in.
-fn moved(set: &ValueSet, i: usize, high: bool, max: u128) -> Option<ValueSet> {
+/// One end of an interval, one further out or in.
+fn moved(set: &ValueSet, i: usize, high: bool, max: u128, out: bool) -> Option<ValueSet> {
     let mut v = set.intervals().to_vec();
     let (l, h) = v.get_mut(i)?;
-    match high {
-        true if *h > *l => *h -= 1,
-        true if *h < max => *h += 1,
-        false if *l < *h => *l += 1,
-        false if *l > 0 => *l -= 1,
+    match (high, out) {
+        (true, true) if *h < max => *h += 1,
+        (true, false) if *h > *l => *h -= 1,
+        (false, true) if *l > 0 => *l -= 1,
+        (false, false) if *l < *h => *l += 1,
         _ => return None,
     }
     Some(ValueSet::from_intervals(v))
@@ -225,21 +252,9 @@ fn places(a: &mut Action, d: Damage, nth: usize) -> (usize, Option<String>) {
                     lost = Some(i);
                 }
             }
-            Step::Bind {
-                port,
-                image,
-                expect,
-                ..
-            } => {
+            Step::Bind { port, image, .. } => {
                 if d == Damage::Origin && hit("another input") {
                     *port ^= 1;
-                }
-                if let (Damage::Expectation, Some(e)) = (d, expect.as_mut()) {
-                    for k in 0..4 {
-                        if e.kept.get(k) == Some(&true) && hit("not kept") {
-                            e.kept[k] = false;
-                        }
-                    }
                 }
                 broken(image, d, &mut hit);
             }

@@ -263,8 +263,7 @@ impl<'a> Search<'a> {
     }
 
     fn tell(&mut self, way: &Way, elem: ElemId, here: Ref, what: String, kind: Kind) {
-        let here = self.w.possible(here);
-        if here == NO {
+        if !self.w.may_be(here) {
             return;
         }
         if let Some(m) = self.meetings.get_mut(self.me) {
