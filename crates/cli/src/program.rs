@@ -5,8 +5,8 @@ use onefold_elements::ElemId;
 use onefold_engine::Graph;
 use onefold_engine::program::ProgramStep;
 use onefold_synth::program::{Action, End, Next, Origin, Program};
-use onefold_synth::{Budget, synthesize, text};
-use std::path::Path;
+use onefold_synth::{Budget, parts, synthesize, text};
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// A program made for a graph, and how long that took.
@@ -59,11 +59,36 @@ pub fn given_or_made(graph: &Graph, file: Option<&Path>) -> Result<Option<Synthe
     }))
 }
 
-/// A program from a file that has its text. Errors in it are printed, and `None` comes back.
+/// A program from a file that has its text, or that of several partial programs, in sequence. Errors in it are printed, and
+/// `None` comes back.
 pub fn read(file: &Path) -> Result<Option<Program>> {
-    let written = std::fs::read_to_string(file);
-    let written = written.with_context(|| format!("'{}'", file.display()))?;
-    Ok(parse(&file.display().to_string(), &written))
+    read_all(&[file.to_path_buf()])
+}
+
+/// What the partial programs of files are together, in sequence.
+pub fn read_all(files: &[PathBuf]) -> Result<Option<Program>> {
+    let mut parts = Vec::new();
+    for file in files {
+        let written = std::fs::read_to_string(file);
+        let written = written.with_context(|| format!("'{}'", file.display()))?;
+        match text::parse_all(&written) {
+            Ok(all) => parts.extend(all),
+            Err(errors) => {
+                for e in &errors {
+                    eprintln!("error: {}:{e}", file.display());
+                }
+                return Ok(None);
+            }
+        }
+    }
+    Ok(match parts::compose(&parts) {
+        Ok(p) => Some(p),
+        Err(e) => {
+            let names: Vec<String> = files.iter().map(|f| f.display().to_string()).collect();
+            eprintln!("error: {}: {e}", names.join(", "));
+            None
+        }
+    })
 }
 
 /// A program from its text. Errors in it are printed, and `None` comes back.

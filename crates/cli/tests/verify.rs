@@ -190,3 +190,57 @@ fn captures_of_other_networks_are_adapted() {
     let (_, err) = run(&root(), 2, &["verify", "l2fwd", "--adapt"]);
     assert!(err.contains("--in"), "{err}");
 }
+
+/// A program in two parts, each in a file of its own, is proved and tried like a whole one; a part alone, or the parts the wrong
+/// way round, are refused.
+#[test]
+fn programs_in_parts() {
+    let dir = temp("verify-parts");
+    let args = [
+        "explain",
+        "napt-fw-lb",
+        "--program",
+        "--split-at",
+        "classes",
+    ];
+    let (text, _) = run(&root(), 0, &args);
+    let middle = text.rfind("onefold program 1").expect("two parts");
+    let (first, second) = text.split_at(middle);
+    for (name, part) in [("all", &text[..]), ("first", first), ("second", second)] {
+        std::fs::write(dir.join(name), part).unwrap();
+    }
+    let v = json(
+        &dir,
+        0,
+        &["verify", "napt-fw-lb", "--prove", "--program", "all"],
+    );
+    assert_eq!(v["verdict"], "proved", "{v}");
+    let two = ["--program", "first", "--program", "second", "-q"];
+    let v = json(
+        &dir,
+        0,
+        &[&["verify", "napt-fw-lb", "--prove"], &two[..]].concat(),
+    );
+    assert_eq!(v["verdict"], "proved", "{v}");
+    let packets = ["verify", "napt-fw-lb", "--packets", "3000"];
+    let v = json(&dir, 0, &[&packets, &two[..]].concat());
+    assert_eq!(v["differences"], 0, "{v}");
+    // a wrong delta in the second part is shown by packets, too
+    let wrong = second.replacen("to ip.ttl - 1", "to ip.ttl - 2", 1);
+    assert_ne!(wrong, second);
+    std::fs::write(dir.join("wrong"), wrong).unwrap();
+    let two = ["--program", "first", "--program", "wrong", "-q"];
+    let v = json(
+        &dir,
+        1,
+        &[&["verify", "napt-fw-lb", "--prove"], &two[..]].concat(),
+    );
+    assert_eq!(v["verdict"], "refuted", "{v}");
+    json(&dir, 1, &[&packets, &two[..]].concat());
+    for wrong in [&["first"][..], &["second", "first"]] {
+        let mut args = vec!["verify", "napt-fw-lb", "--prove"];
+        args.extend(wrong.iter().flat_map(|f| ["--program", *f]));
+        let (_, err) = run(&dir, 2, &args);
+        assert!(err.contains("no later part takes them"), "{err}");
+    }
+}

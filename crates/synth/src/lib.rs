@@ -8,6 +8,7 @@ pub mod check;
 mod cond;
 mod input;
 mod layout;
+pub mod parts;
 pub mod program;
 mod progress;
 mod state;

@@ -21,6 +21,21 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StageId(pub u32);
 
+impl StageId {
+    /// Numbers from here on stand for places in a later program ([`Program::hands`]).
+    pub const ELSEWHERE: u32 = 1 << 31;
+
+    /// The place in a later program whose name has this index.
+    pub fn elsewhere(index: usize) -> StageId {
+        let index = u32::try_from(index).unwrap_or(Self::ELSEWHERE - 1);
+        StageId(Self::ELSEWHERE | index)
+    }
+    /// Index of the name of the place in a later program, if it is one.
+    pub fn hand(self) -> Option<usize> {
+        self.0.checked_sub(Self::ELSEWHERE).map(|i| i as usize)
+    }
+}
+
 /// Index into [`Stage::actions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ActionId(pub u32);
@@ -460,6 +475,10 @@ pub struct Program {
     pub slots: Vec<SlotInfo>,
     /// What the synthesizer has to say: budgets exceeded, elements without a model.
     pub notes: Vec<String>,
+    /// Of a partial program ([`crate::parts`]): names of places in later programs where packets go on.
+    pub hands: Vec<String>,
+    /// Of a partial program: where packets begin that earlier programs hand over under a name.
+    pub takes: Vec<(String, StageId)>,
 }
 
 impl Dim {

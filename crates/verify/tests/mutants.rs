@@ -149,3 +149,61 @@ fn broken_programs_are_found_out() {
     assert!(refuted * 10 >= made * 6, "{all:?}");
     assert!(proved * 10 <= made, "{all:?}");
 }
+
+/// Why mutants are not shown: `MUTANT=chain/damage/n`.
+#[test]
+#[ignore = "to look into one"]
+fn one_of_them() {
+    let Ok(which) = std::env::var("MUTANT") else {
+        return;
+    };
+    for which in which.split(',') {
+        let part: Vec<&str> = which.split('/').collect();
+        let (g, ports) = chain(part[0]);
+        let p = synthesize(&g.synthesis_input(), Budget::default());
+        for m in mutants(&p, 3) {
+            if format!("{:?}", m.damage) != part[1] || !m.place.starts_with(part[2]) {
+                continue;
+            }
+            let (fate, proof) = fate(&g, &ports, &m.program);
+            println!("{which}: {} {fate:?}", m.place);
+            let shared = std::sync::Arc::new(m.program.clone());
+            let facts = onefold_verify::reach::Facts::of(g.spec(), &shared);
+            let reach = onefold_verify::reach::Reach::of(shared, &facts);
+            for d in &proof.different {
+                println!(
+                    " {} {:?} {} {} frames {} seeks {}",
+                    d.stage.0,
+                    d.action,
+                    g.name(d.elem),
+                    d.what,
+                    d.frames.len(),
+                    d.seeks.len()
+                );
+                for s in &d.seeks {
+                    let rules = &m.program.stages[s.stage.0 as usize].rules;
+                    for (i, r) in rules
+                        .iter()
+                        .enumerate()
+                        .filter(|(_, r)| Some(r.action.0) == s.action)
+                    {
+                        println!(
+                            "   stage{} rule {i} a{}: {:?}",
+                            s.stage.0,
+                            r.action.0,
+                            reach.rule(s.stage.0 as usize, i)
+                        );
+                    }
+                    println!(
+                        "   set {:?} wants {:?}",
+                        s.set.is_some(),
+                        s.wants
+                            .iter()
+                            .map(|w| format!("{:?} {w:?}", reach.ask(s.stage.0 as usize, 0, w)))
+                            .next()
+                    );
+                }
+            }
+        }
+    }
+}

@@ -4,6 +4,8 @@ use crate::common::{self, ChainArgs};
 use crate::explain::{self, Explained};
 use anyhow::{Context, Result};
 use onefold_engine::BuildOptions;
+use onefold_synth::parts::{self, Split};
+use onefold_synth::program::StageId;
 use onefold_synth::{check, synthesize, text};
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,7 +22,8 @@ const SHOWN: usize = 40;
     Examples:\n  \
     onefold explain napt-fw-lb\n  \
     onefold explain isp-edge --html isp-edge.html\n  \
-    onefold explain isp-edge --program > before.txt"
+    onefold explain isp-edge --program > before.txt\n  \
+    onefold explain isp-edge --program --split-at classes > parts.txt"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -28,6 +31,10 @@ pub struct Args {
     /// Prints the program in its textual form (docs/program.md)
     #[arg(long)]
     program: bool,
+    /// With --program: as two partial programs, which are the program together (docs/program.md): the entries' classes and all
+    /// the rest (`classes`), or what comes before a fresh stage and that stage (`stageN`)
+    #[arg(long, value_name = "WHERE", requires = "program", value_parser = split_at)]
+    split_at: Option<Split>,
     /// Writes a self-contained HTML page: graph, classes, operations, punts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -39,6 +46,14 @@ pub struct Args {
     /// Prints one JSON object
     #[arg(long, conflicts_with = "program")]
     json: bool,
+}
+
+fn split_at(s: &str) -> Result<Split, String> {
+    match s.strip_prefix("stage").map(str::parse) {
+        Some(Ok(n)) => Ok(Split::Stage(StageId(n))),
+        _ if s == "classes" => Ok(Split::Classes),
+        _ => Err("'classes', or a stage: 'stage3'".to_string()),
+    }
 }
 
 /// Runs it.
@@ -72,7 +87,22 @@ pub fn run(args: &Args) -> Result<u8> {
     }
     let mut out = std::io::stdout().lock();
     if args.program {
-        out.write_all(text::print(&program).as_bytes())?;
+        let parts = match args.split_at {
+            Some(at) => match parts::split(&program, at) {
+                Ok(parts) => parts.to_vec(),
+                Err(e) => {
+                    eprintln!("error: --split-at: {e}");
+                    return Ok(common::BAD_INPUT);
+                }
+            },
+            None => vec![program.clone()],
+        };
+        for (i, p) in parts.iter().enumerate() {
+            if i > 0 {
+                out.write_all(b"\n")?;
+            }
+            out.write_all(text::print(p).as_bytes())?;
+        }
     } else if args.json {
         // printed under a lock of its own
         drop(out);

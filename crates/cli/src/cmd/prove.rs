@@ -36,12 +36,12 @@ pub fn run(args: &Args) -> Result<u8> {
     };
     runner::catch_interrupt();
     let begun = Instant::now();
-    let (name, program) = match &args.program {
-        Some(file) => match program::read(file)? {
-            Some(p) => (file.display().to_string(), p),
+    let (name, program) = match args.program.is_empty() {
+        false => match program::read_all(&args.program)? {
+            Some(p) => ("the program".to_string(), p),
             None => return Ok(common::BAD_INPUT),
         },
-        None => {
+        true => {
             let made = onefold_synth::synthesize(&graph.synthesis_input(), args.budget.budget());
             // what is judged is the text
             match program::parse("the program", &text::print(&made)) {

@@ -75,9 +75,10 @@ pub struct Args {
     /// Proves that the program is the chain, for all packets at once, instead of trying many
     #[arg(long)]
     pub(super) prove: bool,
-    /// Judges this program (the text that `explain --program` prints), not the one that is made now
+    /// This program (the text that `explain --program` prints), not the one that is made now. Several, in sequence: what partial
+    /// programs are together (docs/program.md)
     #[arg(long, value_name = "FILE")]
-    pub(super) program: Option<PathBuf>,
+    pub(super) program: Vec<PathBuf>,
     /// Plants a fault, for tests of what must notice it
     #[cfg(debug_assertions)]
     #[arg(long, hide = true)]
@@ -126,6 +127,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let levels: &[Level] = match args.level {
         Level::Reference => &[Level::Reference],
         Level::Program => &[Level::Program],
+        Level::All if !args.program.is_empty() => &[Level::Program],
         Level::All => &[Level::Reference, Level::Program],
         Level::Flow => bail!("--level flow is not built yet: this version has no flow table"),
     };
@@ -148,13 +150,19 @@ pub fn run(args: &Args) -> Result<u8> {
             return Ok(common::BAD_INPUT);
         }
     };
-    let given = match &args.program {
-        None => None,
-        Some(file) => match program::read(file)? {
+    let given = match args.program.is_empty() {
+        true => None,
+        false => match program::read_all(&args.program)? {
             Some(p) => Some(p),
             None => return Ok(common::BAD_INPUT),
         },
     };
+    if let Some(p) = &given
+        && let Err(e) = ProgramRunner::with_program(graph.fork(), p)
+    {
+        eprintln!("error: the program: {e}");
+        return Ok(common::BAD_INPUT);
+    }
     let ports = ports(&chain);
     runner::catch_interrupt();
     let mut results = Vec::new();

@@ -413,7 +413,7 @@ fn program() -> Program {
             };
             6
         ],
-        notes: Vec::new(),
+        ..Program::default()
     }
 }
 

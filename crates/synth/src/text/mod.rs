@@ -35,7 +35,7 @@ mod print;
 mod tests;
 
 pub use names::Layout;
-pub use parse::{MAX_ERRORS, ParseError, parse};
+pub use parse::{MAX_ERRORS, ParseError, parse, parse_all};
 pub use print::{Words, print, values};
 
 use crate::program::{Dim, SlotInfo};

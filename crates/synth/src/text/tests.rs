@@ -385,6 +385,7 @@ fn program() -> BoxedStrategy<Program> {
             stages,
             slots,
             notes,
+            ..Program::default()
         })
         .boxed()
 }

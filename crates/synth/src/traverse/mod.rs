@@ -180,6 +180,7 @@ pub fn synthesize(input: &Input, budget: Budget) -> Program {
         stages: stages.collect(),
         slots: s.slots,
         notes: s.notes,
+        ..Program::default()
     };
     p.notes.dedup();
     sweep::sweep(&mut p);

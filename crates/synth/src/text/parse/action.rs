@@ -182,7 +182,7 @@ impl Parser<'_> {
         if self.has_word("write") {
             let image = self.image()?;
             self.keyword("then")?;
-            let next = self.stage_id()?;
+            let next = self.stage_or_hand()?;
             return Ok(End::Write { image, next });
         }
         if self.has_word("goto") {
@@ -197,6 +197,20 @@ impl Parser<'_> {
         self.expected("a step (count, bind) or an end (output, drop, punt, ask, write, goto, fork, unreachable)")
     }
 
+    /// A stage, or the name of a place in a later program.
+    fn stage_or_hand(&mut self) -> Res<StageId> {
+        if self.peek().is_none_or(|t| t.kind != Kind::Str) {
+            return self.stage_id();
+        }
+        let name = self.string()?;
+        let hands = &mut self.program.hands;
+        let i = hands.iter().position(|h| *h == name).unwrap_or_else(|| {
+            hands.push(name);
+            hands.len() - 1
+        });
+        Ok(StageId::elsewhere(i))
+    }
+
     fn nexts(&mut self) -> Res<Vec<Next>> {
         self.punct("[")?;
         let mut out = Vec::new();
@@ -209,7 +223,7 @@ impl Parser<'_> {
             } else if self.has_word("never") {
                 Next::Never
             } else {
-                Next::Stage(self.stage_id()?)
+                Next::Stage(self.stage_or_hand()?)
             });
         }
         Ok(out)

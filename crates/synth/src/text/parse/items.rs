@@ -33,6 +33,13 @@ impl Parser<'_> {
             let source = self.elem()?;
             let stage = self.stage_id()?;
             self.program.entries.push(Entry { source, stage });
+        } else if self.has_word("take") {
+            let name = self.string()?;
+            if self.program.takes.iter().any(|(n, _)| *n == name) {
+                return self.wrong("packets are taken under this name already");
+            }
+            let stage = self.stage_id()?;
+            self.program.takes.push((name, stage));
         } else if self
             .peek()
             .is_some_and(|t| t.kind == Kind::Word && indexed(t.text, "stage").is_some())
@@ -41,7 +48,7 @@ impl Parser<'_> {
             self.numbered("stage", n)?;
             self.stage()?;
         } else {
-            return self.expected("'note', 'element', 'slot', 'entry' or 'stageN'");
+            return self.expected("'note', 'element', 'slot', 'entry', 'take' or 'stageN'");
         }
         Ok(())
     }

@@ -62,6 +62,38 @@ pub fn parse(text: &str) -> Result<Program, Vec<ParseError>> {
     }
 }
 
+/// Reads a text of one program, or of several: each begins with a line of its own that says `onefold program`.
+pub fn parse_all(text: &str) -> Result<Vec<Program>, Vec<ParseError>> {
+    let mut starts: Vec<(usize, u32)> = Vec::new();
+    let (mut at, mut line) = (0, 0u32);
+    for l in text.split_inclusive('\n') {
+        if l.trim_start().starts_with("onefold program") {
+            starts.push((at, line));
+        }
+        at += l.len();
+        line = line.saturating_add(1);
+    }
+    if starts.len() <= 1 {
+        return Ok(vec![parse(text)?]);
+    }
+    // what stands before the first is read with it
+    if let Some(first) = starts.first_mut() {
+        *first = (0, 0);
+    }
+    let mut all = Vec::with_capacity(starts.len());
+    for (i, (from, line)) in starts.iter().enumerate() {
+        let to = starts.get(i + 1).map_or(text.len(), |n| n.0);
+        let part = parse(text.get(*from..to).unwrap_or_default());
+        all.push(part.map_err(|mut errors| {
+            for e in &mut errors {
+                e.line = e.line.saturating_add(*line);
+            }
+            errors
+        })?);
+    }
+    Ok(all)
+}
+
 struct Parser<'a> {
     tokens: &'a [Token<'a>],
     at: usize,

@@ -1,6 +1,7 @@
 //! Writing actions: steps, ends, images.
 
 use super::super::names::Style;
+use super::stage_name;
 use super::value::{number, quoted, set};
 use super::words::Words;
 use crate::program::*;
@@ -176,14 +177,14 @@ impl Words<'_> {
                     out.push('\n');
                 }
                 if !bound.is_empty() {
-                    put!(out, "      bound {}\n", nexts(bound));
+                    put!(out, "      bound {}\n", nexts(self.program, bound));
                 }
                 if let Some(sides) = sides {
                     put!(out, "      only\n");
                     sides.iter().for_each(|s| side(out, s));
                 }
                 if !pass.is_empty() {
-                    put!(out, "      pass {}\n", nexts(pass));
+                    put!(out, "      pass {}\n", nexts(self.program, pass));
                 }
             }
         }
@@ -225,18 +226,23 @@ impl Words<'_> {
             } => {
                 put!(out, "ask e{}[{port}] {} ", elem.0, quoted(cause));
                 self.image(out, image, 4);
-                put!(out, " outputs {}{}", nexts(outputs), self.comment(*elem));
+                put!(
+                    out,
+                    " outputs {}{}",
+                    nexts(self.program, outputs),
+                    self.comment(*elem)
+                );
             }
             End::Write { image, next } => {
                 out.push_str("write ");
                 self.image(out, image, 4);
-                put!(out, " then stage{}", next.0);
+                put!(out, " then {}", stage_name(self.program, *next));
             }
             End::Goto(s) => {
                 put!(out, "goto stage{}", s.0);
             }
             End::Fork(l) => {
-                put!(out, "fork {}", nexts(l));
+                put!(out, "fork {}", nexts(self.program, l));
             }
             End::Unreachable => out.push_str("unreachable"),
         }
@@ -286,11 +292,11 @@ pub(super) fn end_text(e: EndAt) -> String {
     }
 }
 
-pub(super) fn nexts(l: &[Next]) -> String {
+pub(super) fn nexts(p: &Program, l: &[Next]) -> String {
     let parts: Vec<String> = l
         .iter()
         .map(|n| match n {
-            Next::Stage(s) => format!("stage{}", s.0),
+            Next::Stage(s) => stage_name(p, *s),
             Next::Unconnected(e) => format!("unconnected e{}", e.0),
             Next::Never => "never".into(),
         })

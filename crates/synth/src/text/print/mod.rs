@@ -57,11 +57,22 @@ pub fn print(p: &Program) -> String {
             w.comment(e.source)
         );
     }
+    for (name, stage) in &p.takes {
+        put!(out, "take {} stage{}\n", quoted(name), stage.0);
+    }
     for (i, s) in p.stages.iter().enumerate() {
         put!(out, "\n");
         print_stage(&mut out, p, i, s);
     }
     out
+}
+
+/// A stage, or the name of a place in a later program.
+pub(super) fn stage_name(p: &Program, s: crate::program::StageId) -> String {
+    match s.hand().and_then(|i| p.hands.get(i)) {
+        Some(name) => quoted(name),
+        None => format!("stage{}", s.0),
+    }
 }
 
 fn print_stage(out: &mut String, p: &Program, i: usize, s: &Stage) {

@@ -38,7 +38,7 @@ impl<'a> Search<'a> {
                     continue;
                 }
                 // it may come round again; most often it does not, and this is what is wrong
-                if !self.comes_again(place) {
+                if !self.comes_again(place) || self.ends_here(place) {
                     self.packets(way, place.0, d, what, "");
                     continue;
                 }
@@ -57,6 +57,13 @@ impl<'a> Search<'a> {
             );
         }
         met
+    }
+
+    /// Is there nothing that says how packets go on from here?
+    fn ends_here(&self, place: Place) -> bool {
+        let info = self.input.elements.get(place.0.0 as usize);
+        let model = info.and_then(|e| e.models.get(usize::from(place.1)));
+        !matches!(model, Some(Model::Cases(_)))
     }
 
     /// Can a packet come back to this place?
