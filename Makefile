@@ -2,6 +2,7 @@
 #   make          build the release binary
 #   make demo     generate a million packets both ways, run the ISP edge on them, show the result
 #   make test     everything: formatting, lints, all tests
+#   make mutants  broken programs of the example chains, each refuted or proved to do the same (minutes)
 #   make fuzz     every fuzz target for FUZZ_SECONDS (default 600); installs cargo-fuzz
 # On Debian and Ubuntu, missing packages are installed (with sudo if needed); the Makefile says which.
 
@@ -11,7 +12,7 @@ BIN := target/release/onefold
 OUT := out
 FUZZ_SECONDS ?= 600
 
-.PHONY: all build demo test lint fuzz packages clean
+.PHONY: all build demo test lint mutants fuzz packages clean
 
 all: build
 
@@ -25,6 +26,9 @@ build: packages
 
 demo: build
 	@scripts/demo.sh $(BIN) $(OUT)
+
+mutants: packages
+	$(CARGO) test --locked -p onefold-verify --test mutants -- --ignored --nocapture
 
 lint: packages
 	$(CARGO) fmt --all --check

@@ -120,8 +120,7 @@ fn broken_programs_of_small_chains_are_found_out() {
     let (made, all) = damage(&["l2fwd", "l3fwd", "fw10", "routers-N"], 1);
     assert!(made >= 20, "{made}");
     assert_eq!(count(&all, Fate::Unknown), 0, "{all:?}");
-    // The first boundary of three of the chains is the length of the shortest frame: the proof sees that it was moved, but no
-    // packet has been found that shows it. Everything else is shown.
+    // a boundary of lengths, behind which a transport header is cut off, is not shown yet; everything else is
     let unshown = all.keys().filter(|(_, f)| *f == Fate::Unshown);
     assert!(
         unshown.clone().all(|(d, _)| *d == Damage::Boundary),
@@ -145,65 +144,19 @@ fn broken_programs_are_found_out() {
         count(Fate::Refused)
     );
     assert!(made >= 200);
-    assert_eq!(unknown, 0);
-    assert!(refuted * 10 >= made * 6, "{all:?}");
-    assert!(proved * 10 <= made, "{all:?}");
-}
-
-/// Why mutants are not shown: `MUTANT=chain/damage/n`.
-#[test]
-#[ignore = "to look into one"]
-fn one_of_them() {
-    let Ok(which) = std::env::var("MUTANT") else {
-        return;
-    };
-    for which in which.split(',') {
-        let part: Vec<&str> = which.split('/').collect();
-        let (g, ports) = chain(part[0]);
-        let p = synthesize(&g.synthesis_input(), Budget::default());
-        for m in mutants(&p, 3) {
-            if format!("{:?}", m.damage) != part[1] || !m.place.starts_with(part[2]) {
-                continue;
-            }
-            let (fate, proof) = fate(&g, &ports, &m.program);
-            println!("{which}: {} {fate:?}", m.place);
-            let shared = std::sync::Arc::new(m.program.clone());
-            let facts = onefold_verify::reach::Facts::of(g.spec(), &shared);
-            let reach = onefold_verify::reach::Reach::of(shared, &facts);
-            for d in &proof.different {
-                println!(
-                    " {} {:?} {} {} frames {} seeks {}",
-                    d.stage.0,
-                    d.action,
-                    g.name(d.elem),
-                    d.what,
-                    d.frames.len(),
-                    d.seeks.len()
-                );
-                for s in &d.seeks {
-                    let rules = &m.program.stages[s.stage.0 as usize].rules;
-                    for (i, r) in rules
-                        .iter()
-                        .enumerate()
-                        .filter(|(_, r)| Some(r.action.0) == s.action)
-                    {
-                        println!(
-                            "   stage{} rule {i} a{}: {:?}",
-                            s.stage.0,
-                            r.action.0,
-                            reach.rule(s.stage.0 as usize, i)
-                        );
-                    }
-                    println!(
-                        "   set {:?} wants {:?}",
-                        s.set.is_some(),
-                        s.wants
-                            .iter()
-                            .map(|w| format!("{:?} {w:?}", reach.ask(s.stage.0 as usize, 0, w)))
-                            .next()
-                    );
-                }
-            }
-        }
+    for d in [
+        Damage::Boundary,
+        Damage::Swapped,
+        Damage::LostRule,
+        Damage::LostGuard,
+        Damage::Delta,
+        Damage::Origin,
+    ] {
+        assert!(all.keys().any(|(e, _)| *e == d), "none of {d:?}");
     }
+    assert_eq!(unknown, 0);
+    assert!(proved * 10 <= made, "{all:?}");
+    // what is seen to be different and not shown yet, is to become less: 10 of 230 when this was written
+    assert!(unshown <= 10, "{all:?}");
+    assert!(refuted * 10 >= made * 8, "{all:?}");
 }
