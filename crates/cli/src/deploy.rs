@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Packets that are tried to show a difference that the proof has found.
-const PACKETS: u64 = 20_000;
+const PACKETS: u64 = 200_000;
 /// All programs that are made anew during a run have so many times the time limit in all; then they are unknown.
 const RENEWALS: u32 = 4;
 /// Most programs made anew in one run; then the reference graph goes on.
