@@ -3,27 +3,9 @@
 
 use onefold_elements::NameDb;
 use onefold_elements::args::{ArgScope, split_args};
-use onefold_elements::filter::{
-    Action, Expr, Filter, Rule, Span, View6, parse_pattern6, parse_rule6,
-};
+use onefold_elements::filter::{View6, parse_pattern6, parse_rule6};
 use onefold_elements::testing::Bench;
 use onefold_packet::Packet;
-
-fn clear(e: &mut Expr) {
-    match e {
-        Expr::Const(_) => {}
-        Expr::Test(t) => t.span = Span::default(),
-        Expr::All(list) | Expr::Any(list) => list.iter_mut().for_each(clear),
-        Expr::Not(e) => clear(e),
-        Expr::Choose { cases, otherwise } => {
-            for (c, v) in cases {
-                clear(c);
-                clear(v);
-            }
-            clear(otherwise);
-        }
-    }
-}
 
 fn marked(bytes: &[u8]) -> Box<Packet> {
     let mut p = Box::new(Packet::from_slice(bytes));
@@ -72,34 +54,11 @@ pub fn run(data: &[u8]) {
         element: "",
         elements: &[],
     };
-    let mut rules = Vec::new();
-    for (i, line) in split_args(patterns).iter().enumerate().take(100) {
+    let list = split_args(patterns);
+    let lines = list.iter().map(|l| &**l).take(100).inspect(|line| {
         let _ = parse_rule6(line, 2, &scope);
-        match parse_pattern6(line, &scope) {
-            Ok(p) => {
-                let mut expr = p.expr;
-                clear(&mut expr);
-                // a tree's text has more parentheses than what was read: at the limit it may be too deep
-                if let Ok(again) = parse_pattern6(&expr.to_string(), &scope) {
-                    let mut again = again.expr;
-                    clear(&mut again);
-                    assert_eq!(again, expr, "{line}");
-                }
-                rules.push(Rule {
-                    argument: i as u32,
-                    action: Action::Drop,
-                    expr,
-                });
-            }
-            Err(e) => {
-                assert!(
-                    e.span.start <= e.span.end && e.span.end as usize <= line.len(),
-                    "{line}: {e:?}"
-                );
-            }
-        }
-    }
-    let filter = Filter::new(rules);
+    });
+    let filter = crate::trees::filter(lines, |line| parse_pattern6(line, &scope));
     for cut in [packet.len(), 62, 54, 48, 44, 40] {
         let p = marked(packet.get(..cut).unwrap_or(packet));
         if let Some(six) = View6::of(&p) {

@@ -3,25 +3,9 @@
 
 use onefold_elements::NameDb;
 use onefold_elements::args::ArgScope;
-use onefold_elements::filter::{Action, Expr, Filter, Rule, Span, View, parse_pattern, parse_rule};
+use onefold_elements::filter::{View, parse_pattern, parse_rule};
 use onefold_elements::testing::Bench;
 use onefold_packet::Packet;
-
-fn clear(e: &mut Expr) {
-    match e {
-        Expr::Const(_) => {}
-        Expr::Test(t) => t.span = Span::default(),
-        Expr::All(list) | Expr::Any(list) => list.iter_mut().for_each(clear),
-        Expr::Not(e) => clear(e),
-        Expr::Choose { cases, otherwise } => {
-            for (c, v) in cases {
-                clear(c);
-                clear(v);
-            }
-            clear(otherwise);
-        }
-    }
-}
 
 /// One input.
 pub fn run(data: &[u8]) {
@@ -34,34 +18,10 @@ pub fn run(data: &[u8]) {
         element: "",
         elements: &[],
     };
-    let mut rules = Vec::new();
-    for (i, line) in text.lines().enumerate().take(100) {
+    let lines = text.lines().take(100).inspect(|line| {
         let _ = parse_rule(line, 2, &scope);
-        match parse_pattern(line, &scope) {
-            Ok(p) => {
-                let mut expr = p.expr;
-                clear(&mut expr);
-                // a tree's text has more parentheses than what was read: at the limit it may be too deep
-                if let Ok(again) = parse_pattern(&expr.to_string(), &scope) {
-                    let mut again = again.expr;
-                    clear(&mut again);
-                    assert_eq!(again, expr, "{line}");
-                }
-                rules.push(Rule {
-                    argument: i as u32,
-                    action: Action::Drop,
-                    expr,
-                });
-            }
-            Err(e) => {
-                assert!(
-                    e.span.start <= e.span.end && e.span.end as usize <= line.len(),
-                    "{line}: {e:?}"
-                );
-            }
-        }
-    }
-    let filter = Filter::new(rules);
+    });
+    let filter = crate::trees::filter(lines, |line| parse_pattern(line, &scope));
     for b in packets.chunks(40) {
         let header = usize::from(b[0] & 15) * 4;
         for cut in [b.len(), header, header + 3, 7] {

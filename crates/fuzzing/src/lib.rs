@@ -16,6 +16,7 @@ pub mod payload_filter;
 pub mod payload_matcher;
 pub mod program_text;
 pub mod script;
+pub mod trees;
 
 /// What there is of text at the start of an input.
 fn text(bytes: &[u8]) -> &str {
