@@ -4,6 +4,7 @@ use crate::event::Event;
 use crate::frame;
 use crate::subject::{Outputs, Subject};
 use onefold_elements::ElemId;
+use onefold_engine::shadow::around;
 use onefold_engine::{DropCount, Totals};
 use onefold_packet::Timestamp;
 use std::borrow::Cow;
@@ -379,25 +380,6 @@ fn unordered(state: &mut String) {
     let mut lines: Vec<String> = state.lines().map(without).collect();
     lines.sort_unstable();
     *state = lines.join("\n");
-}
-
-/// Long values are cut to what is around their first difference.
-fn around(a: &str, b: &str) -> (String, String) {
-    const KEEP: usize = 400;
-    if a.len() <= KEEP && b.len() <= KEEP {
-        return (a.to_string(), b.to_string());
-    }
-    let (x, y): (Vec<&str>, Vec<&str>) = (a.lines().collect(), b.lines().collect());
-    let i = x.iter().zip(&y).take_while(|(p, q)| p == q).count();
-    let line = |v: &[&str]| match v.get(i) {
-        Some(l) => format!(
-            "line {}: {}",
-            i + 1,
-            l.chars().take(KEEP).collect::<String>()
-        ),
-        None => format!("{} lines", v.len()),
-    };
-    (line(&x), line(&y))
 }
 
 /// A whole sequence through both from the start, with a checkpoint at the end: the first difference. Answers go to the address

@@ -40,7 +40,7 @@
 mod reach;
 mod window;
 
-pub use window::What;
+pub use window::{What, around};
 
 use crate::graph::Graph;
 use crate::program::{LoadError, Passed, ProgramRunner};

@@ -267,8 +267,8 @@ fn state_differs(reference: &mut Graph, program: &mut Graph) -> Option<Differs> 
     })
 }
 
-/// Long values are cut to the first line that differs.
-fn around(a: &str, b: &str) -> (String, String) {
+/// Two values that differ, to be shown: long ones are cut to the first line that does.
+pub fn around(a: &str, b: &str) -> (String, String) {
     if a.len() <= MAX_TEXT && b.len() <= MAX_TEXT {
         return (a.to_string(), b.to_string());
     }
