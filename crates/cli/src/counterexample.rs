@@ -13,6 +13,10 @@ use onefold_verify::{Difference, Event};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+/// Most packets that are tried when none of the proof's own shows a difference: what is rare among them, such as a checksum that
+/// becomes zero between two rewriters, must come up.
+pub const PACKETS: u64 = 200_000;
+
 /// A difference that packets show.
 pub struct Shown {
     /// Port and frame, in order; the last shows it.

@@ -1,7 +1,7 @@
 //! Verification before a program takes traffic: proved, or not known (then in shadow mode), or refuted (then not at all).
 
 use crate::common::thousands;
-use crate::counterexample::{Search, Shown, hex, place, show};
+use crate::counterexample::{PACKETS, Search, Shown, hex, place, show};
 use crate::program;
 use crate::shadow::Policy;
 use anyhow::Result;
@@ -14,8 +14,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Packets that are tried to show a difference that the proof has found.
-const PACKETS: u64 = 200_000;
 /// All programs that are made anew during a run have so many times the time limit in all; then they are unknown.
 const RENEWALS: u32 = 4;
 /// Most programs made anew in one run; then the reference graph goes on.

@@ -2,7 +2,7 @@
 
 use super::verify::{Args, ports};
 use crate::common::{self, thousands};
-use crate::counterexample::{Search, Shown, hex, place, show};
+use crate::counterexample::{PACKETS, Search, Shown, hex, place, show};
 use crate::program;
 use crate::runner;
 use anyhow::Result;
@@ -13,9 +13,6 @@ use onefold_packet::Timestamp;
 use onefold_synth::text;
 use onefold_verify::prove::{Doubt, Options, Proof, prove};
 use std::time::{Duration, Instant};
-
-/// Packets that are tried to show a difference that the proof has found.
-const PACKETS: u64 = 50_000;
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
