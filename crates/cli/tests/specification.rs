@@ -58,13 +58,22 @@ fn every_promise_names_a_test_that_exists() {
                 continue;
             }
             tests += 1;
-            let head = format!("fn {name}(");
-            let at = source.find(&head);
-            let is_test = at.is_some_and(|at| {
-                source[..at].trim_end().ends_with("]") || source.contains("proptest!")
+            // attributes stand between blank lines or closing braces and the function
+            let attributes = source.find(&format!("fn {name}(")).map(|at| {
+                let before = &source[..at];
+                let from = before.rfind("\n\n").max(before.rfind("}\n")).unwrap_or(0);
+                &before[from..]
             });
-            if !is_test {
-                wrong.push(format!("{path} has no test {name}"));
+            match attributes {
+                Some(a) if !a.contains("#[test]") => {
+                    wrong.push(format!("{path}: {name} is no test"))
+                }
+                None => wrong.push(format!("{path} has no test {name}")),
+                // what `make test` leaves out must say what runs it
+                Some(a) if a.contains("#[ignore") && !line.contains("by hand") => {
+                    wrong.push(format!("{path}: {name} is ignored"));
+                }
+                Some(_) => {}
             }
         }
         let promises =
