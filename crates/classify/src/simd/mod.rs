@@ -1,0 +1,135 @@
+//! The only place with `unsafe`: vector instructions and prefetch.
+//!
+//! A [`Kernel`] is a look-up written once, generic over an [`Isa`]; [`dispatch`] runs it inside a function that is compiled for what the
+//! processor has, so that everything inlined into it is, too. The operations are few and small, and [`Portable`] says in plain Rust what each
+//! of them means. Processors with AVX2 but without AVX-512 get the portable operations, compiled for AVX2.
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+
+pub(crate) use portable::Portable;
+
+/// A cache line of words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(C, align(64))]
+pub(crate) struct Line(pub [u32; 16]);
+
+/// Small vector operations. Masks have bit `l` for lane `l`.
+#[allow(dead_code)]
+pub(crate) trait Isa: Copy {
+    /// Lanes that are at most `k`.
+    fn le16(self, line: &[u32; 16], k: u32) -> u32;
+    /// The first 8 words are least values, the others spans: lanes with `k` in between.
+    fn within8(self, line: &[u32; 16], k: u32) -> u32;
+    /// The first 8 words are masks, the others values: lanes whose masked bits of `k` are the value.
+    fn masked8(self, line: &[u32; 16], k: u32) -> u32;
+    /// Keys that are `v`.
+    fn keys_equal(self, keys: &[u32; 16], v: u32) -> u32;
+    /// Keys from `lo` to `lo + span`.
+    fn keys_within(self, keys: &[u32; 16], lo: u32, span: u32) -> u32;
+    /// Keys whose masked bits are `v`.
+    fn keys_masked(self, keys: &[u32; 16], mask: u32, v: u32) -> u32;
+    /// `v` to the lanes of `out` that `m` has.
+    fn put(self, out: &mut [u32; 16], m: u32, v: u32);
+    /// Lanes that are `tag`.
+    fn tags8(self, tags: &[u16; 8], tag: u16) -> u32;
+}
+
+/// A look-up to be compiled for several processors.
+pub(crate) trait Kernel {
+    /// Must be `#[inline(always)]`.
+    fn run<S: Isa>(self, isa: S);
+}
+
+/// Runs a kernel with the best that this processor has.
+#[inline]
+pub(crate) fn dispatch<K: Kernel>(kernel: K) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        if let Some(isa) = avx512::Avx512::new() {
+            // SAFETY: an `Avx512` exists only where its features were detected.
+            return unsafe { avx512::run(isa, kernel) };
+        }
+        if is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi1")
+            && is_x86_feature_detected!("popcnt")
+        {
+            // SAFETY: the features were just detected.
+            return unsafe { run_avx2(kernel) };
+        }
+    }
+    kernel.run(Portable);
+}
+
+/// # Safety
+/// The processor must have AVX2, BMI1 and POPCNT.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,bmi1,popcnt")]
+unsafe fn run_avx2<K: Kernel>(kernel: K) {
+    kernel.run(Portable);
+}
+
+/// Asks for the cache line of an element; does nothing if there is no such element, or no such instruction.
+#[inline(always)]
+pub(crate) fn prefetch<T>(slice: &[T], i: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing that the program could see and never faults, whatever the address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(slice.as_ptr().wrapping_add(i).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = (slice, i);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Same;
+
+    impl Kernel for Same {
+        #[inline(always)]
+        fn run<S: Isa>(self, s: S) {
+            let mut x = 0x9e37_79b9_7f4a_7c15u64;
+            let mut next = || {
+                x ^= x << 13;
+                x ^= x >> 7;
+                x ^= x << 17;
+                // small numbers as well as large ones, so that all outcomes occur
+                let v = x as u32;
+                if x >> 60 < 8 { v & 7 } else { v }
+            };
+            for _ in 0..10_000 {
+                let line: [u32; 16] = std::array::from_fn(|_| next());
+                let (k, a, b) = (next(), next(), next());
+                assert_eq!(s.le16(&line, k), Portable.le16(&line, k));
+                assert_eq!(s.within8(&line, k), Portable.within8(&line, k));
+                assert_eq!(s.masked8(&line, k), Portable.masked8(&line, k));
+                assert_eq!(s.keys_equal(&line, k), Portable.keys_equal(&line, k));
+                assert_eq!(
+                    s.keys_within(&line, a, b),
+                    Portable.keys_within(&line, a, b)
+                );
+                assert_eq!(
+                    s.keys_masked(&line, a, b),
+                    Portable.keys_masked(&line, a, b)
+                );
+                let (mut x, mut y) = (line, line);
+                s.put(&mut x, a & 0xffff, b);
+                Portable.put(&mut y, a & 0xffff, b);
+                assert_eq!(x, y);
+                let tags: [u16; 8] = std::array::from_fn(|_| next() as u16);
+                assert_eq!(s.tags8(&tags, k as u16), Portable.tags8(&tags, k as u16));
+            }
+        }
+    }
+
+    #[test]
+    fn vector_operations_are_the_portable_ones() {
+        dispatch(Same);
+    }
+}
