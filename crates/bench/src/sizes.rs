@@ -108,6 +108,13 @@ impl SizeModel {
         Self::from_weights(name, &parts).ok()
     }
 
+    /// Has every frame the same length?
+    pub fn is_fixed(&self) -> bool {
+        self.segments
+            .iter()
+            .all(|s| s.1 == s.2 && Some(s.1) == self.segments.first().map(|f| f.1))
+    }
+
     /// The names that [`SizeModel::named`] knows.
     pub const NAMES: [&'static str; 5] = ["imix", "campus", "router", "isp", "datacenter"];
 

@@ -6,9 +6,11 @@ use crate::runner::Outcome;
 use onefold_chain::Chain;
 use std::fmt::Write;
 
+mod bench;
 mod explain;
 mod layout;
 
+pub use bench::bench_page;
 pub use explain::explain_page;
 
 const CSS: &str = include_str!("../assets/page.css");

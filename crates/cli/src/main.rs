@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod account;
+mod bench;
 mod cmd;
 mod common;
 mod counterexample;
@@ -55,6 +56,8 @@ enum Command {
     Explain(cmd::explain::Args),
     /// Compares executions of a chain, packet by packet
     Verify(cmd::verify::Args),
+    /// Measures what a packet costs in chains, beside what it costs to touch a packet at all
+    Bench(Box<cmd::bench::Args>),
     /// Generates captures and rule sets
     Gen(Box<cmd::generate::Args>),
     /// Runs a Click configuration as Click's user-level driver does
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Trace(a) => cmd::trace::run(&a),
         Command::Explain(a) => cmd::explain::run(&a),
         Command::Verify(a) => cmd::verify::run(&a),
+        Command::Bench(a) => cmd::bench::run(&a),
         Command::Gen(a) => cmd::generate::run(&a),
         Command::Click(a) => cmd::click::run(&a),
         Command::Schema => common::print_json(&onefold_chain::schema()),

@@ -55,6 +55,12 @@ impl Progress {
         }
     }
 
+    /// So much of so much is done.
+    pub fn of(&mut self, done: u64, total: u64, message: impl FnOnce() -> String) {
+        self.total = total;
+        self.at(done, message);
+    }
+
     /// Removes the bar.
     pub fn finish(&mut self) {
         if let Some(b) = self.bar.take() {

@@ -239,6 +239,11 @@ impl Graph {
         self.out.transmitted = list;
     }
 
+    /// Moves every packet that has left, in order, to the end of `into`, buffers and all: for those who keep their own.
+    pub fn collect_transmitted(&mut self, into: &mut Vec<Pkt>) {
+        into.extend(self.out.transmitted.drain(..).map(|(_, p)| p));
+    }
+
     /// Gives a packet's buffer back to the pool.
     pub fn recycle(&mut self, p: Pkt) {
         self.out.pool.recycle(p);
@@ -248,6 +253,11 @@ impl Graph {
     pub fn held_by(&self, e: ElemId) -> usize {
         let n = self.core.nodes.get(e.0 as usize);
         n.and_then(|n| n.elem.as_ref()).map_or(0, |e| e.held())
+    }
+
+    /// Packets that elements have made so far, as in [`Graph::totals`].
+    pub fn created(&self) -> u64 {
+        self.out.created
     }
 
     /// The account so far.

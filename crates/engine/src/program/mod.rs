@@ -254,6 +254,15 @@ impl ProgramRunner {
         self.enter(source, p, None);
     }
 
+    /// Packets that arrive at a source at one moment, one after the other: what [`ProgramRunner::inject_packet`] does for each.
+    /// Leaves `batch` empty.
+    pub fn inject_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp) {
+        self.arrive(at);
+        for p in batch.drain(..) {
+            self.enter(source, p, None);
+        }
+    }
+
     /// As [`Graph::arrive`].
     pub(crate) fn arrive(&mut self, at: Timestamp) {
         self.graph.arrive(at);

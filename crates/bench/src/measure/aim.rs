@@ -1,0 +1,494 @@
+//! Packets that a chain forwards: flows made to fit the filters of the program's classes, tried, and opened.
+//!
+//! A benchmark whose packets a firewall drops at the door measures the door. So each flow is aimed at one class that lets
+//! packets leave, in turn (classes of all kinds get the same number of flows), drawn at random within the class's filter, and tried:
+//! it counts only if its packets leave.
+
+use super::feed::Templates;
+use crate::rng::Rng;
+use crate::sizes::SizeModel;
+use onefold_elements::ElemId;
+use onefold_elements::model::ValueSet;
+use onefold_engine::program::ProgramRunner;
+use onefold_packet::Timestamp;
+use onefold_synth::program::{Action, Dim, End, Filter, Program};
+use onefold_verify::frame::{self, Keep, Shape};
+use onefold_verify::generate::Port;
+use onefold_verify::generate::solve::place;
+use onefold_verify::generate::ways;
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Most classes' filters that flows are aimed at.
+const MAX_SPOTS: usize = 50_000;
+/// Failures in a row after which a filter is given up.
+const PATIENCE: u32 = 8;
+/// Fewest templates when frames have different lengths.
+const MIN_MIXED: usize = 4096;
+/// Time from one packet to the next while flows are opened, in nanoseconds.
+const STEP_NS: i64 = 1000;
+/// Most frames that one flow has.
+const MAX_PER_FLOW: usize = 4096;
+
+/// Parameters of the traffic.
+#[derive(Debug, Clone)]
+pub struct AimParams {
+    /// Flows wanted.
+    pub flows: usize,
+    /// Frame lengths.
+    pub sizes: SizeModel,
+    /// Share of flows that are TCP, opened by a handshake; the others are UDP.
+    pub tcp: f64,
+    /// Where packets enter.
+    pub entry: ElemId,
+    /// Half of the packets are answers that come back from where packets leave.
+    pub replies: bool,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// Why there is no traffic.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AimError {
+    /// Nothing leaves.
+    #[error(
+        "none of {tried} flows that were tried leaves the chain when it enters at port '{port}'; hint: another --entry, or `onefold explain` shows what the chain lets pass"
+    )]
+    NothingLeaves {
+        /// The entry.
+        port: String,
+        /// How many were tried.
+        tried: u64,
+    },
+    /// Answers do not.
+    #[error(
+        "no answer to what leaves passes the chain; hint: leave --replies out, or `onefold explain` shows what comes back"
+    )]
+    NoReplies,
+    /// Interrupted.
+    #[error("interrupted while flows were made")]
+    Interrupted,
+}
+
+/// One direction's packets.
+pub struct Lane {
+    /// Where they enter.
+    pub source: ElemId,
+    /// The packets.
+    pub templates: Templates,
+}
+
+/// Traffic that a chain forwards, and the chain with its flows opened.
+pub struct Aimed {
+    /// The chain's state when the clock starts: every flow has been opened, handshakes and all.
+    pub runner: ProgramRunner,
+    /// The time then.
+    pub now: Timestamp,
+    /// Packets by direction.
+    pub lanes: Vec<Lane>,
+    /// Flows.
+    pub flows: usize,
+    /// Of these TCP.
+    pub tcp_flows: usize,
+    /// Flows that were tried.
+    pub tried: u64,
+    /// Filters of classes aimed at, and those of them that took a flow.
+    pub spots: (usize, usize),
+    /// Packets sent to open flows.
+    pub openers: u64,
+}
+
+/// A class to aim at.
+struct Spot {
+    cube: Filter,
+    failures: u32,
+    taken: bool,
+}
+
+/// A flow as it will be measured.
+struct Flow {
+    frames: Vec<Vec<u8>>,
+    tcp: bool,
+}
+
+/// What a frame led to.
+struct Seen {
+    /// Frames that left, with their sinks.
+    left: Vec<(ElemId, Vec<u8>)>,
+    /// Packets that elements made.
+    created: u64,
+}
+
+fn send(r: &mut ProgramRunner, source: ElemId, f: &[u8], now: &mut Timestamp) -> Seen {
+    *now = *now + Timestamp(STEP_NS);
+    let before = r.graph().created();
+    r.inject(source, f, *now);
+    let mut left = Vec::new();
+    let created = r.graph().created() - before;
+    r.graph_mut()
+        .drain_transmitted(|e, p| left.push((e, p.data().to_vec())));
+    Seen { left, created }
+}
+
+/// The classes from which packets leave, as filters at the entry.
+fn spots(p: &Program, entry: ElemId, rng: &mut Rng) -> Vec<Spot> {
+    let mut cubes: Vec<Filter> = Vec::new();
+    let leaves = |a: &Action| matches!(a.end, End::Output { .. });
+    let goes_on = |a: &Action| matches!(a.end, End::Goto(_) | End::Write { .. } | End::Ask { .. });
+    let first = p.entries.iter().find(|e| e.source == entry);
+    let stage = |i: usize| p.stages.get(i);
+    if let Some(s) = first.and_then(|e| stage(e.stage.0 as usize)) {
+        for r in &s.rules {
+            let action = s.actions.get(r.action.0 as usize);
+            if action.is_some_and(|a| leaves(a) || goes_on(a)) {
+                cubes.push(r.filter.clone());
+            }
+        }
+    }
+    let all = ways::ways(p, &mut onefold_verify::Rng::new(rng.bits()));
+    let entry_stage = first.map(|e| e.stage.0 as usize);
+    for (i, list) in all
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| Some(*i) != entry_stage)
+    {
+        let Some(s) = stage(i) else { continue };
+        for w in list.iter().filter(|w| !w.stateful && w.source == entry) {
+            for r in &s.rules {
+                if s.actions.get(r.action.0 as usize).is_some_and(leaves)
+                    && let Some((cube, _)) = w.map.narrow(p, &r.filter, &w.cube)
+                {
+                    cubes.push(cube);
+                }
+            }
+        }
+        if cubes.len() > 4 * MAX_SPOTS {
+            break;
+        }
+    }
+    rng.shuffle(&mut cubes);
+    cubes.truncate(MAX_SPOTS);
+    // where nothing is known of the entry, usual frames are tried
+    if cubes.is_empty() {
+        cubes.push(Filter::default());
+    }
+    let spot = |cube| Spot {
+        cube,
+        failures: 0,
+        taken: false,
+    };
+    cubes.into_iter().map(spot).collect()
+}
+
+/// A value of a set: of the part that is usual, if there is one.
+fn draw(set: Option<&ValueSet>, usual: &ValueSet, rng: &mut Rng) -> u128 {
+    let part = match set {
+        None => usual.clone(),
+        Some(s) => match s.intersect(usual) {
+            both if both.is_empty() => s.clone(),
+            both => both,
+        },
+    };
+    let count = part.count().unwrap_or(u128::MAX).max(1);
+    let mut left = rng.between_u128(0, count - 1);
+    for (lo, hi) in part.intervals() {
+        match hi - lo {
+            size if left <= size => return lo + left,
+            size => left -= size + 1,
+        }
+    }
+    0
+}
+
+/// What addresses and ports usually are, as of `onefold gen`: 10/8 to 198.18/15 (RFC 2544), 2001:db8::/48 to 2001:2::/48.
+struct Usual {
+    v4: [ValueSet; 2],
+    v6: [ValueSet; 2],
+    ports: [ValueSet; 2],
+}
+
+impl Usual {
+    fn new() -> Usual {
+        let well_known = [22, 25, 53, 80, 123, 443, 1234, 8080];
+        Usual {
+            v4: [
+                ValueSet::range(0x0a00_0001, 0x0aff_fffe),
+                ValueSet::range(0xc612_0001, 0xc613_fffe),
+            ],
+            v6: [
+                ValueSet::prefix(0x2001_0db8_0000u128 << 80, 48, 128),
+                ValueSet::prefix(0x2001_0002_0000u128 << 80, 48, 128),
+            ],
+            ports: [
+                ValueSet::range(1024, 65_535),
+                ValueSet::from_intervals(well_known.map(|p| (p, p))),
+            ],
+        }
+    }
+}
+
+/// Makes flows.
+struct Maker<'a> {
+    params: &'a AimParams,
+    usual: Usual,
+    rng: Rng,
+}
+
+impl Maker<'_> {
+    /// Frames of a flow within a filter: `n` that carry data.
+    fn flow(&mut self, cube: &Filter, n: usize) -> Option<Flow> {
+        let at = |bit: i32, bits: u8| cube.get(Dim::Bits { bit, bits });
+        let may = |set: Option<&ValueSet>, v: u128| set.is_none_or(|s| s.contains(v));
+        let kind = at(96, 16);
+        let v6 = !may(kind, 0x0800) && may(kind, 0x86dd);
+        let proto_at = if v6 { 160 } else { 184 };
+        let wish: u8 = match self.rng.chance(self.params.tcp) {
+            true => 6,
+            false => 17,
+        };
+        let proto = match may(at(proto_at, 8), u128::from(wish)) {
+            true => wish,
+            false => 6 + 17 - wish,
+        };
+        let (src, dst, width, ports, usual) = match v6 {
+            false => (208, 240, 32, [272, 288], &self.usual.v4),
+            true => (176, 304, 128, [432, 448], &self.usual.v6),
+        };
+        let fields: Vec<(i32, u8, u128)> = [
+            (src, width, &usual[0]),
+            (dst, width, &usual[1]),
+            (ports[0], 16, &self.usual.ports[0]),
+            (ports[1], 16, &self.usual.ports[1]),
+        ]
+        .into_iter()
+        .map(|(bit, bits, usual)| (bit, bits, draw(at(bit, bits), usual, &mut self.rng)))
+        .collect();
+        let headers = if v6 { 54 } else { 34 } + if proto == 6 { 20 } else { 8 };
+        let mut place_rng = onefold_verify::Rng::new(self.rng.bits());
+        let mut frames = Vec::with_capacity(n);
+        for _ in 0..n {
+            let size = self.params.sizes.draw(&mut self.rng) as usize;
+            let mut f = frame::make(Shape {
+                version: if v6 { 6 } else { 4 },
+                proto,
+                tags: 0,
+                payload: size.saturating_sub(headers),
+            });
+            for (bit, bits, v) in &fields {
+                let from = (*bit / 8) as usize;
+                let len = usize::from(*bits) / 8;
+                if let Some(to) = f.get_mut(from..from + len) {
+                    to.copy_from_slice(&v.to_be_bytes()[16 - len..]);
+                }
+            }
+            let mut f = place(f, cube, &mut place_rng, false)?;
+            frame::finish(&mut f, Keep::default());
+            frames.push(f);
+        }
+        // a frame that had to become something else is no flow of the kind that is measured
+        let first = frames.first()?;
+        let tcp = frame::view(first)?.proto == 6;
+        frame::is_plain(first).then_some(Flow { frames, tcp })
+    }
+}
+
+/// The frame as a TCP segment without data and with these flags. Nothing but TCP is changed.
+fn bare(f: &[u8], flags: u8) -> Vec<u8> {
+    let mut f = f.to_vec();
+    let Some(v) = frame::view(&f) else { return f };
+    let Some(t) = v.transport else { return f };
+    if let Some(b) = f.get_mut(t + 13) {
+        *b = flags;
+    }
+    f.truncate((t + 20).max(60));
+    // what is behind the segment is padding
+    if let Some(rest) = f.get_mut(t + 20..) {
+        rest.fill(0);
+    }
+    let (at, len) = match v.ether_type {
+        0x86dd => (v.net + 4, t + 20 - v.net - 40),
+        _ => (v.net + 2, t + 20 - v.net),
+    };
+    if let Some(to) = f.get_mut(at..at + 2) {
+        to.copy_from_slice(&(len as u16).to_be_bytes());
+    }
+    let keep = Keep {
+        ip_len: true,
+        ..Keep::default()
+    };
+    frame::finish(&mut f, keep);
+    f
+}
+
+/// A flow that passed: its frames, and the answers with the entry that they come back to.
+struct Passed {
+    answers: Option<(ElemId, Vec<Vec<u8>>)>,
+    openers: u64,
+}
+
+/// Sends the packets of a flow from its beginning. `None` if one that carries data does not leave, alone and as one.
+fn open(
+    r: &mut ProgramRunner,
+    ports: &[Port],
+    p: &AimParams,
+    flow: &Flow,
+    now: &mut Timestamp,
+) -> Option<Passed> {
+    let back = |sink: ElemId| ports.iter().find(|p| p.sinks.contains(&sink))?.source;
+    let mut openers = 0;
+    let first = flow.frames.first()?;
+    if flow.tcp {
+        let syn = send(r, p.entry, &bare(first, 0x02), now);
+        openers += 1;
+        if let Some((sink, f)) = syn.left.first()
+            && let Some(source) = back(*sink)
+            && let Some(answer) = frame::answer(f)
+        {
+            send(r, source, &answer, now);
+            openers += 1;
+        }
+        send(r, p.entry, &bare(first, 0x10), now);
+        openers += 1;
+    }
+    let mut answers: Option<(ElemId, Vec<Vec<u8>>)> = None;
+    for f in &flow.frames {
+        let seen = send(r, p.entry, f, now);
+        openers += 1;
+        let [(sink, left)] = &seen.left[..] else {
+            return None;
+        };
+        if seen.created > 0 {
+            return None;
+        }
+        if p.replies
+            && let Some(source) = back(*sink)
+            && let Some(answer) = frame::answer(left)
+        {
+            let seen = send(r, source, &answer, now);
+            openers += 1;
+            if seen.left.len() == 1 && seen.created == 0 {
+                answers.get_or_insert((source, Vec::new())).1.push(answer);
+            }
+        }
+    }
+    Some(Passed {
+        answers: answers.filter(|(_, a)| a.len() == flow.frames.len()),
+        openers,
+    })
+}
+
+/// Makes traffic for a chain that enters at a port. `runner` has the program and has seen no packets; `go_on` is told
+/// how much of how much is done, and stops it by saying no.
+///
+/// # Errors
+/// Nothing leaves the chain, or it was stopped.
+pub fn aim(
+    runner: &ProgramRunner,
+    program: &Program,
+    ports: &[Port],
+    p: &AimParams,
+    go_on: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<Aimed, AimError> {
+    let start = runner.graph().now();
+    let mut maker = Maker {
+        params: p,
+        usual: Usual::new(),
+        rng: Rng::stream(p.seed, 0x0061_696d),
+    };
+    let mut spots = spots(program, p.entry, &mut maker.rng);
+    let per_flow = match p.sizes.is_fixed() {
+        true => 1,
+        false => (MIN_MIXED / p.flows.max(1)).clamp(1, MAX_PER_FLOW),
+    };
+    let mut trial = runner.fork();
+    let mut now = start;
+    let mut flows: Vec<Flow> = Vec::new();
+    let mut known = HashSet::new();
+    let mut live: Vec<usize> = (0..spots.len()).collect();
+    let mut tried = 0u64;
+    let bound = 8 * p.flows as u64 + u64::from(PATIENCE) * spots.len() as u64 + 1000;
+    let mut turn = 0;
+    while flows.len() < p.flows && !live.is_empty() && tried < bound {
+        tried += 1;
+        if tried.is_multiple_of(256) && !go_on(flows.len() as u64, 2 * p.flows as u64) {
+            return Err(AimError::Interrupted);
+        }
+        turn = if turn < live.len() { turn } else { 0 };
+        let at = live.get(turn).copied().unwrap_or(0);
+        let Some(spot) = spots.get_mut(at) else { break };
+        let made = maker.flow(&spot.cube, per_flow).filter(|f| {
+            let mut h = DefaultHasher::new();
+            (f.frames.first().map(|f| frame::flow_key(f))).hash(&mut h);
+            known.insert(h.finish())
+        });
+        let passed = made.filter(|f| open(&mut trial, ports, p, f, &mut now).is_some());
+        match passed {
+            Some(f) => {
+                flows.push(f);
+                spot.failures = 0;
+                spot.taken = true;
+                turn += 1;
+            }
+            None => {
+                spot.failures += 1;
+                match spot.failures >= PATIENCE {
+                    true => {
+                        live.swap_remove(turn);
+                    }
+                    false => turn += 1,
+                }
+            }
+        }
+    }
+    drop(trial);
+    if flows.is_empty() {
+        let port = ports.iter().find(|x| x.source == Some(p.entry));
+        return Err(AimError::NothingLeaves {
+            port: port.map_or(String::new(), |p| p.name.clone()),
+            tried,
+        });
+    }
+    // neighbours in memory are not of one class
+    maker.rng.shuffle(&mut flows);
+    // the state that is measured: only these flows have ever been there
+    let mut opened = runner.fork();
+    let mut now = start;
+    let mut openers = 0;
+    let mut forward = Vec::with_capacity(flows.len() * per_flow);
+    let mut answers: Vec<(ElemId, Vec<Vec<u8>>)> = Vec::new();
+    let tcp_flows = flows.iter().filter(|f| f.tcp).count();
+    let n = flows.len();
+    for (i, f) in flows.into_iter().enumerate() {
+        if i.is_multiple_of(256) && !go_on((n + i) as u64, 2 * n as u64) {
+            return Err(AimError::Interrupted);
+        }
+        if let Some(passed) = open(&mut opened, ports, p, &f, &mut now) {
+            openers += passed.openers;
+            if let Some((source, list)) = passed.answers {
+                match answers.iter_mut().find(|(s, _)| *s == source) {
+                    Some((_, all)) => all.extend(list),
+                    None => answers.push((source, list)),
+                }
+            }
+        }
+        forward.extend(f.frames);
+    }
+    if p.replies && answers.is_empty() {
+        return Err(AimError::NoReplies);
+    }
+    let lane = |(source, frames): (ElemId, Vec<Vec<u8>>)| Lane {
+        source,
+        templates: Templates::new(&frames, per_flow),
+    };
+    let lanes = std::iter::once((p.entry, forward)).chain(answers);
+    Ok(Aimed {
+        lanes: lanes.map(lane).collect(),
+        runner: opened,
+        now,
+        flows: n,
+        tcp_flows,
+        tried,
+        spots: (spots.len(), spots.iter().filter(|s| s.taken).count()),
+        openers,
+    })
+}

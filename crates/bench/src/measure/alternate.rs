@@ -1,0 +1,331 @@
+//! The measurement: subjects in alternation, slice by slice, on one core.
+
+use super::aim::Lane;
+use super::clock::Times;
+use super::feed::{Order, Ring};
+use super::subject::{Account, Ceiling, MacSwap, Subject};
+use onefold_elements::ElemId;
+use onefold_packet::{Pkt, Timestamp};
+use std::cell::Cell;
+use std::collections::HashMap;
+
+/// Time of the chain's clock from one packet to the next, in nanoseconds: 64-byte frames at 10 Gb/s.
+const PACKET_NS: i64 = 67;
+/// Packets between two looks at the clock: at first, and at most.
+const BLOCK: (u64, u64) = (256, 1 << 16);
+/// A block is to take about so long, in nanoseconds.
+const BLOCK_NS: u64 = 1_000_000;
+/// Of a slice's time, so much runs before the clock starts: the part that finds the caches full of another subject's data.
+const RUN_UP: f64 = 0.1;
+
+/// How it is measured.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Settings {
+    /// Packets that are handed over together.
+    pub batch: usize,
+    /// Seconds of each slice.
+    pub seconds: f64,
+    /// Slices of each subject.
+    pub repeats: usize,
+}
+
+/// What is measured on the same packets: a chain in one or several modes.
+pub struct Candidate {
+    /// Its name.
+    pub name: String,
+    /// Executions of it.
+    pub subjects: Vec<Box<dyn Subject>>,
+    /// Packets, by direction.
+    pub lanes: Vec<Lane>,
+    /// The chain's time when the clock starts.
+    pub start: Timestamp,
+    /// Skew of flows.
+    pub zipf: f64,
+    /// Seed of the order.
+    pub seed: u64,
+}
+
+/// One slice.
+#[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize)]
+pub struct Sample {
+    /// Packets sent.
+    pub packets: u64,
+    /// Processor time of the thread, nanoseconds per packet.
+    pub ns: f64,
+    /// Time on the wall, nanoseconds per packet.
+    pub wall_ns: f64,
+    /// The ceiling in the same round.
+    pub ceiling_ns: f64,
+    /// The MAC swap in the same round.
+    pub mac_swap_ns: f64,
+}
+
+/// What was measured of one subject.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// The candidate's name and the subject's.
+    pub name: (String, &'static str),
+    /// One for each round.
+    pub samples: Vec<Sample>,
+    /// Packets sent while the clock ran and before it, warm-up included.
+    pub offered: u64,
+    /// What became of these.
+    pub account: Account,
+    /// Is every packet accounted for, and has the subject taken those that were sent to it?
+    pub conserved: bool,
+    /// Traffic classes that took packets.
+    pub classes_hit: Option<usize>,
+}
+
+/// What came of a measurement.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Outcome {
+    /// Every candidate's subjects, in order.
+    pub measured: Vec<Measured>,
+    /// Slices in the order in which they were measured: candidate and subject.
+    pub order: Vec<(String, &'static str)>,
+    /// Rounds that were finished.
+    pub rounds: usize,
+    /// It was stopped early.
+    pub interrupted: bool,
+}
+
+/// Where a subject is in its packets.
+struct Place {
+    next: Vec<usize>,
+    lane: usize,
+    now: Timestamp,
+    offered: u64,
+    block: u64,
+}
+
+impl Place {
+    fn new(lanes: usize, start: Timestamp) -> Place {
+        Place {
+            next: vec![0; lanes],
+            lane: 0,
+            now: start,
+            offered: 0,
+            block: BLOCK.0,
+        }
+    }
+}
+
+/// Sends packets.
+struct Driver<'a> {
+    ring: &'a mut Ring,
+    batch: usize,
+    packets: Vec<Pkt>,
+    done: Vec<Pkt>,
+}
+
+impl Driver<'_> {
+    /// So many packets in batches; returns how many were sent, time measured around all of it: copies and outputs are part.
+    fn block(
+        &mut self,
+        s: &mut dyn Subject,
+        lanes: &[(ElemId, &Lane, &Order)],
+        place: &mut Place,
+        packets: u64,
+    ) -> (u64, Times) {
+        let begun = Times::now();
+        let mut sent = 0;
+        while sent < packets {
+            let Some((source, lane, order)) = lanes.get(place.lane) else {
+                break;
+            };
+            let Some(next) = place.next.get_mut(place.lane) else {
+                break;
+            };
+            let places = order.places();
+            for _ in 0..self.batch {
+                let which = match places.get(*next) {
+                    Some(w) => *w,
+                    None => {
+                        *next = 0;
+                        places.first().copied().unwrap_or(0)
+                    }
+                };
+                *next += 1;
+                let frame = lane.templates.get(which as usize);
+                let p = match self.ring.take(frame, place.now) {
+                    Some(p) => p,
+                    None => {
+                        let mut p = s.buffer();
+                        p.refill(frame);
+                        p.anno.timestamp = place.now;
+                        p
+                    }
+                };
+                self.packets.push(p);
+            }
+            let n = self.packets.len();
+            s.run(*source, &mut self.packets, place.now, &mut self.done);
+            let came = self.done.len();
+            self.ring.give_all(&mut self.done);
+            // those that were dropped have left their buffers with the subject
+            for _ in came..n {
+                let p = s.buffer();
+                self.ring.give(p);
+            }
+            place.now = place.now + Timestamp(PACKET_NS * n as i64);
+            place.lane += 1;
+            if place.lane == lanes.len() {
+                place.lane = 0;
+            }
+            sent += n as u64;
+        }
+        place.offered += sent;
+        (sent, Times::now().since(begun))
+    }
+
+    /// Runs for so long (processor time), at least `packets` packets. `None` if it was stopped before half of it.
+    fn slice(
+        &mut self,
+        s: &mut dyn Subject,
+        lanes: &[(ElemId, &Lane, &Order)],
+        place: &mut Place,
+        seconds: f64,
+        packets: u64,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Option<(u64, Times)> {
+        let wanted = (seconds * 1e9) as u64;
+        let mut all = Times::default();
+        let mut sent = 0;
+        // Bound: each block takes time, and the clock goes forward.
+        while all.cpu_ns.max(all.wall_ns / 64) < wanted || sent < packets {
+            let (n, t) = self.block(s, lanes, place, place.block);
+            sent += n;
+            all.cpu_ns += t.cpu_ns;
+            all.wall_ns += t.wall_ns;
+            if t.cpu_ns < BLOCK_NS / 2 {
+                place.block = (place.block * 2).min(BLOCK.1);
+            } else if t.cpu_ns > BLOCK_NS * 2 {
+                place.block = (place.block / 2).max(BLOCK.0);
+            }
+            if !go_on() {
+                return (all.cpu_ns >= wanted / 2 && sent > 0).then_some((sent, all));
+            }
+            if n == 0 {
+                return None;
+            }
+        }
+        Some((sent, all))
+    }
+}
+
+/// Measures all candidates: in each round, for each candidate, the ceiling, a MAC swap, and its subjects. `go_on` is told
+/// between blocks how much of how much is done and of what, and stops it by saying no.
+pub fn alternate(
+    candidates: &mut [Candidate],
+    settings: &Settings,
+    go_on: &mut dyn FnMut(u64, u64, &str) -> bool,
+) -> Outcome {
+    let longest = candidates.iter().flat_map(|c| &c.lanes);
+    let mut ring = Ring::new(longest.map(|l| l.templates.longest()).max().unwrap_or(0));
+    let mut driver = Driver {
+        ring: &mut ring,
+        batch: settings.batch.max(1),
+        packets: Vec::with_capacity(settings.batch),
+        done: Vec::with_capacity(settings.batch),
+    };
+    let orders: Vec<Vec<Order>> = candidates
+        .iter()
+        .map(|c| {
+            let order = |(i, l): (usize, &Lane)| {
+                Order::new(&l.templates, c.zipf, c.seed.wrapping_add(i as u64))
+            };
+            c.lanes.iter().enumerate().map(order).collect()
+        })
+        .collect();
+    let (mut ceiling, mut swap) = (Ceiling::default(), MacSwap::default());
+    let mut out = Outcome::default();
+    let mut places: HashMap<(usize, usize), Place> = HashMap::new();
+    let mut samples: HashMap<(usize, usize), Vec<Sample>> = HashMap::new();
+    let mut before: HashMap<(usize, usize), Account> = HashMap::new();
+    let subjects: usize = candidates.iter().map(|c| c.subjects.len() + 2).sum();
+    let total = (subjects * (settings.repeats + 1)) as u64;
+    let done = Cell::new(0);
+    // the ceiling needs less time to show its figure, but its caches have to be as warm
+    let short = settings.seconds / 4.0;
+    // round 0 warms up: every flow is met at least once
+    'rounds: for round in 0..=settings.repeats {
+        let warm_up = round == 0;
+        for (ci, c) in candidates.iter_mut().enumerate() {
+            let lanes: Vec<(ElemId, &Lane, &Order)> = (c.lanes.iter())
+                .zip(orders.get(ci).into_iter().flatten())
+                .map(|(l, o)| (l.source, l, o))
+                .collect();
+            let every = c.lanes.iter().map(|l| l.templates.len()).max().unwrap_or(0);
+            let every = (every * c.lanes.len()) as u64;
+            let mut base = [0.0; 2];
+            for si in 0..c.subjects.len() + 2 {
+                let (s, seconds): (&mut dyn Subject, f64) = match si {
+                    0 => (&mut ceiling, short),
+                    1 => (&mut swap, short),
+                    i => match c.subjects.get_mut(i - 2) {
+                        Some(s) => (&mut **s, settings.seconds),
+                        None => continue,
+                    },
+                };
+                let name = s.name();
+                let told = format!("{} {name}", c.name);
+                let mut tell = || go_on(done.get(), total, &told);
+                let place = places
+                    .entry((ci, si))
+                    .or_insert_with(|| Place::new(c.lanes.len(), c.start));
+                before.entry((ci, si)).or_insert_with(|| s.account());
+                let (run_up, packets) = match warm_up {
+                    true => (seconds / 4.0, every),
+                    false => (seconds * RUN_UP, 0),
+                };
+                if driver
+                    .slice(s, &lanes, place, run_up, packets, &mut tell)
+                    .is_none()
+                {
+                    out.interrupted = true;
+                    break 'rounds;
+                }
+                done.set(done.get() + 1);
+                if warm_up {
+                    continue;
+                }
+                let Some((n, t)) = driver.slice(s, &lanes, place, seconds, 0, &mut tell) else {
+                    out.interrupted = true;
+                    break 'rounds;
+                };
+                out.order.push((c.name.clone(), name));
+                let ns = t.cpu_ns as f64 / n as f64;
+                if let Some(b) = base.get_mut(si) {
+                    *b = ns;
+                    continue;
+                }
+                samples.entry((ci, si)).or_default().push(Sample {
+                    packets: n,
+                    ns,
+                    wall_ns: t.wall_ns as f64 / n as f64,
+                    ceiling_ns: base[0],
+                    mac_swap_ns: base[1],
+                });
+            }
+        }
+        out.rounds = round;
+    }
+    for (ci, c) in candidates.iter().enumerate() {
+        for (i, s) in c.subjects.iter().enumerate() {
+            let key = (ci, i + 2);
+            let now = s.account();
+            let account = now.since(before.get(&key).copied().unwrap_or(now));
+            let offered = places.get(&key).map_or(0, |p| p.offered);
+            out.measured.push(Measured {
+                name: (c.name.clone(), s.name()),
+                samples: samples.remove(&key).unwrap_or_default(),
+                offered,
+                account,
+                conserved: now.balanced() && account.packets_in == offered,
+                classes_hit: s.classes_hit(),
+            });
+        }
+    }
+    out
+}

@@ -1,0 +1,243 @@
+//! What a benchmark tells: for machines as JSON, for others as whoever prints it likes.
+
+use super::aim::Aimed;
+use super::alternate::{Measured, Outcome, Sample};
+use super::machine::Machine;
+use super::subject::Account;
+use serde::Serialize;
+
+/// Median and extremes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// Half of the values are below it.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of these values; `None` of none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Spread> {
+        let mut v: Vec<f64> = values.into_iter().collect();
+        v.sort_by(f64::total_cmp);
+        let (min, max) = (*v.first()?, *v.last()?);
+        let upper = v.get(v.len() / 2).copied()?;
+        let median = match v.len() % 2 {
+            1 => upper,
+            _ => (v.get(v.len() / 2 - 1).copied()? + upper) / 2.0,
+        };
+        Some(Spread { median, min, max })
+    }
+}
+
+/// What was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Parameters {
+    /// Frame lengths: bytes, or the name of a model.
+    pub size: String,
+    /// Flows asked for.
+    pub flows: usize,
+    /// Skew; 0: rounds in which each flow comes once.
+    pub zipf: f64,
+    /// Share of flows that are TCP.
+    pub tcp: f64,
+    /// Half of the packets are answers.
+    pub replies: bool,
+    /// Packets handed over together.
+    pub batch: usize,
+    /// Seconds of each slice.
+    pub seconds: f64,
+    /// Slices of each subject.
+    pub repeats: usize,
+    /// Seed.
+    pub seed: u64,
+    /// Buffers that packets are copied to in turn, and bytes from one to the next.
+    pub buffers: usize,
+    /// See `buffers`.
+    pub buffer_stride: usize,
+}
+
+/// The packets of a chain.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TrafficReport {
+    /// The port that they enter at.
+    pub entry: String,
+    /// Flows that there are; all of them were opened before the clock started.
+    pub flows: usize,
+    /// Of these TCP, opened by a handshake.
+    pub tcp_flows: usize,
+    /// Different packets.
+    pub templates: usize,
+    /// Mean length of a packet.
+    pub bytes: f64,
+    /// Packets on the way back among them.
+    pub replies: usize,
+    /// Flows that were tried.
+    pub tried: u64,
+    /// Filters of classes that flows were aimed at, and how many of them took one.
+    pub filters: usize,
+    /// See `filters`.
+    pub filters_hit: usize,
+}
+
+impl TrafficReport {
+    /// Of traffic that enters at this port.
+    pub fn new(a: &Aimed, entry: &str) -> TrafficReport {
+        let templates: usize = a.lanes.iter().map(|l| l.templates.len()).sum();
+        let bytes = (a.lanes.iter())
+            .map(|l| {
+                (0..l.templates.len())
+                    .map(|i| l.templates.get(i).len())
+                    .sum::<usize>()
+            })
+            .sum::<usize>();
+        TrafficReport {
+            entry: entry.to_string(),
+            flows: a.flows,
+            tcp_flows: a.tcp_flows,
+            templates,
+            bytes: bytes as f64 / templates.max(1) as f64,
+            replies: a.lanes.iter().skip(1).map(|l| l.templates.len()).sum(),
+            tried: a.tried,
+            filters: a.spots.0,
+            filters_hit: a.spots.1,
+        }
+    }
+}
+
+/// One chain in one mode.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ChainReport {
+    /// The chain, as on the command line.
+    pub name: String,
+    /// How it was executed.
+    pub mode: String,
+    /// Million packets per second of processor time.
+    pub mpps: Option<Spread>,
+    /// Processor time.
+    pub ns_per_packet: Option<Spread>,
+    /// Time on the wall; above processor time where the machine had other work.
+    pub wall_ns_per_packet: Option<Spread>,
+    /// Processor time in cycles of the time stamp counter.
+    pub cycles_per_packet: Option<Spread>,
+    /// The same packets, copied and looked at.
+    pub ceiling_ns: Option<Spread>,
+    /// The same packets with their MAC addresses exchanged.
+    pub mac_swap_ns: Option<Spread>,
+    /// Processor time less the ceiling of the same round.
+    pub above_ceiling_ns: Option<Spread>,
+    /// Packets measured.
+    pub packets: u64,
+    /// How often each different packet came, on average, while the clock ran.
+    pub rounds_of_packets: f64,
+    /// Packets of flows that were there before, and of others.
+    pub hits: u64,
+    /// See `hits`.
+    pub misses: u64,
+    /// What became of all packets, warm-up included.
+    pub account: Account,
+    /// Of those that came in, the share that left.
+    pub share_out: f64,
+    /// Is every packet accounted for?
+    pub conserved: bool,
+    /// Classes of the program that took packets, opening of flows included, of how many.
+    pub classes_hit: Option<usize>,
+    /// See `classes_hit`.
+    pub classes: Option<usize>,
+    /// The packets.
+    pub traffic: TrafficReport,
+    /// Slice by slice.
+    pub samples: Vec<Sample>,
+}
+
+impl ChainReport {
+    /// Of what was measured.
+    pub fn new(
+        m: &Measured,
+        traffic: TrafficReport,
+        classes: Option<usize>,
+        tsc_ghz: Option<f64>,
+    ) -> ChainReport {
+        let of = |f: fn(&Sample) -> f64| Spread::of(m.samples.iter().map(f));
+        let packets: u64 = m.samples.iter().map(|s| s.packets).sum();
+        ChainReport {
+            name: m.name.0.clone(),
+            mode: m.name.1.to_string(),
+            mpps: of(|s| 1000.0 / s.ns.max(1e-3)),
+            ns_per_packet: of(|s| s.ns),
+            wall_ns_per_packet: of(|s| s.wall_ns),
+            cycles_per_packet: tsc_ghz.and_then(|g| Spread::of(m.samples.iter().map(|s| s.ns * g))),
+            ceiling_ns: of(|s| s.ceiling_ns),
+            mac_swap_ns: of(|s| s.mac_swap_ns),
+            above_ceiling_ns: of(|s| s.ns - s.ceiling_ns),
+            packets,
+            rounds_of_packets: packets as f64 / traffic.templates.max(1) as f64,
+            hits: packets,
+            misses: 0,
+            account: m.account,
+            share_out: m.account.share_out(),
+            conserved: m.conserved,
+            classes_hit: m.classes_hit,
+            classes: m.classes_hit.and(classes),
+            traffic,
+            samples: m.samples.clone(),
+        }
+    }
+}
+
+/// All of it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Report {
+    /// Every chain in every mode.
+    pub chains: Vec<ChainReport>,
+    /// What it ran on.
+    pub machine: Machine,
+    /// What was asked for.
+    pub parameters: Parameters,
+    /// Slices in the order in which they were measured.
+    pub order: Vec<String>,
+    /// Rounds that were finished.
+    pub rounds: usize,
+    /// It was stopped early.
+    pub interrupted: bool,
+    /// Remarks.
+    pub warnings: Vec<String>,
+}
+
+impl Report {
+    /// Names of slices in the order in which they were measured.
+    pub fn order_of(o: &Outcome) -> Vec<String> {
+        o.order.iter().map(|(c, s)| format!("{c} {s}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_extremes() {
+        let s = |v: &[f64]| Spread::of(v.iter().copied());
+        assert_eq!(s(&[]), None);
+        let one = Spread {
+            median: 3.0,
+            min: 3.0,
+            max: 3.0,
+        };
+        assert_eq!(s(&[3.0]), Some(one));
+        let odd = Spread {
+            median: 2.0,
+            min: 1.0,
+            max: 9.0,
+        };
+        assert_eq!(s(&[9.0, 1.0, 2.0]), Some(odd));
+        let even = Spread {
+            median: 3.0,
+            min: 1.0,
+            max: 9.0,
+        };
+        assert_eq!(s(&[9.0, 1.0, 2.0, 4.0]), Some(even));
+    }
+}

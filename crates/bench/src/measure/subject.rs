@@ -1,0 +1,184 @@
+//! What is measured: something that takes batches of packets. A further way to execute a chain is one more [`Subject`].
+
+use onefold_elements::ElemId;
+use onefold_engine::Graph;
+use onefold_engine::program::ProgramRunner;
+use onefold_packet::{Pkt, Timestamp};
+
+/// What became of packets.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Account {
+    /// Came in.
+    pub packets_in: u64,
+    /// Made by elements.
+    pub created: u64,
+    /// Left.
+    pub packets_out: u64,
+    /// Dropped, for whatever reason.
+    pub dropped: u64,
+    /// Still inside; of a stretch of time, how many more than before.
+    pub held: i64,
+    /// Of those that came in, handed over by the program to the reference graph.
+    pub punted: u64,
+}
+
+impl Account {
+    /// What happened since.
+    pub fn since(self, e: Account) -> Account {
+        Account {
+            packets_in: self.packets_in.saturating_sub(e.packets_in),
+            created: self.created.saturating_sub(e.created),
+            packets_out: self.packets_out.saturating_sub(e.packets_out),
+            dropped: self.dropped.saturating_sub(e.dropped),
+            held: self.held - e.held,
+            punted: self.punted.saturating_sub(e.punted),
+        }
+    }
+    /// Is every packet accounted for?
+    pub fn balanced(&self) -> bool {
+        let came = i128::from(self.packets_in) + i128::from(self.created);
+        came == i128::from(self.packets_out) + i128::from(self.dropped) + i128::from(self.held)
+    }
+    /// Those that left, of those that came in.
+    pub fn share_out(&self) -> f64 {
+        match self.packets_in {
+            0 => 0.0,
+            n => self.packets_out as f64 / n as f64,
+        }
+    }
+}
+
+/// Takes batches of packets.
+pub trait Subject {
+    /// How the chain is executed: the `--mode` or `--level` that names it.
+    fn name(&self) -> &'static str;
+    /// Sends packets that arrive at `source` at one moment all their way. Leaves `batch` empty; what comes out is added to
+    /// `done`, in order.
+    fn run(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp, done: &mut Vec<Pkt>);
+    /// A buffer in the place of a packet that did not come out.
+    fn buffer(&mut self) -> Pkt {
+        Box::new(onefold_packet::Packet::from_slice(&[]))
+    }
+    /// What became of all packets so far.
+    fn account(&self) -> Account;
+    /// Traffic classes whose packets were seen so far, if the subject has any.
+    fn classes_hit(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// Nothing is done but to look at each packet's first cache line: what no execution can be faster than.
+#[derive(Debug, Default)]
+pub struct Ceiling {
+    seen: u64,
+    sum: u64,
+}
+
+impl Subject for Ceiling {
+    fn name(&self) -> &'static str {
+        "ceiling"
+    }
+    fn run(&mut self, _: ElemId, batch: &mut Vec<Pkt>, _: Timestamp, done: &mut Vec<Pkt>) {
+        self.seen += batch.len() as u64;
+        for p in batch.iter() {
+            if let Some(head) = p.data().first_chunk::<8>() {
+                self.sum = self.sum.wrapping_add(u64::from_ne_bytes(*head));
+            }
+        }
+        std::hint::black_box(self.sum);
+        done.append(batch);
+    }
+    fn account(&self) -> Account {
+        Account {
+            packets_in: self.seen,
+            packets_out: self.seen,
+            ..Account::default()
+        }
+    }
+}
+
+/// Exchanges the MAC addresses of each packet: the least that forwarding can be.
+#[derive(Debug, Default)]
+pub struct MacSwap {
+    seen: u64,
+}
+
+impl Subject for MacSwap {
+    fn name(&self) -> &'static str {
+        "mac-swap"
+    }
+    fn run(&mut self, _: ElemId, batch: &mut Vec<Pkt>, _: Timestamp, done: &mut Vec<Pkt>) {
+        self.seen += batch.len() as u64;
+        for p in batch.iter_mut() {
+            if let Some(head) = p.data_mut().first_chunk_mut::<12>() {
+                let (to, from) = head.split_at_mut(6);
+                to.swap_with_slice(from);
+            }
+        }
+        done.append(batch);
+    }
+    fn account(&self) -> Account {
+        Account {
+            packets_in: self.seen,
+            packets_out: self.seen,
+            ..Account::default()
+        }
+    }
+}
+
+fn account(g: &Graph) -> Account {
+    let t = g.totals();
+    Account {
+        packets_in: t.packets_in,
+        created: t.created,
+        packets_out: t.sent,
+        dropped: t.dropped,
+        held: t.held.min(i64::MAX as u64) as i64,
+        punted: 0,
+    }
+}
+
+/// The reference graph in the batched engine: element by element, as written, a batch at a time.
+pub struct Reference(pub Graph);
+
+impl Subject for Reference {
+    fn name(&self) -> &'static str {
+        "reference"
+    }
+    fn run(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp, done: &mut Vec<Pkt>) {
+        self.0.inject_batch(source, batch, at);
+        self.0.collect_transmitted(done);
+    }
+    fn buffer(&mut self) -> Pkt {
+        self.0.make_packet(&[])
+    }
+    fn account(&self) -> Account {
+        account(&self.0)
+    }
+}
+
+/// The synthesized program, packet by packet.
+pub struct Synthesized(pub ProgramRunner);
+
+impl Subject for Synthesized {
+    fn name(&self) -> &'static str {
+        "synthesized"
+    }
+    fn run(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp, done: &mut Vec<Pkt>) {
+        self.0.inject_batch(source, batch, at);
+        self.0.graph_mut().collect_transmitted(done);
+    }
+    fn buffer(&mut self) -> Pkt {
+        self.0.graph_mut().make_packet(&[])
+    }
+    fn account(&self) -> Account {
+        Account {
+            punted: self.0.report().punted(),
+            ..account(self.0.graph())
+        }
+    }
+    fn classes_hit(&self) -> Option<usize> {
+        let classes = self.0.report().classes();
+        Some(classes.iter().filter(|c| c.packets > 0).count())
+    }
+}

@@ -1,0 +1,3 @@
+//! What `onefold bench` has measured, in words and pictures.
+
+pub mod text;

@@ -1,0 +1,174 @@
+//! A benchmark as a table for people, at most 100 columns wide.
+
+use crate::common::thousands;
+use onefold_bench::measure::{ChainReport, Report, Spread};
+use std::fmt::Write;
+
+/// Widest name of a chain.
+const NAME: usize = 28;
+
+/// A figure that has as many digits as it deserves.
+pub fn number(v: f64) -> String {
+    match v.abs() {
+        a if a < 100.0 => format!("{v:.1}"),
+        a if a < 10_000.0 => format!("{v:.0}"),
+        _ => thousands(v.round().max(0.0) as u64),
+    }
+}
+
+fn median(s: Option<Spread>) -> String {
+    s.map_or("-".into(), |s| number(s.median))
+}
+
+fn cut(s: &str) -> String {
+    match s.chars().count() > NAME {
+        false => s.to_string(),
+        true => {
+            let tail: String = s.chars().skip(s.chars().count() + 1 - NAME).collect();
+            format!("\u{2026}{tail}")
+        }
+    }
+}
+
+/// What all figures have in common, in words.
+pub fn conditions(r: &Report) -> String {
+    let p = &r.parameters;
+    let size = match p.size.parse::<u32>() {
+        Ok(n) => format!("{n} bytes"),
+        Err(_) => format!("sizes of '{}'", p.size),
+    };
+    let flows = match p.flows {
+        1 => "1 flow".to_string(),
+        n => format!("{} flows", thousands(n as u64)),
+    };
+    let order = match p.zipf > 0.0 {
+        true => format!("Zipf {}", p.zipf),
+        false => "in random order".into(),
+    };
+    let both = if p.replies {
+        ", half of them answers"
+    } else {
+        ""
+    };
+    format!(
+        "{size}, {flows} {order}, {:.0}% TCP{both}; batches of {}; {} slices of {} s each, in alternation",
+        p.tcp * 100.0,
+        p.batch,
+        p.repeats,
+        p.seconds
+    )
+}
+
+/// What became of a chain's packets, in words.
+pub fn fate(c: &ChainReport) -> String {
+    let a = &c.account;
+    let t = &c.traffic;
+    let mut parts = vec![
+        format!("{} packets measured", thousands(c.packets)),
+        format!("{} flows from '{}'", thousands(t.flows as u64), t.entry),
+        format!("hits {}, misses {}", thousands(c.hits), thousands(c.misses)),
+    ];
+    if t.replies > 0 {
+        parts.push("half of them answers".into());
+    }
+    for (n, what) in [
+        (a.dropped, "dropped"),
+        (a.punted, "punted"),
+        (a.created, "made"),
+    ] {
+        if n > 0 {
+            parts.push(format!("{} {what}", thousands(n)));
+        }
+    }
+    if a.held != 0 {
+        parts.push(format!("{} held", a.held));
+    }
+    if let (Some(hit), Some(all)) = (c.classes_hit, c.classes) {
+        parts.push(format!(
+            "{} of {} classes",
+            thousands(hit as u64),
+            thousands(all as u64)
+        ));
+    }
+    if !c.conserved {
+        parts.push("NOT ALL PACKETS ACCOUNTED FOR".into());
+    }
+    parts.join(", ")
+}
+
+/// The table.
+pub fn table(r: &Report) -> String {
+    let mut t = String::new();
+    let m = &r.machine;
+    let core = m
+        .core
+        .map_or("not bound to a core".into(), |c| format!("on core {c}"));
+    // writing to a String cannot fail
+    let _ = writeln!(t, "{}", conditions(r));
+    let _ = writeln!(t, "{}; {core}", m.line());
+    let name = r.chains.iter().map(|c| c.name.chars().count()).max();
+    let name = name.unwrap_or(0).clamp(5, NAME);
+    let _ = writeln!(
+        t,
+        "\nnanoseconds of processor time per packet\n\
+         {:name$} {:11} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6}",
+        "chain",
+        "mode",
+        "above",
+        "median",
+        "min",
+        "max",
+        "ceiling",
+        "swap",
+        "cycles",
+        "Mpps",
+        "left"
+    );
+    for c in &r.chains {
+        let spread = c.ns_per_packet;
+        let _ = writeln!(
+            t,
+            "{:name$} {:11} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7} {:>6} {:>6}",
+            cut(&c.name),
+            c.mode,
+            median(c.above_ceiling_ns),
+            median(spread),
+            spread.map_or("-".into(), |s| number(s.min)),
+            spread.map_or("-".into(), |s| number(s.max)),
+            median(c.ceiling_ns),
+            median(c.mac_swap_ns),
+            c.cycles_per_packet
+                .map_or("-".into(), |s| format!("{:.0}", s.median)),
+            c.mpps.map_or("-".into(), |s| format!("{:.2}", s.median)),
+            format!("{:.1}%", c.share_out * 100.0),
+        );
+    }
+    let _ = writeln!(
+        t,
+        "\nabove: median less the ceiling of the same round. ceiling: the same packets copied and looked at; swap: and MAC\n\
+         addresses exchanged. cycles: of the time stamp counter (there are no hardware counters in it)."
+    );
+    for c in &r.chains {
+        let _ = writeln!(t, "{} {}: {}", c.name, c.mode, fate(c));
+    }
+    if r.interrupted {
+        let _ = writeln!(
+            t,
+            "interrupted: {} of {} rounds",
+            r.rounds, r.parameters.repeats
+        );
+    }
+    t
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_few_digits() {
+        let all: Vec<String> = [1.25, 99.94, 123.4, 9999.0, 22_931.2].map(number).into();
+        assert_eq!(all, ["1.2", "99.9", "123", "9999", "22,931"]);
+        assert_eq!(cut(&"x".repeat(40)).chars().count(), NAME);
+    }
+}

@@ -1,0 +1,384 @@
+//! `onefold bench`: what a packet costs.
+
+use crate::bench::text;
+use crate::common::{self, ChainArgs, key_value};
+use crate::program;
+use crate::progress::Progress;
+use crate::runner;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
+use onefold_bench::SizeModel;
+use onefold_bench::measure::{
+    AimError, AimParams, BUFFERS, Candidate, ChainReport, Machine, Parameters, Reference, Report,
+    STRIDE, Settings, Subject, Synthesized, TrafficReport, aim, alternate, pin,
+};
+use onefold_chain::Chain;
+use onefold_elements::ElemId;
+use onefold_engine::program::ProgramRunner;
+use onefold_engine::{BuildOptions, Log};
+use onefold_packet::Timestamp;
+use std::sync::atomic::Ordering;
+
+/// How chains are executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Element by element, as written, a batch at a time.
+    Reference,
+    /// As one function: traffic classes with one action each.
+    Synthesized,
+    /// Both, in alternation.
+    Both,
+}
+
+/// Options of `onefold bench`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Measures what a packet costs: in one process, on one core, from memory to memory, so that no network card blurs it. Several \
+    chains (or modes) take turns, A B A B, slice by slice; figures are medians over the slices, with the least and the greatest.\n\n\
+    What is counted: processor time of the thread per packet, so that other load on the machine counts little (time on the wall is \
+    beside it). In every round the same packets also pass the *ceiling* (copied into the same buffers, first cache line looked at, no \
+    processing) and a MAC swap: what a chain costs is its figure less the ceiling's, 'above'.\n\n\
+    Packets are made before the clock starts. Flows are aimed at every class that lets packets leave, tried, and opened (TCP by a \
+    handshake); they come in random order, never sorted. 'left' is the share of packets that left: look at it before you believe \
+    a figure.\n\n\
+    A chain's parameters may follow its name: isp-edge:rules=acl-251.rules\n\n\
+    Examples:\n  \
+    onefold bench routers-1 routers-10\n  \
+    onefold bench napts-1 --mode both --flows 64000 --html napts.html\n  \
+    onefold bench isp-edge:rules=acl-251.rules isp-edge:rules=acl-713.rules --size imix --replies\n\n\
+    Exit status: 0 measured, 1 packets are not all accounted for, 2 wrong use or bad input."
+)]
+pub struct Args {
+    /// Chains: files, folders with a chain.yaml, names of examples, or Click configurations; NAME:KEY=VALUE[,KEY=VALUE] sets parameters
+    #[arg(value_name = "CHAIN", required = true)]
+    chains: Vec<String>,
+    /// Sets a parameter of all chains
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    set: Vec<(String, String)>,
+    /// How chains are executed; may be given twice
+    #[arg(long, value_enum, default_value = "synthesized")]
+    mode: Vec<Mode>,
+    /// Length of frames without check sequence: bytes (60 or more), imix, campus, router, isp, datacenter
+    #[arg(
+        long,
+        value_name = "BYTES|MODEL",
+        default_value = "64",
+        help_heading = "Packets"
+    )]
+    size: String,
+    /// Flows
+    #[arg(long, value_name = "N", default_value_t = 4000, help_heading = "Packets",
+          value_parser = clap::value_parser!(u32).range(1..=16_777_216))]
+    flows: u32,
+    /// Flows are not equally frequent, but by Zipf's law with this exponent (0: rounds in which each comes once)
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 0.0,
+        help_heading = "Packets"
+    )]
+    zipf: f64,
+    /// Share of flows that are TCP (0 to 1); the others are UDP
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value_t = 0.5,
+        help_heading = "Packets"
+    )]
+    tcp: f64,
+    /// The port that packets enter at; the chain's first one if it is not given
+    #[arg(long, value_name = "PORT", help_heading = "Packets")]
+    entry: Option<String>,
+    /// Half of the packets are answers, and enter where what they answer has left
+    #[arg(long, help_heading = "Packets")]
+    replies: bool,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Packets")]
+    seed: u64,
+    /// Packets that are handed over together
+    #[arg(long, value_name = "N", default_value_t = 32, help_heading = "Measurement",
+          value_parser = clap::value_parser!(u16).range(1..=256))]
+    batch: u16,
+    /// Seconds of each slice
+    #[arg(
+        long,
+        value_name = "S",
+        default_value_t = 0.5,
+        help_heading = "Measurement"
+    )]
+    seconds: f64,
+    /// Slices of each chain and mode
+    #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Measurement",
+          value_parser = clap::value_parser!(u16).range(1..=1000))]
+    repeats: u16,
+    /// The core to measure on; the highest that may be used if it is not given
+    #[arg(long, value_name = "N", help_heading = "Measurement")]
+    core: Option<usize>,
+    /// Writes a self-contained HTML page with plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<std::path::PathBuf>,
+    /// Prints one JSON object
+    #[arg(long)]
+    json: bool,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// `NAME:KEY=VALUE,KEY=VALUE` and what is set for all.
+fn chain_args(spec: &str, set: &[(String, String)]) -> ChainArgs {
+    let own = spec.rsplit_once(':').and_then(|(name, list)| {
+        let pairs: Result<Vec<_>, _> = list.split(',').map(key_value).collect();
+        Some((name, pairs.ok()?))
+    });
+    let (name, own) = own.unwrap_or((spec, Vec::new()));
+    ChainArgs {
+        chain: name.to_string(),
+        set: set.iter().cloned().chain(own).collect(),
+    }
+}
+
+impl Args {
+    fn modes(&self) -> Vec<Mode> {
+        let all = match self.mode.contains(&Mode::Both) {
+            true => vec![Mode::Reference, Mode::Synthesized],
+            false => self.mode.clone(),
+        };
+        let mut once = Vec::new();
+        for m in all {
+            if !once.contains(&m) {
+                once.push(m);
+            }
+        }
+        once
+    }
+
+    fn check(&self) -> Result<()> {
+        let number = |what: &str, v: f64, lo: f64, hi: f64| match (lo..=hi).contains(&v) {
+            true => Ok(()),
+            false => Err(anyhow!("{what} {v}: expected {lo} to {hi}")),
+        };
+        number("--zipf", self.zipf, 0.0, 10.0)?;
+        number("--tcp", self.tcp, 0.0, 1.0)?;
+        number("--seconds", self.seconds, 0.001, 3600.0)
+    }
+}
+
+/// What is measured of one chain, and what is told of it.
+struct Made {
+    candidate: Candidate,
+    traffic: TrafficReport,
+    classes: usize,
+}
+
+/// The entry that was asked for, or the first one.
+fn entry(chain: &Chain, asked: Option<&str>) -> Result<usize> {
+    match asked {
+        Some(name) => runner::find_port(chain, name, true),
+        None => (chain.ports.iter())
+            .position(|p| p.source.is_some())
+            .ok_or_else(|| anyhow!("{}: packets enter nowhere", chain.name)),
+    }
+}
+
+/// Makes a chain's packets and executions. `None`: its errors have been printed.
+fn make(
+    args: &Args,
+    spec: &str,
+    sizes: &SizeModel,
+    warnings: &mut Vec<String>,
+    go_on: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<Option<Made>> {
+    let chain_args = chain_args(spec, &args.set);
+    let Some(chain) = chain_args.load_or_print() else {
+        return Ok(None);
+    };
+    let port = entry(&chain, args.entry.as_deref())?;
+    let name = |i: usize| chain.ports.get(i).map_or("", |p| p.name.as_str());
+    let options = BuildOptions {
+        seed: args.seed,
+        start: Timestamp::from_secs(1_000),
+        log: Log::Discard,
+        ..Default::default()
+    };
+    let graph = match common::build(&chain, &options) {
+        Ok(g) => g,
+        Err(ds) => {
+            common::print_diagnostics(&ds);
+            return Ok(None);
+        }
+    };
+    let made = program::synthesize_graph(&graph);
+    let fresh = ProgramRunner::with_program(graph, &made.program)
+        .with_context(|| format!("{spec}: the synthesized program"))?;
+    let source = chain.ports.get(port).and_then(|p| p.source).unwrap_or(0);
+    let params = AimParams {
+        flows: args.flows as usize,
+        sizes: sizes.clone(),
+        tcp: args.tcp,
+        entry: ElemId(source as u32),
+        replies: args.replies,
+        seed: args.seed,
+    };
+    let ports = super::verify::ports(&chain);
+    let aimed = match aim(&fresh, &made.program, &ports, &params, go_on) {
+        Ok(a) => a,
+        Err(AimError::Interrupted) => return Err(AimError::Interrupted.into()),
+        Err(e) => bail!("{spec}: {e}"),
+    };
+    drop(fresh);
+    if aimed.flows < params.flows {
+        warnings.push(format!(
+            "{spec}: {} flows of the {} asked for: no more were found that leave the chain",
+            common::thousands(aimed.flows as u64),
+            common::thousands(params.flows as u64)
+        ));
+    }
+    let traffic = TrafficReport::new(&aimed, name(port));
+    let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
+    for m in args.modes() {
+        match m {
+            Mode::Reference => subjects.push(Box::new(Reference(aimed.runner.graph().fork()))),
+            _ => subjects.push(Box::new(Synthesized(aimed.runner.fork()))),
+        }
+    }
+    Ok(Some(Made {
+        candidate: Candidate {
+            name: spec.to_string(),
+            subjects,
+            lanes: aimed.lanes,
+            start: aimed.now,
+            zipf: args.zipf,
+            seed: args.seed,
+        },
+        traffic,
+        classes: program::classes(&made.program),
+    }))
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<u8> {
+    args.check()?;
+    let sizes = SizeModel::parse(&args.size, None).map_err(|e| anyhow!("--size: {e}"))?;
+    runner::catch_interrupt();
+    let interrupted = || runner::interrupted().load(Ordering::SeqCst);
+    let mut warnings = Vec::new();
+    let mut made = Vec::new();
+    for spec in &args.chains {
+        let mut progress = Progress::new(1000, args.quiet);
+        let mut go_on = |n: u64, of: u64| {
+            progress.at(n * 1000 / of.max(1), || format!("{spec}: making packets"));
+            !interrupted()
+        };
+        let one = make(args, spec, &sizes, &mut warnings, &mut go_on);
+        progress.finish();
+        match one? {
+            Some(m) => made.push(m),
+            None => return Ok(common::BAD_INPUT),
+        }
+    }
+    let core = match pin(args.core) {
+        Ok(c) => Some(c),
+        // asked for, it is needed
+        Err(e) if args.core.is_some() => bail!("--core: {e}"),
+        Err(e) => {
+            warnings.push(format!("not bound to one core: {e}"));
+            None
+        }
+    };
+    let machine = Machine::this(core);
+    let settings = Settings {
+        batch: usize::from(args.batch),
+        seconds: args.seconds,
+        repeats: usize::from(args.repeats),
+    };
+    let (mut candidates, about): (Vec<_>, Vec<_>) = made
+        .into_iter()
+        .map(|m| (m.candidate, (m.traffic, m.classes)))
+        .unzip();
+    let mut progress = Progress::new(0, args.quiet);
+    let outcome = alternate(&mut candidates, &settings, &mut |done, of, what| {
+        progress.of(done, of, || what.to_string());
+        !interrupted()
+    });
+    progress.finish();
+    let modes = args.modes().len();
+    let chains: Vec<ChainReport> = (outcome.measured.iter().enumerate())
+        .filter_map(|(i, m)| {
+            let (traffic, classes) = about.get(i / modes)?;
+            Some(ChainReport::new(
+                m,
+                traffic.clone(),
+                Some(*classes),
+                machine.tsc_ghz,
+            ))
+        })
+        .collect();
+    for c in &chains {
+        if c.share_out < 0.999 {
+            warnings.push(format!(
+                "{} {}: only {:.1}% of the packets left",
+                c.name,
+                c.mode,
+                c.share_out * 100.0
+            ));
+        }
+    }
+    let report = Report {
+        chains,
+        machine,
+        parameters: Parameters {
+            size: args.size.clone(),
+            flows: args.flows as usize,
+            zipf: args.zipf,
+            tcp: args.tcp,
+            replies: args.replies,
+            batch: settings.batch,
+            seconds: settings.seconds,
+            repeats: settings.repeats,
+            seed: args.seed,
+            buffers: BUFFERS,
+            buffer_stride: STRIDE,
+        },
+        order: Report::order_of(&outcome),
+        rounds: outcome.rounds,
+        interrupted: outcome.interrupted,
+        warnings,
+    };
+    for w in &report.warnings {
+        eprintln!("warning: {w}");
+    }
+    if let Some(file) = &args.html {
+        std::fs::write(file, crate::html::bench_page(&report))
+            .with_context(|| format!("'{}'", file.display()))?;
+    }
+    if args.json {
+        common::print_json(&report)?;
+    } else {
+        crate::say!("{}", text::table(&report).trim_end());
+        if let Some(f) = &args.html {
+            crate::say!("report: {}", f.display());
+        }
+    }
+    Ok(match report.chains.iter().all(|c| c.conserved) {
+        true => common::HOLDS,
+        false => common::HOLDS_NOT,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_may_follow_a_chain() {
+        let set = [("n".to_string(), "2".to_string())];
+        let a = chain_args("isp-edge:rules=acl-251.rules,x=1", &set);
+        assert_eq!(a.chain, "isp-edge");
+        let keys: Vec<_> = a.set.iter().map(|(k, v)| format!("{k}={v}")).collect();
+        assert_eq!(keys, ["n=2", "rules=acl-251.rules", "x=1"]);
+        for plain in ["routers-1", "odd:name/chain.yaml", "a:b"] {
+            assert_eq!(chain_args(plain, &[]).chain, plain);
+        }
+    }
+}
