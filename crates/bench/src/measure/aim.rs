@@ -237,8 +237,20 @@ struct Maker<'a> {
 impl Maker<'_> {
     /// Frames of a flow within a filter: `n` that carry data.
     fn flow(&mut self, cube: &Filter, n: usize) -> Option<Flow> {
-        let at = |bit: i32, bits: u8| cube.get(Dim::Bits { bit, bits });
         let may = |set: Option<&ValueSet>, v: u128| set.is_none_or(|s| s.contains(v));
+        let raw = |bit: i32, bits: u8| cube.get(Dim::Bits { bit, bits });
+        // tags where the filter wants them
+        let tagged = |bit: i32| {
+            let kind = raw(bit, 16);
+            !may(kind, 0x0800) && !may(kind, 0x86dd) && may(kind, 0x8100)
+        };
+        let tags = match (tagged(96), tagged(128)) {
+            (true, true) => 2,
+            (true, false) => 1,
+            (false, _) => 0,
+        };
+        let shift = 32 * tags as i32;
+        let at = |bit: i32, bits: u8| raw(bit + shift, bits);
         let kind = at(96, 16);
         let v6 = !may(kind, 0x0800) && may(kind, 0x86dd);
         let proto_at = if v6 { 160 } else { 184 };
@@ -261,9 +273,9 @@ impl Maker<'_> {
             (ports[1], 16, &self.usual.ports[1]),
         ]
         .into_iter()
-        .map(|(bit, bits, usual)| (bit, bits, draw(at(bit, bits), usual, &mut self.rng)))
+        .map(|(bit, bits, usual)| (bit + shift, bits, draw(at(bit, bits), usual, &mut self.rng)))
         .collect();
-        let headers = if v6 { 54 } else { 34 } + if proto == 6 { 20 } else { 8 };
+        let headers = 4 * tags + if v6 { 54 } else { 34 } + if proto == 6 { 20 } else { 8 };
         let mut place_rng = onefold_verify::Rng::new(self.rng.bits());
         let mut frames = Vec::with_capacity(n);
         for _ in 0..n {
@@ -271,7 +283,7 @@ impl Maker<'_> {
             let mut f = frame::make(Shape {
                 version: if v6 { 6 } else { 4 },
                 proto,
-                tags: 0,
+                tags,
                 payload: size.saturating_sub(headers),
             });
             for (bit, bits, v) in &fields {
