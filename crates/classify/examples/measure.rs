@@ -68,11 +68,23 @@ fn batches(rules: &Rules, a: &Args) -> Vec<KeyBuf> {
         .collect()
 }
 
+/// Trees' settings, from the environment: to try others.
+fn settings() -> TreeSettings {
+    let read = |name| std::env::var(name).ok().and_then(|v| v.parse().ok());
+    let d = TreeSettings::default();
+    TreeSettings {
+        leaf: read("LEAF").unwrap_or(d.leaf),
+        copies: read("COPIES").unwrap_or(d.copies),
+        ..d
+    }
+}
+
 fn build(table: &Table, a: &Args) -> Vec<(Box<dyn Classifier>, f64)> {
     type Make = fn(&Table) -> Result<Box<dyn Classifier>, Refusal>;
-    let makers: [Make; 2] = [
+    let makers: [Make; 3] = [
         |t| Ok(Box::new(DecisionCode::new(t)?)),
         |t| Ok(Box::new(BitVector::new(t, 1500 << 20)?)),
+        |t| Ok(Box::new(DecisionTree::new(t, &settings())?)),
     ];
     let mut list = Vec::new();
     for m in makers {

@@ -126,6 +126,19 @@ impl KeyBuf {
         true
     }
 
+    /// Adds a key by its words; `false` if there is no room or it has another number of words.
+    pub fn push_words(&mut self, words: &[u32]) -> bool {
+        if self.len == self.stride || words.len() != self.layout.words() {
+            return false;
+        }
+        let row = self.data.iter_mut().skip(self.len).step_by(self.stride);
+        for (to, w) in row.zip(words) {
+            *to = *w;
+        }
+        self.len += 1;
+        true
+    }
+
     /// Forgets all keys.
     pub fn clear(&mut self) {
         self.len = 0;

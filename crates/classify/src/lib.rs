@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`DecisionCode`] | a handful up to some dozens of rules: all compared, 64 keys at a time |
 //! | [`BitVector`] | hundreds to some ten thousand rules, whatever their shape |
+//! | [`DecisionTree`] | hundreds to a hundred thousand rules: the usual choice |
 //! | [`Linear`] | nothing but to say what is right |
 //!
 //! All of them are [`Classifier`]s: they look up batches of [`Keys`] (structure of arrays), in stages with prefetch between them, and
@@ -46,6 +47,7 @@ mod simd;
 mod small;
 mod steps;
 mod table;
+mod tree;
 
 pub use bits::BitVector;
 pub use error::{Refusal, RuleError};
@@ -55,6 +57,7 @@ pub use linear::Linear;
 pub use rule::{MAX_RULES, Match, Rules};
 pub use small::{DecisionCode, MAX_SMALL};
 pub use table::{MAX_ENTRIES, MAX_PARTS, Table, Test};
+pub use tree::{DecisionTree, MAX_DEPTH, Settings as TreeSettings, Steps as TreeSteps};
 
 /// What a look-up answers where no rule fits.
 pub const NO_MATCH: u32 = u32::MAX;
@@ -68,6 +71,8 @@ pub enum Kind {
     DecisionCode,
     /// [`BitVector`].
     BitVector,
+    /// [`DecisionTree`].
+    DecisionTree,
 }
 
 impl std::fmt::Display for Kind {
@@ -76,6 +81,7 @@ impl std::fmt::Display for Kind {
             Self::Linear => "linear scan",
             Self::DecisionCode => "decision code",
             Self::BitVector => "bit vector",
+            Self::DecisionTree => "decision tree",
         })
     }
 }

@@ -234,6 +234,9 @@ pub fn structures(rules: &Rules) -> Vec<Box<dyn Classifier>> {
         list.push(Box::new(DecisionCode::new(&table).unwrap()));
     }
     list.push(Box::new(BitVector::new(&table, 1 << 30).unwrap()));
+    list.push(Box::new(
+        DecisionTree::new(&table, &TreeSettings::default()).unwrap(),
+    ));
     list
 }
 

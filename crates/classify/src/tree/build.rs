@@ -1,0 +1,155 @@
+//! Building one tree.
+
+use super::cut::{self, Hulls};
+use super::leaf::Leaves;
+use super::{DecisionTree, MAX_DEPTH, Node, Root, Settings};
+use crate::layout::word_max;
+use crate::{Kind, Refusal, Table};
+
+/// The ends of all entries.
+pub(super) fn hulls(table: &Table) -> Hulls {
+    let bits = table.layout().word_bits();
+    let mut h = Hulls {
+        lo: Vec::new(),
+        hi: Vec::new(),
+    };
+    for (w, bits) in bits.iter().enumerate() {
+        let ends = (0..table.len()).map(|e| table.row(e)[w].hull(*bits));
+        let (lo, hi) = ends.unzip();
+        h.lo.push(lo);
+        h.hi.push(hi);
+    }
+    h
+}
+
+struct Work {
+    /// Whose child, and which; the root is nobody's.
+    parent: Option<(usize, std::ops::Range<usize>)>,
+    entries: Vec<u32>,
+    region: Vec<(u32, u32)>,
+    depth: u32,
+}
+
+/// Trees of these groups of entries, each in order.
+pub(super) fn build(
+    table: &Table,
+    hulls: &Hulls,
+    groups: &[Vec<u32>],
+    settings: &Settings,
+) -> Result<DecisionTree, Refusal> {
+    let mut tree = DecisionTree {
+        roots: Vec::new(),
+        nodes: Vec::new(),
+        lines: Vec::new(),
+        patterns: Vec::new(),
+        tests: Vec::new(),
+        values: table.values().to_vec(),
+        copies: 0,
+    };
+    let mut leaves = Leaves::default();
+    let whole: Vec<(u32, u32)> = (table.layout().word_bits().iter())
+        .map(|b| (0, word_max(*b)))
+        .collect();
+    for group in groups {
+        let first = group.first().copied().unwrap_or(u32::MAX);
+        let mut copies = group.len() * settings.copies + 256;
+        let mut work = vec![Work {
+            parent: None,
+            entries: group.clone(),
+            region: whole.clone(),
+            depth: 0,
+        }];
+        // Bound: the copies, and the depth.
+        while let Some(mut w) = work.pop() {
+            // what comes after an entry that takes everything here is never reached
+            let all = |e: &u32| {
+                let row = table.row(*e as usize);
+                row.iter().zip(&w.region).all(|(t, r)| t.covers(*r))
+            };
+            if let Some(i) = w.entries.iter().position(all) {
+                w.entries.truncate(i + 1);
+            }
+            let cut = match w.entries.len() > settings.leaf && w.depth < MAX_DEPTH {
+                true => cut::choose(hulls, &w.entries, &w.region, settings.leaf),
+                false => None,
+            };
+            let parts = cut.map(|c| (c.word, split(hulls, &w, &c)));
+            let more = |p: &Vec<Work>| {
+                let all: usize = p.iter().map(|w| w.entries.len()).sum();
+                all.saturating_sub(w.entries.len())
+            };
+            let parts = parts.filter(|(_, p)| more(p) <= copies);
+            let at = match parts {
+                None => leaves.add(&mut tree, table, &w.entries, &w.region),
+                Some((word, parts)) => {
+                    copies -= more(&parts);
+                    let mut node = Node {
+                        cuts: [u32::MAX; 16],
+                        kids: [0; 16],
+                    };
+                    node.cuts[15] = word as u32;
+                    let number = tree.nodes.len();
+                    let last = parts.len() - 1;
+                    for (i, mut part) in parts.into_iter().enumerate() {
+                        if i > 0 {
+                            node.cuts[i - 1] = part.region[word].0;
+                        }
+                        let to = if i == last { 16 } else { i + 1 };
+                        part.parent = Some((number, i..to));
+                        work.push(part);
+                    }
+                    tree.nodes.push(node);
+                    number as u32
+                }
+            };
+            match w.parent {
+                Some((n, kids)) => tree.nodes[n].kids[kids].fill(at),
+                None => tree.roots.push(Root { at, first }),
+            }
+            let used = tree.lines.len() * 64 + tree.nodes.len() * 128;
+            if used > settings.budget {
+                return Err(Refusal::Memory {
+                    kind: Kind::DecisionTree,
+                    needed: used,
+                    budget: settings.budget,
+                });
+            }
+        }
+    }
+    tree.roots.sort_by_key(|r| r.first);
+    tree.nodes.shrink_to_fit();
+    tree.lines.shrink_to_fit();
+    Ok(tree)
+}
+
+/// The parts of a node, entries in order.
+fn split(hulls: &Hulls, w: &Work, cut: &cut::Cut) -> Vec<Work> {
+    let mut parts: Vec<Vec<u32>> = vec![Vec::new(); cut.at.len() + 1];
+    for e in &w.entries {
+        let (lo, hi) = (
+            hulls.lo[cut.word][*e as usize],
+            hulls.hi[cut.word][*e as usize],
+        );
+        let from = cut.at.partition_point(|a| *a <= lo);
+        let to = cut.at.partition_point(|a| *a <= hi);
+        for p in &mut parts[from..=to] {
+            p.push(*e);
+        }
+    }
+    let (first, last) = w.region[cut.word];
+    (parts.into_iter().enumerate())
+        .map(|(i, entries)| {
+            let mut region = w.region.clone();
+            region[cut.word] = (
+                if i == 0 { first } else { cut.at[i - 1] },
+                cut.at.get(i).map_or(last, |a| a - 1),
+            );
+            Work {
+                parent: None,
+                entries,
+                region,
+                depth: w.depth + 1,
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,139 @@
+//! Which rules share a tree.
+
+use super::build;
+use super::cut::Hulls;
+use super::{DecisionTree, Settings};
+use crate::{KeyBuf, Refusal, Table};
+use std::collections::HashSet;
+
+/// An interval is wide that has more than one in so many of the word's ends.
+const WIDE: usize = 16;
+/// Groups of fewer entries join another one.
+const SMALL_GROUP: usize = 24;
+/// Keys that a choice is tried with.
+const TRIED: usize = 2000;
+
+/// What a step costs, in nanoseconds where memory is near; only their proportions decide.
+fn cost(s: super::Steps) -> f64 {
+    s.levels * 3.0 + s.blocks * 5.0 + s.lines
+}
+
+/// The cheapest of all separations.
+pub(super) fn best(table: &Table, settings: &Settings) -> Result<DecisionTree, Refusal> {
+    let hulls = build::hulls(table);
+    let keys = sample(table, &hulls);
+    let mut best: Option<(f64, DecisionTree)> = None;
+    let mut refusal = None;
+    for groups in separations(table, &hulls) {
+        match build::build(table, &hulls, &groups, settings) {
+            Ok(t) => {
+                let c = cost(t.steps(keys.keys()));
+                if best.as_ref().is_none_or(|(b, _)| c < *b) {
+                    best = Some((c, t));
+                }
+            }
+            Err(r) => refusal = Some(r),
+        }
+    }
+    match (best, refusal) {
+        (Some((_, t)), _) => Ok(t),
+        (None, Some(r)) => Err(r),
+        (None, None) => build::build(table, &hulls, &[Vec::new()], settings),
+    }
+}
+
+/// Keys within entries, evenly.
+fn sample(table: &Table, hulls: &Hulls) -> KeyBuf {
+    let layout = table.layout();
+    let mut keys = KeyBuf::new(layout, TRIED);
+    let mut x = 0x2545_f491_4f6c_dd1du64;
+    for n in 0..TRIED.min(table.len() * 8) {
+        let e = n * table.len() / TRIED.min(table.len() * 8);
+        let key: Vec<u32> = (hulls.lo.iter().zip(&hulls.hi))
+            .map(|(lo, hi)| {
+                x = x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                let (lo, hi) = (lo[e], hi[e]);
+                let r = ((x >> 32) * (u64::from(hi - lo) + 1)) >> 32;
+                lo + r as u32
+            })
+            .collect();
+        keys.push_words(&key);
+    }
+    keys
+}
+
+/// All together; by one word or the other; by both.
+fn separations(table: &Table, hulls: &Hulls) -> Vec<Vec<Vec<u32>>> {
+    let all: Vec<u32> = (0..table.len() as u32).collect();
+    let mut list = vec![vec![all.clone()]];
+    let words = words(table, hulls);
+    let by = |words: &[Narrow]| {
+        let mut groups: Vec<Vec<u32>> = vec![Vec::new(); 1 << words.len()];
+        for e in &all {
+            let which = (words.iter()).fold(0, |n, w| n * 2 + usize::from(!w.has(*e)));
+            groups[which].push(*e);
+        }
+        let last = groups.len() - 1;
+        for g in 0..last {
+            if groups[g].len() < SMALL_GROUP {
+                let few = std::mem::take(&mut groups[g]);
+                groups[last].extend(few);
+            }
+        }
+        groups[last].sort_unstable();
+        groups.retain(|g| !g.is_empty());
+        groups
+    };
+    if let [a, b] = &words[..] {
+        for w in [&[a.clone()][..], &[b.clone()], &[a.clone(), b.clone()]] {
+            let groups = by(w);
+            if groups.len() > 1 && !list.contains(&groups) {
+                list.push(groups);
+            }
+        }
+    }
+    list
+}
+
+/// Which entries are narrow in a word.
+#[derive(Clone)]
+struct Narrow(Vec<bool>);
+
+impl Narrow {
+    fn has(&self, e: u32) -> bool {
+        self.0.get(e as usize).is_some_and(|n| *n)
+    }
+}
+
+/// The two words, of different fields, with the most different narrow intervals.
+fn words(table: &Table, hulls: &Hulls) -> Vec<Narrow> {
+    let layout = table.layout();
+    let mut best: Vec<(usize, usize, Narrow)> = Vec::new();
+    for field in 0..layout.fields() {
+        for w in layout.words_of(field) {
+            let (lo, hi) = (&hulls.lo[w], &hulls.hi[w]);
+            let mut ends: Vec<u32> = lo.iter().chain(hi).copied().collect();
+            ends.sort_unstable();
+            ends.dedup();
+            let most = ends.len() / WIDE;
+            let narrow: Vec<bool> = (lo.iter().zip(hi))
+                .map(|(l, h)| {
+                    let between =
+                        ends.partition_point(|e| e <= h) - ends.partition_point(|e| e < l);
+                    between <= most.max(2)
+                })
+                .collect();
+            let different: HashSet<(u32, u32)> = (lo.iter().zip(hi).zip(&narrow))
+                .filter(|(_, n)| **n)
+                .map(|((l, h), _)| (*l, *h))
+                .collect();
+            match best.iter_mut().find(|b| b.1 == field) {
+                Some(b) if b.0 >= different.len() => {}
+                Some(b) => *b = (different.len(), field, Narrow(narrow)),
+                None => best.push((different.len(), field, Narrow(narrow))),
+            }
+        }
+    }
+    best.sort_by_key(|b| std::cmp::Reverse(b.0));
+    best.into_iter().take(2).map(|b| b.2).collect()
+}

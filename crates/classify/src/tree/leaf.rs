@@ -1,0 +1,140 @@
+//! Leaves: blocks of eight rules.
+//!
+//! A block's first line has the numbers of its entries in order, its pattern (which words its tests are of), its lanes, and whether more
+//! blocks follow. Then one line per test. Tests that everything at this leaf passes are left out.
+
+use super::{DecisionTree, LEAF};
+use crate::Table;
+use crate::simd::Line;
+use crate::table::Test;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+
+/// Where the pattern stands in a block's first line.
+pub(super) const PATTERN: usize = 8;
+/// Where the mask of its lanes stands.
+pub(super) const LANES: usize = 9;
+/// Where it stands whether another block follows.
+pub(super) const MORE: usize = 10;
+/// Flag of a test: masks and values.
+pub(super) const MASKED: u8 = 0x80;
+
+/// Stores leaves, each once.
+#[derive(Default)]
+pub(super) struct Leaves {
+    patterns: HashMap<Vec<u8>, u32>,
+    known: HashMap<u64, u32>,
+    hasher: RandomState,
+}
+
+/// A range that is a prefix, as mask and value.
+fn as_mask(t: &Test) -> Option<(u32, u32)> {
+    if t.is_mask() {
+        return Some((t.mask, t.lo));
+    }
+    (t.span & t.span.wrapping_add(1) == 0 && t.lo & t.span == 0).then_some((!t.span, t.lo))
+}
+
+impl Leaves {
+    /// Adds a leaf of these entries, in this part of the key space, to a tree; answers its reference.
+    pub fn add(
+        &mut self,
+        tree: &mut DecisionTree,
+        table: &Table,
+        entries: &[u32],
+        region: &[(u32, u32)],
+    ) -> u32 {
+        let start = tree.lines.len();
+        if entries.is_empty() {
+            let mut none = [0; 16];
+            none[0] = u32::MAX;
+            tree.lines.push(Line(none));
+        }
+        let blocks = entries.chunks(8);
+        let last = blocks.len().saturating_sub(1);
+        for (n, block) in blocks.enumerate() {
+            let mut head = [0; 16];
+            head[..8].fill(u32::MAX);
+            head[..block.len()].copy_from_slice(block);
+            head[LANES] = (1 << block.len()) - 1;
+            head[MORE] = u32::from(n != last);
+            let at = tree.lines.len();
+            tree.lines.push(Line(head));
+            let mut pattern = Vec::new();
+            for (w, region) in region.iter().enumerate() {
+                word(table, block, w, *region, &mut pattern, &mut tree.lines);
+            }
+            let number = *self.patterns.entry(pattern).or_insert_with_key(|p| {
+                tree.patterns
+                    .push((tree.tests.len() as u32, p.len() as u32));
+                tree.tests.extend_from_slice(p);
+                tree.patterns.len() as u32 - 1
+            });
+            if let Some(Line(head)) = tree.lines.get_mut(at) {
+                head[PATTERN] = number;
+            }
+        }
+        // was it there already?
+        let key = self.hasher.hash_one(&tree.lines[start..]);
+        let len = tree.lines.len() - start;
+        match self.known.get(&key) {
+            Some(k)
+                if tree.lines.get(*k as usize..*k as usize + len) == tree.lines.get(start..) =>
+            {
+                tree.lines.truncate(start);
+                k | LEAF
+            }
+            _ => {
+                tree.copies += entries.len();
+                self.known.insert(key, start as u32);
+                start as u32 | LEAF
+            }
+        }
+    }
+}
+
+/// The tests of one word of a block.
+fn word(
+    table: &Table,
+    block: &[u32],
+    w: usize,
+    region: (u32, u32),
+    pattern: &mut Vec<u8>,
+    lines: &mut Vec<Line>,
+) {
+    let tests: Vec<Option<Test>> = (block.iter())
+        .map(|e| table.row(*e as usize).get(w).filter(|t| !t.covers(region)))
+        .map(|t| t.copied())
+        .collect();
+    if tests.iter().all(Option::is_none) {
+        return;
+    }
+    let any_mask = tests.iter().flatten().any(Test::is_mask);
+    let all_masks = tests.iter().flatten().all(|t| as_mask(t).is_some());
+    let mut masks = [0u32; 16];
+    let mut ranges = [0u32; 16];
+    ranges[8..].fill(u32::MAX);
+    let mut ranged = false;
+    for (lane, t) in tests.iter().enumerate() {
+        let Some(t) = t else { continue };
+        match as_mask(t).filter(|_| t.is_mask() || any_mask && all_masks) {
+            Some((mask, value)) => {
+                masks[lane] = mask;
+                masks[lane + 8] = value;
+            }
+            None => {
+                ranged = true;
+                ranges[lane] = t.lo;
+                ranges[lane + 8] = t.span;
+            }
+        }
+    }
+    if any_mask {
+        pattern.push(w as u8 | MASKED);
+        lines.push(Line(masks));
+    }
+    if ranged {
+        pattern.push(w as u8);
+        lines.push(Line(ranges));
+    }
+}
