@@ -67,7 +67,7 @@ fn separations(table: &Table, hulls: &Hulls) -> Vec<Vec<Vec<u32>>> {
     let all: Vec<u32> = (0..table.len() as u32).collect();
     let mut list = vec![vec![all.clone()]];
     let words = words(table, hulls);
-    let by = |words: &[Narrow]| {
+    let by = |words: &[&Narrow]| {
         let mut groups: Vec<Vec<u32>> = vec![Vec::new(); 1 << words.len()];
         for e in &all {
             let which = (words.iter()).fold(0, |n, w| n * 2 + usize::from(!w.has(*e)));
@@ -85,7 +85,7 @@ fn separations(table: &Table, hulls: &Hulls) -> Vec<Vec<Vec<u32>>> {
         groups
     };
     if let [a, b] = &words[..] {
-        for w in [&[a.clone()][..], &[b.clone()], &[a.clone(), b.clone()]] {
+        for w in [&[a][..], &[b], &[a, b]] {
             let groups = by(w);
             if groups.len() > 1 && !list.contains(&groups) {
                 list.push(groups);
@@ -96,7 +96,6 @@ fn separations(table: &Table, hulls: &Hulls) -> Vec<Vec<Vec<u32>>> {
 }
 
 /// Which entries are narrow in a word.
-#[derive(Clone)]
 struct Narrow(Vec<bool>);
 
 impl Narrow {
