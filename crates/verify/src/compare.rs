@@ -2,6 +2,7 @@
 
 use crate::event::Event;
 use crate::frame;
+use crate::order::interleaves;
 use crate::subject::{Outputs, Subject};
 use onefold_elements::ElemId;
 use onefold_engine::shadow::around;
@@ -76,6 +77,8 @@ pub struct Pair {
     events: usize,
     now: Timestamp,
     out: [Outputs; 2],
+    /// Of each frame of the last batch: how many packets had left the first execution behind it.
+    ends: Vec<usize>,
     /// The batch that is being gathered.
     batch: Vec<Event>,
     /// Frames that were carried out at the last step.
@@ -95,6 +98,7 @@ impl Pair {
             events: 0,
             now: Timestamp::ZERO,
             out: Default::default(),
+            ends: Vec::new(),
             batch: Vec::new(),
             done: Vec::new(),
             alone: 0,
@@ -167,6 +171,8 @@ impl Pair {
                 self.now = self.now.max(e.at);
                 self.left.advance(self.now);
                 self.right.advance(self.now);
+                self.out[0].clear();
+                self.ends.clear();
                 self.compare_outputs()
             }
         }
@@ -177,6 +183,8 @@ impl Pair {
         let first = self.batch.first()?;
         let source = first.source?;
         self.now = self.now.max(first.at);
+        self.out[0].clear();
+        self.ends.clear();
         let frames: Vec<&[u8]> = self.batch.iter().map(|e| e.bytes.as_slice()).collect();
         if frames.len() == 1 {
             self.left.inject(source, &frames, self.now);
@@ -186,7 +194,10 @@ impl Pair {
             // before it has: both are right, but what they find there may differ. Such frames are sent alone.
             let mut start = 0;
             for (i, f) in frames.iter().enumerate() {
-                if self.left.inject_and_tell(source, f, self.now) {
+                let round = self.left.inject_and_tell(source, f, self.now);
+                self.left.outputs(&mut self.out[0]);
+                self.ends.push(self.out[0].len());
+                if round {
                     for part in [&frames[start..i], &frames[i..=i]] {
                         if !part.is_empty() {
                             self.right.inject(source, part, self.now);
@@ -204,9 +215,9 @@ impl Pair {
         self.compare_outputs()
     }
 
+    /// What left the first execution is added to what is there of it already.
     fn compare_outputs(&mut self) -> Option<Difference> {
         let [l, r] = &mut self.out;
-        l.clear();
         r.clear();
         self.left.outputs(l);
         self.right.outputs(r);
@@ -215,7 +226,18 @@ impl Pair {
         }
         let (what, place, left, right) = match self.max_batch == 1 {
             true => differ_in_order(l, r),
-            false => differ_by_flow(l, r)?,
+            false => {
+                // the flow in which the frame came that made the i-th of `l`: all one where time made them
+                let came: Vec<Vec<u8>> = (self.done.iter())
+                    .map(|e| frame::flow_key(&e.bytes))
+                    .collect();
+                let flow = |i: usize| {
+                    let f = self.ends.partition_point(|end| *end <= i);
+                    let key = came.get(f);
+                    came.iter().position(|k| Some(k) == key).unwrap_or(0)
+                };
+                differ_by_flow(l, r, &flow)?
+            }
         };
         Some(Difference {
             event: self.events.saturating_sub(1),
@@ -296,18 +318,29 @@ fn differ_in_order(l: &Outputs, r: &Outputs) -> Found {
 
 type Shown<'a> = (Timestamp, Cow<'a, [u8]>);
 
+/// The packets of a flow at a port in the one execution, with their indices, and in the other.
+type Sides<'a> = (Vec<usize>, [Vec<Shown<'a>>; 2]);
+
 /// The first flow at a port whose packets differ; the order across flows and ports is free, and with it the identifications
-/// of ICMP errors, which an element counts through for all flows.
-fn differ_by_flow(l: &Outputs, r: &Outputs) -> Option<Found> {
-    let mut flows: BTreeMap<(u32, Vec<u8>), [Vec<Shown<'_>>; 2]> = BTreeMap::new();
+/// of ICMP errors, which an element counts through for all flows. Packets that leave as one flow and came as several (`came`:
+/// in which the i-th of `l` did) keep the order of each of those.
+fn differ_by_flow(l: &Outputs, r: &Outputs, came: &dyn Fn(usize) -> usize) -> Option<Found> {
+    let mut flows: BTreeMap<(u32, Vec<u8>), Sides<'_>> = BTreeMap::new();
     for (side, outs) in [l, r].into_iter().enumerate() {
-        for (sink, at, bytes) in outs.iter() {
+        for (i, (sink, at, bytes)) in outs.iter().enumerate() {
             let e = flows.entry((sink.0, frame::flow_key(bytes))).or_default();
-            e[side].push((at, frame::without_error_id(bytes)));
+            e.1[side].push((at, frame::without_error_id(bytes)));
+            if side == 0 {
+                e.0.push(i);
+            }
         }
     }
-    for ((sink, _), [a, b]) in &flows {
+    for ((sink, _), (indices, [a, b])) in &flows {
         if a == b {
+            continue;
+        }
+        let left: Vec<(usize, &Shown<'_>)> = indices.iter().map(|i| came(*i)).zip(a).collect();
+        if interleaves(&left, &b.iter().collect::<Vec<_>>()) {
             continue;
         }
         let i = a.iter().zip(b).take_while(|(x, y)| x == y).count();

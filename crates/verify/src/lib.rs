@@ -37,6 +37,7 @@ pub mod cubes;
 pub mod event;
 pub mod frame;
 pub mod generate;
+mod order;
 pub mod prove;
 pub mod reach;
 mod rng;
