@@ -171,6 +171,10 @@ impl Pair {
                 self.now = self.now.max(e.at);
                 self.left.advance(self.now);
                 self.right.advance(self.now);
+                if let Some(elem) = e.clears {
+                    self.left.clear(elem);
+                    self.right.clear(elem);
+                }
                 self.out[0].clear();
                 self.ends.clear();
                 self.compare_outputs()

@@ -11,6 +11,8 @@ pub struct Event {
     pub at: Timestamp,
     /// Through which source element a frame arrives; `None`: only the clock moves.
     pub source: Option<ElemId>,
+    /// Somebody has this rewriter forget its flows, by its handler `clear`; no frame arrives then.
+    pub clears: Option<ElemId>,
     /// The frame.
     pub bytes: Vec<u8>,
     /// It belongs to the batch of the event before it, where batches are compared (same source, same time).
@@ -27,10 +29,18 @@ impl Event {
         Event {
             at,
             source: None,
+            clears: None,
             bytes: Vec::new(),
             joined: false,
             id: 0,
             answers: None,
+        }
+    }
+    /// A rewriter is made to forget its flows.
+    pub fn clear(at: Timestamp, elem: ElemId) -> Event {
+        Event {
+            clears: Some(elem),
+            ..Event::clock(at)
         }
     }
     /// A frame.
@@ -49,6 +59,7 @@ pub struct Record {
     bytes: Vec<u8>,
     events: Vec<(Timestamp, u32, u32, bool)>,
     answers: HashMap<usize, (u64, u32)>,
+    clears: HashMap<usize, ElemId>,
     ends: Vec<usize>,
 }
 
@@ -61,6 +72,9 @@ impl Record {
         e.id = self.len() as u64;
         if let Some(a) = e.answers {
             self.answers.insert(self.len(), a);
+        }
+        if let Some(c) = e.clears {
+            self.clears.insert(self.len(), c);
         }
         self.bytes.extend_from_slice(&e.bytes);
         let source = e.source.map_or(CLOCK, |s| s.0);
@@ -83,6 +97,7 @@ impl Record {
         Some(Event {
             at,
             source: (source != CLOCK).then_some(ElemId(source)),
+            clears: self.clears.get(&i).copied(),
             bytes: self.bytes.get(end - len as usize..end)?.to_vec(),
             joined,
             id: i as u64,
@@ -107,6 +122,7 @@ mod tests {
         let mut events = [
             Event::frame(Timestamp(1), ElemId(3), vec![1, 2, 3]),
             Event::clock(Timestamp(5)),
+            Event::clear(Timestamp(6), ElemId(4)),
             Event {
                 joined: true,
                 answers: Some((0, 2)),
@@ -116,8 +132,8 @@ mod tests {
         for e in &mut events {
             r.push(e);
         }
-        assert_eq!(events.each_ref().map(|e| e.id), [0, 1, 2]);
+        assert_eq!(events.each_ref().map(|e| e.id), [0, 1, 2, 3]);
         assert_eq!(r.range(0, 10), events);
-        assert_eq!(r.get(3), None);
+        assert_eq!(r.get(4), None);
     }
 }

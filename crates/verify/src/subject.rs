@@ -62,6 +62,8 @@ pub trait Subject {
     }
     /// The clock moves on.
     fn advance(&mut self, at: Timestamp);
+    /// A rewriter forgets its flows: its handler `clear` is written to. Nothing happens where there is none.
+    fn clear(&mut self, elem: ElemId);
     /// What has left since the last call, in order, is added to `into`.
     fn outputs(&mut self, into: &mut Outputs);
     /// Drops by element and reason, sorted.
@@ -110,6 +112,9 @@ impl Subject for Synthesized {
     fn advance(&mut self, at: Timestamp) {
         self.0.advance_to(at);
     }
+    fn clear(&mut self, elem: ElemId) {
+        clear(self.0.graph_mut(), elem);
+    }
     fn outputs(&mut self, into: &mut Outputs) {
         collect(self.0.graph_mut(), into);
     }
@@ -156,6 +161,12 @@ impl Subject for Synthesized {
     fn report(&self) -> Option<Report> {
         Some(self.0.report())
     }
+}
+
+/// A rewriter that has no such handler keeps its flows, in every execution alike.
+fn clear(graph: &mut Graph, elem: ElemId) {
+    let call = format!("{}.clear", graph.name(elem));
+    let _refused = graph.write_handler(&call, "");
 }
 
 fn text(printed: Vec<(LogStream, Vec<u8>)>) -> String {
@@ -259,6 +270,9 @@ impl Subject for Reference {
     fn advance(&mut self, at: Timestamp) {
         self.0.advance_to(at);
     }
+    fn clear(&mut self, elem: ElemId) {
+        clear(&mut self.0, elem);
+    }
     fn outputs(&mut self, into: &mut Outputs) {
         collect(&mut self.0, into);
     }
@@ -303,6 +317,9 @@ impl Subject for Batched {
     }
     fn advance(&mut self, at: Timestamp) {
         self.0.advance_to(at);
+    }
+    fn clear(&mut self, elem: ElemId) {
+        clear(&mut self.0, elem);
     }
     fn outputs(&mut self, into: &mut Outputs) {
         collect(&mut self.0, into);

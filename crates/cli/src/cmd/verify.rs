@@ -184,9 +184,9 @@ pub fn run(args: &Args) -> Result<u8> {
         }
     }
     if args.json {
-        common::print_json(&json(&chain, &results, &ports, &written))?;
+        common::print_json(&json(&chain, &graph, &results, &ports, &written))?;
     } else {
-        print_text(&chain, &results, &ports, &written);
+        print_text(&chain, &graph, &results, &ports, &written);
     }
     let wrong = |r: &LevelResult| r.hit.as_ref().is_some_and(|h| !h.wrong.is_empty());
     let same = results
@@ -380,6 +380,7 @@ fn share(n: u64, of: u64) -> Option<f64> {
 /// The result as INTERFACE documents it.
 fn json(
     chain: &Chain,
+    graph: &Graph,
     results: &[LevelResult],
     ports: &[Port],
     written: &[String],
@@ -391,7 +392,7 @@ fn json(
             r.outcome
                 .findings
                 .iter()
-                .map(move |f| finding_json(r.name, f, ports))
+                .map(move |f| finding_json(r.name, f, ports, graph))
         })
         .collect();
     let hits: Vec<&Hit> = results.iter().filter_map(|r| r.hit.as_ref()).collect();
@@ -444,7 +445,7 @@ fn json(
     })
 }
 
-fn finding_json(level: &str, f: &Finding, ports: &[Port]) -> serde_json::Value {
+fn finding_json(level: &str, f: &Finding, ports: &[Port], graph: &Graph) -> serde_json::Value {
     let d = f.small.as_ref().map_or(&f.difference, |s| &s.difference);
     serde_json::json!({
         "level": level,
@@ -457,13 +458,20 @@ fn finding_json(level: &str, f: &Finding, ports: &[Port]) -> serde_json::Value {
             "port": port_of(ports, e),
             "seconds": e.at.to_string(),
             "packet": hex(&e.bytes),
+            "clears": e.clears.map(|c| graph.name(c)),
         })).collect::<Vec<_>>()),
         "trace_reference": f.traces[0],
         "trace_compared": f.traces[1],
     })
 }
 
-fn print_text(chain: &Chain, results: &[LevelResult], ports: &[Port], written: &[String]) {
+fn print_text(
+    chain: &Chain,
+    graph: &Graph,
+    results: &[LevelResult],
+    ports: &[Port],
+    written: &[String],
+) {
     for r in results {
         let o = &r.outcome;
         for w in &r.warnings {
@@ -500,7 +508,7 @@ fn print_text(chain: &Chain, results: &[LevelResult], ports: &[Port], written: &
             n => crate::say!("  {n} differences"),
         }
         for (i, f) in o.findings.iter().enumerate() {
-            print_finding(i + 1, f, ports);
+            print_finding(i + 1, f, ports, graph);
         }
     }
     for w in written {
@@ -516,7 +524,7 @@ pub(crate) fn percent(n: u64, of: u64) -> String {
     }
 }
 
-fn print_finding(number: usize, f: &Finding, ports: &[Port]) {
+fn print_finding(number: usize, f: &Finding, ports: &[Port], graph: &Graph) {
     let d = f.small.as_ref().map_or(&f.difference, |s| &s.difference);
     crate::say!(
         "difference {number}: {} ({}), seen after packet {}",
@@ -535,7 +543,10 @@ fn print_finding(number: usize, f: &Finding, ports: &[Port]) {
             for e in s.events.iter().take(20) {
                 match port_of(ports, e) {
                     Some(p) => crate::say!("    {} at port {p}: {}", e.at, hex(&e.bytes)),
-                    None => crate::say!("    {}: time passes", e.at),
+                    None => match e.clears {
+                        Some(c) => crate::say!("    {}: write {}.clear", e.at, graph.name(c)),
+                        None => crate::say!("    {}: time passes", e.at),
+                    },
                 }
             }
         }

@@ -38,7 +38,7 @@ const MOVES: u8 = 8;
 /// Of all packets, one in so many may be sent, or searched for, to hit what was given up before.
 const AGAIN: u64 = 5;
 /// Rounds in which what was given up is tried again.
-const ROUNDS: u16 = 60;
+const ROUNDS: u16 = 2000;
 /// Rewriters on paths that were tried in vain which count as one packet.
 const SEARCH: u64 = 9;
 /// Searches that may fail behind a longer plan.
@@ -625,6 +625,12 @@ impl Source for Directed {
                 Move::Wait(t) => {
                     self.now = self.now + t;
                     return Some(Event::clock(self.now));
+                }
+                Move::Clear(elem) => {
+                    if let Some(p) = &mut self.plan {
+                        p.cleared(elem);
+                    }
+                    return Some(Event::clear(self.now, elem));
                 }
                 Move::Keep(elem, old) => {
                     if let Some(p) = &mut self.plan {

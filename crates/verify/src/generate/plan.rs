@@ -38,6 +38,8 @@ const DEPTH: usize = 4;
 const CONFLICTS: usize = 6;
 /// Steps of a search.
 const SEARCH_STEPS: usize = 1500;
+/// Attempts at a goal's packet along the path for which a rewriter has just forgotten a flow.
+const PINNED: usize = 8;
 /// Frames made in one search.
 const MAX_FRAMES: usize = 12;
 
@@ -60,6 +62,8 @@ pub enum Move {
     Send(ElemId, Vec<u8>),
     /// Time passes.
     Wait(Timestamp),
+    /// A rewriter is made to forget its flows.
+    Clear(ElemId),
     /// A flow that the rewriter has, by its addresses and ports: it is still there.
     Keep(ElemId, [u128; 4]),
 }
@@ -83,6 +87,8 @@ pub struct Planner {
     texts: Vec<Vec<u8>>,
     /// Frames of the traffic.
     pub bases: Vec<Vec<u8>>,
+    /// A path that a rewriter has forgotten a flow for: of a stage, past so many rules, and packets of flows that are there.
+    pinned: std::cell::RefCell<Option<(usize, usize, Path, Filter)>>,
     /// A goal asked for since this was taken last needs a flow that only some rewriters have forgotten.
     pub outlived: std::cell::Cell<bool>,
     /// Rewriters on paths that were tried since this was taken last.
@@ -146,6 +152,7 @@ impl Planner {
             asked,
             texts,
             bases: Vec::new(),
+            pinned: std::cell::RefCell::new(None),
             outlived: std::cell::Cell::new(false),
             work: std::cell::Cell::new(0),
         }
@@ -212,6 +219,23 @@ impl Planner {
     ) -> Option<Shot> {
         let mut needs: Vec<Need> = Vec::new();
         let mut conflicts = Vec::new();
+        let last = Some((stage, rules));
+        if let Some((s, r, path, cube)) = self.pinned.take()
+            && last == Some((s, r))
+        {
+            for _ in 0..PINNED {
+                let (needs, conflicts) = (&mut Vec::new(), &mut Vec::new());
+                let found = self.along(&path, cube.clone(), last, now, rng, needs, conflicts);
+                if let Some(bytes) = found {
+                    return Some(Shot {
+                        source: path.source,
+                        bytes,
+                        before: false,
+                        moves: Vec::new(),
+                    });
+                }
+            }
+        }
         for _ in 0..PATHS {
             let Some(path) = self.paths.sample(&self.program, stage, rng) else {
                 continue;
@@ -219,7 +243,6 @@ impl Planner {
             self.work.set(self.work.get() + 1 + path.binds.len() as u64);
             let cube = path.map.narrow(&self.program, want, &path.cube);
             let Some((cube, _)) = cube else { continue };
-            let last = Some((stage, rules));
             let found = self.along(&path, cube, last, now, rng, &mut needs, &mut conflicts);
             if let Some(bytes) = found {
                 return Some(Shot {
@@ -233,7 +256,9 @@ impl Planner {
         self.outlived.set(!conflicts.is_empty());
         if !rng.one_in(4) {
             for c in conflicts {
+                let pin = (stage, rules, c.path.clone(), c.cube.clone());
                 if let Some(shot) = self.outlive(c, now, rng) {
+                    *self.pinned.borrow_mut() = Some(pin);
                     return Some(shot);
                 }
             }

@@ -1,5 +1,9 @@
 //! Flows that some rewriters outlive: one forgets a flow while others keep it, and then another flow begins there whose packets
 //! look like the answers to the first.
+//!
+//! A rewriter forgets by itself what is silent or has ended, but that mostly goes for the others, too: what comes to the one
+//! comes to them. What sets it apart is an end that only it sees, or packets that refresh the others from outside; beyond two
+//! rewriters in a row there is no such thing for UDP. What does it anywhere is an operator who clears the one's table.
 
 use super::super::paths::{Answer, Passed, Path, narrow};
 use super::belong::Need;
@@ -21,6 +25,9 @@ const PAUSE: Timestamp = Timestamp::from_secs(170);
 
 /// See [`PAUSE`].
 const KEEPS: usize = 8;
+
+/// One in so many times a rewriter forgets by itself; else it is made to.
+const NATURAL: usize = 3;
 
 /// Places tried for a packet that refreshes a flow.
 const REFRESH: usize = 24;
@@ -51,6 +58,16 @@ impl Planner {
             .collect::<Option<_>>()?;
         let begin = self.provide(vec![c.need.clone()], now, rng, 1)?;
         let mut moves = Vec::new();
+        if !rng.one_in(NATURAL) {
+            moves.push(Move::Clear(c.need.elem));
+            moves.push(Move::Send(begin.source, begin.bytes.clone()));
+            return Some(Shot {
+                source: begin.source,
+                bytes: begin.bytes,
+                before: true,
+                moves,
+            });
+        }
         let tcp = c.need.proto.single() == Some(6);
         let flags = |f: &[u8], flags: u8| {
             let mut f = f.to_vec();
@@ -142,6 +159,11 @@ impl Planner {
             }
         }
         None
+    }
+
+    /// A rewriter has no flows any more.
+    pub fn cleared(&mut self, elem: ElemId) {
+        self.flows.remove(&elem);
     }
 
     /// A flow is still known to its rewriter.
