@@ -8,6 +8,7 @@
 //! | [`DecisionCode`] | a handful up to some dozens of rules: all compared, 64 keys at a time |
 //! | [`BitVector`] | hundreds to some ten thousand rules, whatever their shape |
 //! | [`DecisionTree`] | hundreds to a hundred thousand rules: the usual choice |
+//! | [`PrefixTrie`] | prefixes of one field: routes, a full table of them; single changes |
 //! | [`Linear`] | nothing but to say what is right |
 //!
 //! All of them are [`Classifier`]s: they look up batches of [`Keys`] (structure of arrays), in stages with prefetch between them, and
@@ -41,6 +42,7 @@ mod error;
 mod keys;
 mod layout;
 mod linear;
+mod lpm;
 mod rule;
 #[allow(unsafe_code)]
 mod simd;
@@ -48,16 +50,19 @@ mod small;
 mod steps;
 mod table;
 mod tree;
+mod twin;
 
 pub use bits::BitVector;
 pub use error::{Refusal, RuleError};
 pub use keys::{KeyBuf, Keys};
 pub use layout::{Layout, MAX_FIELDS, MAX_WORDS};
 pub use linear::Linear;
+pub use lpm::{PrefixTrie, RouteChange, RouteError, Routes};
 pub use rule::{MAX_RULES, Match, Rules};
 pub use small::{DecisionCode, MAX_SMALL};
 pub use table::{MAX_ENTRIES, MAX_PARTS, Table, Test};
 pub use tree::{DecisionTree, MAX_DEPTH, Settings as TreeSettings, Steps as TreeSteps};
+pub use twin::{Apply, MAX_QUEUED, Published, Reader, Stalled, Twin};
 
 /// What a look-up answers where no rule fits.
 pub const NO_MATCH: u32 = u32::MAX;
@@ -73,6 +78,8 @@ pub enum Kind {
     BitVector,
     /// [`DecisionTree`].
     DecisionTree,
+    /// [`PrefixTrie`].
+    PrefixTrie,
 }
 
 impl std::fmt::Display for Kind {
@@ -82,6 +89,7 @@ impl std::fmt::Display for Kind {
             Self::DecisionCode => "decision code",
             Self::BitVector => "bit vector",
             Self::DecisionTree => "decision tree",
+            Self::PrefixTrie => "prefix trie",
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Rule sets and headers in ClassBench's format: addresses, ports, protocol, flags.
 #![allow(dead_code)]
 
-use super::Rng;
+use super::common::Rng;
 use onefold_classify::*;
 use std::io::Read;
 use std::path::{Path, PathBuf};
