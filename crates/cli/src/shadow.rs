@@ -36,6 +36,18 @@ pub struct ShadowArgs {
     pub fault: Option<crate::program::Fault>,
 }
 
+impl ShadowArgs {
+    /// The option that asks for what cannot be: a comparison where only the reference graph runs (`alone`), or differences of
+    /// packets that nobody compares.
+    pub fn in_vain(&self, alone: bool) -> Option<&'static str> {
+        match (self.shadow, &self.shadow_pcap) {
+            (Some(r), _) if alone && r > 0.0 => Some("--shadow"),
+            (_, Some(_)) if alone || self.shadow == Some(0.0) => Some("--shadow-pcap"),
+            _ => None,
+        }
+    }
+}
+
 fn rate(s: &str) -> Result<f64, String> {
     match s {
         "all" => Ok(1.0),

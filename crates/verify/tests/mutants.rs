@@ -1,6 +1,8 @@
 //! Programs of the example chains, broken one place at a time: what a proof finds out about them.
 //!
 //! A few of each kind on small chains are always tried; `--ignored` tries up to `MUTANTS` (3) of each kind on all chains below.
+//! With `MUTANT` only those whose line has that text, and with all that the proof says of them; the last one's text goes to the file
+//! `MUTANT_TEXT`.
 
 mod examples;
 
@@ -11,6 +13,7 @@ use onefold_engine::program::ProgramRunner;
 use onefold_synth::{Budget, Program, synthesize};
 use onefold_verify::generate::Port;
 use onefold_verify::prove::mutate::{Damage, mutants};
+use onefold_verify::prove::settle::settle;
 use onefold_verify::prove::witness::Look;
 use onefold_verify::prove::{Options, Proof, prove, witness};
 use std::collections::BTreeMap;
@@ -48,6 +51,8 @@ enum Fate {
     Refuted,
     /// It does the same.
     Proved,
+    /// It differs only where no packet comes, or nobody sees it.
+    Unseen,
     /// Different, as far as the proof can see, but no packet was found that shows it.
     Unshown,
     /// Not known.
@@ -67,14 +72,18 @@ fn fate(g: &Graph, ports: &[Port], p: &Program) -> (Fate, Proof) {
         return (Fate::Proved, proof);
     }
     let look = Look {
-        packets: 20_000,
+        packets: std::env::var("PK")
+            .ok()
+            .map_or(20_000, |n| n.parse().unwrap()),
         seed: 1,
     };
-    let shown = || witness::refute(g, p, ports, &proof.different, &look, &mut |_| true).unwrap();
-    let fate = match (proof.different.is_empty(), &proof.unknown[..]) {
-        (false, _) if shown().is_some() => Fate::Refuted,
-        (false, _) => Fate::Unshown,
-        _ => Fate::Unknown,
+    let open = settle(g, p, &proof.different).open;
+    let shown = || witness::refute(g, p, ports, &open, &look, &mut |_| true).unwrap();
+    let fate = match (&open[..], &proof.unknown[..]) {
+        ([], []) if proof.stopped().is_none() => Fate::Unseen,
+        ([], _) => Fate::Unknown,
+        _ if shown().is_some() => Fate::Refuted,
+        _ => Fate::Unshown,
     };
     (fate, proof)
 }
@@ -83,24 +92,35 @@ fn fate(g: &Graph, ports: &[Port], p: &Program) -> (Fate, Proof) {
 fn damage(chains: &[&str], each: usize) -> (usize, BTreeMap<(Damage, Fate), usize>) {
     let mut all: BTreeMap<(Damage, Fate), usize> = BTreeMap::new();
     let mut made = 0;
+    let only = std::env::var("MUTANT").ok();
     for name in chains {
         let (g, ports) = chain(name);
         let p = synthesize(&g.synthesis_input(), Budget::default());
         for m in mutants(&p, each) {
+            let line = format!("{name}: {:?} {}", m.damage, m.place);
+            if only.as_ref().is_some_and(|o| !line.contains(o.as_str())) {
+                continue;
+            }
             made += 1;
             let begun = Instant::now();
             let (fate, proof) = fate(&g, &ports, &m.program);
             let seconds = begun.elapsed().as_secs_f64();
             *all.entry((m.damage, fate)).or_default() += 1;
-            if matches!(fate, Fate::Proved | Fate::Unshown | Fate::Unknown) {
+            if matches!(
+                fate,
+                Fate::Proved | Fate::Unseen | Fate::Unshown | Fate::Unknown
+            ) {
                 let why = proof.different.first().or(proof.unknown.first());
                 let why = why.map_or(String::new(), |d| {
                     format!("stage{} {}: {}", d.stage.0, g.name(d.elem), d.what)
                 });
-                println!("{name}: {:?} {}: {fate:?} {why}", m.damage, m.place);
+                println!("{line}: {fate:?} {why}");
             }
             if seconds > 5.0 {
-                println!("{name}: {:?} {}: {seconds:.1} s", m.damage, m.place);
+                println!("{line}: {seconds:.1} s");
+            }
+            if only.is_some() {
+                explain(&g, &m.program, &proof);
             }
         }
     }
@@ -108,6 +128,23 @@ fn damage(chains: &[&str], each: usize) -> (usize, BTreeMap<(Damage, Fate), usiz
         println!("{d:?} {f:?}: {n}");
     }
     (made, all)
+}
+
+/// What a proof says of a mutant that somebody looks at.
+fn explain(g: &Graph, p: &Program, proof: &Proof) {
+    if let Some(file) = std::env::var_os("MUTANT_TEXT") {
+        std::fs::write(file, onefold_synth::text::print(p)).unwrap();
+    }
+    for d in proof.different.iter().chain(&proof.unknown) {
+        let (stage, elem) = (d.stage.0, g.name(d.elem));
+        println!("  stage{stage} a{:?} {elem}: {}", d.action, d.what);
+        for s in &d.seeks {
+            println!("    stage{} a{:?}", s.stage.0, s.action);
+            for w in &s.wants {
+                println!("      {w:?}");
+            }
+        }
+    }
 }
 
 fn count(all: &BTreeMap<(Damage, Fate), usize>, f: Fate) -> usize {

@@ -89,6 +89,15 @@ pub fn run(args: &Args) -> Result<u8> {
     if mode == Mode::Reference && args.verify.program.is_some() {
         anyhow::bail!("--program is for --mode synthesized");
     }
+    if let Some(flag) = args.shadow.in_vain(mode == Mode::Reference) {
+        let why = match mode {
+            Mode::Reference => "the reference graph runs alone",
+            Mode::Synthesized => "nothing is compared with --shadow off",
+        };
+        anyhow::bail!(
+            "{flag} has nothing to do: {why}; leave it out, or use --mode synthesized with a rate"
+        );
+    }
     let Some(chain) = args.chain.load_or_print() else {
         return Ok(common::BAD_INPUT);
     };

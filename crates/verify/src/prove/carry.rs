@@ -9,7 +9,8 @@ use onefold_synth::program::EndAt;
 use std::collections::{BTreeSet, HashMap};
 
 /// What is known of a packet that is `sym` where `here` holds, when the next epoch begins; positions count from its first byte.
-pub fn carry(w: &mut World, sym: &Sym, here: Ref) -> (Facts, Ref) {
+/// The program's may have other checksums at the bytes `apart`.
+pub fn carry(w: &mut World, sym: &Sym, here: Ref, apart: &[i32]) -> (Facts, Ref) {
     let shift = sym.start;
     let known = |f: &Ref| match *f {
         NO => Some(false),
@@ -27,11 +28,14 @@ pub fn carry(w: &mut World, sym: &Sym, here: Ref) -> (Facts, Ref) {
         annos: sym.annos.iter().map(known).collect(),
         kind: sym.kind.iter().map(known).collect(),
         ends,
+        apart: apart.iter().map(|at| at - shift).collect(),
     };
     // where what a variable stands for is now
     let mut moved: HashMap<u32, Bit> = HashMap::new();
     for (at, f) in &sym.bits {
-        if let Some(level) = w.dd.is_var(*f) {
+        if let Some(level) = w.dd.is_var(*f)
+            && !within(apart, *at)
+        {
             moved.insert(level, Bit::Packet(at - shift * 8));
         }
     }
@@ -50,7 +54,7 @@ pub fn carry(w: &mut World, sym: &Sym, here: Ref) -> (Facts, Ref) {
         }
     }
     let mut gone = BTreeSet::new();
-    let mut by = undone(w, sym);
+    let mut by = undone(w, sym, apart);
     let lengths = w.end(sym.end) == EndAt::Same;
     let mut length: Option<Vec<Ref>> = None;
     for level in w.dd.support(here) {
@@ -58,6 +62,8 @@ pub fn carry(w: &mut World, sym: &Sym, here: Ref) -> (Facts, Ref) {
             continue;
         }
         let to = match w.vars.bit(level) {
+            // of what may be another's nothing is known
+            Some(Bit::Packet(p)) if within(apart, p) => None,
             Some(Bit::Packet(p)) if !sym.touched(p, 1) => Some(Bit::Packet(p - shift * 8)),
             Some(Bit::Len(i)) if lengths => {
                 // the length then is the length now and what was cut off in front
@@ -104,7 +110,7 @@ pub fn carry(w: &mut World, sym: &Sym, here: Ref) -> (Facts, Ref) {
     let set = w.dd.exists(here, &gone);
     let mut set = w.dd.put(set, &by);
     for (at, f) in &sym.bits {
-        if *f == YES || *f == NO {
+        if (*f == YES || *f == NO) && !within(apart, *at) {
             let v = w.vars.var(&mut w.dd, Bit::Packet(at - shift * 8));
             set = match *f {
                 YES => w.dd.and(set, v),
@@ -115,8 +121,13 @@ pub fn carry(w: &mut World, sym: &Sym, here: Ref) -> (Facts, Ref) {
     (facts, set)
 }
 
+/// Is the bit one of these checksums?
+fn within(sums: &[i32], bit: i32) -> bool {
+    sums.iter().any(|at| (at * 8..at * 8 + 16).contains(&bit))
+}
+
 /// Fields that became what they were plus a number: what they were, by what they are now.
-fn undone(w: &mut World, sym: &Sym) -> HashMap<u32, Ref> {
+fn undone(w: &mut World, sym: &Sym, apart: &[i32]) -> HashMap<u32, Ref> {
     let mut by = HashMap::new();
     let mut runs: Vec<(i32, Vec<Ref>)> = Vec::new();
     for (at, f) in &sym.bits {
@@ -131,7 +142,8 @@ fn undone(w: &mut World, sym: &Sym) -> HashMap<u32, Ref> {
         }
     }
     for (at, now) in runs {
-        if sym.sum_in(at, now.len() as i32) {
+        let bits = at..at + now.len() as i32;
+        if sym.sum_in(at, now.len() as i32) || bits.clone().any(|i| within(apart, i)) {
             continue;
         }
         let then = w.vars.packet(&mut w.dd, at, now.len() as u8);

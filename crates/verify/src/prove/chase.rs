@@ -1,6 +1,7 @@
 //! Packets for the places where program and models part: paths there are planned backwards, flows that they need begin before.
 
 use super::Doubt;
+use super::outlast::{self, Came};
 use super::seek::Seek;
 use super::witness::{Evidence, Look, START, Shown};
 use crate::event::{Event, Record};
@@ -8,7 +9,7 @@ use crate::frame;
 use crate::generate::Port;
 use crate::generate::coverage::Coverage;
 use crate::generate::hints::Hints;
-use crate::generate::plan::Planner;
+use crate::generate::plan::{Move, Planner};
 use crate::generate::traffic::Traffic;
 use crate::reach::{Facts, Reach};
 use crate::rng::Rng;
@@ -36,16 +37,22 @@ const STEP: Timestamp = Timestamp(5_000);
 /// Frames to be sent: entry, bytes, and the output that they answer.
 type Queue = VecDeque<(ElemId, Vec<u8>, Option<(u64, u32)>)>;
 
-struct Chase<'a> {
+pub(super) struct Chase<'a> {
     pristine: Pair,
-    pair: Pair,
-    record: Record,
+    pub(super) pair: Pair,
+    pub(super) record: Record,
     planner: Planner,
     coverage: Coverage,
     seeks: Vec<(&'a Doubt, &'a Seek)>,
     rng: Rng,
-    now: Timestamp,
+    pub(super) now: Timestamp,
     back: Vec<(ElemId, ElemId)>,
+    /// Places where packets enter.
+    pub(super) entries: usize,
+    /// Packets that came to a place where a rewriter is asked, and showed nothing.
+    came: Vec<Came>,
+    /// Places (stage, action) of these.
+    tried: Vec<(usize, u32)>,
 }
 
 /// Looks for packets at the places that the differences name.
@@ -92,6 +99,9 @@ pub fn chase(
             .filter_map(|p| Some((p.source?, &p.sinks)))
             .flat_map(|(s, sinks)| sinks.iter().map(move |k| (*k, s)))
             .collect(),
+        entries: ports.iter().filter(|p| p.source.is_some()).count(),
+        came: Vec::new(),
+        tried: Vec::new(),
     };
     c.pair.keep_printed();
     let mut sent = 0;
@@ -113,6 +123,11 @@ pub fn chase(
         if let Some(s) = c.checkpoint() {
             return Ok(Some(s));
         }
+        for came in std::mem::take(&mut c.came) {
+            if let Some(s) = c.outlast(&came) {
+                return Ok(Some(s));
+            }
+        }
     }
     Ok(None)
 }
@@ -131,6 +146,12 @@ impl Chase<'_> {
                 }
                 continue;
             };
+            if !shot.moves.is_empty() {
+                if let Some(s) = self.moves(shot.moves) {
+                    return Some(s);
+                }
+                continue;
+            }
             let mut queue: Queue = VecDeque::from([(shot.source, shot.bytes.clone(), None)]);
             if !shot.before {
                 queue.push_back((shot.source, shot.bytes, None));
@@ -155,7 +176,37 @@ impl Chase<'_> {
         None
     }
 
-    fn send(
+    /// A longer plan.
+    fn moves(&mut self, moves: Vec<Move>) -> Option<Shown> {
+        let mut queue = Queue::new();
+        for m in moves {
+            match m {
+                Move::Send(source, bytes) => {
+                    if let Some(s) = self.send(source, bytes, None, false, &mut queue) {
+                        return Some(s);
+                    }
+                }
+                Move::Wait(t) => {
+                    if let Some(s) = self.wait(t) {
+                        return Some(s);
+                    }
+                }
+                Move::Keep(elem, old) => self.planner.kept(elem, old, self.now),
+            }
+        }
+        None
+    }
+
+    /// The clock moves.
+    pub(super) fn wait(&mut self, by: Timestamp) -> Option<Shown> {
+        self.now = self.now + by;
+        let mut e = Event::clock(self.now);
+        self.record.push(&mut e);
+        let d = self.pair.step(&e)?;
+        Some(self.seen(d))
+    }
+
+    pub(super) fn send(
         &mut self,
         source: ElemId,
         bytes: Vec<u8>,
@@ -177,6 +228,7 @@ impl Chase<'_> {
         }
         let (planner, now, seeks) = (&mut self.planner, self.now, &self.seeks);
         let mut hit = None;
+        let mut at: Vec<(usize, u32, ElemId)> = Vec::new();
         let program = self.coverage.program().clone();
         self.coverage.trace(&e.bytes, &steps, &mut |step, seen| {
             planner.note(step, seen, now);
@@ -191,8 +243,18 @@ impl Chase<'_> {
                 {
                     hit.get_or_insert_with(|| (*d).clone());
                 }
+                if s.stage.0 as usize == step.stage && s.action == action {
+                    at.extend(s.action.map(|a| (step.stage, a, d.elem)));
+                }
             }
         });
+        for (stage, action, asked) in at {
+            let mine = self.tried.iter().filter(|t| **t == (stage, action)).count();
+            if mine < outlast::TRIES {
+                self.tried.push((stage, action));
+                self.came.push(Came::of(source, &e.bytes, &steps, asked));
+            }
+        }
         if let Some(d) = hit {
             // bytes, or drops and states, may show it, too
             if let Some(s) = self.checkpoint() {
@@ -215,7 +277,7 @@ impl Chase<'_> {
         None
     }
 
-    fn checkpoint(&mut self) -> Option<Shown> {
+    pub(super) fn checkpoint(&mut self) -> Option<Shown> {
         if let Some(d) = self.pair.checkpoint() {
             return Some(self.seen(d));
         }

@@ -6,7 +6,7 @@ use super::first::Rule;
 use super::packet::{Cause, Sym, World};
 use super::sum::Sum;
 use super::vars::Bit;
-use onefold_elements::model::ValueSet;
+use onefold_elements::model::{HeaderCheck, ValueSet};
 use onefold_synth::program::{
     Dim, EndAt, Expr, Image, Mark, Program, Slot, Stage, SumTerm, TypeExpr,
 };
@@ -29,6 +29,9 @@ impl Reader<'_> {
         Ok(match d {
             Dim::Len => w.length(0, EndAt::Same),
             Dim::Bits { bit, bits } => w.vars.packet(&mut w.dd, bit, bits),
+            Dim::Check { check, .. } if of_checksum(check) && !w.facts.apart.is_empty() => {
+                return Err("a checksum is asked about that may be another one");
+            }
             Dim::Check { check, at, end } => vec![w.question(check, at, end)],
             Dim::Slot(s) => {
                 let bits = self.program.slots.get(usize::from(s.0)).map(|s| s.bits);
@@ -194,6 +197,16 @@ impl Reader<'_> {
         }
         Ok(())
     }
+}
+
+fn of_checksum(check: HeaderCheck) -> bool {
+    matches!(
+        check,
+        HeaderCheck::Ip4Checksum
+            | HeaderCheck::TcpChecksum
+            | HeaderCheck::UdpChecksum
+            | HeaderCheck::IcmpChecksum
+    )
 }
 
 /// Variables that a new binding on a path gives.

@@ -11,11 +11,15 @@
 //! - a binding changes checksums by the difference that its rewriting makes;
 //! - [`onefold_engine::program`] executes a program as its grammar says.
 //!
+//! Where both have another checksum when an epoch ends, that counts if anything comes of it: the next epochs are followed with
+//! two values for it, and what is dropped with it shows nothing.
+//!
 //! Values that only run time knows (bindings) are unknowns that both sides name alike. Questions about whole headers (is the
 //! checksum right?) are unknowns, too. Every set of packets is at least as big as the true one: nothing is left out, and
 //! what differs only for packets that there cannot be is not proved.
 //!
 //! - [`sum`]: checksums in ones'-complement arithmetic;
+//! - [`settle`]: differences where no packet comes, or nobody looks;
 //! - [`witness`]: from a set of packets to a frame that shows the difference.
 
 mod bits;
@@ -26,10 +30,12 @@ mod element;
 mod first;
 mod image;
 pub mod mutate;
+mod outlast;
 mod packet;
 mod possible;
 mod search;
 pub mod seek;
+pub mod settle;
 pub mod sum;
 mod vars;
 pub mod witness;
@@ -108,6 +114,8 @@ pub struct Doubt {
     pub certain: Option<Vec<u8>>,
     /// Where else to look for packets that show it.
     pub seeks: Vec<Seek>,
+    /// Only checksums differ, where a rewriter is asked: it shows if the packet is handed over to the rewriter, and only then.
+    pub unless_bound: bool,
 }
 
 /// What came of one entry.
@@ -260,7 +268,8 @@ fn one_entry(
         let (mut made, mut sought) = (0, 0);
         for mut t in list {
             let like = |d: &&mut Doubt| {
-                d.source == source && d.stage == t.stage && d.elem == t.elem && d.what == t.what
+                let same = d.stage == t.stage && d.elem == t.elem && d.what == t.what;
+                same && d.source == source && d.unless_bound == t.unless_bound
             };
             if let Some(m) = s.meetings.get(t.meeting) {
                 s.w.facts = m.facts.clone();
@@ -307,6 +316,7 @@ fn one_entry(
                 frames: found,
                 certain,
                 seeks: seek.into_iter().collect(),
+                unless_bound: t.unless_bound,
             });
         }
         out

@@ -31,6 +31,8 @@ pub struct Facts {
     pub kind: Vec<Option<bool>>,
     /// The packet ends where this IP header says.
     pub ends: EndAt,
+    /// Checksums (first byte) that the program's packet may have otherwise than the reference graph's.
+    pub apart: Vec<i32>,
 }
 
 impl Facts {
@@ -42,6 +44,7 @@ impl Facts {
             annos: vec![Some(false); ANNO_BITS],
             kind: vec![Some(false); 8],
             ends: EndAt::Same,
+            apart: Vec::new(),
         }
     }
 }
@@ -170,6 +173,20 @@ impl World {
             stale_ip: Vec::new(),
             followed: Vec::new(),
         }
+    }
+
+    /// The same in the reference graph: checksums that may be others are.
+    pub fn fresh_apart(&mut self) -> Sym {
+        let mut s = self.fresh();
+        for at in self.facts.apart.clone() {
+            let bits = at * 8..at * 8 + 16;
+            for i in bits.clone() {
+                let v = self.vars.var(&mut self.dd, Bit::Apart(i));
+                s.bits.insert(i, v);
+            }
+            s.stale_ip.push((bits.start, bits.end));
+        }
+        s
     }
 
     /// A place where the packet ends, one name for each.
@@ -387,6 +404,25 @@ impl World {
             }
         }
         (NO, "")
+    }
+
+    /// Where two packets that differ do so in checksums alone: their first bytes.
+    pub fn sums_apart(&mut self, a: &Sym, b: &Sym, here: Ref, scope: Scope) -> Option<Vec<i32>> {
+        let mut like = b.clone();
+        let mut all: Vec<i32> = a.sums.iter().chain(&b.sums).map(|s| s.at).collect();
+        all.extend(&self.facts.apart);
+        all.sort_unstable();
+        all.dedup();
+        like.sums.clone_from(&a.sums);
+        for at in &all {
+            for i in at * 8..at * 8 + 16 {
+                match a.bits.get(&i) {
+                    Some(f) => like.bits.insert(i, *f),
+                    None => like.bits.remove(&i),
+                };
+            }
+        }
+        (self.differ(a, &like, here, scope).0 == NO).then_some(all)
     }
 
     fn sums_differ(

@@ -10,6 +10,9 @@ const TYPE: u32 = LEN + 32;
 const ANNO: u32 = TYPE + 8;
 const PACKET: u32 = 2_000_000;
 const BOUND: u32 = 4_000_000;
+/// Above all questions.
+const APART: u32 = 20_000_000;
+const APART_FROM: u32 = 16_000_000;
 /// Bits that a binding gives: source address, destination address, source port, destination port, terms of the IP and of the
 /// transport checksum, an annotation.
 pub const BOUND_BITS: [u8; 7] = [32, 32, 16, 16, 16, 16, 8];
@@ -36,6 +39,8 @@ pub enum Bit {
     Packet(i32),
     /// Of the n-th binding on a path: which value, which bit.
     Bound(u32, u8, u8),
+    /// A bit of the reference graph's packet where it may not be what the program's is.
+    Apart(i32),
 }
 
 /// Numbers of variables; earlier ones are tested first.
@@ -68,6 +73,7 @@ impl Vars {
                     .sum();
                 BOUND + (n % (MAX_BOUND / STRIDE)) * STRIDE + first + u32::from(bit)
             }
+            Bit::Apart(p) => APART.saturating_add_signed(p).max(APART_FROM),
         }
     }
 
@@ -89,7 +95,8 @@ impl Vars {
                 }
                 return None;
             }
-            l => Bit::Check(*self.questions.get((l - BOUND * 2) as usize)?),
+            l if l < APART_FROM => Bit::Check(*self.questions.get((l - BOUND * 2) as usize)?),
+            l => Bit::Apart(l as i32 - APART as i32),
         })
     }
 
@@ -126,6 +133,8 @@ mod tests {
             Bit::Bound(3, 5, 15),
             Bit::Bound(3, 6, 7),
             Bit::Bound(4, 0, 0),
+            Bit::Apart(-112),
+            Bit::Apart(800),
         ];
         all.extend((0..5000).map(|i| Bit::Check(check(i))));
         let mut seen = std::collections::HashSet::new();

@@ -52,7 +52,13 @@ pub(super) fn likely(w: &mut World, of: usize) -> Vec<Ref> {
     out.push(field(w, 128, 16, ValueSet::one(84)));
     out.push(len(w, ValueSet::range(60, 1514)));
     out.push(field(w, 128, 16, ValueSet::range(46, 1500)));
-    out.push(field(w, 112 + 48, 16, ValueSet::one(0)));
+    // who may not cut a packet answers it
+    out.push(field(
+        w,
+        112 + 48,
+        16,
+        ValueSet::one(0x4000 * (of as u128 % 2)),
+    ));
     out.push(field(w, 112 + 64, 8, ValueSet::range(32, 200)));
     out.push(field(
         w,
@@ -74,7 +80,7 @@ pub fn frames(w: &mut World, here: Ref) -> Vec<Vec<u8>> {
     let gone = w.dd.support(here);
     let gone = gone
         .into_iter()
-        .filter(|l| matches!(w.vars.bit(*l), Some(Bit::Bound(..))));
+        .filter(|l| matches!(w.vars.bit(*l), Some(Bit::Bound(..) | Bit::Apart(_))));
     let gone = gone.collect();
     let here = w.dd.exists(here, &gone);
     let maker = Maker::default();

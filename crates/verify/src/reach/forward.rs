@@ -62,6 +62,8 @@ pub(super) struct Found {
     pub ways: BTreeSet<(usize, usize, bool, usize)>,
     /// Flows that may begin; none are told when the bound on work was reached.
     pub flows: Flows,
+    /// The bound on work was not reached.
+    pub whole: bool,
 }
 
 /// The analysis.
@@ -113,6 +115,7 @@ pub(super) fn run(p: &Program, facts: &Facts) -> Found {
                 blocked: vec![Vec::new(); n],
                 ways: f.ways,
                 flows: Flows::default(),
+                whole: false,
             };
         }
         f.stage(s);
@@ -124,6 +127,7 @@ pub(super) fn run(p: &Program, facts: &Facts) -> Found {
         blocked: f.blocked,
         ways: f.ways,
         flows: f.flows,
+        whole: true,
     }
 }
 

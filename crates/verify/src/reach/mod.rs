@@ -16,6 +16,7 @@ pub mod bind;
 pub mod facts;
 mod forward;
 pub mod proved;
+pub mod strange;
 #[cfg(test)]
 mod tests;
 mod words;
@@ -109,6 +110,10 @@ pub struct Reach {
     indices: Vec<OnceLock<Index>>,
     /// Flows that may begin.
     flows: bind::Flows,
+    /// Others than the program's packets may begin flows there.
+    loose: BTreeSet<ElemId>,
+    /// The bound on work was not reached.
+    whole: bool,
 }
 
 impl Reach {
@@ -122,6 +127,8 @@ impl Reach {
             blocked: found.blocked,
             ways: found.ways,
             flows: found.flows,
+            loose: facts.loose.clone(),
+            whole: found.whole,
         }
     }
 

@@ -2,6 +2,10 @@
 
 use super::*;
 use crate::prove::{bits, element, image};
+use onefold_elements::model::max_of;
+
+/// Bytes behind the IP header without which a rewriter is not asked.
+const ASKED: u128 = 8;
 
 impl<'a> Search<'a> {
     pub(super) fn bind(&mut self, way: Way, a: &'a Action, i: usize, step: &'a Step) {
@@ -24,6 +28,21 @@ impl<'a> Search<'a> {
             Ok(s) => s,
             Err(cause) => return self.cannot(&way, *elem, way.here, cause),
         };
+        // what a rewriter cannot be asked about is handed over to it
+        let whole = match image.net {
+            Some((at, Some(20))) => {
+                let least = ValueSet::range(ASKED, max_of(32));
+                self.w.length_in(at + 20, image.end, &least)
+            }
+            _ => NO,
+        };
+        let mut odd = way.clone();
+        odd.here = self.w.dd.minus(way.here, whole);
+        if odd.here != NO {
+            self.hand_over(&odd, (*elem, *port), image.clone());
+        }
+        let mut way = way;
+        way.here = self.w.dd.and(way.here, whole);
         for met in self.drive(&way, &Want::Bind((*elem, *port), *kind, image)) {
             let Some(bind) = met.bind else { continue };
             let free = image::binding(&mut self.w, way.nth);

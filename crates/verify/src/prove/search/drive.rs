@@ -26,19 +26,31 @@ impl<'a> Search<'a> {
                 && counted == way.counts.len()
             {
                 let (d, what) = self.w.differ(&at.sym, image, here, Scope::All);
+                let new = |apart| Met {
+                    here,
+                    sym: at.sym.clone(),
+                    bind: None,
+                    ports: &[],
+                    elem: place.0,
+                    place,
+                    apart,
+                };
                 if d == NO {
-                    met.push(Met {
-                        here,
-                        sym: at.sym.clone(),
-                        bind: None,
-                        ports: &[],
-                        elem: place.0,
-                        place,
-                    });
+                    met.push(new(None));
                     continue;
                 }
                 // it may come round again; most often it does not, and this is what is wrong
                 if !self.comes_again(place) || self.ends_here(place) {
+                    if matches!(want, Want::Write(..))
+                        && what == CHECKSUM
+                        && let Some(sums) = self.w.sums_apart(&at.sym, image, here, Scope::All)
+                    {
+                        // who looks at it before it is gone?
+                        let text = format!("{what} differs");
+                        let told = self.told(way, place.0, d, text, Kind::Beyond);
+                        met.push(new(told.map(|t| (sums, Box::new(t)))));
+                        continue;
+                    }
                     self.packets(way, place.0, d, what, "");
                     continue;
                 }
@@ -84,6 +96,36 @@ impl<'a> Search<'a> {
             }
         }
         false
+    }
+
+    /// Where a rewriter is asked about packets, some of which (`d`) are others than they should be; those with which it goes on.
+    /// A rewriter looks at no checksum, and what the program says behind the binding does not come from here: wrong ones show only
+    /// where the packet is handed over to the rewriter.
+    fn bind_differs(
+        &mut self,
+        way: &Way,
+        elem: ElemId,
+        (sym, image): (&Sym, &Sym),
+        (here, d): (Ref, Ref),
+        what: &str,
+    ) -> Ref {
+        let place = " where a binding is asked for";
+        if d == NO {
+            return here;
+        }
+        if what == CHECKSUM && self.w.sums_apart(sym, image, here, Scope::All).is_some() {
+            let told = self.told(way, elem, d, format!("{what} differs{place}"), Kind::Beyond);
+            if let Some(t) = told {
+                let t = Told {
+                    unless_bound: true,
+                    ..t
+                };
+                self.add(t, Kind::Beyond);
+            }
+            return here;
+        }
+        self.packets(way, elem, d, what, place);
+        self.w.dd.minus(here, d)
     }
 
     fn dropped(
@@ -195,6 +237,7 @@ impl<'a> Search<'a> {
                             ports,
                             elem,
                             place,
+                            apart: None,
                         }),
                         _ => self.differs(way, elem, here, "copies are made"),
                     },
@@ -216,8 +259,8 @@ impl<'a> Search<'a> {
                                 if *to == place && *kind == b.kind && all_counted && empty =>
                             {
                                 let (d, what) = self.w.differ(&sym, image, here, Scope::All);
-                                self.packets(way, elem, d, what, " where a binding is asked for");
-                                let here = self.w.dd.minus(here, d);
+                                let here =
+                                    self.bind_differs(way, elem, (&sym, image), (here, d), what);
                                 met.push(Met {
                                     here,
                                     sym: sym.clone(),
@@ -225,6 +268,7 @@ impl<'a> Search<'a> {
                                     ports: &[],
                                     elem,
                                     place,
+                                    apart: None,
                                 });
                             }
                             Want::Bind(..) if !empty => {
@@ -245,6 +289,7 @@ impl<'a> Search<'a> {
                                 ports: &[],
                                 elem,
                                 place,
+                                apart: None,
                             });
                         }
                         _ => self.exceeds(way, elem, here, "the element must be asked"),

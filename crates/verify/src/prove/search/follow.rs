@@ -131,8 +131,14 @@ impl<'a> Search<'a> {
                 if !to.fresh {
                     return self.cannot(&way, elem, way.here, "a stage that is not fresh");
                 }
-                for met in self.drive(&way, &Want::Write(to.at, image)) {
-                    self.written(&met, *next, met.place);
+                for mut met in self.drive(&way, &Want::Write(to.at, image)) {
+                    let place = met.place;
+                    let apart = met.apart.take();
+                    let sums = apart.as_ref().map_or(&[][..], |(sums, _)| sums);
+                    let at = self.written(&met, *next, place, sums);
+                    if let (Some(at), Some((_, told))) = (at, apart) {
+                        self.held.push(Held { told: *told, at });
+                    }
                 }
             }
             (End::Goto(next), _) => self.stage(way, *next),
@@ -153,10 +159,13 @@ impl<'a> Search<'a> {
 
     /// The program hands over; the packet must be there as it would be.
     pub(super) fn punt(&mut self, way: &Way, place: Place, image: &Image) {
-        let image = match self.image(way, image) {
-            Ok(s) => s,
-            Err(cause) => return self.cannot(way, place.0, way.here, cause),
-        };
+        match self.image(way, image) {
+            Ok(s) => self.hand_over(way, place, s),
+            Err(cause) => self.cannot(way, place.0, way.here, cause),
+        }
+    }
+
+    pub(super) fn hand_over(&mut self, way: &Way, place: Place, image: Sym) {
         for met in self.drive(way, &Want::Punt(place, image)) {
             if let Some(m) = self.meetings.get_mut(self.me) {
                 m.punted = self.w.dd.or(m.punted, met.here);
@@ -164,17 +173,24 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// A new epoch.
-    fn written(&mut self, met: &Met<'a>, next: StageId, place: Place) {
-        let (facts, set) = carry(&mut self.w, &met.sym, met.here);
+    /// A new epoch; the program's packet may have other checksums at the bytes `apart`.
+    fn written(
+        &mut self,
+        met: &Met<'a>,
+        next: StageId,
+        place: Place,
+        apart: &[i32],
+    ) -> Option<usize> {
+        let (facts, set) = carry(&mut self.w, &met.sym, met.here, apart);
         if set == NO {
-            return;
+            return None;
         }
         let i = self.meet(next, place, facts, set);
         if let Some(m) = self.meetings.get_mut(self.me) {
             let n = m.next.entry(i).or_insert(NO);
             *n = self.w.dd.or(*n, met.here);
         }
+        Some(i)
     }
 
     fn asked(&mut self, way: &Way, met: &Met<'a>, outputs: &[Next]) {
@@ -189,7 +205,7 @@ impl<'a> Search<'a> {
                 (Some(Next::Stage(s)), Some(place)) => {
                     let fresh = self.program.stages.get(s.0 as usize).map(|s| s.fresh);
                     match fresh {
-                        Some(true) => self.written(met, *s, place),
+                        Some(true) => drop(self.written(met, *s, place, &[])),
                         _ => self.cannot(way, met.elem, met.here, "a stage that is not fresh"),
                     }
                 }

@@ -77,6 +77,15 @@ pub struct Told {
     pub contradicts: bool,
     /// What the program's slots hold there.
     pub slots: Slots,
+    /// Only checksums differ, and only a rewriter that is asked has them: nobody sees it unless the packet is handed over to it.
+    pub unless_bound: bool,
+}
+
+/// Only checksums differ where an epoch ends: that is told if anything comes of it.
+struct Held {
+    told: Told,
+    /// The meeting behind which it would show.
+    at: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -139,6 +148,8 @@ struct Met<'a> {
     ports: &'a [usize],
     elem: ElemId,
     place: Place,
+    /// Checksums in which the program's packet may differ, and what there is to tell of it.
+    apart: Option<(Vec<i32>, Box<Told>)>,
 }
 
 /// The search.
@@ -157,6 +168,7 @@ pub struct Search<'a> {
     pub different: Vec<Told>,
     /// What is not known.
     pub unknown: Vec<Told>,
+    held: Vec<Held>,
     /// Stages that some packet may come to.
     pub visited: BTreeSet<StageId>,
     /// Steps of packets through elements.
@@ -181,6 +193,7 @@ impl<'a> Search<'a> {
             me: 0,
             different: Vec::new(),
             unknown: Vec::new(),
+            held: Vec::new(),
             visited: BTreeSet::new(),
             steps: 0,
             max_steps,
@@ -198,7 +211,46 @@ impl<'a> Search<'a> {
                 return false;
             }
         }
+        self.release();
         true
+    }
+
+    /// Differences in checksums alone that were held back are told where something comes of them: where packets of which they are
+    /// not the same any more are not shown to be treated alike. Where not, nobody can see them.
+    fn release(&mut self) {
+        let apart = |m: &Meeting| !m.facts.apart.is_empty();
+        let mut shows: Vec<bool> = (self.meetings.iter())
+            .map(|m| apart(m) && (m.different != NO || m.unknown != NO))
+            .collect();
+        // Bound: every round marks another meeting.
+        loop {
+            let leads = |m: &Meeting| m.next.keys().any(|to| shows.get(*to) == Some(&true));
+            let more = (self.meetings.iter().enumerate())
+                .find(|(i, m)| apart(m) && shows.get(*i) == Some(&false) && leads(m));
+            match more.map(|(i, _)| i).and_then(|i| shows.get_mut(i)) {
+                Some(s) => *s = true,
+                None => break,
+            }
+        }
+        // what is not known behind a difference is a difference
+        for m in self.meetings.iter_mut().filter(|m| apart(m)) {
+            m.different = self.w.dd.or(m.different, m.unknown);
+            m.unknown = NO;
+        }
+        let meetings = &self.meetings;
+        self.unknown
+            .retain(|t| meetings.get(t.meeting).is_some_and(|m| !apart(m)));
+        let mut all = Vec::new();
+        for h in std::mem::take(&mut self.held) {
+            let shown = shows.get(h.at) == Some(&true);
+            let Some(m) = self.meetings.get_mut(h.told.meeting).filter(|_| shown) else {
+                continue;
+            };
+            m.different = self.w.dd.or(m.different, h.told.here);
+            all.push(h.told);
+        }
+        all.append(&mut self.different);
+        self.different = all;
     }
 
     fn next(&self) -> Option<usize> {
@@ -245,7 +297,7 @@ impl<'a> Search<'a> {
         }
         self.w.facts = m.facts.clone();
         let (stage, place) = (m.stage, m.place);
-        let sym = self.w.fresh();
+        let sym = self.w.fresh_apart();
         let way = Way {
             here: new,
             at: At {
@@ -263,32 +315,45 @@ impl<'a> Search<'a> {
     }
 
     fn tell(&mut self, way: &Way, elem: ElemId, here: Ref, what: String, kind: Kind) {
-        if !self.w.may_be(here) {
-            return;
+        if let Some(t) = self.told(way, elem, here, what, kind) {
+            self.add(t, kind);
         }
+    }
+    fn told(
+        &mut self,
+        way: &Way,
+        elem: ElemId,
+        here: Ref,
+        what: String,
+        kind: Kind,
+    ) -> Option<Told> {
+        self.w.may_be(here).then(|| Told {
+            meeting: self.me,
+            stage: way.stage,
+            action: way.action,
+            elem,
+            what,
+            here,
+            plain: kind == Kind::Plain && way.nth == 0,
+            contradicts: kind == Kind::Plain,
+            slots: way.slots.clone(),
+            unless_bound: false,
+        })
+    }
+    fn add(&mut self, t: Told, kind: Kind) {
         if let Some(m) = self.meetings.get_mut(self.me) {
             let to = match kind {
                 Kind::Unknown => &mut m.unknown,
                 _ => &mut m.different,
             };
-            *to = self.w.dd.or(*to, here);
+            *to = self.w.dd.or(*to, t.here);
         }
         let list = match kind {
             Kind::Unknown => &mut self.unknown,
             _ => &mut self.different,
         };
         if list.len() < MAX_TOLD {
-            list.push(Told {
-                meeting: self.me,
-                stage: way.stage,
-                action: way.action,
-                elem,
-                what,
-                here,
-                plain: kind == Kind::Plain && way.nth == 0,
-                contradicts: kind == Kind::Plain,
-                slots: way.slots.clone(),
-            });
+            list.push(t);
         }
     }
     fn differs(&mut self, way: &Way, elem: ElemId, here: Ref, what: impl Into<String>) {
