@@ -9,7 +9,7 @@ use onefold_engine::Graph;
 use onefold_engine::shadow::Shadow;
 use onefold_synth::program::{Program, StageId};
 use onefold_verify::generate::Port;
-use onefold_verify::prove::{self, EntryProof, Proof, Share, prove};
+use onefold_verify::prove::{self, EntryProof, Proof, Share, prove_with};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -158,7 +158,9 @@ impl Verifier {
         };
         let proof = match limit.is_zero() {
             true => untried(program),
-            false => prove(&graph.synthesis_input(), program, &options),
+            false => prove_with(&graph.synthesis_input(), program, &options, &|e, p| {
+                graph.finer_model(e, p)
+            }),
         };
         if !proof.different.is_empty() {
             // at least a second: a refutation is worth more than being on time

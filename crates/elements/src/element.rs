@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::class::Processing;
 use crate::cx::{Cx, TimerId};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
-use crate::model::{BindPacket, Binding, Bound, Model, ModelCx};
+use crate::model::{BindPacket, Binding, Bound, Case, Model, ModelCx};
 use crate::names::NameDb;
 use crate::spec::GraphSpec;
 use crate::store::StateStore;
@@ -418,6 +418,12 @@ pub trait Element: ElementClone + Send + 'static {
     /// when a write handler has been called.
     fn model(&self, port: Port, cx: &ModelCx<'_>) -> Model {
         Model::None("no model")
+    }
+
+    /// What becomes of packets that the model hands over, as far as it can be told at all: cases that hold for packets which the model
+    /// punts, and hand over the others. Too many for a program; a proof asks for them where a program does not hand over.
+    fn finer(&self, port: Port, cx: &ModelCx<'_>) -> Option<Vec<Case>> {
+        None
     }
 
     /// Does for `packets` packets of `bytes` bytes together what `push` does besides deciding their way, where the model has

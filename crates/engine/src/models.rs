@@ -1,7 +1,7 @@
 //! A graph as the synthesizer sees it: every element's models as configured now, and the wiring.
 
 use crate::graph::Graph;
-use onefold_elements::model::{Model, ModelCx};
+use onefold_elements::model::{Case, Model, ModelCx};
 use onefold_elements::{ElemId, IoRole};
 use onefold_synth::{ElementInfo, Input};
 
@@ -49,6 +49,20 @@ impl Graph {
             None => Model::None("the element is at work"),
         };
         (0..inputs).map(model).collect()
+    }
+
+    /// What becomes of packets that an element's model hands over, as far as it can be told ([`onefold_elements::Element::finer`]).
+    pub fn finer_model(&self, e: ElemId, port: u16) -> Option<Vec<Case>> {
+        let (ninputs, noutputs) = self.port_counts(e);
+        let cx = ModelCx {
+            elem: e,
+            ninputs,
+            noutputs,
+            store: &self.store,
+        };
+        let elem = self.core.nodes.get(e.0 as usize);
+        let elem = elem.and_then(|n| n.elem.as_ref())?;
+        elem.finer(port.into(), &cx)
     }
 
     /// Elements through which packets enter.

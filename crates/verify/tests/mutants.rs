@@ -15,7 +15,7 @@ use onefold_verify::generate::Port;
 use onefold_verify::prove::mutate::{Damage, mutants};
 use onefold_verify::prove::settle::settle;
 use onefold_verify::prove::witness::Look;
-use onefold_verify::prove::{Options, Proof, prove, witness};
+use onefold_verify::prove::{Options, Proof, prove_with, witness};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -67,14 +67,14 @@ fn fate(g: &Graph, ports: &[Port], p: &Program) -> (Fate, Proof) {
         time_limit: Some(Duration::from_secs(120)),
         ..Options::default()
     };
-    let proof = prove(&g.synthesis_input(), p, &options);
+    let proof = prove_with(&g.synthesis_input(), p, &options, &|e, i| {
+        g.finer_model(e, i)
+    });
     if proof.holds() {
         return (Fate::Proved, proof);
     }
     let look = Look {
-        packets: std::env::var("PK")
-            .ok()
-            .map_or(20_000, |n| n.parse().unwrap()),
+        packets: 20_000,
         seed: 1,
     };
     let open = settle(g, p, &proof.different).open;
@@ -157,14 +157,9 @@ fn broken_programs_of_small_chains_are_found_out() {
     let (made, all) = damage(&["l2fwd", "l3fwd", "fw10", "routers-N"], 1);
     assert!(made >= 20, "{made}");
     assert_eq!(count(&all, Fate::Unknown), 0, "{all:?}");
-    // a boundary of lengths, behind which a transport header is cut off, is not shown yet; everything else is
-    let unshown = all.keys().filter(|(_, f)| *f == Fate::Unshown);
-    assert!(
-        unshown.clone().all(|(d, _)| *d == Damage::Boundary),
-        "{all:?}"
-    );
-    assert!(count(&all, Fate::Unshown) <= 3, "{all:?}");
-    assert!(count(&all, Fate::Proved) * 10 <= made, "{all:?}");
+    assert_eq!(count(&all, Fate::Unshown), 0, "{all:?}");
+    let same = count(&all, Fate::Proved) + count(&all, Fate::Unseen);
+    assert!(same * 10 <= made, "{all:?}");
 }
 
 #[test]
@@ -173,11 +168,15 @@ fn broken_programs_are_found_out() {
     let each = std::env::var("MUTANTS").ok().and_then(|n| n.parse().ok());
     let (made, all) = damage(&CHAINS, each.unwrap_or(3));
     let count = |f| count(&all, f);
-    let (refuted, proved) = (count(Fate::Refuted), count(Fate::Proved));
+    let (refuted, proved, unseen) = (
+        count(Fate::Refuted),
+        count(Fate::Proved),
+        count(Fate::Unseen),
+    );
     let (unshown, unknown) = (count(Fate::Unshown), count(Fate::Unknown));
     println!(
-        "{made} mutants: {refuted} refuted, {proved} proved to do the same, {unshown} different and not shown, \
-         {unknown} unknown, {} refused",
+        "{made} mutants: {refuted} refuted, {proved} proved to do the same, {unseen} different where nobody sees it, \
+         {unshown} different and not shown, {unknown} unknown, {} refused",
         count(Fate::Refused)
     );
     assert!(made >= 200);
@@ -192,8 +191,8 @@ fn broken_programs_are_found_out() {
         assert!(all.keys().any(|(e, _)| *e == d), "none of {d:?}");
     }
     assert_eq!(unknown, 0);
-    assert!(proved * 10 <= made, "{all:?}");
-    // what is seen to be different and not shown yet, is to become less: 10 of 230 when this was written
-    assert!(unshown <= 10, "{all:?}");
+    assert!((proved + unseen) * 10 <= made, "{all:?}");
+    // left is one that differs in what an ICMP redirect quotes, which the rewriter behind drops: no model says so
+    assert!(unshown <= 1, "{all:?}");
     assert!(refuted * 10 >= made * 8, "{all:?}");
 }

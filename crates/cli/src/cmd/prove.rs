@@ -11,7 +11,7 @@ use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
 use onefold_synth::text;
-use onefold_verify::prove::{Doubt, Options, Proof, prove};
+use onefold_verify::prove::{Doubt, Options, Proof, prove_with};
 use std::time::{Duration, Instant};
 
 /// Runs it.
@@ -56,7 +56,9 @@ pub fn run(args: &Args) -> Result<u8> {
         time_limit: Some(limit),
         ..Options::default()
     };
-    let proof = prove(&graph.synthesis_input(), &program, &options);
+    let proof = prove_with(&graph.synthesis_input(), &program, &options, &|e, p| {
+        graph.finer_model(e, p)
+    });
     let ports = ports(&chain);
     let how = Search {
         packets: PACKETS,

@@ -23,7 +23,7 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
+use crate::model::{Case, Model, ModelCx};
 use crate::names::NameDb;
 use crate::{Port, element_any, pass_alike};
 use onefold_packet::{Pkt, Timestamp};
@@ -312,6 +312,13 @@ impl Element for IpFilter {
         match &self.filter {
             Some(f) => model::model(f.rules(), self.six, self.reasons()),
             None => Model::None("IPFilter: not configured"),
+        }
+    }
+
+    fn finer(&self, _: Port, _: &ModelCx<'_>) -> Option<Vec<Case>> {
+        match &self.filter {
+            Some(f) if !self.six => model::finer(f.rules(), self.reasons()),
+            _ => None,
         }
     }
 

@@ -38,6 +38,8 @@ pub struct Subject {
     pub origins: bool,
     /// Printed lines are compared. (Accounting knows no packet, so messages about one may lack details.)
     pub messages: bool,
+    /// Looked at is what becomes of packets that the model hands over ([`crate::Element::finer`]).
+    pub finer: bool,
 }
 
 impl Subject {
@@ -52,6 +54,7 @@ impl Subject {
             entry: false,
             origins: true,
             messages: true,
+            finer: false,
         }
     }
     /// A handler that is written to half-way.
@@ -62,6 +65,11 @@ impl Subject {
     /// Whose messages say less when it accounts.
     pub fn silent(mut self) -> Self {
         self.messages = false;
+        self
+    }
+    /// What it hands over is looked at, in place of its model.
+    pub fn finer(mut self) -> Self {
+        self.finer = true;
         self
     }
     /// Its entry is looked at, in place of its inputs.
@@ -367,7 +375,14 @@ fn models(b: &Bench, s: &Subject) -> Vec<(Port, Model)> {
         store: &b.store,
     };
     let inputs = s.inputs().into_iter();
-    inputs.map(|p| (p, b.element.model(p, &cx))).collect()
+    let model = |p| match s.finer {
+        true => match b.element.finer(p, &cx) {
+            Some(cases) => Model::Cases(cases),
+            None => Model::None("nothing more is told"),
+        },
+        false => b.element.model(p, &cx),
+    };
+    inputs.map(|p| (p, model(p))).collect()
 }
 
 /// The models of a subject as it is before any packet came.

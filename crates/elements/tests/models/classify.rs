@@ -86,6 +86,37 @@ fn filters() -> Vec<Plan> {
     let filter = |rules: &[&str], n: usize| Subject::new("IPFilter", &rules.join(", "), 1, n);
     let mut rng = Rng::new(77);
     let random: Vec<Subject> = (0..40).map(|_| random_filter(&mut rng)).collect();
+    // what is cut off: most packets are not
+    let cut: Vec<Subject> = (random.iter().cloned())
+        .chain([
+            filter(
+                &[
+                    "allow tcp dst port 80 or 443",
+                    "deny tcp syn",
+                    "1 dst port > 53",
+                    "allow icmp type 8",
+                ],
+                2,
+            ),
+            filter(
+                &[
+                    "deny src or dst port 22",
+                    "allow tcp || udp",
+                    "allow not (udp src port 53)",
+                ],
+                1,
+            ),
+            filter(
+                &[
+                    "allow tcp && dst port 80",
+                    "deny ip[9] = 17 && transp[6:2] = 0",
+                    "allow all",
+                ],
+                1,
+            ),
+        ])
+        .map(Subject::finer)
+        .collect();
     let numbered: Vec<String> = (0..300)
         .map(|i| {
             let net = format!("10.{}.{}.0/24", i / 16, i % 16);
@@ -234,6 +265,7 @@ fn filters() -> Vec<Plan> {
             ],
         ),
         Plan::new(Layer::Ip4, random),
+        Plan::new(Layer::Ip4, cut).plain_punts(1000),
         Plan::new(
             Layer::Ip6,
             vec![

@@ -42,7 +42,7 @@ pub mod witness;
 
 use dd::{Dd, NO, Ref, Stop, YES};
 use onefold_elements::ElemId;
-use onefold_elements::model::ValueSet;
+use onefold_elements::model::{Case, ValueSet};
 use onefold_synth::program::{EndAt, StageId};
 use onefold_synth::{Input, Program};
 use packet::{Facts, World};
@@ -167,8 +167,16 @@ impl Proof {
     }
 }
 
+/// What becomes of packets that the model of an element's input hands over ([`onefold_engine::Graph::finer_model`]).
+pub type Finer<'a> = dyn Fn(ElemId, u16) -> Option<Vec<Case>> + 'a;
+
 /// Proves that a program does what the models of a graph do, or says where not.
 pub fn prove(input: &Input, program: &Program, options: &Options) -> Proof {
+    prove_with(input, program, options, &|_, _| None)
+}
+
+/// The same, with what elements say beyond their models: asked where a program goes on and a model hands over.
+pub fn prove_with(input: &Input, program: &Program, options: &Options, finer: &Finer<'_>) -> Proof {
     let begun = Instant::now();
     let deadline = options.time_limit.map(|t| begun + t);
     let mut proof = Proof {
@@ -185,7 +193,12 @@ pub fn prove(input: &Input, program: &Program, options: &Options) -> Proof {
                 ..nothing(*source)
             },
             Some(e) => one_entry(
-                input, program, *source, e.stage, options, deadline, &mut proof,
+                (input, program, finer),
+                *source,
+                e.stage,
+                options,
+                deadline,
+                &mut proof,
             ),
             None => EntryProof {
                 share: Share {
@@ -227,8 +240,7 @@ fn nothing(source: ElemId) -> EntryProof {
 }
 
 fn one_entry(
-    input: &Input,
-    program: &Program,
+    (input, program, finer): (&Input, &Program, &Finer<'_>),
     source: ElemId,
     stage: StageId,
     options: &Options,
@@ -240,7 +252,7 @@ fn one_entry(
         vars: Vars::default(),
         facts: Facts::entry(),
     };
-    let mut s = Search::new(input, program, w, options.steps);
+    let mut s = Search::new(input, program, finer, w, options.steps);
     let whole = s.entry(source, stage);
     proof.unreached.retain(|id| !s.visited.contains(id));
     let stopped = match s.w.dd.stopped() {

@@ -18,7 +18,10 @@ use crate::model::build::{CUT_OFF, Cases, FRAGMENT};
 use crate::model::{
     Base, Case, Cond, Exit, FieldRef, Model, Read, ValueSet, bits, bytes, field, max_of,
 };
+pub use cut::finer;
 use std::collections::BTreeMap;
+
+mod cut;
 
 /// More products than this for one rule, or more intervals for one field, and there is no model.
 const MAX_PRODUCTS: usize = 256;
@@ -40,6 +43,7 @@ struct Inexpressible(&'static str);
 const TOO_BIG: Inexpressible = Inexpressible("a pattern with too many alternatives");
 const ETHER: Inexpressible = Inexpressible("a pattern that looks at the MAC header");
 const MASK: Inexpressible = Inexpressible("a comparison under a mask with holes");
+const CUT: Inexpressible = Inexpressible("a field that is cut in the middle");
 const FAR: Inexpressible = Inexpressible("a pattern that looks beyond every header");
 
 /// Bits of a header that a model looks at; more than IPv4's and TCP's longest. To look farther would mean to hand over all
@@ -60,9 +64,19 @@ struct Places {
     six: bool,
     /// What cannot be said is taken to hold: the result is a superset of what it should be.
     loose: bool,
+    /// So many bytes of the transport header are there; without a number, all that are looked at.
+    cut: Option<u16>,
 }
 
 impl Places {
+    /// Are the bytes from `first` up to `last` of the transport header there? A test of bytes that are not fails.
+    fn there(self, first: u16, last: u16) -> R<bool> {
+        match self.cut {
+            Some(n) if n <= first => Ok(false),
+            Some(n) if n < last => Err(CUT),
+            _ => Ok(true),
+        }
+    }
     fn protocol(self) -> Read {
         Read::Field(match self.six {
             false => field::IP_PROTO,
@@ -277,9 +291,22 @@ fn check(c: &Check, at: Places) -> R<Union> {
         Check::Ether { .. } => Err(ETHER),
         Check::Port { which, compare } => {
             let set = values(*compare, 16)?;
-            let side = |bit| one(at.transport(bit, 16), set.clone());
-            sides(*which, compare.negated, side(0), side(16))
+            let side = |bit: u16| -> R<Union> {
+                let there = compare.mask == 0 || at.there(bit / 8, bit / 8 + 2)?;
+                Ok(match there {
+                    true => one(at.transport(bit, 16), set.clone()),
+                    false => constant(false),
+                })
+            };
+            let none = || constant(false);
+            let (src, dst) = match which {
+                Which::Src => (side(0)?, none()),
+                Which::Dst => (none(), side(16)?),
+                Which::Both | Which::Either => (side(0)?, side(16)?),
+            };
+            sides(*which, compare.negated, src, dst)
         }
+        Check::TcpFlags(flags) if *flags != 0 && !at.there(13, 14)? => Ok(constant(false)),
         Check::TcpFlags(flags) => {
             // each flag a field of its own
             let mut all = Product::new();
@@ -300,7 +327,15 @@ fn check(c: &Check, at: Places) -> R<Union> {
         }
         Check::Field { field, compare } => {
             let set = values(*compare, field.bits)?;
-            Ok(one(at.field(*field)?, set))
+            let read = at.field(*field)?;
+            let end = (u32::from(field.bit) + u32::from(field.bits)).div_ceil(8) as u16;
+            if field.layer == Layer::Transport
+                && compare.mask != 0
+                && !at.there(field.bit / 8, end)?
+            {
+                return Ok(constant(false));
+            }
+            Ok(one(read, set))
         }
     }
 }
@@ -470,7 +505,11 @@ impl Needs {
 
 /// The model of a list of rules for IPv4, or with `six` for IPv6.
 pub fn model(rules: &[Rule], six: bool, reasons: &Reasons) -> Model {
-    let at = Places { six, loose: false };
+    let at = Places {
+        six,
+        loose: false,
+        cut: None,
+    };
     let mut needs = Needs::default();
     rules.iter().for_each(|r| needs.expr(&r.expr, at));
     let none = || Exit::Drop(reasons.no_header);

@@ -128,7 +128,7 @@ impl<'a> Search<'a> {
         self.w.dd.minus(here, d)
     }
 
-    fn dropped(
+    pub(super) fn dropped(
         &mut self,
         way: &Way,
         want: &Want<'_>,
@@ -295,6 +295,13 @@ impl<'a> Search<'a> {
                         _ => self.exceeds(way, elem, here, "the element must be asked"),
                     },
                     Exit::Punt(cause) => {
+                        let here = match case.ops.is_empty() {
+                            true => {
+                                let at = (here, at.clone(), counted, hops);
+                                self.beyond(way, want, &at, place, open)
+                            }
+                            false => here,
+                        };
                         let what =
                             format!("the reference has to take over ({cause}), but does not");
                         self.exceeds(way, elem, here, what);

@@ -6,12 +6,13 @@
 //! told what is known. This goes on until nothing new is known anywhere. Then the program behaves as the models do, from every
 //! meeting on: whatever leaves, is dropped, counted, bound or handed over until the next one is the same.
 
+use crate::prove::Finer;
 use crate::prove::dd::{NO, Ref, YES};
 use crate::prove::element::Cases;
 use crate::prove::image::Slots;
 use crate::prove::packet::{CHECKSUM, Cause, Facts, Scope, Sym, World};
 use onefold_elements::ElemId;
-use onefold_elements::model::{Bind, BindKind, Exit, Model, Rewritten, ValueSet};
+use onefold_elements::model::{Bind, BindKind, Case, Exit, Model, Rewritten, ValueSet};
 use onefold_synth::Input;
 use onefold_synth::program::{
     Action, End, Expect, Image, LenAt, Next, Program, Slot, Stage, StageId, Step,
@@ -21,6 +22,7 @@ use std::rc::Rc;
 
 mod bind;
 mod drive;
+mod finer;
 mod follow;
 
 /// Most elements on the way of one packet between two meetings.
@@ -159,6 +161,9 @@ pub struct Search<'a> {
     /// Functions and variables.
     pub w: World,
     cases: HashMap<Place, Cases<'a>>,
+    finer: &'a Finer<'a>,
+    /// What it has said.
+    beyond: HashMap<Place, Option<Rc<Vec<Case>>>>,
     rules: HashMap<(StageId, Vec<Ref>), Result<Ref, Cause>>,
     /// All meetings.
     pub meetings: Vec<Meeting>,
@@ -181,12 +186,20 @@ pub struct Search<'a> {
 
 impl<'a> Search<'a> {
     /// Nothing has been looked at.
-    pub fn new(input: &'a Input, program: &'a Program, w: World, max_steps: u64) -> Self {
+    pub fn new(
+        input: &'a Input,
+        program: &'a Program,
+        finer: &'a Finer<'a>,
+        w: World,
+        max_steps: u64,
+    ) -> Self {
         Search {
             input,
             program,
             w,
             cases: HashMap::new(),
+            finer,
+            beyond: HashMap::new(),
             rules: HashMap::new(),
             meetings: Vec::new(),
             index: HashMap::new(),

@@ -1,0 +1,52 @@
+//! Packets that a model hands over, and the program does not: the element may say more than its model does.
+
+use super::*;
+use crate::prove::element::UNSAID;
+
+/// A packet before an element: which packets, the packet, what was counted, elements passed.
+pub(super) type Open = (Ref, At, usize, u32);
+
+impl<'a> Search<'a> {
+    /// Follows packets through an element where its model hands over; those of which nothing more is said.
+    pub(super) fn beyond(
+        &mut self,
+        way: &Way,
+        want: &Want<'_>,
+        (here, at, counted, hops): &Open,
+        place: Place,
+        open: &mut Vec<Open>,
+    ) -> Ref {
+        let asked = self.finer;
+        let list = (self.beyond.entry(place))
+            .or_insert_with(|| asked(place.0, place.1).map(Rc::new))
+            .clone();
+        let Some(list) = list else { return *here };
+        let (taken, _) = Cases::new(&list).taken(&mut self.w, &at.sym, *here);
+        let some = self.w.dd.ite(*here, taken, NO);
+        let none = self.w.dd.is(taken, 0);
+        let mut rest = self.w.dd.and(*here, none);
+        for v in self.w.dd.values(some) {
+            let here = self.w.dd.is(some, v);
+            let case = match v {
+                UNSAID => None,
+                v => list.get(v as usize - 1).filter(|c| c.ops.is_empty()),
+            };
+            match case.map(|c| &c.exit) {
+                Some(Exit::Port(p)) => {
+                    let to = self.successor(place.0, *p);
+                    let at = At {
+                        place: to,
+                        dropped: to.is_none().then_some((place.0, UNCONNECTED)),
+                        sym: at.sym.clone(),
+                    };
+                    open.push((here, at, *counted, hops + 1));
+                }
+                Some(Exit::Drop(reason)) => {
+                    self.dropped(way, want, here, place.0, reason, *counted);
+                }
+                _ => rest = self.w.dd.or(rest, here),
+            }
+        }
+        rest
+    }
+}
