@@ -49,11 +49,19 @@ pub fn show(
         let p = ports.iter().find(|p| p.source == e.source);
         p.map_or("?".to_string(), |p| p.name.clone())
     };
+    // what happens besides packets is said in words
+    let clears = |events: &[Event]| -> String {
+        let before = |i: usize| events.iter().take(i).filter(|e| e.source.is_some()).count();
+        let all = events.iter().enumerate();
+        all.filter_map(|(i, e)| Some((before(i) + 1, graph.name(e.clears?))))
+            .map(|(n, elem)| format!("; {elem}.clear is written before packet {n}"))
+            .collect()
+    };
     let told = |events: &[Event], difference: String| Shown {
         packets: (events.iter().filter(|e| e.source.is_some()))
             .map(|e| (name(e), e.bytes.clone()))
             .collect(),
-        difference,
+        difference: difference + &clears(events),
     };
     let mut progress = Progress::new(how.packets, how.quiet);
     let look = Look {

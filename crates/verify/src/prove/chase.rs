@@ -191,6 +191,12 @@ impl Chase<'_> {
                         return Some(s);
                     }
                 }
+                Move::Clear(elem) => {
+                    self.planner.cleared(elem);
+                    if let Some(s) = self.happens(Event::clear(self.now, elem)) {
+                        return Some(s);
+                    }
+                }
                 Move::Keep(elem, old) => self.planner.kept(elem, old, self.now),
             }
         }
@@ -200,7 +206,11 @@ impl Chase<'_> {
     /// The clock moves.
     pub(super) fn wait(&mut self, by: Timestamp) -> Option<Shown> {
         self.now = self.now + by;
-        let mut e = Event::clock(self.now);
+        self.happens(Event::clock(self.now))
+    }
+
+    /// Something happens that is no packet.
+    fn happens(&mut self, mut e: Event) -> Option<Shown> {
         self.record.push(&mut e);
         let d = self.pair.step(&e)?;
         Some(self.seen(d))
