@@ -81,9 +81,10 @@ fn settings() -> TreeSettings {
 
 fn build(table: &Table, a: &Args) -> Vec<(Box<dyn Classifier>, f64)> {
     type Make = fn(&Table) -> Result<Box<dyn Classifier>, Refusal>;
-    let makers: [Make; 3] = [
+    let makers: [Make; 4] = [
         |t| Ok(Box::new(DecisionCode::new(t)?)),
         |t| Ok(Box::new(BitVector::new(t, 1500 << 20)?)),
+        |t| Ok(Box::new(TupleSpace::new(t, 1500 << 20)?)),
         |t| Ok(Box::new(DecisionTree::new(t, &settings())?)),
     ];
     let mut list = Vec::new();

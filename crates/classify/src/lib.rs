@@ -9,6 +9,7 @@
 //! | [`BitVector`] | hundreds to some ten thousand rules, whatever their shape |
 //! | [`DecisionTree`] | hundreds to a hundred thousand rules: the usual choice |
 //! | [`PrefixTrie`] | prefixes of one field: routes, a full table of them; single changes |
+//! | [`TupleSpace`] | rules that come and go one by one |
 //! | [`Linear`] | nothing but to say what is right |
 //!
 //! All of them are [`Classifier`]s: they look up batches of [`Keys`] (structure of arrays), in stages with prefetch between them, and
@@ -50,6 +51,7 @@ mod small;
 mod steps;
 mod table;
 mod tree;
+mod tuple;
 mod twin;
 
 pub use bits::BitVector;
@@ -62,6 +64,7 @@ pub use rule::{MAX_RULES, Match, Rules};
 pub use small::{DecisionCode, MAX_SMALL};
 pub use table::{MAX_ENTRIES, MAX_PARTS, Table, Test};
 pub use tree::{DecisionTree, MAX_DEPTH, Settings as TreeSettings, Steps as TreeSteps};
+pub use tuple::{MAX_TABLES, RuleChange, TupleSpace, UpdateError};
 pub use twin::{Apply, MAX_QUEUED, Published, Reader, Stalled, Twin};
 
 /// What a look-up answers where no rule fits.
@@ -80,6 +83,8 @@ pub enum Kind {
     DecisionTree,
     /// [`PrefixTrie`].
     PrefixTrie,
+    /// [`TupleSpace`].
+    TupleSpace,
 }
 
 impl std::fmt::Display for Kind {
@@ -90,6 +95,7 @@ impl std::fmt::Display for Kind {
             Self::BitVector => "bit vector",
             Self::DecisionTree => "decision tree",
             Self::PrefixTrie => "prefix trie",
+            Self::TupleSpace => "tuple space",
         })
     }
 }

@@ -237,6 +237,10 @@ pub fn structures(rules: &Rules) -> Vec<Box<dyn Classifier>> {
     list.push(Box::new(
         DecisionTree::new(&table, &TreeSettings::default()).unwrap(),
     ));
+    // very many tuples are refused
+    if let Ok(t) = TupleSpace::new(&table, 1 << 30) {
+        list.push(Box::new(t));
+    }
     list
 }
 
