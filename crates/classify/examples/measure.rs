@@ -3,7 +3,8 @@
 //! Files are rule sets in ClassBench's format (`onefold gen --rules acl --count 8550 --out FILE`), gzip or not. Headers are drawn from
 //! rules chosen at random, anywhere within the rule, so that none comes twice but by chance; they lie in memory in batches, as a pipeline
 //! would have them. Structures run in turns (A B A B); what is printed is the median of CPU time per key, of the thread. Options: `--only NAME`,
-//! `--batch N` (64), `--keys N` (262144), `--runs N` (7), `--check` (compare all structures' answers).
+//! `--batch N` (64), `--keys N` (262144), `--runs N` (7), `--check` (compare all structures' answers),
+//! `--plan` (what the cost model chooses, and why).
 
 #[path = "../tests/common/classbench.rs"]
 mod classbench;
@@ -29,6 +30,7 @@ struct Args {
     keys: usize,
     runs: usize,
     check: bool,
+    plan: bool,
 }
 
 fn args() -> Args {
@@ -39,6 +41,7 @@ fn args() -> Args {
         keys: 1 << 18,
         runs: 7,
         check: false,
+        plan: false,
     };
     let mut it = std::env::args().skip(1);
     while let Some(x) = it.next() {
@@ -49,6 +52,7 @@ fn args() -> Args {
             "--runs" => a.runs = number(),
             "--only" => a.only = it.next(),
             "--check" => a.check = true,
+            "--plan" => a.plan = true,
             _ => a.files.push(x),
         }
     }
@@ -117,6 +121,17 @@ fn main() {
             table.len(),
             t.elapsed().as_secs_f64()
         );
+        if a.plan {
+            let needs = Needs {
+                measure: true,
+                batch: a.batch,
+                ..Needs::default()
+            };
+            match choose(&table, &needs) {
+                Ok((_, report)) => print!("  {report}"),
+                Err(e) => println!("  no plan: {e}"),
+            }
+        }
         let batches = batches(&rules, &a);
         let list = build(&table, &a);
         let mut times: Vec<Vec<f64>> = vec![Vec::new(); list.len()];

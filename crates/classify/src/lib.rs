@@ -12,6 +12,8 @@
 //! | [`TupleSpace`] | rules that come and go one by one |
 //! | [`Linear`] | nothing but to say what is right |
 //!
+//! [`choose`] takes the one that its cost model expects to be the fastest, or that is, and reports why.
+//!
 //! All of them are [`Classifier`]s: they look up batches of [`Keys`] (structure of arrays), in stages with prefetch between them, and
 //! answer like [`Linear`]. What does not fit in a budget is refused with a [`Refusal`], never built halfway.
 //!
@@ -26,7 +28,8 @@
 //! rules.push(&[Match::Any; 5], 2)?;
 //!
 //! let table = Table::new(&rules)?;
-//! let code = DecisionCode::new(&table)?;
+//! let (code, report) = choose(&table, &Needs::default())?;
+//! assert_eq!(report.chosen().map(|c| c.kind), Some(Kind::DecisionCode));
 //! let mut keys = KeyBuf::new(&layout, 64);
 //! keys.push(&[0x0a01_0203, 0xc000_0201, 40_000, 22, 6]);
 //! keys.push(&[0x0a01_0203, 0xc000_0201, 40_000, 53, 17]);
@@ -44,6 +47,7 @@ mod keys;
 mod layout;
 mod linear;
 mod lpm;
+mod plan;
 mod rule;
 #[allow(unsafe_code)]
 mod simd;
@@ -60,6 +64,9 @@ pub use keys::{KeyBuf, Keys};
 pub use layout::{Layout, MAX_FIELDS, MAX_WORDS};
 pub use linear::Linear;
 pub use lpm::{PrefixTrie, RouteChange, RouteError, Routes};
+pub use plan::{
+    Candidate, Estimate, Needs, Outcome, PROMISING, Profile, Report, choose, sample_keys,
+};
 pub use rule::{MAX_RULES, Match, Rules};
 pub use small::{DecisionCode, MAX_SMALL};
 pub use table::{MAX_ENTRIES, MAX_PARTS, Table, Test};

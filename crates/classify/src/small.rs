@@ -58,6 +58,7 @@ impl DecisionCode {
         let bits = table.layout().word_bits();
         for (e, &value) in table.values().iter().enumerate() {
             let first = c.ops.len();
+            let mut ops = Vec::new();
             for (word, t) in table.row(e).iter().enumerate() {
                 if t.is_any(bits[word]) {
                     continue;
@@ -67,13 +68,22 @@ impl DecisionCode {
                     (false, 0) => (Form::Equal, t.lo, 0),
                     (false, span) => (Form::Within, t.lo, span),
                 };
-                c.ops.push(Op {
+                let op = Op {
                     word: word as u8,
                     form,
                     a,
                     b,
-                });
+                };
+                // about how many bits it fixes
+                let fixed = match t.is_mask() {
+                    true => t.mask.count_ones(),
+                    false => u32::from(bits[word]) - (32 - t.span.leading_zeros()),
+                };
+                ops.push((fixed, op));
             }
+            // what most keys fail first: then the rest need not be compared
+            ops.sort_by_key(|(fixed, _)| std::cmp::Reverse(*fixed));
+            c.ops.extend(ops.into_iter().map(|(_, op)| op));
             c.entries.push(Entry {
                 end: c.ops.len() as u32,
                 value,
@@ -125,8 +135,14 @@ impl DecisionCode {
                         }
                     }
                 }
+                if m.iter().fold(0, |all, m| all | m) == 0 {
+                    break;
+                }
             }
             first = e.end as usize;
+            if m == [0; G] {
+                continue;
+            }
             let mut left = 0;
             for g in 0..G {
                 s.put(&mut out[g], m[g], e.value);
@@ -159,27 +175,31 @@ fn column<const G: usize>(keys: Keys<'_>, w: usize) -> &[[u32; 16]; G] {
     }
 }
 
+impl Lookup<'_> {
+    /// As many blocks of `G` vectors as there are from key `at` on; answers where the next key is.
+    #[inline(always)]
+    fn blocks<const G: usize, S: Isa>(&mut self, s: S, mut at: usize, n: usize) -> usize {
+        while n - at >= 16 * G {
+            let out = self.out.get_mut(at..).unwrap_or(&mut []);
+            let Some(out) = out.as_chunks_mut::<16>().0.first_chunk_mut::<G>() else {
+                break;
+            };
+            let k = self.keys.part(at, 16 * G);
+            self.code.block(s, 0xffff, |w| column(k, w), out);
+            at += 16 * G;
+        }
+        at
+    }
+}
+
 impl Kernel for Lookup<'_> {
     #[inline(always)]
-    fn run<S: Isa>(self, s: S) {
+    fn run<S: Isa>(mut self, s: S) {
         let n = self.keys.len().min(self.out.len());
         let mut at = 0;
-        while let (true, Some(out)) = (n - at >= 64, self.out.get_mut(at..)) {
-            let Some(out) = out.as_chunks_mut::<16>().0.first_chunk_mut::<4>() else {
-                break;
-            };
-            let k = self.keys.part(at, 64);
-            self.code.block(s, 0xffff, |w| column(k, w), out);
-            at += 64;
-        }
-        while let (true, Some(out)) = (n - at >= 16, self.out.get_mut(at..)) {
-            let Some(out) = out.as_chunks_mut::<16>().0.first_chunk_mut::<1>() else {
-                break;
-            };
-            let k = self.keys.part(at, 16);
-            self.code.block(s, 0xffff, |w| column(k, w), out);
-            at += 16;
-        }
+        at = self.blocks::<4, S>(s, at, n);
+        at = self.blocks::<2, S>(s, at, n);
+        at = self.blocks::<1, S>(s, at, n);
         if at < n {
             let k = self.keys.part(at, n - at);
             let mut padded = [[[0u32; 16]; 1]; MAX_WORDS];

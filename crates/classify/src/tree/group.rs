@@ -3,7 +3,7 @@
 use super::build;
 use super::cut::Hulls;
 use super::{DecisionTree, Settings};
-use crate::{KeyBuf, Refusal, Table};
+use crate::{Refusal, Table, plan};
 use std::collections::HashSet;
 
 /// An interval is wide that has more than one in so many of the word's ends.
@@ -21,7 +21,7 @@ fn cost(s: super::Steps) -> f64 {
 /// The cheapest of all separations.
 pub(super) fn best(table: &Table, settings: &Settings) -> Result<DecisionTree, Refusal> {
     let hulls = build::hulls(table);
-    let keys = sample(table, &hulls);
+    let keys = plan::drawn(table, TRIED);
     let mut best: Option<(f64, DecisionTree)> = None;
     let mut refusal = None;
     for groups in separations(table, &hulls) {
@@ -40,26 +40,6 @@ pub(super) fn best(table: &Table, settings: &Settings) -> Result<DecisionTree, R
         (None, Some(r)) => Err(r),
         (None, None) => build::build(table, &hulls, &[Vec::new()], settings),
     }
-}
-
-/// Keys within entries, evenly.
-fn sample(table: &Table, hulls: &Hulls) -> KeyBuf {
-    let layout = table.layout();
-    let mut keys = KeyBuf::new(layout, TRIED);
-    let mut x = 0x2545_f491_4f6c_dd1du64;
-    for n in 0..TRIED.min(table.len() * 8) {
-        let e = n * table.len() / TRIED.min(table.len() * 8);
-        let key: Vec<u32> = (hulls.lo.iter().zip(&hulls.hi))
-            .map(|(lo, hi)| {
-                x = x.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-                let (lo, hi) = (lo[e], hi[e]);
-                let r = ((x >> 32) * (u64::from(hi - lo) + 1)) >> 32;
-                lo + r as u32
-            })
-            .collect();
-        keys.push_words(&key);
-    }
-    keys
 }
 
 /// All together; by one word or the other; by both.
