@@ -148,7 +148,13 @@ fn every_example_can_be_measured() {
             );
             assert_eq!(c["traffic"]["flows"], 64, "{e}");
         }
-        assert_eq!(v["warnings"], serde_json::json!([]), "{e}");
+        // so short a time is not enough, and is said not to be
+        let said = v["warnings"].as_array().unwrap();
+        assert!(
+            said.iter()
+                .all(|w| w.as_str().unwrap().contains("packets are few")),
+            "{e}: {said:?}"
+        );
     }
 }
 
@@ -201,7 +207,7 @@ fn a_page_and_a_table() {
         page.to_str().unwrap(),
     ];
     let (out, _) = run(&root(), 0, &[&args[..], &QUICK[..]].concat());
-    assert!(out.lines().all(|l| l.chars().count() <= 160), "{out}");
+    assert!(out.lines().all(|l| l.chars().count() <= 100), "{out}");
     let table: Vec<&str> = out
         .lines()
         .skip_while(|l| !l.starts_with("chain "))

@@ -28,8 +28,28 @@ pub struct Packet {
     mac: u32,
     net: u32,
     transport: u32,
+    /// Something may have been written before [`DEFAULT_HEADROOM`].
+    stained: bool,
     /// Annotations.
     pub anno: Anno,
+}
+
+/// Copies a frame; both have one length. The shortest frames, of which there are most, as two halves that overlap: lengths
+/// that the compiler knows need no call.
+#[inline]
+fn copy(to: &mut [u8], from: &[u8]) {
+    const HALF: usize = 32;
+    if from.len() <= 2 * HALF
+        && let (Some(a), Some(b)) = (from.first_chunk::<HALF>(), from.last_chunk::<HALF>())
+        && let Some(x) = to.first_chunk_mut::<HALF>()
+    {
+        *x = *a;
+        if let Some(y) = to.last_chunk_mut::<HALF>() {
+            *y = *b;
+        }
+        return;
+    }
+    to.copy_from_slice(from);
 }
 
 impl Packet {
@@ -54,6 +74,7 @@ impl Packet {
             mac: NONE,
             net: NONE,
             transport: NONE,
+            stained: headroom < DEFAULT_HEADROOM,
             anno: Anno::default(),
         }
     }
@@ -73,8 +94,11 @@ impl Packet {
             self.buf.resize(end.max(MIN_BUFFER_LEN), 0);
         }
         // no byte of an earlier packet may be uncovered by a push into the headroom
-        self.buf[..DEFAULT_HEADROOM].fill(0);
-        self.buf[DEFAULT_HEADROOM..end].copy_from_slice(data);
+        if self.stained {
+            self.buf[..DEFAULT_HEADROOM].fill(0);
+            self.stained = false;
+        }
+        copy(&mut self.buf[DEFAULT_HEADROOM..end], data);
         self.head = DEFAULT_HEADROOM as u32;
         self.tail = end as u32;
         self.mac = NONE;
@@ -127,6 +151,7 @@ impl Packet {
         }
         if n <= self.head as usize {
             self.head -= n as u32;
+            self.stained |= (self.head as usize) < DEFAULT_HEADROOM;
         }
     }
 
@@ -135,6 +160,7 @@ impl Packet {
         if self.len() + n > MAX_PACKET_LEN {
             return;
         }
+        self.stained = true;
         let extra = n - self.head as usize + DEFAULT_HEADROOM;
         self.buf.splice(0..0, std::iter::repeat_n(0, extra));
         let e = extra as u32;
@@ -176,6 +202,7 @@ impl Packet {
         if have == want {
             return;
         }
+        self.stained = true;
         let shift = (want + modulus - have) % modulus;
         let t = self.tail as usize;
         if t + shift > self.buf.len() {
@@ -257,6 +284,7 @@ impl Packet {
         if pos == NONE {
             return None;
         }
+        self.stained |= (pos as usize) < DEFAULT_HEADROOM;
         self.buf.get_mut(pos as usize..self.tail as usize)
     }
     /// From the MAC header to the end of the data; `None` when not set or past the end.
@@ -299,6 +327,7 @@ impl Packet {
     /// [`Packet::buffer`], to be changed.
     #[inline]
     pub fn buffer_mut(&mut self) -> &mut [u8] {
+        self.stained = true;
         &mut self.buf[..self.tail as usize]
     }
     /// The annotations back to those of a new packet; header offsets cleared.
@@ -416,6 +445,70 @@ mod tests {
         p.align(4, 3);
         p.push(30);
         assert_eq!(p.data(), &[7; 100]);
+    }
+
+    #[test]
+    fn whatever_was_written_before_the_data_is_gone_after_a_refill() {
+        let ways: [fn(&mut Packet); 8] = [
+            |p| {
+                p.push(30);
+                p.data_mut().fill(9);
+            },
+            |p| {
+                p.push(DEFAULT_HEADROOM + 500);
+                p.data_mut().fill(9);
+            },
+            |p| {
+                p.set_mac_header(-14);
+                p.mac_mut().unwrap().fill(9);
+            },
+            |p| {
+                p.set_network_header(-40, 20);
+                p.network_mut().unwrap().fill(9);
+                p.transport_mut().unwrap().fill(9);
+            },
+            |p| p.buffer_mut().fill(9),
+            |p| {
+                p.data_mut().fill(9);
+                p.align(64, 13);
+                p.push(20);
+                p.data_mut().fill(9);
+            },
+            |p| {
+                p.pull(10);
+                p.align(4, 1);
+                p.push(DEFAULT_HEADROOM);
+                p.data_mut().fill(9);
+            },
+            |p| {
+                *p = Packet::with_room(3, &[9; 100], 0);
+                p.data_mut().fill(9);
+            },
+        ];
+        for (i, way) in ways.iter().enumerate() {
+            let mut p = Packet::from_slice(&[1; 80]);
+            way(&mut p);
+            let mut q = p.clone();
+            for p in [&mut p, &mut q] {
+                p.refill(&[2; 40]);
+                assert!(p.headroom_bytes().iter().all(|b| *b == 0), "way {i}");
+                p.push(DEFAULT_HEADROOM);
+                assert!(
+                    p.data().iter().take(DEFAULT_HEADROOM).all(|b| *b == 0),
+                    "way {i}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn every_length_is_copied() {
+        let d: Vec<u8> = (0..200).collect();
+        for n in 0..200 {
+            let mut p = Packet::from_slice(&[255; 100]);
+            p.refill(&d[..n]);
+            assert_eq!(p.data(), &d[..n]);
+        }
     }
 
     #[test]

@@ -21,8 +21,8 @@ const RUN_UP: f64 = 0.1;
 /// How it is measured.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Settings {
-    /// Packets that are handed over together.
-    pub batch: usize,
+    /// Buffers that packets are copied to, in turn.
+    pub buffers: usize,
     /// Seconds of each slice.
     pub seconds: f64,
     /// Slices of each subject.
@@ -39,6 +39,8 @@ pub struct Candidate {
     pub lanes: Vec<Lane>,
     /// The chain's time when the clock starts.
     pub start: Timestamp,
+    /// Packets that are handed over together.
+    pub batch: usize,
     /// Skew of flows.
     pub zipf: f64,
     /// Seed of the order.
@@ -63,6 +65,8 @@ pub struct Sample {
 /// What was measured of one subject.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
+    /// Which candidate it is of.
+    pub candidate: usize,
     /// The candidate's name and the subject's.
     pub name: (String, &'static str),
     /// One for each round.
@@ -138,36 +142,32 @@ impl Driver<'_> {
                 break;
             };
             let places = order.places();
-            for _ in 0..self.batch {
-                let which = match places.get(*next) {
-                    Some(w) => *w,
-                    None => {
-                        *next = 0;
-                        places.first().copied().unwrap_or(0)
-                    }
-                };
-                *next += 1;
-                let frame = lane.templates.get(which as usize);
-                let p = match self.ring.take(frame, place.now) {
-                    Some(p) => p,
-                    None => {
-                        let mut p = s.buffer();
-                        p.refill(frame);
-                        p.anno.timestamp = place.now;
-                        p
-                    }
-                };
-                self.packets.push(p);
+            let window = |from: usize| places.get(from..from + self.batch);
+            if window(*next).is_none() {
+                *next = 0;
+            }
+            // an order is longer than any batch
+            let Some(these) = window(*next) else { break };
+            *next += self.batch;
+            // packets that come next are fetched while nothing waits for them: loads from all over memory, none of which
+            // depends on another
+            let ahead = window(*next).or(window(0)).unwrap_or_default();
+            let mut seen = 0u8;
+            for which in ahead {
+                let frame = lane.templates.get(*which as usize);
+                seen ^= frame.first().copied().unwrap_or(0);
+            }
+            std::hint::black_box(seen);
+            self.packets = self.ring.take(|| s.buffer());
+            for (p, which) in self.packets.iter_mut().zip(these) {
+                p.refill(lane.templates.get(*which as usize));
+                p.anno.timestamp = place.now;
             }
             let n = self.packets.len();
             s.run(*source, &mut self.packets, place.now, &mut self.done);
-            let came = self.done.len();
-            self.ring.give_all(&mut self.done);
-            // those that were dropped have left their buffers with the subject
-            for _ in came..n {
-                let p = s.buffer();
-                self.ring.give(p);
-            }
+            self.ring.give(&mut self.done);
+            // an empty list with room for a batch
+            std::mem::swap(&mut self.done, &mut self.packets);
             place.now = place.now + Timestamp(PACKET_NS * n as i64);
             place.lane += 1;
             if place.lane == lanes.len() {
@@ -222,13 +222,9 @@ pub fn alternate(
     go_on: &mut dyn FnMut(u64, u64, &str) -> bool,
 ) -> Outcome {
     let longest = candidates.iter().flat_map(|c| &c.lanes);
-    let mut ring = Ring::new(longest.map(|l| l.templates.longest()).max().unwrap_or(0));
-    let mut driver = Driver {
-        ring: &mut ring,
-        batch: settings.batch.max(1),
-        packets: Vec::with_capacity(settings.batch),
-        done: Vec::with_capacity(settings.batch),
-    };
+    let longest = longest.map(|l| l.templates.longest()).max().unwrap_or(0);
+    // the same buffers for all that have batches of one size
+    let mut rings: HashMap<usize, Ring> = HashMap::new();
     let orders: Vec<Vec<Order>> = candidates
         .iter()
         .map(|c| {
@@ -259,6 +255,16 @@ pub fn alternate(
             let every = c.lanes.iter().map(|l| l.templates.len()).max().unwrap_or(0);
             let every = (every * c.lanes.len()) as u64;
             let mut base = [0.0; 2];
+            let batch = c.batch.max(1);
+            let ring = rings
+                .entry(batch)
+                .or_insert_with(|| Ring::new(settings.buffers.max(batch), batch, longest));
+            let mut driver = Driver {
+                ring,
+                batch,
+                packets: Vec::new(),
+                done: Vec::with_capacity(batch),
+            };
             for si in 0..c.subjects.len() + 2 {
                 let (s, seconds): (&mut dyn Subject, f64) = match si {
                     0 => (&mut ceiling, short),
@@ -318,6 +324,7 @@ pub fn alternate(
             let account = now.since(before.get(&key).copied().unwrap_or(now));
             let offered = places.get(&key).map_or(0, |p| p.offered);
             out.measured.push(Measured {
+                candidate: ci,
                 name: (c.name.clone(), s.name()),
                 samples: samples.remove(&key).unwrap_or_default(),
                 offered,

@@ -2,7 +2,7 @@
 
 use crate::rng::Rng;
 use crate::zipf::Zipf;
-use onefold_packet::{Packet, Pkt, Timestamp};
+use onefold_packet::{Packet, Pkt};
 use std::collections::VecDeque;
 
 /// Bytes from one buffer to the next: an odd number of cache lines, so that headers of packets in flight do not share a
@@ -10,8 +10,8 @@ use std::collections::VecDeque;
 pub const STRIDE: usize = 2112;
 /// What an allocation needs beside its bytes.
 const ALLOCATION: usize = 16;
-/// Buffers in the pool, as many as descriptors of a common receive ring.
-pub const BUFFERS: usize = 4096;
+/// Buffers in the ring unless told otherwise, as many as descriptors of a common receive queue.
+pub const BUFFERS: usize = 1024;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// Fewest places in an order, so that no short pattern is learnt by the processor.
@@ -24,57 +24,90 @@ pub const MAX_ORDER: usize = 1 << 26;
 pub struct Templates {
     bytes: Vec<u8>,
     base: usize,
-    /// Start (from the base) and length of each.
-    spans: Vec<(usize, usize)>,
+    places: Spans,
     /// Frames of a flow.
     per_flow: usize,
+}
+
+/// Where frames are.
+#[derive(Debug, Clone)]
+enum Spans {
+    /// All of one length, so that nothing has to be looked up: how many, lines, bytes.
+    Alike(usize, usize, usize),
+    /// First line and length of each.
+    Each(Vec<(u32, u32)>),
+}
+
+impl Default for Spans {
+    fn default() -> Self {
+        Spans::Alike(0, 1, 0)
+    }
 }
 
 impl Templates {
     /// Copies of the frames, `per_flow` for each flow, one after the other.
     pub fn new(frames: &[Vec<u8>], per_flow: usize) -> Templates {
-        let room = |f: &Vec<u8>| f.len().next_multiple_of(LINE);
-        let all: usize = frames.iter().map(room).sum();
-        let mut bytes = vec![0u8; all + LINE];
+        let lines = |f: &Vec<u8>| f.len().div_ceil(LINE).max(1);
+        let all: usize = frames.iter().map(lines).sum();
+        let mut bytes = vec![0u8; (all + 1) * LINE];
         let base = bytes.as_ptr().align_offset(LINE).min(LINE);
-        let mut at = 0;
-        let mut spans = Vec::with_capacity(frames.len());
+        let mut line = 0;
+        let mut each = Vec::with_capacity(frames.len());
         for f in frames {
-            if let Some(to) = bytes.get_mut(base + at..base + at + f.len()) {
+            let at = base + line * LINE;
+            if let Some(to) = bytes.get_mut(at..at + f.len()) {
                 to.copy_from_slice(f);
             }
-            spans.push((at, f.len()));
-            at += room(f);
+            each.push((line as u32, f.len() as u32));
+            line += lines(f);
         }
+        let places = match frames.first() {
+            Some(f) if frames.iter().all(|g| g.len() == f.len()) => {
+                Spans::Alike(frames.len(), lines(f), f.len())
+            }
+            _ => Spans::Each(each),
+        };
         Templates {
             bytes,
             base,
-            spans,
+            places,
             per_flow: per_flow.max(1),
         }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.spans.len()
+        match &self.places {
+            Spans::Alike(n, _, _) => *n,
+            Spans::Each(all) => all.len(),
+        }
     }
     /// None at all.
     pub fn is_empty(&self) -> bool {
-        self.spans.is_empty()
+        self.len() == 0
     }
     /// Flows.
     pub fn flows(&self) -> usize {
-        self.spans.len() / self.per_flow
+        self.len() / self.per_flow.max(1)
     }
     /// The longest.
     pub fn longest(&self) -> usize {
-        self.spans.iter().map(|s| s.1).max().unwrap_or(0)
+        (0..self.len())
+            .map(|i| self.get(i).len())
+            .max()
+            .unwrap_or(0)
     }
     /// One of them; nothing beyond the end.
     #[inline]
     pub fn get(&self, i: usize) -> &[u8] {
-        let (at, len) = self.spans.get(i).copied().unwrap_or_default();
-        let at = self.base + at;
+        let (line, len) = match &self.places {
+            Spans::Alike(_, lines, len) => (i * lines, *len),
+            Spans::Each(all) => match all.get(i) {
+                Some((line, len)) => (*line as usize, *len as usize),
+                None => return &[],
+            },
+        };
+        let at = self.base + line * LINE;
         self.bytes.get(at..at + len).unwrap_or_default()
     }
 }
@@ -123,15 +156,33 @@ impl Order {
     }
 }
 
-/// The buffers: taken in turn, as descriptors of a ring are.
+/// An empty packet whose data will begin on a cache line, so that a short one is in one line, if the allocator can be brought to
+/// it: with fillers that move what it gives out next. It matters to figures only.
+fn on_a_line(headroom: usize, tailroom: usize, fillers: &mut Vec<(Vec<u8>, Packet)>) -> Packet {
+    let mut p = Packet::with_room(headroom, &[], tailroom);
+    for _ in 0..4 {
+        let off = (p.buffer().as_ptr() as usize + headroom) % LINE;
+        if off == 0 {
+            break;
+        }
+        // longer than any that the allocator is likely to have lying about; kept with the packet, or that would be given out again
+        let filler = vec![0; 64 * LINE + LINE - off - ALLOCATION / 2];
+        let next = Packet::with_room(headroom, &[], tailroom);
+        fillers.push((filler, std::mem::replace(&mut p, next)));
+    }
+    p
+}
+
+/// The buffers: taken in turn, a batch at a time, as descriptors of a ring are.
 #[derive(Debug)]
 pub struct Ring {
-    free: VecDeque<Pkt>,
+    racks: VecDeque<Vec<Pkt>>,
+    batch: usize,
 }
 
 impl Ring {
-    /// Buffers for packets of up to `longest` bytes.
-    pub fn new(longest: usize) -> Ring {
+    /// At least so many buffers in batches, for packets of up to `longest` bytes.
+    pub fn new(buffers: usize, batch: usize, longest: usize) -> Ring {
         let stride = match longest + 256 > STRIDE {
             false => STRIDE,
             // the next odd number of lines
@@ -139,40 +190,35 @@ impl Ring {
         };
         let headroom = onefold_packet::DEFAULT_HEADROOM;
         let tailroom = stride - ALLOCATION - headroom;
+        let batch = batch.max(1);
+        let racks = buffers.div_ceil(batch).max(1);
         // all buffers before the first handle: nothing comes between them
-        let all: Vec<Packet> = (0..BUFFERS)
-            .map(|_| Packet::with_room(headroom, &[], tailroom))
+        let mut fillers = Vec::new();
+        let all: Vec<Packet> = (0..racks * batch)
+            .map(|_| on_a_line(headroom, tailroom, &mut fillers))
             .collect();
+        let mut all = all.into_iter().map(Box::new);
         Ring {
-            free: all.into_iter().map(Box::new).collect(),
+            racks: (0..racks)
+                .map(|_| all.by_ref().take(batch).collect())
+                .collect(),
+            batch,
         }
     }
 
-    /// How many are free.
-    pub fn free(&self) -> usize {
-        self.free.len()
-    }
-
-    /// The buffer that has been free longest, with a copy of a frame.
+    /// The batch of buffers that has been free longest. Where packets did not come back, `more` makes others.
     #[inline]
-    pub fn take(&mut self, frame: &[u8], at: Timestamp) -> Option<Pkt> {
-        let mut p = self.free.pop_front()?;
-        p.refill(frame);
-        p.anno.timestamp = at;
-        Some(p)
-    }
-
-    /// Buffers come back.
-    #[inline]
-    pub fn give_all(&mut self, packets: &mut Vec<Pkt>) {
-        self.free.extend(packets.drain(..));
+    pub fn take(&mut self, more: impl FnMut() -> Pkt) -> Vec<Pkt> {
+        let mut rack = self.racks.pop_front().unwrap_or_default();
         // more than were taken (copies that a chain has made) are not kept
-        self.free.truncate(BUFFERS);
+        rack.resize_with(self.batch, more);
+        rack
     }
 
-    /// A buffer in the place of one that did not come back.
-    pub fn give(&mut self, p: Pkt) {
-        self.free.push_back(p);
+    /// Buffers come back, `given` is empty afterwards.
+    #[inline]
+    pub fn give(&mut self, given: &mut Vec<Pkt>) {
+        self.racks.push_back(std::mem::take(given));
     }
 }
 
@@ -251,35 +297,48 @@ mod tests {
 
     #[test]
     fn buffers_come_in_turn() {
-        let mut r = Ring::new(60);
-        assert_eq!(r.free(), BUFFERS);
-        let mut got: Vec<Pkt> = (0..4)
-            .map(|_| r.take(&[7; 60], Timestamp(5)).unwrap())
-            .collect();
-        assert_eq!(got[0].data(), &[7; 60]);
-        assert_eq!(got[0].anno.timestamp, Timestamp(5));
-        let first = got[0].buffer().as_ptr();
-        r.give_all(&mut got);
-        assert_eq!((got.len(), r.free()), (0, BUFFERS));
-        for _ in 0..BUFFERS - 4 {
-            let p = r.take(&[1; 60], Timestamp(5)).unwrap();
-            assert_ne!(p.buffer().as_ptr(), first);
-            r.give(p);
+        let more = || -> Pkt { unreachable!("all come back") };
+        let mut r = Ring::new(1000, 32, 60);
+        let racks = r.racks.len();
+        assert_eq!(racks, 32, "no fewer than asked for");
+        let first = r.take(more);
+        assert_eq!(first.len(), 32);
+        let at: Vec<_> = first.iter().map(|p| p.buffer().as_ptr()).collect();
+        let mut back = first;
+        r.give(&mut back);
+        assert!(back.is_empty());
+        for _ in 1..racks {
+            let mut p = r.take(more);
+            assert!(p.iter().all(|p| !at.contains(&p.buffer().as_ptr())));
+            r.give(&mut p);
         }
-        assert_eq!(r.take(&[1], Timestamp(5)).unwrap().buffer().as_ptr(), first);
+        let again: Vec<_> = r.take(more).iter().map(|p| p.buffer().as_ptr()).collect();
+        assert_eq!(again, at);
+        // what was dropped is replaced, copies are not kept
+        let mut r = Ring::new(1, 2, 60);
+        let mut some = r.take(more);
+        some.truncate(1);
+        r.give(&mut some);
+        let mut made = 0;
+        let mut some = r.take(|| {
+            made += 1;
+            Box::new(Packet::from_slice(&[]))
+        });
+        assert_eq!((some.len(), made), (2, 1));
+        some.push(Box::new(Packet::from_slice(&[])));
+        r.give(&mut some);
+        assert_eq!(r.take(more).len(), 2);
         // long ones fit without growing
-        let p = Ring::new(9000).take(&[1; 9000], Timestamp(0)).unwrap();
-        assert!(p.tailroom() > 0);
+        let mut p = Ring::new(1, 1, 9000).take(more);
+        p[0].refill(&[1; 9000]);
+        assert!(p[0].tailroom() > 0);
     }
 
     #[test]
     fn neighbouring_buffers_are_an_odd_number_of_lines_apart() {
-        let r = Ring::new(1514);
-        let at: Vec<usize> = r
-            .free
-            .iter()
-            .map(|p| p.buffer().as_ptr() as usize)
-            .collect();
+        let r = Ring::new(BUFFERS, 32, 1514);
+        let all = r.racks.iter().flatten();
+        let at: Vec<usize> = all.map(|p| p.buffer().as_ptr() as usize).collect();
         let odd = at
             .windows(2)
             .filter(|w| w[1].abs_diff(w[0]) == STRIDE)
@@ -287,5 +346,8 @@ mod tests {
         // what the allocator had free before may come between a few
         assert!(odd > BUFFERS * 9 / 10, "{odd}");
         assert_eq!(STRIDE / LINE % 2, 1);
+        let on_line = |a: &&usize| (**a + onefold_packet::DEFAULT_HEADROOM).is_multiple_of(LINE);
+        let n = at.iter().filter(on_line).count();
+        assert!(n > BUFFERS * 9 / 10, "{n}");
     }
 }

@@ -187,6 +187,13 @@ impl ChainReport {
     }
 }
 
+impl ChainReport {
+    /// Fewer packets than a million, and than ten of each kind.
+    pub fn is_short(&self) -> bool {
+        self.packets < 1_000_000 && self.rounds_of_packets < 10.0
+    }
+}
+
 /// All of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {

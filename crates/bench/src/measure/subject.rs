@@ -52,8 +52,8 @@ impl Account {
 pub trait Subject {
     /// How the chain is executed: the `--mode` or `--level` that names it.
     fn name(&self) -> &'static str;
-    /// Sends packets that arrive at `source` at one moment all their way. Leaves `batch` empty; what comes out is added to
-    /// `done`, in order.
+    /// Sends packets that arrive at `source` at one moment all their way. Leaves `batch` empty; what comes out is put into
+    /// `done`, which is empty, in order.
     fn run(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp, done: &mut Vec<Pkt>);
     /// A buffer in the place of a packet that did not come out.
     fn buffer(&mut self) -> Pkt {
@@ -86,7 +86,7 @@ impl Subject for Ceiling {
             }
         }
         std::hint::black_box(self.sum);
-        done.append(batch);
+        std::mem::swap(batch, done);
     }
     fn account(&self) -> Account {
         Account {
@@ -115,7 +115,7 @@ impl Subject for MacSwap {
                 to.swap_with_slice(from);
             }
         }
-        done.append(batch);
+        std::mem::swap(batch, done);
     }
     fn account(&self) -> Account {
         Account {

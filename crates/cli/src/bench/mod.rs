@@ -1,3 +1,5 @@
-//! What `onefold bench` has measured, in words and pictures.
+//! `onefold bench`: what is measured, and how it is told in words and pictures (the page: `html/bench.rs`).
 
+pub mod markdown;
+pub mod point;
 pub mod text;

@@ -63,14 +63,20 @@ pub fn conditions(r: &Report) -> String {
 pub fn fate(c: &ChainReport) -> String {
     let a = &c.account;
     let t = &c.traffic;
+    let known = match c.misses {
+        0 => "all of flows that were there (hits)".to_string(),
+        n => format!("hits {}, misses {}", thousands(c.hits), thousands(n)),
+    };
     let mut parts = vec![
-        format!("{} packets measured", thousands(c.packets)),
-        format!("{} flows from '{}'", thousands(t.flows as u64), t.entry),
-        format!("hits {}, misses {}", thousands(c.hits), thousands(c.misses)),
+        format!("{} packets", thousands(c.packets)),
+        known,
+        format!(
+            "{} flows ({} TCP) from port {}",
+            thousands(t.flows as u64),
+            thousands(t.tcp_flows as u64),
+            t.entry
+        ),
     ];
-    if t.replies > 0 {
-        parts.push("half of them answers".into());
-    }
     for (n, what) in [
         (a.dropped, "dropped"),
         (a.punted, "punted"),
@@ -96,6 +102,25 @@ pub fn fate(c: &ChainReport) -> String {
     parts.join(", ")
 }
 
+/// Lines of at most 100 columns, those after the first indented.
+fn wrapped(s: &str) -> String {
+    let mut out = String::new();
+    let mut column = 0;
+    for word in s.split(' ') {
+        let n = word.chars().count();
+        if column > 0 && column + 1 + n > 100 {
+            out.push_str("\n    ");
+            column = 4;
+        } else if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += n;
+    }
+    out
+}
+
 /// The table.
 pub fn table(r: &Report) -> String {
     let mut t = String::new();
@@ -104,8 +129,8 @@ pub fn table(r: &Report) -> String {
         .core
         .map_or("not bound to a core".into(), |c| format!("on core {c}"));
     // writing to a String cannot fail
-    let _ = writeln!(t, "{}", conditions(r));
-    let _ = writeln!(t, "{}; {core}", m.line());
+    let _ = writeln!(t, "{}", wrapped(&conditions(r)));
+    let _ = writeln!(t, "{}", wrapped(&format!("{}; {core}", m.line())));
     let name = r.chains.iter().map(|c| c.name.chars().count()).max();
     let name = name.unwrap_or(0).clamp(5, NAME);
     let _ = writeln!(
@@ -145,11 +170,15 @@ pub fn table(r: &Report) -> String {
     }
     let _ = writeln!(
         t,
-        "\nabove: median less the ceiling of the same round. ceiling: the same packets copied and looked at; swap: and MAC\n\
-         addresses exchanged. cycles: of the time stamp counter (there are no hardware counters in it)."
+        "\nabove: less the ceiling of the same round. ceiling: the same packets, copied and looked at; swap:\n\
+         their MAC addresses exchanged. cycles: of the time stamp counter (no hardware counter is read)."
     );
     for c in &r.chains {
-        let _ = writeln!(t, "{} {}: {}", c.name, c.mode, fate(c));
+        let _ = writeln!(
+            t,
+            "{}",
+            wrapped(&format!("{} {}: {}", c.name, c.mode, fate(c)))
+        );
     }
     if r.interrupted {
         let _ = writeln!(
@@ -169,6 +198,8 @@ mod tests {
     fn figures_have_few_digits() {
         let all: Vec<String> = [1.25, 99.94, 123.4, 9999.0, 22_931.2].map(number).into();
         assert_eq!(all, ["1.2", "99.9", "123", "9999", "22,931"]);
+        let long = wrapped(&"word ".repeat(60));
+        assert!(long.lines().count() == 4 && long.lines().all(|l| l.chars().count() <= 100));
         assert_eq!(cut(&"x".repeat(40)).chars().count(), NAME);
     }
 }

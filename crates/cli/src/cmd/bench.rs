@@ -1,34 +1,16 @@
 //! `onefold bench`: what a packet costs.
 
-use crate::bench::text;
+use crate::bench::point::{Mode, Point, modes, reports, split};
+use crate::bench::{markdown, text};
 use crate::common::{self, ChainArgs, key_value};
-use crate::program;
 use crate::progress::Progress;
 use crate::runner;
 use anyhow::{Context, Result, anyhow, bail};
-use clap::ValueEnum;
 use onefold_bench::SizeModel;
 use onefold_bench::measure::{
-    AimError, AimParams, BUFFERS, Candidate, ChainReport, Machine, Parameters, Reference, Report,
-    STRIDE, Settings, Subject, Synthesized, TrafficReport, aim, alternate, pin,
+    BUFFERS, Machine, Parameters, Report, STRIDE, Settings, alternate, pin,
 };
-use onefold_chain::Chain;
-use onefold_elements::ElemId;
-use onefold_engine::program::ProgramRunner;
-use onefold_engine::{BuildOptions, Log};
-use onefold_packet::Timestamp;
 use std::sync::atomic::Ordering;
-
-/// How chains are executed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Mode {
-    /// Element by element, as written, a batch at a time.
-    Reference,
-    /// As one function: traffic classes with one action each.
-    Synthesized,
-    /// Both, in alternation.
-    Both,
-}
 
 /// Options of `onefold bench`.
 #[derive(clap::Args, Debug)]
@@ -99,6 +81,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 32, help_heading = "Measurement",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     batch: u16,
+    /// Buffers that packets are copied to in turn: what of them fits into which cache is part of every figure, the ceiling's too
+    #[arg(long, value_name = "N", default_value_t = BUFFERS as u32, help_heading = "Measurement",
+          value_parser = clap::value_parser!(u32).range(256..=65_536))]
+    buffers: u32,
     /// Seconds of each slice
     #[arg(
         long,
@@ -117,6 +103,9 @@ pub struct Args {
     /// Writes a self-contained HTML page with plots
     #[arg(long, value_name = "FILE")]
     html: Option<std::path::PathBuf>,
+    /// Writes the figures as a section of a Markdown document
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<std::path::PathBuf>,
     /// Prints one JSON object
     #[arg(long)]
     json: bool,
@@ -139,18 +128,23 @@ fn chain_args(spec: &str, set: &[(String, String)]) -> ChainArgs {
 }
 
 impl Args {
-    fn modes(&self) -> Vec<Mode> {
-        let all = match self.mode.contains(&Mode::Both) {
-            true => vec![Mode::Reference, Mode::Synthesized],
-            false => self.mode.clone(),
+    /// What is asked for.
+    fn points(&self) -> Result<Vec<Point>> {
+        let sizes = SizeModel::parse(&self.size, None).map_err(|e| anyhow!("--size: {e}"))?;
+        let point = |spec: &String| Point {
+            name: spec.clone(),
+            chain: chain_args(spec, &self.set),
+            modes: modes(&self.mode),
+            sizes: sizes.clone(),
+            flows: self.flows as usize,
+            zipf: self.zipf,
+            tcp: self.tcp,
+            entry: self.entry.clone(),
+            replies: self.replies,
+            batch: usize::from(self.batch),
+            seed: self.seed,
         };
-        let mut once = Vec::new();
-        for m in all {
-            if !once.contains(&m) {
-                once.push(m);
-            }
-        }
-        once
+        Ok(self.chains.iter().map(point).collect())
     }
 
     fn check(&self) -> Result<()> {
@@ -164,163 +158,70 @@ impl Args {
     }
 }
 
-/// What is measured of one chain, and what is told of it.
-struct Made {
-    candidate: Candidate,
-    traffic: TrafficReport,
-    classes: usize,
-}
-
-/// The entry that was asked for, or the first one.
-fn entry(chain: &Chain, asked: Option<&str>) -> Result<usize> {
-    match asked {
-        Some(name) => runner::find_port(chain, name, true),
-        None => (chain.ports.iter())
-            .position(|p| p.source.is_some())
-            .ok_or_else(|| anyhow!("{}: packets enter nowhere", chain.name)),
-    }
-}
-
-/// Makes a chain's packets and executions. `None`: its errors have been printed.
-fn make(
-    args: &Args,
-    spec: &str,
-    sizes: &SizeModel,
-    warnings: &mut Vec<String>,
-    go_on: &mut dyn FnMut(u64, u64) -> bool,
-) -> Result<Option<Made>> {
-    let chain_args = chain_args(spec, &args.set);
-    let Some(chain) = chain_args.load_or_print() else {
-        return Ok(None);
-    };
-    let port = entry(&chain, args.entry.as_deref())?;
-    let name = |i: usize| chain.ports.get(i).map_or("", |p| p.name.as_str());
-    let options = BuildOptions {
-        seed: args.seed,
-        start: Timestamp::from_secs(1_000),
-        log: Log::Discard,
-        ..Default::default()
-    };
-    let graph = match common::build(&chain, &options) {
-        Ok(g) => g,
-        Err(ds) => {
-            common::print_diagnostics(&ds);
-            return Ok(None);
-        }
-    };
-    let made = program::synthesize_graph(&graph);
-    let fresh = ProgramRunner::with_program(graph, &made.program)
-        .with_context(|| format!("{spec}: the synthesized program"))?;
-    let source = chain.ports.get(port).and_then(|p| p.source).unwrap_or(0);
-    let params = AimParams {
-        flows: args.flows as usize,
-        sizes: sizes.clone(),
-        tcp: args.tcp,
-        entry: ElemId(source as u32),
-        replies: args.replies,
-        seed: args.seed,
-    };
-    let ports = super::verify::ports(&chain);
-    let aimed = match aim(&fresh, &made.program, &ports, &params, go_on) {
-        Ok(a) => a,
-        Err(AimError::Interrupted) => return Err(AimError::Interrupted.into()),
-        Err(e) => bail!("{spec}: {e}"),
-    };
-    drop(fresh);
-    if aimed.flows < params.flows {
-        warnings.push(format!(
-            "{spec}: {} flows of the {} asked for: no more were found that leave the chain",
-            common::thousands(aimed.flows as u64),
-            common::thousands(params.flows as u64)
-        ));
-    }
-    let traffic = TrafficReport::new(&aimed, name(port));
-    let mut subjects: Vec<Box<dyn Subject>> = Vec::new();
-    for m in args.modes() {
-        match m {
-            Mode::Reference => subjects.push(Box::new(Reference(aimed.runner.graph().fork()))),
-            _ => subjects.push(Box::new(Synthesized(aimed.runner.fork()))),
+/// The thread on a core, if that can be; it must be if a core was asked for.
+fn bound(args: &Args, warnings: &mut Vec<String>) -> Result<Option<usize>> {
+    match pin(args.core) {
+        Ok(c) => Ok(Some(c)),
+        Err(e) if args.core.is_some() => bail!("--core: {e}"),
+        Err(e) => {
+            warnings.push(format!("not bound to one core: {e}"));
+            Ok(None)
         }
     }
-    Ok(Some(Made {
-        candidate: Candidate {
-            name: spec.to_string(),
-            subjects,
-            lanes: aimed.lanes,
-            start: aimed.now,
-            zipf: args.zipf,
-            seed: args.seed,
-        },
-        traffic,
-        classes: program::classes(&made.program),
-    }))
 }
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
     args.check()?;
-    let sizes = SizeModel::parse(&args.size, None).map_err(|e| anyhow!("--size: {e}"))?;
+    let points = args.points()?;
     runner::catch_interrupt();
     let interrupted = || runner::interrupted().load(Ordering::SeqCst);
     let mut warnings = Vec::new();
+    let core = bound(args, &mut warnings)?;
+    let machine = Machine::this(core);
     let mut made = Vec::new();
-    for spec in &args.chains {
+    for p in &points {
         let mut progress = Progress::new(1000, args.quiet);
         let mut go_on = |n: u64, of: u64| {
-            progress.at(n * 1000 / of.max(1), || format!("{spec}: making packets"));
+            progress.at(n * 1000 / of.max(1), || {
+                format!("{}: making packets", p.name)
+            });
             !interrupted()
         };
-        let one = make(args, spec, &sizes, &mut warnings, &mut go_on);
+        let one = p.make(&mut warnings, &mut go_on);
         progress.finish();
         match one? {
             Some(m) => made.push(m),
             None => return Ok(common::BAD_INPUT),
         }
     }
-    let core = match pin(args.core) {
-        Ok(c) => Some(c),
-        // asked for, it is needed
-        Err(e) if args.core.is_some() => bail!("--core: {e}"),
-        Err(e) => {
-            warnings.push(format!("not bound to one core: {e}"));
-            None
-        }
-    };
-    let machine = Machine::this(core);
     let settings = Settings {
-        batch: usize::from(args.batch),
+        buffers: args.buffers as usize,
         seconds: args.seconds,
         repeats: usize::from(args.repeats),
     };
-    let (mut candidates, about): (Vec<_>, Vec<_>) = made
-        .into_iter()
-        .map(|m| (m.candidate, (m.traffic, m.classes)))
-        .unzip();
+    let (mut candidates, about) = split(made);
     let mut progress = Progress::new(0, args.quiet);
     let outcome = alternate(&mut candidates, &settings, &mut |done, of, what| {
         progress.of(done, of, || what.to_string());
         !interrupted()
     });
     progress.finish();
-    let modes = args.modes().len();
-    let chains: Vec<ChainReport> = (outcome.measured.iter().enumerate())
-        .filter_map(|(i, m)| {
-            let (traffic, classes) = about.get(i / modes)?;
-            Some(ChainReport::new(
-                m,
-                traffic.clone(),
-                Some(*classes),
-                machine.tsc_ghz,
-            ))
-        })
-        .collect();
+    let chains = reports(&about, &outcome, &machine);
     for c in &chains {
         if c.share_out < 0.999 {
+            let share = c.share_out * 100.0;
             warnings.push(format!(
-                "{} {}: only {:.1}% of the packets left",
+                "{} {}: only {share:.1}% of the packets left",
+                c.name, c.mode
+            ));
+        }
+        if c.is_short() {
+            warnings.push(format!(
+                "{} {}: {} packets are few: longer slices or more of them (--seconds, --repeats) make the figure surer",
                 c.name,
                 c.mode,
-                c.share_out * 100.0
+                common::thousands(c.packets)
             ));
         }
     }
@@ -333,11 +234,11 @@ pub fn run(args: &Args) -> Result<u8> {
             zipf: args.zipf,
             tcp: args.tcp,
             replies: args.replies,
-            batch: settings.batch,
+            batch: usize::from(args.batch),
             seconds: settings.seconds,
             repeats: settings.repeats,
             seed: args.seed,
-            buffers: BUFFERS,
+            buffers: settings.buffers,
             buffer_stride: STRIDE,
         },
         order: Report::order_of(&outcome),
@@ -345,25 +246,36 @@ pub fn run(args: &Args) -> Result<u8> {
         interrupted: outcome.interrupted,
         warnings,
     };
-    for w in &report.warnings {
-        eprintln!("warning: {w}");
-    }
-    if let Some(file) = &args.html {
-        std::fs::write(file, crate::html::bench_page(&report))
-            .with_context(|| format!("'{}'", file.display()))?;
-    }
-    if args.json {
-        common::print_json(&report)?;
-    } else {
-        crate::say!("{}", text::table(&report).trim_end());
-        if let Some(f) = &args.html {
-            crate::say!("report: {}", f.display());
-        }
-    }
+    tell(args, &report)?;
     Ok(match report.chains.iter().all(|c| c.conserved) {
         true => common::HOLDS,
         false => common::HOLDS_NOT,
     })
+}
+
+/// The report in all forms that were asked for.
+fn tell(args: &Args, report: &Report) -> Result<()> {
+    for w in &report.warnings {
+        eprintln!("warning: {w}");
+    }
+    let write = |file: &std::path::Path, text: String| {
+        std::fs::write(file, text).with_context(|| format!("'{}'", file.display()))
+    };
+    if let Some(file) = &args.html {
+        write(file, crate::html::bench_page(report))?;
+    }
+    if let Some(file) = &args.markdown {
+        write(file, markdown::section(report))?;
+    }
+    if args.json {
+        common::print_json(report)?;
+        return Ok(());
+    }
+    crate::say!("{}", text::table(report).trim_end());
+    if let Some(f) = &args.html {
+        crate::say!("report: {}", f.display());
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -199,7 +199,7 @@ pub fn run(args: &Args) -> Result<u8> {
     })
 }
 
-pub(super) fn ports(chain: &Chain) -> Vec<Port> {
+pub(crate) fn ports(chain: &Chain) -> Vec<Port> {
     let port = |p: &onefold_chain::ChainPort| Port {
         name: p.name.clone(),
         source: p.source.map(|s| ElemId(s as u32)),

@@ -1,0 +1,186 @@
+//! A point of a benchmark: a chain, its packets, its executions. What is on the command line, or an experiment, is a list of them.
+
+use crate::common::{self, ChainArgs};
+use crate::program;
+use crate::runner;
+use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
+use onefold_bench::SizeModel;
+use onefold_bench::measure::{
+    AimError, AimParams, Candidate, ChainReport, Machine, Outcome, Reference, Subject, Synthesized,
+    TrafficReport, aim,
+};
+use onefold_chain::Chain;
+use onefold_elements::ElemId;
+use onefold_engine::program::ProgramRunner;
+use onefold_engine::{BuildOptions, Log};
+use onefold_packet::Timestamp;
+
+/// How chains are executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// Element by element, as written, a batch at a time.
+    Reference,
+    /// As one function: traffic classes with one action each.
+    Synthesized,
+    /// Both, in alternation.
+    Both,
+}
+
+/// Each mode once.
+pub fn modes(asked: &[Mode]) -> Vec<Mode> {
+    let mut once = Vec::new();
+    for m in asked {
+        let all: &[Mode] = match m {
+            Mode::Both => &[Mode::Reference, Mode::Synthesized],
+            m => std::slice::from_ref(m),
+        };
+        for m in all {
+            if !once.contains(m) {
+                once.push(*m);
+            }
+        }
+    }
+    once
+}
+
+/// A chain and the packets that it is to be measured with.
+#[derive(Debug, Clone)]
+pub struct Point {
+    /// What it is called.
+    pub name: String,
+    /// The chain.
+    pub chain: ChainArgs,
+    /// Executions of it.
+    pub modes: Vec<Mode>,
+    /// Lengths of frames.
+    pub sizes: SizeModel,
+    /// Flows.
+    pub flows: usize,
+    /// Skew of their popularity.
+    pub zipf: f64,
+    /// Share of TCP.
+    pub tcp: f64,
+    /// Where packets enter; the first port if it is not said.
+    pub entry: Option<String>,
+    /// Half of the packets are answers.
+    pub replies: bool,
+    /// Packets handed over together.
+    pub batch: usize,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// A point that can be measured, and what is told of it.
+pub struct Made {
+    /// To be measured.
+    pub candidate: Candidate,
+    traffic: TrafficReport,
+    classes: usize,
+}
+
+/// The entry that was asked for, or the first one.
+fn entry(chain: &Chain, asked: Option<&str>) -> Result<usize> {
+    match asked {
+        Some(name) => runner::find_port(chain, name, true),
+        None => (chain.ports.iter())
+            .position(|p| p.source.is_some())
+            .ok_or_else(|| anyhow!("{}: packets enter nowhere", chain.name)),
+    }
+}
+
+impl Point {
+    /// Makes a chain's packets and executions. `None`: its errors have been printed. Remarks are added to `warnings`; `go_on`
+    /// is told how much of how much is done, and stops it by saying no.
+    pub fn make(
+        &self,
+        warnings: &mut Vec<String>,
+        go_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Option<Made>> {
+        let name = &self.name;
+        let Some(chain) = self.chain.load_or_print() else {
+            return Ok(None);
+        };
+        let port = entry(&chain, self.entry.as_deref())?;
+        let options = BuildOptions {
+            seed: self.seed,
+            start: Timestamp::from_secs(1_000),
+            log: Log::Discard,
+            ..Default::default()
+        };
+        let graph = match common::build(&chain, &options) {
+            Ok(g) => g,
+            Err(ds) => {
+                common::print_diagnostics(&ds);
+                return Ok(None);
+            }
+        };
+        let made = program::synthesize_graph(&graph);
+        let fresh = ProgramRunner::with_program(graph, &made.program)
+            .with_context(|| format!("{name}: the synthesized program"))?;
+        let entry = chain.ports.get(port);
+        let params = AimParams {
+            flows: self.flows,
+            sizes: self.sizes.clone(),
+            tcp: self.tcp,
+            entry: ElemId(entry.and_then(|p| p.source).unwrap_or(0) as u32),
+            replies: self.replies,
+            seed: self.seed,
+        };
+        let ports = crate::cmd::verify::ports(&chain);
+        let aimed = match aim(&fresh, &made.program, &ports, &params, go_on) {
+            Ok(a) => a,
+            Err(AimError::Interrupted) => return Err(AimError::Interrupted.into()),
+            Err(e) => bail!("{name}: {e}"),
+        };
+        drop(fresh);
+        if aimed.flows < self.flows {
+            warnings.push(format!(
+                "{name}: {} flows of the {} asked for: no more were found that leave the chain",
+                common::thousands(aimed.flows as u64),
+                common::thousands(self.flows as u64)
+            ));
+        }
+        let traffic = TrafficReport::new(&aimed, entry.map_or("", |p| &p.name));
+        let subject = |m: &Mode| -> Box<dyn Subject> {
+            match m {
+                Mode::Reference => Box::new(Reference(aimed.runner.graph().fork())),
+                _ => Box::new(Synthesized(aimed.runner.fork())),
+            }
+        };
+        Ok(Some(Made {
+            candidate: Candidate {
+                name: name.clone(),
+                subjects: self.modes.iter().map(subject).collect(),
+                lanes: aimed.lanes,
+                start: aimed.now,
+                batch: self.batch,
+                zipf: self.zipf,
+                seed: self.seed,
+            },
+            traffic,
+            classes: program::classes(&made.program),
+        }))
+    }
+}
+
+/// What is told of each candidate and subject.
+pub fn reports(
+    made: &[(TrafficReport, usize)],
+    o: &Outcome,
+    machine: &Machine,
+) -> Vec<ChainReport> {
+    (o.measured.iter())
+        .filter_map(|m| {
+            let (traffic, classes) = made.get(m.candidate)?;
+            let ghz = machine.tsc_ghz;
+            Some(ChainReport::new(m, traffic.clone(), Some(*classes), ghz))
+        })
+        .collect()
+}
+
+/// What is measured, and what is told of it.
+pub fn split(made: Vec<Made>) -> (Vec<Candidate>, Vec<(TrafficReport, usize)>) {
+    let one = |m: Made| (m.candidate, (m.traffic, m.classes));
+    made.into_iter().map(one).unzip()
+}
