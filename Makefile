@@ -1,6 +1,7 @@
 # Onefold: what a newcomer and CI run.
 #   make          build the release binary
 #   make demo     generate a million packets both ways, run the ISP edge on them, show the result
+#   make bench    what a packet costs in the example chains; writes docs/benchmarks.md and pages with plots (minutes)
 #   make test     everything: formatting, lints, all tests
 #   make mutants  broken programs of the example chains, each refuted or proved to do the same (minutes)
 #   make fuzz     every fuzz target for FUZZ_SECONDS (default 600); installs cargo-fuzz
@@ -12,7 +13,7 @@ BIN := target/release/onefold
 OUT := out
 FUZZ_SECONDS ?= 600
 
-.PHONY: all build demo test lint mutants fuzz packages clean
+.PHONY: all build demo bench test lint mutants fuzz packages clean
 
 all: build
 
@@ -26,6 +27,9 @@ build: packages
 
 demo: build
 	@scripts/demo.sh $(BIN) $(OUT)
+
+bench: build
+	@scripts/bench.sh $(BIN) $(OUT)
 
 mutants: packages
 	$(CARGO) test --locked -p onefold-verify --test mutants -- --ignored --nocapture
