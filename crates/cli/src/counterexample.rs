@@ -9,13 +9,16 @@ use onefold_synth::Program;
 use onefold_verify::generate::Port;
 use onefold_verify::prove::witness::{Evidence, Look};
 use onefold_verify::prove::{Doubt, Proof, witness};
-use onefold_verify::{Difference, Event};
+use onefold_verify::{At, Difference, Event};
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Most packets that are tried when none of the proof's own shows a difference: what is rare among them, such as a checksum that
 /// becomes zero between two rewriters, must come up.
 pub const PACKETS: u64 = 200_000;
+
+/// Beyond the deadline, a sequence of packets that was found in time is made smaller for so long at most.
+const GRACE_SECONDS: u64 = 5;
 
 /// A difference that packets show.
 pub struct Shown {
@@ -68,10 +71,25 @@ pub fn show(
         packets: how.packets,
         seed: how.seed,
     };
-    let mut go_on = |n| {
-        progress.at(n, || format!("a packet that shows it: {}", thousands(n)));
+    let mut sent = 0;
+    let mut go_on = |at| {
+        // what was found is made small within a little more time
+        let (message, late) = match at {
+            At::Packets(n) => {
+                sent = n;
+                (
+                    format!("a packet that shows it: {}", thousands(n)),
+                    Duration::ZERO,
+                )
+            }
+            At::Shrinking(n) => (
+                format!("made smaller: {} packets", thousands(n as u64)),
+                Duration::from_secs(GRACE_SECONDS),
+            ),
+        };
+        progress.at(sent, || message);
         !runner::interrupted().load(Ordering::SeqCst)
-            && how.deadline.is_none_or(|d| Instant::now() < d)
+            && how.deadline.is_none_or(|d| Instant::now() < d + late)
     };
     let different = &proof.different;
     let found = witness::refute(graph, program, ports, different, &look, &mut go_on);

@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 const RENEWALS: u32 = 4;
 /// Most programs made anew in one run; then the reference graph goes on.
 const MAX_RENEWED: u32 = 64;
+/// Seconds for the proof before the first packet, if nobody says otherwise.
+const VERIFY_SECONDS: u32 = 30;
 /// Packets of a counterexample that are printed.
 const SHOWN: usize = 8;
 /// Most places told of what is not known.
@@ -32,7 +34,7 @@ pub const UNVERIFIED: &str =
 pub struct VerifyArgs {
     /// Longest time for the proof that the program is the chain, which comes before the first packet. What is not proved by then
     /// runs in shadow mode; with 0 everything does
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = VERIFY_SECONDS)]
     verify_time: u32,
     /// Takes packets without a proof
     #[arg(long, conflicts_with = "verify_time")]

@@ -137,3 +137,21 @@ fn what_is_known_can_be_read_from_within_and_renewed_programs_are_verified() {
     assert_eq!(v["program"]["renewed"], 0, "{v}");
     assert!(v["punted_packets"].as_u64().unwrap() > 1000, "{v}");
 }
+
+/// Nobody waits for a comparison that cannot be.
+#[test]
+fn shadow_mode_needs_a_program() {
+    let dir = folder("deploy-shadow-mode");
+    let with = |more: &[&str], status: i32| run(&dir, status, &[&RUN[..], more].concat()).1;
+    for more in [
+        &["--mode", "reference", "--shadow", "0.1"][..],
+        &["--batch", "32", "--shadow", "all"],
+        &["--mode", "reference", "--shadow-pcap", "found.pcap"],
+        &["--shadow", "off", "--shadow-pcap", "found.pcap"],
+    ] {
+        let err = with(more, 2);
+        assert!(err.contains("has nothing to do"), "{more:?}: {err}");
+        assert!(!dir.join("found.pcap").exists());
+    }
+    with(&["--mode", "reference", "--shadow", "off"], 0);
+}

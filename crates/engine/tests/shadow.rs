@@ -236,3 +236,71 @@ fn a_lost_count_is_found() {
     let after = s.runner_mut().graph_mut().read_handler("c.count").unwrap();
     assert_eq!((before.as_str(), after.as_str()), ("0", "1"));
 }
+
+/// Windows end when they have their packets, or their bytes.
+#[test]
+fn windows_are_bounded() {
+    let g = build("FromDevice(in) -> c :: Counter -> ToDevice(out);");
+    let p = made(&g);
+    let source = g.source("in").unwrap();
+    let compared = |rate: f64, packets: i64, bytes: usize| {
+        let mut s = Shadow::new(ProgramRunner::with_program(g.fork(), &p).unwrap());
+        let options = Options {
+            rate,
+            ..Options::default()
+        };
+        s.watch(&p, options);
+        for i in 0..packets {
+            s.inject(source, &vec![2; bytes], Timestamp(1_000_000_000 + i));
+            left(s.runner_mut().graph_mut().take_transmitted());
+        }
+        s.end_window();
+        let r = s.report();
+        assert_eq!(r.mismatches, 0, "{r:?}");
+        (r.windows, r.compared)
+    };
+    // all packets: 4096 each
+    assert_eq!(compared(1.0, 2 * 4096 + 1, 60), (3, 2 * 4096 + 1));
+    // 8 MiB of frames: 140 of 60,000 bytes
+    assert_eq!(compared(1.0, 300, 60_000), (3, 300));
+    // next to none: one for the first of four packets of a class, and those that the rate pays for, 512 each
+    let (windows, all) = compared(0.0001, 40_000, 60);
+    assert!((1..=3).contains(&windows), "{windows}");
+    assert!(all <= windows * 512, "{windows} {all}");
+}
+
+/// However many classes are in doubt: windows for their first packets are few, unless the rate pays for them.
+#[test]
+fn first_packets_of_many_classes_do_not_cost_more() {
+    let rules: Vec<String> = (0..200).map(|i| format!("12/{:04x}", 0x1000 + i)).collect();
+    let to: Vec<String> = (0..200)
+        .map(|i| format!("cl[{i}] -> c{i} :: Counter -> ToDevice(out{i});"))
+        .collect();
+    let g = build(&format!(
+        "FromDevice(in) -> cl :: Classifier({}, -); cl[200] -> Discard; {}",
+        rules.join(", "),
+        to.join(" ")
+    ));
+    let p = made(&g);
+    let source = g.source("in").unwrap();
+    let mut s = Shadow::new(ProgramRunner::with_program(g.fork(), &p).unwrap());
+    let options = Options {
+        rate: 0.0001,
+        ..Options::default()
+    };
+    s.watch(&p, options);
+    let n = 100_000;
+    for i in 0..n {
+        // each class again and again, but far from each other
+        let class = 0x1000 + (i / 500 % 200) as u16;
+        let f = [vec![2; 12], class.to_be_bytes().to_vec(), vec![0; 46]].concat();
+        s.inject(source, &f, Timestamp(1_000_000_000 + i));
+        left(s.runner_mut().graph_mut().take_transmitted());
+    }
+    s.end_window();
+    let r = s.report();
+    // sixteen are free, and twice the rate: 20 packets, one window
+    assert!(r.windows > 10, "{r:?}");
+    assert!(r.windows <= 16 + 2, "{r:?}");
+    assert!(r.compared <= 18 * 512, "{r:?}");
+}

@@ -422,23 +422,50 @@ fn unordered(state: &mut String) {
 /// A whole sequence through both from the start, with a checkpoint at the end: the first difference. Answers go to the address
 /// and port that what they answer has left with this time, which may not be those of another run.
 pub fn replay(pristine: &Pair, events: &mut [Event]) -> Option<Difference> {
+    replay_while(pristine, events, &mut || true)
+}
+
+/// The same while `go_on` says so: it is asked now and then. Nothing is found when it ends it.
+pub fn replay_while(
+    pristine: &Pair,
+    events: &mut [Event],
+    go_on: &mut dyn FnMut() -> bool,
+) -> Option<Difference> {
     let mut p = pristine.fork();
-    if let Some(d) = feed(&mut p, events) {
-        return Some(d);
+    match feed_while(&mut p, events, go_on) {
+        Ok(None) => p.checkpoint(),
+        Ok(d) => d,
+        Err(Ended) => None,
     }
-    p.checkpoint()
 }
 
 /// Feeds a sequence; see [`replay`].
 pub fn feed(p: &mut Pair, events: &mut [Event]) -> Option<Difference> {
+    feed_while(p, events, &mut || true).unwrap_or(None)
+}
+
+/// It was ended from outside.
+struct Ended;
+
+/// Events between two questions whether to go on.
+const ASKED_EVERY: usize = 512;
+
+fn feed_while(
+    p: &mut Pair,
+    events: &mut [Event],
+    go_on: &mut dyn FnMut() -> bool,
+) -> Result<Option<Difference>, Ended> {
     let answered: HashSet<u64> = events.iter().filter_map(|e| Some(e.answers?.0)).collect();
     let mut left: HashMap<(u64, u32), Vec<u8>> = HashMap::new();
-    for e in events {
+    for (i, e) in events.iter_mut().enumerate() {
+        if i % ASKED_EVERY == ASKED_EVERY - 1 && !go_on() {
+            return Err(Ended);
+        }
         if let Some(of) = e.answers.and_then(|a| left.get(&a)) {
             frame::send_to_source_of(&mut e.bytes, of);
         }
         if let Some(d) = p.step(e) {
-            return Some(d);
+            return Ok(Some(d));
         }
         if answered.contains(&e.id) {
             let (done, outputs) = p.last();
@@ -448,5 +475,5 @@ pub fn feed(p: &mut Pair, events: &mut [Event]) -> Option<Difference> {
             }
         }
     }
-    None
+    Ok(None)
 }

@@ -49,5 +49,5 @@ mod subject;
 pub use compare::{Difference, Pair, What};
 pub use event::{Event, Record};
 pub use rng::Rng;
-pub use run::{Finding, Options, Outcome, examine, run, traces};
+pub use run::{At, Finding, Options, Outcome, examine, run, traces};
 pub use subject::{Batched, Outputs, Reference, Subject, Synthesized, lines};

@@ -3,7 +3,17 @@
 use crate::compare::{Difference, Pair, feed};
 use crate::event::{Event, Record};
 use crate::generate::Source;
-use crate::shrink::{self, Small};
+use crate::shrink::{self, Cut, Patience, Small};
+use std::time::Duration;
+
+/// What a long run is at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// So many frames were sent.
+    Packets(u64),
+    /// A difference is shrunk: a sequence of so many events shows it.
+    Shrinking(usize),
+}
 
 /// How.
 #[derive(Debug, Clone, Copy)]
@@ -12,6 +22,8 @@ pub struct Options {
     pub checkpoint_every: usize,
     /// Stop after so many differences (each ends a run; the next starts behind it with fresh copies).
     pub max_differences: usize,
+    /// A difference is shrunk for so long at most.
+    pub shrink_time: Duration,
 }
 
 impl Default for Options {
@@ -19,6 +31,7 @@ impl Default for Options {
         Options {
             checkpoint_every: 20_000,
             max_differences: 1,
+            shrink_time: Duration::from_secs(shrink::SECONDS),
         }
     }
 }
@@ -28,8 +41,10 @@ impl Default for Options {
 pub struct Finding {
     /// As it was found.
     pub difference: Difference,
-    /// Shrunk; `None` when it did not come again from the start.
+    /// Shrunk; `None` when it did not come again from the start, or not before shrinking was cut short.
     pub small: Option<Small>,
+    /// Shrinking was cut short: the sequence may not be the smallest.
+    pub cut: Option<Cut>,
     /// What both executions did with the last packet of the small sequence.
     pub traces: [Vec<String>; 2],
 }
@@ -51,13 +66,13 @@ pub struct Outcome {
     pub report: Option<onefold_engine::program::Report>,
 }
 
-/// Runs all events of `source` through copies of `pristine`. `go_on` is told the number of frames after each some thousand,
-/// and ends it with false.
+/// Runs all events of `source` through copies of `pristine`. `go_on` is told how far it is after each some thousand frames
+/// and while a difference is shrunk, and ends it with false.
 pub fn run(
     pristine: &Pair,
     source: &mut dyn Source,
     options: &Options,
-    go_on: &mut dyn FnMut(u64) -> bool,
+    go_on: &mut dyn FnMut(At) -> bool,
 ) -> Outcome {
     let mut o = Outcome::default();
     let mut pair = pristine.fork();
@@ -96,8 +111,10 @@ pub fn run(
             None => pair.checkpoint(),
         };
         if let Some(d) = found {
-            o.findings.push(examine(pristine, &record, d));
-            if o.findings.len() >= options.max_differences.max(1) {
+            let f = examine(pristine, &record, d, options.shrink_time, go_on);
+            o.interrupted |= f.cut == Some(Cut::Interrupted);
+            o.findings.push(f);
+            if o.interrupted || o.findings.len() >= options.max_differences.max(1) {
                 break;
             }
             pair = pristine.fork();
@@ -106,10 +123,11 @@ pub fn run(
         if event.is_none() {
             break;
         }
-        if o.packets % 4096 == 0 && !go_on(o.packets) {
+        if o.packets % 4096 == 0 && !go_on(At::Packets(o.packets)) {
             o.interrupted = true;
             if let Some(d) = pair.checkpoint() {
-                o.findings.push(examine(pristine, &record, d));
+                let time = options.shrink_time;
+                o.findings.push(examine(pristine, &record, d, time, go_on));
             }
             break;
         }
@@ -119,15 +137,21 @@ pub fn run(
     o
 }
 
-/// Shrinks a difference and traces it.
-pub fn examine(pristine: &Pair, record: &Record, difference: Difference) -> Finding {
-    let small = shrink::shrink(pristine, record, &difference);
-    let traces = small
-        .as_ref()
-        .map_or_else(Default::default, |s| traces(pristine, &s.events));
+/// Shrinks a difference, for so long at most, and traces it.
+pub fn examine(
+    pristine: &Pair,
+    record: &Record,
+    difference: Difference,
+    time: Duration,
+    go_on: &mut dyn FnMut(At) -> bool,
+) -> Finding {
+    let patience = Patience { time, go_on };
+    let s = shrink::shrink(pristine, record, &difference, patience);
+    let traces = (s.small.as_ref()).map_or_else(Default::default, |s| traces(pristine, &s.events));
     Finding {
         difference,
-        small,
+        small: s.small,
+        cut: s.cut,
         traces,
     }
 }

@@ -1,10 +1,14 @@
 //! A difference becomes small: fewer packets first, then simpler ones.
 
-use crate::compare::{Difference, Pair, replay};
+use crate::compare::{Difference, Pair, replay_while};
 use crate::event::{Event, Record};
 use crate::frame::{self, Keep};
+use crate::run::At;
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
+/// Seconds that one difference is shrunk for, if nobody says otherwise.
+pub const SECONDS: u64 = 30;
 /// Events replayed in all while a sequence is shrunk.
 const BUDGET: usize = 4_000_000;
 
@@ -17,16 +21,52 @@ pub struct Small {
     pub difference: Difference,
 }
 
-struct Shrinker<'a> {
+/// Why a sequence may not be the smallest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cut {
+    /// The time was up.
+    Time,
+    /// Too many events would have had to be replayed.
+    Work,
+    /// It was ended from outside.
+    Interrupted,
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct Shrunk {
+    /// The smallest sequence found; `None` when the difference did not come again, or not before it was cut short.
+    pub small: Option<Small>,
+    /// It was cut short.
+    pub cut: Option<Cut>,
+}
+
+/// How long it may take.
+pub struct Patience<'a> {
+    /// At most so long.
+    pub time: Duration,
+    /// Told what is left so far; ends it with false.
+    pub go_on: &'a mut dyn FnMut(At) -> bool,
+}
+
+struct Shrinker<'a, 'b> {
     pristine: &'a Pair,
     want: Difference,
     budget: usize,
+    begun: Instant,
+    patience: Patience<'b>,
+    cut: Option<Cut>,
+    /// Events of the smallest sequence so far.
+    left: usize,
 }
 
-impl Shrinker<'_> {
+impl Shrinker<'_, '_> {
     /// Does this sequence show the same trouble?
     fn try_it(&mut self, events: &mut [Event]) -> Option<Difference> {
-        if events.is_empty() || events.len() > self.budget {
+        if events.len() > self.budget {
+            self.cut.get_or_insert(Cut::Work);
+        }
+        if events.is_empty() || self.cut.is_some() {
             return None;
         }
         // an answer without what it answers would be bound to an address and port that this run does not give
@@ -35,26 +75,63 @@ impl Shrinker<'_> {
             return None;
         }
         self.budget -= events.len();
-        replay(self.pristine, events).filter(|d| d.is_like(&self.want))
+        let at = At::Shrinking(self.left);
+        let (patience, begun) = (&mut self.patience, self.begun);
+        let mut cut = None;
+        let mut go_on = || {
+            if begun.elapsed() >= patience.time {
+                cut = Some(Cut::Time);
+            } else if !(patience.go_on)(at) {
+                cut = Some(Cut::Interrupted);
+            }
+            cut.is_none()
+        };
+        let found = match go_on() {
+            true => replay_while(self.pristine, events, &mut go_on),
+            false => None,
+        };
+        self.cut = cut;
+        let found = found.filter(|d| d.is_like(&self.want));
+        if found.is_some() {
+            self.left = events.len();
+        }
+        found
     }
 }
 
-/// Shrinks the sequence that ends with event `last` of `record`. `None` when the difference does not come again.
-pub fn shrink(pristine: &Pair, record: &Record, found: &Difference) -> Option<Small> {
+/// Shrinks the sequence that ends with event `last` of `record`.
+pub fn shrink(
+    pristine: &Pair,
+    record: &Record,
+    found: &Difference,
+    patience: Patience<'_>,
+) -> Shrunk {
     let last = (found.event + 1).min(record.len());
     let mut s = Shrinker {
         pristine,
         want: found.clone(),
         budget: BUDGET.max(record.len() * 2),
+        begun: Instant::now(),
+        patience,
+        cut: None,
+        left: last,
     };
-    let (mut events, mut difference) = shortest_suffix(&mut s, record, last)?;
+    let small = shrunk(&mut s, record, last);
+    Shrunk { small, cut: s.cut }
+}
+
+fn shrunk(s: &mut Shrinker<'_, '_>, record: &Record, last: usize) -> Option<Small> {
+    let (mut events, mut difference) = shortest_suffix(s, record, last)?;
     events.truncate(difference.event + 1);
     // by delta debugging
     let mut parts = 2usize;
-    while events.len() > 1 {
+    while events.len() > 1 && s.cut.is_none() {
         let size = events.len().div_ceil(parts);
         let mut smaller = None;
         for start in (0..events.len()).step_by(size) {
+            if s.cut.is_some() {
+                break;
+            }
             let mut rest = events.clone();
             let cut = (start + size).min(events.len());
             rest.drain(start..cut);
@@ -75,7 +152,7 @@ pub fn shrink(pristine: &Pair, record: &Record, found: &Difference) -> Option<Sm
             None => parts = (parts * 2).min(events.len()),
         }
     }
-    simplify(&mut s, &mut events, &mut difference);
+    simplify(s, &mut events, &mut difference);
     Some(Small { events, difference })
 }
 
@@ -96,7 +173,7 @@ fn unjoin(events: &mut [Event], at: usize) {
 }
 
 fn shortest_suffix(
-    s: &mut Shrinker<'_>,
+    s: &mut Shrinker<'_, '_>,
     record: &Record,
     last: usize,
 ) -> Option<(Vec<Event>, Difference)> {
@@ -111,7 +188,7 @@ fn shortest_suffix(
         if let Some(d) = s.try_it(&mut events) {
             return Some((events, d));
         }
-        if n >= last {
+        if n >= last || s.cut.is_some() {
             return None;
         }
         // an output differs at once, and mostly because of what came shortly before
@@ -119,7 +196,7 @@ fn shortest_suffix(
     }
 }
 
-fn simplify(s: &mut Shrinker<'_>, events: &mut [Event], difference: &mut Difference) {
+fn simplify(s: &mut Shrinker<'_, '_>, events: &mut [Event], difference: &mut Difference) {
     // times
     if let Some(first) = events.first().map(|e| e.at) {
         let mut same = events.to_vec();
@@ -130,6 +207,9 @@ fn simplify(s: &mut Shrinker<'_>, events: &mut [Event], difference: &mut Differe
         }
     }
     for i in 0..events.len() {
+        if s.cut.is_some() {
+            return;
+        }
         for change in CHANGES {
             let mut simple = events.to_vec();
             let Some(e) = simple.get_mut(i) else { continue };
@@ -203,10 +283,15 @@ const CHANGES: &[Change] = &[
 ];
 
 /// Payload and header bytes become zero, in pieces.
-fn zero_bytes(s: &mut Shrinker<'_>, events: &mut [Event], i: usize, difference: &mut Difference) {
+fn zero_bytes(
+    s: &mut Shrinker<'_, '_>,
+    events: &mut [Event],
+    i: usize,
+    difference: &mut Difference,
+) {
     let len = events.get(i).map_or(0, |e| e.bytes.len());
     let mut size = len.next_power_of_two().max(1);
-    while size >= 1 {
+    while size >= 1 && s.cut.is_none() {
         for at in (0..len).step_by(size) {
             let mut simple = events.to_vec();
             let Some(e) = simple.get_mut(i) else { return };

@@ -256,3 +256,58 @@ fn a_rule_for_replies_that_is_lost() {
         changed
     });
 }
+
+/// Shrinking ends when its time is up, or when somebody wants it to; what it had until then is there.
+#[test]
+fn shrinking_is_bounded() {
+    use onefold_verify::At;
+    use onefold_verify::shrink::Cut;
+    use std::time::Duration;
+
+    let g = graph(FIREWALL);
+    let mut program = synthesize(&g);
+    for s in program.stages.iter_mut().flat_map(|s| &mut s.rules) {
+        for (_, set) in &mut s.filter.0 {
+            if set.single() == Some(53) {
+                *set = ValueSet::one(54);
+            }
+        }
+    }
+    let found = |time: Duration, patience: usize| {
+        let ports = ports(&g);
+        let start = Timestamp::from_secs(1000);
+        let mut source = Traffic::new(&ports, Hints::of(g.spec()), 1, 8000, start, 1).unwrap();
+        let runner = ProgramRunner::with_program(g.fork(), &program).unwrap();
+        let pair = Pair::new(
+            Box::new(Reference(g.fork())),
+            Box::new(Synthesized(runner)),
+            1,
+        );
+        let options = Options {
+            shrink_time: time,
+            ..Options::default()
+        };
+        let mut asked = 0;
+        let mut o = run(&pair, &mut source, &options, &mut |at| {
+            asked += usize::from(matches!(at, At::Shrinking(_)));
+            asked <= patience
+        });
+        (o.findings.remove(0), o.interrupted)
+    };
+    let hour = Duration::from_secs(3600);
+    let (f, interrupted) = found(hour, usize::MAX);
+    assert!(f.small.is_some() && f.cut.is_none() && !interrupted);
+    let smallest = f.small.unwrap().events[0].bytes.len();
+    let (f, _) = found(Duration::ZERO, usize::MAX);
+    assert!(f.small.is_none(), "{:?}", f.small);
+    assert_eq!(f.cut, Some(Cut::Time));
+    let (f, interrupted) = found(hour, 0);
+    assert!(f.small.is_none() && interrupted);
+    assert_eq!(f.cut, Some(Cut::Interrupted));
+    // the last packet alone shows it; then no more
+    let (f, interrupted) = found(hour, 1);
+    assert_eq!((f.cut, interrupted), (Some(Cut::Interrupted), true));
+    let small = f.small.unwrap();
+    assert_eq!(small.events.len(), 1);
+    assert!(small.events[0].bytes.len() >= smallest);
+}

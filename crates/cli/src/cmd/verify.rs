@@ -21,11 +21,12 @@ use onefold_verify::generate::hints::Hints;
 use onefold_verify::generate::traffic::Traffic;
 use onefold_verify::generate::{Port, Source};
 use onefold_verify::reach::{Facts, Reach};
-use onefold_verify::{Batched, Event, Finding, Options, Outcome, Pair, Reference, Synthesized};
+use onefold_verify::shrink::Cut;
+use onefold_verify::{At, Batched, Event, Finding, Options, Outcome, Pair, Reference, Synthesized};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What is compared with the reference graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -94,6 +95,9 @@ pub struct Args {
     /// Stop after this many differences
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     max_differences: u16,
+    /// Each difference is shrunk to fewer and simpler packets for so many seconds at most; 0: not at all
+    #[arg(long, value_name = "SECONDS", default_value_t = onefold_verify::shrink::SECONDS as u32)]
+    shrink_time: u32,
     /// Prints one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -219,6 +223,7 @@ fn one_level(
 ) -> Result<LevelResult> {
     let options = Options {
         max_differences: usize::from(args.max_differences),
+        shrink_time: Duration::from_secs(args.shrink_time.into()),
         ..Options::default()
     };
     let begun = Instant::now();
@@ -280,11 +285,23 @@ fn one_level(
         (capture, 0)
     };
     let mut progress = Progress::new(total, args.quiet);
-    let mut go_on = |n: u64| {
-        let rate = n as f64 / begun.elapsed().as_secs_f64().max(1e-9) / 1e3;
-        progress.at(n, || {
-            format!("{name}: {} packets, {rate:.0} kpps", thousands(n))
-        });
+    let mut sent = 0;
+    let mut go_on = |at: At| {
+        match at {
+            At::Packets(n) => {
+                sent = n;
+                let rate = n as f64 / begun.elapsed().as_secs_f64().max(1e-9) / 1e3;
+                progress.at(n, || {
+                    format!("{name}: {} packets, {rate:.0} kpps", thousands(n))
+                });
+            }
+            At::Shrinking(n) => progress.at(sent, || {
+                format!(
+                    "{name}: a difference, made smaller: {} events",
+                    thousands(n as u64)
+                )
+            }),
+        }
         !runner::interrupted().load(Ordering::SeqCst)
     };
     let outcome = onefold_verify::run(&pair, source, &options, &mut go_on);
@@ -460,6 +477,7 @@ fn finding_json(level: &str, f: &Finding, ports: &[Port], graph: &Graph) -> serd
             "packet": hex(&e.bytes),
             "clears": e.clears.map(|c| graph.name(c)),
         })).collect::<Vec<_>>()),
+        "cut_short": f.cut.map(cut_short),
         "trace_reference": f.traces[0],
         "trace_compared": f.traces[1],
     })
@@ -524,6 +542,15 @@ pub(crate) fn percent(n: u64, of: u64) -> String {
     }
 }
 
+/// Why a difference may not be as small as it could be.
+fn cut_short(c: Cut) -> &'static str {
+    match c {
+        Cut::Time => "the time was up (--shrink-time)",
+        Cut::Work => "too many packets would have had to be sent again",
+        Cut::Interrupted => "interrupted",
+    }
+}
+
 fn print_finding(number: usize, f: &Finding, ports: &[Port], graph: &Graph) {
     let d = f.small.as_ref().map_or(&f.difference, |s| &s.difference);
     crate::say!(
@@ -535,11 +562,19 @@ fn print_finding(number: usize, f: &Finding, ports: &[Port], graph: &Graph) {
     crate::say!("  reference  {}", name_ports(&d.left, ports, "element "));
     crate::say!("  compared   {}", name_ports(&d.right, ports, "element "));
     match &f.small {
-        None => {
-            crate::say!("  it did not come again when the same packets were sent from the start")
-        }
+        None => match f.cut {
+            Some(c) => crate::say!("  not shrunk: {}", cut_short(c)),
+            None => {
+                crate::say!(
+                    "  it did not come again when the same packets were sent from the start"
+                )
+            }
+        },
         Some(s) => {
-            crate::say!("  smallest sequence: {} packets", s.events.len());
+            let cut = (f.cut).map_or(String::new(), |c| {
+                format!(", perhaps not the smallest: {}", cut_short(c))
+            });
+            crate::say!("  smallest sequence: {} packets{cut}", s.events.len());
             for e in s.events.iter().take(20) {
                 match port_of(ports, e) {
                     Some(p) => crate::say!("    {} at port {p}: {}", e.at, hex(&e.bytes)),

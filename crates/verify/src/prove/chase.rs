@@ -13,7 +13,7 @@ use crate::generate::plan::{Move, Planner};
 use crate::generate::traffic::Traffic;
 use crate::reach::{Facts, Reach};
 use crate::rng::Rng;
-use crate::{Pair, Reference, Synthesized};
+use crate::{At, Options, Pair, Reference, Synthesized};
 use onefold_elements::ElemId;
 use onefold_engine::Graph;
 use onefold_engine::program::{LoadError, ProgramRunner};
@@ -53,6 +53,7 @@ pub(super) struct Chase<'a> {
     came: Vec<Came>,
     /// Places (stage, action) of these.
     tried: Vec<(usize, u32)>,
+    go_on: &'a mut dyn FnMut(At) -> bool,
 }
 
 /// Looks for packets at the places that the differences name.
@@ -65,7 +66,7 @@ pub fn chase(
     ports: &[Port],
     different: &[Doubt],
     how: &Look,
-    go_on: &mut dyn FnMut(u64) -> bool,
+    go_on: &mut dyn FnMut(At) -> bool,
 ) -> Result<Option<Shown>, LoadError> {
     let seeks: Vec<(&Doubt, &Seek)> = (different.iter())
         .flat_map(|d| d.seeks.iter().map(move |s| (d, s)))
@@ -102,6 +103,7 @@ pub fn chase(
         entries: ports.iter().filter(|p| p.source.is_some()).count(),
         came: Vec::new(),
         tried: Vec::new(),
+        go_on,
     };
     c.pair.keep_printed();
     let mut sent = 0;
@@ -115,7 +117,7 @@ pub fn chase(
                     return Ok(Some(s));
                 }
                 sent += 1;
-                if !go_on(sent) {
+                if !(c.go_on)(At::Packets(sent)) {
                     return Ok(None);
                 }
             }
@@ -299,7 +301,8 @@ impl Chase<'_> {
     }
 
     fn seen(&mut self, d: crate::Difference) -> Shown {
-        let f = crate::examine(&self.pristine, &self.record, d);
+        let time = Options::default().shrink_time;
+        let f = crate::examine(&self.pristine, &self.record, d, time, self.go_on);
         match f.small {
             Some(s) => Shown {
                 events: s.events,

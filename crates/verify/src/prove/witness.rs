@@ -14,7 +14,7 @@ use crate::generate::solve::Maker;
 use crate::generate::traffic::Traffic;
 use crate::reach::{Facts, Reach};
 use crate::rng::Rng;
-use crate::{Difference, Event, Finding, Pair, Reference, Synthesized};
+use crate::{At, Difference, Event, Finding, Pair, Reference, Synthesized};
 use onefold_elements::ElemId;
 use onefold_elements::model::{HeaderCheck, ValueSet};
 use onefold_engine::Graph;
@@ -232,7 +232,7 @@ pub fn refute(
     ports: &[Port],
     different: &[Doubt],
     how: &Look,
-    go_on: &mut dyn FnMut(u64) -> bool,
+    go_on: &mut dyn FnMut(At) -> bool,
 ) -> Result<Option<Shown>, LoadError> {
     for d in different {
         for f in &d.frames {
@@ -289,7 +289,7 @@ pub fn campaign(
     ports: &[Port],
     packets: u64,
     seed: u64,
-    go_on: &mut dyn FnMut(u64) -> bool,
+    go_on: &mut dyn FnMut(At) -> bool,
 ) -> Result<Option<Finding>, LoadError> {
     let start = START;
     let runner = ProgramRunner::with_program(graph.fork(), program)?;
