@@ -236,6 +236,56 @@ fn a_page_and_a_table() {
     );
 }
 
+/// Ctrl-C: what was measured so far is told, and nothing is half.
+#[test]
+fn an_interrupt_ends_it_with_what_there_is() {
+    use std::process::{Command, Stdio};
+    let child = Command::new(env!("CARGO_BIN_EXE_onefold"))
+        .current_dir(root())
+        .args([
+            "bench",
+            "l2fwd",
+            "l3fwd",
+            "--flows",
+            "20",
+            "--seconds",
+            "0.05",
+            "--repeats",
+            "1000",
+            "--json",
+        ])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    // by then, packets are made and some rounds are over, however slow the machine; a thousand of them take minutes
+    std::thread::sleep(std::time::Duration::from_secs(6));
+    let sent = Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status();
+    assert!(sent.expect("kill runs").success());
+    let out = child.wait_with_output().expect("it ends");
+    assert_eq!(out.status.code(), Some(0));
+    let v: Value = serde_json::from_slice(&out.stdout).expect("one object");
+    assert_eq!(v["interrupted"], true);
+    let rounds = v["rounds"].as_u64().unwrap();
+    assert!((1..1000).contains(&rounds), "{rounds}");
+    let order = v["order"].as_array().unwrap();
+    for (i, c) in v["chains"].as_array().unwrap().iter().enumerate() {
+        let n = c["samples"].as_array().unwrap().len() as u64;
+        assert!(
+            n == rounds || n == rounds + 1,
+            "{n} slices in {rounds} rounds"
+        );
+        invariants(c, n as usize);
+        let name = ["l2fwd", "l3fwd"][i];
+        let slices = order
+            .iter()
+            .filter(|o| **o == format!("{name} synthesized"))
+            .count() as u64;
+        assert_eq!(slices, n);
+    }
+}
+
 #[test]
 fn wrong_use_is_told_with_a_hint() {
     let bad = |args: &[&str], part: &str| {

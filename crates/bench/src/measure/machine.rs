@@ -41,7 +41,7 @@ impl Machine {
         });
         Machine {
             cpu: field(&info, "model name").map(str::to_string),
-            cores: std::thread::available_parallelism().map_or(1, |n| n.get()),
+            cores: cores(&info),
             tsc_ghz: tsc_ghz(&info),
             caches: caches(),
             memory_gib: kib.map(|k| (k / 1024.0 / 1024.0 * 10.0).round() / 10.0),
@@ -83,6 +83,15 @@ fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
+/// All cores, not only that which this thread is bound to.
+fn cores(info: &str) -> usize {
+    let listed = |l: &&str| {
+        l.split_once(':')
+            .is_some_and(|(k, _)| k.trim() == "processor")
+    };
+    info.lines().filter(listed).count().max(1)
+}
+
 fn has_flag(info: &str, flag: &str) -> bool {
     field(info, "flags").is_some_and(|f| f.split(' ').any(|x| x == flag))
 }
@@ -120,6 +129,7 @@ mod tests {
         assert_eq!(tsc_ghz(info), Some(2.596145));
         assert_eq!(field(info, "model name"), Some("Some CPU"));
         assert!(has_flag(info, "hypervisor") && !has_flag(info, "constant"));
+        assert_eq!((cores(info), cores(&info.repeat(3)), cores("")), (1, 3, 1));
         assert_eq!(tsc_ghz("BogoMIPS\t: 100.00\n"), None, "no x86");
         assert_eq!(tsc_ghz("bogomips\t: many\nflags\t: constant_tsc"), None);
     }
