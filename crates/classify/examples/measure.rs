@@ -77,7 +77,7 @@ fn settings() -> TreeSettings {
     let read = |name| std::env::var(name).ok().and_then(|v| v.parse().ok());
     let d = TreeSettings::default();
     TreeSettings {
-        leaf: read("LEAF").unwrap_or(d.leaf),
+        leaf: read("LEAF").or(d.leaf),
         copies: read("COPIES").unwrap_or(d.copies),
         ..d
     }

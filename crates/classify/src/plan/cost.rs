@@ -4,7 +4,6 @@
 //! not be right elsewhere, their proportions should: choosing by estimates is off where two structures are close, which is when it matters least.
 
 use super::{Estimate, Profile};
-use crate::tree::Steps;
 use crate::{Kind, MAX_SMALL, Refusal};
 
 /// Candidates.
@@ -66,11 +65,6 @@ pub(super) fn code(comparisons: usize, entries: usize, batch: usize) -> f64 {
 const CODE_COMPARISON: f64 = 0.075;
 const CODE_ENTRY: f64 = 0.01;
 
-/// Trees by what keys went through.
-pub(super) fn tree(s: Steps, memory: usize) -> f64 {
-    8.0 + s.levels * 3.0 + s.blocks * 7.0 + s.lines * line(memory)
-}
-
 /// A tuple space by its tables.
 pub(super) fn tuples(tables: usize, memory: usize) -> f64 {
     let each = 3.0 + 2.0 * line(memory);
@@ -92,9 +86,9 @@ pub(super) fn estimate(kind: Kind, p: &Profile, batch: usize) -> Estimate {
             let copies = 1.5 + 6.0 * p.wide[1].min(0.3);
             let bytes = n * copies * (p.words as f64 + 1.0) * 8.0;
             // wide rules take trees of their own, and longer leaves
-            let trees = 1.0 + (p.wide[0] + p.wide[1]).sqrt() * (n / 1000.0).min(1.0) * 2.0;
-            let each = 4.0 + depth * 2.2 + line(bytes as usize) * 8.0;
-            (10.0 + each * trees, bytes, n * 1e-5)
+            let trees = 1.0 + (p.wide[0] + p.wide[1]).sqrt() * (n / 3000.0).min(1.0) * 1.5;
+            let each = depth * 2.5 + line(bytes as usize) * 4.0;
+            (14.0 + each * trees, bytes, n * 2e-5)
         }
         Kind::TupleSpace => {
             let tables = (p.tuples as f64).min(n / 6.0).max(1.0);

@@ -257,7 +257,7 @@ fn build(
                 ..TreeSettings::default()
             };
             let s = DecisionTree::new(table, &settings)?;
-            let ns = cost::tree(s.steps(keys), s.memory_bytes());
+            let ns = s.steps(keys).ns(s.memory_bytes());
             (Box::new(s), ns)
         }
         Kind::PrefixTrie => {

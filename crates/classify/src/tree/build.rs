@@ -35,6 +35,7 @@ pub(super) fn build(
     table: &Table,
     hulls: &Hulls,
     groups: &[Vec<u32>],
+    leaf: usize,
     settings: &Settings,
 ) -> Result<DecisionTree, Refusal> {
     let mut tree = DecisionTree {
@@ -69,8 +70,8 @@ pub(super) fn build(
             if let Some(i) = w.entries.iter().position(all) {
                 w.entries.truncate(i + 1);
             }
-            let cut = match w.entries.len() > settings.leaf && w.depth < MAX_DEPTH {
-                true => cut::choose(hulls, &w.entries, &w.region, settings.leaf),
+            let cut = match w.entries.len() > leaf && w.depth < MAX_DEPTH {
+                true => cut::choose(hulls, &w.entries, &w.region, leaf),
                 false => None,
             };
             let parts = cut.map(|c| (c.word, split(hulls, &w, &c)));

@@ -3,7 +3,7 @@
 use super::build;
 use super::cut::Hulls;
 use super::{DecisionTree, Settings};
-use crate::{Refusal, Table, plan};
+use crate::{Classifier, Kind, Refusal, Table, plan};
 use std::collections::HashSet;
 
 /// An interval is wide that has more than one in so many of the word's ends.
@@ -13,21 +13,33 @@ const SMALL_GROUP: usize = 24;
 /// Keys that a choice is tried with.
 const TRIED: usize = 2000;
 
-/// What a step costs, in nanoseconds where memory is near; only their proportions decide.
-fn cost(s: super::Steps) -> f64 {
-    s.levels * 3.0 + s.blocks * 5.0 + s.lines
-}
+/// Leaf sizes that are tried, where the settings leave it open.
+const LEAVES: [usize; 2] = [16, 24];
+/// Entries up to which all of them are; above, building takes too long.
+const TRY_LEAVES: usize = 30_000;
 
-/// The cheapest of all separations.
+/// The cheapest of all separations and leaf sizes.
 pub(super) fn best(table: &Table, settings: &Settings) -> Result<DecisionTree, Refusal> {
     let hulls = build::hulls(table);
     let keys = plan::drawn(table, TRIED);
+    let leaves = match settings.leaf {
+        Some(n) => vec![n],
+        None if table.len() > TRY_LEAVES => vec![LEAVES[0]],
+        None => LEAVES.to_vec(),
+    };
     let mut best: Option<(f64, DecisionTree)> = None;
     let mut refusal = None;
-    for groups in separations(table, &hulls) {
-        match build::build(table, &hulls, &groups, settings) {
+    let mut separations = separations(table, &hulls);
+    if table.is_empty() {
+        separations = vec![vec![Vec::new()]];
+    }
+    for (groups, leaf) in separations
+        .iter()
+        .flat_map(|g| leaves.iter().map(move |l| (g, *l)))
+    {
+        match build::build(table, &hulls, groups, leaf, settings) {
             Ok(t) => {
-                let c = cost(t.steps(keys.keys()));
+                let c = t.steps(keys.keys()).ns(t.memory_bytes());
                 if best.as_ref().is_none_or(|(b, _)| c < *b) {
                     best = Some((c, t));
                 }
@@ -35,11 +47,10 @@ pub(super) fn best(table: &Table, settings: &Settings) -> Result<DecisionTree, R
             Err(r) => refusal = Some(r),
         }
     }
-    match (best, refusal) {
-        (Some((_, t)), _) => Ok(t),
-        (None, Some(r)) => Err(r),
-        (None, None) => build::build(table, &hulls, &[Vec::new()], settings),
-    }
+    best.map(|(_, t)| t).ok_or(refusal.unwrap_or(Refusal::Form {
+        kind: Kind::DecisionTree,
+        why: "nothing to build from",
+    }))
 }
 
 /// All together; by one word or the other; by both.
