@@ -103,7 +103,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// The normal form of a list. Entries that repeat an earlier one are left out.
+    /// The normal form of a list. Entries that repeat an earlier one are left out, and so is what follows one that takes everything.
     ///
     /// # Errors
     /// A rule comes apart into more than [`MAX_PARTS`] entries, or all of them into more than [`MAX_ENTRIES`].
@@ -117,7 +117,7 @@ impl Table {
             rules: rules.len(),
         };
         let mut seen: HashSet<Vec<Test>> = HashSet::with_capacity(rules.len());
-        for (rule, (matches, value)) in rules.iter().enumerate() {
+        'rules: for (rule, (matches, value)) in rules.iter().enumerate() {
             for row in parts(&t.layout, matches, rule)? {
                 if seen.contains(&row) {
                     continue;
@@ -127,7 +127,11 @@ impl Table {
                 }
                 t.tests.extend_from_slice(&row);
                 t.values.push(value);
+                let all = (row.iter().zip(t.layout.word_bits())).all(|(t, b)| t.is_any(*b));
                 seen.insert(row);
+                if all {
+                    break 'rules;
+                }
             }
         }
         Ok(t)

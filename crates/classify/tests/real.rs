@@ -28,7 +28,7 @@ fn classbench_sets_and_traces() {
             };
             let list = structures(&rules);
             // the scan takes its time: fewer headers where there are more rules
-            let most = 12_000_000 / rules.len();
+            let most = 40_000_000 / rules.len();
             let keys = classbench::trace(trace.as_ref(), most);
             compare(&rules, keys.keys(), &list, &name);
             let mut rng = Rng(sets);

@@ -2,8 +2,9 @@
 
 use super::cut::{self, Hulls};
 use super::leaf::Leaves;
-use super::{DecisionTree, MAX_DEPTH, Node, Root, Settings};
+use super::{DecisionTree, MAX_DEPTH, Root, Settings};
 use crate::layout::word_max;
+use crate::simd::Line;
 use crate::{Kind, Refusal, Table};
 
 /// The ends of all entries.
@@ -40,8 +41,8 @@ pub(super) fn build(
 ) -> Result<DecisionTree, Refusal> {
     let mut tree = DecisionTree {
         roots: Vec::new(),
-        nodes: Vec::new(),
         lines: Vec::new(),
+        nodes: 0,
         patterns: Vec::new(),
         tests: Vec::new(),
         values: table.values().to_vec(),
@@ -84,30 +85,28 @@ pub(super) fn build(
                 None => leaves.add(&mut tree, table, &w.entries, &w.region),
                 Some((word, parts)) => {
                     copies -= more(&parts);
-                    let mut node = Node {
-                        cuts: [u32::MAX; 16],
-                        kids: [0; 16],
-                    };
-                    node.cuts[15] = word as u32;
-                    let number = tree.nodes.len();
+                    let mut cuts = [u32::MAX; 16];
+                    cuts[15] = word as u32;
+                    let number = tree.lines.len();
                     let last = parts.len() - 1;
                     for (i, mut part) in parts.into_iter().enumerate() {
                         if i > 0 {
-                            node.cuts[i - 1] = part.region[word].0;
+                            cuts[i - 1] = part.region[word].0;
                         }
                         let to = if i == last { 16 } else { i + 1 };
                         part.parent = Some((number, i..to));
                         work.push(part);
                     }
-                    tree.nodes.push(node);
+                    tree.lines.extend([Line(cuts), Line([0; 16])]);
+                    tree.nodes += 1;
                     number as u32
                 }
             };
             match w.parent {
-                Some((n, kids)) => tree.nodes[n].kids[kids].fill(at),
+                Some((n, kids)) => tree.lines[n + 1].0[kids].fill(at),
                 None => tree.roots.push(Root { at, first }),
             }
-            let used = tree.lines.len() * 64 + tree.nodes.len() * 128;
+            let used = tree.lines.len() * size_of::<Line>() + tree.values.len() * 4;
             if used > settings.budget {
                 return Err(Refusal::Memory {
                     kind: Kind::DecisionTree,
@@ -118,7 +117,6 @@ pub(super) fn build(
         }
     }
     tree.roots.sort_by_key(|r| r.first);
-    tree.nodes.shrink_to_fit();
     tree.lines.shrink_to_fit();
     Ok(tree)
 }

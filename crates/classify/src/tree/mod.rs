@@ -27,7 +27,8 @@ pub const MAX_DEPTH: u32 = 24;
 const JOBS: usize = 64;
 /// Trees, at most.
 const MAX_TREES: usize = 4;
-/// A reference to a leaf: the rest is the number of its first line.
+/// A reference is the number of a first line, with this bit if it is a leaf's. A node has two lines: its cuts, ascending, padded with the
+/// greatest number, the last one being the word; and references to its children, padded with the last one.
 const LEAF: u32 = 1 << 31;
 
 /// How trees are built.
@@ -49,16 +50,6 @@ impl Default for Settings {
             budget: 1500 << 20,
         }
     }
-}
-
-/// Up to 15 cuts of one word, and a reference to what each part leads to.
-#[derive(Debug, Clone, Copy)]
-#[repr(C, align(128))]
-struct Node {
-    /// Cuts, ascending, padded with the greatest number; the last one is the word.
-    cuts: [u32; 16],
-    /// Padded with the last one.
-    kids: [u32; 16],
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -83,11 +74,9 @@ impl Steps {
     /// About how many nanoseconds that is, on one core at 2.6 GHz with AVX-512, in trees of so many bytes: fitted to what
     /// `examples/measure` finds.
     pub fn ns(&self, memory: usize) -> f64 {
-        let far = match memory >> 20 {
-            0 => 0.0,
-            1..16 => 2.0,
-            _ => 10.0,
-        };
+        // from 256 KiB on they leave the nearest caches, from 16 MiB on the last one
+        let near = (memory as f64 / 262_144.0).max(1.0).log2() * 0.6;
+        let far = near + if memory >> 24 > 0 { 5.0 } else { 0.0 };
         self.levels * 5.0 + self.blocks * 9.0 + self.lines * 2.0 + (self.levels + self.blocks) * far
     }
 }
@@ -96,9 +85,9 @@ impl Steps {
 #[derive(Debug, Clone)]
 pub struct DecisionTree {
     roots: Vec<Root>,
-    nodes: Vec<Node>,
-    /// Leaves: see [`leaf`].
+    /// Nodes, and leaves: see [`leaf`]. They lie together, so that a step down asks for lines without knowing to which of the two it leads.
     lines: Vec<Line>,
+    nodes: usize,
     /// First and number of the tests of each pattern.
     patterns: Vec<(u32, u32)>,
     /// Words of tests; with [`leaf::MASKED`] those of masks.
@@ -123,9 +112,9 @@ impl DecisionTree {
             let mut best = u32::MAX;
             for r in &self.roots {
                 let mut at = r.at;
-                while let Some(n) = self.node(at) {
+                while at & LEAF == 0 {
                     s.levels += 1.0;
-                    at = self.next(simd::Portable, n, keys, i);
+                    at = self.next(simd::Portable, at, keys, i);
                 }
                 let mut count = |lines: usize| {
                     s.blocks += 1.0;
@@ -142,17 +131,16 @@ impl DecisionTree {
         }
     }
 
+    /// The child that a key goes to; a leaf is its own.
     #[inline(always)]
-    fn node(&self, at: u32) -> Option<&Node> {
-        // a leaf's reference is beyond all nodes
-        self.nodes.get(at as usize)
-    }
-
-    #[inline(always)]
-    fn next<S: Isa>(&self, s: S, n: &Node, keys: Keys<'_>, i: usize) -> u32 {
-        let k = keys.at(n.cuts[15] as usize, i);
-        let child = (s.le16(&n.cuts, k) & 0x7fff).count_ones();
-        n.kids[child as usize & 15]
+    fn next<S: Isa>(&self, s: S, at: u32, keys: Keys<'_>, i: usize) -> u32 {
+        let node = self.lines.get(at as usize..).and_then(<[_]>::first_chunk);
+        let Some([Line(cuts), Line(kids)]) = node else {
+            return at | LEAF;
+        };
+        let k = keys.at(cuts[15] as usize, i);
+        let child = (s.le16(cuts, k) & 0x7fff).count_ones();
+        kids[child as usize & 15]
     }
 
     /// The first entry of a leaf that fits, if it comes before `best`.
@@ -234,32 +222,31 @@ impl Kernel for Lookup<'_> {
                 for a in 0..walking {
                     let (job, i) = active[a % JOBS];
                     let slot = &mut at[usize::from(job) % JOBS];
-                    let Some(node) = t.node(*slot) else { continue };
-                    let next = t.next(s, node, keys, usize::from(i));
+                    let next = t.next(s, *slot, keys, usize::from(i));
                     *slot = next;
                     active[left] = (job, i);
                     left += usize::from(next & LEAF == 0);
-                    if next & LEAF == 0 {
-                        prefetch(&t.nodes, next as usize);
-                        if let Some(n) = t.nodes.get(next as usize) {
-                            prefetch(&n.kids, 0);
-                        }
-                    } else {
-                        let line = (next & !LEAF) as usize;
-                        for l in 0..6 {
-                            prefetch(&t.lines, line + l);
-                        }
-                    }
+                    // a node's two lines, or a leaf's first ones
+                    let line = (next & !LEAF) as usize;
+                    prefetch(&t.lines, line);
+                    prefetch(&t.lines, line + 1);
                 }
                 walking = left;
             }
-            for i in 0..len {
-                let mut best = u32::MAX;
-                for r in 0..t.roots.len().min(MAX_TREES) {
-                    let leaf = at[(r * len + i) % JOBS];
-                    best = t.scan(s, leaf, best, keys, i, &mut |_| ());
+            // the further lines of leaves
+            for at in at.iter().take(t.roots.len() * len) {
+                for l in 2..6 {
+                    prefetch(&t.lines, (at & !LEAF) as usize + l);
                 }
-                self.out[from + i] = t.values.get(best as usize).copied().unwrap_or(NO_MATCH);
+            }
+            let mut best = [u32::MAX; JOBS];
+            for r in 0..t.roots.len().min(MAX_TREES) {
+                for (i, best) in best.iter_mut().enumerate().take(len) {
+                    *best = t.scan(s, at[(r * len + i) % JOBS], *best, keys, i, &mut |_| ());
+                }
+            }
+            for (o, best) in self.out.iter_mut().skip(from).zip(best).take(len) {
+                *o = t.values.get(best as usize).copied().unwrap_or(NO_MATCH);
             }
             from += len;
         }
@@ -280,8 +267,7 @@ impl Classifier for DecisionTree {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.nodes.capacity() * size_of::<Node>()
-            + self.lines.capacity() * size_of::<Line>()
+        self.lines.capacity() * size_of::<Line>()
             + self.patterns.capacity() * 8
             + self.tests.capacity()
             + self.values.capacity() * 4
@@ -291,8 +277,8 @@ impl Classifier for DecisionTree {
         format!(
             "{} trees, {} nodes, {} lines of leaves, {:.1} copies",
             self.roots.len(),
-            self.nodes.len(),
-            self.lines.len(),
+            self.nodes,
+            self.lines.len() - 2 * self.nodes,
             self.copies as f64 / self.values.len().max(1) as f64
         )
     }
