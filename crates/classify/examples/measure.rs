@@ -4,7 +4,8 @@
 //! rules chosen at random, anywhere within the rule, so that none comes twice but by chance; they lie in memory in batches, as a pipeline
 //! would have them. Structures run in turns (A B A B); what is printed is the median of CPU time per key, of the thread. Options: `--only NAME`,
 //! `--batch N` (64), `--keys N` (262144), `--runs N` (7), `--check` (compare all structures' answers),
-//! `--plan` (what the cost model chooses, and why), `--routes FILE` (prefixes, one per line).
+//! `--plan` (what the cost model chooses, and why), `--routes FILE` (prefixes, one per line),
+//! `--vectors avx2|portable` (what other processors would do).
 
 #[path = "../tests/common/classbench.rs"]
 mod classbench;
@@ -54,6 +55,11 @@ fn args() -> Args {
             "--runs" => a.runs = number(),
             "--only" => a.only = it.next(),
             "--routes" => a.routes = it.next(),
+            "--vectors" => match it.next().as_deref() {
+                Some("avx2") => limit_vectors(Vectors::Avx2),
+                Some("portable") => limit_vectors(Vectors::Portable),
+                _ => limit_vectors(Vectors::Avx512),
+            },
             "--check" => a.check = true,
             "--plan" => a.plan = true,
             _ => a.files.push(x),

@@ -106,12 +106,13 @@ pub(super) fn estimate(kind: Kind, p: &Profile, batch: usize) -> Estimate {
             )
         }
         Kind::PrefixTrie => {
-            let levels = if p.words > 1 { 4.0 } else { 1.0 };
-            let bytes = 2.4e6 + n * 40.0;
+            let levels = if p.words > 1 { 5.0 } else { 1.0 };
+            // of the first table few slots are hot where there are few routes
+            let hot = line((n * 40.0) as usize);
             (
-                4.0 + levels * 3.0 + line(bytes as usize) * 3.0,
-                bytes,
-                n * 1.2e-6 + 1e-3,
+                3.0 + levels * (1.2 + 3.0 * hot),
+                2.4e6 + n * 40.0,
+                n * 6e-7 + 1e-3,
             )
         }
     };

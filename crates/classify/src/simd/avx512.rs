@@ -47,7 +47,6 @@ unsafe fn load16(a: &[u32; 16]) -> __m512i {
 /// # Safety
 /// AVX.
 #[inline(always)]
-#[allow(dead_code)]
 unsafe fn halves(a: &[u32; 16]) -> (__m256i, __m256i) {
     let p: *const __m256i = a.as_ptr().cast();
     // SAFETY: 64 readable bytes; the loads need no alignment.

@@ -9,6 +9,7 @@ mod avx512;
 mod portable;
 
 pub(crate) use portable::Portable;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A cache line of words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,7 +17,6 @@ pub(crate) use portable::Portable;
 pub(crate) struct Line(pub [u32; 16]);
 
 /// Small vector operations. Masks have bit `l` for lane `l`.
-#[allow(dead_code)]
 pub(crate) trait Isa: Copy {
     /// Lanes that are at most `k`.
     fn le16(self, line: &[u32; 16], k: u32) -> u32;
@@ -42,16 +42,39 @@ pub(crate) trait Kernel {
     fn run<S: Isa>(self, isa: S);
 }
 
+/// Which vector instructions look-ups use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Vectors {
+    /// What every processor of the architecture has.
+    Portable,
+    /// AVX2: the portable operations, compiled for it.
+    Avx2,
+    /// AVX-512 F, VL and BW.
+    Avx512,
+}
+
+static LIMIT: AtomicU8 = AtomicU8::new(Vectors::Avx512 as u8);
+
+/// Uses no more than these from now on, in the whole process: to measure and to test what other processors would do.
+pub fn limit_vectors(to: Vectors) {
+    LIMIT.store(to as u8, Ordering::Relaxed);
+}
+
 /// Runs a kernel with the best that this processor has.
 #[inline]
 pub(crate) fn dispatch<K: Kernel>(kernel: K) {
     #[cfg(target_arch = "x86_64")]
     {
-        if let Some(isa) = avx512::Avx512::new() {
+        let limit = LIMIT.load(Ordering::Relaxed);
+        if limit >= Vectors::Avx512 as u8
+            && let Some(isa) = avx512::Avx512::new()
+        {
             // SAFETY: an `Avx512` exists only where its features were detected.
             return unsafe { avx512::run(isa, kernel) };
         }
-        if is_x86_feature_detected!("avx2")
+        if limit >= Vectors::Avx2 as u8
+            && is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("bmi1")
             && is_x86_feature_detected!("popcnt")
         {
