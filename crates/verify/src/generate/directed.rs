@@ -741,6 +741,9 @@ impl Source for Directed {
                 && !self.reached(g)
             {
                 self.reasons.insert(g, Reason::Elsewhere);
+                if let Some(p) = &mut self.plan {
+                    p.missed();
+                }
                 self.later(g, attempt);
             }
         }

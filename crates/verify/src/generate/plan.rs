@@ -89,6 +89,8 @@ pub struct Planner {
     pub bases: Vec<Vec<u8>>,
     /// A path that a rewriter has forgotten a flow for: of a stage, past so many rules, and packets of flows that are there.
     pinned: std::cell::RefCell<Option<(usize, usize, Path, Filter)>>,
+    /// Flows of other inputs on which the last frame counts.
+    used: std::cell::RefCell<Vec<(ElemId, [u128; 4])>>,
     /// A goal asked for since this was taken last needs a flow that only some rewriters have forgotten.
     pub outlived: std::cell::Cell<bool>,
     /// Rewriters on paths that were tried since this was taken last.
@@ -153,6 +155,7 @@ impl Planner {
             texts,
             bases: Vec::new(),
             pinned: std::cell::RefCell::new(None),
+            used: std::cell::RefCell::new(Vec::new()),
             outlived: std::cell::Cell::new(false),
             work: std::cell::Cell::new(0),
         }
@@ -208,6 +211,16 @@ impl Planner {
         }
     }
 
+    /// The last frame has not come where it was to come: the flows of other inputs on which it counted are not counted on again.
+    /// Mostly a port that it was to get is another's, and would be again.
+    pub fn missed(&mut self) {
+        for (elem, old) in self.used.take() {
+            if let Some(l) = self.flows.get_mut(&elem) {
+                l.retain(|f| f.old != old);
+            }
+        }
+    }
+
     /// A frame for a goal: packets of `want`, in the stage's terms, past the stage's first `rules` rules.
     pub fn shot(
         &self,
@@ -219,6 +232,7 @@ impl Planner {
     ) -> Option<Shot> {
         let mut needs: Vec<Need> = Vec::new();
         let mut conflicts = Vec::new();
+        self.used.take();
         let last = Some((stage, rules));
         if let Some((s, r, path, cube)) = self.pinned.take()
             && last == Some((s, r))
@@ -459,6 +473,15 @@ impl Planner {
                 frame.is_some() || tried >= MAX_FRAMES
             });
             if frame.is_some() {
+                let elsewhere = path.binds.iter().zip(&roles);
+                let used = elsewhere.filter(|(b, r)| {
+                    **r == Role::Elsewhere && matches!(b.answer, Answer::Other(_))
+                });
+                let old = |b: &Passed| {
+                    let one = |i| self.now(b, &c, i).single();
+                    Some((b.at.0, [one(0)?, one(1)?, one(2)?, one(3)?]))
+                };
+                *self.used.borrow_mut() = used.filter_map(|(b, _)| old(b)).collect();
                 return frame;
             }
         }
@@ -504,7 +527,9 @@ impl Planner {
     /// What the slots of all expected bindings are to be, said about what their rewriters are given.
     fn as_expected(&self, path: &Path, c: Filter) -> Option<Filter> {
         let expected = path.binds.iter().filter(|b| b.answer == Answer::Expected);
+        // the last first: what it is to be given, the one before it gives
         expected
+            .rev()
             .filter(|b| b.expect.is_some())
             .try_fold(c, |c, b| self.expected(b, c))
     }
