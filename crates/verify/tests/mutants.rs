@@ -192,7 +192,6 @@ fn broken_programs_are_found_out() {
     }
     assert_eq!(unknown, 0);
     assert!((proved + unseen) * 10 <= made, "{all:?}");
-    // left is one that differs in what an ICMP redirect quotes, which the rewriter behind drops: no model says so
-    assert!(unshown <= 1, "{all:?}");
+    assert_eq!(unshown, 0, "{all:?}");
     assert!(refuted * 10 >= made * 8, "{all:?}");
 }

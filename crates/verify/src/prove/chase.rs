@@ -27,6 +27,8 @@ use std::sync::Arc;
 const SHOTS: usize = 24;
 /// Times that nothing can be planned for it.
 const MISSES: usize = 4;
+/// Rules whose packets are tried, of a place.
+const RULES: usize = 4;
 /// Rounds over all filters, with other paths and flows.
 const ROUNDS: u64 = 3;
 /// Frames of traffic that elements that are asked may let pass.
@@ -112,7 +114,15 @@ pub fn chase(
             let Some((_, seek)) = c.seeks.get(i).copied() else {
                 continue;
             };
-            for want in &seek.wants {
+            // in the end, whatever comes there
+            let p = c.coverage.program().clone();
+            let rules = p
+                .stages
+                .get(seek.stage.0 as usize)
+                .map_or(&[][..], |s| &s.rules);
+            let mine = rules.iter().filter(|r| Some(r.action.0) == seek.action);
+            let all = seek.wants.iter().chain(mine.take(RULES).map(|r| &r.filter));
+            for want in all {
                 if let Some(s) = c.pursue(seek, want) {
                     return Ok(Some(s));
                 }
@@ -249,10 +259,7 @@ impl Chase<'_> {
                 Some(stage.rules.get(r)?.action.0)
             });
             for (d, s) in seeks {
-                if s.stage.0 as usize == step.stage
-                    && s.action == action
-                    && s.set.as_ref().and_then(|set| set.holds(seen)) == Some(true)
-                {
+                if s.stage.0 as usize == step.stage && s.action == action && s.certain(seen) {
                     hit.get_or_insert_with(|| (*d).clone());
                 }
                 if s.stage.0 as usize == step.stage && s.action == action {

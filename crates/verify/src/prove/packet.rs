@@ -425,6 +425,34 @@ impl World {
         (self.differ(a, &like, here, scope).0 == NO).then_some(all)
     }
 
+    /// What is between two packets' updates of a checksum, of the first for which that can be said.
+    pub fn between(&mut self, a: &Sym, b: &Sym) -> Option<Sum> {
+        let places: Vec<i32> = a.sums.iter().chain(&b.sums).map(|s| s.at).collect();
+        for at in places {
+            let of = |s: &Sym| s.sums.iter().find(|p| p.at == at).cloned();
+            let (x, y) = (of(a), of(b));
+            let plain = |p: &Option<Pending>| {
+                (p.as_ref()).is_none_or(|p| !p.anew && p.kind != SumKind::Udp)
+            };
+            let base = |w: &mut World, s: &Sym| -> Vec<Ref> {
+                (at * 8..at * 8 + 16).map(|i| w.bit(s, i)).collect()
+            };
+            if x == y || !plain(&x) || !plain(&y) || base(self, a) != base(self, b) {
+                continue;
+            }
+            let mut total = |p: Option<Pending>| {
+                let mut t = Sum::default();
+                for g in p.iter().flat_map(|p| &p.groups) {
+                    t.join(&mut self.dd, g);
+                }
+                t
+            };
+            let (x, y) = (total(x), total(y));
+            return Some(x.minus(&mut self.dd, &y));
+        }
+        None
+    }
+
     fn sums_differ(
         &mut self,
         a: &Sym,

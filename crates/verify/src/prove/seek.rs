@@ -4,6 +4,7 @@
 use super::dd::{NO, Ref, YES};
 use super::packet::World;
 use super::search::Told;
+use super::sum::Sum;
 use super::vars::Bit;
 use super::witness::likely;
 use crate::generate::read::Seen;
@@ -28,8 +29,39 @@ pub struct Seek {
     pub action: Option<u32>,
     /// Some packets that would show it, in the epoch's terms.
     pub wants: Vec<Filter>,
-    /// All of them, where models and program contradict each other.
+    /// All of them, where models and program contradict each other, or do so where sums differ.
     pub set: Option<Set>,
+    /// Terms of a checksum that make the difference; without any, the set says it all.
+    pub sum: Option<Sums>,
+}
+
+/// Terms in ones'-complement arithmetic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sums {
+    terms: Vec<(Set, u32)>,
+    number: u32,
+}
+
+impl Sums {
+    /// Do they come to anything?
+    fn differ(&self, seen: &Seen) -> Option<bool> {
+        let mut n = u64::from(self.number);
+        for (f, weight) in &self.terms {
+            if f.holds(seen)? {
+                n += u64::from(*weight);
+            }
+        }
+        Some(!Sum::is_nothing(n))
+    }
+}
+
+impl Seek {
+    /// Is a packet with which the program is there certainly one of those that are treated differently?
+    pub fn certain(&self, seen: &Seen) -> bool {
+        let sum = (self.sum.as_ref()).map_or(Some(true), |s| s.differ(seen));
+        let here = self.set.as_ref().and_then(|s| s.holds(seen));
+        (here, sum) == (Some(true), Some(true))
+    }
 }
 
 /// A set of packets, to be asked without the diagrams that it comes from.
@@ -125,15 +157,26 @@ pub fn seek(w: &mut World, t: &Told) -> Seek {
             wants.push(filter);
         }
     }
+    let sum = t.sum.as_ref().and_then(|s| sums(w, &terms, s));
     Seek {
         stage: t.stage,
         action: t.action,
         wants,
-        set: match t.contradicts {
+        set: match t.contradicts || sum.is_some() {
             true => set(w, &terms, t.here),
             false => None,
         },
+        sum,
     }
+}
+
+fn sums(w: &World, terms: &Terms, s: &Sum) -> Option<Sums> {
+    let (list, number) = s.terms();
+    let list: Option<Vec<(Set, u32)>> = list.map(|(f, n)| Some((set(w, terms, f)?, n))).collect();
+    Some(Sums {
+        terms: list?,
+        number,
+    })
 }
 
 fn set(w: &World, terms: &Terms, here: Ref) -> Option<Set> {

@@ -106,17 +106,33 @@ impl Sum {
         self.zero = dd.and(self.zero, o.zero);
     }
 
+    /// What is between the two: where it is not zero, they make different checksums of a field.
+    pub fn minus(&self, dd: &mut Dd, o: &Sum) -> Sum {
+        let mut d = self.clone();
+        d.number(MODULUS - o.number);
+        for (f, w) in &o.bits {
+            d.bit(dd, *f, MODULUS - w);
+        }
+        d
+    }
+
+    /// Functions with their weights, and the number.
+    pub fn terms(&self) -> (impl Iterator<Item = (Ref, u32)>, u32) {
+        (self.bits.iter().map(|(f, w)| (*f, *w)), self.number)
+    }
+
+    /// Is a sum of so much none at all?
+    pub fn is_nothing(n: u64) -> bool {
+        modulo(n) == 0
+    }
+
     /// Where (within `here`) the two make different checksums of a field; `ones` is where that is 0xffff before. Never less than
     /// that; more, only where there are too many unknowns.
     pub fn differ(&self, dd: &mut Dd, o: &Sum, here: Ref, ones: Ref) -> Ref {
         if self == o {
             return NO;
         }
-        let mut d = self.clone();
-        d.number(MODULUS - o.number);
-        for (f, w) in &o.bits {
-            d.bit(dd, *f, MODULUS - w);
-        }
+        let mut d = self.minus(dd, o);
         let mut left: Vec<(Ref, u32)> = Vec::new();
         for (f, w) in &d.bits {
             let with = dd.and(here, *f);

@@ -51,7 +51,11 @@ impl<'a> Search<'a> {
                         met.push(new(told.map(|t| (sums, Box::new(t)))));
                         continue;
                     }
-                    self.packets(way, place.0, d, what, "");
+                    let sum = match what == CHECKSUM {
+                        true => self.w.between(&at.sym, image),
+                        false => None,
+                    };
+                    self.packets_by(way, place.0, d, what, "", sum);
                     continue;
                 }
             }

@@ -11,6 +11,7 @@ use crate::prove::dd::{NO, Ref, YES};
 use crate::prove::element::Cases;
 use crate::prove::image::Slots;
 use crate::prove::packet::{CHECKSUM, Cause, Facts, Scope, Sym, World};
+use crate::prove::sum::Sum;
 use onefold_elements::ElemId;
 use onefold_elements::model::{Bind, BindKind, Case, Exit, Model, Rewritten, ValueSet};
 use onefold_synth::Input;
@@ -79,6 +80,8 @@ pub struct Told {
     pub contradicts: bool,
     /// What the program's slots hold there.
     pub slots: Slots,
+    /// A checksum differs, where this is not zero: of the packets here whoever gives it another value shows it.
+    pub sum: Option<Sum>,
     /// Only checksums differ, and only a rewriter that is asked has them: nobody sees it unless the packet is handed over to it.
     pub unless_bound: bool,
 }
@@ -351,6 +354,7 @@ impl<'a> Search<'a> {
             contradicts: kind == Kind::Plain,
             slots: way.slots.clone(),
             unless_bound: false,
+            sum: None,
         })
     }
     fn add(&mut self, t: Told, kind: Kind) {
@@ -381,11 +385,24 @@ impl<'a> Search<'a> {
     }
     /// The packets are not the same there.
     fn packets(&mut self, way: &Way, elem: ElemId, here: Ref, what: &str, place: &str) {
+        self.packets_by(way, elem, here, what, place, None);
+    }
+    fn packets_by(
+        &mut self,
+        way: &Way,
+        elem: ElemId,
+        here: Ref,
+        what: &str,
+        place: &str,
+        sum: Option<Sum>,
+    ) {
         let kind = match what == CHECKSUM {
             true => Kind::Beyond,
             false => Kind::Plain,
         };
-        self.tell(way, elem, here, format!("{what} differs{place}"), kind);
+        if let Some(t) = self.told(way, elem, here, format!("{what} differs{place}"), kind) {
+            self.add(Told { sum, ..t }, kind);
+        }
     }
     fn elem_of(way: &Way) -> ElemId {
         way.at.place.map_or(ElemId(0), |p| p.0)
