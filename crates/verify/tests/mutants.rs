@@ -195,3 +195,41 @@ fn broken_programs_are_found_out() {
     assert_eq!(unshown, 0, "{all:?}");
     assert!(refuted * 10 >= made * 8, "{all:?}");
 }
+
+/// A wrong checksum of a packet that is dropped, a rewriter that is asked with a wrong checksum, a header that is too short to be
+/// asked about: the proof sees differences, and that nobody else does.
+#[test]
+fn what_nobody_sees_is_told_from_what_shows() {
+    let (g, _) = chain("napt-fw-lb");
+    let p = synthesize(&g.synthesis_input(), Budget::default());
+    let mut seen: BTreeMap<Damage, [usize; 3]> = BTreeMap::new();
+    for m in mutants(&p, 1_000) {
+        if !matches!(m.damage, Damage::Swapped | Damage::Delta) {
+            continue;
+        }
+        let proof = prove_with(
+            &g.synthesis_input(),
+            &m.program,
+            &Options::default(),
+            &|e, i| g.finer_model(e, i),
+        );
+        let n = seen.entry(m.damage).or_default();
+        if proof.holds() {
+            n[0] += 1;
+        } else if settle(&g, &m.program, &proof.different).open.is_empty() {
+            assert!(
+                proof.different.iter().all(|d| d.unless_bound),
+                "{}",
+                m.place
+            );
+            n[1] += 1;
+        } else {
+            n[2] += 1;
+        }
+    }
+    // rules for times to live that end, which differ in where checksums are; updates of what a balancer is asked about
+    let [same, _, differ] = seen[&Damage::Swapped];
+    assert!(same >= 1 && differ >= 10, "{seen:?}");
+    let [_, unseen, differ] = seen[&Damage::Delta];
+    assert!(unseen >= 1 && differ >= 1, "{seen:?}");
+}
