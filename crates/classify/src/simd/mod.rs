@@ -2,8 +2,10 @@
 //!
 //! A [`Kernel`] is a look-up written once, generic over an [`Isa`]; [`dispatch`] runs it inside a function that is compiled for what the
 //! processor has, so that everything inlined into it is, too. The operations are few and small, and [`Portable`] says in plain Rust what each
-//! of them means. Processors with AVX2 but without AVX-512 get the portable operations, compiled for AVX2.
+//! of them means.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod portable;
@@ -48,7 +50,7 @@ pub(crate) trait Kernel {
 pub enum Vectors {
     /// What every processor of the architecture has.
     Portable,
-    /// AVX2: the portable operations, compiled for it.
+    /// AVX2.
     Avx2,
     /// AVX-512 F, VL and BW.
     Avx512,
@@ -74,22 +76,12 @@ pub(crate) fn dispatch<K: Kernel>(kernel: K) {
             return unsafe { avx512::run(isa, kernel) };
         }
         if limit >= Vectors::Avx2 as u8
-            && is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("popcnt")
+            && let Some(isa) = avx2::Avx2::new()
         {
-            // SAFETY: the features were just detected.
-            return unsafe { run_avx2(kernel) };
+            // SAFETY: an `Avx2` exists only where its features were detected.
+            return unsafe { avx2::run(isa, kernel) };
         }
     }
-    kernel.run(Portable);
-}
-
-/// # Safety
-/// The processor must have AVX2, BMI1 and POPCNT.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,popcnt")]
-unsafe fn run_avx2<K: Kernel>(kernel: K) {
     kernel.run(Portable);
 }
 
@@ -154,5 +146,10 @@ mod tests {
     #[test]
     fn vector_operations_are_the_portable_ones() {
         dispatch(Same);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(isa) = avx2::Avx2::new() {
+            // SAFETY: an `Avx2` exists only where its features were detected.
+            unsafe { avx2::run(isa, Same) };
+        }
     }
 }
