@@ -184,7 +184,7 @@ mod tests {
             match *c {
                 13 => Err(13),
                 c => {
-                    self.0 = self.0 * 3 + c;
+                    self.0 = self.0.wrapping_mul(3).wrapping_add(c);
                     Ok(())
                 }
             }
@@ -211,6 +211,22 @@ mod tests {
         t.queue(1).unwrap();
         t.publish();
         assert_eq!(quick.get(), &Sum(22));
+    }
+
+    #[test]
+    fn a_reader_that_stays_is_told_of() {
+        let mut t = Twin::new(Sum(1));
+        let mut r = t.reader();
+        t.queue(1).unwrap();
+        t.publish();
+        for _ in 0..MAX_QUEUED {
+            t.queue(0).unwrap();
+            assert!(t.publish().waiting > 0);
+        }
+        assert_eq!(t.queue(0), Err(Stalled));
+        r.get();
+        assert_eq!(t.publish().waiting, 0);
+        t.queue(0).unwrap();
     }
 
     #[test]

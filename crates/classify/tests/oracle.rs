@@ -124,3 +124,30 @@ fn what_cannot_be_is_refused_with_a_reason() {
     let e = BitVector::new(&table, 10_000).unwrap_err();
     assert!(matches!(e, Refusal::Memory { budget: 10_000, .. }), "{e}");
 }
+
+#[test]
+fn rules_that_come_apart_too_far_and_lists_that_are_too_long_are_refused() {
+    let layout = Layout::new(&[128, 128, 128]).unwrap();
+    let mut r = Rules::new(layout);
+    let odd = Match::Range {
+        lo: 0x1_0000_0001_0000_0001_0000_0001,
+        hi: u128::MAX - 0x1_0000_0001_0000_0001_0000_0001,
+    };
+    r.push(&[odd, odd, Match::Any], 0).unwrap();
+    assert_eq!(Table::new(&r).unwrap().len(), 49);
+    r.push(&[odd, odd, odd], 1).unwrap();
+    assert!(matches!(
+        Table::new(&r),
+        Err(RuleError::Parts { rule: 1, .. })
+    ));
+
+    let mut r = Rules::new(Layout::new(&[8]).unwrap());
+    for _ in 0..MAX_RULES {
+        r.push(&[Match::Exact(1)], 0).unwrap();
+    }
+    assert!(matches!(
+        r.push(&[Match::Any], 0),
+        Err(RuleError::TooMany { .. })
+    ));
+    assert_eq!(Table::new(&r).unwrap().len(), 1);
+}
