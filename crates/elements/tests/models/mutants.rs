@@ -8,6 +8,7 @@ use onefold_elements::model::alike::{Sight, alike};
 use onefold_elements::model::check::{Plan, Report, Subject, accounted, check, models_by_input};
 use onefold_elements::model::mutate::{Mutant, mutants};
 use onefold_elements::model::samples::Sample;
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
 /// What a class's tests made of its mutants.
@@ -57,6 +58,46 @@ const EXPLAINED: &[(&str, &[&str], &str)] = &[
         "only replies pass this input, and none comes: replies are in the family's own tests (rewrite::tests::unpushed)",
     ),
     (
+        "EtherRewrite",
+        &["HasMac"],
+        "the header is marked where it was marked already in these packets, or as long",
+    ),
+    (
+        "PaintSwitch",
+        &["exits swapped"],
+        "with one output, a copy to each of them is the packet itself",
+    ),
+    (
+        "TCPChecksum",
+        &["case 3: TransportLen"],
+        "a header that is cut off is refused by a later case as well: what it says of lengths cannot be right",
+    ),
+    (
+        "ResetIPChecksum",
+        &["case 4"],
+        "a header that is cut off is refused by a later case as well: what it says of lengths cannot be right",
+    ),
+    (
+        "Unstrip",
+        &["At("],
+        "in front of a header at the packet's first byte there is nothing to put back, and none begins 32 KiB before it",
+    ),
+    (
+        "StoreIPAddress",
+        &["case 2: part 1: NetLen"],
+        "only a header that begins behind the packet's first byte is that short where the address has room: none here does",
+    ),
+    (
+        "IPClassifier",
+        &["case 7: Field(FieldRef { base: Net, bit: 8"],
+        "the rule before takes all packets with these values",
+    ),
+    (
+        "Pad",
+        &["operation 0 left out"],
+        "what is set to zero is zero",
+    ),
+    (
         "",
         &["case 7: operation 0 left out", "a longer header"],
         "the header is marked where it was marked already in these packets, or as long",
@@ -88,6 +129,12 @@ const EXPLAINED: &[(&str, &[&str], &str)] = &[
     ),
     (
         "IPFilter",
+        &["part 1: part", "part 2: part", "part 1 left out"],
+        "a condition inside an alternative decides only where the other alternatives fail, the rest of the rule holds and no rule \
+         before takes the packet: none such among a hundred times as many",
+    ),
+    (
+        "IPFilter",
         &["part 2 left out"],
         "the rule's third condition decides only where two hundred rules before it do not",
     ),
@@ -103,6 +150,8 @@ fn why(class: &str, what: &str) -> Option<&'static str> {
 
 /// Seeds and multiples of the plan's packets, tried until one finds the mutant out.
 const ROUNDS: [(u64, usize); 3] = [(1, 1), (2, 1), (3, 4)];
+/// Tried in the end for those for which no reason is known.
+const MORE: [(u64, usize); 2] = [(4, 30), (5, 100)];
 
 fn altered(
     s: &Subject,
@@ -136,6 +185,7 @@ fn subject(plan: &Plan, s: &Subject, tally: &mut Tally, limit: usize) {
             Err(d) => tally.wrong.push(d.to_string()),
         }
     }
+    let more: Vec<OnceCell<Option<Vec<Sample>>>> = MORE.iter().map(|_| OnceCell::new()).collect();
     for (port, right) in &models {
         for n in mutants(right, limit) {
             tally.all += 1;
@@ -159,10 +209,23 @@ fn subject(plan: &Plan, s: &Subject, tally: &mut Tally, limit: usize) {
                 (Model::Cases(a), Model::Cases(b)) => alike(a, b, sight),
                 _ => false,
             };
+            let seen_at_last = || {
+                MORE.iter().zip(&more).any(|((seed, times), list)| {
+                    let list = list.get_or_init(|| {
+                        let plan = plan.clone().packets(plan.packets * times);
+                        plan.samples(s, *seed).ok()
+                    });
+                    let differs = |l: &Vec<Sample>| altered(s, *port, &n, right, l, *seed).is_err();
+                    list.as_ref().is_some_and(differs)
+                })
+            };
             match (found, handed) {
                 (true, _) => tally.caught += 1,
                 (false, true) => tally.dearer += 1,
                 (false, false) if same() => tally.same += 1,
+                (false, false) if why(&s.class, &n.what).is_none() && seen_at_last() => {
+                    tally.caught += 1;
+                }
                 (false, false) => {
                     let config: String = s.config.chars().take(60).collect();
                     tally
@@ -179,8 +242,9 @@ fn subject(plan: &Plan, s: &Subject, tally: &mut Tally, limit: usize) {
 fn mutants_are_caught() {
     let limit = number("ONEFOLD_MUTANTS", 120) as usize;
     let mut classes: BTreeMap<String, Tally> = BTreeMap::new();
+    let only = std::env::var("ONEFOLD_MUTANTS_OF").unwrap_or_default();
     for plan in plans() {
-        for s in &plan.subjects {
+        for s in plan.subjects.iter().filter(|s| s.class.contains(&only)) {
             let tally = classes.entry(s.class.clone()).or_default();
             subject(&plan, s, tally, limit);
         }
@@ -226,9 +290,5 @@ fn mutants_are_caught() {
         caught * 100 >= wrong * least,
         "fewer than {least}% are caught"
     );
-    // a handful of new ones is looked at when the document is written anew
-    assert!(
-        unknown * 100 <= wrong,
-        "{unknown} unseen changes are not explained"
-    );
+    assert_eq!(unknown, 0, "unseen changes that are not explained");
 }

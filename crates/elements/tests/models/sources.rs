@@ -98,7 +98,7 @@ fn devices() -> Vec<Plan> {
         )
         .plain_punts(1000),
         Plan::new(
-            Layer::Ip4,
+            Layer::Any,
             vec![Subject::new("FromIPSummaryDump", "x", 0, 1).write("active", "false")],
         ),
         Plan::new(Layer::Any, vec![Subject::new("TimedSink", "0.5", 1, 0)]),
