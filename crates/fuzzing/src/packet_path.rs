@@ -134,6 +134,9 @@ struct Arrival {
     bytes: Vec<u8>,
 }
 
+/// Handlers and what they say.
+type State = Vec<(String, String)>;
+
 /// What left: port, way, bytes.
 type Left = Vec<(usize, Vec<u8>, Vec<u8>)>;
 
@@ -256,7 +259,13 @@ fn batched(
 }
 
 /// The program, on the same arrivals: everything is as the reference graph has it.
-fn synthesized(example: &Example, arrivals: &[Arrival], reference: &mut Graph, expected: &Left) {
+fn synthesized(
+    example: &Example,
+    arrivals: &[Arrival],
+    reference: &Graph,
+    expected: &Left,
+    state: Option<&State>,
+) {
     let name = example.name;
     let mut runner = example.program.fork();
     let mut left = Left::new();
@@ -269,11 +278,9 @@ fn synthesized(example: &Example, arrivals: &[Arrival], reference: &mut Graph, e
     equal(name, &left, expected);
     assert_eq!(runner.graph().totals(), reference.totals(), "{name}");
     assert_eq!(runner.graph().drops(), reference.drops(), "{name}");
-    assert_eq!(
-        runner.graph_mut().state_summary(),
-        reference.state_summary(),
-        "{name}"
-    );
+    if let Some(state) = state {
+        assert_eq!(&runner.graph_mut().state_summary(), state, "{name}");
+    }
 }
 
 /// One input.
@@ -288,12 +295,12 @@ pub fn run(data: &[u8]) {
         let arrivals = scalar(example, script, &mut reference, &mut expected);
         let (totals, drops) = (reference.totals(), reference.drops());
         assert_eq!(totals.packets_in, arrivals.len() as u64);
-        synthesized(example, &arrivals, &mut reference, &expected);
+        // printing every table takes longer than all else: half of the inputs do
+        let state = (switches & 1 != 0).then(|| reference.state_summary());
+        synthesized(example, &arrivals, &reference, &expected, state.as_ref());
         // order across ways is free
         expected.iter_mut().for_each(|l| unnumber(&mut l.2));
         expected.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-        // what printing takes is longer than what is looked for
-        let state = (switches & 1 != 0).then(|| reference.state_summary());
         let end = reference.now();
 
         let check = |strict: bool, alike: bool, apart: &dyn Fn(&Arrival, &Arrival) -> bool| {
