@@ -503,6 +503,28 @@ impl Needs {
     }
 }
 
+/// What a rule takes and where it goes. What cannot be told of it in full goes where `untold` says, and may be more than it takes.
+fn rule_case(
+    r: &Rule,
+    at: Places,
+    reasons: &Reasons,
+    untold: fn(&'static str) -> Exit,
+) -> (Cond, Exit) {
+    let exit = match r.action {
+        Action::Output(n) => Exit::Port(n as usize),
+        Action::Drop => Exit::Drop(reasons.denied),
+    };
+    let (union, exit) = match union_of(&r.expr, true, at) {
+        Ok(u) => (u, exit),
+        Err(Inexpressible(cause)) => {
+            let at = Places { loose: true, ..at };
+            let u = union_of(&r.expr, true, at);
+            (u.unwrap_or_else(|_| constant(true)), untold(cause))
+        }
+    };
+    (condition(union), exit)
+}
+
 /// The model of a list of rules for IPv4, or with `six` for IPv6.
 pub fn model(rules: &[Rule], six: bool, reasons: &Reasons) -> Model {
     let at = Places {
@@ -539,19 +561,7 @@ pub fn model(rules: &[Rule], six: bool, reasons: &Reasons) -> Model {
                 guarded = true;
             }
         }
-        let exit = match r.action {
-            Action::Output(n) => Exit::Port(n as usize),
-            Action::Drop => Exit::Drop(reasons.denied),
-        };
-        let (union, exit) = match union_of(&r.expr, true, at) {
-            Ok(u) => (u, exit),
-            Err(Inexpressible(cause)) => {
-                let at = Places { loose: true, ..at };
-                let u = union_of(&r.expr, true, at);
-                (u.unwrap_or_else(|_| constant(true)), Exit::Ask(cause))
-            }
-        };
-        let when = condition(union);
+        let (when, exit) = rule_case(r, at, reasons, Exit::Ask);
         let always = when == Cond::Always;
         // a rule that never matches is nobody's origin
         if when != Cond::Never {

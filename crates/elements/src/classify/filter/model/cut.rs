@@ -66,20 +66,8 @@ pub fn finer(rules: &[Rule], reasons: &Reasons) -> Option<Vec<Case>> {
 fn cases(rules: &[Rule], at: Places, reasons: &Reasons) -> Vec<Case> {
     let mut out = Vec::new();
     for r in rules {
-        let exit = match r.action {
-            Action::Output(n) => Exit::Port(n as usize),
-            Action::Drop => Exit::Drop(reasons.denied),
-        };
-        let (union, exit) = match union_of(&r.expr, true, at) {
-            Ok(u) => (u, exit),
-            // it may match: from here on nothing can be said of what it may take
-            Err(Inexpressible(cause)) => {
-                let at = Places { loose: true, ..at };
-                let u = union_of(&r.expr, true, at);
-                (u.unwrap_or_else(|_| constant(true)), Exit::Punt(cause))
-            }
-        };
-        let when = condition(union);
+        // where it only may match: from here on nothing can be said of what it may take
+        let (when, exit) = rule_case(r, at, reasons, Exit::Punt);
         let always = when == Cond::Always;
         if when != Cond::Never {
             out.push(Case::new(when, exit).from_arg(r.argument as usize));
