@@ -17,7 +17,7 @@ const CSS: &str = include_str!("../assets/page.css");
 const JS: &str = include_str!("../assets/graph.js");
 
 /// Text safe inside HTML and attributes.
-fn esc(s: &str) -> String {
+pub(crate) fn esc(s: &str) -> String {
     let mut out = String::with_capacity(s.len());
     for c in s.chars() {
         match c {

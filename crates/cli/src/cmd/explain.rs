@@ -4,6 +4,7 @@ use crate::common::{self, ChainArgs};
 use crate::explain::{self, Explained};
 use anyhow::{Context, Result};
 use onefold_engine::BuildOptions;
+use onefold_engine::program::{ProgramRunner, Using};
 use onefold_synth::parts::{self, Split};
 use onefold_synth::program::StageId;
 use onefold_synth::{check, synthesize, text};
@@ -40,6 +41,9 @@ pub struct Args {
     html: Option<PathBuf>,
     #[command(flatten)]
     budget: common::BudgetArgs,
+    /// Measures the look-up structures that could be taken, instead of estimating them
+    #[arg(long, conflicts_with = "program")]
+    measure: bool,
     /// Prints every class
     #[arg(long)]
     all: bool,
@@ -79,7 +83,17 @@ pub fn run(args: &Args) -> Result<u8> {
     for v in &report.violations {
         eprintln!("onefold: the program is unsound: {v}");
     }
-    let x = Explained::new(&chain, &program, seconds, peak);
+    let mut x = Explained::new(&chain, &program, seconds, peak);
+    if !args.program {
+        let using = Using {
+            measure: args.measure,
+            ..Using::default()
+        };
+        match ProgramRunner::with_program_using(graph, &program, using) {
+            Ok(r) => x.structures = r.structures(),
+            Err(e) => eprintln!("onefold: the program cannot be loaded: {e}"),
+        }
+    }
     if let Some(file) = &args.html {
         let page = crate::html::explain_page(&x);
         std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;

@@ -1,9 +1,11 @@
 //! What a program means, for people: its classes with their origin, what it does to each, what it punts, what it saves.
 
 pub mod kinds;
+mod structures;
 mod text;
 mod view;
 
+pub use structures::html as structures_html;
 pub use text::print;
 pub use view::{class as class_json, json, summary};
 
@@ -11,6 +13,7 @@ use crate::graphview::split;
 use kinds::{Counted, Ops};
 use onefold_chain::Chain;
 use onefold_elements::ElemId;
+use onefold_engine::program::StageReport;
 use onefold_synth::program::*;
 use onefold_synth::text::Words;
 use std::collections::{BTreeMap, VecDeque};
@@ -114,6 +117,8 @@ pub struct Explained<'a> {
     pub whole: Vec<(String, String)>,
     /// Seconds that synthesis took.
     pub seconds: f64,
+    /// What each stage is looked up in, if that was found out; by stage.
+    pub structures: Vec<StageReport>,
     /// The most memory that the process had until then, in bytes, where the system says.
     pub peak: Option<u64>,
     /// What elements count as.
@@ -149,6 +154,7 @@ impl<'a> Explained<'a> {
             punts: Vec::new(),
             whole: whole(chain, program),
             seconds,
+            structures: Vec::new(),
             peak,
             kinds,
         };

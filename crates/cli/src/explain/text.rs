@@ -124,6 +124,7 @@ fn head(t: &mut String, x: &Explained<'_>, stage: usize) {
             }
         }
     }
+    super::structures::print(t, x, stage);
 }
 
 fn class(t: &mut String, x: &Explained<'_>, c: &Class) {

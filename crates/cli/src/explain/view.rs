@@ -111,6 +111,7 @@ pub fn summary(x: &Explained<'_>) -> Value {
                 }).collect::<Vec<_>>(),
                 "rules": s.rules.len(),
                 "classes": s.actions.len(),
+                "lookup": super::structures::json(x, i),
             })
         })
         .collect();

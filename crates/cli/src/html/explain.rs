@@ -61,6 +61,7 @@ pub fn explain_page(x: &Explained<'_>) -> String {
     }
     b.push_str("</section>");
     punts(&mut b, x);
+    b.push_str(&crate::explain::structures_html(x));
     if !x.program.notes.is_empty() {
         b.push_str("<section><h2>Notes</h2><ul>");
         for note in &x.program.notes {

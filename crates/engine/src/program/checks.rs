@@ -41,7 +41,8 @@ fn about(check: HeaderCheck, b: &[u8]) -> Option<bool> {
     };
     Some(match check {
         HeaderCheck::Ip4Fits => total <= b.len(),
-        HeaderCheck::Ip4Checksum => checksum::internet(b.get(..header_len.max(20))?) == 0,
+        HeaderCheck::Ip4Checksum if header_len <= 20 => checksum::header_ok(b.first_chunk()?),
+        HeaderCheck::Ip4Checksum => checksum::internet(b.get(..header_len)?) == 0,
         HeaderCheck::TcpChecksum => sum_ok(segment()?),
         HeaderCheck::UdpChecksum => {
             let s = segment()?;

@@ -501,7 +501,7 @@ fn choose_cut(placed: &[Placed], w: &Work) -> Option<(usize, u128)> {
         if ends.is_empty() {
             continue;
         }
-        let full = n - lows.len() as u64;
+        let full = n.saturating_sub(lows.len() as u64);
         let mut tried = None;
         for k in 1..=CUTS {
             let at = ends[(ends.len() * k / (CUTS + 1)).min(ends.len() - 1)];

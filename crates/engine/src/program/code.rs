@@ -2,10 +2,12 @@
 
 use super::classify::{Classifier, StageIndex};
 use super::image::Image;
+use super::lookup::Lookup;
 use super::regs::Source;
 use crate::topology::Edge;
 use onefold_elements::model::{BindKind, FlowSide, ValueSet};
 use onefold_synth::program::LenAt;
+use std::sync::Arc;
 
 /// No stage.
 pub(super) const NONE: u32 = u32::MAX;
@@ -108,6 +110,7 @@ pub(super) struct Stage {
     /// Registers that its rules read at once, in [`Code::lists`].
     pub needs: Span,
     pub index: StageIndex,
+    pub lookup: Arc<Lookup>,
     /// Of its first rule among all, and of its first action.
     pub rules: u32,
     pub actions: u32,
@@ -138,4 +141,13 @@ pub(super) struct Code {
     pub sites: Vec<Site>,
     /// First stage by source element, or [`NONE`].
     pub entries: Vec<u32>,
+}
+
+impl Code {
+    /// How many rules a stage has.
+    pub fn rules_of(&self, stage: usize) -> usize {
+        let from = self.stages.get(stage).map_or(0, |s| s.rules as usize);
+        let to = self.stages.get(stage + 1).map(|s| s.rules as usize);
+        to.unwrap_or(self.rule_action.len()).saturating_sub(from)
+    }
 }

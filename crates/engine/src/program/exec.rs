@@ -3,6 +3,7 @@
 use super::classify::NO_RULE;
 use super::code::{Action, Code, End, Expect, Next, Span, Step};
 use super::image::{self, LateAnno};
+use super::lookup::{self, Scratch};
 use super::regs::Regs;
 use super::report::Counts;
 use super::trace::{Passed, Recorder};
@@ -90,6 +91,7 @@ pub(super) struct State {
     pub counts: Counts,
     pub recorder: Option<Box<Recorder>>,
     pub watched: Option<Box<Watched>>,
+    pub scratch: Option<Box<Scratch>>,
 }
 
 /// Classes under observation.
@@ -125,6 +127,7 @@ impl State {
             counts: Counts::new(code),
             recorder: None,
             watched: None,
+            scratch: None,
         }
     }
 
@@ -141,10 +144,7 @@ impl State {
 pub(super) fn first_rule(code: &Code, st: &mut State, stage: u32, p: &Pkt) -> Option<u32> {
     let s = code.stages.get(stage as usize)?;
     st.regs.begin();
-    for r in s.needs.of(&code.lists) {
-        st.regs.ensure(*r, &code.sources, p);
-    }
-    let rule = (code.classifier).first(s.index, &mut st.regs, &code.sources, p);
+    let rule = lookup::first_rule(code, s, &mut st.regs, p);
     (rule != NO_RULE).then_some(rule)
 }
 
@@ -245,12 +245,9 @@ impl<'a> Exec<'a> {
                 self.st.counts.punt(s.at.node, cause);
                 return self.core.push(s.at, p, luggage.hops, self.out, self.store);
             }
-            for r in s.needs.of(&code.lists) {
-                self.st.regs.ensure(*r, &code.sources, &p);
-            }
             let rule = match known.take() {
                 Some(r) => r,
-                None => (code.classifier).first(s.index, &mut self.st.regs, &code.sources, &p),
+                None => lookup::first_rule(code, s, &mut self.st.regs, &p),
             };
             if let Some(r) = &mut self.st.recorder {
                 r.stage(stage, (rule != NO_RULE).then_some(rule));

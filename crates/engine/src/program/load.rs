@@ -5,6 +5,7 @@ use super::code::{self, Code, NONE, Span};
 use super::error::LoadError;
 use super::image::{self, CONST, FieldWrite, Kind, Sum, Term, Value};
 use super::intern;
+use super::lookup::{Lookup, StageRules, Using};
 use super::regs::{Bits, Source};
 use crate::topology::{Edge, Topology};
 use onefold_elements::ElemId;
@@ -28,7 +29,7 @@ const MAX_POSITION: i64 = 1 << 24;
 type R<T> = Result<T, LoadError>;
 
 /// Checks and translates.
-pub(super) fn load(p: &Program, topo: &Topology) -> R<Code> {
+pub(super) fn load(p: &Program, topo: &Topology, using: Using) -> R<Code> {
     let names = &topo.names;
     if p.elements.len() != names.len() {
         return Err(LoadError::Size {
@@ -61,10 +62,13 @@ pub(super) fn load(p: &Program, topo: &Topology) -> R<Code> {
         images: HashMap::new(),
         sites: HashMap::new(),
         builder: Builder::default(),
+        dims: Vec::new(),
+        using,
     };
     most("slots", p.slots.len(), MAX_REGS)?;
-    for s in &p.slots {
+    for (i, s) in p.slots.iter().enumerate() {
         l.width("slots", s.bits)?;
+        l.dims.push(Dim::Slot(Slot(i as u16)));
         l.code.sources.push(Source::Slot);
     }
     for (i, s) in p.stages.iter().enumerate() {
@@ -152,6 +156,16 @@ fn no_cycles(p: &Program) -> R<()> {
     Ok(())
 }
 
+/// How much the packets of a rule matter: those that leave the chain, or that are asked about again, more than others.
+fn weight(s: &Stage, r: &onefold_synth::program::Rule) -> f32 {
+    let end = s.actions.get(r.action.0 as usize).map(|a| &a.end);
+    match end {
+        Some(End::Drop { .. }) | None => 0.02,
+        Some(End::Punt { .. }) => 0.01,
+        Some(_) => 1.0,
+    }
+}
+
 struct Loader<'a> {
     p: &'a Program,
     topo: &'a Topology,
@@ -160,6 +174,9 @@ struct Loader<'a> {
     images: HashMap<Arc<Image>, (u32, Vec<u16>)>,
     sites: HashMap<(u32, String, bool), u32>,
     builder: Builder,
+    /// By register.
+    dims: Vec<Dim>,
+    using: Using,
 }
 
 impl Loader<'_> {
@@ -290,6 +307,7 @@ impl Loader<'_> {
         most("registers", self.code.sources.len(), MAX_REGS)?;
         let r = self.code.sources.len() as u16;
         self.code.sources.push(source);
+        self.dims.push(d);
         self.regs.insert(d, r);
         Ok((r, d.width()))
     }
@@ -463,6 +481,13 @@ impl Loader<'_> {
             rules.push(conditions);
         }
         let index = self.builder.stage(&rules);
+        let weights = s.rules.iter().map(|r| weight(s, r)).collect();
+        let made = StageRules::new(&rules, weights, &self.code.sources);
+        drop(rules);
+        let dims: Vec<Dim> = (made.fields.iter())
+            .map(|f| self.dims[usize::from(f.reg)])
+            .collect();
+        let lookup = Lookup::new(i, made, dims, self.using);
         for (k, a) in s.actions.iter().enumerate() {
             let place = format!("stage {i}, action {k}");
             let a = self.action(&place, a)?;
@@ -473,6 +498,7 @@ impl Loader<'_> {
             at,
             needs,
             index,
+            lookup: Arc::new(lookup),
             rules: first_rule as u32,
             actions: first_action as u32,
         });

@@ -51,11 +51,14 @@ mod exec;
 mod image;
 mod intern;
 mod load;
+mod lookup;
 mod regs;
 mod report;
 mod trace;
 
 pub use error::LoadError;
+pub use lookup::{StageReport, StructureReport, Structures, Tried, Using, ViewReport};
+pub use onefold_classify::Kind;
 pub use report::{ClassCount, PuntCount, Report, RuleCount};
 pub use trace::{Passed, ProgramStep};
 
@@ -68,6 +71,9 @@ use onefold_packet::{Pkt, Timestamp};
 use onefold_synth::program::Program;
 use std::collections::HashSet;
 use std::sync::Arc;
+
+/// Stages in the middle of a program with more rules have structures of their own.
+const MANY_RULES: usize = 64;
 
 /// A program that is valid for the graph as it is.
 struct Loaded {
@@ -121,6 +127,10 @@ pub struct ProgramRunner {
     fallen: HashSet<u64>,
     /// Programs go on although models have changed.
     deaf: bool,
+    /// How programs are loaded.
+    using: Using,
+    /// First rules of a batch.
+    rules: Vec<u32>,
 }
 
 impl std::fmt::Debug for ProgramRunner {
@@ -141,6 +151,8 @@ impl ProgramRunner {
             reference: 0,
             fallen: HashSet::new(),
             deaf: false,
+            using: Using::default(),
+            rules: Vec::new(),
         }
     }
 
@@ -154,13 +166,47 @@ impl ProgramRunner {
         Ok(r)
     }
 
+    /// As [`ProgramRunner::with_program`], saying how this program and later ones are loaded.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_program_using(
+        graph: Graph,
+        program: &Program,
+        using: Using,
+    ) -> Result<ProgramRunner, LoadError> {
+        let mut r = ProgramRunner::new(graph);
+        r.using = using;
+        r.load(program)?;
+        Ok(r)
+    }
+
+    /// Makes the structures that packets at sources are looked up in, and those of other stages with many rules. Otherwise the
+    /// first batch of packets at a source waits for its own; others are not made.
+    pub fn prepare(&mut self) {
+        if let Some(l) = &self.loaded {
+            for (i, s) in l.code.stages.iter().enumerate() {
+                if l.code.entries.contains(&(i as u32)) || l.code.rules_of(i) > MANY_RULES {
+                    s.lookup.views();
+                }
+            }
+        }
+    }
+
+    /// What each stage with more than a few rules is looked up in and why; structures are made that have not been needed yet.
+    pub fn structures(&self) -> Vec<StageReport> {
+        let stages = self.loaded.as_ref().map(|l| &l.code.stages);
+        let all = stages.into_iter().flatten();
+        all.map(|s| s.lookup.views().report.clone()).collect()
+    }
+
     /// Goes on with this program, made of the models as they are now. Packets counted before
     /// stay counted: with their class where it is in the new program, too, else in [`Report::gone`].
     ///
     /// # Errors
     /// When the program is not one for this graph, or not well-formed; the old one stays then.
     pub fn load(&mut self, program: &Program) -> Result<(), LoadError> {
-        let code = load::load(program, &self.graph.core.topo)?;
+        let code = load::load(program, &self.graph.core.topo, self.using)?;
         let models = all_models(&self.graph);
         self.graph.core.changed.clear();
         let keys = report::keys(program);
@@ -258,9 +304,48 @@ impl ProgramRunner {
     /// Leaves `batch` empty.
     pub fn inject_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp) {
         self.arrive(at);
+        let mut rules = std::mem::take(&mut self.rules);
+        let stage = match batch.len() {
+            0 | 1 => None,
+            _ => self.first_rules(source, batch, &mut rules),
+        };
+        // nothing that happens to a packet changes the bytes of another one; a handler that it calls may end the program's time,
+        // and then what was found is worth nothing
+        let changes = self.graph.core.changes;
+        let mut of = rules.iter();
         for p in batch.drain(..) {
-            self.enter(source, p, None);
+            let rule = of.next().copied().filter(|r| *r != classify::NO_RULE);
+            let first = stage.filter(|_| self.graph.core.changes == changes);
+            let first = first.map(|stage| First {
+                stage,
+                rule,
+                action: None,
+            });
+            self.enter(source, p, first);
         }
+        self.rules = rules;
+    }
+
+    /// For each of up to 256 packets at a source the first rule that fits, or `u32::MAX`: what the program's entry stage, which comes
+    /// back, would find. Nothing changes by it. `None` while no program is valid for them.
+    pub(crate) fn first_rules(
+        &mut self,
+        source: ElemId,
+        packets: &[Pkt],
+        out: &mut Vec<u32>,
+    ) -> Option<u32> {
+        let number = match self.valid() {
+            true => self.entry(source),
+            false => NONE,
+        };
+        let l = self.loaded.as_mut().filter(|_| number != NONE)?;
+        let stage = l.code.stages.get(number as usize)?;
+        let st = &mut l.state;
+        let scratch = st
+            .scratch
+            .get_or_insert_with(|| Box::new(lookup::Scratch::new()));
+        lookup::first_rules(&l.code, stage, &mut st.regs, scratch, packets, out);
+        Some(number)
     }
 
     /// As [`Graph::arrive`].
@@ -404,6 +489,8 @@ impl ProgramRunner {
             reference: self.reference,
             fallen: self.fallen.clone(),
             deaf: self.deaf,
+            using: self.using,
+            rules: Vec::new(),
         }
     }
 

@@ -48,6 +48,24 @@ impl Bits {
         }
     }
 
+    /// First byte that is touched.
+    pub fn first(&self) -> i32 {
+        self.byte
+    }
+    /// Bytes that are touched.
+    pub fn bytes(&self) -> u8 {
+        self.bytes
+    }
+    /// Bits of the last of them that do not belong to it.
+    pub fn shift(&self) -> u8 {
+        self.shift
+    }
+    /// So many of its bits, and `low` less significant ones left out.
+    pub fn part(&self, low: u8, bits: u8) -> Bits {
+        let end = (self.byte + i32::from(self.bytes)) * 8 - i32::from(self.shift);
+        Bits::new(end - i32::from(low) - i32::from(bits), bits)
+    }
+
     /// The value in a buffer in which the packet starts at `head`; zeros outside.
     #[inline]
     pub fn read(&self, buf: &[u8], head: usize) -> u128 {
@@ -58,6 +76,12 @@ impl Bits {
         {
             let v = u64::from_be_bytes(*b) >> (64 - 8 * u32::from(self.bytes));
             return u128::from(v >> self.shift) & self.mask;
+        }
+        if self.bytes == 16
+            && at >= 0
+            && let Some(b) = buf.get(at as usize..).and_then(|b| b.first_chunk::<16>())
+        {
+            return u128::from_be_bytes(*b) >> self.shift & self.mask;
         }
         self.read_slowly(buf, at)
     }
@@ -174,8 +198,18 @@ impl Regs {
             return;
         };
         *stamp = self.epoch;
-        *v = match s {
-            Source::Slot => return,
+        if *s != Source::Slot {
+            *v = s.read(p);
+        }
+    }
+}
+
+impl Source {
+    /// The value of a register that is no slot.
+    #[inline]
+    pub fn read(&self, p: &Packet) -> u128 {
+        match self {
+            Source::Slot => 0,
             Source::Len => p.len() as u128,
             Source::Bits(b) => b.read(p.buffer(), p.data_offset()),
             Source::Check(check, at, end) => {
@@ -189,7 +223,7 @@ impl Regs {
                 bytes.map_or(0, |b| b.iter().fold(0, |v, b| v << 8 | u128::from(*b)))
             }
             Source::PacketType => p.anno.packet_type as u128,
-        };
+        }
     }
 }
 

@@ -1,0 +1,156 @@
+//! Keys of a batch, one array per word, out of packets.
+
+use super::super::regs::{Bits, Regs, Source};
+use super::cells::Cells;
+use super::guard::one_load;
+use super::rules::Field;
+use onefold_classify::MAX_WORDS;
+use onefold_packet::Packet;
+
+/// Packets that are looked up at once.
+pub(super) const MOST: usize = 256;
+/// From one word to the next: not a power of two, so that words of one packet do not compete for the same cache lines.
+pub(super) const STRIDE: usize = MOST + 16;
+
+/// Where a word of a key comes from.
+#[derive(Debug, Clone)]
+enum Word {
+    /// One load of eight bytes.
+    Load {
+        at: i32,
+        shift: u8,
+        mask: u32,
+    },
+    Len,
+    /// Part of a register's value.
+    Of {
+        source: Source,
+        reg: u16,
+        shift: u8,
+        mask: u32,
+    },
+    /// The number of its cell.
+    Cell {
+        source: Source,
+        reg: u16,
+        cells: Box<Cells>,
+    },
+}
+
+/// The words of a key.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Columns {
+    words: Vec<Word>,
+}
+
+impl Columns {
+    /// Adds a field as it is.
+    pub fn field(&mut self, f: &Field) {
+        let n = f.bits.div_ceil(32);
+        for w in (0..n).rev() {
+            let shift = 32 * w;
+            let bits = (f.bits - shift).min(32);
+            let mask = u32::MAX >> (32 - bits);
+            self.words.push(match f.source {
+                Source::Len => Word::Len,
+                Source::Bits(b) => {
+                    let (at, shift) = one_load(&b.part(shift, bits));
+                    Word::Load { at, shift, mask }
+                }
+                source => Word::Of {
+                    source,
+                    reg: f.reg,
+                    shift,
+                    mask,
+                },
+            });
+        }
+    }
+
+    /// Adds a field by its cells.
+    pub fn cells(&mut self, f: &Field, cells: &Cells) {
+        self.words.push(Word::Cell {
+            source: f.source,
+            reg: f.reg,
+            cells: Box::new(cells.clone()),
+        });
+    }
+
+    /// How many words.
+    pub fn words(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Writes a packet's key, its words `stride` apart.
+    #[inline]
+    pub fn fill(
+        &self,
+        p: &Packet,
+        buf: &[u8],
+        head: usize,
+        regs: &Regs,
+        to: &mut [u32],
+        stride: usize,
+    ) {
+        for (word, to) in self.words.iter().zip(to.iter_mut().step_by(stride)) {
+            *to = match word {
+                Word::Load { at, shift, mask } => {
+                    let b = buf.get(head.wrapping_add_signed(*at as isize)..);
+                    let v = match b.and_then(|b| b.first_chunk::<8>()) {
+                        Some(b) => u64::from_be_bytes(*b) >> shift,
+                        None => slowly(buf, head, *at) >> shift,
+                    };
+                    v as u32 & mask
+                }
+                Word::Len => (buf.len() - head) as u32,
+                Word::Of {
+                    source,
+                    reg,
+                    shift,
+                    mask,
+                } => (value(source, *reg, p, regs) >> shift) as u32 & mask,
+                Word::Cell { source, reg, cells } => {
+                    u32::from(cells.of(value(source, *reg, p, regs)))
+                }
+            }
+        }
+    }
+}
+
+/// Eight bytes some of which are not there: they are zeros.
+#[cold]
+fn slowly(buf: &[u8], head: usize, at: i32) -> u64 {
+    Bits::new(at.saturating_mul(8), 64).read(buf, head) as u64
+}
+
+#[inline]
+fn value(source: &Source, reg: u16, p: &Packet, regs: &Regs) -> u128 {
+    match source {
+        Source::Slot => regs.v.get(usize::from(reg)).map_or(0, |v| *v),
+        s => s.read(p),
+    }
+}
+
+/// Room for the keys of a batch and what is found for them.
+#[derive(Debug)]
+pub(in super::super) struct Scratch {
+    pub keys: Vec<u32>,
+    pub found: Vec<u32>,
+    /// Which packets the keys are of.
+    pub at: Vec<u16>,
+    /// Packets still to be looked up, and those that will be left.
+    pub open: Vec<u16>,
+    pub left: Vec<u16>,
+}
+
+impl Scratch {
+    pub fn new() -> Scratch {
+        Scratch {
+            keys: vec![0; STRIDE * MAX_WORDS],
+            found: vec![0; MOST],
+            at: Vec::with_capacity(MOST),
+            open: Vec::with_capacity(MOST),
+            left: Vec::with_capacity(MOST),
+        }
+    }
+}

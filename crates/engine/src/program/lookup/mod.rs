@@ -1,0 +1,324 @@
+//! The first rule that fits, for a batch of packets.
+//!
+//! A stage's rules have much in common: a length, an Ethernet type, a good IP header. So they are looked at through a few
+//! *views*. A view has a [`guard`], a handful of tests on a packet's bytes, and behind it a structure of `onefold-classify` over
+//! what the rules that are left still ask ([`inner`]): often a few rules about one field. Keys are taken out of the packets of a
+//! batch as structure of arrays ([`columns`]).
+//!
+//! Every view is exact for the packets that pass its guard, whatever the guard is; guards are chosen so that ordinary packets
+//! pass the first one ([`choose`], [`probes`]). The last view has no guard where a structure takes all rules; where none does, the
+//! tree ([`super::classify`]) takes what is left, which is also what the answers are tested against.
+//!
+//! Views are made when they are first needed. Bounds: [`VIEWS`] of them; entries and bytes of [`inner`].
+
+mod cells;
+mod choose;
+mod columns;
+mod guard;
+mod inner;
+mod probes;
+mod report;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+pub use report::{StageReport, StructureReport, Tried, ViewReport};
+
+pub(super) use columns::Scratch;
+pub(super) use rules::StageRules;
+
+use super::classify::NO_RULE;
+use super::code::{Code, Stage};
+use super::regs::Regs;
+use choose::{Chooser, compile};
+use columns::{MOST, STRIDE};
+use guard::Guard;
+use inner::{Find, Inner};
+use onefold_classify::{Keys, Kind, MAX_WORDS};
+use onefold_elements::model::ValueSet;
+use onefold_packet::{Packet, Pkt};
+use onefold_synth::program::{Dim, Filter};
+use std::sync::{Mutex, OnceLock};
+use std::time::Instant;
+
+/// Views with a guard, at most.
+const VIEWS: usize = 3;
+/// Guards that fewer ordinary packets would pass are not worth it.
+const SELDOM: f64 = 0.02;
+/// Stages with more rules have one guarded view only, and the tree for the rest.
+const LARGE: usize = 16_384;
+
+/// What stages are looked up in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Structures {
+    /// What the cost model chooses.
+    #[default]
+    Chosen,
+    /// The program's own tree, one packet at a time.
+    Tree,
+    /// This structure, wherever it takes the rules; else the tree.
+    Only(Kind),
+}
+
+/// How a program is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Using {
+    /// What stages are looked up in.
+    pub structures: Structures,
+    /// Candidates are measured, which takes some milliseconds for each.
+    pub measure: bool,
+}
+
+/// Rules as they are behind a guard.
+#[derive(Debug)]
+struct View {
+    guard: Option<Guard>,
+    find: Find,
+}
+
+/// All views of a stage.
+#[derive(Debug, Default)]
+pub(super) struct Views {
+    views: Vec<View>,
+    pub report: StageReport,
+}
+
+/// The look-up of a stage: made when it is first needed.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    /// What it is made from, until then.
+    rules: Mutex<Option<StageRules>>,
+    using: Using,
+    dims: Vec<Dim>,
+    stage: usize,
+    views: OnceLock<Views>,
+}
+
+impl Lookup {
+    /// `dims`: of the fields.
+    pub fn new(stage: usize, rules: StageRules, dims: Vec<Dim>, using: Using) -> Lookup {
+        Lookup {
+            rules: Mutex::new(Some(rules)),
+            using,
+            dims,
+            stage,
+            views: OnceLock::new(),
+        }
+    }
+
+    /// The views; made now if there are none yet.
+    pub fn views(&self) -> &Views {
+        self.views.get_or_init(|| {
+            let rules = self.rules.lock().unwrap_or_else(|e| e.into_inner()).take();
+            Views::new(
+                self.stage,
+                &rules.unwrap_or_default(),
+                &self.dims,
+                &self.using,
+            )
+        })
+    }
+
+    /// The views, if they have been made.
+    #[inline]
+    pub fn made(&self) -> Option<&Views> {
+        self.views.get()
+    }
+}
+
+impl Views {
+    fn new(stage: usize, rules: &StageRules, dims: &[Dim], using: &Using) -> Views {
+        let start = Instant::now();
+        let mut v = Views {
+            report: StageReport {
+                stage,
+                rules: rules.len(),
+                ..StageReport::default()
+            },
+            ..Views::default()
+        };
+        if using.structures == Structures::Tree {
+            v.report.rest = Some("it was asked for".to_string());
+            return v;
+        }
+        let cells = rules.cells();
+        let mut chooser = Chooser::new(rules, &cells);
+        let mut why = None;
+        let guarded = if rules.len() > LARGE { 1 } else { VIEWS };
+        for _ in 0..guarded {
+            let before = chooser.open();
+            if before < SELDOM {
+                break;
+            }
+            let guard = chooser.next();
+            let Some(compiled) = compile(rules, &guard) else {
+                break;
+            };
+            let share = before - chooser.open();
+            if share < SELDOM {
+                break;
+            }
+            let inner = Inner::new(rules, &guard);
+            match inner.find(rules, &cells, dims, using) {
+                Ok((find, structure)) => {
+                    v.report.views.push(ViewReport {
+                        guard: filter(dims, &guard),
+                        tests: compiled.tests(),
+                        share,
+                        rules: inner.rules.len(),
+                        structure,
+                    });
+                    v.views.push(View {
+                        guard: Some(compiled),
+                        find,
+                    });
+                }
+                Err(e) => why = Some(e),
+            }
+        }
+        let open = chooser.open();
+        let inner = Inner::new(rules, &vec![None; rules.fields.len()]);
+        let found = match rules.len() > LARGE && !v.views.is_empty() {
+            true => Err(format!("more than {LARGE} rules")),
+            false => inner.find(rules, &cells, dims, using),
+        };
+        match found {
+            Ok((find, structure)) => {
+                v.report.views.push(ViewReport {
+                    guard: Filter::default(),
+                    tests: 0,
+                    share: open.max(0.0),
+                    rules: inner.rules.len(),
+                    structure,
+                });
+                v.views.push(View { guard: None, find });
+            }
+            Err(e) => v.report.rest = Some(why.unwrap_or(e)),
+        }
+        v.report.seconds = start.elapsed().as_secs_f64();
+        v
+    }
+
+    /// The first rules of packets; of those that no view is for, nothing is said: their numbers are left in `s.open`.
+    fn batch(&self, packets: &[Pkt], regs: &Regs, s: &mut Scratch, out: &mut [u32]) {
+        s.open.clear();
+        s.open.extend(0..packets.len() as u16);
+        for view in &self.views {
+            s.left.clear();
+            s.at.clear();
+            let columns = match &view.find {
+                Find::Always(_) => None,
+                Find::By(c, _) => Some(c),
+            };
+            for i in &s.open {
+                let Some(p) = packets.get(usize::from(*i)) else {
+                    continue;
+                };
+                let (buf, head) = (p.buffer(), p.data_offset());
+                if let Some(g) = &view.guard
+                    && !g.passes(p, buf, head, regs)
+                {
+                    s.left.push(*i);
+                    continue;
+                }
+                if let (Some(c), Some(to)) = (columns, s.keys.get_mut(s.at.len()..)) {
+                    c.fill(p, buf, head, regs, to, STRIDE);
+                }
+                s.at.push(*i);
+            }
+            match &view.find {
+                Find::Always(rule) => {
+                    for i in &s.at {
+                        out[usize::from(*i)] = *rule;
+                    }
+                }
+                Find::By(c, by) => {
+                    let n = s.at.len();
+                    if let Some(keys) = Keys::new(&s.keys, c.words(), STRIDE, n)
+                        && n > 0
+                    {
+                        let whole = n == packets.len();
+                        match whole {
+                            true => by.lookup(keys, out),
+                            false => {
+                                by.lookup(keys, &mut s.found[..n]);
+                                for (i, r) in s.at.iter().zip(&s.found) {
+                                    out[usize::from(*i)] = *r;
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            std::mem::swap(&mut s.open, &mut s.left);
+            if s.open.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// The first rule of one packet; `None` if no view is for it.
+    fn one(&self, p: &Packet, regs: &Regs) -> Option<u32> {
+        let (buf, head) = (p.buffer(), p.data_offset());
+        let passes = |v: &&View| {
+            let g = v.guard.as_ref();
+            g.is_none_or(|g| g.passes(p, buf, head, regs))
+        };
+        match &self.views.iter().find(passes)?.find {
+            Find::Always(rule) => Some(*rule),
+            Find::By(columns, by) => {
+                let mut key = [0u32; MAX_WORDS];
+                columns.fill(p, buf, head, regs, &mut key, 1);
+                Some(by.lookup_one(key.get(..columns.words())?))
+            }
+        }
+    }
+}
+
+fn filter(dims: &[Dim], guard: &[Option<ValueSet>]) -> Filter {
+    let asked = dims.iter().zip(guard);
+    let mut f: Vec<(Dim, ValueSet)> = asked.filter_map(|(d, g)| Some((*d, g.clone()?))).collect();
+    f.sort();
+    Filter(f)
+}
+
+/// For each packet of a batch the first rule of a stage that fits, or [`NO_RULE`]. Nothing is changed but `s` and what `regs` has
+/// read of packets.
+pub(super) fn first_rules(
+    code: &Code,
+    stage: &Stage,
+    regs: &mut Regs,
+    s: &mut Scratch,
+    packets: &[Pkt],
+    out: &mut Vec<u32>,
+) {
+    out.clear();
+    out.resize(packets.len(), NO_RULE);
+    let views = stage.lookup.views();
+    for (packets, out) in packets.chunks(MOST).zip(out.chunks_mut(MOST)) {
+        views.batch(packets, regs, s, out);
+        for i in s.open.drain(..).map(usize::from) {
+            regs.begin();
+            out[i] = tree(code, stage, regs, &packets[i]);
+        }
+    }
+}
+
+/// The first rule of a stage that fits a packet, or [`NO_RULE`]. `regs` is at an epoch of this packet.
+#[inline]
+pub(super) fn first_rule(code: &Code, stage: &Stage, regs: &mut Regs, p: &Packet) -> u32 {
+    if let Some(views) = stage.lookup.made()
+        && let Some(rule) = views.one(p, regs)
+    {
+        return rule;
+    }
+    tree(code, stage, regs, p)
+}
+
+/// What the tree says. `regs` is at an epoch of this packet.
+fn tree(code: &Code, stage: &Stage, regs: &mut Regs, p: &Packet) -> u32 {
+    for r in stage.needs.of(&code.lists) {
+        regs.ensure(*r, &code.sources, p);
+    }
+    code.classifier.first(stage.index, regs, &code.sources, p)
+}

@@ -1,0 +1,404 @@
+//! Whatever the structure, the answer is the tree's.
+
+use super::super::classify::{Builder, Condition};
+use super::super::code::{self, Span};
+use super::super::regs::{Bits, Source, write_bits};
+use super::*;
+use crate::topology::Edge;
+use onefold_elements::model::{AnnoKey, HeaderCheck, max_of};
+use onefold_packet::checksum;
+use onefold_synth::program::{EndAt, Slot};
+use proptest::prelude::*;
+use std::sync::Arc;
+
+const ALL: [Structures; 8] = [
+    Structures::Chosen,
+    Structures::Tree,
+    Structures::Only(Kind::Linear),
+    Structures::Only(Kind::DecisionCode),
+    Structures::Only(Kind::BitVector),
+    Structures::Only(Kind::DecisionTree),
+    Structures::Only(Kind::PrefixTrie),
+    Structures::Only(Kind::TupleSpace),
+];
+
+/// What rules of the tests ask about; a slot is the first register.
+fn dims() -> Vec<Dim> {
+    let bits = |bit, bits| Dim::Bits { bit, bits };
+    let check = |check| Dim::Check {
+        check,
+        at: 14,
+        end: EndAt::Same,
+    };
+    vec![
+        Dim::Slot(Slot(0)),
+        Dim::Len,
+        bits(0, 48),
+        bits(96, 16),
+        bits(112, 4),
+        bits(116, 4),
+        bits(128, 16),
+        bits(163, 13),
+        bits(176, 8),
+        bits(184, 8),
+        bits(208, 32),
+        bits(240, 32),
+        bits(288, 16),
+        bits(376, 8),
+        bits(176, 128),
+        bits(-16, 16),
+        bits(-20, 70),
+        bits(470, 40),
+        check(HeaderCheck::Ip4Fits),
+        check(HeaderCheck::Ip4Checksum),
+        check(HeaderCheck::UdpFits),
+        check(HeaderCheck::UdpChecksum),
+        Dim::Check {
+            check: HeaderCheck::Ip4Checksum,
+            at: 14,
+            end: EndAt::Ip4(14),
+        },
+        Dim::Anno(AnnoKey { offset: 4, size: 4 }),
+        Dim::PacketType,
+    ]
+}
+
+fn width(d: Dim) -> u8 {
+    match d {
+        Dim::Slot(_) => 32,
+        d => d.width(),
+    }
+}
+
+fn source(d: Dim) -> Source {
+    match d {
+        Dim::Slot(_) => Source::Slot,
+        Dim::Len => Source::Len,
+        Dim::Bits { bit, bits } => Source::Bits(Bits::new(bit, bits)),
+        Dim::Check { check, at, end } => Source::Check(check, at, end),
+        Dim::Anno(a) => Source::Anno(a.offset, a.size),
+        Dim::PacketType => Source::PacketType,
+    }
+}
+
+/// A good packet: what rules that forward take.
+fn ordinary() -> Vec<u128> {
+    let mut v = vec![0, 60, 0x0200_0000_0001, 0x0800, 4, 5, 46, 0, 64, 17];
+    v.extend([
+        0x0a01_0203,
+        0x0a04_0506,
+        443,
+        0x10,
+        0,
+        0,
+        0,
+        0,
+        1,
+        1,
+        1,
+        1,
+        1,
+        0,
+        0,
+    ]);
+    v
+}
+
+/// One stage, looked up in one kind of structure.
+fn code(rules: &[Vec<Condition>], structures: Structures) -> Code {
+    weighed(rules, structures, |i| [1.0, 0.1, 0.05][i % 3])
+}
+
+fn weighed(rules: &[Vec<Condition>], structures: Structures, weight: fn(usize) -> f32) -> Code {
+    let dims = dims();
+    let sources: Vec<Source> = dims.iter().map(|d| source(*d)).collect();
+    let mut builder = Builder::default();
+    let index = builder.stage(rules);
+    let weights = (0..rules.len()).map(weight).collect();
+    let made = StageRules::new(rules, weights, &sources);
+    let of = made
+        .fields
+        .iter()
+        .map(|f| dims[usize::from(f.reg)])
+        .collect();
+    let using = Using {
+        structures,
+        measure: false,
+    };
+    let lists: Vec<u16> = (1..18).chain(23..25).collect();
+    let stage = code::Stage {
+        at: Edge { node: 0, port: 0 },
+        needs: Span {
+            from: 0,
+            to: lists.len() as u32,
+        },
+        index,
+        lookup: Arc::new(Lookup::new(0, made, of, using)),
+        rules: 0,
+        actions: 0,
+    };
+    Code {
+        sources,
+        slots: 1,
+        classifier: builder.finish(),
+        stages: vec![stage],
+        lists,
+        ..Code::default()
+    }
+}
+
+/// A packet whose fields have these values where there is room for them; the sum is made right if it is to be.
+fn packet(values: &[(usize, u128)], len: usize, headroom: usize, sum: bool, fill: u8) -> Pkt {
+    let mut bytes = vec![fill; len];
+    let dims = dims();
+    let all = ordinary().into_iter().enumerate();
+    let mut anno = 0;
+    let mut kind = 0;
+    let bare: Vec<(usize, u128)> = all.filter(|(i, _)| (2..14).contains(i)).collect();
+    for (d, v) in bare.iter().chain(values) {
+        match dims[*d] {
+            Dim::Bits { bit, bits } if bit >= 0 => write_bits(&mut bytes, 0, bit, bits, *v),
+            Dim::Anno(_) => anno = *v as u32,
+            Dim::PacketType => kind = *v,
+            _ => {}
+        }
+    }
+    if sum && bytes.len() >= 34 {
+        let end = (14 + usize::from(bytes[14] & 15).max(5) * 4).min(bytes.len());
+        bytes[24..26].fill(0);
+        let s = checksum::internet(&bytes[14..end]);
+        bytes[24..26].copy_from_slice(&s.to_be_bytes());
+    }
+    let mut p = Box::new(Packet::with_room(headroom, &bytes, 0));
+    p.anno.bytes[4..8].copy_from_slice(&anno.to_be_bytes());
+    if let Some(t) = super::super::image::packet_type((kind % 6) as u8) {
+        p.anno.packet_type = t;
+    }
+    p
+}
+
+/// What structures say of packets, in batches and one by one, against the tree.
+fn compare(rules: &[Vec<Condition>], packets: &[Pkt], slot: u128, sizes: &[usize]) {
+    let oracle = code(rules, Structures::Tree);
+    let mut regs = Regs::new(oracle.sources.len());
+    regs.v[0] = slot;
+    let want: Vec<u32> = (packets.iter())
+        .map(|p| {
+            regs.begin();
+            tree(&oracle, &oracle.stages[0], &mut regs, p)
+        })
+        .collect();
+    for kind in ALL {
+        let code = code(rules, kind);
+        let stage = &code.stages[0];
+        let mut scratch = Scratch::new();
+        let mut out = Vec::new();
+        let mut rest = packets;
+        let mut have: Vec<u32> = Vec::new();
+        for n in sizes.iter().cycle() {
+            let (now, later) = rest.split_at((*n).min(rest.len()));
+            first_rules(&code, stage, &mut regs, &mut scratch, now, &mut out);
+            have.extend(&out);
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        let report = &stage.lookup.views().report;
+        for (i, p) in packets.iter().enumerate() {
+            assert_eq!(have[i], want[i], "{kind:?} {i} {:x?} {report:#?}", p.data());
+            regs.begin();
+            let one = first_rule(&code, stage, &mut regs, p);
+            assert_eq!(one, want[i], "{kind:?} alone {i} {:x?}", p.data());
+        }
+    }
+}
+
+/// A value near what an ordinary packet has, or near the ends.
+fn value(d: usize) -> impl Strategy<Value = u128> {
+    let bits = width(dims()[d]);
+    let (max, usual) = (max_of(bits), ordinary()[d] & max_of(bits));
+    prop_oneof![
+        4 => Just(usual),
+        3 => (-2i8..=2).prop_map(move |n| usual.wrapping_add_signed(i128::from(n)) & max),
+        1 => Just(max),
+        1 => (0u128..4).prop_map(move |v| v.min(max)),
+        2 => any::<u128>().prop_map(move |v| v & max),
+    ]
+}
+
+fn set(d: usize) -> impl Strategy<Value = ValueSet> {
+    let bits = width(dims()[d]);
+    let one = (value(d), value(d), 0u8..4).prop_map(|(a, b, how)| match how {
+        0 | 1 => (a, a),
+        _ => (a.min(b), a.max(b)),
+    });
+    (proptest::collection::vec(one, 1..4), any::<bool>()).prop_map(move |(list, not)| {
+        let s = ValueSet::from_intervals(list);
+        if not { s.complement(bits) } else { s }
+    })
+}
+
+/// Rules about some of the fields, most of which begin alike.
+fn rules() -> impl Strategy<Value = Vec<Vec<Condition>>> {
+    let n = dims().len();
+    let condition = move |d: usize| {
+        set(d).prop_map(move |set| Condition {
+            reg: d as u16,
+            bits: width(dims()[d]),
+            set,
+            lazy: matches!(dims()[d], Dim::Check { .. }),
+        })
+    };
+    let start = proptest::collection::vec((1..14usize).prop_flat_map(condition), 0..6);
+    let rule = proptest::collection::vec((0..n).prop_flat_map(condition), 0..5);
+    (start, proptest::collection::vec((rule, 0..8usize), 0..60)).prop_map(|(start, rules)| {
+        let whole = |(rule, keep): (Vec<Condition>, usize)| {
+            let mut r: Vec<Condition> = start.iter().take(keep).cloned().collect();
+            for c in rule {
+                if r.iter().all(|have| have.reg != c.reg) {
+                    r.push(c);
+                }
+            }
+            r
+        };
+        rules.into_iter().map(whole).collect()
+    })
+}
+
+fn packets() -> impl Strategy<Value = Vec<Pkt>> {
+    let n = dims().len();
+    let some = proptest::collection::vec((0..n).prop_flat_map(|d| (Just(d), value(d))), 0..5);
+    let len = prop_oneof![3 => Just(60usize), 1 => 0usize..100, 1 => 30usize..60];
+    let one = (some, len, 0usize..70, any::<bool>(), any::<u8>())
+        .prop_map(|(v, len, room, sum, fill)| packet(&v, len, room, sum, fill));
+    proptest::collection::vec(one, 1..80)
+}
+
+fn cases(n: u32) -> ProptestConfig {
+    let v = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|v| v.parse().ok());
+    ProptestConfig::with_cases(v.unwrap_or(n))
+}
+
+proptest! {
+    #![proptest_config(cases(96))]
+    #[test]
+    fn every_structure_says_what_the_tree_says(
+        rules in rules(),
+        mut packets in packets(),
+        slot in 0u32..3,
+        sizes in proptest::collection::vec(1usize..40, 1..4),
+    ) {
+        // what rules ask for at the ends of their sets
+        for r in rules.iter().take(40) {
+            for low in [false, true] {
+                let values: Vec<(usize, u128)> = (r.iter())
+                    .filter_map(|c| {
+                        let (lo, hi) = *c.set.intervals().first()?;
+                        Some((usize::from(c.reg), if low { lo } else { hi }))
+                    })
+                    .collect();
+                packets.push(packet(&values, 60, 32, true, 0));
+            }
+        }
+        compare(&rules, &packets, u128::from(slot), &sizes);
+    }
+}
+
+fn condition(reg: u16, set: ValueSet) -> Condition {
+    let d = dims()[usize::from(reg)];
+    Condition {
+        reg,
+        bits: width(d),
+        set,
+        lazy: matches!(d, Dim::Check { .. }),
+    }
+}
+
+/// As a router has them: what all ask is in the guard, routes are behind it.
+#[test]
+fn routes_are_found_by_one_field() {
+    let good = |ttl: ValueSet, route: ValueSet| {
+        let mut r = vec![
+            condition(1, ValueSet::range(34, u128::from(u32::MAX))),
+            condition(3, ValueSet::one(0x0800)),
+            condition(4, ValueSet::one(4)),
+            condition(5, ValueSet::one(5)),
+            condition(18, ValueSet::one(1)),
+            condition(19, ValueSet::one(1)),
+            condition(8, ttl),
+        ];
+        r.push(condition(11, route));
+        r
+    };
+    let mut rules = Vec::new();
+    for net in 0..64u128 {
+        let route = ValueSet::prefix(0x0a00_0000 | net << 12, 20, 32);
+        rules.push(good(ValueSet::range(0, 1), route.clone()));
+        rules.push(good(ValueSet::range(2, 255), route));
+    }
+    rules.push(good(
+        ValueSet::range(2, 255),
+        ValueSet::range(0, 0x7fff_ffff),
+    ));
+    rules.push(vec![condition(1, ValueSet::range(0, 33))]);
+    // a TTL that is too low is for others to see to
+    let weight = |i| if i % 2 == 0 && i < 128 { 0.05 } else { 1.0 };
+    let c = weighed(&rules, Structures::Chosen, weight);
+    let report = &c.stages[0].lookup.views().report;
+    let first = &report.views[0];
+    assert_eq!(first.structure.fields.len(), 1, "{report:#?}");
+    assert!(first.share > 0.5 && first.tests >= 5, "{report:#?}");
+    let packets: Vec<Pkt> = (0..600u128)
+        .map(|i| {
+            let dst = 0x0a00_0000 | (i % 67) << 12 | i;
+            let ttl = if i % 7 == 0 { 1 } else { 64 };
+            packet(
+                &[(11, dst), (8, ttl)],
+                60 - (i % 5 == 0) as usize * 30,
+                28,
+                i % 11 > 0,
+                0,
+            )
+        })
+        .collect();
+    compare(&rules, &packets, 0, &[256, 300, 1]);
+}
+
+/// A set of many intervals is looked up by its cells, or refused; never multiplied without end.
+#[test]
+fn sets_of_many_intervals_do_not_multiply() {
+    let odd = |of: u128| ValueSet::from_intervals((0..128).map(|i| (i * 2 * of, i * 2 * of)));
+    let mut rules = Vec::new();
+    for i in 0..40u128 {
+        rules.push(vec![
+            condition(2, odd(1 + i % 3)),
+            condition(12, odd(2 + i % 2)),
+            condition(11, ValueSet::prefix(i << 24, 8, 32)),
+            condition(13, ValueSet::range(i, i + 3)),
+        ]);
+    }
+    let c = code(&rules, Structures::Chosen);
+    let report = &c.stages[0].lookup.views().report;
+    let entries = report.views.iter().map(|v| v.structure.entries).max();
+    assert!(entries.is_some_and(|n| n < 4_000), "{report:#?}");
+    let packets: Vec<Pkt> = (0..400u128)
+        .map(|i| {
+            packet(
+                &[
+                    (2, i % 9 * 2),
+                    (12, i % 13 * 2),
+                    (11, (i % 50) << 24),
+                    (13, i % 45),
+                ],
+                60,
+                28,
+                true,
+                0,
+            )
+        })
+        .collect();
+    compare(&rules, &packets, 0, &[64]);
+}
