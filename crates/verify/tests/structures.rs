@@ -160,24 +160,67 @@ fn same(name: &str, n: usize) {
     println!("{name}: {} frames, {sent} left the chain", frames.len());
 }
 
-macro_rules! chains {
-    ($($test:ident $name:literal $n:literal),* $(,)?) => {
-        $(#[test] fn $test() { same($name, $n); })*
-    };
+#[test]
+fn campus_dpi() {
+    same("campus-dpi", 1500);
 }
 
-chains! {
-    campus_dpi "campus-dpi" 1500,
-    fw10 "fw10" 1000,
-    fw_l3fwd "fw-l3fwd" 1500,
-    fw_l3fwd_l2fwd "fw-l3fwd-l2fwd" 1000,
-    ipv6_edge "ipv6-edge" 2500,
-    isp_edge "isp-edge" 4000,
-    kitchen_sink "kitchen-sink" 1500,
-    l2fwd "l2fwd" 500,
-    l3fwd "l3fwd" 1000,
-    napt_fw_lb "napt-fw-lb" 1000,
-    napts "napts-N" 1000,
-    router_nat_lb "router-nat-lb" 1500,
-    routers "routers-N" 1500,
+#[test]
+fn fw10() {
+    same("fw10", 1000);
+}
+
+#[test]
+fn fw_l3fwd() {
+    same("fw-l3fwd", 1500);
+}
+
+#[test]
+fn fw_l3fwd_l2fwd() {
+    same("fw-l3fwd-l2fwd", 1000);
+}
+
+#[test]
+fn ipv6_edge() {
+    same("ipv6-edge", 2500);
+}
+
+#[test]
+fn isp_edge() {
+    same("isp-edge", 4000);
+}
+
+#[test]
+fn kitchen_sink() {
+    same("kitchen-sink", 1500);
+}
+
+#[test]
+fn l2fwd() {
+    same("l2fwd", 500);
+}
+
+#[test]
+fn l3fwd() {
+    same("l3fwd", 1000);
+}
+
+#[test]
+fn napt_fw_lb() {
+    same("napt-fw-lb", 1000);
+}
+
+#[test]
+fn napts() {
+    same("napts-N", 1000);
+}
+
+#[test]
+fn router_nat_lb() {
+    same("router-nat-lb", 1500);
+}
+
+#[test]
+fn routers() {
+    same("routers-N", 1500);
 }
