@@ -13,4 +13,4 @@ pub use params::{
 };
 
 /// The most rules that are read or generated.
-pub const MAX_RULES: usize = 65_536;
+pub const MAX_RULES: usize = 131_072;

@@ -78,7 +78,8 @@ impl<'a> Chooser<'a> {
         // Bound: one field is looked at each time.
         for _ in 0..n {
             // the one that most of the rules ask about that are left
-            let asked = Inner::new(self.rules, &guard).asked(self.rules);
+            let inner = Inner::new(self.rules, &guard);
+            let asked = inner.asked(self.rules);
             let open = (0..n).filter(|f| !seen[*f] && asked[*f] > 0);
             let Some(f) = open.max_by_key(|f| (asked[*f], std::cmp::Reverse(*f))) else {
                 break;
@@ -90,7 +91,12 @@ impl<'a> Chooser<'a> {
             let told = told.filter(|(share, _)| *share >= all * NEARLY_ALL && *share >= least);
             guard[f] = match told {
                 Some((_, (from, to))) => Some(around(from, to, bits)),
-                None => self.range(f, &live),
+                None => self.range(f, &live).filter(|set| {
+                    // it has to rid the view of some rules
+                    let mut with = guard.clone();
+                    with[f] = Some(set.clone());
+                    Inner::new(self.rules, &with).rules.len() < inner.rules.len()
+                }),
             };
             if let Some(set) = &guard[f] {
                 live.retain(|p| set.contains(self.value(*p, f)));

@@ -92,8 +92,8 @@ impl Columns {
         to: &mut [u32],
         stride: usize,
     ) {
-        for (word, to) in self.words.iter().zip(to.iter_mut().step_by(stride)) {
-            *to = match word {
+        for (w, word) in self.words.iter().enumerate() {
+            let v = match word {
                 Word::Load { at, shift, mask } => {
                     let b = buf.get(head.wrapping_add_signed(*at as isize)..);
                     let v = match b.and_then(|b| b.first_chunk::<8>()) {
@@ -102,17 +102,29 @@ impl Columns {
                     };
                     v as u32 & mask
                 }
-                Word::Len => (buf.len() - head) as u32,
-                Word::Of {
-                    source,
-                    reg,
-                    shift,
-                    mask,
-                } => (value(source, *reg, p, regs) >> shift) as u32 & mask,
-                Word::Cell { source, reg, cells } => {
-                    u32::from(cells.of(value(source, *reg, p, regs)))
-                }
+                other => other.read(p, buf, head, regs),
+            };
+            if let Some(to) = to.get_mut(w * stride) {
+                *to = v;
             }
+        }
+    }
+}
+
+impl Word {
+    /// What is no single load.
+    #[inline(never)]
+    fn read(&self, p: &Packet, buf: &[u8], head: usize, regs: &Regs) -> u32 {
+        match self {
+            Word::Load { .. } => 0,
+            Word::Len => (buf.len() - head) as u32,
+            Word::Of {
+                source,
+                reg,
+                shift,
+                mask,
+            } => (value(source, *reg, p, regs) >> shift) as u32 & mask,
+            Word::Cell { source, reg, cells } => u32::from(cells.of(value(source, *reg, p, regs))),
         }
     }
 }
@@ -131,16 +143,51 @@ fn value(source: &Source, reg: u16, p: &Packet, regs: &Regs) -> u128 {
     }
 }
 
+/// Numbers of a batch's packets.
+#[derive(Debug)]
+pub(in super::super) struct Numbers {
+    list: Box<[u16; MOST]>,
+    len: usize,
+}
+
+impl Numbers {
+    fn new() -> Numbers {
+        Numbers {
+            list: Box::new([0; MOST]),
+            len: 0,
+        }
+    }
+    #[inline]
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    #[inline]
+    pub fn push(&mut self, i: u16) {
+        if let Some(to) = self.list.get_mut(self.len) {
+            *to = i;
+            self.len += 1;
+        }
+    }
+    #[inline]
+    pub fn as_slice(&self) -> &[u16] {
+        self.list.get(..self.len).unwrap_or_default()
+    }
+}
+
 /// Room for the keys of a batch and what is found for them.
 #[derive(Debug)]
 pub(in super::super) struct Scratch {
     pub keys: Vec<u32>,
     pub found: Vec<u32>,
     /// Which packets the keys are of.
-    pub at: Vec<u16>,
+    pub at: Numbers,
     /// Packets still to be looked up, and those that will be left.
-    pub open: Vec<u16>,
-    pub left: Vec<u16>,
+    pub open: Numbers,
+    pub left: Numbers,
 }
 
 impl Scratch {
@@ -148,9 +195,9 @@ impl Scratch {
         Scratch {
             keys: vec![0; STRIDE * MAX_WORDS],
             found: vec![0; MOST],
-            at: Vec::with_capacity(MOST),
-            open: Vec::with_capacity(MOST),
-            left: Vec::with_capacity(MOST),
+            at: Numbers::new(),
+            open: Numbers::new(),
+            left: Numbers::new(),
         }
     }
 }

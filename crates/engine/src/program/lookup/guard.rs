@@ -1,8 +1,8 @@
 //! Tests that most packets pass in the same way, on the packet's bytes as they lie there.
 //!
-//! What all rules of a view ask alike (an Ethernet type, a version, a good header) is compared eight bytes at a time; single
-//! ranges are one subtraction and one comparison each. A guard may say no to a packet that fits (one so short that eight bytes
-//! cannot be read), never yes to one that does not.
+//! What all rules of a view ask alike (an Ethernet type, a version, a TTL) is mostly within the packet's first 32 bytes. Those are
+//! taken as 16 numbers of 16 bits, all compared at once ([`Round`]); other fields are one load each. A guard may say no to a packet
+//! that fits (one so short that it cannot be read that way), never yes to one that does not.
 
 use super::super::checks;
 use super::super::regs::{Bits, Regs, Source, end_of};
@@ -11,12 +11,32 @@ use onefold_elements::model::{HeaderCheck, ValueSet, max_of};
 use onefold_packet::{Packet, checksum};
 use onefold_synth::program::EndAt;
 
-/// Eight bytes of the packet, some of which count.
+/// Numbers that are compared at once, and their bytes.
+const LANES: usize = 16;
+const WINDOW: usize = 2 * LANES;
+
+/// `(number - lo) & mask <= span` for each number of the window. A field's bits are where they are in its number; of `lo`, `mask`
+/// and `span` all others are zero, so that nothing is borrowed from below, and what is borrowed from above does not count.
 #[derive(Debug, Clone, Copy)]
-struct Word {
-    at: i32,
-    mask: u64,
-    value: u64,
+struct Round {
+    lo: [u16; LANES],
+    mask: [u16; LANES],
+    span: [u16; LANES],
+}
+
+const ANY: Round = Round {
+    lo: [0; LANES],
+    mask: [0; LANES],
+    span: [0; LANES],
+};
+
+/// A test within one number of the window.
+#[derive(Debug, Clone, Copy)]
+struct Lane {
+    lane: usize,
+    lo: u16,
+    mask: u16,
+    span: u16,
 }
 
 /// `(value - lo) & mask <= span`, of a value within eight bytes.
@@ -39,7 +59,7 @@ struct Other {
     span: u64,
 }
 
-/// A good IPv4 header: it fits, its sum is right, or both.
+/// An answer about a header.
 #[derive(Debug, Clone, Copy)]
 struct Check {
     check: HeaderCheck,
@@ -48,14 +68,24 @@ struct Check {
     is: bool,
 }
 
+/// A good IPv4 header at this byte: it fits, its sum is right (and it has no options), or both.
+#[derive(Debug, Clone, Copy)]
+struct Ip4 {
+    at: usize,
+    fits: bool,
+    sum: bool,
+}
+
 /// A conjunction of tests.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Guard {
-    len: Option<(u64, u64)>,
-    words: Box<[Word]>,
+    len: Option<(u32, u32)>,
+    rounds: Box<[Round]>,
     ranges: Box<[Range]>,
+    ip4: Option<Ip4>,
     others: Box<[Other]>,
     checks: Box<[Check]>,
+    fields: usize,
 }
 
 /// Can a guard ask for this set? What goes round the end counts as one interval.
@@ -73,44 +103,107 @@ fn ring(set: &ValueSet, bits: u8) -> Option<(u64, u64)> {
     Some((lo as u64, span as u64))
 }
 
+/// The tests that a field comes apart into, if it lies within the window; a range only if within one number.
+fn lanes(b: &Bits, (lo, span): (u64, u64), bits: u8) -> Option<Vec<Lane>> {
+    let last = b.first() + i32::from(b.bytes());
+    if b.first() < 0 || last > WINDOW as i32 {
+        return None;
+    }
+    // the first bit behind the field, and where it begins
+    let end = last as usize * 8 - usize::from(b.shift());
+    let begin = end - usize::from(bits);
+    let mut all = Vec::new();
+    for lane in begin / 16..end.div_ceil(16) {
+        let (from, to) = (begin.max(lane * 16), end.min(lane * 16 + 16));
+        let up = lane * 16 + 16 - to;
+        let mask = (((1u32 << (to - from)) - 1) << up) as u16;
+        let part = |v: u64| (((v >> (end - to)) << up) as u16) & mask;
+        all.push(Lane {
+            lane,
+            lo: part(lo),
+            mask,
+            span: part(span),
+        });
+    }
+    (span == 0 || all.len() == 1).then_some(all)
+}
+
+/// Puts tests into as few rounds as will do; `None` if two of them contradict each other.
+fn rounds(mut all: Vec<Lane>) -> Option<Vec<Round>> {
+    // values that are known exactly share a number
+    all.sort_by_key(|l| (l.lane, l.span > 0));
+    let mut rounds: Vec<Round> = Vec::new();
+    for l in all {
+        let free = |r: &Round| {
+            let (mask, span) = (r.mask[l.lane], r.span[l.lane]);
+            mask == 0 || (l.span == 0 && span == 0)
+        };
+        let i = match rounds.iter().position(free) {
+            Some(i) => i,
+            None => {
+                rounds.push(ANY);
+                rounds.len() - 1
+            }
+        };
+        let r = &mut rounds[i];
+        if r.lo[l.lane] & l.mask != l.lo & r.mask[l.lane] {
+            return None;
+        }
+        r.lo[l.lane] |= l.lo;
+        r.mask[l.lane] |= l.mask;
+        r.span[l.lane] |= l.span;
+    }
+    Some(rounds)
+}
+
 impl Guard {
     /// `None` if it cannot ask for one of the sets.
     pub fn new(of: &[(&Field, &ValueSet)]) -> Option<Guard> {
-        let (mut len, mut ranges, mut others, mut checks) =
-            (None, Vec::new(), Vec::new(), Vec::new());
-        // (last byte, first byte, mask and value as they stand at the end of 64 bits)
-        let mut exact: Vec<(i32, i32, u64, u64)> = Vec::new();
+        let mut g = Guard {
+            fields: of.len(),
+            ..Guard::default()
+        };
+        let (mut window, mut ranges, mut others) = (Vec::new(), Vec::new(), Vec::new());
+        let mut checks = Vec::new();
         for (f, set) in of {
             let (lo, span) = ring(set, f.bits)?;
             let mask = max_of(f.bits) as u64;
             match f.source {
-                Source::Len => len = Some((lo, span)),
+                Source::Len => g.len = Some((lo as u32, span as u32)),
+                // 0 to 1 is everything
+                Source::Check(..) if span > 0 => {}
                 Source::Check(check, at, end) => {
-                    // 0 to 1 is everything
-                    if span == 0 {
-                        checks.push(Check {
-                            check,
-                            at,
-                            end,
-                            is: lo == 1,
-                        });
+                    let is = lo == 1;
+                    let plain = is && end == EndAt::Same && (0..=64).contains(&at);
+                    let first = g.ip4.is_none_or(|i| i.at as i32 == at);
+                    match check {
+                        HeaderCheck::Ip4Fits | HeaderCheck::Ip4Checksum if plain && first => {
+                            let ip4 = g.ip4.get_or_insert(Ip4 {
+                                at: at as usize,
+                                fits: false,
+                                sum: false,
+                            });
+                            match check {
+                                HeaderCheck::Ip4Fits => ip4.fits = true,
+                                _ => ip4.sum = true,
+                            }
+                        }
+                        _ => checks.push(Check { check, at, end, is }),
                     }
                 }
-                Source::Bits(b) if b.bytes() <= 8 => {
-                    let (first, last, shift) =
-                        (b.first(), b.first() + i32::from(b.bytes()), b.shift());
-                    match span {
-                        0 => exact.push((last, first, mask << shift, lo << shift)),
-                        _ => ranges.push(Range {
-                            // the eight bytes that end with it, or begin with the packet
-                            at: (last - 8).max(first.min(0)),
-                            shift: shift + 8 * ((last - 8).max(first.min(0)) + 8 - last) as u8,
+                Source::Bits(b) if b.bytes() <= 8 => match lanes(&b, (lo, span), f.bits) {
+                    Some(tests) => window.extend(tests),
+                    None => {
+                        let (at, shift) = one_load(&b);
+                        ranges.push(Range {
+                            at,
+                            shift,
                             mask,
                             lo,
                             span,
-                        }),
+                        });
                     }
-                }
+                },
                 source => others.push(Other {
                     source,
                     reg: f.reg,
@@ -120,31 +213,6 @@ impl Guard {
                 }),
             }
         }
-        exact.sort_by_key(|e| (std::cmp::Reverse(e.0), e.1));
-        let mut words: Vec<Word> = Vec::new();
-        for (last, first, mask, value) in exact {
-            let joins = |w: &Word| w.at <= first && last <= w.at + 8;
-            let i = match words.iter().position(joins) {
-                Some(i) => i,
-                None => {
-                    words.push(Word {
-                        at: (last - 8).max(first.min(0)),
-                        mask: 0,
-                        value: 0,
-                    });
-                    words.len() - 1
-                }
-            };
-            let w = &mut words[i];
-            let up = 8 * (w.at + 8 - last) as u32;
-            let (mask, value) = (mask << up, value << up);
-            if w.value & mask & w.mask != value & w.mask {
-                // two fields that overlap and contradict each other: nothing passes; who makes guards makes none of these
-                return None;
-            }
-            w.mask |= mask;
-            w.value |= value;
-        }
         // what sums the payload comes last
         checks.sort_by_key(|c: &Check| match c.check {
             HeaderCheck::Ip4Fits | HeaderCheck::Ip6Fits => 0,
@@ -152,48 +220,76 @@ impl Guard {
             HeaderCheck::UdpFits => 2,
             _ => 3,
         });
-        Some(Guard {
-            len,
-            words: words.into(),
-            ranges: ranges.into(),
-            others: others.into(),
-            checks: checks.into(),
-        })
+        g.rounds = rounds(window)?.into();
+        g.ranges = ranges.into();
+        g.others = others.into();
+        g.checks = checks.into();
+        Some(g)
     }
 
-    /// How many tests.
+    /// How many fields it asks about.
     pub fn tests(&self) -> usize {
-        usize::from(self.len.is_some())
-            + self.words.len()
-            + self.ranges.len()
-            + self.others.len()
-            + self.checks.len()
+        self.fields
     }
 
     /// Does a packet pass?
     #[inline]
     pub fn passes(&self, p: &Packet, buf: &[u8], head: usize, regs: &Regs) -> bool {
-        let eight = |at: i32| -> Option<u64> {
-            let b = buf.get(head.wrapping_add_signed(at as isize)..)?;
-            Some(u64::from_be_bytes(*b.first_chunk::<8>()?))
-        };
+        let data = buf.get(head..).unwrap_or_default();
         if let Some((lo, span)) = self.len
-            && (((buf.len() - head) as u64).wrapping_sub(lo) & 0xffff_ffff) > span
+            && (data.len() as u32).wrapping_sub(lo) > span
         {
             return false;
         }
-        for w in &self.words {
-            match eight(w.at) {
-                Some(v) if v & w.mask == w.value => {}
-                _ => return false,
+        if !self.rounds.is_empty() {
+            let Some(window) = data.first_chunk::<WINDOW>() else {
+                return false;
+            };
+            let mut numbers = [0u16; LANES];
+            for (n, b) in numbers.iter_mut().zip(window.as_chunks::<2>().0) {
+                *n = u16::from_be_bytes(*b);
+            }
+            let mut over = [0u16; LANES];
+            for r in &self.rounds {
+                for i in 0..LANES {
+                    over[i] |=
+                        (numbers[i].wrapping_sub(r.lo[i]) & r.mask[i]).saturating_sub(r.span[i]);
+                }
+            }
+            if over.iter().fold(0, |all, o| all | o) != 0 {
+                return false;
             }
         }
         for r in &self.ranges {
-            match eight(r.at) {
-                Some(v) if (v >> r.shift).wrapping_sub(r.lo) & r.mask <= r.span => {}
+            let b = buf.get(head.wrapping_add_signed(r.at as isize)..);
+            match b.and_then(|b| b.first_chunk::<8>()) {
+                Some(b)
+                    if (u64::from_be_bytes(*b) >> r.shift).wrapping_sub(r.lo) & r.mask
+                        <= r.span => {}
                 _ => return false,
             }
         }
+        if let Some(ip4) = &self.ip4 {
+            let b = data.get(ip4.at..).unwrap_or_default();
+            let Some(h) = b.first_chunk::<20>() else {
+                return false;
+            };
+            let fits = usize::from(u16::from_be_bytes([h[2], h[3]])) <= b.len();
+            // with options the sum is over more: not here
+            let right = h[0] & 15 <= 5 && checksum::header_ok(h);
+            if (ip4.fits && !fits) || (ip4.sum && !right) {
+                return false;
+            }
+        }
+        if self.others.is_empty() && self.checks.is_empty() {
+            return true;
+        }
+        self.rest(p, buf, head, regs)
+    }
+
+    /// What guards seldom ask.
+    #[inline(never)]
+    fn rest(&self, p: &Packet, buf: &[u8], head: usize, regs: &Regs) -> bool {
         for o in &self.others {
             let v = match o.source {
                 Source::Slot => regs.v.get(usize::from(o.reg)).map_or(0, |v| *v),
@@ -203,28 +299,10 @@ impl Guard {
                 return false;
             }
         }
-        self.checks.iter().all(|c| c.holds(buf, head) == c.is)
-    }
-}
-
-impl Check {
-    #[inline]
-    fn holds(&self, buf: &[u8], head: usize) -> bool {
-        let at = head.wrapping_add_signed(self.at as isize);
-        // an option-free header whose end nobody has moved
-        if self.end == EndAt::Same
-            && let Some(h) = buf.get(at..).and_then(|b| b.first_chunk::<20>())
-        {
-            match self.check {
-                HeaderCheck::Ip4Fits => {
-                    return usize::from(u16::from_be_bytes([h[2], h[3]])) <= buf.len() - at;
-                }
-                HeaderCheck::Ip4Checksum if h[0] & 15 <= 5 => return checksum::header_ok(h),
-                _ => {}
-            }
-        }
-        let end = end_of(self.end, buf, head);
-        checks::holds(self.check, buf, head, self.at, end)
+        self.checks.iter().all(|c| {
+            let end = end_of(c.end, buf, head);
+            checks::holds(c.check, buf, head, c.at, end) == c.is
+        })
     }
 }
 

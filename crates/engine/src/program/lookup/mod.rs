@@ -76,6 +76,51 @@ struct View {
     find: Find,
 }
 
+impl View {
+    /// Makes the key of a packet that passes the guard; others are left.
+    #[inline]
+    fn take(&self, i: u16, p: &Packet, regs: &Regs, s: &mut Scratch) {
+        let (buf, head) = (p.buffer(), p.data_offset());
+        if let Some(g) = &self.guard
+            && !g.passes(p, buf, head, regs)
+        {
+            s.left.push(i);
+            return;
+        }
+        if let (Find::By(c, _), Some(to)) = (&self.find, s.keys.get_mut(s.at.len()..)) {
+            c.fill(p, buf, head, regs, to, STRIDE);
+        }
+        s.at.push(i);
+    }
+
+    /// Finds the rules of the packets that have been taken; `all`: how many the batch has.
+    fn settle(&self, all: usize, s: &mut Scratch, out: &mut [u32]) {
+        let n = s.at.len();
+        let mut put = |i: u16, rule: u32| {
+            if let Some(o) = out.get_mut(usize::from(i)) {
+                *o = rule;
+            }
+        };
+        match &self.find {
+            Find::Always(rule) => s.at.as_slice().iter().for_each(|i| put(*i, *rule)),
+            Find::By(c, by) => {
+                let Some(keys) = Keys::new(&s.keys, c.words(), STRIDE, n) else {
+                    return;
+                };
+                if n == all {
+                    by.lookup(keys, out);
+                } else if let Some(found) = s.found.get_mut(..n).filter(|f| !f.is_empty()) {
+                    by.lookup(keys, found);
+                    s.at.as_slice()
+                        .iter()
+                        .zip(found)
+                        .for_each(|(i, r)| put(*i, *r));
+                }
+            }
+        }
+    }
+}
+
 /// All views of a stage.
 #[derive(Debug, Default)]
 pub(super) struct Views {
@@ -202,59 +247,32 @@ impl Views {
     /// The first rules of packets; of those that no view is for, nothing is said: their numbers are left in `s.open`.
     fn batch(&self, packets: &[Pkt], regs: &Regs, s: &mut Scratch, out: &mut [u32]) {
         s.open.clear();
-        s.open.extend(0..packets.len() as u16);
-        for view in &self.views {
-            s.left.clear();
-            s.at.clear();
-            let columns = match &view.find {
-                Find::Always(_) => None,
-                Find::By(c, _) => Some(c),
-            };
-            for i in &s.open {
-                let Some(p) = packets.get(usize::from(*i)) else {
-                    continue;
-                };
-                let (buf, head) = (p.buffer(), p.data_offset());
-                if let Some(g) = &view.guard
-                    && !g.passes(p, buf, head, regs)
-                {
-                    s.left.push(*i);
-                    continue;
-                }
-                if let (Some(c), Some(to)) = (columns, s.keys.get_mut(s.at.len()..)) {
-                    c.fill(p, buf, head, regs, to, STRIDE);
-                }
-                s.at.push(*i);
-            }
-            match &view.find {
-                Find::Always(rule) => {
-                    for i in &s.at {
-                        out[usize::from(*i)] = *rule;
-                    }
-                }
-                Find::By(c, by) => {
-                    let n = s.at.len();
-                    if let Some(keys) = Keys::new(&s.keys, c.words(), STRIDE, n)
-                        && n > 0
-                    {
-                        let whole = n == packets.len();
-                        match whole {
-                            true => by.lookup(keys, out),
-                            false => {
-                                by.lookup(keys, &mut s.found[..n]);
-                                for (i, r) in s.at.iter().zip(&s.found) {
-                                    out[usize::from(*i)] = *r;
-                                }
-                            }
-                        }
-                    }
-                }
+        let Some((first, others)) = self.views.split_first() else {
+            (0..packets.len()).for_each(|i| s.open.push(i as u16));
+            return;
+        };
+        s.at.clear();
+        for (i, p) in packets.iter().enumerate() {
+            first.take(i as u16, p, regs, s);
+        }
+        first.settle(packets.len(), s, out);
+        for view in others {
+            if s.left.len() == 0 {
+                break;
             }
             std::mem::swap(&mut s.open, &mut s.left);
-            if s.open.is_empty() {
-                return;
+            s.left.clear();
+            s.at.clear();
+            for k in 0..s.open.len() {
+                let i = s.open.as_slice().get(k).copied().unwrap_or(0);
+                if let Some(p) = packets.get(usize::from(i)) {
+                    view.take(i, p, regs, s);
+                }
             }
+            view.settle(packets.len(), s, out);
         }
+        std::mem::swap(&mut s.open, &mut s.left);
+        s.left.clear();
     }
 
     /// The first rule of one packet; `None` if no view is for it.
@@ -296,10 +314,13 @@ pub(super) fn first_rules(
     out.resize(packets.len(), NO_RULE);
     let views = stage.lookup.views();
     for (packets, out) in packets.chunks(MOST).zip(out.chunks_mut(MOST)) {
+        s.left.clear();
         views.batch(packets, regs, s, out);
-        for i in s.open.drain(..).map(usize::from) {
-            regs.begin();
-            out[i] = tree(code, stage, regs, &packets[i]);
+        for i in s.open.as_slice().iter().map(|i| usize::from(*i)) {
+            if let (Some(p), Some(o)) = (packets.get(i), out.get_mut(i)) {
+                regs.begin();
+                *o = tree(code, stage, regs, p);
+            }
         }
     }
 }

@@ -206,8 +206,14 @@ fn ordinary(
     }
     let ports = [random.port(), random.port()];
     buf.extend(ports.iter().flat_map(|p| p.to_be_bytes()));
+    // as often as not there is nothing behind the ports
+    let zeros = random.next() % 2 == 0;
     for _ in 0..4 {
         address(&mut buf, random, 8);
+    }
+    if zeros {
+        let n = buf.len();
+        buf[n - 32..].fill(0);
     }
     if proto == 6 {
         let flags = buf.len() - 32 + 9;

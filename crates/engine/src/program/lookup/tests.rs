@@ -402,3 +402,50 @@ fn sets_of_many_intervals_do_not_multiply() {
         .collect();
     compare(&rules, &packets, 0, &[64]);
 }
+
+/// What a router's packets cost: `cargo test --release -p onefold-engine --lib -- --ignored --nocapture costs`.
+#[test]
+#[ignore = "a measurement"]
+fn costs() {
+    let good = |ttl: ValueSet, route: ValueSet| {
+        vec![
+            condition(1, ValueSet::range(34, u128::from(u32::MAX))),
+            condition(2, ValueSet::one(0x0200_0000_0001)),
+            condition(3, ValueSet::one(0x0800)),
+            condition(4, ValueSet::one(4)),
+            condition(5, ValueSet::one(5)),
+            condition(6, ValueSet::range(20, 1500)),
+            condition(18, ValueSet::one(1)),
+            condition(19, ValueSet::one(1)),
+            condition(8, ttl),
+            condition(11, route),
+        ]
+    };
+    let mut rules = Vec::new();
+    for net in 0..24u128 {
+        let route = ValueSet::prefix(0x0a00_0000 | net << 12, 20, 32);
+        rules.push(good(ValueSet::range(0, 1), route.clone()));
+        rules.push(good(ValueSet::range(2, 255), route));
+    }
+    let weight = |i| if i % 2 == 0 { 0.01 } else { 1.0 };
+    let c = weighed(&rules, Structures::Chosen, weight);
+    let stage = &c.stages[0];
+    let packets: Vec<Pkt> = (0..4096u128)
+        .map(|i| packet(&[(11, 0x0a00_0000 | (i % 24) << 12 | i)], 60, 28, true, 0))
+        .collect();
+    let (mut regs, mut scratch) = (Regs::new(c.sources.len()), Scratch::new());
+    let mut out = Vec::new();
+    for batch in [1, 8, 32, 64, 256] {
+        let start = Instant::now();
+        let mut n = 0;
+        for _ in 0..(200 * batch / (batch + 8)).max(4) {
+            for p in packets.chunks(batch) {
+                first_rules(&c, stage, &mut regs, &mut scratch, p, &mut out);
+                n += p.len();
+            }
+        }
+        let ns = start.elapsed().as_nanos() as f64 / n as f64;
+        println!("batch {batch}: {ns:.1} ns ({:?})", out.first());
+    }
+    println!("{:#?}", stage.lookup.views().report.views[0].guard);
+}
