@@ -45,6 +45,8 @@ use std::time::Instant;
 const VIEWS: usize = 3;
 /// Guards that fewer ordinary packets would pass are not worth it.
 const SELDOM: f64 = 0.02;
+/// Keys that structures look up at once, at least.
+const VECTOR: usize = 16;
 /// Stages with more rules have one guarded view only, and the tree for the rest.
 const LARGE: usize = 16_384;
 
@@ -103,18 +105,25 @@ impl View {
         };
         match &self.find {
             Find::Always(rule) => s.at.as_slice().iter().for_each(|i| put(*i, *rule)),
+            Find::By(_, _) if n == 0 => {}
             Find::By(c, by) => {
-                let Some(keys) = Keys::new(&s.keys, c.words(), STRIDE, n) else {
+                // whole vectors: what is found for the keys of before behind the last one is of no interest
+                let whole = n.next_multiple_of(VECTOR).min(MOST);
+                let Some(keys) = Keys::new(&s.keys, c.words(), STRIDE, whole) else {
                     return;
                 };
-                if n == all {
+                if whole == all && n == all {
                     by.lookup(keys, out);
-                } else if let Some(found) = s.found.get_mut(..n).filter(|f| !f.is_empty()) {
+                } else if let Some(found) = s.found.get_mut(..whole) {
                     by.lookup(keys, found);
-                    s.at.as_slice()
-                        .iter()
-                        .zip(found)
-                        .for_each(|(i, r)| put(*i, *r));
+                    if n == all {
+                        out.iter_mut().zip(found).for_each(|(o, r)| *o = *r);
+                    } else {
+                        s.at.as_slice()
+                            .iter()
+                            .zip(found)
+                            .for_each(|(i, r)| put(*i, *r));
+                    }
                 }
             }
         }
@@ -313,6 +322,11 @@ pub(super) fn first_rules(
     out.clear();
     out.resize(packets.len(), NO_RULE);
     let views = stage.lookup.views();
+    if let ([p], [o]) = (packets, &mut out[..]) {
+        regs.begin();
+        *o = first_rule(code, stage, regs, p);
+        return;
+    }
     for (packets, out) in packets.chunks(MOST).zip(out.chunks_mut(MOST)) {
         s.left.clear();
         views.batch(packets, regs, s, out);

@@ -430,15 +430,17 @@ fn costs() {
     let weight = |i| if i % 2 == 0 { 0.01 } else { 1.0 };
     let c = weighed(&rules, Structures::Chosen, weight);
     let stage = &c.stages[0];
-    let packets: Vec<Pkt> = (0..4096u128)
+    let packets: Vec<Pkt> = (0..256u128)
         .map(|i| packet(&[(11, 0x0a00_0000 | (i % 24) << 12 | i)], 60, 28, true, 0))
         .collect();
     let (mut regs, mut scratch) = (Regs::new(c.sources.len()), Scratch::new());
     let mut out = Vec::new();
-    for batch in [1, 8, 32, 64, 256] {
+    stage.lookup.views();
+    let sizes = std::env::var("BATCH").ok().and_then(|b| b.parse().ok());
+    for batch in sizes.map_or(vec![1, 8, 32, 64, 256], |b| vec![b]) {
         let start = Instant::now();
         let mut n = 0;
-        for _ in 0..(200 * batch / (batch + 8)).max(4) {
+        for _ in 0..40_000 * batch / (batch + 8) {
             for p in packets.chunks(batch) {
                 first_rules(&c, stage, &mut regs, &mut scratch, p, &mut out);
                 n += p.len();
