@@ -10,23 +10,84 @@ const MAX_LEFT: usize = 32;
 /// Of a list of alternatives of cases, those that one earlier alternative covers: no packet gets to them.
 pub(super) fn covered(all: &[Vec<Filter>]) -> Vec<Vec<bool>> {
     let columns = telling(all);
-    let mut before: Vec<(Bounds, &Filter)> = Vec::new();
+    let mut before = Blocks::default();
     let mut out = Vec::with_capacity(all.len());
     for terms in all {
-        let from = before.len();
         let mut dead = Vec::with_capacity(terms.len());
+        let mut mine = Vec::new();
         for t in terms {
             let b = bounds(t, &columns);
-            let earlier = before.get(..from).unwrap_or_default();
-            let is = earlier.iter().any(|(e, f)| around(e, &b) && f.covers(t));
+            let is = before.any_around(&b, |e, f| around(e, &b) && f.covers(t));
             dead.push(is);
             if !is {
-                before.push((b, t));
+                mine.push((b, t));
             }
+        }
+        // alternatives of one case are not earlier than each other
+        for (b, t) in mine {
+            before.add(b, t);
         }
         out.push(dead);
     }
     out
+}
+
+/// Filters by the smallest aligned blocks (2^n numbers, from a multiple of 2^n on) that hold their bounds in the first two
+/// columns. What is around a filter is in a block around its block, of which there are as many as numbers have bits.
+#[derive(Default)]
+struct Blocks<'a> {
+    first: Level<Level<Vec<(Bounds, &'a Filter)>>>,
+}
+
+/// What is in blocks, and which sizes of blocks there are.
+struct Level<T> {
+    blocks: HashMap<(u32, u64), T>,
+    sizes: u128,
+}
+
+impl<T> Default for Level<T> {
+    fn default() -> Self {
+        Level {
+            blocks: HashMap::new(),
+            sizes: 0,
+        }
+    }
+}
+
+/// The size (as a power of two) and number of the smallest block that holds an interval.
+fn block((lo, hi): (u64, u64)) -> (u32, u64) {
+    let size = 64 - (lo ^ hi).leading_zeros();
+    (size, lo.checked_shr(size).unwrap_or(0))
+}
+
+impl<T: Default> Level<T> {
+    fn at(&mut self, interval: (u64, u64)) -> &mut T {
+        let b = block(interval);
+        self.sizes |= 1 << b.0;
+        self.blocks.entry(b).or_default()
+    }
+
+    /// What is in blocks that hold an interval's.
+    fn around(&self, interval: (u64, u64)) -> impl Iterator<Item = &T> {
+        let (least, _) = block(interval);
+        let sizes = (least..=64).filter(|s| self.sizes >> s & 1 == 1);
+        sizes.filter_map(move |s| {
+            let number = interval.0.checked_shr(s).unwrap_or(0);
+            self.blocks.get(&(s, number))
+        })
+    }
+}
+
+impl<'a> Blocks<'a> {
+    fn add(&mut self, b: Bounds, f: &'a Filter) {
+        self.first.at(b[0]).at(b[1]).push((b, f));
+    }
+
+    fn any_around(&self, b: &Bounds, is: impl Fn(&Bounds, &Filter) -> bool) -> bool {
+        let firsts = self.first.around(b[0]);
+        let mut seconds = firsts.flat_map(|s| s.around(b[1]));
+        seconds.any(|list| list.iter().any(|(e, f)| is(e, f)))
+    }
 }
 
 /// Dimensions that are looked at before filters are compared as a whole: with thousands of rules that is what takes the time.

@@ -70,6 +70,13 @@ impl Cells {
         self.cell.get(i.saturating_sub(1)).copied().unwrap_or(0)
     }
 
+    /// Which sets, by number, have a value.
+    #[inline]
+    pub fn sets_of(&self, v: u128) -> u64 {
+        let cell = usize::from(self.of(v));
+        self.masks.get(cell).copied().unwrap_or(0)
+    }
+
     /// The cells that the set with this number has.
     pub fn of_set(&self, set: usize) -> impl Iterator<Item = u16> {
         let has = move |(_, m): &(usize, &u64)| **m >> set & 1 == 1;

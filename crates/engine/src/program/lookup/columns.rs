@@ -29,8 +29,9 @@ enum Word {
         shift: u8,
         mask: u32,
     },
-    /// The number of its cell.
+    /// The number of its cell, or a bit for each set that has it.
     Cell {
+        sets: bool,
         source: Source,
         reg: u16,
         cells: Box<Cells>,
@@ -67,9 +68,10 @@ impl Columns {
         }
     }
 
-    /// Adds a field by its cells.
-    pub fn cells(&mut self, f: &Field, cells: &Cells) {
+    /// Adds a field by its cells, or by a bit for each of its first 32 sets.
+    pub fn cells(&mut self, f: &Field, cells: &Cells, sets: bool) {
         self.words.push(Word::Cell {
+            sets,
             source: f.source,
             reg: f.reg,
             cells: Box::new(cells.clone()),
@@ -124,7 +126,18 @@ impl Word {
                 shift,
                 mask,
             } => (value(source, *reg, p, regs) >> shift) as u32 & mask,
-            Word::Cell { source, reg, cells } => u32::from(cells.of(value(source, *reg, p, regs))),
+            Word::Cell {
+                sets,
+                source,
+                reg,
+                cells,
+            } => {
+                let v = value(source, *reg, p, regs);
+                match sets {
+                    true => cells.sets_of(v) as u32,
+                    false => u32::from(cells.of(v)),
+                }
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::cells::Cells;
 use super::columns::Columns;
+use super::gaps::Gaps;
 use super::report::{StructureReport, Tried};
 use super::rules::{Asked, StageRules};
 use super::{Structures, Using};
@@ -219,7 +220,7 @@ impl Inner {
         Ok((columns, rules))
     }
 
-    /// Several fields. One that comes apart too much is looked up by the numbers of its cells.
+    /// Several fields. One that comes apart too much is looked up by the numbers of its cells, or by its sets.
     fn many_fields(
         &self,
         all: &StageRules,
@@ -227,20 +228,25 @@ impl Inner {
         cells: &[Option<Cells>],
     ) -> Result<(Columns, Rules), String> {
         let most = self.rules.len() * MAX_COPIES + MORE;
-        // copies that a field makes, with the others as they are
+        let gaps = Gaps::new(all, self);
+        // intervals that a field adds, with the others as they are
         let mut extra = vec![0usize; all.fields.len()];
-        for r in &self.rules {
-            for (f, _, set) in self.open(all, *r) {
-                extra[usize::from(f)] += set.intervals().len() - 1;
+        for (i, r) in self.rules.iter().enumerate() {
+            for (f, s, set) in self.open(all, *r) {
+                extra[usize::from(f)] += gaps.closed(i, (f, s), set).len() - 1;
             }
         }
         let by_cells = |f: &u16| {
             let at = usize::from(*f);
-            let many = extra[at] > self.rules.len() / 8 + 16;
+            let many = extra[at] > self.rules.len() / 32 + 16;
             let c = cells.get(at).and_then(|c| c.as_ref());
-            c.filter(|c| many && c.len() <= 256)
+            let c = c.filter(|c| many && c.len() <= 256)?;
+            // numbers of cells can be cut like any others, but sets should be of a piece
+            let sets = 0..all.fields[at].sets.len();
+            let whole = sets.clone().all(|s| runs(c.of_set(s)).len() < 2);
+            Some((c, !whole && sets.len() <= 32))
         };
-        let coded: Vec<Option<&Cells>> = fields.iter().map(by_cells).collect();
+        let coded: Vec<Option<(&Cells, bool)>> = fields.iter().map(by_cells).collect();
         let mut columns = Columns::default();
         let mut bits = Vec::with_capacity(fields.len());
         let mut place = vec![usize::MAX; all.fields.len()];
@@ -248,9 +254,9 @@ impl Inner {
             let field = &all.fields[usize::from(*f)];
             place[usize::from(*f)] = i;
             match c {
-                Some(c) => {
-                    columns.cells(field, c);
-                    bits.push(8);
+                Some((c, sets)) => {
+                    columns.cells(field, c, *sets);
+                    bits.push(if *sets { 32 } else { 8 });
                 }
                 None => {
                     columns.field(field);
@@ -262,14 +268,18 @@ impl Inner {
         let mut rules = Rules::new(layout);
         let mut lists: Vec<(usize, Vec<Match>)> = Vec::new();
         let mut one = vec![Match::Any; fields.len()];
-        for r in &self.rules {
+        for (number, r) in self.rules.iter().enumerate() {
             lists.clear();
             let mut n = 1usize;
             for (f, s, set) in self.open(all, *r) {
                 let i = place[usize::from(f)];
                 let list: Vec<Match> = match coded[i] {
-                    Some(c) => runs(c.of_set(s as usize)),
-                    None => (set.intervals().iter())
+                    Some((_, true)) => vec![Match::Mask {
+                        value: 1 << s,
+                        mask: 1 << s,
+                    }],
+                    Some((c, false)) => runs(c.of_set(s as usize)),
+                    None => (gaps.closed(number, (f, s), set).iter())
                         .map(|(lo, hi)| Match::Range { lo: *lo, hi: *hi })
                         .collect(),
                 };

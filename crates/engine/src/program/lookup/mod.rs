@@ -14,6 +14,7 @@
 mod cells;
 mod choose;
 mod columns;
+mod gaps;
 mod guard;
 mod inner;
 mod probes;

@@ -207,7 +207,7 @@ fn ordinary(
     let ports = [random.port(), random.port()];
     buf.extend(ports.iter().flat_map(|p| p.to_be_bytes()));
     // as often as not there is nothing behind the ports
-    let zeros = random.next() % 2 == 0;
+    let zeros = random.next().is_multiple_of(2);
     for _ in 0..4 {
         address(&mut buf, random, 8);
     }

@@ -403,6 +403,58 @@ fn sets_of_many_intervals_do_not_multiply() {
     compare(&rules, &packets, 0, &[64]);
 }
 
+/// Sets of which earlier rules have been taken out are whole again, unless that would take packets of others.
+#[test]
+fn gaps_are_closed_where_earlier_rules_have_filled_them() {
+    let net = |a: u128, len| ValueSet::prefix(a << 24, len, 32);
+    let all_but = |sets: &[ValueSet]| {
+        let all = ValueSet::full(32);
+        sets.iter().fold(all, |s, t| s.minus(t, 32))
+    };
+    let tcp = || condition(9, ValueSet::one(6));
+    let to = |n: u128| condition(12, ValueSet::one(n));
+    let mut rules = Vec::new();
+    let mut nets = Vec::new();
+    for n in 1..40 {
+        rules.push(vec![condition(10, net(n * 2, 8)), tcp(), to(n % 3)]);
+        nets.push(net(n * 2, 8));
+    }
+    // what is taken out of this one has been taken before, for one port of three
+    let some: Vec<ValueSet> = nets.iter().skip(2).step_by(3).cloned().collect();
+    rules.push(vec![condition(10, all_but(&some)), tcp(), to(0)]);
+    // of these two nobody has taken it
+    rules.push(vec![condition(10, all_but(&nets)), tcp(), to(7)]);
+    rules.push(vec![
+        condition(10, all_but(&nets[..9])),
+        condition(11, all_but(&nets[9..])),
+        tcp(),
+    ]);
+    rules.push(vec![tcp()]);
+    let dims = dims();
+    let sources: Vec<Source> = dims.iter().map(|d| source(*d)).collect();
+    let made = StageRules::new(&rules, vec![1.0; rules.len()], &sources);
+    let inner = Inner::new(&made, &vec![None; made.fields.len()]);
+    let gaps = gaps::Gaps::new(&made, &inner);
+    let intervals = |rule: usize| -> Vec<usize> {
+        let open = inner.open(&made, rule as u32);
+        open.map(|(f, s, set)| gaps.closed(rule, (f, s), set).len())
+            .collect()
+    };
+    assert_eq!(intervals(39), [1, 1, 1]);
+    assert!(intervals(40)[0] > 30 && intervals(41)[0] > 5);
+    let packets: Vec<Pkt> = (0..2000u128)
+        .map(|i| {
+            let (src, dst, port) = (
+                (i % 90) << 24,
+                (i / 7 % 90) << 24,
+                [0, 1, 2, 7][i as usize % 4],
+            );
+            packet(&[(10, src), (11, dst), (12, port), (9, 6)], 60, 28, true, 0)
+        })
+        .collect();
+    compare(&rules, &packets, 0, &[100]);
+}
+
 /// What a router's packets cost: `cargo test --release -p onefold-engine --lib -- --ignored --nocapture costs`.
 #[test]
 #[ignore = "a measurement"]
