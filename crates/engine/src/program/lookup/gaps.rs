@@ -9,8 +9,11 @@ use super::rules::{Asked, StageRules};
 use onefold_elements::model::ValueSet;
 use std::collections::HashMap;
 
-/// Intervals of earlier rules that are looked at for one gap, at most.
-const LOOK: usize = 512;
+/// Intervals of earlier rules that are looked at: for one gap, and for all, at most.
+const LOOK: usize = 128;
+const LOOKS: usize = 1 << 21;
+/// A set with so many gaps that nobody has filled is none of those meant here.
+const OPEN: usize = 3;
 /// Intervals of all rules, at most: with more of them gaps stay.
 const MAX_INTERVALS: usize = 1 << 22;
 
@@ -20,44 +23,8 @@ pub(super) struct Gaps {
     closed: HashMap<(u32, Asked), Vec<(u128, u128)>>,
 }
 
-/// Intervals of one field, sorted by where they begin, in blocks of which is known how far they reach.
-struct Field {
-    /// From, to, place of the rule.
-    list: Vec<(u128, u128, u32)>,
-    /// The greatest end within a block of intervals.
-    ends: Vec<u128>,
-}
-
-/// Intervals of a block.
-const BLOCK: usize = 32;
-
-impl Field {
-    fn new(mut list: Vec<(u128, u128, u32)>) -> Field {
-        list.sort_unstable();
-        let ends = list.chunks(BLOCK);
-        let ends = ends
-            .map(|c| c.iter().map(|i| i.1).max().unwrap_or(0))
-            .collect();
-        Field { list, ends }
-    }
-
-    /// Intervals of earlier rules that hold a value: the end and the rule of each.
-    fn holding(&self, v: u128, before: u32) -> impl Iterator<Item = (u128, u32)> {
-        let upto = self.list.partition_point(|i| i.0 <= v);
-        let blocks = (0..upto.div_ceil(BLOCK)).rev();
-        let blocks = blocks.filter(move |b| self.ends.get(*b).is_some_and(|e| *e >= v));
-        let all = blocks.flat_map(move |b| {
-            let to = (b * BLOCK + BLOCK).min(upto);
-            self.list
-                .get(b * BLOCK..to)
-                .unwrap_or_default()
-                .iter()
-                .rev()
-        });
-        all.filter(move |i| i.1 >= v && i.2 < before)
-            .map(|i| (i.1, i.2))
-    }
-}
+/// Intervals of one field by where they begin: the end and the rule of each, the widest first.
+type Field = HashMap<u128, Vec<(u128, u32)>>;
 
 impl Gaps {
     pub fn new(all: &StageRules, inner: &Inner) -> Gaps {
@@ -71,21 +38,27 @@ impl Gaps {
                 wanted[usize::from(f)] |= set.intervals().len() > 1;
             }
         }
-        let mut lists: Vec<Vec<(u128, u128, u32)>> = vec![Vec::new(); all.fields.len()];
+        let mut fields: Vec<Field> = vec![HashMap::new(); all.fields.len()];
         let mut n = 0;
         for (i, r) in inner.rules.iter().enumerate() {
             for (f, _, set) in inner.open(all, *r) {
-                if wanted[usize::from(f)] {
-                    n += set.intervals().len();
-                    let of = set.intervals().iter().map(|(lo, hi)| (*lo, *hi, i as u32));
-                    lists[usize::from(f)].extend(of);
+                if !wanted[usize::from(f)] {
+                    continue;
+                }
+                n += set.intervals().len();
+                for (lo, hi) in set.intervals() {
+                    let at = fields[usize::from(f)].entry(*lo).or_default();
+                    at.push((*hi, i as u32));
                 }
             }
             if n > MAX_INTERVALS {
                 return gaps;
             }
         }
-        let fields: Vec<Field> = lists.into_iter().map(Field::new).collect();
+        for list in fields.iter_mut().flat_map(|f| f.values_mut()) {
+            list.sort_unstable_by_key(|(hi, rule)| (std::cmp::Reverse(*hi), *rule));
+        }
+        let mut looks = LOOKS;
         for (i, r) in inner.rules.iter().enumerate() {
             if inner.open(all, *r).all(|(.., s)| s.intervals().len() < 2) {
                 continue;
@@ -96,12 +69,18 @@ impl Gaps {
                 .collect();
             for (k, (f, s, set)) in inner.open(all, *r).enumerate() {
                 let mut left: Vec<(u128, u128)> = Vec::new();
+                let mut open = 0;
                 for (lo, hi) in set.intervals() {
                     let gap = left.last().map(|l| (l.1 + 1, lo.saturating_sub(1)));
                     let closed = gap.filter(|gap| {
                         let field = &fields[usize::from(f)];
-                        filled(all, inner, field, i as u32, &mine, f, *gap)
+                        let mut look = if open < OPEN { looks.min(LOOK) } else { 0 };
+                        looks -= look;
+                        let is = filled(all, inner, field, i as u32, &mine, f, *gap, &mut look);
+                        looks += look;
+                        is
                     });
+                    open += usize::from(gap.is_some() && closed.is_none());
                     match left.last_mut().filter(|_| closed.is_some()) {
                         Some(last) => last.1 = *hi,
                         None => left.push((*lo, *hi)),
@@ -131,6 +110,7 @@ impl Gaps {
 }
 
 /// Do earlier rules take all of a gap, each a part of it alone?
+#[allow(clippy::too_many_arguments)]
 fn filled(
     all: &StageRules,
     inner: &Inner,
@@ -139,6 +119,7 @@ fn filled(
     mine: &[(u16, ValueSet)],
     f: u16,
     (mut from, to): (u128, u128),
+    look: &mut usize,
 ) -> bool {
     // does that rule ask for nothing else that this one does not ask for?
     let takes = |q: u32| {
@@ -148,23 +129,23 @@ fn filled(
             g == f || same.is_some_and(|(_, set)| set.is_subset(theirs))
         })
     };
-    let mut look = LOOK;
     // Bound: each turn looks at some intervals at least, or is the last one.
     loop {
+        // networks lie within each other or apart: who fills the rest begins with it
+        let begin = field.get(&from).map_or(&[][..], |list| list);
         let mut best = None;
-        for (end, q) in field.holding(from, rule) {
-            if look == 0 {
+        for (end, q) in begin.iter().filter(|(_, q)| *q < rule) {
+            if *look == 0 {
                 return false;
             }
-            look -= 1;
-            if best.is_none_or(|b| end > b) && takes(q) {
-                best = Some(end);
-                if end >= to {
-                    return true;
-                }
+            *look -= 1;
+            if takes(*q) {
+                best = Some(*end);
+                break;
             }
         }
         match best {
+            Some(end) if end >= to => return true,
             Some(end) => from = end + 1,
             None => return false,
         }
