@@ -80,7 +80,8 @@ impl Outbox {
     }
 
     #[inline]
-    fn count_drops(&mut self, elem: ElemId, reason: DropReason, n: u64) {
+    /// Counts so many drops.
+    pub fn count_drops(&mut self, elem: ElemId, reason: DropReason, n: u64) {
         self.dropped += n;
         let found = self
             .drops

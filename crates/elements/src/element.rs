@@ -6,6 +6,7 @@ use crate::cx::{Cx, TimerId};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
 use crate::model::{BindPacket, Binding, Bound, Case, Model, ModelCx};
 use crate::names::NameDb;
+use crate::rewrite::Lasting;
 use crate::spec::GraphSpec;
 use crate::store::StateStore;
 use crate::{ElemId, Port};
@@ -430,6 +431,17 @@ pub trait Element: ElementClone + Send + 'static {
     /// [`crate::model::Op::Count`] with `tag`: counters, messages.
     fn account(&mut self, tag: u16, packets: u64, bytes: u64, cx: &mut Cx<'_>) {}
 
+    /// When [`Element::account`] must be told of what has passed.
+    fn accounts(&self) -> Accounts {
+        Accounts::Now
+    }
+
+    /// For rewriters, when `bind` has just answered [`Bound::To`] for a packet: is the binding one that further packets like it (same
+    /// addresses, ports, protocol; same SYN, FIN and RST; with or without TCP payload as this one) do nothing to but refresh?
+    fn lasting(&mut self, p: &BindPacket, cx: &mut Cx<'_>) -> Option<Lasting> {
+        None
+    }
+
     /// For rewriters, where the model has [`crate::model::Exit::Bind`]: finds or makes the binding of a packet. The answer is
     /// [`Bound::To`] only after `may` has been asked about that binding; where it says no, the answer is [`Bound::Punt`], and
     /// nothing has happened but that a binding may be new.
@@ -452,6 +464,17 @@ pub trait Element: ElementClone + Send + 'static {
     fn as_any(&self) -> &dyn Any;
     /// See [`Element::as_any`].
     fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+/// How late [`Element::account`] may be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Accounts {
+    /// At any time before somebody asks: it only adds up.
+    Later,
+    /// At the same moment on the clock: it adds up, and looks at the clock.
+    Moment,
+    /// At once, packet by packet: it prints, or the order matters.
+    Now,
 }
 
 /// Implements [`Element::as_any`] and [`Element::as_any_mut`] inside an `impl Element` block.

@@ -69,7 +69,7 @@ pub use class::{
 };
 pub use classify::filter;
 pub use cx::{Cx, DropReason, Effect as Emission, Host, LogStream, Outbox, TimerId};
-pub use element::{
+pub use element::{Accounts, 
     ConfigCx, ConfigError, ConfigErrors, ENTRY, Element, ElementClone, InitCx, IoRole, SourceLoc,
     TaskStatus, find_element,
 };

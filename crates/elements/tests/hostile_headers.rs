@@ -74,7 +74,7 @@ fn packet(r: &mut Random) -> Pkt {
     }
     p.pull(r.below(40) as usize * r.below(2) as usize);
     p.anno.timestamp = Timestamp(r.below(1 << 40) as i64 - (1 << 30));
-    for b in &mut p.anno.bytes {
+    for b in p.anno.bytes_mut() {
         *b = (r.below(256) * r.below(2)) as u8;
     }
     Box::new(p)

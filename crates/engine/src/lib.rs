@@ -21,7 +21,7 @@
 //! assert_eq!(graph.read_handler("c.count").unwrap(), "1");
 //! assert!(graph.totals().balanced());
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod batch;
 mod build;

@@ -133,7 +133,7 @@ fn without_own_ids(s: &Sent) -> (String, Vec<u8>, [u8; 48]) {
         b[18..20].fill(0);
         b[24..26].fill(0);
     }
-    (s.0.clone(), b, s.2.bytes)
+    (s.0.clone(), b, *s.2.bytes())
 }
 
 /// Packets in the order in which they left, by sink, flow and what decides on their way.

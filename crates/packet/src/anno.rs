@@ -74,37 +74,78 @@ pub mod anno_field {
 }
 
 /// All annotations of a packet. Header offsets are kept by [`crate::Packet`] relative to its buffer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+///
+/// What every packet has stands first, in one cache line with the packet's own fields; the area behind is cleared only if somebody
+/// has written to it.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
 pub struct Anno {
-    /// The 48-byte user annotation area; see [`anno_field`].
-    pub bytes: [u8; 48],
     /// Time stamp annotation.
     pub timestamp: Timestamp,
-    /// Packet-type annotation.
-    pub packet_type: PacketType,
     /// Ingress chain port (index given by the engine), if the packet came from outside.
     pub ingress: Option<u16>,
+    /// Packet-type annotation.
+    pub packet_type: PacketType,
+    /// The area may hold something else than zeros.
+    used: bool,
+    bytes: [u8; 48],
 }
+
+impl PartialEq for Anno {
+    fn eq(&self, o: &Anno) -> bool {
+        let key = |a: &Anno| (a.timestamp, a.ingress, a.packet_type);
+        key(self) == key(o) && self.bytes == o.bytes
+    }
+}
+impl Eq for Anno {}
 
 impl Default for Anno {
     fn default() -> Self {
         Anno {
-            bytes: [0; 48],
             timestamp: Timestamp::ZERO,
-            packet_type: PacketType::Host,
             ingress: None,
+            packet_type: PacketType::Host,
+            used: false,
+            bytes: [0; 48],
         }
     }
 }
 
 impl Anno {
+    /// The 48-byte user annotation area; see [`anno_field`].
+    #[inline]
+    pub fn bytes(&self) -> &[u8; 48] {
+        &self.bytes
+    }
+    /// [`Anno::bytes`], to be changed.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8; 48] {
+        self.used = true;
+        &mut self.bytes
+    }
+    /// All of the area is zero afterwards.
+    #[inline]
+    pub fn clear_bytes(&mut self) {
+        if self.used {
+            self.bytes = [0; 48];
+            self.used = false;
+        }
+    }
+    /// As [`Anno::default`].
+    #[inline]
+    pub fn clear(&mut self) {
+        self.clear_bytes();
+        self.timestamp = Timestamp::ZERO;
+        self.ingress = None;
+        self.packet_type = PacketType::Host;
+    }
     /// The paint annotation.
     pub fn paint(&self) -> u8 {
         self.bytes[16]
     }
     /// Sets the paint annotation.
     pub fn set_paint(&mut self, v: u8) {
-        self.bytes[16] = v;
+        self.bytes_mut()[16] = v;
     }
     /// The destination IPv4 annotation, network byte order.
     pub fn dst_ip(&self) -> [u8; 4] {
@@ -112,7 +153,7 @@ impl Anno {
     }
     /// Sets the destination IPv4 annotation.
     pub fn set_dst_ip(&mut self, a: [u8; 4]) {
-        self.bytes[..4].copy_from_slice(&a);
+        self.bytes_mut()[..4].copy_from_slice(&a);
     }
     /// The destination IPv6 annotation.
     pub fn dst_ip6(&self) -> [u8; 16] {
@@ -122,7 +163,7 @@ impl Anno {
     }
     /// Sets the destination IPv6 annotation.
     pub fn set_dst_ip6(&mut self, a: [u8; 16]) {
-        self.bytes[..16].copy_from_slice(&a);
+        self.bytes_mut()[..16].copy_from_slice(&a);
     }
     /// The VLAN tag control information (host order).
     pub fn vlan_tci(&self) -> u16 {
@@ -130,7 +171,7 @@ impl Anno {
     }
     /// Sets the VLAN tag control information (host order); stored in network order, as Click does.
     pub fn set_vlan_tci(&mut self, v: u16) {
-        self.bytes[20..22].copy_from_slice(&v.to_be_bytes());
+        self.bytes_mut()[20..22].copy_from_slice(&v.to_be_bytes());
     }
     /// One byte; 0 outside the area.
     pub fn u8(&self, offset: usize) -> u8 {
@@ -138,7 +179,7 @@ impl Anno {
     }
     /// Sets one byte; ignored outside the area.
     pub fn set_u8(&mut self, offset: usize, v: u8) {
-        if let Some(b) = self.bytes.get_mut(offset) {
+        if let Some(b) = self.bytes_mut().get_mut(offset) {
             *b = v;
         }
     }
@@ -151,8 +192,34 @@ impl Anno {
     }
     /// Sets a native-order 32-bit value; ignored where it does not fit.
     pub fn set_u32(&mut self, offset: usize, v: u32) {
-        if let Some(b) = self.bytes.get_mut(offset..offset.saturating_add(4)) {
+        if let Some(b) = self.bytes_mut().get_mut(offset..offset.saturating_add(4)) {
             b.copy_from_slice(&v.to_ne_bytes());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_every_packet_has_is_in_one_cache_line() {
+        use crate::Packet;
+        let before = std::mem::offset_of!(Packet, anno) + std::mem::offset_of!(Anno, bytes);
+        assert!(before <= 64 && size_of::<Packet>() == 128, "{before}");
+    }
+
+    #[test]
+    fn cleared_is_new() {
+        let mut a = Anno::default();
+        a.set_u32(40, 7);
+        a.set_paint(3);
+        a.ingress = Some(1);
+        a.timestamp = Timestamp::from_secs(9);
+        a.packet_type = PacketType::Multicast;
+        assert_ne!(a, Anno::default());
+        a.clear();
+        assert_eq!(a, Anno::default());
+        assert_eq!(*a.bytes(), [0; 48]);
     }
 }

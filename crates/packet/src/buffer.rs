@@ -20,7 +20,10 @@ const NONE: u32 = u32::MAX;
 ///
 /// Header offsets (MAC, network, transport) are positions in the *buffer*, so that [`Packet::pull`] and
 /// [`Packet::push`] do not move them, as Click's header annotations.
+///
+/// All that a packet without annotations needs is in its first cache line: refilling one touches that line and the data.
 #[derive(Debug, Clone)]
+#[repr(C, align(64))]
 pub struct Packet {
     buf: Vec<u8>,
     head: u32,
@@ -87,6 +90,7 @@ impl Packet {
     }
 
     /// Refills this packet as [`Packet::from_slice`] would make it, keeping the allocation.
+    #[inline]
     pub fn refill(&mut self, data: &[u8]) {
         let data = &data[..data.len().min(MAX_PACKET_LEN)];
         let end = DEFAULT_HEADROOM + data.len();
@@ -104,7 +108,7 @@ impl Packet {
         self.mac = NONE;
         self.net = NONE;
         self.transport = NONE;
-        self.anno = Anno::default();
+        self.anno.clear();
     }
 
     /// Bytes of data.
@@ -126,6 +130,17 @@ impl Packet {
     #[inline]
     pub fn data_mut(&mut self) -> &mut [u8] {
         &mut self.buf[self.head as usize..self.tail as usize]
+    }
+    /// The first `N` bytes of the buffer from the start of the data on, whether or not the data ends within them; `None` where
+    /// the buffer ends before. What stands behind the data means nothing.
+    #[inline]
+    pub fn window<const N: usize>(&self) -> Option<&[u8; N]> {
+        self.buf.get(self.head as usize..)?.first_chunk()
+    }
+    /// [`Packet::window`], to be changed; bytes behind the data are to be left as they are.
+    #[inline]
+    pub fn window_mut<const N: usize>(&mut self) -> Option<&mut [u8; N]> {
+        self.buf.get_mut(self.head as usize..)?.first_chunk_mut()
     }
     /// Bytes free before the data.
     pub fn headroom(&self) -> usize {
@@ -187,6 +202,7 @@ impl Packet {
     }
 
     /// Removes up to `n` bytes from the end (Click's `take`).
+    #[inline]
     pub fn take(&mut self, n: usize) {
         self.tail -= n.min(self.len()) as u32;
     }

@@ -50,4 +50,4 @@ pub use compare::{Difference, Pair, What};
 pub use event::{Event, Record};
 pub use rng::Rng;
 pub use run::{At, Finding, Options, Outcome, examine, run, traces};
-pub use subject::{Batched, Outputs, Reference, Subject, Synthesized, lines};
+pub use subject::{Batched, Flow, Outputs, Reference, Subject, Synthesized, lines};

@@ -64,6 +64,10 @@ pub struct Outcome {
     pub interrupted: bool,
     /// What the program counted, if one was compared.
     pub report: Option<onefold_engine::program::Report>,
+    /// What the flow table did, if one was compared.
+    pub flow: Option<onefold_engine::program::FlowStats>,
+    /// Why packets that could have had an entry in it have none, most frequent first.
+    pub flow_causes: Vec<(&'static str, u64)>,
 }
 
 /// Runs all events of `source` through copies of `pristine`. `go_on` is told how far it is after each some thousand frames
@@ -133,6 +137,9 @@ pub fn run(
         }
     }
     o.report = pair.right.report();
+    o.flow = pair.right.flow_stats();
+    o.flow_causes = pair.right.flow_causes();
+    o.flow_causes.sort_by_key(|c| std::cmp::Reverse(c.1));
     o.alone = pair.alone();
     o
 }

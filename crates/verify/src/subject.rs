@@ -1,7 +1,7 @@
 //! An execution of a chain, as a comparison sees it.
 
 use onefold_elements::{ElemId, LogStream};
-use onefold_engine::program::{ProgramRunner, ProgramStep, Report};
+use onefold_engine::program::{FlowRunner, FlowStats, ProgramRunner, ProgramStep, Report};
 use onefold_engine::{Decision, DropCount, Graph, Totals, TraceStep};
 use onefold_packet::{Pkt, Timestamp};
 
@@ -92,6 +92,14 @@ pub trait Subject {
     fn report(&self) -> Option<Report> {
         None
     }
+    /// Of a flow table: what it has done.
+    fn flow_stats(&self) -> Option<FlowStats> {
+        None
+    }
+    /// Of a flow table: why packets that could have had an entry have none.
+    fn flow_causes(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
 }
 
 /// A synthesized program.
@@ -138,19 +146,7 @@ impl Subject for Synthesized {
     }
     fn take_trace(&mut self) -> Vec<String> {
         let (program, steps, truncated) = self.0.take_trace();
-        let mut all: Vec<String> = program
-            .iter()
-            .map(|s| stage_line(s, self.0.graph()))
-            .collect();
-        if !steps.is_empty() {
-            all.push("in the reference graph:".to_string());
-            all.extend(
-                lines(&steps, truncated)
-                    .into_iter()
-                    .map(|l| format!("  {l}")),
-            );
-        }
-        all
+        program_lines(&self.0, &program, &steps, truncated)
     }
     fn watch(&mut self) {
         self.0.start_trace();
@@ -161,6 +157,109 @@ impl Subject for Synthesized {
     fn report(&self) -> Option<Report> {
         Some(self.0.report())
     }
+}
+
+/// A program with a flow table in front.
+pub struct Flow {
+    runner: FlowRunner,
+    batch: Vec<Pkt>,
+}
+
+impl Flow {
+    /// With room for so many flows.
+    pub fn new(runner: ProgramRunner, flows: usize) -> Flow {
+        Flow {
+            runner: FlowRunner::new(runner, flows),
+            batch: Vec::new(),
+        }
+    }
+}
+
+impl Subject for Flow {
+    fn name(&self) -> &'static str {
+        "flow"
+    }
+    fn fork(&self) -> Box<dyn Subject> {
+        Box::new(Flow {
+            runner: self.runner.fork(),
+            batch: Vec::new(),
+        })
+    }
+    fn inject(&mut self, source: ElemId, frames: &[&[u8]], at: Timestamp) {
+        for f in frames {
+            let mut p = self.runner.make_packet(f);
+            p.anno.timestamp = at;
+            self.batch.push(p);
+        }
+        self.runner.inject_batch(source, &mut self.batch, at);
+    }
+    fn advance(&mut self, at: Timestamp) {
+        self.runner.advance_to(at);
+    }
+    fn clear(&mut self, elem: ElemId) {
+        clear(self.runner.graph_mut(), elem);
+    }
+    fn outputs(&mut self, into: &mut Outputs) {
+        self.runner
+            .drain_transmitted(|e, p| into.push(e, p.anno.timestamp, p.data()));
+    }
+    fn drops(&self) -> Vec<DropCount> {
+        self.runner.drops()
+    }
+    fn totals(&self) -> Totals {
+        self.runner.totals()
+    }
+    fn state(&mut self) -> Vec<(String, String)> {
+        self.runner.graph_mut().state_summary()
+    }
+    fn keep_printed(&mut self) {
+        self.runner.graph_mut().keep_printed();
+    }
+    fn printed(&mut self) -> String {
+        text(self.runner.graph_mut().take_printed())
+    }
+    fn start_trace(&mut self) {
+        self.runner.runner().start_trace();
+    }
+    fn take_trace(&mut self) -> Vec<String> {
+        let runner = self.runner.runner();
+        let (program, steps, truncated) = runner.take_trace();
+        program_lines(runner, &program, &steps, truncated)
+    }
+    fn watch(&mut self) {
+        self.runner.runner().start_trace();
+    }
+    fn watched(&mut self) -> Vec<ProgramStep> {
+        self.runner.runner().take_trace().0
+    }
+    fn report(&self) -> Option<Report> {
+        Some(self.runner.report())
+    }
+    fn flow_stats(&self) -> Option<FlowStats> {
+        Some(self.runner.stats())
+    }
+    fn flow_causes(&self) -> Vec<(&'static str, u64)> {
+        self.runner.causes().to_vec()
+    }
+}
+
+/// A trace, a line each.
+fn program_lines(
+    runner: &ProgramRunner,
+    program: &[ProgramStep],
+    steps: &[TraceStep],
+    truncated: bool,
+) -> Vec<String> {
+    let mut all: Vec<String> = program
+        .iter()
+        .map(|s| stage_line(s, runner.graph()))
+        .collect();
+    if !steps.is_empty() {
+        all.push("in the reference graph:".to_string());
+        let steps = lines(steps, truncated);
+        all.extend(steps.into_iter().map(|l| format!("  {l}")));
+    }
+    all
 }
 
 /// A rewriter that has no such handler keeps its flows, in every execution alike.

@@ -5,6 +5,7 @@ use super::clock::Times;
 use super::feed::{Order, Ring};
 use super::subject::{Account, Ceiling, MacSwap, Subject};
 use onefold_elements::ElemId;
+use onefold_engine::program::FlowStats;
 use onefold_packet::{Pkt, Timestamp};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -79,6 +80,8 @@ pub struct Measured {
     pub conserved: bool,
     /// Traffic classes that took packets.
     pub classes_hit: Option<usize>,
+    /// What its flow table has done, warm-up included, and why packets that could have had an entry have none.
+    pub flow: Option<(FlowStats, Vec<(&'static str, u64)>)>,
 }
 
 /// What came of a measurement.
@@ -331,6 +334,7 @@ pub fn alternate(
                 account,
                 conserved: now.balanced() && account.packets_in == offered,
                 classes_hit: s.classes_hit(),
+                flow: s.flow_stats(),
             });
         }
     }

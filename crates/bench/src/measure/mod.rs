@@ -22,5 +22,5 @@ pub use alternate::{Candidate, Measured, Outcome, Sample, Settings, alternate};
 pub use clock::{PinError, Times, pin};
 pub use feed::{BUFFERS, Order, Ring, STRIDE, Templates};
 pub use machine::Machine;
-pub use report::{ChainReport, Parameters, Report, Spread, TrafficReport};
-pub use subject::{Account, Ceiling, MacSwap, Reference, Subject, Synthesized};
+pub use report::{ChainReport, FlowReport, Parameters, Report, Spread, TrafficReport};
+pub use subject::{Account, Ceiling, Flow, MacSwap, Reference, Subject, Synthesized};

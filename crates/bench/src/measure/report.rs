@@ -1,5 +1,6 @@
 //! What a benchmark tells: for machines as JSON, for others as whoever prints it likes.
 
+use onefold_engine::program::FlowStats;
 use super::aim::Aimed;
 use super::alternate::{Measured, Outcome, Sample};
 use super::machine::Machine;
@@ -146,10 +147,52 @@ pub struct ChainReport {
     pub classes_hit: Option<usize>,
     /// See `classes_hit`.
     pub classes: Option<usize>,
+    /// What the flow table did, if there is one.
+    pub flow_table: Option<FlowReport>,
     /// The packets.
     pub traffic: TrafficReport,
     /// Slice by slice.
     pub samples: Vec<Sample>,
+}
+
+/// A flow table's packets, warm-up included, and its size at the end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FlowReport {
+    /// Packets that an entry was there for.
+    pub hits: u64,
+    /// Packets that the program ran, and an entry could have been there for.
+    pub misses: u64,
+    /// Packets that cannot have an entry.
+    pub others: u64,
+    /// Entries that had to make room.
+    pub evicted: u64,
+    /// Entries at the end.
+    pub entries: usize,
+    /// Places for entries.
+    pub places: usize,
+    /// Bytes of the whole table.
+    pub bytes: usize,
+    /// Bytes of an entry with its share of the index and its last use.
+    pub bytes_per_place: usize,
+    /// Why packets that could have had an entry have none, most frequent first.
+    pub not_remembered: Vec<(&'static str, u64)>,
+}
+
+impl FlowReport {
+    fn new((f, mut why): (FlowStats, Vec<(&'static str, u64)>)) -> FlowReport {
+        why.sort_by_key(|c| std::cmp::Reverse(c.1));
+        FlowReport {
+            hits: f.hits,
+            misses: f.misses,
+            others: f.others,
+            evicted: f.evicted,
+            entries: f.entries,
+            places: f.places,
+            bytes: f.bytes,
+            bytes_per_place: f.bytes.div_ceil(f.places.max(1)),
+            not_remembered: why,
+        }
+    }
 }
 
 impl ChainReport {
@@ -181,6 +224,7 @@ impl ChainReport {
             conserved: m.conserved,
             classes_hit: m.classes_hit,
             classes: m.classes_hit.and(classes),
+            flow_table: m.flow.clone().map(FlowReport::new),
             traffic,
             samples: m.samples.clone(),
         }

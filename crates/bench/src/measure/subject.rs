@@ -2,7 +2,7 @@
 
 use onefold_elements::ElemId;
 use onefold_engine::Graph;
-use onefold_engine::program::ProgramRunner;
+use onefold_engine::program::{FlowRunner, FlowStats, ProgramRunner};
 use onefold_packet::{Pkt, Timestamp};
 
 /// What became of packets.
@@ -63,6 +63,10 @@ pub trait Subject {
     fn account(&self) -> Account;
     /// Traffic classes whose packets were seen so far, if the subject has any.
     fn classes_hit(&self) -> Option<usize> {
+        None
+    }
+    /// What the flow table has done so far, if the subject has one, and why packets that could have had an entry have none.
+    fn flow_stats(&self) -> Option<(FlowStats, Vec<(&'static str, u64)>)> {
         None
     }
 }
@@ -180,5 +184,34 @@ impl Subject for Synthesized {
     fn classes_hit(&self) -> Option<usize> {
         let classes = self.0.report().classes();
         Some(classes.iter().filter(|c| c.packets > 0).count())
+    }
+}
+
+/// The synthesized program with a flow table in front.
+pub struct Flow(pub FlowRunner);
+
+impl Subject for Flow {
+    fn name(&self) -> &'static str {
+        "flow"
+    }
+    fn run(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp, done: &mut Vec<Pkt>) {
+        self.0.inject_batch(source, batch, at);
+        self.0.collect_transmitted(done);
+    }
+    fn buffer(&mut self) -> Pkt {
+        self.0.make_packet(&[])
+    }
+    fn account(&self) -> Account {
+        Account {
+            punted: self.0.report().punted(),
+            ..account(self.0.graph())
+        }
+    }
+    fn classes_hit(&self) -> Option<usize> {
+        let classes = self.0.report().classes();
+        Some(classes.iter().filter(|c| c.packets > 0).count())
+    }
+    fn flow_stats(&self) -> Option<(FlowStats, Vec<(&'static str, u64)>)> {
+        Some((self.0.stats(), self.0.causes().to_vec()))
     }
 }

@@ -7,12 +7,12 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use onefold_bench::SizeModel;
 use onefold_bench::measure::{
-    AimError, AimParams, Candidate, ChainReport, Machine, Outcome, Reference, Subject, Synthesized,
-    TrafficReport, aim,
+    AimError, AimParams, Candidate, ChainReport, Flow, Machine, Outcome, Reference, Subject,
+    Synthesized, TrafficReport, aim,
 };
 use onefold_chain::Chain;
 use onefold_elements::ElemId;
-use onefold_engine::program::ProgramRunner;
+use onefold_engine::program::{DEFAULT_FLOWS, FlowRunner, ProgramRunner};
 use onefold_engine::{BuildOptions, Log};
 use onefold_packet::Timestamp;
 
@@ -23,8 +23,12 @@ pub enum Mode {
     Reference,
     /// As one function: traffic classes with one action each.
     Synthesized,
-    /// Both, in alternation.
+    /// As one function, with a flow table in front: what was done to a flow's packet is done to the next one without asking.
+    Flow,
+    /// The first two, in alternation.
     Both,
+    /// All of them, in alternation.
+    All,
 }
 
 /// Each mode once.
@@ -33,6 +37,7 @@ pub fn modes(asked: &[Mode]) -> Vec<Mode> {
     for m in asked {
         let all: &[Mode] = match m {
             Mode::Both => &[Mode::Reference, Mode::Synthesized],
+            Mode::All => &[Mode::Reference, Mode::Synthesized, Mode::Flow],
             m => std::slice::from_ref(m),
         };
         for m in all {
@@ -145,6 +150,11 @@ impl Point {
         let subject = |m: &Mode| -> Box<dyn Subject> {
             match m {
                 Mode::Reference => Box::new(Reference(aimed.runner.graph().fork())),
+                Mode::Flow => {
+                    // a flow's two directions, and what guards keep apart
+                    let flows = (4 * aimed.flows).max(DEFAULT_FLOWS);
+                    Box::new(Flow(FlowRunner::new(aimed.runner.fork(), flows)))
+                }
                 _ => Box::new(Synthesized(aimed.runner.fork())),
             }
         };

@@ -5,16 +5,17 @@ use crate::common::{self, ChainArgs, key_value, thousands};
 use crate::program;
 use crate::progress::Progress;
 use crate::runner;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use onefold_chain::Chain;
 use onefold_elements::ElemId;
-use onefold_engine::program::{ProgramRunner, Report};
+use onefold_engine::program::{DEFAULT_FLOWS, FlowStats, ProgramRunner, Report};
 use onefold_engine::{BuildOptions, Graph};
 use onefold_io::{CaptureWriter, LinkType};
 use onefold_packet::Timestamp;
 use onefold_synth::Program;
 use onefold_verify::generate::adapt::{Adapter, Variant};
+use onefold_verify::generate::again::Again;
 use onefold_verify::generate::capture::Capture;
 use onefold_verify::generate::directed::Directed;
 use onefold_verify::generate::hints::Hints;
@@ -22,7 +23,7 @@ use onefold_verify::generate::traffic::Traffic;
 use onefold_verify::generate::{Port, Source};
 use onefold_verify::reach::{Facts, Reach};
 use onefold_verify::shrink::Cut;
-use onefold_verify::{At, Batched, Event, Finding, Options, Outcome, Pair, Reference, Synthesized};
+use onefold_verify::{At, Batched, Event, Finding, Flow, Options, Outcome, Pair, Reference, Synthesized};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -84,6 +85,9 @@ pub struct Args {
     #[cfg(debug_assertions)]
     #[arg(long, hide = true)]
     fault: Option<crate::program::Fault>,
+    /// Entries of the flow table at --level flow; few of them make it forget
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_FLOWS)]
+    flow_table: usize,
     /// With --prove: give up after so many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) time_limit: u32,
@@ -131,9 +135,9 @@ pub fn run(args: &Args) -> Result<u8> {
     let levels: &[Level] = match args.level {
         Level::Reference => &[Level::Reference],
         Level::Program => &[Level::Program],
-        Level::All if !args.program.is_empty() => &[Level::Program],
-        Level::All => &[Level::Reference, Level::Program],
-        Level::Flow => bail!("--level flow is not built yet: this version has no flow table"),
+        Level::All if !args.program.is_empty() => &[Level::Program, Level::Flow],
+        Level::Flow => &[Level::Flow],
+        Level::All => &[Level::Reference, Level::Program, Level::Flow],
     };
     let Some(chain) = args.chain.load_or_print() else {
         return Ok(common::BAD_INPUT);
@@ -229,7 +233,7 @@ fn one_level(
     let begun = Instant::now();
     let reference = Box::new(Reference(graph.fork()));
     let (name, pair, program) = match level {
-        Level::Program => {
+        Level::Program | Level::Flow => {
             let program = match given {
                 Some(p) => p.clone(),
                 None => onefold_synth::synthesize(&graph.synthesis_input(), args.budget.budget()),
@@ -238,8 +242,17 @@ fn one_level(
             let mut runner = ProgramRunner::with_program(graph.fork(), &program)?;
             #[cfg(debug_assertions)]
             crate::program::Fault::plant(args.fault, &mut runner);
-            let pair = Pair::new(reference, Box::new(Synthesized(runner)), 1);
-            ("program", pair, Some(Arc::new(program)))
+            let (name, pair) = match level {
+                Level::Flow => {
+                    let flow = Box::new(Flow::new(runner, args.flow_table));
+                    ("flow", Pair::new(reference, flow, BATCH))
+                }
+                _ => {
+                    let program = Box::new(Synthesized(runner));
+                    ("program", Pair::new(reference, program, 1))
+                }
+            };
+            (name, pair, Some(Arc::new(program)))
         }
         _ => {
             let batched = Box::new(Batched::new(graph.fork()));
@@ -304,9 +317,18 @@ fn one_level(
         }
         !runner::interrupted().load(Ordering::SeqCst)
     };
-    let outcome = onefold_verify::run(&pair, source, &options, &mut go_on);
+    let outcome = match level {
+        Level::Flow => {
+            let mut again = Again::new(source, args.seed);
+            onefold_verify::run(&pair, &mut again, &options, &mut go_on)
+        }
+        _ => onefold_verify::run(&pair, source, &options, &mut go_on),
+    };
     progress.finish();
-    let hit = program.map(|p| hit(&p, directed, &outcome));
+    // what the flow table's packets hit is the program's level to say
+    let hit = program
+        .filter(|_| level == Level::Program)
+        .map(|p| hit(&p, directed, &outcome));
     // in batches nobody can say which frame something left after
     let adapted = (capture.iter().filter(|_| args.adapt && hit.is_some()))
         .flat_map(|c| c.counts.iter().map(|(v, (n, out))| (*v, *n, *out)));
@@ -454,12 +476,24 @@ fn json(
             "seconds": r.seconds,
             "interrupted": r.outcome.interrupted,
             "warnings": r.warnings,
+            "flow_table": flow_json(&r.outcome),
             "adapted": r.adapted.iter().map(|(v, n, out)| serde_json::json!({
                 "frames": v.to_string(), "packets": n, "with_output": out })).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),
         "found": found,
         "captures": written,
     })
+}
+
+/// What the flow table did, if there was one.
+fn flow_json(o: &Outcome) -> Option<serde_json::Value> {
+    let f = o.flow?;
+    let cause = |(why, n): &(&str, u64)| serde_json::json!({ "cause": why, "packets": n });
+    let causes: Vec<_> = o.flow_causes.iter().map(cause).collect();
+    Some(serde_json::json!({
+        "hits": f.hits, "misses": f.misses, "others": f.others, "made": f.made, "ended": f.ended,
+        "evicted": f.evicted, "not_remembered": causes, "refused": f.refused, "cleared": f.cleared,
+        "bytes": f.bytes }))
 }
 
 fn finding_json(level: &str, f: &Finding, ports: &[Port], graph: &Graph) -> serde_json::Value {
@@ -497,6 +531,7 @@ fn print_text(
         }
         let what = match r.name {
             "reference" => "the batched engine and the reference graph",
+            "flow" => "the flow table and the reference graph",
             _ => "the program and the reference graph",
         };
         crate::say!(
@@ -520,6 +555,9 @@ fn print_text(
         if let (Some(hit), Some(report)) = (&r.hit, &o.report) {
             account::print(hit, report, o, r.generated);
         }
+        if let Some(f) = &o.flow {
+            print_flow(f, &o.flow_causes);
+        }
         match o.findings.len() {
             0 => crate::say!("  no difference"),
             1 => crate::say!("  1 difference"),
@@ -531,6 +569,29 @@ fn print_text(
     }
     for w in written {
         crate::say!("written: {w}");
+    }
+}
+
+/// What the flow table did.
+fn print_flow(f: &FlowStats, causes: &[(&str, u64)]) {
+    let all = f.hits + f.misses + f.others;
+    crate::say!(
+        "  {:>9} packets by the flow table ({}), of {} that it was asked for; {} entries made, {} ended, {} pushed out",
+        thousands(f.hits),
+        percent(f.hits, all),
+        thousands(all),
+        thousands(f.made),
+        thousands(f.ended),
+        thousands(f.evicted)
+    );
+    for (why, n) in causes {
+        crate::say!("  {:>9} not remembered: {why}", thousands(*n));
+    }
+    if f.refused > 0 {
+        crate::say!(
+            "  {:>9} entries refused that would have been wrong: please report this",
+            thousands(f.refused)
+        );
     }
 }
 

@@ -294,7 +294,7 @@ impl Element for StoreEtherAddress {
         let addr = match self.anno {
             Some(a) => p
                 .anno
-                .bytes
+                .bytes()
                 .get(a..)
                 .and_then(EtherAddr::from_slice)
                 .unwrap_or_default(),
@@ -438,7 +438,7 @@ mod tests {
         assert_eq!(b.push(0, &[0; 11])[0].0, 1);
         let mut b = Bench::new("StoreEtherAddress", "OFFSET 14, ANNO 40", 1, 1).unwrap();
         let mut p = Packet::from_slice(&frame());
-        p.anno.bytes[40..46].copy_from_slice(&[1, 2, 3, 4, 5, 6]);
+        p.anno.bytes_mut()[40..46].copy_from_slice(&[1, 2, 3, 4, 5, 6]);
         let p = b.push_packet(0, Box::new(p)).remove(0).1;
         assert_eq!(p.data()[14..], [1, 2, 3, 4, 5, 6]);
         b.write("addr", "1:2:3:4:5:6").unwrap();

@@ -16,12 +16,12 @@ use onefold_packet::{Anno, Pkt, Timestamp, anno_field};
 const FIRST: usize = anno_field::FIRST_TIMESTAMP.offset as usize;
 
 fn first_timestamp(a: &Anno) -> Timestamp {
-    let bytes = a.bytes.get(FIRST..).and_then(|b| b.first_chunk::<8>());
+    let bytes = a.bytes().get(FIRST..).and_then(|b| b.first_chunk::<8>());
     Timestamp(bytes.map_or(0, |b| i64::from_ne_bytes(*b)))
 }
 
 fn set_first_timestamp(a: &mut Anno, t: Timestamp) {
-    if let Some(b) = a.bytes.get_mut(FIRST..FIRST + 8) {
+    if let Some(b) = a.bytes_mut().get_mut(FIRST..FIRST + 8) {
         b.copy_from_slice(&t.0.to_ne_bytes());
     }
 }
@@ -352,7 +352,7 @@ mod tests {
         let mut b = Bench::new("SetTimestamp", "5.5, FIRST true", 1, 1).unwrap();
         let p = b.push(0, b"").remove(0).1;
         assert_eq!(p.anno.timestamp, Timestamp::ZERO);
-        assert_eq!(p.anno.bytes[32..40], 5_500_000_000i64.to_ne_bytes());
+        assert_eq!(p.anno.bytes()[32..40], 5_500_000_000i64.to_ne_bytes());
         let mut d = Bench::new("SetTimestampDelta", "TYPE FIRST", 1, 1).unwrap();
         assert!(!d.push_packet(0, p.clone())[0].1.anno.timestamp.is_set());
         let mut q = p;
@@ -399,7 +399,7 @@ mod tests {
         b.write("time", "2").unwrap();
         let mut b = Bench::new("AdjustTimestamp", "1, ALL true, FIRST true", 1, 1).unwrap();
         assert_eq!(
-            b.push_packet(0, at(0))[0].1.anno.bytes[32..40],
+            b.push_packet(0, at(0))[0].1.anno.bytes()[32..40],
             1_000_000_000i64.to_ne_bytes()
         );
     }

@@ -4,7 +4,7 @@
 use crate::args::Args;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element, TaskStatus};
+use crate::element::{Accounts, ConfigCx, ConfigErrors, Element, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx, Op, Read, TypeOf};
 use crate::{Port, element_any};
@@ -81,6 +81,9 @@ impl Element for NfLink {
     /// Tag 0: passed.
     fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
         self.count += packets;
+    }
+    fn accounts(&self) -> Accounts {
+        Accounts::Later
     }
     fn passes(&self) -> bool {
         true

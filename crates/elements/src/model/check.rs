@@ -275,10 +275,10 @@ pub fn packet_difference(a: &Pkt, b: &Pkt) -> Option<String> {
     }
     if a.anno != b.anno {
         let (x, y) = (a.anno, b.anno);
-        if let Some(i) = (0..48).find(|i| x.bytes[*i] != y.bytes[*i]) {
+        if let Some(i) = (0..48).find(|i| x.bytes()[*i] != y.bytes()[*i]) {
             let part = |d: &[u8]| format!("{:02x?}", &d[i..(i + 8).min(48)]);
             let what = format!("annotations from {i} on are");
-            return said(&what, part(&x.bytes), part(&y.bytes));
+            return said(&what, part(x.bytes()), part(y.bytes()));
         }
         let part =
             |d: onefold_packet::Anno| format!("{:?}", (d.timestamp, d.packet_type, d.ingress));

@@ -251,7 +251,7 @@ pub fn read(r: Read, p: &Packet) -> R<u128> {
             read_field(b, f).ok_or_else(absent)?
         }
         Read::Anno(_) => {
-            let bytes = p.anno.bytes.get(anno_range(r)?).ok_or_else(absent)?;
+            let bytes = p.anno.bytes().get(anno_range(r)?).ok_or_else(absent)?;
             bytes.iter().fold(0, |v, b| v << 8 | u128::from(*b))
         }
         Read::PacketType => p.anno.packet_type as u128,
@@ -413,7 +413,7 @@ fn run_op(op: Op, v: u128, p: &mut Packet) -> R<()> {
             let range = anno_range(Read::Anno(a))?;
             let bytes = v.to_be_bytes();
             let from = bytes.len() - range.len();
-            p.anno.bytes[range].copy_from_slice(&bytes[from..]);
+            p.anno.bytes_mut()[range].copy_from_slice(&bytes[from..]);
         }
         Op::ClearAnnos => {
             let (timestamp, ingress) = (p.anno.timestamp, p.anno.ingress);
@@ -540,7 +540,7 @@ pub fn bind_packet(p: &Packet) -> Option<BindPacket> {
         },
         transport_len: t.len(),
         total_len: h.total_len(),
-        anno: p.anno.bytes,
+        anno: *p.anno.bytes(),
     })
 }
 

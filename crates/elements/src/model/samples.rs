@@ -312,7 +312,7 @@ impl Maker {
 
     fn annotate(&mut self, p: &mut Packet) {
         if self.rng.one_in(3) {
-            for b in &mut p.anno.bytes {
+            for b in p.anno.bytes_mut() {
                 *b = self.rng.next() as u8;
             }
         }

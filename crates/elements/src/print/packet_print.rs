@@ -60,7 +60,7 @@ impl Print {
         }
         if self.anno {
             s.push_str(" | ");
-            p.anno.bytes.iter().for_each(|b| hex(&mut s, *b));
+            p.anno.bytes().iter().for_each(|b| hex(&mut s, *b));
         }
         let data = match self.contents {
             Contents::None => &[],

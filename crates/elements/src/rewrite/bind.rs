@@ -3,6 +3,7 @@
 
 use super::apply::{self, Arrival};
 use super::kind::Kind;
+use super::lease::Lasting;
 use super::mapper::Mapper;
 use super::pattern::{Pattern, PatternRef, PatternSet};
 use super::record::Hit;
@@ -19,6 +20,7 @@ use crate::model::{
 use crate::store::StateStore;
 use onefold_packet::anno_field::DST_IP;
 use onefold_packet::wire::ipv4::proto;
+use onefold_packet::wire::tcp::flag;
 
 /// Bytes of a TCP header that a rewriter needs: up to the checksum.
 const TCP_NEEDED: usize = 18;
@@ -33,6 +35,17 @@ fn shift(delta: u16, reply: bool) -> u16 {
         (d, true) => d,
         (0xffff, false) => 0xffff,
         (d, false) => !d,
+    }
+}
+
+fn arrival(p: &BindPacket) -> Arrival {
+    Arrival {
+        proto: p.proto,
+        first: true,
+        transport_len: p.transport_len,
+        saddr: p.saddr,
+        daddr: p.daddr,
+        head: p.head,
     }
 }
 
@@ -60,14 +73,7 @@ impl Rewriter {
         if let Some(cause) = self.odd(p) {
             return Bound::Punt(cause);
         }
-        let a = Arrival {
-            proto: p.proto,
-            first: true,
-            transport_len: p.transport_len,
-            saddr: p.saddr,
-            daddr: p.daddr,
-            head: p.head,
-        };
+        let a = arrival(p);
         let Some(mut w) = Way::of(self.handle, cx) else {
             return Bound::Drop(self.kind.reasons().dropped);
         };
@@ -85,6 +91,37 @@ impl Rewriter {
             Err(Unbound::Pass(o)) => Bound::Pass(o),
             Err(Unbound::Drop(why)) => Bound::Drop(why),
         }
+    }
+
+    /// See [`crate::Element::lasting`].
+    pub(super) fn lasting_binding(&self, p: &BindPacket, cx: &mut Cx<'_>) -> Option<Lasting> {
+        let flows = matches!(self.kind, Kind::Ip | Kind::Tcp | Kind::Udp);
+        if !flows || self.odd(p).is_some() {
+            return None;
+        }
+        let w = Way::of(self.handle, cx)?;
+        let s = self.key(w.table, arrival(p))?;
+        let (i, reply) = self.find(w.table, &s)?;
+        let r = w.table.records.get(i as usize)?;
+        let after = match p.proto {
+            proto::TCP if self.kind != Kind::Udp => {
+                let [words, control] = p.tcp;
+                // the element's own state machine is for these
+                if control & (flag::SYN | flag::FIN | flag::RST) != 0 {
+                    return None;
+                }
+                let payload = 20 + usize::from(words >> 4) * 4 < usize::from(p.total_len);
+                apply::tcp_flags(r.flags, reply, control, payload)
+            }
+            _ => apply::udp_flags(r.flags, reply),
+        };
+        if after != r.flags || r.shifts_sequence_numbers() {
+            return None;
+        }
+        Some(Lasting {
+            table: self.handle.table,
+            flow: w.table.reference(i)?,
+        })
     }
 
     /// Is the destination annotation another address than the packet's destination?

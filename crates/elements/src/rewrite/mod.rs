@@ -13,6 +13,7 @@ mod handlers;
 mod icmp;
 mod index;
 mod kind;
+mod lease;
 mod mapper;
 mod pattern;
 mod patterns;
@@ -30,6 +31,7 @@ use crate::class::ElementClass;
 use crate::store::{StateId, StateStore};
 
 pub use flowid::FlowId;
+pub use lease::{Lasting, Leases, NO_LEASE};
 pub use mapper::Mapper;
 pub use pattern::{Pattern, PatternRef, PatternSet};
 pub use record::{FlowRef, Record};

@@ -8,6 +8,7 @@
 //! Bound: one call of [`AgeQueue::oldest`] looks at each flow of the queue at most 65 times, and that only when all of them
 //! have been refreshed since they were filed; over a run it is constant per packet.
 
+use super::lease::Leases;
 use super::record::Record;
 
 /// "No record".
@@ -77,8 +78,8 @@ impl AgeQueue {
         }
     }
 
-    /// The record with the least stamp.
-    pub fn oldest(&mut self, records: &mut [Record]) -> Option<u32> {
+    /// The record with the least stamp. Stamps of those that are looked at are those of their last use afterwards.
+    pub fn oldest(&mut self, records: &mut [Record], leases: Option<&Leases>) -> Option<u32> {
         // Each round files at least one record higher up, or spreads a bucket over lower ones.
         loop {
             if self.used == 0 {
@@ -87,6 +88,7 @@ impl AgeQueue {
             let b = self.used.trailing_zeros() as usize;
             let head = self.heads[b];
             if b == 0 {
+                records[head as usize].settle(leases);
                 if records[head as usize].stamp == self.base {
                     return Some(head);
                 }
@@ -98,7 +100,8 @@ impl AgeQueue {
             let mut least = None;
             let mut i = head;
             while i != NIL {
-                let r = &records[i as usize];
+                let r = &mut records[i as usize];
+                r.settle(leases);
                 if bucket_of(r.stamp, self.base) == b {
                     least = Some(least.map_or(r.stamp, |l: u64| l.min(r.stamp)));
                 }
@@ -146,7 +149,7 @@ mod tests {
                     }
                     _ => {
                         let want = (0..24).filter(|i| live[*i]).min_by_key(|i| records[*i].stamp);
-                        proptest::prop_assert_eq!(q.oldest(&mut records), want.map(|i| i as u32));
+                        proptest::prop_assert_eq!(q.oldest(&mut records, None), want.map(|i| i as u32));
                     }
                 }
             }

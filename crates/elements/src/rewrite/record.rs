@@ -2,14 +2,13 @@
 
 use super::flowid::FlowId;
 use super::kind::Kind;
+use super::lease::{Leases, NO_LEASE, STAMP_BITS};
 use super::queue::NIL;
 use super::spec::InputSpec;
 use crate::ElemId;
 
 /// Time-out classes of one rewriter.
 pub(super) const CLASSES: usize = 5;
-/// Bits of a stamp below the millisecond: a running number, so that stamps are never equal.
-pub(super) const STAMP_BITS: u32 = 20;
 /// Bucket number of a record that is not in use.
 pub(super) const FREE: u8 = u8::MAX;
 
@@ -43,6 +42,8 @@ pub struct Record {
     pub(super) reply_anno: u8,
     /// Bucket of its age queue, or [`FREE`].
     pub(super) bucket: u8,
+    /// Who has last use, too; [`NO_LEASE`] for nobody.
+    pub(super) lease: u32,
 }
 
 impl Default for Record {
@@ -64,6 +65,7 @@ impl Default for Record {
             flags: 0,
             reply_anno: 0,
             bucket: FREE,
+            lease: NO_LEASE,
         }
     }
 }
@@ -98,6 +100,19 @@ impl Record {
     /// Input that the flow's first packet came in at.
     pub fn origin(&self) -> usize {
         usize::from(self.input)
+    }
+    /// Takes over the last use that a lease knows of.
+    #[inline]
+    pub(super) fn settle(&mut self, leases: Option<&Leases>) {
+        self.stamp = self.last_use(leases);
+    }
+    /// The stamp of the last use, whoever knows of it.
+    #[inline]
+    pub(super) fn last_use(&self, leases: Option<&Leases>) -> u64 {
+        match (self.lease, leases) {
+            (NO_LEASE, _) | (_, None) => self.stamp,
+            (l, Some(all)) => self.stamp.max(all.last_use(l)),
+        }
     }
     #[inline]
     pub(super) fn last_ms(&self) -> u64 {

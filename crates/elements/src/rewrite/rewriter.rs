@@ -21,6 +21,7 @@
 //! - a pattern that is written to a handler must have numeric addresses;
 //! - random variations are drawn by the engine's generator.
 
+use super::lease::Lasting;
 use super::access::{self, Handle, NoFlow, answering, has_ports};
 use super::apply::{self, Annos, Arrival};
 use super::flowid::FlowId;
@@ -394,7 +395,7 @@ impl Rewriter {
     /// A packet that no binding matches.
     #[inline(never)]
     fn miss(&self, port: Port, s: &Sought, p: Pkt, cx: &mut Cx<'_>) {
-        match self.begin(port, s, &p.anno.bytes, cx) {
+        match self.begin(port, s, p.anno.bytes(), cx) {
             Ok(hit) => match Way::of(self.handle, cx) {
                 Some(mut w) => self.forward(&mut w, hit, &s.a, p),
                 None => cx.drop(p, self.kind.reasons().dropped),
@@ -574,6 +575,9 @@ impl Element for Rewriter {
         cx: &mut Cx<'_>,
     ) -> Bound {
         self.bind_packet(port, p, may, cx)
+    }
+    fn lasting(&mut self, p: &BindPacket, cx: &mut Cx<'_>) -> Option<Lasting> {
+        self.lasting_binding(p, cx)
     }
 
     fn initial_timers(&self) -> Vec<(TimerId, Timestamp)> {

@@ -16,7 +16,8 @@ use super::flowid::{FlowId, checksum_deltas, checksum_step};
 use super::index::Index;
 use super::kind::Kind;
 use super::queue::{AgeQueue, NIL};
-use super::record::{CLASSES, Counts, FREE, Hit, Member, NewFlow, STAMP_BITS, Timeout, Track};
+use super::lease::{Leases, NO_LEASE, STAMP_BITS};
+use super::record::{CLASSES, Counts, FREE, Hit, Member, NewFlow, Timeout, Track};
 use super::record::{FlowRef, Record};
 use super::seqdelta::Shifts;
 use super::spec::InputSpec;
@@ -24,13 +25,14 @@ use crate::store::State;
 use crate::{ElemId, state_any};
 use onefold_packet::Timestamp;
 use std::fmt::Write;
+use std::sync::Arc;
 
 /// Capacity that a rewriter has when none is configured, as Click reports it.
 pub const DEFAULT_CAPACITY: u32 = 0x7fff_ffff;
 /// Most flows that a table ever holds, whatever the configured capacity: 256 MB of records.
 pub const MAX_FLOWS: usize = 1 << 22;
 /// The bindings of one rewriter, or of several that share a capacity.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct FlowTable {
     pub(super) records: Vec<Record>,
     index: Index,
@@ -49,6 +51,36 @@ pub struct FlowTable {
     evictions: u64,
     /// The rewriter that this one shares the capacity of: its table is used in the place of this one.
     pub(super) shared_with: Option<ElemId>,
+    /// Leases of its records, if somebody remembers flows.
+    leases: Option<Arc<Leases>>,
+}
+
+/// A copy has no part in leases: what they know of is written down in it.
+impl Clone for FlowTable {
+    fn clone(&self) -> Self {
+        let mut records = self.records.clone();
+        for r in &mut records {
+            r.settle(self.leases.as_deref());
+            r.lease = NO_LEASE;
+        }
+        FlowTable {
+            records,
+            index: self.index.clone(),
+            seed: self.seed,
+            members: self.members.clone(),
+            queues: self.queues.clone(),
+            shifts: self.shifts.clone(),
+            free_shifts: self.free_shifts.clone(),
+            free: self.free,
+            live: self.live,
+            capacity: self.capacity,
+            last_stamp: self.last_stamp.max(self.lease_clock()),
+            removals: self.removals,
+            evictions: self.evictions,
+            shared_with: self.shared_with,
+            leases: None,
+        }
+    }
 }
 
 impl FlowTable {
@@ -76,6 +108,7 @@ impl FlowTable {
             removals: 0,
             evictions: 0,
             shared_with: None,
+            leases: None,
         }
     }
 
@@ -187,15 +220,22 @@ impl FlowTable {
     #[inline]
     fn now_ms(&self, now: Timestamp) -> u64 {
         let ms = now.nanos().max(0) as u64 / 1_000_000;
-        ms.max(self.last_stamp >> STAMP_BITS)
+        ms.max(self.last_stamp.max(self.lease_clock()) >> STAMP_BITS)
     }
 
     /// The next stamp: of this millisecond, after all others.
     #[inline]
     fn stamp(&mut self, now: Timestamp) -> u64 {
-        let start = self.now_ms(now) << STAMP_BITS;
-        self.last_stamp = start.max(self.last_stamp + 1);
+        let last = self.last_stamp.max(self.lease_clock());
+        self.last_stamp = Leases::stamp_after(last, now);
+        if let Some(l) = &self.leases {
+            l.set_clock(self.last_stamp);
+        }
         self.last_stamp
+    }
+    #[inline]
+    fn lease_clock(&self) -> u64 {
+        self.leases.as_ref().map_or(0, |l| l.clock())
     }
 
     /// A packet of the flow has been processed.
@@ -203,6 +243,60 @@ impl FlowTable {
     pub(super) fn touch(&mut self, i: u32, now: Timestamp) {
         let s = self.stamp(now);
         self.records[i as usize].stamp = s;
+    }
+
+    // leases
+
+    /// From now on, flows of this table may be leased from these.
+    pub fn attach(&mut self, leases: &Arc<Leases>) {
+        self.detach();
+        leases.set_clock(leases.clock().max(self.last_stamp));
+        self.leases = Some(leases.clone());
+    }
+    /// Ends all leases of its records, and takes part in none any more.
+    pub fn detach(&mut self) {
+        let Some(leases) = self.leases.take() else {
+            return;
+        };
+        self.last_stamp = self.last_stamp.max(leases.clock());
+        for r in &mut self.records {
+            if r.lease != NO_LEASE {
+                leases.end(r.lease);
+                r.settle(Some(&leases));
+                r.lease = NO_LEASE;
+            }
+        }
+    }
+    /// The lease that a record has; [`NO_LEASE`] also where there is no such record any more.
+    pub fn lease(&self, f: FlowRef) -> u32 {
+        self.resolve(f).map_or(NO_LEASE, |r| r.lease)
+    }
+    /// Leases a record; it must have no lease. Gives its last use, `None` when it is gone.
+    pub fn let_out(&mut self, f: FlowRef, lease: u32) -> Option<u64> {
+        self.resolve(f)?;
+        let r = self.records.get_mut(f.record as usize)?;
+        r.lease = lease;
+        Some(r.stamp)
+    }
+    /// A lease is given back: the record keeps the last use. Nothing happens to one that is gone or has another lease.
+    pub fn take_back(&mut self, f: FlowRef, lease: u32) {
+        if self.lease(f) == lease
+            && lease != NO_LEASE
+            && let Some(r) = self.records.get_mut(f.record as usize)
+        {
+            r.settle(self.leases.as_deref());
+            r.lease = NO_LEASE;
+        }
+    }
+    /// What was said of the flow does not hold any more. The record keeps what the lease knows.
+    #[inline]
+    fn end_lease(&mut self, i: u32) {
+        if let Some(r) = self.records.get_mut(i as usize)
+            && r.lease != NO_LEASE
+            && let Some(l) = &self.leases
+        {
+            l.end(r.lease);
+        }
     }
 
     fn queue_of(&self, r: &Record) -> usize {
@@ -223,6 +317,7 @@ impl FlowTable {
     }
 
     fn change_flags(&mut self, i: u32, flags: u8) {
+        self.end_lease(i);
         let before = self.queue_of(&self.records[i as usize]);
         self.records[i as usize].flags = flags;
         let after = self.queue_of(&self.records[i as usize]);
@@ -319,6 +414,7 @@ impl FlowTable {
         if record.bucket == FREE {
             return;
         }
+        self.end_lease(i);
         for reply in [false, true] {
             let hash = self.hash(record.map, &record.key(reply));
             self.index.remove(hash, i << 1 | u32::from(reply));
@@ -348,8 +444,9 @@ impl FlowTable {
         let now_ms = self.now_ms(now);
         // (guaranteed, when, stamp) orders the candidates
         let mut best: Option<((bool, u64, u64), u32)> = None;
+        let leases = self.leases.as_deref();
         for (q, queue) in self.queues.iter_mut().enumerate() {
-            let Some(i) = queue.oldest(&mut self.records) else {
+            let Some(i) = queue.oldest(&mut self.records, leases) else {
                 continue;
             };
             let r = &self.records[i as usize];
@@ -369,7 +466,9 @@ impl FlowTable {
         let now_ms = self.now_ms(now);
         for q in 0..self.queues.len() {
             let t = timeout(&self.members, q);
-            while let Some(i) = self.queues[q].oldest(&mut self.records) {
+            while let Some(i) =
+                self.queues[q].oldest(&mut self.records, self.leases.as_deref())
+            {
                 let last = self.records[i as usize].last_ms();
                 if now_ms < last + t.guarantee.max(t.expire) {
                     break;
@@ -406,7 +505,8 @@ impl FlowTable {
 
     /// When an idle flow would be swept, in milliseconds since the epoch.
     pub(super) fn expiry_ms(&self, r: &Record) -> u64 {
-        r.last_ms() + timeout(&self.members, self.queue_of(r)).expire
+        (r.last_use(self.leases.as_deref()) >> STAMP_BITS)
+            + timeout(&self.members, self.queue_of(r)).expire
     }
 
     /// All flows of a map, by the key that packets arrive with: the directions that a look-up finds.
@@ -435,6 +535,7 @@ impl FlowTable {
     }
     /// The shifts of a record, made if there are none.
     pub(super) fn make_shifts(&mut self, i: u32) -> Option<&mut Shifts> {
+        self.end_lease(i);
         let r = self.records.get_mut(i as usize)?;
         if r.shifts == NIL {
             r.shifts = self.free_shifts.pop().unwrap_or_else(|| {
@@ -470,7 +571,8 @@ impl State for FlowTable {
         let mut by_age: Vec<u32> = (0..self.records.len() as u32)
             .filter(|i| self.records[*i as usize].bucket != FREE)
             .collect();
-        by_age.sort_by_key(|i| self.records[*i as usize].stamp);
+        let leases = self.leases.as_deref();
+        by_age.sort_by_key(|i| self.records[*i as usize].last_use(leases));
         let mut lines: Vec<(u16, FlowId, String)> = Vec::new();
         for (age, i) in by_age.into_iter().enumerate() {
             let r = &self.records[i as usize];
@@ -486,7 +588,7 @@ impl State for FlowTable {
                 r.ip_p,
                 r.flags,
                 r.reply_anno,
-                r.last_ms()
+                r.last_use(leases) >> STAMP_BITS
             );
             if degenerate {
                 s.push_str(" reply-only");

@@ -358,7 +358,7 @@ mod tests {
             assert_eq!(b.push_packet(0, p)[0].1.anno.dst_ip(), want, "{config}");
         }
         let mut b = Bench::new("GetIPAddress", "16, 20", 1, 1).unwrap();
-        assert_eq!(b.push(0, &d)[0].1.anno.bytes[20..24], B);
+        assert_eq!(b.push(0, &d)[0].1.anno.bytes()[20..24], B);
         assert!(b.push(0, &d[..19]).is_empty());
         assert!(b.push(0, &[]).is_empty());
         assert_eq!(b.drops()["GetIPAddress: packet too short"], 2);

@@ -14,7 +14,7 @@
 use crate::args::{AnyArg, Args};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus};
+use crate::element::{Accounts, ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::build::Cases;
 use crate::model::{Cond, Exit, Model, ModelCx, Op, Read, TypeOf};
@@ -182,6 +182,9 @@ impl Element for Source {
     fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
         self.count += packets;
     }
+    fn accounts(&self) -> Accounts {
+        Accounts::Later
+    }
 
     fn io_role(&self) -> Option<IoRole> {
         Some(IoRole::Source {
@@ -326,6 +329,9 @@ impl Element for Sink {
     /// Tag 0: sent.
     fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
         self.count += packets;
+    }
+    fn accounts(&self) -> Accounts {
+        Accounts::Later
     }
 
     /// The engine runs it only where input 0 is pull.

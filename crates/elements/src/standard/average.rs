@@ -6,7 +6,7 @@
 use crate::args::{ArgScope, Args, FromArg};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::element::{Accounts, ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Model, ModelCx, Op};
 use crate::unparse::general12;
@@ -136,6 +136,12 @@ impl Element for AverageCounter {
         {
             self.threshold = 0;
             self.reset();
+        }
+    }
+    fn accounts(&self) -> Accounts {
+        match self.threshold {
+            0 => Accounts::Moment,
+            _ => Accounts::Now,
         }
     }
     fn handlers(&self) -> &'static [HandlerInfo] {

@@ -5,7 +5,7 @@
 use crate::args::{AnyArg, Args, FromArg, split_words};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
+use crate::element::{Accounts, ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Model, ModelCx, Op};
 use crate::rate::RateEwma;
@@ -163,6 +163,9 @@ impl Element for Counter {
     /// Tag 0: passed.
     fn account(&mut self, _: u16, packets: u64, bytes: u64, cx: &mut Cx<'_>) {
         self.count(packets, bytes, cx.now);
+    }
+    fn accounts(&self) -> Accounts {
+        Accounts::Moment
     }
     fn passes(&self) -> bool {
         true

@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element, InitCx, TaskStatus};
+use crate::element::{Accounts, ConfigCx, ConfigErrors, Element, InitCx, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx, Op};
 use crate::{Port, element_any};
@@ -84,6 +84,9 @@ impl Element for Discard {
     /// Tag 0: dropped.
     fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
         self.count += packets;
+    }
+    fn accounts(&self) -> Accounts {
+        Accounts::Later
     }
     fn push_batch(&mut self, _: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
         self.count += batch.len() as u64;

@@ -4,6 +4,7 @@ use super::classify::NO_RULE;
 use super::code::{Action, Code, End, Expect, Next, Span, Step};
 use super::image::{self, LateAnno};
 use super::lookup::{self, Scratch};
+use super::path::{Path, PathEnd};
 use super::regs::Regs;
 use super::report::Counts;
 use super::trace::{Passed, Recorder};
@@ -92,6 +93,8 @@ pub(super) struct State {
     pub recorder: Option<Box<Recorder>>,
     pub watched: Option<Box<Watched>>,
     pub scratch: Option<Box<Scratch>>,
+    /// What happens to the packet is written down, to be done again without asking.
+    pub path: Option<Box<Path>>,
 }
 
 /// Classes under observation.
@@ -128,6 +131,7 @@ impl State {
             recorder: None,
             watched: None,
             scratch: None,
+            path: None,
         }
     }
 
@@ -272,6 +276,9 @@ impl<'a> Exec<'a> {
                 }
             }
             self.st.counts.class(at, p.len());
+            if let Some(t) = &mut self.st.path {
+                t.rule(at, fresh);
+            }
             for r in action.needs.of(&code.lists) {
                 self.st.regs.ensure(*r, &code.sources, &p);
             }
@@ -321,6 +328,10 @@ impl<'a> Exec<'a> {
     fn end(&mut self, action: &Action, mut p: Pkt, luggage: &Luggage) {
         match action.end {
             End::Output { sink, image } => {
+                if let Some(t) = &mut self.st.path {
+                    t.end = PathEnd::Output(sink, image);
+                    t.values.clone_from(&self.st.regs.v);
+                }
                 self.apply(image, &mut p, luggage);
                 if let Some(r) = &mut self.st.recorder {
                     r.left(p.len());
@@ -328,13 +339,26 @@ impl<'a> Exec<'a> {
                 self.out.sent += 1;
                 self.out.transmitted.push((ElemId(sink), p));
             }
-            End::Drop { elem, reason } => self.out.drop(ElemId(elem), reason, p),
+            End::Drop { elem, reason } => {
+                if let Some(t) = &mut self.st.path {
+                    t.end = PathEnd::Drop(elem, reason);
+                }
+                self.out.drop(ElemId(elem), reason, p);
+            }
             End::Punt { to, image, site } => {
+                if let Some(t) = &mut self.st.path {
+                    t.once = Some("the reference graph");
+                }
                 self.apply(image, &mut p, luggage);
                 self.st.counts.site(site);
                 (self.core).push(to, p, luggage.hops, self.out, self.store);
             }
-            End::Fork(ways) => self.fork(p, ways, *luggage),
+            End::Fork(ways) => {
+                if let Some(t) = &mut self.st.path {
+                    t.once = Some("copies");
+                }
+                self.fork(p, ways, *luggage);
+            }
             _ => self.out.drop(ElemId(0), UNREACHABLE, p),
         }
     }
@@ -361,6 +385,9 @@ impl<'a> Exec<'a> {
                 Step::Count { elem, tag, len } => {
                     let bytes = image::length(*len, &p);
                     self.account(*elem, *tag, bytes);
+                    if let Some(t) = &mut self.st.path {
+                        t.counts.push((*elem, *tag, *len));
+                    }
                 }
                 Step::Bind { .. } => match self.bind_step(step, &p, luggage) {
                     Outcome::Expected => {}
@@ -369,6 +396,9 @@ impl<'a> Exec<'a> {
                         return After::Stage(s);
                     }
                     Outcome::Next(Some(Next::Unconnected(e))) => {
+                        if let Some(t) = &mut self.st.path {
+                            t.end = PathEnd::Drop(e, UNCONNECTED);
+                        }
                         self.out.drop(ElemId(e), UNCONNECTED, p);
                         return After::Gone;
                     }
@@ -492,6 +522,14 @@ impl<'a> Exec<'a> {
         }
         if let Some(r) = &mut self.st.recorder {
             r.bound(*elem, &b);
+        }
+        if self.st.path.is_some() {
+            let lasting = self
+                .core
+                .with(*elem, self.out, self.store, |e, cx| e.lasting(&bp, cx));
+            if let Some(t) = &mut self.st.path {
+                t.flow(lasting.flatten());
+            }
         }
         way.get().unwrap_or(Outcome::Next(None))
     }

@@ -231,10 +231,10 @@ impl Image {
 
     fn annotate(&self, p: &mut Packet, regs: &[u128], late: &[LateAnno]) {
         if self.cleared {
-            p.anno.bytes = [0; 48];
+            p.anno.clear_bytes();
         }
         for a in &self.annos {
-            set_anno(&mut p.anno.bytes, a, regs);
+            set_anno(p.anno.bytes_mut(), a, regs);
         }
         for l in late {
             let since = self.cleared && !l.cleared;
@@ -250,7 +250,7 @@ impl Image {
     pub fn annotations(&self, p: &Packet, regs: &[u128]) -> [u8; 48] {
         let mut bytes = match self.cleared {
             true => [0; 48],
-            false => p.anno.bytes,
+            false => *p.anno.bytes(),
         };
         for a in &self.annos {
             set_anno(&mut bytes, a, regs);

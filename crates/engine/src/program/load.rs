@@ -83,6 +83,7 @@ pub(super) fn load(p: &Program, topo: &Topology, using: Using) -> R<Code> {
             _ => return Err(LoadError::TwoEntries { place }),
         }
     }
+    l.code.reads = super::reads::of(p, &l.regs);
     l.code.classifier = l.builder.finish();
     Ok(l.code)
 }
@@ -96,25 +97,28 @@ fn most(what: &'static str, n: usize, most: usize) -> R<()> {
 
 /// Stages that a packet may come to from this one within the same epoch.
 fn followers(s: &Stage) -> impl Iterator<Item = u32> + '_ {
+    s.actions.iter().flat_map(followers_of)
+}
+
+/// Stages that a packet may come to from an action within the same epoch.
+pub(super) fn followers_of(a: &Action) -> impl Iterator<Item = u32> + '_ {
     let of_next = |n: &Next| match n {
         Next::Stage(s) => Some(s.0),
         Next::Unconnected(_) | Next::Never => None,
     };
-    s.actions.iter().flat_map(move |a| {
-        let bound = a.steps.iter().flat_map(move |s| match s {
-            Step::Bind { bound, pass, .. } => {
-                let all = bound.iter().chain(pass).filter_map(of_next);
-                all.collect::<Vec<_>>()
-            }
-            Step::Count { .. } => Vec::new(),
-        });
-        let end: Vec<u32> = match &a.end {
-            End::Goto(s) => vec![s.0],
-            End::Fork(ways) => ways.iter().filter_map(of_next).collect(),
-            _ => Vec::new(),
-        };
-        bound.chain(end)
-    })
+    let bound = a.steps.iter().flat_map(move |s| match s {
+        Step::Bind { bound, pass, .. } => {
+            let all = bound.iter().chain(pass).filter_map(of_next);
+            all.collect::<Vec<_>>()
+        }
+        Step::Count { .. } => Vec::new(),
+    });
+    let end: Vec<u32> = match &a.end {
+        End::Goto(s) => vec![s.0],
+        End::Fork(ways) => ways.iter().filter_map(of_next).collect(),
+        _ => Vec::new(),
+    };
+    bound.chain(end)
 }
 
 /// Within an epoch nothing that stages read changes, so that a circle would never be left.

@@ -65,6 +65,12 @@ impl Bits {
         let end = (self.byte + i32::from(self.bytes)) * 8 - i32::from(self.shift);
         Bits::new(end - i32::from(low) - i32::from(bits), bits)
     }
+    /// First bit, and how many.
+    pub fn position(&self) -> (i32, u8) {
+        let bits = self.mask.count_ones() as u8;
+        let end = (self.byte + i32::from(self.bytes)) * 8 - i32::from(self.shift);
+        (end - i32::from(bits), bits)
+    }
 
     /// The value in a buffer in which the packet starts at `head`; zeros outside.
     #[inline]
@@ -219,7 +225,7 @@ impl Source {
             }
             Source::Anno(offset, size) => {
                 let from = usize::from(*offset);
-                let bytes = p.anno.bytes.get(from..from + usize::from(*size));
+                let bytes = p.anno.bytes().get(from..from + usize::from(*size));
                 bytes.map_or(0, |b| b.iter().fold(0, |v, b| v << 8 | u128::from(*b)))
             }
             Source::PacketType => p.anno.packet_type as u128,

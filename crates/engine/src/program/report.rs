@@ -94,6 +94,13 @@ impl Counts {
             c.1 += bytes as u64;
         }
     }
+    /// So many packets of so many bytes in all.
+    pub fn classes(&mut self, rule: usize, packets: u64, bytes: u64) {
+        if let Some(c) = self.rules.get_mut(rule) {
+            c.0 += packets;
+            c.1 += bytes;
+        }
+    }
     #[inline]
     pub fn site(&mut self, site: u32) {
         if let Some(n) = self.sites.get_mut(site as usize) {

@@ -218,7 +218,7 @@ proptest! {
         let v = Tape(&data).eval(e, size.saturating_mul(8)).to_be_bytes();
         let (from, n) = (usize::from(offset), usize::from(size));
         want[from..from + n].copy_from_slice(&v[16 - n..]);
-        prop_assert_eq!(got.anno.bytes, want);
+        prop_assert_eq!(*got.anno.bytes(), want);
         prop_assert_eq!(got.network_header_offset(), Some(net as isize - 4));
         prop_assert_eq!(got.transport_header_offset(), Some(net as isize + 16));
         prop_assert_eq!(got.mac_header_offset(), Some(-2));

@@ -146,7 +146,7 @@ fn asked(p: &Packet) -> BindPacket {
         tcp: [0; 2],
         transport_len: t.len(),
         total_len: h.total_len(),
-        anno: p.anno.bytes,
+        anno: *p.anno.bytes(),
     };
     let n = t.len().min(8);
     b.head[..n].copy_from_slice(&t[..n]);
@@ -328,7 +328,7 @@ fn play(spec: Spec<'_>, steps: &[Step], seen: &mut Seen) {
         };
         let show = |x: &Option<(Port, Pkt)>| {
             x.as_ref()
-                .map(|(o, p)| (*o, p.data().to_vec(), p.anno.bytes))
+                .map(|(o, p)| (*o, p.data().to_vec(), *p.anno.bytes()))
         };
         assert_eq!(show(&got), show(&want), "step {n}: {s:?}, {bound:?}");
         if let Some((_, q)) = &want {

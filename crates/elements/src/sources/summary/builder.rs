@@ -245,7 +245,7 @@ impl Builder {
         match (field, value) {
             (F::Timestamp | F::NanoTimestamp, Read::Time(t)) => a.timestamp = *t,
             (F::FirstTimestamp | F::FirstNanoTimestamp, Read::Time(t)) => {
-                set_first_timestamp(&mut a.bytes, *t);
+                set_first_timestamp(a.bytes_mut(), *t);
             }
             (F::Sec, Read::Number(n)) => {
                 let nanos = Timestamp(i64::from(a.timestamp.subsec_nanos()));

@@ -439,7 +439,7 @@ impl<'a> View<'a> {
 /// The time stamp of the first of the packets that a packet stands for.
 pub fn first_timestamp(p: &Packet) -> Timestamp {
     let at = usize::from(anno_field::FIRST_TIMESTAMP.offset);
-    let bytes = p.anno.bytes.get(at..).and_then(|b| b.first_chunk::<8>());
+    let bytes = p.anno.bytes().get(at..).and_then(|b| b.first_chunk::<8>());
     Timestamp(bytes.map_or(0, |b| i64::from_ne_bytes(*b)))
 }
 

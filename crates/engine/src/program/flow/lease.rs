@@ -1,0 +1,121 @@
+//! Who uses which bindings: leases, taken by entries of the flow table on the records of rewriters.
+//!
+//! All entries that stand for the same bindings (a flow's two directions, through all translators) share a lease.
+
+use onefold_elements::StateStore;
+use onefold_elements::rewrite::{FlowTable, Lasting, Leases, NO_LEASE};
+use std::sync::Arc;
+
+#[derive(Debug, Default)]
+struct Use {
+    flows: Vec<Lasting>,
+    entries: u32,
+}
+
+/// All leases of one flow table.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub leases: Arc<Leases>,
+    uses: Vec<Use>,
+    free: Vec<u32>,
+}
+
+impl Pool {
+    /// At most so many.
+    pub fn new(n: usize) -> Pool {
+        Pool {
+            leases: Leases::new(n),
+            uses: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// For one entry more that stands for these bindings. `None` when there is none left, or a binding is gone.
+    pub fn take(&mut self, flows: &[Lasting], store: &mut StateStore) -> Option<u32> {
+        let mut flows = flows.to_vec();
+        flows.sort_unstable_by_key(|f| (f.table, f.flow.record));
+        flows.dedup();
+        let first = flows.first()?;
+        let table = store.get::<FlowTable>(first.table)?;
+        let have = table.lease(first.flow);
+        if have != NO_LEASE
+            && self.leases.runs(have)
+            && let Some(u) = self.uses.get_mut(have as usize)
+            && u.flows == flows
+        {
+            u.entries += 1;
+            return Some(have);
+        }
+        // whoever had one of them before asks again
+        for f in &flows {
+            let t = store.get_mut::<FlowTable>(f.table)?;
+            let l = t.lease(f.flow);
+            if l != NO_LEASE {
+                self.leases.end(l);
+                t.take_back(f.flow, l);
+            }
+        }
+        let l = match self.free.pop() {
+            Some(l) => l,
+            None if self.uses.len() < self.leases.len() => {
+                self.uses.push(Use::default());
+                self.uses.len() as u32 - 1
+            }
+            None => return None,
+        };
+        let mut last = Some(0);
+        for f in &flows {
+            let t = store.get_mut::<FlowTable>(f.table);
+            let used = t.and_then(|t| t.let_out(f.flow, l));
+            last = last.zip(used).map(|(a, b)| a.max(b));
+        }
+        let u = self.uses.get_mut(l as usize)?;
+        u.flows = flows;
+        u.entries = 1;
+        match last {
+            Some(last) => {
+                self.leases.begin(l, last);
+                Some(l)
+            }
+            // one of them has just made room for another
+            None => {
+                self.give_back(l, store);
+                None
+            }
+        }
+    }
+
+    /// An entry is gone.
+    pub fn give_back(&mut self, lease: u32, store: &mut StateStore) {
+        let Some(u) = self.uses.get_mut(lease as usize) else {
+            return;
+        };
+        if u.entries == 0 {
+            return;
+        }
+        u.entries -= 1;
+        if u.entries == 0 {
+            self.leases.end(lease);
+            for f in u.flows.drain(..) {
+                if let Some(t) = store.get_mut::<FlowTable>(f.table) {
+                    t.take_back(f.flow, lease);
+                }
+            }
+            self.free.push(lease);
+        }
+    }
+
+    /// All entries are gone.
+    pub fn clear(&mut self, store: &mut StateStore) {
+        for l in 0..self.uses.len() as u32 {
+            while self.uses.get(l as usize).is_some_and(|u| u.entries > 0) {
+                self.give_back(l, store);
+            }
+        }
+    }
+
+    /// In use.
+    pub fn len(&self) -> usize {
+        self.uses.len() - self.free.len()
+    }
+}

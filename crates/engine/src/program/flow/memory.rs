@@ -1,0 +1,42 @@
+//! Memory is asked for before it is needed, and lies on huge pages where there are some.
+//!
+//! Entries that are found at random touch a page each. With pages of 4 KiB every packet would wait for the translation of its entry's
+//! address: 15% of all time at 4,000 flows, on a virtual machine.
+#![allow(unsafe_code)]
+
+/// Asks for the cache line at the start of `x`. Nothing waits for it.
+#[inline(always)]
+pub(super) fn prefetch<T>(x: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint about an address that a reference vouches for; nothing is read or written.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = x;
+}
+
+/// So many of `T`'s default, on transparent huge pages if the system has them.
+pub(super) fn spread<T: Clone + Default>(n: usize) -> Vec<T> {
+    let mut v: Vec<T> = Vec::with_capacity(n);
+    #[cfg(target_os = "linux")]
+    {
+        use nix::sys::mman::{MmapAdvise, madvise};
+        const PAGE: usize = 4096;
+        let room = v.spare_capacity_mut();
+        let bytes = size_of_val(room);
+        let skip = room.as_ptr().addr().wrapping_neg() % PAGE;
+        let whole = bytes.saturating_sub(skip) / PAGE * PAGE;
+        if whole > 0 {
+            let at = room.as_mut_ptr().cast::<u8>().wrapping_add(skip);
+            if let Some(at) = std::ptr::NonNull::new(at.cast()) {
+                // SAFETY: whole pages within memory that the vector owns, none of which has been written to; the advice is about
+                // how pages are backed and changes no contents. That it is refused does no harm.
+                let _ = unsafe { madvise(at, whole, MmapAdvise::MADV_HUGEPAGE) };
+            }
+        }
+    }
+    v.resize(n, T::default());
+    v
+}

@@ -1,0 +1,678 @@
+//! The flow table's level of execution: what the chain did to a flow's packet is done to the next one without asking.
+//!
+//! A [`FlowRunner`] is a [`ProgramRunner`] with a table in front of it. For a packet that the table does not know, the program runs
+//! and its way is written down ([`Path`]); what can be repeated becomes an entry: the composed [`Way`] of the whole chain, with
+//! the flow's own addresses, ports and checksum differences, under a key of addresses, ports and guards ([`guard`]). The
+//! next packet of the flow costs one look-up and one write, however long the chain is.
+//!
+//! What stays as it would be without the table, and how:
+//!
+//! - **Bindings**: an entry has a lease on every record that it stands for ([`lease`]); a hit writes the flow's last use once, for all of
+//!   them, in the order of packets. A record that goes or changes state ends the lease, and the entry with it.
+//! - **Changes**: a handler that is written to empties the table before the next packet.
+//! - **Counts** are told to elements before anyone can ask ([`FlowRunner::sync`]); those that look at the clock, at the end of each
+//!   batch; those that print, packet by packet ([`Accounts`]).
+//! - **Order**: packets of a batch are taken in the order in which they came, those that the program runs among them.
+//!
+//! Every entry is tried on the packet that it was made of: should the outcome not be the packet that the program sent, there is
+//! no entry, and [`FlowStats::refused`] counts it.
+//!
+//! Per packet of a known flow there is no allocation, no lock and no system call. A batch goes through in three steps, so that memory
+//! comes while others are looked at: headers and hashes, buckets, entries.
+
+mod guard;
+mod lease;
+mod memory;
+mod table;
+mod way;
+
+use super::path::{Path, PathEnd};
+use super::{ProgramRunner, Report};
+use crate::graph::{DropCount, Graph, Totals};
+pub(super) use guard::Shape;
+use guard::{Lane, NO_BOX, Parsed, WINDOW};
+use lease::Pool;
+use onefold_elements::rewrite::{FlowTable, Leases, NO_LEASE};
+use onefold_elements::{Accounts, ElemId, StateId};
+use onefold_packet::{Packet, Pkt, Timestamp};
+use onefold_synth::program::Program;
+use memory::prefetch;
+use std::collections::{BTreeSet, HashMap};
+use table::{Line, NO_SLOT, Slot, Table, same};
+use way::{Count, Flow, Name, Way};
+
+/// Packets that are looked up together.
+const GROUP: usize = 64;
+/// Entries unless told otherwise.
+pub const DEFAULT_FLOWS: usize = 1 << 17;
+/// Different ways; what would need more is not remembered.
+const MAX_WAYS: usize = 1 << 16;
+
+/// What a flow table has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FlowStats {
+    /// Packets that an entry was there for.
+    pub hits: u64,
+    /// Packets that an entry could have been there for.
+    pub misses: u64,
+    /// Packets that cannot have one: no TCP or UDP, options, fragments, lengths that lie, too many kinds.
+    pub others: u64,
+    /// Entries made.
+    pub made: u64,
+    /// Entries that had to make room.
+    pub evicted: u64,
+    /// Entries that did not hold any more when they were met.
+    pub ended: u64,
+    /// Packets whose way is not for repetition: the reference graph, an asked element, copies, a binding that is still changing.
+    pub once: u64,
+    /// Entries that would have been wrong. A defect, and harmless.
+    pub refused: u64,
+    /// Times that all entries went.
+    pub cleared: u64,
+    /// Entries at present, and places for them.
+    pub entries: usize,
+    /// See [`FlowStats::entries`].
+    pub places: usize,
+    /// Leases in use.
+    pub leases: usize,
+    /// Bytes of the table.
+    pub bytes: usize,
+}
+
+/// A program with a flow table; see the module's text.
+pub struct FlowRunner {
+    runner: ProgramRunner,
+    table: Table,
+    pool: Pool,
+    flows: usize,
+    ways: Vec<Way>,
+    names: HashMap<Name, u32>,
+    /// Ways with packets that have not been accounted for: to anyone, and at this moment.
+    dirty: Vec<u32>,
+    moments: Vec<u32>,
+    lanes: Vec<Lane>,
+    next_box: u32,
+    /// Tables that are attached.
+    tables: Vec<StateId>,
+    /// [`Graph::changes`] that entries were made under; `None` before the first packet and after a program has been loaded.
+    seen: Option<u64>,
+    /// Elements call each other's handlers.
+    scripts: bool,
+    path: Option<Box<Path>>,
+    /// A packet as it came.
+    original: Packet,
+    group: Box<Group>,
+    stats: FlowStats,
+    causes: Vec<(&'static str, u64)>,
+}
+
+/// A group of packets between the steps.
+struct Group {
+    parsed: [Parsed; GROUP],
+    slots: [Slot; GROUP],
+}
+
+impl std::fmt::Debug for FlowRunner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FlowRunner")
+            .field("runner", &self.runner)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+impl FlowRunner {
+    /// With room for about so many flows.
+    pub fn new(runner: ProgramRunner, flows: usize) -> FlowRunner {
+        let seed = runner.graph.core.seed;
+        let scripts = runner.graph.core.topo.classes.iter().any(|c| c == "Script");
+        let table = Table::new(flows, seed ^ 0x000f_1075_7ab1_e000);
+        let pool = Pool::new(table.bound());
+        FlowRunner {
+            runner,
+            table,
+            pool,
+            flows,
+            ways: Vec::new(),
+            names: HashMap::new(),
+            dirty: Vec::new(),
+            moments: Vec::new(),
+            lanes: Vec::new(),
+            next_box: 0,
+            tables: Vec::new(),
+            seen: None,
+            scripts,
+            path: Some(Box::default()),
+            original: Packet::from_slice(&[]),
+            group: Box::new(Group {
+                parsed: [Parsed::default(); GROUP],
+                slots: [NO_SLOT; GROUP],
+            }),
+            stats: FlowStats::default(),
+            causes: Vec::new(),
+        }
+    }
+
+    /// Goes on with this program, as [`ProgramRunner::load`].
+    ///
+    /// # Errors
+    /// When the program is not one for this graph, or not well-formed; the old one stays then.
+    pub fn load(&mut self, program: &Program) -> Result<(), super::LoadError> {
+        self.sync();
+        self.clear();
+        self.seen = None;
+        self.runner.load(program)
+    }
+
+    /// The program without the table, everything accounted for.
+    pub fn runner(&mut self) -> &mut ProgramRunner {
+        self.sync();
+        &mut self.runner
+    }
+    /// The graph, everything accounted for.
+    pub fn graph_mut(&mut self) -> &mut Graph {
+        self.sync();
+        &mut self.runner.graph
+    }
+    /// The graph. Elements may not have been told of the last packets ([`FlowRunner::sync`]).
+    pub fn graph(&self) -> &Graph {
+        &self.runner.graph
+    }
+    /// The account of packets, which is always complete.
+    pub fn totals(&self) -> Totals {
+        self.runner.graph.totals()
+    }
+    /// See [`ProgramRunner::report`].
+    pub fn report(&self) -> Report {
+        let mut r = self.runner.report();
+        for w in self.waiting() {
+            for rule in &w.name.rules {
+                // all stages' rules, one after the other
+                if let Some(c) = r.rules.get_mut(*rule as usize) {
+                    c.packets += w.pending.packets;
+                    c.bytes += w.pending.bytes;
+                }
+            }
+        }
+        r
+    }
+    /// See [`Graph::drops`].
+    pub fn drops(&self) -> Vec<DropCount> {
+        let mut all = self.runner.graph.drops();
+        for w in self.waiting() {
+            let PathEnd::Drop(elem, reason) = w.name.end else {
+                continue;
+            };
+            let element = self.runner.graph.name(ElemId(elem)).to_string();
+            let d = DropCount {
+                element,
+                reason,
+                packets: w.pending.packets,
+            };
+            let at = all.binary_search_by(|x| (&x.element, x.reason).cmp(&(&d.element, d.reason)));
+            match at {
+                Ok(i) => all[i].packets += d.packets,
+                Err(i) => all.insert(i, d),
+            }
+        }
+        all
+    }
+    /// Ways with packets that have not been accounted for.
+    fn waiting(&self) -> impl Iterator<Item = &Way> {
+        self.dirty.iter().filter_map(|i| self.ways.get(*i as usize))
+    }
+    /// See [`Graph::make_packet`].
+    pub fn make_packet(&mut self, data: &[u8]) -> Pkt {
+        self.runner.graph.make_packet(data)
+    }
+    /// See [`Graph::drain_transmitted`].
+    pub fn drain_transmitted(&mut self, f: impl FnMut(ElemId, &Pkt)) {
+        self.runner.graph.drain_transmitted(f);
+    }
+    /// See [`Graph::collect_transmitted`].
+    pub fn collect_transmitted(&mut self, into: &mut Vec<Pkt>) {
+        self.runner.graph.collect_transmitted(into);
+    }
+    /// What the table has done.
+    pub fn stats(&self) -> FlowStats {
+        FlowStats {
+            entries: self.table.len(),
+            places: self.table.places(),
+            leases: self.pool.len(),
+            bytes: self.table.memory_bytes() + self.pool.leases.len() * 8,
+            ..self.stats
+        }
+    }
+    /// A copy of everything but what the table remembers.
+    pub fn fork(&self) -> FlowRunner {
+        let mut copy = FlowRunner::new(self.runner.fork(), self.flows);
+        for w in self.waiting() {
+            account(w, w.pending, &mut copy.runner);
+        }
+        copy
+    }
+
+    /// As [`ProgramRunner::advance_to`].
+    pub fn advance_to(&mut self, at: Timestamp) {
+        self.sync();
+        self.runner.advance_to(at);
+    }
+
+    /// As [`ProgramRunner::inject`].
+    pub fn inject(&mut self, source: ElemId, data: &[u8], at: Timestamp) {
+        let mut p = self.runner.graph.make_packet(data);
+        p.anno.timestamp = at;
+        let mut one = vec![p];
+        self.inject_batch(source, &mut one, at);
+    }
+
+    /// Packets that arrive at a source at one moment: what [`ProgramRunner::inject_batch`] does. Leaves `batch` empty.
+    pub fn inject_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp) {
+        if self.scripts {
+            self.sync();
+        }
+        self.runner.arrive(at);
+        let lane = match self.usable() {
+            true => self.lanes.iter().position(|l| l.source == source.0),
+            false => None,
+        };
+        let Some(lane) = lane else {
+            for p in batch.drain(..) {
+                self.runner.enter(source, p, None);
+            }
+            return;
+        };
+        let now = self.runner.graph.core.now;
+        let mut packets = batch.drain(..);
+        // Bound: each round takes at least one packet.
+        while packets.len() > 0 {
+            let n = self.look_up(lane, packets.as_slice());
+            for i in 0..n {
+                let Some(p) = packets.next() else { break };
+                if let Some(p) = self.known(i, p, now) {
+                    self.unknown(source, lane, i, p);
+                }
+            }
+        }
+        drop(packets);
+        self.end_moment();
+    }
+
+    /// May packets be taken from the table? Makes it ready.
+    fn usable(&mut self) -> bool {
+        if !self.runner.valid() {
+            return false;
+        }
+        let g = &self.runner.graph;
+        let changes = g.core.changes;
+        let Some(l) = &self.runner.loaded else {
+            return false;
+        };
+        if g.core.trace.is_some() || l.state.recorder.is_some() || l.state.watched.is_some() {
+            return false;
+        }
+        if self.seen != Some(changes) {
+            self.begin(changes);
+        }
+        true
+    }
+
+    /// Nothing that was known holds any more.
+    #[cold]
+    fn begin(&mut self, changes: u64) {
+        self.sync();
+        self.clear();
+        self.seen = Some(changes);
+        let mut tables = BTreeSet::new();
+        for n in &self.runner.graph.core.nodes {
+            tables.extend(n.elem.iter().flat_map(|e| e.states()));
+        }
+        let store = &mut self.runner.graph.store;
+        self.tables.clear();
+        for id in tables {
+            if let Some(t) = store.get_mut::<FlowTable>(id) {
+                t.attach(&self.pool.leases);
+                self.tables.push(id);
+            }
+        }
+        self.lanes.clear();
+        if let Some(l) = &self.runner.loaded {
+            let reads = &l.code.reads;
+            self.lanes = reads.iter().map(|r| Lane::new(&l.code, r)).collect();
+        }
+    }
+
+    /// Forgets everything. Counts must have been told.
+    fn clear(&mut self) {
+        if self.table.len() > 0 || !self.ways.is_empty() {
+            self.stats.cleared += 1;
+        }
+        self.pool.clear(&mut self.runner.graph.store);
+        self.table.clear();
+        self.ways.clear();
+        self.names.clear();
+    }
+
+    /// The first steps for a group: headers and hashes, then buckets. How many packets it took.
+    #[inline]
+    fn look_up(&mut self, lane: usize, packets: &[Pkt]) -> usize {
+        let Some(lane) = self.lanes.get(lane) else {
+            return packets.len().min(GROUP);
+        };
+        let g = &mut *self.group;
+        let n = packets.len().min(GROUP);
+        for (p, x) in packets.iter().zip(&mut g.parsed) {
+            lane.parse(p, x);
+            if x.guard != NO_BOX {
+                x.hash = self.table.hash(&x.key);
+                self.table.ask_buckets(x.hash);
+            }
+        }
+        for (x, slot) in g.parsed.iter().zip(&mut g.slots).take(n) {
+            *slot = match x.guard {
+                NO_BOX => NO_SLOT,
+                _ => self.table.candidate(x.hash),
+            };
+        }
+        if !self.tables.is_empty() {
+            for slot in g.slots.iter().take(n) {
+                if let Some(l) = self.table.get(*slot)
+                    && let Some(w) = self.pool.leases.word((l.0[5] >> 32) as u32)
+                {
+                    prefetch(w);
+                }
+            }
+        }
+        n
+    }
+
+    /// A packet whose flow is known goes its way; any other is given back.
+    #[inline]
+    fn known(&mut self, i: usize, mut p: Pkt, now: Timestamp) -> Option<Pkt> {
+        let (Some(x), Some(slot)) = (self.group.parsed.get(i), self.group.slots.get(i)) else {
+            return Some(p);
+        };
+        let g = &mut self.runner.graph;
+        if x.guard == NO_BOX || self.seen != Some(g.core.changes) {
+            return Some(p);
+        }
+        let mut slot = *slot;
+        if !self.table.get(slot).is_some_and(|l| same(l, &x.key)) {
+            // another one with this tag, or one that has come since
+            slot = self.table.find(x.hash, &x.key);
+        }
+        let Some(l) = self.table.get(slot) else {
+            return Some(p);
+        };
+        let (way, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
+        let flow = match x.key[0] & table::LONG {
+            0 => flow_of(l),
+            _ => Flow::default(),
+        };
+        let Some(w) = self.ways.get_mut(way as usize) else {
+            return Some(p);
+        };
+        if w.dangerous(flow.danger, &p) {
+            return Some(p);
+        }
+        if lease != NO_LEASE {
+            let leases = &self.pool.leases;
+            let stamp = Leases::stamp_after(leases.clock(), now);
+            if !leases.touch(lease, stamp) {
+                self.drop_entry(slot);
+                self.stats.ended += 1;
+                return Some(p);
+            }
+            leases.set_clock(stamp);
+        }
+        self.table.mark(slot);
+        self.stats.hits += 1;
+        if let Some(l) = &mut self.runner.loaded {
+            l.packets += 1;
+        }
+        g.packets_in += 1;
+        let len = p.len() as u64;
+        if w.pending.packets == 0 {
+            self.dirty.push(way);
+        }
+        w.pending.add(len, x.total);
+        let (late, moment) = w.late;
+        if late < w.name.counts.len() {
+            if moment > 0 {
+                if w.moment.packets == 0 {
+                    self.moments.push(way);
+                }
+                w.moment.add(len, x.total);
+            }
+            for c in w.name.counts.get(late + moment..).unwrap_or_default() {
+                tell(g, c, 1, len, x.total.into());
+            }
+        }
+        match w.name.end {
+            PathEnd::Output(sink, _) => {
+                w.apply(&mut p, &flow, x.total);
+                g.out.sent += 1;
+                g.out.transmitted.push((ElemId(sink), p));
+            }
+            // the reason is told later
+            _ => {
+                g.out.dropped += 1;
+                g.out.pool.recycle(p);
+            }
+        }
+        None
+    }
+
+    /// The program runs a packet, and an entry is made of its way.
+    fn unknown(&mut self, source: ElemId, lane: usize, i: usize, p: Pkt) {
+        if self.scripts {
+            self.sync();
+        }
+        let mut x = self.group.parsed.get(i).copied().unwrap_or_default();
+        if x.guard == NO_BOX
+            && let Some(lane) = self.lanes.get_mut(lane)
+            && lane.make_box(&p, &mut self.next_box)
+        {
+            lane.parse(&p, &mut x);
+            x.hash = self.table.hash(&x.key);
+        }
+        if x.guard == NO_BOX {
+            self.stats.others += 1;
+            self.runner.enter(source, p, None);
+            return;
+        }
+        self.stats.misses += 1;
+        self.original.refill(p.data());
+        let mut path = self.path.take().unwrap_or_default();
+        path.clear();
+        if let Some(l) = &mut self.runner.loaded {
+            l.state.path = Some(path);
+        }
+        let left = self.runner.graph.out.transmitted.len();
+        self.runner.enter(source, p, None);
+        let path = self.runner.loaded.as_mut().and_then(|l| l.state.path.take());
+        let same_graph = self.seen == Some(self.runner.graph.core.changes);
+        if let Some(path) = path {
+            let may = match same_graph {
+                true => path.repeats(),
+                false => Err("a handler was written to"),
+            };
+            let done = may.and_then(|()| self.remember(lane, &x, &path, left));
+            if let Err(why) = done {
+                self.not_kept(why);
+            }
+            self.path = Some(path);
+        }
+    }
+
+    /// A packet's way was not written down.
+    fn not_kept(&mut self, why: &'static str) {
+        self.stats.once += 1;
+        match self.causes.iter_mut().find(|c| c.0 == why) {
+            Some(c) => c.1 += 1,
+            // Bound: there are about twenty
+            None => self.causes.push((why, 1)),
+        }
+    }
+
+    /// Why packets that could have had an entry have none, and how many.
+    pub fn causes(&self) -> &[(&'static str, u64)] {
+        &self.causes
+    }
+
+    /// Makes an entry of a packet's way; [`FlowRunner::original`] is what it was, and it left as number `left` of those that have.
+    fn remember(
+        &mut self,
+        lane: usize,
+        x: &Parsed,
+        path: &Path,
+        left: usize,
+    ) -> Result<(), &'static str> {
+        const GONE: &str = "not there any more";
+        if self.table.find(x.hash, &x.key) != NO_SLOT {
+            return Err("a checksum that comes to zero");
+        }
+        let code = self.runner.loaded.as_ref().ok_or(GONE)?.code.clone();
+        let lane = self.lanes.get(lane).ok_or(GONE)?;
+        let guard = lane.boxes.get(usize::from(x.guard)).ok_or(GONE)?;
+        let g = &mut self.runner.graph;
+        let nodes = &g.core.nodes;
+        let when = |e: u32| {
+            let elem = nodes.get(e as usize).and_then(|n| n.elem.as_ref());
+            elem.map_or(Accounts::Now, |e| e.accounts())
+        };
+        let window = *self.original.window::<WINDOW>().ok_or(GONE)?;
+        let (way, flow) = way::make(&code, path, guard, &window, &when)?;
+        let out = g.out.transmitted.get(left..).ok_or(GONE)?;
+        if way.dangerous(flow.danger, &self.original) {
+            return Err("a checksum that comes to zero");
+        }
+        match (path.end, out) {
+            (PathEnd::Output(sink, _), [(e, p)]) => {
+                way.apply(&mut self.original, &flow, x.total);
+                if e.0 != sink || self.original.data() != p.data() {
+                    self.stats.refused += 1;
+                    return Err("REFUSED: the entry would have been wrong");
+                }
+            }
+            (PathEnd::Drop(..), []) => {}
+            // what left besides is of something that was waiting
+            _ => return Err("others left with it"),
+        }
+        let id = match self.names.get(&way.name) {
+            Some(id) => *id,
+            None if self.ways.len() < MAX_WAYS => {
+                let id = self.ways.len() as u32;
+                self.names.insert(way.name.clone(), id);
+                self.ways.push(way);
+                id
+            }
+            None => return Err("too many different ways"),
+        };
+        let lease = match path.flows.is_empty() {
+            true => NO_LEASE,
+            false => (self.pool.take(&path.flows, &mut g.store)).ok_or("no lease")?,
+        };
+        let line = line_of(&x.key, id, lease, &flow);
+        self.stats.made += 1;
+        let (stats, pool, store) = (&mut self.stats, &mut self.pool, &mut g.store);
+        self.table.insert(x.hash, line, &mut |old| {
+            stats.evicted += 1;
+            let lease = (old.0[5] >> 32) as u32;
+            if lease != NO_LEASE {
+                pool.give_back(lease, store);
+            }
+        });
+        Ok(())
+    }
+
+    #[cold]
+    fn drop_entry(&mut self, slot: Slot) {
+        if let Some(l) = self.table.remove(slot) {
+            let lease = (l.0[5] >> 32) as u32;
+            self.pool.give_back(lease, &mut self.runner.graph.store);
+        }
+    }
+
+    /// The clock may move on: elements that look at it are told.
+    #[inline]
+    fn end_moment(&mut self) {
+        while let Some(i) = self.moments.pop() {
+            let Some(w) = self.ways.get_mut(i as usize) else {
+                continue;
+            };
+            let n = std::mem::take(&mut w.moment);
+            let (late, moment) = w.late;
+            for c in w.name.counts.get(late..late + moment).unwrap_or_default() {
+                tell(&mut self.runner.graph, c, n.packets, n.bytes, n.ip_bytes);
+            }
+        }
+    }
+
+    /// Tells elements and classes of all packets that have passed.
+    pub fn sync(&mut self) {
+        self.end_moment();
+        while let Some(i) = self.dirty.pop() {
+            let Some(w) = self.ways.get_mut(i as usize) else {
+                continue;
+            };
+            let n = std::mem::take(&mut w.pending);
+            account(w, n, &mut self.runner);
+        }
+    }
+}
+
+/// Tells elements and classes of packets that have gone this way.
+fn account(w: &Way, n: way::Pending, runner: &mut ProgramRunner) {
+    if let Some(l) = &mut runner.loaded {
+        for r in &w.name.rules {
+            l.state.counts.classes(*r as usize, n.packets, n.bytes);
+        }
+    }
+    let g = &mut runner.graph;
+    for c in w.name.counts.get(..w.late.0).unwrap_or_default() {
+        tell(g, c, n.packets, n.bytes, n.ip_bytes);
+    }
+    if let PathEnd::Drop(elem, reason) = w.name.end {
+        g.out.dropped -= n.packets;
+        g.out.count_drops(ElemId(elem), reason, n.packets);
+    }
+}
+
+/// An element accounts for packets.
+fn tell(g: &mut Graph, c: &Count, packets: u64, bytes: u64, ip_bytes: u64) {
+    let bytes = c.bytes(packets, bytes, ip_bytes);
+    let mark = g.out.effects.len();
+    (g.core).with(c.elem, &mut g.out, &mut g.store, |e, cx| {
+        e.account(c.tag, packets, bytes, cx);
+    });
+    g.core.settle(c.elem, mark, &mut g.out, &mut g.store);
+}
+
+/// Key, way, lease; of a short key's flow its own values.
+fn line_of(key: &[u64; table::KEY], way: u32, lease: u32, flow: &Flow) -> Line {
+    let [a, b, c, d, e] = *key;
+    let last = u64::from(lease) << 32 | u64::from(way);
+    if a & table::LONG != 0 {
+        return Line([a, b, c, d, e, last, 0, 0]);
+    }
+    let v = &flow.vars;
+    let first = u64::from_le_bytes([v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]]);
+    let ports = u32::from_le_bytes([v[8], v[9], v[10], v[11]]);
+    let sums = u64::from(flow.l4) << 48 | u64::from(flow.ip) << 32;
+    Line([a, b, first, sums | u64::from(ports), flow.danger, last, 0, 0])
+}
+
+#[inline(always)]
+fn flow_of(l: &Line) -> Flow {
+    let (a, b) = (l.0[2].to_le_bytes(), (l.0[3] as u32).to_le_bytes());
+    let mut vars = [0; 12];
+    vars[..8].copy_from_slice(&a);
+    vars[8..].copy_from_slice(&b);
+    Flow {
+        vars,
+        ip: (l.0[3] >> 32) as u16,
+        l4: (l.0[3] >> 48) as u16,
+        danger: l.0[4],
+    }
+}

@@ -1,0 +1,416 @@
+//! The flow table: entries of one cache line, found through buckets of tags.
+//!
+//! A bucket is eight tags of 16 bits, and the place of a tag is the place of its entry: a look-up reads one or two buckets (16 bytes
+//! each) and one entry, and a miss seldom reads an entry at all. Two-choice cuckoo hashing: an entry lives in one of two buckets, each
+//! of which is known from the other and the tag, so that entries can be moved without their keys. The hash is keyed. Memory is taken
+//! once. When both buckets of a new entry are full and nothing can be moved, the one goes that has not been used for longest, by a bit
+//! for each that hits set ([CLOCK](https://en.wikipedia.org/wiki/Page_replacement_algorithm#Clock)): entries that a flood has made
+//! and nobody uses go first.
+//!
+//! A table that is larger than its contents costs: each look-up reads lines that no other one does. So it begins small and doubles
+//! when it is full, up to its bound.
+//!
+//! Bounds: a look-up reads at most 2 buckets and the entries whose tags are equal, an insertion moves at most one entry.
+
+use super::memory::{prefetch, spread};
+
+/// Entries of a bucket.
+const WAYS: usize = 8;
+/// Fewest and most entries.
+const CAPACITY: (usize, usize) = (64, 1 << 25);
+/// Buckets to begin with.
+const FIRST: usize = 128;
+/// Words of a key, at most.
+pub(super) const KEY: usize = 5;
+
+/// An entry: its key and what the owner keeps with it.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(align(64))]
+pub(super) struct Line(pub [u64; 8]);
+
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(align(16))]
+struct Bucket([u16; WAYS]);
+
+/// Where an entry is.
+pub(super) type Slot = u32;
+/// No entry.
+pub(super) const NO_SLOT: Slot = Slot::MAX;
+
+#[derive(Debug)]
+pub(super) struct Table {
+    buckets: Vec<Bucket>,
+    lines: Vec<Line>,
+    /// By bucket: which entries have been used since somebody wanted their places.
+    used: Vec<u8>,
+    seed: [u64; 4],
+    len: usize,
+    /// Most buckets.
+    bound: usize,
+}
+
+#[inline(always)]
+fn fold_mul(a: u64, b: u64) -> u64 {
+    let m = u128::from(a) * u128::from(b);
+    (m >> 64) as u64 ^ m as u64
+}
+
+/// Bit of a key's first word: all of its words count, not just two.
+pub(super) const LONG: u64 = 1 << 63;
+
+/// Does an entry have this key?
+#[inline(always)]
+pub(super) fn same(l: &Line, key: &[u64; KEY]) -> bool {
+    let [a, b, rest @ ..] = key;
+    l.0[0] == *a && l.0[1] == *b && (a & LONG == 0 || l.0[2..KEY] == rest[..])
+}
+
+impl Table {
+    /// For so many entries, at a load of 7/8 at most. `seed` keys the hash.
+    pub fn new(entries: usize, seed: u64) -> Table {
+        let wanted = entries.clamp(CAPACITY.0, CAPACITY.1);
+        let bound = (wanted * 8 / 7).div_ceil(WAYS).next_power_of_two();
+        let buckets = bound.min(FIRST);
+        let mix = |i: u64| {
+            let z = seed.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (z ^ (z >> 31)) | 1
+        };
+        Table {
+            buckets: spread(buckets),
+            lines: spread(buckets * WAYS),
+            used: vec![0; buckets],
+            seed: [mix(1), mix(2), mix(3), mix(4)],
+            len: 0,
+            bound,
+        }
+    }
+
+    /// Entries in it.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// Places at present.
+    pub fn places(&self) -> usize {
+        self.lines.len()
+    }
+    /// Places, at most.
+    pub fn bound(&self) -> usize {
+        self.bound * WAYS
+    }
+    /// Bytes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&self.buckets[..])
+            + size_of_val(&self.lines[..])
+            + size_of_val(&self.used[..])
+    }
+
+    /// Hash of a key: two words, or all of them if it is [`LONG`].
+    #[inline(always)]
+    pub fn hash(&self, k: &[u64; KEY]) -> u64 {
+        let s = &self.seed;
+        let x = fold_mul(k[0] ^ s[0], k[1] ^ s[1]);
+        if k[0] & LONG == 0 {
+            return fold_mul(x ^ s[2], s[3]);
+        }
+        let y = fold_mul(k[2] ^ s[1], k[3] ^ s[2]);
+        fold_mul(x ^ s[2], y ^ k[4].rotate_left(17) ^ s[3])
+    }
+
+    #[inline(always)]
+    fn tag(hash: u64) -> u16 {
+        (hash >> 48) as u16 | 1
+    }
+    #[inline(always)]
+    fn first(&self, hash: u64) -> usize {
+        hash as usize & (self.buckets.len() - 1)
+    }
+    /// The other bucket of an entry.
+    #[inline(always)]
+    fn other(&self, bucket: usize, tag: u16) -> usize {
+        let step = (u64::from(tag).wrapping_mul(0xc6a4_a793_5bd1_e995) >> 20) as usize | 1;
+        (bucket ^ step) & (self.buckets.len() - 1)
+    }
+
+    /// Asks for the buckets that [`Table::candidate`] reads.
+    #[inline(always)]
+    pub fn ask_buckets(&self, hash: u64) {
+        let b = self.first(hash);
+        if let Some(x) = self.buckets.get(b) {
+            prefetch(x);
+        }
+        if let Some(x) = self.buckets.get(self.other(b, Self::tag(hash))) {
+            prefetch(x);
+        }
+    }
+
+    /// Which of a bucket's tags are equal to this one, a bit each.
+    #[inline(always)]
+    fn equal(b: &Bucket, tag: u16) -> u32 {
+        let mut m = 0;
+        for (i, t) in b.0.iter().enumerate() {
+            m |= u32::from(*t == tag) << i;
+        }
+        m
+    }
+
+    /// The first entry with the right tag, or [`NO_SLOT`]; the entry is asked for.
+    #[inline(always)]
+    pub fn candidate(&self, hash: u64) -> Slot {
+        let tag = Self::tag(hash);
+        let b = self.first(hash);
+        let mut at = b;
+        let mut m = self.buckets.get(b).map_or(0, |x| Self::equal(x, tag));
+        if m == 0 {
+            at = self.other(b, tag);
+            m = self.buckets.get(at).map_or(0, |x| Self::equal(x, tag));
+            if m == 0 {
+                return NO_SLOT;
+            }
+        }
+        let slot = at * WAYS + m.trailing_zeros() as usize;
+        if let Some(l) = self.lines.get(slot) {
+            prefetch(l);
+        }
+        slot as Slot
+    }
+
+    /// The entry with this key, or [`NO_SLOT`].
+    pub fn find(&self, hash: u64, key: &[u64; KEY]) -> Slot {
+        let tag = Self::tag(hash);
+        let b = self.first(hash);
+        let other = self.other(b, tag);
+        for at in [b, other] {
+            let mut m = self.buckets.get(at).map_or(0, |x| Self::equal(x, tag));
+            while m != 0 {
+                let slot = at * WAYS + m.trailing_zeros() as usize;
+                if self.lines.get(slot).is_some_and(|l| same(l, key)) {
+                    return slot as Slot;
+                }
+                m &= m - 1;
+            }
+        }
+        NO_SLOT
+    }
+
+    /// An entry.
+    #[inline(always)]
+    pub fn get(&self, slot: Slot) -> Option<&Line> {
+        self.lines.get(slot as usize)
+    }
+    /// It has been used.
+    #[inline(always)]
+    pub fn mark(&mut self, slot: Slot) {
+        if let Some(u) = self.used.get_mut(slot as usize / WAYS) {
+            let with = *u | 1 << (slot as usize % WAYS);
+            // a line that is only read stays where it is
+            if *u != with {
+                *u = with;
+            }
+        }
+    }
+
+    fn put(&mut self, slot: usize, tag: u16, line: Line) {
+        if let (Some(b), Some(l)) = (self.buckets.get_mut(slot / WAYS), self.lines.get_mut(slot)) {
+            b.0[slot % WAYS] = tag;
+            *l = line;
+        }
+        if let Some(u) = self.used.get_mut(slot / WAYS) {
+            *u &= !(1 << (slot % WAYS));
+        }
+    }
+
+    fn free_in(&self, bucket: usize) -> Option<usize> {
+        let m = self.buckets.get(bucket).map_or(0, |b| Self::equal(b, 0));
+        (m != 0).then(|| bucket * WAYS + m.trailing_zeros() as usize)
+    }
+
+    /// Twice the size. The few entries that find no place are gone; they are given to `gone`.
+    #[cold]
+    fn grow(&mut self, gone: &mut dyn FnMut(Line)) {
+        let n = self.buckets.len() * 2;
+        let old = Table {
+            buckets: std::mem::replace(&mut self.buckets, spread(n)),
+            lines: std::mem::replace(&mut self.lines, spread(n * WAYS)),
+            used: std::mem::replace(&mut self.used, vec![0; n]),
+            ..*self
+        };
+        self.len = 0;
+        for (slot, l) in old.lines.iter().enumerate() {
+            let there = old.buckets.get(slot / WAYS).map_or(0, |b| b.0[slot % WAYS]) != 0;
+            if let (true, Some(key)) = (there, l.0.first_chunk::<KEY>())
+                && let Some(out) = self.place(self.hash(key), *l)
+            {
+                gone(out);
+            }
+        }
+    }
+
+    /// Puts in an entry whose key is not there. Those that had to make room are given to `gone`.
+    pub fn insert(&mut self, hash: u64, line: Line, gone: &mut dyn FnMut(Line)) {
+        if self.len >= self.places() / 8 * 7 && self.buckets.len() < self.bound {
+            self.grow(gone);
+        }
+        if let Some(out) = self.place(hash, line) {
+            gone(out);
+        }
+    }
+
+    fn place(&mut self, hash: u64, line: Line) -> Option<Line> {
+        let tag = Self::tag(hash);
+        let b = self.first(hash);
+        let other = self.other(b, tag);
+        if let Some(slot) = self.free_in(b).or_else(|| self.free_in(other)) {
+            self.put(slot, tag, line);
+            self.len += 1;
+            return None;
+        }
+        // one of sixteen moves to its other place, if that is free
+        for at in [b, other] {
+            for i in 0..WAYS {
+                let slot = at * WAYS + i;
+                let Some(t) = self.buckets.get(at).map(|x| x.0[i]) else {
+                    continue;
+                };
+                if let Some(to) = self.free_in(self.other(at, t))
+                    && let Some(moved) = self.lines.get(slot).copied()
+                {
+                    let used = self.used.get(at).is_some_and(|u| u >> i & 1 == 1);
+                    self.put(to, t, moved);
+                    if used {
+                        self.mark(to as Slot);
+                    }
+                    self.put(slot, tag, line);
+                    self.len += 1;
+                    return None;
+                }
+            }
+        }
+        let used = |at: usize| self.used.get(at).copied().unwrap_or(0);
+        let at = match (used(b), used(other)) {
+            (u8::MAX, u8::MAX) => {
+                for x in [b, other] {
+                    if let Some(u) = self.used.get_mut(x) {
+                        *u = 0;
+                    }
+                }
+                b
+            }
+            (u8::MAX, _) => other,
+            _ => b,
+        };
+        // not always the first one of those that may go
+        let turn = (hash >> 40) as u32 % WAYS as u32;
+        let old = !self.used.get(at).copied().unwrap_or(0);
+        let i = (old.rotate_right(turn).trailing_zeros() + turn) as usize % WAYS;
+        let slot = at * WAYS + i;
+        let victim = self.lines.get(slot).copied();
+        self.put(slot, tag, line);
+        victim
+    }
+
+    /// Takes an entry out.
+    pub fn remove(&mut self, slot: Slot) -> Option<Line> {
+        let slot = slot as usize;
+        let line = *self.lines.get(slot)?;
+        let b = self.buckets.get_mut(slot / WAYS)?;
+        if b.0[slot % WAYS] == 0 {
+            return None;
+        }
+        b.0[slot % WAYS] = 0;
+        self.len -= 1;
+        Some(line)
+    }
+
+    /// Takes all entries out.
+    pub fn clear(&mut self) {
+        self.buckets.fill(Bucket::default());
+        self.used.fill(0);
+        self.len = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+
+    fn key(i: u64) -> [u64; KEY] {
+        match i % 3 {
+            0 => [i | LONG, i * 7, i * 11, 1, i],
+            _ => [i, !i, 0, 0, 0],
+        }
+    }
+    fn line(i: u64) -> Line {
+        let k = key(i);
+        Line([k[0], k[1], k[2], k[3], k[4], i, 0, 0])
+    }
+
+    #[test]
+    fn holds_what_it_has_room_for() {
+        let mut t = Table::new(10_000, 5);
+        for i in 0..10_000 {
+            t.insert(t.hash(&key(i)), line(i), &mut |_| panic!("{i}"));
+        }
+        assert_eq!(t.len(), 10_000);
+        for i in 0..10_000 {
+            let s = t.find(t.hash(&key(i)), &key(i));
+            assert_eq!(t.get(s).map(|l| l.0[5]), Some(i));
+            assert_ne!(t.candidate(t.hash(&key(i))), NO_SLOT);
+        }
+        assert_eq!(t.find(t.hash(&key(10_000)), &key(10_000)), NO_SLOT);
+    }
+
+    #[test]
+    fn those_in_use_stay_in_a_flood() {
+        let mut t = Table::new(4096, 9);
+        for i in 0..1000 {
+            t.insert(t.hash(&key(i)), line(i), &mut |_| ());
+        }
+        let mut gone = 0;
+        for i in 1000..100_000u64 {
+            t.insert(t.hash(&key(i)), line(i), &mut |_| ());
+            // as the thousand are used again and again
+            let u = i % 1000;
+            let s = t.find(t.hash(&key(u)), &key(u));
+            match s {
+                NO_SLOT => {
+                    gone += 1;
+                    t.insert(t.hash(&key(u)), line(u), &mut |_| ());
+                }
+                _ => t.mark(s),
+            }
+        }
+        assert!(gone < 1000, "{gone} of 99,000 look-ups missed");
+        assert!(t.len() <= t.places());
+    }
+
+    proptest::proptest! {
+        /// Against a map: what is found is what was put in last; what is missing was pushed out or taken out.
+        #[test]
+        fn as_a_map(ops in proptest::collection::vec((0u8..4, 0u64..200), 1..600)) {
+            let mut t = Table::new(64, 3);
+            let mut m: HashMap<u64, ()> = HashMap::new();
+            for (op, i) in ops {
+                let h = t.hash(&key(i));
+                let s = t.find(h, &key(i));
+                proptest::prop_assert_eq!(s != NO_SLOT, m.contains_key(&i));
+                match op {
+                    0 | 1 if s == NO_SLOT => {
+                        m.insert(i, ());
+                        t.insert(h, line(i), &mut |out| {
+                            assert!(m.remove(&out.0[5]).is_some());
+                        });
+                    }
+                    2 if s != NO_SLOT => {
+                        proptest::prop_assert_eq!(t.remove(s).map(|l| l.0[5]), Some(i));
+                        m.remove(&i);
+                    }
+                    _ => t.mark(s),
+                }
+                proptest::prop_assert_eq!(t.len(), m.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! Actions of the whole chain, ready to be done: what is the same for all flows of a class is here, what is a flow's own is in its
+//! entry.
+//!
+//! A packet's first 64 bytes are read once and written once: bytes kept, bytes set, the time to live counted down; then the flow's
+//! addresses and ports; then each checksum, with one number that stands for all changes along the chain (RFC 1624: one's complement
+//! sums add up; that no sum of differences is zero unless nothing changed keeps both zeros apart). A UDP checksum that comes to zero
+//! between two elements stays zero from there on: flows where that can be have a mark ([`Flow::danger`]), and such packets go the
+//! long way.
+
+use super::super::code::Code;
+use super::super::image::{CONST, Term, Value};
+use super::super::path::{Path, PathEnd};
+use super::super::regs::{Bits, Source, write_bits};
+use super::guard::{GuardBox, WINDOW, words};
+use onefold_elements::Accounts;
+use onefold_packet::{Packet, checksum};
+use onefold_synth::program::{EndAt, LenAt, SumKind};
+
+/// Most fields that are copied from one place of the packet to another.
+const MAX_MOVES: usize = 4;
+/// Most bytes that are pulled or pushed.
+const MAX_SHIFT: i32 = 32;
+
+/// A count: element, tag, and how its bytes follow from the packet's length or the IP header's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Count {
+    pub elem: u32,
+    pub tag: u16,
+    /// The length that the IP header says, instead of the packet's.
+    pub of_ip: bool,
+    /// Bytes to be added.
+    pub add: i32,
+}
+
+impl Count {
+    /// Bytes of so many packets, with so many bytes in all and so many as IP headers say.
+    pub fn bytes(&self, packets: u64, bytes: u64, ip_bytes: u64) -> u64 {
+        let base = if self.of_ip { ip_bytes } else { bytes };
+        base.wrapping_add_signed(i64::from(self.add).wrapping_mul(packets as i64))
+    }
+}
+
+/// What recognizes a way: packets that passed the same rules within one box, with the same counts, to the same end.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Name {
+    pub rules: Vec<u32>,
+    pub counts: Vec<Count>,
+    pub end: PathEnd,
+    pub guard: u32,
+    flows: bool,
+}
+
+/// Packets not yet accounted for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Pending {
+    pub packets: u64,
+    pub bytes: u64,
+    pub ip_bytes: u64,
+}
+
+impl Pending {
+    /// One more, of so many bytes, and so many as its IP header says.
+    #[inline(always)]
+    pub fn add(&mut self, bytes: u64, ip_bytes: u32) {
+        self.packets += 1;
+        self.bytes += bytes;
+        self.ip_bytes += u64::from(ip_bytes);
+    }
+}
+
+/// See the module's text.
+#[derive(Debug, Clone)]
+pub(super) struct Way {
+    pub name: Name,
+    /// How many of [`Name::counts`] can wait for anyone to ask, and how many then for the end of the moment; the rest cannot wait.
+    pub late: (usize, usize),
+    pub pending: Pending,
+    pub moment: Pending,
+    start: i32,
+    trim: bool,
+    l3: u32,
+    changes: bool,
+    keep: [u64; 8],
+    set: [u64; 8],
+    sub: [u64; 8],
+    /// First byte of addresses and ports in the window, if the flow has its own.
+    vars: Option<u8>,
+    ip_sum: Option<u8>,
+    l4_sum: Option<u8>,
+    udp: bool,
+    moves: Box<[(Bits, i32, u8)]>,
+}
+
+/// What a flow has for itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Flow {
+    /// Addresses and ports as they leave, in the order of the header.
+    pub vars: [u8; 12],
+    /// To be added to the complement of each checksum; 0 for none.
+    pub ip: u16,
+    pub l4: u16,
+    /// UDP checksums, modulo 65,535 and then 64, that may come to zero on the way.
+    pub danger: u64,
+}
+
+/// Does a value follow from key and box?
+enum Known {
+    /// From the box.
+    Way(u128),
+    /// From the key.
+    Flow(u128),
+    No,
+}
+
+struct Maker<'a> {
+    code: &'a Code,
+    path: &'a Path,
+    guard: &'a GuardBox,
+}
+
+impl Maker<'_> {
+    fn bits_of(&self, v: &Value) -> Option<(i32, u8)> {
+        match self.code.sources.get(usize::from(v.reg))? {
+            Source::Bits(b) => Some(b.position()),
+            _ => None,
+        }
+    }
+    fn known(&self, v: &Value) -> Known {
+        let now = v.get(&self.path.values);
+        if v.reg == CONST {
+            return Known::Way(now);
+        }
+        if usize::from(v.reg) < self.code.slots {
+            return Known::Flow(now);
+        }
+        match self.bits_of(v) {
+            Some((bit, n)) if self.guard.shape.in_key(bit, n) => Known::Flow(now),
+            Some((bit, n)) if self.guard.pins(bit, n) => Known::Way(now),
+            _ => Known::No,
+        }
+    }
+    /// How much less than its register a value is, where that cannot wrap around.
+    fn less(&self, v: &Value) -> Option<(u128, (i32, u8))> {
+        let (bit, n) = self.bits_of(v)?;
+        let less = v.add.wrapping_neg() & v.mask;
+        (less <= self.guard.least(bit, n) && less <= 0xff).then_some((less, (bit, n)))
+    }
+
+    /// What is added to a complement by one term; `None` where it depends on more than key and box.
+    fn term(&self, t: &Term) -> Option<u64> {
+        let Term::Change {
+            from,
+            to,
+            shift,
+            words,
+        } = t
+        else {
+            return Some(t.sum(&self.path.values));
+        };
+        let known = |v: &Value| !matches!(self.known(v), Known::No);
+        if known(from) && known(to) {
+            return Some(t.sum(&self.path.values));
+        }
+        let ((a, field), (b, same)) = (self.less(from)?, self.less(to)?);
+        if from.reg != to.reg || field != same || *words != 1 || !(0..=8).contains(shift) {
+            return None;
+        }
+        // old less new, in the word where it stands; never zero
+        let more = (a as i64 - b as i64) << shift;
+        Some(more.rem_euclid(0xffff) as u64 + 0xffff)
+    }
+}
+
+/// Something that no program has.
+const ODD: &str = "not understood";
+
+/// The way that a packet went, and what is its flow's own. `window`: the packet as it arrived. The error says why it cannot be gone again like
+/// this. `when` tells when an element must hear of what it counts.
+pub(super) fn make(
+    code: &Code,
+    path: &Path,
+    guard: &GuardBox,
+    window: &[u8; WINDOW],
+    when: &dyn Fn(u32) -> Accounts,
+) -> Result<(Way, Flow), &'static str> {
+    let m = Maker { code, path, guard };
+    let l3 = guard.shape.l3 as i32;
+    let ip_end = |e: EndAt| match e {
+        EndAt::Same => Some(false),
+        EndAt::Ip4(at) if at == l3 && !guard.shape.v6 => Some(true),
+        EndAt::Ip6(at) if at == l3 && guard.shape.v6 => Some(true),
+        _ => None,
+    };
+    let count = |(elem, tag, len): &(u32, u16, LenAt)| {
+        let of_ip = ip_end(len.end)?;
+        // behind the fixed part of the header a length could come to less than nothing
+        if len.start > l3 + 20 {
+            return None;
+        }
+        let add = if of_ip { l3 - len.start } else { -len.start };
+        Some(Count {
+            elem: *elem,
+            tag: *tag,
+            of_ip,
+            add,
+        })
+    };
+    let mut counts: Vec<Count> = path.counts.iter().map(count).collect::<Option<_>>().ok_or("a length in counts")?;
+    // the order among those that only add up is nobody's business
+    counts.sort_by_key(|c| when(c.elem));
+    let late = counts.partition_point(|c| when(c.elem) == Accounts::Later);
+    let moment = counts.partition_point(|c| when(c.elem) <= Accounts::Moment) - late;
+    let mut way = Way {
+        name: Name {
+            rules: path.rules.clone(),
+            counts,
+            end: path.end,
+            guard: guard.id,
+            flows: false,
+        },
+        late: (late, moment),
+        pending: Pending::default(),
+        moment: Pending::default(),
+        start: 0,
+        trim: false,
+        l3: l3 as u32,
+        changes: false,
+        keep: [u64::MAX; 8],
+        set: [0; 8],
+        sub: [0; 8],
+        vars: None,
+        ip_sum: None,
+        l4_sum: None,
+        udp: !guard.shape.tcp,
+        moves: Box::default(),
+    };
+    let mut flow = Flow::default();
+    let PathEnd::Output(_, image) = path.end else {
+        return Ok((way, flow));
+    };
+    let image = code.images.get(image as usize).ok_or(ODD)?;
+    if image.start.abs() > MAX_SHIFT {
+        return Err("the packet begins elsewhere");
+    }
+    way.start = image.start;
+    way.trim = ip_end(image.end).ok_or("the packet ends elsewhere")?;
+
+    // writes
+    let (mut keep, mut set, mut sub) = ([0xff_u8; WINDOW], [0u8; WINDOW], [0u8; WINDOW]);
+    let mut moves = Vec::new();
+    let (key_from, key_to) = (guard.shape.key().0 as i32 * 8, guard.shape.key().1 as i32 * 8);
+    let mut vars = *(window.get(key_from as usize / 8..))
+        .and_then(|w| w.first_chunk::<12>())
+        .ok_or(ODD)?;
+    for f in &image.writes {
+        let end = f.bit + i32::from(f.bits);
+        let whole = f.bit & 7 == 0 && f.bits & 7 == 0;
+        if m.bits_of(&f.value) == Some((f.bit, f.bits)) && f.value.add & f.value.mask == 0 {
+            continue;
+        }
+        // what is not in the packet that leaves need not be written
+        if end <= image.start * 8 {
+            continue;
+        }
+        let at = f.bit - image.start * 8;
+        if at < 0 || at + i32::from(f.bits) > WINDOW as i32 * 8 {
+            return Err("a field behind the first 64 bytes is written");
+        }
+        let over = f.bit < key_to && end > key_from;
+        let in_vars = !guard.shape.v6 && f.bit >= key_from && end <= key_to;
+        match m.known(&f.value) {
+            Known::Way(v) if in_vars || !over => {
+                write_bits(&mut keep, 0, at, f.bits, 0);
+                write_bits(&mut set, 0, at, f.bits, v);
+                if in_vars {
+                    write_bits(&mut vars, 0, f.bit - key_from, f.bits, v);
+                }
+            }
+            Known::Flow(v) if in_vars => {
+                write_bits(&mut vars, 0, f.bit - key_from, f.bits, v);
+                way.name.flows = true;
+            }
+            _ => match m.less(&f.value) {
+                Some((n, field)) if field == (f.bit, f.bits) && whole && f.bits == 8 => {
+                    *sub.get_mut(at as usize / 8).ok_or(ODD)? = n as u8;
+                }
+                _ => {
+                    let Some(Source::Bits(b)) = code.sources.get(usize::from(f.value.reg)) else {
+                        return Err("a value that is no field is written");
+                    };
+                    if f.value.add & f.value.mask != 0 || b.position().1 != f.bits || over {
+                        return Err("a field is written that depends on another");
+                    }
+                    moves.push((*b, at, f.bits));
+                }
+            },
+        }
+    }
+    if way.name.flows {
+        way.vars = Some(u8::try_from(key_from / 8 - image.start).map_err(|_| ODD)?);
+        flow.vars = vars;
+    }
+
+    // checksums
+    for s in &image.sums {
+        let at = s.at - image.start;
+        let place = usize::try_from(at).ok().filter(|a| a + 2 <= WINDOW);
+        let place = place.ok_or("a checksum behind the first 64 bytes")?;
+        let place = Some(place as u8);
+        let expected = match s.kind {
+            SumKind::Ip4 => !guard.shape.v6 && s.at == l3 + 10,
+            SumKind::Tcp => guard.shape.tcp && s.at == guard.shape.l4() as i32 + 16,
+            SumKind::Udp => !guard.shape.tcp && s.at == guard.shape.l4() as i32 + 6,
+            SumKind::Icmp => false,
+        };
+        if s.anew || !expected {
+            return Err("a checksum that is computed anew");
+        }
+        let mut sum = 0;
+        for (i, g) in s.groups.iter().enumerate() {
+            for t in g {
+                sum += m.term(t).ok_or("a checksum that depends on more than the flow")?;
+            }
+            if s.kind == SumKind::Udp && i + 1 < s.groups.len() && sum > 0 {
+                flow.danger |= 1 << (sum % 0xffff & 63);
+            }
+        }
+        let k = checksum::fold(sum);
+        match s.kind {
+            SumKind::Ip4 if way.ip_sum.is_none() => (way.ip_sum, flow.ip) = (place, k),
+            SumKind::Tcp | SumKind::Udp if way.l4_sum.is_none() => {
+                (way.l4_sum, flow.l4) = (place, k);
+            }
+            _ => return Err(ODD),
+        }
+    }
+    (way.keep, way.set, way.sub) = (words(&keep), words(&set), words(&sub));
+    way.changes = keep != [0xff; WINDOW] || sub != [0; WINDOW];
+    if moves.len() > MAX_MOVES {
+        return Err("too many fields are copied");
+    }
+    way.moves = moves.into();
+    Ok((way, flow))
+}
+
+#[inline(always)]
+fn mend(w: &mut [u8; WINDOW], at: Option<u8>, k: u16, udp: bool) {
+    if k == 0 {
+        return;
+    }
+    let at = usize::from(at.unwrap_or(u8::MAX));
+    if let Some(field) = w.get_mut(at..).and_then(|b| b.first_chunk_mut::<2>()) {
+        let x = u16::from_be_bytes(*field);
+        if udp && x == 0 {
+            return;
+        }
+        let sum = u32::from(!x) + u32::from(k);
+        *field = (!((sum >> 16) as u16).wrapping_add(sum as u16)).to_be_bytes();
+    }
+}
+
+impl Way {
+    /// May this packet's UDP checksum come to zero on the way?
+    #[inline(always)]
+    pub fn dangerous(&self, danger: u64, p: &Packet) -> bool {
+        if danger == 0 || !self.udp {
+            return false;
+        }
+        // where it is before anything is pulled
+        let at = usize::from(self.l4_sum.unwrap_or(0)).wrapping_add_signed(self.start as isize);
+        let field = p.data().get(at..).and_then(|b| b.first_chunk::<2>());
+        field.is_none_or(|f| danger >> (u16::from_be_bytes(*f) % 0xffff & 63) & 1 == 1)
+    }
+
+    /// Makes the packet what leaves. `total`: bytes that its IP header says.
+    #[inline(always)]
+    pub fn apply(&self, p: &mut Packet, flow: &Flow, total: u32) {
+        let mut moved = [0; MAX_MOVES];
+        if !self.moves.is_empty() {
+            for (v, (b, ..)) in moved.iter_mut().zip(&self.moves) {
+                *v = b.read(p.buffer(), p.data_offset());
+            }
+        }
+        if self.trim {
+            let end = (self.l3 + total) as usize;
+            p.take(p.len().saturating_sub(end));
+        }
+        match self.start {
+            0 => {}
+            n if n > 0 => p.pull(n as usize),
+            n => p.push(n.unsigned_abs() as usize),
+        }
+        // there is room: the box was made for packets that have it
+        let Some(w) = p.window_mut::<WINDOW>() else {
+            return;
+        };
+        if self.changes {
+            let x = words(w);
+            let (to, _) = w.as_chunks_mut::<8>();
+            for (i, b) in to.iter_mut().enumerate().take(8) {
+                let y = x[i] & self.keep[i] | self.set[i];
+                *b = y.wrapping_sub(self.sub[i]).to_le_bytes();
+            }
+        }
+        if let Some(at) = self.vars
+            && let Some(to) = w.get_mut(usize::from(at)..).and_then(|b| b.first_chunk_mut())
+        {
+            *to = flow.vars;
+        }
+        mend(w, self.ip_sum, flow.ip, false);
+        mend(w, self.l4_sum, flow.l4, self.udp);
+        if !self.moves.is_empty() {
+            for ((_, at, bits), v) in self.moves.iter().zip(moved) {
+                write_bits(w, 0, *at, *bits, v);
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! A packet's way through a program, written down so that it can be gone again without asking.
+
+use onefold_elements::rewrite::Lasting;
+use onefold_synth::program::LenAt;
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) enum PathEnd {
+    /// In a way that is not for repetition: at the reference graph, at an element that was asked, in copies.
+    #[default]
+    Elsewhere,
+    /// It left at this sink, with this image.
+    Output(u32, u32),
+    /// This element dropped it.
+    Drop(u32, &'static str),
+}
+
+/// All stages of one epoch that a packet passed, and what happened there.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Path {
+    /// Among all.
+    pub rules: Vec<u32>,
+    /// Element, tag, length: in order.
+    pub counts: Vec<(u32, u16, LenAt)>,
+    /// The bindings that were used.
+    pub flows: Vec<Lasting>,
+    pub end: PathEnd,
+    /// Registers at the end, where it left.
+    pub values: Vec<u128>,
+    /// Why it is not to be gone again, if something that happened may not happen again.
+    pub once: Option<&'static str>,
+}
+
+impl Path {
+    /// For the next packet.
+    pub fn clear(&mut self) {
+        self.rules.clear();
+        self.counts.clear();
+        self.flows.clear();
+        self.end = PathEnd::Elsewhere;
+        self.values.clear();
+        self.once = None;
+    }
+    /// A rule took the packet.
+    pub fn rule(&mut self, at: usize, fresh: bool) {
+        if fresh && !self.rules.is_empty() {
+            self.once = Some("written out on the way");
+        }
+        self.rules.push(at as u32);
+    }
+    /// A binding was used.
+    pub fn flow(&mut self, lasting: Option<Lasting>) {
+        match lasting {
+            Some(l) => self.flows.push(l),
+            None => self.once = Some("a binding that is still changing"),
+        }
+    }
+    /// May it be gone again? Else the reason.
+    pub fn repeats(&self) -> Result<(), &'static str> {
+        match (self.once, self.end) {
+            (Some(why), _) => Err(why),
+            (None, PathEnd::Elsewhere) => Err("the reference graph, or an element that is asked"),
+            (None, _) if self.rules.is_empty() => Err("no program"),
+            (None, _) => Ok(()),
+        }
+    }
+}

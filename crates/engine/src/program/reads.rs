@@ -1,0 +1,146 @@
+//! What decides which way a packet goes within its first epoch: everything that the stages which can be reached read, with the
+//! values at which an answer can change. Told for each shape of packets that the flow table knows: a rule that no packet of a shape
+//! fits does not matter for it, nor what lies behind.
+
+use super::flow::Shape;
+use super::load::followers_of;
+use super::regs::Bits;
+use onefold_elements::model::{HeaderCheck, ValueSet};
+use onefold_synth::program::{Dim, EndAt, Entry, Program, Step};
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// Values at which a dimension's answers can change, at most; of more it is only known that there are many.
+pub(crate) const MAX_CUTS: usize = 4096;
+
+/// A dimension that is read.
+#[derive(Debug, Clone)]
+pub(crate) struct DimRead {
+    pub dim: Dim,
+    /// Its register.
+    pub reg: u16,
+    /// Each is the first value of an interval within which no filter makes a difference; ascending, without 0. `None`: too many.
+    pub cuts: Option<Vec<u128>>,
+}
+
+/// What packets of one shape are read for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ShapeReads {
+    pub dims: Vec<DimRead>,
+    /// Rewriters are asked for bindings.
+    pub binds: bool,
+}
+
+/// What is read behind an entry.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EntryReads {
+    /// The source element.
+    pub source: u32,
+    /// By [`Shape::all`].
+    pub shapes: Vec<ShapeReads>,
+}
+
+/// For every entry of a program. `regs` has the register of each dimension.
+pub(super) fn of(p: &Program, regs: &HashMap<Dim, u16>) -> Vec<EntryReads> {
+    let entry = |e: &Entry| EntryReads {
+        source: e.source.0,
+        shapes: (Shape::all().iter())
+            .map(|s| of_shape(p, regs, e, *s))
+            .collect(),
+    };
+    p.entries.iter().map(entry).collect()
+}
+
+fn of_shape(p: &Program, regs: &HashMap<Dim, u16>, e: &Entry, shape: Shape) -> ShapeReads {
+    let mut seen = HashSet::new();
+    let mut todo = vec![e.stage.0];
+    let mut cuts: HashMap<Dim, BTreeSet<u128>> = HashMap::new();
+    let mut binds = false;
+    let mut known: HashMap<Dim, Known> = HashMap::new();
+    // Bound: each stage once.
+    while let Some(i) = todo.pop() {
+        let Some(s) = p.stages.get(i as usize).filter(|_| seen.insert(i)) else {
+            continue;
+        };
+        let mut actions = BTreeSet::new();
+        for r in &s.rules {
+            let known = |d: &Dim| *known.entry(*d).or_insert_with(|| Known::of(*d, shape));
+            if read(&r.filter.0, known, &mut cuts) {
+                actions.insert(r.action.0);
+            }
+        }
+        for a in actions.iter().filter_map(|a| s.actions.get(*a as usize)) {
+            binds |= a.steps.iter().any(|s| matches!(s, Step::Bind { .. }));
+            todo.extend(followers_of(a));
+        }
+    }
+    let mut dims: Vec<DimRead> = (cuts.into_iter())
+        .filter_map(|(dim, cuts)| {
+            Some(DimRead {
+                dim,
+                reg: *regs.get(&dim)?,
+                cuts: (cuts.len() <= MAX_CUTS).then(|| cuts.into_iter().collect()),
+            })
+        })
+        .collect();
+    dims.sort_by_key(|d| d.dim);
+    ShapeReads { dims, binds }
+}
+
+/// What a shape says of a dimension.
+#[derive(Debug, Clone, Copy)]
+enum Known {
+    /// This is its value.
+    Is(u128),
+    /// It is part of the key, or of the bindings.
+    Key,
+    /// Nothing.
+    No,
+}
+
+impl Known {
+    fn of(d: Dim, shape: Shape) -> Known {
+        match d {
+            Dim::Slot(_) => Known::Key,
+            Dim::Bits { bit, bits } if shape.in_shape(bit, bits) => {
+                Known::Is(Bits::new(bit, bits).read(&shape.fixed().1, 0))
+            }
+            Dim::Bits { bit, bits } if shape.in_key(bit, bits) => Known::Key,
+            Dim::Check { check, at, end } if at == shape.l3 as i32 && end == EndAt::Same => {
+                match check {
+                    HeaderCheck::Ip4Fits if !shape.v6 => Known::Is(1),
+                    HeaderCheck::Ip6Fits if shape.v6 => Known::Is(1),
+                    _ => Known::No,
+                }
+            }
+            _ => Known::No,
+        }
+    }
+}
+
+/// Takes down what a filter reads; false, and nothing, when no packet of the shape fits it.
+fn read(
+    filter: &[(Dim, ValueSet)],
+    mut known: impl FnMut(&Dim) -> Known,
+    cuts: &mut HashMap<Dim, BTreeSet<u128>>,
+) -> bool {
+    let mut open = Vec::with_capacity(filter.len());
+    for (d, set) in filter {
+        match known(d) {
+            Known::Is(v) if !set.contains(v) => return false,
+            Known::Is(_) | Known::Key => {}
+            Known::No => open.push((d, set)),
+        }
+    }
+    for (d, set) in open {
+        let all = cuts.entry(*d).or_default();
+        // one more than is kept says that there are many
+        for (lo, hi) in set.intervals() {
+            if all.len() > MAX_CUTS {
+                break;
+            }
+            all.extend((*lo > 0).then_some(*lo));
+            all.extend(hi.checked_add(1));
+        }
+    }
+    true
+}
