@@ -69,9 +69,9 @@ pub use class::{
 };
 pub use classify::filter;
 pub use cx::{Cx, DropReason, Effect as Emission, Host, LogStream, Outbox, TimerId};
-pub use element::{Accounts, 
-    ConfigCx, ConfigError, ConfigErrors, ENTRY, Element, ElementClone, InitCx, IoRole, SourceLoc,
-    TaskStatus, find_element,
+pub use element::{
+    Accounts, ConfigCx, ConfigError, ConfigErrors, ENTRY, Element, ElementClone, InitCx, IoRole,
+    SourceLoc, TaskStatus, find_element,
 };
 pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
 pub use names::NameDb;

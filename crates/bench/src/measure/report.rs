@@ -1,10 +1,10 @@
 //! What a benchmark tells: for machines as JSON, for others as whoever prints it likes.
 
-use onefold_engine::program::FlowStats;
 use super::aim::Aimed;
 use super::alternate::{Measured, Outcome, Sample};
 use super::machine::Machine;
 use super::subject::Account;
+use onefold_engine::program::FlowStats;
 use serde::Serialize;
 
 /// Median and extremes.

@@ -23,7 +23,9 @@ use onefold_verify::generate::traffic::Traffic;
 use onefold_verify::generate::{Port, Source};
 use onefold_verify::reach::{Facts, Reach};
 use onefold_verify::shrink::Cut;
-use onefold_verify::{At, Batched, Event, Finding, Flow, Options, Outcome, Pair, Reference, Synthesized};
+use onefold_verify::{
+    At, Batched, Event, Finding, Flow, Options, Outcome, Pair, Reference, Synthesized,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

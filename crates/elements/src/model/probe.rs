@@ -54,7 +54,10 @@ fn set(p: &mut Packet, r: Read, v: u128) -> bool {
         Read::Anno(a) => {
             let (start, n) = (usize::from(a.offset), usize::from(a.size));
             let bytes = v.to_be_bytes();
-            match (p.anno.bytes_mut().get_mut(start..start + n), bytes.get(16 - n..)) {
+            match (
+                p.anno.bytes_mut().get_mut(start..start + n),
+                bytes.get(16 - n..),
+            ) {
                 (Some(to), Some(from)) => {
                     to.copy_from_slice(from);
                     true

@@ -21,11 +21,11 @@
 //! - a pattern that is written to a handler must have numeric addresses;
 //! - random variations are drawn by the engine's generator.
 
-use super::lease::Lasting;
 use super::access::{self, Handle, NoFlow, answering, has_ports};
 use super::apply::{self, Annos, Arrival};
 use super::flowid::FlowId;
 use super::kind::{Kind, REWRITER_CLASSES, read_seconds};
+use super::lease::Lasting;
 use super::mapper::Mapper;
 use super::pattern::PatternSet;
 use super::record::{Counts, Hit, Member, Record};

@@ -15,8 +15,8 @@
 use super::flowid::{FlowId, checksum_deltas, checksum_step};
 use super::index::Index;
 use super::kind::Kind;
-use super::queue::{AgeQueue, NIL};
 use super::lease::{Leases, NO_LEASE, STAMP_BITS};
+use super::queue::{AgeQueue, NIL};
 use super::record::{CLASSES, Counts, FREE, Hit, Member, NewFlow, Timeout, Track};
 use super::record::{FlowRef, Record};
 use super::seqdelta::Shifts;
@@ -466,9 +466,7 @@ impl FlowTable {
         let now_ms = self.now_ms(now);
         for q in 0..self.queues.len() {
             let t = timeout(&self.members, q);
-            while let Some(i) =
-                self.queues[q].oldest(&mut self.records, self.leases.as_deref())
-            {
+            while let Some(i) = self.queues[q].oldest(&mut self.records, self.leases.as_deref()) {
                 let last = self.records[i as usize].last_ms();
                 if now_ms < last + t.guarantee.max(t.expire) {
                     break;

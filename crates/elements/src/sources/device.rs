@@ -14,7 +14,9 @@
 use crate::args::{AnyArg, Args};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
-use crate::element::{Accounts, ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus};
+use crate::element::{
+    Accounts, ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus,
+};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::build::Cases;
 use crate::model::{Cond, Exit, Model, ModelCx, Op, Read, TypeOf};

@@ -121,7 +121,11 @@ impl Source for Again<'_> {
 
 /// First byte of an IPv4 or IPv6 header, and which.
 fn ip_header(b: &[u8]) -> Option<(usize, bool)> {
-    let kind = |at: usize| b.get(at..)?.first_chunk::<2>().map(|k| u16::from_be_bytes(*k));
+    let kind = |at: usize| {
+        b.get(at..)?
+            .first_chunk::<2>()
+            .map(|k| u16::from_be_bytes(*k))
+    };
     let at = match kind(12)? {
         0x8100 | 0x88a8 => 18,
         _ => 14,

@@ -142,7 +142,9 @@ impl Read {
 
 #[inline(always)]
 fn word(w: &[u8; WINDOW], byte: u8, shift: u8, mask: u64) -> u64 {
-    let b = w.get(usize::from(byte)..).and_then(|b| b.first_chunk::<8>());
+    let b = w
+        .get(usize::from(byte)..)
+        .and_then(|b| b.first_chunk::<8>());
     b.map_or(0, |b| u64::from_be_bytes(*b) >> (shift & 63) & mask)
 }
 
@@ -371,7 +373,11 @@ fn key(b: &GuardBox, w: &[u8; WINDOW]) -> [u64; KEY] {
 fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
     let mut dims = Vec::new();
     for d in &reads.dims {
-        let other = || code.sources.get(usize::from(d.reg)).map(|s| Read::Other(*s));
+        let other = || {
+            code.sources
+                .get(usize::from(d.reg))
+                .map(|s| Read::Other(*s))
+        };
         let (read, at, max) = match d.dim {
             Dim::Slot(_) => continue,
             // all that a source sends is alike in these
@@ -381,14 +387,12 @@ fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
                 let max = u128::MAX >> (128 - u32::from(bits));
                 (bits_read(bit, bits).or_else(other)?, Some((bit, bits)), max)
             }
-            Dim::Check { check, at, .. } => {
-                match check {
-                    HeaderCheck::Ip4Checksum if at == shape.l3 as i32 && !shape.v6 => {
-                        (Read::Sum, None, 1)
-                    }
-                    _ => (other()?, None, 1),
+            Dim::Check { check, at, .. } => match check {
+                HeaderCheck::Ip4Checksum if at == shape.l3 as i32 && !shape.v6 => {
+                    (Read::Sum, None, 1)
                 }
-            }
+                _ => (other()?, None, 1),
+            },
         };
         dims.push(Guarded {
             read,

@@ -105,6 +105,17 @@ impl Pool {
         }
     }
 
+    /// For tests: is every binding of a lease still there, and leased?
+    pub fn holds(&self, lease: u32, store: &StateStore) -> bool {
+        let u = self.uses.get(lease as usize);
+        u.is_some_and(|u| {
+            (u.flows.iter()).all(|f| {
+                let t = store.get::<FlowTable>(f.table);
+                t.is_some_and(|t| t.lease(f.flow) == lease)
+            })
+        })
+    }
+
     /// All entries are gone.
     pub fn clear(&mut self, store: &mut StateStore) {
         for l in 0..self.uses.len() as u32 {

@@ -32,11 +32,11 @@ use crate::graph::{DropCount, Graph, Totals};
 pub(super) use guard::Shape;
 use guard::{Lane, NO_BOX, Parsed, WINDOW};
 use lease::Pool;
+use memory::prefetch;
 use onefold_elements::rewrite::{FlowTable, Leases, NO_LEASE};
 use onefold_elements::{Accounts, ElemId, StateId};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_synth::program::Program;
-use memory::prefetch;
 use std::collections::{BTreeSet, HashMap};
 use table::{Line, NO_SLOT, Slot, Table, same};
 use way::{Count, Flow, Name, Way};
@@ -138,7 +138,8 @@ impl FlowRunner {
             dirty: Vec::new(),
             moments: Vec::new(),
             lanes: Vec::new(),
-            next_box: 0,
+            // no key is zero
+            next_box: 1,
             tables: Vec::new(),
             seen: None,
             scripts,
@@ -412,7 +413,7 @@ impl FlowRunner {
         let Some(w) = self.ways.get_mut(way as usize) else {
             return Some(p);
         };
-        if w.dangerous(flow.danger, &p) {
+        if w.dangerous(&flow, &p) {
             return Some(p);
         }
         if lease != NO_LEASE {
@@ -424,6 +425,10 @@ impl FlowRunner {
                 return Some(p);
             }
             leases.set_clock(stamp);
+            debug_assert!(
+                self.pool.holds(lease, &g.store),
+                "lease {lease} of a binding that is gone"
+            );
         }
         self.table.mark(slot);
         self.stats.hits += 1;
@@ -490,7 +495,11 @@ impl FlowRunner {
         }
         let left = self.runner.graph.out.transmitted.len();
         self.runner.enter(source, p, None);
-        let path = self.runner.loaded.as_mut().and_then(|l| l.state.path.take());
+        let path = self
+            .runner
+            .loaded
+            .as_mut()
+            .and_then(|l| l.state.path.take());
         let same_graph = self.seen == Some(self.runner.graph.core.changes);
         if let Some(path) = path {
             let may = match same_graph {
@@ -544,7 +553,7 @@ impl FlowRunner {
         let window = *self.original.window::<WINDOW>().ok_or(GONE)?;
         let (way, flow) = way::make(&code, path, guard, &window, &when)?;
         let out = g.out.transmitted.get(left..).ok_or(GONE)?;
-        if way.dangerous(flow.danger, &self.original) {
+        if way.dangerous(&flow, &self.original) {
             return Err("a checksum that comes to zero");
         }
         match (path.end, out) {
@@ -660,7 +669,8 @@ fn line_of(key: &[u64; table::KEY], way: u32, lease: u32, flow: &Flow) -> Line {
     let first = u64::from_le_bytes([v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]]);
     let ports = u32::from_le_bytes([v[8], v[9], v[10], v[11]]);
     let sums = u64::from(flow.l4) << 48 | u64::from(flow.ip) << 32;
-    Line([a, b, first, sums | u64::from(ports), flow.danger, last, 0, 0])
+    let [d, e, f] = flow.danger;
+    Line([a, b, first, sums | u64::from(ports), d, last, e, f])
 }
 
 #[inline(always)]
@@ -673,6 +683,6 @@ fn flow_of(l: &Line) -> Flow {
         vars,
         ip: (l.0[3] >> 32) as u16,
         l4: (l.0[3] >> 48) as u16,
-        danger: l.0[4],
+        danger: [l.0[4], l.0[6], l.0[7]],
     }
 }

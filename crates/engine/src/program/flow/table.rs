@@ -10,6 +10,8 @@
 //! A table that is larger than its contents costs: each look-up reads lines that no other one does. So it begins small and doubles
 //! when it is full, up to its bound.
 //!
+//! No key's first word is zero.
+//!
 //! Bounds: a look-up reads at most 2 buckets and the entries whose tags are equal, an insertion moves at most one entry.
 
 use super::memory::{prefetch, spread};
@@ -101,9 +103,7 @@ impl Table {
     }
     /// Bytes.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&self.buckets[..])
-            + size_of_val(&self.lines[..])
-            + size_of_val(&self.used[..])
+        size_of_val(&self.buckets[..]) + size_of_val(&self.lines[..]) + size_of_val(&self.used[..])
     }
 
     /// Hash of a key: two words, or all of them if it is [`LONG`].
@@ -310,17 +310,16 @@ impl Table {
         victim
     }
 
-    /// Takes an entry out.
+    /// Takes an entry out. Nothing has its key any more, so that a place found before is known to be empty.
     pub fn remove(&mut self, slot: Slot) -> Option<Line> {
         let slot = slot as usize;
-        let line = *self.lines.get(slot)?;
         let b = self.buckets.get_mut(slot / WAYS)?;
         if b.0[slot % WAYS] == 0 {
             return None;
         }
         b.0[slot % WAYS] = 0;
         self.len -= 1;
-        Some(line)
+        self.lines.get_mut(slot).map(std::mem::take)
     }
 
     /// Takes all entries out.

@@ -4,8 +4,7 @@
 //! A packet's first 64 bytes are read once and written once: bytes kept, bytes set, the time to live counted down; then the flow's
 //! addresses and ports; then each checksum, with one number that stands for all changes along the chain (RFC 1624: one's complement
 //! sums add up; that no sum of differences is zero unless nothing changed keeps both zeros apart). A UDP checksum that comes to zero
-//! between two elements stays zero from there on: flows where that can be have a mark ([`Flow::danger`]), and such packets go the
-//! long way.
+//! between two elements stays zero from there on: a flow knows its own ([`Flow::danger`]), and such packets go the long way.
 
 use super::super::code::Code;
 use super::super::image::{CONST, Term, Value};
@@ -88,6 +87,8 @@ pub(super) struct Way {
     ip_sum: Option<u8>,
     l4_sum: Option<u8>,
     udp: bool,
+    /// Flows have checksums that come to zero on the way.
+    danger: bool,
     moves: Box<[(Bits, i32, u8)]>,
 }
 
@@ -99,8 +100,8 @@ pub(super) struct Flow {
     /// To be added to the complement of each checksum; 0 for none.
     pub ip: u16,
     pub l4: u16,
-    /// UDP checksums, modulo 65,535 and then 64, that may come to zero on the way.
-    pub danger: u64,
+    /// UDP checksums that come to zero on the way, four to a word; zero for none.
+    pub danger: [u64; 3],
 }
 
 /// Does a value follow from key and box?
@@ -205,7 +206,12 @@ pub(super) fn make(
             add,
         })
     };
-    let mut counts: Vec<Count> = path.counts.iter().map(count).collect::<Option<_>>().ok_or("a length in counts")?;
+    let mut counts: Vec<Count> = path
+        .counts
+        .iter()
+        .map(count)
+        .collect::<Option<_>>()
+        .ok_or("a length in counts")?;
     // the order among those that only add up is nobody's business
     counts.sort_by_key(|c| when(c.elem));
     let late = counts.partition_point(|c| when(c.elem) == Accounts::Later);
@@ -232,6 +238,7 @@ pub(super) fn make(
         ip_sum: None,
         l4_sum: None,
         udp: !guard.shape.tcp,
+        danger: false,
         moves: Box::default(),
     };
     let mut flow = Flow::default();
@@ -248,7 +255,10 @@ pub(super) fn make(
     // writes
     let (mut keep, mut set, mut sub) = ([0xff_u8; WINDOW], [0u8; WINDOW], [0u8; WINDOW]);
     let mut moves = Vec::new();
-    let (key_from, key_to) = (guard.shape.key().0 as i32 * 8, guard.shape.key().1 as i32 * 8);
+    let (key_from, key_to) = (
+        guard.shape.key().0 as i32 * 8,
+        guard.shape.key().1 as i32 * 8,
+    );
     let mut vars = *(window.get(key_from as usize / 8..))
         .and_then(|w| w.first_chunk::<12>())
         .ok_or(ODD)?;
@@ -317,12 +327,19 @@ pub(super) fn make(
             return Err("a checksum that is computed anew");
         }
         let mut sum = 0;
+        let mut dangers = 0;
         for (i, g) in s.groups.iter().enumerate() {
             for t in g {
-                sum += m.term(t).ok_or("a checksum that depends on more than the flow")?;
+                sum += m
+                    .term(t)
+                    .ok_or("a checksum that depends on more than the flow")?;
             }
+            // as numbers modulo 65,535: what it was less what was added so far
             if s.kind == SumKind::Udp && i + 1 < s.groups.len() && sum > 0 {
-                flow.danger |= 1 << (sum % 0xffff & 63);
+                let place = flow.danger.get_mut(dangers / 4).ok_or("too many changes")?;
+                *place |= u64::from(checksum::fold(sum)) << (dangers % 4 * 16);
+                dangers += 1;
+                way.danger = true;
             }
         }
         let k = checksum::fold(sum);
@@ -360,16 +377,24 @@ fn mend(w: &mut [u8; WINDOW], at: Option<u8>, k: u16, udp: bool) {
 }
 
 impl Way {
-    /// May this packet's UDP checksum come to zero on the way?
+    /// Does this packet's UDP checksum come to zero on the way?
     #[inline(always)]
-    pub fn dangerous(&self, danger: u64, p: &Packet) -> bool {
-        if danger == 0 || !self.udp {
+    pub fn dangerous(&self, flow: &Flow, p: &Packet) -> bool {
+        if !self.danger {
             return false;
         }
         // where it is before anything is pulled
         let at = usize::from(self.l4_sum.unwrap_or(0)).wrapping_add_signed(self.start as isize);
         let field = p.data().get(at..).and_then(|b| b.first_chunk::<2>());
-        field.is_none_or(|f| danger >> (u16::from_be_bytes(*f) % 0xffff & 63) & 1 == 1)
+        let x = u64::from(field.map_or(0, |f| u16::from_be_bytes(*f)));
+        const ONES: u64 = 0x0001_0001_0001_0001;
+        let mut any = 0;
+        for w in flow.danger {
+            // a part of four that is zero
+            let v = w ^ x * ONES;
+            any |= v.wrapping_sub(ONES) & !v & ONES << 15;
+        }
+        x != 0 && any != 0
     }
 
     /// Makes the packet what leaves. `total`: bytes that its IP header says.
@@ -403,7 +428,9 @@ impl Way {
             }
         }
         if let Some(at) = self.vars
-            && let Some(to) = w.get_mut(usize::from(at)..).and_then(|b| b.first_chunk_mut())
+            && let Some(to) = w
+                .get_mut(usize::from(at)..)
+                .and_then(|b| b.first_chunk_mut())
         {
             *to = flow.vars;
         }

@@ -1,0 +1,172 @@
+//! The flow table against the program alone: the same packets, everything that can be seen compared.
+
+#[allow(dead_code)]
+#[path = "program/harness.rs"]
+mod harness;
+
+use harness::{Frame, Rng, build};
+use onefold_elements::ElemId;
+use onefold_engine::program::{FlowRunner, ProgramRunner};
+use onefold_packet::{Pkt, Timestamp};
+use onefold_synth::{Budget, synthesize};
+
+/// Firewall, counters that look at the clock, translator, both ways.
+const CHAIN: &str = "
+    rw :: IPRewriter(pattern 203.0.113.1 1024-65535# - - 0 1, drop, CAPACITY 300, UDP_TIMEOUT 30, TCP_TIMEOUT 60);
+    FromDevice(in) -> n :: Counter -> c :: Classifier(12/0800, -) -> Strip(14) -> CheckIPHeader -> a :: AverageCounter
+      -> IPFilter(deny src host 192.0.2.77, allow tcp or udp, deny all) -> DecIPTTL -> [0] rw;
+    c [1] -> Discard;
+    FromDevice(out) -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp) -> [1] rw;
+    rw [0] -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:a) -> ToDevice(out);
+    rw [1] -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:b) -> ToDevice(in);";
+
+struct Both {
+    program: ProgramRunner,
+    flow: FlowRunner,
+    now: Timestamp,
+}
+
+type Left = Vec<(ElemId, Vec<u8>, Timestamp)>;
+
+impl Both {
+    fn new(text: &str, flows: usize) -> Both {
+        let g = build(text);
+        let program = synthesize(&g.synthesis_input(), Budget::default());
+        let runner = ProgramRunner::with_program(g, &program).unwrap();
+        Both {
+            flow: FlowRunner::new(runner.fork(), flows),
+            program: runner,
+            now: Timestamp::from_secs(1),
+        }
+    }
+
+    /// A batch at a device, `ns` later; what left.
+    fn batch(&mut self, device: &str, frames: &[Vec<u8>], ns: i64) -> Left {
+        self.now = Timestamp(self.now.0 + ns);
+        let source = self.program.graph().source(device).unwrap();
+        let mut batches: [Vec<Pkt>; 2] = Default::default();
+        for f in frames {
+            batches[0].push(self.program.graph_mut().make_packet(f));
+            batches[1].push(self.flow.make_packet(f));
+        }
+        for p in batches.iter_mut().flatten() {
+            p.anno.timestamp = self.now;
+        }
+        self.program.inject_batch(source, &mut batches[0], self.now);
+        self.flow.inject_batch(source, &mut batches[1], self.now);
+        let (mut want, mut got) = (Left::new(), Left::new());
+        let seen = |e: ElemId, p: &Pkt| (e, p.data().to_vec(), p.anno.timestamp);
+        (self.program.graph_mut()).drain_transmitted(|e, p| want.push(seen(e, p)));
+        self.flow.drain_transmitted(|e, p| got.push(seen(e, p)));
+        assert_eq!(want, got, "order and bytes");
+        assert_eq!(self.program.graph().totals(), self.flow.totals());
+        want
+    }
+
+    /// Everything that can be asked for.
+    fn compare(&mut self) {
+        assert_eq!(self.program.graph().drops(), self.flow.drops());
+        assert_eq!(self.program.report(), self.flow.report());
+        // copies know what has not been told to elements yet
+        let mut copy = self.flow.fork();
+        let want = self.program.graph_mut().state_summary();
+        assert_eq!(want, copy.graph_mut().state_summary());
+        assert_eq!(want, self.flow.graph_mut().state_summary());
+        assert_eq!(self.program.graph().drops(), self.flow.graph().drops());
+        assert_eq!(self.program.report(), self.flow.report());
+    }
+}
+
+fn frame(r: &mut Rng, hosts: u64) -> Vec<u8> {
+    let host = r.below(hosts) as u8;
+    let tcp = r.one_in(3);
+    Frame {
+        dst_mac: [2, 0, 0, 0, 0, 2],
+        src_mac: [2, 0, 0, 0, 0, 1],
+        src: if r.one_in(9) {
+            [192, 0, 2, 77]
+        } else {
+            [10, 0, 0, host]
+        },
+        dst: [8, 8, 8, 8],
+        proto: if tcp { 6 } else { 17 },
+        ttl: r.of(&[64, 64, 64, 2, 1]),
+        ports: (1000 + u16::from(host), 53),
+        flags: r.of(&[0x10, 0x10, 0x18, 0x18, 0x02, 0x11, 0x04]),
+        payload: r.of(&[0, 4, 4, 4, 40]),
+    }
+    .bytes()
+}
+
+fn run(flows: usize, hosts: u64, rounds: usize, seed: u64) -> Both {
+    let mut b = Both::new(CHAIN, flows);
+    let mut r = Rng(seed);
+    let mut replies: Vec<Vec<u8>> = Vec::new();
+    for round in 0..rounds {
+        let ns = r.of(&[0, 67, 1_000_000, 1_000_000, 9_000_000_000]);
+        if r.one_in(3) && !replies.is_empty() {
+            let n = r.below(8) as usize + 1;
+            let some: Vec<Vec<u8>> = (0..n)
+                .map(|_| replies[r.below(replies.len() as u64) as usize].clone())
+                .collect();
+            b.batch("out", &some, ns);
+        } else {
+            let n = r.below(40) as usize + 1;
+            let frames: Vec<Vec<u8>> = (0..n).map(|_| frame(&mut r, hosts)).collect();
+            for (_, mut f, _) in b.batch("in", &frames, ns) {
+                // the answer: addresses and ports exchanged
+                for (x, y, n) in [(26, 30, 4), (34, 36, 2)] {
+                    for i in 0..n {
+                        f.swap(x + i, y + i);
+                    }
+                }
+                if replies.len() < 200 {
+                    replies.push(f);
+                }
+            }
+        }
+        if round % 50 == 49 {
+            b.compare();
+        }
+        if round % 200 == 199 {
+            let h = ("rw.clear", "");
+            b.program.graph_mut().write_handler(h.0, h.1).unwrap();
+            b.flow.graph_mut().write_handler(h.0, h.1).unwrap();
+        }
+    }
+    b.compare();
+    assert_eq!(b.flow.stats().refused, 0, "{:?}", b.flow.causes());
+    b
+}
+
+#[test]
+fn nothing_is_different_but_the_way() {
+    let b = run(4096, 60, 600, 0x1357_9bdf_2468_ace1);
+    let s = b.flow.stats();
+    assert!(s.hits > s.misses, "{s:?} {:?}", b.flow.causes());
+    assert!(s.ended > 0 && s.cleared > 0, "{s:?}");
+}
+
+#[test]
+fn a_table_under_pressure_and_more_flows_than_the_translator_holds() {
+    let b = run(64, 250, 600, 0x0bad_cafe_1234_5671);
+    let s = b.flow.stats();
+    assert!(s.evicted > 0 && s.hits > 0, "{s:?}");
+    assert!(s.entries <= s.places && s.leases <= s.entries, "{s:?}");
+}
+
+#[test]
+fn traces_and_changed_models_take_the_long_way() {
+    let mut b = Both::new(CHAIN, 1024);
+    let f = frame(&mut Rng(77), 1);
+    for _ in 0..6 {
+        b.batch("in", std::slice::from_ref(&f), 1000);
+    }
+    let before = b.flow.stats().hits;
+    b.flow.runner().start_trace();
+    b.batch("in", std::slice::from_ref(&f), 1000);
+    b.flow.runner().take_trace();
+    assert_eq!(b.flow.stats().hits, before);
+    b.batch("in", std::slice::from_ref(&f), 1000);
+    assert_eq!(b.flow.stats().hits, before + 1, "{:?}", b.flow.causes());
+}
