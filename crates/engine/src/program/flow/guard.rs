@@ -198,8 +198,8 @@ struct Range {
 #[derive(Debug, Clone)]
 pub(super) struct GuardBox {
     pub shape: Shape,
-    mask: [u64; 8],
-    value: [u64; 8],
+    mask: [u8; WINDOW],
+    value: [u8; WINDOW],
     ranges: Box<[Range]>,
     len: (usize, usize),
     tcp: Option<u8>,
@@ -224,10 +224,13 @@ impl GuardBox {
     }
 
     #[inline(always)]
-    fn holds(&self, w: &[u8; WINDOW], x: &[u64; 8], p: &Packet) -> bool {
+    fn holds(&self, w: &[u8; WINDOW], p: &Packet) -> bool {
+        // Byte by byte and by index: vectors straight from memory. Words put together first would be stored one by one and loaded as
+        // vectors again, which stalls.
         let mut differ = 0;
-        for i in 0..8 {
-            differ |= (x[i] & self.mask[i]) ^ self.value[i];
+        #[allow(clippy::needless_range_loop)]
+        for i in 0..WINDOW {
+            differ |= (w[i] & self.mask[i]) ^ self.value[i];
         }
         if differ != 0 {
             return false;
@@ -249,13 +252,6 @@ impl GuardBox {
             *lo <= v && v <= *hi
         })
     }
-}
-
-/// The window as words of eight bytes, the first one the least significant.
-#[inline(always)]
-pub(super) fn words(w: &[u8; WINDOW]) -> [u64; 8] {
-    let (c, _) = w.as_chunks::<8>();
-    std::array::from_fn(|i| c.get(i).map_or(0, |c| u64::from_le_bytes(*c)))
 }
 
 /// What was found out about a packet.
@@ -298,12 +294,11 @@ impl Lane {
         let Some(w) = p.window::<WINDOW>() else {
             return;
         };
-        let x = words(w);
         for (i, b) in self.boxes.iter().enumerate() {
-            if b.holds(w, &x, p) {
+            if b.holds(w, p) {
                 if let Some(total) = fits(b.shape, w, p.len()) {
                     out.total = total as u32;
-                    out.key = key(b, w);
+                    key(b, w, &mut out.key);
                     out.guard = i as u16;
                 }
                 return;
@@ -345,8 +340,9 @@ fn fits(s: Shape, w: &[u8; WINDOW], len: usize) -> Option<usize> {
     (total >= s.least() && s.l3 + total <= len).then_some(total)
 }
 
+/// Word by word, in place: an array that is returned would be copied as vectors, which waits for the words.
 #[inline(always)]
-fn key(b: &GuardBox, w: &[u8; WINDOW]) -> [u64; KEY] {
+fn key(b: &GuardBox, w: &[u8; WINDOW], to: &mut [u64; KEY]) {
     let s = b.shape;
     let eight = |at: usize| {
         let c = w.get(at..).and_then(|b| b.first_chunk::<8>());
@@ -357,15 +353,16 @@ fn key(b: &GuardBox, w: &[u8; WINDOW]) -> [u64; KEY] {
         c.map_or(0, |c| u64::from(u32::from_ne_bytes(*c)))
     };
     let id = u64::from(b.id) << 32;
-    match s.v6 {
-        false => [id | ports(s.l3 + 20), eight(s.l3 + 12), 0, 0, 0],
-        true => [
-            LONG | id | ports(s.l3 + 40),
-            eight(s.l3 + 8),
-            eight(s.l3 + 16),
-            eight(s.l3 + 24),
-            eight(s.l3 + 32),
-        ],
+    if s.v6 {
+        to[0] = LONG | id | ports(s.l3 + 40);
+        to[1] = eight(s.l3 + 8);
+        to[2] = eight(s.l3 + 16);
+        to[3] = eight(s.l3 + 24);
+        to[4] = eight(s.l3 + 32);
+    } else {
+        // the others are not looked at
+        to[0] = id | ports(s.l3 + 20);
+        to[1] = eight(s.l3 + 12);
     }
 }
 
@@ -431,8 +428,8 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> GuardBox {
     let (mut mask, mut value) = plan.shape.fixed();
     let mut b = GuardBox {
         shape: plan.shape,
-        mask: [0; 8],
-        value: [0; 8],
+        mask: [0; WINDOW],
+        value: [0; WINDOW],
         ranges: Box::default(),
         len: (0, usize::MAX),
         tcp: None,
@@ -490,7 +487,7 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> GuardBox {
             }
         }
     }
-    (b.mask, b.value) = (words(&mask), words(&value));
+    (b.mask, b.value) = (mask, value);
     b.ranges = ranges.into();
     b.others = others.into();
     b.intervals = intervals.into();

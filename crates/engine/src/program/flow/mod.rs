@@ -21,6 +21,7 @@
 //! comes while others are looked at: headers and hashes, buckets, entries.
 
 mod guard;
+mod isa;
 mod lease;
 mod memory;
 mod table;
@@ -31,6 +32,7 @@ use super::{ProgramRunner, Report};
 use crate::graph::{DropCount, Graph, Totals};
 pub(super) use guard::Shape;
 use guard::{Lane, NO_BOX, Parsed, WINDOW};
+use isa::Isa;
 use lease::Pool;
 use memory::prefetch;
 use onefold_elements::rewrite::{FlowTable, Leases, NO_LEASE};
@@ -102,6 +104,7 @@ pub struct FlowRunner {
     /// A packet as it came.
     original: Packet,
     group: Box<Group>,
+    isa: Isa,
     stats: FlowStats,
     causes: Vec<(&'static str, u64)>,
 }
@@ -149,6 +152,7 @@ impl FlowRunner {
                 parsed: [Parsed::default(); GROUP],
                 slots: [NO_SLOT; GROUP],
             }),
+            isa: Isa::detect(),
             stats: FlowStats::default(),
             causes: Vec::new(),
         }
@@ -284,6 +288,14 @@ impl FlowRunner {
             return;
         };
         let now = self.runner.graph.core.now;
+        let isa = self.isa;
+        isa.run(self, source, lane, batch, now);
+        self.end_moment();
+    }
+
+    /// Packets in groups: all steps for each.
+    #[inline(always)]
+    fn groups(&mut self, source: ElemId, lane: usize, batch: &mut Vec<Pkt>, now: Timestamp) {
         let mut packets = batch.drain(..);
         // Bound: each round takes at least one packet.
         while packets.len() > 0 {
@@ -295,8 +307,6 @@ impl FlowRunner {
                 }
             }
         }
-        drop(packets);
-        self.end_moment();
     }
 
     /// May packets be taken from the table? Makes it ready.
@@ -355,7 +365,7 @@ impl FlowRunner {
     }
 
     /// The first steps for a group: headers and hashes, then buckets. How many packets it took.
-    #[inline]
+    #[inline(always)]
     fn look_up(&mut self, lane: usize, packets: &[Pkt]) -> usize {
         let Some(lane) = self.lanes.get(lane) else {
             return packets.len().min(GROUP);
@@ -388,7 +398,7 @@ impl FlowRunner {
     }
 
     /// A packet whose flow is known goes its way; any other is given back.
-    #[inline]
+    #[inline(always)]
     fn known(&mut self, i: usize, mut p: Pkt, now: Timestamp) -> Option<Pkt> {
         let (Some(x), Some(slot)) = (self.group.parsed.get(i), self.group.slots.get(i)) else {
             return Some(p);
@@ -469,6 +479,8 @@ impl FlowRunner {
     }
 
     /// The program runs a packet, and an entry is made of its way.
+    #[cold]
+    #[inline(never)]
     fn unknown(&mut self, source: ElemId, lane: usize, i: usize, p: Pkt) {
         if self.scripts {
             self.sync();
@@ -665,22 +677,17 @@ fn line_of(key: &[u64; table::KEY], way: u32, lease: u32, flow: &Flow) -> Line {
     if a & table::LONG != 0 {
         return Line([a, b, c, d, e, last, 0, 0]);
     }
-    let v = &flow.vars;
-    let first = u64::from_le_bytes([v[0], v[1], v[2], v[3], v[4], v[5], v[6], v[7]]);
-    let ports = u32::from_le_bytes([v[8], v[9], v[10], v[11]]);
     let sums = u64::from(flow.l4) << 48 | u64::from(flow.ip) << 32;
     let [d, e, f] = flow.danger;
-    Line([a, b, first, sums | u64::from(ports), d, last, e, f])
+    let ports = u64::from(flow.ports);
+    Line([a, b, flow.addresses, sums | ports, d, last, e, f])
 }
 
 #[inline(always)]
 fn flow_of(l: &Line) -> Flow {
-    let (a, b) = (l.0[2].to_le_bytes(), (l.0[3] as u32).to_le_bytes());
-    let mut vars = [0; 12];
-    vars[..8].copy_from_slice(&a);
-    vars[8..].copy_from_slice(&b);
     Flow {
-        vars,
+        addresses: l.0[2],
+        ports: l.0[3] as u32,
         ip: (l.0[3] >> 32) as u16,
         l4: (l.0[3] >> 48) as u16,
         danger: [l.0[4], l.0[6], l.0[7]],

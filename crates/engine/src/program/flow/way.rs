@@ -10,7 +10,7 @@ use super::super::code::Code;
 use super::super::image::{CONST, Term, Value};
 use super::super::path::{Path, PathEnd};
 use super::super::regs::{Bits, Source, write_bits};
-use super::guard::{GuardBox, WINDOW, words};
+use super::guard::{GuardBox, WINDOW};
 use onefold_elements::Accounts;
 use onefold_packet::{Packet, checksum};
 use onefold_synth::program::{EndAt, LenAt, SumKind};
@@ -79,9 +79,9 @@ pub(super) struct Way {
     trim: bool,
     l3: u32,
     changes: bool,
-    keep: [u64; 8],
-    set: [u64; 8],
-    sub: [u64; 8],
+    keep: [u8; WINDOW],
+    set: [u8; WINDOW],
+    sub: [u8; WINDOW],
     /// First byte of addresses and ports in the window, if the flow has its own.
     vars: Option<u8>,
     ip_sum: Option<u8>,
@@ -95,8 +95,10 @@ pub(super) struct Way {
 /// What a flow has for itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Flow {
-    /// Addresses and ports as they leave, in the order of the header.
-    pub vars: [u8; 12],
+    /// Addresses as they leave, their first byte the least significant.
+    pub addresses: u64,
+    /// Ports, likewise.
+    pub ports: u32,
     /// To be added to the complement of each checksum; 0 for none.
     pub ip: u16,
     pub l4: u16,
@@ -231,9 +233,9 @@ pub(super) fn make(
         trim: false,
         l3: l3 as u32,
         changes: false,
-        keep: [u64::MAX; 8],
-        set: [0; 8],
-        sub: [0; 8],
+        keep: [0xff; WINDOW],
+        set: [0; WINDOW],
+        sub: [0; WINDOW],
         vars: None,
         ip_sum: None,
         l4_sum: None,
@@ -308,7 +310,9 @@ pub(super) fn make(
     }
     if way.name.flows {
         way.vars = Some(u8::try_from(key_from / 8 - image.start).map_err(|_| ODD)?);
-        flow.vars = vars;
+        let [a, b, c, d, e, f, g, h, ports @ ..] = vars;
+        flow.addresses = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        flow.ports = u32::from_le_bytes(ports);
     }
 
     // checksums
@@ -351,8 +355,8 @@ pub(super) fn make(
             _ => return Err(ODD),
         }
     }
-    (way.keep, way.set, way.sub) = (words(&keep), words(&set), words(&sub));
     way.changes = keep != [0xff; WINDOW] || sub != [0; WINDOW];
+    (way.keep, way.set, way.sub) = (keep, set, sub);
     if moves.len() > MAX_MOVES {
         return Err("too many fields are copied");
     }
@@ -360,17 +364,25 @@ pub(super) fn make(
     Ok((way, flow))
 }
 
+/// The two bytes of a checksum, if there is one.
 #[inline(always)]
-fn mend(w: &mut [u8; WINDOW], at: Option<u8>, k: u16, udp: bool) {
-    if k == 0 {
+fn sum_at(w: &[u8; WINDOW], at: Option<u8>) -> u16 {
+    let b = at.and_then(|at| w.get(usize::from(at)..));
+    b.and_then(|b| b.first_chunk::<2>())
+        .map_or(0, |b| u16::from_be_bytes(*b))
+}
+
+/// Writes what becomes of a checksum.
+#[inline(always)]
+fn mend(w: &mut [u8; WINDOW], at: Option<u8>, x: u16, k: u16, udp: bool) {
+    if k == 0 || (udp && x == 0) {
         return;
     }
-    let at = usize::from(at.unwrap_or(u8::MAX));
-    if let Some(field) = w.get_mut(at..).and_then(|b| b.first_chunk_mut::<2>()) {
-        let x = u16::from_be_bytes(*field);
-        if udp && x == 0 {
-            return;
-        }
+    if let Some(at) = at
+        && let Some(field) = w
+            .get_mut(usize::from(at)..)
+            .and_then(|b| b.first_chunk_mut::<2>())
+    {
         let sum = u32::from(!x) + u32::from(k);
         *field = (!((sum >> 16) as u16).wrapping_add(sum as u16)).to_be_bytes();
     }
@@ -391,8 +403,8 @@ impl Way {
         let mut any = 0;
         for w in flow.danger {
             // a part of four that is zero
-            let v = w ^ x * ONES;
-            any |= v.wrapping_sub(ONES) & !v & ONES << 15;
+            let v = w ^ (x * ONES);
+            any |= v.wrapping_sub(ONES) & !v & (ONES << 15);
         }
         x != 0 && any != 0
     }
@@ -419,23 +431,24 @@ impl Way {
         let Some(w) = p.window_mut::<WINDOW>() else {
             return;
         };
+        // before anything is written: what has just been written as a whole is slow to read in parts
+        let (ip, l4) = (sum_at(w, self.ip_sum), sum_at(w, self.l4_sum));
         if self.changes {
-            let x = words(w);
-            let (to, _) = w.as_chunks_mut::<8>();
-            for (i, b) in to.iter_mut().enumerate().take(8) {
-                let y = x[i] & self.keep[i] | self.set[i];
-                *b = y.wrapping_sub(self.sub[i]).to_le_bytes();
+            #[allow(clippy::needless_range_loop)]
+            for i in 0..WINDOW {
+                w[i] = (w[i] & self.keep[i] | self.set[i]).wrapping_sub(self.sub[i]);
             }
         }
         if let Some(at) = self.vars
             && let Some(to) = w
                 .get_mut(usize::from(at)..)
-                .and_then(|b| b.first_chunk_mut())
+                .and_then(|b| b.first_chunk_mut::<12>())
         {
-            *to = flow.vars;
+            to[..8].copy_from_slice(&flow.addresses.to_le_bytes());
+            to[8..].copy_from_slice(&flow.ports.to_le_bytes());
         }
-        mend(w, self.ip_sum, flow.ip, false);
-        mend(w, self.l4_sum, flow.l4, self.udp);
+        mend(w, self.ip_sum, ip, flow.ip, false);
+        mend(w, self.l4_sum, l4, flow.l4, self.udp);
         if !self.moves.is_empty() {
             for ((_, at, bits), v) in self.moves.iter().zip(moved) {
                 write_bits(w, 0, *at, *bits, v);
