@@ -232,6 +232,11 @@ fn one_level(
         shrink_time: Duration::from_secs(args.shrink_time.into()),
         ..Options::default()
     };
+    // packets of flows come again about five times
+    let packets = match level {
+        Level::Flow => args.packets.div_ceil(5),
+        _ => args.packets,
+    };
     let begun = Instant::now();
     let reference = Box::new(Reference(graph.fork()));
     let (name, pair, program) = match level {
@@ -266,12 +271,12 @@ fn one_level(
     let mut directed = None;
     let (source, total): (&mut dyn Source, u64) = if args.inputs.is_empty() {
         let hints = Hints::of(graph.spec());
-        let t = Traffic::new(ports, hints, args.seed, args.packets, start, pair.max_batch);
+        let t = Traffic::new(ports, hints, args.seed, packets, start, pair.max_batch);
         let t = t.context("nothing enters this chain")?;
         let source: &mut dyn Source = match &program {
             Some(p) => {
                 let reach = Reach::of(p.clone(), &Facts::of(graph.spec(), p));
-                let d = Directed::new(p.clone(), t, ports, args.seed, args.packets, start);
+                let d = Directed::new(p.clone(), t, ports, args.seed, packets, start);
                 directed.insert(d.with_reach(reach))
             }
             None => traffic.insert(t),
@@ -319,7 +324,7 @@ fn one_level(
         }
         !runner::interrupted().load(Ordering::SeqCst)
     };
-    let outcome = match level {
+    let mut outcome = match level {
         Level::Flow => {
             let mut again = Again::new(source, args.seed);
             onefold_verify::run(&pair, &mut again, &options, &mut go_on)
@@ -327,7 +332,10 @@ fn one_level(
         _ => onefold_verify::run(&pair, source, &options, &mut go_on),
     };
     progress.finish();
-    // what the flow table's packets hit is the program's level to say
+    // what packets hit and where they leave the program is the program's level to say
+    if level == Level::Flow {
+        outcome.report = None;
+    }
     let hit = program
         .filter(|_| level == Level::Program)
         .map(|p| hit(&p, directed, &outcome));

@@ -135,7 +135,7 @@ impl Read {
             Read::Word { byte, shift, mask } => word(w, byte, shift, mask).into(),
             Read::Tcp => tcp_state(shape, w).into(),
             Read::Sum => sum_right(shape, w).into(),
-            Read::Other(s) => s.get(p),
+            Read::Other(s) => s.read(p),
         }
     }
 }
