@@ -60,9 +60,9 @@ mod report;
 mod trace;
 
 pub use error::LoadError;
+pub use flow::{DEFAULT_FLOWS, FlowRunner, FlowStats};
 pub use lookup::{StageReport, StructureReport, Structures, Tried, Using, ViewReport};
 pub use onefold_classify::Kind;
-pub use flow::{DEFAULT_FLOWS, FlowRunner, FlowStats};
 pub use report::{ClassCount, PuntCount, Report, RuleCount};
 pub use trace::{Passed, ProgramStep};
 

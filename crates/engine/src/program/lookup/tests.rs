@@ -170,7 +170,7 @@ fn packet(values: &[(usize, u128)], len: usize, headroom: usize, sum: bool, fill
         bytes[24..26].copy_from_slice(&s.to_be_bytes());
     }
     let mut p = Box::new(Packet::with_room(headroom, &bytes, 0));
-    p.anno.bytes[4..8].copy_from_slice(&anno.to_be_bytes());
+    p.anno.bytes_mut()[4..8].copy_from_slice(&anno.to_be_bytes());
     if let Some(t) = super::super::image::packet_type((kind % 6) as u8) {
         p.anno.packet_type = t;
     }
