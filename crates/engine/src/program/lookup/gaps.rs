@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 /// Intervals of earlier rules that are looked at: for one gap, and for all, at most.
 const LOOK: usize = 128;
-const LOOKS: usize = 1 << 21;
+const LOOKS: usize = 1 << 23;
 /// A set with so many gaps that nobody has filled is none of those meant here.
 const OPEN: usize = 3;
 /// Intervals of all rules, at most: with more of them gaps stay.
@@ -23,8 +23,8 @@ pub(super) struct Gaps {
     closed: HashMap<(u32, Asked), Vec<(u128, u128)>>,
 }
 
-/// Intervals of one field by where they begin: the end and the rule of each, the widest first.
-type Field = HashMap<u128, Vec<(u128, u32)>>;
+/// Intervals of one field by where they begin: how much the rule asks, the end, and the rule; those that ask least come first.
+type Field = HashMap<u128, Vec<(u32, u128, u32)>>;
 
 impl Gaps {
     pub fn new(all: &StageRules, inner: &Inner) -> Gaps {
@@ -41,6 +41,7 @@ impl Gaps {
         let mut fields: Vec<Field> = vec![HashMap::new(); all.fields.len()];
         let mut n = 0;
         for (i, r) in inner.rules.iter().enumerate() {
+            let asks = inner.open(all, *r).count() as u32;
             for (f, _, set) in inner.open(all, *r) {
                 if !wanted[usize::from(f)] {
                     continue;
@@ -48,7 +49,7 @@ impl Gaps {
                 n += set.intervals().len();
                 for (lo, hi) in set.intervals() {
                     let at = fields[usize::from(f)].entry(*lo).or_default();
-                    at.push((*hi, i as u32));
+                    at.push((asks, *hi, i as u32));
                 }
             }
             if n > MAX_INTERVALS {
@@ -56,7 +57,7 @@ impl Gaps {
             }
         }
         for list in fields.iter_mut().flat_map(|f| f.values_mut()) {
-            list.sort_unstable_by_key(|(hi, rule)| (std::cmp::Reverse(*hi), *rule));
+            list.sort_unstable_by_key(|(asks, hi, rule)| (*asks, std::cmp::Reverse(*hi), *rule));
         }
         let mut looks = LOOKS;
         for (i, r) in inner.rules.iter().enumerate() {
@@ -134,7 +135,14 @@ fn filled(
         // networks lie within each other or apart: who fills the rest begins with it
         let begin = field.get(&from).map_or(&[][..], |list| list);
         let mut best = None;
-        for (end, q) in begin.iter().filter(|(_, q)| *q < rule) {
+        for (asks, end, q) in begin {
+            // who asks about more fields than this rule does takes less
+            if *asks as usize > mine.len() {
+                break;
+            }
+            if *q >= rule {
+                continue;
+            }
             if *look == 0 {
                 return false;
             }
