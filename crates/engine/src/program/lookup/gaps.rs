@@ -64,32 +64,50 @@ impl Gaps {
             if inner.open(all, *r).all(|(.., s)| s.intervals().len() < 2) {
                 continue;
             }
-            // each with what has been closed before: gaps of two fields at once are no earlier rule's
             let mut mine: Vec<(u16, ValueSet)> = (inner.open(all, *r))
                 .map(|(f, _, set)| (f, set.clone()))
                 .collect();
-            for (k, (f, s, set)) in inner.open(all, *r).enumerate() {
-                let mut left: Vec<(u128, u128)> = Vec::new();
+            let mut ask = |mine: &[(u16, ValueSet)], f: u16, gap: (u128, u128)| {
+                let mut look = looks.min(LOOK);
+                looks -= look;
+                let by = filled(
+                    all,
+                    inner,
+                    &fields[usize::from(f)],
+                    i as u32,
+                    mine,
+                    f,
+                    gap,
+                    &mut look,
+                );
+                looks += look;
+                by
+            };
+            // gaps that are filled as things are: the last rule that has a part in it, field, gap
+            let mut found: Vec<(u32, usize, (u128, u128))> = Vec::new();
+            for (k, (f, set)) in mine.iter().enumerate() {
                 let mut open = 0;
-                for (lo, hi) in set.intervals() {
-                    let gap = left.last().map(|l| (l.1 + 1, lo.saturating_sub(1)));
-                    let closed = gap.filter(|gap| {
-                        let field = &fields[usize::from(f)];
-                        let mut look = if open < OPEN { looks.min(LOOK) } else { 0 };
-                        looks -= look;
-                        let is = filled(all, inner, field, i as u32, &mine, f, *gap, &mut look);
-                        looks += look;
-                        is
-                    });
-                    open += usize::from(gap.is_some() && closed.is_none());
-                    match left.last_mut().filter(|_| closed.is_some()) {
-                        Some(last) => last.1 = *hi,
-                        None => left.push((*lo, *hi)),
+                for pair in set.intervals().windows(2) {
+                    let gap = (pair[0].1 + 1, pair[1].0 - 1);
+                    match ask(&mine, *f, gap) {
+                        Some(q) => found.push((q, k, gap)),
+                        None if open == OPEN => break,
+                        None => open += 1,
                     }
                 }
-                if left.len() < set.intervals().len() {
-                    mine[k].1 = ValueSet::from_intervals(left.iter().copied());
-                    gaps.closed.insert((i as u32, (f, s)), left);
+            }
+            // What was taken out last is put back first. Each asks whether the gap is filled with those closed that have been: gaps
+            // of two fields at once are no earlier rule's
+            found.sort_unstable_by_key(|g| std::cmp::Reverse(g.0));
+            for (_, k, gap) in found {
+                if ask(&mine, mine[k].0, gap).is_some() {
+                    mine[k].1 = mine[k].1.union(&ValueSet::range(gap.0, gap.1));
+                }
+            }
+            for ((f, s, set), (_, mine)) in inner.open(all, *r).zip(&mine) {
+                if mine.intervals().len() < set.intervals().len() {
+                    gaps.closed
+                        .insert((i as u32, (f, s)), mine.intervals().to_vec());
                 }
             }
         }
@@ -110,7 +128,7 @@ impl Gaps {
     }
 }
 
-/// Do earlier rules take all of a gap, each a part of it alone?
+/// Do earlier rules take all of a gap, each a part of it alone? The last one of them.
 #[allow(clippy::too_many_arguments)]
 fn filled(
     all: &StageRules,
@@ -121,7 +139,8 @@ fn filled(
     f: u16,
     (mut from, to): (u128, u128),
     look: &mut usize,
-) -> bool {
+) -> Option<u32> {
+    let mut last = 0;
     // does that rule ask for nothing else that this one does not ask for?
     let takes = |q: u32| {
         let q = inner.rules.get(q as usize).copied().unwrap_or(u32::MAX);
@@ -144,18 +163,19 @@ fn filled(
                 continue;
             }
             if *look == 0 {
-                return false;
+                return None;
             }
             *look -= 1;
             if takes(*q) {
                 best = Some(*end);
+                last = last.max(*q);
                 break;
             }
         }
         match best {
-            Some(end) if end >= to => return true,
+            Some(end) if end >= to => return Some(last),
             Some(end) => from = end + 1,
-            None => return false,
+            None => return None,
         }
     }
 }
