@@ -455,6 +455,67 @@ fn gaps_are_closed_where_earlier_rules_have_filled_them() {
     compare(&rules, &packets, 0, &[100]);
 }
 
+/// Rules from which earlier ones have been taken out, in one field or another, as synthesis does it.
+#[test]
+fn what_synthesis_takes_out_can_be_put_back() {
+    let mut x = 0x1234_5678_9abc_def1u64;
+    let mut random = move |n: u64| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        u128::from(x % n)
+    };
+    let mut closed = 0;
+    for _ in 0..30 {
+        let mut rules: Vec<[ValueSet; 3]> = Vec::new();
+        for _ in 0..40 {
+            let mut net = || {
+                let len = random(5) as u8;
+                ValueSet::prefix(random(16) << 28, len, 32)
+            };
+            let (a, b) = (net(), net());
+            let port = match random(3) {
+                0 => ValueSet::full(16),
+                n => ValueSet::range(n, n + random(4)),
+            };
+            let mut new = [a, b, port];
+            for q in &rules {
+                let out = |i: usize| !new[i].is_subset(&q[i]);
+                let outside: Vec<usize> = (0..3).filter(|i| out(*i)).collect();
+                if let [i] = outside[..] {
+                    new[i] = new[i].minus(&q[i], if i == 2 { 16 } else { 32 });
+                }
+            }
+            if new.iter().all(|s| !s.is_empty()) {
+                rules.push(new);
+            }
+        }
+        let rules: Vec<Vec<Condition>> = (rules.into_iter())
+            .map(|r| {
+                let all = [10, 11, 12].into_iter().zip(r);
+                all.map(|(reg, set)| condition(reg, set)).collect()
+            })
+            .collect();
+        let sources: Vec<Source> = dims().iter().map(|d| source(*d)).collect();
+        let made = StageRules::new(&rules, vec![1.0; rules.len()], &sources);
+        let inner = Inner::new(&made, &vec![None; made.fields.len()]);
+        let gaps = gaps::Gaps::new(&made, &inner);
+        for (i, r) in inner.rules.iter().enumerate() {
+            for (f, s, set) in inner.open(&made, *r) {
+                closed += set.intervals().len() - gaps.closed(i, (f, s), set).len();
+            }
+        }
+        let packets: Vec<Pkt> = (0..1500)
+            .map(|_| {
+                let (src, dst, port) = (random(16) << 28, random(16) << 28, random(9));
+                packet(&[(10, src), (11, dst), (12, port)], 60, 28, true, 0)
+            })
+            .collect();
+        compare(&rules, &packets, 0, &[256]);
+    }
+    assert!(closed > 100, "{closed}");
+}
+
 /// What a router's packets cost: `cargo test --release -p onefold-engine --lib -- --ignored --nocapture costs`.
 #[test]
 #[ignore = "a measurement"]
