@@ -1,6 +1,6 @@
 //! Frames through every example chain: no panic, packets are conserved, a fork does what its original does, the batched engine
-//! does what the scalar one does, and so does the synthesized program, packet by packet: what leaves, in order, what is
-//! dropped for which reason, and what is left behind.
+//! does what the scalar one does, and so do the synthesized program, packet by packet, and the flow table: what leaves, in order, what
+//! is dropped for which reason, and what is left behind.
 //!
 //! What the engines promise each other: packets that take the same way keep their order. So where all packets of a batch are of one
 //! kind ([`way`]), everything is equal, the state left behind included. Where they are not, they may overtake each other, which
@@ -12,9 +12,10 @@ use crate::frames::{Frame, Kind, answer, unnumber, way};
 use crate::script::{Record, Script};
 use onefold_chain::{Chain, ChainError, Options, load};
 use onefold_elements::ElemId;
-use onefold_engine::program::ProgramRunner;
+use onefold_engine::program::{FlowRunner, ProgramRunner};
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
+use onefold_synth::{Budget, synthesize};
 use std::path::PathBuf;
 
 /// Chains in a fixed order, which scripts refer to: new ones at the end.
@@ -72,7 +73,9 @@ fn example(name: &'static str) -> Example {
     };
     let graph =
         Graph::build(chain.graph.clone(), &build).unwrap_or_else(|e| panic!("{name}: {:?}", e.0));
-    let program = ProgramRunner::new(graph.fork());
+    let made = synthesize(&graph.synthesis_input(), Budget::default());
+    let program =
+        ProgramRunner::with_program(graph.fork(), &made).unwrap_or_else(|e| panic!("{name}: {e}"));
     let mut port_of = vec![None; graph.len()];
     for (i, p) in chain.ports.iter().enumerate() {
         for s in &p.sinks {
@@ -278,6 +281,41 @@ fn synthesized(
     equal(name, &left, expected);
     assert_eq!(runner.graph().totals(), reference.totals(), "{name}");
     assert_eq!(runner.graph().drops(), reference.drops(), "{name}");
+    assert_eq!(runner.report().reference, 0, "{name}: no program was valid");
+    if let Some(state) = state {
+        assert_eq!(&runner.graph_mut().state_summary(), state, "{name}");
+    }
+}
+
+/// The flow table, in batches, on the same arrivals: the same again. It keeps the order of all packets.
+fn remembered(
+    example: &Example,
+    arrivals: &[Arrival],
+    reference: &Graph,
+    expected: &Left,
+    state: Option<&State>,
+    flows: usize,
+) {
+    let name = example.name;
+    let mut runner = FlowRunner::new(example.program.fork(), flows);
+    let mut left = Left::new();
+    let mut batch = Vec::new();
+    for some in arrivals.chunk_by(|a, b| a.entry == b.entry && a.at == b.at) {
+        for a in some {
+            let mut p = runner.make_packet(&a.bytes);
+            p.anno.timestamp = a.at;
+            batch.push(p);
+        }
+        runner.inject_batch(some[0].entry, &mut batch, some[0].at);
+        assert!(batch.is_empty());
+        assert!(runner.totals().balanced(), "{name}");
+    }
+    runner.advance_to(reference.now());
+    collect(example, runner.graph_mut(), &mut left);
+    equal(name, &left, expected);
+    assert_eq!(runner.totals(), reference.totals(), "{name}");
+    assert_eq!(runner.drops(), reference.drops(), "{name}");
+    assert_eq!(runner.stats().refused, 0, "{name}: {:?}", runner.causes());
     if let Some(state) = state {
         assert_eq!(&runner.graph_mut().state_summary(), state, "{name}");
     }
@@ -298,6 +336,15 @@ pub fn run(data: &[u8]) {
         // printing every table takes longer than all else: half of the inputs do
         let state = (switches & 1 != 0).then(|| reference.state_summary());
         synthesized(example, &arrivals, &reference, &expected, state.as_ref());
+        let flows = if switches & 2 != 0 { 64 } else { 1024 };
+        remembered(
+            example,
+            &arrivals,
+            &reference,
+            &expected,
+            state.as_ref(),
+            flows,
+        );
         // order across ways is free
         expected.iter_mut().for_each(|l| unnumber(&mut l.2));
         expected.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
