@@ -11,9 +11,11 @@ use std::collections::HashMap;
 
 /// Intervals of earlier rules that are looked at: for one gap, and for all, at most.
 const LOOK: usize = 128;
-const LOOKS: usize = 1 << 23;
+const LOOKS: usize = 1 << 24;
 /// A set with so many gaps that nobody has filled is none of those meant here.
-const OPEN: usize = 3;
+const OPEN: usize = 2;
+/// Shorter fields (flags, protocols) have few sets, and are looked up by those.
+const SHORT: u8 = 8;
 /// Intervals of all rules, at most: with more of them gaps stay.
 const MAX_INTERVALS: usize = 1 << 22;
 
@@ -35,7 +37,8 @@ impl Gaps {
         let mut wanted = vec![false; all.fields.len()];
         for r in &inner.rules {
             for (f, _, set) in inner.open(all, *r) {
-                wanted[usize::from(f)] |= set.intervals().len() > 1;
+                let long = all.fields[usize::from(f)].bits > SHORT;
+                wanted[usize::from(f)] |= long && set.intervals().len() > 1;
             }
         }
         let mut fields: Vec<Field> = vec![HashMap::new(); all.fields.len()];
@@ -86,6 +89,9 @@ impl Gaps {
             // gaps that are filled as things are: the last rule that has a part in it, field, gap
             let mut found: Vec<(u32, usize, (u128, u128))> = Vec::new();
             for (k, (f, set)) in mine.iter().enumerate() {
+                if !wanted[usize::from(*f)] {
+                    continue;
+                }
                 let mut open = 0;
                 for pair in set.intervals().windows(2) {
                     let gap = (pair[0].1 + 1, pair[1].0 - 1);
