@@ -170,3 +170,16 @@ fn traces_and_changed_models_take_the_long_way() {
     b.batch("in", std::slice::from_ref(&f), 1000);
     assert_eq!(b.flow.stats().hits, before + 1, "{:?}", b.flow.causes());
 }
+
+/// A source without end gets its turns with every packet: how many packets it has made by then is seen.
+#[test]
+fn tasks_without_rest_have_their_turns() {
+    let chain = "FromDevice(in) -> Strip(14) -> CheckIPHeader -> n :: Counter -> Unstrip(14) -> ToDevice(out);
+        InfiniteSource(LIMIT -1, BURST 1) -> m :: Counter -> Discard;";
+    let mut b = Both::new(chain, 1024);
+    let f = frame(&mut Rng(77), 1);
+    for _ in 0..12 {
+        b.batch("in", &[f.clone(), f.clone()], 1000);
+        b.compare();
+    }
+}

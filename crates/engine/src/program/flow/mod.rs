@@ -319,7 +319,13 @@ impl FlowRunner {
         let Some(l) = &self.runner.loaded else {
             return false;
         };
-        if g.core.trace.is_some() || l.state.recorder.is_some() || l.state.watched.is_some() {
+        // a task that never comes to rest gets its turns with every packet
+        let restless = g.core.overruns > 0;
+        if restless
+            || g.core.trace.is_some()
+            || l.state.recorder.is_some()
+            || l.state.watched.is_some()
+        {
             return false;
         }
         if self.seen != Some(changes) {
