@@ -2,7 +2,7 @@
 
 use onefold_elements::ElemId;
 use onefold_engine::Graph;
-use onefold_engine::program::{FlowRunner, FlowStats, ProgramRunner};
+use onefold_engine::program::{FlowRunner, FlowStats, ProgramRunner, Report};
 use onefold_packet::{Pkt, Timestamp};
 
 /// What became of packets.
@@ -142,6 +142,11 @@ fn account(g: &Graph) -> Account {
     }
 }
 
+/// Classes that took packets.
+fn classes_hit(r: &Report) -> usize {
+    r.classes().iter().filter(|c| c.packets > 0).count()
+}
+
 /// The reference graph in the batched engine: element by element, as written, a batch at a time.
 pub struct Reference(pub Graph);
 
@@ -182,8 +187,7 @@ impl Subject for Synthesized {
         }
     }
     fn classes_hit(&self) -> Option<usize> {
-        let classes = self.0.report().classes();
-        Some(classes.iter().filter(|c| c.packets > 0).count())
+        Some(classes_hit(&self.0.report()))
     }
 }
 
@@ -208,8 +212,7 @@ impl Subject for Flow {
         }
     }
     fn classes_hit(&self) -> Option<usize> {
-        let classes = self.0.report().classes();
-        Some(classes.iter().filter(|c| c.packets > 0).count())
+        Some(classes_hit(&self.0.report()))
     }
     fn flow_stats(&self) -> Option<(FlowStats, Vec<(&'static str, u64)>)> {
         Some((self.0.stats(), self.0.causes().to_vec()))

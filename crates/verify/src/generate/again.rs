@@ -26,8 +26,6 @@ pub struct Again<'a> {
     left: usize,
     /// The event under way is not the other source's.
     mine: bool,
-    /// Frames that were sent again.
-    sent: u64,
 }
 
 impl<'a> Again<'a> {
@@ -40,13 +38,7 @@ impl<'a> Again<'a> {
             last: None,
             left: 0,
             mine: false,
-            sent: 0,
         }
-    }
-
-    /// Frames that were sent again, so far.
-    pub fn sent(&self) -> u64 {
-        self.sent
     }
 
     /// One that was there before.
@@ -79,7 +71,6 @@ impl Source for Again<'_> {
             self.left -= 1;
             if let Some(e) = self.again() {
                 self.mine = true;
-                self.sent += 1;
                 self.last = Some(e.clone());
                 return Some(e);
             }

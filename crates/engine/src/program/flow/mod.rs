@@ -65,8 +65,6 @@ pub struct FlowStats {
     pub evicted: u64,
     /// Entries that did not hold any more when they were met.
     pub ended: u64,
-    /// Packets whose way is not for repetition: the reference graph, an asked element, copies, a binding that is still changing.
-    pub once: u64,
     /// Entries that would have been wrong. A defect, and harmless.
     pub refused: u64,
     /// Times that all entries went.
@@ -534,7 +532,6 @@ impl FlowRunner {
 
     /// A packet's way was not written down.
     fn not_kept(&mut self, why: &'static str) {
-        self.stats.once += 1;
         match self.causes.iter_mut().find(|c| c.0 == why) {
             Some(c) => c.1 += 1,
             // Bound: there are about twenty
