@@ -17,6 +17,7 @@ fn main() {
                 subjects: vec![Box::new(Ceiling::default()), Box::new(MacSwap::default())],
                 lanes: vec![Lane {
                     source: ElemId(0),
+                    strangers: None,
                     templates: Templates::new(&frames, 1),
                 }],
                 start: Timestamp::ZERO,

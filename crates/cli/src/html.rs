@@ -7,10 +7,12 @@ use onefold_chain::Chain;
 use std::fmt::Write;
 
 mod bench;
+mod experiment;
 mod explain;
 mod layout;
 
 pub use bench::bench_page;
+pub use experiment::experiment_page;
 pub use explain::explain_page;
 
 const CSS: &str = include_str!("../assets/page.css");

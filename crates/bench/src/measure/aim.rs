@@ -5,6 +5,8 @@
 //! it counts only if its packets leave.
 
 use super::feed::Templates;
+use super::stranger::Strangers;
+use crate::ranges::{ProtocolMix, Transport};
 use crate::rng::Rng;
 use crate::sizes::SizeModel;
 use onefold_elements::ElemId;
@@ -37,8 +39,8 @@ pub struct AimParams {
     pub flows: usize,
     /// Frame lengths.
     pub sizes: SizeModel,
-    /// Share of flows that are TCP, opened by a handshake; the others are UDP.
-    pub tcp: f64,
+    /// What flows are of, where a class leaves the choice. TCP is opened by a handshake; ICMP is echo requests.
+    pub protocols: ProtocolMix,
     /// Where packets enter.
     pub entry: ElemId,
     /// Half of the packets are answers that come back from where packets leave.
@@ -76,6 +78,8 @@ pub struct Lane {
     pub source: ElemId,
     /// The packets.
     pub templates: Templates,
+    /// Packets of flows that were not opened, among them.
+    pub strangers: Option<Strangers>,
 }
 
 /// Traffic that a chain forwards, and the chain with its flows opened.
@@ -254,14 +258,17 @@ impl Maker<'_> {
         let kind = at(96, 16);
         let v6 = !may(kind, 0x0800) && may(kind, 0x86dd);
         let proto_at = if v6 { 160 } else { 184 };
-        let wish: u8 = match self.rng.chance(self.params.tcp) {
-            true => 6,
-            false => 17,
+        let mix = self.params.protocols;
+        let echo = if v6 { 58 } else { 1 };
+        let number = |t| match t {
+            Transport::Tcp => 6,
+            Transport::Udp => 17,
+            Transport::Icmp => echo,
         };
-        let proto = match may(at(proto_at, 8), u128::from(wish)) {
-            true => wish,
-            false => 6 + 17 - wish,
-        };
+        let wish: u8 = number(mix.draw(&mut self.rng));
+        let may_be = |p: &u8| may(at(proto_at, 8), u128::from(*p));
+        // another one that the class takes, if not this one
+        let proto = *[wish, 17, 6].iter().find(|p| may_be(p)).unwrap_or(&17);
         let (src, dst, width, ports, usual) = match v6 {
             false => (208, 240, 32, [272, 288], &self.usual.v4),
             true => (176, 304, 128, [432, 448], &self.usual.v6),
@@ -275,6 +282,17 @@ impl Maker<'_> {
         .into_iter()
         .map(|(bit, bits, usual)| (bit + shift, bits, draw(at(bit, bits), usual, &mut self.rng)))
         .collect();
+        // a ping has an identifier, which flows are told apart by, where others have a destination port's neighbour
+        let fields: Vec<(i32, u8, u128)> = match proto == echo {
+            false => fields,
+            true => (fields.into_iter())
+                .filter(|(bit, ..)| *bit != ports[1] + shift)
+                .map(|(bit, bits, v)| match bit == ports[0] + shift {
+                    true => (bit + 32, bits, v),
+                    false => (bit, bits, v),
+                })
+                .collect(),
+        };
         let headers = 4 * tags + if v6 { 54 } else { 34 } + if proto == 6 { 20 } else { 8 };
         let mut place_rng = onefold_verify::Rng::new(self.rng.bits());
         let mut frames = Vec::with_capacity(n);
@@ -491,6 +509,7 @@ pub fn aim(
     let lane = |(source, frames): (ElemId, Vec<Vec<u8>>)| Lane {
         source,
         templates: Templates::new(&frames, per_flow),
+        strangers: None,
     };
     let lanes = std::iter::once((p.entry, forward)).chain(answers);
     Ok(Aimed {

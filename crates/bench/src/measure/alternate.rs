@@ -74,6 +74,8 @@ pub struct Measured {
     pub samples: Vec<Sample>,
     /// Packets sent while the clock ran and before it, warm-up included.
     pub offered: u64,
+    /// Of these, packets of flows that had not been opened.
+    pub strangers: u64,
     /// What became of these.
     pub account: Account,
     /// Is every packet accounted for, and has the subject taken those that were sent to it?
@@ -104,6 +106,8 @@ struct Place {
     now: Timestamp,
     offered: u64,
     block: u64,
+    /// Strangers sent: the number of the next one.
+    strange: u64,
 }
 
 impl Place {
@@ -114,6 +118,7 @@ impl Place {
             now: start,
             offered: 0,
             block: BLOCK.0,
+            strange: 0,
         }
     }
 }
@@ -164,6 +169,12 @@ impl Driver<'_> {
             self.packets = self.ring.take(|| s.buffer());
             for (p, which) in self.packets.iter_mut().zip(these) {
                 p.refill(lane.templates.get(*which as usize));
+                if let Some(s) = &lane.strangers
+                    && *which as usize >= s.known
+                {
+                    s.vary.apply(p.data_mut(), place.strange);
+                    place.strange += 1;
+                }
                 p.anno.timestamp = place.now;
             }
             let n = self.packets.len();
@@ -232,7 +243,11 @@ pub fn alternate(
         .iter()
         .map(|c| {
             let order = |(i, l): (usize, &Lane)| {
-                Order::new(&l.templates, c.zipf, c.seed.wrapping_add(i as u64))
+                let seed = c.seed.wrapping_add(i as u64);
+                match &l.strangers {
+                    None => Order::new(&l.templates, c.zipf, seed),
+                    Some(s) => Order::mixed(&l.templates, s.known, s.share, c.zipf, seed),
+                }
             };
             c.lanes.iter().enumerate().map(order).collect()
         })
@@ -331,6 +346,7 @@ pub fn alternate(
                 name: (c.name.clone(), s.name()),
                 samples: samples.remove(&key).unwrap_or_default(),
                 offered,
+                strangers: places.get(&key).map_or(0, |p| p.strange),
                 account,
                 conserved: now.balanced() && account.packets_in == offered,
                 classes_hit: s.classes_hit(),

@@ -82,6 +82,15 @@ impl Templates {
             Spans::Each(all) => all.len(),
         }
     }
+    /// The first `n` of them, places only: what [`Order::new`] asks for.
+    fn first(&self, n: usize) -> Templates {
+        Templates {
+            bytes: Vec::new(),
+            base: 0,
+            places: Spans::Alike(n.min(self.len()), 1, 0),
+            per_flow: self.per_flow,
+        }
+    }
     /// None at all.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -148,6 +157,23 @@ impl Order {
             places.extend_from_slice(&round);
         }
         Order { places }
+    }
+
+    /// As [`Order::new`] of the first templates, up to `known`, but each place is with this probability that of one of the others,
+    /// drawn at random.
+    pub fn mixed(t: &Templates, known: usize, share: f64, zipf: f64, seed: u64) -> Order {
+        let others = t.len().saturating_sub(known) as u64;
+        let mut order = Order::new(&t.first(known), zipf, seed);
+        let mut rng = Rng::stream(seed, 0x006d_6978_6564);
+        if order.places.is_empty() && others > 0 {
+            order.places = vec![0; MIN_ORDER];
+        }
+        for p in &mut order.places {
+            if others > 0 && (known == 0 || rng.chance(share)) {
+                *p = (known as u64 + rng.below(others)) as u32;
+            }
+        }
+        order
     }
 
     /// The places, in order; after the last, the first comes again.
@@ -293,6 +319,24 @@ mod tests {
             "{by_k:?}"
         );
         assert!(by_flow.iter().position(|n| *n > each / 2) != Some(0));
+    }
+
+    #[test]
+    fn strangers_have_their_share_and_the_others_their_order() {
+        let t = templates(300, 1);
+        let o = Order::mixed(&t, 200, 0.5, 0.0, 5);
+        let strange = o.places().iter().filter(|p| **p >= 200).count() as f64;
+        assert!((strange / o.places().len() as f64 - 0.5).abs() < 0.01);
+        assert!(o.places().iter().all(|p| *p < 300));
+        let all = Order::mixed(&t, 0, 1.0, 0.0, 5);
+        assert!(all.places().len() >= MIN_ORDER);
+        let mut seen = vec![0u32; 300];
+        for p in all.places() {
+            seen[*p as usize] += 1;
+        }
+        assert!(seen.iter().all(|n| *n > 0));
+        let none = Order::mixed(&t, 300, 0.5, 0.0, 5);
+        assert_eq!(none.places(), Order::new(&t, 0.0, 5).places());
     }
 
     #[test]

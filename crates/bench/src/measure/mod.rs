@@ -15,6 +15,7 @@ mod clock;
 mod feed;
 mod machine;
 mod report;
+mod stranger;
 mod subject;
 
 pub use aim::{AimError, AimParams, Aimed, Lane, aim};
@@ -23,4 +24,5 @@ pub use clock::{PinError, Times, pin};
 pub use feed::{BUFFERS, Order, Ring, STRIDE, Templates};
 pub use machine::Machine;
 pub use report::{ChainReport, FlowReport, Parameters, Report, Spread, TrafficReport};
+pub use stranger::{Strangers, Vary, frame_of};
 pub use subject::{Account, Ceiling, Flow, MacSwap, Reference, Subject, Synthesized};

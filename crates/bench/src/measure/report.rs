@@ -44,6 +44,8 @@ pub struct Parameters {
     pub zipf: f64,
     /// Share of flows that are TCP.
     pub tcp: f64,
+    /// Share of flows that are pings.
+    pub icmp: f64,
     /// Half of the packets are answers.
     pub replies: bool,
     /// Packets handed over together.
@@ -205,6 +207,9 @@ impl ChainReport {
     ) -> ChainReport {
         let of = |f: fn(&Sample) -> f64| Spread::of(m.samples.iter().map(f));
         let packets: u64 = m.samples.iter().map(|s| s.packets).sum();
+        // what is known is how many of all that were sent; they come alike at all times
+        let strange = m.strangers as f64 / m.offered.max(1) as f64;
+        let strangers = ((packets as f64 * strange).round() as u64).min(packets);
         ChainReport {
             name: m.name.0.clone(),
             mode: m.name.1.to_string(),
@@ -217,8 +222,8 @@ impl ChainReport {
             above_ceiling_ns: of(|s| s.ns - s.ceiling_ns),
             packets,
             rounds_of_packets: packets as f64 / traffic.templates.max(1) as f64,
-            hits: packets,
-            misses: 0,
+            hits: packets - strangers,
+            misses: strangers,
             account: m.account,
             share_out: m.account.share_out(),
             conserved: m.conserved,

@@ -5,11 +5,12 @@ use crate::program;
 use crate::runner;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
-use onefold_bench::SizeModel;
+use onefold_bench::experiment::{Level, StrangerSpec};
 use onefold_bench::measure::{
-    AimError, AimParams, Candidate, ChainReport, Flow, Machine, Outcome, Reference, Subject,
-    Synthesized, TrafficReport, aim,
+    AimError, AimParams, Candidate, ChainReport, Flow, Lane, Machine, Outcome, Reference,
+    Strangers, Subject, Synthesized, Templates, TrafficReport, aim,
 };
+use onefold_bench::{ProtocolMix, SizeModel};
 use onefold_chain::Chain;
 use onefold_elements::ElemId;
 use onefold_engine::program::{DEFAULT_FLOWS, FlowRunner, ProgramRunner};
@@ -22,6 +23,7 @@ pub enum Mode {
     /// Element by element, as written, a batch at a time.
     Reference,
     /// As one function: traffic classes with one action each.
+    #[value(alias = "program")]
     Synthesized,
     /// As one function, with a flow table in front: what was done to a flow's packet is done to the next one without asking.
     Flow,
@@ -29,6 +31,16 @@ pub enum Mode {
     Both,
     /// All of them, in alternation.
     All,
+}
+
+impl From<Level> for Mode {
+    fn from(l: Level) -> Mode {
+        match l {
+            Level::Reference => Mode::Reference,
+            Level::Program => Mode::Synthesized,
+            Level::Flow => Mode::Flow,
+        }
+    }
 }
 
 /// Each mode once.
@@ -64,8 +76,8 @@ pub struct Point {
     pub flows: usize,
     /// Skew of their popularity.
     pub zipf: f64,
-    /// Share of TCP.
-    pub tcp: f64,
+    /// What flows are of.
+    pub protocols: ProtocolMix,
     /// Where packets enter; the first port if it is not said.
     pub entry: Option<String>,
     /// Half of the packets are answers.
@@ -74,6 +86,8 @@ pub struct Point {
     pub batch: usize,
     /// Seed of everything random.
     pub seed: u64,
+    /// Packets of flows that are not opened.
+    pub strangers: Option<StrangerSpec>,
 }
 
 /// A point that can be measured, and what is told of it.
@@ -82,6 +96,37 @@ pub struct Made {
     pub candidate: Candidate,
     traffic: TrafficReport,
     classes: usize,
+    /// Bytes that each execution needed when it was made, where the system says.
+    pub bytes: Vec<Option<u64>>,
+}
+
+/// The memory that this process has at present, in bytes.
+fn resident() -> Option<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    pages.checked_mul(4096)
+}
+
+/// Packets of strangers come among those of the first lane.
+fn mix_in(lane: &mut Lane, s: &StrangerSpec) {
+    let known = lane.templates.len();
+    let known = if s.share >= 1.0 { 0 } else { known };
+    let own = |t: &Templates| -> Vec<Vec<u8>> { (0..t.len()).map(|i| t.get(i).to_vec()).collect() };
+    let mut frames = own(&lane.templates);
+    let others = match s.frames.is_empty() {
+        true => frames.clone(),
+        false => s.frames.clone(),
+    };
+    if known == 0 {
+        frames.clear();
+    }
+    frames.extend(others);
+    lane.templates = Templates::new(&frames, 1);
+    lane.strangers = Some(Strangers {
+        known,
+        share: s.share,
+        vary: s.vary,
+    });
 }
 
 /// The entry that was asked for, or the first one.
@@ -127,13 +172,13 @@ impl Point {
         let params = AimParams {
             flows: self.flows,
             sizes: self.sizes.clone(),
-            tcp: self.tcp,
+            protocols: self.protocols,
             entry: ElemId(entry.and_then(|p| p.source).unwrap_or(0) as u32),
             replies: self.replies,
             seed: self.seed,
         };
         let ports = crate::cmd::verify::ports(&chain);
-        let aimed = match aim(&fresh, &made.program, &ports, &params, go_on) {
+        let mut aimed = match aim(&fresh, &made.program, &ports, &params, go_on) {
             Ok(a) => a,
             Err(AimError::Interrupted) => return Err(AimError::Interrupted.into()),
             Err(e) => bail!("{name}: {e}"),
@@ -145,6 +190,9 @@ impl Point {
                 common::thousands(aimed.flows as u64),
                 common::thousands(self.flows as u64)
             ));
+        }
+        if let (Some(s), Some(lane)) = (&self.strangers, aimed.lanes.first_mut()) {
+            mix_in(lane, s);
         }
         let traffic = TrafficReport::new(&aimed, entry.map_or("", |p| &p.name));
         let subject = |m: &Mode| -> Box<dyn Subject> {
@@ -158,10 +206,17 @@ impl Point {
                 _ => Box::new(Synthesized(aimed.runner.fork())),
             }
         };
+        let mut bytes = Vec::new();
+        let mut subjects = Vec::new();
+        for m in &self.modes {
+            let before = resident();
+            subjects.push(subject(m));
+            bytes.push(before.and_then(|b| Some(resident()?.saturating_sub(b))));
+        }
         Ok(Some(Made {
             candidate: Candidate {
                 name: name.clone(),
-                subjects: self.modes.iter().map(subject).collect(),
+                subjects,
                 lanes: aimed.lanes,
                 start: aimed.now,
                 batch: self.batch,
@@ -170,6 +225,7 @@ impl Point {
             },
             traffic,
             classes: program::classes(&made.program),
+            bytes,
         }))
     }
 }

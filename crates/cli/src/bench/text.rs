@@ -45,13 +45,17 @@ pub fn conditions(r: &Report) -> String {
         true => format!("Zipf {}", p.zipf),
         false => "in random order".into(),
     };
+    let pings = match p.icmp > 0.0 {
+        true => format!(", {:.0}% pings", p.icmp * 100.0),
+        false => String::new(),
+    };
     let both = if p.replies {
         ", half of them answers"
     } else {
         ""
     };
     format!(
-        "{size}, {flows} {order}, {:.0}% TCP{both}; batches of {}; {} slices of {} s each, in alternation",
+        "{size}, {flows} {order}, {:.0}% TCP{pings}{both}; batches of {}; {} slices of {} s each, in alternation",
         p.tcp * 100.0,
         p.batch,
         p.repeats,
@@ -116,7 +120,7 @@ pub fn fate(c: &ChainReport) -> String {
 }
 
 /// Lines of at most 100 columns, those after the first indented.
-fn wrapped(s: &str) -> String {
+pub fn wrapped(s: &str) -> String {
     let mut out = String::new();
     let mut column = 0;
     for word in s.split(' ') {

@@ -6,10 +6,11 @@ use crate::common::{self, ChainArgs, key_value};
 use crate::progress::Progress;
 use crate::runner;
 use anyhow::{Context, Result, anyhow, bail};
-use onefold_bench::SizeModel;
+use onefold_bench::experiment::Scale;
 use onefold_bench::measure::{
     BUFFERS, Machine, Parameters, Report, STRIDE, Settings, alternate, pin,
 };
+use onefold_bench::{ProtocolMix, SizeModel};
 use std::sync::atomic::Ordering;
 
 /// Options of `onefold bench`.
@@ -27,18 +28,44 @@ use std::sync::atomic::Ordering;
     Examples:\n  \
     onefold bench routers-1 routers-10\n  \
     onefold bench napts-1 --mode both --flows 64000 --html napts.html\n  \
-    onefold bench isp-edge:rules=acl-251.rules isp-edge:rules=acl-713.rules --size imix --replies\n\n\
+    onefold bench isp-edge:rules=acl-251.rules isp-edge:rules=acl-713.rules --size imix --replies\n  \
+    onefold bench --experiment list\n  \
+    onefold bench --experiment chain-length --html chain-length.html\n\n\
     Exit status: 0 measured, 1 packets are not all accounted for, 2 wrong use or bad input."
 )]
 pub struct Args {
     /// Chains: files, folders with a chain.yaml, names of examples, or Click configurations; NAME:KEY=VALUE[,KEY=VALUE] sets parameters
-    #[arg(value_name = "CHAIN", required = true)]
+    #[arg(value_name = "CHAIN", required_unless_present = "experiment")]
     chains: Vec<String>,
+    /// Measures an experiment of the literature instead, with the papers' figures beside ours; `list` tells which there are
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["chains", "set", "size", "flows", "zipf", "tcp", "protocols", "entry", "replies", "batch", "markdown"],
+          help_heading = "Experiments")]
+    experiment: Option<String>,
+    /// The experiment's smallest form: a few places, few flows, short slices; to see that it works
+    #[arg(long, requires = "experiment", help_heading = "Experiments")]
+    quick: bool,
+    /// Only these places of what the experiment sweeps, or others than it has by itself
+    #[arg(
+        long,
+        value_name = "X",
+        value_delimiter = ',',
+        requires = "experiment",
+        help_heading = "Experiments"
+    )]
+    at: Vec<f64>,
+    /// Writes the experiment's figures as a section of a Markdown document
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "experiment",
+        help_heading = "Experiments"
+    )]
+    section: Option<std::path::PathBuf>,
     /// Sets a parameter of all chains
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     set: Vec<(String, String)>,
-    /// How chains are executed; may be given twice
-    #[arg(long, value_enum, default_value = "synthesized")]
+    /// How chains are executed; may be given twice [default: synthesized; all that an experiment has]
+    #[arg(long, value_enum)]
     mode: Vec<Mode>,
     /// Length of frames without check sequence: bytes (60 or more), imix, campus, router, isp, datacenter
     #[arg(
@@ -68,6 +95,14 @@ pub struct Args {
         help_heading = "Packets"
     )]
     tcp: f64,
+    /// Shares of the flows' protocols, as of `gen`, instead of --tcp: udp, or tcp=80,udp=19,icmp=1 (ICMP: echo requests)
+    #[arg(
+        long,
+        value_name = "MIX",
+        conflicts_with = "tcp",
+        help_heading = "Packets"
+    )]
+    protocols: Option<ProtocolMix>,
     /// The port that packets enter at; the chain's first one if it is not given
     #[arg(long, value_name = "PORT", help_heading = "Packets")]
     entry: Option<String>,
@@ -85,18 +120,13 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = BUFFERS as u32, help_heading = "Measurement",
           value_parser = clap::value_parser!(u32).range(256..=65_536))]
     buffers: u32,
-    /// Seconds of each slice
-    #[arg(
-        long,
-        value_name = "S",
-        default_value_t = 0.5,
-        help_heading = "Measurement"
-    )]
-    seconds: f64,
-    /// Slices of each chain and mode
-    #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Measurement",
+    /// Seconds of each slice [default: 0.5; of an experiment 0.1, with --quick 0.002]
+    #[arg(long, value_name = "S", help_heading = "Measurement")]
+    seconds: Option<f64>,
+    /// Slices of each chain and mode [default: 5; with --quick 2]
+    #[arg(long, value_name = "N", help_heading = "Measurement",
           value_parser = clap::value_parser!(u16).range(1..=1000))]
-    repeats: u16,
+    repeats: Option<u16>,
     /// The core to measure on; the highest that may be used if it is not given
     #[arg(long, value_name = "N", help_heading = "Measurement")]
     core: Option<usize>,
@@ -131,18 +161,23 @@ impl Args {
     /// What is asked for.
     fn points(&self) -> Result<Vec<Point>> {
         let sizes = SizeModel::parse(&self.size, None).map_err(|e| anyhow!("--size: {e}"))?;
+        let asked = match self.mode.is_empty() {
+            true => vec![Mode::Synthesized],
+            false => self.mode.clone(),
+        };
         let point = |spec: &String| Point {
             name: spec.clone(),
             chain: chain_args(spec, &self.set),
-            modes: modes(&self.mode),
+            modes: modes(&asked),
             sizes: sizes.clone(),
             flows: self.flows as usize,
             zipf: self.zipf,
-            tcp: self.tcp,
+            protocols: self.mix(),
             entry: self.entry.clone(),
             replies: self.replies,
             batch: usize::from(self.batch),
             seed: self.seed,
+            strangers: None,
         };
         Ok(self.chains.iter().map(point).collect())
     }
@@ -154,8 +189,81 @@ impl Args {
         };
         number("--zipf", self.zipf, 0.0, 10.0)?;
         number("--tcp", self.tcp, 0.0, 1.0)?;
-        number("--seconds", self.seconds, 0.001, 3600.0)
+        number("--seconds", self.settings().seconds, 0.001, 3600.0)
     }
+
+    /// What flows are of.
+    fn mix(&self) -> ProtocolMix {
+        self.protocols.unwrap_or(ProtocolMix {
+            tcp: self.tcp,
+            udp: 1.0 - self.tcp,
+            icmp: 0.0,
+        })
+    }
+
+    /// How it is measured.
+    fn settings(&self) -> Settings {
+        let (seconds, repeats) = match (&self.experiment, self.quick) {
+            (None, _) => (0.5, 5),
+            (Some(_), false) => (0.1, 5),
+            (Some(_), true) => (0.002, 2),
+        };
+        Settings {
+            buffers: self.buffers as usize,
+            seconds: self.seconds.unwrap_or(seconds),
+            repeats: usize::from(self.repeats.unwrap_or(repeats)),
+        }
+    }
+}
+
+/// Runs an experiment, or lists them.
+fn experiment(args: &Args, name: &str) -> Result<u8> {
+    if name == "list" {
+        return crate::bench::experiment::list(args.json);
+    }
+    let run = crate::bench::experiment::Run {
+        name,
+        scale: Scale {
+            quick: args.quick,
+            at: args.at.clone(),
+            seed: args.seed,
+        },
+        modes: modes(&args.mode),
+        settings: args.settings(),
+        quiet: args.quiet,
+    };
+    let mut warnings = Vec::new();
+    let core = bound(args, &mut warnings)?;
+    let Some(report) = run.measure(core, warnings)? else {
+        return Ok(common::BAD_INPUT);
+    };
+    for w in &report.warnings {
+        eprintln!("warning: {w}");
+    }
+    let write = |file: &std::path::Path, text: String| {
+        std::fs::write(file, text).with_context(|| format!("'{}'", file.display()))
+    };
+    if let Some(file) = &args.html {
+        write(file, crate::html::experiment_page(&report))?;
+    }
+    if let Some(file) = &args.section {
+        write(file, crate::bench::experiment::markdown::section(&report))?;
+    }
+    if args.json {
+        common::print_json(&report)?;
+    } else {
+        crate::say!(
+            "{}",
+            crate::bench::experiment::text::told(&report).trim_end()
+        );
+        if let Some(f) = &args.html {
+            crate::say!("report: {}", f.display());
+        }
+    }
+    Ok(match report.conserved() {
+        true => common::HOLDS,
+        false => common::HOLDS_NOT,
+    })
 }
 
 /// The thread on a core, if that can be; it must be if a core was asked for.
@@ -173,8 +281,11 @@ fn bound(args: &Args, warnings: &mut Vec<String>) -> Result<Option<usize>> {
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
     args.check()?;
-    let points = args.points()?;
     runner::catch_interrupt();
+    if let Some(name) = &args.experiment {
+        return experiment(args, name);
+    }
+    let points = args.points()?;
     let interrupted = || runner::interrupted().load(Ordering::SeqCst);
     let mut warnings = Vec::new();
     let core = bound(args, &mut warnings)?;
@@ -195,11 +306,9 @@ pub fn run(args: &Args) -> Result<u8> {
             None => return Ok(common::BAD_INPUT),
         }
     }
-    let settings = Settings {
-        buffers: args.buffers as usize,
-        seconds: args.seconds,
-        repeats: usize::from(args.repeats),
-    };
+    let settings = args.settings();
+    let mix = args.mix();
+    let all = (mix.tcp + mix.udp + mix.icmp).max(f64::MIN_POSITIVE);
     let (mut candidates, about) = split(made);
     let mut progress = Progress::new(0, args.quiet);
     let outcome = alternate(&mut candidates, &settings, &mut |done, of, what| {
@@ -232,7 +341,8 @@ pub fn run(args: &Args) -> Result<u8> {
             size: args.size.clone(),
             flows: args.flows as usize,
             zipf: args.zipf,
-            tcp: args.tcp,
+            tcp: mix.tcp / all,
+            icmp: mix.icmp / all,
             replies: args.replies,
             batch: usize::from(args.batch),
             seconds: settings.seconds,
