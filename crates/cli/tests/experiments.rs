@@ -115,6 +115,115 @@ fn chain_length() {
 }
 
 #[test]
+fn acl() {
+    let v = smallest("acl", &["--at", "20"]);
+    assert_eq!(lines(&v).len(), 9);
+    for s in v["series"].as_array().unwrap() {
+        for p in s["points"].as_array().unwrap() {
+            let m = &p["measured"];
+            // what was asked for comes, and what has not been seen is not hit
+            assert!(finite(&m["share_out"]) > 0.99, "{}: {m}", s["series"]);
+            let never = s["series"].as_str().unwrap().starts_with("never");
+            let zero = if never { &m["hits"] } else { &m["misses"] };
+            assert_eq!(zero, 0, "{m}");
+        }
+    }
+}
+
+#[test]
+fn router_napt_lb() {
+    let v = smallest("router-napt-lb", &["--at", "100"]);
+    assert_eq!(lines(&v).len(), 6);
+    for s in v["series"].as_array().unwrap() {
+        for p in s["points"].as_array().unwrap() {
+            assert_eq!(p["flows"], 100);
+            assert_eq!(p["measured"]["share_out"], 1.0, "{p}");
+        }
+    }
+}
+
+#[test]
+fn flows() {
+    let v = smallest("flows", &[]);
+    assert_eq!(lines(&v).len(), 3);
+    let points = v["series"][2]["points"].as_array().unwrap();
+    assert_eq!(
+        (&points[0]["flows"], &points[1]["flows"]),
+        (&100.into(), &1000.into())
+    );
+    assert!(
+        finite(&points[1]["bytes_per_flow"]) > 0.0,
+        "a flow table needs memory"
+    );
+}
+
+#[test]
+fn batch() {
+    let v = smallest("batch", &[]);
+    assert_eq!(lines(&v).len(), 6);
+    for s in v["series"].as_array().unwrap() {
+        let all: Vec<u64> = s["points"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|p| p["batch"].as_u64().unwrap())
+            .collect();
+        assert_eq!(all, [1, 32]);
+    }
+}
+
+#[test]
+fn rules() {
+    let v = smallest("rules", &["--at", "10"]);
+    assert_eq!(lines(&v).len(), 8);
+    for s in v["series"].as_array().unwrap() {
+        for p in s["points"].as_array().unwrap() {
+            assert!(finite(&p["build_seconds"]) > 0.0);
+            let acl = s["series"].as_str().unwrap().starts_with("acl");
+            assert!(!acl || finite(&p["measured"]["share_out"]) > 0.99, "{p}");
+        }
+    }
+}
+
+#[test]
+fn nf_benchmark() {
+    let v = smallest("nf-benchmark", &["--at", "64"]);
+    let all = lines(&v);
+    assert!(all.len() == 15 && all.iter().all(|l| l.2 == 2), "{all:?}");
+    for s in v["series"].as_array().unwrap() {
+        let points = s["points"].as_array().unwrap();
+        assert_eq!(points[0]["measured"]["traffic"]["bytes"], 64.0);
+        assert_eq!(points[1]["label"], "data centre");
+        assert!(finite(&points[1]["measured"]["traffic"]["bytes"]) > 100.0);
+    }
+}
+
+#[test]
+fn attack() {
+    let v = smallest("attack", &[]);
+    let all = lines(&v);
+    assert!(all.len() == 3 && all.iter().all(|l| l.2 == 5), "{all:?}");
+    assert_eq!(v["ratios"].as_array().unwrap().len(), 12);
+    for p in v["series"][0]["points"].as_array().unwrap() {
+        let m = &p["measured"];
+        let [hits, misses] = ["hits", "misses"].map(|k| finite(&m[k]));
+        let strange = misses / (hits + misses);
+        let expected = if p["label"] == "benign" { 0.0 } else { 0.5 };
+        assert!((strange - expected).abs() < 0.02, "{strange}: {m}");
+        // established flows leave, whatever the others do
+        assert!(finite(&m["share_out"]) > 0.999 - expected - 0.02, "{m}");
+    }
+}
+
+#[test]
+fn traffic_mix() {
+    let v = smallest("traffic-mix", &[]);
+    let all = lines(&v);
+    assert!(all.len() == 2 && all.iter().all(|l| l.2 == 5), "{all:?}");
+    assert_eq!(v["ratios"].as_array().unwrap().len(), 5);
+}
+
+#[test]
 fn places_and_modes_can_be_chosen_and_there_is_a_page() {
     let dir = temp("experiment-page");
     let (page, section) = (dir.join("p.html"), dir.join("s.md"));

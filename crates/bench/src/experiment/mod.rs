@@ -15,16 +15,34 @@
 //! # Ok::<(), onefold_bench::experiment::PlanError>(())
 //! ```
 
+mod acl;
+mod attack;
+mod batch;
 mod chain_length;
+mod flows;
+mod nf;
 mod report;
+mod router_napt_lb;
+mod rules;
 pub mod text;
+mod traffic_mix;
 
 pub use report::{ExperimentReport, PointReport, RatioReport, SeriesReport};
 
 use crate::measure::Vary;
 
 /// All of them, in the order in which they are listed.
-pub const ALL: &[&Experiment] = &[&chain_length::EXPERIMENT];
+pub const ALL: &[&Experiment] = &[
+    &chain_length::EXPERIMENT,
+    &acl::EXPERIMENT,
+    &router_napt_lb::EXPERIMENT,
+    &flows::EXPERIMENT,
+    &batch::EXPERIMENT,
+    &rules::EXPERIMENT,
+    &nf::SIZES,
+    &attack::EXPERIMENT,
+    &traffic_mix::EXPERIMENT,
+];
 
 /// The experiment of that name.
 pub fn find(name: &str) -> Option<&'static Experiment> {
@@ -111,7 +129,8 @@ impl Scale {
         if self.at.is_empty() {
             return Ok(if self.quick { quick } else { all }.to_vec());
         }
-        let least = all.first().copied().unwrap_or(1.0);
+        let both = quick.iter().chain(all).copied();
+        let least = both.fold(f64::MAX, f64::min);
         match self.at.iter().find(|v| !(least..=most).contains(*v)) {
             Some(v) => Err(PlanError(format!("--at {v}: expected {least} to {most}"))),
             None => Ok(self.at.clone()),

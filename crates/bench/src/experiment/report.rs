@@ -1,7 +1,7 @@
 //! What is told of an experiment.
 
 use super::{Axis, Experiment, Level, Published, Quantity, Ratio, Which};
-use crate::measure::{ChainReport, Machine, Spread};
+use crate::measure::{ChainReport, Machine, Sample, Spread};
 use serde::Serialize;
 
 /// A point of a line.
@@ -21,6 +21,8 @@ pub struct PointReport {
     pub cpu: f64,
     /// Processes that did the same at the same time.
     pub instances: usize,
+    /// Seconds that synthesis and the program's search structures took.
+    pub build_seconds: f64,
     /// Bytes of state per flow: the flow table's, and what the chain's own tables and everything else that was allocated for
     /// the execution grew by. Null where the system does not say.
     pub bytes_per_flow: Option<f64>,
@@ -67,7 +69,7 @@ impl SeriesReport {
 pub struct RatioReport {
     /// In words.
     pub name: String,
-    /// Over the rounds, with all of the time.
+    /// Over the rounds; to what is above the one's ceiling comes the ceiling of the other.
     pub rate: Option<Spread>,
 }
 
@@ -170,7 +172,9 @@ impl ExperimentReport {
                 continue;
             };
             let both = of.measured.samples.iter().zip(&to.measured.samples);
-            let rate = Spread::of(both.map(|(a, b)| b.ns / a.ns.max(1e-3)));
+            // packets of different kinds are not equally dear to make: that is in the ceiling
+            let time = |a: &Sample, b: &Sample| (a.ns - a.ceiling_ns + b.ceiling_ns).max(1e-3);
+            let rate = Spread::of(both.map(|(a, b)| b.ns / time(a, b)));
             let name = r.name.clone();
             self.ratios.push(RatioReport { name, rate });
         }

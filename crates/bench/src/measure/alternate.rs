@@ -172,7 +172,9 @@ impl Driver<'_> {
                 if let Some(s) = &lane.strangers
                     && *which as usize >= s.known
                 {
-                    s.vary.apply(p.data_mut(), place.strange);
+                    let others = (lane.templates.len() - s.known).max(1) as u64;
+                    let n = place.strange;
+                    s.vary.apply(p.data_mut(), n, n / others);
                     place.strange += 1;
                 }
                 p.anno.timestamp = place.now;

@@ -3,6 +3,10 @@
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
 use nix::unistd::Pid;
+use std::sync::OnceLock;
+
+/// Where this process could run before its thread was bound to a core.
+static ALLOWED: OnceLock<CpuSet> = OnceLock::new();
 
 /// Processor time of this thread and time on the wall, both in nanoseconds since some moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,6 +47,7 @@ impl Times {
 /// What the system says against it.
 pub fn pin(core: Option<usize>) -> Result<usize, PinError> {
     let allowed = sched_getaffinity(Pid::from_raw(0))?;
+    ALLOWED.get_or_init(|| allowed);
     let may = |c: &usize| allowed.is_set(*c).unwrap_or(false);
     let highest = || (0..CpuSet::count()).rev().find(may);
     let core = match core {
@@ -54,6 +59,28 @@ pub fn pin(core: Option<usize>) -> Result<usize, PinError> {
     set.set(core)?;
     sched_setaffinity(Pid::from_raw(0), &set)?;
     Ok(core)
+}
+
+/// Does something (begins another process, say) while this thread may run wherever it could before it was bound to a core.
+pub fn on_all_cores<T>(f: impl FnOnce() -> T) -> T {
+    let me = Pid::from_raw(0);
+    let bound = sched_getaffinity(me).ok();
+    if let Some(all) = ALLOWED.get() {
+        let _ = sched_setaffinity(me, all);
+    }
+    let result = f();
+    if let Some(bound) = bound {
+        let _ = sched_setaffinity(me, &bound);
+    }
+    result
+}
+
+/// Cores that this process could run on before its thread was bound to one, highest first.
+pub fn cores() -> Vec<usize> {
+    let now = sched_getaffinity(Pid::from_raw(0)).ok();
+    let set = ALLOWED.get().copied().or(now);
+    let may = |c: &usize| set.is_some_and(|s| s.is_set(*c).unwrap_or(false));
+    (0..CpuSet::count()).rev().filter(may).collect()
 }
 
 /// Why a thread was not bound to a core.

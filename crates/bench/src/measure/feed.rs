@@ -160,17 +160,24 @@ impl Order {
     }
 
     /// As [`Order::new`] of the first templates, up to `known`, but each place is with this probability that of one of the others,
-    /// drawn at random.
+    /// which come in rounds of their own.
     pub fn mixed(t: &Templates, known: usize, share: f64, zipf: f64, seed: u64) -> Order {
-        let others = t.len().saturating_sub(known) as u64;
-        let mut order = Order::new(&t.first(known), zipf, seed);
+        let mut others: Vec<u32> = (known..t.len()).map(|i| i as u32).collect();
         let mut rng = Rng::stream(seed, 0x006d_6978_6564);
-        if order.places.is_empty() && others > 0 {
-            order.places = vec![0; MIN_ORDER];
+        if known == 0 {
+            // rounds without an end that is no round's
+            return Order::new(t, 0.0, seed);
         }
+        let mut order = Order::new(&t.first(known), zipf, seed);
+        let mut next = others.len();
         for p in &mut order.places {
-            if others > 0 && (known == 0 || rng.chance(share)) {
-                *p = (known as u64 + rng.below(others)) as u32;
+            if !others.is_empty() && rng.chance(share) {
+                if next == others.len() {
+                    rng.shuffle(&mut others);
+                    next = 0;
+                }
+                *p = others.get(next).copied().unwrap_or(*p);
+                next += 1;
             }
         }
         order

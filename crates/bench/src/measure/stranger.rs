@@ -13,7 +13,8 @@ pub struct Vary {
     pub src: u32,
     /// Of the destination address.
     pub dst: u32,
-    /// Of the source port.
+    /// Of the source port: numbers in turn, one for each round of the templates, so that no header comes again before all of them
+    /// were there.
     pub sport: u16,
     /// Of the destination port.
     pub dport: u16,
@@ -30,6 +31,8 @@ pub struct Strangers {
     pub vary: Vary,
 }
 
+/// Spreads numbers that follow each other.
+const ODD: u16 = 0x9e37;
 /// Bytes of an Ethernet header.
 const ETHER: usize = 14;
 
@@ -50,10 +53,10 @@ fn be32(f: &[u8], at: usize) -> u32 {
 }
 
 impl Vary {
-    /// Writes the header of packet number `n` into an untagged IPv4 frame without options; others stay as they are. A
+    /// Writes the header of packet number `n`, which is in round `round` of the templates, into an untagged IPv4 frame without options; others stay as they are. A
     /// checksum that was right is right afterwards; a UDP checksum of zero stays zero.
     #[inline]
-    pub fn apply(&self, f: &mut [u8], n: u64) {
+    pub fn apply(&self, f: &mut [u8], n: u64, round: u64) {
         if f.len() < ETHER + 28 || be16(f, 12) != 0x0800 || f.get(ETHER) != Some(&0x45) {
             return;
         }
@@ -73,7 +76,7 @@ impl Vary {
         };
         let (new_sport, new_dport) = match sum_at {
             Some(_) => (
-                fresh16(sport, self.sport, b as u16),
+                fresh16(sport, self.sport, (round as u16).wrapping_mul(ODD)),
                 fresh16(dport, self.dport, (b >> 16) as u16),
             ),
             None => (sport, dport),
@@ -159,7 +162,7 @@ mod tests {
             let mut seen = HashSet::new();
             for n in 0..2000 {
                 let mut g = f.clone();
-                vary.apply(&mut g, n);
+                vary.apply(&mut g, n, n);
                 assert_eq!(g[26], 10, "{n}: bits outside of the mask stay");
                 assert_eq!((&g[30..34], &g[36..38]), (&f[30..34], &f[36..38]));
                 let (ip, transport) = onefold_verify::frame::sums_right(&g);
@@ -180,13 +183,13 @@ mod tests {
         };
         for mut f in [Vec::new(), vec![0; 30], vec![0xff; 64]] {
             let before = f.clone();
-            vary.apply(&mut f, 7);
+            vary.apply(&mut f, 7, 1);
             assert_eq!(f, before);
         }
         // no checksum stays none, and pings have no ports
         let mut f = frame_of(1, 2, 3, 4, None, 64);
         f[40..42].fill(0);
-        vary.apply(&mut f, 9);
+        vary.apply(&mut f, 9, 1);
         assert_eq!(&f[40..42], &[0, 0]);
         assert_ne!(&f[26..34], &[0, 0, 0, 1, 0, 0, 0, 2]);
     }

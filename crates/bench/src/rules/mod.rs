@@ -5,6 +5,7 @@ mod exercise;
 mod generate;
 mod params;
 
+pub(crate) use classbench::mask;
 pub use classbench::{Header, ProtoMatch, Rule, RuleError, first_match, parse_rules, write_rules};
 pub use exercise::{Exercise, exercise, write_headers};
 pub use generate::{Generated, Verdict, generate_rules, write_click_filter};

@@ -16,6 +16,7 @@ use onefold_elements::ElemId;
 use onefold_engine::program::{DEFAULT_FLOWS, FlowRunner, ProgramRunner};
 use onefold_engine::{BuildOptions, Log};
 use onefold_packet::Timestamp;
+use std::time::Instant;
 
 /// How chains are executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -98,6 +99,8 @@ pub struct Made {
     classes: usize,
     /// Bytes that each execution needed when it was made, where the system says.
     pub bytes: Vec<Option<u64>>,
+    /// Seconds that synthesis and the structures of the program took.
+    pub build_seconds: f64,
 }
 
 /// The memory that this process has at present, in bytes.
@@ -165,9 +168,11 @@ impl Point {
                 return Ok(None);
             }
         };
+        let begun = Instant::now();
         let made = program::synthesize_graph(&graph);
         let fresh = ProgramRunner::with_program(graph, &made.program)
             .with_context(|| format!("{name}: the synthesized program"))?;
+        let build_seconds = begun.elapsed().as_secs_f64();
         let entry = chain.ports.get(port);
         let params = AimParams {
             flows: self.flows,
@@ -226,6 +231,7 @@ impl Point {
             traffic,
             classes: program::classes(&made.program),
             bytes,
+            build_seconds,
         }))
     }
 }

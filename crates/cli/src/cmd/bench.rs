@@ -42,24 +42,18 @@ pub struct Args {
           help_heading = "Experiments")]
     experiment: Option<String>,
     /// The experiment's smallest form: a few places, few flows, short slices; to see that it works
-    #[arg(long, requires = "experiment", help_heading = "Experiments")]
+    #[arg(long, help_heading = "Experiments")]
     quick: bool,
     /// Only these places of what the experiment sweeps, or others than it has by itself
     #[arg(
         long,
         value_name = "X",
         value_delimiter = ',',
-        requires = "experiment",
         help_heading = "Experiments"
     )]
     at: Vec<f64>,
     /// Writes the experiment's figures as a section of a Markdown document
-    #[arg(
-        long,
-        value_name = "FILE",
-        requires = "experiment",
-        help_heading = "Experiments"
-    )]
+    #[arg(long, value_name = "FILE", help_heading = "Experiments")]
     section: Option<std::path::PathBuf>,
     /// Sets a parameter of all chains
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
@@ -187,6 +181,11 @@ impl Args {
             true => Ok(()),
             false => Err(anyhow!("{what} {v}: expected {lo} to {hi}")),
         };
+        if self.experiment.is_none()
+            && (self.quick || !self.at.is_empty() || self.section.is_some())
+        {
+            bail!("--quick, --at and --section are for an --experiment");
+        }
         number("--zipf", self.zipf, 0.0, 10.0)?;
         number("--tcp", self.tcp, 0.0, 1.0)?;
         number("--seconds", self.settings().seconds, 0.001, 3600.0)

@@ -281,7 +281,7 @@ fn plot(r: &ExperimentReport) -> String {
 fn figures(b: &mut String, r: &ExperimentReport) {
     let _ = write!(
         b,
-        "<section><h2>Figures</h2><table><tr><th>line<th>{}<th>above the ceiling<th>median<th>min<th>max<th>ceiling<th>MAC swap<th>Mpps<th>wall Mpps<th>flows<th>bytes per flow<th>left<th>packets</tr>",
+        "<section><h2>Figures</h2><table><tr><th>line<th>{}<th>above the ceiling<th>median<th>min<th>max<th>ceiling<th>MAC swap<th>Mpps<th>wall Mpps<th>flows<th>bytes per flow<th>left<th>built in<th>packets</tr>",
         esc(r.x.name)
     );
     for s in &r.series {
@@ -304,6 +304,7 @@ fn figures(b: &mut String, r: &ExperimentReport) {
                 place(p.flows as f64),
                 p.bytes_per_flow.map_or("-".into(), number),
                 format!("{:.1}%", c.share_out * 100.0),
+                format!("{:.2} s", p.build_seconds),
             ];
             let _ = write!(
                 b,

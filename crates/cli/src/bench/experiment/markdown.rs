@@ -77,6 +77,20 @@ pub fn section(r: &ExperimentReport) -> String {
             memory.join("; ")
         );
     }
+    let built: Vec<String> = (r
+        .series
+        .iter()
+        .flat_map(|s| s.points.iter().map(move |p| (s, p))))
+    .filter(|(_, p)| p.build_seconds >= 1.0)
+    .map(|(s, p)| format!("{} at {}: {:.1} s", s.name(), p.label, p.build_seconds))
+    .collect();
+    if !built.is_empty() {
+        let _ = writeln!(
+            t,
+            "\nSynthesis and search structures, where they took a second or more: {}.",
+            built.join("; ")
+        );
+    }
     if !r.ratios.is_empty() {
         t.push_str("\n| rates compared, round by round | median | min to max |\n|---|---|---|\n");
         for x in &r.ratios {

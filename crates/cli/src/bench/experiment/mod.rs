@@ -213,6 +213,7 @@ impl Run<'_> {
             }
         }
         let bytes: Vec<Vec<Option<u64>>> = made.iter().map(|m| m.bytes.clone()).collect();
+        let built: Vec<f64> = made.iter().map(|m| m.build_seconds).collect();
         let (mut candidates, about) = split(made);
         let outcome = alternate(&mut candidates, &self.settings, &mut |at, of, what| {
             progress.at(base + 250 + 750 * at / of.max(1), || what.to_string());
@@ -247,6 +248,7 @@ impl Run<'_> {
                 batch: p.batch,
                 cpu: p.cpu,
                 instances: p.instances,
+                build_seconds: built.get(m.candidate).copied().unwrap_or(0.0),
                 bytes_per_flow: bytes_per_flow(*level, grown.flatten(), &c, flows),
                 measured: c,
             };

@@ -193,10 +193,7 @@ pub fn told(r: &ExperimentReport) -> String {
         }
     }
     if !r.ratios.is_empty() {
-        let _ = writeln!(
-            t,
-            "\nrates compared, round by round, with all of the time (median, min to max)"
-        );
+        let _ = writeln!(t, "\nrates compared, round by round (median, min to max)");
         for x in &r.ratios {
             let v = x.rate.map_or("-".into(), |s| {
                 format!("{:.2}  ({:.2} to {:.2})", s.median, s.min, s.max)
@@ -232,7 +229,7 @@ pub fn told(r: &ExperimentReport) -> String {
     }
     let _ = writeln!(
         t,
-        "\nabove: nanoseconds of processor time per packet less the ceiling of the same round; B/flow: memory of\nthe execution, tables included, by flows."
+        "\nabove: nanoseconds of processor time per packet less the ceiling of the same round. B/flow: memory\nof the execution by flows; a flow table has room for 131,072 flows at least."
     );
     if r.interrupted {
         t.push_str("interrupted: not everything was measured\n");

@@ -1,0 +1,155 @@
+//! Half of the packets are hostile.
+
+use super::text::{self, Behind};
+use super::{
+    Axis, ChainSpec, Experiment, Level, Plan, PlanError, PointSpec, Published, Quantity, Ratio,
+    Scale, StrangerSpec, Traffic, Which,
+};
+use crate::experiment::acl::{NAPT_FLOWS, NEW_PORT};
+use crate::measure::{Vary, frame_of};
+use crate::rng::Rng;
+use crate::rules::{Generated, ProtoMatch, RuleKind, mask};
+
+/// See the module.
+pub const EXPERIMENT: Experiment = Experiment {
+    name: "attack",
+    title: "Half of the packets are hostile",
+    shows: "Firewall (713 rules), router, NAPT with room for 131,072 flows: established flows share a core with as many packets of other established flows (benign), or of an attacker: a SYN flood that the rules let pass, random \
+            5-tuples, new flows that exhaust the NAPT, headers made of parts of different rules, so that a classifier finds out late that none matches. Half of the packets are the established flows' in all cases, so \
+            the rate of all is their rate, too.",
+    x: Axis {
+        name: "the other half",
+        log: false,
+        labels: true,
+    },
+    y: Quantity::Ns,
+    plan,
+    published,
+};
+
+/// Templates of hostile packets.
+const TEMPLATES: usize = 4096;
+/// SYN.
+const SYN: u8 = 0x02;
+
+/// An address of a prefix.
+fn within((address, len): (u32, u8), rng: &mut Rng) -> u32 {
+    address | (rng.bits() as u32 & !mask(len))
+}
+
+fn port((lo, hi): (u16, u16), rng: &mut Rng) -> u16 {
+    rng.between(u64::from(lo), u64::from(hi)) as u16
+}
+
+/// Frames with addresses and ports that rules of these protocols allow; `mixed`: each part from another rule.
+fn frames(set: &Generated, tcp: bool, mixed: bool, rng: &mut Rng) -> Vec<Vec<u8>> {
+    let number = if tcp { 6 } else { 17 };
+    let fits = |p: &ProtoMatch| matches!(p, ProtoMatch::Any) || *p == ProtoMatch::Is(number);
+    let rules: Vec<_> = set
+        .rules
+        .iter()
+        .filter(|r| mixed || fits(&r.proto))
+        .collect();
+    let mut all = Vec::with_capacity(TEMPLATES);
+    for _ in 0..TEMPLATES {
+        let Some(a) = rng.pick(&rules).copied() else {
+            break;
+        };
+        let (b, c) = match mixed {
+            true => (rng.pick(&rules).copied(), rng.pick(&rules).copied()),
+            false => (Some(a), Some(a)),
+        };
+        let (b, c) = (b.unwrap_or(a), c.unwrap_or(a));
+        let (src, dst) = (within(a.src, rng), within(b.dst, rng));
+        let (sport, dport) = (port(a.sport, rng), port(c.dport, rng));
+        let flags = (tcp && (!mixed || rng.chance(0.5))).then_some(SYN);
+        all.push(frame_of(src, dst, sport, dport, flags, 64));
+    }
+    all
+}
+
+/// Packets of attackers by what they do: name, packets.
+pub fn hostile(set: &Generated, share: f64, seed: u64) -> Vec<(&'static str, StrangerSpec)> {
+    let mut rng = Rng::stream(seed, 0x6174_7461_636b);
+    let spec = |frames, vary| StrangerSpec {
+        share,
+        frames,
+        vary,
+    };
+    let all = Vary {
+        src: !0,
+        dst: !0,
+        sport: !0,
+        dport: !0,
+    };
+    let random = vec![
+        frame_of(1, 2, 3, 4, Some(SYN), 64),
+        frame_of(1, 2, 3, 4, None, 64),
+    ];
+    vec![
+        (
+            "SYN flood",
+            spec(frames(set, true, false, &mut rng), NEW_PORT),
+        ),
+        ("random 5-tuples", spec(random, all)),
+        (
+            "NAPT exhaustion",
+            spec(frames(set, false, false, &mut rng), NEW_PORT),
+        ),
+        (
+            "mixed-up rules",
+            spec(frames(set, true, true, &mut rng), NEW_PORT),
+        ),
+    ]
+}
+
+fn plan(scale: &Scale) -> Result<Plan, PlanError> {
+    let mut plan = Plan::default();
+    let (rules, flows) = if scale.quick {
+        (40, 100)
+    } else {
+        (713, 10_000)
+    };
+    let set = text::rules(RuleKind::Acl, true, rules, scale.seed)?;
+    let chain = ChainSpec::Click(text::edge(&set, Behind::Napt(NAPT_FLOWS)));
+    let mut add = |x: f64, label: &str, flows: usize, strangers: Option<StrangerSpec>| {
+        plan.points.push(PointSpec {
+            label: Some(label.into()),
+            traffic: Traffic {
+                flows,
+                tcp: 0.5,
+                strangers,
+                ..Traffic::default()
+            },
+            levels: Level::ALL.to_vec(),
+            ..PointSpec::new("", x, chain.clone())
+        });
+    };
+    // as many packets of the established flows as below, and as many of others
+    add(0.0, "benign", 2 * flows, None);
+    for (i, (label, strangers)) in hostile(&set, 0.5, scale.seed).into_iter().enumerate() {
+        let x = (i + 1) as f64;
+        add(x, label, flows, Some(strangers));
+        for level in Level::ALL {
+            plan.ratios.push(Ratio {
+                name: format!(
+                    "{label}, {}: rate of established flows in rates of benign",
+                    level.name()
+                ),
+                of: Which::new("", level, x),
+                to: Which::new("", level, 0.0),
+            });
+        }
+    }
+    Ok(plan)
+}
+
+fn published() -> Vec<Published> {
+    vec![Published {
+        source: "None of the papers",
+        setting: "SCC, SNF, Metron, NFVnice and UNiS measure benign traffic only",
+        reported: "The aim here: established flows keep at least 80% of the rate that they have beside benign traffic of the same size.",
+        erratum: None,
+        lines: Vec::new(),
+    }]
+}

@@ -1,0 +1,74 @@
+//! The benchmark of Niu and others: forwarding, a firewall, and chains of these, by the size of frames.
+
+use super::{
+    Axis, ChainSpec, Experiment, Plan, PlanError, PointSpec, Published, Quantity, Scale, Traffic,
+};
+
+/// By the size of frames.
+pub const SIZES: Experiment = Experiment {
+    name: "nf-benchmark",
+    title: "Forwarding, firewall, and chains of them, by frame size",
+    shows: "The benchmark of Niu et al.: L2 forwarding, L3 forwarding with ten routes, a firewall with ten rules, and chains of two and three of them, with six sizes of frames and the sizes of a \
+            data centre. The cost of longer frames is that of copying them: it is in the ceiling, too.",
+    x: Axis {
+        name: "frame size",
+        log: false,
+        labels: true,
+    },
+    y: Quantity::Ns,
+    plan: sizes,
+    published,
+};
+
+/// Chains of the examples.
+const CHAINS: [(&str, &str); 5] = [
+    ("L2FWD", "l2fwd"),
+    ("L3FWD", "l3fwd"),
+    ("firewall", "fw10"),
+    ("firewall, L3FWD", "fw-l3fwd"),
+    ("firewall, L3FWD, L2FWD", "fw-l3fwd-l2fwd"),
+];
+
+fn point(series: &str, x: f64, chain: &'static str, scale: &Scale) -> PointSpec {
+    PointSpec {
+        traffic: Traffic {
+            flows: if scale.quick { 64 } else { 4000 },
+            tcp: 0.5,
+            ..Traffic::default()
+        },
+        ..PointSpec::new(series, x, ChainSpec::Example(chain, Vec::new()))
+    }
+}
+
+fn sizes(scale: &Scale) -> Result<Plan, PlanError> {
+    let mut plan = Plan::default();
+    let all = [64.0, 128.0, 256.0, 512.0, 1024.0, 1500.0];
+    let places = scale.places(&[64.0, 1500.0], &all, 1514.0)?;
+    for (group, (series, chain)) in CHAINS.into_iter().enumerate() {
+        for (i, x) in places.iter().enumerate() {
+            let mut p = point(series, i as f64, chain, scale);
+            p.traffic.size = format!("{x}");
+            p.label = Some(format!("{x}"));
+            p.group = group;
+            plan.points.push(p);
+        }
+        let mut p = point(series, places.len() as f64, chain, scale);
+        p.traffic.size = "datacenter".into();
+        p.label = Some("data centre".into());
+        p.group = group;
+        plan.points.push(p);
+    }
+    Ok(plan)
+}
+
+fn published() -> Vec<Published> {
+    vec![Published {
+        source: "Niu et al., Benchmarking NFV software dataplanes (2016)",
+        setting: "one virtual machine per function, one virtual CPU, two virtual network cards; SoftNIC and ClickOS; 64 bytes",
+        reported: "L3FWD / firewall in Mpps, SoftNIC: 4.31 / 4.45 at 1.2 GHz, 5.73 / 5.92 at 1.6, 7.19 / 7.38 at 2.0, 8.60 / 8.87 at 2.4, 9.34 / 9.59 at 2.6; ClickOS: 2.10 / 1.98, 2.82 / 2.75, 3.44 / 3.27, 4.26 / 4.24, \
+                   5.34 / 5.03. Line rate of 10 Gb/s from 128 bytes on (SoftNIC, 2.4 GHz), 256 (ClickOS). Chains over two sockets nearly halve the rate at 64 bytes, over two servers nothing is lost. One to three instances, each with its \
+                   generator: linear. Data-centre mix, median 120 bytes: 8.662 Mpps.",
+        erratum: None,
+        lines: Vec::new(),
+    }]
+}
