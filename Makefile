@@ -4,6 +4,7 @@
 #   make bench    what a packet costs in the example chains, and all experiments; writes docs/benchmarks.md and pages with plots (a quarter of an hour)
 #   make test     everything: formatting, lints, all tests
 #   make mutants  broken programs of the example chains, each refuted or proved to do the same (minutes)
+#   make full-table  half a million routes: load time, 10^7 look-ups against a naive one, changes under traffic (a minute)
 #   make fuzz     every fuzz target for FUZZ_SECONDS (default 600); installs cargo-fuzz
 # On Debian and Ubuntu, missing packages are installed (with sudo if needed); the Makefile says which.
 
@@ -13,7 +14,9 @@ BIN := target/release/onefold
 OUT := out
 FUZZ_SECONDS ?= 600
 
-.PHONY: all build demo bench test lint mutants fuzz packages clean
+FULL_TABLE ?= $(or $(wildcard $(or $(ONEFOLD_DATA),../shared/data)/fib/dfz-half-public.prefixes.txt.gz),)
+
+.PHONY: all build demo bench full-table test lint mutants fuzz packages clean
 
 all: build
 
@@ -30,6 +33,9 @@ demo: build
 
 bench: build
 	@scripts/bench.sh $(BIN) $(OUT)
+
+full-table: packages
+	$(CARGO) run --release --locked -p onefold-engine --example full_table $(FULL_TABLE)
 
 mutants: packages
 	$(CARGO) test --locked -p onefold-verify --test mutants -- --ignored --nocapture

@@ -13,7 +13,7 @@
 //! earlier steps of its own action) have filled.
 
 use onefold_elements::ElemId;
-use onefold_elements::model::{AnnoKey, BindKind, FlowSide, HeaderCheck, ValueSet};
+use onefold_elements::model::{AnnoKey, BindKind, FlowSide, HeaderCheck, RouteWhat, ValueSet};
 use onefold_packet::{EtherAddr, PacketType};
 use std::sync::Arc;
 
@@ -85,6 +85,47 @@ pub enum Dim {
     Anno(AnnoKey),
     /// The packet type when the epoch began.
     PacketType,
+    /// What a look-up element's route table says when the packet comes. A program does not say what is in the table: it is the
+    /// element's own, whatever becomes of its routes.
+    Route {
+        /// The element.
+        table: ElemId,
+        /// The address that it is asked about.
+        of: Address,
+        /// What is asked.
+        what: RouteWhat,
+    },
+}
+
+/// An address that a route table is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Address {
+    /// Bits of the packet when the epoch began: 32 or 128.
+    Bits {
+        /// First bit.
+        bit: i32,
+        /// Number of bits.
+        bits: u8,
+    },
+    /// An annotation when the epoch began, of 4 or 16 bytes.
+    Anno(AnnoKey),
+    /// This one.
+    Is {
+        /// The address.
+        value: u128,
+        /// Number of bits, 32 or 128.
+        bits: u8,
+    },
+}
+
+impl Address {
+    /// Width in bits.
+    pub fn width(self) -> u8 {
+        match self {
+            Address::Bits { bits, .. } | Address::Is { bits, .. } => bits,
+            Address::Anno(a) => a.size.saturating_mul(8),
+        }
+    }
 }
 
 /// A value.
@@ -491,6 +532,7 @@ impl Dim {
             Dim::Slot(_) => 128,
             Dim::Anno(a) => a.size.saturating_mul(8),
             Dim::PacketType => 8,
+            Dim::Route { of, what, .. } => what.width(of.width()),
         }
     }
 }

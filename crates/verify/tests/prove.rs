@@ -160,6 +160,38 @@ fn what_no_model_says_is_not_proved() {
 }
 
 /// Time and memory end a proof; then it says so.
+/// Of a large table a proof says nothing but that it is asked about the right address, and that its answer counts.
+#[test]
+fn large_route_tables() {
+    let routes: Vec<String> = (0..5000u32)
+        .map(|i| format!("10.{}.{}.0/24 {}", i >> 8, i & 255, i % 3))
+        .collect();
+    let t = format!(
+        "rt :: RadixIPLookup({});
+         FromDevice(in) -> Strip(14) -> CheckIPHeader -> GetIPAddress(16) -> rt;
+         FromDevice(back) -> Strip(14) -> CheckIPHeader -> SetIPAddress(10.3.7.9) -> rt;
+         rt[0] -> DecIPTTL -> Unstrip(14) -> ToDevice(a); rt[1] -> Unstrip(14) -> ToDevice(b); rt[2] -> Discard;",
+        routes.join(", ")
+    );
+    let g = graph(&t);
+    let written = made(&g);
+    assert!(written.len() < 20_000, "{} bytes", written.len());
+    let (_, proof) = judged(&g, &written);
+    assert!(proof.holds(), "{proof:#?}");
+    assert_eq!(proof.share.unknown, 0.0);
+    let breaks = [
+        ("of ip.dst) = 1 => a8", "of ip.dst) = 1 => a9"),
+        ("of ip.dst) = 0 => a7", "of ip.src) = 0 => a7"),
+        ("of 10.3.7.9) = 0", "of 10.3.7.8) = 0"),
+    ];
+    for (old, new) in breaks {
+        let broken = written.replacen(old, new, 1);
+        assert_ne!(broken, written, "{old}\n{written}");
+        let (_, proof) = judged(&g, &broken);
+        assert!(!proof.holds(), "{old} -> {new}");
+    }
+}
+
 #[test]
 fn bounds() {
     let g = graph(NAT);

@@ -17,6 +17,7 @@ use onefold_synth::program::{Action, Dim, End, Filter, Program};
 use onefold_verify::frame::{self, Keep, Shape};
 use onefold_verify::generate::Port;
 use onefold_verify::generate::solve::place;
+use onefold_verify::generate::tables::Tables;
 use onefold_verify::generate::ways;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -430,6 +431,7 @@ pub fn aim(
         true => 1,
         false => (MIN_MIXED / p.flows.max(1)).clamp(1, MAX_PER_FLOW),
     };
+    let tables = Tables::of(runner.graph(), program);
     let mut trial = runner.fork();
     let mut now = start;
     let mut flows: Vec<Flow> = Vec::new();
@@ -446,7 +448,14 @@ pub fn aim(
         turn = if turn < live.len() { turn } else { 0 };
         let at = live.get(turn).copied().unwrap_or(0);
         let Some(spot) = spots.get_mut(at) else { break };
-        let made = maker.flow(&spot.cube, per_flow).filter(|f| {
+        let cube = match tables.is_empty() {
+            true => Some(spot.cube.clone()),
+            false => {
+                let mut rng = onefold_verify::Rng::new(maker.rng.bits());
+                tables.settled(&spot.cube, &mut rng)
+            }
+        };
+        let made = cube.and_then(|c| maker.flow(&c, per_flow)).filter(|f| {
             let mut h = DefaultHasher::new();
             (f.frames.first().map(|f| frame::flow_key(f))).hash(&mut h);
             known.insert(h.finish())

@@ -19,6 +19,7 @@ use onefold_verify::generate::again::Again;
 use onefold_verify::generate::capture::Capture;
 use onefold_verify::generate::directed::Directed;
 use onefold_verify::generate::hints::Hints;
+use onefold_verify::generate::tables::Tables;
 use onefold_verify::generate::traffic::Traffic;
 use onefold_verify::generate::{Port, Source};
 use onefold_verify::reach::{Facts, Reach};
@@ -277,7 +278,8 @@ fn one_level(
             Some(p) => {
                 let reach = Reach::of(p.clone(), &Facts::of(graph.spec(), p));
                 let d = Directed::new(p.clone(), t, ports, args.seed, packets, start);
-                directed.insert(d.with_reach(reach))
+                let tables = Tables::of(graph, p);
+                directed.insert(d.with_reach(reach).with_tables(tables))
             }
             None => traffic.insert(t),
         };

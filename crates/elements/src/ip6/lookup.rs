@@ -9,7 +9,7 @@ use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx};
-use crate::routing::table::{Addr, Placing, Route, RouteTable, show_prefix};
+use crate::routing::table::{Addr, Placing, Route, RouteTable, Routes, show_prefix};
 use crate::store::StateId;
 use crate::{Port, element_any};
 use onefold_packet::{Pkt, anno_field};
@@ -68,8 +68,9 @@ const NO_ROUTE: DropReason = "LookupIP6Route: no route";
 
 impl LookupIp6Route {
     fn table<'a>(&self, cx: &'a mut Cx<'_>) -> Result<&'a mut RouteTable<u128>, HandlerError> {
-        let t = cx.store.get_mut(self.table);
-        t.ok_or_else(|| HandlerError::BadValue("no table".to_string()))
+        let t = cx.store.get_mut::<Routes<u128>>(self.table);
+        t.map(|t| &mut **t)
+            .ok_or_else(|| HandlerError::BadValue("no table".to_string()))
     }
 
     fn command(&self, cmd: &str, text: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
@@ -104,7 +105,7 @@ impl LookupIp6Route {
 
     #[cold]
     fn trace(&self, a: u128, cx: &mut Cx<'_>) {
-        let table = cx.store.get::<RouteTable<u128>>(self.table);
+        let table = cx.store.get::<Routes<u128>>(self.table);
         match table.and_then(|t| t.route_for(a).copied()) {
             Some(r) => cx.decide(r.arg.map(|i| i as usize), || {
                 format!(
@@ -155,7 +156,7 @@ impl Element for LookupIp6Route {
         if args.is_empty() {
             args.warning("no routes");
         }
-        self.table = cx.store.alloc(Box::new(table));
+        self.table = cx.store.alloc(Box::new(Routes::new(table)));
         cx.store.publish(cx.elem, self.table);
         args.finish()
     }
@@ -166,7 +167,7 @@ impl Element for LookupIp6Route {
         if cx.host.tracing() {
             self.trace(a, cx);
         }
-        let table = cx.store.get::<RouteTable<u128>>(self.table);
+        let table = cx.store.get::<Routes<u128>>(self.table);
         match table.and_then(|t| t.lookup(a)) {
             Some(h) => {
                 if h.gw != 0 {
@@ -179,11 +180,11 @@ impl Element for LookupIp6Route {
     }
 
     fn model(&self, _: Port, cx: &ModelCx<'_>) -> Model {
-        let Some(t) = cx.store.get::<RouteTable<u128>>(self.table) else {
+        let Some(t) = cx.store.get::<Routes<u128>>(self.table) else {
             return Model::None("no table");
         };
         let key = anno_field::DST_IP6.into();
-        let Some(mut cases) = crate::routing::route_model::cases(t, key) else {
+        let Some(mut cases) = crate::routing::route_model::cases(t, key, cx) else {
             return Model::None("masks that are not contiguous");
         };
         cases.push(Case::new(Cond::Always, Exit::Drop(NO_ROUTE)));

@@ -32,6 +32,9 @@ pub enum ModelError {
     /// A case that hands the packet over to the element must not have changed it.
     #[error("a case that asks or punts has operations")]
     OpsBefore,
+    /// What a table says is not told by a packet and a model.
+    #[error("asks a table: {0:?}")]
+    Table(Read),
     /// Copies to no output at all.
     #[error("copies to no output")]
     NoOutputs,
@@ -281,6 +284,7 @@ pub fn read(r: Read, p: &Packet) -> R<u128> {
             let b = bytes_of(p, base).and_then(|b| b.get(usize::from(offset)..));
             u128::from(checked(check, b.ok_or_else(absent)?).ok_or_else(absent)?)
         }
+        Read::Route { .. } => return Err(ModelError::Table(r)),
     })
 }
 

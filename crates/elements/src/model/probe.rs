@@ -150,6 +150,8 @@ fn set(p: &mut Packet, r: Read, v: u128) -> bool {
             at.and_then(|at| answer(p.data_mut().get_mut(at..)?, check, v == 1))
                 .is_some()
         }
+        // no packet says what a table has
+        Read::Route { .. } => false,
     }
 }
 
@@ -238,6 +240,7 @@ fn turn(r: Read) -> u8 {
         Read::At(Base::Transport) => 2,
         Read::At(_) => 1,
         Read::Anno(_) | Read::PacketType => 3,
+        Read::Route { .. } => 4,
         Read::Field(_) => 5,
         Read::Len | Read::NetLen | Read::TransportLen => 6,
         Read::Check { check, .. } => match check {

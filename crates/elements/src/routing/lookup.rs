@@ -17,7 +17,7 @@
 //!   there is no limit of 255 next hops in RadixIPLookup, and none of 32,768 /24 networks in DirectIPLookup. Click errs there.
 //! - Handlers take addresses as numbers, not names from AddressInfo.
 
-use super::table::{AddError, Addr, Hop, Placing, Route, RouteTable, show_prefix};
+use super::table::{AddError, Addr, Hop, Placing, Route, RouteTable, Routes, show_prefix};
 use crate::args::{ArgScope, Args, FromArg, Ip4Prefix, split_words};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason};
@@ -214,8 +214,9 @@ struct Lookup {
 
 impl Lookup {
     fn table<'a>(&self, cx: &'a mut Cx<'_>) -> Result<&'a mut RouteTable<u32>, HandlerError> {
-        let t = cx.store.get_mut(self.table);
-        t.ok_or_else(|| HandlerError::BadValue("no table".to_string()))
+        let t = cx.store.get_mut::<Routes<u32>>(self.table);
+        t.map(|t| &mut **t)
+            .ok_or_else(|| HandlerError::BadValue("no table".to_string()))
     }
 
     /// Carries out one `add`, `set` or `remove`.
@@ -336,7 +337,7 @@ impl Lookup {
     fn trace(&self, a: u32, cx: &mut Cx<'_>) {
         let route = cx
             .store
-            .get::<RouteTable<u32>>(self.table)
+            .get::<Routes<u32>>(self.table)
             .and_then(|t| t.route_for(a).copied());
         if let Some(r) = route {
             cx.decide(r.arg.map(|i| i as usize), || {
@@ -410,7 +411,7 @@ impl Element for Lookup {
                 if repeated > 1 { "routes" } else { "route" }
             ));
         }
-        self.table = cx.store.alloc(Box::new(table));
+        self.table = cx.store.alloc(Box::new(Routes::new(table)));
         cx.store.publish(cx.elem, self.table);
         args.finish()
     }
@@ -423,7 +424,7 @@ impl Element for Lookup {
         }
         let hop = cx
             .store
-            .get::<RouteTable<u32>>(self.table)
+            .get::<Routes<u32>>(self.table)
             .and_then(|t| t.lookup(a));
         match hop {
             Some(h) => {
@@ -445,7 +446,7 @@ impl Element for Lookup {
         }
         let mut without = Vec::new();
         let (store, mut out) = cx.split();
-        let table = store.get::<RouteTable<u32>>(self.table);
+        let table = store.get::<Routes<u32>>(self.table);
         for mut p in batch.drain(..) {
             let a = u32::from_be_bytes(p.anno.dst_ip());
             match table.and_then(|t| t.lookup(a)) {
@@ -532,10 +533,10 @@ impl Element for Lookup {
     }
 
     fn model(&self, _: Port, cx: &ModelCx<'_>) -> Model {
-        let Some(t) = cx.store.get::<RouteTable<u32>>(self.table) else {
+        let Some(t) = cx.store.get::<Routes<u32>>(self.table) else {
             return Model::None("no table");
         };
-        let Some(mut cases) = super::route_model::cases(t, anno_field::DST_IP.into()) else {
+        let Some(mut cases) = super::route_model::cases(t, anno_field::DST_IP.into(), cx) else {
             return Model::None("masks that are not contiguous");
         };
         let mut none = Case::new(Cond::Always, Exit::Drop(self.kind.no_route));

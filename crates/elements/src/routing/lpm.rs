@@ -11,7 +11,7 @@
 //! - An update touches one node and the path to it, whatever its prefix's length.
 //! - Bounds: a look-up makes at most `BITS / 6 + 1` steps (6 for IPv4, 22 for IPv6); at most [`MAX_PREFIXES`] prefixes.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::hash::Hash;
 
 /// Most prefixes in one structure.
@@ -90,7 +90,8 @@ pub struct Lpm<K> {
     all: Option<(u32, u32)>,
     /// By id.
     prefixes: Vec<Option<Prefix>>,
-    exact: HashMap<(K, u8), u32>,
+    /// A tree: a hash table that grows would delay a change by milliseconds.
+    exact: BTreeMap<(K, u8), u32>,
     /// Free blocks by size class (2^class entries).
     free_nodes: [Vec<u32>; 7],
     free_runs: [Vec<u32>; 7],
@@ -104,7 +105,7 @@ impl<K: Key> Default for Lpm<K> {
             ids: Vec::new(),
             all: None,
             prefixes: Vec::new(),
-            exact: HashMap::new(),
+            exact: BTreeMap::new(),
             free_nodes: Default::default(),
             free_runs: Default::default(),
         }
@@ -148,7 +149,7 @@ impl<K: Key> Lpm<K> {
         self.nodes.capacity() * std::mem::size_of::<Node>()
             + (self.results.capacity() + self.ids.capacity()) * 4
             + self.prefixes.capacity() * prefix
-            + self.exact.capacity() * 8 / 7 * exact
+            + self.exact.len() * 3 / 2 * exact
     }
     /// The id of exactly this prefix.
     pub fn get(&self, key: K, len: u8) -> Option<u32> {

@@ -1,15 +1,45 @@
 //! The model of a route table: which destinations go where.
 
 use super::table::{Addr, Hop, Route, RouteTable};
-use crate::model::{AnnoKey, Case, Cond, Exit, Op, Read, Value, ValueSet, max_of};
+use crate::model::{
+    AnnoKey, Case, Cond, Exit, ModelCx, Op, Read, RouteWhat, Value, ValueSet, max_of,
+};
 use std::collections::HashMap;
 
 /// More routes than this are grouped: one case per next hop instead of one per route.
 const MAX_SINGLE: usize = 1000;
+/// More routes than this are no part of the model: its cases say that the table is asked, and what it may answer.
+pub(crate) const MAX_LISTED: usize = 4096;
 
 /// Cases that lead packets to the output of the longest matching route and set the annotation to its gateway; addresses
 /// without a route match none of them. `None` where a mask is not contiguous: precedence is not by length then.
-pub(crate) fn cases<K: Addr + Into<u128>>(t: &RouteTable<K>, anno: AnnoKey) -> Option<Vec<Case>> {
+pub(crate) fn cases<K: Addr + Into<u128>>(
+    t: &RouteTable<K>,
+    anno: AnnoKey,
+    cx: &ModelCx<'_>,
+) -> Option<Vec<Case>> {
+    if t.len() > MAX_LISTED {
+        return Some(asked(anno, cx));
+    }
+    listed(t, anno)
+}
+
+/// One case per output: the table is asked when a packet comes. Whatever becomes of its routes, the model stays.
+fn asked(anno: AnnoKey, cx: &ModelCx<'_>) -> Vec<Case> {
+    let read = |what| Read::Route {
+        table: cx.elem,
+        anno,
+        what,
+    };
+    let one = |port: usize| {
+        let here = Cond::In(read(RouteWhat::Output), ValueSet::one(port as u128));
+        let hop = Value::Of(read(RouteWhat::NextHop));
+        Case::new(here, Exit::Port(port)).with([Op::SetAnno(anno, hop)])
+    };
+    (0..cx.noutputs).map(one).collect()
+}
+
+fn listed<K: Addr + Into<u128>>(t: &RouteTable<K>, anno: AnnoKey) -> Option<Vec<Case>> {
     let bits = anno.size.saturating_mul(8);
     let mut routes = Vec::with_capacity(t.len());
     for r in t.routes() {
@@ -146,7 +176,7 @@ mod tests {
                 .map(|(hi, lo, len, gw, port)| (hi << 28 | lo << 12 | lo, *len, *gw, *port))
                 .collect();
             let t = table(&routes);
-            let single = cases(&t, DST_IP.into()).unwrap();
+            let single = listed(&t, DST_IP.into()).unwrap();
             let mut all: Vec<_> = t.routes().map(|r| (r.mask.mask_len().unwrap(), r)).collect();
             let many = grouped(&mut all, DST_IP.into(), 32);
             for r in t.routes() {
@@ -177,7 +207,7 @@ mod tests {
             arg: None,
         };
         assert!(t.add(odd, false).is_ok());
-        assert!(cases(&t, DST_IP.into()).is_none());
+        assert!(listed(&t, DST_IP.into()).is_none());
     }
 
     #[test]
@@ -186,6 +216,50 @@ mod tests {
             .map(|i| (i << 12, 20, 1 + i % 3, i % 2))
             .collect();
         let t = table(&routes);
-        assert_eq!(cases(&t, DST_IP.into()).unwrap().len(), 6);
+        assert_eq!(listed(&t, DST_IP.into()).unwrap().len(), 6);
+    }
+
+    /// Of a large table the model says that it is asked, and the table says what its look-up says.
+    #[test]
+    fn large_tables_are_asked() {
+        use crate::routing::table::{HeldRoutes, NO_ROUTE, Routes};
+        use crate::store::StateStore;
+        let routes: Vec<_> = (0..=MAX_LISTED as u32)
+            .map(|i| (0x0a00_0000 | i << 8, 24, i % 3, i % 2))
+            .collect();
+        let t = table(&routes);
+        let mut store = StateStore::new();
+        let (elem, id) = (crate::ElemId(7), store.alloc(Box::new(Routes::new(t))));
+        store.publish(elem, id);
+        let held = HeldRoutes::of(&store, elem).unwrap();
+        let cx = ModelCx {
+            elem,
+            ninputs: 1,
+            noutputs: 2,
+            store: &store,
+        };
+        let list = cases(store.get::<Routes<u32>>(id).unwrap(), DST_IP.into(), &cx).unwrap();
+        assert_eq!(list.len(), 2);
+        for (i, c) in list.iter().enumerate() {
+            assert_eq!(c.exit, Exit::Port(i));
+            let Cond::In(Read::Route { table, what, .. }, set) = &c.when else {
+                panic!("{c:?}")
+            };
+            assert_eq!(
+                (*table, *what, set.single()),
+                (elem, RouteWhat::Output, Some(i as u128))
+            );
+        }
+        for i in [0u32, 1, 2, 3, 4, 5, 4096] {
+            let a = u128::from(0x0a00_0000 | i << 8 | 9);
+            assert_eq!(held.ask(RouteWhat::Output, a), u128::from(i % 2));
+            let hop = if i % 3 == 0 { a } else { u128::from(i % 3) };
+            assert_eq!(held.ask(RouteWhat::NextHop, a), hop);
+        }
+        assert_eq!(held.ask(RouteWhat::Output, 0x0b00_0000), NO_ROUTE.into());
+        assert_eq!(held.ask(RouteWhat::NextHop, 0x0b00_0000), 0x0b00_0000);
+        let a = held.example(&ValueSet::one(1), 12).unwrap();
+        assert_eq!(held.ask(RouteWhat::Output, a), 1);
+        assert_eq!(held.example(&ValueSet::one(2), 12), None);
     }
 }

@@ -2,11 +2,15 @@
 //! routes, and the longest-prefix structure built from them.
 
 use super::lpm::{Key, Lpm};
+use crate::ElemId;
+use crate::model::RouteWhat;
 use crate::state_any;
 use crate::store::State;
+use crate::store::StateStore;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::ops::{BitAnd, Not};
+use std::ops::{BitAnd, Deref, DerefMut, Not};
+use std::sync::Arc;
 
 /// An address that routes are made of.
 pub trait Addr: Key + Default + BitAnd<Output = Self> + Not<Output = Self> {
@@ -410,7 +414,112 @@ pub fn show_prefix<K: Addr>(r: &Route<K>) -> String {
     }
 }
 
-impl<K: Addr> State for RouteTable<K> {
+/// A look-up element's table as it lies in the store. Whoever looks up for a while (a batch) may hold on to it without a lock; a
+/// change meanwhile is made in a copy, which takes milliseconds for a large table, so nobody should hold it for longer.
+#[derive(Debug)]
+pub struct Routes<K: Addr>(Arc<RouteTable<K>>);
+
+impl<K: Addr> Routes<K> {
+    /// A table to be put in a store.
+    pub fn new(table: RouteTable<K>) -> Self {
+        Routes(Arc::new(table))
+    }
+}
+
+impl<K: Addr> Clone for Routes<K> {
+    /// A table of its own: changes of either need no copy then.
+    fn clone(&self) -> Self {
+        Routes(Arc::new(RouteTable::clone(&self.0)))
+    }
+}
+
+impl<K: Addr> Deref for Routes<K> {
+    type Target = RouteTable<K>;
+    #[inline]
+    fn deref(&self) -> &RouteTable<K> {
+        &self.0
+    }
+}
+
+impl<K: Addr> DerefMut for Routes<K> {
+    fn deref_mut(&mut self) -> &mut RouteTable<K> {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+/// The table of a look-up element, held on to.
+#[derive(Debug, Clone)]
+pub enum HeldRoutes {
+    /// Of IPv4 addresses.
+    V4(Arc<RouteTable<u32>>),
+    /// Of IPv6 addresses.
+    V6(Arc<RouteTable<u128>>),
+}
+
+/// What [`RouteWhat::Output`] is of an address without a route.
+pub const NO_ROUTE: u32 = u32::MAX;
+
+impl HeldRoutes {
+    /// The table that an element looks up in, if it is a look-up element.
+    pub fn of(store: &StateStore, elem: ElemId) -> Option<HeldRoutes> {
+        let id = store.published_by(elem)?;
+        match store.get::<Routes<u32>>(id) {
+            Some(r) => Some(HeldRoutes::V4(r.0.clone())),
+            None => Some(HeldRoutes::V6(store.get::<Routes<u128>>(id)?.0.clone())),
+        }
+    }
+
+    /// What the table says of an address.
+    #[inline]
+    pub fn ask(&self, what: RouteWhat, address: u128) -> u128 {
+        // bits above an IPv4 address are not there
+        let (hop, v4) = match self {
+            HeldRoutes::V4(t) => match t.lookup(address as u32) {
+                Some(h) => (Some((h.port, u128::from(h.gw))), true),
+                None => (None, true),
+            },
+            HeldRoutes::V6(t) => (t.lookup(address).map(|h| (h.port, h.gw)), false),
+        };
+        match (what, hop) {
+            (RouteWhat::Output, hop) => hop.map_or(NO_ROUTE, |h| h.0).into(),
+            (RouteWhat::NextHop, Some((_, gw))) if gw != 0 => gw,
+            (RouteWhat::NextHop, _) if v4 => u128::from(address as u32),
+            (RouteWhat::NextHop, _) => address,
+        }
+    }
+
+    /// An address whose output is in a set: some of the table's routes from the `n`-th on are tried.
+    pub fn example(&self, outputs: &crate::model::ValueSet, n: u64) -> Option<u128> {
+        let host = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let fits = |a: u128| {
+            outputs
+                .contains(self.ask(RouteWhat::Output, a))
+                .then_some(a)
+        };
+        match self {
+            HeldRoutes::V4(t) => t.some_of(n, |r| fits((r.addr | !r.mask & host as u32).into())),
+            HeldRoutes::V6(t) => t.some_of(n, |r| {
+                let host = u128::from(host) << 64 | u128::from(host.rotate_left(17));
+                fits(r.addr | !r.mask & host)
+            }),
+        }
+    }
+}
+
+/// Routes that are tried for an example.
+const TRIES: usize = 4096;
+
+impl<K: Addr> RouteTable<K> {
+    fn some_of(&self, n: u64, find: impl FnMut(&Route<K>) -> Option<u128>) -> Option<u128> {
+        let all = self.slots.len().max(1);
+        let from = (n % all as u64) as usize;
+        let (before, behind) = self.slots.split_at(from.min(self.slots.len()));
+        let around = behind.iter().chain(before).flatten();
+        around.take(TRIES).find_map(find)
+    }
+}
+
+impl<K: Addr> State for Routes<K> {
     fn summary(&self) -> String {
         let mut lines: Vec<String> = self
             .routes()

@@ -141,6 +141,8 @@ pub(super) struct Code {
     pub sites: Vec<Site>,
     /// First stage by source element, or [`NONE`].
     pub entries: Vec<u32>,
+    /// Look-up elements whose route tables are asked.
+    pub tables: Vec<u32>,
     /// What decides ways, by entry.
     pub reads: Vec<super::reads::EntryReads>,
 }

@@ -161,6 +161,8 @@ pub(super) fn run(
     p: Pkt,
     rule: Option<u32>,
 ) {
+    let changes = g.core.changes;
+    st.regs.tables.take(&code.tables, &g.store, changes);
     let mut x = Exec {
         code,
         st,
@@ -169,7 +171,6 @@ pub(super) fn run(
         store: &mut g.store,
     };
     x.out.batched = false;
-    let changes = x.core.changes;
     x.packet(p, stage, true, Luggage::NEW, changes, rule);
     // Bound: the engine's steps; every stage costs one.
     while let Some(job) = x.st.stack.pop() {
@@ -186,9 +187,15 @@ pub(super) fn run(
             Job::Call(from, call) => {
                 x.core.activity += 1;
                 // an error is the caller's to see, and nobody calls any more
+                x.st.regs.tables.release();
                 let _ = (x.core).write_call(ElemId(from), &call.0, &call.1, x.out, x.store);
+                let changes = x.core.changes;
+                (x.st.regs.tables).take(&code.tables, x.store, changes);
             }
         }
+    }
+    if !x.st.regs.tables.batch {
+        x.st.regs.tables.release();
     }
 }
 

@@ -6,13 +6,13 @@ use super::error::LoadError;
 use super::image::{self, CONST, FieldWrite, Kind, Sum, Term, Value};
 use super::intern;
 use super::lookup::{Lookup, StageRules, Using};
-use super::regs::{Bits, Source};
+use super::regs::{self, Bits, Source};
 use crate::topology::{Edge, Topology};
 use onefold_elements::ElemId;
 use onefold_elements::model::max_of;
 use onefold_synth::program::{
-    Action, Dim, End, EndAt, Expr, Image, LenAt, Next, Program, Slot, Stage, StageId, Step,
-    SumTerm, SumWrite, TypeExpr,
+    Action, Address, Dim, End, EndAt, Expr, Image, LenAt, Next, Program, Slot, Stage, StageId,
+    Step, SumTerm, SumWrite, TypeExpr,
 };
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -307,6 +307,20 @@ impl Loader<'_> {
                 Source::Anno(a.offset, a.size)
             }
             Dim::PacketType => Source::PacketType,
+            Dim::Route { table, of, what } => {
+                let of = match of {
+                    Address::Bits { bit, bits } => {
+                        self.field(place, bit, bits)?;
+                        regs::Address::Bits(Bits::new(bit, bits))
+                    }
+                    Address::Anno(a) => {
+                        self.anno(place, a.offset, a.size)?;
+                        regs::Address::Anno(a.offset, a.size)
+                    }
+                    Address::Is { value, .. } => regs::Address::Is(value),
+                };
+                Source::Route(self.table(place, table)?, of, what)
+            }
         };
         most("registers", self.code.sources.len(), MAX_REGS)?;
         let r = self.code.sources.len() as u16;
@@ -314,6 +328,19 @@ impl Loader<'_> {
         self.dims.push(d);
         self.regs.insert(d, r);
         Ok((r, d.width()))
+    }
+
+    /// The number of a look-up element among those that are asked.
+    fn table(&mut self, place: &str, elem: ElemId) -> R<u16> {
+        let elem = self.elem(place, elem)?;
+        let tables = &mut self.code.tables;
+        let known = tables.iter().position(|t| *t == elem);
+        let i = known.unwrap_or(tables.len());
+        if i == tables.len() {
+            tables.push(elem);
+        }
+        most("route tables", tables.len(), MAX_REGS)?;
+        Ok(i as u16)
     }
 
     /// A value for a target of so many bits; the register that it reads goes to `needs`.

@@ -309,6 +309,9 @@ impl ProgramRunner {
     pub fn inject_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp) {
         self.arrive(at);
         let mut rules = std::mem::take(&mut self.rules);
+        if let Some(l) = &mut self.loaded {
+            l.state.regs.tables.batch = true;
+        }
         let stage = match batch.len() {
             0 | 1 => None,
             _ => self.first_rules(source, batch, &mut rules),
@@ -326,6 +329,10 @@ impl ProgramRunner {
                 action: None,
             });
             self.enter(source, p, first);
+        }
+        if let Some(l) = &mut self.loaded {
+            l.state.regs.tables.batch = false;
+            l.state.regs.tables.release();
         }
         self.rules = rules;
     }
@@ -348,7 +355,11 @@ impl ProgramRunner {
         let scratch = st
             .scratch
             .get_or_insert_with(|| Box::new(lookup::Scratch::new()));
+        (st.regs.tables).take(&l.code.tables, &self.graph.store, self.graph.core.changes);
         lookup::first_rules(&l.code, stage, &mut st.regs, scratch, packets, out);
+        if !st.regs.tables.batch {
+            st.regs.tables.release();
+        }
         Some(number)
     }
 
@@ -364,7 +375,10 @@ impl ProgramRunner {
             false => NONE,
         };
         let l = self.loaded.as_mut().filter(|_| stage != NONE)?;
+        let changes = self.graph.core.changes;
+        (l.state.regs.tables).take(&l.code.tables, &self.graph.store, changes);
         let rule = exec::first_rule(&l.code, &mut l.state, stage, p);
+        l.state.regs.tables.release();
         let rules = l.code.stages.get(stage as usize).map_or(0, |s| s.rules);
         let action = rule.and_then(|r| l.code.rule_action.get((rules + r) as usize));
         Some(First {

@@ -6,7 +6,7 @@ use super::flow::Shape;
 use super::load::followers_of;
 use super::regs::Bits;
 use onefold_elements::model::{HeaderCheck, ValueSet};
-use onefold_synth::program::{Dim, EndAt, Entry, Program, Step};
+use onefold_synth::program::{Address, Dim, EndAt, Entry, Program, Step};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Values at which a dimension's answers can change, at most; of more it is only known that there are many.
@@ -105,6 +105,12 @@ impl Known {
                 Known::Is(Bits::new(bit, bits).read(&shape.fixed().1, 0))
             }
             Dim::Bits { bit, bits } if shape.in_key(bit, bits) => Known::Key,
+            // what a route table says of an address is the same until a handler is written to, which ends all entries
+            Dim::Route { of, .. } => match of {
+                Address::Bits { bit, bits } if shape.in_key(bit, bits) => Known::Key,
+                Address::Is { .. } => Known::Key,
+                _ => Known::No,
+            },
             Dim::Check { check, at, end } if at == shape.l3 as i32 && end == EndAt::Same => {
                 match check {
                     HeaderCheck::Ip4Fits if !shape.v6 => Known::Is(1),

@@ -1,7 +1,9 @@
 //! Registers: what filters and expressions read, taken out of the packet once per epoch.
 
 use super::checks;
-use onefold_elements::model::{HeaderCheck, max_of};
+use onefold_elements::model::{HeaderCheck, RouteWhat, max_of};
+use onefold_elements::routing::table::HeldRoutes;
+use onefold_elements::{ElemId, StateStore};
 use onefold_packet::Packet;
 use onefold_synth::program::EndAt;
 
@@ -20,6 +22,17 @@ pub(super) enum Source {
     Anno(u8, u8),
     /// The packet type.
     PacketType,
+    /// What a route table (its number in the program) says of an address.
+    Route(u16, Address, RouteWhat),
+}
+
+/// Where the address is that a route table is asked about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Address {
+    Bits(Bits),
+    /// Bytes of the annotation area.
+    Anno(u8, u8),
+    Is(u128),
 }
 
 /// Bits of the packet, prepared for reading.
@@ -171,6 +184,46 @@ pub(super) struct Regs {
     pub v: Vec<u128>,
     stamp: Vec<u64>,
     epoch: u64,
+    pub tables: Tables,
+}
+
+/// The route tables that a program asks, held on to from the first packet of a batch to the last one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tables {
+    held: Vec<Option<HeldRoutes>>,
+    /// Calls of write handlers by then.
+    changes: u64,
+    /// For a batch, not for a packet.
+    pub batch: bool,
+}
+
+impl Tables {
+    /// Holds on to the tables of these elements as they are now.
+    #[inline]
+    pub fn take(&mut self, of: &[u32], store: &StateStore, changes: u64) {
+        if !of.is_empty() && (self.held.is_empty() || self.changes != changes) {
+            self.held.clear();
+            let tables = of.iter().map(|e| HeldRoutes::of(store, ElemId(*e)));
+            self.held.extend(tables);
+            self.changes = changes;
+        }
+    }
+
+    /// Lets go of them: they may be changed.
+    #[inline]
+    pub fn release(&mut self) {
+        self.held.clear();
+    }
+
+    #[inline]
+    fn ask(&self, table: u16, what: RouteWhat, address: u128) -> u128 {
+        match self.held.get(usize::from(table)) {
+            Some(Some(t)) => t.ask(what, address),
+            // an element that is none of those has no routes
+            _ if what == RouteWhat::Output => u32::MAX.into(),
+            _ => address,
+        }
+    }
 }
 
 impl Regs {
@@ -179,6 +232,7 @@ impl Regs {
             v: vec![0; n],
             stamp: vec![0; n],
             epoch: 1,
+            tables: Tables::default(),
         }
     }
 
@@ -205,7 +259,7 @@ impl Regs {
         };
         *stamp = self.epoch;
         if *s != Source::Slot {
-            *v = s.read(p);
+            *v = s.read(p, &self.tables);
         }
     }
 }
@@ -213,7 +267,7 @@ impl Regs {
 impl Source {
     /// The value of a register that is no slot.
     #[inline]
-    pub fn read(&self, p: &Packet) -> u128 {
+    pub fn read(&self, p: &Packet, tables: &Tables) -> u128 {
         match self {
             Source::Slot => 0,
             Source::Len => p.len() as u128,
@@ -223,14 +277,24 @@ impl Source {
                 let end = end_of(*end, buf, head);
                 u128::from(checks::holds(*check, buf, head, *at, end))
             }
-            Source::Anno(offset, size) => {
-                let from = usize::from(*offset);
-                let bytes = p.anno.bytes().get(from..from + usize::from(*size));
-                bytes.map_or(0, |b| b.iter().fold(0, |v, b| v << 8 | u128::from(*b)))
-            }
+            Source::Anno(offset, size) => anno(p, *offset, *size),
             Source::PacketType => p.anno.packet_type as u128,
+            Source::Route(table, of, what) => {
+                let address = match of {
+                    Address::Bits(b) => b.read(p.buffer(), p.data_offset()),
+                    Address::Anno(offset, size) => anno(p, *offset, *size),
+                    Address::Is(v) => *v,
+                };
+                tables.ask(*table, *what, address)
+            }
         }
     }
+}
+
+fn anno(p: &Packet, offset: u8, size: u8) -> u128 {
+    let from = usize::from(offset);
+    let bytes = p.anno.bytes().get(from..from + usize::from(size));
+    bytes.map_or(0, |b| b.iter().fold(0, |v, b| v << 8 | u128::from(*b)))
 }
 
 #[cfg(test)]

@@ -335,6 +335,20 @@ impl Checker<'_> {
                 self.end_at(end);
             }
             Dim::Len | Dim::PacketType => {}
+            Dim::Route { table, of, .. } => {
+                self.elem(table);
+                if !matches!(of.width(), 32 | 128) {
+                    self.wrong(2, format!("an address of {} bits", of.width()));
+                }
+                match of {
+                    Address::Bits { bit, bits } => self.bits(2, bit, bits),
+                    Address::Anno(a) => self.anno(2, a),
+                    Address::Is { value, bits } if value > max_of(bits) => {
+                        self.wrong(2, format!("an address of more than {bits} bits"));
+                    }
+                    Address::Is { .. } => {}
+                }
+            }
         }
     }
 

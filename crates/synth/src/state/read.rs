@@ -1,7 +1,7 @@
 //! What a packet on its way holds: bits, annotations, answers of header checks.
 
 use super::{Got, Need, State, end_of};
-use crate::program::{Dim, EndAt, Expr, Mark, SumKind, SumWrite, TypeExpr};
+use crate::program::{Address, Dim, EndAt, Expr, Mark, SumKind, SumWrite, TypeExpr};
 use onefold_elements::model::{AT_ZERO, AnnoKey, Base, HeaderCheck, Read, Value, max_of};
 
 impl State {
@@ -115,6 +115,19 @@ impl State {
             } => {
                 let at = self.base(base)? + i32::from(offset);
                 self.read_check(check, at).map(Got::Expr)
+            }
+            Read::Route { table, anno, what } => {
+                let bits = anno.size.saturating_mul(8);
+                let of = match self.read_anno(anno)? {
+                    Expr::Const(value) => Address::Is { value, bits },
+                    Expr::Of(Dim::Bits { bit, bits: n }, 0) if n == bits => {
+                        Address::Bits { bit, bits }
+                    }
+                    Expr::Of(Dim::Anno(k), 0) if k.size == anno.size => Address::Anno(k),
+                    // a binding's address, or another table's: written out, it is an annotation
+                    Expr::Of(..) => return Err(Need::Write),
+                };
+                Ok(Got::Expr(Expr::Of(Dim::Route { table, of, what }, 0)))
             }
             _ => Err(Need::Punt("a reading that the synthesizer does not know")),
         }

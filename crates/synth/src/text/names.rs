@@ -3,7 +3,7 @@
 //! it is the protocol's usual one); what is known of a packet only decides which of several names is printed.
 
 use crate::program::{Dim, EndAt, Filter};
-use onefold_elements::model::{AnnoKey, HeaderCheck};
+use onefold_elements::model::{AnnoKey, HeaderCheck, RouteWhat};
 
 /// How a value is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -285,4 +285,20 @@ impl Layout {
         self.proto = None;
         self
     }
+}
+
+/// How questions to a route table are called.
+const ROUTES: [(&str, RouteWhat); 2] = [
+    ("route", RouteWhat::Output),
+    ("next_hop", RouteWhat::NextHop),
+];
+
+/// A question's name.
+pub fn route_name(what: RouteWhat) -> &'static str {
+    ROUTES.iter().find(|r| r.1 == what).map_or("?", |r| r.0)
+}
+
+/// The question of this name.
+pub fn route_of(name: &str) -> Option<RouteWhat> {
+    ROUTES.iter().find(|r| r.0 == name).map(|r| r.1)
 }

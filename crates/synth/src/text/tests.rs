@@ -3,7 +3,9 @@
 use super::*;
 use crate::program::*;
 use onefold_elements::ElemId;
-use onefold_elements::model::{AnnoKey, BindKind, FlowSide, HeaderCheck, ValueSet, max_of};
+use onefold_elements::model::{
+    AnnoKey, BindKind, FlowSide, HeaderCheck, RouteWhat, ValueSet, max_of,
+};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -66,6 +68,34 @@ fn anno() -> BoxedStrategy<AnnoKey> {
     .boxed()
 }
 
+fn route() -> BoxedStrategy<Dim> {
+    let place = |(bit, wide): (i32, bool)| Address::Bits {
+        bit,
+        bits: if wide { 128 } else { 32 },
+    };
+    let anno = |(offset, wide): (u8, bool)| {
+        let size = if wide { 16 } else { 4 };
+        Address::Anno(AnnoKey { offset, size })
+    };
+    let of = prop_oneof![
+        (-200i32..1000, any::<bool>()).prop_map(place),
+        (0u8..32, any::<bool>()).prop_map(anno),
+        any::<u32>().prop_map(|v| Address::Is {
+            value: v.into(),
+            bits: 32
+        }),
+        any::<u128>().prop_map(|value| Address::Is { value, bits: 128 }),
+    ];
+    let what = prop_oneof![Just(RouteWhat::Output), Just(RouteWhat::NextHop)];
+    (0u32..9, of, what)
+        .prop_map(|(e, of, what)| Dim::Route {
+            table: ElemId(e),
+            of,
+            what,
+        })
+        .boxed()
+}
+
 fn dim() -> BoxedStrategy<Dim> {
     let checks: Vec<HeaderCheck> = names::CHECKS.iter().map(|c| c.1).collect();
     prop_oneof![
@@ -76,6 +106,7 @@ fn dim() -> BoxedStrategy<Dim> {
         1 => (0u16..12).prop_map(|s| Dim::Slot(Slot(s))),
         1 => anno().prop_map(Dim::Anno),
         1 => Just(Dim::PacketType),
+        1 => route(),
     ]
     .boxed()
 }

@@ -7,6 +7,7 @@ use super::goals::{all_goals, goals};
 use super::index::Index;
 use super::plan::{Move, Planner};
 use super::solve::{Maker, Search, place, uncovered};
+use super::tables::Tables;
 use super::traffic::Traffic;
 use super::ways::{self, Way};
 use super::{Port, Source};
@@ -220,6 +221,13 @@ impl Directed {
         let never: HashSet<Key> = proved.never().map(|(k, _)| k).collect();
         self.goals.retain(|(g, _)| !never.contains(&g.key()));
         self.proved = Some(proved);
+        self
+    }
+
+    /// With the route tables that the program asks; behind [`Directed::with_reach`].
+    pub fn with_tables(mut self, tables: Tables) -> Directed {
+        self.plan = self.plan.map(|p| p.with_tables(tables.clone()));
+        self.maker.tables = tables;
         self
     }
 

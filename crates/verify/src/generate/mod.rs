@@ -18,6 +18,7 @@ pub mod paths;
 pub mod plan;
 pub mod read;
 pub mod solve;
+pub mod tables;
 pub mod traffic;
 pub mod ways;
 

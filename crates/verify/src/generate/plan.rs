@@ -11,6 +11,7 @@ use self::outlive::Conflict;
 use super::paths::{Answer, Passed, Path, Paths, Site, narrow};
 use super::read::Seen;
 use super::solve::{Maker, place};
+use super::tables::Tables;
 use crate::cubes::{left, tightened};
 use crate::frame::{self, Keep};
 use crate::reach::Reach;
@@ -159,6 +160,12 @@ impl Planner {
             outlived: std::cell::Cell::new(false),
             work: std::cell::Cell::new(0),
         }
+    }
+
+    /// With the route tables that the program asks.
+    pub fn with_tables(mut self, tables: Tables) -> Planner {
+        self.maker.tables = tables;
+        self
     }
 
     /// Does an element that is asked decide whether a packet comes there?

@@ -73,6 +73,7 @@ impl Seen {
                 bytes.iter().fold(0, |v, b| (v << 8) | u128::from(*b))
             }
             Dim::PacketType => u128::from(self.packet_type),
+            Dim::Route { .. } => return None,
         })
     }
 

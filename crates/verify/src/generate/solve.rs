@@ -1,6 +1,7 @@
 //! A packet for a filter: a point that no earlier rule takes, and a frame that has it.
 
 use super::read::Seen;
+use super::tables::Tables;
 use crate::frame::{self, Keep, Shape};
 use crate::rng::Rng;
 use onefold_elements::model::{HeaderCheck, ValueSet, max_of};
@@ -49,7 +50,7 @@ pub fn uncovered(
     order.sort_by_key(|(d, _)| match d {
         Dim::Bits { bits, .. } => (0, u8::MAX - *bits),
         Dim::Slot(_) => (1, 0),
-        Dim::Len | Dim::Anno(_) | Dim::PacketType => (2, 0),
+        Dim::Len | Dim::Anno(_) | Dim::PacketType | Dim::Route { .. } => (2, 0),
         Dim::Check { .. } => (3, 0),
     });
     let mut cube = cube.clone();
@@ -194,12 +195,15 @@ fn templates() -> Vec<Vec<u8>> {
 /// Makes frames.
 pub struct Maker {
     templates: Vec<Vec<u8>>,
+    /// Route tables that filters speak of.
+    pub tables: Tables,
 }
 
 impl Default for Maker {
     fn default() -> Self {
         Maker {
             templates: templates(),
+            tables: Tables::default(),
         }
     }
 }
@@ -216,6 +220,11 @@ impl Maker {
     }
 
     fn make(&self, cube: &Filter, rng: &mut Rng, ways: [bool; 2]) -> Option<Vec<u8>> {
+        let settled = match self.tables.is_empty() {
+            true => None,
+            false => Some(self.tables.settled(cube, rng)?),
+        };
+        let cube = settled.as_ref().unwrap_or(cube);
         let bits = |d: &Dim| matches!(d, Dim::Bits { .. });
         let mut order: Vec<(usize, usize)> = Vec::with_capacity(self.templates.len());
         for (i, t) in self.templates.iter().enumerate() {
@@ -375,7 +384,12 @@ pub fn place(mut f: Vec<u8>, cube: &Filter, rng: &mut Rng, random: bool) -> Opti
         b.copy_from_slice(&kind);
     }
     let seen = Seen::arrive(&f, 0);
-    let ignore = |d: &Dim| matches!(d, Dim::Slot(_) | Dim::Anno(_) | Dim::PacketType);
+    let ignore = |d: &Dim| {
+        matches!(
+            d,
+            Dim::Slot(_) | Dim::Anno(_) | Dim::PacketType | Dim::Route { .. }
+        )
+    };
     let fits =
         (cube.0.iter()).all(|(d, s)| ignore(d) || seen.value(*d).is_some_and(|v| s.contains(v)));
     fits.then_some(f)

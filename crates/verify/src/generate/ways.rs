@@ -6,7 +6,7 @@ use crate::rng::Rng;
 use onefold_elements::ElemId;
 use onefold_elements::model::{AnnoKey, ValueSet, max_of};
 use onefold_synth::program::{
-    Action, Dim, End, EndAt, Expr, Filter, Image, Next, Program, Stage, Step,
+    Action, Address, Dim, End, EndAt, Expr, Filter, Image, Next, Program, Stage, Step,
 };
 
 /// Most ways kept for a stage.
@@ -85,6 +85,22 @@ impl Map {
                 },
             },
             Dim::PacketType => Said::Unknown,
+            Dim::Route { table, of, what } => {
+                let of = match of {
+                    Address::Is { .. } => of,
+                    Address::Bits { bit, bits } => {
+                        let bit = bit + self.shift * 8;
+                        let (from, to) = (bit, bit + i32::from(bits));
+                        let mut near = self.writes.iter();
+                        if near.any(|(b, n, _)| *b < to && *b + i32::from(*n) > from) {
+                            return Said::Unknown;
+                        }
+                        Address::Bits { bit, bits }
+                    }
+                    Address::Anno(_) => return Said::Unknown,
+                };
+                Said::Of(Dim::Route { table, of, what }, set.clone())
+            }
         }
     }
 

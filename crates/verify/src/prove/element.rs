@@ -225,6 +225,11 @@ fn read(w: &mut World, s: &Sym, r: Read, here: Ref) -> Got {
             let at = base(s, b).map(|at| at + i32::from(offset));
             number(at.and_then(|at| w.check(s, check, at, here).map(|f| vec![f])))
         }
+        Read::Route { table, anno, what } => {
+            let address = s.annos.get(anno_bits(anno)).map(<[Ref]>::to_vec);
+            let address = address.ok_or("an annotation that there is not");
+            number(address.and_then(|a| w.route(table, what, a)))
+        }
     }
 }
 

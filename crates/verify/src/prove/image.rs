@@ -8,7 +8,7 @@ use super::sum::Sum;
 use super::vars::Bit;
 use onefold_elements::model::{HeaderCheck, ValueSet};
 use onefold_synth::program::{
-    Dim, EndAt, Expr, Image, Mark, Program, Slot, Stage, SumTerm, TypeExpr,
+    Address, Dim, EndAt, Expr, Image, Mark, Program, Slot, Stage, SumTerm, TypeExpr,
 };
 use std::collections::{BTreeMap, HashMap};
 
@@ -47,6 +47,14 @@ impl Reader<'_> {
                 v.ok_or("an annotation that there is not")?.to_vec()
             }
             Dim::PacketType => w.fresh().kind,
+            Dim::Route { table, of, what } => {
+                let address = match of {
+                    Address::Bits { bit, bits } => w.vars.packet(&mut w.dd, bit, bits),
+                    Address::Anno(k) => self.dim(w, Dim::Anno(k))?,
+                    Address::Is { value, bits } => bits::constant(value, bits),
+                };
+                w.route(table, what, address)?
+            }
         })
     }
 

@@ -5,7 +5,8 @@ use super::bits;
 use super::dd::{Dd, NO, Ref, YES};
 use super::sum::Sum;
 use super::vars::{Bit, Vars};
-use onefold_elements::model::{HeaderCheck, ValueSet, max_of};
+use onefold_elements::ElemId;
+use onefold_elements::model::{HeaderCheck, RouteWhat, ValueSet, max_of};
 use onefold_synth::program::{EndAt, SumKind};
 use std::collections::BTreeMap;
 
@@ -277,6 +278,17 @@ impl World {
             (_, e) => e,
         };
         self.vars.var(&mut self.dd, Bit::Check((check, at, end)))
+    }
+
+    /// What a route table says of an address: nothing is known of it but that it says the same of the same address.
+    pub fn route(
+        &mut self,
+        table: ElemId,
+        what: RouteWhat,
+        address: Vec<Ref>,
+    ) -> Result<Vec<Ref>, Cause> {
+        let said = self.vars.route(&mut self.dd, (table, what, address));
+        said.ok_or("too many questions to route tables")
     }
 
     /// The same question now, `here`.

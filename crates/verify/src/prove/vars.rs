@@ -1,13 +1,18 @@
 //! Which variable stands for which bit of what a program or a model reads.
 
 use super::dd::{Dd, Ref};
-use onefold_elements::model::HeaderCheck;
+use onefold_elements::ElemId;
+use onefold_elements::model::{HeaderCheck, RouteWhat};
 use onefold_synth::program::EndAt;
 use std::collections::HashMap;
 
 const LEN: u32 = 4096;
 const TYPE: u32 = LEN + 32;
 const ANNO: u32 = TYPE + 8;
+/// What route tables say: behind all annotations, so many levels for each.
+const ROUTE: u32 = 8192;
+const ROUTE_BITS: u32 = 128;
+const ROUTE_END: u32 = 1_000_000;
 const PACKET: u32 = 2_000_000;
 const BOUND: u32 = 4_000_000;
 /// Above all questions.
@@ -24,6 +29,9 @@ pub const MAX_BOUND: u32 = 4_000_000;
 /// A question about a header: question, first byte, the packet's end.
 pub type Question = (HeaderCheck, i32, EndAt);
 
+/// What a route table is asked: the look-up element, what, and the address's bits.
+pub type RouteQuestion = (ElemId, RouteWhat, Vec<Ref>);
+
 /// What a variable stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Bit {
@@ -35,6 +43,8 @@ pub enum Bit {
     Type(u8),
     /// A bit of the annotations, of 384.
     Anno(u16),
+    /// A bit of what a route table says: the question's number, which bit.
+    Route(u32, u8),
     /// A bit of the packet, counted from its first byte when the epoch began.
     Packet(i32),
     /// Of the n-th binding on a path: which value, which bit.
@@ -48,6 +58,7 @@ pub enum Bit {
 pub struct Vars {
     questions: Vec<Question>,
     index: HashMap<Question, u32>,
+    routes: HashMap<RouteQuestion, u32>,
 }
 
 impl Vars {
@@ -66,6 +77,7 @@ impl Vars {
             Bit::Len(i) => LEN + u32::from(i),
             Bit::Type(i) => TYPE + u32::from(i),
             Bit::Anno(i) => ANNO + u32::from(i),
+            Bit::Route(n, i) => ROUTE + n * ROUTE_BITS + u32::from(i),
             Bit::Packet(p) => PACKET.saturating_add_signed(p),
             Bit::Bound(n, what, bit) => {
                 let first: u32 = (BOUND_BITS.iter().take(what.into()))
@@ -83,8 +95,12 @@ impl Vars {
             0..LEN => Bit::Check(*self.questions.get(level as usize)?),
             LEN..TYPE => Bit::Len((level - LEN) as u8),
             TYPE..ANNO => Bit::Type((level - TYPE) as u8),
-            ANNO..1_000_000 => Bit::Anno((level - ANNO) as u16),
-            1_000_000..BOUND => Bit::Packet(level as i32 - PACKET as i32),
+            ANNO..ROUTE => Bit::Anno((level - ANNO) as u16),
+            ROUTE..ROUTE_END => {
+                let (n, i) = ((level - ROUTE) / ROUTE_BITS, (level - ROUTE) % ROUTE_BITS);
+                Bit::Route(n, i as u8)
+            }
+            ROUTE_END..BOUND => Bit::Packet(level as i32 - PACKET as i32),
             l if l < BOUND * 2 => {
                 let (n, mut rest) = ((l - BOUND) / STRIDE, (l - BOUND) % STRIDE);
                 for (what, bits) in BOUND_BITS.iter().enumerate() {
@@ -104,6 +120,17 @@ impl Vars {
     pub fn var(&mut self, dd: &mut Dd, b: Bit) -> Ref {
         let level = self.level(b);
         dd.var(level)
+    }
+    /// What a route table says of an address: variables of its own for each question, the same for the same one. `None`: too many.
+    pub fn route(&mut self, dd: &mut Dd, q: RouteQuestion) -> Option<Vec<Ref>> {
+        let bits = q.1.width(u8::try_from(q.2.len()).unwrap_or(0));
+        let n = self.routes.len() as u32;
+        if n >= (ROUTE_END - ROUTE) / ROUTE_BITS {
+            return None;
+        }
+        let n = *self.routes.entry(q).or_insert(n);
+        let all = (0..bits).map(|i| self.var(dd, Bit::Route(n, i)));
+        Some(all.collect())
     }
     /// So many bits of the packet.
     pub fn packet(&mut self, dd: &mut Dd, bit: i32, bits: u8) -> Vec<Ref> {
@@ -126,6 +153,8 @@ mod tests {
             Bit::Type(7),
             Bit::Anno(0),
             Bit::Anno(383),
+            Bit::Route(0, 0),
+            Bit::Route(5, 127),
             Bit::Packet(-112),
             Bit::Packet(0),
             Bit::Packet(800),

@@ -204,7 +204,7 @@ pub fn after(p: &Program, a: &Arrived, image: &Image) -> Arrived {
                     put(Dim::Check { check, at, end }, set);
                 }
             }
-            Dim::Anno(_) | Dim::PacketType => {}
+            Dim::Anno(_) | Dim::PacketType | Dim::Route { .. } => {}
         }
     }
     for w in &image.writes {

@@ -9,7 +9,7 @@
 
 use super::super::code::Code;
 use super::super::reads::{EntryReads, ShapeReads};
-use super::super::regs::Source;
+use super::super::regs::{Source, Tables};
 use super::table::{KEY, LONG};
 use onefold_elements::model::HeaderCheck;
 use onefold_packet::{Packet, checksum};
@@ -135,7 +135,7 @@ impl Read {
             Read::Word { byte, shift, mask } => word(w, byte, shift, mask).into(),
             Read::Tcp => tcp_state(shape, w).into(),
             Read::Sum => sum_right(shape, w).into(),
-            Read::Other(s) => s.read(p),
+            Read::Other(s) => s.read(p, &Tables::default()),
         }
     }
 }
@@ -377,6 +377,8 @@ fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
         };
         let (read, at, max) = match d.dim {
             Dim::Slot(_) => continue,
+            // of an address that is no part of the key
+            Dim::Route { .. } => return None,
             // all that a source sends is alike in these
             Dim::Anno(_) | Dim::PacketType => (other()?, None, u128::MAX),
             Dim::Len => (Read::Len, None, u128::MAX),

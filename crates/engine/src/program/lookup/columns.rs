@@ -152,7 +152,7 @@ fn slowly(buf: &[u8], head: usize, at: i32) -> u64 {
 fn value(source: &Source, reg: u16, p: &Packet, regs: &Regs) -> u128 {
     match source {
         Source::Slot => regs.v.get(usize::from(reg)).map_or(0, |v| *v),
-        s => s.read(p),
+        s => s.read(p, &regs.tables),
     }
 }
 

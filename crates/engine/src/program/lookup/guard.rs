@@ -293,7 +293,7 @@ impl Guard {
         for o in &self.others {
             let v = match o.source {
                 Source::Slot => regs.v.get(usize::from(o.reg)).map_or(0, |v| *v),
-                s => s.read(p),
+                s => s.read(p, &regs.tables),
             };
             if (v as u64).wrapping_sub(o.lo) & o.mask > o.span {
                 return false;

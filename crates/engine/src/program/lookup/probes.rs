@@ -56,7 +56,7 @@ impl Form {
     /// Is it part of an address or a port? Those are what they are, none is odd.
     fn any_value(self, source: &Source) -> bool {
         let Source::Bits(b) = source else {
-            return matches!(source, Source::Slot | Source::Anno(..));
+            return matches!(source, Source::Slot | Source::Anno(..) | Source::Route(..));
         };
         let ip = if self.ether { 14 } else { 0 };
         let (addresses, ports) = match self.six {
@@ -232,7 +232,7 @@ fn ordinary(
                 UdpChecksum | UdpFits => !form.six && proto == 17,
                 IcmpChecksum => false,
             }),
-            Source::Slot | Source::Anno(..) | Source::PacketType => 0,
+            Source::Slot | Source::Anno(..) | Source::PacketType | Source::Route(..) => 0,
         })
         .collect()
 }

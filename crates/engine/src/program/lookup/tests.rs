@@ -78,6 +78,7 @@ fn source(d: Dim) -> Source {
         Dim::Check { check, at, end } => Source::Check(check, at, end),
         Dim::Anno(a) => Source::Anno(a.offset, a.size),
         Dim::PacketType => Source::PacketType,
+        Dim::Route { .. } => unreachable!("none is among dims()"),
     }
 }
 

@@ -1,9 +1,9 @@
 //! Reading filters, sets of values and expressions.
 
 use super::super::lex::Kind;
-use super::super::names::CHECKS;
+use super::super::names::{CHECKS, route_of};
 use super::super::width;
-use super::words::{dim_of, number, plain};
+use super::words::{address_of, dim_of, number, plain};
 use super::{Parser, Res};
 use crate::program::{Dim, EndAt, Expr, Filter};
 use onefold_elements::model::{ValueSet, max_of};
@@ -41,8 +41,19 @@ impl Parser<'_> {
                 end,
             });
         }
+        if t.kind == Kind::Word
+            && let Some(what) = route_of(t.text)
+        {
+            self.at += 1;
+            self.punct("(")?;
+            let table = self.elem()?;
+            self.keyword("of")?;
+            let of = self.word("an address, or 32 or 128 bits with one", address_of)?;
+            self.punct(")")?;
+            return Ok(Dim::Route { table, of, what });
+        }
         self.word(
-            "a field (ip.src, @BIT:BITS, len, a check, a slot, anno.NAME, packet_type)",
+            "a field (ip.src, @BIT:BITS, len, a check, route(eN of ADDRESS), a slot, anno.NAME, packet_type)",
             dim_of,
         )
     }

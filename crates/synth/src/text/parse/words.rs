@@ -1,11 +1,11 @@
 //! What single words of a program's text mean: numbers, addresses, names.
 
 use super::super::names::{ANNOS, PACKET_TYPES, bits_of};
-use crate::program::{Dim, Origin, Slot};
+use crate::program::{Address, Dim, Origin, Slot};
 use onefold_elements::ElemId;
 use onefold_elements::model::AnnoKey;
 use onefold_packet::EtherAddr;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A token's text, short.
 pub(super) fn cut(s: &str) -> String {
@@ -72,6 +72,26 @@ pub(super) fn dim_of(w: &str) -> Option<Dim> {
         return (1..=128).contains(&bits).then_some(Dim::Bits { bit, bits });
     }
     bits_of(w).map(|(bit, bits)| Dim::Bits { bit, bits })
+}
+
+/// What a route table is asked about.
+pub(super) fn address_of(w: &str) -> Option<Address> {
+    let of = match dim_of(w) {
+        Some(Dim::Bits { bit, bits }) => Address::Bits { bit, bits },
+        Some(Dim::Anno(a)) => Address::Anno(a),
+        Some(_) => return None,
+        None => match w.parse().ok()? {
+            IpAddr::V4(a) => Address::Is {
+                value: u32::from(a).into(),
+                bits: 32,
+            },
+            IpAddr::V6(a) => Address::Is {
+                value: a.into(),
+                bits: 128,
+            },
+        },
+    };
+    matches!(of.width(), 32 | 128).then_some(of)
 }
 
 /// A decimal or hexadecimal number.

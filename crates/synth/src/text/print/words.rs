@@ -4,7 +4,7 @@ use super::super::names::{self, Layout, Style};
 use super::action::end_text;
 use super::value::{comparison, number};
 use crate::program::*;
-use onefold_elements::model::{ValueSet, max_of};
+use onefold_elements::model::{RouteWhat, ValueSet, max_of};
 
 /// Everything that the text of a part depends on besides the part: slots (their widths), names of elements, known headers.
 #[derive(Clone, Copy)]
@@ -77,6 +77,25 @@ impl<'a> Words<'a> {
             }
             Dim::Anno(a) => names::anno_name(a),
             Dim::PacketType => ("packet_type".into(), Style::PacketType),
+            Dim::Route { table, of, what } => {
+                let name = names::route_name(what);
+                let (of, bits) = match of {
+                    Address::Bits { bit, bits } => (self.dim(Dim::Bits { bit, bits }).0, bits),
+                    Address::Anno(a) => (names::anno_name(a).0, 0),
+                    Address::Is { value, bits } if bits > 32 => {
+                        (std::net::Ipv6Addr::from(value).to_string(), bits)
+                    }
+                    Address::Is { value, bits } => {
+                        (std::net::Ipv4Addr::from(value as u32).to_string(), bits)
+                    }
+                };
+                let style = match (what, bits) {
+                    (RouteWhat::NextHop, 32) => Style::Ip4,
+                    (RouteWhat::NextHop, 128) => Style::Ip6,
+                    _ => Style::Dec,
+                };
+                (format!("{name}(e{} of {of})", table.0), style)
+            }
         }
     }
 
