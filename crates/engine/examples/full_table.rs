@@ -117,7 +117,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         runner.inject_batch(source, &mut batches[0], now);
         flow.inject_batch(source, &mut batches[1], now);
         let seen = |e: ElemId, p: &Pkt| (e, p.data().to_vec());
-        [&mut want, &mut got, &mut fast].map(|l| l.clear());
+        for l in [&mut want, &mut got, &mut fast] {
+            l.clear();
+        }
         graph.drain_transmitted(|e, p| want.push(seen(e, p)));
         runner
             .graph_mut()

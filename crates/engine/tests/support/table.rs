@@ -107,7 +107,7 @@ pub fn made_up(n4: usize, n6: usize, ports: u32, r: &mut Rng) -> Vec<Route> {
 }
 
 /// Prefixes, one a line.
-#[allow(dead_code)]
+#[allow(dead_code)] // not by all who take up this file
 pub fn read(text: &str, ports: u32) -> Vec<Route> {
     let one = |l: &str| {
         let (a, len) = l.trim().split_once('/')?;
@@ -143,6 +143,7 @@ impl Naive {
             self.lens[v].sort_unstable_by_key(|l| std::cmp::Reverse(*l));
         }
     }
+    #[allow(dead_code)] // not by all who take up this file
     pub fn remove(&mut self, r: &Route) {
         self.by_len[usize::from(r.v6)].remove(&(r.len, r.addr));
     }
