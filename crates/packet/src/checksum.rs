@@ -37,16 +37,23 @@ pub fn internet(data: &[u8]) -> u16 {
 /// round its bytes are added.
 #[inline]
 pub fn header_ok(h: &[u8; 20]) -> bool {
-    let (a, rest) = h.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
-    let (b, rest) = rest.split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
-    let c = rest.first_chunk::<4>().unwrap_or(&[0; 4]);
-    let (sum, carry) = u64::from_ne_bytes(*a).overflowing_add(u64::from_ne_bytes(*b));
-    let (sum, carry2) = sum.overflowing_add(u64::from(u32::from_ne_bytes(*c)) + u64::from(carry));
-    let sum = (sum >> 32) + (sum & 0xffff_ffff) + u64::from(carry2);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    let sum = (sum >> 16) + (sum & 0xffff);
-    // at most 0x10001 now, so that 0xffff is the only way to say all ones
-    sum == 0xffff
+    // Five numbers of 32 bits: a sum of 16-bit words is all ones or nothing if and only if this one is a multiple of 65,535. The quotient by
+    // an odd number is a product with its inverse; what is no multiple comes out above every quotient.
+    const INVERSE: u64 = {
+        // each step doubles the bits that are right; 3 at first
+        let mut x: u64 = 0xffff;
+        let mut i = 0;
+        while i < 5 {
+            x = x.wrapping_mul(2u64.wrapping_sub(x.wrapping_mul(0xffff)));
+            i += 1;
+        }
+        x
+    };
+    let mut sum = 0u64;
+    for b in h.as_chunks::<4>().0 {
+        sum += u64::from(u32::from_ne_bytes(*b));
+    }
+    sum != 0 && sum.wrapping_mul(INVERSE) <= u64::MAX / 0xffff
 }
 
 /// The IPv4 pseudo-header's sum: addresses, protocol, transport length.

@@ -26,6 +26,10 @@ pub(crate) struct DimRead {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ShapeReads {
     pub dims: Vec<DimRead>,
+    /// Of the flow's key.
+    pub keys: Vec<DimRead>,
+    /// Something is decided by what was bound or found on the way.
+    pub slots: bool,
     /// Rewriters are asked for bindings.
     pub binds: bool,
 }
@@ -53,7 +57,7 @@ pub(super) fn of(p: &Program, regs: &HashMap<Dim, u16>) -> Vec<EntryReads> {
 fn of_shape(p: &Program, regs: &HashMap<Dim, u16>, e: &Entry, shape: Shape) -> ShapeReads {
     let mut seen = HashSet::new();
     let mut todo = vec![e.stage.0];
-    let mut cuts: HashMap<Dim, BTreeSet<u128>> = HashMap::new();
+    let mut cuts = Cuts::default();
     let mut binds = false;
     let mut known: HashMap<Dim, Known> = HashMap::new();
     // Bound: each stage once.
@@ -73,17 +77,33 @@ fn of_shape(p: &Program, regs: &HashMap<Dim, u16>, e: &Entry, shape: Shape) -> S
             todo.extend(followers_of(a));
         }
     }
-    let mut dims: Vec<DimRead> = (cuts.into_iter())
-        .filter_map(|(dim, cuts)| {
-            Some(DimRead {
-                dim,
-                reg: *regs.get(&dim)?,
-                cuts: (cuts.len() <= MAX_CUTS).then(|| cuts.into_iter().collect()),
+    let told = |cuts: HashMap<Dim, BTreeSet<u128>>| {
+        let mut dims: Vec<DimRead> = (cuts.into_iter())
+            .filter_map(|(dim, cuts)| {
+                Some(DimRead {
+                    dim,
+                    reg: *regs.get(&dim)?,
+                    cuts: (cuts.len() <= MAX_CUTS).then(|| cuts.into_iter().collect()),
+                })
             })
-        })
-        .collect();
-    dims.sort_by_key(|d| d.dim);
-    ShapeReads { dims, binds }
+            .collect();
+        dims.sort_by_key(|d| d.dim);
+        dims
+    };
+    ShapeReads {
+        dims: told(cuts.dims),
+        keys: told(cuts.keys),
+        slots: cuts.slots,
+        binds,
+    }
+}
+
+/// What filters read, and where answers change.
+#[derive(Default)]
+struct Cuts {
+    dims: HashMap<Dim, BTreeSet<u128>>,
+    keys: HashMap<Dim, BTreeSet<u128>>,
+    slots: bool,
 }
 
 /// What a shape says of a dimension.
@@ -91,8 +111,10 @@ fn of_shape(p: &Program, regs: &HashMap<Dim, u16>, e: &Entry, shape: Shape) -> S
 enum Known {
     /// This is its value.
     Is(u128),
-    /// It is part of the key, or of the bindings.
+    /// It is part of the key.
     Key,
+    /// It is what was bound or found on the way.
+    Slot,
     /// Nothing.
     No,
 }
@@ -100,7 +122,7 @@ enum Known {
 impl Known {
     fn of(d: Dim, shape: Shape) -> Known {
         match d {
-            Dim::Slot(_) => Known::Key,
+            Dim::Slot(_) => Known::Slot,
             Dim::Bits { bit, bits } if shape.in_shape(bit, bits) => {
                 Known::Is(Bits::new(bit, bits).read(&shape.fixed().1, 0))
             }
@@ -124,21 +146,22 @@ impl Known {
 }
 
 /// Takes down what a filter reads; false, and nothing, when no packet of the shape fits it.
-fn read(
-    filter: &[(Dim, ValueSet)],
-    mut known: impl FnMut(&Dim) -> Known,
-    cuts: &mut HashMap<Dim, BTreeSet<u128>>,
-) -> bool {
+fn read(filter: &[(Dim, ValueSet)], mut known: impl FnMut(&Dim) -> Known, cuts: &mut Cuts) -> bool {
     let mut open = Vec::with_capacity(filter.len());
+    let mut slots = false;
     for (d, set) in filter {
         match known(d) {
             Known::Is(v) if !set.contains(v) => return false,
-            Known::Is(_) | Known::Key => {}
-            Known::No => open.push((d, set)),
+            Known::Is(_) => {}
+            Known::Slot => slots = true,
+            Known::Key => open.push((d, set, true)),
+            Known::No => open.push((d, set, false)),
         }
     }
-    for (d, set) in open {
-        let all = cuts.entry(*d).or_default();
+    cuts.slots |= slots;
+    for (d, set, key) in open {
+        let all = if key { &mut cuts.keys } else { &mut cuts.dims };
+        let all = all.entry(*d).or_default();
         // one more than is kept says that there are many
         for (lo, hi) in set.intervals() {
             if all.len() > MAX_CUTS {

@@ -10,9 +10,12 @@
 use super::super::code::Code;
 use super::super::reads::{EntryReads, ShapeReads};
 use super::super::regs::{Source, Tables};
-use super::table::{KEY, LONG};
+use super::direct::{BY_FLOW, Direct, Fields, Place, UNKNOWN};
+use super::table::{KEY, LONG, NO_SLOT, Slot};
+use super::wide::Wide;
 use onefold_elements::model::HeaderCheck;
-use onefold_packet::{Packet, checksum};
+use onefold_elements::rewrite::NO_LEASE;
+use onefold_packet::{Packet, Pkt, checksum};
 use onefold_synth::program::Dim;
 
 /// Bytes of a packet that are looked at together.
@@ -114,7 +117,7 @@ impl Shape {
 
 /// How a guarded value is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Read {
+pub(super) enum Read {
     /// Bytes of the packet.
     Len,
     /// Bits of eight bytes of the window.
@@ -141,7 +144,7 @@ impl Read {
 }
 
 #[inline(always)]
-fn word(w: &[u8; WINDOW], byte: u8, shift: u8, mask: u64) -> u64 {
+pub(super) fn word(w: &[u8; WINDOW], byte: u8, shift: u8, mask: u64) -> u64 {
     let b = w
         .get(usize::from(byte)..)
         .and_then(|b| b.first_chunk::<8>());
@@ -156,10 +159,17 @@ fn be16(w: &[u8; WINDOW], at: usize) -> usize {
 
 #[inline]
 fn tcp_state(shape: Shape, w: &[u8; WINDOW]) -> u8 {
-    let l4 = shape.l4();
-    let byte = |at: usize| w.get(at).copied().unwrap_or(0);
-    let payload = 20 + usize::from(byte(l4 + 12) >> 4) * 4 < be16(w, shape.l3 + 2);
-    byte(l4 + 13) & 7 | u8::from(payload) << 3
+    let flags = w.get(shape.l4() + 13).map_or(0, |b| b & TCP_FLAGS);
+    flags | u8::from(tcp_payload(shape, w)) << 3
+}
+
+/// SYN, FIN, RST.
+const TCP_FLAGS: u8 = 7;
+
+#[inline(always)]
+fn tcp_payload(shape: Shape, w: &[u8; WINDOW]) -> bool {
+    let words = w.get(shape.l4() + 12).map_or(0, |b| b >> 4);
+    20 + usize::from(words) * 4 < be16(w, shape.l3 + 2)
 }
 
 #[inline(always)]
@@ -183,6 +193,8 @@ struct Guarded {
 struct Plan {
     shape: Shape,
     dims: Vec<Guarded>,
+    /// Where ways may do without entries.
+    fields: Option<Fields>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -196,19 +208,31 @@ struct Range {
 
 /// One interval of each guarded dimension.
 #[derive(Debug, Clone)]
+#[repr(C, align(64))]
 pub(super) struct GuardBox {
-    pub shape: Shape,
+    /// Each byte under its mask is one of `lo` to `lo + span`.
     mask: [u8; WINDOW],
-    value: [u8; WINDOW],
-    ranges: Box<[Range]>,
+    lo: [u8; WINDOW],
+    span: [u8; WINDOW],
+    pub shape: Shape,
+    /// Least value of the packet's length, and how much more it may be.
     len: (usize, usize),
-    tcp: Option<u8>,
+    /// The same of the length that the IP header says, from that header on.
+    total: (usize, usize),
+    /// There is more to be asked: one of the following.
+    more: bool,
+    /// What is no range of bytes.
+    ranges: Box<[Range]>,
+    /// Is there payload behind the TCP header?
+    payload: Option<bool>,
     sum: bool,
     others: Box<[(Read, u128, u128)]>,
     /// Number, never given twice.
     pub id: u32,
     /// Bits with their interval.
     intervals: Box<[(i32, u8, u128, u128)]>,
+    /// Ways without entries.
+    pub direct: Option<Direct>,
 }
 
 impl GuardBox {
@@ -223,26 +247,26 @@ impl GuardBox {
         i.map_or(0, |i| i.2)
     }
 
+    /// Is the packet in the box, given that the bytes under its mask are right?
     #[inline(always)]
-    fn holds(&self, w: &[u8; WINDOW], p: &Packet) -> bool {
-        // Byte by byte and by index: vectors straight from memory. Words put together first would be stored one by one and loaded as
-        // vectors again, which stalls.
-        let mut differ = 0;
-        #[allow(clippy::needless_range_loop)]
-        for i in 0..WINDOW {
-            differ |= (w[i] & self.mask[i]) ^ self.value[i];
-        }
-        if differ != 0 {
-            return false;
-        }
+    fn holds(&self, w: &[u8; WINDOW], p: &Packet) -> Option<u32> {
+        let len = p.len();
+        let total = total(self.shape, w);
+        let ok = total.wrapping_sub(self.total.0) <= self.total.1
+            && self.shape.l3 + total <= len
+            && len.wrapping_sub(self.len.0) <= self.len.1
+            && (!self.sum || sum_right(self.shape, w))
+            && (!self.more || self.more_holds(w, p));
+        ok.then_some(total as u32)
+    }
+
+    #[inline]
+    fn more_holds(&self, w: &[u8; WINDOW], p: &Packet) -> bool {
         let mut ok = true;
         for r in &self.ranges {
             ok &= word(w, r.byte, r.shift, r.mask).wrapping_sub(r.lo) <= r.span;
         }
-        let len = p.len();
-        ok && (self.len.0..=self.len.1).contains(&len)
-            && (!self.sum || sum_right(self.shape, w))
-            && self.tcp.is_none_or(|t| tcp_state(self.shape, w) == t)
+        ok && (self.payload).is_none_or(|t| tcp_payload(self.shape, w) == t)
             && (self.others.is_empty() || self.others_hold(w, p))
     }
 
@@ -255,16 +279,48 @@ impl GuardBox {
 }
 
 /// What was found out about a packet.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
 pub(super) struct Parsed {
-    pub key: [u64; KEY],
-    pub hash: u64,
     /// Bytes from the IP header on, as it says.
     pub total: u32,
+    /// The way, if it is known; [`BY_FLOW`] where the table is to be asked, [`UNKNOWN`] where nobody is.
+    pub way: u32,
+    /// The flow's lease.
+    pub lease: u32,
+    /// The flow's entry.
+    pub slot: Slot,
+    /// To be added to checksums, and addresses and ports as they leave: see [`super::way::Flow`].
+    pub ip: u16,
+    pub l4: u16,
+    pub ports: u32,
+    pub addresses: u64,
+    pub hash: u64,
     /// Index of the box, or [`NO_BOX`].
     pub guard: u16,
+    pub key: [u64; KEY],
 }
 
+impl Default for Parsed {
+    fn default() -> Self {
+        Parsed {
+            key: [0; KEY],
+            hash: 0,
+            total: 0,
+            guard: NO_BOX,
+            ip: 0,
+            l4: 0,
+            way: UNKNOWN,
+            lease: NO_LEASE,
+            slot: NO_SLOT,
+            ports: 0,
+            addresses: 0,
+        }
+    }
+}
+
+/// Boxes that are compared together.
+const AT_ONCE: usize = 4;
 /// Not for the flow table.
 pub(super) const NO_BOX: u16 = u16::MAX;
 
@@ -287,23 +343,103 @@ impl Lane {
         }
     }
 
-    /// Key and box of a packet.
+    /// The first box that a packet is in, and what its IP header says of its length.
     #[inline(always)]
-    pub fn parse(&self, p: &Packet, out: &mut Parsed) {
-        out.guard = NO_BOX;
-        let Some(w) = p.window::<WINDOW>() else {
+    fn find(&self, wide: impl Wide, w: &[u8; WINDOW], p: &Packet) -> Option<(usize, u32)> {
+        let v = wide.load(w);
+        let right = |b: &GuardBox| wide.inside(v, &b.mask, &b.lo, &b.span);
+        // Most traffic is in two or four boxes, in no order that a processor could foresee: these are compared without a branch.
+        let mut some = 0;
+        for (i, b) in self.boxes.iter().take(AT_ONCE).enumerate() {
+            some |= u32::from(right(b)) << i;
+        }
+        // Bound: one bit less each time
+        while some != 0 {
+            let i = some.trailing_zeros() as usize;
+            if let Some(total) = self.boxes.get(i)?.holds(w, p) {
+                return Some((i, total));
+            }
+            some &= some - 1;
+        }
+        let mut others = self.boxes.iter().enumerate().skip(AT_ONCE);
+        others.find_map(|(i, b)| match right(b) {
+            true => b.holds(w, p).map(|total| (i, total)),
+            false => None,
+        })
+    }
+
+    /// Box of each packet.
+    #[inline(always)]
+    pub fn boxes_of<'a>(
+        &self,
+        wide: impl Wide,
+        packets: &'a [Pkt],
+        windows: &mut [Option<&'a [u8; WINDOW]>],
+        out: &mut [Parsed],
+    ) {
+        for (p, w) in packets.iter().zip(&mut *windows) {
+            *w = p.window();
+        }
+        let all = packets.iter().zip(windows).zip(out);
+        // one box has a loop of its own, which is short
+        if let [b] = &*self.boxes {
+            for ((p, w), x) in all {
+                x.guard = NO_BOX;
+                if let Some(w) = w
+                    && wide.inside(wide.load(w), &b.mask, &b.lo, &b.span)
+                    && let Some(total) = b.holds(w, p)
+                {
+                    (x.guard, x.total) = (0, total);
+                }
+            }
+            return;
+        }
+        for ((p, w), x) in all {
+            x.guard = NO_BOX;
+            if let Some(w) = w
+                && let Some((i, total)) = self.find(wide, w, p)
+            {
+                (x.guard, x.total) = (i as u16, total);
+            }
+        }
+    }
+
+    /// The way of each packet in a box, or its key.
+    #[inline(always)]
+    pub fn ways_of(&self, wide: impl Wide, windows: &[Option<&[u8; WINDOW]>], out: &mut [Parsed]) {
+        for (w, x) in windows.iter().zip(out) {
+            self.way_of(wide, *w, x);
+        }
+    }
+
+    #[inline(always)]
+    fn way_of(&self, wide: impl Wide, w: Option<&[u8; WINDOW]>, x: &mut Parsed) {
+        (x.way, x.slot, x.lease) = (UNKNOWN, NO_SLOT, NO_LEASE);
+        let Some(b) = self.boxes.get(usize::from(x.guard)) else {
             return;
         };
-        for (i, b) in self.boxes.iter().enumerate() {
-            if b.holds(w, p) {
-                if let Some(total) = fits(b.shape, w, p.len()) {
-                    out.total = total as u32;
-                    key(b, w, &mut out.key);
-                    out.guard = i as u16;
-                }
+        let Some(w) = w else { return };
+        if let Some(d) = &b.direct {
+            let Place { way, ip, l4 } = d.get(wide, w);
+            (x.way, x.ip, x.l4) = (way, ip, l4);
+            // nothing to be looked up, or nothing known; else the table knows
+            if way != BY_FLOW {
                 return;
             }
         }
+        x.way = BY_FLOW;
+        key(b, w, &mut x.key);
+    }
+
+    /// Both, of one packet.
+    pub fn parse(&self, wide: impl Wide, p: &Packet, x: &mut Parsed) {
+        x.guard = NO_BOX;
+        if let Some(w) = p.window()
+            && let Some((i, total)) = self.find(wide, w, p)
+        {
+            (x.guard, x.total) = (i as u16, total);
+        }
+        self.way_of(wide, p.window(), x);
     }
 
     /// A box for a packet that is in none; false when there cannot be one.
@@ -333,11 +469,17 @@ impl Lane {
 /// Bytes from the IP header on, if they are there and enough.
 #[inline(always)]
 fn fits(s: Shape, w: &[u8; WINDOW], len: usize) -> Option<usize> {
-    let total = match s.v6 {
+    let total = total(s, w);
+    (total >= s.least() && s.l3 + total <= len).then_some(total)
+}
+
+/// Bytes from the IP header on, as it says.
+#[inline(always)]
+fn total(s: Shape, w: &[u8; WINDOW]) -> usize {
+    match s.v6 {
         true => be16(w, s.l3 + 4) + 40,
         false => be16(w, s.l3 + 2),
-    };
-    (total >= s.least() && s.l3 + total <= len).then_some(total)
+    }
 }
 
 /// Word by word, in place: an array that is returned would be copied as vectors, which waits for the words.
@@ -408,11 +550,15 @@ fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
             max: 15,
         });
     }
-    Some(Plan { shape, dims })
+    Some(Plan {
+        shape,
+        dims,
+        fields: Fields::of(reads),
+    })
 }
 
 /// Bits within eight bytes of the window.
-fn bits_read(bit: i32, bits: u8) -> Option<Read> {
+pub(super) fn bits_read(bit: i32, bits: u8) -> Option<Read> {
     let first = usize::try_from(bit).ok()? / 8;
     // the window's last eight bytes hold what begins behind them
     let byte = first.min(WINDOW - 8);
@@ -428,17 +574,25 @@ fn bits_read(bit: i32, bits: u8) -> Option<Read> {
 /// The box that a packet is in.
 fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> GuardBox {
     let (mut mask, mut value) = plan.shape.fixed();
+    let mut span = [0u8; WINDOW];
+    let l3 = plan.shape.l3;
+    // IPv4's total length
+    let says = (!plan.shape.v6).then_some((l3 as i32 * 8 + 16, 16));
     let mut b = GuardBox {
         shape: plan.shape,
         mask: [0; WINDOW],
-        value: [0; WINDOW],
+        lo: [0; WINDOW],
+        span: [0; WINDOW],
         ranges: Box::default(),
         len: (0, usize::MAX),
-        tcp: None,
+        total: (plan.shape.least(), usize::MAX),
+        more: false,
+        payload: None,
         sum: false,
         others: Box::default(),
         id,
         intervals: Box::default(),
+        direct: plan.fields.as_ref().map(Direct::new),
     };
     let (mut ranges, mut others, mut intervals) = (Vec::new(), Vec::new(), Vec::new());
     for d in &plan.dims {
@@ -456,10 +610,17 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> GuardBox {
             Read::Len => {
                 b.len = (
                     usize::try_from(lo).unwrap_or(usize::MAX),
-                    usize::try_from(hi).unwrap_or(usize::MAX),
+                    usize::try_from(hi - lo).unwrap_or(usize::MAX),
                 );
             }
-            Read::Tcp => b.tcp = Some(v as u8),
+            Read::Tcp => {
+                let at = plan.shape.l4() + 13;
+                if let (Some(m), Some(x)) = (mask.get_mut(at), value.get_mut(at)) {
+                    *m |= TCP_FLAGS;
+                    *x |= v as u8 & TCP_FLAGS;
+                }
+                b.payload = Some(v >> 3 & 1 == 1);
+            }
             // a wrong one is something else
             Read::Sum if v == 1 => b.sum = true,
             Read::Sum | Read::Other(_) => others.push((d.read, lo, hi)),
@@ -468,10 +629,15 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> GuardBox {
                 shift,
                 mask: m,
             } => {
-                let (lo, span) = (lo as u64, (hi - lo) as u64);
+                if d.at == says {
+                    let least = plan.shape.least().max(lo as usize);
+                    b.total = (least, (hi as usize).saturating_sub(least));
+                    continue;
+                }
+                let (lo, more) = (lo as u64, (hi - lo) as u64);
                 // a prefix
-                if span & span.wrapping_add(1) == 0 && lo & span == 0 {
-                    let bits = ((m & !span) << shift).to_be_bytes();
+                if more & more.wrapping_add(1) == 0 && lo & more == 0 {
+                    let bits = ((m & !more) << shift).to_be_bytes();
                     let want = (lo << shift).to_be_bytes();
                     for k in 0..8 {
                         mask[usize::from(byte) + k] |= bits[k];
@@ -483,13 +649,24 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> GuardBox {
                         shift,
                         mask: m,
                         lo,
-                        span,
+                        span: more,
                     });
                 }
             }
         }
     }
-    (b.mask, b.value) = (mask, value);
+    // bytes of which nothing else is asked
+    ranges.retain(|r: &Range| {
+        let at = usize::from(r.byte) + 7 - usize::from(r.shift / 8);
+        let whole = r.shift % 8 == 0 && r.mask == 0xff;
+        let free = mask.get(at) == Some(&0);
+        if whole && free {
+            (mask[at], value[at], span[at]) = (0xff, r.lo as u8, r.span as u8);
+        }
+        !(whole && free)
+    });
+    (b.mask, b.lo, b.span) = (mask, value, span);
+    b.more = !ranges.is_empty() || !others.is_empty() || b.payload.is_some();
     b.ranges = ranges.into();
     b.others = others.into();
     b.intervals = intervals.into();

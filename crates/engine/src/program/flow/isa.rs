@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::FlowRunner;
+use super::wide::Any;
 use onefold_elements::ElemId;
 use onefold_packet::{Pkt, Timestamp};
 
@@ -24,7 +25,8 @@ impl Isa {
             let v3 = is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("bmi1")
                 && is_x86_feature_detected!("bmi2")
-                && is_x86_feature_detected!("lzcnt");
+                && is_x86_feature_detected!("lzcnt")
+                && is_x86_feature_detected!("popcnt");
             if v3
                 && is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")
@@ -57,19 +59,21 @@ impl Isa {
             // SAFETY: as above.
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => unsafe { avx2(r, source, lane, batch, now) },
-            Isa::Any => r.groups(source, lane, batch, now),
+            Isa::Any => r.groups(Any, source, lane, batch, now),
         }
     }
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn avx512(r: &mut FlowRunner, source: ElemId, lane: usize, batch: &mut Vec<Pkt>, now: Timestamp) {
-    r.groups(source, lane, batch, now);
+    // SAFETY: who calls this function vouches for the processor.
+    let wide = unsafe { super::wide::Avx512::new() };
+    r.groups(wide, source, lane, batch, now);
 }
 
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt")]
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn avx2(r: &mut FlowRunner, source: ElemId, lane: usize, batch: &mut Vec<Pkt>, now: Timestamp) {
-    r.groups(source, lane, batch, now);
+    r.groups(Any, source, lane, batch, now);
 }

@@ -20,27 +20,30 @@
 //! Per packet of a known flow there is no allocation, no lock and no system call. A batch goes through in three steps, so that memory
 //! comes while others are looked at: headers and hashes, buckets, entries.
 
+mod direct;
 mod guard;
+mod hot;
 mod isa;
 mod lease;
 mod memory;
 mod table;
 mod way;
+mod wide;
 
 use super::path::{Path, PathEnd};
 use super::{ProgramRunner, Report};
 use crate::graph::{DropCount, Graph, Totals};
+use direct::{BY_FLOW, Place, UNKNOWN};
 pub(super) use guard::Shape;
 use guard::{Lane, NO_BOX, Parsed, WINDOW};
 use isa::Isa;
 use lease::Pool;
-use memory::prefetch;
-use onefold_elements::rewrite::{FlowTable, Leases, NO_LEASE};
+use onefold_elements::rewrite::{FlowTable, NO_LEASE};
 use onefold_elements::{Accounts, ElemId, StateId};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_synth::program::Program;
 use std::collections::{BTreeSet, HashMap};
-use table::{Line, NO_SLOT, Slot, Table, same};
+use table::{Line, NO_SLOT, Slot, Table};
 use way::{Count, Flow, Name, Way};
 
 /// Packets that are looked up together.
@@ -53,8 +56,10 @@ const MAX_WAYS: usize = 1 << 16;
 /// What a flow table has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlowStats {
-    /// Packets that an entry was there for.
+    /// Packets whose way was known.
     pub hits: u64,
+    /// Of these, those whose class has one way for all, so that no entry is needed.
+    pub by_class: u64,
     /// Packets that an entry could have been there for.
     pub misses: u64,
     /// Packets that cannot have one: no TCP or UDP, options, fragments, lengths that lie, too many kinds.
@@ -73,6 +78,8 @@ pub struct FlowStats {
     pub entries: usize,
     /// See [`FlowStats::entries`].
     pub places: usize,
+    /// Classes whose packets all go one way.
+    pub classes: usize,
     /// Leases in use.
     pub leases: usize,
     /// Bytes of the table.
@@ -101,16 +108,11 @@ pub struct FlowRunner {
     path: Option<Box<Path>>,
     /// A packet as it came.
     original: Packet,
-    group: Box<Group>,
+    /// Packets between the steps.
+    group: Box<[Parsed]>,
     isa: Isa,
     stats: FlowStats,
     causes: Vec<(&'static str, u64)>,
-}
-
-/// A group of packets between the steps.
-struct Group {
-    parsed: [Parsed; GROUP],
-    slots: [Slot; GROUP],
 }
 
 impl std::fmt::Debug for FlowRunner {
@@ -146,10 +148,7 @@ impl FlowRunner {
             scripts,
             path: Some(Box::default()),
             original: Packet::from_slice(&[]),
-            group: Box::new(Group {
-                parsed: [Parsed::default(); GROUP],
-                slots: [NO_SLOT; GROUP],
-            }),
+            group: vec![Parsed::default(); GROUP].into(),
             isa: Isa::detect(),
             stats: FlowStats::default(),
             causes: Vec::new(),
@@ -241,6 +240,10 @@ impl FlowRunner {
         FlowStats {
             entries: self.table.len(),
             places: self.table.places(),
+            classes: (self.lanes.iter().flat_map(|l| &l.boxes))
+                .flat_map(|b| &b.direct)
+                .map(|d| d.known())
+                .sum(),
             leases: self.pool.len(),
             bytes: self.table.memory_bytes() + self.pool.leases.len() * 8,
             ..self.stats
@@ -289,22 +292,6 @@ impl FlowRunner {
         let isa = self.isa;
         isa.run(self, source, lane, batch, now);
         self.end_moment();
-    }
-
-    /// Packets in groups: all steps for each.
-    #[inline(always)]
-    fn groups(&mut self, source: ElemId, lane: usize, batch: &mut Vec<Pkt>, now: Timestamp) {
-        let mut packets = batch.drain(..);
-        // Bound: each round takes at least one packet.
-        while packets.len() > 0 {
-            let n = self.look_up(lane, packets.as_slice());
-            for i in 0..n {
-                let Some(p) = packets.next() else { break };
-                if let Some(p) = self.known(i, p, now) {
-                    self.unknown(source, lane, i, p);
-                }
-            }
-        }
     }
 
     /// May packets be taken from the table? Makes it ready.
@@ -364,122 +351,13 @@ impl FlowRunner {
         }
         self.pool.clear(&mut self.runner.graph.store);
         self.table.clear();
+        for lane in &mut self.lanes {
+            for d in lane.boxes.iter_mut().flat_map(|b| &mut b.direct) {
+                d.clear();
+            }
+        }
         self.ways.clear();
         self.names.clear();
-    }
-
-    /// The first steps for a group: headers and hashes, then buckets. How many packets it took.
-    #[inline(always)]
-    fn look_up(&mut self, lane: usize, packets: &[Pkt]) -> usize {
-        let Some(lane) = self.lanes.get(lane) else {
-            return packets.len().min(GROUP);
-        };
-        let g = &mut *self.group;
-        let n = packets.len().min(GROUP);
-        for (p, x) in packets.iter().zip(&mut g.parsed) {
-            lane.parse(p, x);
-            if x.guard != NO_BOX {
-                x.hash = self.table.hash(&x.key);
-                self.table.ask_buckets(x.hash);
-            }
-        }
-        for (x, slot) in g.parsed.iter().zip(&mut g.slots).take(n) {
-            *slot = match x.guard {
-                NO_BOX => NO_SLOT,
-                _ => self.table.candidate(x.hash),
-            };
-        }
-        if !self.tables.is_empty() {
-            for slot in g.slots.iter().take(n) {
-                if let Some(l) = self.table.get(*slot)
-                    && let Some(w) = self.pool.leases.word((l.0[5] >> 32) as u32)
-                {
-                    prefetch(w);
-                }
-            }
-        }
-        n
-    }
-
-    /// A packet whose flow is known goes its way; any other is given back.
-    #[inline(always)]
-    fn known(&mut self, i: usize, mut p: Pkt, now: Timestamp) -> Option<Pkt> {
-        let (Some(x), Some(slot)) = (self.group.parsed.get(i), self.group.slots.get(i)) else {
-            return Some(p);
-        };
-        let g = &mut self.runner.graph;
-        if x.guard == NO_BOX || self.seen != Some(g.core.changes) {
-            return Some(p);
-        }
-        let mut slot = *slot;
-        if !self.table.get(slot).is_some_and(|l| same(l, &x.key)) {
-            // another one with this tag, or one that has come since
-            slot = self.table.find(x.hash, &x.key);
-        }
-        let Some(l) = self.table.get(slot) else {
-            return Some(p);
-        };
-        let (way, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
-        let flow = match x.key[0] & table::LONG {
-            0 => flow_of(l),
-            _ => Flow::default(),
-        };
-        let Some(w) = self.ways.get_mut(way as usize) else {
-            return Some(p);
-        };
-        if w.dangerous(&flow, &p) {
-            return Some(p);
-        }
-        if lease != NO_LEASE {
-            let leases = &self.pool.leases;
-            let stamp = Leases::stamp_after(leases.clock(), now);
-            if !leases.touch(lease, stamp) {
-                self.drop_entry(slot);
-                self.stats.ended += 1;
-                return Some(p);
-            }
-            leases.set_clock(stamp);
-            debug_assert!(
-                self.pool.holds(lease, &g.store),
-                "lease {lease} of a binding that is gone"
-            );
-        }
-        self.table.mark(slot);
-        self.stats.hits += 1;
-        if let Some(l) = &mut self.runner.loaded {
-            l.packets += 1;
-        }
-        g.packets_in += 1;
-        let len = p.len() as u64;
-        if w.pending.packets == 0 {
-            self.dirty.push(way);
-        }
-        w.pending.add(len, x.total);
-        let (late, moment) = w.late;
-        if late < w.name.counts.len() {
-            if moment > 0 {
-                if w.moment.packets == 0 {
-                    self.moments.push(way);
-                }
-                w.moment.add(len, x.total);
-            }
-            for c in w.name.counts.get(late + moment..).unwrap_or_default() {
-                tell(g, c, 1, len, x.total.into());
-            }
-        }
-        match w.name.end {
-            PathEnd::Output(sink, _) => {
-                w.apply(&mut p, &flow, x.total);
-                g.out.sent += 1;
-                g.out.transmitted.push((ElemId(sink), p));
-            }
-            // the reason is told later
-            _ => {
-                g.out.dropped += 1;
-                g.out.pool.recycle(p);
-            }
-        }
-        None
     }
 
     /// The program runs a packet, and an entry is made of its way.
@@ -489,12 +367,12 @@ impl FlowRunner {
         if self.scripts {
             self.sync();
         }
-        let mut x = self.group.parsed.get(i).copied().unwrap_or_default();
+        let mut x = self.group.get(i).copied().unwrap_or_default();
         if x.guard == NO_BOX
             && let Some(lane) = self.lanes.get_mut(lane)
             && lane.make_box(&p, &mut self.next_box)
         {
-            lane.parse(&p, &mut x);
+            lane.parse(wide::Any, &p, &mut x);
             x.hash = self.table.hash(&x.key);
         }
         if x.guard == NO_BOX {
@@ -553,10 +431,11 @@ impl FlowRunner {
         left: usize,
     ) -> Result<(), &'static str> {
         const GONE: &str = "not there any more";
-        if self.table.find(x.hash, &x.key) != NO_SLOT {
+        if x.way == BY_FLOW && self.table.find(x.hash, &x.key) != NO_SLOT {
             return Err("a checksum that comes to zero");
         }
         let code = self.runner.loaded.as_ref().ok_or(GONE)?.code.clone();
+        let lane_at = lane;
         let lane = self.lanes.get(lane).ok_or(GONE)?;
         let guard = lane.boxes.get(usize::from(x.guard)).ok_or(GONE)?;
         let g = &mut self.runner.graph;
@@ -593,6 +472,21 @@ impl FlowRunner {
             }
             None => return Err("too many different ways"),
         };
+        let w = self.ways.get(id as usize).ok_or(GONE)?;
+        let own = w.keyed || w.danger || !path.flows.is_empty();
+        if x.way == UNKNOWN {
+            let lane = self.lanes.get_mut(lane_at).ok_or(GONE)?;
+            let guard = lane.boxes.get_mut(usize::from(x.guard)).ok_or(GONE)?;
+            let way = if own { BY_FLOW } else { id };
+            let (ip, l4) = (flow.ip, flow.l4);
+            let direct = guard.direct.as_mut().ok_or(GONE)?;
+            direct.set(&window, Place { way, ip, l4 });
+            self.stats.made += 1;
+            return Ok(());
+        }
+        if x.key[0] & table::LONG != 0 && flow != Flow::default() {
+            return Err("an IPv6 flow with checksums of its own");
+        }
         let lease = match path.flows.is_empty() {
             true => NO_LEASE,
             false => (self.pool.take(&path.flows, &mut g.store)).ok_or("no lease")?,

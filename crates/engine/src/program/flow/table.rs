@@ -15,9 +15,10 @@
 //! Bounds: a look-up reads at most 2 buckets and the entries whose tags are equal, an insertion moves at most one entry.
 
 use super::memory::{prefetch, spread};
+use super::wide::{Any, TAGS, Wide};
 
 /// Entries of a bucket.
-const WAYS: usize = 8;
+const WAYS: usize = TAGS;
 /// Fewest and most entries.
 const CAPACITY: (usize, usize) = (64, 1 << 25);
 /// Buckets to begin with.
@@ -133,14 +134,10 @@ impl Table {
         (bucket ^ step) & (self.buckets.len() - 1)
     }
 
-    /// Asks for the buckets that [`Table::candidate`] reads.
+    /// Asks for the bucket that [`Table::candidate`] reads first. The other one is for few: new entries go to the first if there is room.
     #[inline(always)]
-    pub fn ask_buckets(&self, hash: u64) {
-        let b = self.first(hash);
-        if let Some(x) = self.buckets.get(b) {
-            prefetch(x);
-        }
-        if let Some(x) = self.buckets.get(self.other(b, Self::tag(hash))) {
+    pub fn ask_bucket(&self, hash: u64) {
+        if let Some(x) = self.buckets.get(self.first(hash)) {
             prefetch(x);
         }
     }
@@ -148,23 +145,19 @@ impl Table {
     /// Which of a bucket's tags are equal to this one, a bit each.
     #[inline(always)]
     fn equal(b: &Bucket, tag: u16) -> u32 {
-        let mut m = 0;
-        for (i, t) in b.0.iter().enumerate() {
-            m |= u32::from(*t == tag) << i;
-        }
-        m
+        Any.equal(&b.0, tag)
     }
 
     /// The first entry with the right tag, or [`NO_SLOT`]; the entry is asked for.
     #[inline(always)]
-    pub fn candidate(&self, hash: u64) -> Slot {
+    pub fn candidate(&self, wide: impl Wide, hash: u64) -> Slot {
         let tag = Self::tag(hash);
         let b = self.first(hash);
         let mut at = b;
-        let mut m = self.buckets.get(b).map_or(0, |x| Self::equal(x, tag));
+        let mut m = self.buckets.get(b).map_or(0, |x| wide.equal(&x.0, tag));
         if m == 0 {
             at = self.other(b, tag);
-            m = self.buckets.get(at).map_or(0, |x| Self::equal(x, tag));
+            m = self.buckets.get(at).map_or(0, |x| wide.equal(&x.0, tag));
             if m == 0 {
                 return NO_SLOT;
             }
@@ -356,7 +349,7 @@ mod tests {
         for i in 0..10_000 {
             let s = t.find(t.hash(&key(i)), &key(i));
             assert_eq!(t.get(s).map(|l| l.0[5]), Some(i));
-            assert_ne!(t.candidate(t.hash(&key(i))), NO_SLOT);
+            assert_ne!(t.candidate(Any, t.hash(&key(i))), NO_SLOT);
         }
         assert_eq!(t.find(t.hash(&key(10_000)), &key(10_000)), NO_SLOT);
     }

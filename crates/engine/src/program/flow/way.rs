@@ -10,7 +10,8 @@ use super::super::code::Code;
 use super::super::image::{CONST, Term, Value};
 use super::super::path::{Path, PathEnd};
 use super::super::regs::{Bits, Source, write_bits};
-use super::guard::{GuardBox, WINDOW};
+use super::guard::{GuardBox, Parsed, WINDOW};
+use super::wide::Wide;
 use onefold_elements::Accounts;
 use onefold_packet::{Packet, checksum};
 use onefold_synth::program::{EndAt, LenAt, SumKind};
@@ -68,38 +69,54 @@ impl Pending {
 }
 
 /// See the module's text.
+///
+/// What every packet needs stands first.
 #[derive(Debug, Clone)]
+#[repr(C, align(64))]
 pub(super) struct Way {
-    pub name: Name,
-    /// How many of [`Name::counts`] can wait for anyone to ask, and how many then for the end of the moment; the rest cannot wait.
-    pub late: (usize, usize),
-    pub pending: Pending,
-    pub moment: Pending,
-    start: i32,
-    trim: bool,
-    l3: u32,
-    changes: bool,
     keep: [u8; WINDOW],
     set: [u8; WINDOW],
     sub: [u8; WINDOW],
-    /// First byte of addresses and ports in the window, if the flow has its own.
-    vars: Option<u8>,
-    ip_sum: Option<u8>,
-    l4_sum: Option<u8>,
+    pub pending: Pending,
+    start: i32,
+    l3: u32,
+    /// The sink where packets leave; [`NO_SINK`] where they are dropped.
+    pub sink: u32,
+    /// [`Way::apply`] and a count of packets that can wait are all there is to do.
+    pub plain: bool,
+    trim: bool,
+    changes: bool,
     udp: bool,
+    /// First byte of addresses and ports in the window, if the flow has its own; else [`NOWHERE`].
+    vars: u8,
+    /// Where checksums are, or [`NOWHERE`]: nothing is to be added then.
+    ip_sum: u8,
+    l4_sum: u8,
     /// Flows have checksums that come to zero on the way.
-    danger: bool,
+    pub danger: bool,
+    /// Something is written or added that follows from the flow's key.
+    pub keyed: bool,
+    pub name: Name,
+    /// How many of [`Name::counts`] can wait for anyone to ask, and how many then for the end of the moment; the rest cannot wait.
+    pub late: (usize, usize),
+    pub moment: Pending,
     moves: Box<[(Bits, i32, u8)]>,
 }
 
+/// No place in the window.
+const NOWHERE: u8 = WINDOW as u8;
+
+/// See [`Way::sink`].
+pub(super) const NO_SINK: u32 = u32::MAX;
+
 /// What a flow has for itself.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Flow {
     /// Addresses as they leave, their first byte the least significant.
     pub addresses: u64,
     /// Ports, likewise.
     pub ports: u32,
-    /// To be added to the complement of each checksum; 0 for none.
+    /// To be added to the complement of each checksum, as it stands on the wire; 0 for none.
     pub ip: u16,
     pub l4: u16,
     /// UDP checksums that come to zero on the way, four to a word; zero for none.
@@ -150,7 +167,7 @@ impl Maker<'_> {
     }
 
     /// What is added to a complement by one term; `None` where it depends on more than key and box.
-    fn term(&self, t: &Term) -> Option<u64> {
+    fn term(&self, t: &Term, keyed: &mut bool) -> Option<u64> {
         let Term::Change {
             from,
             to,
@@ -158,11 +175,15 @@ impl Maker<'_> {
             words,
         } = t
         else {
+            *keyed |= matches!(t, Term::Slot(_));
             return Some(t.sum(&self.path.values));
         };
-        let known = |v: &Value| !matches!(self.known(v), Known::No);
-        if known(from) && known(to) {
-            return Some(t.sum(&self.path.values));
+        match (self.known(from), self.known(to)) {
+            (Known::No, _) | (_, Known::No) => {}
+            both => {
+                *keyed |= !matches!(both, (Known::Way(_), Known::Way(_)));
+                return Some(t.sum(&self.path.values));
+            }
         }
         let ((a, field), (b, same)) = (self.less(from)?, self.less(to)?);
         if from.reg != to.reg || field != same || *words != 1 || !(0..=8).contains(shift) {
@@ -229,6 +250,9 @@ pub(super) fn make(
         late: (late, moment),
         pending: Pending::default(),
         moment: Pending::default(),
+        sink: NO_SINK,
+        plain: late == path.counts.len(),
+        keyed: false,
         start: 0,
         trim: false,
         l3: l3 as u32,
@@ -236,17 +260,18 @@ pub(super) fn make(
         keep: [0xff; WINDOW],
         set: [0; WINDOW],
         sub: [0; WINDOW],
-        vars: None,
-        ip_sum: None,
-        l4_sum: None,
+        vars: NOWHERE,
+        ip_sum: NOWHERE,
+        l4_sum: NOWHERE,
         udp: !guard.shape.tcp,
         danger: false,
         moves: Box::default(),
     };
     let mut flow = Flow::default();
-    let PathEnd::Output(_, image) = path.end else {
+    let PathEnd::Output(sink, image) = path.end else {
         return Ok((way, flow));
     };
+    way.sink = sink;
     let image = code.images.get(image as usize).ok_or(ODD)?;
     if image.start.abs() > MAX_SHIFT {
         return Err("the packet begins elsewhere");
@@ -309,7 +334,8 @@ pub(super) fn make(
         }
     }
     if way.name.flows {
-        way.vars = Some(u8::try_from(key_from / 8 - image.start).map_err(|_| ODD)?);
+        way.keyed = true;
+        way.vars = u8::try_from(key_from / 8 - image.start).map_err(|_| ODD)?;
         let [a, b, c, d, e, f, g, h, ports @ ..] = vars;
         flow.addresses = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
         flow.ports = u32::from_le_bytes(ports);
@@ -320,7 +346,7 @@ pub(super) fn make(
         let at = s.at - image.start;
         let place = usize::try_from(at).ok().filter(|a| a + 2 <= WINDOW);
         let place = place.ok_or("a checksum behind the first 64 bytes")?;
-        let place = Some(place as u8);
+        let place = place as u8;
         let expected = match s.kind {
             SumKind::Ip4 => !guard.shape.v6 && s.at == l3 + 10,
             SumKind::Tcp => guard.shape.tcp && s.at == guard.shape.l4() as i32 + 16,
@@ -335,7 +361,7 @@ pub(super) fn make(
         for (i, g) in s.groups.iter().enumerate() {
             for t in g {
                 sum += m
-                    .term(t)
+                    .term(t, &mut way.keyed)
                     .ok_or("a checksum that depends on more than the flow")?;
             }
             // as numbers modulo 65,535: what it was less what was added so far
@@ -346,10 +372,10 @@ pub(super) fn make(
                 way.danger = true;
             }
         }
-        let k = checksum::fold(sum);
+        let k = checksum::fold(sum).to_be();
         match s.kind {
-            SumKind::Ip4 if way.ip_sum.is_none() => (way.ip_sum, flow.ip) = (place, k),
-            SumKind::Tcp | SumKind::Udp if way.l4_sum.is_none() => {
+            SumKind::Ip4 if way.ip_sum == NOWHERE => (way.ip_sum, flow.ip) = (place, k),
+            SumKind::Tcp | SumKind::Udp if way.l4_sum == NOWHERE => {
                 (way.l4_sum, flow.l4) = (place, k);
             }
             _ => return Err(ODD),
@@ -360,32 +386,28 @@ pub(super) fn make(
     if moves.len() > MAX_MOVES {
         return Err("too many fields are copied");
     }
+    way.plain &= moves.is_empty();
     way.moves = moves.into();
     Ok((way, flow))
 }
 
-/// The two bytes of a checksum, if there is one.
+/// The two bytes of a checksum as they stand; something else if there is none.
 #[inline(always)]
-fn sum_at(w: &[u8; WINDOW], at: Option<u8>) -> u16 {
-    let b = at.and_then(|at| w.get(usize::from(at)..));
-    b.and_then(|b| b.first_chunk::<2>())
-        .map_or(0, |b| u16::from_be_bytes(*b))
+fn sum_at(w: &[u8; WINDOW], at: u8) -> u16 {
+    let at = usize::from(at).min(WINDOW - 2);
+    u16::from_ne_bytes([w[at], w[at + 1]])
 }
 
-/// Writes what becomes of a checksum.
+/// Writes what becomes of a checksum. One's complement sums do not mind which way round all of their bytes are.
 #[inline(always)]
-fn mend(w: &mut [u8; WINDOW], at: Option<u8>, x: u16, k: u16, udp: bool) {
+fn mend(w: &mut [u8; WINDOW], at: u8, x: u16, k: u16, udp: bool) {
     if k == 0 || (udp && x == 0) {
         return;
     }
-    if let Some(at) = at
-        && let Some(field) = w
-            .get_mut(usize::from(at)..)
-            .and_then(|b| b.first_chunk_mut::<2>())
-    {
-        let sum = u32::from(!x) + u32::from(k);
-        *field = (!((sum >> 16) as u16).wrapping_add(sum as u16)).to_be_bytes();
-    }
+    let at = usize::from(at).min(WINDOW - 2);
+    let sum = u32::from(!x) + u32::from(k);
+    let [a, b] = (!((sum >> 16) as u16).wrapping_add(sum as u16)).to_ne_bytes();
+    (w[at], w[at + 1]) = (a, b);
 }
 
 impl Way {
@@ -396,7 +418,7 @@ impl Way {
             return false;
         }
         // where it is before anything is pulled
-        let at = usize::from(self.l4_sum.unwrap_or(0)).wrapping_add_signed(self.start as isize);
+        let at = usize::from(self.l4_sum).wrapping_add_signed(self.start as isize);
         let field = p.data().get(at..).and_then(|b| b.first_chunk::<2>());
         let x = u64::from(field.map_or(0, |f| u16::from_be_bytes(*f)));
         const ONES: u64 = 0x0001_0001_0001_0001;
@@ -409,11 +431,46 @@ impl Way {
         x != 0 && any != 0
     }
 
+    /// [`Way::apply`] of a plain way to a packet that neither begins nor ends elsewhere, whose first bytes are at hand. False, and nothing is done, if that
+    /// is not so.
+    #[inline(always)]
+    pub fn apply_in_place<W: Wide>(
+        &self,
+        wide: W,
+        w: &mut [u8; WINDOW],
+        len: usize,
+        x: &Parsed,
+    ) -> bool {
+        if self.start != 0 || self.trim && (self.l3 + x.total) as usize != len {
+            return false;
+        }
+        // before anything is written: what has just been written as a whole is slow to read in parts
+        let (ip, l4) = (sum_at(w, self.ip_sum), sum_at(w, self.l4_sum));
+        wide.change(wide.load(w), &self.keep, &self.set, &self.sub, w);
+        self.own(w, x.addresses, x.ports);
+        mend(w, self.ip_sum, ip, x.ip, false);
+        mend(w, self.l4_sum, l4, x.l4, self.udp);
+        true
+    }
+
+    /// Writes what is a flow's own, if anything is.
+    #[inline(always)]
+    fn own(&self, w: &mut [u8; WINDOW], addresses: u64, ports: u32) {
+        if self.vars != NOWHERE
+            && let Some(to) = w
+                .get_mut(usize::from(self.vars)..)
+                .and_then(|b| b.first_chunk_mut::<12>())
+        {
+            to[..8].copy_from_slice(&addresses.to_le_bytes());
+            to[8..].copy_from_slice(&ports.to_le_bytes());
+        }
+    }
+
     /// Makes the packet what leaves. `total`: bytes that its IP header says.
     #[inline(always)]
     pub fn apply(&self, p: &mut Packet, flow: &Flow, total: u32) {
         let mut moved = [0; MAX_MOVES];
-        if !self.moves.is_empty() {
+        if !self.plain {
             for (v, (b, ..)) in moved.iter_mut().zip(&self.moves) {
                 *v = b.read(p.buffer(), p.data_offset());
             }
@@ -439,17 +496,10 @@ impl Way {
                 w[i] = (w[i] & self.keep[i] | self.set[i]).wrapping_sub(self.sub[i]);
             }
         }
-        if let Some(at) = self.vars
-            && let Some(to) = w
-                .get_mut(usize::from(at)..)
-                .and_then(|b| b.first_chunk_mut::<12>())
-        {
-            to[..8].copy_from_slice(&flow.addresses.to_le_bytes());
-            to[8..].copy_from_slice(&flow.ports.to_le_bytes());
-        }
+        self.own(w, flow.addresses, flow.ports);
         mend(w, self.ip_sum, ip, flow.ip, false);
         mend(w, self.l4_sum, l4, flow.l4, self.udp);
-        if !self.moves.is_empty() {
+        if !self.plain {
             for ((_, at, bits), v) in self.moves.iter().zip(moved) {
                 write_bits(w, 0, *at, *bits, v);
             }

@@ -1,0 +1,198 @@
+//! Ways without entries: where few intervals of addresses and ports decide, and nothing is a flow's own, all packets of a class go one way
+//! and need no entry of their own flow.
+//!
+//! Behind such an entry port, intervals of every field that is part of a flow's key are numbered; each combination within a
+//! [box](super::guard::GuardBox) is a place in a small table. A packet's place costs one comparison of a row for each field: no hash,
+//! and no memory that grows with flows. Headers never seen before cost what all others cost.
+
+use super::wide::{ROW, Wide};
+use onefold_synth::program::Dim;
+
+use super::super::reads::ShapeReads;
+use super::guard::{Read, WINDOW, bits_read, word};
+
+/// Combinations of intervals, at most.
+const MAX_PLACES: usize = 1 << 15;
+/// Fields, at most.
+const MAX_FIELDS: usize = 4;
+
+/// Intervals of a field, at most: the last value of each row, and the rows.
+const MAX_ENDS: usize = ROW * ROW;
+
+/// A row of numbers on a cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+struct Row([u32; ROW]);
+
+/// A field of the key, cut into intervals.
+#[derive(Debug, Clone)]
+struct Field {
+    byte: u8,
+    shift: u8,
+    mask: u64,
+    /// Places from one interval to the next.
+    stride: u32,
+    /// The last value of each interval but the last one; no value is above what stands behind these. If there are several rows, the first
+    /// one has the last value of each other.
+    rows: Box<[Row]>,
+}
+
+impl Field {
+    /// Which interval?
+    #[inline(always)]
+    fn number(&self, wide: impl Wide, v: u32) -> u32 {
+        let above = |i: usize| self.rows.get(i).map_or(0, |r| wide.above(v, &r.0));
+        let first = above(0);
+        match self.rows.len() {
+            1 => first,
+            _ => first * ROW as u32 + above(1 + first as usize),
+        }
+    }
+}
+
+/// Numbers in rows.
+fn rows(ends: &[u32]) -> Box<[Row]> {
+    let row = |c: &[u32]| {
+        let mut r = [u32::MAX; ROW];
+        r.iter_mut().zip(c).for_each(|(to, x)| *to = *x);
+        Row(r)
+    };
+    let mut all: Vec<Row> = ends.chunks(ROW).map(row).collect();
+    if all.len() > 1 {
+        let lasts: Vec<u32> = ends
+            .chunks_exact(ROW)
+            .filter_map(|c| c.last().copied())
+            .collect();
+        all.insert(0, row(&lasts));
+        // behind the last full row there may be none, and nothing to be above of
+        all.push(row(&[]));
+    }
+    all.into()
+}
+
+/// What to do with packets of one place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The way, [`BY_FLOW`] or [`UNKNOWN`].
+    pub way: u32,
+    /// To be added to the complement of each checksum, as in [`super::way::Flow`].
+    pub ip: u16,
+    pub l4: u16,
+}
+
+/// Nothing has been seen yet.
+pub(super) const UNKNOWN: u32 = u32::MAX;
+/// Flows have something of their own.
+pub(super) const BY_FLOW: u32 = u32::MAX - 1;
+
+/// How places of a shape are found.
+#[derive(Debug, Clone)]
+pub(super) struct Fields {
+    fields: Vec<Field>,
+    places: usize,
+}
+
+impl Fields {
+    /// `None` where there are bindings, or too many intervals.
+    pub fn of(reads: &ShapeReads) -> Option<Fields> {
+        if reads.binds || reads.slots || reads.keys.len() > MAX_FIELDS {
+            return None;
+        }
+        let mut fields = Vec::new();
+        let mut places = 1;
+        for d in &reads.keys {
+            let cuts = d.cuts.as_ref()?;
+            let Dim::Bits { bit, bits } = d.dim else {
+                return None;
+            };
+            let Read::Word { byte, shift, mask } = bits_read(bit, bits)? else {
+                return None;
+            };
+            if cuts.is_empty() {
+                continue;
+            }
+            if cuts.len() > MAX_ENDS || bits > 32 {
+                return None;
+            }
+            let end = |c: &u128| u32::try_from(c.checked_sub(1)?).ok();
+            let ends: Option<Vec<u32>> = cuts.iter().map(end).collect();
+            fields.push(Field {
+                byte,
+                shift,
+                mask,
+                rows: rows(&ends?),
+                stride: places as u32,
+            });
+            places *= cuts.len() + 1;
+            if places > MAX_PLACES {
+                return None;
+            }
+        }
+        Some(Fields { fields, places })
+    }
+}
+
+/// The places of one box.
+#[derive(Debug, Clone)]
+pub(super) struct Direct {
+    fields: Box<[Field]>,
+    places: Box<[Place]>,
+}
+
+impl Direct {
+    pub fn new(f: &Fields) -> Direct {
+        let none = Place {
+            way: UNKNOWN,
+            ip: 0,
+            l4: 0,
+        };
+        Direct {
+            fields: f.fields.clone().into(),
+            places: vec![none; f.places].into(),
+        }
+    }
+
+    #[inline(always)]
+    fn index(&self, wide: impl Wide, w: &[u8; WINDOW]) -> usize {
+        let mut at = 0;
+        for f in &self.fields {
+            let v = word(w, f.byte, f.shift, f.mask);
+            at += f.number(wide, v as u32) * f.stride;
+        }
+        at as usize
+    }
+
+    /// What is known of packets like this one.
+    #[inline(always)]
+    pub fn get(&self, wide: impl Wide, w: &[u8; WINDOW]) -> Place {
+        let none = Place {
+            way: UNKNOWN,
+            ip: 0,
+            l4: 0,
+        };
+        self.places
+            .get(self.index(wide, w))
+            .copied()
+            .unwrap_or(none)
+    }
+
+    /// Now it is known.
+    pub fn set(&mut self, w: &[u8; WINDOW], what: Place) {
+        let at = self.index(super::wide::Any, w);
+        if let Some(p) = self.places.get_mut(at) {
+            *p = what;
+        }
+    }
+
+    /// All of it is forgotten.
+    pub fn clear(&mut self) {
+        for p in &mut self.places {
+            p.way = UNKNOWN;
+        }
+    }
+
+    /// Places that are known.
+    pub fn known(&self) -> usize {
+        self.places.iter().filter(|p| p.way < BY_FLOW).count()
+    }
+}

@@ -1,0 +1,308 @@
+//! What is done for every packet of a known flow: the loops that everything else in this folder exists for.
+//!
+//! A group goes through in steps: boxes; ways or keys; buckets; entries; then each packet in its turn. Two things make steps: memory that was
+//! asked for in one is there in the next, and a short loop has many packets in flight. One loop that does everything for a packet before
+//! it looks at the next waits, for each packet, for the whole chain of comparisons, look-ups and indices behind one another: a core holds a few
+//! hundred instructions, which is little more than one packet's (34 ns per packet of a router, where steps take less than half of that; Zen 4,
+//! 2.6 GHz). Whatever is the same for a group (clock, counters) is done once for it.
+
+use super::direct::{BY_FLOW, UNKNOWN};
+use super::guard::{NO_BOX, Parsed};
+use super::memory::prefetch;
+use super::table::{LONG, NO_SLOT, Table, same};
+use super::way::{Flow, NO_SINK};
+use super::wide::{Any, Wide};
+use super::{FlowRunner, GROUP, flow_of};
+use onefold_elements::ElemId;
+use onefold_elements::rewrite::{Leases, NO_LEASE};
+use onefold_packet::{Pkt, Timestamp};
+
+/// Of an entry: the way, the lease, and what is the flow's own.
+#[inline(always)]
+fn entry(table: &Table, x: &mut Parsed) {
+    x.way = UNKNOWN;
+    let Some(l) = table.get(x.slot).filter(|l| same(l, &x.key)) else {
+        return;
+    };
+    (x.way, x.lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
+    if x.key[0] & LONG == 0 {
+        x.addresses = l.0[2];
+        x.ports = l.0[3] as u32;
+        (x.ip, x.l4) = ((l.0[3] >> 32) as u16, (l.0[3] >> 48) as u16);
+    } else {
+        (x.ip, x.l4) = (0, 0);
+    }
+}
+
+impl FlowRunner {
+    /// Packets in groups: all steps for each.
+    #[inline(always)]
+    pub(super) fn groups(
+        &mut self,
+        wide: impl Wide,
+        source: ElemId,
+        lane: usize,
+        batch: &mut Vec<Pkt>,
+        now: Timestamp,
+    ) {
+        let mut packets = batch.drain(..);
+        // Bound: each round takes at least one packet.
+        while packets.len() > 0 {
+            let (n, by_flow) = self.look_up(wide, lane, packets.as_slice());
+            let mut i = 0;
+            let mut stale = false;
+            // Bound: each round takes at least one packet.
+            while i < n {
+                let (went, other) = match (by_flow, stale) {
+                    (false, _) => self.go::<false, false>(wide, i, n, &mut packets, now),
+                    (_, false) => self.go::<true, false>(wide, i, n, &mut packets, now),
+                    (_, true) => self.go::<true, true>(wide, i, n, &mut packets, now),
+                };
+                i += went;
+                if let Some(p) = other {
+                    if let Some(p) = self.known(lane, i, p, now) {
+                        self.unknown(source, lane, i, p);
+                        stale = true;
+                    }
+                    i += 1;
+                }
+            }
+        }
+    }
+
+    /// The first steps for a group, up to its entries. How many packets it took, and whether any is in the table.
+    #[inline(always)]
+    fn look_up(&mut self, wide: impl Wide, lane: usize, packets: &[Pkt]) -> (usize, bool) {
+        let n = packets.len().min(GROUP);
+        let packets = packets.get(..n).unwrap_or_default();
+        let Some(lane) = self.lanes.get(lane) else {
+            return (n, false);
+        };
+        let g = &mut *self.group;
+        let mut windows = [None; GROUP];
+        lane.boxes_of(wide, packets, &mut windows, g);
+        lane.ways_of(wide, windows.get(..n).unwrap_or_default(), g);
+        let Some(group) = g.get_mut(..n) else {
+            return (n, false);
+        };
+        let mut asked = false;
+        for x in &mut *group {
+            if x.way == BY_FLOW {
+                x.hash = self.table.hash(&x.key);
+                self.table.ask_bucket(x.hash);
+                asked = true;
+            }
+        }
+        if !asked {
+            return (n, false);
+        }
+        for x in &mut *group {
+            if x.way == BY_FLOW {
+                x.slot = self.table.candidate(wide, x.hash);
+            }
+        }
+        for x in group {
+            if x.way == BY_FLOW {
+                entry(&self.table, x);
+                if let Some(w) = self.pool.leases.word(x.lease) {
+                    prefetch(w);
+                }
+            }
+        }
+        (n, true)
+    }
+
+    /// Packets from number `from` of the group on go their ways, up to the first one of which more is to be known. How many went, and that one.
+    /// `ENTRIES`: some may have entries. `STALE`: the table may have changed since it was asked.
+    #[inline(always)]
+    fn go<const ENTRIES: bool, const STALE: bool>(
+        &mut self,
+        wide: impl Wide,
+        from: usize,
+        n: usize,
+        packets: &mut std::vec::Drain<'_, Pkt>,
+        now: Timestamp,
+    ) -> (usize, Option<Pkt>) {
+        let g = &mut self.runner.graph;
+        if self.seen != Some(g.core.changes) || g.core.overruns > 0 {
+            return (0, packets.next());
+        }
+        let leases = &*self.pool.leases;
+        let start = leases.clock();
+        let mut clock = start;
+        let moment = Leases::stamp_after(0, now);
+        let mut stop = None;
+        let (mut went, mut by_class, mut dropped) = (0, 0, 0);
+        let out = &mut g.out;
+        out.transmitted.reserve(n - from);
+        let group = self.group.get_mut(from..n).unwrap_or_default();
+        for (x, mut p) in group.iter_mut().zip(packets) {
+            if STALE && x.slot != NO_SLOT {
+                entry(&self.table, x);
+            }
+            let Some(w) = (self.ways.get_mut(x.way as usize)).filter(|w| w.plain) else {
+                stop = Some(p);
+                break;
+            };
+            if ENTRIES
+                && w.danger
+                && let Some(l) = self.table.get(x.slot)
+                && w.dangerous(&flow_of(l), &p)
+            {
+                stop = Some(p);
+                break;
+            }
+            if ENTRIES && x.lease != NO_LEASE {
+                // as `Leases::stamp_after`, at one moment
+                let stamp = moment.max(clock + 1);
+                if !leases.touch(x.lease, stamp) {
+                    stop = Some(p);
+                    break;
+                }
+                clock = stamp;
+                debug_assert!(
+                    self.pool.holds(x.lease, &g.store),
+                    "lease {} of a binding that is gone",
+                    x.lease
+                );
+            }
+            match x.slot {
+                s if ENTRIES && s != NO_SLOT => self.table.mark(s),
+                _ => by_class += 1,
+            }
+            if w.pending.packets == 0 {
+                self.dirty.push(x.way);
+            }
+            let len = p.len();
+            w.pending.add(len as u64, x.total);
+            went += 1;
+            if w.sink == NO_SINK {
+                // the reason is told later
+                dropped += 1;
+                out.pool.recycle(p);
+                continue;
+            }
+            let done = (p.window_mut()).is_some_and(|b| w.apply_in_place(wide, b, len, x));
+            if !done {
+                let flow = Flow {
+                    addresses: x.addresses,
+                    ports: x.ports,
+                    ip: x.ip,
+                    l4: x.l4,
+                    danger: [0; 3],
+                };
+                w.apply(&mut p, &flow, x.total);
+            }
+            out.transmitted.push((ElemId(w.sink), p));
+        }
+        if clock != start {
+            leases.set_clock(clock);
+        }
+        self.stats.hits += went as u64;
+        self.stats.by_class += by_class;
+        if let Some(l) = &mut self.runner.loaded {
+            l.packets += went as u64;
+        }
+        g.packets_in += went as u64;
+        g.out.sent += went as u64 - dropped;
+        g.out.dropped += dropped;
+        (went, stop)
+    }
+
+    /// One packet of which more is to be known: whose entry came a moment ago, or whose counts are told at once. Given back if its flow is not known.
+    #[inline(never)]
+    fn known(&mut self, lane: usize, i: usize, mut p: Pkt, now: Timestamp) -> Option<Pkt> {
+        use super::{PathEnd, tell};
+        let Some(x) = self.group.get_mut(i) else {
+            return Some(p);
+        };
+        let g = &mut self.runner.graph;
+        if self.seen != Some(g.core.changes) || g.core.overruns > 0 {
+            return Some(p);
+        }
+        // since the group was looked at, another packet may have come to know the box or the way
+        if let Some(l) = self.lanes.get(lane) {
+            l.parse(Any, &p, x);
+        }
+        if x.guard == NO_BOX {
+            return Some(p);
+        }
+        let mut flow = Flow::default();
+        let mut way = x.way;
+        match way {
+            BY_FLOW => {
+                x.hash = self.table.hash(&x.key);
+                x.slot = self.table.find(x.hash, &x.key);
+                let Some(l) = self.table.get(x.slot) else {
+                    return Some(p);
+                };
+                (way, x.lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
+                if x.key[0] & LONG == 0 {
+                    flow = flow_of(l);
+                }
+            }
+            _ => (flow.ip, flow.l4) = (x.ip, x.l4),
+        }
+        let (slot, lease) = (x.slot, x.lease);
+        let Some(w) = self.ways.get_mut(way as usize) else {
+            return Some(p);
+        };
+        if w.dangerous(&flow, &p) {
+            return Some(p);
+        }
+        if lease != NO_LEASE {
+            let leases = &self.pool.leases;
+            let stamp = Leases::stamp_after(leases.clock(), now);
+            if !leases.touch(lease, stamp) {
+                self.drop_entry(slot);
+                self.stats.ended += 1;
+                return Some(p);
+            }
+            leases.set_clock(stamp);
+            debug_assert!(
+                self.pool.holds(lease, &g.store),
+                "lease {lease} of a binding that is gone"
+            );
+        }
+        if slot != NO_SLOT {
+            self.table.mark(slot);
+        } else {
+            self.stats.by_class += 1;
+        }
+        self.stats.hits += 1;
+        if let Some(l) = &mut self.runner.loaded {
+            l.packets += 1;
+        }
+        g.packets_in += 1;
+        let len = p.len() as u64;
+        if w.pending.packets == 0 {
+            self.dirty.push(way);
+        }
+        w.pending.add(len, x.total);
+        let (late, moment) = w.late;
+        if late < w.name.counts.len() {
+            if moment > 0 {
+                if w.moment.packets == 0 {
+                    self.moments.push(way);
+                }
+                w.moment.add(len, x.total);
+            }
+            for c in w.name.counts.get(late + moment..).unwrap_or_default() {
+                tell(g, c, 1, len, x.total.into());
+            }
+        }
+        match w.name.end {
+            PathEnd::Output(sink, _) => {
+                w.apply(&mut p, &flow, x.total);
+                g.out.sent += 1;
+                g.out.transmitted.push((ElemId(sink), p));
+            }
+            // the reason is told later
+            _ => {
+                g.out.dropped += 1;
+                g.out.pool.recycle(p);
+            }
+        }
+        None
+    }
+}
