@@ -196,3 +196,65 @@ impl Direct {
         self.places.iter().filter(|p| p.way < BY_FLOW).count()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::wide::Any;
+    use super::*;
+    use crate::program::reads::DimRead;
+
+    fn fields(cuts: &[&[u32]]) -> Option<Fields> {
+        let key = |(i, c): (usize, &&[u32])| DimRead {
+            dim: Dim::Bits {
+                bit: 26 * 8 + i as i32 * 32,
+                bits: 32,
+            },
+            reg: 0,
+            cuts: Some(c.iter().map(|c| u128::from(*c)).collect()),
+        };
+        Fields::of(&ShapeReads {
+            keys: cuts.iter().enumerate().map(key).collect(),
+            ..ShapeReads::default()
+        })
+    }
+
+    proptest::proptest! {
+        /// Two values have one place if and only if no cut is between them.
+        #[test]
+        fn places_are_intervals(
+            n in 1usize..MAX_ENDS,
+            seed in proptest::num::u32::ANY,
+            values in proptest::collection::vec(proptest::num::u32::ANY, 20),
+        ) {
+            let mut cuts: Vec<u32> = (1..=n as u32).map(|i| i.wrapping_mul(seed | 1).max(1)).collect();
+            cuts.sort_unstable();
+            cuts.dedup();
+            let other = [7, 1000];
+            let d = Direct::new(&fields(&[&cuts, &other]).unwrap());
+            let near = cuts.iter().flat_map(|c| [c - 1, *c]);
+            for v in near.chain(values).chain([0, u32::MAX]) {
+                let want = cuts.partition_point(|c| *c <= v);
+                for (o, k) in [(0, 0), (6, 0), (7, 1), (999, 1), (1000, 2), (u32::MAX, 2)] {
+                    let mut w = [0; WINDOW];
+                    w[26..30].copy_from_slice(&v.to_be_bytes());
+                    w[30..34].copy_from_slice(&u32::to_be_bytes(o));
+                    proptest::prop_assert_eq!(d.index(Any, &w), want + k * (cuts.len() + 1));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_is_left_to_the_table() {
+        let many: Vec<u32> = (1..=MAX_ENDS as u32).collect();
+        assert!(fields(&[&many]).is_some());
+        assert!(fields(&[&many, &many]).is_none(), "too many places");
+        let more: Vec<u32> = (1..=MAX_ENDS as u32 + 1).collect();
+        assert!(fields(&[&more]).is_none());
+        let none = ShapeReads {
+            binds: true,
+            ..ShapeReads::default()
+        };
+        assert!(Fields::of(&none).is_none(), "flows have bindings");
+    }
+}

@@ -658,7 +658,7 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> GuardBox {
     // bytes of which nothing else is asked
     ranges.retain(|r: &Range| {
         let at = usize::from(r.byte) + 7 - usize::from(r.shift / 8);
-        let whole = r.shift % 8 == 0 && r.mask == 0xff;
+        let whole = r.shift.is_multiple_of(8) && r.mask == 0xff;
         let free = mask.get(at) == Some(&0);
         if whole && free {
             (mask[at], value[at], span[at]) = (0xff, r.lo as u8, r.span as u8);
