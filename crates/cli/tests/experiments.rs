@@ -199,6 +199,38 @@ fn nf_benchmark() {
 }
 
 #[test]
+fn nf_cpu_share() {
+    let v = smallest("nf-cpu-share", &[]);
+    let skipped = v["warnings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|w| w.as_str().unwrap().contains("skipped"));
+    let all = lines(&v);
+    let points = if skipped { 1 } else { 2 };
+    assert!(
+        all.len() == 6 && all.iter().all(|l| l.2 == points),
+        "{all:?}"
+    );
+    assert_eq!(v["y"], "wall_mpps");
+    if skipped {
+        println!("skipped: no quota can be set here: {}", v["warnings"]);
+    }
+}
+
+#[test]
+fn nf_colocated() {
+    let v = smallest("nf-colocated", &["--mode", "program", "--seconds", "0.1"]);
+    let all = lines(&v);
+    assert!(all.len() == 2 && all.iter().all(|l| l.2 == 2), "{all:?}");
+    let two = &v["series"][0]["points"][1];
+    assert_eq!(two["instances"], 2);
+    // the other instance's rate is in it
+    let own = 1000.0 / finite(&two["measured"]["wall_ns_per_packet"]["median"]);
+    assert!(finite(&two["y"]["median"]) > own * 1.01, "{two}");
+}
+
+#[test]
 fn attack() {
     let v = smallest("attack", &[]);
     let all = lines(&v);
@@ -226,7 +258,7 @@ fn traffic_mix() {
 #[test]
 fn places_and_modes_can_be_chosen_and_there_is_a_page() {
     let dir = temp("experiment-page");
-    let (page, section) = (dir.join("p.html"), dir.join("s.md"));
+    let (page, section, saved) = (dir.join("p.html"), dir.join("s.md"), dir.join("saved"));
     let args = [
         "bench",
         "--experiment",
@@ -239,6 +271,8 @@ fn places_and_modes_can_be_chosen_and_there_is_a_page() {
         "flow",
         "--html",
         page.to_str().unwrap(),
+        "--save",
+        saved.to_str().unwrap(),
         "--section",
         section.to_str().unwrap(),
     ];
@@ -253,6 +287,14 @@ fn places_and_modes_can_be_chosen_and_there_is_a_page() {
     ] {
         assert!(out.contains(part), "{part}: {out}");
     }
+    // what was measured can be run
+    let (click, pcap) = (saved.join("routers-3.click"), saved.join("routers-3.pcap"));
+    let from = format!("in={}", pcap.display());
+    let ran = json(&root(), 0, &["run", click.to_str().unwrap(), "--in", &from]);
+    assert_eq!(
+        (&ran["packets_in"], &ran["packets_out"]),
+        (&500.into(), &500.into())
+    );
     let html = std::fs::read_to_string(&page).unwrap();
     // three lines of two points, and the published ones; nothing from elsewhere
     assert_eq!(

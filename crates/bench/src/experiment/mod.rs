@@ -40,6 +40,8 @@ pub const ALL: &[&Experiment] = &[
     &batch::EXPERIMENT,
     &rules::EXPERIMENT,
     &nf::SIZES,
+    &nf::SHARES,
+    &nf::COLOCATED,
     &attack::EXPERIMENT,
     &traffic_mix::EXPERIMENT,
 ];

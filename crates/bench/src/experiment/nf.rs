@@ -1,7 +1,9 @@
-//! The benchmark of Niu and others: forwarding, a firewall, and chains of these, by the size of frames.
+//! The benchmark of Niu and others: forwarding, a firewall, and chains of these, by the size of frames, by the share of a core,
+//! and several of them at once.
 
 use super::{
-    Axis, ChainSpec, Experiment, Plan, PlanError, PointSpec, Published, Quantity, Scale, Traffic,
+    Axis, ChainSpec, Experiment, Level, Plan, PlanError, PointSpec, Published, Quantity, Scale,
+    Traffic,
 };
 
 /// By the size of frames.
@@ -17,6 +19,38 @@ pub const SIZES: Experiment = Experiment {
     },
     y: Quantity::Ns,
     plan: sizes,
+    published,
+};
+
+/// By the share of a core.
+pub const SHARES: Experiment = Experiment {
+    name: "nf-cpu-share",
+    title: "Forwarding and a firewall, by the share of a core",
+    shows: "The rate of L3 forwarding and of a firewall when the thread may have 25 to 100% of a core's time (a quota of a control group, in periods of 10 ms, in place of the paper's frequencies). Needs root and the \
+            cpu controller of control groups, version 1.",
+    x: Axis {
+        name: "share of a core in %",
+        log: false,
+        labels: false,
+    },
+    y: Quantity::WallMpps,
+    plan: shares,
+    published,
+};
+
+/// Several at once.
+pub const COLOCATED: Experiment = Experiment {
+    name: "nf-colocated",
+    title: "Instances side by side",
+    shows: "One to three processes that forward or filter at the same time, each with packets of its own, spread over the cores: the rate of all together. Where there are fewer cores than \
+            instances, two share a core.",
+    x: Axis {
+        name: "instances",
+        log: false,
+        labels: false,
+    },
+    y: Quantity::WallMpps,
+    plan: colocated,
     published,
 };
 
@@ -61,6 +95,42 @@ fn sizes(scale: &Scale) -> Result<Plan, PlanError> {
     Ok(plan)
 }
 
+fn shares(scale: &Scale) -> Result<Plan, PlanError> {
+    let mut plan = Plan::default();
+    let places = scale.places(&[50.0, 100.0], &[25.0, 50.0, 75.0, 100.0], 100.0)?;
+    for (group, x) in places.iter().enumerate() {
+        for (series, chain) in [("L3FWD", "l3fwd"), ("firewall", "fw10")] {
+            let mut p = point(series, *x, chain, scale);
+            p.cpu = x / 100.0;
+            p.group = group;
+            plan.points.push(p);
+        }
+    }
+    Ok(plan)
+}
+
+fn colocated(scale: &Scale) -> Result<Plan, PlanError> {
+    let mut plan = Plan::default();
+    let places = scale.places(&[1.0, 2.0], &[1.0, 2.0, 3.0], 16.0)?;
+    let mut group = 0;
+    for (series, chain) in [("L3FWD", "l3fwd"), ("firewall", "fw10")] {
+        for x in &places {
+            // an execution at a time, so that all processes do the same
+            for level in Level::ALL {
+                let mut p = point(series, x.round(), chain, scale);
+                p.instances = x.round() as usize;
+                p.levels = vec![level];
+                p.group = group;
+                group += 1;
+                plan.points.push(p);
+            }
+        }
+    }
+    plan.points
+        .dedup_by(|a, b| a.series == b.series && a.x == b.x && a.levels == b.levels);
+    Ok(plan)
+}
+
 fn published() -> Vec<Published> {
     vec![Published {
         source: "Niu et al., Benchmarking NFV software dataplanes (2016)",
@@ -71,4 +141,28 @@ fn published() -> Vec<Published> {
         erratum: None,
         lines: Vec::new(),
     }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_share_and_number_is_a_point() {
+        let full = Scale {
+            seed: 1,
+            ..Scale::default()
+        };
+        let p = shares(&full).unwrap().points;
+        let cpu: Vec<f64> = p
+            .iter()
+            .filter(|p| p.series == "L3FWD")
+            .map(|p| p.cpu)
+            .collect();
+        assert_eq!(cpu, [0.25, 0.5, 0.75, 1.0]);
+        let p = colocated(&full).unwrap().points;
+        assert_eq!(p.len(), 2 * 3 * 3);
+        assert!(p.iter().all(|p| p.instances as f64 == p.x));
+        assert_eq!(sizes(&full).unwrap().points.len(), 5 * 7);
+    }
 }

@@ -55,6 +55,9 @@ pub struct Args {
     /// Writes the experiment's figures as a section of a Markdown document
     #[arg(long, value_name = "FILE", help_heading = "Experiments")]
     section: Option<std::path::PathBuf>,
+    /// Writes the experiment's chains and packets to a folder, so that other programs can be measured on them
+    #[arg(long, value_name = "FOLDER", help_heading = "Experiments")]
+    save: Option<std::path::PathBuf>,
     /// Sets a parameter of all chains
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     set: Vec<(String, String)>,
@@ -133,6 +136,9 @@ pub struct Args {
     /// Prints one JSON object
     #[arg(long)]
     json: bool,
+    /// Says on standard error when packets are made, and measures until standard input ends
+    #[arg(long, hide = true, conflicts_with = "experiment")]
+    companion: bool,
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
@@ -182,9 +188,9 @@ impl Args {
             false => Err(anyhow!("{what} {v}: expected {lo} to {hi}")),
         };
         if self.experiment.is_none()
-            && (self.quick || !self.at.is_empty() || self.section.is_some())
+            && (self.quick || !self.at.is_empty() || self.section.is_some() || self.save.is_some())
         {
-            bail!("--quick, --at and --section are for an --experiment");
+            bail!("--quick, --at, --section and --save are for an --experiment");
         }
         number("--zipf", self.zipf, 0.0, 10.0)?;
         number("--tcp", self.tcp, 0.0, 1.0)?;
@@ -229,6 +235,7 @@ fn experiment(args: &Args, name: &str) -> Result<u8> {
         },
         modes: modes(&args.mode),
         settings: args.settings(),
+        save: args.save.clone(),
         quiet: args.quiet,
     };
     let mut warnings = Vec::new();
@@ -309,6 +316,9 @@ pub fn run(args: &Args) -> Result<u8> {
     let mix = args.mix();
     let all = (mix.tcp + mix.udp + mix.icmp).max(f64::MIN_POSITIVE);
     let (mut candidates, about) = split(made);
+    if args.companion {
+        crate::bench::experiment::companion::begin();
+    }
     let mut progress = Progress::new(0, args.quiet);
     let outcome = alternate(&mut candidates, &settings, &mut |done, of, what| {
         progress.of(done, of, || what.to_string());

@@ -155,12 +155,9 @@ fn ticks(s: &Scaled, values: &[f64]) -> Vec<f64> {
         return out;
     }
     let span = (most - least).max(1e-9);
-    let mut step = 10f64.powf(span.log10().floor());
-    if span / step < 4.0 {
-        step /= 5.0;
-    }
+    let step = super::bench::step(span);
     let mut v = (least / step).ceil() * step;
-    // Bound: at most some 30 steps fit.
+    // Bound: at most ten steps fit, or a span of nothing has one.
     while v <= most + step / 100.0 && out.len() < 40 {
         out.push(v);
         v += step;

@@ -1,6 +1,8 @@
 //! `onefold bench --experiment`: runs the experiments of `onefold_bench::experiment`.
 
+pub mod companion;
 pub mod markdown;
+mod quota;
 pub mod text;
 
 use super::point::{Made, Mode, Point, reports, split};
@@ -8,11 +10,14 @@ use crate::common::{self, ChainArgs};
 use crate::progress::Progress;
 use crate::runner;
 use anyhow::{Context, Result, anyhow, bail};
+use companion::{Companions, Task};
 use onefold_bench::experiment::{
     self as exp, ChainSpec, ExperimentReport, Level, PointReport, PointSpec, Scale,
 };
-use onefold_bench::measure::{Machine, Settings, alternate};
+use onefold_bench::measure::{Machine, Settings, Spread, alternate};
 use onefold_bench::{ProtocolMix, SizeModel};
+use onefold_io::{CaptureWriter, LinkType};
+use quota::Quota;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -26,6 +31,8 @@ pub struct Run<'a> {
     pub modes: Vec<Mode>,
     /// How it is measured.
     pub settings: Settings,
+    /// Where chains and packets are written to, for other programs.
+    pub save: Option<PathBuf>,
     /// No progress bar.
     pub quiet: bool,
 }
@@ -186,6 +193,24 @@ impl Run<'_> {
         Ok(Some(report))
     }
 
+    /// The other instances of a point.
+    fn companions(&self, p: &PointSpec) -> Result<Companions> {
+        let ChainSpec::Example(chain, _) = &p.chain else {
+            bail!("only an example can have several instances");
+        };
+        let level = p.levels.first().copied().unwrap_or(Level::Program);
+        let task = Task {
+            chain,
+            mode: Mode::from(level),
+            size: &p.traffic.size,
+            flows: p.traffic.flows,
+            tcp: p.traffic.tcp,
+            batch: p.batch,
+            seconds: self.settings.seconds,
+        };
+        Companions::begin(p.instances - 1, &task)
+    }
+
     /// Measures points in alternation. A quarter of a group's progress is for making packets.
     fn group(
         &self,
@@ -207,11 +232,32 @@ impl Run<'_> {
                 });
                 go_on()
             };
-            match point.make(&mut report.warnings, &mut tell)? {
-                Some(m) => made.push(m),
-                None => return Ok(None),
+            let Some(m) = point.make(&mut report.warnings, &mut tell)? else {
+                return Ok(None);
+            };
+            if let Some(dir) = &self.save {
+                save(dir, p, &m).with_context(|| format!("'{}'", dir.display()))?;
             }
+            made.push(m);
         }
+        let cpu = group.iter().map(|p| p.cpu).fold(1.0, f64::min);
+        let quota = match cpu < 1.0 {
+            false => None,
+            true => match Quota::new(cpu) {
+                Ok(q) => Some(q),
+                Err(why) => {
+                    report
+                        .warnings
+                        .push(format!("{:.0}% of a core: skipped: {why}", cpu * 100.0));
+                    return Ok(Some(()));
+                }
+            },
+        };
+        let companions = group
+            .iter()
+            .find(|p| p.instances > 1)
+            .map(|p| self.companions(p))
+            .transpose()?;
         let bytes: Vec<Vec<Option<u64>>> = made.iter().map(|m| m.bytes.clone()).collect();
         let built: Vec<f64> = made.iter().map(|m| m.build_seconds).collect();
         let (mut candidates, about) = split(made);
@@ -220,6 +266,11 @@ impl Run<'_> {
             go_on()
         });
         report.interrupted |= outcome.interrupted;
+        drop(quota);
+        let others: f64 = match companions {
+            Some(c) => c.end()?.iter().sum(),
+            None => 0.0,
+        };
         let chains = reports(&about, &outcome, &report.machine);
         let mut seen = vec![0usize; group.len()];
         for (m, c) in outcome.measured.iter().zip(chains) {
@@ -243,7 +294,11 @@ impl Run<'_> {
             let point = PointReport {
                 x: p.x,
                 label: p.label.clone().unwrap_or_else(|| text::place(p.x)),
-                y: PointReport::of(report.y, &c),
+                y: PointReport::of(report.y, &c).map(|s| Spread {
+                    median: s.median + others,
+                    min: s.min + others,
+                    max: s.max + others,
+                }),
                 flows,
                 batch: p.batch,
                 cpu: p.cpu,
@@ -256,6 +311,42 @@ impl Run<'_> {
         }
         Ok(Some(()))
     }
+}
+
+/// Writes the packets of a point, in the order in which they are in memory, and its chain, if that is no example: what another
+/// program needs to be measured on the same. Strangers' packets are templates only, and are left out.
+fn save(dir: &Path, p: &PointSpec, m: &Made) -> Result<()> {
+    std::fs::create_dir_all(dir)?;
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = format!(
+        "{} {}",
+        p.series,
+        p.label.clone().unwrap_or_else(|| format!("{}", p.x))
+    );
+    let name: String = name.trim().chars().map(plain).collect();
+    match &p.chain {
+        ChainSpec::Example(..) => {}
+        ChainSpec::Click(text) => std::fs::write(dir.join(format!("{name}.click")), text)?,
+        ChainSpec::Files(files) => {
+            for (file, text) in files {
+                std::fs::write(dir.join(format!("{name}-{file}")), text)?;
+            }
+        }
+    }
+    let Some(lane) = m.candidate.lanes.first() else {
+        return Ok(());
+    };
+    let known = lane
+        .strangers
+        .as_ref()
+        .map_or(lane.templates.len(), |s| s.known);
+    let mut out = CaptureWriter::create_for(dir.join(format!("{name}.pcap")), LinkType::ETHERNET)?;
+    for i in 0..known {
+        let f = lane.templates.get(i);
+        out.write(1_000_000_000 + 1000 * i as i64, f, f.len() as u32)?;
+    }
+    out.finish()?;
+    Ok(())
 }
 
 /// State for each flow: what the execution's memory grew by when it was made, of which the flow table is known exactly (its
