@@ -160,8 +160,12 @@ pub struct ChainReport {
 /// A flow table's packets, warm-up included, and its size at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FlowReport {
-    /// Packets that an entry was there for.
+    /// Packets whose way was known.
     pub hits: u64,
+    /// Of these, those that needed no entry.
+    pub by_class: u64,
+    /// Ways without entries.
+    pub classes: usize,
     /// Packets that the program ran, and an entry could have been there for.
     pub misses: u64,
     /// Packets that cannot have an entry.
@@ -185,6 +189,8 @@ impl FlowReport {
         why.sort_by_key(|c| std::cmp::Reverse(c.1));
         FlowReport {
             hits: f.hits,
+            by_class: f.by_class,
+            classes: f.classes,
             misses: f.misses,
             others: f.others,
             evicted: f.evicted,

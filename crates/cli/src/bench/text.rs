@@ -103,12 +103,24 @@ pub fn fate(c: &ChainReport) -> String {
     if let Some(f) = &c.flow_table {
         let all = (f.hits + f.misses + f.others).max(1);
         parts.push(format!(
-            "flow table: {:.2}% of all packets, {} entries in {} places of {} bytes",
-            f.hits as f64 * 100.0 / all as f64,
-            thousands(f.entries as u64),
-            thousands(f.places as u64),
-            f.bytes_per_place
+            "flow table: {:.2}% of all packets",
+            f.hits as f64 * 100.0 / all as f64
         ));
+        if f.by_class > 0 {
+            parts.push(format!(
+                "{:.2}% without an entry ({} ways)",
+                f.by_class as f64 * 100.0 / all as f64,
+                thousands(f.classes as u64)
+            ));
+        }
+        if f.by_class < f.hits {
+            parts.push(format!(
+                "{} entries in {} places of {} bytes",
+                thousands(f.entries as u64),
+                thousands(f.places as u64),
+                f.bytes_per_place
+            ));
+        }
         for (why, n) in f.not_remembered.iter().filter(|c| c.1 * 100 > all) {
             parts.push(format!("{} not remembered: {why}", thousands(*n)));
         }

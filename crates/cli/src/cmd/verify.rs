@@ -503,7 +503,7 @@ fn flow_json(o: &Outcome) -> Option<serde_json::Value> {
     let cause = |(why, n): &(&str, u64)| serde_json::json!({ "cause": why, "packets": n });
     let causes: Vec<_> = o.flow_causes.iter().map(cause).collect();
     Some(serde_json::json!({
-        "hits": f.hits, "misses": f.misses, "others": f.others, "made": f.made, "ended": f.ended,
+        "hits": f.hits, "by_class": f.by_class, "misses": f.misses, "others": f.others, "made": f.made, "ended": f.ended,
         "evicted": f.evicted, "not_remembered": causes, "refused": f.refused, "cleared": f.cleared,
         "bytes": f.bytes }))
 }
@@ -588,9 +588,10 @@ fn print_text(
 fn print_flow(f: &FlowStats, causes: &[(&str, u64)]) {
     let all = f.hits + f.misses + f.others;
     crate::say!(
-        "  {:>9} packets by the flow table ({}), of {} that it was asked for; {} entries made, {} ended, {} pushed out",
+        "  {:>9} packets by the flow table ({}; {} of them without an entry), of {} that it was asked for; {} entries made, {} ended, {} pushed out",
         thousands(f.hits),
         percent(f.hits, all),
+        thousands(f.by_class),
         thousands(all),
         thousands(f.made),
         thousands(f.ended),
