@@ -17,16 +17,18 @@
 //! p.push(14);                       // as Unstrip(14)
 //! assert!(ethernet::Header::parse(p.data()).is_some());
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod anno;
 mod buffer;
 pub mod checksum;
 mod ether;
+mod hint;
 mod time;
 pub mod wire;
 
 pub use anno::{Anno, AnnoField, PacketType, anno_field};
 pub use buffer::{DEFAULT_HEADROOM, MAX_PACKET_LEN, MIN_BUFFER_LEN, Packet, Pkt, Pool};
 pub use ether::EtherAddr;
+pub use hint::prefetch;
 pub use time::Timestamp;

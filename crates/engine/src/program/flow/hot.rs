@@ -8,14 +8,13 @@
 
 use super::direct::{BY_FLOW, UNKNOWN};
 use super::guard::{NO_BOX, Parsed};
-use super::memory::prefetch;
 use super::table::{LONG, NO_SLOT, Table, same};
 use super::way::{Flow, NO_SINK};
 use super::wide::{Any, Wide};
 use super::{FlowRunner, GROUP, flow_of};
 use onefold_elements::ElemId;
 use onefold_elements::rewrite::{Leases, NO_LEASE};
-use onefold_packet::{Pkt, Timestamp};
+use onefold_packet::{Pkt, Timestamp, prefetch};
 
 /// Of an entry: the way, the lease, and what is the flow's own.
 #[inline(always)]

@@ -1,21 +1,8 @@
-//! Memory is asked for before it is needed, and lies on huge pages where there are some.
+//! Memory on huge pages, where there are some.
 //!
 //! Entries that are found at random touch a page each. With pages of 4 KiB every packet would wait for the translation of its entry's
 //! address: 15% of all time at 4,000 flows, on a virtual machine.
 #![allow(unsafe_code)]
-
-/// Asks for the cache line at the start of `x`. Nothing waits for it.
-#[inline(always)]
-pub(super) fn prefetch<T>(x: &T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint about an address that a reference vouches for; nothing is read or written.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = x;
-}
 
 /// So many of `T`'s default, on transparent huge pages if the system has them.
 pub(super) fn spread<T: Clone + Default>(n: usize) -> Vec<T> {

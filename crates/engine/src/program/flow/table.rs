@@ -14,8 +14,9 @@
 //!
 //! Bounds: a look-up reads at most 2 buckets and the entries whose tags are equal, an insertion moves at most one entry.
 
-use super::memory::{prefetch, spread};
+use super::memory::spread;
 use super::wide::{Any, TAGS, Wide};
+use onefold_packet::prefetch;
 
 /// Entries of a bucket.
 const WAYS: usize = TAGS;
