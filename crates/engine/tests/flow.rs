@@ -34,7 +34,7 @@ impl Both {
         let program = synthesize(&g.synthesis_input(), Budget::default());
         let runner = ProgramRunner::with_program(g, &program).unwrap();
         Both {
-            flow: FlowRunner::new(runner.fork(), flows),
+            flow: FlowRunner::new(runner.fork(), flows).always(),
             program: runner,
             now: Timestamp::from_secs(1),
         }
@@ -169,6 +169,53 @@ fn traces_and_changed_models_take_the_long_way() {
     assert_eq!(b.flow.stats().hits, before);
     b.batch("in", std::slice::from_ref(&f), 1000);
     assert_eq!(b.flow.stats().hits, before + 1, "{:?}", b.flow.causes());
+}
+
+/// A flood of flows that come once, then a few that come again: what is looked up and remembered changes, what leaves does not.
+#[test]
+fn levels_change_with_the_traffic() {
+    let mut b = Both::new(CHAIN, 1024);
+    let (program, flow) = (b.program.fork(), b.program.fork());
+    b = Both {
+        program,
+        flow: FlowRunner::new(flow, 2048),
+        now: b.now,
+    };
+    let mut r = Rng(0x5eed_f100d);
+    let mut some = |b: &mut Both, packets: usize, hosts: u64, ports: u64| {
+        let before = b.flow.stats();
+        for _ in 0..packets / 64 {
+            let mut frames = Vec::new();
+            for _ in 0..64 {
+                let mut f = frame(&mut r, hosts);
+                let port = 1024 + r.below(ports) as u16;
+                f[34..36].copy_from_slice(&port.to_be_bytes());
+                frames.push(f);
+            }
+            b.batch("in", &frames, 1_000_000);
+        }
+        b.compare();
+        let s = b.flow.stats();
+        (
+            s.hits - before.hits,
+            s.made - before.made,
+            s.passed_by - before.passed_by,
+        )
+    };
+    // dropped packets need no port, and are known when they come again
+    let (_, made, passed) = some(&mut b, 16_384, 200, 60_000);
+    assert!(passed > 0 && made < 5000, "{passed} {made}");
+    // until the table is asked again
+    some(&mut b, 65_536, 2, 2);
+    let (hits, _, passed) = some(&mut b, 6400, 2, 2);
+    assert_eq!(passed, 0);
+    assert!(
+        hits > 1000,
+        "{hits} {:?} {:?}",
+        b.flow.stats(),
+        b.flow.causes()
+    );
+    assert_eq!(b.flow.stats().refused, 0);
 }
 
 /// A source without end gets its turns with every packet: how many packets it has made by then is seen.

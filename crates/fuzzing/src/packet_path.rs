@@ -297,7 +297,7 @@ fn remembered(
     flows: usize,
 ) {
     let name = example.name;
-    let mut runner = FlowRunner::new(example.program.fork(), flows);
+    let mut runner = FlowRunner::new(example.program.fork(), flows).always();
     let mut left = Left::new();
     let mut batch = Vec::new();
     for some in arrivals.chunk_by(|a, b| a.entry == b.entry && a.at == b.at) {

@@ -169,7 +169,7 @@ impl Flow {
     /// With room for so many flows.
     pub fn new(runner: ProgramRunner, flows: usize) -> Flow {
         Flow {
-            runner: FlowRunner::new(runner, flows),
+            runner: FlowRunner::new(runner, flows).always(),
             batch: Vec::new(),
         }
     }

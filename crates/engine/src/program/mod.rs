@@ -71,7 +71,7 @@ use crate::trace::TraceStep;
 use code::{Code, NONE};
 use onefold_elements::ElemId;
 use onefold_elements::model::Model;
-use onefold_packet::{Pkt, Timestamp};
+use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_synth::program::Program;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -308,6 +308,11 @@ impl ProgramRunner {
     /// Leaves `batch` empty.
     pub fn inject_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp) {
         self.arrive(at);
+        self.enter_batch(source, batch);
+    }
+
+    /// Packets go in at the present time, one after the other. Leaves `batch` empty.
+    pub(crate) fn enter_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>) {
         let mut rules = std::mem::take(&mut self.rules);
         if let Some(l) = &mut self.loaded {
             l.state.regs.tables.batch = true;
@@ -339,10 +344,10 @@ impl ProgramRunner {
 
     /// For each of up to 256 packets at a source the first rule that fits, or `u32::MAX`: what the program's entry stage, which comes
     /// back, would find. Nothing changes by it. `None` while no program is valid for them.
-    pub(crate) fn first_rules(
+    pub(crate) fn first_rules<P: std::ops::Deref<Target = Packet>>(
         &mut self,
         source: ElemId,
-        packets: &[Pkt],
+        packets: &[P],
         out: &mut Vec<u32>,
     ) -> Option<u32> {
         let number = match self.valid() {

@@ -11,6 +11,7 @@ use super::super::code::Code;
 use super::super::reads::{EntryReads, ShapeReads};
 use super::super::regs::{Source, Tables};
 use super::direct::{BY_FLOW, Direct, Fields, Place, UNKNOWN};
+use super::monitor::Monitor;
 use super::table::{KEY, LONG, NO_SLOT, Slot};
 use super::wide::Wide;
 use onefold_elements::model::HeaderCheck;
@@ -296,10 +297,15 @@ pub(super) struct Parsed {
     pub ports: u32,
     pub addresses: u64,
     pub hash: u64,
+    /// The first rule of the program's entry stage that fits, or [`ASK`].
+    pub rule: u32,
     /// Index of the box, or [`NO_BOX`].
     pub guard: u16,
     pub key: [u64; KEY],
 }
+
+/// Of an entry stage's rule nothing is known.
+pub(super) const ASK: u32 = u32::MAX - 1;
 
 impl Default for Parsed {
     fn default() -> Self {
@@ -315,6 +321,7 @@ impl Default for Parsed {
             slot: NO_SLOT,
             ports: 0,
             addresses: 0,
+            rule: ASK,
         }
     }
 }
@@ -330,16 +337,18 @@ pub(super) struct Lane {
     pub source: u32,
     plans: Vec<Plan>,
     pub boxes: Vec<GuardBox>,
+    pub monitor: Monitor,
 }
 
 impl Lane {
-    pub fn new(code: &Code, reads: &EntryReads) -> Lane {
+    pub fn new(code: &Code, reads: &EntryReads, flows: usize) -> Lane {
         let shapes = Shape::all().into_iter().zip(&reads.shapes);
         let plans = shapes.filter_map(|(s, r)| plan(code, r, s));
         Lane {
             source: reads.source,
             plans: plans.collect(),
             boxes: Vec::new(),
+            monitor: Monitor::new(flows),
         }
     }
 

@@ -7,14 +7,14 @@
 //! 2.6 GHz). Whatever is the same for a group (clock, counters) is done once for it.
 
 use super::direct::{BY_FLOW, UNKNOWN};
-use super::guard::{NO_BOX, Parsed};
+use super::guard::{ASK, NO_BOX, Parsed};
 use super::table::{LONG, NO_SLOT, Table, same};
 use super::way::{Flow, NO_SINK};
 use super::wide::{Any, Wide};
 use super::{FlowRunner, GROUP, flow_of};
 use onefold_elements::ElemId;
 use onefold_elements::rewrite::{Leases, NO_LEASE};
-use onefold_packet::{Pkt, Timestamp, prefetch};
+use onefold_packet::{Packet, Pkt, Timestamp, prefetch};
 
 /// Of an entry: the way, the lease, and what is the flow's own.
 #[inline(always)]
@@ -44,10 +44,14 @@ impl FlowRunner {
         batch: &mut Vec<Pkt>,
         now: Timestamp,
     ) {
+        let asked = batch.len();
+        let known = self.stats.hits;
         let mut packets = batch.drain(..);
         // Bound: each round takes at least one packet.
         while packets.len() > 0 {
             let (n, by_flow) = self.look_up(wide, lane, packets.as_slice());
+            let first = self.firsts(source, packets.as_slice().get(..n).unwrap_or_default());
+            let changes = self.runner.graph.core.changes;
             let mut i = 0;
             let mut stale = false;
             // Bound: each round takes at least one packet.
@@ -60,13 +64,57 @@ impl FlowRunner {
                 i += went;
                 if let Some(p) = other {
                     if let Some(p) = self.known(lane, i, p, now) {
-                        self.unknown(source, lane, i, p);
+                        // a handler that was called may have ended the program's time
+                        let first = first.filter(|_| self.runner.graph.core.changes == changes);
+                        self.unknown(source, lane, i, p, first);
                         stale = true;
                     }
                     i += 1;
                 }
             }
         }
+        drop(packets);
+        if let Some(l) = self.lanes.get_mut(lane) {
+            l.monitor.count(asked, self.stats.hits - known);
+        }
+    }
+
+    /// The first rules of all packets of a group that are not known, if there are several: together they cost much less than one by one.
+    /// The stage that they are of.
+    #[inline(always)]
+    fn firsts(&mut self, source: ElemId, packets: &[Pkt]) -> Option<u32> {
+        let unknown = |x: &Parsed| x.way >= BY_FLOW;
+        let group = self.group.get(..packets.len()).unwrap_or_default();
+        match group.iter().filter(|x| unknown(x)).count() {
+            0 | 1 => None,
+            _ => self.firsts_of_unknown(source, packets),
+        }
+    }
+
+    #[inline(never)]
+    fn firsts_of_unknown(&mut self, source: ElemId, packets: &[Pkt]) -> Option<u32> {
+        let any: &Packet = packets.first()?;
+        let (mut some, mut at) = ([any; GROUP], [0; GROUP]);
+        let mut n = 0;
+        for (i, (p, x)) in packets.iter().zip(&mut self.group).enumerate() {
+            x.rule = ASK;
+            if x.way >= BY_FLOW
+                && let (Some(s), Some(a)) = (some.get_mut(n), at.get_mut(n))
+            {
+                (*s, *a) = (p, i);
+                n += 1;
+            }
+        }
+        let mut rules = std::mem::take(&mut self.rules);
+        let some = some.get(..n).unwrap_or_default();
+        let stage = self.runner.first_rules(source, some, &mut rules);
+        for (i, rule) in at.iter().zip(&rules) {
+            if let Some(x) = self.group.get_mut(*i) {
+                x.rule = *rule;
+            }
+        }
+        self.rules = rules;
+        stage
     }
 
     /// The first steps for a group, up to its entries. How many packets it took, and whether any is in the table.

@@ -26,18 +26,21 @@ mod hot;
 mod isa;
 mod lease;
 mod memory;
+mod monitor;
 mod table;
 mod way;
 mod wide;
 
+use super::classify::NO_RULE;
 use super::path::{Path, PathEnd};
-use super::{ProgramRunner, Report};
+use super::{First, ProgramRunner, Report};
 use crate::graph::{DropCount, Graph, Totals};
 use direct::{BY_FLOW, Place, UNKNOWN};
 pub(super) use guard::Shape;
 use guard::{Lane, NO_BOX, Parsed, WINDOW};
 use isa::Isa;
 use lease::Pool;
+use monitor::Once;
 use onefold_elements::rewrite::{FlowTable, NO_LEASE};
 use onefold_elements::{Accounts, ElemId, StateId};
 use onefold_packet::{Packet, Pkt, Timestamp};
@@ -62,6 +65,8 @@ pub struct FlowStats {
     pub by_class: u64,
     /// Packets that an entry could have been there for.
     pub misses: u64,
+    /// Packets that went to the program at once, as next to none was known before.
+    pub passed_by: u64,
     /// Packets that cannot have one: no TCP or UDP, options, fragments, lengths that lie, too many kinds.
     pub others: u64,
     /// Entries made.
@@ -110,6 +115,11 @@ pub struct FlowRunner {
     original: Packet,
     /// Packets between the steps.
     group: Box<[Parsed]>,
+    /// Rules of a group's packets.
+    rules: Vec<u32>,
+    /// Flows that may be worth an entry.
+    once: Once,
+    adaptive: bool,
     isa: Isa,
     stats: FlowStats,
     causes: Vec<(&'static str, u64)>,
@@ -149,6 +159,9 @@ impl FlowRunner {
             path: Some(Box::default()),
             original: Packet::from_slice(&[]),
             group: vec![Parsed::default(); GROUP].into(),
+            rules: Vec::with_capacity(GROUP),
+            once: Once::new(flows),
+            adaptive: true,
             isa: Isa::detect(),
             stats: FlowStats::default(),
             causes: Vec::new(),
@@ -164,6 +177,12 @@ impl FlowRunner {
         self.clear();
         self.seen = None;
         self.runner.load(program)
+    }
+
+    /// Packets are looked up and flows remembered however few are known: for comparisons, which want all that the table does to be done.
+    pub fn always(mut self) -> FlowRunner {
+        self.adaptive = false;
+        self
     }
 
     /// The program without the table, everything accounted for.
@@ -245,13 +264,16 @@ impl FlowRunner {
                 .map(|d| d.known())
                 .sum(),
             leases: self.pool.len(),
-            bytes: self.table.memory_bytes() + self.pool.leases.len() * 8,
+            bytes: self.table.memory_bytes()
+                + self.pool.leases.len() * 8
+                + self.once.memory_bytes(),
             ..self.stats
         }
     }
     /// A copy of everything but what the table remembers.
     pub fn fork(&self) -> FlowRunner {
         let mut copy = FlowRunner::new(self.runner.fork(), self.flows);
+        copy.adaptive = self.adaptive;
         for w in self.waiting() {
             account(w, w.pending, &mut copy.runner);
         }
@@ -289,6 +311,12 @@ impl FlowRunner {
             return;
         };
         let now = self.runner.graph.core.now;
+        let monitor = self.lanes.get_mut(lane).map(|l| &mut l.monitor);
+        if self.adaptive && monitor.is_some_and(|m| !m.asks(batch.len())) {
+            self.stats.passed_by += batch.len() as u64;
+            self.runner.enter_batch(source, batch);
+            return;
+        }
         let isa = self.isa;
         isa.run(self, source, lane, batch, now);
         self.end_moment();
@@ -340,7 +368,10 @@ impl FlowRunner {
         self.lanes.clear();
         if let Some(l) = &self.runner.loaded {
             let reads = &l.code.reads;
-            self.lanes = reads.iter().map(|r| Lane::new(&l.code, r)).collect();
+            self.lanes = reads
+                .iter()
+                .map(|r| Lane::new(&l.code, r, self.flows))
+                .collect();
         }
     }
 
@@ -363,11 +394,16 @@ impl FlowRunner {
     /// The program runs a packet, and an entry is made of its way.
     #[cold]
     #[inline(never)]
-    fn unknown(&mut self, source: ElemId, lane: usize, i: usize, p: Pkt) {
+    fn unknown(&mut self, source: ElemId, lane: usize, i: usize, p: Pkt, stage: Option<u32>) {
         if self.scripts {
             self.sync();
         }
         let mut x = self.group.get(i).copied().unwrap_or_default();
+        let first = stage.filter(|_| x.rule != guard::ASK).map(|stage| First {
+            stage,
+            rule: Some(x.rule).filter(|r| *r != NO_RULE),
+            action: None,
+        });
         if x.guard == NO_BOX
             && let Some(lane) = self.lanes.get_mut(lane)
             && lane.make_box(&p, &mut self.next_box)
@@ -377,10 +413,15 @@ impl FlowRunner {
         }
         if x.guard == NO_BOX {
             self.stats.others += 1;
-            self.runner.enter(source, p, None);
+            self.runner.enter(source, p, first);
             return;
         }
         self.stats.misses += 1;
+        let pressed = self.lanes.get(lane).is_some_and(|l| l.monitor.pressed);
+        if self.adaptive && pressed && x.way == BY_FLOW && !self.once.again(x.hash) {
+            self.runner.enter(source, p, first);
+            return;
+        }
         self.original.refill(p.data());
         let mut path = self.path.take().unwrap_or_default();
         path.clear();
@@ -388,7 +429,7 @@ impl FlowRunner {
             l.state.path = Some(path);
         }
         let left = self.runner.graph.out.transmitted.len();
-        self.runner.enter(source, p, None);
+        self.runner.enter(source, p, first);
         let path = self
             .runner
             .loaded

@@ -37,8 +37,9 @@ use guard::Guard;
 use inner::{Find, Inner};
 use onefold_classify::{Keys, Kind, MAX_WORDS};
 use onefold_elements::model::ValueSet;
-use onefold_packet::{Packet, Pkt};
+use onefold_packet::Packet;
 use onefold_synth::program::{Dim, Filter};
+use std::ops::Deref;
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
@@ -255,7 +256,13 @@ impl Views {
     }
 
     /// The first rules of packets; of those that no view is for, nothing is said: their numbers are left in `s.open`.
-    fn batch(&self, packets: &[Pkt], regs: &Regs, s: &mut Scratch, out: &mut [u32]) {
+    fn batch<P: Deref<Target = Packet>>(
+        &self,
+        packets: &[P],
+        regs: &Regs,
+        s: &mut Scratch,
+        out: &mut [u32],
+    ) {
         s.open.clear();
         let Some((first, others)) = self.views.split_first() else {
             (0..packets.len()).for_each(|i| s.open.push(i as u16));
@@ -312,12 +319,12 @@ fn filter(dims: &[Dim], guard: &[Option<ValueSet>]) -> Filter {
 
 /// For each packet of a batch the first rule of a stage that fits, or [`NO_RULE`]. Nothing is changed but `s` and what `regs` has
 /// read of packets.
-pub(super) fn first_rules(
+pub(super) fn first_rules<P: Deref<Target = Packet>>(
     code: &Code,
     stage: &Stage,
     regs: &mut Regs,
     s: &mut Scratch,
-    packets: &[Pkt],
+    packets: &[P],
     out: &mut Vec<u32>,
 ) {
     out.clear();

@@ -6,6 +6,7 @@ use super::super::regs::{Bits, Source, write_bits};
 use super::*;
 use crate::topology::Edge;
 use onefold_elements::model::{AnnoKey, HeaderCheck, max_of};
+use onefold_packet::Pkt;
 use onefold_packet::checksum;
 use onefold_synth::program::{EndAt, Slot};
 use proptest::prelude::*;

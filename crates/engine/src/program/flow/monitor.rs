@@ -1,0 +1,185 @@
+//! Which level when: what is learnt from how many packets were known.
+//!
+//! Looking up packets that are never known, and remembering flows that never come again, costs without return. So the packets of each
+//! entry port are counted in windows:
+//!
+//! - Where fewer than three of four were known, a flow is remembered from its second packet on, not from its first ([`Once`]): a flood of
+//!   single packets makes no entries.
+//! - Where fewer than one of sixteen was known in a long window, packets go to the program at once, batch by batch, for [`REST`] windows as long as
+//!   that one. It is long enough for every flow that the table has room for to come twice: in a short one, many flows that all
+//!   come again look as those that never do.
+
+/// Packets of a short window.
+const WINDOW: u32 = 4096;
+/// Windows without a look-up, after a long one in which next to nothing was known.
+const REST: u32 = 15;
+
+/// Packets, and those that were known.
+#[derive(Debug, Clone, Copy, Default)]
+struct Share {
+    asked: u32,
+    known: u32,
+}
+
+impl Share {
+    /// Counts some more; at the end of a window of so many, all of it.
+    #[inline]
+    fn count(&mut self, asked: usize, known: u64, window: u32) -> Option<Share> {
+        self.asked = self.asked.saturating_add(asked as u32);
+        self.known = self.known.saturating_add(known as u32);
+        (self.asked >= window).then(|| std::mem::take(self))
+    }
+}
+
+/// What is known of the packets of an entry port.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Monitor {
+    short: Share,
+    long: Share,
+    /// Packets of a long window.
+    window: u32,
+    /// Packets for which the table is not asked.
+    rest: u32,
+    /// Many are new.
+    pub pressed: bool,
+}
+
+impl Monitor {
+    /// Of a table for so many flows.
+    pub fn new(flows: usize) -> Monitor {
+        let window = u32::try_from(flows.saturating_mul(2)).unwrap_or(u32::MAX);
+        Monitor {
+            short: Share::default(),
+            long: Share::default(),
+            window: window.clamp(WINDOW, u32::MAX / REST),
+            rest: 0,
+            pressed: false,
+        }
+    }
+
+    /// Is a batch of so many packets to be looked up at all?
+    #[inline]
+    pub fn asks(&mut self, packets: usize) -> bool {
+        let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+        let asks = self.rest == 0;
+        self.rest = self.rest.saturating_sub(packets);
+        asks
+    }
+
+    /// So many were looked up, and so many of them were known.
+    #[inline]
+    pub fn count(&mut self, asked: usize, known: u64) {
+        if let Some(s) = self.short.count(asked, known, WINDOW) {
+            self.pressed = s.known / 3 < s.asked / 4;
+        }
+        if let Some(s) = self.long.count(asked, known, self.window)
+            && s.known < s.asked / 16
+        {
+            self.rest = REST * self.window;
+        }
+    }
+}
+
+/// Flows of which one packet was seen, by a part of their hash: one place for each, the last one stays.
+#[derive(Debug)]
+pub(super) struct Once {
+    seen: Box<[u16]>,
+}
+
+impl Once {
+    /// For about so many flows.
+    pub fn new(flows: usize) -> Once {
+        let n = flows
+            .saturating_mul(2)
+            .clamp(1 << 10, 1 << 22)
+            .next_power_of_two();
+        Once {
+            seen: vec![0; n].into(),
+        }
+    }
+
+    /// Was this flow seen before? From now on it was.
+    pub fn again(&mut self, hash: u64) -> bool {
+        let at = (hash >> 20) as usize & (self.seen.len() - 1);
+        let tag = (hash >> 44) as u16 | 1;
+        match self.seen.get_mut(at) {
+            Some(s) if *s == tag => true,
+            Some(s) => {
+                *s = tag;
+                false
+            }
+            None => true,
+        }
+    }
+
+    /// Bytes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&self.seen[..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_that_are_never_known_are_not_looked_up_for_long() {
+        let mut m = Monitor::new(10_000);
+        let mut asked = 0;
+        for _ in 0..100_000 {
+            if m.asks(32) {
+                asked += 32;
+                m.count(32, 0);
+            }
+        }
+        assert!(m.pressed);
+        assert!((20_000..3_200_000 / 14).contains(&asked), "{asked}");
+        // times change
+        let mut late = 0;
+        while !m.asks(32) {
+            late += 32;
+        }
+        assert!(late <= REST * 20_032);
+        for _ in 0..1000 {
+            m.count(32, 31);
+            assert!(m.asks(32));
+        }
+        assert!(!m.pressed);
+        for _ in 0..1000 {
+            m.count(32, 16);
+            assert!(m.asks(32), "half of them are known");
+        }
+        assert!(m.pressed);
+    }
+
+    /// As many flows as there is room for, in rounds: none is known in the first packets, all are in the end.
+    #[test]
+    fn many_flows_that_all_come_again_are_remembered() {
+        let (mut m, mut o) = (Monitor::new(10_000), Once::new(10_000));
+        let mut entries = std::collections::HashSet::new();
+        let hash = |i: u64| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for batch in 0..20_000u64 {
+            assert!(m.asks(32), "{batch}");
+            let mut known = 0;
+            for i in batch * 32..batch * 32 + 32 {
+                let h = hash(i % 10_000);
+                known += u64::from(entries.contains(&h));
+                if !m.pressed || o.again(h) {
+                    entries.insert(h);
+                }
+            }
+            m.count(32, known);
+        }
+        assert!(!m.pressed && entries.len() > 9900, "{}", entries.len());
+    }
+
+    #[test]
+    fn a_flow_is_seen_once() {
+        let mut o = Once::new(4096);
+        let hash = |i: u64| (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let first = (0..1000).filter(|i| o.again(hash(*i))).count();
+        let second = (0..1000).filter(|i| o.again(hash(*i))).count();
+        assert!(first < 10 && second > 700, "{first} {second}");
+        assert_eq!(o.memory_bytes(), 16_384);
+    }
+}
