@@ -304,7 +304,11 @@ pub fn alternate(
                     .entry((ci, si))
                     .or_insert_with(|| Place::new(c.lanes.len(), c.start));
                 before.entry((ci, si)).or_insert_with(|| s.account());
-                let meetings = if s.flow_stats().is_some() { MEETINGS } else { 1 };
+                let meetings = if s.flow_stats().is_some() {
+                    MEETINGS
+                } else {
+                    1
+                };
                 let (run_up, packets) = match warm_up {
                     true => (seconds / 4.0, every * meetings),
                     false => (seconds * RUN_UP, 0),
