@@ -41,8 +41,7 @@ fn fields(x: &Explained<'_>, stage: usize, of: &[Dim]) -> Vec<String> {
     let name = |d: &Dim| {
         let f = Filter(vec![(*d, ValueSet::one(0))]);
         let words = Words::for_stage(x.program, &x.program.stages[stage]).with(&f);
-        let said = words.filter(&f);
-        said.split(' ').next().unwrap_or_default().to_string()
+        words.dim_name(*d)
     };
     of.iter().map(name).collect()
 }

@@ -151,6 +151,14 @@ impl<K: Key> Lpm<K> {
             + self.prefixes.capacity() * prefix
             + self.exact.len() * 3 / 2 * exact
     }
+    /// Makes room for as much as there is again, so that no change soon has to move it all, which takes milliseconds in a large
+    /// structure. Memory that nothing is written to costs nothing but addresses.
+    pub fn make_room(&mut self) {
+        self.nodes.reserve(self.nodes.len());
+        self.results.reserve(self.results.len());
+        self.ids.reserve(self.ids.len());
+        self.prefixes.reserve(self.prefixes.len());
+    }
     /// The id of exactly this prefix.
     pub fn get(&self, key: K, len: u8) -> Option<u32> {
         match len {

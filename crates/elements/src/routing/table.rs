@@ -421,7 +421,8 @@ pub struct Routes<K: Addr>(Arc<RouteTable<K>>);
 
 impl<K: Addr> Routes<K> {
     /// A table to be put in a store.
-    pub fn new(table: RouteTable<K>) -> Self {
+    pub fn new(mut table: RouteTable<K>) -> Self {
+        table.make_room();
         Routes(Arc::new(table))
     }
 }
@@ -429,7 +430,7 @@ impl<K: Addr> Routes<K> {
 impl<K: Addr> Clone for Routes<K> {
     /// A table of its own: changes of either need no copy then.
     fn clone(&self) -> Self {
-        Routes(Arc::new(RouteTable::clone(&self.0)))
+        Routes::new(RouteTable::clone(&self.0))
     }
 }
 
@@ -510,6 +511,10 @@ impl HeldRoutes {
 const TRIES: usize = 4096;
 
 impl<K: Addr> RouteTable<K> {
+    fn make_room(&mut self) {
+        self.slots.reserve(self.slots.len());
+        self.lpm.make_room();
+    }
     fn some_of(&self, n: u64, find: impl FnMut(&Route<K>) -> Option<u128>) -> Option<u128> {
         let all = self.slots.len().max(1);
         let from = (n % all as u64) as usize;

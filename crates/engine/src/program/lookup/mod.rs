@@ -47,9 +47,11 @@ use std::time::Instant;
 const VIEWS: usize = 3;
 /// Guards that fewer ordinary packets would pass are not worth it.
 const SELDOM: f64 = 0.02;
+/// The same for stages with many rules: all others come to the tree, which may take as long there as a hundred look-ups.
+const SELDOM_LARGE: f64 = 0.0005;
 /// Keys that structures look up at once, at least.
 const VECTOR: usize = 16;
-/// Stages with more rules have one guarded view only, and the tree for the rest.
+/// Stages with more rules have guarded views only, and the tree for the rest.
 const LARGE: usize = 16_384;
 
 /// What stages are looked up in.
@@ -200,10 +202,13 @@ impl Views {
         let cells = rules.cells();
         let mut chooser = Chooser::new(rules, &cells);
         let mut why = None;
-        let guarded = if rules.len() > LARGE { 1 } else { VIEWS };
-        for _ in 0..guarded {
+        let seldom = match rules.len() > LARGE {
+            true => SELDOM_LARGE,
+            false => SELDOM,
+        };
+        for _ in 0..VIEWS {
             let before = chooser.open();
-            if before < SELDOM {
+            if before < seldom {
                 break;
             }
             let guard = chooser.next();
@@ -211,7 +216,7 @@ impl Views {
                 break;
             };
             let share = before - chooser.open();
-            if share < SELDOM {
+            if share < seldom {
                 break;
             }
             let inner = Inner::new(rules, &guard);
