@@ -1,7 +1,7 @@
 # Onefold: what a newcomer and CI run.
 #   make          build the release binary
 #   make demo     generate a million packets both ways, run the ISP edge on them, show the result
-#   make bench    what a packet costs in the example chains, and all experiments; writes docs/benchmarks.md and pages with plots (a quarter of an hour)
+#   make bench    what a packet costs in the example chains, and all experiments; writes docs/benchmarks.md and pages with plots (five to ten minutes, after the build)
 #   make test     everything: formatting, lints, all tests
 #   make mutants  broken programs of the example chains, each refuted or proved to do the same (minutes)
 #   make full-table  half a million routes: load time, 10^7 look-ups against a naive one, changes under traffic (a minute)
