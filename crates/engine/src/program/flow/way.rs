@@ -386,7 +386,6 @@ pub(super) fn make(
     if moves.len() > MAX_MOVES {
         return Err("too many fields are copied");
     }
-    way.plain &= moves.is_empty();
     way.moves = moves.into();
     Ok((way, flow))
 }
@@ -431,8 +430,8 @@ impl Way {
         x != 0 && any != 0
     }
 
-    /// [`Way::apply`] of a plain way to a packet that neither begins nor ends elsewhere, whose first bytes are at hand. False, and nothing is done, if that
-    /// is not so.
+    /// [`Way::apply`] of a plain way to a packet that neither begins nor ends elsewhere and has no fields copied; its first bytes are at hand. False, and nothing is done, if
+    /// that is not so.
     #[inline(always)]
     pub fn apply_in_place<W: Wide>(
         &self,
@@ -441,7 +440,8 @@ impl Way {
         len: usize,
         x: &Parsed,
     ) -> bool {
-        if self.start != 0 || self.trim && (self.l3 + x.total) as usize != len {
+        let moves = self.start != 0 || !self.moves.is_empty();
+        if moves || self.trim && (self.l3 + x.total) as usize != len {
             return false;
         }
         // before anything is written: what has just been written as a whole is slow to read in parts
@@ -470,7 +470,7 @@ impl Way {
     #[inline(always)]
     pub fn apply(&self, p: &mut Packet, flow: &Flow, total: u32) {
         let mut moved = [0; MAX_MOVES];
-        if !self.plain {
+        if !self.moves.is_empty() {
             for (v, (b, ..)) in moved.iter_mut().zip(&self.moves) {
                 *v = b.read(p.buffer(), p.data_offset());
             }
@@ -499,7 +499,7 @@ impl Way {
         self.own(w, flow.addresses, flow.ports);
         mend(w, self.ip_sum, ip, flow.ip, false);
         mend(w, self.l4_sum, l4, flow.l4, self.udp);
-        if !self.plain {
+        if !self.moves.is_empty() {
             for ((_, at, bits), v) in self.moves.iter().zip(moved) {
                 write_bits(w, 0, *at, *bits, v);
             }
