@@ -11,7 +11,7 @@ use super::super::image::{CONST, Term, Value};
 use super::super::path::{Path, PathEnd};
 use super::super::regs::{Bits, Source, write_bits};
 use super::guard::{GuardBox, Parsed, WINDOW};
-use super::wide::Wide;
+use super::wide::{Any, Wide};
 use onefold_elements::Accounts;
 use onefold_packet::{Packet, checksum};
 use onefold_synth::program::{EndAt, LenAt, SumKind};
@@ -491,10 +491,7 @@ impl Way {
         // before anything is written: what has just been written as a whole is slow to read in parts
         let (ip, l4) = (sum_at(w, self.ip_sum), sum_at(w, self.l4_sum));
         if self.changes {
-            #[allow(clippy::needless_range_loop)]
-            for i in 0..WINDOW {
-                w[i] = (w[i] & self.keep[i] | self.set[i]).wrapping_sub(self.sub[i]);
-            }
+            Any.change(*w, &self.keep, &self.set, &self.sub, w);
         }
         self.own(w, flow.addresses, flow.ports);
         mend(w, self.ip_sum, ip, flow.ip, false);
