@@ -95,7 +95,7 @@ impl Rewriter {
 
     /// See [`crate::Element::lasting`].
     pub(super) fn lasting_binding(&self, p: &BindPacket, cx: &mut Cx<'_>) -> Option<Lasting> {
-        let flows = matches!(self.kind, Kind::Ip | Kind::Tcp | Kind::Udp);
+        let flows = matches!(self.kind, Kind::Ip | Kind::Tcp | Kind::Udp | Kind::Ping);
         if !flows || self.odd(p).is_some() {
             return None;
         }
@@ -113,6 +113,7 @@ impl Rewriter {
                 let payload = 20 + usize::from(words >> 4) * 4 < usize::from(p.total_len);
                 apply::tcp_flags(r.flags, reply, control, payload)
             }
+            _ if self.kind == Kind::Ping => r.flags,
             _ => apply::udp_flags(r.flags, reply),
         };
         if after != r.flags || r.shifts_sequence_numbers() {

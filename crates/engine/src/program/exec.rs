@@ -497,6 +497,9 @@ impl<'a> Exec<'a> {
             Some(Bound::Punt(cause)) => return Outcome::Punt(cause),
             Some(Bound::Drop(reason)) => return Outcome::Drop(reason),
             Some(Bound::Pass(to)) => {
+                if let Some(t) = &mut self.st.path {
+                    t.once = Some("a binding that is not there");
+                }
                 return Outcome::Next(pass.of(&code.nexts).get(to).copied());
             }
             Some(Bound::To(b)) => b,

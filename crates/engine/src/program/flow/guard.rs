@@ -1,7 +1,6 @@
 //! Guards: what must be true of a packet so that what was done to another one of its flow is right for it, too.
 //!
-//! The flow table knows packets of four shapes (IPv4 without options that is no fragment, or IPv6 without extension headers; TCP or UDP), with
-//! or without a VLAN tag. Addresses and ports are the key. Everything else that decides a way through the program is guarded:
+//! A packet's [shape](Shape) says what its flow's key is. Everything else that decides a way through the program is guarded:
 //! the values at which any filter behind the entry can change its answer cut each dimension into intervals, and a [`GuardBox`] is one
 //! interval of each. Packets of one box and one key go the same way. The box's number is part of the key.
 //!
@@ -12,6 +11,7 @@ use super::super::reads::{EntryReads, ShapeReads};
 use super::super::regs::{Source, Tables};
 use super::direct::{BY_FLOW, Direct, Fields, Place, UNKNOWN};
 use super::monitor::Monitor;
+use super::shape::{Shape, Transport};
 use super::table::{KEY, LONG, NO_SLOT, Slot};
 use super::wide::Wide;
 use onefold_elements::model::HeaderCheck;
@@ -25,97 +25,6 @@ pub(super) const WINDOW: usize = 64;
 const ROOM: usize = 128;
 /// Boxes of one entry.
 const MAX_BOXES: usize = 48;
-/// Least bytes of a transport header that can be rewritten: up to the checksum.
-const TCP_LEAST: usize = 20;
-const UDP_LEAST: usize = 8;
-
-/// Where the headers are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Shape {
-    /// First byte of the IP header.
-    pub l3: usize,
-    pub v6: bool,
-    pub tcp: bool,
-}
-
-impl Shape {
-    pub const fn all() -> [Shape; 8] {
-        let mut a = [Shape {
-            l3: 14,
-            v6: false,
-            tcp: false,
-        }; 8];
-        let mut i = 0;
-        while i < 8 {
-            a[i] = Shape {
-                l3: if i & 4 == 0 { 14 } else { 18 },
-                v6: i & 2 != 0,
-                tcp: i & 1 != 0,
-            };
-            i += 1;
-        }
-        a
-    }
-    /// First byte of the transport header.
-    pub fn l4(self) -> usize {
-        self.l3 + if self.v6 { 40 } else { 20 }
-    }
-    /// Least bytes from the IP header's first one.
-    fn least(self) -> usize {
-        let transport = if self.tcp { TCP_LEAST } else { UDP_LEAST };
-        self.l4() - self.l3 + transport
-    }
-    /// Bits of the window that the shape says, and what they are.
-    pub fn fixed(self) -> ([u8; WINDOW], [u8; WINDOW]) {
-        let (mut mask, mut value) = ([0; WINDOW], [0; WINDOW]);
-        let mut set = |at: usize, m: u8, v: u8| {
-            if let (Some(x), Some(y)) = (mask.get_mut(at), value.get_mut(at)) {
-                (*x, *y) = (m, v);
-            }
-        };
-        let l3 = self.l3;
-        if l3 == 18 {
-            set(12, 0xff, 0x81);
-            set(13, 0xff, 0);
-        }
-        let (hi, lo) = if self.v6 { (0x86, 0xdd) } else { (8, 0) };
-        set(l3 - 2, 0xff, hi);
-        set(l3 - 1, 0xff, lo);
-        let protocol = if self.tcp { 6 } else { 17 };
-        if self.v6 {
-            set(l3, 0xf0, 0x60);
-            set(l3 + 6, 0xff, protocol);
-        } else {
-            set(l3, 0xff, 0x45);
-            // neither more fragments nor an offset
-            set(l3 + 6, 0x3f, 0);
-            set(l3 + 7, 0xff, 0);
-            set(l3 + 9, 0xff, protocol);
-        }
-        (mask, value)
-    }
-    /// First and last byte of addresses and ports.
-    pub fn key(self) -> (usize, usize) {
-        match self.v6 {
-            true => (self.l3 + 8, self.l3 + 44),
-            false => (self.l3 + 12, self.l3 + 24),
-        }
-    }
-    /// Are these bits part of the key?
-    pub fn in_key(self, bit: i32, bits: u8) -> bool {
-        let (from, to) = self.key();
-        bit >= from as i32 * 8 && bit + i32::from(bits) <= to as i32 * 8
-    }
-    /// Does the shape say what these bits are?
-    pub fn in_shape(self, bit: i32, bits: u8) -> bool {
-        let (mask, _) = self.fixed();
-        (bit..bit + i32::from(bits)).all(|b| {
-            let byte = usize::try_from(b / 8).ok().and_then(|i| mask.get(i));
-            byte.is_some_and(|m| b >= 0 && m >> (7 - b % 8) & 1 == 1)
-        })
-    }
-}
-
 /// How a guarded value is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Read {
@@ -468,7 +377,9 @@ impl Lane {
         let Some(plan) = self.plans.iter().find(shaped) else {
             return false;
         };
-        let made = make(plan, w, p, *next);
+        let Some(made) = make(plan, w, p, *next) else {
+            return false;
+        };
         *next += 1;
         self.boxes.push(made);
         true
@@ -499,20 +410,25 @@ fn key(b: &GuardBox, w: &[u8; WINDOW], to: &mut [u64; KEY]) {
         let c = w.get(at..).and_then(|b| b.first_chunk::<8>());
         c.map_or(0, |c| u64::from_ne_bytes(*c))
     };
-    let ports = |at: usize| {
+    let four = |at: usize| {
         let c = w.get(at..).and_then(|b| b.first_chunk::<4>());
         c.map_or(0, |c| u64::from(u32::from_ne_bytes(*c)))
     };
+    let ports = match s.transport {
+        Transport::Tcp | Transport::Udp => four(s.l4()),
+        Transport::Echo => four(s.l4() + 4) & u64::from(u32::from_ne_bytes([0xff, 0xff, 0, 0])),
+        Transport::Other => 0,
+    };
     let id = u64::from(b.id) << 32;
     if s.v6 {
-        to[0] = LONG | id | ports(s.l3 + 40);
+        to[0] = LONG | id | ports;
         to[1] = eight(s.l3 + 8);
         to[2] = eight(s.l3 + 16);
         to[3] = eight(s.l3 + 24);
         to[4] = eight(s.l3 + 32);
     } else {
         // the others are not looked at
-        to[0] = id | ports(s.l3 + 20);
+        to[0] = id | ports;
         to[1] = eight(s.l3 + 12);
     }
 }
@@ -551,7 +467,7 @@ fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
             max,
         });
     }
-    if reads.binds && shape.tcp && !shape.v6 {
+    if reads.binds && shape.tcp() && !shape.v6 {
         dims.push(Guarded {
             read: Read::Tcp,
             at: None,
@@ -580,8 +496,18 @@ pub(super) fn bits_read(bit: i32, bits: u8) -> Option<Read> {
     })
 }
 
-/// The box that a packet is in.
-fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> GuardBox {
+/// The box that a packet is in. `None` when it ends before something that is asked of it: what is read there is zero for the program, and
+/// anything in the window.
+fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> {
+    let end = |d: &Guarded| match (d.read, d.at) {
+        (Read::Word { .. }, Some((bit, bits))) => (bit + i32::from(bits) + 7) / 8,
+        _ => 0,
+    };
+    let covered = plan.dims.iter().map(end).max().unwrap_or(0);
+    let covered = usize::try_from(covered).unwrap_or(0);
+    if p.len() < covered {
+        return None;
+    }
     let (mut mask, mut value) = plan.shape.fixed();
     let mut span = [0u8; WINDOW];
     let l3 = plan.shape.l3;
@@ -679,5 +605,9 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> GuardBox {
     b.ranges = ranges.into();
     b.others = others.into();
     b.intervals = intervals.into();
-    b
+    let (least, more) = b.len;
+    if least < covered {
+        b.len = (covered, more.saturating_sub(covered - least));
+    }
+    Some(b)
 }

@@ -27,6 +27,7 @@ mod isa;
 mod lease;
 mod memory;
 mod monitor;
+mod shape;
 mod table;
 mod way;
 mod wide;
@@ -36,7 +37,6 @@ use super::path::{Path, PathEnd};
 use super::{First, ProgramRunner, Report};
 use crate::graph::{DropCount, Graph, Totals};
 use direct::{BY_FLOW, Place, UNKNOWN};
-pub(super) use guard::Shape;
 use guard::{Lane, NO_BOX, Parsed, WINDOW};
 use isa::Isa;
 use lease::Pool;
@@ -45,6 +45,7 @@ use onefold_elements::rewrite::{FlowTable, NO_LEASE};
 use onefold_elements::{Accounts, ElemId, StateId};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_synth::program::Program;
+pub(super) use shape::Shape;
 use std::collections::{BTreeSet, HashMap};
 use table::{Line, NO_SLOT, Slot, Table};
 use way::{Count, Flow, Name, Way};
@@ -67,7 +68,7 @@ pub struct FlowStats {
     pub misses: u64,
     /// Packets that went to the program at once, as next to none was known before.
     pub passed_by: u64,
-    /// Packets that cannot have one: no TCP or UDP, options, fragments, lengths that lie, too many kinds.
+    /// Packets that cannot have one: no IP, options, fragments, lengths that lie, too many kinds.
     pub others: u64,
     /// Entries made.
     pub made: u64,
@@ -485,6 +486,10 @@ impl FlowRunner {
             let elem = nodes.get(e as usize).and_then(|n| n.elem.as_ref());
             elem.map_or(Accounts::Now, |e| e.accounts())
         };
+        // a rewriter may have looked at ports that are not in the key
+        if guard.shape.transport == shape::Transport::Other && !path.flows.is_empty() {
+            return Err("a binding of something that is cut off");
+        }
         let window = *self.original.window::<WINDOW>().ok_or(GONE)?;
         let (way, flow) = way::make(&code, path, guard, &window, &when)?;
         let out = g.out.transmitted.get(left..).ok_or(GONE)?;

@@ -87,8 +87,11 @@ pub(super) struct Way {
     trim: bool,
     changes: bool,
     udp: bool,
-    /// First byte of addresses and ports in the window, if the flow has its own; else [`NOWHERE`].
+    /// First byte of the addresses in the window, if the flow has its own; else [`NOWHERE`].
     vars: u8,
+    /// Where the ports go.
+    first: u8,
+    second: u8,
     /// Where checksums are, or [`NOWHERE`]: nothing is to be added then.
     ip_sum: u8,
     l4_sum: u8,
@@ -261,9 +264,11 @@ pub(super) fn make(
         set: [0; WINDOW],
         sub: [0; WINDOW],
         vars: NOWHERE,
+        first: NOWHERE,
+        second: NOWHERE,
         ip_sum: NOWHERE,
         l4_sum: NOWHERE,
-        udp: !guard.shape.tcp,
+        udp: guard.shape.udp(),
         danger: false,
         moves: Box::default(),
     };
@@ -282,13 +287,10 @@ pub(super) fn make(
     // writes
     let (mut keep, mut set, mut sub) = ([0xff_u8; WINDOW], [0u8; WINDOW], [0u8; WINDOW]);
     let mut moves = Vec::new();
-    let (key_from, key_to) = (
-        guard.shape.key().0 as i32 * 8,
-        guard.shape.key().1 as i32 * 8,
-    );
-    let mut vars = *(window.get(key_from as usize / 8..))
-        .and_then(|w| w.first_chunk::<12>())
-        .ok_or(ODD)?;
+    let shape = guard.shape;
+    let (addresses, ports) = (shape.addresses().0, shape.ports());
+    // the key as it leaves
+    let mut vars = *window;
     for f in &image.writes {
         let end = f.bit + i32::from(f.bits);
         let whole = f.bit & 7 == 0 && f.bits & 7 == 0;
@@ -303,18 +305,18 @@ pub(super) fn make(
         if at < 0 || at + i32::from(f.bits) > WINDOW as i32 * 8 {
             return Err("a field behind the first 64 bytes is written");
         }
-        let over = f.bit < key_to && end > key_from;
-        let in_vars = !guard.shape.v6 && f.bit >= key_from && end <= key_to;
+        let over = shape.meets_key(f.bit, f.bits);
+        let in_vars = !shape.v6 && shape.in_key(f.bit, f.bits);
         match m.known(&f.value) {
             Known::Way(v) if in_vars || !over => {
                 write_bits(&mut keep, 0, at, f.bits, 0);
                 write_bits(&mut set, 0, at, f.bits, v);
                 if in_vars {
-                    write_bits(&mut vars, 0, f.bit - key_from, f.bits, v);
+                    write_bits(&mut vars, 0, f.bit, f.bits, v);
                 }
             }
             Known::Flow(v) if in_vars => {
-                write_bits(&mut vars, 0, f.bit - key_from, f.bits, v);
+                write_bits(&mut vars, 0, f.bit, f.bits, v);
                 way.name.flows = true;
             }
             _ => match m.less(&f.value) {
@@ -335,10 +337,18 @@ pub(super) fn make(
     }
     if way.name.flows {
         way.keyed = true;
-        way.vars = u8::try_from(key_from / 8 - image.start).map_err(|_| ODD)?;
-        let [a, b, c, d, e, f, g, h, ports @ ..] = vars;
-        flow.addresses = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-        flow.ports = u32::from_le_bytes(ports);
+        let place = |at: usize| u8::try_from(at as i32 - image.start).map_err(|_| ODD);
+        let vars = |at: usize, n: usize| vars.get(at..at + n).ok_or(ODD);
+        let of = |v: &[u8]| v.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
+        way.vars = place(addresses)?;
+        flow.addresses = of(vars(addresses, 8)?);
+        // where there is no second port the first one is written over it, and where there is none the addresses over both
+        (way.first, way.second) = match ports.1 - ports.0 {
+            4 => (place(ports.0)?, place(ports.0 + 2)?),
+            2 => (place(ports.0)?, place(ports.0)?),
+            _ => (way.vars, way.vars),
+        };
+        flow.ports = of(vars(ports.0, ports.1 - ports.0)?) as u32;
     }
 
     // checksums
@@ -349,9 +359,13 @@ pub(super) fn make(
         let place = place as u8;
         let expected = match s.kind {
             SumKind::Ip4 => !guard.shape.v6 && s.at == l3 + 10,
-            SumKind::Tcp => guard.shape.tcp && s.at == guard.shape.l4() as i32 + 16,
-            SumKind::Udp => !guard.shape.tcp && s.at == guard.shape.l4() as i32 + 6,
-            SumKind::Icmp => false,
+            SumKind::Tcp => shape.tcp() && s.at == shape.l4() as i32 + 16,
+            SumKind::Udp => shape.udp() && s.at == shape.l4() as i32 + 6,
+            // a message of nothing but zeros is something else: a reply with the identifier zero
+            SumKind::Icmp => {
+                let request = guard.least(shape.l4() as i32 * 8, 8) == 8;
+                shape.echo() && s.at == shape.l4() as i32 + 2 && (request || flow.ports != 0)
+            }
         };
         if s.anew || !expected {
             return Err("a checksum that is computed anew");
@@ -375,7 +389,7 @@ pub(super) fn make(
         let k = checksum::fold(sum).to_be();
         match s.kind {
             SumKind::Ip4 if way.ip_sum == NOWHERE => (way.ip_sum, flow.ip) = (place, k),
-            SumKind::Tcp | SumKind::Udp if way.l4_sum == NOWHERE => {
+            _ if s.kind != SumKind::Ip4 && way.l4_sum == NOWHERE => {
                 (way.l4_sum, flow.l4) = (place, k);
             }
             _ => return Err(ODD),
@@ -456,14 +470,16 @@ impl Way {
     /// Writes what is a flow's own, if anything is.
     #[inline(always)]
     fn own(&self, w: &mut [u8; WINDOW], addresses: u64, ports: u32) {
-        if self.vars != NOWHERE
-            && let Some(to) = w
-                .get_mut(usize::from(self.vars)..)
-                .and_then(|b| b.first_chunk_mut::<12>())
-        {
-            to[..8].copy_from_slice(&addresses.to_le_bytes());
-            to[8..].copy_from_slice(&ports.to_le_bytes());
+        if self.vars == NOWHERE {
+            return;
         }
+        let port = |at: u8| usize::from(at).min(WINDOW - 2);
+        let (second, first) = (port(self.second), port(self.first));
+        let [a, b, c, d] = ports.to_le_bytes();
+        (w[second], w[second + 1]) = (c, d);
+        (w[first], w[first + 1]) = (a, b);
+        let at = usize::from(self.vars).min(WINDOW - 8);
+        w[at..at + 8].copy_from_slice(&addresses.to_le_bytes());
     }
 
     /// Makes the packet what leaves. `total`: bytes that its IP header says.
