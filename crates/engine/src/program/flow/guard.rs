@@ -372,7 +372,9 @@ impl Lane {
         let shaped = |plan: &&Plan| {
             let (mask, value) = plan.shape.fixed();
             let mut all = mask.iter().zip(&value).zip(w);
-            all.all(|((m, v), b)| b & m == *v) && fits(plan.shape, w, p.len()).is_some()
+            all.all(|((m, v), b)| b & m == *v)
+                && !plan.shape.excludes(w)
+                && fits(plan.shape, w, p.len()).is_some()
         };
         let Some(plan) = self.plans.iter().find(shaped) else {
             return false;
@@ -474,6 +476,25 @@ fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
             cuts: (1..16).collect(),
             max: 15,
         });
+    }
+    if shape.transport == Transport::Other {
+        // what has a shape of its own is not for this one
+        let at = (shape.protocol() as i32 * 8, 8);
+        let cuts = shape.excluded().iter().flat_map(|p| [*p, *p + 1]);
+        let cuts = cuts.map(u128::from);
+        match dims.iter_mut().find(|d| d.at == Some(at)) {
+            Some(d) => {
+                d.cuts.extend(cuts);
+                d.cuts.sort_unstable();
+                d.cuts.dedup();
+            }
+            None => dims.push(Guarded {
+                read: bits_read(at.0, at.1)?,
+                at: Some(at),
+                cuts: cuts.collect(),
+                max: 0xff,
+            }),
+        }
     }
     Some(Plan {
         shape,

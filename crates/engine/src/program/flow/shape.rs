@@ -12,7 +12,7 @@ pub(crate) enum Transport {
     Udp,
     /// ICMP echo requests and replies, of IPv4.
     Echo,
-    /// Anything, also extension headers, and what of the above is cut off.
+    /// Anything else, also extension headers.
     Other,
 }
 
@@ -112,13 +112,30 @@ impl Shape {
             set(l3 + 7, 0xff, 0);
         }
         if let Some(p) = protocol {
-            set(l3 + if self.v6 { 6 } else { 9 }, 0xff, p);
+            set(self.protocol(), 0xff, p);
         }
         if self.echo() {
             // 0 or 8
             set(self.l4(), 0xf7, 0);
         }
         (mask, value)
+    }
+    /// The byte that says what follows the IP header.
+    pub fn protocol(self) -> usize {
+        self.l3 + if self.v6 { 6 } else { 9 }
+    }
+    /// Protocols that are not for this shape, though nothing else speaks against them: they have shapes of their own.
+    pub fn excluded(self) -> &'static [u8] {
+        match (self.transport, self.v6) {
+            (Transport::Other, false) => &[1, 6, 17],
+            (Transport::Other, true) => &[6, 17],
+            _ => &[],
+        }
+    }
+    /// Has a packet such a protocol?
+    pub fn excludes(self, w: &[u8; WINDOW]) -> bool {
+        w.get(self.protocol())
+            .is_some_and(|p| self.excluded().contains(p))
     }
     /// First byte of the addresses, and the one behind them.
     pub fn addresses(self) -> (usize, usize) {
