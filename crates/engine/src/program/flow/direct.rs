@@ -5,7 +5,8 @@
 //! [box](super::guard::GuardBox) is a place in a small table. A packet's place costs one comparison of a row for each field: no hash,
 //! and no memory that grows with flows. Headers never seen before cost what all others cost.
 
-use super::wide::{ROW, Wide};
+use super::shape::Shape;
+use super::wide::{HEAD, ROW, Wide};
 use onefold_synth::program::Dim;
 
 use super::super::reads::ShapeReads;
@@ -18,6 +19,8 @@ const MAX_FIELDS: usize = 4;
 
 /// Intervals of a field, at most: the last value of each row, and the rows.
 const MAX_ENDS: usize = ROW * ROW;
+/// Intervals of a field that are compared one after the other for sixteen packets at once.
+const MAX_QUICK: usize = 64;
 
 /// A row of numbers on a cache line.
 #[derive(Debug, Clone, Copy)]
@@ -32,6 +35,9 @@ struct Field {
     mask: u64,
     /// Places from one interval to the next.
     stride: u32,
+    /// Where it is among the words of an IPv4 header and what follows, if it is within one, and few intervals: which word, how far
+    /// right, and the last value of each interval but the last one.
+    quick: Option<(u8, u8, Box<[u32]>)>,
     /// The last value of each interval but the last one; no value is above what stands behind these. If there are several rows, the first
     /// one has the last value of each other.
     rows: Box<[Row]>,
@@ -85,6 +91,13 @@ pub(super) const UNKNOWN: u32 = u32::MAX;
 /// Flows have something of their own.
 pub(super) const BY_FLOW: u32 = u32::MAX - 1;
 
+/// Nobody knows.
+const NONE: Place = Place {
+    way: UNKNOWN,
+    ip: 0,
+    l4: 0,
+};
+
 /// How places of a shape are found.
 #[derive(Debug, Clone)]
 pub(super) struct Fields {
@@ -94,7 +107,7 @@ pub(super) struct Fields {
 
 impl Fields {
     /// `None` where there are bindings, or too many intervals.
-    pub fn of(reads: &ShapeReads) -> Option<Fields> {
+    pub fn of(reads: &ShapeReads, shape: Shape) -> Option<Fields> {
         if reads.binds || reads.slots || reads.keys.len() > MAX_FIELDS {
             return None;
         }
@@ -115,12 +128,23 @@ impl Fields {
                 return None;
             }
             let end = |c: &u128| u32::try_from(c.checked_sub(1)?).ok();
-            let ends: Option<Vec<u32>> = cuts.iter().map(end).collect();
+            let ends = cuts.iter().map(end).collect::<Option<Vec<u32>>>()?;
+            // counted from the header's first bit
+            let from = usize::try_from(bit).ok()?.checked_sub(shape.l3 * 8);
+            let word =
+                from.filter(|f| f / 32 == (f + usize::from(bits) - 1) / 32 && f / 32 < HEAD / 4);
             fields.push(Field {
                 byte,
                 shift,
                 mask,
-                rows: rows(&ends?),
+                quick: word.filter(|_| ends.len() <= MAX_QUICK).map(|f| {
+                    (
+                        (f / 32) as u8,
+                        (32 - f % 32 - usize::from(bits)) as u8,
+                        ends.clone().into(),
+                    )
+                }),
+                rows: rows(&ends),
                 stride: places as u32,
             });
             places *= cuts.len() + 1;
@@ -141,14 +165,9 @@ pub(super) struct Direct {
 
 impl Direct {
     pub fn new(f: &Fields) -> Direct {
-        let none = Place {
-            way: UNKNOWN,
-            ip: 0,
-            l4: 0,
-        };
         Direct {
             fields: f.fields.clone().into(),
-            places: vec![none; f.places].into(),
+            places: vec![NONE; f.places].into(),
         }
     }
 
@@ -165,15 +184,30 @@ impl Direct {
     /// What is known of packets like this one.
     #[inline(always)]
     pub fn get(&self, wide: impl Wide, w: &[u8; WINDOW]) -> Place {
-        let none = Place {
-            way: UNKNOWN,
-            ip: 0,
-            l4: 0,
-        };
-        self.places
-            .get(self.index(wide, w))
-            .copied()
-            .unwrap_or(none)
+        self.at(self.index(wide, w))
+    }
+
+    /// The places of sixteen packets, by the words of their headers; `None` where that cannot be told at once.
+    #[inline(always)]
+    pub fn many<W: Wide>(&self, wide: W, words: &[W::N; HEAD / 4]) -> Option<W::N> {
+        let mut at = wide.all(0);
+        for f in &self.fields {
+            let (word, right, ends) = f.quick.as_ref()?;
+            let v = wide.right(*words.get(usize::from(*word))?, (*right).into());
+            let v = wide.and(v, wide.all(f.mask as u32));
+            let mut n = wide.all(0);
+            for e in ends {
+                n = wide.count_over(n, v, wide.all(*e));
+            }
+            at = wide.plus(at, wide.times(n, wide.all(f.stride)));
+        }
+        Some(at)
+    }
+
+    /// What is known of packets of a place.
+    #[inline(always)]
+    pub fn at(&self, place: usize) -> Place {
+        self.places.get(place).copied().unwrap_or(NONE)
     }
 
     /// Now it is known.
@@ -199,7 +233,7 @@ impl Direct {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wide::Any;
+    use super::super::wide::{Any, Heads};
     use super::*;
     use crate::program::reads::DimRead;
 
@@ -212,10 +246,11 @@ mod tests {
             reg: 0,
             cuts: Some(c.iter().map(|c| u128::from(*c)).collect()),
         };
-        Fields::of(&ShapeReads {
+        let reads = ShapeReads {
             keys: cuts.iter().enumerate().map(key).collect(),
             ..ShapeReads::default()
-        })
+        };
+        Fields::of(&reads, Shape::all()[0])
     }
 
     proptest::proptest! {
@@ -239,6 +274,13 @@ mod tests {
                     w[26..30].copy_from_slice(&v.to_be_bytes());
                     w[30..34].copy_from_slice(&u32::to_be_bytes(o));
                     proptest::prop_assert_eq!(d.index(Any, &w), want + k * (cuts.len() + 1));
+                    let mut heads = Heads([[0; HEAD]; ROW]);
+                    heads.0[5].copy_from_slice(&w[14..14 + HEAD]);
+                    let many = d.many(Any, &Any.columns(&heads));
+                    proptest::prop_assert_eq!(many.is_some(), cuts.len() <= MAX_QUICK);
+                    if let Some(m) = many {
+                        proptest::prop_assert_eq!(m.0[5] as usize, d.index(Any, &w));
+                    }
                 }
             }
         }
@@ -255,6 +297,9 @@ mod tests {
             binds: true,
             ..ShapeReads::default()
         };
-        assert!(Fields::of(&none).is_none(), "flows have bindings");
+        assert!(
+            Fields::of(&none, Shape::all()[0]).is_none(),
+            "flows have bindings"
+        );
     }
 }

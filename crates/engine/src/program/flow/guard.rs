@@ -12,11 +12,12 @@ use super::super::regs::{Source, Tables};
 use super::direct::{BY_FLOW, Direct, Fields, Place, UNKNOWN};
 use super::monitor::Monitor;
 use super::shape::{Shape, Transport};
+use super::survey::QUICK_L3;
 use super::table::{KEY, LONG, NO_SLOT, Slot};
 use super::wide::Wide;
 use onefold_elements::model::HeaderCheck;
 use onefold_elements::rewrite::NO_LEASE;
-use onefold_packet::{Packet, Pkt, checksum};
+use onefold_packet::{Packet, checksum};
 use onefold_synth::program::Dim;
 
 /// Bytes of a packet that are looked at together.
@@ -121,21 +122,23 @@ struct Range {
 #[repr(C, align(64))]
 pub(super) struct GuardBox {
     /// Each byte under its mask is one of `lo` to `lo + span`.
-    mask: [u8; WINDOW],
-    lo: [u8; WINDOW],
-    span: [u8; WINDOW],
+    pub mask: [u8; WINDOW],
+    pub lo: [u8; WINDOW],
+    pub span: [u8; WINDOW],
     pub shape: Shape,
     /// Least value of the packet's length, and how much more it may be.
-    len: (usize, usize),
+    pub len: (u32, u32),
     /// The same of the length that the IP header says, from that header on.
-    total: (usize, usize),
+    pub total: (u32, u32),
+    /// All that is asked besides is whether the checksum of an IPv4 header at [`QUICK_L3`] is right.
+    pub quick: bool,
     /// There is more to be asked: one of the following.
     more: bool,
     /// What is no range of bytes.
     ranges: Box<[Range]>,
     /// Is there payload behind the TCP header?
     payload: Option<bool>,
-    sum: bool,
+    pub sum: bool,
     others: Box<[(Read, u128, u128)]>,
     /// Number, never given twice.
     pub id: u32,
@@ -159,15 +162,15 @@ impl GuardBox {
 
     /// Is the packet in the box, given that the bytes under its mask are right?
     #[inline(always)]
-    fn holds(&self, w: &[u8; WINDOW], p: &Packet) -> Option<u32> {
-        let len = p.len();
-        let total = total(self.shape, w);
+    pub fn holds(&self, w: &[u8; WINDOW], p: &Packet) -> Option<u32> {
+        let len = p.len() as u32;
+        let total = total(self.shape, w) as u32;
         let ok = total.wrapping_sub(self.total.0) <= self.total.1
-            && self.shape.l3 + total <= len
+            && self.shape.l3 as u32 + total <= len
             && len.wrapping_sub(self.len.0) <= self.len.1
             && (!self.sum || sum_right(self.shape, w))
             && (!self.more || self.more_holds(w, p));
-        ok.then_some(total as u32)
+        ok.then_some(total)
     }
 
     #[inline]
@@ -286,50 +289,6 @@ impl Lane {
         })
     }
 
-    /// Box of each packet.
-    #[inline(always)]
-    pub fn boxes_of<'a>(
-        &self,
-        wide: impl Wide,
-        packets: &'a [Pkt],
-        windows: &mut [Option<&'a [u8; WINDOW]>],
-        out: &mut [Parsed],
-    ) {
-        for (p, w) in packets.iter().zip(&mut *windows) {
-            *w = p.window();
-        }
-        let all = packets.iter().zip(windows).zip(out);
-        // one box has a loop of its own, which is short
-        if let [b] = &*self.boxes {
-            for ((p, w), x) in all {
-                x.guard = NO_BOX;
-                if let Some(w) = w
-                    && wide.inside(wide.load(w), &b.mask, &b.lo, &b.span)
-                    && let Some(total) = b.holds(w, p)
-                {
-                    (x.guard, x.total) = (0, total);
-                }
-            }
-            return;
-        }
-        for ((p, w), x) in all {
-            x.guard = NO_BOX;
-            if let Some(w) = w
-                && let Some((i, total)) = self.find(wide, w, p)
-            {
-                (x.guard, x.total) = (i as u16, total);
-            }
-        }
-    }
-
-    /// The way of each packet in a box, or its key.
-    #[inline(always)]
-    pub fn ways_of(&self, wide: impl Wide, windows: &[Option<&[u8; WINDOW]>], out: &mut [Parsed]) {
-        for (w, x) in windows.iter().zip(out) {
-            self.way_of(wide, *w, x);
-        }
-    }
-
     #[inline(always)]
     fn way_of(&self, wide: impl Wide, w: Option<&[u8; WINDOW]>, x: &mut Parsed) {
         (x.way, x.slot, x.lease) = (UNKNOWN, NO_SLOT, NO_LEASE);
@@ -406,7 +365,7 @@ fn total(s: Shape, w: &[u8; WINDOW]) -> usize {
 
 /// Word by word, in place: an array that is returned would be copied as vectors, which waits for the words.
 #[inline(always)]
-fn key(b: &GuardBox, w: &[u8; WINDOW], to: &mut [u64; KEY]) {
+pub(super) fn key(b: &GuardBox, w: &[u8; WINDOW], to: &mut [u64; KEY]) {
     let s = b.shape;
     let eight = |at: usize| {
         let c = w.get(at..).and_then(|b| b.first_chunk::<8>());
@@ -499,7 +458,7 @@ fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
     Some(Plan {
         shape,
         dims,
-        fields: Fields::of(reads),
+        fields: Fields::of(reads, shape),
     })
 }
 
@@ -540,8 +499,9 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
         lo: [0; WINDOW],
         span: [0; WINDOW],
         ranges: Box::default(),
-        len: (0, usize::MAX),
-        total: (plan.shape.least(), usize::MAX),
+        len: (0, u32::MAX),
+        total: at_least(plan.shape.least() as u32),
+        quick: false,
         more: false,
         payload: None,
         sum: false,
@@ -564,10 +524,8 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
         }
         match d.read {
             Read::Len => {
-                b.len = (
-                    usize::try_from(lo).unwrap_or(usize::MAX),
-                    usize::try_from(hi - lo).unwrap_or(usize::MAX),
-                );
+                let short = |v: u128| u32::try_from(v).unwrap_or(u32::MAX);
+                b.len = (short(lo), short(hi - lo));
             }
             Read::Tcp => {
                 let at = plan.shape.l4() + 13;
@@ -586,8 +544,8 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
                 mask: m,
             } => {
                 if d.at == says {
-                    let least = plan.shape.least().max(lo as usize);
-                    b.total = (least, (hi as usize).saturating_sub(least));
+                    let least = b.total.0.max(lo as u32);
+                    b.total = (least, (hi as u32).saturating_sub(least));
                     continue;
                 }
                 let (lo, more) = (lo as u64, (hi - lo) as u64);
@@ -627,8 +585,21 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
     b.others = others.into();
     b.intervals = intervals.into();
     let (least, more) = b.len;
-    if least < covered {
-        b.len = (covered, more.saturating_sub(covered - least));
-    }
+    b.len = match least.checked_sub(covered as u32) {
+        Some(_) => (least, more.min(u32::MAX - least)),
+        None => {
+            let (_, most) = at_least(covered as u32);
+            (
+                covered as u32,
+                most.min(least.saturating_add(more).saturating_sub(covered as u32)),
+            )
+        }
+    };
+    b.quick = plan.shape.l3 == QUICK_L3 && !plan.shape.v6 && !b.more;
     Some(b)
+}
+
+/// Least value, and how much more it may be: all there is.
+fn at_least(n: u32) -> (u32, u32) {
+    (n, u32::MAX - n)
 }

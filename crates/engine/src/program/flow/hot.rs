@@ -7,9 +7,10 @@
 
 use super::direct::{BY_FLOW, UNKNOWN};
 use super::guard::{ASK, NO_BOX, Parsed};
+use super::survey::Seen;
 use super::table::{LONG, NO_SLOT, Table, same};
 use super::way::{Flow, NO_SINK};
-use super::wide::{Any, Wide};
+use super::wide::{Any, ROW, Wide};
 use super::{FlowRunner, GROUP, flow_of};
 use onefold_elements::ElemId;
 use onefold_elements::rewrite::{Leases, NO_LEASE};
@@ -48,14 +49,20 @@ impl FlowRunner {
         let mut packets = batch.drain(..);
         // Bound: each round takes at least one packet.
         while packets.len() > 0 {
-            let (n, by_flow) = self.look_up(wide, lane, packets.as_slice());
-            let first = self.firsts(source, packets.as_slice().get(..n).unwrap_or_default());
+            let (n, seen) = self.look_up(wide, lane, packets.as_slice());
+            // the first rules of those that are not known: together they cost much less than one by one
+            let first = match seen.unknown {
+                0 | 1 => None,
+                _ => {
+                    self.firsts_of_unknown(source, packets.as_slice().get(..n).unwrap_or_default())
+                }
+            };
             let changes = self.runner.graph.core.changes;
             let mut i = 0;
             let mut stale = false;
             // Bound: each round takes at least one packet.
             while i < n {
-                let (went, other) = match (by_flow, stale) {
+                let (went, other) = match (seen.by_flow, stale) {
                     (false, _) => self.go::<false, false>(wide, i, n, &mut packets, now),
                     (_, false) => self.go::<true, false>(wide, i, n, &mut packets, now),
                     (_, true) => self.go::<true, true>(wide, i, n, &mut packets, now),
@@ -78,18 +85,7 @@ impl FlowRunner {
         }
     }
 
-    /// The first rules of all packets of a group that are not known, if there are several: together they cost much less than one by one.
-    /// The stage that they are of.
-    #[inline(always)]
-    fn firsts(&mut self, source: ElemId, packets: &[Pkt]) -> Option<u32> {
-        let unknown = |x: &Parsed| x.way >= BY_FLOW;
-        let group = self.group.get(..packets.len()).unwrap_or_default();
-        match group.iter().filter(|x| unknown(x)).count() {
-            0 | 1 => None,
-            _ => self.firsts_of_unknown(source, packets),
-        }
-    }
-
+    /// The first rules of all packets of a group that are not known. The stage that they are of.
     #[inline(never)]
     fn firsts_of_unknown(&mut self, source: ElemId, packets: &[Pkt]) -> Option<u32> {
         let any: &Packet = packets.first()?;
@@ -116,31 +112,35 @@ impl FlowRunner {
         stage
     }
 
-    /// The first steps for a group, up to its entries. How many packets it took, and whether any is in the table.
+    /// The first steps for a group, up to its entries. How many packets it took, and what is known of them.
     #[inline(always)]
-    fn look_up(&mut self, wide: impl Wide, lane: usize, packets: &[Pkt]) -> (usize, bool) {
+    fn look_up(&mut self, wide: impl Wide, lane: usize, packets: &[Pkt]) -> (usize, Seen) {
         let n = packets.len().min(GROUP);
         let packets = packets.get(..n).unwrap_or_default();
         let Some(lane) = self.lanes.get(lane) else {
-            return (n, false);
+            return (n, Seen::default());
         };
-        let g = &mut *self.group;
-        let mut windows = [None; GROUP];
-        lane.boxes_of(wide, packets, &mut windows, g);
-        lane.ways_of(wide, windows.get(..n).unwrap_or_default(), g);
-        let Some(group) = g.get_mut(..n) else {
-            return (n, false);
+        let mut seen = Seen::default();
+        let Some(group) = self.group.get_mut(..n) else {
+            return (n, seen);
         };
-        let mut asked = false;
+        let mut from = 0;
+        // Bound: sixteen packets each time
+        while from < n {
+            let to = n.min(from + ROW);
+            let s = lane.survey(wide, &packets[from..to], &mut group[from..to]);
+            seen.by_flow |= s.by_flow;
+            seen.unknown += s.unknown;
+            from = to;
+        }
+        if !seen.by_flow {
+            return (n, seen);
+        }
         for x in &mut *group {
             if x.way == BY_FLOW {
                 x.hash = self.table.hash(&x.key);
                 self.table.ask_bucket(x.hash);
-                asked = true;
             }
-        }
-        if !asked {
-            return (n, false);
         }
         for x in &mut *group {
             if x.way == BY_FLOW {
@@ -150,12 +150,13 @@ impl FlowRunner {
         for x in group {
             if x.way == BY_FLOW {
                 entry(&self.table, x);
+                seen.unknown += usize::from(x.way == UNKNOWN);
                 if let Some(w) = self.pool.leases.word(x.lease) {
                     prefetch(w);
                 }
             }
         }
-        (n, true)
+        (n, seen)
     }
 
     /// Packets from number `from` of the group on go their ways, up to the first one of which more is to be known. How many went, and that one.
@@ -182,7 +183,8 @@ impl FlowRunner {
         let out = &mut g.out;
         out.transmitted.reserve(n - from);
         let group = self.group.get_mut(from..n).unwrap_or_default();
-        for (x, mut p) in group.iter_mut().zip(packets) {
+        for x in group {
+            let Some(mut p) = packets.next() else { break };
             if STALE && x.slot != NO_SLOT {
                 entry(&self.table, x);
             }

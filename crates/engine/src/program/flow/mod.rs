@@ -28,6 +28,7 @@ mod lease;
 mod memory;
 mod monitor;
 mod shape;
+mod survey;
 mod table;
 mod way;
 mod wide;

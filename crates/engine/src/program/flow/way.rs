@@ -483,7 +483,7 @@ impl Way {
     }
 
     /// Makes the packet what leaves. `total`: bytes that its IP header says.
-    #[inline(always)]
+    #[inline(never)]
     pub fn apply(&self, p: &mut Packet, flow: &Flow, total: u32) {
         let mut moved = [0; MAX_MOVES];
         if !self.moves.is_empty() {

@@ -1,4 +1,4 @@
-//! What is done for 64 bytes, or for a row of numbers, at once: with AVX-512 in a few instructions, else in whatever the compiler makes
+//! What is done for 64 bytes, for a row of numbers, or for sixteen packets at once: with AVX-512 in a few instructions, else in whatever the compiler makes
 //! of it for the registers that there are ([`super::isa`]).
 #![allow(unsafe_code)]
 
@@ -8,6 +8,18 @@ use super::guard::WINDOW;
 pub(super) const ROW: usize = 16;
 /// Tags of a bucket.
 pub(super) const TAGS: usize = 8;
+/// Bytes of a header that are turned into columns.
+pub(super) const HEAD: usize = 32;
+
+/// The same bytes of sixteen packets.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Heads(pub [[u8; HEAD]; ROW]);
+
+/// Sixteen numbers on a cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Sixteen(pub [u32; ROW]);
 
 /// A way to do it.
 pub(super) trait Wide: Copy {
@@ -35,6 +47,27 @@ pub(super) trait Wide: Copy {
     fn above(self, v: u32, row: &[u32; ROW]) -> u32;
     /// Which tags are equal to this one: a bit each.
     fn equal(self, tags: &[u16; TAGS], tag: u16) -> u32;
+
+    /// Sixteen numbers in registers.
+    type N: Copy;
+    fn all(self, v: u32) -> Self::N;
+    fn get(self, from: &Sixteen) -> Self::N;
+    fn put(self, v: Self::N, to: &mut Sixteen);
+    /// Sums, without carry.
+    fn plus(self, a: Self::N, b: Self::N) -> Self::N;
+    /// Differences, without borrow.
+    fn minus(self, a: Self::N, b: Self::N) -> Self::N;
+    /// Products' low halves.
+    fn times(self, a: Self::N, b: Self::N) -> Self::N;
+    fn and(self, a: Self::N, b: Self::N) -> Self::N;
+    /// Shifted right by `by`, which is below 32.
+    fn right(self, a: Self::N, by: u32) -> Self::N;
+    /// Where `a` is above `b`: a bit each.
+    fn over(self, a: Self::N, b: Self::N) -> u16;
+    /// `to` and one more where `a` is above `b`.
+    fn count_over(self, to: Self::N, a: Self::N, b: Self::N) -> Self::N;
+    /// The big-endian words of sixteen headers: one column for each.
+    fn columns(self, heads: &Heads) -> [Self::N; HEAD / 4];
 }
 
 /// Whatever the processor is.
@@ -89,6 +122,71 @@ impl Wide for Any {
         }
         m
     }
+
+    type N = Sixteen;
+    #[inline(always)]
+    fn all(self, v: u32) -> Sixteen {
+        Sixteen([v; ROW])
+    }
+    #[inline(always)]
+    fn get(self, from: &Sixteen) -> Sixteen {
+        *from
+    }
+    #[inline(always)]
+    fn put(self, v: Sixteen, to: &mut Sixteen) {
+        *to = v;
+    }
+    #[inline(always)]
+    fn plus(self, a: Sixteen, b: Sixteen) -> Sixteen {
+        each(a, b, u32::wrapping_add)
+    }
+    #[inline(always)]
+    fn minus(self, a: Sixteen, b: Sixteen) -> Sixteen {
+        each(a, b, u32::wrapping_sub)
+    }
+    #[inline(always)]
+    fn times(self, a: Sixteen, b: Sixteen) -> Sixteen {
+        each(a, b, u32::wrapping_mul)
+    }
+    #[inline(always)]
+    fn and(self, a: Sixteen, b: Sixteen) -> Sixteen {
+        each(a, b, |a, b| a & b)
+    }
+    #[inline(always)]
+    fn right(self, a: Sixteen, by: u32) -> Sixteen {
+        each(a, a, |a, _| a >> (by & 31))
+    }
+    #[inline(always)]
+    fn over(self, a: Sixteen, b: Sixteen) -> u16 {
+        let mut m = 0;
+        for i in 0..ROW {
+            m |= u16::from(a.0[i] > b.0[i]) << i;
+        }
+        m
+    }
+    #[inline(always)]
+    fn count_over(self, to: Sixteen, a: Sixteen, b: Sixteen) -> Sixteen {
+        self.plus(to, each(a, b, |a, b| u32::from(a > b)))
+    }
+    #[inline(always)]
+    fn columns(self, heads: &Heads) -> [Sixteen; HEAD / 4] {
+        let mut to = [Sixteen([0; ROW]); HEAD / 4];
+        for (i, h) in heads.0.iter().enumerate() {
+            for (c, b) in to.iter_mut().zip(h.as_chunks::<4>().0) {
+                c.0[i] = u32::from_be_bytes(*b);
+            }
+        }
+        to
+    }
+}
+
+#[inline(always)]
+fn each(a: Sixteen, b: Sixteen, f: impl Fn(u32, u32) -> u32) -> Sixteen {
+    let mut to = a;
+    for i in 0..ROW {
+        to.0[i] = f(a.0[i], b.0[i]);
+    }
+    to
 }
 
 /// With AVX-512 (F, BW, VL).
@@ -169,13 +267,166 @@ impl Wide for Avx512 {
         };
         m.into()
     }
+
+    type N = std::arch::x86_64::__m512i;
+    #[inline(always)]
+    fn all(self, v: u32) -> Self::N {
+        // SAFETY: the instructions are there, or the value would not be; this goes for all of the following.
+        unsafe { std::arch::x86_64::_mm512_set1_epi32(v as i32) }
+    }
+    #[inline(always)]
+    fn get(self, from: &Sixteen) -> Self::N {
+        // SAFETY: an array of 64 bytes, on a cache line.
+        unsafe { std::arch::x86_64::_mm512_load_si512(from.0.as_ptr().cast()) }
+    }
+    #[inline(always)]
+    fn put(self, v: Self::N, to: &mut Sixteen) {
+        // SAFETY: an array of 64 bytes, on a cache line.
+        unsafe { std::arch::x86_64::_mm512_store_si512(to.0.as_mut_ptr().cast(), v) }
+    }
+    #[inline(always)]
+    fn plus(self, a: Self::N, b: Self::N) -> Self::N {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm512_add_epi32(a, b) }
+    }
+    #[inline(always)]
+    fn minus(self, a: Self::N, b: Self::N) -> Self::N {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm512_sub_epi32(a, b) }
+    }
+    #[inline(always)]
+    fn times(self, a: Self::N, b: Self::N) -> Self::N {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm512_mullo_epi32(a, b) }
+    }
+    #[inline(always)]
+    fn and(self, a: Self::N, b: Self::N) -> Self::N {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm512_and_si512(a, b) }
+    }
+    #[inline(always)]
+    fn right(self, a: Self::N, by: u32) -> Self::N {
+        // SAFETY: as above.
+        unsafe {
+            let by = std::arch::x86_64::_mm_cvtsi32_si128((by & 31) as i32);
+            std::arch::x86_64::_mm512_srl_epi32(a, by)
+        }
+    }
+    #[inline(always)]
+    fn over(self, a: Self::N, b: Self::N) -> u16 {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm512_cmpgt_epu32_mask(a, b) }
+    }
+    #[inline(always)]
+    fn count_over(self, to: Self::N, a: Self::N, b: Self::N) -> Self::N {
+        use std::arch::x86_64::{
+            _mm512_cmpgt_epu32_mask, _mm512_mask_sub_epi32, _mm512_set1_epi32,
+        };
+        // SAFETY: as above.
+        unsafe {
+            let m = _mm512_cmpgt_epu32_mask(a, b);
+            _mm512_mask_sub_epi32(to, m, to, _mm512_set1_epi32(-1))
+        }
+    }
+    #[inline(always)]
+    fn columns(self, heads: &Heads) -> [Self::N; HEAD / 4] {
+        use std::arch::x86_64::{
+            _mm_set_epi8, _mm256_load_si256, _mm512_broadcast_i32x4, _mm512_castsi256_si512,
+            _mm512_inserti64x4, _mm512_permutex2var_epi64, _mm512_set_epi64, _mm512_shuffle_epi8,
+            _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32,
+            _mm512_unpacklo_epi64,
+        };
+        // Macros: a closure that is not inlined would be compiled without these instructions, and call each of them.
+        macro_rules! two {
+            ($h:expr, $swap:expr, $i:expr) => {{
+                let low = _mm256_load_si256($h[$i].as_ptr().cast());
+                let high = _mm256_load_si256($h[$i + 8].as_ptr().cast());
+                let both = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+                _mm512_shuffle_epi8(both, $swap)
+            }};
+        }
+        // of eight packets words 0 and 4, 1 and 5, and so on
+        macro_rules! four {
+            ($h:expr, $swap:expr, $i:expr) => {{
+                let (a, b) = (two!($h, $swap, $i), two!($h, $swap, $i + 1));
+                let (c, d) = (two!($h, $swap, $i + 2), two!($h, $swap, $i + 3));
+                let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
+                let (ab2, cd2) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
+                [
+                    _mm512_unpacklo_epi64(ab, cd),
+                    _mm512_unpackhi_epi64(ab, cd),
+                    _mm512_unpacklo_epi64(ab2, cd2),
+                    _mm512_unpackhi_epi64(ab2, cd2),
+                ]
+            }};
+        }
+        // SAFETY: as above; loads are of 32 bytes each, on half cache lines.
+        unsafe {
+            let swap = _mm512_broadcast_i32x4(_mm_set_epi8(
+                12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3,
+            ));
+            let h = &heads.0;
+            let (x, y) = (four!(h, swap, 0), four!(h, swap, 4));
+            let low = _mm512_set_epi64(13, 12, 5, 4, 9, 8, 1, 0);
+            let high = _mm512_set_epi64(15, 14, 7, 6, 11, 10, 3, 2);
+            [
+                _mm512_permutex2var_epi64(x[0], low, y[0]),
+                _mm512_permutex2var_epi64(x[1], low, y[1]),
+                _mm512_permutex2var_epi64(x[2], low, y[2]),
+                _mm512_permutex2var_epi64(x[3], low, y[3]),
+                _mm512_permutex2var_epi64(x[0], high, y[0]),
+                _mm512_permutex2var_epi64(x[1], high, y[1]),
+                _mm512_permutex2var_epi64(x[2], high, y[2]),
+                _mm512_permutex2var_epi64(x[3], high, y[3]),
+            ]
+        }
+    }
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
     use super::*;
 
+    /// What sixteen packets are asked, one way or the other.
+    fn numbers<W: Wide>(wide: W, heads: &Heads) -> Vec<u32> {
+        let mut all = Vec::new();
+        let mut keep = |v: W::N| {
+            let mut to = Sixteen([0; ROW]);
+            wide.put(wide.plus(wide.get(&to), v), &mut to);
+            all.extend(to.0);
+        };
+        let c = wide.columns(heads);
+        c.iter().for_each(|c| keep(*c));
+        let [a, b, ..] = c;
+        keep(wide.minus(a, b));
+        keep(wide.times(a, b));
+        keep(wide.and(a, b));
+        keep(wide.right(a, 16));
+        keep(wide.right(a, 0));
+        keep(wide.count_over(a, a, b));
+        keep(wide.all(wide.over(a, b).into()));
+        all
+    }
+
     proptest::proptest! {
+        #[test]
+        fn sixteen_packets_are_asked_alike(bytes in proptest::collection::vec(0u8.., ROW * HEAD)) {
+            let mut heads = Heads([[0; HEAD]; ROW]);
+            for (h, b) in heads.0.iter_mut().zip(bytes.chunks(HEAD)) {
+                h.copy_from_slice(b);
+            }
+            let any = numbers(Any, &heads);
+            for (i, v) in any.iter().take(HEAD / 4 * ROW).enumerate() {
+                let from = i % ROW * HEAD + i / ROW * 4;
+                let want = u32::from_be_bytes(bytes[from..from + 4].try_into().unwrap());
+                proptest::prop_assert_eq!(*v, want);
+            }
+            if super::super::isa::Isa::detect() == super::super::isa::Isa::Avx512 {
+                // SAFETY: it was looked for.
+                proptest::prop_assert_eq!(&any, &numbers(unsafe { Avx512::new() }, &heads));
+            }
+        }
+
         #[test]
         fn all_do_the_same(
             w in proptest::collection::vec(0u8.., WINDOW),

@@ -1,0 +1,235 @@
+//! The first look at a batch: box, and way or key, of sixteen packets at once.
+//!
+//! One packet after the other, each box asks for a length here, a sum there, and each field for a word, a shift, and a comparison: a
+//! hundred instructions for each packet. Here the first 32 bytes of sixteen IP headers become columns, a register for each word, and every
+//! question is asked of sixteen packets in one or two instructions. What has no columns (IPv6, VLAN tags, rare guards) is asked packet
+//! by packet, as ever.
+
+use super::direct::{BY_FLOW, UNKNOWN};
+use super::guard::{GuardBox, Lane, NO_BOX, Parsed, WINDOW, key};
+use super::table::NO_SLOT;
+use super::wide::{HEAD, Heads, ROW, Sixteen, Wide};
+use onefold_elements::rewrite::NO_LEASE;
+use onefold_packet::Pkt;
+
+/// First byte of the headers that become columns.
+pub(super) const QUICK_L3: usize = 14;
+
+/// Boxes that all packets are compared with; of others, those that have none yet.
+const FOR_ALL: usize = 4;
+
+/// In no box: no packet of IP.
+static NOTHING: [u8; WINDOW] = [0; WINDOW];
+
+/// What is known of a group after the first look.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Seen {
+    /// Some are to be looked up in the table.
+    pub by_flow: bool,
+    /// Of so many nothing is known.
+    pub unknown: usize,
+}
+
+/// Sixteen headers, by columns.
+struct Columns<N> {
+    words: [N; HEAD / 4],
+    /// Bytes from the IP header on, as it says.
+    total: N,
+    /// Bytes of the packet.
+    len: N,
+    /// Header checksums that are not right: a bit each.
+    wrong: u16,
+}
+
+impl<N: Copy> Columns<N> {
+    #[inline(always)]
+    fn of<W: Wide<N = N>>(wide: W, heads: &Heads, len: &Sixteen) -> Columns<N> {
+        let words = wide.columns(heads);
+        let low = wide.all(0xffff);
+        let [a, b, c, d, e, ..] = words;
+        let mut sum = wide.all(0);
+        for w in [a, b, c, d, e] {
+            sum = wide.plus(sum, wide.plus(wide.right(w, 16), wide.and(w, low)));
+        }
+        // ten numbers of 16 bits: at most 9 above the lower half, and all ones if and only if the sum is
+        let sum = wide.plus(wide.right(sum, 16), wide.and(sum, low));
+        Columns {
+            words,
+            total: wide.and(a, low),
+            len: wide.get(len),
+            wrong: wide.over(sum, low) | wide.over(low, sum),
+        }
+    }
+}
+
+/// Which numbers are less than the least one, or more than so much above it.
+#[inline(always)]
+fn outside<W: Wide>(wide: W, v: W::N, (least, more): (u32, u32)) -> u16 {
+    wide.over(wide.minus(v, wide.all(least)), wide.all(more))
+}
+
+impl GuardBox {
+    /// Is a packet's window right, as far as bytes under a mask tell?
+    #[inline(always)]
+    fn fits<W: Wide>(&self, wide: W, w: &[u8; WINDOW]) -> bool {
+        wide.inside(wide.load(w), &self.mask, &self.lo, &self.span)
+    }
+
+    /// Which packets are in the box, given that the bytes under its mask are right?
+    #[inline(always)]
+    fn holds_many<W: Wide>(&self, wide: W, c: &Columns<W::N>) -> u16 {
+        let ends = wide.plus(c.total, wide.all(QUICK_L3 as u32));
+        let bad = wide.over(ends, c.len)
+            | outside(wide, c.total, self.total)
+            | outside(wide, c.len, self.len);
+        let wrong = if self.sum { c.wrong } else { 0 };
+        !(bad | wrong)
+    }
+}
+
+/// The numbers of the bits that are set, the lowest first.
+#[inline(always)]
+fn bits(mut m: u16) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let i = m.trailing_zeros() as usize;
+        let some = m != 0;
+        m &= m.wrapping_sub(1);
+        some.then_some(i)
+    })
+}
+
+impl Lane {
+    /// Box, and way or key, of each packet: sixteen at most.
+    #[inline(always)]
+    pub fn survey<W: Wide>(&self, wide: W, packets: &[Pkt], out: &mut [Parsed]) -> Seen {
+        let n = packets.len().min(ROW);
+        let mut windows = [&NOTHING; ROW];
+        let mut len = Sixteen([0; ROW]);
+        let mut heads = Heads([[0; HEAD]; ROW]);
+        // Loops over indices, here and below: adapters that are not inlined would be compiled without wide registers, and called with all
+        // of these stored first.
+        #[allow(clippy::needless_range_loop)]
+        for i in 0..n {
+            if let Some(w) = packets[i].window() {
+                windows[i] = w;
+                len.0[i] = packets[i].len() as u32;
+                if let Some(h) = w.get(QUICK_L3..).and_then(|b| b.first_chunk()) {
+                    heads.0[i] = *h;
+                }
+            }
+        }
+        let columns = Columns::of(wide, &heads, &len);
+        let mut totals = Sixteen([0; ROW]);
+        wide.put(columns.total, &mut totals);
+        let mut seen = Seen::default();
+        let mut left = (u16::MAX as u32 >> (ROW - n)) as u16;
+        for number in 0..self.boxes.len() {
+            let b = &self.boxes[number];
+            if left == 0 {
+                break;
+            }
+            let mut here = 0;
+            if number < FOR_ALL {
+                // no branch: which packet is in which box cannot be foreseen
+                #[allow(clippy::needless_range_loop)]
+                for i in 0..ROW {
+                    here |= u16::from(b.fits(wide, windows[i])) << i;
+                }
+                here &= left;
+            } else {
+                for i in bits(left) {
+                    if let Some(w) = windows.get(i) {
+                        here |= u16::from(b.fits(wide, w)) << i;
+                    }
+                }
+            }
+            if here == 0 {
+                continue;
+            }
+            if b.quick {
+                here &= b.holds_many(wide, &columns);
+            } else {
+                here = b.holds_each(here, packets, &windows, &mut totals);
+            }
+            left &= !here;
+            let mut places = Sixteen([0; ROW]);
+            let at_once = match (&b.direct, b.quick) {
+                (Some(d), true) => match d.many(wide, &columns.words) {
+                    Some(p) => {
+                        wide.put(p, &mut places);
+                        true
+                    }
+                    None => false,
+                },
+                _ => false,
+            };
+            // Bound: one bit less each time
+            while here != 0 {
+                let i = here.trailing_zeros() as usize;
+                here &= here - 1;
+                let (Some(x), Some(w)) = (out.get_mut(i), windows.get(i)) else {
+                    break;
+                };
+                x.guard = number as u16;
+                x.total = totals.0[i & (ROW - 1)];
+                (x.slot, x.lease) = (NO_SLOT, NO_LEASE);
+                if let Some(d) = &b.direct {
+                    let p = match at_once {
+                        true => d.at(places.0[i & (ROW - 1)] as usize),
+                        false => d.get(wide, w),
+                    };
+                    (x.way, x.ip, x.l4) = (p.way, p.ip, p.l4);
+                    // nothing to be looked up, or nothing known; else the table knows
+                    if p.way != BY_FLOW {
+                        seen.unknown += usize::from(p.way == UNKNOWN);
+                        continue;
+                    }
+                }
+                x.way = BY_FLOW;
+                seen.by_flow = true;
+                key(b, w, &mut x.key);
+            }
+        }
+        for i in bits(left) {
+            if let Some(x) = out.get_mut(i) {
+                (x.guard, x.way, x.slot, x.lease) = (NO_BOX, UNKNOWN, NO_SLOT, NO_LEASE);
+                seen.unknown += 1;
+            }
+        }
+        seen
+    }
+}
+
+impl GuardBox {
+    /// [`GuardBox::holds_many`] for what has no columns. Notes lengths.
+    fn holds_each(
+        &self,
+        candidates: u16,
+        packets: &[Pkt],
+        windows: &[&[u8; WINDOW]; ROW],
+        totals: &mut Sixteen,
+    ) -> u16 {
+        let mut here = 0;
+        for i in bits(candidates) {
+            if let (Some(p), Some(w), Some(t)) =
+                (packets.get(i), windows.get(i), totals.0.get_mut(i))
+                && let Some(total) = self.holds(w, p)
+            {
+                *t = total;
+                here |= 1 << i;
+            }
+        }
+        here
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_numbered() {
+        assert_eq!(bits(0b1000_0000_0001_0100).collect::<Vec<_>>(), [2, 4, 15]);
+        assert_eq!(bits(0).count(), 0);
+    }
+}
