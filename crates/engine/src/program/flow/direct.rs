@@ -5,8 +5,7 @@
 //! [box](super::guard::GuardBox) is a place in a small table. A packet's place costs one comparison of a row for each field: no hash,
 //! and no memory that grows with flows. Headers never seen before cost what all others cost.
 
-use super::shape::Shape;
-use super::wide::{HEAD, ROW, Wide};
+use super::wide::{HEAD, HEAD_AT, ROW, Wide};
 use onefold_synth::program::Dim;
 
 use super::super::reads::ShapeReads;
@@ -107,7 +106,7 @@ pub(super) struct Fields {
 
 impl Fields {
     /// `None` where there are bindings, or too many intervals.
-    pub fn of(reads: &ShapeReads, shape: Shape) -> Option<Fields> {
+    pub fn of(reads: &ShapeReads) -> Option<Fields> {
         if reads.binds || reads.slots || reads.keys.len() > MAX_FIELDS {
             return None;
         }
@@ -129,8 +128,8 @@ impl Fields {
             }
             let end = |c: &u128| u32::try_from(c.checked_sub(1)?).ok();
             let ends = cuts.iter().map(end).collect::<Option<Vec<u32>>>()?;
-            // counted from the header's first bit
-            let from = usize::try_from(bit).ok()?.checked_sub(shape.l3 * 8);
+            // counted from the first bit of the columns; only boxes whose header begins there ask them
+            let from = usize::try_from(bit).ok()?.checked_sub(HEAD_AT * 8);
             let word =
                 from.filter(|f| f / 32 == (f + usize::from(bits) - 1) / 32 && f / 32 < HEAD / 4);
             fields.push(Field {
@@ -233,7 +232,7 @@ impl Direct {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wide::{Any, Heads};
+    use super::super::wide::Any;
     use super::*;
     use crate::program::reads::DimRead;
 
@@ -250,7 +249,7 @@ mod tests {
             keys: cuts.iter().enumerate().map(key).collect(),
             ..ShapeReads::default()
         };
-        Fields::of(&reads, Shape::all()[0])
+        Fields::of(&reads)
     }
 
     proptest::proptest! {
@@ -274,9 +273,9 @@ mod tests {
                     w[26..30].copy_from_slice(&v.to_be_bytes());
                     w[30..34].copy_from_slice(&u32::to_be_bytes(o));
                     proptest::prop_assert_eq!(d.index(Any, &w), want + k * (cuts.len() + 1));
-                    let mut heads = Heads([[0; HEAD]; ROW]);
-                    heads.0[5].copy_from_slice(&w[14..14 + HEAD]);
-                    let many = d.many(Any, &Any.columns(&heads));
+                    let mut all = [&[0; WINDOW]; ROW];
+                    all[5] = &w;
+                    let many = d.many(Any, &Any.columns(&all));
                     proptest::prop_assert_eq!(many.is_some(), cuts.len() <= MAX_QUICK);
                     if let Some(m) = many {
                         proptest::prop_assert_eq!(m.0[5] as usize, d.index(Any, &w));
@@ -297,9 +296,6 @@ mod tests {
             binds: true,
             ..ShapeReads::default()
         };
-        assert!(
-            Fields::of(&none, Shape::all()[0]).is_none(),
-            "flows have bindings"
-        );
+        assert!(Fields::of(&none).is_none(), "flows have bindings");
     }
 }

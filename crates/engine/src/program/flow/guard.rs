@@ -12,9 +12,8 @@ use super::super::regs::{Source, Tables};
 use super::direct::{BY_FLOW, Direct, Fields, Place, UNKNOWN};
 use super::monitor::Monitor;
 use super::shape::{Shape, Transport};
-use super::survey::QUICK_L3;
 use super::table::{KEY, LONG, NO_SLOT, Slot};
-use super::wide::Wide;
+use super::wide::{HEAD_AT, Wide};
 use onefold_elements::model::HeaderCheck;
 use onefold_elements::rewrite::NO_LEASE;
 use onefold_packet::{Packet, checksum};
@@ -130,7 +129,7 @@ pub(super) struct GuardBox {
     pub len: (u32, u32),
     /// The same of the length that the IP header says, from that header on.
     pub total: (u32, u32),
-    /// All that is asked besides is whether the checksum of an IPv4 header at [`QUICK_L3`] is right.
+    /// All that is asked besides is whether the checksum of an IPv4 header at [`HEAD_AT`] is right.
     pub quick: bool,
     /// There is more to be asked: one of the following.
     more: bool,
@@ -458,7 +457,7 @@ fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
     Some(Plan {
         shape,
         dims,
-        fields: Fields::of(reads, shape),
+        fields: Fields::of(reads),
     })
 }
 
@@ -595,7 +594,7 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
             )
         }
     };
-    b.quick = plan.shape.l3 == QUICK_L3 && !plan.shape.v6 && !b.more;
+    b.quick = plan.shape.l3 == HEAD_AT && !plan.shape.v6 && !b.more;
     Some(b)
 }
 

@@ -8,12 +8,9 @@
 use super::direct::{BY_FLOW, UNKNOWN};
 use super::guard::{GuardBox, Lane, NO_BOX, Parsed, WINDOW, key};
 use super::table::NO_SLOT;
-use super::wide::{HEAD, Heads, ROW, Sixteen, Wide};
+use super::wide::{HEAD, HEAD_AT, ROW, Sixteen, Wide, one_by_one};
 use onefold_elements::rewrite::NO_LEASE;
 use onefold_packet::Pkt;
-
-/// First byte of the headers that become columns.
-pub(super) const QUICK_L3: usize = 14;
 
 /// Boxes that all packets are compared with; of others, those that have none yet.
 const FOR_ALL: usize = 4;
@@ -43,8 +40,8 @@ struct Columns<N> {
 
 impl<N: Copy> Columns<N> {
     #[inline(always)]
-    fn of<W: Wide<N = N>>(wide: W, heads: &Heads, len: &Sixteen) -> Columns<N> {
-        let words = wide.columns(heads);
+    fn of<W: Wide<N = N>>(wide: W, windows: &[&[u8; WINDOW]; ROW], len: &Sixteen) -> Columns<N> {
+        let words = wide.columns(windows);
         let low = wide.all(0xffff);
         let [a, b, c, d, e, ..] = words;
         let mut sum = wide.all(0);
@@ -78,7 +75,7 @@ impl GuardBox {
     /// Which packets are in the box, given that the bytes under its mask are right?
     #[inline(always)]
     fn holds_many<W: Wide>(&self, wide: W, c: &Columns<W::N>) -> u16 {
-        let ends = wide.plus(c.total, wide.all(QUICK_L3 as u32));
+        let ends = wide.plus(c.total, wide.all(HEAD_AT as u32));
         let bad = wide.over(ends, c.len)
             | outside(wide, c.total, self.total)
             | outside(wide, c.len, self.len);
@@ -105,20 +102,17 @@ impl Lane {
         let n = packets.len().min(ROW);
         let mut windows = [&NOTHING; ROW];
         let mut len = Sixteen([0; ROW]);
-        let mut heads = Heads([[0; HEAD]; ROW]);
         // Loops over indices, here and below: adapters that are not inlined would be compiled without wide registers, and called with all
         // of these stored first.
         #[allow(clippy::needless_range_loop)]
         for i in 0..n {
+            one_by_one();
             if let Some(w) = packets[i].window() {
                 windows[i] = w;
                 len.0[i] = packets[i].len() as u32;
-                if let Some(h) = w.get(QUICK_L3..).and_then(|b| b.first_chunk()) {
-                    heads.0[i] = *h;
-                }
             }
         }
-        let columns = Columns::of(wide, &heads, &len);
+        let columns = Columns::of(wide, &windows, &len);
         let mut totals = Sixteen([0; ROW]);
         wide.put(columns.total, &mut totals);
         let mut seen = Seen::default();
@@ -133,6 +127,7 @@ impl Lane {
                 // no branch: which packet is in which box cannot be foreseen
                 #[allow(clippy::needless_range_loop)]
                 for i in 0..ROW {
+                    one_by_one();
                     here |= u16::from(b.fits(wide, windows[i])) << i;
                 }
                 here &= left;

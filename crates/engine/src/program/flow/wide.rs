@@ -11,15 +11,24 @@ pub(super) const TAGS: usize = 8;
 /// Bytes of a header that are turned into columns.
 pub(super) const HEAD: usize = 32;
 
-/// The same bytes of sixteen packets.
-#[derive(Debug, Clone, Copy)]
-#[repr(C, align(64))]
-pub(super) struct Heads(pub [[u8; HEAD]; ROW]);
+/// Where a header begins that is turned into columns: behind addresses and type of Ethernet.
+pub(super) const HEAD_AT: usize = 14;
 
 /// Sixteen numbers on a cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Sixteen(pub [u32; ROW]);
+
+/// Keeps a loop one of single steps. Where steps are few instructions, compilers turn several at a time into gathers of pointers and lengths, which
+/// take several times as long as reading them one by one.
+#[inline(always)]
+pub(super) fn one_by_one() {
+    // SAFETY: no instruction at all.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("", options(nomem, nostack, preserves_flags));
+    }
+}
 
 /// A way to do it.
 pub(super) trait Wide: Copy {
@@ -66,8 +75,8 @@ pub(super) trait Wide: Copy {
     fn over(self, a: Self::N, b: Self::N) -> u16;
     /// `to` and one more where `a` is above `b`.
     fn count_over(self, to: Self::N, a: Self::N, b: Self::N) -> Self::N;
-    /// The big-endian words of sixteen headers: one column for each.
-    fn columns(self, heads: &Heads) -> [Self::N; HEAD / 4];
+    /// The big-endian words of sixteen headers, from [`HEAD_AT`] on: one column for each.
+    fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4];
 }
 
 /// Whatever the processor is.
@@ -169,10 +178,10 @@ impl Wide for Any {
         self.plus(to, each(a, b, |a, b| u32::from(a > b)))
     }
     #[inline(always)]
-    fn columns(self, heads: &Heads) -> [Sixteen; HEAD / 4] {
+    fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Sixteen; HEAD / 4] {
         let mut to = [Sixteen([0; ROW]); HEAD / 4];
-        for (i, h) in heads.0.iter().enumerate() {
-            for (c, b) in to.iter_mut().zip(h.as_chunks::<4>().0) {
+        for (i, w) in windows.iter().enumerate() {
+            for (c, b) in to.iter_mut().zip(w[HEAD_AT..].as_chunks::<4>().0) {
                 c.0[i] = u32::from_be_bytes(*b);
             }
         }
@@ -329,9 +338,9 @@ impl Wide for Avx512 {
         }
     }
     #[inline(always)]
-    fn columns(self, heads: &Heads) -> [Self::N; HEAD / 4] {
+    fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4] {
         use std::arch::x86_64::{
-            _mm_set_epi8, _mm256_load_si256, _mm512_broadcast_i32x4, _mm512_castsi256_si512,
+            _mm_set_epi8, _mm256_loadu_si256, _mm512_broadcast_i32x4, _mm512_castsi256_si512,
             _mm512_inserti64x4, _mm512_permutex2var_epi64, _mm512_set_epi64, _mm512_shuffle_epi8,
             _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32,
             _mm512_unpacklo_epi64,
@@ -339,8 +348,8 @@ impl Wide for Avx512 {
         // Macros: a closure that is not inlined would be compiled without these instructions, and call each of them.
         macro_rules! two {
             ($h:expr, $swap:expr, $i:expr) => {{
-                let low = _mm256_load_si256($h[$i].as_ptr().cast());
-                let high = _mm256_load_si256($h[$i + 8].as_ptr().cast());
+                let low = _mm256_loadu_si256($h[$i][HEAD_AT..HEAD_AT + HEAD].as_ptr().cast());
+                let high = _mm256_loadu_si256($h[$i + 8][HEAD_AT..HEAD_AT + HEAD].as_ptr().cast());
                 let both = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
                 _mm512_shuffle_epi8(both, $swap)
             }};
@@ -360,12 +369,12 @@ impl Wide for Avx512 {
                 ]
             }};
         }
-        // SAFETY: as above; loads are of 32 bytes each, on half cache lines.
+        // SAFETY: as above; loads are of 32 bytes each, of slices that have as many.
         unsafe {
             let swap = _mm512_broadcast_i32x4(_mm_set_epi8(
                 12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3,
             ));
-            let h = &heads.0;
+            let h = windows;
             let (x, y) = (four!(h, swap, 0), four!(h, swap, 4));
             let low = _mm512_set_epi64(13, 12, 5, 4, 9, 8, 1, 0);
             let high = _mm512_set_epi64(15, 14, 7, 6, 11, 10, 3, 2);
@@ -388,14 +397,14 @@ mod tests {
     use super::*;
 
     /// What sixteen packets are asked, one way or the other.
-    fn numbers<W: Wide>(wide: W, heads: &Heads) -> Vec<u32> {
+    fn numbers<W: Wide>(wide: W, windows: &[&[u8; WINDOW]; ROW]) -> Vec<u32> {
         let mut all = Vec::new();
         let mut keep = |v: W::N| {
             let mut to = Sixteen([0; ROW]);
             wide.put(wide.plus(wide.get(&to), v), &mut to);
             all.extend(to.0);
         };
-        let c = wide.columns(heads);
+        let c = wide.columns(windows);
         c.iter().for_each(|c| keep(*c));
         let [a, b, ..] = c;
         keep(wide.minus(a, b));
@@ -410,20 +419,18 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn sixteen_packets_are_asked_alike(bytes in proptest::collection::vec(0u8.., ROW * HEAD)) {
-            let mut heads = Heads([[0; HEAD]; ROW]);
-            for (h, b) in heads.0.iter_mut().zip(bytes.chunks(HEAD)) {
-                h.copy_from_slice(b);
-            }
-            let any = numbers(Any, &heads);
+        fn sixteen_packets_are_asked_alike(bytes in proptest::collection::vec(0u8.., ROW * WINDOW)) {
+            let all: Vec<&[u8; WINDOW]> = bytes.as_chunks().0.iter().collect();
+            let windows: [&[u8; WINDOW]; ROW] = all.try_into().unwrap();
+            let any = numbers(Any, &windows);
             for (i, v) in any.iter().take(HEAD / 4 * ROW).enumerate() {
-                let from = i % ROW * HEAD + i / ROW * 4;
-                let want = u32::from_be_bytes(bytes[from..from + 4].try_into().unwrap());
+                let from = HEAD_AT + i / ROW * 4;
+                let want = u32::from_be_bytes(windows[i % ROW][from..from + 4].try_into().unwrap());
                 proptest::prop_assert_eq!(*v, want);
             }
             if super::super::isa::Isa::detect() == super::super::isa::Isa::Avx512 {
                 // SAFETY: it was looked for.
-                proptest::prop_assert_eq!(&any, &numbers(unsafe { Avx512::new() }, &heads));
+                proptest::prop_assert_eq!(&any, &numbers(unsafe { Avx512::new() }, &windows));
             }
         }
 
