@@ -4,7 +4,7 @@ use crate::args::Args;
 use crate::class::Processing;
 use crate::cx::{Cx, TimerId};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
-use crate::model::{BindPacket, Binding, Bound, Case, Model, ModelCx};
+use crate::model::{BindPacket, Binding, Bound, Case, Foreseen, Model, ModelCx};
 use crate::names::NameDb;
 use crate::rewrite::Lasting;
 use crate::spec::GraphSpec;
@@ -454,6 +454,11 @@ pub trait Element: ElementClone + Send + 'static {
     ) -> Bound {
         Bound::Punt("no bindings here")
     }
+
+    /// For rewriters: packets that [`Element::bind`] will soon be asked about. Memory that this will take is asked for, for all of them at once,
+    /// and what the bindings will make of their addresses and ports is told as far as it can be guessed. Nothing changes by it, and nothing may
+    /// be concluded from it. Only packets for this element, `me`, are looked at.
+    fn foresee(&self, me: ElemId, all: &mut [Foreseen], store: &StateStore) {}
 
     /// Shared state that this element uses, for forks, comparison and reports.
     fn states(&self) -> Vec<crate::store::StateId> {

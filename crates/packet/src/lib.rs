@@ -24,6 +24,7 @@ mod buffer;
 pub mod checksum;
 mod ether;
 mod hint;
+mod memory;
 mod time;
 pub mod wire;
 
@@ -31,4 +32,5 @@ pub use anno::{Anno, AnnoField, PacketType, anno_field};
 pub use buffer::{DEFAULT_HEADROOM, MAX_PACKET_LEN, MIN_BUFFER_LEN, Packet, Pkt, Pool};
 pub use ether::EtherAddr;
 pub use hint::prefetch;
+pub use memory::{roomy, spread};
 pub use time::Timestamp;

@@ -29,6 +29,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// Templates of hostile packets.
 const TEMPLATES: usize = 4096;
+/// Attacks.
+const ATTACKS: usize = 4;
 /// SYN.
 const SYN: u8 = 0x02;
 
@@ -127,8 +129,13 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
     };
     // as many packets of the established flows as below, and as many of others
     add(0.0, "benign", 2 * flows, None);
+    let all: Vec<f64> = (0..=ATTACKS).map(|x| x as f64).collect();
+    let places = scale.places(&all, &all, ATTACKS as f64)?;
     for (i, (label, strangers)) in hostile(&set, 0.5, scale.seed).into_iter().enumerate() {
         let x = (i + 1) as f64;
+        if !places.contains(&x) {
+            continue;
+        }
         add(x, label, flows, Some(strangers));
         for level in Level::ALL {
             plan.ratios.push(Ratio {

@@ -1,16 +1,29 @@
 //! The hash index of a flow table: open addressing, eight bytes a slot.
 
+use onefold_packet::{prefetch, spread};
+
 /// Slots that are made at first. A power of two.
 const FIRST_SLOTS: usize = 64;
 
 /// Maps 32-bit hashes to 32-bit references; the caller says which reference has the key that is looked for. Linear probing
 /// with backward-shift deletion, so there are no tombstones and a long-lived table does not decay. At most three quarters of
 /// the slots are in use, so every probe ends.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Index {
     /// Hash in the upper half, reference plus one in the lower; zero is free.
     slots: Vec<u64>,
     used: usize,
+}
+
+impl Clone for Index {
+    fn clone(&self) -> Self {
+        let mut slots = spread(self.slots.len());
+        slots.copy_from_slice(&self.slots);
+        Index {
+            slots,
+            used: self.used,
+        }
+    }
 }
 
 impl Default for Index {
@@ -60,10 +73,17 @@ impl Index {
         self.position(hash, is_it).map(|i| self.slots[i] as u32 - 1)
     }
 
-    /// The first slot that a look-up of `hash` reads. Reading those of a batch first lets memory accesses overlap.
-    #[inline]
+    /// The first slot that a look-up of `hash` reads.
+    #[cfg(test)]
     pub fn peek(&self, hash: u32) -> u64 {
         self.slots[hash as usize & self.mask()]
+    }
+    /// A look-up of `hash` is about to come.
+    #[inline]
+    pub fn expect(&self, hash: u32) {
+        if let Some(slot) = self.slots.get(hash as usize & self.mask()) {
+            prefetch(slot);
+        }
     }
 
     /// The first reference with this hash, whatever its key.
@@ -79,12 +99,18 @@ impl Index {
             self.slots[i] = pack(hash, reference);
             return Some(old);
         }
+        self.add(hash, reference);
+        None
+    }
+
+    /// Adds a reference whose key is not in.
+    #[inline]
+    pub fn add(&mut self, hash: u32, reference: u32) {
         if (self.used + 1) * 4 > self.slots.len() * 3 {
             self.grow();
         }
         self.place(pack(hash, reference));
         self.used += 1;
-        None
     }
 
     fn place(&mut self, slot: u64) {
@@ -98,7 +124,7 @@ impl Index {
 
     #[cold]
     fn grow(&mut self) {
-        let bigger = vec![0; self.slots.len() * 2];
+        let bigger = spread(self.slots.len() * 2);
         let old = std::mem::replace(&mut self.slots, bigger);
         for s in old.into_iter().filter(|s| *s != 0) {
             self.place(s);
@@ -128,6 +154,11 @@ impl Index {
         self.slots[hole] = 0;
         self.used -= 1;
         true
+    }
+
+    /// Bytes.
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(&self.slots[..])
     }
 
     /// References in it.

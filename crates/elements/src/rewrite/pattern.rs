@@ -239,6 +239,30 @@ impl Pattern {
         None
     }
 
+    /// What the `n`th new flow from now will most likely become; `None` where that is a matter of chance.
+    pub(super) fn foresee(&self, flow: FlowId, n: u32) -> Option<FlowId> {
+        let set = |old: u32, new: u32| if new != 0 { new } else { old };
+        let port = |old: u16, new: u16| if new != 0 { new } else { old };
+        let mut to = FlowId {
+            saddr: set(flow.saddr, self.saddr),
+            daddr: set(flow.daddr, self.daddr),
+            sport: port(flow.sport, self.sport),
+            dport: port(flow.dport, self.dport),
+        };
+        if self.top == 0 {
+            return Some(to);
+        }
+        let next = (u64::from(self.next) + u64::from(n)) % (u64::from(self.top) + 1);
+        let own = u32::from(flow.sport).wrapping_sub(u32::from(self.sport));
+        match (self.ports, self.sequential) {
+            (true, false) if self.same_first && own <= self.top => to.sport = flow.sport,
+            (true, true) => to.sport = self.sport.wrapping_add(next as u16),
+            (false, true) => to.saddr = self.saddr.wrapping_add(next as u32),
+            (_, false) => return None,
+        }
+        Some(to)
+    }
+
     fn take(&mut self, mut to: FlowId, reply: FlowId, v: u32) -> FlowId {
         match self.ports {
             true => to.sport = reply.dport,
@@ -324,6 +348,10 @@ impl PatternSet {
     pub fn get(store: &StateStore, r: PatternRef) -> Option<Pattern> {
         let s = store.get::<PatternSet>(r.set)?;
         s.patterns.get(r.index).copied()
+    }
+    /// As [`PatternSet::get`], without a copy.
+    pub(super) fn peek(store: &StateStore, r: PatternRef) -> Option<&Pattern> {
+        store.get::<PatternSet>(r.set)?.patterns.get(r.index)
     }
     pub(super) fn put(store: &mut StateStore, r: PatternRef, p: Pattern) {
         if let Some(s) = store.get_mut::<PatternSet>(r.set)

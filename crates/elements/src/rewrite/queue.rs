@@ -2,123 +2,151 @@
 //!
 //! A packet of a flow only writes the flow's stamp; it moves nothing. An [`AgeQueue`] files every flow under the stamp that
 //! it had when it was last filed, and looks at the real stamp when the flow comes up as the oldest: one that has been
-//! refreshed since is filed again. Stamps only grow, so a radix heap does: filing is O(1), and finding the oldest costs each
-//! filed flow at most 64 moves to a lower bucket in all, however often it is refreshed.
+//! refreshed since is filed again. Stamps only grow, so flows that are filed for the first time stand in line, in an array that is
+//! read from one end and written at the other: of flows that are never used again (a flood's) nothing is read but the one that goes.
+//! Those that are filed again go to a heap.
 //!
-//! Bound: one call of [`AgeQueue::oldest`] looks at each flow of the queue at most 65 times, and that only when all of them
-//! have been refreshed since they were filed; over a run it is constant per packet.
+//! What is filed says so itself: a record has the number of its last filing, and whatever has another number is of no worth any more. So
+//! nothing is searched for or linked, and leaving the queue costs one number; what is left behind goes when it comes up, or when it
+//! is more than what is worth something.
+//!
+//! Bound: one call of [`AgeQueue::oldest`] files each flow of the queue at most once, and that only when all of them
+//! have been refreshed since they were filed; over a run it is constant per packet, but for the heap's logarithm.
 
 use super::lease::Leases;
 use super::record::Record;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// "No record".
 pub(super) const NIL: u32 = u32::MAX;
 
-const BUCKETS: usize = 65;
+/// What is worth nothing may be so much more than what is.
+const SLACK: usize = 64;
+
+/// A flow as it was when it was filed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Filed {
+    stamp: u64,
+    record: u32,
+    /// Of this filing.
+    number: u32,
+}
 
 /// Flows with the same time-out, so that the one that has been silent longest is the one to expire first.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct AgeQueue {
-    /// No flow in the queue is filed under less.
-    base: u64,
-    /// Bit `i`: bucket `i` is not empty.
-    used: u128,
-    /// Heads of doubly linked lists. A stamp belongs to the bucket of the highest bit in which it differs from the base.
-    heads: [u32; BUCKETS],
-}
-
-impl Default for AgeQueue {
-    fn default() -> Self {
-        AgeQueue {
-            base: 0,
-            used: 0,
-            heads: [NIL; BUCKETS],
-        }
-    }
-}
-
-#[inline]
-fn bucket_of(stamp: u64, base: u64) -> usize {
-    64 - (stamp ^ base).leading_zeros() as usize
+    /// Filed for the first time: stamps grow.
+    line: VecDeque<Filed>,
+    /// Filed again.
+    again: BinaryHeap<Reverse<Filed>>,
+    live: usize,
 }
 
 impl AgeQueue {
-    /// Files a record under its stamp, which must not be less than any stamp that [`AgeQueue::oldest`] has met.
+    /// Files a record under its stamp; it must not be in a queue.
+    #[inline]
     pub fn push(&mut self, records: &mut [Record], i: u32) {
-        let stamp = records[i as usize].stamp.max(self.base);
-        let b = bucket_of(stamp, self.base);
-        let next = self.heads[b];
         let r = &mut records[i as usize];
-        r.bucket = b as u8;
-        r.prev = NIL;
-        r.next = next;
-        if next != NIL {
-            records[next as usize].prev = i;
+        r.filing = r.filing.wrapping_add(1);
+        let f = Filed {
+            stamp: r.stamp,
+            record: i,
+            number: r.filing,
+        };
+        if self.line.back().is_none_or(|last| last.stamp <= f.stamp) {
+            self.line.push_back(f);
+        } else {
+            self.again.push(Reverse(f));
         }
-        self.heads[b] = i;
-        self.used |= 1 << b;
+        self.live += 1;
+        if self.line.len() + self.again.len() > 2 * self.live + SLACK {
+            self.tidy(records);
+        }
+    }
+
+    /// Forgets what is worth nothing.
+    #[cold]
+    fn tidy(&mut self, records: &[Record]) {
+        let worth = |f: &Filed| records[f.record as usize].filing == f.number;
+        self.line.retain(worth);
+        self.again.retain(|f| worth(&f.0));
     }
 
     /// Takes a record out.
+    #[inline]
     pub fn unlink(&mut self, records: &mut [Record], i: u32) {
-        let Record {
-            prev, next, bucket, ..
-        } = records[i as usize];
-        if prev == NIL {
-            let b = usize::from(bucket);
-            self.heads[b] = next;
-            if next == NIL {
-                self.used &= !(1 << b);
-            }
-        } else {
-            records[prev as usize].next = next;
+        let r = &mut records[i as usize];
+        if self.line.front().is_some_and(|f| f.record == i) {
+            self.line.pop_front();
         }
-        if next != NIL {
-            records[next as usize].prev = prev;
+        r.filing = r.filing.wrapping_add(1);
+        self.live -= 1;
+    }
+
+    /// No record has a lesser stamp. Nothing is looked at but what has been filed.
+    #[inline]
+    pub fn least(&self) -> Option<u64> {
+        let (first, top) = (self.line.front(), self.again.peek());
+        match (first.map(|f| f.stamp), top.map(|t| t.0.stamp)) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
         }
     }
 
     /// The record with the least stamp. Stamps of those that are looked at are those of their last use afterwards.
     pub fn oldest(&mut self, records: &mut [Record], leases: Option<&Leases>) -> Option<u32> {
-        // Each round files at least one record higher up, or spreads a bucket over lower ones.
+        // Bound: each round takes out something that is worth nothing, or files a flow under a greater stamp.
         loop {
-            if self.used == 0 {
-                return None;
-            }
-            let b = self.used.trailing_zeros() as usize;
-            let head = self.heads[b];
-            if b == 0 {
-                records[head as usize].settle(leases);
-                if records[head as usize].stamp == self.base {
-                    return Some(head);
-                }
-                self.unlink(records, head);
-                self.push(records, head);
-                continue;
-            }
-            // The least stamp that still belongs to this bucket is the least of all: higher buckets only hold greater ones.
-            let mut least = None;
-            let mut i = head;
-            while i != NIL {
-                let r = &mut records[i as usize];
+            let (first, top) = (self.line.front(), self.again.peek());
+            let (f, in_line) = match (first, top) {
+                (Some(f), Some(Reverse(t))) if t.stamp < f.stamp => (*t, false),
+                (Some(f), _) => (*f, true),
+                (None, Some(Reverse(t))) => (*t, false),
+                (None, None) => return None,
+            };
+            let r = &mut records[f.record as usize];
+            let worth = r.filing == f.number;
+            if worth {
                 r.settle(leases);
-                if bucket_of(r.stamp, self.base) == b {
-                    least = Some(least.map_or(r.stamp, |l: u64| l.min(r.stamp)));
+                if r.stamp == f.stamp {
+                    return Some(f.record);
                 }
-                i = r.next;
             }
-            if let Some(l) = least {
-                self.base = l;
-            }
-            self.heads[b] = NIL;
-            self.used &= !(1 << b);
-            let mut i = head;
-            while i != NIL {
-                let next = records[i as usize].next;
-                self.push(records, i);
-                i = next;
+            let new = Reverse(Filed {
+                stamp: r.stamp,
+                ..f
+            });
+            match (in_line, worth) {
+                (true, true) => {
+                    self.line.pop_front();
+                    self.again.push(new);
+                }
+                (true, false) => {
+                    self.line.pop_front();
+                }
+                (false, true) => {
+                    if let Some(mut top) = self.again.peek_mut() {
+                        *top = new;
+                    }
+                }
+                (false, false) => {
+                    self.again.pop();
+                }
             }
         }
+    }
+
+    /// The record that is number `n` in line, and its stamp by then: soon the oldest, if it has not been used since. Possibly one that
+    /// has left.
+    #[inline]
+    pub fn ahead(&self, n: usize) -> Option<(u32, u64)> {
+        self.line.get(n).map(|f| (f.record, f.stamp))
+    }
+
+    /// Bytes.
+    pub fn memory_bytes(&self) -> usize {
+        (self.line.capacity() + self.again.capacity()) * size_of::<Filed>()
     }
 }
 
@@ -154,5 +182,27 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Flows that go from queue to queue leave nothing behind that grows.
+    #[test]
+    fn what_is_left_behind_is_bounded() {
+        let mut records = vec![Record::default(); 10];
+        let mut queues = [AgeQueue::default(), AgeQueue::default()];
+        for i in 0..10 {
+            queues[0].push(&mut records, i);
+        }
+        let mut of = [0; 10];
+        for stamp in 1..100_000u64 {
+            let i = (stamp % 10) as usize;
+            records[i].stamp = stamp;
+            queues[of[i]].unlink(&mut records, i as u32);
+            of[i] ^= 1;
+            queues[of[i]].push(&mut records, i as u32);
+        }
+        for q in &queues {
+            assert!(q.line.len() + q.again.len() <= 2 * 10 + SLACK);
+        }
+        assert_eq!(queues[0].live + queues[1].live, 10);
     }
 }

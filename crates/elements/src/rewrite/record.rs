@@ -9,9 +9,6 @@ use crate::ElemId;
 
 /// Time-out classes of one rewriter.
 pub(super) const CLASSES: usize = 5;
-/// Bucket number of a record that is not in use.
-pub(super) const FREE: u8 = u8::MAX;
-
 /// One binding.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
@@ -31,20 +28,23 @@ pub struct Record {
     /// Input that the first packet came in at: the flow's origin.
     pub(super) input: u16,
     pub(super) generation: u32,
-    /// Index of the sequence number shifts, [`NIL`] for none.
+    /// Index of the sequence number shifts, [`NIL`] for none. Of a record that is not in use: the next one that is not.
     pub(super) shifts: u32,
-    pub(super) prev: u32,
-    pub(super) next: u32,
+    /// Number of its last filing in an age queue; it goes on when the record is used again.
+    pub(super) filing: u32,
     pub(super) ip_p: u8,
     /// The connection's state so far; see [`Track`].
     pub(super) flags: u8,
     /// Annotation value that replies get.
     pub(super) reply_anno: u8,
-    /// Bucket of its age queue, or [`FREE`].
-    pub(super) bucket: u8,
+    /// A binding is in it.
+    pub(super) used: bool,
     /// Who has last use, too; [`NO_LEASE`] for nobody.
     pub(super) lease: u32,
 }
+
+// what is found at random touches one line
+const _: () = assert!(size_of::<Record>() == 64);
 
 impl Default for Record {
     fn default() -> Self {
@@ -59,12 +59,11 @@ impl Default for Record {
             input: 0,
             generation: 0,
             shifts: NIL,
-            prev: NIL,
-            next: NIL,
+            filing: 0,
             ip_p: 0,
             flags: 0,
             reply_anno: 0,
-            bucket: FREE,
+            used: false,
             lease: NO_LEASE,
         }
     }

@@ -37,8 +37,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason, Effect as Emission, Host, Outbox, TimerId};
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{BindPacket, Binding, Bound, Model, ModelCx};
-use crate::store::StateId;
+use crate::model::{BindPacket, Binding, Bound, Foreseen, Model, ModelCx};
+use crate::store::{StateId, StateStore};
 use crate::{ElemId, Port, element_any};
 use onefold_packet::wire::ipv4::proto;
 use onefold_packet::{Pkt, Timestamp};
@@ -392,6 +392,72 @@ impl Rewriter {
         Err(Unbound::Drop(why))
     }
 
+    /// Memory that the look-ups of packets, and new flows of those that are not known, will need is asked for.
+    #[inline]
+    fn expect(&self, t: &FlowTable, all: &[Option<Sought>]) {
+        all.iter().flatten().for_each(|s| t.expect(s.hash));
+        let mut new = 0;
+        for s in all.iter().flatten() {
+            new += usize::from(t.expect_record(s.hash).is_none());
+        }
+        if new > 0 {
+            t.expect_new(self.handle.member * 2, new);
+        }
+    }
+
+    /// See [`Element::foresee`].
+    fn foresee_bindings(&self, me: u32, all: &mut [Foreseen], store: &StateStore) {
+        let Some(t) = store.get::<FlowTable>(self.handle.table) else {
+            return;
+        };
+        let m = t.members.get(usize::from(self.handle.member));
+        let mine = |f: &&mut Foreseen| f.elem == me && f.goes_on;
+        for f in all.iter_mut().filter(mine) {
+            let udp = f.proto == proto::UDP;
+            f.map = self.handle.member * 2 + u16::from(self.kind == Kind::Ip && udp);
+            match self.kind {
+                Kind::Ip | Kind::Tcp | Kind::Udp => {}
+                Kind::AddrPair => f.flow = FlowId::addresses(f.flow.saddr, f.flow.daddr),
+                Kind::Addr | Kind::Ping => {
+                    f.goes_on = false;
+                    continue;
+                }
+            }
+            f.hash = t.hash(f.map, &f.flow);
+            t.expect(f.hash);
+        }
+        let mut new = 0;
+        for f in all.iter_mut().filter(mine) {
+            f.found = t.expect_record(f.hash);
+            if f.found.is_none() {
+                let spec = m.and_then(|m| m.specs.get(usize::from(f.port)));
+                let to = match spec {
+                    Some((InputSpec::Pattern(r, ..), _)) => PatternSet::peek(store, *r),
+                    _ => None,
+                };
+                new += 1;
+                match to.and_then(|p| p.foresee(f.flow, new - 1)) {
+                    Some(to) => {
+                        f.flow = to;
+                        t.expect(t.hash(f.map, &to.reversed()));
+                    }
+                    None => f.goes_on = false,
+                }
+            }
+        }
+        if new > 0 {
+            t.expect_new(self.handle.member * 2, new as usize);
+        }
+        for f in all.iter_mut().filter(mine) {
+            if let Some(found) = f.found {
+                match t.expected(found, f.map, &f.flow) {
+                    Some((r, reply)) => f.flow = r.rewritten(reply),
+                    None => f.goes_on = false,
+                }
+            }
+        }
+    }
+
     /// A packet that no binding matches.
     #[inline(never)]
     fn miss(&self, port: Port, s: &Sought, p: Pkt, cx: &mut Cx<'_>) {
@@ -413,7 +479,7 @@ impl Element for Rewriter {
     ) -> Result<(), ConfigErrors> {
         let settings = self.kind.settings(args);
         self.annos = settings.annos;
-        let mut table = FlowTable::new(cx.seed);
+        let mut table = FlowTable::new();
         self.read_capacity(&mut table, args, cx);
         let mut interval = 15 * 60;
         for name in ["REAP_INTERVAL", "REAP_TIME"] {
@@ -537,11 +603,7 @@ impl Element for Rewriter {
             for (s, p) in sought.iter_mut().zip(packets.as_slice()) {
                 *s = Arrival::of(p).and_then(|a| self.key(w.table, a));
             }
-            let hashes = || sought[..n].iter().flatten().map(|s| s.hash);
-            let slots = hashes().fold(0, |x, h| x ^ w.table.first_slot(h));
-            std::hint::black_box(slots);
-            let records = hashes().fold(0, |x, h| x ^ w.table.warm(h));
-            std::hint::black_box(records);
+            self.expect(w.table, &sought[..n]);
             let mut todo = sought[..n].iter().zip(packets.by_ref());
             // Bound: each packet of the group once.
             while let Some(mut w) = Way::of(self.handle, cx) {
@@ -578,6 +640,9 @@ impl Element for Rewriter {
     }
     fn lasting(&mut self, p: &BindPacket, cx: &mut Cx<'_>) -> Option<Lasting> {
         self.lasting_binding(p, cx)
+    }
+    fn foresee(&self, me: ElemId, all: &mut [Foreseen], store: &StateStore) {
+        self.foresee_bindings(me.0, all, store);
     }
 
     fn initial_timers(&self) -> Vec<(TimerId, Timestamp)> {

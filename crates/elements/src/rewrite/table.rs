@@ -17,20 +17,25 @@ use super::index::Index;
 use super::kind::Kind;
 use super::lease::{Leases, NO_LEASE, STAMP_BITS};
 use super::queue::{AgeQueue, NIL};
-use super::record::{CLASSES, Counts, FREE, Hit, Member, NewFlow, Timeout, Track};
+use super::record::{CLASSES, Counts, Hit, Member, NewFlow, Timeout, Track};
 use super::record::{FlowRef, Record};
 use super::seqdelta::Shifts;
 use super::spec::InputSpec;
 use crate::store::State;
 use crate::{ElemId, state_any};
-use onefold_packet::Timestamp;
+use onefold_packet::{Timestamp, prefetch, roomy};
 use std::fmt::Write;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 /// Capacity that a rewriter has when none is configured, as Click reports it.
 pub const DEFAULT_CAPACITY: u32 = 0x7fff_ffff;
-/// Most flows that a table ever holds, whatever the configured capacity: 256 MB of records.
+/// Most flows that a table ever holds, whatever the configured capacity: 256 MB of records, half as much for their index and their ages.
 pub const MAX_FLOWS: usize = 1 << 22;
+
+/// What orders flows that may go: guaranteed, when, stamp.
+type Rank = (bool, u64, u64);
+
 /// The bindings of one rewriter, or of several that share a capacity.
 #[derive(Debug)]
 pub struct FlowTable {
@@ -58,11 +63,13 @@ pub struct FlowTable {
 /// A copy has no part in leases: what they know of is written down in it.
 impl Clone for FlowTable {
     fn clone(&self) -> Self {
-        let mut records = self.records.clone();
-        for r in &mut records {
+        let mut records = roomy(self.records.len());
+        records.extend(self.records.iter().map(|r| {
+            let mut r = *r;
             r.settle(self.leases.as_deref());
             r.lease = NO_LEASE;
-        }
+            r
+        }));
         FlowTable {
             records,
             index: self.index.clone(),
@@ -83,20 +90,21 @@ impl Clone for FlowTable {
     }
 }
 
+impl Default for FlowTable {
+    fn default() -> Self {
+        FlowTable::new()
+    }
+}
+
 impl FlowTable {
-    /// An empty table. `seed` keys the hash.
-    pub fn new(seed: u64) -> FlowTable {
-        let odd = |x: u64| {
-            let z = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb) | 1
-        };
+    /// An empty table. What keys its hash is its own and no part of the run's seed: nobody who sends packets can know which of
+    /// them collide, and nothing that can be seen depends on it.
+    pub fn new() -> FlowTable {
+        let key = || RandomState::new().hash_one(0u64) | 1;
         FlowTable {
             records: Vec::new(),
             index: Index::default(),
-            seed: [
-                odd(seed ^ 0x9e37_79b9_7f4a_7c15),
-                odd(seed ^ 0x3c6e_f372_fe94_f82a),
-            ],
+            seed: [key(), key()],
             members: Vec::new(),
             queues: Vec::new(),
             shifts: Vec::new(),
@@ -146,7 +154,7 @@ impl FlowTable {
     /// A reference that survives other flows' coming and going.
     pub fn reference(&self, record: u32) -> Option<FlowRef> {
         let r = self.records.get(record as usize)?;
-        (r.bucket != FREE).then_some(FlowRef {
+        (r.used).then_some(FlowRef {
             record,
             generation: r.generation,
         })
@@ -155,7 +163,7 @@ impl FlowTable {
     #[inline]
     pub fn resolve(&self, f: FlowRef) -> Option<&Record> {
         let r = self.records.get(f.record as usize)?;
-        (r.generation == f.generation && r.bucket != FREE).then_some(r)
+        (r.generation == f.generation && r.used).then_some(r)
     }
 
     /// The binding, and its direction, that packets of a flow meet in the rewriter `elem`; `udp` chooses between IPRewriter's
@@ -190,16 +198,67 @@ impl FlowTable {
         (h >> 32) as u32 ^ h as u32
     }
 
-    /// The index slot that a look-up reads first.
+    /// A look-up of this hash is about to come: its place in the index is asked for.
     #[inline]
-    pub(super) fn first_slot(&self, hash: u32) -> u64 {
-        self.index.peek(hash)
+    pub(super) fn expect(&self, hash: u32) {
+        self.index.expect(hash);
     }
-    /// Reads the record that a look-up will most likely end at.
+    /// The record that a look-up of this hash will most likely end at is asked for; there is none for a flow that is not known.
     #[inline]
-    pub(super) fn warm(&self, hash: u32) -> u64 {
-        let i = self.index.candidate(hash).unwrap_or(0) >> 1;
-        self.records.get(i as usize).map_or(0, |r| r.stamp)
+    pub(super) fn expect_record(&self, hash: u32) -> Option<u32> {
+        let found = self.index.candidate(hash)?;
+        if let Some(r) = self.records.get((found >> 1) as usize) {
+            prefetch(r);
+        }
+        Some(found)
+    }
+    /// The record of [`FlowTable::expect_record`], if it is that of the flow; and the direction.
+    #[inline]
+    pub(super) fn expected(&self, found: u32, map: u16, key: &FlowId) -> Option<(&Record, bool)> {
+        let r = self.records.get((found >> 1) as usize)?;
+        let reply = found & 1 != 0;
+        (r.map == map && r.key(reply) == *key).then_some((r, reply))
+    }
+    /// So many flows of a map are about to be made: what that needs of records, and of those that make room, is asked for.
+    pub(super) fn expect_new(&self, map: u16, n: usize) {
+        if self.live + n <= self.limit() {
+            let mut at = self.free;
+            if at == NIL {
+                // they are made at the end, one after the other: memory sees that coming by itself
+                return;
+            }
+            // Bound: `n`, which is that of a batch.
+            for _ in 0..n {
+                let Some(r) = self.records.get(at as usize) else {
+                    break;
+                };
+                at = r.shifts;
+                if let Some(r) = self.records.get(at as usize) {
+                    prefetch(r);
+                }
+            }
+            return;
+        }
+        // those that were filed first, of the class that times out first: what is known without looking at any record
+        let first = (0..CLASSES).filter_map(|c| {
+            let q = usize::from(map >> 1) * CLASSES + c;
+            let since = self.queues.get(q)?.ahead(0)?.1 >> STAMP_BITS;
+            Some((since + timeout(&self.members, q).expire, q))
+        });
+        let Some(q) = first.min().and_then(|(_, q)| self.queues.get(q)) else {
+            return;
+        };
+        let of = |k: usize| self.records.get(q.ahead(k)?.0 as usize);
+        for k in 0..n {
+            let Some(r) = of(k) else { break };
+            prefetch(r);
+        }
+        for k in 0..n {
+            let Some(r) = of(k) else { break };
+            for reply in [false, true] {
+                self.expect(self.hash(r.map, &r.key(reply)));
+            }
+        }
     }
 
     #[inline]
@@ -238,9 +297,15 @@ impl FlowTable {
         self.leases.as_ref().map_or(0, |l| l.clock())
     }
 
-    /// A packet of the flow has been processed.
+    /// A packet of the flow has been processed. The last one to have been used, in the same millisecond, stays as it is: a new flow is
+    /// used by the packet that has made it, and does not look as if it had been used again.
     #[inline]
     pub(super) fn touch(&mut self, i: u32, now: Timestamp) {
+        let last = self.last_stamp.max(self.lease_clock());
+        let r = &mut self.records[i as usize];
+        if r.stamp == last && self.now_ms(now) == last >> STAMP_BITS {
+            return;
+        }
         let s = self.stamp(now);
         self.records[i as usize].stamp = s;
     }
@@ -299,13 +364,13 @@ impl FlowTable {
         }
     }
 
-    fn queue_of(&self, r: &Record) -> usize {
-        let member = usize::from(r.map >> 1);
+    fn queue_of(&self, map: u16, flags: u8) -> usize {
+        let member = usize::from(map >> 1);
         let track = self
             .members
             .get(member)
-            .map_or(Track::None, |m| m.track[usize::from(r.map & 1)]);
-        member * CLASSES + track.class(r.flags)
+            .map_or(Track::None, |m| m.track[usize::from(map & 1)]);
+        member * CLASSES + track.class(flags)
     }
 
     /// Sets the tracking flags of a record that has just been touched, and so its time-out class.
@@ -318,9 +383,10 @@ impl FlowTable {
 
     fn change_flags(&mut self, i: u32, flags: u8) {
         self.end_lease(i);
-        let before = self.queue_of(&self.records[i as usize]);
-        self.records[i as usize].flags = flags;
-        let after = self.queue_of(&self.records[i as usize]);
+        let r = &mut self.records[i as usize];
+        let (map, old) = (r.map, r.flags);
+        r.flags = flags;
+        let (before, after) = (self.queue_of(map, old), self.queue_of(map, flags));
         if before != after {
             self.queues[before].unlink(&mut self.records, i);
             self.queues[after].push(&mut self.records, i);
@@ -339,11 +405,20 @@ impl FlowTable {
             port_delta = checksum_step(0, new.flow.sport, new.rewritten.sport);
         }
         let stamp = self.stamp(now);
+        let reply = new.rewritten.reversed();
+        let hashes = [self.hash(new.map, &new.flow), self.hash(new.map, &reply)];
+        let there = |h: u32, k: &FlowId| self.lookup_hashed(h, new.map, k).is_some();
+        let collides = new.flow == reply || there(hashes[0], &new.flow) || there(hashes[1], &reply);
+        // room is made first: its record is the next one to be used
+        let full = !collides && self.live >= self.limit();
+        if full && !self.make_room(&new, stamp, now) {
+            return None;
+        }
         let i = self.allocate()?;
         let record = &mut self.records[i as usize];
         *record = Record {
             forward: new.flow,
-            reply: new.rewritten.reversed(),
+            reply,
             stamp,
             ip_delta,
             port_delta,
@@ -351,19 +426,25 @@ impl FlowTable {
             map: new.map,
             input: new.input,
             generation: record.generation,
+            filing: record.filing,
             ip_p: new.ip_p,
+            used: true,
             ..Record::default()
         };
         let record = *record;
-        let q = self.queue_of(&record);
+        let q = self.queue_of(record.map, 0);
         self.queues[q].push(&mut self.records, i);
         self.live += 1;
-        if let Some(c) = self.counts_mut(&record) {
+        if let Some(c) = self.counts_mut(record.map, record.input) {
             c.flows += 1;
         }
-        for reply in [false, true] {
+        if !collides {
+            self.index.add(hashes[0], i << 1);
+            self.index.add(hashes[1], i << 1 | 1);
+            return Some(i);
+        }
+        for (reply, hash) in [false, true].into_iter().zip(hashes) {
             let key = record.key(reply);
-            let hash = self.hash(record.map, &key);
             let records = &self.records;
             let old = self.index.set(hash, i << 1 | u32::from(reply), |x| {
                 let o = &records[(x >> 1) as usize];
@@ -379,9 +460,7 @@ impl FlowTable {
             let victim = self.victim(now, false).unwrap_or(i);
             self.remove(victim);
             if victim == i {
-                if let Some(c) = self.counts_mut(&record) {
-                    c.failures = c.failures.saturating_add(1);
-                }
+                self.count_failure(record.map, record.input);
                 return None;
             }
             self.evictions += 1;
@@ -389,29 +468,56 @@ impl FlowTable {
         Some(i)
     }
 
+    /// Removes the flow that has to make room for a new one; false when none has to, or the new one itself would be it.
+    fn make_room(&mut self, new: &NewFlow, stamp: u64, now: Timestamp) -> bool {
+        let t = timeout(&self.members, self.queue_of(new.map, 0));
+        let own = (t.guarantee == 0).then(|| (false, (stamp >> STAMP_BITS) + t.expire, stamp));
+        match self.first_to_go(now, false) {
+            Some((rank, victim)) if own.is_none_or(|own| rank < own) => {
+                self.remove(victim);
+                self.evictions += 1;
+                true
+            }
+            _ => {
+                self.count_failure(new.map, new.input);
+                false
+            }
+        }
+    }
+
     fn allocate(&mut self) -> Option<u32> {
         if self.free != NIL {
             let i = self.free;
-            self.free = self.records[i as usize].next;
+            self.free = self.records[i as usize].shifts;
             return Some(i);
         }
         // one more than the limit exists while the victim is looked for
         if self.records.len() > MAX_FLOWS {
             return None;
         }
+        if self.records.len() == self.records.capacity() {
+            let mut more = roomy(self.records.len().max(32) * 2);
+            more.append(&mut self.records);
+            self.records = more;
+        }
         self.records.push(Record::default());
         Some(self.records.len() as u32 - 1)
     }
 
-    pub(super) fn counts_mut(&mut self, r: &Record) -> Option<&mut Counts> {
-        let m = self.members.get_mut(usize::from(r.map >> 1))?;
-        m.inputs.get_mut(usize::from(r.input))
+    fn counts_mut(&mut self, map: u16, input: u16) -> Option<&mut Counts> {
+        let m = self.members.get_mut(usize::from(map >> 1))?;
+        m.inputs.get_mut(usize::from(input))
+    }
+    fn count_failure(&mut self, map: u16, input: u16) {
+        if let Some(c) = self.counts_mut(map, input) {
+            c.failures = c.failures.saturating_add(1);
+        }
     }
 
     /// Removes a binding, both directions.
     pub(super) fn remove(&mut self, i: u32) {
         let record = self.records[i as usize];
-        if record.bucket == FREE {
+        if !record.used {
             return;
         }
         self.end_lease(i);
@@ -419,9 +525,10 @@ impl FlowTable {
             let hash = self.hash(record.map, &record.key(reply));
             self.index.remove(hash, i << 1 | u32::from(reply));
         }
-        let q = self.queue_of(&record);
+        let q = self.queue_of(record.map, record.flags);
         self.queues[q].unlink(&mut self.records, i);
-        if let Some(c) = self.counts_mut(&record) {
+        let filing = self.records[i as usize].filing;
+        if let Some(c) = self.counts_mut(record.map, record.input) {
             c.flows = c.flows.saturating_sub(1);
         }
         if record.shifts != NIL {
@@ -432,7 +539,8 @@ impl FlowTable {
         self.removals += 1;
         self.records[i as usize] = Record {
             generation: record.generation.wrapping_add(1),
-            next: self.free,
+            filing,
+            shifts: self.free,
             ..Record::default()
         };
         self.free = i;
@@ -441,24 +549,53 @@ impl FlowTable {
     /// The flow that goes first: the best-effort one that times out first; else, if `any`, the guaranteed one whose guarantee
     /// ends first.
     fn victim(&mut self, now: Timestamp, any: bool) -> Option<u32> {
+        self.first_to_go(now, any).map(|(_, i)| i)
+    }
+
+    /// The same, with what orders those that may go: guaranteed, when, stamp. A queue's records are looked at only when what they were filed
+    /// under leaves open that one of them goes first: flows that are used all the time are not looked at for each that is not.
+    fn first_to_go(&mut self, now: Timestamp, any: bool) -> Option<(Rank, u32)> {
         let now_ms = self.now_ms(now);
-        // (guaranteed, when, stamp) orders the candidates
-        let mut best: Option<((bool, u64, u64), u32)> = None;
-        let leases = self.leases.as_deref();
-        for (q, queue) in self.queues.iter_mut().enumerate() {
-            let Some(i) = queue.oldest(&mut self.records, leases) else {
-                continue;
-            };
-            let r = &self.records[i as usize];
-            let t = timeout(&self.members, q);
-            let guaranteed = now_ms < r.last_ms() + t.guarantee;
-            let when = r.last_ms() + if guaranteed { t.guarantee } else { t.expire };
-            let rank = (guaranteed, when, r.stamp);
-            if (any || !guaranteed) && best.is_none_or(|(b, _)| rank < b) {
-                best = Some((rank, i));
+        let members = &self.members;
+        // later stamps never rank before earlier ones
+        let rank = |q: usize, stamp: u64| {
+            let (t, last) = (timeout(members, q), stamp >> STAMP_BITS);
+            let guaranteed = now_ms < last + t.guarantee;
+            let when = last + if guaranteed { t.guarantee } else { t.expire };
+            (guaranteed, when, stamp)
+        };
+        // Bound: each round but the last finds out the real rank of one queue more, or that of one that has been found out is the least.
+        for _ in 0..=2 * self.queues.len() {
+            let mut best: Option<(Rank, usize)> = None;
+            for (q, queue) in self.queues.iter().enumerate() {
+                let Some(stamp) = queue.least() else { continue };
+                let r = rank(q, stamp);
+                if best.is_none_or(|(b, _)| r < b) {
+                    best = Some((r, q));
+                }
+            }
+            let (bound, q) = best?;
+            if bound.0 && !any {
+                return None;
+            }
+            let leases = self.leases.as_deref();
+            let found = self
+                .queues
+                .get_mut(q)
+                .and_then(|queue| queue.oldest(&mut self.records, leases));
+            if let Some(i) = found
+                && rank(q, self.records[i as usize].stamp) == bound
+            {
+                return Some((bound, i));
             }
         }
-        best.map(|(_, i)| i)
+        None
+    }
+
+    /// Bytes that it takes, without what its configuration does.
+    pub fn memory_bytes(&self) -> usize {
+        let queues: usize = self.queues.iter().map(AgeQueue::memory_bytes).sum();
+        self.records.capacity() * size_of::<Record>() + self.index.memory_bytes() + queues
     }
 
     /// Removes flows that have timed out, and what is over the capacity.
@@ -495,7 +632,7 @@ impl FlowTable {
 
     fn remove_where(&mut self, which: impl Fn(&Record) -> bool) {
         for i in 0..self.records.len() {
-            if self.records[i].bucket != FREE && which(&self.records[i]) {
+            if self.records[i].used && which(&self.records[i]) {
                 self.remove(i as u32);
             }
         }
@@ -504,14 +641,14 @@ impl FlowTable {
     /// When an idle flow would be swept, in milliseconds since the epoch.
     pub(super) fn expiry_ms(&self, r: &Record) -> u64 {
         (r.last_use(self.leases.as_deref()) >> STAMP_BITS)
-            + timeout(&self.members, self.queue_of(r)).expire
+            + timeout(&self.members, self.queue_of(r.map, r.flags)).expire
     }
 
     /// All flows of a map, by the key that packets arrive with: the directions that a look-up finds.
     pub(super) fn entries(&self, map: u16) -> Vec<(&Record, bool)> {
         let mut v: Vec<(&Record, bool)> = Vec::new();
         for (i, r) in self.records.iter().enumerate() {
-            if r.bucket == FREE || r.map != map {
+            if !r.used || r.map != map {
                 continue;
             }
             for reply in [false, true] {
@@ -567,7 +704,7 @@ impl State for FlowTable {
             out.push('\n');
         }
         let mut by_age: Vec<u32> = (0..self.records.len() as u32)
-            .filter(|i| self.records[*i as usize].bucket != FREE)
+            .filter(|i| self.records[*i as usize].used)
             .collect();
         let leases = self.leases.as_deref();
         by_age.sort_by_key(|i| self.records[*i as usize].last_use(leases));

@@ -100,6 +100,8 @@ pub(super) struct Action {
     /// Registers that its values read, in [`Code::lists`].
     pub needs: Span,
     pub steps: Span,
+    /// Bindings that can be foreseen, in [`Code::binds`].
+    pub binds: Span,
     pub end: End,
 }
 
@@ -137,6 +139,8 @@ pub(super) struct Code {
     pub steps: Vec<Step>,
     pub images: Vec<Image>,
     pub nexts: Vec<Next>,
+    /// Rewriters with an input and the image that they see.
+    pub binds: Vec<(u32, u16, u32)>,
     pub lists: Vec<u16>,
     pub sites: Vec<Site>,
     /// First stage by source element, or [`NONE`].

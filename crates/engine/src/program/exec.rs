@@ -2,6 +2,7 @@
 
 use super::classify::NO_RULE;
 use super::code::{Action, Code, End, Expect, Next, Span, Step};
+use super::foresee::Foresight;
 use super::image::{self, LateAnno};
 use super::lookup::{self, Scratch};
 use super::path::{Path, PathEnd};
@@ -93,6 +94,7 @@ pub(super) struct State {
     pub recorder: Option<Box<Recorder>>,
     pub watched: Option<Box<Watched>>,
     pub scratch: Option<Box<Scratch>>,
+    pub foresight: Foresight,
     /// What happens to the packet is written down, to be done again without asking.
     pub path: Option<Box<Path>>,
 }
@@ -131,6 +133,7 @@ impl State {
             recorder: None,
             watched: None,
             scratch: None,
+            foresight: Foresight::default(),
             path: None,
         }
     }
@@ -469,7 +472,7 @@ impl<'a> Exec<'a> {
         let Some(m) = code.images.get(*image as usize) else {
             return Outcome::Drop(UNREACHABLE);
         };
-        let Some(bp) = bind_packet(m, p, &self.st.regs.v) else {
+        let Some(bp) = bind_packet(m, *kind, p, &self.st.regs.v) else {
             return Outcome::Punt("no transport header");
         };
         let mark = self.out.effects.len();
@@ -621,7 +624,28 @@ impl Step {
 }
 
 /// A packet as a rewriter wants it, read through the image. `None` without an IP header or eight bytes behind it.
-fn bind_packet(m: &image::Image, p: &Pkt, regs: &[u128]) -> Option<BindPacket> {
+#[inline(always)]
+fn bind_packet(m: &image::Image, kind: BindKind, p: &Pkt, regs: &[u128]) -> Option<BindPacket> {
+    if kind == BindKind::Flow
+        && let Some(t) = &m.tuple
+        && let Some(bp) = t.packet(m, p, regs)
+    {
+        debug_assert_eq!(
+            imaged(m, p, regs).map(|mut b| {
+                // nobody looks at a checksum of UDP
+                [b.head[6], b.head[7]] = [bp.head[6], bp.head[7]];
+                b
+            }),
+            Some(bp)
+        );
+        return Some(bp);
+    }
+    imaged(m, p, regs)
+}
+
+/// The same, whatever has been written.
+#[inline(never)]
+fn imaged(m: &image::Image, p: &Pkt, regs: &[u128]) -> Option<BindPacket> {
     let (net, len) = match m.net {
         Mark::At(at, len) => (i64::from(at), i64::from(len)),
         Mark::Same => {

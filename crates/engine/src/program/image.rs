@@ -1,6 +1,7 @@
 //! Images applied: all that is different about a packet, written once.
 
 use super::regs::{end_of, write_bits};
+use super::tuple::Tuple;
 use onefold_packet::{Packet, PacketType, checksum};
 use onefold_synth::program::{EndAt, LenAt, Mark, SumKind, TypeExpr};
 
@@ -150,6 +151,8 @@ pub(super) struct Image {
     pub cleared: bool,
     pub annos: Box<[AnnoWrite]>,
     pub kind: Kind,
+    /// How rewriters of flows see it, if that is simple.
+    pub tuple: Option<Tuple>,
 }
 
 /// The packet type with this number.
@@ -247,6 +250,7 @@ impl Image {
     }
 
     /// The annotation area as the image has it.
+    #[inline(always)]
     pub fn annotations(&self, p: &Packet, regs: &[u128]) -> [u8; 48] {
         let mut bytes = match self.cleared {
             true => [0; 48],
@@ -289,8 +293,20 @@ fn copy_from(buf: &[u8], at: i64, out: &mut [u8]) {
     }
 }
 
+#[inline]
 fn set_anno(bytes: &mut [u8; 48], a: &AnnoWrite, regs: &[u128]) {
     let (from, n) = (usize::from(a.offset), usize::from(a.size));
+    // the usual ones without a call
+    if let (1, Some(to)) = (n, bytes.get_mut(from)) {
+        *to = a.value.get(regs) as u8;
+        return;
+    }
+    if n == 4
+        && let Some(to) = bytes.get_mut(from..).and_then(|b| b.first_chunk_mut())
+    {
+        *to = (a.value.get(regs) as u32).to_be_bytes();
+        return;
+    }
     if let (Some(to), Some(rest)) = (bytes.get_mut(from..from + n), 16usize.checked_sub(n)) {
         to.copy_from_slice(&a.value.get(regs).to_be_bytes()[rest..]);
     }

@@ -7,6 +7,7 @@ use super::image::{self, CONST, FieldWrite, Kind, Sum, Term, Value};
 use super::intern;
 use super::lookup::{Lookup, StageRules, Using};
 use super::regs::{self, Bits, Source};
+use super::tuple::Tuple;
 use crate::topology::{Edge, Topology};
 use onefold_elements::ElemId;
 use onefold_elements::model::max_of;
@@ -435,6 +436,7 @@ impl Loader<'_> {
             }
         };
         Ok(image::Image {
+            tuple: Tuple::of(m.net, &writes, &sums),
             start: self.position(place, m.start)?,
             end: self.end_at(place, m.end)?,
             writes: writes.into(),
@@ -543,6 +545,7 @@ impl Loader<'_> {
             steps.push(self.step(place, s, &mut needs)?);
         }
         let end = self.end(place, &a.end, &mut needs)?;
+        let binds = self.foreseen(&steps);
         let from = self.code.steps.len() as u32;
         self.code.steps.extend(steps);
         most("steps", self.code.steps.len(), MAX_PARTS)?;
@@ -552,8 +555,34 @@ impl Loader<'_> {
                 from,
                 to: self.code.steps.len() as u32,
             },
+            binds,
             end,
         })
+    }
+
+    /// The bindings that can be foreseen before anything has been done: those of the first rewriter that is asked, if it looks at the packet as
+    /// it came, and of all behind it.
+    fn foreseen(&mut self, steps: &[code::Step]) -> Span {
+        let from = self.code.binds.len() as u32;
+        for s in steps {
+            let code::Step::Bind {
+                elem, port, image, ..
+            } = s
+            else {
+                continue;
+            };
+            let t = self.code.images.get(*image as usize);
+            let first = self.code.binds.len() as u32 == from;
+            let plain = t.and_then(|m| m.tuple.as_ref());
+            if plain.is_none_or(|t| first && !t.as_it_came()) {
+                break;
+            }
+            self.code.binds.push((*elem, *port, *image));
+        }
+        Span {
+            from,
+            to: self.code.binds.len() as u32,
+        }
     }
 
     fn step(&mut self, place: &str, s: &Step, needs: &mut Vec<u16>) -> R<code::Step> {

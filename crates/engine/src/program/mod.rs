@@ -49,6 +49,7 @@ mod code;
 mod error;
 mod exec;
 mod flow;
+mod foresee;
 mod image;
 mod intern;
 mod load;
@@ -58,6 +59,7 @@ pub(crate) mod reads;
 mod regs;
 mod report;
 mod trace;
+mod tuple;
 
 pub use error::LoadError;
 pub use flow::{DEFAULT_FLOWS, FlowRunner, FlowStats};
@@ -365,6 +367,8 @@ impl ProgramRunner {
         if !st.regs.tables.batch {
             st.regs.tables.release();
         }
+        let g = &self.graph;
+        (st.foresight).of(&l.code, g, number, packets, out, &st.counts);
         Some(number)
     }
 

@@ -98,6 +98,7 @@ impl FlowRunner {
             {
                 (*s, *a) = (p, i);
                 n += 1;
+                self.once.expect(x.hash);
             }
         }
         let mut rules = std::mem::take(&mut self.rules);

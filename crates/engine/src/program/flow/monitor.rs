@@ -9,6 +9,8 @@
 //!   that one. It is long enough for every flow that the table has room for to come twice: in a short one, many flows that all
 //!   come again look as those that never do.
 
+use onefold_packet::prefetch;
+
 /// Packets of a short window.
 const WINDOW: u32 = 4096;
 /// Windows without a look-up, after a long one in which next to nothing was known.
@@ -98,9 +100,21 @@ impl Once {
         }
     }
 
+    /// [`Once::again`] is about to be asked.
+    #[inline]
+    pub fn expect(&self, hash: u64) {
+        if let Some(place) = self.seen.get(self.place(hash)) {
+            prefetch(place);
+        }
+    }
+    #[inline]
+    fn place(&self, hash: u64) -> usize {
+        (hash >> 20) as usize & (self.seen.len() - 1)
+    }
+
     /// Was this flow seen before? From now on it was.
     pub fn again(&mut self, hash: u64) -> bool {
-        let at = (hash >> 20) as usize & (self.seen.len() - 1);
+        let at = self.place(hash);
         let tag = (hash >> 44) as u16 | 1;
         match self.seen.get_mut(at) {
             Some(s) if *s == tag => true,
