@@ -111,6 +111,23 @@ impl Packet {
         self.anno.clear();
     }
 
+    /// [`Packet::refill`] with the first `len` bytes of a cache line: as much as there is of it, without asking how much that is.
+    #[inline(always)]
+    pub fn refill_line(&mut self, line: &[u8; 64], len: usize) {
+        let len = len.min(line.len());
+        let room = self.buf.get_mut(DEFAULT_HEADROOM..);
+        match room.and_then(|b| b.first_chunk_mut::<64>()) {
+            Some(to) if !self.stained => *to = *line,
+            _ => return self.refill(line.get(..len).unwrap_or_default()),
+        }
+        self.head = DEFAULT_HEADROOM as u32;
+        self.tail = (DEFAULT_HEADROOM + len) as u32;
+        self.mac = NONE;
+        self.net = NONE;
+        self.transport = NONE;
+        self.anno.clear();
+    }
+
     /// Bytes of data.
     #[inline]
     pub fn len(&self) -> usize {
@@ -524,6 +541,28 @@ mod tests {
             let mut p = Packet::from_slice(&[255; 100]);
             p.refill(&d[..n]);
             assert_eq!(p.data(), &d[..n]);
+        }
+    }
+
+    #[test]
+    fn refilled_with_a_line() {
+        let line: [u8; 64] = std::array::from_fn(|i| i as u8 + 1);
+        for len in [0, 1, 42, 60, 64, 100] {
+            let data = &line[..len.min(64)];
+            let mut p = Packet::from_slice(&[9; 300]);
+            p.anno.set_paint(3);
+            p.push(20);
+            p.data_mut().fill(7);
+            // once with something in the headroom, once without
+            for _ in 0..2 {
+                p.refill_line(&line, len);
+                assert_eq!((p.data(), p.anno), (data, Anno::default()));
+                assert_eq!(p.network_header_offset(), None);
+                assert!(p.headroom_bytes().iter().all(|b| *b == 0));
+            }
+            let mut small = Packet::with_room(0, &[], 0);
+            small.refill_line(&line, len);
+            assert_eq!(small.data(), data);
         }
     }
 

@@ -106,6 +106,16 @@ impl Templates {
             .max()
             .unwrap_or(0)
     }
+    /// All of them and their length, if they are of one length, and a cache line has room for it.
+    pub fn lines(&self) -> Option<(&[[u8; LINE]], usize)> {
+        match self.places {
+            Spans::Alike(n, 1, len) if len <= LINE => {
+                let all = self.bytes.get(self.base..)?.as_chunks().0;
+                Some((all.get(..n)?, len))
+            }
+            _ => None,
+        }
+    }
     /// One of them; nothing beyond the end.
     #[inline]
     pub fn get(&self, i: usize) -> &[u8] {

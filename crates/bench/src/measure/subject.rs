@@ -85,7 +85,7 @@ impl Subject for Ceiling {
     fn run(&mut self, _: ElemId, batch: &mut Vec<Pkt>, _: Timestamp, done: &mut Vec<Pkt>) {
         self.seen += batch.len() as u64;
         for p in batch.iter() {
-            if let Some(head) = p.data().first_chunk::<8>() {
+            if let Some(head) = p.window::<8>() {
                 self.sum = self.sum.wrapping_add(u64::from_ne_bytes(*head));
             }
         }
