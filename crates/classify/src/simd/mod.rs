@@ -1,4 +1,4 @@
-//! The only place with `unsafe`: vector instructions and prefetch.
+//! The only place with `unsafe`: vector instructions, prefetch, and how memory is backed.
 //!
 //! A [`Kernel`] is a look-up written once, generic over an [`Isa`]; [`dispatch`] runs it inside a function that is compiled for what the
 //! processor has, so that everything inlined into it is, too. The operations are few and small, and [`Portable`] says in plain Rust what each
@@ -83,6 +83,38 @@ pub(crate) fn dispatch<K: Kernel>(kernel: K) {
         }
     }
     kernel.run(Portable);
+}
+
+/// The same elements on huge pages, if they are many and the system has such pages: what is found at random touches a page each time.
+pub(crate) fn on_huge_pages<T: Copy>(v: Vec<T>) -> Vec<T> {
+    #[cfg(target_os = "linux")]
+    {
+        use nix::sys::mman::{MmapAdvise, madvise};
+        const PAGE: usize = 4096;
+        const HUGE: usize = 2 << 20;
+        if size_of_val(&v[..]) < HUGE / 4 {
+            return v;
+        }
+        // room for the last one to be a whole one
+        let more = HUGE / size_of::<T>().max(1);
+        let mut new: Vec<T> = Vec::new();
+        if new.try_reserve_exact(v.len() + 2 * more).is_err() {
+            return v;
+        }
+        let room = new.spare_capacity_mut();
+        let skip = room.as_ptr().addr().wrapping_neg() % PAGE;
+        let whole = size_of_val(room).saturating_sub(skip) / PAGE * PAGE;
+        let at = room.as_mut_ptr().cast::<u8>().wrapping_add(skip);
+        if let Some(at) = std::ptr::NonNull::new(at.cast()) {
+            // SAFETY: whole pages within memory that the vector owns, none of which has been written to; the advice is about how
+            // pages are backed and changes no contents. That it is refused does no harm.
+            let _ = unsafe { madvise(at, whole, MmapAdvise::MADV_HUGEPAGE) };
+        }
+        new.extend_from_slice(&v);
+        new
+    }
+    #[cfg(not(target_os = "linux"))]
+    v
 }
 
 /// Asks for the cache line of an element; does nothing if there is no such element, or no such instruction.

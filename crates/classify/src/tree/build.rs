@@ -49,6 +49,8 @@ pub(super) fn build(
         copies: 0,
     };
     let mut leaves = Leaves::default();
+    // it comes first
+    leaves.add(&mut tree, table, &[], &[]);
     let whole: Vec<(u32, u32)> = (table.layout().word_bits().iter())
         .map(|b| (0, word_max(*b)))
         .collect();
@@ -86,7 +88,8 @@ pub(super) fn build(
                 Some((word, parts)) => {
                     copies -= more(&parts);
                     let mut cuts = [u32::MAX; 16];
-                    cuts[15] = word as u32;
+                    let first = w.entries.first().copied().unwrap_or(0);
+                    cuts[15] = word as u32 | first << super::FIRST;
                     let number = tree.lines.len();
                     let last = parts.len() - 1;
                     for (i, mut part) in parts.into_iter().enumerate() {

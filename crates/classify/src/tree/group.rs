@@ -47,7 +47,11 @@ pub(super) fn best(table: &Table, settings: &Settings) -> Result<DecisionTree, R
             Err(r) => refusal = Some(r),
         }
     }
-    best.map(|(_, t)| t).ok_or(refusal.unwrap_or(Refusal::Form {
+    let best = best.map(|(_, t)| DecisionTree {
+        lines: crate::simd::on_huge_pages(t.lines),
+        ..t
+    });
+    best.ok_or(refusal.unwrap_or(Refusal::Form {
         kind: Kind::DecisionTree,
         why: "nothing to build from",
     }))

@@ -1,7 +1,8 @@
 //! Leaves: blocks of eight rules.
 //!
-//! A block's first line has the numbers of its entries in order, its pattern (which words its tests are of), its lanes, and whether more
-//! blocks follow. Then one line per test. Tests that everything at this leaf passes are left out.
+//! A block's first line has the numbers of its entries in order, its lanes, whether more blocks follow, and which words its tests are of
+//! (where those are too many for the line, the number of a pattern that says so). Then one line per test. Tests that everything at this
+//! leaf passes are left out.
 
 use super::{DecisionTree, LEAF};
 use crate::Table;
@@ -12,10 +13,16 @@ use std::hash::{BuildHasher, RandomState};
 
 /// Where the pattern stands in a block's first line.
 pub(super) const PATTERN: usize = 8;
-/// Where the mask of its lanes stands.
+/// Where the mask of its lanes stands, and above it whether another block follows, and how many tests there are.
 pub(super) const LANES: usize = 9;
-/// Where it stands whether another block follows.
-pub(super) const MORE: usize = 10;
+/// Bit of that number: another block follows.
+pub(super) const MORE: u32 = 1 << 8;
+/// Where in it the number of tests begins.
+pub(super) const TESTS: u32 = 16;
+/// Where the words of the tests stand, a byte each.
+pub(super) const WORDS: usize = 11;
+/// How many of them there is room for.
+pub(super) const ROOM: usize = 4 * (16 - WORDS);
 /// Flag of a test: masks and values.
 pub(super) const MASKED: u8 = 0x80;
 
@@ -57,12 +64,23 @@ impl Leaves {
             head[..8].fill(u32::MAX);
             head[..block.len()].copy_from_slice(block);
             head[LANES] = (1 << block.len()) - 1;
-            head[MORE] = u32::from(n != last);
+            if n != last {
+                head[LANES] |= MORE;
+            }
             let at = tree.lines.len();
             tree.lines.push(Line(head));
             let mut pattern = Vec::new();
             for (w, region) in region.iter().enumerate() {
                 word(table, block, w, *region, &mut pattern, &mut tree.lines);
+            }
+            if let Some(Line(head)) = tree.lines.get_mut(at) {
+                head[LANES] |= (pattern.len() as u32) << TESTS;
+                if pattern.len() <= ROOM {
+                    for (i, t) in pattern.iter().enumerate() {
+                        head[WORDS + i / 4] |= u32::from(*t) << (8 * (i % 4));
+                    }
+                    continue;
+                }
             }
             let number = *self.patterns.entry(pattern).or_insert_with_key(|p| {
                 tree.patterns

@@ -8,7 +8,9 @@
 //! - Leaves hold their rules in order, in blocks of eight: for each word that the way to the leaf has not answered one line with eight least
 //!   values and eight spans, or eight masks and values. Leaves of the same contents exist once.
 //!
-//! All keys of a stage walk all trees level by level, so that each cache line is asked for a whole turn before it is needed.
+//! All keys of a group walk a tree level by level, so that each cache line is asked for a whole turn before it is needed. Trees come one
+//! after the other, those with the first entries first: keys that have found an entry do not look for later ones, in no tree and behind no
+//! node that has none before it.
 //!
 //! Bounds: trees are at most [`MAX_DEPTH`] deep and leaves hold at most so many copies of each rule as [`Settings::copies`] says; where that
 //! does not suffice, leaves are longer.
@@ -19,17 +21,21 @@ mod group;
 mod leaf;
 
 use crate::simd::{self, Isa, Kernel, Line, prefetch};
-use crate::{Classifier, Keys, Kind, NO_MATCH, Refusal, Table};
+use crate::{Classifier, Keys, Kind, MAX_ENTRIES, MAX_WORDS, NO_MATCH, Refusal, Table};
 
 /// Levels of a tree, at most.
 pub const MAX_DEPTH: u32 = 24;
-/// Keys times trees in flight.
-const JOBS: usize = 64;
-/// Trees, at most.
-const MAX_TREES: usize = 4;
+/// Keys in flight.
+const KEYS: usize = 64;
 /// A reference is the number of a first line, with this bit if it is a leaf's. A node has two lines: its cuts, ascending, padded with the
-/// greatest number, the last one being the word; and references to its children, padded with the last one.
+/// greatest number, the last one being the word and, above it, its first entry; and references to its children, padded with the last one.
 const LEAF: u32 = 1 << 31;
+/// The bits of the word, and where the first entry begins: a table's entries have 22 bits.
+const WORD: u32 = 31;
+const FIRST: u32 = 5;
+/// A leaf without entries, the first line of all.
+const EMPTY: u32 = LEAF;
+const _: () = assert!(MAX_WORDS <= 32 && MAX_ENTRIES <= 1 << (32 - FIRST));
 
 /// How trees are built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,19 +114,26 @@ impl DecisionTree {
     /// The average steps of keys.
     pub fn steps(&self, keys: Keys<'_>) -> Steps {
         let mut s = Steps::default();
+        let mut row = [0u32; MAX_WORDS];
         for i in 0..keys.len() {
+            for (w, to) in row.iter_mut().enumerate().take(keys.words()) {
+                *to = keys.at(w, i);
+            }
             let mut best = u32::MAX;
             for r in &self.roots {
+                if r.first >= best {
+                    break;
+                }
                 let mut at = r.at;
                 while at & LEAF == 0 {
                     s.levels += 1.0;
-                    at = self.next(simd::Portable, at, keys, i);
+                    at = self.next(simd::Portable, at, best, &row);
                 }
                 let mut count = |lines: usize| {
                     s.blocks += 1.0;
                     s.lines += lines as f64;
                 };
-                best = self.scan(simd::Portable, at, best, keys, i, &mut count);
+                best = self.scan(simd::Portable, at, best, &row, &mut count);
             }
         }
         let n = keys.len().max(1) as f64;
@@ -131,27 +144,29 @@ impl DecisionTree {
         }
     }
 
-    /// The child that a key goes to; a leaf is its own.
+    /// The child that a key goes to; a leaf is its own. Where no entry comes before `best`, the way ends at an empty leaf.
     #[inline(always)]
-    fn next<S: Isa>(&self, s: S, at: u32, keys: Keys<'_>, i: usize) -> u32 {
+    fn next<S: Isa, const W: usize>(&self, s: S, at: u32, best: u32, key: &[u32; W]) -> u32 {
         let node = self.lines.get(at as usize..).and_then(<[_]>::first_chunk);
         let Some([Line(cuts), Line(kids)]) = node else {
             return at | LEAF;
         };
-        let k = keys.at(cuts[15] as usize, i);
+        let k = key[(cuts[15] & WORD) as usize % W];
         let child = (s.le16(cuts, k) & 0x7fff).count_ones();
-        kids[child as usize & 15]
+        match cuts[15] >> FIRST < best {
+            true => kids[child as usize & 15],
+            false => EMPTY,
+        }
     }
 
     /// The first entry of a leaf that fits, if it comes before `best`.
     #[inline(always)]
-    fn scan<S: Isa>(
+    fn scan<S: Isa, const W: usize>(
         &self,
         s: S,
         at: u32,
         best: u32,
-        keys: Keys<'_>,
-        i: usize,
+        key: &[u32; W],
         count: &mut impl FnMut(usize),
     ) -> u32 {
         let mut at = (at & !LEAF) as usize;
@@ -160,31 +175,46 @@ impl DecisionTree {
             if head[0] >= best {
                 break;
             }
-            let (first, len) = *self
-                .patterns
-                .get(head[leaf::PATTERN] as usize)
-                .unwrap_or(&(0, 0));
-            let (first, len) = (first as usize, len as usize);
+            let about = head[leaf::LANES];
+            let len = (about >> leaf::TESTS) as usize;
             count(len + 1);
-            let mut m = head[leaf::LANES];
-            let tests = self.tests.get(first..first + len).unwrap_or(&[]);
             let lines = self.lines.get(at + 1..at + 1 + len).unwrap_or(&[]);
-            for (t, Line(line)) in tests.iter().zip(lines) {
-                let k = keys.at(usize::from(t & !leaf::MASKED), i);
-                m &= match t & leaf::MASKED {
-                    0 => s.within8(line, k),
-                    _ => s.masked8(line, k),
-                };
+            let mut m = about & 0xff;
+            if len <= leaf::ROOM {
+                for (i, Line(line)) in lines.iter().enumerate() {
+                    let t = (head[(leaf::WORDS + i / 4) % 16] >> (8 * (i % 4))) as u8;
+                    m &= fits(s, t, line, key);
+                }
+            } else {
+                let (first, n) = *self
+                    .patterns
+                    .get(head[leaf::PATTERN] as usize)
+                    .unwrap_or(&(0, 0));
+                let first = first as usize;
+                let tests = self.tests.get(first..first + n as usize).unwrap_or(&[]);
+                for (i, Line(line)) in lines.iter().enumerate() {
+                    m &= fits(s, tests.get(i).copied().unwrap_or(0), line, key);
+                }
             }
             if m != 0 {
                 return best.min(head[m.trailing_zeros() as usize & 7]);
             }
-            if head[leaf::MORE] == 0 {
+            if about & leaf::MORE == 0 {
                 break;
             }
             at += 1 + len;
         }
         best
+    }
+}
+
+/// Lanes of a test's line that a key fits.
+#[inline(always)]
+fn fits<S: Isa, const W: usize>(s: S, test: u8, line: &[u32; 16], key: &[u32; W]) -> u32 {
+    let k = key[usize::from(test & !leaf::MASKED) % W];
+    match test & leaf::MASKED {
+        0 => s.within8(line, k),
+        _ => s.masked8(line, k),
     }
 }
 
@@ -197,34 +227,73 @@ struct Lookup<'a> {
 impl Kernel for Lookup<'_> {
     #[inline(always)]
     fn run<S: Isa>(self, s: S) {
-        let t = self.tree;
+        // short keys take little room, and are where the time matters
+        match self.keys.words() {
+            0..=8 => self.all::<S, 8>(s),
+            _ => self.all::<S, MAX_WORDS>(s),
+        }
+    }
+}
+
+impl Lookup<'_> {
+    #[inline(always)]
+    fn all<S: Isa, const W: usize>(mut self, s: S) {
         let n = self.keys.len().min(self.out.len());
-        let trees = t.roots.len().clamp(1, MAX_TREES);
-        let stage = JOBS / trees;
+        let mut rows = [[0u32; W]; KEYS];
         let mut from = 0;
         while from < n {
-            let len = stage.min(n - from);
+            let len = KEYS.min(n - from);
             let keys = self.keys.part(from, len);
-            // job j: key j % len in tree j / len
-            let mut at = [0u32; JOBS];
-            let mut active = [(0u8, 0u8); JOBS];
-            let mut walking = 0;
-            for (r, root) in t.roots.iter().enumerate().take(MAX_TREES) {
-                for i in 0..len {
-                    at[(r * len + i) % JOBS] = root.at;
-                    active[walking % JOBS] = ((r * len + i) as u8, i as u8);
-                    walking += usize::from(root.at & LEAF == 0);
+            // a key's words side by side
+            for w in 0..keys.words().min(W) {
+                for (row, v) in rows.iter_mut().zip(keys.word(w)) {
+                    row[w] = *v;
                 }
             }
-            // Bound: the depth of the trees.
+            let best = self.group(s, &rows, len);
+            for (o, best) in self.out.iter_mut().skip(from).zip(best).take(len) {
+                *o = self.tree.values.get(best as usize).copied().unwrap_or(NO_MATCH);
+            }
+            from += len;
+        }
+    }
+
+    /// The first entries of a group of keys: tree after tree, each for those keys that have nothing better yet.
+    #[inline(always)]
+    fn group<S: Isa, const W: usize>(
+        &mut self,
+        s: S,
+        rows: &[[u32; W]; KEYS],
+        len: usize,
+    ) -> [u32; KEYS] {
+        let t = self.tree;
+        let mut best = [u32::MAX; KEYS];
+        for root in &t.roots {
+            let mut at = [root.at; KEYS];
+            let mut wanted = [0u8; KEYS];
+            let mut n = 0;
+            for (i, best) in best.iter().enumerate().take(len) {
+                wanted[n % KEYS] = i as u8;
+                n += usize::from(root.first < *best);
+            }
+            if n == 0 {
+                // later trees have later entries
+                break;
+            }
+            let mut active = wanted;
+            let mut walking = match root.at & LEAF {
+                0 => n,
+                _ => 0,
+            };
+            // Bound: the depth of the tree.
             while walking > 0 {
                 let mut left = 0;
                 for a in 0..walking {
-                    let (job, i) = active[a % JOBS];
-                    let slot = &mut at[usize::from(job) % JOBS];
-                    let next = t.next(s, *slot, keys, usize::from(i));
-                    *slot = next;
-                    active[left] = (job, i);
+                    let i = active[a % KEYS];
+                    let k = usize::from(i) % KEYS;
+                    let next = t.next(s, at[k], best[k], &rows[k]);
+                    at[k] = next;
+                    active[left % KEYS] = i;
                     left += usize::from(next & LEAF == 0);
                     // a node's two lines, or a leaf's first ones
                     let line = (next & !LEAF) as usize;
@@ -234,22 +303,17 @@ impl Kernel for Lookup<'_> {
                 walking = left;
             }
             // the further lines of leaves
-            for at in at.iter().take(t.roots.len() * len) {
+            for i in wanted.iter().take(n) {
                 for l in 2..6 {
-                    prefetch(&t.lines, (at & !LEAF) as usize + l);
+                    prefetch(&t.lines, (at[usize::from(*i) % KEYS] & !LEAF) as usize + l);
                 }
             }
-            let mut best = [u32::MAX; JOBS];
-            for r in 0..t.roots.len().min(MAX_TREES) {
-                for (i, best) in best.iter_mut().enumerate().take(len) {
-                    *best = t.scan(s, at[(r * len + i) % JOBS], *best, keys, i, &mut |_| ());
-                }
+            for i in wanted.iter().take(n) {
+                let k = usize::from(*i) % KEYS;
+                best[k] = t.scan(s, at[k], best[k], &rows[k], &mut |_| ());
             }
-            for (o, best) in self.out.iter_mut().skip(from).zip(best).take(len) {
-                *o = t.values.get(best as usize).copied().unwrap_or(NO_MATCH);
-            }
-            from += len;
         }
+        best
     }
 }
 
@@ -267,7 +331,7 @@ impl Classifier for DecisionTree {
     }
 
     fn memory_bytes(&self) -> usize {
-        self.lines.capacity() * size_of::<Line>()
+        self.lines.len() * size_of::<Line>()
             + self.patterns.capacity() * 8
             + self.tests.capacity()
             + self.values.capacity() * 4

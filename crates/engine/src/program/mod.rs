@@ -80,6 +80,8 @@ use std::sync::Arc;
 
 /// Stages in the middle of a program with more rules have structures of their own.
 const MANY_RULES: usize = 64;
+/// Programs with at most so many rules have all that is known of them in the nearest caches.
+const NEAR: usize = 512;
 
 /// A program that is valid for the graph as it is.
 struct Loaded {
@@ -364,6 +366,14 @@ impl ProgramRunner {
             .get_or_insert_with(|| Box::new(lookup::Scratch::new()));
         (st.regs.tables).take(&l.code.tables, &self.graph.store, self.graph.core.changes);
         lookup::first_rules(&l.code, stage, &mut st.regs, scratch, packets, out);
+        // with many rules, what is known of each is far away
+        if l.code.rule_action.len() > NEAR {
+            for rule in out.iter().filter(|r| **r != classify::NO_RULE) {
+                let at = (stage.rules + rule) as usize;
+                l.code.rule_action.get(at).map(onefold_packet::prefetch);
+                st.counts.ask(at);
+            }
+        }
         if !st.regs.tables.batch {
             st.regs.tables.release();
         }

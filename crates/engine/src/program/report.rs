@@ -88,6 +88,13 @@ impl Counts {
             gone: (0, 0),
         }
     }
+    /// A rule will be counted soon.
+    #[inline]
+    pub fn ask(&self, rule: usize) {
+        if let Some(c) = self.rules.get(rule) {
+            onefold_packet::prefetch(c);
+        }
+    }
     #[inline]
     pub fn class(&mut self, rule: usize, bytes: usize) {
         if let Some(c) = self.rules.get_mut(rule) {
