@@ -104,7 +104,10 @@ fn build(table: &Table, a: &Args) -> Vec<(Box<dyn Classifier>, f64)> {
     if let Ok(t) = DecisionTree::new(table, &settings()) {
         let keys = sample_keys(table, 20_000);
         let steps = t.steps(keys.keys());
-        println!("  tree: {steps:.1?}, estimated {:.1} ns", steps.ns(t.memory_bytes()));
+        println!(
+            "  tree: {steps:.1?}, estimated {:.1} ns",
+            steps.ns(t.memory_bytes())
+        );
     }
     for m in makers {
         let t = Instant::now();

@@ -2,7 +2,7 @@
 
 use crate::rng::Rng;
 use crate::zipf::Zipf;
-use onefold_packet::{Packet, Pkt};
+use onefold_packet::{Packet, Pkt, prefetch};
 use std::collections::VecDeque;
 
 /// Bytes from one buffer to the next: an odd number of cache lines, so that headers of packets in flight do not share a
@@ -253,6 +253,13 @@ impl Ring {
     #[inline]
     pub fn take(&mut self, more: impl FnMut() -> Pkt) -> Vec<Pkt> {
         let mut rack = self.racks.pop_front().unwrap_or_default();
+        // as drivers do: buffers that come next are asked for now, their handles one batch earlier
+        for p in self.racks.front().into_iter().flatten() {
+            prefetch(p.data());
+        }
+        for p in self.racks.get(1).into_iter().flatten() {
+            prefetch(&**p);
+        }
         // more than were taken (copies that a chain has made) are not kept
         rack.resize_with(self.batch, more);
         rack

@@ -48,7 +48,7 @@ pub(super) fn build(
         values: table.values().to_vec(),
         copies: 0,
     };
-    let mut leaves = Leaves::default();
+    let mut leaves = Leaves::new(hulls);
     // it comes first
     leaves.add(&mut tree, table, &[], &[]);
     let whole: Vec<(u32, u32)> = (table.layout().word_bits().iter())

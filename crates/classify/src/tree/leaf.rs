@@ -4,11 +4,12 @@
 //! (where those are too many for the line, the number of a pattern that says so). Then one line per test. Tests that everything at this
 //! leaf passes are left out.
 
+use super::cut::Hulls;
 use super::{DecisionTree, LEAF};
 use crate::Table;
 use crate::simd::Line;
 use crate::table::Test;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 
 /// Where the pattern stands in a block's first line.
@@ -27,8 +28,9 @@ pub(super) const ROOM: usize = 4 * (16 - WORDS);
 pub(super) const MASKED: u8 = 0x80;
 
 /// Stores leaves, each once.
-#[derive(Default)]
 pub(super) struct Leaves {
+    /// Words in the order in which blocks ask about them.
+    order: Vec<usize>,
     patterns: HashMap<Vec<u8>, u32>,
     known: HashMap<u64, u32>,
     hasher: RandomState,
@@ -43,6 +45,24 @@ fn as_mask(t: &Test) -> Option<(u32, u32)> {
 }
 
 impl Leaves {
+    /// Those words are asked about first that tell most entries apart.
+    pub fn new(hulls: &Hulls) -> Leaves {
+        let different = |w: &usize| {
+            let ends = hulls.lo.get(*w).into_iter().flatten();
+            let ends = ends.zip(hulls.hi.get(*w).into_iter().flatten());
+            ends.collect::<HashSet<_>>().len()
+        };
+        let mut order: Vec<(usize, usize)> =
+            (0..hulls.lo.len()).map(|w| (different(&w), w)).collect();
+        order.sort_by_key(|(n, w)| (std::cmp::Reverse(*n), *w));
+        Leaves {
+            order: order.into_iter().map(|(_, w)| w).collect(),
+            patterns: HashMap::new(),
+            known: HashMap::new(),
+            hasher: RandomState::new(),
+        }
+    }
+
     /// Adds a leaf of these entries, in this part of the key space, to a tree; answers its reference.
     pub fn add(
         &mut self,
@@ -70,8 +90,10 @@ impl Leaves {
             let at = tree.lines.len();
             tree.lines.push(Line(head));
             let mut pattern = Vec::new();
-            for (w, region) in region.iter().enumerate() {
-                word(table, block, w, *region, &mut pattern, &mut tree.lines);
+            for w in &self.order {
+                if let Some(region) = region.get(*w) {
+                    word(table, block, *w, *region, &mut pattern, &mut tree.lines);
+                }
             }
             if let Some(Line(head)) = tree.lines.get_mut(at) {
                 head[LANES] |= (pattern.len() as u32) << TESTS;

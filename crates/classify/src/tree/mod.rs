@@ -184,6 +184,10 @@ impl DecisionTree {
                 for (i, Line(line)) in lines.iter().enumerate() {
                     let t = (head[(leaf::WORDS + i / 4) % 16] >> (8 * (i % 4))) as u8;
                     m &= fits(s, t, line, key);
+                    // the words that tell most come first: further lines need not be there
+                    if i == 1 && m == 0 {
+                        break;
+                    }
                 }
             } else {
                 let (first, n) = *self
@@ -252,7 +256,12 @@ impl Lookup<'_> {
             }
             let best = self.group(s, &rows, len);
             for (o, best) in self.out.iter_mut().skip(from).zip(best).take(len) {
-                *o = self.tree.values.get(best as usize).copied().unwrap_or(NO_MATCH);
+                *o = self
+                    .tree
+                    .values
+                    .get(best as usize)
+                    .copied()
+                    .unwrap_or(NO_MATCH);
             }
             from += len;
         }
@@ -304,7 +313,7 @@ impl Lookup<'_> {
             }
             // the further lines of leaves
             for i in wanted.iter().take(n) {
-                for l in 2..6 {
+                for l in 2..4 {
                     prefetch(&t.lines, (at[usize::from(*i) % KEYS] & !LEAF) as usize + l);
                 }
             }

@@ -15,6 +15,10 @@ use onefold_elements::model::{ValueSet, max_of};
 const NEARLY_ALL: f32 = 0.8;
 /// Share of probes that has to pass the whole guard.
 const MOST_OF_THEM: f32 = 0.5;
+/// In stages with so many rules a field that fewer probes have in common is part of a guard only if it rids the view of a fifth of the
+/// rules.
+const MANY: usize = 1024;
+const ALL: f32 = 0.999;
 /// Fields of at most so many bits are cut to the range of probes, if these have at most so many cells.
 const SHORT: u8 = 16;
 const FEW_CELLS: usize = 4;
@@ -90,12 +94,28 @@ impl<'a> Chooser<'a> {
             let told = self.telling(f, &live);
             let told = told.filter(|(share, _)| *share >= all * NEARLY_ALL && *share >= least);
             guard[f] = match told {
-                Some((_, (from, to))) => Some(around(from, to, bits)),
+                Some((share, (from, to))) => {
+                    let set = Some(around(from, to, bits));
+                    // what ordinary packets fail has to rid the view of many rules: those packets would be looked up elsewhere
+                    let many = self.rules.len() > MANY && share < all * ALL;
+                    if many {
+                        guard[f].clone_from(&set);
+                        let left = Inner::new(self.rules, &guard).rules.len();
+                        guard[f] = None;
+                        set.filter(|_| is_worth(left, inner.rules.len()))
+                    } else {
+                        set
+                    }
+                }
                 None => self.range(f, &live).filter(|set| {
                     // it has to rid the view of some rules
                     let mut with = guard.clone();
                     with[f] = Some(set.clone());
-                    Inner::new(self.rules, &with).rules.len() < inner.rules.len()
+                    let left = Inner::new(self.rules, &with).rules.len();
+                    match self.rules.len() > MANY {
+                        true => is_worth(left, inner.rules.len()),
+                        false => left < inner.rules.len(),
+                    }
                 }),
             };
             if let Some(set) = &guard[f] {
@@ -192,6 +212,11 @@ impl<'a> Chooser<'a> {
         let set = ValueSet::range(of(lo)?.0, of(hi)?.1);
         (!set.is_full(f.bits)).then_some(set)
     }
+}
+
+/// Are so few of the rules left behind a guard that packets may be looked up elsewhere for its sake?
+fn is_worth(left: usize, of: usize) -> bool {
+    left * 5 <= of * 4
 }
 
 /// A guard as it is compiled; `None` where it asks nothing, or something that guards cannot.
