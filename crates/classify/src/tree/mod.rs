@@ -83,7 +83,7 @@ impl Steps {
         // from 256 KiB on they leave the nearest caches, from 16 MiB on the last one
         let near = (memory as f64 / 262_144.0).max(1.0).log2() * 0.6;
         let far = near + if memory >> 24 > 0 { 5.0 } else { 0.0 };
-        self.levels * 5.0 + self.blocks * 9.0 + self.lines * 2.0 + (self.levels + self.blocks) * far
+        self.levels * 4.2 + self.blocks * 7.0 + self.lines * 1.5 + (self.levels + self.blocks) * far
     }
 }
 
