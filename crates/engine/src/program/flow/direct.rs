@@ -5,7 +5,7 @@
 //! [box](super::guard::GuardBox) is a place in a small table. A packet's place costs one comparison of a row for each field: no hash,
 //! and no memory that grows with flows. Headers never seen before cost what all others cost.
 
-use super::wide::{HEAD, HEAD_AT, ROW, Wide};
+use super::wide::{HEAD, HEAD_AT, ROW, Sixteen, Wide};
 use onefold_synth::program::Dim;
 
 use super::super::reads::ShapeReads;
@@ -18,8 +18,8 @@ const MAX_FIELDS: usize = 4;
 
 /// Intervals of a field, at most: the last value of each row, and the rows.
 const MAX_ENDS: usize = ROW * ROW;
-/// Intervals of a field that are compared one after the other for sixteen packets at once.
-const MAX_QUICK: usize = 64;
+/// Intervals of a field that are searched for sixteen packets at once: as many as registers have room for, and one number that is above all.
+const MAX_QUICK: usize = 8 * ROW - 1;
 
 /// A row of numbers on a cache line.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,7 @@ struct Field {
     stride: u32,
     /// Where it is among the words of an IPv4 header and what follows, if it is within one, and few intervals: which word, how far
     /// right, and the last value of each interval but the last one.
-    quick: Option<(u8, u8, Box<[u32]>)>,
+    quick: Option<(u8, u8, Box<[Sixteen]>)>,
     /// The last value of each interval but the last one; no value is above what stands behind these. If there are several rows, the first
     /// one has the last value of each other.
     rows: Box<[Row]>,
@@ -73,6 +73,18 @@ fn rows(ends: &[u32]) -> Box<[Row]> {
         all.push(row(&[]));
     }
     all.into()
+}
+
+/// As [`Wide::rank`] wants them.
+fn sorted(ends: &[u32]) -> Box<[Sixteen]> {
+    let rows = (ends.len() + 1).div_ceil(ROW).next_power_of_two();
+    let row = |i: usize| {
+        let mut r = [u32::MAX; ROW];
+        let some = ends.get(i * ROW..).unwrap_or_default();
+        r.iter_mut().zip(some).for_each(|(to, x)| *to = *x);
+        Sixteen(r)
+    };
+    (0..rows).map(row).collect()
 }
 
 /// What to do with packets of one place.
@@ -140,7 +152,7 @@ impl Fields {
                     (
                         (f / 32) as u8,
                         (32 - f % 32 - usize::from(bits)) as u8,
-                        ends.clone().into(),
+                        sorted(&ends),
                     )
                 }),
                 rows: rows(&ends),
@@ -194,10 +206,7 @@ impl Direct {
             let (word, right, ends) = f.quick.as_ref()?;
             let v = wide.right(*words.get(usize::from(*word))?, (*right).into());
             let v = wide.and(v, wide.all(f.mask as u32));
-            let mut n = wide.all(0);
-            for e in ends {
-                n = wide.count_over(n, v, wide.all(*e));
-            }
+            let n = wide.rank(v, ends);
             at = wide.plus(at, wide.times(n, wide.all(f.stride)));
         }
         Some(at)

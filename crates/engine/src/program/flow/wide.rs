@@ -73,8 +73,9 @@ pub(super) trait Wide: Copy {
     fn right(self, a: Self::N, by: u32) -> Self::N;
     /// Where `a` is above `b`: a bit each.
     fn over(self, a: Self::N, b: Self::N) -> u16;
-    /// `to` and one more where `a` is above `b`.
-    fn count_over(self, to: Self::N, a: Self::N, b: Self::N) -> Self::N;
+    /// How many of these numbers each is above; they ascend, and the last one is the largest there is. Rows: one, two, four or eight; of others, the answer
+    /// means nothing.
+    fn rank(self, v: Self::N, rows: &[Sixteen]) -> Self::N;
     /// The big-endian words of sixteen headers, from [`HEAD_AT`] on: one column for each.
     fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4];
 }
@@ -174,8 +175,18 @@ impl Wide for Any {
         m
     }
     #[inline(always)]
-    fn count_over(self, to: Sixteen, a: Sixteen, b: Sixteen) -> Sixteen {
-        self.plus(to, each(a, b, |a, b| u32::from(a > b)))
+    fn rank(self, v: Sixteen, rows: &[Sixteen]) -> Sixteen {
+        each(v, v, |v, _| {
+            let (mut pos, mut step) = (0, rows.len() * ROW / 2);
+            // Bound: halves
+            while step > 0 {
+                let at = pos + step - 1;
+                let end = rows.get(at / ROW).map_or(u32::MAX, |r| r.0[at % ROW]);
+                pos += if v > end { step } else { 0 };
+                step /= 2;
+            }
+            pos as u32
+        })
     }
     #[inline(always)]
     fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Sixteen; HEAD / 4] {
@@ -210,6 +221,70 @@ impl Avx512 {
     #[inline(always)]
     pub unsafe fn new() -> Avx512 {
         Avx512(())
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Avx512 {
+    /// Of `16 * R` numbers those whose places these are: the numbers stay in registers, and a permutation reads sixteen of up to 32 at once.
+    #[inline(always)]
+    fn read<const R: usize>(
+        self,
+        t: &[std::arch::x86_64::__m512i; 8],
+        at: std::arch::x86_64::__m512i,
+    ) -> std::arch::x86_64::__m512i {
+        use std::arch::x86_64::{
+            _mm512_mask_blend_epi32, _mm512_permutex2var_epi32, _mm512_permutexvar_epi32,
+            _mm512_set1_epi32, _mm512_test_epi32_mask,
+        };
+        let [a, b, c, d, e, f, g, h] = *t;
+        // SAFETY: the instructions are there, or the value would not be.
+        unsafe {
+            match R {
+                1 => _mm512_permutexvar_epi32(at, a),
+                2 => _mm512_permutex2var_epi32(a, at, b),
+                4 => _mm512_mask_blend_epi32(
+                    _mm512_test_epi32_mask(at, _mm512_set1_epi32(32)),
+                    _mm512_permutex2var_epi32(a, at, b),
+                    _mm512_permutex2var_epi32(c, at, d),
+                ),
+                _ => _mm512_mask_blend_epi32(
+                    _mm512_test_epi32_mask(at, _mm512_set1_epi32(64)),
+                    self.read::<4>(&[a, b, c, d, a, b, c, d], at),
+                    self.read::<4>(&[e, f, g, h, e, f, g, h], at),
+                ),
+            }
+        }
+    }
+
+    /// [`Wide::rank`] among `16 * R` numbers.
+    #[inline(always)]
+    fn search<const R: usize>(
+        self,
+        v: std::arch::x86_64::__m512i,
+        rows: &[Sixteen],
+    ) -> std::arch::x86_64::__m512i {
+        use std::arch::x86_64::{
+            _mm512_add_epi32, _mm512_cmpgt_epu32_mask, _mm512_mask_add_epi32, _mm512_set1_epi32,
+        };
+        let mut t = [self.all(u32::MAX); 8];
+        let n = rows.len().min(R);
+        for i in 0..n {
+            t[i] = self.get(&rows[i]);
+        }
+        let mut pos = self.all(0);
+        let mut step = R as i32 * 8;
+        // Bound: halves
+        while step > 0 {
+            // SAFETY: as above.
+            unsafe {
+                let at = _mm512_add_epi32(pos, _mm512_set1_epi32(step - 1));
+                let over = _mm512_cmpgt_epu32_mask(v, self.read::<R>(&t, at));
+                pos = _mm512_mask_add_epi32(pos, over, pos, _mm512_set1_epi32(step));
+            }
+            step /= 2;
+        }
+        pos
     }
 }
 
@@ -327,14 +402,12 @@ impl Wide for Avx512 {
         unsafe { std::arch::x86_64::_mm512_cmpgt_epu32_mask(a, b) }
     }
     #[inline(always)]
-    fn count_over(self, to: Self::N, a: Self::N, b: Self::N) -> Self::N {
-        use std::arch::x86_64::{
-            _mm512_cmpgt_epu32_mask, _mm512_mask_sub_epi32, _mm512_set1_epi32,
-        };
-        // SAFETY: as above.
-        unsafe {
-            let m = _mm512_cmpgt_epu32_mask(a, b);
-            _mm512_mask_sub_epi32(to, m, to, _mm512_set1_epi32(-1))
+    fn rank(self, v: Self::N, rows: &[Sixteen]) -> Self::N {
+        match rows.len() {
+            1 => self.search::<1>(v, rows),
+            2 => self.search::<2>(v, rows),
+            4 => self.search::<4>(v, rows),
+            _ => self.search::<8>(v, rows),
         }
     }
     #[inline(always)]
@@ -396,6 +469,12 @@ impl Wide for Avx512 {
 mod tests {
     use super::*;
 
+    /// A word of the windows.
+    fn all_of(windows: &[&[u8; WINDOW]; ROW], i: usize) -> u32 {
+        let w = windows[i % ROW];
+        u32::from_ne_bytes(w.as_chunks().0[i / ROW])
+    }
+
     /// What sixteen packets are asked, one way or the other.
     fn numbers<W: Wide>(wide: W, windows: &[&[u8; WINDOW]; ROW]) -> Vec<u32> {
         let mut all = Vec::new();
@@ -412,7 +491,27 @@ mod tests {
         keep(wide.and(a, b));
         keep(wide.right(a, 16));
         keep(wide.right(a, 0));
-        keep(wide.count_over(a, a, b));
+        for n in [1, 2, 4, 8] {
+            let mut some: Vec<u32> = (0..n * ROW - 1).map(|i| all_of(windows, i)).collect();
+            some.sort_unstable();
+            some.push(u32::MAX);
+            let rows: Vec<Sixteen> = some.as_chunks().0.iter().map(|r| Sixteen(*r)).collect();
+            let mut to = Sixteen([0; ROW]);
+            for v in [a, b, wide.all(some[3]), wide.all(0), wide.all(u32::MAX)] {
+                wide.put(wide.rank(v, &rows), &mut to);
+                all.extend(to.0);
+                let mut of = Sixteen([0; ROW]);
+                wide.put(v, &mut of);
+                for (got, v) in to.0.iter().zip(of.0) {
+                    assert_eq!(*got as usize, some.partition_point(|s| *s < v));
+                }
+            }
+        }
+        let mut keep = |v: W::N| {
+            let mut to = Sixteen([0; ROW]);
+            wide.put(v, &mut to);
+            all.extend(to.0);
+        };
         keep(wide.all(wide.over(a, b).into()));
         all
     }
