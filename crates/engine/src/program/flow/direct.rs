@@ -5,7 +5,8 @@
 //! [box](super::guard::GuardBox) is a place in a small table. A packet's place costs one comparison of a row for each field: no hash,
 //! and no memory that grows with flows. Headers never seen before cost what all others cost.
 
-use super::wide::{HEAD, HEAD_AT, ROW, Sixteen, Wide};
+use super::intervals::Quick;
+use super::wide::{HEAD, HEAD_AT, ROW, Wide};
 use onefold_synth::program::Dim;
 
 use super::super::reads::ShapeReads;
@@ -18,8 +19,6 @@ const MAX_FIELDS: usize = 4;
 
 /// Intervals of a field, at most: the last value of each row, and the rows.
 const MAX_ENDS: usize = ROW * ROW;
-/// Intervals of a field that are searched for sixteen packets at once: as many as registers have room for, and one number that is above all.
-const MAX_QUICK: usize = 8 * ROW - 1;
 
 /// A row of numbers on a cache line.
 #[derive(Debug, Clone, Copy)]
@@ -34,9 +33,8 @@ struct Field {
     mask: u64,
     /// Places from one interval to the next.
     stride: u32,
-    /// Where it is among the words of an IPv4 header and what follows, if it is within one, and few intervals: which word, how far
-    /// right, and the last value of each interval but the last one.
-    quick: Option<(u8, u8, Box<[Sixteen]>)>,
+    /// For sixteen packets at once, if it is within one word of an IPv4 header and what follows, and intervals are few.
+    quick: Option<Quick>,
     /// The last value of each interval but the last one; no value is above what stands behind these. If there are several rows, the first
     /// one has the last value of each other.
     rows: Box<[Row]>,
@@ -73,18 +71,6 @@ fn rows(ends: &[u32]) -> Box<[Row]> {
         all.push(row(&[]));
     }
     all.into()
-}
-
-/// As [`Wide::rank`] wants them.
-fn sorted(ends: &[u32]) -> Box<[Sixteen]> {
-    let rows = (ends.len() + 1).div_ceil(ROW).next_power_of_two();
-    let row = |i: usize| {
-        let mut r = [u32::MAX; ROW];
-        let some = ends.get(i * ROW..).unwrap_or_default();
-        r.iter_mut().zip(some).for_each(|(to, x)| *to = *x);
-        Sixteen(r)
-    };
-    (0..rows).map(row).collect()
 }
 
 /// What to do with packets of one place.
@@ -142,19 +128,11 @@ impl Fields {
             let ends = cuts.iter().map(end).collect::<Option<Vec<u32>>>()?;
             // counted from the first bit of the columns; only boxes whose header begins there ask them
             let from = usize::try_from(bit).ok()?.checked_sub(HEAD_AT * 8);
-            let word =
-                from.filter(|f| f / 32 == (f + usize::from(bits) - 1) / 32 && f / 32 < HEAD / 4);
             fields.push(Field {
                 byte,
                 shift,
                 mask,
-                quick: word.filter(|_| ends.len() <= MAX_QUICK).map(|f| {
-                    (
-                        (f / 32) as u8,
-                        (32 - f % 32 - usize::from(bits)) as u8,
-                        sorted(&ends),
-                    )
-                }),
+                quick: from.and_then(|from| Quick::of(from, bits, &ends)),
                 rows: rows(&ends),
                 stride: places as u32,
             });
@@ -203,10 +181,7 @@ impl Direct {
     pub fn many<W: Wide>(&self, wide: W, words: &[W::N; HEAD / 4]) -> Option<W::N> {
         let mut at = wide.all(0);
         for f in &self.fields {
-            let (word, right, ends) = f.quick.as_ref()?;
-            let v = wide.right(*words.get(usize::from(*word))?, (*right).into());
-            let v = wide.and(v, wide.all(f.mask as u32));
-            let n = wide.rank(v, ends);
+            let n = f.quick.as_ref()?.number(wide, words)?;
             at = wide.plus(at, wide.times(n, wide.all(f.stride)));
         }
         Some(at)
@@ -243,6 +218,7 @@ impl Direct {
 mod tests {
     use super::super::wide::Any;
     use super::*;
+    use crate::program::flow::intervals::MAX_QUICK;
     use crate::program::reads::DimRead;
 
     fn fields(cuts: &[&[u32]]) -> Option<Fields> {

@@ -23,6 +23,7 @@
 mod direct;
 mod guard;
 mod hot;
+mod intervals;
 mod isa;
 mod lease;
 mod memory;

@@ -76,6 +76,8 @@ pub(super) trait Wide: Copy {
     /// How many of these numbers each is above; they ascend, and the last one is the largest there is. Rows: one, two, four or eight; of others, the answer
     /// means nothing.
     fn rank(self, v: Self::N, rows: &[Sixteen]) -> Self::N;
+    /// Of the numbers of two rows those whose places these are.
+    fn look(self, at: Self::N, rows: &[Sixteen; 2]) -> Self::N;
     /// The big-endian words of sixteen headers, from [`HEAD_AT`] on: one column for each.
     fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4];
 }
@@ -186,6 +188,12 @@ impl Wide for Any {
                 step /= 2;
             }
             pos as u32
+        })
+    }
+    #[inline(always)]
+    fn look(self, at: Sixteen, rows: &[Sixteen; 2]) -> Sixteen {
+        each(at, at, |at, _| {
+            rows[at as usize / ROW % 2].0[at as usize % ROW]
         })
     }
     #[inline(always)]
@@ -411,6 +419,11 @@ impl Wide for Avx512 {
         }
     }
     #[inline(always)]
+    fn look(self, at: Self::N, rows: &[Sixteen; 2]) -> Self::N {
+        let (a, b) = (self.get(&rows[0]), self.get(&rows[1]));
+        self.read::<2>(&[a, b, a, b, a, b, a, b], at)
+    }
+    #[inline(always)]
     fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4] {
         use std::arch::x86_64::{
             _mm_set_epi8, _mm256_loadu_si256, _mm512_broadcast_i32x4, _mm512_castsi256_si512,
@@ -491,6 +504,12 @@ mod tests {
         keep(wide.and(a, b));
         keep(wide.right(a, 16));
         keep(wide.right(a, 0));
+        let places = Sixteen(std::array::from_fn(|i| all_of(windows, i) % 32));
+        let two = [
+            Sixteen([7; ROW]),
+            Sixteen(std::array::from_fn(|i| i as u32)),
+        ];
+        keep(wide.look(wide.get(&places), &two));
         for n in [1, 2, 4, 8] {
             let mut some: Vec<u32> = (0..n * ROW - 1).map(|i| all_of(windows, i)).collect();
             some.sort_unstable();
