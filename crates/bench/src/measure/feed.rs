@@ -2,7 +2,7 @@
 
 use crate::rng::Rng;
 use crate::zipf::Zipf;
-use onefold_packet::{Packet, Pkt, prefetch};
+use onefold_packet::{Packet, Pkt};
 use std::collections::VecDeque;
 
 /// Bytes from one buffer to the next: an odd number of cache lines, so that headers of packets in flight do not share a
@@ -249,17 +249,11 @@ impl Ring {
         }
     }
 
-    /// The batch of buffers that has been free longest. Where packets did not come back, `more` makes others.
+    /// The batch of buffers that has been free longest. They are not asked for ahead of time: where they are in the second cache, asking takes 1.3 ns per
+    /// packet and saves nothing. Where packets did not come back, `more` makes others.
     #[inline]
     pub fn take(&mut self, more: impl FnMut() -> Pkt) -> Vec<Pkt> {
         let mut rack = self.racks.pop_front().unwrap_or_default();
-        // as drivers do: buffers that come next are asked for now, their handles one batch earlier
-        for p in self.racks.front().into_iter().flatten() {
-            prefetch(p.data());
-        }
-        for p in self.racks.get(1).into_iter().flatten() {
-            prefetch(&**p);
-        }
         // more than were taken (copies that a chain has made) are not kept
         rack.resize_with(self.batch, more);
         rack
