@@ -15,7 +15,8 @@ pub const EXPERIMENT: Experiment = Experiment {
     name: "attack",
     title: "Half of the packets are hostile",
     shows: "Firewall (713 rules), router, NAPT with room for 131,072 flows: established flows share a core with as many packets of other established flows (benign), or of an attacker: a SYN flood that the rules let pass, random \
-            5-tuples, new flows that exhaust the NAPT, headers made of parts of different rules, so that a classifier finds out late that none matches. Half of the packets are the established flows' in all cases, so \
+            5-tuples, new flows that exhaust the NAPT's table, headers made of parts of different rules, so that a classifier finds out late that none matches, new flows to one destination when all ports towards it are \
+            taken, and flows that are all alike to a hash without a key (they come again, as benign ones do: where the hash is keyed they cost what those cost). Half of the packets are the established flows' in all cases, so \
             the rate of all is their rate, too.",
     x: Axis {
         name: "the other half",
@@ -30,7 +31,11 @@ pub const EXPERIMENT: Experiment = Experiment {
 /// Templates of hostile packets.
 const TEMPLATES: usize = 4096;
 /// Attacks.
-const ATTACKS: usize = 4;
+const ATTACKS: usize = 6;
+/// Hosts that crowd one destination.
+const HOSTS: u32 = 8;
+/// What hashes without a key are to be like.
+const SAME: u16 = 0x0f0f;
 /// SYN.
 const SYN: u8 = 0x02;
 
@@ -70,6 +75,56 @@ fn frames(set: &Generated, tcp: bool, mixed: bool, rng: &mut Rng) -> Vec<Vec<u8>
     all
 }
 
+/// A hash of the kind that flow tables without a key use: addresses rotated by ports, and the ports.
+fn unkeyed(src: u32, dst: u32, sport: u16, dport: u16) -> u32 {
+    let (s, d) = (
+        src.swap_bytes().rotate_left(u32::from(sport % 16)),
+        dst.swap_bytes().rotate_left(31 - u32::from(dport % 16)),
+    );
+    s ^ d ^ (u32::from(dport) << 16 | u32::from(sport))
+}
+
+/// Frames that rules allow, all different, all with the same lower 16 bits of [`unkeyed`].
+fn colliding(set: &Generated, rng: &mut Rng) -> Vec<Vec<u8>> {
+    let fits = |p: &ProtoMatch| matches!(p, ProtoMatch::Any) || *p == ProtoMatch::Is(17);
+    let rules: Vec<_> = set.rules.iter().filter(|r| fits(&r.proto)).collect();
+    let mut all = Vec::with_capacity(TEMPLATES);
+    // Bound: one draw in two is of use where any source port is allowed.
+    for _ in 0..64 * TEMPLATES {
+        let Some(r) = rng.pick(&rules) else { break };
+        let (src, dst, dport) = (within(r.src, rng), within(r.dst, rng), port(r.dport, rng));
+        let alike = (0..16).find_map(|turns: u16| {
+            // the port's last bits say how far the address is rotated
+            let sport = unkeyed(src, dst, turns, dport) as u16 ^ turns ^ SAME;
+            let good = sport % 16 == turns && (r.sport.0..=r.sport.1).contains(&sport);
+            good.then_some(sport)
+        });
+        if let Some(sport) = alike {
+            debug_assert_eq!(unkeyed(src, dst, sport, dport) as u16, SAME);
+            all.push(frame_of(src, dst, sport, dport, None, 64));
+        }
+        if all.len() == TEMPLATES {
+            break;
+        }
+    }
+    all
+}
+
+/// Frames from several hosts to one port of another: there is only one port for each flow.
+fn crowding(set: &Generated, rng: &mut Rng) -> Vec<Vec<u8>> {
+    let fits = |p: &ProtoMatch| matches!(p, ProtoMatch::Any) || *p == ProtoMatch::Is(17);
+    let any_port = |p: (u16, u16)| p.0 <= 1024 && p.1 == u16::MAX;
+    let wide = |r: &&crate::rules::Rule| fits(&r.proto) && any_port(r.sport) && r.src.1 <= 28;
+    let mut rules = set.rules.iter().filter(wide);
+    let Some(r) = rules.next() else {
+        return Vec::new();
+    };
+    let (dst, dport) = (within(r.dst, rng), port(r.dport, rng));
+    (0..HOSTS)
+        .map(|host| frame_of(r.src.0 | host, dst, 1024, dport, None, 64))
+        .collect()
+}
+
 /// Packets of attackers by what they do: name, packets.
 pub fn hostile(set: &Generated, share: f64, seed: u64) -> Vec<(&'static str, StrangerSpec)> {
     let mut rng = Rng::stream(seed, 0x6174_7461_636b);
@@ -101,6 +156,11 @@ pub fn hostile(set: &Generated, share: f64, seed: u64) -> Vec<(&'static str, Str
         (
             "mixed-up rules",
             spec(frames(set, true, true, &mut rng), NEW_PORT),
+        ),
+        ("no port left", spec(crowding(set, &mut rng), NEW_PORT)),
+        (
+            "hash collisions",
+            spec(colliding(set, &mut rng), Vary::default()),
         ),
     ]
 }
@@ -159,4 +219,22 @@ fn published() -> Vec<Published> {
         erratum: None,
         lines: Vec::new(),
     }]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attackers_have_packets() {
+        let set = text::rules(RuleKind::Acl, true, 713, 1).unwrap();
+        let all = hostile(&set, 0.5, 1);
+        assert_eq!(all.len(), ATTACKS);
+        let of = |name| &all.iter().find(|a| a.0 == name).unwrap().1.frames;
+        assert_eq!(of("no port left").len(), HOSTS as usize);
+        let alike = of("hash collisions");
+        assert!(alike.len() > TEMPLATES / 2, "{}", alike.len());
+        let different: std::collections::BTreeSet<_> = alike.iter().collect();
+        assert!(different.len() > alike.len() / 2, "{}", different.len());
+    }
 }

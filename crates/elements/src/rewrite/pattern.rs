@@ -8,9 +8,9 @@
 //!   reply flow is not in the table yet.
 //! - When all are taken there is none, and the packet is dropped.
 //!
-//! The search looks at most at one variation more than the table has flows; while all are taken and no flow has gone, it is
-//! not repeated.
+//! A search that looks at many in vain leaves behind which ones are taken, and the next ones are quick; see [`super::crowd`].
 
+use super::crowd::Search;
 use super::flowid::FlowId;
 use crate::args::{ArgScope, FromArg, Ip4Prefix};
 use crate::state_any;
@@ -39,24 +39,14 @@ pub struct Pattern {
     pub same_first: bool,
     /// Where a sequential search goes on.
     pub next: u32,
-    full: Option<Full>,
-}
-
-/// Remembers that all variations are taken, until a flow goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Full {
-    table: StateId,
-    map: u16,
-    reply: FlowId,
-    removals: u64,
 }
 
 /// What a search for a free variation needs to know of the flow table.
 pub(super) struct Replies<'a> {
-    pub table: StateId,
-    pub map: u16,
-    pub removals: u64,
+    /// Is there a flow with such replies?
     pub taken: &'a dyn Fn(&FlowId) -> bool,
+    /// The first free variation from this one on, around the end.
+    pub search: &'a mut dyn FnMut(&Search, u32) -> Option<u32>,
 }
 
 impl Pattern {
@@ -80,7 +70,6 @@ impl Pattern {
             sequential: false,
             same_first: true,
             next: 0,
-            full: None,
         };
         p.parse_saddr(s, scope)?;
         if let Some(sp) = sp {
@@ -175,7 +164,7 @@ impl Pattern {
     pub(super) fn rewrite(
         &mut self,
         flow: FlowId,
-        replies: &Replies<'_>,
+        replies: Replies<'_>,
         mut draw: impl FnMut() -> u32,
     ) -> Option<FlowId> {
         let mut to = flow;
@@ -206,37 +195,19 @@ impl Pattern {
                 return Some(self.take(to, reply, own));
             }
         }
-        let mut v = match self.sequential {
+        let first = match self.sequential {
             true if self.next > self.top => 0,
             true => self.next,
             false => ((u64::from(draw()) * (u64::from(self.top) + 1)) >> 32) as u32,
         };
-        let mut fixed = to;
-        match self.ports {
-            true => fixed.sport = 0,
-            false => fixed.saddr = 0,
-        }
-        let full = Full {
-            table: replies.table,
-            map: replies.map,
-            reply: fixed,
-            removals: replies.removals,
+        let search = Search {
+            ports: self.ports,
+            base,
+            top: self.top,
+            to,
         };
-        if self.full == Some(full) {
-            return None;
-        }
-        for _ in 0..=self.top {
-            match self.ports {
-                true => reply.dport = base.wrapping_add(v) as u16,
-                false => reply.daddr = base.wrapping_add(v),
-            }
-            if !(replies.taken)(&reply) {
-                return Some(self.take(to, reply, v));
-            }
-            v = if v == self.top { 0 } else { v + 1 };
-        }
-        self.full = Some(full);
-        None
+        let v = (replies.search)(&search, first)?;
+        Some(self.take(to, search.reply(v), v))
     }
 
     /// What the `n`th new flow from now will most likely become; `None` where that is a matter of chance.
@@ -420,13 +391,12 @@ mod tests {
         draw: u32,
     ) -> Option<FlowId> {
         let seen = taken.clone();
+        let there = |f: &FlowId| seen.contains(f);
         let replies = Replies {
-            table: StateId(0),
-            map: 0,
-            removals: 0,
-            taken: &|f: &FlowId| seen.contains(f),
+            taken: &there,
+            search: &mut |s, v| s.look(v, u64::from(s.top) + 1, there).ok(),
         };
-        let to = p.rewrite(flow, &replies, || draw)?;
+        let to = p.rewrite(flow, replies, || draw)?;
         taken.insert(to.reversed());
         Some(to)
     }
@@ -498,7 +468,6 @@ mod tests {
             daddr: 0x0100_0001,
             dport: 1026,
         });
-        p.full = None;
         assert_eq!(go(&mut p, flow(10), &mut taken, 0).unwrap().sport, 1026);
     }
 
@@ -522,28 +491,5 @@ mod tests {
         );
         let mut p = pattern("1.0.0.1 1024-1033? - -").unwrap();
         assert_eq!(go(&mut p, flow(1030), &mut taken, 0).unwrap().sport, 1025);
-    }
-
-    #[test]
-    fn exhaustion_is_remembered_until_a_flow_goes() {
-        let mut p = pattern("1.0.0.1 1-2# - -").unwrap();
-        let looks = std::cell::Cell::new(0);
-        let taken = |_: &FlowId| {
-            looks.set(looks.get() + 1);
-            true
-        };
-        let mut replies = Replies {
-            table: StateId(0),
-            map: 0,
-            removals: 3,
-            taken: &taken,
-        };
-        for _ in 0..5 {
-            assert_eq!(p.rewrite(flow(9), &replies, || 0), None);
-        }
-        assert_eq!(looks.get(), 2);
-        replies.removals = 4;
-        assert_eq!(p.rewrite(flow(9), &replies, || 0), None);
-        assert_eq!(looks.get(), 4);
     }
 }

@@ -137,11 +137,10 @@ impl AgeQueue {
         }
     }
 
-    /// The record that is number `n` in line, and its stamp by then: soon the oldest, if it has not been used since. Possibly one that
-    /// has left.
+    /// The record that is number `n` in line: soon the oldest, if it has not been used since. Possibly one that has left.
     #[inline]
-    pub fn ahead(&self, n: usize) -> Option<(u32, u64)> {
-        self.line.get(n).map(|f| (f.record, f.stamp))
+    pub fn ahead(&self, n: usize) -> Option<u32> {
+        self.line.get(n).map(|f| f.record)
     }
 
     /// Bytes.

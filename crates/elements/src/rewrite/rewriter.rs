@@ -401,7 +401,7 @@ impl Rewriter {
             new += usize::from(t.expect_record(s.hash).is_none());
         }
         if new > 0 {
-            t.expect_new(self.handle.member * 2, new);
+            t.expect_new(new);
         }
     }
 
@@ -446,7 +446,7 @@ impl Rewriter {
             }
         }
         if new > 0 {
-            t.expect_new(self.handle.member * 2, new as usize);
+            t.expect_new(new as usize);
         }
         for f in all.iter_mut().filter(mine) {
             if let Some(found) = f.found {

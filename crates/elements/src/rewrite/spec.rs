@@ -1,6 +1,5 @@
 //! Input specifications: what a rewriter does with a packet that no mapping matches.
 
-use super::access::answering;
 use super::flowid::FlowId;
 use super::kind::Kind;
 use super::mapper::Mapper;
@@ -10,6 +9,7 @@ use crate::ElemId;
 use crate::args::{ArgScope, FromArg, split_words};
 use crate::cx::Host;
 use crate::store::{StateId, StateStore};
+use std::cell::RefCell;
 
 /// Classes whose elements may stand as an input specification.
 pub(super) const MAPPER_CLASSES: [&str; 2] = ["RoundRobinIPMapper", "SourceIPHashMapper"];
@@ -187,23 +187,16 @@ pub(super) fn apply_pattern(
     host: &mut dyn Host,
 ) -> Option<FlowId> {
     let mut p = PatternSet::get(store, at)?;
-    let t = store.get::<FlowTable>(table)?;
+    let t = store.get_mut::<FlowTable>(table)?;
     // a ping's reply is known by what the new identifier becomes at the other end, not by what the old one did
     let member = t.members.get(usize::from(map >> 1));
     let ping = member.is_some_and(|m| m.kind == Kind::Ping);
+    let t = RefCell::new(t);
     let replies = Replies {
-        table,
-        map,
-        removals: t.removals,
-        taken: &|k: &FlowId| match ping {
-            false => t.lookup(map, k).is_some(),
-            true => {
-                let sport = answering(k.dport);
-                t.lookup(map, &FlowId { sport, ..*k }).is_some()
-            }
-        },
+        taken: &|k| t.borrow().taken(map, ping, k),
+        search: &mut |s, v| t.borrow_mut().search(map, ping, s, v),
     };
-    let to = p.rewrite(flow, &replies, || host.random(elem));
+    let to = p.rewrite(flow, replies, || host.random(elem));
     PatternSet::put(store, at, p);
     to
 }

@@ -12,12 +12,14 @@
 //! Where several flows would time out in the same millisecond, Click's choice depends on its heap's shape; here it is the
 //! one that has been silent longest.
 
-use super::flowid::{FlowId, checksum_deltas, checksum_step};
+use super::access::answering;
+use super::crowd::{Crowds, Search};
+use super::flowid::FlowId;
 use super::index::Index;
 use super::kind::Kind;
 use super::lease::{Leases, NO_LEASE, STAMP_BITS};
 use super::queue::{AgeQueue, NIL};
-use super::record::{CLASSES, Counts, Hit, Member, NewFlow, Timeout, Track};
+use super::record::{CLASSES, Hit, Member, Timeout, Track};
 use super::record::{FlowRef, Record};
 use super::seqdelta::Shifts;
 use super::spec::InputSpec;
@@ -33,31 +35,28 @@ pub const DEFAULT_CAPACITY: u32 = 0x7fff_ffff;
 /// Most flows that a table ever holds, whatever the configured capacity: 256 MB of records, half as much for their index and their ages.
 pub const MAX_FLOWS: usize = 1 << 22;
 
-/// What orders flows that may go: guaranteed, when, stamp.
-type Rank = (bool, u64, u64);
-
 /// The bindings of one rewriter, or of several that share a capacity.
 #[derive(Debug)]
 pub struct FlowTable {
     pub(super) records: Vec<Record>,
-    index: Index,
+    pub(super) index: Index,
     seed: [u64; 2],
     pub(super) members: Vec<Member>,
     /// [`CLASSES`] per member.
-    queues: Vec<AgeQueue>,
-    shifts: Vec<Shifts>,
-    free_shifts: Vec<u32>,
-    free: u32,
-    live: usize,
+    pub(super) queues: Vec<AgeQueue>,
+    pub(super) shifts: Vec<Shifts>,
+    pub(super) free_shifts: Vec<u32>,
+    pub(super) free: u32,
+    pub(super) live: usize,
     capacity: u32,
     last_stamp: u64,
-    /// Bindings removed so far; while it stands still, what had no room still has none.
-    pub(super) removals: u64,
-    evictions: u64,
+    /// Patterns with few variations left.
+    crowds: Crowds,
+    pub(super) evictions: u64,
     /// The rewriter that this one shares the capacity of: its table is used in the place of this one.
     pub(super) shared_with: Option<ElemId>,
     /// Leases of its records, if somebody remembers flows.
-    leases: Option<Arc<Leases>>,
+    pub(super) leases: Option<Arc<Leases>>,
 }
 
 /// A copy has no part in leases: what they know of is written down in it.
@@ -82,7 +81,7 @@ impl Clone for FlowTable {
             live: self.live,
             capacity: self.capacity,
             last_stamp: self.last_stamp.max(self.lease_clock()),
-            removals: self.removals,
+            crowds: self.crowds.clone(),
             evictions: self.evictions,
             shared_with: self.shared_with,
             leases: None,
@@ -113,7 +112,7 @@ impl FlowTable {
             live: 0,
             capacity: DEFAULT_CAPACITY,
             last_stamp: 0,
-            removals: 0,
+            crowds: Crowds::default(),
             evictions: 0,
             shared_with: None,
             leases: None,
@@ -140,7 +139,7 @@ impl FlowTable {
     pub fn set_capacity(&mut self, flows: u32) {
         self.capacity = flows;
     }
-    fn limit(&self) -> usize {
+    pub(super) fn limit(&self) -> usize {
         (self.capacity as usize).min(MAX_FLOWS)
     }
 
@@ -219,42 +218,30 @@ impl FlowTable {
         let reply = found & 1 != 0;
         (r.map == map && r.key(reply) == *key).then_some((r, reply))
     }
-    /// So many flows of a map are about to be made: what that needs of records, and of those that make room, is asked for.
-    pub(super) fn expect_new(&self, map: u16, n: usize) {
-        if self.live + n <= self.limit() {
-            let mut at = self.free;
-            if at == NIL {
-                // they are made at the end, one after the other: memory sees that coming by itself
-                return;
+    /// So many flows are about to be made: the records that they will be in are asked for.
+    pub(super) fn expect_new(&self, n: usize) {
+        let mut at = self.free;
+        // Bound: `n`, which is that of a batch. Records that have never been used come one after the other: memory sees that by itself.
+        for _ in 0..n {
+            let Some(r) = self.records.get(at as usize) else {
+                break;
+            };
+            at = r.shifts;
+            if let Some(r) = self.records.get(at as usize) {
+                prefetch(r);
             }
-            // Bound: `n`, which is that of a batch.
-            for _ in 0..n {
-                let Some(r) = self.records.get(at as usize) else {
-                    break;
-                };
-                at = r.shifts;
-                if let Some(r) = self.records.get(at as usize) {
-                    prefetch(r);
-                }
-            }
-            return;
         }
-        // those that were filed first, of the class that times out first: what is known without looking at any record
-        let first = (0..CLASSES).filter_map(|c| {
-            let q = usize::from(map >> 1) * CLASSES + c;
-            let since = self.queues.get(q)?.ahead(0)?.1 >> STAMP_BITS;
-            Some((since + timeout(&self.members, q).expire, q))
-        });
-        let Some(q) = first.min().and_then(|(_, q)| self.queues.get(q)) else {
-            return;
-        };
-        let of = |k: usize| self.records.get(q.ahead(k)?.0 as usize);
-        for k in 0..n {
-            let Some(r) = of(k) else { break };
+    }
+
+    /// A flow of a queue has made room, and the next ones in line are about to: their records, and where they stand in the index, are asked for.
+    #[inline]
+    pub(super) fn expect_victims(&self, q: usize) {
+        let Some(q) = self.queues.get(q) else { return };
+        let of = |n: usize| self.records.get(q.ahead(n)? as usize);
+        if let Some(r) = of(12) {
             prefetch(r);
         }
-        for k in 0..n {
-            let Some(r) = of(k) else { break };
+        if let Some(r) = of(4) {
             for reply in [false, true] {
                 self.expect(self.hash(r.map, &r.key(reply)));
             }
@@ -276,15 +263,57 @@ impl FlowTable {
         Some((found >> 1, found & 1 != 0))
     }
 
+    /// Is there a flow with such replies? A ping's are known by what the identifier becomes at the other end.
     #[inline]
-    fn now_ms(&self, now: Timestamp) -> u64 {
+    pub(super) fn taken(&self, map: u16, ping: bool, reply: &FlowId) -> bool {
+        let key = match ping {
+            false => *reply,
+            true => FlowId {
+                sport: answering(reply.dport),
+                ..*reply
+            },
+        };
+        self.lookup(map, &key).is_some()
+    }
+
+    /// The first variation from `v` on, around the end, whose replies no flow has.
+    pub(super) fn search(&mut self, map: u16, ping: bool, s: &Search, v: u32) -> Option<u32> {
+        if let Some(found) = self.crowds.ask(map, ping, s, v) {
+            return found;
+        }
+        let patience = Crowds::patience(s);
+        match s.look(v, patience, |k| self.taken(map, ping, k)) {
+            Ok(v) => Some(v),
+            Err(_) if patience > u64::from(s.top) => None,
+            Err(v) => {
+                let mut crowds = std::mem::take(&mut self.crowds);
+                crowds.write_down(map, ping, s, |k| self.taken(map, ping, k));
+                let found = crowds.ask(map, ping, s, v);
+                self.crowds = crowds;
+                found.flatten()
+            }
+        }
+    }
+
+    /// A key has come into the index, or gone from it.
+    #[inline]
+    pub(super) fn note(&mut self, map: u16, key: &FlowId, there: bool) {
+        if !self.crowds.is_empty() {
+            let member = self.members.get(usize::from(map >> 1));
+            let ping = member.is_some_and(|m| m.kind == Kind::Ping);
+            self.crowds.note(map, ping, key, there);
+        }
+    }
+
+    #[inline]
+    pub(super) fn now_ms(&self, now: Timestamp) -> u64 {
         let ms = now.nanos().max(0) as u64 / 1_000_000;
         ms.max(self.last_stamp.max(self.lease_clock()) >> STAMP_BITS)
     }
 
     /// The next stamp: of this millisecond, after all others.
     #[inline]
-    fn stamp(&mut self, now: Timestamp) -> u64 {
+    pub(super) fn stamp(&mut self, now: Timestamp) -> u64 {
         let last = self.last_stamp.max(self.lease_clock());
         self.last_stamp = Leases::stamp_after(last, now);
         if let Some(l) = &self.leases {
@@ -355,7 +384,7 @@ impl FlowTable {
     }
     /// What was said of the flow does not hold any more. The record keeps what the lease knows.
     #[inline]
-    fn end_lease(&mut self, i: u32) {
+    pub(super) fn end_lease(&mut self, i: u32) {
         if let Some(r) = self.records.get_mut(i as usize)
             && r.lease != NO_LEASE
             && let Some(l) = &self.leases
@@ -364,7 +393,7 @@ impl FlowTable {
         }
     }
 
-    fn queue_of(&self, map: u16, flags: u8) -> usize {
+    pub(super) fn queue_of(&self, map: u16, flags: u8) -> usize {
         let member = usize::from(map >> 1);
         let track = self
             .members
@@ -393,231 +422,13 @@ impl FlowTable {
         }
     }
 
-    /// Makes a binding; `None` when there is no room for it. A flow whose replies would look the same goes.
-    pub(super) fn insert(&mut self, new: NewFlow, now: Timestamp) -> Option<u32> {
-        let member = usize::from(new.map >> 1);
-        let (f, r) = new.outputs;
-        if !(self.members.get(member)).is_some_and(|m| f < m.noutputs && r < m.noutputs) {
-            return None;
-        }
-        let (ip_delta, mut port_delta) = checksum_deltas(new.flow, new.rewritten);
-        if new.ping {
-            port_delta = checksum_step(0, new.flow.sport, new.rewritten.sport);
-        }
-        let stamp = self.stamp(now);
-        let reply = new.rewritten.reversed();
-        let hashes = [self.hash(new.map, &new.flow), self.hash(new.map, &reply)];
-        let there = |h: u32, k: &FlowId| self.lookup_hashed(h, new.map, k).is_some();
-        let collides = new.flow == reply || there(hashes[0], &new.flow) || there(hashes[1], &reply);
-        // room is made first: its record is the next one to be used
-        let full = !collides && self.live >= self.limit();
-        if full && !self.make_room(&new, stamp, now) {
-            return None;
-        }
-        let i = self.allocate()?;
-        let record = &mut self.records[i as usize];
-        *record = Record {
-            forward: new.flow,
-            reply,
-            stamp,
-            ip_delta,
-            port_delta,
-            output: [f as u16, r as u16],
-            map: new.map,
-            input: new.input,
-            generation: record.generation,
-            filing: record.filing,
-            ip_p: new.ip_p,
-            used: true,
-            ..Record::default()
-        };
-        let record = *record;
-        let q = self.queue_of(record.map, 0);
-        self.queues[q].push(&mut self.records, i);
-        self.live += 1;
-        if let Some(c) = self.counts_mut(record.map, record.input) {
-            c.flows += 1;
-        }
-        if !collides {
-            self.index.add(hashes[0], i << 1);
-            self.index.add(hashes[1], i << 1 | 1);
-            return Some(i);
-        }
-        for (reply, hash) in [false, true].into_iter().zip(hashes) {
-            let key = record.key(reply);
-            let records = &self.records;
-            let old = self.index.set(hash, i << 1 | u32::from(reply), |x| {
-                let o = &records[(x >> 1) as usize];
-                o.key(x & 1 != 0) == key && o.map == record.map
-            });
-            if let Some(old) = old
-                && old >> 1 != i
-            {
-                self.remove(old >> 1);
-            }
-        }
-        if self.live > self.limit() {
-            let victim = self.victim(now, false).unwrap_or(i);
-            self.remove(victim);
-            if victim == i {
-                self.count_failure(record.map, record.input);
-                return None;
-            }
-            self.evictions += 1;
-        }
-        Some(i)
-    }
-
-    /// Removes the flow that has to make room for a new one; false when none has to, or the new one itself would be it.
-    fn make_room(&mut self, new: &NewFlow, stamp: u64, now: Timestamp) -> bool {
-        let t = timeout(&self.members, self.queue_of(new.map, 0));
-        let own = (t.guarantee == 0).then(|| (false, (stamp >> STAMP_BITS) + t.expire, stamp));
-        match self.first_to_go(now, false) {
-            Some((rank, victim)) if own.is_none_or(|own| rank < own) => {
-                self.remove(victim);
-                self.evictions += 1;
-                true
-            }
-            _ => {
-                self.count_failure(new.map, new.input);
-                false
-            }
-        }
-    }
-
-    fn allocate(&mut self) -> Option<u32> {
-        if self.free != NIL {
-            let i = self.free;
-            self.free = self.records[i as usize].shifts;
-            return Some(i);
-        }
-        // one more than the limit exists while the victim is looked for
-        if self.records.len() > MAX_FLOWS {
-            return None;
-        }
-        if self.records.len() == self.records.capacity() {
-            let mut more = roomy(self.records.len().max(32) * 2);
-            more.append(&mut self.records);
-            self.records = more;
-        }
-        self.records.push(Record::default());
-        Some(self.records.len() as u32 - 1)
-    }
-
-    fn counts_mut(&mut self, map: u16, input: u16) -> Option<&mut Counts> {
-        let m = self.members.get_mut(usize::from(map >> 1))?;
-        m.inputs.get_mut(usize::from(input))
-    }
-    fn count_failure(&mut self, map: u16, input: u16) {
-        if let Some(c) = self.counts_mut(map, input) {
-            c.failures = c.failures.saturating_add(1);
-        }
-    }
-
-    /// Removes a binding, both directions.
-    pub(super) fn remove(&mut self, i: u32) {
-        let record = self.records[i as usize];
-        if !record.used {
-            return;
-        }
-        self.end_lease(i);
-        for reply in [false, true] {
-            let hash = self.hash(record.map, &record.key(reply));
-            self.index.remove(hash, i << 1 | u32::from(reply));
-        }
-        let q = self.queue_of(record.map, record.flags);
-        self.queues[q].unlink(&mut self.records, i);
-        let filing = self.records[i as usize].filing;
-        if let Some(c) = self.counts_mut(record.map, record.input) {
-            c.flows = c.flows.saturating_sub(1);
-        }
-        if record.shifts != NIL {
-            self.shifts[record.shifts as usize] = Shifts::default();
-            self.free_shifts.push(record.shifts);
-        }
-        self.live -= 1;
-        self.removals += 1;
-        self.records[i as usize] = Record {
-            generation: record.generation.wrapping_add(1),
-            filing,
-            shifts: self.free,
-            ..Record::default()
-        };
-        self.free = i;
-    }
-
-    /// The flow that goes first: the best-effort one that times out first; else, if `any`, the guaranteed one whose guarantee
-    /// ends first.
-    fn victim(&mut self, now: Timestamp, any: bool) -> Option<u32> {
-        self.first_to_go(now, any).map(|(_, i)| i)
-    }
-
-    /// The same, with what orders those that may go: guaranteed, when, stamp. A queue's records are looked at only when what they were filed
-    /// under leaves open that one of them goes first: flows that are used all the time are not looked at for each that is not.
-    fn first_to_go(&mut self, now: Timestamp, any: bool) -> Option<(Rank, u32)> {
-        let now_ms = self.now_ms(now);
-        let members = &self.members;
-        // later stamps never rank before earlier ones
-        let rank = |q: usize, stamp: u64| {
-            let (t, last) = (timeout(members, q), stamp >> STAMP_BITS);
-            let guaranteed = now_ms < last + t.guarantee;
-            let when = last + if guaranteed { t.guarantee } else { t.expire };
-            (guaranteed, when, stamp)
-        };
-        // Bound: each round but the last finds out the real rank of one queue more, or that of one that has been found out is the least.
-        for _ in 0..=2 * self.queues.len() {
-            let mut best: Option<(Rank, usize)> = None;
-            for (q, queue) in self.queues.iter().enumerate() {
-                let Some(stamp) = queue.least() else { continue };
-                let r = rank(q, stamp);
-                if best.is_none_or(|(b, _)| r < b) {
-                    best = Some((r, q));
-                }
-            }
-            let (bound, q) = best?;
-            if bound.0 && !any {
-                return None;
-            }
-            let leases = self.leases.as_deref();
-            let found = self
-                .queues
-                .get_mut(q)
-                .and_then(|queue| queue.oldest(&mut self.records, leases));
-            if let Some(i) = found
-                && rank(q, self.records[i as usize].stamp) == bound
-            {
-                return Some((bound, i));
-            }
-        }
-        None
-    }
-
     /// Bytes that it takes, without what its configuration does.
     pub fn memory_bytes(&self) -> usize {
         let queues: usize = self.queues.iter().map(AgeQueue::memory_bytes).sum();
-        self.records.capacity() * size_of::<Record>() + self.index.memory_bytes() + queues
-    }
-
-    /// Removes flows that have timed out, and what is over the capacity.
-    pub fn sweep(&mut self, now: Timestamp) {
-        let now_ms = self.now_ms(now);
-        for q in 0..self.queues.len() {
-            let t = timeout(&self.members, q);
-            while let Some(i) = self.queues[q].oldest(&mut self.records, self.leases.as_deref()) {
-                let last = self.records[i as usize].last_ms();
-                if now_ms < last + t.guarantee.max(t.expire) {
-                    break;
-                }
-                self.remove(i);
-            }
-        }
-        while self.live > self.limit() {
-            let Some(i) = self.victim(now, true) else {
-                break;
-            };
-            self.remove(i);
-            self.evictions += 1;
-        }
+        self.records.capacity() * size_of::<Record>()
+            + self.index.memory_bytes()
+            + self.crowds.memory_bytes()
+            + queues
     }
 
     /// Removes all flows.
@@ -682,7 +493,7 @@ impl FlowTable {
     }
 }
 
-fn timeout(members: &[Member], queue: usize) -> Timeout {
+pub(super) fn timeout(members: &[Member], queue: usize) -> Timeout {
     let class = |m: &Member| m.timeouts[queue % CLASSES];
     members.get(queue / CLASSES).map(class).unwrap_or_default()
 }

@@ -1,0 +1,366 @@
+//! Who comes into a flow table, and who goes for it.
+
+use super::flowid::{checksum_deltas, checksum_step};
+use super::lease::STAMP_BITS;
+use super::queue::NIL;
+use super::record::{Counts, NewFlow, Record};
+use super::seqdelta::Shifts;
+use super::table::{FlowTable, MAX_FLOWS, timeout};
+use onefold_packet::{Timestamp, roomy};
+
+/// What orders flows that may go: guaranteed, when, stamp.
+type Rank = (bool, u64, u64);
+
+impl FlowTable {
+    /// Makes a binding; `None` when there is no room for it. A flow whose replies would look the same goes.
+    pub(super) fn insert(&mut self, new: NewFlow, now: Timestamp) -> Option<u32> {
+        let member = usize::from(new.map >> 1);
+        let (f, r) = new.outputs;
+        if !(self.members.get(member)).is_some_and(|m| f < m.noutputs && r < m.noutputs) {
+            return None;
+        }
+        let (ip_delta, mut port_delta) = checksum_deltas(new.flow, new.rewritten);
+        if new.ping {
+            port_delta = checksum_step(0, new.flow.sport, new.rewritten.sport);
+        }
+        let stamp = self.stamp(now);
+        let reply = new.rewritten.reversed();
+        let hashes = [self.hash(new.map, &new.flow), self.hash(new.map, &reply)];
+        // whoever makes a flow has looked for it
+        debug_assert!(self.lookup(new.map, &new.flow).is_none());
+        let there = self.lookup_hashed(hashes[1], new.map, &reply).is_some();
+        let collides = new.flow == reply || there;
+        // room is made first: its record is the next one to be used
+        let full = !collides && self.live >= self.limit();
+        if full && !self.make_room(&new, stamp, now) {
+            return None;
+        }
+        let i = self.allocate()?;
+        let record = &mut self.records[i as usize];
+        *record = Record {
+            forward: new.flow,
+            reply,
+            stamp,
+            ip_delta,
+            port_delta,
+            output: [f as u16, r as u16],
+            map: new.map,
+            input: new.input,
+            generation: record.generation,
+            filing: record.filing,
+            ip_p: new.ip_p,
+            used: true,
+            ..Record::default()
+        };
+        let record = *record;
+        let q = self.queue_of(record.map, 0);
+        self.queues[q].push(&mut self.records, i);
+        self.live += 1;
+        if let Some(c) = self.counts_mut(record.map, record.input) {
+            c.flows += 1;
+        }
+        if !collides {
+            self.index.add(hashes[0], i << 1);
+            self.index.add(hashes[1], i << 1 | 1);
+            self.note(record.map, &record.forward, true);
+            self.note(record.map, &record.reply, true);
+            return Some(i);
+        }
+        for (reply, hash) in [false, true].into_iter().zip(hashes) {
+            let key = record.key(reply);
+            let records = &self.records;
+            let old = self.index.set(hash, i << 1 | u32::from(reply), |x| {
+                let o = &records[(x >> 1) as usize];
+                o.key(x & 1 != 0) == key && o.map == record.map
+            });
+            if let Some(old) = old
+                && old >> 1 != i
+            {
+                self.remove(old >> 1);
+            }
+            self.note(record.map, &key, true);
+        }
+        if self.live > self.limit() {
+            let victim = self.victim(now, false).unwrap_or(i);
+            self.remove(victim);
+            if victim == i {
+                self.count_failure(record.map, record.input);
+                return None;
+            }
+            self.evictions += 1;
+        }
+        Some(i)
+    }
+
+    /// Removes the flow that has to make room for a new one; false when none has to, or the new one itself would be it.
+    fn make_room(&mut self, new: &NewFlow, stamp: u64, now: Timestamp) -> bool {
+        let t = timeout(&self.members, self.queue_of(new.map, 0));
+        let own = (t.guarantee == 0).then(|| (false, (stamp >> STAMP_BITS) + t.expire, stamp));
+        match self.first_to_go(now, false) {
+            Some((rank, victim)) if own.is_none_or(|own| rank < own) => {
+                let r = &self.records[victim as usize];
+                let q = self.queue_of(r.map, r.flags);
+                self.remove(victim);
+                self.evictions += 1;
+                self.expect_victims(q);
+                true
+            }
+            _ => {
+                self.count_failure(new.map, new.input);
+                false
+            }
+        }
+    }
+
+    fn allocate(&mut self) -> Option<u32> {
+        if self.free != NIL {
+            let i = self.free;
+            self.free = self.records[i as usize].shifts;
+            return Some(i);
+        }
+        // one more than the limit exists while the victim is looked for
+        if self.records.len() > MAX_FLOWS {
+            return None;
+        }
+        if self.records.len() == self.records.capacity() {
+            let mut more = roomy(self.records.len().max(32) * 2);
+            more.append(&mut self.records);
+            self.records = more;
+        }
+        self.records.push(Record::default());
+        Some(self.records.len() as u32 - 1)
+    }
+
+    fn counts_mut(&mut self, map: u16, input: u16) -> Option<&mut Counts> {
+        let m = self.members.get_mut(usize::from(map >> 1))?;
+        m.inputs.get_mut(usize::from(input))
+    }
+    fn count_failure(&mut self, map: u16, input: u16) {
+        if let Some(c) = self.counts_mut(map, input) {
+            c.failures = c.failures.saturating_add(1);
+        }
+    }
+
+    /// Removes a binding, both directions.
+    pub(super) fn remove(&mut self, i: u32) {
+        let record = self.records[i as usize];
+        if !record.used {
+            return;
+        }
+        self.end_lease(i);
+        for reply in [false, true] {
+            let key = record.key(reply);
+            let hash = self.hash(record.map, &key);
+            if self.index.remove(hash, i << 1 | u32::from(reply)) {
+                self.note(record.map, &key, false);
+            }
+        }
+        let q = self.queue_of(record.map, record.flags);
+        self.queues[q].unlink(&mut self.records, i);
+        let filing = self.records[i as usize].filing;
+        if let Some(c) = self.counts_mut(record.map, record.input) {
+            c.flows = c.flows.saturating_sub(1);
+        }
+        if record.shifts != NIL {
+            self.shifts[record.shifts as usize] = Shifts::default();
+            self.free_shifts.push(record.shifts);
+        }
+        self.live -= 1;
+        self.records[i as usize] = Record {
+            generation: record.generation.wrapping_add(1),
+            filing,
+            shifts: self.free,
+            ..Record::default()
+        };
+        self.free = i;
+    }
+
+    /// The flow that goes first: the best-effort one that times out first; else, if `any`, the guaranteed one whose guarantee
+    /// ends first.
+    fn victim(&mut self, now: Timestamp, any: bool) -> Option<u32> {
+        self.first_to_go(now, any).map(|(_, i)| i)
+    }
+
+    /// The same, with what orders those that may go: guaranteed, when, stamp. A queue's records are looked at only when what they were filed
+    /// under leaves open that one of them goes first: flows that are used all the time are not looked at for each that is not.
+    fn first_to_go(&mut self, now: Timestamp, any: bool) -> Option<(Rank, u32)> {
+        let now_ms = self.now_ms(now);
+        let members = &self.members;
+        // later stamps never rank before earlier ones
+        let rank = |q: usize, stamp: u64| {
+            let (t, last) = (timeout(members, q), stamp >> STAMP_BITS);
+            let guaranteed = now_ms < last + t.guarantee;
+            let when = last + if guaranteed { t.guarantee } else { t.expire };
+            (guaranteed, when, stamp)
+        };
+        // Bound: each round but the last finds out the real rank of one queue more, or that of one that has been found out is the least.
+        for _ in 0..=2 * self.queues.len() {
+            let mut best: Option<(Rank, usize)> = None;
+            for (q, queue) in self.queues.iter().enumerate() {
+                let Some(stamp) = queue.least() else { continue };
+                let r = rank(q, stamp);
+                if best.is_none_or(|(b, _)| r < b) {
+                    best = Some((r, q));
+                }
+            }
+            let (bound, q) = best?;
+            if bound.0 && !any {
+                return None;
+            }
+            let leases = self.leases.as_deref();
+            let found = self
+                .queues
+                .get_mut(q)
+                .and_then(|queue| queue.oldest(&mut self.records, leases));
+            if let Some(i) = found
+                && rank(q, self.records[i as usize].stamp) == bound
+            {
+                return Some((bound, i));
+            }
+        }
+        None
+    }
+
+    /// Removes flows that have timed out, and what is over the capacity.
+    pub fn sweep(&mut self, now: Timestamp) {
+        let now_ms = self.now_ms(now);
+        for q in 0..self.queues.len() {
+            let t = timeout(&self.members, q);
+            while let Some(i) = self.queues[q].oldest(&mut self.records, self.leases.as_deref()) {
+                let last = self.records[i as usize].last_ms();
+                if now_ms < last + t.guarantee.max(t.expire) {
+                    break;
+                }
+                self.remove(i);
+            }
+        }
+        while self.live > self.limit() {
+            let Some(i) = self.victim(now, true) else {
+                break;
+            };
+            self.remove(i);
+            self.evictions += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::crowd::Search;
+    use super::super::flowid::FlowId;
+    use super::super::kind::Kind;
+    use super::super::record::{CLASSES, Counts, Member, Timeout, Track};
+    use super::*;
+    use crate::ElemId;
+
+    fn table(capacity: u32) -> FlowTable {
+        let mut t = FlowTable::new();
+        let expire = 1000;
+        t.add_member(Member {
+            elem: ElemId(0),
+            kind: Kind::Ip,
+            specs: Vec::new(),
+            timeouts: [Timeout {
+                expire,
+                guarantee: 0,
+            }; CLASSES],
+            track: [Track::Tcp, Track::Udp(3)],
+            noutputs: 2,
+            inputs: vec![Counts::default()],
+        });
+        t.set_capacity(capacity);
+        t
+    }
+    fn new(host: u32, to: u32, port: u16) -> NewFlow {
+        let flow = FlowId {
+            saddr: 0x0a00_0000 + host,
+            daddr: to,
+            sport: 9,
+            dport: 53,
+        };
+        NewFlow {
+            map: 1,
+            input: 0,
+            ip_p: 17,
+            flow,
+            rewritten: FlowId {
+                saddr: 0x0100_0001,
+                sport: port,
+                ..flow
+            },
+            outputs: (0, 1),
+            ping: false,
+        }
+    }
+
+    proptest::proptest! {
+        /// Ports are found as if one after the other had been looked at, whoever comes, makes room, times out or is taken the place of.
+        #[test]
+        fn free_ports_are_those_of_a_plain_search(
+            capacity in 20u32..200, top in 1u32..120,
+            steps in proptest::collection::vec((0u8..20, 0u32..3, 0u32..500), 1..600),
+        ) {
+            let mut t = table(capacity);
+            let mut ms = 1i64;
+            for (host, (what, to, at)) in (0u32..).zip(steps) {
+                ms += 1;
+                let now = Timestamp(ms * 1_000_000);
+                let n = new(host, to, 0);
+                let s = Search { ports: true, base: 1024, top, to: n.rewritten };
+                let from = at % (top + 1);
+                let want = s.look(from, u64::from(top) + 1, |k| t.taken(1, false, k)).ok();
+                proptest::prop_assert_eq!(t.search(1, false, &s, from), want);
+                match (what, want) {
+                    // somebody who does not care takes the place of another
+                    (0, _) => drop(t.insert(new(host, to, (1024 + from) as u16), now)),
+                    (1, _) => t.sweep(Timestamp((ms + 900) * 1_000_000)),
+                    (2, _) => ms += 300,
+                    (_, Some(v)) => drop(t.insert(new(host, to, (1024 + v) as u16), now)),
+                    (_, None) => {}
+                }
+                proptest::prop_assert!(t.len() <= capacity as usize);
+            }
+        }
+    }
+
+    /// The flow that would go first is the new one, where its class times out before all others.
+    #[test]
+    fn a_new_flow_may_have_to_make_room_for_itself() {
+        let mut t = table(2);
+        t.members[0].timeouts[0].expire = 500;
+        let now = Timestamp(1_000_000_000);
+        assert!(t.insert(new(1, 1, 1), now).is_some());
+        assert!(t.insert(new(2, 1, 2), now).is_some());
+        let tcp = NewFlow {
+            map: 0,
+            ..new(3, 1, 3)
+        };
+        assert_eq!(t.insert(tcp, now), None);
+        assert_eq!((t.len(), t.evictions()), (2, 0));
+        assert_eq!(t.members[0].inputs[0].failures, 1);
+        assert!(t.insert(new(4, 1, 4), now).is_some());
+        assert_eq!((t.len(), t.evictions()), (2, 1));
+        // guaranteed flows stay
+        for t in &mut t.members[0].timeouts {
+            t.guarantee = 10_000;
+        }
+        assert_eq!(t.insert(new(5, 1, 5), now), None);
+        assert_eq!((t.len(), t.evictions()), (2, 1));
+    }
+
+    /// However many flows come, and whatever they do: 64 bytes for the record, and twice as much at most for finding it and for its age.
+    #[test]
+    fn a_flood_takes_no_more_memory_than_the_capacity_allows() {
+        let mut t = table(1000);
+        for i in 0..60_000u32 {
+            let now = Timestamp(i64::from(i) * 10_000);
+            let made = t.insert(new(i, i % 7, (1024 + i % 60_000) as u16), now);
+            // from one time-out class to another, and back
+            for flags in [9, 0, 9, 0] {
+                made.into_iter().for_each(|f| t.set_flags(f, flags));
+            }
+        }
+        assert_eq!(t.len(), 1000);
+        assert!(t.memory_bytes() < 300_000, "{}", t.memory_bytes());
+    }
+}
