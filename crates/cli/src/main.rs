@@ -5,6 +5,7 @@
 
 mod account;
 mod bench;
+mod classifier;
 mod cmd;
 mod common;
 mod counterexample;

@@ -23,6 +23,8 @@ pub struct PointReport {
     pub instances: usize,
     /// Seconds that synthesis and the program's search structures took.
     pub build_seconds: f64,
+    /// Bytes that the program and they need, what making them has left included. Null where the system does not say.
+    pub build_bytes: Option<u64>,
     /// Bytes of state per flow: the flow table's, and what the chain's own tables and everything else that was allocated for
     /// the execution grew by. Null where the system does not say.
     pub bytes_per_flow: Option<f64>,

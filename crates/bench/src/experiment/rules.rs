@@ -5,14 +5,17 @@ use super::{
     Quantity, Scale, StrangerSpec, Traffic, text,
 };
 use crate::experiment::acl::NEW_PORT;
-use crate::rules::RuleKind;
+use crate::rules::{Generated, RuleKind, Verdict, parse_rules};
+use std::io::Read;
+use std::path::Path;
 
 /// See the module.
 pub const EXPERIMENT: Experiment = Experiment {
     name: "rules",
     title: "Rules of a firewall",
     shows: "A firewall alone, with 10 to 100,000 rules like an access list's and like a firewall's, on headers that never come again (every one is classified) and, through the flow table, on \
-            established flows. The time that synthesis and the search structures took is in 'build_seconds'.",
+            established flows. The time that synthesis and the search structures took, and the memory that they need, is in 'build_seconds' and 'build_bytes'. \
+            Of 10,000 rules and more, a published set of ClassBench's is there, too, where the folder with third-party data is.",
     x: Axis {
         name: "rules",
         log: true,
@@ -22,6 +25,30 @@ pub const EXPERIMENT: Experiment = Experiment {
     plan,
     published,
 };
+
+/// A published set of rules, which is no part of the project.
+const PUBLISHED: &str = "fw2_10k";
+
+/// The rules of it, all of them `allow`. The error says why they are not there.
+fn published_set() -> Result<Generated, String> {
+    let data = std::env::var_os("ONEFOLD_DATA").unwrap_or_else(|| "../shared/data".into());
+    let file = Path::new(&data).join(format!("rules/classbench/{PUBLISHED}.gz"));
+    let hint = "set ONEFOLD_DATA to the folder with third-party data";
+    let told = |e: std::io::Error| format!("'{}': {e}; {hint}", file.display());
+    let mut text = String::new();
+    let packed = std::fs::File::open(&file).map_err(told)?;
+    // Bound: a file of the size that is known
+    let mut plain = flate2::read::MultiGzDecoder::new(packed).take(64 << 20);
+    plain.read_to_string(&mut text).map_err(told)?;
+    let rules = parse_rules(&text).map_err(|all| {
+        let first = all.first().map_or(String::new(), ToString::to_string);
+        format!("'{}': {first}", file.display())
+    })?;
+    Ok(Generated {
+        verdicts: vec![Verdict::Allow; rules.len()],
+        rules,
+    })
+}
 
 fn plan(scale: &Scale) -> Result<Plan, PlanError> {
     let mut plan = Plan::default();
@@ -73,6 +100,33 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
                     )
                 });
             }
+        }
+    }
+    if !scale.quick && places.iter().any(|x| *x >= 10_000.0) {
+        match published_set() {
+            Ok(set) => {
+                let never = StrangerSpec {
+                    share: 1.0,
+                    frames: Vec::new(),
+                    vary: NEW_PORT,
+                };
+                plan.points.push(PointSpec {
+                    traffic: Traffic {
+                        flows: set.rules.len(),
+                        tcp: 0.5,
+                        strangers: Some(never),
+                        ..Traffic::default()
+                    },
+                    levels: Level::FAST.to_vec(),
+                    group: 2 * places.len(),
+                    ..PointSpec::new(
+                        format!("{PUBLISHED} (ClassBench), never seen"),
+                        set.rules.len() as f64,
+                        ChainSpec::Click(text::firewall(&set)),
+                    )
+                });
+            }
+            Err(why) => plan.remarks.push(format!("{PUBLISHED} is left out: {why}")),
         }
     }
     if places.iter().any(|x| *x > 20_000.0) {

@@ -1,5 +1,6 @@
 //! A point of a benchmark: a chain, its packets, its executions. What is on the command line, or an experiment, is a list of them.
 
+use crate::classifier::ClassifierArg;
 use crate::common::{self, ChainArgs};
 use crate::program;
 use crate::runner;
@@ -89,6 +90,8 @@ pub struct Point {
     pub seed: u64,
     /// Packets of flows that are not opened.
     pub strangers: Option<StrangerSpec>,
+    /// What stages are looked up in.
+    pub classifier: ClassifierArg,
 }
 
 /// A point that can be measured, and what is told of it.
@@ -101,6 +104,8 @@ pub struct Made {
     pub bytes: Vec<Option<u64>>,
     /// Seconds that synthesis and the structures of the program took.
     pub build_seconds: f64,
+    /// Bytes that they need, where the system says.
+    pub build_bytes: Option<u64>,
 }
 
 /// The memory that this process has at present, in bytes.
@@ -168,11 +173,18 @@ impl Point {
                 return Ok(None);
             }
         };
-        let begun = Instant::now();
+        let (begun, before) = (Instant::now(), resident());
         let made = program::synthesize_graph(&graph);
-        let fresh = ProgramRunner::with_program(graph, &made.program)
+        let using = self.classifier.using();
+        let mut fresh = ProgramRunner::with_program_using(graph, &made.program, using)
             .with_context(|| format!("{name}: the synthesized program"))?;
+        fresh.prepare();
         let build_seconds = begun.elapsed().as_secs_f64();
+        let grown = before.zip(resident());
+        let build_bytes = grown.map(|(before, now)| now.saturating_sub(before));
+        if let Some(told) = self.classifier.told(&fresh) {
+            warnings.push(format!("{name}: {told}"));
+        }
         let entry = chain.ports.get(port);
         let params = AimParams {
             flows: self.flows,
@@ -232,6 +244,7 @@ impl Point {
             classes: program::classes(&made.program),
             bytes,
             build_seconds,
+            build_bytes,
         }))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::bench::point::{Mode, Point, modes, reports, split};
 use crate::bench::{markdown, text};
+use crate::classifier::ClassifierArg;
 use crate::common::{self, ChainArgs, key_value};
 use crate::progress::Progress;
 use crate::runner;
@@ -64,6 +65,8 @@ pub struct Args {
     /// How chains are executed; may be given twice [default: synthesized; all that an experiment has]
     #[arg(long, value_enum)]
     mode: Vec<Mode>,
+    #[command(flatten)]
+    classifier: ClassifierArg,
     /// Length of frames without check sequence: bytes (60 or more), imix, campus, router, isp, datacenter
     #[arg(
         long,
@@ -178,6 +181,7 @@ impl Args {
             batch: usize::from(self.batch),
             seed: self.seed,
             strangers: None,
+            classifier: self.classifier,
         };
         Ok(self.chains.iter().map(point).collect())
     }
@@ -234,6 +238,7 @@ fn experiment(args: &Args, name: &str) -> Result<u8> {
             seed: args.seed,
         },
         modes: modes(&args.mode),
+        classifier: args.classifier,
         settings: args.settings(),
         save: args.save.clone(),
         quiet: args.quiet,

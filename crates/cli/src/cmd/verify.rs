@@ -1,6 +1,7 @@
 //! `onefold verify`: the same packets through two executions of a chain.
 
 use crate::account::{self, Hit, hit};
+use crate::classifier::ClassifierArg;
 use crate::common::{self, ChainArgs, key_value, thousands};
 use crate::program;
 use crate::progress::Progress;
@@ -55,6 +56,7 @@ pub enum Level {
     Examples:\n  \
     onefold verify isp-edge --packets 1000000\n  \
     onefold verify isp-edge --in lan=lan.pcap --out-dir found/\n  \
+    onefold verify isp-edge --level program --classifier tuple-space\n  \
     onefold verify isp-edge --in lan=anything.pcap --in wan=anything.pcap --adapt\n\n\
     Exit status: 0 no difference, 1 a difference (or something was hit that was proved to be unreachable), 2 wrong use or bad input."
 )]
@@ -77,6 +79,8 @@ pub struct Args {
     /// What is compared with the reference graph
     #[arg(long, value_enum, default_value = "all")]
     level: Level,
+    #[command(flatten)]
+    classifier: ClassifierArg,
     /// Proves that the program is the chain, for all packets at once, instead of trying many
     #[arg(long)]
     pub(super) prove: bool,
@@ -247,7 +251,11 @@ fn one_level(
                 None => onefold_synth::synthesize(&graph.synthesis_input(), args.budget.budget()),
             };
             #[allow(unused_mut)]
-            let mut runner = ProgramRunner::with_program(graph.fork(), &program)?;
+            let mut runner =
+                ProgramRunner::with_program_using(graph.fork(), &program, args.classifier.using())?;
+            if let Some(told) = args.classifier.told(&runner) {
+                eprintln!("note: {told}");
+            }
             #[cfg(debug_assertions)]
             crate::program::Fault::plant(args.fault, &mut runner);
             let (name, pair) = match level {

@@ -77,13 +77,7 @@ pub fn section(r: &ExperimentReport) -> String {
             memory.join("; ")
         );
     }
-    let built: Vec<String> = (r
-        .series
-        .iter()
-        .flat_map(|s| s.points.iter().map(move |p| (s, p))))
-    .filter(|(_, p)| p.build_seconds >= 1.0)
-    .map(|(s, p)| format!("{} at {}: {:.1} s", s.name(), p.label, p.build_seconds))
-    .collect();
+    let built = super::text::built(r);
     if !built.is_empty() {
         let _ = writeln!(
             t,

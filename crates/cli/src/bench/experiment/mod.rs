@@ -6,6 +6,7 @@ mod quota;
 pub mod text;
 
 use super::point::{Made, Mode, Point, reports, split};
+use crate::classifier::ClassifierArg;
 use crate::common::{self, ChainArgs};
 use crate::progress::Progress;
 use crate::runner;
@@ -29,6 +30,8 @@ pub struct Run<'a> {
     pub scale: Scale,
     /// Only these executions; all if there are none.
     pub modes: Vec<Mode>,
+    /// What stages are looked up in.
+    pub classifier: ClassifierArg,
     /// How it is measured.
     pub settings: Settings,
     /// Where chains and packets are written to, for other programs.
@@ -134,6 +137,7 @@ impl Run<'_> {
             batch: p.batch,
             seed: self.scale.seed,
             strangers: t.strangers.clone(),
+            classifier: self.classifier,
         })
     }
 
@@ -227,11 +231,17 @@ impl Run<'_> {
         for (i, p) in group.iter().enumerate() {
             let point = self.point(folder, 1000 * done + i, p)?;
             let mut tell = |at: u64, of: u64| {
-                progress.at(base + 250 * i as u64 / n + 250 * at / of.max(1) / n, || {
-                    format!("{}: making packets", point.name)
-                });
+                progress.at(
+                    base + 250 * i as u64 / n + 250 * at / of.max(1) / n,
+                    || match at {
+                        0 => format!("{}: building", point.name),
+                        _ => format!("{}: making packets", point.name),
+                    },
+                );
                 go_on()
             };
+            // before the first packet: rules that are long to build should be seen to be
+            tell(0, 1);
             let Some(m) = point.make(&mut report.warnings, &mut tell)? else {
                 return Ok(None);
             };
@@ -259,7 +269,9 @@ impl Run<'_> {
             .map(|p| self.companions(p))
             .transpose()?;
         let bytes: Vec<Vec<Option<u64>>> = made.iter().map(|m| m.bytes.clone()).collect();
-        let built: Vec<f64> = made.iter().map(|m| m.build_seconds).collect();
+        let built: Vec<(f64, Option<u64>)> = (made.iter())
+            .map(|m| (m.build_seconds, m.build_bytes))
+            .collect();
         let (mut candidates, about) = split(made);
         let outcome = alternate(&mut candidates, &self.settings, &mut |at, of, what| {
             progress.at(base + 250 + 750 * at / of.max(1), || what.to_string());
@@ -303,7 +315,8 @@ impl Run<'_> {
                 batch: p.batch,
                 cpu: p.cpu,
                 instances: p.instances,
-                build_seconds: built.get(m.candidate).copied().unwrap_or(0.0),
+                build_seconds: built.get(m.candidate).map_or(0.0, |b| b.0),
+                build_bytes: built.get(m.candidate).and_then(|b| b.1),
                 bytes_per_flow: bytes_per_flow(*level, grown.flatten(), &c, flows),
                 measured: c,
             };

@@ -141,6 +141,27 @@ fn plot(t: &mut String, r: &ExperimentReport) {
     let _ = writeln!(t, "{:>10} {first:<12}{middle:^47}{last:>14}\n", "");
 }
 
+/// What was long to build: seconds and memory.
+pub fn built(r: &ExperimentReport) -> Vec<String> {
+    let all = r
+        .series
+        .iter()
+        .flat_map(|s| s.points.iter().map(move |p| (s, p)));
+    all.filter(|(_, p)| p.build_seconds >= 1.0)
+        .map(|(s, p)| {
+            let memory = p
+                .build_bytes
+                .map_or(String::new(), |b| format!(", {} MB", b / 1_000_000));
+            format!(
+                "{} at {}: {:.1} s{memory}",
+                s.name(),
+                p.label,
+                p.build_seconds
+            )
+        })
+        .collect()
+}
+
 /// Everything.
 pub fn told(r: &ExperimentReport) -> String {
     let mut t = String::new();
@@ -191,6 +212,14 @@ pub fn told(r: &ExperimentReport) -> String {
                 p.bytes_per_flow.map_or("-".into(), number),
             );
         }
+    }
+    let built = built(r);
+    if !built.is_empty() {
+        let _ = writeln!(
+            t,
+            "\nsynthesis and search structures, where they took a second or more\n   {}",
+            built.join("\n   ")
+        );
     }
     if !r.ratios.is_empty() {
         let _ = writeln!(t, "\nrates compared, round by round (median, min to max)");
