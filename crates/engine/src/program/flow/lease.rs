@@ -6,10 +6,26 @@ use onefold_elements::StateStore;
 use onefold_elements::rewrite::{FlowTable, Lasting, Leases, NO_LEASE};
 use std::sync::Arc;
 
+/// What a lease is on: sixteen million of them are to fit into memory, and most are on one binding.
 #[derive(Debug, Default)]
 struct Use {
-    flows: Vec<Lasting>,
+    first: Option<Lasting>,
+    others: Option<Box<[Lasting]>>,
     entries: u32,
+}
+
+impl Use {
+    fn flows(&self) -> impl Iterator<Item = &Lasting> {
+        self.first.iter().chain(self.others.iter().flatten())
+    }
+    fn set(&mut self, flows: &[Lasting]) {
+        let (first, others) = match flows.split_first() {
+            Some((first, others)) => (Some(*first), others),
+            None => (None, flows),
+        };
+        self.first = first;
+        self.others = (!others.is_empty()).then(|| others.into());
+    }
 }
 
 /// All leases of one flow table.
@@ -41,7 +57,7 @@ impl Pool {
         if have != NO_LEASE
             && self.leases.runs(have)
             && let Some(u) = self.uses.get_mut(have as usize)
-            && u.flows == flows
+            && u.flows().eq(&flows)
         {
             u.entries += 1;
             return Some(have);
@@ -70,7 +86,7 @@ impl Pool {
             last = last.zip(used).map(|(a, b)| a.max(b));
         }
         let u = self.uses.get_mut(l as usize)?;
-        u.flows = flows;
+        u.set(&flows);
         u.entries = 1;
         match last {
             Some(last) => {
@@ -96,11 +112,12 @@ impl Pool {
         u.entries -= 1;
         if u.entries == 0 {
             self.leases.end(lease);
-            for f in u.flows.drain(..) {
+            for f in u.flows() {
                 if let Some(t) = store.get_mut::<FlowTable>(f.table) {
                     t.take_back(f.flow, lease);
                 }
             }
+            u.set(&[]);
             self.free.push(lease);
         }
     }
@@ -109,7 +126,7 @@ impl Pool {
     pub fn holds(&self, lease: u32, store: &StateStore) -> bool {
         let u = self.uses.get(lease as usize);
         u.is_some_and(|u| {
-            (u.flows.iter()).all(|f| {
+            u.flows().all(|f| {
                 let t = store.get::<FlowTable>(f.table);
                 t.is_some_and(|t| t.lease(f.flow) == lease)
             })
@@ -123,6 +140,13 @@ impl Pool {
                 self.give_back(l, store);
             }
         }
+    }
+
+    /// Bytes of the words, and of what they are on.
+    pub fn memory_bytes(&self) -> usize {
+        self.leases.len() * size_of::<u64>()
+            + self.uses.capacity() * size_of::<Use>()
+            + self.free.capacity() * size_of::<u32>()
     }
 
     /// In use.

@@ -267,9 +267,7 @@ impl FlowRunner {
                 .map(|d| d.known())
                 .sum(),
             leases: self.pool.len(),
-            bytes: self.table.memory_bytes()
-                + self.pool.leases.len() * 8
-                + self.once.memory_bytes(),
+            bytes: self.table.memory_bytes() + self.pool.memory_bytes() + self.once.memory_bytes(),
             ..self.stats
         }
     }

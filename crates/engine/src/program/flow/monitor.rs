@@ -93,7 +93,7 @@ impl Once {
     pub fn new(flows: usize) -> Once {
         let n = flows
             .saturating_mul(2)
-            .clamp(1 << 10, 1 << 22)
+            .clamp(1 << 10, 1 << 26)
             .next_power_of_two();
         Once {
             seen: vec![0; n].into(),
