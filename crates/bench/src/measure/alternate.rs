@@ -200,7 +200,11 @@ impl Driver<'_> {
                         p.anno.timestamp = now;
                     }
                 }
-                _ => refill(&mut self.packets, lane, these, ahead, place),
+                // headers that nobody has seen lead all over a chain's memory
+                _ => {
+                    self.ring.ask();
+                    refill(&mut self.packets, lane, these, ahead, place);
+                }
             }
             let n = self.packets.len();
             s.run(*source, &mut self.packets, place.now, &mut self.done);

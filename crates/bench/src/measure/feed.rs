@@ -2,7 +2,7 @@
 
 use crate::rng::Rng;
 use crate::zipf::Zipf;
-use onefold_packet::{Packet, Pkt};
+use onefold_packet::{Packet, Pkt, prefetch};
 use std::collections::VecDeque;
 
 /// Bytes from one buffer to the next: an odd number of cache lines, so that headers of packets in flight do not share a
@@ -249,8 +249,20 @@ impl Ring {
         }
     }
 
-    /// The batch of buffers that has been free longest. They are not asked for ahead of time: where they are in the second cache, asking takes 1.3 ns per
-    /// packet and saves nothing. Where packets did not come back, `more` makes others.
+    /// Asks for the batches that come next, as drivers do: for packets of the first, for handles of the second. A chain that fills the caches would pay for
+    /// the harness's own buffers otherwise, 50 to 60 ns for each packet; where they are in the second cache anyway, asking takes 1.3 ns and
+    /// saves nothing.
+    #[inline]
+    pub fn ask(&self) {
+        for p in self.racks.front().into_iter().flatten() {
+            prefetch(p.data());
+        }
+        for p in self.racks.get(1).into_iter().flatten() {
+            prefetch(&**p);
+        }
+    }
+
+    /// The batch of buffers that has been free longest. Where packets did not come back, `more` makes others.
     #[inline]
     pub fn take(&mut self, more: impl FnMut() -> Pkt) -> Vec<Pkt> {
         let mut rack = self.racks.pop_front().unwrap_or_default();
