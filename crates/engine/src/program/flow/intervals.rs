@@ -14,7 +14,7 @@ pub(super) struct Quick {
     mask: u32,
     /// The last value of each interval but the last one.
     ends: Box<[Sixteen]>,
-    coarse: Option<Coarse>,
+    heads: Sixteen,
 }
 
 impl Quick {
@@ -28,8 +28,8 @@ impl Quick {
             word: (from / 32) as u8,
             right: (31 - last % 32) as u8,
             mask: u32::MAX >> (32 - bits),
+            heads: heads(&sorted(ends)),
             ends: sorted(ends),
-            coarse: Coarse::of(ends),
         })
     }
 
@@ -38,70 +38,17 @@ impl Quick {
     pub fn number<W: Wide>(&self, wide: W, words: &[W::N; HEAD / 4]) -> Option<W::N> {
         let v = wide.right(*words.get(usize::from(self.word))?, self.right.into());
         let v = wide.and(v, wide.all(self.mask));
-        if let Some(c) = &self.coarse {
-            let n = wide.look(wide.rank(v, &c.ends), &c.numbers);
-            if wide.over(n, wide.all(CROWD - 1)) == 0 {
-                return Some(n);
-            }
-        }
-        Some(wide.rank(v, &self.ends))
+        Some(wide.rank(v, &self.ends, &self.heads))
     }
 }
 
-/// Intervals with crowds of short ones taken together: the addresses of routers' own interfaces are many, near each other, and seldom asked
-/// for. Of a value that is in no crowd two registers tell the interval, where all of them would take eight.
-#[derive(Debug, Clone)]
-struct Coarse {
-    ends: [Sixteen; 2],
-    /// The number of each interval, or [`CROWD`].
-    numbers: [Sixteen; 2],
-}
-
-/// Several intervals.
-const CROWD: u32 = u32::MAX;
-
-impl Coarse {
-    /// `None` where there are few intervals as it is.
-    fn of(ends: &[u32]) -> Option<Coarse> {
-        const ROOM: usize = 2 * ROW;
-        if ends.len() < ROOM {
-            return None;
-        }
-        // neighbours are joined, those first that are nearest, until there is room
-        let mut gaps: Vec<(u32, usize)> = (ends.windows(2).enumerate())
-            .filter_map(|(i, e)| Some((e.get(1)? - e.first()?, i)))
-            .collect();
-        gaps.sort_unstable();
-        let mut joined = vec![false; ends.len()];
-        let mut made = Vec::new();
-        // Bound: the gaps
-        for (_, gap) in gaps {
-            *joined.get_mut(gap)? = true;
-            made.clear();
-            let mut before = false;
-            for (i, (end, next)) in ends.iter().zip(&joined).enumerate() {
-                // a crowd ends where its last interval does, and begins behind the interval that its first number ends
-                if !(before && *next) {
-                    made.push((*end, if before { CROWD } else { i as u32 }));
-                }
-                before = *next;
-            }
-            if made.len() < ROOM {
-                break;
-            }
-        }
-        made.push((u32::MAX, ends.len() as u32));
-        let mut c = Coarse {
-            ends: [Sixteen([u32::MAX; ROW]); 2],
-            numbers: [Sixteen([CROWD; ROW]); 2],
-        };
-        let places = c.ends.iter_mut().zip(&mut c.numbers);
-        let places = places.flat_map(|(e, n)| e.0.iter_mut().zip(&mut n.0));
-        for ((e, n), (end, number)) in places.zip(made) {
-            (*e, *n) = (end, number);
-        }
-        Some(c)
+/// The last number of each row.
+fn heads(rows: &[Sixteen]) -> Sixteen {
+    let mut to = Sixteen([u32::MAX; ROW]);
+    for (to, row) in to.0.iter_mut().zip(rows) {
+        *to = row.0[ROW - 1];
     }
+    to
 }
 
 /// As [`Wide::rank`] wants them.
@@ -122,7 +69,7 @@ mod tests {
     use super::*;
 
     proptest::proptest! {
-        /// Numbers are those of a list that is searched from the beginning, with crowds and without.
+        /// Numbers are those of a list that is searched from the beginning.
         #[test]
         fn numbers_are_places_in_the_list(
             far in proptest::collection::btree_set(0u32..0xffff_fffe, 0..20),
@@ -134,7 +81,6 @@ mod tests {
                 far.iter().copied().chain(near.iter().map(|n| crowd + n)).collect();
             let ends: Vec<u32> = ends.into_iter().take(MAX_QUICK).collect();
             let q = Quick::of(96, 32, &ends).unwrap();
-            proptest::prop_assert_eq!(q.coarse.is_some(), ends.len() >= 2 * ROW);
             let edges = ends.iter().flat_map(|e| [*e, e + 1]);
             let asked: Vec<u32> = asked.into_iter().chain(edges).chain([0, u32::MAX]).collect();
             for some in asked.chunks(ROW) {

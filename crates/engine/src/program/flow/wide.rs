@@ -74,10 +74,8 @@ pub(super) trait Wide: Copy {
     /// Where `a` is above `b`: a bit each.
     fn over(self, a: Self::N, b: Self::N) -> u16;
     /// How many of these numbers each is above; they ascend, and the last one is the largest there is. Rows: one, two, four or eight; of others, the answer
-    /// means nothing.
-    fn rank(self, v: Self::N, rows: &[Sixteen]) -> Self::N;
-    /// Of the numbers of two rows those whose places these are.
-    fn look(self, at: Self::N, rows: &[Sixteen; 2]) -> Self::N;
+    /// means nothing. `heads`: the last number of each row.
+    fn rank(self, v: Self::N, rows: &[Sixteen], heads: &Sixteen) -> Self::N;
     /// The big-endian words of sixteen headers, from [`HEAD_AT`] on: one column for each.
     fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4];
 }
@@ -177,7 +175,7 @@ impl Wide for Any {
         m
     }
     #[inline(always)]
-    fn rank(self, v: Sixteen, rows: &[Sixteen]) -> Sixteen {
+    fn rank(self, v: Sixteen, rows: &[Sixteen], _: &Sixteen) -> Sixteen {
         each(v, v, |v, _| {
             let (mut pos, mut step) = (0, rows.len() * ROW / 2);
             // Bound: halves
@@ -188,12 +186,6 @@ impl Wide for Any {
                 step /= 2;
             }
             pos as u32
-        })
-    }
-    #[inline(always)]
-    fn look(self, at: Sixteen, rows: &[Sixteen; 2]) -> Sixteen {
-        each(at, at, |at, _| {
-            rows[at as usize / ROW % 2].0[at as usize % ROW]
         })
     }
     #[inline(always)]
@@ -271,9 +263,11 @@ impl Avx512 {
         self,
         v: std::arch::x86_64::__m512i,
         rows: &[Sixteen],
+        heads: &Sixteen,
     ) -> std::arch::x86_64::__m512i {
         use std::arch::x86_64::{
             _mm512_add_epi32, _mm512_cmpgt_epu32_mask, _mm512_mask_add_epi32, _mm512_set1_epi32,
+            _mm512_slli_epi32,
         };
         let mut t = [self.all(u32::MAX); 8];
         let n = rows.len().min(R);
@@ -281,7 +275,22 @@ impl Avx512 {
             t[i] = self.get(&rows[i]);
         }
         let mut pos = self.all(0);
-        let mut step = R as i32 * 8;
+        // the row: one register has all that is asked
+        let first = [self.get(heads); 8];
+        let mut step = R as i32 / 2;
+        // Bound: halves
+        while step > 0 {
+            // SAFETY: as above.
+            unsafe {
+                let at = _mm512_add_epi32(pos, _mm512_set1_epi32(step - 1));
+                let over = _mm512_cmpgt_epu32_mask(v, self.read::<1>(&first, at));
+                pos = _mm512_mask_add_epi32(pos, over, pos, _mm512_set1_epi32(step));
+            }
+            step /= 2;
+        }
+        // SAFETY: as above.
+        pos = unsafe { _mm512_slli_epi32::<4>(pos) };
+        let mut step = ROW as i32 / 2;
         // Bound: halves
         while step > 0 {
             // SAFETY: as above.
@@ -410,18 +419,13 @@ impl Wide for Avx512 {
         unsafe { std::arch::x86_64::_mm512_cmpgt_epu32_mask(a, b) }
     }
     #[inline(always)]
-    fn rank(self, v: Self::N, rows: &[Sixteen]) -> Self::N {
+    fn rank(self, v: Self::N, rows: &[Sixteen], heads: &Sixteen) -> Self::N {
         match rows.len() {
-            1 => self.search::<1>(v, rows),
-            2 => self.search::<2>(v, rows),
-            4 => self.search::<4>(v, rows),
-            _ => self.search::<8>(v, rows),
+            1 => self.search::<1>(v, rows, heads),
+            2 => self.search::<2>(v, rows, heads),
+            4 => self.search::<4>(v, rows, heads),
+            _ => self.search::<8>(v, rows, heads),
         }
-    }
-    #[inline(always)]
-    fn look(self, at: Self::N, rows: &[Sixteen; 2]) -> Self::N {
-        let (a, b) = (self.get(&rows[0]), self.get(&rows[1]));
-        self.read::<2>(&[a, b, a, b, a, b, a, b], at)
     }
     #[inline(always)]
     fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4] {
@@ -504,20 +508,16 @@ mod tests {
         keep(wide.and(a, b));
         keep(wide.right(a, 16));
         keep(wide.right(a, 0));
-        let places = Sixteen(std::array::from_fn(|i| all_of(windows, i) % 32));
-        let two = [
-            Sixteen([7; ROW]),
-            Sixteen(std::array::from_fn(|i| i as u32)),
-        ];
-        keep(wide.look(wide.get(&places), &two));
         for n in [1, 2, 4, 8] {
             let mut some: Vec<u32> = (0..n * ROW - 1).map(|i| all_of(windows, i)).collect();
             some.sort_unstable();
             some.push(u32::MAX);
             let rows: Vec<Sixteen> = some.as_chunks().0.iter().map(|r| Sixteen(*r)).collect();
+            let head = |i| rows.get(i).map_or(u32::MAX, |r: &Sixteen| r.0[ROW - 1]);
+            let heads = Sixteen(std::array::from_fn(head));
             let mut to = Sixteen([0; ROW]);
             for v in [a, b, wide.all(some[3]), wide.all(0), wide.all(u32::MAX)] {
-                wide.put(wide.rank(v, &rows), &mut to);
+                wide.put(wide.rank(v, &rows, &heads), &mut to);
                 all.extend(to.0);
                 let mut of = Sixteen([0; ROW]);
                 wide.put(v, &mut of);
