@@ -102,6 +102,8 @@ struct Guarded {
 #[derive(Debug, Clone)]
 struct Plan {
     shape: Shape,
+    /// [`Shape::fixed`].
+    fixed: ([u8; WINDOW], [u8; WINDOW]),
     dims: Vec<Guarded>,
     /// Where ways may do without entries.
     fields: Option<Fields>,
@@ -328,8 +330,8 @@ impl Lane {
             return false;
         }
         let shaped = |plan: &&Plan| {
-            let (mask, value) = plan.shape.fixed();
-            let mut all = mask.iter().zip(&value).zip(w);
+            let (mask, value) = &plan.fixed;
+            let mut all = mask.iter().zip(value).zip(w);
             all.all(|((m, v), b)| b & m == *v)
                 && !plan.shape.excludes(w)
                 && fits(plan.shape, w, p.len()).is_some()
@@ -456,6 +458,7 @@ fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
     }
     Some(Plan {
         shape,
+        fixed: shape.fixed(),
         dims,
         fields: Fields::of(reads),
     })
@@ -487,7 +490,7 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
     if p.len() < covered {
         return None;
     }
-    let (mut mask, mut value) = plan.shape.fixed();
+    let (mut mask, mut value) = plan.fixed;
     let mut span = [0u8; WINDOW];
     let l3 = plan.shape.l3;
     // IPv4's total length
