@@ -11,7 +11,7 @@ use super::super::reads::{EntryReads, ShapeReads};
 use super::super::regs::{Source, Tables};
 use super::direct::{BY_FLOW, Direct, Fields, Place, UNKNOWN};
 use super::monitor::Monitor;
-use super::shape::{Shape, Transport};
+use super::shape::{ECHO, Shape, Transport};
 use super::table::{KEY, LONG, NO_SLOT, Slot};
 use super::wide::{HEAD_AT, Wide};
 use onefold_elements::model::HeaderCheck;
@@ -447,7 +447,7 @@ fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
     if shape.transport == Transport::Other {
         // what has a shape of its own is not for this one
         let at = (shape.protocol() as i32 * 8, 8);
-        let cuts = shape.excluded().iter().flat_map(|p| [*p, *p + 1]);
+        let cuts = shape.special().iter().flat_map(|p| [*p, *p + 1]);
         let cuts = cuts.map(u128::from);
         match dims.iter_mut().find(|d| d.at == Some(at)) {
             Some(d) => {
@@ -494,6 +494,12 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
     };
     let covered = plan.dims.iter().map(end).max().unwrap_or(0);
     let covered = usize::try_from(covered).unwrap_or(0);
+    let icmp = plan.shape.is_icmp(w);
+    let covered = if icmp {
+        covered.max(plan.shape.l4() + 1)
+    } else {
+        covered
+    };
     if p.len() < covered {
         return None;
     }
@@ -588,6 +594,22 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
         }
         !(whole && free)
     });
+    if icmp {
+        // echo messages have a shape of their own
+        let at = plan.shape.l4();
+        let (m, lo, more) = (mask.get_mut(at)?, value.get_mut(at)?, span.get_mut(at)?);
+        let inside = |t: &u8| (t & *m).wrapping_sub(*lo) <= *more;
+        if ECHO.iter().any(inside) {
+            if *m != 0 {
+                return None;
+            }
+            *m = 0xff;
+            (*lo, *more) = match w.get(at)? {
+                1..8 => (1, 6),
+                _ => (9, 246),
+            };
+        }
+    }
     (b.mask, b.lo, b.span) = (mask, value, span);
     b.more = !ranges.is_empty() || !others.is_empty() || b.payload.is_some();
     b.ranges = ranges.into();

@@ -20,6 +20,10 @@ pub(crate) enum Transport {
 const TCP_LEAST: usize = 20;
 const UDP_LEAST: usize = 8;
 
+const ICMP: u8 = 1;
+/// Types of echo messages.
+pub(super) const ECHO: [u8; 2] = [0, 8];
+
 /// Where the headers are: IPv4 without options that is no fragment, or IPv6; with or without a VLAN tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
@@ -124,18 +128,28 @@ impl Shape {
     pub fn protocol(self) -> usize {
         self.l3 + if self.v6 { 6 } else { 9 }
     }
-    /// Protocols that are not for this shape, though nothing else speaks against them: they have shapes of their own.
-    pub fn excluded(self) -> &'static [u8] {
+    /// Protocols that have shapes of their own, at least some of their packets: boxes of this shape tell them from others.
+    pub fn special(self) -> &'static [u8] {
         match (self.transport, self.v6) {
-            (Transport::Other, false) => &[1, 6, 17],
+            (Transport::Other, false) => &[ICMP, 6, 17],
             (Transport::Other, true) => &[6, 17],
             _ => &[],
         }
     }
-    /// Has a packet such a protocol?
+    /// Is a packet not for this shape, though nothing else speaks against it? It has one of its own.
     pub fn excludes(self, w: &[u8; WINDOW]) -> bool {
-        w.get(self.protocol())
-            .is_some_and(|p| self.excluded().contains(p))
+        match w.get(self.protocol()) {
+            Some(&ICMP) if !self.v6 => {
+                self.is_icmp(w) && w.get(self.l4()).is_none_or(|t| t & 0xf7 == 0)
+            }
+            Some(p) => self.special().contains(p),
+            None => true,
+        }
+    }
+    /// Is it ICMP for IPv4, and no echo by its shape?
+    pub fn is_icmp(self, w: &[u8; WINDOW]) -> bool {
+        let other = self.transport == Transport::Other && !self.v6;
+        other && w.get(self.protocol()) == Some(&ICMP)
     }
     /// First byte of the addresses, and the one behind them.
     pub fn addresses(self) -> (usize, usize) {
