@@ -234,8 +234,8 @@ fn nf_colocated() {
 fn attack() {
     let v = smallest("attack", &[]);
     let all = lines(&v);
-    assert!(all.len() == 3 && all.iter().all(|l| l.2 == 5), "{all:?}");
-    assert_eq!(v["ratios"].as_array().unwrap().len(), 12);
+    assert!(all.len() == 3 && all.iter().all(|l| l.2 == 7), "{all:?}");
+    assert_eq!(v["ratios"].as_array().unwrap().len(), 18);
     for p in v["series"][0]["points"].as_array().unwrap() {
         let m = &p["measured"];
         let [hits, misses] = ["hits", "misses"].map(|k| finite(&m[k]));
