@@ -26,7 +26,6 @@ mod hot;
 mod intervals;
 mod isa;
 mod lease;
-mod memory;
 mod monitor;
 mod shape;
 mod survey;

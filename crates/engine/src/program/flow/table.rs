@@ -14,9 +14,8 @@
 //!
 //! Bounds: a look-up reads at most 2 buckets and the entries whose tags are equal, an insertion moves at most one entry.
 
-use super::memory::spread;
 use super::wide::{Any, TAGS, Wide};
-use onefold_packet::prefetch;
+use onefold_packet::{prefetch, spread};
 
 /// Entries of a bucket.
 const WAYS: usize = TAGS;
