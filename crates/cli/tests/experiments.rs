@@ -234,8 +234,8 @@ fn nf_colocated() {
 fn attack() {
     let v = smallest("attack", &[]);
     let all = lines(&v);
-    assert!(all.len() == 3 && all.iter().all(|l| l.2 == 7), "{all:?}");
-    assert_eq!(v["ratios"].as_array().unwrap().len(), 18);
+    assert!(all.len() == 4 && all.iter().all(|l| l.2 == 7), "{all:?}");
+    assert_eq!(v["ratios"].as_array().unwrap().len(), 24);
     for p in v["series"][0]["points"].as_array().unwrap() {
         let m = &p["measured"];
         let [hits, misses] = ["hits", "misses"].map(|k| finite(&m[k]));
@@ -244,6 +244,26 @@ fn attack() {
         assert!((strange - expected).abs() < 0.02, "{strange}: {m}");
         // established flows leave, whatever the others do
         assert!(finite(&m["share_out"]) > 0.999 - expected - 0.02, "{m}");
+        if expected > 0.0 {
+            assert!(finite(&m["opened_out"]) > 0.999, "{m}");
+        }
+    }
+    let lines = v["series"].as_array().unwrap();
+    let tables = lines.iter().filter(|s| s["level"] == "flow");
+    for p in tables.flat_map(|s| s["points"].as_array().unwrap()) {
+        let t = &p["measured"]["flow_table"];
+        assert!(finite(&t["bytes"]) <= finite(&t["most_bytes"]), "{t}");
+    }
+    // what no known flow needs
+    let shed = |s: &Value| {
+        let points = s["points"].as_array().unwrap().iter();
+        let all = points.map(|p| finite(&p["measured"]["flow_table"]["shed"]));
+        all.sum::<f64>()
+    };
+    assert_eq!(lines.iter().filter(|s| s["level"] == "flow").count(), 2);
+    for s in lines.iter().filter(|s| s["level"] == "flow") {
+        let protected = s["series"].as_str().unwrap().contains("unknown flows");
+        assert_eq!(shed(s) > 0.0, protected, "{}", s["series"]);
     }
 }
 

@@ -148,6 +148,14 @@ impl Graph {
     pub fn make_packet(&mut self, data: &[u8]) -> Pkt {
         self.out.pool.make(data)
     }
+    /// Adds `n` packets to `to`, with whatever is in them: to be refilled.
+    pub fn lend_packets(&mut self, to: &mut Vec<Pkt>, n: usize) {
+        let had = self.out.pool.lend(to, n);
+        for _ in had..n {
+            let p = self.make_packet(&[]);
+            to.push(p);
+        }
+    }
 
     /// A packet with these bytes arrives at source element `source` at time `at`: the clock moves there, what is due before
     /// happens, then the packet passes the graph until nothing more happens.

@@ -6,7 +6,7 @@ mod harness;
 
 use harness::{Frame, Rng, build};
 use onefold_elements::ElemId;
-use onefold_engine::program::{FlowRunner, ProgramRunner};
+use onefold_engine::program::{FlowRunner, OVERLOAD, ProgramRunner};
 use onefold_packet::{Pkt, Timestamp};
 use onefold_synth::{Budget, synthesize};
 
@@ -352,4 +352,76 @@ fn pings_are_flows_and_headers_that_are_cut_off_are_not() {
         "{s:?} {:?}",
         b.flow.causes()
     );
+}
+
+/// Where unknown flows have had their share of time, the chain does what it does when their packets have not arrived.
+#[test]
+fn packets_that_are_not_let_in_have_not_arrived() {
+    let mut b = Both::new(CHAIN, 4096);
+    let of = |host: u16| {
+        let [high, low] = host.to_be_bytes();
+        let src = [10, 1, high, low];
+        Frame { src, ..UDP }.bytes()
+    };
+    let known: Vec<Vec<u8>> = (0..8).map(of).collect();
+    for _ in 0..3 {
+        b.batch("in", &known, 1_000_000);
+    }
+    b.flow.protect(Some(0.0));
+    let source = b.program.graph().source("in").unwrap();
+    let before = b.flow.stats();
+    let mut r = Rng(0x0c0f_fee0);
+    let mut new = 0u64;
+    let mut dropped = 0;
+    for round in 0..300 {
+        b.now = Timestamp(b.now.0 + 1_000_000);
+        let (mut all, mut some): (Vec<Pkt>, Vec<Pkt>) = Default::default();
+        // more than a group, sometimes; alone, sometimes
+        for _ in 0..=r.below(150) {
+            let f = match r.one_in(2) {
+                true => known[r.below(8) as usize].clone(),
+                false => {
+                    new += 1;
+                    of(1000 + new as u16)
+                }
+            };
+            all.push(b.flow.make_packet(&f));
+            if known.contains(&f) || round >= 200 {
+                some.push(b.program.graph_mut().make_packet(&f));
+            }
+        }
+        for p in all.iter_mut().chain(&mut some) {
+            p.anno.timestamp = b.now;
+        }
+        if round == 200 {
+            // whatever they need
+            b.flow.protect(None);
+        }
+        if round < 200 {
+            dropped += (all.len() - some.len()) as u64;
+        }
+        b.program.inject_batch(source, &mut some, b.now);
+        b.flow.inject_batch(source, &mut all, b.now);
+        assert!(all.is_empty());
+        let (mut want, mut got) = (Left::new(), Left::new());
+        let seen = |e: ElemId, p: &Pkt| (e, p.data().to_vec(), p.anno.timestamp);
+        (b.program.graph_mut()).drain_transmitted(|e, p| want.push(seen(e, p)));
+        b.flow.drain_transmitted(|e, p| got.push(seen(e, p)));
+        assert_eq!(want, got, "{round}");
+    }
+    let s = b.flow.stats();
+    assert!(dropped > 5000 && s.shed == dropped, "{dropped} {s:?}");
+    assert!(s.hits - before.hits > 5000, "{s:?}");
+    let (p, f) = (b.program.graph().totals(), b.flow.totals());
+    assert_eq!(
+        (p.packets_in + dropped, p.dropped + dropped, p.sent),
+        (f.packets_in, f.dropped, f.sent)
+    );
+    let drops = b.flow.drops();
+    let door = drops.iter().find(|d| d.reason == OVERLOAD).unwrap();
+    assert_eq!(door.packets, dropped);
+    assert_eq!(door.element, b.flow.graph().name(source));
+    let want = b.program.graph_mut().state_summary();
+    assert_eq!(want, b.flow.graph_mut().state_summary());
+    assert_eq!(b.program.report(), b.flow.report());
 }

@@ -399,6 +399,12 @@ impl Pool {
             None => Box::new(Packet::from_slice(data)),
         }
     }
+    /// Adds up to `n` packets to `to`, with whatever is in them: to be refilled. How many there were.
+    pub fn lend(&mut self, to: &mut Vec<Pkt>, n: usize) -> usize {
+        let n = n.min(self.free.len());
+        to.extend(self.free.drain(self.free.len() - n..));
+        n
+    }
     /// Takes a packet back.
     #[inline]
     pub fn recycle(&mut self, p: Pkt) {

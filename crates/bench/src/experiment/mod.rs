@@ -259,6 +259,8 @@ pub struct PointSpec {
     pub cpu: f64,
     /// Processes that do the same at the same time, each on packets of its own.
     pub instances: usize,
+    /// Share of time that packets of unknown flows may take in front of a flow table; whatever they need if there is none.
+    pub protect: Option<f64>,
 }
 
 impl PointSpec {
@@ -275,6 +277,7 @@ impl PointSpec {
             group: 0,
             cpu: 1.0,
             instances: 1,
+            protect: None,
         }
     }
 }

@@ -71,7 +71,8 @@ impl SeriesReport {
 pub struct RatioReport {
     /// In words.
     pub name: String,
-    /// Over the rounds; to what is above the one's ceiling comes the ceiling of the other.
+    /// Over the rounds; to what is above the one's ceiling comes the ceiling of the other. Of flows that were opened, beside others, where there
+    /// are any: what comes out of theirs.
     pub rate: Option<Spread>,
 }
 
@@ -176,7 +177,10 @@ impl ExperimentReport {
             let both = of.measured.samples.iter().zip(&to.measured.samples);
             // packets of different kinds are not equally dear to make: that is in the ceiling
             let time = |a: &Sample, b: &Sample| (a.ns - a.ceiling_ns + b.ceiling_ns).max(1e-3);
-            let rate = Spread::of(both.map(|(a, b)| b.ns / time(a, b)));
+            // packets that do not come out have no rate
+            let out = |p: &PointReport| p.measured.opened_out.unwrap_or(1.0);
+            let out = out(of) / out(to).max(1e-3);
+            let rate = Spread::of(both.map(|(a, b)| out * b.ns / time(a, b)));
             let name = r.name.clone();
             self.ratios.push(RatioReport { name, rate });
         }

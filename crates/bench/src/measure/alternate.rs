@@ -6,7 +6,7 @@ use super::feed::{Order, Ring};
 use super::subject::{Account, Ceiling, MacSwap, Subject};
 use onefold_elements::ElemId;
 use onefold_engine::program::FlowStats;
-use onefold_packet::{Pkt, Timestamp, prefetch};
+use onefold_packet::{Packet, Pkt, Timestamp, prefetch};
 use std::cell::Cell;
 use std::collections::HashMap;
 
@@ -18,6 +18,8 @@ const BLOCK: (u64, u64) = (256, 1 << 16);
 const BLOCK_NS: u64 = 1_000_000;
 /// A flow table remembers a flow when it has come so often.
 const MEETINGS: u64 = 5;
+/// Of a slice's time, so long it is looked at afterwards, with the clock stopped, which packets come out.
+const AUDIT: f64 = 0.1;
 /// Of a slice's time, so much runs before the clock starts: the part that finds the caches full of another subject's data.
 const RUN_UP: f64 = 0.1;
 
@@ -78,6 +80,8 @@ pub struct Measured {
     pub offered: u64,
     /// Of these, packets of flows that had not been opened.
     pub strangers: u64,
+    /// Of the flows that had been opened, beside strangers: packets that were looked after, and those of them that came out.
+    pub opened: Option<(u64, u64)>,
     /// What became of these.
     pub account: Account,
     /// Is every packet accounted for, and has the subject taken those that were sent to it?
@@ -152,6 +156,15 @@ struct Driver<'a> {
     batch: usize,
     packets: Vec<Pkt>,
     done: Vec<Pkt>,
+    /// Packets of opened flows are looked after: how many, and how many of them came out.
+    audit: Option<(u64, u64)>,
+    /// Buffers of a batch's packets of opened flows.
+    theirs: Vec<*const Packet>,
+}
+
+/// Where a packet is: it leaves in the buffer that it came in.
+fn place_of(p: &Pkt) -> *const Packet {
+    &**p
 }
 
 impl Driver<'_> {
@@ -183,7 +196,7 @@ impl Driver<'_> {
             // packets that come next are asked for while nothing waits for them. Loads would be waited for in the end: with 60,000
             // templates half of the time of this loop
             let ahead = window(*next).or(window(0)).unwrap_or_default();
-            self.packets = self.ring.take(|| s.buffer());
+            self.packets = self.ring.take(|to, n| s.buffers(to, n));
             match (lane.templates.lines(), &lane.strangers) {
                 // most benchmarks: short frames, all of one length
                 (Some((lines, len)), None) => {
@@ -207,7 +220,18 @@ impl Driver<'_> {
                 }
             }
             let n = self.packets.len();
+            if let (Some(_), Some(s)) = (self.audit, &lane.strangers) {
+                let own = self.packets.iter().zip(these);
+                let own = own.filter(|(_, which)| (**which as usize) < s.known);
+                self.theirs.clear();
+                self.theirs.extend(own.map(|(p, _)| place_of(p)));
+            }
             s.run(*source, &mut self.packets, place.now, &mut self.done);
+            if let (Some((sent, out)), Some(_)) = (&mut self.audit, &lane.strangers) {
+                let came = |p: &&Pkt| self.theirs.contains(&place_of(p));
+                *sent += self.theirs.len() as u64;
+                *out += self.done.iter().filter(came).count() as u64;
+            }
             self.ring.give(&mut self.done);
             // an empty list with room for a batch
             std::mem::swap(&mut self.done, &mut self.packets);
@@ -288,6 +312,7 @@ pub fn alternate(
     let mut places: HashMap<(usize, usize), Place> = HashMap::new();
     let mut samples: HashMap<(usize, usize), Vec<Sample>> = HashMap::new();
     let mut before: HashMap<(usize, usize), Account> = HashMap::new();
+    let mut opened: HashMap<(usize, usize), (u64, u64)> = HashMap::new();
     let subjects: usize = candidates.iter().map(|c| c.subjects.len() + 2).sum();
     let total = (subjects * (settings.repeats + 1)) as u64;
     let done = Cell::new(0);
@@ -313,6 +338,8 @@ pub fn alternate(
                 batch,
                 packets: Vec::new(),
                 done: Vec::with_capacity(batch),
+                audit: None,
+                theirs: Vec::new(),
             };
             for si in 0..c.subjects.len() + 2 {
                 let (s, seconds): (&mut dyn Subject, f64) = match si {
@@ -360,6 +387,16 @@ pub fn alternate(
                     *b = ns;
                     continue;
                 }
+                if lanes.iter().any(|(_, l, _)| l.strangers.is_some()) {
+                    let opened = opened.entry((ci, si)).or_insert((0, 0));
+                    driver.audit = Some(*opened);
+                    let whole = driver.slice(s, &lanes, place, seconds * AUDIT, 0, &mut tell);
+                    *opened = driver.audit.take().unwrap_or_default();
+                    if whole.is_none() {
+                        out.interrupted = true;
+                        break 'rounds;
+                    }
+                }
                 samples.entry((ci, si)).or_default().push(Sample {
                     packets: n,
                     ns,
@@ -383,6 +420,7 @@ pub fn alternate(
                 samples: samples.remove(&key).unwrap_or_default(),
                 offered,
                 strangers: places.get(&key).map_or(0, |p| p.strange),
+                opened: opened.get(&key).copied().filter(|o| o.0 > 0),
                 account,
                 conserved: now.balanced() && account.packets_in == offered,
                 classes_hit: s.classes_hit(),

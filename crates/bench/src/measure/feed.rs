@@ -262,12 +262,16 @@ impl Ring {
         }
     }
 
-    /// The batch of buffers that has been free longest. Where packets did not come back, `more` makes others.
+    /// The batch of buffers that has been free longest. Where packets did not come back, `more` adds others.
     #[inline]
-    pub fn take(&mut self, more: impl FnMut() -> Pkt) -> Vec<Pkt> {
+    pub fn take(&mut self, more: impl FnOnce(&mut Vec<Pkt>, usize)) -> Vec<Pkt> {
         let mut rack = self.racks.pop_front().unwrap_or_default();
-        // more than were taken (copies that a chain has made) are not kept
-        rack.resize_with(self.batch, more);
+        match self.batch.checked_sub(rack.len()) {
+            Some(0) => {}
+            Some(n) => more(&mut rack, n),
+            // more than were taken (copies that a chain has made) are not kept
+            None => rack.truncate(self.batch),
+        }
         rack
     }
 
@@ -371,7 +375,7 @@ mod tests {
 
     #[test]
     fn buffers_come_in_turn() {
-        let more = || -> Pkt { unreachable!("all come back") };
+        let more = |_: &mut Vec<Pkt>, _| unreachable!("all come back");
         let mut r = Ring::new(1000, 32, 60);
         let racks = r.racks.len();
         assert_eq!(racks, 32, "no fewer than asked for");
@@ -394,9 +398,9 @@ mod tests {
         some.truncate(1);
         r.give(&mut some);
         let mut made = 0;
-        let mut some = r.take(|| {
-            made += 1;
-            Box::new(Packet::from_slice(&[]))
+        let mut some = r.take(|to, n| {
+            made += n;
+            to.resize_with(to.len() + n, || Box::new(Packet::from_slice(&[])));
         });
         assert_eq!((some.len(), made), (2, 1));
         some.push(Box::new(Packet::from_slice(&[])));

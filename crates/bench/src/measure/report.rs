@@ -139,6 +139,8 @@ pub struct ChainReport {
     pub hits: u64,
     /// See `hits`.
     pub misses: u64,
+    /// Beside packets of flows that had not been opened: share of the others' packets that came out, in the buffers that they came in.
+    pub opened_out: Option<f64>,
     /// What became of all packets, warm-up included.
     pub account: Account,
     /// Of those that came in, the share that left.
@@ -170,6 +172,8 @@ pub struct FlowReport {
     pub misses: u64,
     /// Packets that cannot have an entry.
     pub others: u64,
+    /// Packets of unknown flows that were dropped because these had had their share of time.
+    pub shed: u64,
     /// Entries that had to make room.
     pub evicted: u64,
     /// Entries at the end.
@@ -178,6 +182,8 @@ pub struct FlowReport {
     pub places: usize,
     /// Bytes of the whole table.
     pub bytes: usize,
+    /// The most that they can be, whatever arrives.
+    pub most_bytes: usize,
     /// Bytes of an entry with its share of the index and its last use.
     pub bytes_per_place: usize,
     /// Why packets that could have had an entry have none, most frequent first.
@@ -193,10 +199,12 @@ impl FlowReport {
             classes: f.classes,
             misses: f.misses,
             others: f.others,
+            shed: f.shed,
             evicted: f.evicted,
             entries: f.entries,
             places: f.places,
             bytes: f.bytes,
+            most_bytes: f.most_bytes,
             bytes_per_place: f.bytes.div_ceil(f.places.max(1)),
             not_remembered: why,
         }
@@ -230,6 +238,7 @@ impl ChainReport {
             rounds_of_packets: packets as f64 / traffic.templates.max(1) as f64,
             hits: packets - strangers,
             misses: strangers,
+            opened_out: m.opened.map(|(sent, out)| out as f64 / sent as f64),
             account: m.account,
             share_out: m.account.share_out(),
             conserved: m.conserved,

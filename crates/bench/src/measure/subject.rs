@@ -55,9 +55,10 @@ pub trait Subject {
     /// Sends packets that arrive at `source` at one moment all their way. Leaves `batch` empty; what comes out is put into
     /// `done`, which is empty, in order.
     fn run(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp, done: &mut Vec<Pkt>);
-    /// A buffer in the place of a packet that did not come out.
-    fn buffer(&mut self) -> Pkt {
-        Box::new(onefold_packet::Packet::from_slice(&[]))
+    /// Buffers in the place of `n` packets that did not come out, to be refilled.
+    fn buffers(&mut self, to: &mut Vec<Pkt>, n: usize) {
+        let one = || Box::new(onefold_packet::Packet::from_slice(&[]));
+        to.resize_with(to.len() + n, one);
     }
     /// What became of all packets so far.
     fn account(&self) -> Account;
@@ -158,8 +159,8 @@ impl Subject for Reference {
         self.0.inject_batch(source, batch, at);
         self.0.collect_transmitted(done);
     }
-    fn buffer(&mut self) -> Pkt {
-        self.0.make_packet(&[])
+    fn buffers(&mut self, to: &mut Vec<Pkt>, n: usize) {
+        self.0.lend_packets(to, n);
     }
     fn account(&self) -> Account {
         account(&self.0)
@@ -177,8 +178,8 @@ impl Subject for Synthesized {
         self.0.inject_batch(source, batch, at);
         self.0.graph_mut().collect_transmitted(done);
     }
-    fn buffer(&mut self) -> Pkt {
-        self.0.graph_mut().make_packet(&[])
+    fn buffers(&mut self, to: &mut Vec<Pkt>, n: usize) {
+        self.0.graph_mut().lend_packets(to, n);
     }
     fn account(&self) -> Account {
         Account {
@@ -202,8 +203,8 @@ impl Subject for Flow {
         self.0.inject_batch(source, batch, at);
         self.0.collect_transmitted(done);
     }
-    fn buffer(&mut self) -> Pkt {
-        self.0.make_packet(&[])
+    fn buffers(&mut self, to: &mut Vec<Pkt>, n: usize) {
+        self.0.lend_packets(to, n);
     }
     fn account(&self) -> Account {
         Account {

@@ -92,6 +92,8 @@ pub struct Point {
     pub strangers: Option<StrangerSpec>,
     /// What stages are looked up in.
     pub classifier: ClassifierArg,
+    /// Share of time that unknown flows may take in front of a flow table.
+    pub protect: Option<f64>,
 }
 
 /// A point that can be measured, and what is told of it.
@@ -218,7 +220,9 @@ impl Point {
                 Mode::Flow => {
                     // a flow's two directions, and what guards keep apart
                     let flows = (4 * aimed.flows).max(DEFAULT_FLOWS);
-                    Box::new(Flow(FlowRunner::new(aimed.runner.fork(), flows)))
+                    let mut runner = FlowRunner::new(aimed.runner.fork(), flows);
+                    runner.protect(self.protect);
+                    Box::new(Flow(runner))
                 }
                 _ => Box::new(Synthesized(aimed.runner.fork())),
             }

@@ -101,7 +101,7 @@ pub fn fate(c: &ChainReport) -> String {
         ));
     }
     if let Some(f) = &c.flow_table {
-        let all = (f.hits + f.misses + f.others).max(1);
+        let all = (f.hits + f.misses + f.others + f.shed).max(1);
         parts.push(format!(
             "flow table: {:.2}% of all packets",
             f.hits as f64 * 100.0 / all as f64
@@ -119,6 +119,12 @@ pub fn fate(c: &ChainReport) -> String {
                 thousands(f.entries as u64),
                 thousands(f.places as u64),
                 f.bytes_per_place
+            ));
+        }
+        if f.shed > 0 {
+            parts.push(format!(
+                "{} dropped at the door: of no known flow",
+                thousands(f.shed)
             ));
         }
         for (why, n) in f.not_remembered.iter().filter(|c| c.1 * 100 > all) {

@@ -109,6 +109,10 @@ pub struct Args {
     /// Half of the packets are answers, and enter where what they answer has left
     #[arg(long, help_heading = "Packets")]
     replies: bool,
+    /// Mode flow: share of time (0 to 1) that packets of unknown flows may take; those beyond it are dropped and counted as overload, so
+    /// that a flood takes no more from known flows [default: whatever they need]
+    #[arg(long, value_name = "SHARE")]
+    protect: Option<f64>,
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Packets")]
     seed: u64,
@@ -182,6 +186,7 @@ impl Args {
             seed: self.seed,
             strangers: None,
             classifier: self.classifier,
+            protect: self.protect,
         };
         Ok(self.chains.iter().map(point).collect())
     }
@@ -198,6 +203,7 @@ impl Args {
         }
         number("--zipf", self.zipf, 0.0, 10.0)?;
         number("--tcp", self.tcp, 0.0, 1.0)?;
+        number("--protect", self.protect.unwrap_or(1.0), 0.0, 1.0)?;
         number("--seconds", self.settings().seconds, 0.001, 3600.0)
     }
 

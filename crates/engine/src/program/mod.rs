@@ -62,7 +62,7 @@ mod trace;
 mod tuple;
 
 pub use error::LoadError;
-pub use flow::{DEFAULT_FLOWS, FlowRunner, FlowStats};
+pub use flow::{DEFAULT_FLOWS, FlowRunner, FlowStats, OVERLOAD};
 pub use lookup::{StageReport, StructureReport, Structures, Tried, Using, ViewReport};
 pub use onefold_classify::Kind;
 pub use report::{ClassCount, PuntCount, Report, RuleCount};

@@ -138,6 +138,7 @@ impl Run<'_> {
             seed: self.scale.seed,
             strangers: t.strangers.clone(),
             classifier: self.classifier,
+            protect: p.protect,
         })
     }
 

@@ -225,6 +225,8 @@ pub(super) struct Parsed {
     pub rule: u32,
     /// Index of the box, or [`NO_BOX`].
     pub guard: u16,
+    /// Its flow has been met before: asked only where unknown flows have a share of time ([`super::admission`]).
+    pub again: bool,
     pub key: [u64; KEY],
 }
 
@@ -236,6 +238,7 @@ impl Default for Parsed {
         Parsed {
             key: [0; KEY],
             hash: 0,
+            again: false,
             total: 0,
             guard: NO_BOX,
             ip: 0,

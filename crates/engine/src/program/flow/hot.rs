@@ -7,14 +7,17 @@
 
 use super::direct::{BY_FLOW, UNKNOWN};
 use super::guard::{ASK, NO_BOX, Parsed};
+use super::lease::Pool;
+use super::monitor::Once;
 use super::survey::Seen;
 use super::table::{LONG, NO_SLOT, Table, same};
 use super::way::{Flow, NO_SINK};
 use super::wide::{Any, ROW, Wide};
-use super::{FlowRunner, GROUP, flow_of};
+use super::{FlowRunner, GROUP, OVERLOAD, flow_of};
 use onefold_elements::ElemId;
 use onefold_elements::rewrite::{Leases, NO_LEASE};
 use onefold_packet::{Packet, Pkt, Timestamp, prefetch};
+use std::time::Instant;
 
 /// Of an entry: the way, the lease, and what is the flow's own.
 #[inline(always)]
@@ -33,6 +36,56 @@ fn entry(table: &Table, x: &mut Parsed) {
     }
 }
 
+/// Entries of a group's packets, as [`FlowRunner::look_up`] goes on, where many have none: how many.
+///
+/// Whether a packet has one cannot be foreseen then, and each branch that depends on it costs as much as a bucket. So packets are sorted into lists, and memory
+/// is asked for of all that it is needed of.
+#[inline(always)]
+fn search_mixed(
+    wide: impl Wide,
+    table: &Table,
+    pool: &Pool,
+    once: &Once,
+    group: &mut [Parsed],
+) -> usize {
+    let (mut found, mut left) = ([0u8; GROUP + 1], [0u8; GROUP + 1]);
+    let (mut hits, mut misses) = (0, 0);
+    for (i, x) in group.iter_mut().enumerate().take(GROUP) {
+        if x.way == BY_FLOW {
+            x.slot = table.in_first(wide, x.hash);
+            (found[hits], left[misses]) = (i as u8, i as u8);
+            hits += usize::from(x.slot != NO_SLOT);
+            misses += usize::from(x.slot == NO_SLOT);
+        }
+    }
+    let mut each = left.get(..misses).unwrap_or_default().iter();
+    while let Some(x) = each.next().and_then(|i| group.get(usize::from(*i))) {
+        table.ask_other(x.hash);
+        once.expect(x.hash);
+    }
+    let mut unknown = 0;
+    let mut each = left.get(..misses).unwrap_or_default().iter();
+    while let Some((i, x)) = each
+        .next()
+        .and_then(|i| Some((*i, group.get_mut(usize::from(*i))?)))
+    {
+        x.slot = table.in_other(wide, x.hash);
+        x.way = UNKNOWN;
+        found[hits.min(GROUP)] = i;
+        hits += usize::from(x.slot != NO_SLOT);
+        unknown += usize::from(x.slot == NO_SLOT);
+    }
+    let mut each = found.get(..hits).unwrap_or_default().iter();
+    while let Some(x) = each.next().and_then(|i| group.get_mut(usize::from(*i))) {
+        entry(table, x);
+        unknown += usize::from(x.way == UNKNOWN);
+        if let Some(w) = pool.leases.word(x.lease) {
+            prefetch(w);
+        }
+    }
+    unknown
+}
+
 impl FlowRunner {
     /// Packets in groups: all steps for each.
     #[inline(always)]
@@ -46,10 +99,20 @@ impl FlowRunner {
     ) {
         let asked = batch.len();
         let known = self.stats.hits;
-        let mut packets = batch.drain(..);
+        let mut shed = 0;
         // Bound: each round takes at least one packet.
-        while packets.len() > 0 {
-            let (n, seen) = self.look_up(wide, lane, packets.as_slice());
+        while !batch.is_empty() {
+            let (mut n, mut seen) = self.look_up(wide, lane, batch);
+            let mut begun = None;
+            if self.admission.is_some() && seen.unknown > 0 {
+                let now = Instant::now();
+                let left = self.admit(source, n, batch, now);
+                seen.unknown = seen.unknown.saturating_sub(n - left);
+                shed += n - left;
+                n = left;
+                begun = (seen.unknown > 0).then_some(now);
+            }
+            let mut packets = batch.drain(..n);
             // the first rules of those that are not known: together they cost much less than one by one
             let first = match seen.unknown {
                 0 | 1 => None,
@@ -57,6 +120,10 @@ impl FlowRunner {
                     self.firsts_of_unknown(source, packets.as_slice().get(..n).unwrap_or_default())
                 }
             };
+            let timed = begun.is_some();
+            if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
+                a.spent(begun.elapsed());
+            }
             let changes = self.runner.graph.core.changes;
             let mut i = 0;
             let mut stale = false;
@@ -72,17 +139,68 @@ impl FlowRunner {
                     if let Some(p) = self.known(lane, i, p, now) {
                         // a handler that was called may have ended the program's time
                         let first = first.filter(|_| self.runner.graph.core.changes == changes);
+                        let begun = timed.then(Instant::now);
                         self.unknown(source, lane, i, p, first);
+                        if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
+                            a.ran(begun.elapsed());
+                        }
                         stale = true;
                     }
                     i += 1;
                 }
             }
         }
-        drop(packets);
         if let Some(l) = self.lanes.get_mut(lane) {
-            l.monitor.count(asked, self.stats.hits - known);
+            let known = self.stats.hits - known;
+            l.monitor.count(asked, known.saturating_sub(shed as u64));
         }
+    }
+
+    /// Which of a group's unknown packets are let in; the others are dropped. How many packets are left in the group: its first ones.
+    ///
+    /// Whether a packet is known cannot be foreseen in a flood, and each branch on it costs as much as the look-up. So there are lists, and nothing but
+    /// being let in is a branch.
+    #[inline(never)]
+    fn admit(&mut self, source: ElemId, n: usize, batch: &mut Vec<Pkt>, now: Instant) -> usize {
+        let Some(a) = &mut self.admission else {
+            return n;
+        };
+        a.begin(now);
+        let n = n.min(batch.len());
+        let group = self.group.get_mut(..n).unwrap_or_default();
+        let (mut unknown, mut count) = ([0u8; GROUP], 0);
+        for (i, x) in group.iter().enumerate() {
+            unknown[count % GROUP] = i as u8;
+            count += usize::from(x.way == UNKNOWN);
+        }
+        let unknown = unknown.get(..count).unwrap_or_default();
+        let mut shed = 0u64;
+        for i in unknown {
+            let Some(x) = group.get_mut(usize::from(*i)) else {
+                continue;
+            };
+            x.again = (x.guard != NO_BOX) & self.once.again(x.hash);
+            shed |= u64::from(!a.admits(x.again)) << i;
+        }
+        if shed == 0 {
+            return n;
+        }
+        let mut left = 0;
+        // between `left` and `i` there are only packets that are dropped
+        for i in 0..n {
+            group[left] = group[i];
+            batch.swap(left, i);
+            left += usize::from(shed >> i & 1 == 0);
+        }
+        let g = &mut self.runner.graph;
+        for p in batch.drain(left..n) {
+            g.out.pool.recycle(p);
+        }
+        let dropped = (n - left) as u64;
+        g.packets_in += dropped;
+        g.out.count_drops(source, OVERLOAD, dropped);
+        self.stats.shed += dropped;
+        left
     }
 
     /// The first rules of all packets of a group that are not known. The stage that they are of.
@@ -142,6 +260,10 @@ impl FlowRunner {
                 x.hash = self.table.hash(&x.key);
                 self.table.ask_bucket(x.hash);
             }
+        }
+        if lane.monitor.pressed {
+            seen.unknown += search_mixed(wide, &self.table, &self.pool, &self.once, group);
+            return (n, seen);
         }
         for x in &mut *group {
             if x.way == BY_FLOW {

@@ -149,6 +149,12 @@ impl Pool {
             + self.free.capacity() * size_of::<u32>()
     }
 
+    /// The most that [`Pool::memory_bytes`] can be: lists grow by doubling.
+    pub fn most_bytes(&self) -> usize {
+        let n = self.leases.len();
+        n * size_of::<u64>() + n.next_power_of_two() * (size_of::<Use>() + size_of::<u32>())
+    }
+
     /// In use.
     pub fn len(&self) -> usize {
         self.uses.len() - self.free.len()

@@ -20,6 +20,7 @@
 //! Per packet of a known flow there is no allocation, no lock and no system call. A batch goes through in three steps, so that memory
 //! comes while others are looked at: headers and hashes, buckets, entries.
 
+mod admission;
 mod direct;
 mod guard;
 mod hot;
@@ -37,6 +38,8 @@ use super::classify::NO_RULE;
 use super::path::{Path, PathEnd};
 use super::{First, ProgramRunner, Report};
 use crate::graph::{DropCount, Graph, Totals};
+use admission::Admission;
+pub use admission::OVERLOAD;
 use direct::{BY_FLOW, Place, UNKNOWN};
 use guard::{Lane, NO_BOX, Parsed, WINDOW};
 use isa::Isa;
@@ -80,6 +83,8 @@ pub struct FlowStats {
     pub ended: u64,
     /// Entries that would have been wrong. A defect, and harmless.
     pub refused: u64,
+    /// Packets of unknown flows that were dropped because these had had their share of time ([`FlowRunner::protect`]).
+    pub shed: u64,
     /// Times that all entries went.
     pub cleared: u64,
     /// Entries at present, and places for them.
@@ -92,6 +97,8 @@ pub struct FlowStats {
     pub leases: usize,
     /// Bytes of the table.
     pub bytes: usize,
+    /// The most that they can be, whatever arrives.
+    pub most_bytes: usize,
 }
 
 /// A program with a flow table; see the module's text.
@@ -123,6 +130,8 @@ pub struct FlowRunner {
     /// Flows that may be worth an entry.
     once: Once,
     adaptive: bool,
+    /// How much time unknown flows may take; all of it if there is none.
+    admission: Option<Admission>,
     isa: Isa,
     stats: FlowStats,
     causes: Vec<(&'static str, u64)>,
@@ -166,6 +175,7 @@ impl FlowRunner {
             rules: Vec::with_capacity(GROUP),
             once: Once::new(flows),
             adaptive: true,
+            admission: None,
             isa: Isa::detect(),
             stats: FlowStats::default(),
             causes: Vec::new(),
@@ -187,6 +197,15 @@ impl FlowRunner {
     pub fn always(mut self) -> FlowRunner {
         self.adaptive = false;
         self
+    }
+
+    /// From now on, packets of unknown flows get at most this share of the time that passes, 0 to 1; those beyond it are dropped
+    /// ([`OVERLOAD`]). For sources that do not wait, while packets queue up; `None`, as in the beginning: whatever they need. Packets are looked up
+    /// however few are known, then.
+    pub fn protect(&mut self, share: Option<f64>) {
+        if self.admission.as_ref().map(Admission::share) != share {
+            self.admission = share.map(Admission::new);
+        }
     }
 
     /// The program without the table, everything accounted for.
@@ -250,6 +269,10 @@ impl FlowRunner {
     pub fn make_packet(&mut self, data: &[u8]) -> Pkt {
         self.runner.graph.make_packet(data)
     }
+    /// See [`Graph::lend_packets`].
+    pub fn lend_packets(&mut self, to: &mut Vec<Pkt>, n: usize) {
+        self.runner.graph.lend_packets(to, n);
+    }
     /// See [`Graph::drain_transmitted`].
     pub fn drain_transmitted(&mut self, f: impl FnMut(ElemId, &Pkt)) {
         self.runner.graph.drain_transmitted(f);
@@ -269,6 +292,7 @@ impl FlowRunner {
                 .sum(),
             leases: self.pool.len(),
             bytes: self.table.memory_bytes() + self.pool.memory_bytes() + self.once.memory_bytes(),
+            most_bytes: self.table.most_bytes() + self.pool.most_bytes() + self.once.memory_bytes(),
             ..self.stats
         }
     }
@@ -276,6 +300,7 @@ impl FlowRunner {
     pub fn fork(&self) -> FlowRunner {
         let mut copy = FlowRunner::new(self.runner.fork(), self.flows);
         copy.adaptive = self.adaptive;
+        copy.protect(self.admission.as_ref().map(Admission::share));
         for w in self.waiting() {
             account(w, w.pending, &mut copy.runner);
         }
@@ -314,7 +339,8 @@ impl FlowRunner {
         };
         let now = self.runner.graph.core.now;
         let monitor = self.lanes.get_mut(lane).map(|l| &mut l.monitor);
-        if self.adaptive && monitor.is_some_and(|m| !m.asks(batch.len())) {
+        let rests = self.adaptive && self.admission.is_none();
+        if rests && monitor.is_some_and(|m| !m.asks(batch.len())) {
             self.stats.passed_by += batch.len() as u64;
             self.runner.enter_batch(source, batch);
             return;
@@ -382,6 +408,9 @@ impl FlowRunner {
         if self.table.len() > 0 || !self.ways.is_empty() {
             self.stats.cleared += 1;
         }
+        if let Some(a) = &mut self.admission {
+            a.forgot(self.table.len());
+        }
         self.pool.clear(&mut self.runner.graph.store);
         self.table.clear();
         for lane in &mut self.lanes {
@@ -420,7 +449,13 @@ impl FlowRunner {
         }
         self.stats.misses += 1;
         let pressed = self.lanes.get(lane).is_some_and(|l| l.monitor.pressed);
-        if self.adaptive && pressed && x.way == BY_FLOW && !self.once.again(x.hash) {
+        let once = &mut self.once;
+        let mut again = || match &self.admission {
+            // it has been asked
+            Some(_) => x.again,
+            None => once.again(x.hash),
+        };
+        if self.adaptive && pressed && x.way == BY_FLOW && !again() {
             self.runner.enter(source, p, first);
             return;
         }

@@ -107,6 +107,11 @@ impl Table {
         size_of_val(&self.buckets[..]) + size_of_val(&self.lines[..]) + size_of_val(&self.used[..])
     }
 
+    /// The most that [`Table::memory_bytes`] can be.
+    pub fn most_bytes(&self) -> usize {
+        self.bound * (size_of::<Bucket>() + WAYS * size_of::<Line>() + size_of::<u8>())
+    }
+
     /// Hash of a key: two words, or all of them if it is [`LONG`].
     #[inline(always)]
     pub fn hash(&self, k: &[u64; KEY]) -> u64 {
@@ -167,6 +172,36 @@ impl Table {
             prefetch(l);
         }
         slot as Slot
+    }
+
+    /// What [`Table::candidate`] finds in the first bucket, without a branch; the entry is asked for.
+    #[inline(always)]
+    pub fn in_first(&self, wide: impl Wide, hash: u64) -> Slot {
+        self.in_bucket(wide, self.first(hash), Self::tag(hash))
+    }
+    /// What it finds in the other one.
+    #[inline(always)]
+    pub fn in_other(&self, wide: impl Wide, hash: u64) -> Slot {
+        let tag = Self::tag(hash);
+        self.in_bucket(wide, self.other(self.first(hash), tag), tag)
+    }
+    /// Asks for the other bucket.
+    #[inline(always)]
+    pub fn ask_other(&self, hash: u64) {
+        let tag = Self::tag(hash);
+        if let Some(x) = self.buckets.get(self.other(self.first(hash), tag)) {
+            prefetch(x);
+        }
+    }
+    #[inline(always)]
+    fn in_bucket(&self, wide: impl Wide, at: usize, tag: u16) -> Slot {
+        let m = self.buckets.get(at).map_or(0, |b| wide.equal(&b.0, tag));
+        let slot = at * WAYS + m.trailing_zeros() as usize % WAYS;
+        // where there is none the first one of all, which is here
+        if let Some(l) = self.lines.get(if m == 0 { 0 } else { slot }) {
+            prefetch(l);
+        }
+        if m == 0 { NO_SLOT } else { slot as Slot }
     }
 
     /// The entry with this key, or [`NO_SLOT`].

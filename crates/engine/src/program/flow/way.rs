@@ -242,36 +242,17 @@ pub(super) fn make(
     counts.sort_by_key(|c| when(c.elem));
     let late = counts.partition_point(|c| when(c.elem) == Accounts::Later);
     let moment = counts.partition_point(|c| when(c.elem) <= Accounts::Moment) - late;
-    let mut way = Way {
-        name: Name {
-            rules: path.rules.clone(),
-            counts,
-            end: path.end,
-            guard: guard.id,
-            flows: false,
-        },
-        late: (late, moment),
-        pending: Pending::default(),
-        moment: Pending::default(),
-        sink: NO_SINK,
-        plain: late == path.counts.len(),
-        keyed: false,
-        start: 0,
-        trim: false,
-        l3: l3 as u32,
-        changes: false,
-        keep: [0xff; WINDOW],
-        set: [0; WINDOW],
-        sub: [0; WINDOW],
-        vars: NOWHERE,
-        first: NOWHERE,
-        second: NOWHERE,
-        ip_sum: NOWHERE,
-        l4_sum: NOWHERE,
-        udp: guard.shape.udp(),
-        danger: false,
-        moves: Box::default(),
-    };
+    let mut way = Way::ends(Name {
+        rules: path.rules.clone(),
+        counts,
+        end: path.end,
+        guard: guard.id,
+        flows: false,
+    });
+    way.late = (late, moment);
+    way.plain = late == path.counts.len();
+    way.l3 = l3 as u32;
+    way.udp = guard.shape.udp();
     let mut flow = Flow::default();
     let PathEnd::Output(sink, image) = path.end else {
         return Ok((way, flow));
@@ -424,6 +405,34 @@ fn mend(w: &mut [u8; WINDOW], at: u8, x: u16, k: u16, udp: bool) {
 }
 
 impl Way {
+    /// Nothing is written and nobody told: a drop, or the beginning of more.
+    fn ends(name: Name) -> Way {
+        Way {
+            name,
+            late: (0, 0),
+            pending: Pending::default(),
+            moment: Pending::default(),
+            sink: NO_SINK,
+            plain: true,
+            keyed: false,
+            start: 0,
+            trim: false,
+            l3: 0,
+            changes: false,
+            keep: [0xff; WINDOW],
+            set: [0; WINDOW],
+            sub: [0; WINDOW],
+            vars: NOWHERE,
+            first: NOWHERE,
+            second: NOWHERE,
+            ip_sum: NOWHERE,
+            l4_sum: NOWHERE,
+            udp: false,
+            danger: false,
+            moves: Box::default(),
+        }
+    }
+
     /// Does this packet's UDP checksum come to zero on the way?
     #[inline(always)]
     pub fn dangerous(&self, flow: &Flow, p: &Packet) -> bool {

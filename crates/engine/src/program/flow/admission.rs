@@ -1,0 +1,190 @@
+//! Admission: how much time packets of unknown flows may take while packets queue up.
+//!
+//! A known flow's packet costs tens of nanoseconds, the first packet of a new one hundreds: it is classified, bindings are made, older
+//! ones make room. One core that is offered as many new flows as packets of known ones therefore spends nine tenths of its time on new
+//! flows, and the queue in front of it loses known and unknown packets alike: this is what a flood wants. No execution that opens
+//! flows mends that, as long as opening costs more than a quarter of what a known packet does.
+//!
+//! Whoever drains a queue that fills faster than it is drained loses packets in any case, and can only choose which. With a share
+//! set ([`super::FlowRunner::protect`]), time is given to unknown packets as tokens to a bucket: that share of all time that
+//! passes, [`BURST`] at most. Each such packet takes out what it has cost. Where the bucket is empty, an unknown packet is dropped
+//! before the chain sees it, as a full receive queue drops, and counted with [`OVERLOAD`] as the reason. So what the chain does is what it would do if
+//! these packets had never arrived.
+//!
+//! Half of the bucket is for flows that have been met before ([`super::monitor::Once`]): a client sends its SYN again, a flood of single packets
+//! does not, and an established flow whose entry was lost is back at once.
+//!
+//! Time is looked at for groups that have unknown packets in them, and before and after each one that is let in; never for known
+//! ones.
+
+use std::time::{Duration, Instant};
+
+/// Why packets were dropped.
+pub const OVERLOAD: &str = "overload: of no known flow";
+
+/// Nanoseconds of the whole that may be saved up: 2 ms at a share of one, so that flows which arrive together after a pause are not taken for a flood.
+const BURST: f64 = 2e6;
+
+/// What an unknown packet is thought to cost before any has been measured.
+const FIRST_GUESS: f64 = 1000.0;
+
+/// Most time that flows are given to come back when everything was forgotten, nanoseconds.
+const MOST_BACK: f64 = 1e8;
+
+/// Nanoseconds; a conversion of what has 128 bits would be a call.
+#[inline]
+fn ns(d: Duration) -> f64 {
+    d.as_secs() as f64 * 1e9 + f64::from(d.subsec_nanos())
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Admission {
+    share: f64,
+    /// Nanoseconds that may be spent; less than nothing after a dear packet.
+    credit: f64,
+    /// Nanoseconds that an unknown packet costs: mean, with the last ones weighing most.
+    guess: f64,
+    last: Option<Instant>,
+}
+
+impl Admission {
+    /// `share` of all time, 0 to 1; a full bucket.
+    pub fn new(share: f64) -> Admission {
+        let share = if share.is_nan() {
+            1.0
+        } else {
+            share.clamp(0.0, 1.0)
+        };
+        Admission {
+            share,
+            credit: share * BURST,
+            guess: FIRST_GUESS,
+            last: None,
+        }
+    }
+
+    /// The share.
+    pub fn share(&self) -> f64 {
+        self.share
+    }
+
+    /// A group with unknown packets begins: gives for the time that has passed.
+    pub fn begin(&mut self, now: Instant) {
+        let passed = self.last.map_or(0.0, |l| ns(now.duration_since(l)));
+        self.last = Some(now);
+        let most = self.share * BURST;
+        // what was given for flows to come back stays until it is used
+        let more = self.credit + self.share * passed;
+        self.credit = more.min(most.max(self.credit));
+    }
+
+    /// May a packet in? Takes what it is thought to cost. `again`: its flow was met before.
+    #[inline]
+    pub fn admits(&mut self, again: bool) -> bool {
+        let floor = if again { 0.0 } else { self.share * BURST / 2.0 };
+        let yes = self.credit > floor;
+        if yes {
+            self.credit -= self.guess;
+        }
+        yes
+    }
+
+    /// A packet that was let in took so long.
+    pub fn ran(&mut self, took: Duration) {
+        let ns = ns(took);
+        self.credit += self.guess - ns;
+        self.guess += (ns - self.guess) / 16.0;
+    }
+
+    /// Everything known was forgotten, so many flows: time for these to come back, a tenth of a second at most.
+    pub fn forgot(&mut self, flows: usize) {
+        self.credit += (flows as f64 * self.guess).min(MOST_BACK);
+    }
+
+    /// So much was done for several packets that were let in together.
+    pub fn spent(&mut self, took: Duration) {
+        self.credit -= ns(took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// Packets of unknown flows come without end, each costs this; how much of the time they get.
+    fn share_taken(share: f64, cost: u64, again: bool) -> f64 {
+        let mut a = Admission::new(share);
+        let (begun, mut now) = (Instant::now(), Instant::now());
+        let mut taken = 0;
+        for _ in 0..100_000 {
+            a.begin(now);
+            for _ in 0..32 {
+                if a.admits(again) {
+                    now += Duration::from_nanos(cost);
+                    taken += cost;
+                    a.ran(Duration::from_nanos(cost));
+                }
+            }
+            // the known ones
+            now += Duration::from_nanos(1000);
+        }
+        taken as f64 / now.duration_since(begun).as_nanos() as f64
+    }
+
+    #[test]
+    fn unknown_flows_get_their_share_and_no_more() {
+        for cost in [100, 1000, 20_000] {
+            for again in [false, true] {
+                let taken = share_taken(0.25, cost, again);
+                assert!((taken - 0.25).abs() < 0.01, "{cost} {again}: {taken}");
+            }
+        }
+        assert!(share_taken(0.0, 100, true) == 0.0);
+        assert!(share_taken(f64::NAN, 100, true) > 0.7);
+    }
+
+    #[test]
+    fn flows_met_before_come_first() {
+        let mut a = Admission::new(0.25);
+        let mut now = Instant::now();
+        let (mut first, mut again) = ([0, 0], [0, 0]);
+        for _ in 0..10_000 {
+            a.begin(now);
+            for i in 0..32 {
+                let met = i == 31;
+                let yes = a.admits(met);
+                let count = if met { &mut again } else { &mut first };
+                count[usize::from(yes)] += 1;
+                if yes {
+                    now += Duration::from_nanos(1000);
+                    a.ran(Duration::from_micros(1));
+                }
+            }
+            now += Duration::from_nanos(10_000);
+        }
+        assert_eq!(again[0], 0, "one in 32, and all of them got in");
+        assert!(first[0] > 10 * first[1], "{first:?}");
+    }
+
+    #[test]
+    fn flows_that_were_forgotten_come_back() {
+        let mut a = Admission::new(0.1);
+        a.forgot(10_000);
+        a.begin(Instant::now());
+        let back = (0..20_000).filter(|_| a.admits(false)).count();
+        assert!((10_000..10_300).contains(&back), "{back}");
+        a.forgot(usize::MAX);
+        a.begin(Instant::now());
+        assert!((0..200_000).filter(|_| a.admits(false)).count() < 101_000);
+    }
+
+    #[test]
+    fn what_arrives_together_after_a_pause_gets_in() {
+        let mut a = Admission::new(0.25);
+        a.begin(Instant::now());
+        let burst = (0..200).filter(|_| a.admits(false)).count();
+        assert_eq!(burst, 200, "a quarter of a millisecond");
+    }
+}
