@@ -81,6 +81,15 @@ impl Core {
         fired
     }
 
+    /// Does nothing wait to be done at this time? Then [`Core::quiesce`] would do nothing.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.late.is_empty()
+            && self.late_calls.is_empty()
+            && self.run_list.len() == 0
+            && self.timers.next().is_none_or(|t| t > self.now)
+    }
+
     /// Runs tasks and due timers until nothing more happens at this time. False when the budget ran out first.
     pub fn quiesce(&mut self, out: &mut Outbox, store: &mut StateStore) -> bool {
         let mut turns = match self.overruns {

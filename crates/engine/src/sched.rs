@@ -112,6 +112,8 @@ pub(crate) struct Timers {
     by_time: BTreeMap<(Timestamp, u64), (u32, TimerId)>,
     set: HashMap<(u32, TimerId), (Timestamp, u64)>,
     sequence: u64,
+    /// When the next one is due: asked for with every packet.
+    soonest: Option<Timestamp>,
 }
 
 impl Timers {
@@ -121,21 +123,28 @@ impl Timers {
         let key = (at, self.sequence);
         self.by_time.insert(key, (element, timer));
         self.set.insert((element, timer), key);
+        self.look();
     }
     pub fn clear(&mut self, element: u32, timer: TimerId) {
         if let Some(key) = self.set.remove(&(element, timer)) {
             self.by_time.remove(&key);
+            self.look();
         }
     }
+    fn look(&mut self) {
+        self.soonest = self.by_time.first_key_value().map(|((t, _), _)| *t);
+    }
     /// When the next one is due.
+    #[inline]
     pub fn next(&self) -> Option<Timestamp> {
-        self.by_time.first_key_value().map(|((t, _), _)| *t)
+        self.soonest
     }
     /// Takes out the first one that is due at `now`.
     pub fn take_due(&mut self, now: Timestamp) -> Option<(u32, TimerId)> {
         let entry = self.by_time.first_entry().filter(|e| e.key().0 <= now)?;
         let owner = entry.remove();
         self.set.remove(&owner);
+        self.look();
         Some(owner)
     }
 }

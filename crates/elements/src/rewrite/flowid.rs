@@ -90,7 +90,10 @@ pub(super) fn checksum_deltas(a: FlowId, b: FlowId) -> (u16, u16) {
     let mut delta = 0;
     let mut addresses = 0;
     for (i, (x, y)) in a.iter().zip(&b).enumerate() {
-        delta = checksum_step(delta, *x, *y);
+        // what stays the same changes nothing but the form of a zero
+        if x != y || delta == 0xffff {
+            delta = checksum_step(delta, *x, *y);
+        }
         if i == 3 {
             addresses = delta;
         }

@@ -84,6 +84,12 @@ impl AgeQueue {
         self.live -= 1;
     }
 
+    /// Nobody is in it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
     /// No record has a lesser stamp. Nothing is looked at but what has been filed.
     #[inline]
     pub fn least(&self) -> Option<u64> {

@@ -197,6 +197,9 @@ impl FlowTable {
         for _ in 0..=2 * self.queues.len() {
             let mut best: Option<(Rank, usize)> = None;
             for (q, queue) in self.queues.iter().enumerate() {
+                if queue.is_empty() {
+                    continue;
+                }
                 let Some(stamp) = queue.least() else { continue };
                 let r = rank(q, stamp);
                 if best.is_none_or(|(b, _)| r < b) {

@@ -186,8 +186,8 @@ pub(super) fn apply_pattern(
     store: &mut StateStore,
     host: &mut dyn Host,
 ) -> Option<FlowId> {
-    let mut p = PatternSet::get(store, at)?;
-    let t = store.get_mut::<FlowTable>(table)?;
+    let (set, t) = store.get_two_mut::<PatternSet, FlowTable>(at.set, table)?;
+    let p = set.patterns.get_mut(at.index)?;
     // a ping's reply is known by what the new identifier becomes at the other end, not by what the old one did
     let member = t.members.get(usize::from(map >> 1));
     let ping = member.is_some_and(|m| m.kind == Kind::Ping);
@@ -196,7 +196,5 @@ pub(super) fn apply_pattern(
         taken: &|k| t.borrow().taken(map, ping, k),
         search: &mut |s, v| t.borrow_mut().search(map, ping, s, v),
     };
-    let to = p.rewrite(flow, replies, || host.random(elem));
-    PatternSet::put(store, at, p);
-    to
+    p.rewrite(flow, replies, || host.random(elem))
 }

@@ -48,6 +48,8 @@ pub(super) enum Step {
         elem: u32,
         tag: u16,
         len: LenAt,
+        /// Of element and tag, in [`Code::counts`].
+        number: u32,
     },
     Bind {
         elem: u32,
@@ -138,6 +140,8 @@ pub(super) struct Code {
     pub actions: Vec<Action>,
     pub steps: Vec<Step>,
     pub images: Vec<Image>,
+    /// Elements and tags that are counted.
+    pub counts: Vec<(u32, u16)>,
     pub nexts: Vec<Next>,
     /// Rewriters with an input and the image that they see.
     pub binds: Vec<(u32, u16, u32)>,

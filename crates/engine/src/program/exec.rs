@@ -4,6 +4,7 @@ use super::classify::NO_RULE;
 use super::code::{Action, Code, End, Expect, Next, Span, Step};
 use super::foresee::Foresight;
 use super::image::{self, LateAnno};
+use super::later::Later;
 use super::lookup::{self, Scratch};
 use super::path::{Path, PathEnd};
 use super::regs::Regs;
@@ -97,6 +98,7 @@ pub(super) struct State {
     pub foresight: Foresight,
     /// What happens to the packet is written down, to be done again without asking.
     pub path: Option<Box<Path>>,
+    pub later: Later,
 }
 
 /// Classes under observation.
@@ -135,10 +137,11 @@ impl State {
             scratch: None,
             foresight: Foresight::default(),
             path: None,
+            later: Later::default(),
         }
     }
 
-    fn later(&mut self, code: &Code, job: Job) {
+    fn put_off(&mut self, code: &Code, job: Job) {
         if let Job::Stage(..) = job {
             let slots = self.regs.v.get(..code.slots).unwrap_or_default();
             self.slots.extend_from_slice(slots);
@@ -186,8 +189,9 @@ pub(super) fn run(
                 x.packet(p, stage, fresh, luggage, changes, None);
             }
             Job::Unconnected(p, elem) => x.out.drop(ElemId(elem), UNCONNECTED, p),
-            Job::Reference(p, to, hops) => x.core.push(to, p, hops, x.out, x.store),
+            Job::Reference(p, to, hops) => x.hand_over(to, p, hops),
             Job::Call(from, call) => {
+                x.tell();
                 x.core.activity += 1;
                 // an error is the caller's to see, and nobody calls any more
                 x.st.regs.tables.release();
@@ -257,7 +261,7 @@ impl<'a> Exec<'a> {
                     false => "a handler has been written to",
                 };
                 self.st.counts.punt(s.at.node, cause);
-                return self.core.push(s.at, p, luggage.hops, self.out, self.store);
+                return self.hand_over(s.at, p, luggage.hops);
             }
             let rule = match known.take() {
                 Some(r) => r,
@@ -274,7 +278,7 @@ impl<'a> Exec<'a> {
             let Some(action) = action else {
                 if fresh {
                     self.st.counts.punt(s.at.node, "no rule fits");
-                    return self.core.push(s.at, p, luggage.hops, self.out, self.store);
+                    return self.hand_over(s.at, p, luggage.hops);
                 }
                 return self.out.drop(ElemId(s.at.node), NOTHING_FITS, p);
             };
@@ -282,7 +286,7 @@ impl<'a> Exec<'a> {
                 let number = code.rule_action.get(at).copied().unwrap_or(s.actions);
                 if w.sees(stage, s.actions, number, fresh) {
                     self.st.counts.punt(s.at.node, FALLEN);
-                    return self.core.push(s.at, p, luggage.hops, self.out, self.store);
+                    return self.hand_over(s.at, p, luggage.hops);
                 }
             }
             self.st.counts.class(at, p.len());
@@ -361,7 +365,7 @@ impl<'a> Exec<'a> {
                 }
                 self.apply(image, &mut p, luggage);
                 self.st.counts.site(site);
-                (self.core).push(to, p, luggage.hops, self.out, self.store);
+                self.hand_over(to, p, luggage.hops);
             }
             End::Fork(ways) => {
                 if let Some(t) = &mut self.st.path {
@@ -392,9 +396,19 @@ impl<'a> Exec<'a> {
         let code: &'a Code = self.code;
         for step in action.steps.of(&code.steps) {
             match step {
-                Step::Count { elem, tag, len } => {
+                Step::Count {
+                    elem,
+                    tag,
+                    len,
+                    number,
+                } => {
                     let bytes = image::length(*len, &p);
-                    self.account(*elem, *tag, bytes);
+                    if !self.st.later.add(*number, bytes) {
+                        self.account(*elem, *tag, bytes);
+                    }
+                    if let Some(r) = &mut self.st.recorder {
+                        r.count(*elem, bytes);
+                    }
                     if let Some(t) = &mut self.st.path {
                         t.counts.push((*elem, *tag, *len));
                     }
@@ -429,7 +443,7 @@ impl<'a> Exec<'a> {
                                 node: step.elem(),
                                 port: u32::from(*port),
                             };
-                            (self.core).push(to, p, luggage.hops, self.out, self.store);
+                            self.hand_over(to, p, luggage.hops);
                         }
                         return After::Gone;
                     }
@@ -440,15 +454,27 @@ impl<'a> Exec<'a> {
         After::GoOn
     }
 
+    /// Elements are told what waits to be told: before anybody may ask.
+    #[inline]
+    fn tell(&mut self) {
+        (self.st.later).tell(self.code, self.core, self.out, self.store);
+    }
+
+    /// The reference graph goes on.
+    #[cold]
+    fn hand_over(&mut self, to: Edge, p: Pkt, hops: u32) {
+        self.tell();
+        self.core.push(to, p, hops, self.out, self.store);
+    }
+
+    #[inline(never)]
     fn account(&mut self, elem: u32, tag: u16, bytes: u64) {
+        self.tell();
         let mark = self.out.effects.len();
         (self.core).with(elem, self.out, self.store, |e, cx| {
             e.account(tag, 1, bytes, cx);
         });
         self.core.settle(elem, mark, self.out, self.store);
-        if let Some(r) = &mut self.st.recorder {
-            r.count(elem, bytes);
-        }
     }
 
     /// Asks a rewriter. Slots are filled when there is a binding.
@@ -554,6 +580,7 @@ impl<'a> Exec<'a> {
             self.core.late.push_back((to, p, luggage.hops));
             return None;
         }
+        self.tell();
         let outputs = outputs.of(&self.code.nexts);
         let mark = self.out.effects.len();
         let traced = (self.core).trace_begin(to.node, Entry::Push(to.port as usize), self.out);
@@ -590,7 +617,7 @@ impl<'a> Exec<'a> {
                 Some(Emission::Call(c)) => Job::Call(to.node, c),
                 None => break,
             };
-            self.st.later(self.code, job);
+            self.st.put_off(self.code, job);
         }
         None
     }
@@ -609,9 +636,9 @@ impl<'a> Exec<'a> {
         };
         for n in others.iter().rev() {
             self.out.created += 1;
-            self.st.later(code, job(p.clone(), n));
+            self.st.put_off(code, job(p.clone(), n));
         }
-        self.st.later(code, job(p, first));
+        self.st.put_off(code, job(p, first));
     }
 }
 

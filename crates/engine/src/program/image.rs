@@ -1,5 +1,6 @@
 //! Images applied: all that is different about a packet, written once.
 
+use super::quick::Quick;
 use super::regs::{end_of, write_bits};
 use super::tuple::Tuple;
 use onefold_packet::{Packet, PacketType, checksum};
@@ -153,6 +154,8 @@ pub(super) struct Image {
     pub kind: Kind,
     /// How rewriters of flows see it, if that is simple.
     pub tuple: Option<Tuple>,
+    /// Writes and sums, where they are quickly done.
+    pub quick: Option<Quick>,
 }
 
 /// The packet type with this number.
@@ -178,6 +181,13 @@ impl Image {
             let end = end_of(self.end, p.buffer(), p.data_offset());
             p.take((len - end) as usize);
         }
+        if let Some(q) = &self.quick
+            && q.least <= p.len()
+            && let Some(w) = p.window_mut()
+        {
+            q.write(w, regs);
+            return self.mark(p, regs, late);
+        }
         // the place in the buffer of the byte that was the first one
         let base = if self.start >= 0 {
             let base = p.data_offset();
@@ -194,6 +204,12 @@ impl Image {
         for s in &self.sums {
             s.apply(p.buffer_mut(), base, regs);
         }
+        self.mark(p, regs, late);
+    }
+
+    /// All that is not in the packet's bytes.
+    #[inline(always)]
+    fn mark(&self, p: &mut Packet, regs: &[u128], late: &[LateAnno]) {
         match self.mac {
             Mark::Same => {}
             Mark::None => p.clear_mac_header(),

@@ -6,6 +6,7 @@ use super::error::LoadError;
 use super::image::{self, CONST, FieldWrite, Kind, Sum, Term, Value};
 use super::intern;
 use super::lookup::{Lookup, StageRules, Using};
+use super::quick::Quick;
 use super::regs::{self, Bits, Source};
 use super::tuple::Tuple;
 use crate::topology::{Edge, Topology};
@@ -62,6 +63,7 @@ pub(super) fn load(p: &Program, topo: &Topology, using: Using) -> R<Code> {
         regs: HashMap::new(),
         images: HashMap::new(),
         sites: HashMap::new(),
+        counts: HashMap::new(),
         builder: Builder::default(),
         dims: Vec::new(),
         using,
@@ -178,6 +180,7 @@ struct Loader<'a> {
     regs: HashMap<Dim, u16>,
     images: HashMap<Arc<Image>, (u32, Vec<u16>)>,
     sites: HashMap<(u32, String, bool), u32>,
+    counts: HashMap<(u32, u16), u32>,
     builder: Builder,
     /// By register.
     dims: Vec<Dim>,
@@ -435,9 +438,11 @@ impl Loader<'_> {
                 Kind::Destination(self.value(place, e, 48, needs)?, device)
             }
         };
+        let start = self.position(place, m.start)?;
         Ok(image::Image {
             tuple: Tuple::of(m.net, &writes, &sums),
-            start: self.position(place, m.start)?,
+            quick: Quick::of(start, &writes, &sums),
+            start,
             end: self.end_at(place, m.end)?,
             writes: writes.into(),
             sums: sums.into(),
@@ -587,14 +592,18 @@ impl Loader<'_> {
 
     fn step(&mut self, place: &str, s: &Step, needs: &mut Vec<u16>) -> R<code::Step> {
         Ok(match s {
-            Step::Count { elem, tag, len } => code::Step::Count {
-                elem: self.elem(place, *elem)?,
-                tag: *tag,
-                len: LenAt {
-                    start: self.position(place, len.start)?,
-                    end: self.end_at(place, len.end)?,
-                },
-            },
+            Step::Count { elem, tag, len } => {
+                let elem = self.elem(place, *elem)?;
+                code::Step::Count {
+                    elem,
+                    tag: *tag,
+                    len: LenAt {
+                        start: self.position(place, len.start)?,
+                        end: self.end_at(place, len.end)?,
+                    },
+                    number: self.count(elem, *tag),
+                }
+            }
             Step::Bind {
                 elem,
                 port,
@@ -655,6 +664,15 @@ impl Loader<'_> {
         Ok(Span {
             from,
             to: self.code.nexts.len() as u32,
+        })
+    }
+
+    /// The number of what is counted.
+    fn count(&mut self, elem: u32, tag: u16) -> u32 {
+        let all = &mut self.code.counts;
+        *self.counts.entry((elem, tag)).or_insert_with(|| {
+            all.push((elem, tag));
+            all.len() as u32 - 1
         })
     }
 

@@ -52,9 +52,11 @@ mod flow;
 mod foresee;
 mod image;
 mod intern;
+mod later;
 mod load;
 mod lookup;
 pub(crate) mod path;
+mod quick;
 pub(crate) mod reads;
 mod regs;
 mod report;
@@ -104,6 +106,8 @@ impl Loaded {
     fn copy(&self) -> Loaded {
         let mut state = exec::State::new(&self.code);
         state.counts = self.state.counts.clone();
+        // between batches nothing waits to be told
+        state.later = self.state.later.clone();
         state.watched = self.state.watched.clone();
         Loaded {
             code: self.code.clone(),
@@ -219,6 +223,7 @@ impl ProgramRunner {
         self.graph.core.changed.clear();
         let keys = report::keys(program);
         let mut state = exec::State::new(&code);
+        state.later = later::Later::new(&code, &self.graph);
         if let Some(old) = &self.loaded {
             let names = &self.graph.core.topo.names;
             (state.counts).go_on(&keys, &old.state.counts, &old.code, &old.keys, names);
@@ -318,6 +323,7 @@ impl ProgramRunner {
     /// Packets go in at the present time, one after the other. Leaves `batch` empty.
     pub(crate) fn enter_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>) {
         let mut rules = std::mem::take(&mut self.rules);
+        self.gather();
         if let Some(l) = &mut self.loaded {
             l.state.regs.tables.batch = true;
         }
@@ -343,7 +349,24 @@ impl ProgramRunner {
             l.state.regs.tables.batch = false;
             l.state.regs.tables.release();
         }
+        self.tell();
         self.rules = rules;
+    }
+
+    /// From now on, until [`ProgramRunner::tell`], elements that only count may be told later.
+    pub(crate) fn gather(&mut self) {
+        if let Some(l) = &mut self.loaded {
+            l.state.later.gathering = true;
+        }
+    }
+
+    /// Elements are told of all that they have not been told of.
+    pub(crate) fn tell(&mut self) {
+        if let Some(l) = &mut self.loaded {
+            let g = &mut self.graph;
+            l.state.later.gathering = false;
+            (l.state.later).tell(&l.code, &mut g.core, &mut g.out, &mut g.store);
+        }
     }
 
     /// For each of up to 256 packets at a source the first rule that fits, or `u32::MAX`: what the program's entry stage, which comes
@@ -423,10 +446,14 @@ impl ProgramRunner {
                 g.core.steps = 0;
                 g.core.batch_tasks = false;
                 exec::run(&l.code, &mut l.state, g, stage, p, rule);
-                g.core.quiesce(&mut g.out, &mut g.store);
+                if !g.core.is_quiet() {
+                    (l.state.later).tell(&l.code, &mut g.core, &mut g.out, &mut g.store);
+                    g.core.quiesce(&mut g.out, &mut g.store);
+                }
             }
             _ => {
                 self.reference += 1;
+                self.tell();
                 let entry = self.graph.entry(source);
                 self.graph.enter(source, entry, p);
             }

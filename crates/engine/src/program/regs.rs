@@ -258,8 +258,10 @@ impl Regs {
             return;
         };
         *stamp = self.epoch;
-        if *s != Source::Slot {
-            *v = s.read(p, &self.tables);
+        match s {
+            Source::Slot => {}
+            Source::Bits(b) => *v = b.read(p.buffer(), p.data_offset()),
+            s => *v = s.read(p, &self.tables),
         }
     }
 }

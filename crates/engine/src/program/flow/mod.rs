@@ -345,8 +345,12 @@ impl FlowRunner {
             self.runner.enter_batch(source, batch);
             return;
         }
+        if !self.scripts {
+            self.runner.gather();
+        }
         let isa = self.isa;
         isa.run(self, source, lane, batch, now);
+        self.runner.tell();
         self.end_moment();
     }
 
