@@ -619,6 +619,21 @@ pub struct BindPacket {
     pub anno: [u8; 48],
 }
 
+impl Default for BindPacket {
+    fn default() -> BindPacket {
+        BindPacket {
+            proto: 0,
+            saddr: 0,
+            daddr: 0,
+            head: [0; 8],
+            tcp: [0; 2],
+            transport_len: 0,
+            total_len: 0,
+            anno: [0; 48],
+        }
+    }
+}
+
 /// A packet that a rewriter will be asked about, as far as memory is concerned; see [`crate::Element::foresee`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Foreseen {

@@ -140,7 +140,8 @@ impl Rewriter {
         p: &BindPacket,
         may: &dyn Fn(&Binding) -> bool,
     ) -> Bound {
-        let Some(&r) = w.table.records.get(i as usize) else {
+        // nothing is copied as a whole here that has just been written in parts: that would wait for all that was written before
+        let Some(r) = w.table.records.get(i as usize) else {
             return Bound::Drop(self.kind.reasons().dropped);
         };
         if r.shifts_sequence_numbers() {
@@ -200,9 +201,33 @@ impl Rewriter {
         w.table.touch(i, w.now);
         w.table.set_flags(i, flags);
         if w.tracing {
-            self.trace(w, &r, reply);
+            let r = w.table.records.get(i as usize).copied();
+            r.into_iter().for_each(|r| self.trace(w, &r, reply));
         }
-        Bound::To(b)
+        let Binding {
+            origin,
+            reply,
+            output,
+            saddr,
+            daddr,
+            sport,
+            dport,
+            ip_sum,
+            transport_sum,
+            anno,
+        } = b;
+        Bound::To(Binding {
+            origin,
+            reply,
+            output,
+            saddr,
+            daddr,
+            sport,
+            dport,
+            ip_sum,
+            transport_sum,
+            anno,
+        })
     }
 }
 

@@ -1,26 +1,54 @@
-//! The hash index of a flow table: open addressing, eight bytes a slot.
+//! The hash index of a flow table: buckets of a cache line each.
 
 use onefold_packet::{prefetch, spread};
 
-/// Slots that are made at first. A power of two.
-const FIRST_SLOTS: usize = 64;
+/// References of a bucket.
+const WAYS: usize = 7;
+/// Buckets that are made at first. A power of two.
+const FIRST: usize = 16;
+/// References for each bucket, on average, at most: more buckets are made then.
+const LOAD: usize = 5;
 
-/// Maps 32-bit hashes to 32-bit references; the caller says which reference has the key that is looked for. Linear probing
-/// with backward-shift deletion, so there are no tombstones and a long-lived table does not decay. At most three quarters of
-/// the slots are in use, so every probe ends.
+/// Hashes and references, side by side; a hash of zero is free.
+///
+/// Seven hashes are compared without a branch between them, so that where a reference stands, and how many there are, is nothing that a processor has to
+/// guess. The eighth number says how many references that belong here, or came by, stand in a bucket behind: a look-up seldom goes on.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(64))]
+struct Bucket {
+    hashes: [u32; WAYS + 1],
+    references: [u32; WAYS + 1],
+}
+
+/// Of [`Bucket::hashes`]: how many went by.
+const BY: usize = WAYS;
+
+impl Bucket {
+    /// Which hashes are equal to this one, a bit each.
+    #[inline(always)]
+    fn equal(&self, hash: u32) -> u32 {
+        let mut m = 0;
+        for i in 0..WAYS {
+            m |= u32::from(self.hashes[i] == hash) << i;
+        }
+        m
+    }
+}
+
+/// Maps 32-bit hashes to 32-bit references; the caller says which reference has the key that is looked for. What finds its bucket full stands
+/// in the next one that is not, and is counted in those that it went by, so that there are no tombstones and a long-lived table does not decay.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// Hash in the upper half, reference plus one in the lower; zero is free.
-    slots: Vec<u64>,
+    buckets: Vec<Bucket>,
     used: usize,
 }
 
 impl Clone for Index {
     fn clone(&self) -> Self {
-        let mut slots = spread(self.slots.len());
-        slots.copy_from_slice(&self.slots);
+        let mut buckets = spread(self.buckets.len());
+        buckets.copy_from_slice(&self.buckets);
         Index {
-            slots,
+            buckets,
             used: self.used,
         }
     }
@@ -29,60 +57,60 @@ impl Clone for Index {
 impl Default for Index {
     fn default() -> Self {
         Index {
-            slots: vec![0; FIRST_SLOTS],
+            buckets: vec![Bucket::default(); FIRST],
             used: 0,
         }
     }
 }
 
-#[inline]
-fn hash_of(slot: u64) -> u32 {
-    (slot >> 32) as u32
-}
-
-#[inline]
-fn pack(hash: u32, reference: u32) -> u64 {
-    u64::from(hash) << 32 | u64::from(reference + 1)
+/// As it is kept: never zero. The lower bits say the bucket.
+#[inline(always)]
+fn kept(hash: u32) -> u32 {
+    hash | 1 << 31
 }
 
 impl Index {
-    #[inline]
+    #[inline(always)]
     fn mask(&self) -> usize {
-        self.slots.len() - 1
+        self.buckets.len() - 1
     }
 
+    /// Bucket and place in it.
     #[inline]
-    fn position(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<usize> {
-        let mask = self.mask();
-        let mut i = hash as usize & mask;
-        loop {
-            let s = self.slots[i];
-            if s == 0 {
+    fn position(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize)> {
+        let (mask, kept) = (self.mask(), kept(hash));
+        let mut at = hash as usize & mask;
+        // Bound: each bucket once.
+        for _ in 0..=mask {
+            let b = self.buckets.get(at)?;
+            let mut m = b.equal(kept);
+            while m != 0 {
+                let i = m.trailing_zeros() as usize;
+                if is_it(b.references[i & 7]) {
+                    return Some((at, i));
+                }
+                m &= m - 1;
+            }
+            if b.hashes[BY] == 0 {
                 return None;
             }
-            if hash_of(s) == hash && is_it(s as u32 - 1) {
-                return Some(i);
-            }
-            i = (i + 1) & mask;
+            at = (at + 1) & mask;
         }
+        None
     }
 
     /// The reference with this hash for which `is_it` holds.
     #[inline]
     pub fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        self.position(hash, is_it).map(|i| self.slots[i] as u32 - 1)
+        let (at, i) = self.position(hash, is_it)?;
+        Some(self.buckets.get(at)?.references[i & 7])
     }
 
-    /// The first slot that a look-up of `hash` reads.
-    #[cfg(test)]
-    pub fn peek(&self, hash: u32) -> u64 {
-        self.slots[hash as usize & self.mask()]
-    }
     /// A look-up of `hash` is about to come.
     #[inline]
     pub fn expect(&self, hash: u32) {
-        if let Some(slot) = self.slots.get(hash as usize & self.mask()) {
-            prefetch(slot);
+        if let Some(b) = self.buckets.get(hash as usize & self.mask()) {
+            prefetch(b);
         }
     }
 
@@ -94,10 +122,10 @@ impl Index {
 
     /// Puts a reference in the place of the one for which `is_it` holds, which is returned, or adds it.
     pub fn set(&mut self, hash: u32, reference: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        if let Some(i) = self.position(hash, is_it) {
-            let old = self.slots[i] as u32 - 1;
-            self.slots[i] = pack(hash, reference);
-            return Some(old);
+        if let Some((at, i)) = self.position(hash, is_it)
+            && let Some(b) = self.buckets.get_mut(at)
+        {
+            return Some(std::mem::replace(&mut b.references[i & 7], reference));
         }
         self.add(hash, reference);
         None
@@ -106,65 +134,80 @@ impl Index {
     /// Adds a reference whose key is not in.
     #[inline]
     pub fn add(&mut self, hash: u32, reference: u32) {
-        if (self.used + 1) * 4 > self.slots.len() * 3 {
+        if self.used >= self.buckets.len() * LOAD {
             self.grow();
         }
-        self.place(pack(hash, reference));
+        self.place(hash, reference);
         self.used += 1;
     }
 
-    fn place(&mut self, slot: u64) {
+    #[inline]
+    fn place(&mut self, hash: u32, reference: u32) {
         let mask = self.mask();
-        let mut i = hash_of(slot) as usize & mask;
-        while self.slots[i] != 0 {
-            i = (i + 1) & mask;
+        let mut at = hash as usize & mask;
+        // Bound: there is room, on average in every bucket.
+        while let Some(b) = self.buckets.get_mut(at) {
+            let free = b.equal(0);
+            if free != 0 {
+                let i = free.trailing_zeros() as usize;
+                (b.hashes[i & 7], b.references[i & 7]) = (kept(hash), reference);
+                return;
+            }
+            b.hashes[BY] += 1;
+            at = (at + 1) & mask;
         }
-        self.slots[i] = slot;
     }
 
     #[cold]
     fn grow(&mut self) {
-        let bigger = spread(self.slots.len() * 2);
-        let old = std::mem::replace(&mut self.slots, bigger);
-        for s in old.into_iter().filter(|s| *s != 0) {
-            self.place(s);
+        let bigger = spread(self.buckets.len() * 2);
+        let old = std::mem::replace(&mut self.buckets, bigger);
+        for b in &old {
+            for (h, r) in b.hashes.iter().zip(&b.references).take(WAYS) {
+                if *h != 0 {
+                    self.place(*h, *r);
+                }
+            }
         }
     }
 
     /// Takes out exactly this reference, if it is in.
+    #[inline]
     pub fn remove(&mut self, hash: u32, reference: u32) -> bool {
-        let Some(mut hole) = self.position(hash, |r| r == reference) else {
+        let Some((at, i)) = self.position(hash, |r| r == reference) else {
             return false;
         };
-        let mask = self.mask();
-        let mut i = hole;
-        // every following slot that would no longer be found moves into the hole
-        loop {
-            i = (i + 1) & mask;
-            let s = self.slots[i];
-            if s == 0 {
-                break;
-            }
-            let home = hash_of(s) as usize & mask;
-            if i.wrapping_sub(home) & mask >= i.wrapping_sub(hole) & mask {
-                self.slots[hole] = s;
-                hole = i;
-            }
+        if let Some(b) = self.buckets.get_mut(at) {
+            b.hashes[i & 7] = 0;
         }
-        self.slots[hole] = 0;
+        // those that it went by
+        let mask = self.mask();
+        let mut by = hash as usize & mask;
+        while by != at
+            && let Some(b) = self.buckets.get_mut(by)
+        {
+            b.hashes[BY] -= 1;
+            by = (by + 1) & mask;
+        }
         self.used -= 1;
         true
     }
 
     /// Bytes.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&self.slots[..])
+        size_of_val(&self.buckets[..])
     }
 
     /// References in it.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.used
+    }
+
+    /// How many went by a bucket, in all.
+    #[cfg(test)]
+    fn by(&self) -> u32 {
+        self.buckets.iter().map(|b| b.hashes[BY]).sum()
     }
 }
 
@@ -197,9 +240,13 @@ mod tests {
                 proptest::prop_assert_eq!(index.find(hash(key), is_it), model.get(&key).copied());
                 proptest::prop_assert_eq!(index.len(), model.len());
             }
-            for (key, r) in model {
-                proptest::prop_assert_eq!(index.find(hash(key), |x| x % 1000 == key), Some(r));
+            for (key, r) in &model {
+                proptest::prop_assert_eq!(index.find(hash(*key), |x| x % 1000 == *key), Some(*r));
             }
+            for (key, r) in model {
+                proptest::prop_assert!(index.remove(hash(key), r));
+            }
+            proptest::prop_assert_eq!((index.len(), index.by()), (0, 0));
         }
     }
 
@@ -209,6 +256,6 @@ mod tests {
         index.set(5, 10, |_| false);
         assert!(!index.remove(5, 11));
         assert!(index.remove(5, 10));
-        assert_eq!((index.len(), index.peek(5)), (0, 0));
+        assert_eq!((index.len(), index.candidate(5)), (0, None));
     }
 }

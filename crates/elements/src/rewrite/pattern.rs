@@ -324,13 +324,6 @@ impl PatternSet {
     pub(super) fn peek(store: &StateStore, r: PatternRef) -> Option<&Pattern> {
         store.get::<PatternSet>(r.set)?.patterns.get(r.index)
     }
-    pub(super) fn put(store: &mut StateStore, r: PatternRef, p: Pattern) {
-        if let Some(s) = store.get_mut::<PatternSet>(r.set)
-            && let Some(slot) = s.patterns.get_mut(r.index)
-        {
-            *slot = p;
-        }
-    }
 
     /// Finds a named pattern as seen by element `element` (full name), innermost compound first.
     pub(super) fn find(

@@ -15,6 +15,7 @@
 
 use super::lease::Leases;
 use super::record::Record;
+use onefold_packet::prefetch;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
@@ -140,6 +141,14 @@ impl AgeQueue {
                     self.again.pop();
                 }
             }
+        }
+    }
+
+    /// [`AgeQueue::ahead`] of so many will be asked.
+    #[inline]
+    pub fn expect(&self, n: usize) {
+        if let Some(f) = self.line.get(n) {
+            prefetch(f);
         }
     }
 

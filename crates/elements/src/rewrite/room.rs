@@ -52,39 +52,39 @@ impl FlowTable {
             used: true,
             ..Record::default()
         };
-        let record = *record;
-        let q = self.queue_of(record.map, 0);
+        let map = new.map;
+        let q = self.queue_of(map, 0);
         self.queues[q].push(&mut self.records, i);
         self.live += 1;
-        if let Some(c) = self.counts_mut(record.map, record.input) {
+        if let Some(c) = self.counts_mut(map, new.input) {
             c.flows += 1;
         }
         if !collides {
             self.index.add(hashes[0], i << 1);
             self.index.add(hashes[1], i << 1 | 1);
-            self.note(record.map, &record.forward, true);
-            self.note(record.map, &record.reply, true);
+            self.note(map, &new.flow, true);
+            self.note(map, &reply, true);
             return Some(i);
         }
-        for (reply, hash) in [false, true].into_iter().zip(hashes) {
-            let key = record.key(reply);
+        for (n, hash) in (0..).zip(hashes) {
+            let key = if n == 1 { reply } else { new.flow };
             let records = &self.records;
-            let old = self.index.set(hash, i << 1 | u32::from(reply), |x| {
+            let old = self.index.set(hash, i << 1 | n, |x| {
                 let o = &records[(x >> 1) as usize];
-                o.key(x & 1 != 0) == key && o.map == record.map
+                o.key(x & 1 != 0) == key && o.map == map
             });
             if let Some(old) = old
                 && old >> 1 != i
             {
                 self.remove(old >> 1);
             }
-            self.note(record.map, &key, true);
+            self.note(map, &key, true);
         }
         if self.live > self.limit() {
             let victim = self.victim(now, false).unwrap_or(i);
             self.remove(victim);
             if victim == i {
-                self.count_failure(record.map, record.input);
+                self.count_failure(map, new.input);
                 return None;
             }
             self.evictions += 1;
@@ -143,31 +143,34 @@ impl FlowTable {
 
     /// Removes a binding, both directions.
     pub(super) fn remove(&mut self, i: u32) {
-        let record = self.records[i as usize];
+        let record = &self.records[i as usize];
         if !record.used {
             return;
         }
+        // no copy of it: its last use may just have been written to it
+        let keys = [record.forward, record.reply];
+        let (map, input, flags) = (record.map, record.input, record.flags);
+        let (shifts, generation) = (record.shifts, record.generation);
         self.end_lease(i);
-        for reply in [false, true] {
-            let key = record.key(reply);
-            let hash = self.hash(record.map, &key);
-            if self.index.remove(hash, i << 1 | u32::from(reply)) {
-                self.note(record.map, &key, false);
+        for (n, key) in (0..).zip(&keys) {
+            let hash = self.hash(map, key);
+            if self.index.remove(hash, i << 1 | n) {
+                self.note(map, key, false);
             }
         }
-        let q = self.queue_of(record.map, record.flags);
+        let q = self.queue_of(map, flags);
         self.queues[q].unlink(&mut self.records, i);
         let filing = self.records[i as usize].filing;
-        if let Some(c) = self.counts_mut(record.map, record.input) {
+        if let Some(c) = self.counts_mut(map, input) {
             c.flows = c.flows.saturating_sub(1);
         }
-        if record.shifts != NIL {
-            self.shifts[record.shifts as usize] = Shifts::default();
-            self.free_shifts.push(record.shifts);
+        if shifts != NIL {
+            self.shifts[shifts as usize] = Shifts::default();
+            self.free_shifts.push(shifts);
         }
         self.live -= 1;
         self.records[i as usize] = Record {
-            generation: record.generation.wrapping_add(1),
+            generation: generation.wrapping_add(1),
             filing,
             shifts: self.free,
             ..Record::default()

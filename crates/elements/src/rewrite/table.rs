@@ -237,6 +237,7 @@ impl FlowTable {
     #[inline]
     pub(super) fn expect_victims(&self, q: usize) {
         let Some(q) = self.queues.get(q) else { return };
+        q.expect(40);
         let of = |n: usize| self.records.get(q.ahead(n)? as usize);
         if let Some(r) = of(12) {
             prefetch(r);

@@ -498,9 +498,10 @@ impl<'a> Exec<'a> {
         let Some(m) = code.images.get(*image as usize) else {
             return Outcome::Drop(UNREACHABLE);
         };
-        let Some(bp) = bind_packet(m, *kind, p, &self.st.regs.v) else {
+        let mut bp = BindPacket::default();
+        if bind_packet(m, *kind, p, &self.st.regs.v, &mut bp).is_none() {
             return Outcome::Punt("no transport header");
-        };
+        }
         let mark = self.out.effects.len();
         // where a binding leads, decided before anything happens
         let way = Cell::new(None);
@@ -521,7 +522,8 @@ impl<'a> Exec<'a> {
             e.bind(usize::from(*port), &bp, &may, cx)
         });
         self.core.settle(*elem, mark, self.out, self.store);
-        let b = match answer {
+        // looked at where it is: what was written in parts is not copied as a whole
+        let b = match &answer {
             None => return Outcome::Punt("the element is at work"),
             Some(Bound::Punt(cause)) => return Outcome::Punt(cause),
             Some(Bound::Drop(reason)) => return Outcome::Drop(reason),
@@ -529,7 +531,7 @@ impl<'a> Exec<'a> {
                 if let Some(t) = &mut self.st.path {
                     t.once = Some("a binding that is not there");
                 }
-                return Outcome::Next(pass.of(&code.nexts).get(to).copied());
+                return Outcome::Next(pass.of(&code.nexts).get(*to).copied());
             }
             Some(Bound::To(b)) => b,
         };
@@ -560,7 +562,7 @@ impl<'a> Exec<'a> {
             });
         }
         if let Some(r) = &mut self.st.recorder {
-            r.bound(*elem, &b);
+            r.bound(*elem, b);
         }
         if self.st.path.is_some() {
             let lasting = self
@@ -652,27 +654,33 @@ impl Step {
 
 /// A packet as a rewriter wants it, read through the image. `None` without an IP header or eight bytes behind it.
 #[inline(always)]
-fn bind_packet(m: &image::Image, kind: BindKind, p: &Pkt, regs: &[u128]) -> Option<BindPacket> {
+fn bind_packet(
+    m: &image::Image,
+    kind: BindKind,
+    p: &Pkt,
+    regs: &[u128],
+    to: &mut BindPacket,
+) -> Option<()> {
     if kind == BindKind::Flow
         && let Some(t) = &m.tuple
-        && let Some(bp) = t.packet(m, p, regs)
+        && t.packet(m, p, regs, to).is_some()
     {
-        debug_assert_eq!(
-            imaged(m, p, regs).map(|mut b| {
-                // nobody looks at a checksum of UDP
-                [b.head[6], b.head[7]] = [bp.head[6], bp.head[7]];
-                b
-            }),
-            Some(bp)
-        );
-        return Some(bp);
+        #[cfg(debug_assertions)]
+        {
+            let mut same = BindPacket::default();
+            debug_assert!(imaged(m, p, regs, &mut same).is_some());
+            // nobody looks at a checksum of UDP
+            [same.head[6], same.head[7]] = [to.head[6], to.head[7]];
+            debug_assert_eq!(same, *to);
+        }
+        return Some(());
     }
-    imaged(m, p, regs)
+    imaged(m, p, regs, to)
 }
 
 /// The same, whatever has been written.
 #[inline(never)]
-fn imaged(m: &image::Image, p: &Pkt, regs: &[u128]) -> Option<BindPacket> {
+fn imaged(m: &image::Image, p: &Pkt, regs: &[u128], to: &mut BindPacket) -> Option<()> {
     let (net, len) = match m.net {
         Mark::At(at, len) => (i64::from(at), i64::from(len)),
         Mark::Same => {
@@ -690,19 +698,18 @@ fn imaged(m: &image::Image, p: &Pkt, regs: &[u128]) -> Option<BindPacket> {
     }
     let mut head = [0; 8];
     head.copy_from_slice(&h[20..28]);
-    Some(BindPacket {
-        proto: h[9],
-        saddr: u32::from_be_bytes([h[12], h[13], h[14], h[15]]),
-        daddr: u32::from_be_bytes([h[16], h[17], h[18], h[19]]),
-        head,
-        tcp: match transport_len >= 14 {
-            true => [h[32], h[33]],
-            false => [0; 2],
-        },
-        transport_len,
-        total_len: u16::from_be_bytes([h[2], h[3]]),
-        anno: m.annotations(p, regs),
-    })
+    m.annotations(p, regs, &mut to.anno);
+    to.proto = h[9];
+    to.saddr = u32::from_be_bytes([h[12], h[13], h[14], h[15]]);
+    to.daddr = u32::from_be_bytes([h[16], h[17], h[18], h[19]]);
+    to.head = head;
+    to.tcp = match transport_len >= 14 {
+        true => [h[32], h[33]],
+        false => [0; 2],
+    };
+    to.transport_len = transport_len;
+    to.total_len = u16::from_be_bytes([h[2], h[3]]);
+    Some(())
 }
 
 /// Is this the binding that the action was made for?

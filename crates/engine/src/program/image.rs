@@ -267,15 +267,14 @@ impl Image {
 
     /// The annotation area as the image has it.
     #[inline(always)]
-    pub fn annotations(&self, p: &Packet, regs: &[u128]) -> [u8; 48] {
-        let mut bytes = match self.cleared {
+    pub fn annotations(&self, p: &Packet, regs: &[u128], bytes: &mut [u8; 48]) {
+        *bytes = match self.cleared {
             true => [0; 48],
             false => *p.anno.bytes(),
         };
         for a in &self.annos {
-            set_anno(&mut bytes, a, regs);
+            set_anno(bytes, a, regs);
         }
-        bytes
     }
 
     /// Fills `out` with the bytes from position `from` on, as the image has them; zeros where there is no packet.

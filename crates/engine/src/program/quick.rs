@@ -23,11 +23,16 @@ struct Narrow {
 
 impl Narrow {
     fn of(v: &Value) -> Option<Narrow> {
+        let mask = match v.reg {
+            // a constant is not cut
+            CONST => u64::MAX,
+            _ => u64::try_from(v.mask).ok()?,
+        };
         let n = Narrow {
             reg: v.reg,
             // more of it does not count: the sum is cut to 64 bits at most
             add: v.add as u64,
-            mask: u64::try_from(v.mask).ok()?,
+            mask,
         };
         (v.reg != CONST || u64::try_from(v.add).is_ok()).then_some(n)
     }

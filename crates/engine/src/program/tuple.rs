@@ -68,9 +68,10 @@ impl Tuple {
         p.buffer().get(at..)?.first_chunk()
     }
 
-    /// The packet as a rewriter of flows wants it. `None` if that takes the image.
+    /// The packet as a rewriter of flows wants it, put where it is wanted: what is written in parts and then copied as a whole is waited
+    /// for. `None` if that takes the image.
     #[inline(always)]
-    pub fn packet(&self, m: &Image, p: &Packet, regs: &[u128]) -> Option<BindPacket> {
+    pub fn packet(&self, m: &Image, p: &Packet, regs: &[u128], to: &mut BindPacket) -> Option<()> {
         let h = self.window(p)?;
         let transport_len = usize::try_from(m.end(p) - i64::from(self.net) - 20).ok()?;
         if transport_len < 14 {
@@ -87,16 +88,15 @@ impl Tuple {
             head = head & !(0xffff << 32) | u64::from(v as u16) << 32;
         }
         let address = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
-        Some(BindPacket {
-            proto: h[9],
-            saddr: value(saddr).map_or_else(|| address(12), |v| v as u32),
-            daddr: value(daddr).map_or_else(|| address(16), |v| v as u32),
-            head: head.to_be_bytes(),
-            tcp: [h[32], h[33]],
-            transport_len,
-            total_len: u16::from_be_bytes([h[2], h[3]]),
-            anno: m.annotations(p, regs),
-        })
+        m.annotations(p, regs, &mut to.anno);
+        to.proto = h[9];
+        to.saddr = value(saddr).map_or_else(|| address(12), |v| v as u32);
+        to.daddr = value(daddr).map_or_else(|| address(16), |v| v as u32);
+        to.head = head.to_be_bytes();
+        to.tcp = [h[32], h[33]];
+        to.transport_len = transport_len;
+        to.total_len = u16::from_be_bytes([h[2], h[3]]);
+        Some(())
     }
 
     /// Protocol, addresses and ports as they came.
