@@ -28,7 +28,7 @@ const BURST: f64 = 2e6;
 /// What an unknown packet is thought to cost before any has been measured.
 const FIRST_GUESS: f64 = 1000.0;
 
-/// Most time that flows are given to come back when everything was forgotten, nanoseconds.
+/// Time that flows are given in the beginning, when none is known, and at most when everything was forgotten: nanoseconds.
 const MOST_BACK: f64 = 1e8;
 
 /// Nanoseconds; a conversion of what has 128 bits would be a call.
@@ -49,7 +49,7 @@ pub(super) struct Admission {
 }
 
 impl Admission {
-    /// `share` of all time, 0 to 1; a full bucket.
+    /// `share` of all time, 0 to 1, and in the beginning a tenth of a second.
     pub fn new(share: f64) -> Admission {
         let share = if share.is_nan() {
             1.0
@@ -58,7 +58,7 @@ impl Admission {
         };
         Admission {
             share,
-            credit: share * BURST,
+            credit: if share > 0.0 { MOST_BACK } else { 0.0 },
             guess: FIRST_GUESS,
             last: None,
         }
@@ -113,9 +113,16 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    /// With a full bucket, the beginning being over.
+    fn begun(share: f64) -> Admission {
+        let mut a = Admission::new(share);
+        a.credit = a.share * BURST;
+        a
+    }
+
     /// Packets of unknown flows come without end, each costs this; how much of the time they get.
     fn share_taken(share: f64, cost: u64, again: bool) -> f64 {
-        let mut a = Admission::new(share);
+        let mut a = begun(share);
         let (begun, mut now) = (Instant::now(), Instant::now());
         let mut taken = 0;
         for _ in 0..100_000 {
@@ -147,7 +154,7 @@ mod tests {
 
     #[test]
     fn flows_met_before_come_first() {
-        let mut a = Admission::new(0.25);
+        let mut a = begun(0.25);
         let mut now = Instant::now();
         let (mut first, mut again) = ([0, 0], [0, 0]);
         for _ in 0..10_000 {
@@ -170,7 +177,7 @@ mod tests {
 
     #[test]
     fn flows_that_were_forgotten_come_back() {
-        let mut a = Admission::new(0.1);
+        let mut a = begun(0.1);
         a.forgot(10_000);
         a.begin(Instant::now());
         let back = (0..20_000).filter(|_| a.admits(false)).count();
@@ -178,11 +185,14 @@ mod tests {
         a.forgot(usize::MAX);
         a.begin(Instant::now());
         assert!((0..200_000).filter(|_| a.admits(false)).count() < 101_000);
+        let mut a = Admission::new(0.1);
+        let first = (0..200_000).filter(|_| a.admits(false)).count();
+        assert!((99_000..101_000).contains(&first), "{first}");
     }
 
     #[test]
     fn what_arrives_together_after_a_pause_gets_in() {
-        let mut a = Admission::new(0.25);
+        let mut a = begun(0.25);
         a.begin(Instant::now());
         let burst = (0..200).filter(|_| a.admits(false)).count();
         assert_eq!(burst, 200, "a quarter of a millisecond");
