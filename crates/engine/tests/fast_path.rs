@@ -163,17 +163,66 @@ fn no_system_call() {
     );
 }
 
+/// From now on a call of the kernel ends the process, but for `write` and `exit`. (Not seccomp's strict mode: that takes away the processor's clock as
+/// well, and a batch in 512 packets is timed by it.) Did it work?
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn only_write_and_exit() -> bool {
+    use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
+    // where the clock is the kernel's, asking for the time is a call
+    let clock = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let clock = std::fs::read_to_string(clock).unwrap_or_default();
+    let own = [
+        "tsc",
+        "kvm-clock",
+        "hyperv_clocksource_tsc_page",
+        "arch_sys_counter",
+    ];
+    let time = match own.contains(&clock.trim()) {
+        true => libc::SYS_exit,
+        false => libc::SYS_clock_gettime,
+    };
+    let step = |code: u32, jt: u8, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf: 0,
+        k,
+    };
+    let equal = |call: libc::c_long, skip: u8| step(BPF_JMP | BPF_JEQ | BPF_K, skip, call as u32);
+    let mut steps = [
+        // the number of the call
+        step(BPF_LD | BPF_W | BPF_ABS, 0, 0),
+        equal(libc::SYS_write, 3),
+        equal(libc::SYS_exit, 2),
+        equal(time, 1),
+        step(BPF_RET | BPF_K, 0, libc::SECCOMP_RET_KILL_PROCESS),
+        step(BPF_RET | BPF_K, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: steps.len() as u16,
+        filter: steps.as_mut_ptr(),
+    };
+    // SAFETY: gives up the right to call most of the kernel, for this thread; the kernel copies the program, which lives.
+    unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const program,
+            ) == 0
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 fn in_strict_mode() -> ! {
     let mut r = Rig::new();
     let before = r.flow.stats().hits;
-    // SAFETY: gives up the right to call most of the kernel, for this thread; no memory is touched.
-    let strict = unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT) };
+    let strict = only_write_and_exit();
     for _ in 0..20 {
         r.round();
     }
-    let right = strict == 0 && r.flow.stats().hits - before == 20_000;
+    let right = strict && r.flow.stats().hits - before == 20_000;
     let text: &[u8] = if right { b"<20000 hits>" } else { b"<other>" };
     // SAFETY: writes to standard output from memory that lives, then ends the thread without the library's help, which would
     // call more than it may.

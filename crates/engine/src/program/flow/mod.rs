@@ -52,6 +52,7 @@ use onefold_synth::program::Program;
 pub(super) use shape::Shape;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
+use std::time::Instant;
 use table::{Line, NO_SLOT, Slot, Table};
 use way::{Count, Flow, Name, Way};
 
@@ -338,19 +339,28 @@ impl FlowRunner {
             return;
         };
         let now = self.runner.graph.core.now;
-        let monitor = self.lanes.get_mut(lane).map(|l| &mut l.monitor);
-        let rests = self.adaptive && self.admission.is_none();
-        if rests && monitor.is_some_and(|m| !m.asks(batch.len())) {
-            self.stats.passed_by += batch.len() as u64;
+        let n = batch.len();
+        let (asks, begun) = match self.lanes.get_mut(lane) {
+            Some(l) if self.adaptive => {
+                let asks = self.admission.is_some() || l.monitor.asks(n);
+                (asks, l.monitor.times(n).then(Instant::now))
+            }
+            _ => (true, None),
+        };
+        if asks {
+            if !self.scripts {
+                self.runner.gather();
+            }
+            let isa = self.isa;
+            isa.run(self, source, lane, batch, now);
+            self.runner.tell();
+        } else {
+            self.stats.passed_by += n as u64;
             self.runner.enter_batch(source, batch);
-            return;
         }
-        if !self.scripts {
-            self.runner.gather();
+        if let (Some(l), Some(begun)) = (self.lanes.get_mut(lane), begun) {
+            l.monitor.took(asks, n, begun.elapsed());
         }
-        let isa = self.isa;
-        isa.run(self, source, lane, batch, now);
-        self.runner.tell();
         self.end_moment();
     }
 

@@ -8,13 +8,47 @@
 //! - Where fewer than one of sixteen was known in a long window, packets go to the program at once, batch by batch, for [`REST`] windows as long as
 //!   that one. It is long enough for every flow that the table has room for to come twice: in a short one, many flows that all
 //!   come again look as those that never do.
+//! - In between, where some are known and many are not, what is dearer depends on the chain: a look-up that fails and a flow that is remembered for one
+//!   more packet cost, and a packet that is known saves what the program would have needed. So it is measured: a batch in 512 packets is timed, and
+//!   after two long windows with fewer than three of four known, a few thousand packets go to the program for comparison. If they are
+//!   cheaper, those of the next windows follow; if not, it is tried again much later.
 
 use onefold_packet::prefetch;
+use std::time::Duration;
 
 /// Packets of a short window.
 const WINDOW: u32 = 4096;
 /// Windows without a look-up, after a long one in which next to nothing was known.
 const REST: u32 = 15;
+
+/// One batch for so many packets is timed.
+const TIMED: u32 = 512;
+/// Packets that go to the program for comparison.
+const PROBE: u32 = 8192;
+/// Long windows until what the program costs is measured again.
+const FRESH: u32 = 32;
+/// Less than this, in costs of packets with the table, is cheaper.
+const CHEAPER: f32 = 0.97;
+
+/// Nanoseconds per packet: a mean in which the last timed batches weigh most.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cost {
+    ns: f32,
+    batches: u32,
+}
+
+impl Cost {
+    fn add(&mut self, ns: f32) {
+        self.batches = self.batches.saturating_add(1);
+        // a thread that was put aside within a batch says nothing about packets
+        let ns = if self.batches > 4 {
+            ns.min(8.0 * self.ns)
+        } else {
+            ns
+        };
+        self.ns += (ns - self.ns) / self.batches.min(64) as f32;
+    }
+}
 
 /// Packets, and those that were known.
 #[derive(Debug, Clone, Copy, Default)]
@@ -44,6 +78,16 @@ pub(super) struct Monitor {
     rest: u32,
     /// Many are new.
     pub pressed: bool,
+    /// Costs with the table, and without.
+    table: Cost,
+    program: Cost,
+    /// Packets since a batch was timed.
+    untimed: u32,
+    /// Packets go to the program for comparison.
+    probing: bool,
+    /// Long windows in a row with many unknown packets, and since the program was measured.
+    mixed: u32,
+    age: u32,
 }
 
 impl Monitor {
@@ -56,13 +100,50 @@ impl Monitor {
             window: window.clamp(WINDOW, u32::MAX / REST),
             rest: 0,
             pressed: false,
+            table: Cost::default(),
+            program: Cost::default(),
+            untimed: 0,
+            probing: false,
+            mixed: 0,
+            age: FRESH,
         }
+    }
+
+    /// Is the next batch, of so many packets, to be timed?
+    #[inline]
+    pub fn times(&mut self, packets: usize) -> bool {
+        self.untimed = self.untimed.saturating_add(packets as u32);
+        let yes = self.untimed >= TIMED || self.probing;
+        if yes {
+            self.untimed = 0;
+        }
+        yes
+    }
+
+    /// A batch of so many packets took so long: looked up, or in the program only.
+    pub fn took(&mut self, looked_up: bool, packets: usize, time: Duration) {
+        let ns = (time.as_secs_f32() * 1e9) / packets.max(1) as f32;
+        match looked_up {
+            true => self.table.add(ns),
+            false => self.program.add(ns),
+        }
+    }
+
+    /// Is the program alone cheaper, as far as that is known?
+    fn program_is_cheaper(&self) -> bool {
+        self.program.batches > 0 && self.program.ns < self.table.ns * CHEAPER
     }
 
     /// Is a batch of so many packets to be looked up at all?
     #[inline]
     pub fn asks(&mut self, packets: usize) -> bool {
         let packets = u32::try_from(packets).unwrap_or(u32::MAX);
+        if self.rest == 0 && self.probing {
+            (self.probing, self.age) = (false, 0);
+            if self.program_is_cheaper() {
+                self.rest = REST * self.window;
+            }
+        }
         let asks = self.rest == 0;
         self.rest = self.rest.saturating_sub(packets);
         asks
@@ -74,10 +155,22 @@ impl Monitor {
         if let Some(s) = self.short.count(asked, known, WINDOW) {
             self.pressed = s.known / 3 < s.asked / 4;
         }
-        if let Some(s) = self.long.count(asked, known, self.window)
-            && s.known < s.asked / 16
-        {
-            self.rest = REST * self.window;
+        if let Some(s) = self.long.count(asked, known, self.window) {
+            self.age = self.age.saturating_add(1);
+            let mixed = s.known / 3 < s.asked / 4;
+            self.mixed = if mixed { self.mixed + 1 } else { 0 };
+            if s.known < s.asked / 16 {
+                self.rest = REST * self.window;
+            } else if self.mixed >= 2 && self.age >= FRESH {
+                (self.rest, self.probing) = (PROBE, true);
+                self.program = Cost::default();
+            } else if self.mixed >= 2 && self.program_is_cheaper() {
+                self.rest = REST * self.window;
+            }
+            if self.rest > PROBE {
+                // what is measured next is not of before
+                self.table = Cost::default();
+            }
         }
     }
 }
@@ -164,6 +257,35 @@ mod tests {
             assert!(m.asks(32), "half of them are known");
         }
         assert!(m.pressed);
+    }
+
+    /// Half of the packets are known; the table costs so much, the program so much: the share of packets that went to the program.
+    fn passed(table: u64, program: u64) -> f64 {
+        let mut m = Monitor::new(10_000);
+        let (mut all, mut passed) = (0u64, 0);
+        for _ in 0..400_000 {
+            let asks = m.asks(32);
+            let timed = m.times(32);
+            let ns = 32 * if asks { table } else { program };
+            if timed {
+                m.took(asks, 32, Duration::from_nanos(ns));
+            }
+            match asks {
+                true => m.count(32, 16),
+                false => passed += 1,
+            }
+            all += 1;
+        }
+        passed as f64 / all as f64
+    }
+
+    #[test]
+    fn what_is_cheaper_is_measured() {
+        let dear = passed(230, 130);
+        assert!(dear > 0.9, "{dear}");
+        let cheap = passed(100, 400);
+        assert!(cheap < 0.02, "{cheap}");
+        assert!(passed(100, 100) < 0.02);
     }
 
     /// As many flows as there is room for, in rounds: none is known in the first packets, all are in the end.
