@@ -9,6 +9,7 @@
 use super::super::code::Code;
 use super::super::reads::{EntryReads, ShapeReads};
 use super::super::regs::{Source, Tables};
+use super::asked::Asked;
 use super::direct::{BY_FLOW, Direct, Fields, Place, UNKNOWN};
 use super::monitor::Monitor;
 use super::shape::{ECHO, Shape, Transport};
@@ -137,19 +138,21 @@ pub(super) struct GuardBox {
     pub mask: [u8; WINDOW],
     pub lo: [u8; WINDOW],
     pub span: [u8; WINDOW],
+    /// The same of sixteen packets at once.
+    pub asked: Option<Asked>,
     pub shape: Shape,
     /// Least value of the packet's length, and how much more it may be.
     pub len: (u32, u32),
     /// The same of the length that the IP header says, from that header on.
     pub total: (u32, u32),
-    /// All that is asked besides is whether the checksum of an IPv4 header at [`HEAD_AT`] is right.
+    /// All that is asked besides is whether the checksum of an IPv4 header at [`HEAD_AT`] is right, and whether there is payload behind TCP's.
     pub quick: bool,
     /// There is more to be asked: one of the following.
     more: bool,
     /// What is no range of bytes.
     ranges: Box<[Range]>,
     /// Is there payload behind the TCP header?
-    payload: Option<bool>,
+    pub payload: Option<bool>,
     pub sum: bool,
     others: Box<[(Read, u128, u128)]>,
     /// Number, never given twice.
@@ -211,13 +214,14 @@ pub(super) struct Parsed {
     pub total: u32,
     /// The way, if it is known; [`BY_FLOW`] where the table is to be asked, [`UNKNOWN`] where nobody is.
     pub way: u32,
+    /// To be added to checksums: see [`super::way::Flow`].
+    pub ip: u16,
+    pub l4: u16,
     /// The flow's lease.
     pub lease: u32,
     /// The flow's entry.
     pub slot: Slot,
-    /// To be added to checksums, and addresses and ports as they leave: see [`super::way::Flow`].
-    pub ip: u16,
-    pub l4: u16,
+    /// Ports and addresses as they leave, likewise.
     pub ports: u32,
     pub addresses: u64,
     pub hash: u64,
@@ -516,6 +520,7 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
         mask: [0; WINDOW],
         lo: [0; WINDOW],
         span: [0; WINDOW],
+        asked: None,
         ranges: Box::default(),
         len: (0, u32::MAX),
         total: at_least(plan.shape.least() as u32),
@@ -613,7 +618,9 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
             };
         }
     }
+    b.asked = Asked::of(&mask, &value, &span);
     (b.mask, b.lo, b.span) = (mask, value, span);
+    let simple = ranges.is_empty() && others.is_empty();
     b.more = !ranges.is_empty() || !others.is_empty() || b.payload.is_some();
     b.ranges = ranges.into();
     b.others = others.into();
@@ -629,7 +636,7 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
             )
         }
     };
-    b.quick = plan.shape.l3 == HEAD_AT && !plan.shape.v6 && !b.more;
+    b.quick = plan.shape.l3 == HEAD_AT && !plan.shape.v6 && simple;
     Some(b)
 }
 

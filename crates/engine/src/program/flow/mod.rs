@@ -21,6 +21,7 @@
 //! comes while others are looked at: headers and hashes, buckets, entries.
 
 mod admission;
+mod asked;
 mod direct;
 mod guard;
 mod hot;

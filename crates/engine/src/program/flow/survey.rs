@@ -1,19 +1,16 @@
 //! The first look at a batch: box, and way or key, of sixteen packets at once.
 //!
 //! One packet after the other, each box asks for a length here, a sum there, and each field for a word, a shift, and a comparison: a
-//! hundred instructions for each packet. Here the first 32 bytes of sixteen IP headers become columns, a register for each word, and every
+//! hundred instructions for each packet. Here the first 32 bytes of sixteen IP headers become columns, a register for each word, what is around them, too, and every
 //! question is asked of sixteen packets in one or two instructions. What has no columns (IPv6, VLAN tags, rare guards) is asked packet
 //! by packet, as ever.
 
-use super::direct::{BY_FLOW, UNKNOWN};
+use super::direct::{BY_FLOW, Direct, UNKNOWN};
 use super::guard::{GuardBox, Lane, NO_BOX, Parsed, WINDOW, key};
 use super::table::NO_SLOT;
-use super::wide::{HEAD, HEAD_AT, ROW, Sixteen, Wide, one_by_one};
+use super::wide::{HEAD, HEAD_AT, ROW, Sixteen, Wide, by_itself, one_by_one};
 use onefold_elements::rewrite::NO_LEASE;
 use onefold_packet::Pkt;
-
-/// Boxes that all packets are compared with; of others, those that have none yet.
-const FOR_ALL: usize = 4;
 
 /// In no box: no packet of IP.
 static NOTHING: [u8; WINDOW] = [0; WINDOW];
@@ -30,6 +27,8 @@ pub(super) struct Seen {
 /// Sixteen headers, by columns.
 struct Columns<N> {
     words: [N; HEAD / 4],
+    /// What is around them; zeros if nobody asks.
+    edges: [N; HEAD / 4],
     /// Bytes from the IP header on, as it says.
     total: N,
     /// Bytes of the packet.
@@ -40,7 +39,12 @@ struct Columns<N> {
 
 impl<N: Copy> Columns<N> {
     #[inline(always)]
-    fn of<W: Wide<N = N>>(wide: W, windows: &[&[u8; WINDOW]; ROW], len: &Sixteen) -> Columns<N> {
+    fn of<W: Wide<N = N>>(
+        wide: W,
+        windows: &[&[u8; WINDOW]; ROW],
+        len: &Sixteen,
+        edges: bool,
+    ) -> Columns<N> {
         let words = wide.columns(windows);
         let low = wide.all(0xffff);
         let [a, b, c, d, e, ..] = words;
@@ -52,6 +56,10 @@ impl<N: Copy> Columns<N> {
         let sum = wide.plus(wide.right(sum, 16), wide.and(sum, low));
         Columns {
             words,
+            edges: match edges {
+                true => wide.edges(windows),
+                false => [wide.all(0); HEAD / 4],
+            },
             total: wide.and(a, low),
             len: wide.get(len),
             wrong: wide.over(sum, low) | wide.over(low, sum),
@@ -66,10 +74,17 @@ fn outside<W: Wide>(wide: W, v: W::N, (least, more): (u32, u32)) -> u16 {
 }
 
 impl GuardBox {
-    /// Is a packet's window right, as far as bytes under a mask tell?
+    /// Which packets' bytes are right, as far as bytes under a mask tell?
     #[inline(always)]
-    fn fits<W: Wide>(&self, wide: W, w: &[u8; WINDOW]) -> bool {
-        wide.inside(wide.load(w), &self.mask, &self.lo, &self.span)
+    fn fit<W: Wide>(&self, wide: W, windows: &[&[u8; WINDOW]; ROW]) -> u16 {
+        let mut here = 0;
+        // no branch: which packet is in which box cannot be foreseen
+        #[allow(clippy::needless_range_loop)]
+        for i in 0..ROW {
+            let fits = wide.inside(wide.load(windows[i]), &self.mask, &self.lo, &self.span);
+            here = by_itself(here | u32::from(fits) << i);
+        }
+        here as u16
     }
 
     /// Which packets are in the box, given that the bytes under its mask are right?
@@ -80,7 +95,16 @@ impl GuardBox {
             | outside(wide, c.total, self.total)
             | outside(wide, c.len, self.len);
         let wrong = if self.sum { c.wrong } else { 0 };
-        !(bad | wrong)
+        let payload = match self.payload {
+            None => 0,
+            Some(there) => {
+                // four bits of the TCP header, the first word behind the columns: so many words
+                let words = wide.and(c.edges[HEAD / 8], wide.all(0xf0));
+                let behind = wide.over(c.total, wide.plus(wide.right(words, 2), wide.all(20)));
+                if there { !behind } else { behind }
+            }
+        };
+        !(bad | wrong | payload)
     }
 }
 
@@ -93,6 +117,32 @@ fn bits(mut m: u16) -> impl Iterator<Item = usize> {
         m &= m.wrapping_sub(1);
         some.then_some(i)
     })
+}
+
+/// What is known of packets whose places were found at once: the greatest of the ways, which says whether more is to be done. A loop of its own, and as little in
+/// it as can be: anything that is counted along would be counted in memory, and each packet would wait for the one before.
+#[inline(always)]
+fn settle(
+    d: &Direct,
+    number: u16,
+    mut here: u16,
+    places: &Sixteen,
+    totals: &Sixteen,
+    out: &mut [Parsed],
+) -> u32 {
+    let mut top = 0;
+    // Bound: one bit less each time
+    while here != 0 {
+        let i = here.trailing_zeros() as usize;
+        here &= here - 1;
+        let Some(x) = out.get_mut(i) else { break };
+        let p = d.at(places.0[i & (ROW - 1)] as usize);
+        (x.guard, x.total) = (number, totals.0[i & (ROW - 1)]);
+        (x.way, x.ip, x.l4) = (p.way, p.ip, p.l4);
+        (x.slot, x.lease) = (NO_SLOT, NO_LEASE);
+        top = top.max(p.way);
+    }
+    top
 }
 
 impl Lane {
@@ -112,7 +162,9 @@ impl Lane {
                 len.0[i] = packets[i].len() as u32;
             }
         }
-        let columns = Columns::of(wide, &windows, &len);
+        // Of one box bytes are asked packet by packet: what is around the columns takes as long to be made columns of.
+        let edges = self.boxes.len() > 1 || self.boxes.iter().any(|b| b.payload.is_some());
+        let columns = Columns::of(wide, &windows, &len, edges);
         let mut totals = Sixteen([0; ROW]);
         wide.put(columns.total, &mut totals);
         let mut seen = Seen::default();
@@ -122,22 +174,11 @@ impl Lane {
             if left == 0 {
                 break;
             }
-            let mut here = 0;
-            if number < FOR_ALL {
-                // no branch: which packet is in which box cannot be foreseen
-                #[allow(clippy::needless_range_loop)]
-                for i in 0..ROW {
-                    one_by_one();
-                    here |= u16::from(b.fits(wide, windows[i])) << i;
-                }
-                here &= left;
-            } else {
-                for i in bits(left) {
-                    if let Some(w) = windows.get(i) {
-                        here |= u16::from(b.fits(wide, w)) << i;
-                    }
-                }
-            }
+            let here = match &b.asked {
+                Some(a) if edges => a.hold(wide, &columns.words, &columns.edges),
+                _ => b.fit(wide, &windows),
+            };
+            let mut here = here & left;
             if here == 0 {
                 continue;
             }
@@ -147,17 +188,18 @@ impl Lane {
                 here = b.holds_each(here, packets, &windows, &mut totals);
             }
             left &= !here;
-            let mut places = Sixteen([0; ROW]);
-            let at_once = match (&b.direct, b.quick) {
-                (Some(d), true) => match d.many(wide, &columns.words) {
-                    Some(p) => {
-                        wide.put(p, &mut places);
-                        true
-                    }
-                    None => false,
-                },
-                _ => false,
-            };
+            let mut found = false;
+            if b.quick
+                && let Some(d) = &b.direct
+                && let Some(p) = d.many(wide, &columns.words)
+            {
+                let mut places = Sixteen([0; ROW]);
+                wide.put(p, &mut places);
+                if settle(d, number as u16, here, &places, &totals, out) < BY_FLOW {
+                    continue;
+                }
+                found = true;
+            }
             // Bound: one bit less each time
             while here != 0 {
                 let i = here.trailing_zeros() as usize;
@@ -165,22 +207,19 @@ impl Lane {
                 let (Some(x), Some(w)) = (out.get_mut(i), windows.get(i)) else {
                     break;
                 };
-                x.guard = number as u16;
-                x.total = totals.0[i & (ROW - 1)];
-                (x.slot, x.lease) = (NO_SLOT, NO_LEASE);
-                if let Some(d) = &b.direct {
-                    let p = match at_once {
-                        true => d.at(places.0[i & (ROW - 1)] as usize),
-                        false => d.get(wide, w),
-                    };
-                    (x.way, x.ip, x.l4) = (p.way, p.ip, p.l4);
-                    // nothing to be looked up, or nothing known; else the table knows
-                    if p.way != BY_FLOW {
-                        seen.unknown += usize::from(p.way == UNKNOWN);
-                        continue;
+                if !found {
+                    (x.guard, x.total) = (number as u16, totals.0[i & (ROW - 1)]);
+                    (x.way, x.slot, x.lease) = (BY_FLOW, NO_SLOT, NO_LEASE);
+                    if let Some(d) = &b.direct {
+                        let p = d.get(wide, w);
+                        (x.way, x.ip, x.l4) = (p.way, p.ip, p.l4);
                     }
                 }
-                x.way = BY_FLOW;
+                // nothing to be looked up, or nothing known; else the table knows
+                if x.way != BY_FLOW {
+                    seen.unknown += usize::from(x.way == UNKNOWN);
+                    continue;
+                }
                 seen.by_flow = true;
                 key(b, w, &mut x.key);
             }

@@ -84,6 +84,8 @@ pub(super) struct Way {
     pub sink: u32,
     /// [`Way::apply`] and a count of packets that can wait are all there is to do.
     pub plain: bool,
+    /// Packets begin where they began, and no fields are copied.
+    in_place: bool,
     trim: bool,
     changes: bool,
     udp: bool,
@@ -381,6 +383,7 @@ pub(super) fn make(
     if moves.len() > MAX_MOVES {
         return Err("too many fields are copied");
     }
+    way.in_place = way.start == 0 && moves.is_empty();
     way.moves = moves.into();
     Ok((way, flow))
 }
@@ -414,6 +417,7 @@ impl Way {
             moment: Pending::default(),
             sink: NO_SINK,
             plain: true,
+            in_place: false,
             keyed: false,
             start: 0,
             trim: false,
@@ -463,8 +467,7 @@ impl Way {
         len: usize,
         x: &Parsed,
     ) -> bool {
-        let moves = self.start != 0 || !self.moves.is_empty();
-        if moves || self.trim && (self.l3 + x.total) as usize != len {
+        if !self.in_place || self.trim && (self.l3 + x.total) as usize != len {
             return false;
         }
         // before anything is written: what has just been written as a whole is slow to read in parts

@@ -14,6 +14,9 @@ pub(super) const HEAD: usize = 32;
 /// Where a header begins that is turned into columns: behind addresses and type of Ethernet.
 pub(super) const HEAD_AT: usize = 14;
 
+/// Bytes before those columns and behind them that are turned into columns, too: where the first and the second half of them begin.
+pub(super) const EDGES: (usize, usize) = (0, HEAD_AT + HEAD);
+
 /// Sixteen numbers on a cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
@@ -28,6 +31,23 @@ pub(super) fn one_by_one() {
     unsafe {
         std::arch::asm!("", options(nomem, nostack, preserves_flags));
     }
+}
+
+/// The same number, in a register of its own. Answers of several comparisons would be put together into wide registers otherwise, one by one, to
+/// be looked at together: it takes longer than the comparisons.
+#[inline(always)]
+pub(super) fn by_itself(v: u32) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut v = v;
+        // SAFETY: no instruction at all.
+        unsafe {
+            std::arch::asm!("/* {0:e} */", inout(reg) v, options(pure, nomem, nostack, preserves_flags));
+        }
+        v
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    v
 }
 
 /// A way to do it.
@@ -78,6 +98,14 @@ pub(super) trait Wide: Copy {
     fn rank(self, v: Self::N, rows: &[Sixteen], heads: &Sixteen) -> Self::N;
     /// The big-endian words of sixteen headers, from [`HEAD_AT`] on: one column for each.
     fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4];
+    /// The words of what is around them, little-endian: four from the first place that [`EDGES`] says, and four from the second.
+    fn edges(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4];
+    /// `so_far`, with bits set where `v` under the mask is not this value.
+    fn unlike(self, so_far: Self::N, v: Self::N, mask: u32, value: u32) -> Self::N;
+    /// `so_far`, with bits set where any byte of `v` under the mask is not one of `lo` to `lo + span`.
+    fn beyond(self, so_far: Self::N, v: Self::N, mask: u32, lo: u32, span: u32) -> Self::N;
+    /// Which are zero: a bit each.
+    fn zero(self, v: Self::N) -> u16;
 }
 
 /// Whatever the processor is.
@@ -197,6 +225,41 @@ impl Wide for Any {
             }
         }
         to
+    }
+    #[inline(always)]
+    fn edges(self, windows: &[&[u8; WINDOW]; ROW]) -> [Sixteen; HEAD / 4] {
+        let mut to = [Sixteen([0; ROW]); HEAD / 4];
+        for (i, w) in windows.iter().enumerate() {
+            let (first, second) = (&w[EDGES.0..EDGES.0 + HEAD / 2], &w[EDGES.1..]);
+            let words = first.as_chunks::<4>().0.iter().chain(second.as_chunks().0);
+            for (c, b) in to.iter_mut().zip(words) {
+                c.0[i] = u32::from_le_bytes(*b);
+            }
+        }
+        to
+    }
+    #[inline(always)]
+    fn unlike(self, so_far: Sixteen, v: Sixteen, mask: u32, value: u32) -> Sixteen {
+        each(so_far, v, |s, v| s | (v & mask) ^ value)
+    }
+    #[inline(always)]
+    fn beyond(self, so_far: Sixteen, v: Sixteen, mask: u32, lo: u32, span: u32) -> Sixteen {
+        let (lo, span) = (lo.to_ne_bytes(), span.to_ne_bytes());
+        each(so_far, v, |s, v| {
+            let mut b = (v & mask).to_ne_bytes();
+            for i in 0..b.len() {
+                b[i] = b[i].wrapping_sub(lo[i]).saturating_sub(span[i]);
+            }
+            s | u32::from_ne_bytes(b)
+        })
+    }
+    #[inline(always)]
+    fn zero(self, v: Sixteen) -> u16 {
+        let mut m = 0;
+        for i in 0..ROW {
+            m |= u16::from(v.0[i] == 0) << i;
+        }
+        m
     }
 }
 
@@ -431,24 +494,90 @@ impl Wide for Avx512 {
     fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4] {
         use std::arch::x86_64::{
             _mm_set_epi8, _mm256_loadu_si256, _mm512_broadcast_i32x4, _mm512_castsi256_si512,
-            _mm512_inserti64x4, _mm512_permutex2var_epi64, _mm512_set_epi64, _mm512_shuffle_epi8,
-            _mm512_unpackhi_epi32, _mm512_unpackhi_epi64, _mm512_unpacklo_epi32,
-            _mm512_unpacklo_epi64,
+            _mm512_inserti64x4, _mm512_shuffle_epi8,
         };
-        // Macros: a closure that is not inlined would be compiled without these instructions, and call each of them.
-        macro_rules! two {
-            ($h:expr, $swap:expr, $i:expr) => {{
-                let low = _mm256_loadu_si256($h[$i][HEAD_AT..HEAD_AT + HEAD].as_ptr().cast());
-                let high = _mm256_loadu_si256($h[$i + 8][HEAD_AT..HEAD_AT + HEAD].as_ptr().cast());
+        let mut rows = [self.all(0); 8];
+        let h = windows;
+        for i in 0..8 {
+            // SAFETY: as above; loads are of 32 bytes each, of slices that have as many.
+            unsafe {
+                let swap = _mm512_broadcast_i32x4(_mm_set_epi8(
+                    12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3,
+                ));
+                let low = _mm256_loadu_si256(h[i][HEAD_AT..HEAD_AT + HEAD].as_ptr().cast());
+                let high = _mm256_loadu_si256(h[i + 8][HEAD_AT..HEAD_AT + HEAD].as_ptr().cast());
                 let both = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-                _mm512_shuffle_epi8(both, $swap)
-            }};
+                rows[i] = _mm512_shuffle_epi8(both, swap);
+            }
         }
-        // of eight packets words 0 and 4, 1 and 5, and so on
+        self.turned(rows)
+    }
+    #[inline(always)]
+    fn edges(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4] {
+        use std::arch::x86_64::{
+            _mm_loadu_si128, _mm256_castsi128_si256, _mm256_inserti128_si256,
+            _mm512_castsi256_si512, _mm512_inserti64x4,
+        };
+        const HALF: usize = HEAD / 2;
+        let mut rows = [self.all(0); 8];
+        let h = windows;
+        for i in 0..8 {
+            // SAFETY: as above; loads are of 16 bytes each, of slices that have as many.
+            unsafe {
+                let a = _mm_loadu_si128(h[i][EDGES.0..EDGES.0 + HALF].as_ptr().cast());
+                let b = _mm_loadu_si128(h[i][EDGES.1..EDGES.1 + HALF].as_ptr().cast());
+                let c = _mm_loadu_si128(h[i + 8][EDGES.0..EDGES.0 + HALF].as_ptr().cast());
+                let d = _mm_loadu_si128(h[i + 8][EDGES.1..EDGES.1 + HALF].as_ptr().cast());
+                let low = _mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1);
+                let high = _mm256_inserti128_si256(_mm256_castsi128_si256(c), d, 1);
+                rows[i] = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+            }
+        }
+        self.turned(rows)
+    }
+    #[inline(always)]
+    fn unlike(self, so_far: Self::N, v: Self::N, mask: u32, value: u32) -> Self::N {
+        use std::arch::x86_64::{_mm512_and_si512, _mm512_ternarylogic_epi32};
+        let (mask, value) = (self.all(mask), self.all(value));
+        // SAFETY: as above. The number is the truth table of a | (b ^ c).
+        unsafe { _mm512_ternarylogic_epi32(so_far, _mm512_and_si512(v, mask), value, 0xf6) }
+    }
+    #[inline(always)]
+    fn beyond(self, so_far: Self::N, v: Self::N, mask: u32, lo: u32, span: u32) -> Self::N {
+        use std::arch::x86_64::{
+            _mm512_and_si512, _mm512_or_si512, _mm512_sub_epi8, _mm512_subs_epu8,
+        };
+        let (mask, lo, span) = (self.all(mask), self.all(lo), self.all(span));
+        // SAFETY: as above.
+        unsafe {
+            let over = _mm512_sub_epi8(_mm512_and_si512(v, mask), lo);
+            _mm512_or_si512(so_far, _mm512_subs_epu8(over, span))
+        }
+    }
+    #[inline(always)]
+    fn zero(self, v: Self::N) -> u16 {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm512_testn_epi32_mask(v, v) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Avx512 {
+    /// Rows of two packets' eight words each, a packet and the eighth after it, to columns.
+    #[inline(always)]
+    fn turned(
+        self,
+        rows: [std::arch::x86_64::__m512i; 8],
+    ) -> [std::arch::x86_64::__m512i; HEAD / 4] {
+        use std::arch::x86_64::{
+            _mm512_permutex2var_epi64, _mm512_set_epi64, _mm512_unpackhi_epi32,
+            _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+        };
+        // of eight packets words 0 and 4, 1 and 5, and so on. A macro: a closure that is not inlined would be compiled without these instructions, and call each
+        // of them.
         macro_rules! four {
-            ($h:expr, $swap:expr, $i:expr) => {{
-                let (a, b) = (two!($h, $swap, $i), two!($h, $swap, $i + 1));
-                let (c, d) = (two!($h, $swap, $i + 2), two!($h, $swap, $i + 3));
+            ($i:expr) => {{
+                let (a, b, c, d) = (rows[$i], rows[$i + 1], rows[$i + 2], rows[$i + 3]);
                 let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
                 let (ab2, cd2) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
                 [
@@ -459,13 +588,9 @@ impl Wide for Avx512 {
                 ]
             }};
         }
-        // SAFETY: as above; loads are of 32 bytes each, of slices that have as many.
+        // SAFETY: as above.
         unsafe {
-            let swap = _mm512_broadcast_i32x4(_mm_set_epi8(
-                12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3,
-            ));
-            let h = windows;
-            let (x, y) = (four!(h, swap, 0), four!(h, swap, 4));
+            let (x, y) = (four!(0), four!(4));
             let low = _mm512_set_epi64(13, 12, 5, 4, 9, 8, 1, 0);
             let high = _mm512_set_epi64(15, 14, 7, 6, 11, 10, 3, 2);
             [
@@ -532,6 +657,19 @@ mod tests {
             all.extend(to.0);
         };
         keep(wide.all(wide.over(a, b).into()));
+        let edges = wide.edges(windows);
+        edges.iter().for_each(|c| keep(*c));
+        let (first, second) = (all_of(windows, 0), all_of(windows, 1));
+        for c in [edges[0], edges[5]] {
+            for mask in [0, 0xff00, 0xff_00ff, u32::MAX] {
+                keep(wide.unlike(a, c, mask, first & mask));
+                keep(wide.beyond(a, c, mask, first & mask, second & mask));
+                let none = wide.unlike(wide.all(0), c, mask, first & mask);
+                keep(wide.all(wide.zero(none).into()));
+                let none = wide.beyond(wide.all(0), c, mask, first & mask, second & mask);
+                keep(wide.all(wide.zero(none).into()));
+            }
+        }
         all
     }
 
