@@ -6,7 +6,7 @@
 //! hundred instructions, which is little more than one packet's. Per packet of a router that was 34 ns and became 19; with a first look that takes sixteen packets at once ([`super::survey`]) it is 15 (AMD EPYC with AVX-512). Whatever is the same for a group (clock, counters) is done once for it.
 
 use super::direct::{BY_FLOW, UNKNOWN};
-use super::guard::{ASK, NO_BOX, Parsed};
+use super::guard::{ASK, Lane, NO_BOX, Parsed};
 use super::lease::Pool;
 use super::monitor::Once;
 use super::survey::Seen;
@@ -102,6 +102,8 @@ impl FlowRunner {
         let mut shed = 0;
         // Bound: each round takes at least one packet.
         while !batch.is_empty() {
+            // what comes to be known from here on was not when the group was looked at
+            let news = self.news;
             let (mut n, mut seen) = self.look_up(wide, lane, batch);
             let mut begun = None;
             if self.admission.is_some() && seen.unknown > 0 {
@@ -136,7 +138,7 @@ impl FlowRunner {
                 };
                 i += went;
                 if let Some(p) = other {
-                    if let Some(p) = self.known(lane, i, p, now) {
+                    if let Some(p) = self.known(lane, i, p, now, news) {
                         // a handler that was called may have ended the program's time
                         let first = first.filter(|_| self.runner.graph.core.changes == changes);
                         let begun = timed.then(Instant::now);
@@ -382,13 +384,29 @@ impl FlowRunner {
 
     /// One packet of which more is to be known: whose entry came a moment ago, or whose counts are told at once. Given back if its flow is not known.
     #[inline(never)]
-    fn known(&mut self, lane: usize, i: usize, mut p: Pkt, now: Timestamp) -> Option<Pkt> {
+    fn known(
+        &mut self,
+        lane: usize,
+        i: usize,
+        mut p: Pkt,
+        now: Timestamp,
+        news: u64,
+    ) -> Option<Pkt> {
         use super::{PathEnd, tell};
         let Some(x) = self.group.get_mut(i) else {
             return Some(p);
         };
         let g = &mut self.runner.graph;
         if self.seen != Some(g.core.changes) || g.core.overruns > 0 {
+            return Some(p);
+        }
+        // nothing is known that was not then, and no entry looked like this flow's: a flood is not looked up twice
+        let keyed =
+            |l: &Lane| (l.boxes.get(usize::from(x.guard))).is_some_and(|b| b.direct.is_none());
+        if news == self.news
+            && (x.way, x.slot) == (UNKNOWN, NO_SLOT)
+            && self.lanes.get(lane).is_some_and(keyed)
+        {
             return Some(p);
         }
         // since the group was looked at, another packet may have come to know the box or the way

@@ -135,6 +135,8 @@ pub struct FlowRunner {
     /// How much time unknown flows may take; all of it if there is none.
     admission: Option<Admission>,
     isa: Isa,
+    /// Counts what comes to be known: boxes, ways, entries.
+    news: u64,
     stats: FlowStats,
     causes: Vec<(&'static str, u64)>,
 }
@@ -179,6 +181,7 @@ impl FlowRunner {
             adaptive: true,
             admission: None,
             isa: Isa::detect(),
+            news: 0,
             stats: FlowStats::default(),
             causes: Vec::new(),
         }
@@ -455,12 +458,19 @@ impl FlowRunner {
             && lane.make_box(&p, &mut self.next_box)
         {
             lane.parse(wide::Any, &p, &mut x);
+            self.news += 1;
             x.hash = self.table.hash(&x.key);
         }
         if x.guard == NO_BOX {
             self.stats.others += 1;
             self.runner.enter(source, p, first);
             return;
+        }
+        let boxes = self.lanes.get(lane).map(|l| &l.boxes[..]);
+        let its = boxes.and_then(|b| b.get(usize::from(x.guard)));
+        let keyed = its.is_some_and(|b| b.direct.is_none());
+        if x.way == UNKNOWN && keyed {
+            x.way = BY_FLOW;
         }
         self.stats.misses += 1;
         let pressed = self.lanes.get(lane).is_some_and(|l| l.monitor.pressed);
@@ -579,6 +589,7 @@ impl FlowRunner {
             let direct = guard.direct.as_mut().ok_or(GONE)?;
             direct.set(&window, Place { way, ip, l4 });
             self.stats.made += 1;
+            self.news += 1;
             return Ok(());
         }
         if x.key[0] & table::LONG != 0 && flow != Flow::default() {
@@ -590,6 +601,7 @@ impl FlowRunner {
         };
         let line = line_of(&x.key, id, lease, &flow);
         self.stats.made += 1;
+        self.news += 1;
         let (stats, pool, store) = (&mut self.stats, &mut self.pool, &mut g.store);
         self.table.insert(x.hash, line, &mut |old| {
             stats.evicted += 1;
