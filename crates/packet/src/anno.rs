@@ -139,6 +139,18 @@ impl Anno {
         self.ingress = None;
         self.packet_type = PacketType::Host;
     }
+    /// May the area hold something else than zeros?
+    #[inline]
+    pub(crate) fn used(&self) -> bool {
+        self.used
+    }
+    /// As [`Anno::default`] with this time, where the area is zero.
+    #[inline]
+    pub(crate) fn fresh(&mut self, at: Timestamp) {
+        self.timestamp = at;
+        self.ingress = None;
+        self.packet_type = PacketType::Host;
+    }
     /// The paint annotation.
     pub fn paint(&self) -> u8 {
         self.bytes[16]

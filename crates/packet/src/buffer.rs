@@ -1,6 +1,7 @@
 //! The packet buffer: headroom, data, tailroom, header offsets, annotations.
 
 use crate::anno::Anno;
+use crate::time::Timestamp;
 
 /// Headroom that a new packet gets. Click's user-level default is 28; 64 leaves room for a VLAN stack and a tunnel
 /// header without moving data and is not visible in any output.
@@ -111,21 +112,27 @@ impl Packet {
         self.anno.clear();
     }
 
-    /// [`Packet::refill`] with the first `len` bytes of a cache line: as much as there is of it, without asking how much that is.
+    /// [`Packet::refill`] with the first `len` bytes of a cache line: as much as there is of it, without asking how much that is; arrived
+    /// at this time. What a fresh packet has and this one has not lost is not written again.
     #[inline(always)]
-    pub fn refill_line(&mut self, line: &[u8; 64], len: usize) {
+    pub fn refill_line(&mut self, line: &[u8; 64], len: usize, at: Timestamp) {
         let len = len.min(line.len());
-        let room = self.buf.get_mut(DEFAULT_HEADROOM..);
-        match room.and_then(|b| b.first_chunk_mut::<64>()) {
-            Some(to) if !self.stained => *to = *line,
-            _ => return self.refill(line.get(..len).unwrap_or_default()),
+        let end = DEFAULT_HEADROOM + line.len();
+        let to = self.buf.get_mut(DEFAULT_HEADROOM..end);
+        match to.and_then(|b| b.first_chunk_mut::<64>()) {
+            Some(to) if !(self.stained | self.anno.used()) => *to = *line,
+            _ => {
+                self.refill(line.get(..len).unwrap_or_default());
+                self.anno.timestamp = at;
+                return;
+            }
         }
         self.head = DEFAULT_HEADROOM as u32;
         self.tail = (DEFAULT_HEADROOM + len) as u32;
         self.mac = NONE;
         self.net = NONE;
         self.transport = NONE;
-        self.anno.clear();
+        self.anno.fresh(at);
     }
 
     /// Bytes of data.
@@ -561,13 +568,15 @@ mod tests {
             p.data_mut().fill(7);
             // once with something in the headroom, once without
             for _ in 0..2 {
-                p.refill_line(&line, len);
-                assert_eq!((p.data(), p.anno), (data, Anno::default()));
+                p.refill_line(&line, len, Timestamp(5));
+                let mut anno = Anno::default();
+                anno.timestamp = Timestamp(5);
+                assert_eq!((p.data(), p.anno), (data, anno));
                 assert_eq!(p.network_header_offset(), None);
                 assert!(p.headroom_bytes().iter().all(|b| *b == 0));
             }
             let mut small = Packet::with_room(0, &[], 0);
-            small.refill_line(&line, len);
+            small.refill_line(&line, len, Timestamp::ZERO);
             assert_eq!(small.data(), data);
         }
     }

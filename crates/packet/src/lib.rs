@@ -25,6 +25,7 @@ pub mod checksum;
 mod ether;
 mod hint;
 mod memory;
+mod refill;
 mod time;
 pub mod wire;
 
@@ -33,4 +34,5 @@ pub use buffer::{DEFAULT_HEADROOM, MAX_PACKET_LEN, MIN_BUFFER_LEN, Packet, Pkt, 
 pub use ether::EtherAddr;
 pub use hint::prefetch;
 pub use memory::{roomy, spread};
+pub use refill::refill_lines;
 pub use time::Timestamp;

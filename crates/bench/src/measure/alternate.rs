@@ -6,7 +6,7 @@ use super::feed::{Order, Ring};
 use super::subject::{Account, Ceiling, MacSwap, Subject};
 use onefold_elements::ElemId;
 use onefold_engine::program::FlowStats;
-use onefold_packet::{Packet, Pkt, Timestamp, prefetch};
+use onefold_packet::{Packet, Pkt, Timestamp, prefetch, refill_lines};
 use std::cell::Cell;
 use std::collections::HashMap;
 
@@ -154,8 +154,6 @@ fn refill(packets: &mut [Pkt], lane: &Lane, these: &[u32], ahead: &[u32], place:
 struct Driver<'a> {
     ring: &'a mut Ring,
     batch: usize,
-    packets: Vec<Pkt>,
-    done: Vec<Pkt>,
     /// Packets of opened flows are looked after: how many, and how many of them came out.
     audit: Option<(u64, u64)>,
     /// Buffers of a batch's packets of opened flows.
@@ -196,45 +194,35 @@ impl Driver<'_> {
             // packets that come next are asked for while nothing waits for them. Loads would be waited for in the end: with 60,000
             // templates half of the time of this loop
             let ahead = window(*next).or(window(0)).unwrap_or_default();
-            self.packets = self.ring.take(|to, n| s.buffers(to, n));
-            match (lane.templates.lines(), &lane.strangers) {
-                // most benchmarks: short frames, all of one length
-                (Some((lines, len)), None) => {
-                    for which in ahead {
-                        if let Some(line) = lines.get(*which as usize) {
-                            prefetch(line);
-                        }
-                    }
-                    let now = place.now;
-                    for (p, which) in self.packets.iter_mut().zip(these) {
-                        if let Some(line) = lines.get(*which as usize) {
-                            p.refill_line(line, len);
-                        }
-                        p.anno.timestamp = now;
-                    }
-                }
+            let short = lane.templates.lines().filter(|_| lane.strangers.is_none());
+            if short.is_none() {
                 // headers that nobody has seen lead all over a chain's memory
-                _ => {
-                    self.ring.ask();
-                    refill(&mut self.packets, lane, these, ahead, place);
-                }
+                self.ring.ask();
             }
-            let n = self.packets.len();
+            // a ring has two racks or more
+            let Some((packets, done)) = self.ring.turn(|to, n| s.buffers(to, n)) else {
+                break;
+            };
+            match short {
+                // most benchmarks: short frames, all of one length
+                Some((lines, len)) => {
+                    refill_lines(packets, lines, len, (these, ahead), place.now);
+                }
+                None => refill(packets, lane, these, ahead, place),
+            }
+            let n = packets.len();
             if let (Some(_), Some(s)) = (self.audit, &lane.strangers) {
-                let own = self.packets.iter().zip(these);
+                let own = packets.iter().zip(these);
                 let own = own.filter(|(_, which)| (**which as usize) < s.known);
                 self.theirs.clear();
                 self.theirs.extend(own.map(|(p, _)| place_of(p)));
             }
-            s.run(*source, &mut self.packets, place.now, &mut self.done);
+            s.run(*source, packets, place.now, done);
             if let (Some((sent, out)), Some(_)) = (&mut self.audit, &lane.strangers) {
                 let came = |p: &&Pkt| self.theirs.contains(&place_of(p));
                 *sent += self.theirs.len() as u64;
-                *out += self.done.iter().filter(came).count() as u64;
+                *out += done.iter().filter(came).count() as u64;
             }
-            self.ring.give(&mut self.done);
-            // an empty list with room for a batch
-            std::mem::swap(&mut self.done, &mut self.packets);
             place.now = place.now + Timestamp(PACKET_NS * n as i64);
             place.lane += 1;
             if place.lane == lanes.len() {
@@ -336,8 +324,6 @@ pub fn alternate(
             let mut driver = Driver {
                 ring,
                 batch,
-                packets: Vec::new(),
-                done: Vec::with_capacity(batch),
                 audit: None,
                 theirs: Vec::new(),
             };

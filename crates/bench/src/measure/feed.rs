@@ -3,7 +3,6 @@
 use crate::rng::Rng;
 use crate::zipf::Zipf;
 use onefold_packet::{Packet, Pkt, prefetch};
-use std::collections::VecDeque;
 
 /// Bytes from one buffer to the next: an odd number of cache lines, so that headers of packets in flight do not share a
 /// few sets of the cache.
@@ -217,9 +216,15 @@ fn on_a_line(headroom: usize, tailroom: usize, fillers: &mut Vec<(Vec<u8>, Packe
 }
 
 /// The buffers: taken in turn, a batch at a time, as descriptors of a ring are.
+///
+/// One rack more than there are batches, so that one is empty: what comes out is put there, and the rack that it came from is the empty
+/// one then. No list changes its place: its length has just been written, and a list that is moved at once waits until that write, and every one before,
+/// has reached the cache (1 ns for each packet).
 #[derive(Debug)]
 pub struct Ring {
-    racks: VecDeque<Vec<Pkt>>,
+    racks: Vec<Vec<Pkt>>,
+    /// The empty one.
+    empty: usize,
     batch: usize,
 }
 
@@ -241,12 +246,18 @@ impl Ring {
             .map(|_| on_a_line(headroom, tailroom, &mut fillers))
             .collect();
         let mut all = all.into_iter().map(Box::new);
+        let mut all_racks = vec![Vec::with_capacity(batch)];
+        all_racks.extend((0..racks).map(|_| all.by_ref().take(batch).collect()));
         Ring {
-            racks: (0..racks)
-                .map(|_| all.by_ref().take(batch).collect())
-                .collect(),
+            racks: all_racks,
+            empty: 0,
             batch,
         }
+    }
+
+    /// The rack that is so many further than the empty one.
+    fn further(&self, n: usize) -> usize {
+        (self.empty + n) % self.racks.len().max(1)
     }
 
     /// Asks for the batches that come next, as drivers do: for packets of the first, for handles of the second. A chain that fills the caches would pay for
@@ -254,31 +265,35 @@ impl Ring {
     /// saves nothing.
     #[inline]
     pub fn ask(&self) {
-        for p in self.racks.front().into_iter().flatten() {
+        for p in self.racks.get(self.further(2)).into_iter().flatten() {
             prefetch(p.data());
         }
-        for p in self.racks.get(1).into_iter().flatten() {
+        for p in self.racks.get(self.further(3)).into_iter().flatten() {
             prefetch(&**p);
         }
     }
 
-    /// The batch of buffers that has been free longest. Where packets did not come back, `more` adds others.
+    /// The batch of buffers that has been free longest, and an empty list for those that come back. The batch is to be left empty. Where
+    /// packets did not come back, `more` adds others.
     #[inline]
-    pub fn take(&mut self, more: impl FnOnce(&mut Vec<Pkt>, usize)) -> Vec<Pkt> {
-        let mut rack = self.racks.pop_front().unwrap_or_default();
+    pub fn turn(
+        &mut self,
+        more: impl FnOnce(&mut Vec<Pkt>, usize),
+    ) -> Option<(&mut Vec<Pkt>, &mut Vec<Pkt>)> {
+        let (to, from) = (self.empty, self.empty + 1);
+        let from = match from == self.racks.len() {
+            true => 0,
+            false => from,
+        };
+        self.empty = from;
+        let [out, rack] = self.racks.get_disjoint_mut([to, from]).ok()?;
         match self.batch.checked_sub(rack.len()) {
             Some(0) => {}
-            Some(n) => more(&mut rack, n),
+            Some(n) => more(rack, n),
             // more than were taken (copies that a chain has made) are not kept
             None => rack.truncate(self.batch),
         }
-        rack
-    }
-
-    /// Buffers come back, `given` is empty afterwards.
-    #[inline]
-    pub fn give(&mut self, given: &mut Vec<Pkt>) {
-        self.racks.push_back(std::mem::take(given));
+        Some((rack, out))
     }
 }
 
@@ -377,37 +392,46 @@ mod tests {
     fn buffers_come_in_turn() {
         let more = |_: &mut Vec<Pkt>, _| unreachable!("all come back");
         let mut r = Ring::new(1000, 32, 60);
-        let racks = r.racks.len();
-        assert_eq!(racks, 32, "no fewer than asked for");
-        let first = r.take(more);
-        assert_eq!(first.len(), 32);
-        let at: Vec<_> = first.iter().map(|p| p.buffer().as_ptr()).collect();
-        let mut back = first;
-        r.give(&mut back);
-        assert!(back.is_empty());
-        for _ in 1..racks {
-            let mut p = r.take(more);
-            assert!(p.iter().all(|p| !at.contains(&p.buffer().as_ptr())));
-            r.give(&mut p);
+        assert_eq!(
+            r.racks.len(),
+            33,
+            "no fewer than asked for, and an empty one"
+        );
+        let places = |p: &[Pkt]| -> Vec<_> { p.iter().map(|p| p.buffer().as_ptr()).collect() };
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            let mut round = Vec::new();
+            for _ in 0..32 {
+                let (rack, out) = r.turn(more).unwrap();
+                assert_eq!((rack.len(), out.len()), (32, 0));
+                round.extend(places(rack));
+                out.append(rack);
+            }
+            seen.push(round);
         }
-        let again: Vec<_> = r.take(more).iter().map(|p| p.buffer().as_ptr()).collect();
-        assert_eq!(again, at);
+        let mut first = seen[0].clone();
+        first.sort_unstable();
+        first.dedup();
+        assert_eq!(first.len(), 1024, "none twice in a round");
+        assert!(seen.iter().all(|round| *round == seen[0]));
         // what was dropped is replaced, copies are not kept
         let mut r = Ring::new(1, 2, 60);
-        let mut some = r.take(more);
-        some.truncate(1);
-        r.give(&mut some);
+        let (rack, out) = r.turn(more).unwrap();
+        out.append(rack);
+        out.truncate(1);
         let mut made = 0;
-        let mut some = r.take(|to, n| {
+        let add = |to: &mut Vec<Pkt>, n: usize| {
             made += n;
             to.resize_with(to.len() + n, || Box::new(Packet::from_slice(&[])));
-        });
-        assert_eq!((some.len(), made), (2, 1));
-        some.push(Box::new(Packet::from_slice(&[])));
-        r.give(&mut some);
-        assert_eq!(r.take(more).len(), 2);
+        };
+        let (rack, out) = r.turn(add).unwrap();
+        assert_eq!((rack.len(), made), (2, 1));
+        out.append(rack);
+        out.push(Box::new(Packet::from_slice(&[])));
+        assert_eq!(r.turn(more).unwrap().0.len(), 2);
         // long ones fit without growing
-        let mut p = Ring::new(1, 1, 9000).take(more);
+        let mut r = Ring::new(1, 1, 9000);
+        let (p, _) = r.turn(more).unwrap();
         p[0].refill(&[1; 9000]);
         assert!(p[0].tailroom() > 0);
     }
