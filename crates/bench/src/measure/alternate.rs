@@ -129,8 +129,8 @@ impl Place {
     }
 }
 
-/// Copies frames of any length; those that are strangers' are changed to be some that nobody has seen.
-fn refill(packets: &mut [Pkt], lane: &Lane, these: &[u32], ahead: &[u32], place: &mut Place) {
+/// Copies frames of any length.
+fn refill(packets: &mut [Pkt], lane: &Lane, these: &[u32], ahead: &[u32], at: Timestamp) {
     for which in ahead {
         if let Some(first) = lane.templates.get(*which as usize).first() {
             prefetch(first);
@@ -138,15 +138,40 @@ fn refill(packets: &mut [Pkt], lane: &Lane, these: &[u32], ahead: &[u32], place:
     }
     for (p, which) in packets.iter_mut().zip(these) {
         p.refill(lane.templates.get(*which as usize));
-        if let Some(s) = &lane.strangers
-            && *which as usize >= s.known
-        {
-            let others = (lane.templates.len() - s.known).max(1) as u64;
-            let n = place.strange;
-            s.vary.apply(p.data_mut(), n, n / others);
-            place.strange += 1;
+        p.anno.timestamp = at;
+    }
+}
+
+/// Changes frames that are strangers' to be some that nobody has seen. Which are cannot be foreseen: they are listed in `some` first, without a
+/// branch for each.
+fn estrange(
+    packets: &mut [Pkt],
+    lane: &Lane,
+    these: &[u32],
+    place: &mut Place,
+    some: &mut Vec<u32>,
+) {
+    let Some(s) = &lane.strangers else { return };
+    let others = (lane.templates.len() - s.known).max(1) as u64;
+    some.resize(these.len() + 1, 0);
+    let mut n = 0;
+    for (i, which) in these.iter().enumerate() {
+        if let Some(to) = some.get_mut(n) {
+            *to = i as u32;
         }
-        p.anno.timestamp = place.now;
+        n += usize::from(*which as usize >= s.known);
+    }
+    for i in some.iter().take(n) {
+        let Some(p) = packets.get_mut(*i as usize) else {
+            continue;
+        };
+        let n = place.strange;
+        place.strange += 1;
+        let len = p.len();
+        match p.window_mut::<64>() {
+            Some(f) if len <= f.len() => s.vary.apply_line(f, len, n, n / others),
+            _ => s.vary.apply(p.data_mut(), n, n / others),
+        }
     }
 }
 
@@ -158,6 +183,8 @@ struct Driver<'a> {
     audit: Option<(u64, u64)>,
     /// Buffers of a batch's packets of opened flows.
     theirs: Vec<*const Packet>,
+    /// Which of a batch's packets are strangers'.
+    strange: Vec<u32>,
 }
 
 /// Where a packet is: it leaves in the buffer that it came in.
@@ -194,8 +221,7 @@ impl Driver<'_> {
             // packets that come next are asked for while nothing waits for them. Loads would be waited for in the end: with 60,000
             // templates half of the time of this loop
             let ahead = window(*next).or(window(0)).unwrap_or_default();
-            let short = lane.templates.lines().filter(|_| lane.strangers.is_none());
-            if short.is_none() {
+            if lane.strangers.is_some() {
                 // headers that nobody has seen lead all over a chain's memory
                 self.ring.ask();
             }
@@ -203,13 +229,14 @@ impl Driver<'_> {
             let Some((packets, done)) = self.ring.turn(|to, n| s.buffers(to, n)) else {
                 break;
             };
-            match short {
+            match lane.templates.lines() {
                 // most benchmarks: short frames, all of one length
                 Some((lines, len)) => {
                     refill_lines(packets, lines, len, (these, ahead), place.now);
                 }
-                None => refill(packets, lane, these, ahead, place),
+                None => refill(packets, lane, these, ahead, place.now),
             }
+            estrange(packets, lane, these, place, &mut self.strange);
             let n = packets.len();
             if let (Some(_), Some(s)) = (self.audit, &lane.strangers) {
                 let own = packets.iter().zip(these);
@@ -326,6 +353,7 @@ pub fn alternate(
                 batch,
                 audit: None,
                 theirs: Vec::new(),
+                strange: Vec::new(),
             };
             for si in 0..c.subjects.len() + 2 {
                 let (s, seconds): (&mut dyn Subject, f64) = match si {

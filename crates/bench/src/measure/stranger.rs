@@ -111,6 +111,71 @@ impl Vary {
     }
 }
 
+impl Vary {
+    /// [`Vary::apply`] for a frame of `len` bytes at the start of a line, word by word: the line is read and written back in words of eight bytes, and what addresses add to checksums is worked out
+    /// once. A ceiling in which every packet is written to in pieces of two bytes is 12 ns higher.
+    #[inline(always)]
+    pub fn apply_line(&self, f: &mut [u8; 64], len: usize, n: u64, round: u64) {
+        let word = |f: &[u8; 64], i: usize| {
+            (f.as_chunks::<8>().0.get(i)).map_or(0, |w| u64::from_be_bytes(*w))
+        };
+        // Ethernet type, version and header length; time to live and protocol
+        let (kind, middle) = (word(f, 1), word(f, 2));
+        let protocol = middle as u8;
+        let whole = match protocol {
+            6 => ETHER + 40,
+            _ => ETHER + 28,
+        };
+        if (kind >> 8) as u32 & 0xff_ffff != 0x0800_45 || len < whole || !matches!(protocol, 6 | 17)
+        {
+            return self.apply(f.get_mut(..len).unwrap_or_default(), n, round);
+        }
+        let (a, b) = (mix(n), mix(n ^ 0x5bd1_e995_97f4_a7c1));
+        // checksum, source, half of the destination; the other half, ports, two bytes more
+        let (old3, old4) = (word(f, 3), word(f, 4));
+        let (src, dst) = (
+            (old3 >> 16) as u32,
+            (old3 as u32) << 16 | (old4 >> 48) as u32,
+        );
+        let ports = (old4 >> 16) as u32;
+        let new_src = (src & !self.src) | (a as u32 & self.src);
+        let new_dst = (dst & !self.dst) | ((a >> 32) as u32 & self.dst);
+        let mask = u32::from(self.sport) << 16 | u32::from(self.dport);
+        let fresh = u32::from((round as u16).wrapping_mul(ODD)) << 16 | (b >> 16) as u32 & 0xffff;
+        let new_ports = (ports & !mask) | (fresh & mask);
+        // RFC 1624: what goes as its complement, what comes as it is
+        let halves = |x: u32| u64::from(x >> 16) + u64::from(x & 0xffff);
+        let addresses = halves(!src) + halves(new_src) + halves(!dst) + halves(new_dst);
+        let update = |sum: u16, add: u64| {
+            let mut sum = u64::from(!sum) + add;
+            sum = (sum & 0xffff) + (sum >> 16);
+            sum = (sum & 0xffff) + (sum >> 16);
+            !(sum as u16)
+        };
+        let header = update((old3 >> 48) as u16, addresses);
+        let new3 = u64::from(header) << 48 | u64::from(new_src) << 16 | u64::from(new_dst >> 16);
+        let new4 = u64::from(new_dst) << 48 | u64::from(new_ports) << 16 | (old4 & 0xffff);
+        let at = if protocol == 6 {
+            ETHER + 36
+        } else {
+            ETHER + 26
+        };
+        let old = be16(f, at);
+        let mut sum = update(old, addresses + halves(!ports) + halves(new_ports));
+        if protocol == 17 {
+            sum = match old {
+                0 => 0,
+                _ if sum == 0 => 0xffff,
+                _ => sum,
+            };
+        }
+        if let [_, _, _, third, fourth, ..] = f.as_chunks_mut::<8>().0 {
+            (*third, *fourth) = (new3.to_be_bytes(), new4.to_be_bytes());
+        }
+        put16(f, at, sum);
+    }
+}
+
 /// A TCP (with these flags) or UDP frame of `len` bytes, checksums right.
 pub fn frame_of(
     src: u32,
@@ -147,6 +212,7 @@ pub fn frame_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rng::Rng;
     use std::collections::HashSet;
 
     #[test]
@@ -192,5 +258,40 @@ mod tests {
         vary.apply(&mut f, 9, 1);
         assert_eq!(&f[40..42], &[0, 0]);
         assert_ne!(&f[26..34], &[0, 0, 0, 1, 0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn a_line_becomes_what_the_frame_becomes() {
+        let mut rng = Rng::stream(5, 1);
+        for round in 0..3000u64 {
+            let r = rng.bits();
+            let tcp = (r & 1 == 0).then_some(0x02);
+            let len = [60, 64, 61][(r >> 8) as usize % 3];
+            let (a, b) = (rng.bits(), rng.bits());
+            let ports = (a as u16, (a >> 16) as u16);
+            let mut f = frame_of(b as u32, (b >> 32) as u32, ports.0, ports.1, tcp, len);
+            match r >> 16 & 15 {
+                0 => f.truncate(41 + (r >> 20) as usize % 15),
+                1 => f[12] ^= 1,
+                2 => f[14] ^= 1,
+                3 => f[23] = 1,
+                4 => f[40..42].fill(0),
+                5 => f[24..26].fill(0xff),
+                _ => {}
+            }
+            let mask = |b: u64| if b & 3 == 0 { 0 } else { !0 };
+            let vary = Vary {
+                src: (r >> 32) as u32,
+                dst: mask(b) as u32,
+                sport: mask(b >> 2) as u16,
+                dport: a as u16,
+            };
+            let mut line = [0xaa; 64];
+            line[..f.len()].copy_from_slice(&f);
+            vary.apply(&mut f, r >> 3, round);
+            vary.apply_line(&mut line, f.len(), r >> 3, round);
+            assert_eq!(&line[..f.len()], &f[..]);
+            assert!(line[f.len()..].iter().all(|b| *b == 0xaa));
+        }
     }
 }

@@ -14,9 +14,10 @@
 //! Half of the bucket is for flows that have been met before ([`super::monitor::Once`]): a client sends its SYN again, a flood of single packets
 //! does not, and an established flow whose entry was lost is back at once.
 //!
-//! Time is looked at for groups that have unknown packets in them, and before and after each one that is let in; never for known
+//! The clock is read for one of [`GROUPS`] groups that have unknown packets in them (more often where the chain's time tells that there was a pause), and before and after each packet that is let in; never for known
 //! ones.
 
+use onefold_packet::Timestamp;
 use std::time::{Duration, Instant};
 
 /// Why packets were dropped.
@@ -24,6 +25,12 @@ pub const OVERLOAD: &str = "overload: of no known flow";
 
 /// Nanoseconds of the whole that may be saved up: 2 ms at a share of one, so that flows which arrive together after a pause are not taken for a flood.
 const BURST: f64 = 2e6;
+
+/// Groups with unknown packets for which the clock is read once: reading takes as long as a packet, and what a bucket is given within a few groups is little.
+const GROUPS: u32 = 8;
+
+/// Nanoseconds of the chain's time after which it is read in any case: after a pause there is more in the bucket.
+const PAUSE: i64 = 20_000;
 
 /// What an unknown packet is thought to cost before any has been measured.
 const FIRST_GUESS: f64 = 1000.0;
@@ -41,11 +48,15 @@ fn ns(d: Duration) -> f64 {
 #[derive(Debug)]
 pub(super) struct Admission {
     share: f64,
+    /// What is kept for flows that have been met before.
+    kept: f64,
     /// Nanoseconds that may be spent; less than nothing after a dear packet.
     credit: f64,
     /// Nanoseconds that an unknown packet costs: mean, with the last ones weighing most.
     guess: f64,
     last: Option<Instant>,
+    /// Groups since then, and the chain's time then.
+    since: (u32, Timestamp),
 }
 
 impl Admission {
@@ -58,9 +69,11 @@ impl Admission {
         };
         Admission {
             share,
+            kept: share * BURST / 2.0,
             credit: if share > 0.0 { MOST_BACK } else { 0.0 },
             guess: FIRST_GUESS,
             last: None,
+            since: (GROUPS, Timestamp::ZERO),
         }
     }
 
@@ -69,7 +82,19 @@ impl Admission {
         self.share
     }
 
-    /// A group with unknown packets begins: gives for the time that has passed.
+    /// A group with unknown packets begins at this time of the chain: is the clock to be read, and [`Admission::begin`] to be told?
+    #[inline]
+    pub fn due(&mut self, now: Timestamp) -> bool {
+        let (groups, then) = self.since;
+        if groups < GROUPS && (0..PAUSE).contains(&now.0.saturating_sub(then.0)) {
+            self.since.0 += 1;
+            return false;
+        }
+        self.since = (1, now);
+        true
+    }
+
+    /// Gives for the time that has passed.
     pub fn begin(&mut self, now: Instant) {
         let passed = self.last.map_or(0.0, |l| ns(now.duration_since(l)));
         self.last = Some(now);
@@ -82,7 +107,7 @@ impl Admission {
     /// May a packet in? Takes what it is thought to cost. `again`: its flow was met before.
     #[inline]
     pub fn admits(&mut self, again: bool) -> bool {
-        let floor = if again { 0.0 } else { self.share * BURST / 2.0 };
+        let floor = if again { 0.0 } else { self.kept };
         let yes = self.credit > floor;
         if yes {
             self.credit -= self.guess;
@@ -118,6 +143,17 @@ mod tests {
         let mut a = Admission::new(share);
         a.credit = a.share * BURST;
         a
+    }
+
+    #[test]
+    fn the_clock_is_read_now_and_then_and_after_a_pause() {
+        let mut a = begun(0.05);
+        assert!(a.due(Timestamp(5)));
+        let read = (0..80).filter(|i| a.due(Timestamp(6 + i))).count();
+        assert_eq!(read, 80 / GROUPS as usize);
+        assert!(a.due(Timestamp(PAUSE + 100)), "a pause");
+        assert!(!a.due(Timestamp(PAUSE + 100)));
+        assert!(a.due(Timestamp(0)), "time was set back");
     }
 
     /// Packets of unknown flows come without end, each costs this; how much of the time they get.

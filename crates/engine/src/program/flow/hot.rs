@@ -107,12 +107,11 @@ impl FlowRunner {
             let (mut n, mut seen) = self.look_up(wide, lane, batch);
             let mut begun = None;
             if self.admission.is_some() && seen.unknown > 0 {
-                let now = Instant::now();
                 let left = self.admit(source, n, batch, now);
                 seen.unknown = seen.unknown.saturating_sub(n - left);
                 shed += n - left;
                 n = left;
-                begun = (seen.unknown > 0).then_some(now);
+                begun = (seen.unknown > 0).then(Instant::now);
             }
             let mut packets = batch.drain(..n);
             // the first rules of those that are not known: together they cost much less than one by one
@@ -163,11 +162,13 @@ impl FlowRunner {
     /// Whether a packet is known cannot be foreseen in a flood, and each branch on it costs as much as the look-up. So there are lists, and nothing but
     /// being let in is a branch.
     #[inline(never)]
-    fn admit(&mut self, source: ElemId, n: usize, batch: &mut Vec<Pkt>, now: Instant) -> usize {
+    fn admit(&mut self, source: ElemId, n: usize, batch: &mut Vec<Pkt>, now: Timestamp) -> usize {
         let Some(a) = &mut self.admission else {
             return n;
         };
-        a.begin(now);
+        if a.due(now) {
+            a.begin(Instant::now());
+        }
         let n = n.min(batch.len());
         let group = self.group.get_mut(..n).unwrap_or_default();
         let (mut unknown, mut count) = ([0u8; GROUP], 0);
@@ -187,12 +188,19 @@ impl FlowRunner {
         if shed == 0 {
             return n;
         }
-        let mut left = 0;
-        // between `left` and `i` there are only packets that are dropped
-        for i in 0..n {
-            group[left] = group[i];
+        // those that stay move up to the places of those that are dropped, which are behind them in the end
+        let first = (shed.trailing_zeros() as usize).min(n);
+        let mut stays = !shed & (!0u64 >> (u64::BITS as usize - n.clamp(1, GROUP))) & (!0 << first);
+        let mut left = first;
+        // Bound: a bit less each time
+        while stays != 0 {
+            let i = stays.trailing_zeros() as usize;
+            stays &= stays - 1;
+            if let Ok([to, from]) = group.get_disjoint_mut([left, i]) {
+                *to = *from;
+            }
             batch.swap(left, i);
-            left += usize::from(shed >> i & 1 == 0);
+            left += 1;
         }
         let g = &mut self.runner.graph;
         for p in batch.drain(left..n) {
