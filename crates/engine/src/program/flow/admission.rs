@@ -27,13 +27,17 @@ pub const OVERLOAD: &str = "overload: of no known flow";
 const BURST: f64 = 2e6;
 
 /// Groups with unknown packets for which the clock is read once: reading takes as long as a packet, and what a bucket is given within a few groups is little.
-const GROUPS: u32 = 8;
+const GROUPS: u32 = 32;
 
 /// Nanoseconds of the chain's time after which it is read in any case: after a pause there is more in the bucket.
-const PAUSE: i64 = 20_000;
+const PAUSE: i64 = 100_000;
 
 /// What an unknown packet is thought to cost before any has been measured.
 const FIRST_GUESS: f64 = 1000.0;
+
+/// A packet takes out no more than so many times what one costs: who takes longer was not running all the while. One pause of ten milliseconds, in which the
+/// core did something else, would otherwise keep new flows out for a fifth of a second.
+const DEAREST: f64 = 16.0;
 
 /// Time that flows are given in the beginning, when none is known, and at most when everything was forgotten: nanoseconds.
 const MOST_BACK: f64 = 1e8;
@@ -117,7 +121,7 @@ impl Admission {
 
     /// A packet that was let in took so long.
     pub fn ran(&mut self, took: Duration) {
-        let ns = ns(took);
+        let ns = ns(took).min(DEAREST * self.guess);
         self.credit += self.guess - ns;
         self.guess += (ns - self.guess) / 16.0;
     }
@@ -129,7 +133,7 @@ impl Admission {
 
     /// So much was done for several packets that were let in together.
     pub fn spent(&mut self, took: Duration) {
-        self.credit -= ns(took);
+        self.credit -= ns(took).min(DEAREST * self.guess);
     }
 }
 
@@ -154,6 +158,22 @@ mod tests {
         assert!(a.due(Timestamp(PAUSE + 100)), "a pause");
         assert!(!a.due(Timestamp(PAUSE + 100)));
         assert!(a.due(Timestamp(0)), "time was set back");
+    }
+
+    #[test]
+    fn a_pause_of_the_core_is_not_what_a_packet_costs() {
+        let mut a = begun(0.05);
+        let before = a.credit;
+        assert!(a.admits(true));
+        a.ran(Duration::from_millis(10));
+        assert!(before - a.credit <= DEAREST * FIRST_GUESS, "{}", a.credit);
+        a.spent(Duration::from_millis(10));
+        assert!(a.credit > 0.0, "{}", a.credit);
+        // what costs more and more is seen to
+        for _ in 0..200 {
+            a.ran(Duration::from_micros(500));
+        }
+        assert!(a.guess > 490_000.0, "{}", a.guess);
     }
 
     /// Packets of unknown flows come without end, each costs this; how much of the time they get.
