@@ -159,12 +159,14 @@ impl Packet {
     /// the buffer ends before. What stands behind the data means nothing.
     #[inline]
     pub fn window<const N: usize>(&self) -> Option<&[u8; N]> {
-        self.buf.get(self.head as usize..)?.first_chunk()
+        let at = self.head as usize;
+        self.buf.get(at..at + N)?.first_chunk()
     }
     /// [`Packet::window`], to be changed; bytes behind the data are to be left as they are.
     #[inline]
     pub fn window_mut<const N: usize>(&mut self) -> Option<&mut [u8; N]> {
-        self.buf.get_mut(self.head as usize..)?.first_chunk_mut()
+        let at = self.head as usize;
+        self.buf.get_mut(at..at + N)?.first_chunk_mut()
     }
     /// Bytes free before the data.
     pub fn headroom(&self) -> usize {
@@ -229,6 +231,12 @@ impl Packet {
     #[inline]
     pub fn take(&mut self, n: usize) {
         self.tail -= n.min(self.len()) as u32;
+    }
+
+    /// Keeps up to `n` bytes of the data, the first ones.
+    #[inline]
+    pub fn keep(&mut self, n: usize) {
+        self.tail = self.head + n.min(self.len()) as u32;
     }
 
     /// Moves the data so that its first byte stands at a buffer offset that is `offset` modulo `modulus`. What stands before

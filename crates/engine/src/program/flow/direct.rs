@@ -11,6 +11,7 @@ use onefold_synth::program::Dim;
 
 use super::super::reads::ShapeReads;
 use super::guard::{Read, WINDOW, bits_read, word};
+use super::way::Own;
 
 /// Combinations of intervals, at most.
 const MAX_PLACES: usize = 1 << 15;
@@ -74,13 +75,25 @@ fn rows(ends: &[u32]) -> Box<[Row]> {
 }
 
 /// What to do with packets of one place.
+///
+/// One word, as packets are told all of it: the way ([`BY_FLOW`], [`UNKNOWN`]), and above it what is to be added to the complement of each checksum, as in
+/// [`Own`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    /// The way, [`BY_FLOW`] or [`UNKNOWN`].
-    pub way: u32,
-    /// To be added to the complement of each checksum, as in [`super::way::Flow`].
-    pub ip: u16,
-    pub l4: u16,
+pub(super) struct Place(u64);
+
+impl Place {
+    pub fn new(way: u32, own: &Own) -> Place {
+        Place(own.0[1] >> 32 << 32 | u64::from(way))
+    }
+    #[inline(always)]
+    pub fn way(self) -> u32 {
+        self.0 as u32
+    }
+    /// Addresses and ports are nobody's here: a way that writes them has entries.
+    #[inline(always)]
+    pub fn own(self) -> Own {
+        Own([0, self.0])
+    }
 }
 
 /// Nothing has been seen yet.
@@ -89,11 +102,7 @@ pub(super) const UNKNOWN: u32 = u32::MAX;
 pub(super) const BY_FLOW: u32 = u32::MAX - 1;
 
 /// Nobody knows.
-const NONE: Place = Place {
-    way: UNKNOWN,
-    ip: 0,
-    l4: 0,
-};
+const NONE: Place = Place(UNKNOWN as u64);
 
 /// How places of a shape are found.
 #[derive(Debug, Clone)]
@@ -204,13 +213,13 @@ impl Direct {
     /// All of it is forgotten.
     pub fn clear(&mut self) {
         for p in &mut self.places {
-            p.way = UNKNOWN;
+            *p = NONE;
         }
     }
 
     /// Places that are known.
     pub fn known(&self) -> usize {
-        self.places.iter().filter(|p| p.way < BY_FLOW).count()
+        self.places.iter().filter(|p| p.way() < BY_FLOW).count()
     }
 }
 

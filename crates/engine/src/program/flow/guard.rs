@@ -10,11 +10,12 @@ use super::super::code::Code;
 use super::super::reads::{EntryReads, ShapeReads};
 use super::super::regs::{Source, Tables};
 use super::asked::Asked;
-use super::direct::{BY_FLOW, Direct, Fields, Place, UNKNOWN};
+use super::direct::{BY_FLOW, Direct, Fields, UNKNOWN};
 use super::monitor::Monitor;
 use super::shape::{ECHO, Shape, Transport};
 use super::table::{KEY, LONG, NO_SLOT, Slot};
-use super::wide::{HEAD_AT, Wide};
+use super::way::Own;
+use super::wide::{At, HEAD_AT, Wide};
 use onefold_elements::model::HeaderCheck;
 use onefold_elements::rewrite::NO_LEASE;
 use onefold_packet::{Packet, checksum};
@@ -157,6 +158,8 @@ pub(super) struct GuardBox {
     others: Box<[(Read, u128, u128)]>,
     /// Number, never given twice.
     pub id: u32,
+    /// Where a short key is.
+    pub short: Short,
     /// Bits with their interval.
     intervals: Box<[(i32, u8, u128, u128)]>,
     /// Ways without entries.
@@ -210,20 +213,16 @@ impl GuardBox {
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Parsed {
-    /// Bytes from the IP header on, as it says.
-    pub total: u32,
+    /// What its flow, or its place, has for itself.
+    pub own: Own,
     /// The way, if it is known; [`BY_FLOW`] where the table is to be asked, [`UNKNOWN`] where nobody is.
     pub way: u32,
-    /// To be added to checksums: see [`super::way::Flow`].
-    pub ip: u16,
-    pub l4: u16,
+    /// Bytes from the IP header on, as it says.
+    pub total: u32,
     /// The flow's lease.
     pub lease: u32,
     /// The flow's entry.
     pub slot: Slot,
-    /// Ports and addresses as they leave, likewise.
-    pub ports: u32,
-    pub addresses: u64,
     pub hash: u64,
     /// The first rule of the program's entry stage that fits, or [`ASK`].
     pub rule: u32,
@@ -245,13 +244,10 @@ impl Default for Parsed {
             again: false,
             total: 0,
             guard: NO_BOX,
-            ip: 0,
-            l4: 0,
+            own: Own::default(),
             way: UNKNOWN,
             lease: NO_LEASE,
             slot: NO_SLOT,
-            ports: 0,
-            addresses: 0,
             rule: ASK,
         }
     }
@@ -316,10 +312,10 @@ impl Lane {
         };
         let Some(w) = w else { return };
         if let Some(d) = &b.direct {
-            let Place { way, ip, l4 } = d.get(wide, w);
-            (x.way, x.ip, x.l4) = (way, ip, l4);
+            let p = d.get(wide, w);
+            (x.way, x.own) = (p.way(), p.own());
             // nothing to be looked up, or nothing known; else the table knows
-            if way != BY_FLOW {
+            if x.way != BY_FLOW {
                 return;
             }
         }
@@ -378,10 +374,60 @@ fn total(s: Shape, w: &[u8; WINDOW]) -> usize {
     }
 }
 
+/// Where a key of two words is: an IPv4 flow's.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Short {
+    /// The box's number, in the upper half.
+    id: u64,
+    ports: At<4>,
+    /// Bits of the ports that are part of the key.
+    mask: u32,
+    addresses: At<8>,
+}
+
+impl Short {
+    fn of(s: Shape, id: u32) -> Option<Short> {
+        if s.v6 {
+            // its keys are long
+            return Some(Short {
+                id: 0,
+                ports: At::LAST,
+                mask: 0,
+                addresses: At::LAST,
+            });
+        }
+        let (ports, mask) = match s.transport {
+            Transport::Tcp | Transport::Udp => (s.l4(), [0xff; 4]),
+            Transport::Echo => (s.l4() + 4, [0xff, 0xff, 0, 0]),
+            Transport::Other => (s.l4(), [0; 4]),
+        };
+        Some(Short {
+            id: u64::from(id) << 32,
+            ports: At::of(ports)?,
+            mask: u32::from_ne_bytes(mask),
+            addresses: At::of(s.l3 + 12)?,
+        })
+    }
+
+    #[inline(always)]
+    pub fn key(&self, w: &[u8; WINDOW]) -> (u64, u64) {
+        let ports = u32::from_ne_bytes(self.ports.get(w)) & self.mask;
+        (
+            self.id | u64::from(ports),
+            u64::from_ne_bytes(self.addresses.get(w)),
+        )
+    }
+}
+
 /// Word by word, in place: an array that is returned would be copied as vectors, which waits for the words.
 #[inline(always)]
 pub(super) fn key(b: &GuardBox, w: &[u8; WINDOW], to: &mut [u64; KEY]) {
     let s = b.shape;
+    if !s.v6 {
+        // the others are not looked at
+        (to[0], to[1]) = b.short.key(w);
+        return;
+    }
     let eight = |at: usize| {
         let c = w.get(at..).and_then(|b| b.first_chunk::<8>());
         c.map_or(0, |c| u64::from_ne_bytes(*c))
@@ -396,17 +442,11 @@ pub(super) fn key(b: &GuardBox, w: &[u8; WINDOW], to: &mut [u64; KEY]) {
         Transport::Other => 0,
     };
     let id = u64::from(b.id) << 32;
-    if s.v6 {
-        to[0] = LONG | id | ports;
-        to[1] = eight(s.l3 + 8);
-        to[2] = eight(s.l3 + 16);
-        to[3] = eight(s.l3 + 24);
-        to[4] = eight(s.l3 + 32);
-    } else {
-        // the others are not looked at
-        to[0] = id | ports;
-        to[1] = eight(s.l3 + 12);
-    }
+    to[0] = LONG | id | ports;
+    to[1] = eight(s.l3 + 8);
+    to[2] = eight(s.l3 + 16);
+    to[3] = eight(s.l3 + 24);
+    to[4] = eight(s.l3 + 32);
 }
 
 /// The guards of a shape; `None` when something is read that cannot be guarded.
@@ -530,6 +570,7 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
         sum: false,
         others: Box::default(),
         id,
+        short: Short::of(plan.shape, id)?,
         intervals: Box::default(),
         direct: plan.fields.as_ref().map(Direct::new),
     };

@@ -6,16 +6,18 @@
 //! hundred instructions, which is little more than one packet's. Per packet of a router that was 34 ns and became 19; with a first look that takes sixteen packets at once ([`super::survey`]) it is 15 (AMD EPYC with AVX-512). Whatever is the same for a group (clock, counters) is done once for it.
 
 use super::direct::{BY_FLOW, UNKNOWN};
+use super::front::Front;
 use super::guard::{ASK, Lane, NO_BOX, Parsed};
+use super::isa::Steps;
 use super::lease::Pool;
 use super::monitor::Once;
 use super::survey::Seen;
-use super::table::{LONG, NO_SLOT, Table, same};
-use super::way::{Flow, NO_SINK};
+use super::table::{KEY, LONG, Line, NO_SLOT, Table, same};
+use super::way::{Flow, NO_SINK, Own, Way};
 use super::wide::{Any, ROW, Wide};
 use super::{FlowRunner, GROUP, OVERLOAD, flow_of};
-use onefold_elements::ElemId;
 use onefold_elements::rewrite::{Leases, NO_LEASE};
+use onefold_elements::{ElemId, StateStore};
 use onefold_packet::{Packet, Pkt, Timestamp, prefetch};
 use std::time::Instant;
 
@@ -27,13 +29,44 @@ fn entry(table: &Table, x: &mut Parsed) {
         return;
     };
     (x.way, x.lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
-    if x.key[0] & LONG == 0 {
-        x.addresses = l.0[2];
-        x.ports = l.0[3] as u32;
-        (x.ip, x.l4) = ((l.0[3] >> 32) as u16, (l.0[3] >> 48) as u16);
+    x.own = own(l, &x.key);
+}
+
+/// What an entry has for itself.
+#[inline(always)]
+fn own(l: &Line, key: &[u64; KEY]) -> Own {
+    // a long key has its place, and nothing of its own
+    if key[0] & LONG == 0 {
+        Own([l.0[2], l.0[3]])
     } else {
-        (x.ip, x.l4) = (0, 0);
+        Own::default()
     }
+}
+
+/// Entries of a group's packets whose hashes are known, and what their words of a lease's are asked for: how many have none.
+#[inline(always)]
+pub(super) fn search(
+    wide: impl Wide,
+    table: &Table,
+    leases: &Leases,
+    group: &mut [Parsed],
+) -> usize {
+    let mut unknown = 0;
+    for x in &mut *group {
+        if x.way == BY_FLOW {
+            x.slot = table.candidate(wide, x.hash);
+        }
+    }
+    for x in group {
+        if x.way == BY_FLOW {
+            entry(table, x);
+            unknown += usize::from(x.way == UNKNOWN);
+            if let Some(w) = leases.word(x.lease) {
+                prefetch(w);
+            }
+        }
+    }
+    unknown
 }
 
 /// Entries of a group's packets, as [`FlowRunner::look_up`] goes on, where many have none: how many.
@@ -86,12 +119,126 @@ fn search_mixed(
     unknown
 }
 
+/// What packets on their way have to do with, and what they are.
+struct Left<'a> {
+    ways: &'a mut [Way],
+    dirty: &'a mut Vec<u32>,
+    table: &'a mut Table,
+    group: &'a mut [Parsed],
+    packets: &'a mut [Pkt],
+    sinks: &'a mut [u32; GROUP],
+}
+
+/// How many went their ways, how many of them without an entry, and how many of them to be dropped.
+#[derive(Default)]
+struct Done {
+    went: usize,
+    by_class: u64,
+    dropped: u64,
+}
+
+impl Left<'_> {
+    /// As [`FlowRunner::go`]; the stamps that it gives follow `clock`.
+    #[inline(always)]
+    fn go<const ENTRIES: bool, const STALE: bool>(
+        self,
+        wide: impl Wide,
+        (pool, store): (&Pool, &StateStore),
+        moment: u64,
+        clock: &mut u64,
+    ) -> Done {
+        let Left {
+            ways,
+            dirty,
+            table,
+            group,
+            packets,
+            sinks,
+        } = self;
+        let leases = &*pool.leases;
+        let count = group.len().min(packets.len()).min(GROUP);
+        let (group, packets) = (&mut group[..count], &mut packets[..count]);
+        let crowded = ENTRIES && table.crowded();
+        let mut done = Done::default();
+        // Loops over indices: adapters may not be inlined
+        while done.went < count {
+            let (x, p) = (&mut group[done.went], &mut *packets[done.went]);
+            if STALE && x.slot != NO_SLOT {
+                entry(table, x);
+            }
+            let Some(w) = ways.get_mut(x.way as usize) else {
+                break;
+            };
+            if !w.ready {
+                if !w.plain {
+                    break;
+                }
+                if w.pending.packets == 0 {
+                    dirty.push(x.way);
+                }
+                w.ready = true;
+            }
+            let len = p.len() as u64;
+            if ENTRIES
+                && w.danger
+                && !w.quick
+                && let Some(l) = table.get(x.slot)
+                && w.dangerous(&flow_of(l), p)
+            {
+                break;
+            }
+            let window = p.window_mut();
+            if ENTRIES
+                && w.danger
+                && w.quick
+                && let (Some(l), Some(b)) = (table.get(x.slot), &window)
+                && w.endangers(wide, l, b)
+            {
+                break;
+            }
+            if ENTRIES && x.lease != NO_LEASE {
+                // as `Leases::stamp_after`, at one moment
+                let stamp = moment.max(*clock + 1);
+                if !leases.touch(x.lease, stamp) {
+                    break;
+                }
+                *clock = stamp;
+                debug_assert!(
+                    pool.holds(x.lease, store),
+                    "lease {} of a binding that is gone",
+                    x.lease
+                );
+            }
+            match x.slot {
+                NO_SLOT => done.by_class += 1,
+                s if ENTRIES && crowded => table.mark(s),
+                _ => {}
+            }
+            w.pending.add(len, x.total);
+            sinks[done.went] = w.sink;
+            done.went += 1;
+            if w.sink == NO_SINK {
+                done.dropped += 1;
+                continue;
+            }
+            match window {
+                Some(b) if w.quick => {
+                    w.apply_quick(wide, b, &x.own);
+                    w.end(p, x.total);
+                }
+                _ => w.apply(p, &x.own, x.total),
+            }
+        }
+        done
+    }
+}
+
 impl FlowRunner {
     /// Packets in groups: all steps for each.
     #[inline(always)]
     pub(super) fn groups(
         &mut self,
-        wide: impl Wide,
+        wide: impl Steps,
         source: ElemId,
         lane: usize,
         batch: &mut Vec<Pkt>,
@@ -113,13 +260,11 @@ impl FlowRunner {
                 n = left;
                 begun = (seen.unknown > 0).then(Instant::now);
             }
-            let mut packets = batch.drain(..n);
+            let mut packets = Front::of(batch, n);
             // the first rules of those that are not known: together they cost much less than one by one
             let first = match seen.unknown {
                 0 | 1 => None,
-                _ => {
-                    self.firsts_of_unknown(source, packets.as_slice().get(..n).unwrap_or_default())
-                }
+                _ => self.firsts_of_unknown(source, packets.rest()),
             };
             let timed = begun.is_some();
             if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
@@ -130,25 +275,24 @@ impl FlowRunner {
             let mut stale = false;
             // Bound: each round takes at least one packet.
             while i < n {
-                let (went, other) = match (seen.by_flow, stale) {
-                    (false, _) => self.go::<false, false>(wide, i, n, &mut packets, now),
-                    (_, false) => self.go::<true, false>(wide, i, n, &mut packets, now),
-                    (_, true) => self.go::<true, true>(wide, i, n, &mut packets, now),
+                i += match (seen.by_flow, stale) {
+                    (false, _) => wide.go::<false, false>(self, i, n, &mut packets, now),
+                    (_, false) => wide.go::<true, false>(self, i, n, &mut packets, now),
+                    (_, true) => wide.go::<true, true>(self, i, n, &mut packets, now),
                 };
-                i += went;
-                if let Some(p) = other {
-                    if let Some(p) = self.known(lane, i, p, now, news) {
-                        // a handler that was called may have ended the program's time
-                        let first = first.filter(|_| self.runner.graph.core.changes == changes);
-                        let begun = timed.then(Instant::now);
-                        self.unknown(source, lane, i, p, first);
-                        if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
-                            a.ran(begun.elapsed());
-                        }
-                        stale = true;
+                let next = packets.next();
+                if let Some(p) = next.and_then(|p| self.known(lane, i, p, now, news)) {
+                    // a handler that was called may have ended the program's time
+                    let first = first.filter(|_| self.runner.graph.core.changes == changes);
+                    let begun = timed.then(Instant::now);
+                    self.unknown(source, lane, i, p, first);
+                    if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
+                        a.ran(begun.elapsed());
                     }
-                    i += 1;
+                    stale = true;
                 }
+                // whatever there is: bound
+                i += 1;
             }
         }
         if let Some(l) = self.lanes.get_mut(lane) {
@@ -243,7 +387,7 @@ impl FlowRunner {
 
     /// The first steps for a group, up to its entries. How many packets it took, and what is known of them.
     #[inline(always)]
-    fn look_up(&mut self, wide: impl Wide, lane: usize, packets: &[Pkt]) -> (usize, Seen) {
+    fn look_up(&mut self, wide: impl Steps, lane: usize, packets: &[Pkt]) -> (usize, Seen) {
         let n = packets.len().min(GROUP);
         let packets = packets.get(..n).unwrap_or_default();
         let Some(lane) = self.lanes.get(lane) else {
@@ -257,7 +401,7 @@ impl FlowRunner {
         // Bound: sixteen packets each time
         while from < n {
             let to = n.min(from + ROW);
-            let s = lane.survey(wide, &packets[from..to], &mut group[from..to]);
+            let s = wide.survey(lane, &self.table, &packets[from..to], &mut group[from..to]);
             seen.by_flow |= s.by_flow;
             seen.unknown += s.unknown;
             from = to;
@@ -265,116 +409,70 @@ impl FlowRunner {
         if !seen.by_flow {
             return (n, seen);
         }
-        for x in &mut *group {
-            if x.way == BY_FLOW {
-                x.hash = self.table.hash(&x.key);
-                self.table.ask_bucket(x.hash);
-            }
-        }
         if lane.monitor.pressed {
             seen.unknown += search_mixed(wide, &self.table, &self.pool, &self.once, group);
             return (n, seen);
         }
-        for x in &mut *group {
-            if x.way == BY_FLOW {
-                x.slot = self.table.candidate(wide, x.hash);
-            }
-        }
-        for x in group {
-            if x.way == BY_FLOW {
-                entry(&self.table, x);
-                seen.unknown += usize::from(x.way == UNKNOWN);
-                if let Some(w) = self.pool.leases.word(x.lease) {
-                    prefetch(w);
-                }
-            }
-        }
+        seen.unknown += wide.search(&self.table, &self.pool.leases, group);
         (n, seen)
     }
 
-    /// Packets from number `from` of the group on go their ways, up to the first one of which more is to be known. How many went, and that one.
+    /// Packets from number `from` of the group on go their ways, up to the first one of which more is to be known, which is the next one then. How many went.
     /// `ENTRIES`: some may have entries. `STALE`: the table may have changed since it was asked.
+    ///
+    /// Packets stay where they are until all of them are done: lists that grow along the way are looked up in memory for each.
     #[inline(always)]
-    fn go<const ENTRIES: bool, const STALE: bool>(
+    pub(super) fn go<const ENTRIES: bool, const STALE: bool>(
         &mut self,
         wide: impl Wide,
         from: usize,
         n: usize,
-        packets: &mut std::vec::Drain<'_, Pkt>,
+        packets: &mut Front<'_>,
         now: Timestamp,
-    ) -> (usize, Option<Pkt>) {
+    ) -> usize {
         let g = &mut self.runner.graph;
         if self.seen != Some(g.core.changes) || g.core.overruns > 0 {
-            return (0, packets.next());
+            return 0;
         }
         let leases = &*self.pool.leases;
         let start = leases.clock();
         let mut clock = start;
         let moment = Leases::stamp_after(0, now);
-        let mut stop = None;
-        let (mut went, mut by_class, mut dropped) = (0, 0, 0);
+        let rest = packets.rest();
+        let count = n.saturating_sub(from).min(rest.len()).min(GROUP);
+        let Some(group) = self.group.get_mut(from..from + count) else {
+            return 0;
+        };
+        let mut sinks = [NO_SINK; GROUP];
+        let (left, shared) = (
+            Left {
+                ways: &mut self.ways,
+                dirty: &mut self.dirty,
+                table: &mut self.table,
+                group,
+                packets: &mut rest[..count],
+                sinks: &mut sinks,
+            },
+            (&self.pool, &g.store),
+        );
+        let Done {
+            went,
+            by_class,
+            dropped,
+        } = left.go::<ENTRIES, STALE>(wide, shared, moment, &mut clock);
         let out = &mut g.out;
-        out.transmitted.reserve(n - from);
-        let group = self.group.get_mut(from..n).unwrap_or_default();
-        for x in group {
-            let Some(mut p) = packets.next() else { break };
-            if STALE && x.slot != NO_SLOT {
-                entry(&self.table, x);
-            }
-            let Some(w) = (self.ways.get_mut(x.way as usize)).filter(|w| w.plain) else {
-                stop = Some(p);
-                break;
-            };
-            if ENTRIES
-                && w.danger
-                && let Some(l) = self.table.get(x.slot)
-                && w.dangerous(&flow_of(l), &p)
-            {
-                stop = Some(p);
-                break;
-            }
-            if ENTRIES && x.lease != NO_LEASE {
-                // as `Leases::stamp_after`, at one moment
-                let stamp = moment.max(clock + 1);
-                if !leases.touch(x.lease, stamp) {
-                    stop = Some(p);
-                    break;
+        let sinks = &sinks[..went];
+        if dropped == 0 {
+            packets.send(sinks, &mut out.transmitted);
+        } else {
+            for sink in sinks {
+                match (packets.next(), *sink) {
+                    // the reason is told later
+                    (Some(p), NO_SINK) => out.pool.recycle(p),
+                    (Some(p), sink) => out.transmitted.push((ElemId(sink), p)),
+                    (None, _) => {}
                 }
-                clock = stamp;
-                debug_assert!(
-                    self.pool.holds(x.lease, &g.store),
-                    "lease {} of a binding that is gone",
-                    x.lease
-                );
             }
-            match x.slot {
-                s if ENTRIES && s != NO_SLOT => self.table.mark(s),
-                _ => by_class += 1,
-            }
-            if w.pending.packets == 0 {
-                self.dirty.push(x.way);
-            }
-            let len = p.len();
-            w.pending.add(len as u64, x.total);
-            went += 1;
-            if w.sink == NO_SINK {
-                // the reason is told later
-                dropped += 1;
-                out.pool.recycle(p);
-                continue;
-            }
-            let done = (p.window_mut()).is_some_and(|b| w.apply_in_place(wide, b, len, x));
-            if !done {
-                let flow = Flow {
-                    addresses: x.addresses,
-                    ports: x.ports,
-                    ip: x.ip,
-                    l4: x.l4,
-                    danger: [0; 3],
-                };
-                w.apply(&mut p, &flow, x.total);
-            }
-            out.transmitted.push((ElemId(w.sink), p));
         }
         if clock != start {
             leases.set_clock(clock);
@@ -387,7 +485,7 @@ impl FlowRunner {
         g.packets_in += went as u64;
         g.out.sent += went as u64 - dropped;
         g.out.dropped += dropped;
-        (went, stop)
+        went
     }
 
     /// One packet of which more is to be known: whose entry came a moment ago, or whose counts are told at once. Given back if its flow is not known.
@@ -424,21 +522,22 @@ impl FlowRunner {
         if x.guard == NO_BOX {
             return Some(p);
         }
-        let mut flow = Flow::default();
+        let mut flow = Flow {
+            own: x.own,
+            ..Flow::default()
+        };
         let mut way = x.way;
-        match way {
-            BY_FLOW => {
-                x.hash = self.table.hash(&x.key);
-                x.slot = self.table.find(x.hash, &x.key);
-                let Some(l) = self.table.get(x.slot) else {
-                    return Some(p);
-                };
-                (way, x.lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
-                if x.key[0] & LONG == 0 {
-                    flow = flow_of(l);
-                }
-            }
-            _ => (flow.ip, flow.l4) = (x.ip, x.l4),
+        if way == BY_FLOW {
+            x.hash = self.table.hash(&x.key);
+            x.slot = self.table.find(x.hash, &x.key);
+            let Some(l) = self.table.get(x.slot) else {
+                return Some(p);
+            };
+            (way, x.lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
+            flow = match x.key[0] & LONG {
+                0 => flow_of(l),
+                _ => Flow::default(),
+            };
         }
         let (slot, lease) = (x.slot, x.lease);
         let Some(w) = self.ways.get_mut(way as usize) else {
@@ -472,7 +571,7 @@ impl FlowRunner {
         }
         g.packets_in += 1;
         let len = p.len() as u64;
-        if w.pending.packets == 0 {
+        if w.pending.packets == 0 && !w.ready {
             self.dirty.push(way);
         }
         w.pending.add(len, x.total);
@@ -490,7 +589,7 @@ impl FlowRunner {
         }
         match w.name.end {
             PathEnd::Output(sink, _) => {
-                w.apply(&mut p, &flow, x.total);
+                w.apply(&mut p, &flow.own, x.total);
                 g.out.sent += 1;
                 g.out.transmitted.push((ElemId(sink), p));
             }

@@ -3,9 +3,109 @@
 #![allow(unsafe_code)]
 
 use super::FlowRunner;
-use super::wide::Any;
+use super::front::Front;
+use super::guard::{Lane, Parsed};
+use super::survey::Seen;
+use super::table::Table;
+#[cfg(target_arch = "x86_64")]
+use super::wide::Avx512;
+use super::wide::{Any, Wide};
 use onefold_elements::ElemId;
+use onefold_elements::rewrite::Leases;
 use onefold_packet::{Pkt, Timestamp};
+
+/// The steps that take most of the time, each compiled by itself: registers are few, and loops that are compiled together keep what each of them counts in memory.
+pub(super) trait Steps: Wide {
+    /// [`Lane::survey`].
+    fn survey(self, lane: &Lane, table: &Table, packets: &[Pkt], out: &mut [Parsed]) -> Seen;
+    /// [`super::hot::search`].
+    fn search(self, table: &Table, leases: &Leases, group: &mut [Parsed]) -> usize;
+    /// [`FlowRunner::go`].
+    fn go<const ENTRIES: bool, const STALE: bool>(
+        self,
+        r: &mut FlowRunner,
+        from: usize,
+        n: usize,
+        packets: &mut Front<'_>,
+        now: Timestamp,
+    ) -> usize;
+}
+
+impl Steps for Any {
+    #[inline(always)]
+    fn survey(self, lane: &Lane, table: &Table, packets: &[Pkt], out: &mut [Parsed]) -> Seen {
+        lane.survey(self, table, packets, out)
+    }
+    #[inline(always)]
+    fn search(self, table: &Table, leases: &Leases, group: &mut [Parsed]) -> usize {
+        super::hot::search(self, table, leases, group)
+    }
+    #[inline(always)]
+    fn go<const ENTRIES: bool, const STALE: bool>(
+        self,
+        r: &mut FlowRunner,
+        from: usize,
+        n: usize,
+        packets: &mut Front<'_>,
+        now: Timestamp,
+    ) -> usize {
+        r.go::<ENTRIES, STALE>(self, from, n, packets, now)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+impl Steps for Avx512 {
+    #[inline(always)]
+    fn survey(self, lane: &Lane, table: &Table, packets: &[Pkt], out: &mut [Parsed]) -> Seen {
+        // SAFETY: the instructions are there, or the value would not be.
+        unsafe { survey(self, lane, table, packets, out) }
+    }
+    #[inline(always)]
+    fn search(self, table: &Table, leases: &Leases, group: &mut [Parsed]) -> usize {
+        // SAFETY: as above.
+        unsafe { search(self, table, leases, group) }
+    }
+    #[inline(always)]
+    fn go<const ENTRIES: bool, const STALE: bool>(
+        self,
+        r: &mut FlowRunner,
+        from: usize,
+        n: usize,
+        packets: &mut Front<'_>,
+        now: Timestamp,
+    ) -> usize {
+        // SAFETY: as above.
+        unsafe { go::<ENTRIES, STALE>(self, r, from, n, packets, now) }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline(never)]
+fn survey(wide: Avx512, lane: &Lane, table: &Table, packets: &[Pkt], out: &mut [Parsed]) -> Seen {
+    lane.survey(wide, table, packets, out)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline(never)]
+fn search(wide: Avx512, table: &Table, leases: &Leases, group: &mut [Parsed]) -> usize {
+    super::hot::search(wide, table, leases, group)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline(never)]
+fn go<const ENTRIES: bool, const STALE: bool>(
+    wide: Avx512,
+    r: &mut FlowRunner,
+    from: usize,
+    n: usize,
+    packets: &mut Front<'_>,
+    now: Timestamp,
+) -> usize {
+    r.go::<ENTRIES, STALE>(wide, from, n, packets, now)
+}
 
 /// What the processor has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,6 +23,7 @@
 mod admission;
 mod asked;
 mod direct;
+mod front;
 mod guard;
 mod hot;
 mod intervals;
@@ -55,7 +56,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::time::Instant;
 use table::{Line, NO_SLOT, Slot, Table};
-use way::{Count, Flow, Name, Way};
+use way::{Count, Flow, Name, Own, Way};
 
 /// Packets that are looked up together.
 const GROUP: usize = 64;
@@ -268,7 +269,9 @@ impl FlowRunner {
     }
     /// Ways with packets that have not been accounted for.
     fn waiting(&self) -> impl Iterator<Item = &Way> {
-        self.dirty.iter().filter_map(|i| self.ways.get(*i as usize))
+        let listed = self.dirty.iter().filter_map(|i| self.ways.get(*i as usize));
+        // one that was about to be gone may be listed already
+        listed.filter(|w| w.pending.packets > 0)
     }
     /// See [`Graph::make_packet`].
     pub fn make_packet(&mut self, data: &[u8]) -> Pkt {
@@ -559,7 +562,7 @@ impl FlowRunner {
         }
         match (path.end, out) {
             (PathEnd::Output(sink, _), [(e, p)]) => {
-                way.apply(&mut self.original, &flow, x.total);
+                way.apply(&mut self.original, &flow.own, x.total);
                 if e.0 != sink || self.original.data() != p.data() {
                     self.stats.refused += 1;
                     return Err("REFUSED: the entry would have been wrong");
@@ -585,9 +588,8 @@ impl FlowRunner {
             let lane = self.lanes.get_mut(lane_at).ok_or(GONE)?;
             let guard = lane.boxes.get_mut(usize::from(x.guard)).ok_or(GONE)?;
             let way = if own { BY_FLOW } else { id };
-            let (ip, l4) = (flow.ip, flow.l4);
             let direct = guard.direct.as_mut().ok_or(GONE)?;
-            direct.set(&window, Place { way, ip, l4 });
+            direct.set(&window, Place::new(way, &flow.own));
             self.stats.made += 1;
             self.news += 1;
             return Ok(());
@@ -644,7 +646,10 @@ impl FlowRunner {
                 continue;
             };
             let n = std::mem::take(&mut w.pending);
-            account(w, n, &mut self.runner);
+            w.ready = false;
+            if n.packets > 0 {
+                account(w, n, &mut self.runner);
+            }
         }
     }
 }
@@ -683,19 +688,15 @@ fn line_of(key: &[u64; table::KEY], way: u32, lease: u32, flow: &Flow) -> Line {
     if a & table::LONG != 0 {
         return Line([a, b, c, d, e, last, 0, 0]);
     }
-    let sums = u64::from(flow.l4) << 48 | u64::from(flow.ip) << 32;
+    let [c, s] = flow.own.0;
     let [d, e, f] = flow.danger;
-    let ports = u64::from(flow.ports);
-    Line([a, b, flow.addresses, sums | ports, d, last, e, f])
+    Line([a, b, c, s, d, last, e, f])
 }
 
 #[inline(always)]
 fn flow_of(l: &Line) -> Flow {
     Flow {
-        addresses: l.0[2],
-        ports: l.0[3] as u32,
-        ip: (l.0[3] >> 32) as u16,
-        l4: (l.0[3] >> 48) as u16,
+        own: Own([l.0[2], l.0[3]]),
         danger: [l.0[4], l.0[6], l.0[7]],
     }
 }

@@ -7,7 +7,7 @@
 
 use super::direct::{BY_FLOW, Direct, UNKNOWN};
 use super::guard::{GuardBox, Lane, NO_BOX, Parsed, WINDOW, key};
-use super::table::NO_SLOT;
+use super::table::{NO_SLOT, Table};
 use super::wide::{HEAD, HEAD_AT, ROW, Sixteen, Wide, by_itself, one_by_one};
 use onefold_elements::rewrite::NO_LEASE;
 use onefold_packet::Pkt;
@@ -77,6 +77,9 @@ impl GuardBox {
     /// Which packets' bytes are right, as far as bytes under a mask tell?
     #[inline(always)]
     fn fit<W: Wide>(&self, wide: W, windows: &[&[u8; WINDOW]; ROW]) -> u16 {
+        if wide.all_inside(windows, &self.mask, &self.lo, &self.span) {
+            return u16::MAX;
+        }
         let mut here = 0;
         // no branch: which packet is in which box cannot be foreseen
         #[allow(clippy::needless_range_loop)]
@@ -138,17 +141,49 @@ fn settle(
         let Some(x) = out.get_mut(i) else { break };
         let p = d.at(places.0[i & (ROW - 1)] as usize);
         (x.guard, x.total) = (number, totals.0[i & (ROW - 1)]);
-        (x.way, x.ip, x.l4) = (p.way, p.ip, p.l4);
+        (x.way, x.own) = (p.way(), p.own());
         (x.slot, x.lease) = (NO_SLOT, NO_LEASE);
-        top = top.max(p.way);
+        top = top.max(p.way());
     }
     top
 }
 
+/// Keys of packets that the table is to be asked for, and their hashes: buckets are on their way before the next packets are looked at.
+#[inline(always)]
+fn settle_by_flow(
+    b: &GuardBox,
+    table: &Table,
+    number: u16,
+    mut here: u16,
+    windows: &[&[u8; WINDOW]; ROW],
+    totals: &Sixteen,
+    out: &mut [Parsed],
+) {
+    let short = b.short;
+    // Bound: one bit less each time
+    while here != 0 {
+        let i = here.trailing_zeros() as usize & (ROW - 1);
+        here &= here - 1;
+        let Some(x) = out.get_mut(i) else { break };
+        let (first, second) = short.key(windows[i]);
+        (x.guard, x.total) = (number, totals.0[i]);
+        (x.way, x.slot, x.lease) = (BY_FLOW, NO_SLOT, NO_LEASE);
+        (x.key[0], x.key[1]) = (first, second);
+        x.hash = table.hash_short(first, second);
+        table.ask_bucket(x.hash);
+    }
+}
+
 impl Lane {
-    /// Box, and way or key, of each packet: sixteen at most.
+    /// Box, and way or key, of each packet: sixteen at most. Buckets of the table are asked for.
     #[inline(always)]
-    pub fn survey<W: Wide>(&self, wide: W, packets: &[Pkt], out: &mut [Parsed]) -> Seen {
+    pub fn survey<W: Wide>(
+        &self,
+        wide: W,
+        table: &Table,
+        packets: &[Pkt],
+        out: &mut [Parsed],
+    ) -> Seen {
         let n = packets.len().min(ROW);
         let mut windows = [&NOTHING; ROW];
         let mut len = Sixteen([0; ROW]);
@@ -161,6 +196,10 @@ impl Lane {
                 windows[i] = w;
                 len.0[i] = packets[i].len() as u32;
             }
+        }
+        // what is not there is like the first one
+        for i in n..ROW {
+            windows[i] = windows[0];
         }
         // Of one box bytes are asked packet by packet: what is around the columns takes as long to be made columns of.
         let edges = self.boxes.len() > 1 || self.boxes.iter().any(|b| b.payload.is_some());
@@ -188,6 +227,11 @@ impl Lane {
                 here = b.holds_each(here, packets, &windows, &mut totals);
             }
             left &= !here;
+            if b.quick && b.direct.is_none() {
+                settle_by_flow(b, table, number as u16, here, &windows, &totals, out);
+                seen.by_flow |= here != 0;
+                continue;
+            }
             let mut found = false;
             if b.quick
                 && let Some(d) = &b.direct
@@ -212,7 +256,7 @@ impl Lane {
                     (x.way, x.slot, x.lease) = (BY_FLOW, NO_SLOT, NO_LEASE);
                     if let Some(d) = &b.direct {
                         let p = d.get(wide, w);
-                        (x.way, x.ip, x.l4) = (p.way, p.ip, p.l4);
+                        (x.way, x.own) = (p.way(), p.own());
                     }
                 }
                 // nothing to be looked up, or nothing known; else the table knows
@@ -222,6 +266,8 @@ impl Lane {
                 }
                 seen.by_flow = true;
                 key(b, w, &mut x.key);
+                x.hash = table.hash(&x.key);
+                table.ask_bucket(x.hash);
             }
         }
         for i in bits(left) {

@@ -115,13 +115,20 @@ impl Table {
     /// Hash of a key: two words, or all of them if it is [`LONG`].
     #[inline(always)]
     pub fn hash(&self, k: &[u64; KEY]) -> u64 {
+        if k[0] & LONG == 0 {
+            return self.hash_short(k[0], k[1]);
+        }
         let s = &self.seed;
         let x = fold_mul(k[0] ^ s[0], k[1] ^ s[1]);
-        if k[0] & LONG == 0 {
-            return fold_mul(x ^ s[2], s[3]);
-        }
         let y = fold_mul(k[2] ^ s[1], k[3] ^ s[2]);
         fold_mul(x ^ s[2], y ^ k[4].rotate_left(17) ^ s[3])
+    }
+
+    /// [`Table::hash`] of a key of two words.
+    #[inline(always)]
+    pub fn hash_short(&self, a: u64, b: u64) -> u64 {
+        let s = &self.seed;
+        fold_mul(fold_mul(a ^ s[0], b ^ s[1]) ^ s[2], s[3])
     }
 
     #[inline(always)]
@@ -226,6 +233,11 @@ impl Table {
     #[inline(always)]
     pub fn get(&self, slot: Slot) -> Option<&Line> {
         self.lines.get(slot as usize)
+    }
+    /// Is it so full that it is good to know which entries are in use? Before, none has to make room for another.
+    #[inline(always)]
+    pub fn crowded(&self) -> bool {
+        self.len >= self.bound() / 4 * 3
     }
     /// It has been used.
     #[inline(always)]

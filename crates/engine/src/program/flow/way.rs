@@ -10,8 +10,9 @@ use super::super::code::Code;
 use super::super::image::{CONST, Term, Value};
 use super::super::path::{Path, PathEnd};
 use super::super::regs::{Bits, Source, write_bits};
-use super::guard::{GuardBox, Parsed, WINDOW};
-use super::wide::{Any, Wide};
+use super::guard::{GuardBox, WINDOW};
+use super::table::Line;
+use super::wide::{Any, At, Wide};
 use onefold_elements::Accounts;
 use onefold_packet::{Packet, checksum};
 use onefold_synth::program::{EndAt, LenAt, SumKind};
@@ -85,18 +86,21 @@ pub(super) struct Way {
     /// [`Way::apply`] and a count of packets that can wait are all there is to do.
     pub plain: bool,
     /// Packets begin where they began, and no fields are copied.
-    in_place: bool,
+    pub quick: bool,
     trim: bool,
     changes: bool,
     udp: bool,
-    /// First byte of the addresses in the window, if the flow has its own; else [`NOWHERE`].
-    vars: u8,
-    /// Where the ports go.
-    first: u8,
-    second: u8,
-    /// Where checksums are, or [`NOWHERE`]: nothing is to be added then.
-    ip_sum: u8,
-    l4_sum: u8,
+    /// The flow has addresses of its own, and whatever it has for ports.
+    varies: bool,
+    /// [`Way::plain`], and listed as one of which packets wait to be told of.
+    pub ready: bool,
+    /// Where addresses go, and ports.
+    vars: At<8>,
+    first: At<2>,
+    second: At<2>,
+    /// Where checksums are. Where there is none, nothing is ever added.
+    ip_sum: At<2>,
+    l4_sum: At<2>,
     /// Flows have checksums that come to zero on the way.
     pub danger: bool,
     /// Something is written or added that follows from the flow's key.
@@ -108,24 +112,43 @@ pub(super) struct Way {
     moves: Box<[(Bits, i32, u8)]>,
 }
 
-/// No place in the window.
-const NOWHERE: u8 = WINDOW as u8;
-
 /// See [`Way::sink`].
 pub(super) const NO_SINK: u32 = u32::MAX;
 
 /// What a flow has for itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Flow {
-    /// Addresses as they leave, their first byte the least significant.
-    pub addresses: u64,
-    /// Ports, likewise.
-    pub ports: u32,
-    /// To be added to the complement of each checksum, as it stands on the wire; 0 for none.
-    pub ip: u16,
-    pub l4: u16,
-    /// UDP checksums that come to zero on the way, four to a word; zero for none.
+    pub own: Own,
+    /// UDP checksums that come to zero on the way, as they stand on the wire, four to a word; zero for none.
     pub danger: [u64; 3],
+}
+
+/// What is written to a flow's packets, or added: in the order in which entries have it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(align(16))]
+pub(super) struct Own(pub [u64; 2]);
+
+impl Own {
+    /// Addresses as they leave, their first byte the least significant.
+    #[inline(always)]
+    pub fn addresses(&self) -> u64 {
+        self.0[0]
+    }
+    /// Ports, likewise.
+    #[inline(always)]
+    pub fn ports(&self) -> u32 {
+        self.0[1] as u32
+    }
+    /// To be added to the complement of the header's checksum, as it stands on the wire; 0 for none.
+    #[inline(always)]
+    pub fn ip(&self) -> u16 {
+        (self.0[1] >> 32) as u16
+    }
+    /// The same for the checksum behind the header.
+    #[inline(always)]
+    pub fn l4(&self) -> u16 {
+        (self.0[1] >> 48) as u16
+    }
 }
 
 /// Does a value follow from key and box?
@@ -251,6 +274,7 @@ pub(super) fn make(
         guard: guard.id,
         flows: false,
     });
+    let (mut ip_sum, mut l4_sum) = (None, None);
     way.late = (late, moment);
     way.plain = late == path.counts.len();
     way.l3 = l3 as u32;
@@ -320,26 +344,28 @@ pub(super) fn make(
     }
     if way.name.flows {
         way.keyed = true;
-        let place = |at: usize| u8::try_from(at as i32 - image.start).map_err(|_| ODD);
+        let place = |at: usize| usize::try_from(at as i32 - image.start).map_err(|_| ODD);
+        let two = |at: usize| place(at).and_then(|at| At::of(at).ok_or(ODD));
         let vars = |at: usize, n: usize| vars.get(at..at + n).ok_or(ODD);
         let of = |v: &[u8]| v.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
-        way.vars = place(addresses)?;
-        flow.addresses = of(vars(addresses, 8)?);
+        way.varies = true;
+        way.vars = At::of(place(addresses)?).ok_or(ODD)?;
+        let addresses_out = of(vars(addresses, 8)?);
         // where there is no second port the first one is written over it, and where there is none the addresses over both
         (way.first, way.second) = match ports.1 - ports.0 {
-            4 => (place(ports.0)?, place(ports.0 + 2)?),
-            2 => (place(ports.0)?, place(ports.0)?),
-            _ => (way.vars, way.vars),
+            4 => (two(ports.0)?, two(ports.0 + 2)?),
+            2 => (two(ports.0)?, two(ports.0)?),
+            _ => (two(addresses)?, two(addresses)?),
         };
-        flow.ports = of(vars(ports.0, ports.1 - ports.0)?) as u32;
+        let ports_out = of(vars(ports.0, ports.1 - ports.0)?);
+        flow.own = Own([addresses_out, ports_out]);
     }
 
     // checksums
     for s in &image.sums {
         let at = s.at - image.start;
-        let place = usize::try_from(at).ok().filter(|a| a + 2 <= WINDOW);
+        let place = usize::try_from(at).ok().and_then(At::of);
         let place = place.ok_or("a checksum behind the first 64 bytes")?;
-        let place = place as u8;
         let expected = match s.kind {
             SumKind::Ip4 => !guard.shape.v6 && s.at == l3 + 10,
             SumKind::Tcp => shape.tcp() && s.at == shape.l4() as i32 + 16,
@@ -347,7 +373,7 @@ pub(super) fn make(
             // a message of nothing but zeros is something else: a reply with the identifier zero
             SumKind::Icmp => {
                 let request = guard.least(shape.l4() as i32 * 8, 8) == 8;
-                shape.echo() && s.at == shape.l4() as i32 + 2 && (request || flow.ports != 0)
+                shape.echo() && s.at == shape.l4() as i32 + 2 && (request || flow.own.ports() != 0)
             }
         };
         if s.anew || !expected {
@@ -364,47 +390,45 @@ pub(super) fn make(
             // as numbers modulo 65,535: what it was less what was added so far
             if s.kind == SumKind::Udp && i + 1 < s.groups.len() && sum > 0 {
                 let place = flow.danger.get_mut(dangers / 4).ok_or("too many changes")?;
-                *place |= u64::from(checksum::fold(sum)) << (dangers % 4 * 16);
+                *place |= u64::from(checksum::fold(sum).to_be()) << (dangers % 4 * 16);
                 dangers += 1;
                 way.danger = true;
             }
         }
         let k = checksum::fold(sum).to_be();
         match s.kind {
-            SumKind::Ip4 if way.ip_sum == NOWHERE => (way.ip_sum, flow.ip) = (place, k),
-            _ if s.kind != SumKind::Ip4 && way.l4_sum == NOWHERE => {
-                (way.l4_sum, flow.l4) = (place, k);
+            SumKind::Ip4 if ip_sum.is_none() => {
+                ip_sum = Some(place);
+                flow.own.0[1] |= u64::from(k) << 32;
+            }
+            _ if s.kind != SumKind::Ip4 && l4_sum.is_none() => {
+                l4_sum = Some(place);
+                flow.own.0[1] |= u64::from(k) << 48;
             }
             _ => return Err(ODD),
         }
     }
+    way.ip_sum = ip_sum.unwrap_or(way.ip_sum);
+    way.l4_sum = l4_sum.unwrap_or(way.l4_sum);
     way.changes = keep != [0xff; WINDOW] || sub != [0; WINDOW];
     (way.keep, way.set, way.sub) = (keep, set, sub);
     if moves.len() > MAX_MOVES {
         return Err("too many fields are copied");
     }
-    way.in_place = way.start == 0 && moves.is_empty();
+    way.quick = way.start == 0 && moves.is_empty();
     way.moves = moves.into();
     Ok((way, flow))
 }
 
-/// The two bytes of a checksum as they stand; something else if there is none.
+/// Writes what becomes of a checksum that was `x`. One's complement sums do not mind which way round all of their bytes are; and to add to a complement, the
+/// carry added in its turn, is to subtract, and the borrow in its turn.
 #[inline(always)]
-fn sum_at(w: &[u8; WINDOW], at: u8) -> u16 {
-    let at = usize::from(at).min(WINDOW - 2);
-    u16::from_ne_bytes([w[at], w[at + 1]])
-}
-
-/// Writes what becomes of a checksum. One's complement sums do not mind which way round all of their bytes are.
-#[inline(always)]
-fn mend(w: &mut [u8; WINDOW], at: u8, x: u16, k: u16, udp: bool) {
+fn mend(w: &mut [u8; WINDOW], at: At<2>, x: u16, k: u16, udp: bool) {
     if k == 0 || (udp && x == 0) {
         return;
     }
-    let at = usize::from(at).min(WINDOW - 2);
-    let sum = u32::from(!x) + u32::from(k);
-    let [a, b] = (!((sum >> 16) as u16).wrapping_add(sum as u16)).to_ne_bytes();
-    (w[at], w[at + 1]) = (a, b);
+    let (less, borrow) = x.overflowing_sub(k);
+    at.put(w, less.wrapping_sub(borrow.into()).to_ne_bytes());
 }
 
 impl Way {
@@ -417,7 +441,7 @@ impl Way {
             moment: Pending::default(),
             sink: NO_SINK,
             plain: true,
-            in_place: false,
+            quick: false,
             keyed: false,
             start: 0,
             trim: false,
@@ -426,11 +450,13 @@ impl Way {
             keep: [0xff; WINDOW],
             set: [0; WINDOW],
             sub: [0; WINDOW],
-            vars: NOWHERE,
-            first: NOWHERE,
-            second: NOWHERE,
-            ip_sum: NOWHERE,
-            l4_sum: NOWHERE,
+            varies: false,
+            ready: false,
+            vars: At::LAST,
+            first: At::LAST,
+            second: At::LAST,
+            ip_sum: At::LAST,
+            l4_sum: At::LAST,
             udp: false,
             danger: false,
             moves: Box::default(),
@@ -444,69 +470,59 @@ impl Way {
             return false;
         }
         // where it is before anything is pulled
-        let at = usize::from(self.l4_sum).wrapping_add_signed(self.start as isize);
+        let at = self.l4_sum.place().wrapping_add_signed(self.start as isize);
         let field = p.data().get(at..).and_then(|b| b.first_chunk::<2>());
-        let x = u64::from(field.map_or(0, |f| u16::from_be_bytes(*f)));
-        const ONES: u64 = 0x0001_0001_0001_0001;
-        let mut any = 0;
-        for w in flow.danger {
-            // a part of four that is zero
-            let v = w ^ (x * ONES);
-            any |= v.wrapping_sub(ONES) & !v & (ONES << 15);
-        }
-        x != 0 && any != 0
+        let x = field.map_or(0, |f| u16::from_ne_bytes(*f));
+        x != 0 && Any.among(&flow.danger, x)
     }
 
-    /// [`Way::apply`] of a plain way to a packet that neither begins nor ends elsewhere and has no fields copied; its first bytes are at hand. False, and nothing is done, if
-    /// that is not so.
+    /// [`Way::dangerous`] of a packet that begins where it began, its first bytes and its flow's entry at hand.
     #[inline(always)]
-    pub fn apply_in_place<W: Wide>(
-        &self,
-        wide: W,
-        w: &mut [u8; WINDOW],
-        len: usize,
-        x: &Parsed,
-    ) -> bool {
-        if !self.in_place || self.trim && (self.l3 + x.total) as usize != len {
-            return false;
-        }
+    pub fn endangers<W: Wide>(&self, wide: W, l: &Line, w: &[u8; WINDOW]) -> bool {
+        let x = u16::from_ne_bytes(self.l4_sum.get(w));
+        wide.endangers(&l.0, x) && x != 0
+    }
+
+    /// [`Way::apply`] of a way that is [quick](Way::quick) to a packet's first bytes. Where it ends is left to be said ([`Way::end`]).
+    #[inline(always)]
+    pub fn apply_quick<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW], own: &Own) {
         // before anything is written: what has just been written as a whole is slow to read in parts
-        let (ip, l4) = (sum_at(w, self.ip_sum), sum_at(w, self.l4_sum));
+        let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
         wide.change(wide.load(w), &self.keep, &self.set, &self.sub, w);
-        self.own(w, x.addresses, x.ports);
-        mend(w, self.ip_sum, ip, x.ip, false);
-        mend(w, self.l4_sum, l4, x.l4, self.udp);
-        true
+        self.finish(w, own, ip, l4);
     }
 
-    /// Writes what is a flow's own, if anything is.
+    /// A packet ends where its IP header says, if the way is one that sees to that.
     #[inline(always)]
-    fn own(&self, w: &mut [u8; WINDOW], addresses: u64, ports: u32) {
-        if self.vars == NOWHERE {
-            return;
+    pub fn end(&self, p: &mut Packet, total: u32) {
+        if self.trim {
+            p.keep((self.l3 + total) as usize);
         }
-        let port = |at: u8| usize::from(at).min(WINDOW - 2);
-        let (second, first) = (port(self.second), port(self.first));
-        let [a, b, c, d] = ports.to_le_bytes();
-        (w[second], w[second + 1]) = (c, d);
-        (w[first], w[first + 1]) = (a, b);
-        let at = usize::from(self.vars).min(WINDOW - 8);
-        w[at..at + 8].copy_from_slice(&addresses.to_le_bytes());
+    }
+
+    /// Writes what is a flow's own, and checksums, which were these.
+    #[inline(always)]
+    fn finish(&self, w: &mut [u8; WINDOW], own: &Own, ip: [u8; 2], l4: [u8; 2]) {
+        if self.varies {
+            let [a, b, c, d] = own.ports().to_le_bytes();
+            self.second.put(w, [c, d]);
+            self.first.put(w, [a, b]);
+            self.vars.put(w, own.addresses().to_le_bytes());
+        }
+        mend(w, self.ip_sum, u16::from_ne_bytes(ip), own.ip(), false);
+        mend(w, self.l4_sum, u16::from_ne_bytes(l4), own.l4(), self.udp);
     }
 
     /// Makes the packet what leaves. `total`: bytes that its IP header says.
     #[inline(never)]
-    pub fn apply(&self, p: &mut Packet, flow: &Flow, total: u32) {
+    pub fn apply(&self, p: &mut Packet, own: &Own, total: u32) {
         let mut moved = [0; MAX_MOVES];
         if !self.moves.is_empty() {
             for (v, (b, ..)) in moved.iter_mut().zip(&self.moves) {
                 *v = b.read(p.buffer(), p.data_offset());
             }
         }
-        if self.trim {
-            let end = (self.l3 + total) as usize;
-            p.take(p.len().saturating_sub(end));
-        }
+        self.end(p, total);
         match self.start {
             0 => {}
             n if n > 0 => p.pull(n as usize),
@@ -517,13 +533,11 @@ impl Way {
             return;
         };
         // before anything is written: what has just been written as a whole is slow to read in parts
-        let (ip, l4) = (sum_at(w, self.ip_sum), sum_at(w, self.l4_sum));
+        let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
         if self.changes {
             Any.change(*w, &self.keep, &self.set, &self.sub, w);
         }
-        self.own(w, flow.addresses, flow.ports);
-        mend(w, self.ip_sum, ip, flow.ip, false);
-        mend(w, self.l4_sum, l4, flow.l4, self.udp);
+        self.finish(w, own, ip, l4);
         if !self.moves.is_empty() {
             for ((_, at, bits), v) in self.moves.iter().zip(moved) {
                 write_bits(w, 0, *at, *bits, v);

@@ -50,6 +50,41 @@ pub(super) fn by_itself(v: u32) -> u32 {
     v
 }
 
+/// A place in a window with room for `N` bytes behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct At<const N: usize>(u8);
+
+impl<const N: usize> At<N> {
+    /// The last one that there is.
+    pub const LAST: At<N> = At((WINDOW - N) as u8);
+    /// `None` where there is no room.
+    pub fn of(at: usize) -> Option<At<N>> {
+        (at + N <= WINDOW).then_some(At(at as u8))
+    }
+    pub fn place(self) -> usize {
+        self.0.into()
+    }
+    /// The bytes that stand there.
+    #[inline(always)]
+    pub fn get(self, w: &[u8; WINDOW]) -> [u8; N] {
+        // SAFETY: a place has room for `N` bytes in a window, or it would not have been made.
+        unsafe { w.as_ptr().add(self.0.into()).cast::<[u8; N]>().read() }
+    }
+    #[inline(always)]
+    pub fn put(self, w: &mut [u8; WINDOW], bytes: [u8; N]) {
+        // SAFETY: as above.
+        unsafe {
+            w.as_mut_ptr()
+                .add(self.0.into())
+                .cast::<[u8; N]>()
+                .write(bytes);
+        }
+    }
+}
+
+/// Which of an entry's words have what endangers its packets ([`super::way::Flow::danger`]).
+pub(super) const DANGERS: [usize; 3] = [4, 6, 7];
+
 /// A way to do it.
 pub(super) trait Wide: Copy {
     /// 64 bytes in registers.
@@ -59,6 +94,14 @@ pub(super) trait Wide: Copy {
     fn inside(
         self,
         w: Self::V,
+        mask: &[u8; WINDOW],
+        lo: &[u8; WINDOW],
+        span: &[u8; WINDOW],
+    ) -> bool;
+    /// Are sixteen packets' bytes so?
+    fn all_inside(
+        self,
+        windows: &[&[u8; WINDOW]; ROW],
         mask: &[u8; WINDOW],
         lo: &[u8; WINDOW],
         span: &[u8; WINDOW],
@@ -76,6 +119,8 @@ pub(super) trait Wide: Copy {
     fn above(self, v: u32, row: &[u32; ROW]) -> u32;
     /// Which tags are equal to this one: a bit each.
     fn equal(self, tags: &[u16; TAGS], tag: u16) -> u32;
+    /// Is a quarter of one of an entry's words of [`DANGERS`] this one?
+    fn endangers(self, entry: &[u64; 8], x: u16) -> bool;
 
     /// Sixteen numbers in registers.
     type N: Copy;
@@ -136,6 +181,20 @@ impl Wide for Any {
         over == 0
     }
     #[inline(always)]
+    fn all_inside(
+        self,
+        windows: &[&[u8; WINDOW]; ROW],
+        mask: &[u8; WINDOW],
+        lo: &[u8; WINDOW],
+        span: &[u8; WINDOW],
+    ) -> bool {
+        let mut all = true;
+        for w in windows {
+            all &= self.inside(**w, mask, lo, span);
+        }
+        all
+    }
+    #[inline(always)]
     fn change(
         self,
         w: [u8; WINDOW],
@@ -159,6 +218,11 @@ impl Wide for Any {
             m |= u32::from(*t == tag) << i;
         }
         m
+    }
+    #[inline(always)]
+    fn endangers(self, entry: &[u64; 8], x: u16) -> bool {
+        let [a, b, c] = DANGERS;
+        self.among(&[entry[a], entry[b], entry[c]], x)
     }
 
     type N = Sixteen;
@@ -260,6 +324,21 @@ impl Wide for Any {
             m |= u16::from(v.0[i] == 0) << i;
         }
         m
+    }
+}
+
+impl Any {
+    /// Is a quarter of one of these this one?
+    #[inline(always)]
+    pub fn among(self, words: &[u64; 3], x: u16) -> bool {
+        const ONES: u64 = 0x0001_0001_0001_0001;
+        let mut any = 0;
+        for w in words {
+            // a part of four that is zero
+            let v = w ^ (u64::from(x) * ONES);
+            any |= v.wrapping_sub(ONES) & !v & (ONES << 15);
+        }
+        any != 0
     }
 }
 
@@ -393,6 +472,32 @@ impl Wide for Avx512 {
         }
     }
     #[inline(always)]
+    fn all_inside(
+        self,
+        windows: &[&[u8; WINDOW]; ROW],
+        mask: &[u8; WINDOW],
+        lo: &[u8; WINDOW],
+        span: &[u8; WINDOW],
+    ) -> bool {
+        use std::arch::x86_64::{
+            _mm512_and_si512, _mm512_or_si512, _mm512_sub_epi8, _mm512_subs_epu8,
+            _mm512_test_epi8_mask,
+        };
+        let (mask, lo, span) = (self.load(mask), self.load(lo), self.load(span));
+        let mut beyond = self.all(0);
+        #[allow(clippy::needless_range_loop)]
+        for i in 0..ROW {
+            let w = self.load(windows[i]);
+            // SAFETY: the instructions are there, or the value would not be.
+            unsafe {
+                let over = _mm512_sub_epi8(_mm512_and_si512(w, mask), lo);
+                beyond = _mm512_or_si512(beyond, _mm512_subs_epu8(over, span));
+            }
+        }
+        // SAFETY: as above.
+        unsafe { _mm512_test_epi8_mask(beyond, beyond) == 0 }
+    }
+    #[inline(always)]
     fn change(
         self,
         w: Self::V,
@@ -430,6 +535,19 @@ impl Wide for Avx512 {
             _mm_cmpeq_epi16_mask(tags, _mm_set1_epi16(tag as i16))
         };
         m.into()
+    }
+    #[inline(always)]
+    fn endangers(self, entry: &[u64; 8], x: u16) -> bool {
+        use std::arch::x86_64::{
+            _mm512_loadu_si512, _mm512_mask_cmpeq_epi16_mask, _mm512_set1_epi16,
+        };
+        let [a, b, c] = DANGERS;
+        let dangers = 0xf << (a * 4) | 0xf << (b * 4) | 0xf << (c * 4);
+        // SAFETY: an array of 64 bytes; the instructions are there, or the value would not be.
+        unsafe {
+            let entry = _mm512_loadu_si512(entry.as_ptr().cast());
+            _mm512_mask_cmpeq_epi16_mask(dangers, entry, _mm512_set1_epi16(x as i16)) != 0
+        }
     }
 
     type N = std::arch::x86_64::__m512i;
@@ -657,6 +775,17 @@ mod tests {
             all.extend(to.0);
         };
         keep(wide.all(wide.over(a, b).into()));
+        let (mut mask, mut lo, mut span) = ([0; WINDOW], [0; WINDOW], [0; WINDOW]);
+        for i in 0..4 {
+            let at = i * 17;
+            let all = windows.iter().map(|w| w[at]);
+            (mask[at], lo[at]) = (0xff, all.clone().min().unwrap_or(0));
+            span[at] = all.max().unwrap_or(0) - lo[at];
+            assert!(wide.all_inside(windows, &mask, &lo, &span));
+            let mut less = span;
+            less[at] = less[at].saturating_sub(1);
+            assert_eq!(wide.all_inside(windows, &mask, &lo, &less), less == span);
+        }
         let edges = wide.edges(windows);
         edges.iter().for_each(|c| keep(*c));
         let (first, second) = (all_of(windows, 0), all_of(windows, 1));
@@ -707,6 +836,17 @@ mod tests {
             value[bit / 8] = w[bit / 8] & mask[bit / 8];
             let mut other = w;
             other[bit / 8] ^= mask[bit / 8];
+            let entry: [u64; 8] = std::array::from_fn(|i| u64::from(row[i]) << 32 | u64::from(row[i + 8]));
+            let quarters = |i: usize| (0..4).map(move |k| (i, k));
+            let near = DANGERS.iter().flat_map(|i| quarters(*i)).chain(quarters(2));
+            for x in near.map(|(i, k)| (entry[i] >> (16 * k)) as u16).chain([0, 1, v as u16]) {
+                let want = DANGERS.iter().flat_map(|i| quarters(*i)).any(|(i, k)| (entry[i] >> (16 * k)) as u16 == x);
+                proptest::prop_assert_eq!(Any.endangers(&entry, x), want);
+                if super::super::isa::Isa::detect() == super::super::isa::Isa::Avx512 {
+                    // SAFETY: it was looked for.
+                    proptest::prop_assert_eq!(unsafe { Avx512::new() }.endangers(&entry, x), want);
+                }
+            }
             let none = [0; WINDOW];
             proptest::prop_assert!(Any.inside(w, &mask, &value, &none));
             proptest::prop_assert!(!Any.inside(other, &mask, &value, &none));
