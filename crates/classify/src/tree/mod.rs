@@ -25,6 +25,8 @@ use crate::{Classifier, Keys, Kind, MAX_ENTRIES, MAX_WORDS, NO_MATCH, Refusal, T
 
 /// Levels of a tree, at most.
 pub const MAX_DEPTH: u32 = 24;
+/// Lines of a block that are asked for: most need no more before they are left.
+const BLOCK: usize = 4;
 /// Keys in flight.
 const KEYS: usize = 64;
 /// A reference is the number of a first line, with this bit if it is a leaf's. A node has two lines: its cuts, ascending, padded with the
@@ -133,7 +135,11 @@ impl DecisionTree {
                     s.blocks += 1.0;
                     s.lines += lines as f64;
                 };
-                best = self.scan(simd::Portable, at, best, &row, &mut count);
+                let mut at = (at & !LEAF) as usize;
+                // Bound: the blocks of a leaf.
+                while at != DONE {
+                    (best, at) = self.block(simd::Portable, at, best, &row, &mut count);
+                }
             }
         }
         let n = keys.len().max(1) as f64;
@@ -159,58 +165,59 @@ impl DecisionTree {
         }
     }
 
-    /// The first entry of a leaf that fits, if it comes before `best`.
+    /// One block of a leaf: the first entry that fits, if it comes before `best`, and where the next block is, if that may have a better one.
     #[inline(always)]
-    fn scan<S: Isa, const W: usize>(
+    fn block<S: Isa, const W: usize>(
         &self,
         s: S,
-        at: u32,
+        at: usize,
         best: u32,
         key: &[u32; W],
         count: &mut impl FnMut(usize),
-    ) -> u32 {
-        let mut at = (at & !LEAF) as usize;
-        // Bound: the blocks of a leaf.
-        while let Some(Line(head)) = self.lines.get(at) {
-            if head[0] >= best {
-                break;
-            }
-            let about = head[leaf::LANES];
-            let len = (about >> leaf::TESTS) as usize;
-            count(len + 1);
-            let lines = self.lines.get(at + 1..at + 1 + len).unwrap_or(&[]);
-            let mut m = about & 0xff;
-            if len <= leaf::ROOM {
-                for (i, Line(line)) in lines.iter().enumerate() {
-                    let t = (head[(leaf::WORDS + i / 4) % 16] >> (8 * (i % 4))) as u8;
-                    m &= fits(s, t, line, key);
-                    // the words that tell most come first: further lines need not be there
-                    if i == 1 && m == 0 {
-                        break;
-                    }
-                }
-            } else {
-                let (first, n) = *self
-                    .patterns
-                    .get(head[leaf::PATTERN] as usize)
-                    .unwrap_or(&(0, 0));
-                let first = first as usize;
-                let tests = self.tests.get(first..first + n as usize).unwrap_or(&[]);
-                for (i, Line(line)) in lines.iter().enumerate() {
-                    m &= fits(s, tests.get(i).copied().unwrap_or(0), line, key);
-                }
-            }
-            if m != 0 {
-                return best.min(head[m.trailing_zeros() as usize & 7]);
-            }
-            if about & leaf::MORE == 0 {
-                break;
-            }
-            at += 1 + len;
+    ) -> (u32, usize) {
+        let Some(Line(head)) = self.lines.get(at) else {
+            return (best, DONE);
+        };
+        if head[0] >= best {
+            return (best, DONE);
         }
-        best
+        let about = head[leaf::LANES];
+        let len = (about >> leaf::TESTS) as usize;
+        count(len + 1);
+        let lines = self.lines.get(at + 1..at + 1 + len).unwrap_or(&[]);
+        let mut m = about & 0xff;
+        if len <= leaf::ROOM {
+            for (i, Line(line)) in lines.iter().enumerate() {
+                let t = (head[(leaf::WORDS + i / 4) % 16] >> (8 * (i % 4))) as u8;
+                m &= fits(s, t, line, key);
+                // the words that tell most come first: further lines need not be there
+                if i == 1 && m == 0 {
+                    break;
+                }
+            }
+        } else {
+            let (first, n) = *self
+                .patterns
+                .get(head[leaf::PATTERN] as usize)
+                .unwrap_or(&(0, 0));
+            let first = first as usize;
+            let tests = self.tests.get(first..first + n as usize).unwrap_or(&[]);
+            for (i, Line(line)) in lines.iter().enumerate() {
+                m &= fits(s, tests.get(i).copied().unwrap_or(0), line, key);
+            }
+        }
+        if m != 0 {
+            return (best.min(head[m.trailing_zeros() as usize & 7]), DONE);
+        }
+        match about & leaf::MORE {
+            0 => (best, DONE),
+            _ => (best, at + 1 + len),
+        }
     }
 }
+
+/// There is no next block.
+const DONE: usize = usize::MAX;
 
 /// Lanes of a test's line that a key fits.
 #[inline(always)]
@@ -280,7 +287,7 @@ impl Lookup<'_> {
         for root in &t.roots {
             let mut at = [root.at; KEYS];
             let mut wanted = [0u8; KEYS];
-            let mut n = 0;
+            let mut n = 0usize;
             for (i, best) in best.iter().enumerate().take(len) {
                 wanted[n % KEYS] = i as u8;
                 n += usize::from(root.first < *best);
@@ -313,13 +320,30 @@ impl Lookup<'_> {
             }
             // the further lines of leaves
             for i in wanted.iter().take(n) {
-                for l in 2..4 {
+                for l in 2..BLOCK {
                     prefetch(&t.lines, (at[usize::from(*i) % KEYS] & !LEAF) as usize + l);
                 }
             }
-            for i in wanted.iter().take(n) {
-                let k = usize::from(*i) % KEYS;
-                best[k] = t.scan(s, at[k], best[k], &rows[k], &mut |_| ());
+            // Block by block, as levels before: one that a key goes on with is asked for a whole turn before.
+            // Bound: the blocks of the longest leaf.
+            while n > 0 {
+                let mut left = 0;
+                for a in 0..n {
+                    let i = wanted[a % KEYS];
+                    let k = usize::from(i) % KEYS;
+                    let here = (at[k] & !LEAF) as usize;
+                    let (b, next) = t.block(s, here, best[k], &rows[k], &mut |_| ());
+                    best[k] = b;
+                    wanted[left % KEYS] = i;
+                    left += usize::from(next != DONE);
+                    if next != DONE {
+                        at[k] = next as u32;
+                        for l in 0..BLOCK {
+                            prefetch(&t.lines, next + l);
+                        }
+                    }
+                }
+                n = left;
             }
         }
         best
