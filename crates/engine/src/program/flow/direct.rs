@@ -96,6 +96,8 @@ impl Place {
     }
 }
 
+/// There is an entry, and yet the packet is for the program: its UDP checksum comes to zero on the way.
+pub(super) const ODD: u32 = u32::MAX - 2;
 /// Nothing has been seen yet.
 pub(super) const UNKNOWN: u32 = u32::MAX;
 /// Flows have something of their own.

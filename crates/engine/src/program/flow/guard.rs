@@ -230,6 +230,8 @@ pub(super) struct Parsed {
     pub guard: u16,
     /// Its flow has been met before: asked only where unknown flows have a share of time ([`super::admission`]).
     pub again: bool,
+    /// The UDP checksum, as it stands on the wire; zero for other protocols, and where there is none.
+    pub sum: u16,
     pub key: [u64; KEY],
 }
 
@@ -242,6 +244,7 @@ impl Default for Parsed {
             key: [0; KEY],
             hash: 0,
             again: false,
+            sum: 0,
             total: 0,
             guard: NO_BOX,
             own: Own::default(),
@@ -320,6 +323,7 @@ impl Lane {
             }
         }
         x.way = BY_FLOW;
+        x.sum = b.sum_of(w);
         key(b, w, &mut x.key);
     }
 
@@ -383,6 +387,8 @@ pub(super) struct Short {
     /// Bits of the ports that are part of the key.
     mask: u32,
     addresses: At<8>,
+    /// The UDP checksum, and its bits if there is one.
+    sum: (At<2>, u16),
 }
 
 impl Short {
@@ -394,6 +400,7 @@ impl Short {
                 ports: At::LAST,
                 mask: 0,
                 addresses: At::LAST,
+                sum: (At::LAST, 0),
             });
         }
         let (ports, mask) = match s.transport {
@@ -406,6 +413,7 @@ impl Short {
             ports: At::of(ports)?,
             mask: u32::from_ne_bytes(mask),
             addresses: At::of(s.l3 + 12)?,
+            sum: (At::of(s.l4() + 6)?, if s.udp() { u16::MAX } else { 0 }),
         })
     }
 
@@ -416,6 +424,15 @@ impl Short {
             self.id | u64::from(ports),
             u64::from_ne_bytes(self.addresses.get(w)),
         )
+    }
+}
+
+impl GuardBox {
+    /// What of a packet of the box can endanger it ([`Parsed::sum`]).
+    #[inline(always)]
+    pub fn sum_of(&self, w: &[u8; WINDOW]) -> u16 {
+        let (at, bits) = self.short.sum;
+        u16::from_ne_bytes(at.get(w)) & bits
     }
 }
 

@@ -5,7 +5,7 @@
 //! it looks at the next waits, for each packet, for the whole chain of comparisons, look-ups and indices behind one another: a core holds a few
 //! hundred instructions, which is little more than one packet's. Per packet of a router that was 34 ns and became 19; with a first look that takes sixteen packets at once ([`super::survey`]) it is 15 (AMD EPYC with AVX-512). Whatever is the same for a group (clock, counters) is done once for it.
 
-use super::direct::{BY_FLOW, UNKNOWN};
+use super::direct::{BY_FLOW, ODD, UNKNOWN};
 use super::front::Front;
 use super::guard::{ASK, Lane, NO_BOX, Parsed};
 use super::isa::Steps;
@@ -23,13 +23,16 @@ use std::time::Instant;
 
 /// Of an entry: the way, the lease, and what is the flow's own.
 #[inline(always)]
-fn entry(table: &Table, x: &mut Parsed) {
+fn entry(wide: impl Wide, table: &Table, x: &mut Parsed) {
     x.way = UNKNOWN;
     let Some(l) = table.get(x.slot).filter(|l| same(l, &x.key)) else {
         return;
     };
     (x.way, x.lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
     x.own = own(l, &x.key);
+    if wide.endangers(&l.0, x.sum) && x.sum != 0 {
+        x.way = ODD;
+    }
 }
 
 /// What an entry has for itself.
@@ -59,7 +62,7 @@ pub(super) fn search(
     }
     for x in group {
         if x.way == BY_FLOW {
-            entry(table, x);
+            entry(wide, table, x);
             unknown += usize::from(x.way == UNKNOWN);
             if let Some(w) = leases.word(x.lease) {
                 prefetch(w);
@@ -110,7 +113,7 @@ fn search_mixed(
     }
     let mut each = found.get(..hits).unwrap_or_default().iter();
     while let Some(x) = each.next().and_then(|i| group.get_mut(usize::from(*i))) {
-        entry(table, x);
+        entry(wide, table, x);
         unknown += usize::from(x.way == UNKNOWN);
         if let Some(w) = pool.leases.word(x.lease) {
             prefetch(w);
@@ -144,7 +147,6 @@ impl Left<'_> {
         self,
         wide: impl Wide,
         (pool, store): (&Pool, &StateStore),
-        moment: u64,
         clock: &mut u64,
     ) -> Done {
         let Left {
@@ -164,7 +166,7 @@ impl Left<'_> {
         while done.went < count {
             let (x, p) = (&mut group[done.went], &mut *packets[done.went]);
             if STALE && x.slot != NO_SLOT {
-                entry(table, x);
+                entry(wide, table, x);
             }
             let Some(w) = ways.get_mut(x.way as usize) else {
                 break;
@@ -179,26 +181,9 @@ impl Left<'_> {
                 w.ready = true;
             }
             let len = p.len() as u64;
-            if ENTRIES
-                && w.danger
-                && !w.quick
-                && let Some(l) = table.get(x.slot)
-                && w.dangerous(&flow_of(l), p)
-            {
-                break;
-            }
             let window = p.window_mut();
-            if ENTRIES
-                && w.danger
-                && w.quick
-                && let (Some(l), Some(b)) = (table.get(x.slot), &window)
-                && w.endangers(wide, l, b)
-            {
-                break;
-            }
             if ENTRIES && x.lease != NO_LEASE {
-                // as `Leases::stamp_after`, at one moment
-                let stamp = moment.max(*clock + 1);
+                let stamp = *clock + 1;
                 if !leases.touch(x.lease, stamp) {
                     break;
                 }
@@ -436,8 +421,9 @@ impl FlowRunner {
         }
         let leases = &*self.pool.leases;
         let start = leases.clock();
-        let mut clock = start;
-        let moment = Leases::stamp_after(0, now);
+        // as `Leases::stamp_after`, at one moment: each stamp is one more than the last
+        let first = start.max(Leases::stamp_after(0, now).saturating_sub(1));
+        let mut clock = first;
         let rest = packets.rest();
         let count = n.saturating_sub(from).min(rest.len()).min(GROUP);
         let Some(group) = self.group.get_mut(from..from + count) else {
@@ -459,7 +445,7 @@ impl FlowRunner {
             went,
             by_class,
             dropped,
-        } = left.go::<ENTRIES, STALE>(wide, shared, moment, &mut clock);
+        } = left.go::<ENTRIES, STALE>(wide, shared, &mut clock);
         let out = &mut g.out;
         let sinks = &sinks[..went];
         if dropped == 0 {
@@ -474,7 +460,7 @@ impl FlowRunner {
                 }
             }
         }
-        if clock != start {
+        if clock != first {
             leases.set_clock(clock);
         }
         self.stats.hits += went as u64;

@@ -166,7 +166,7 @@ fn settle_by_flow(
         here &= here - 1;
         let Some(x) = out.get_mut(i) else { break };
         let (first, second) = short.key(windows[i]);
-        (x.guard, x.total) = (number, totals.0[i]);
+        (x.guard, x.total, x.sum) = (number, totals.0[i], b.sum_of(windows[i]));
         (x.way, x.slot, x.lease) = (BY_FLOW, NO_SLOT, NO_LEASE);
         (x.key[0], x.key[1]) = (first, second);
         x.hash = table.hash_short(first, second);
@@ -265,6 +265,7 @@ impl Lane {
                     continue;
                 }
                 seen.by_flow = true;
+                x.sum = b.sum_of(w);
                 key(b, w, &mut x.key);
                 x.hash = table.hash(&x.key);
                 table.ask_bucket(x.hash);

@@ -11,7 +11,6 @@ use super::super::image::{CONST, Term, Value};
 use super::super::path::{Path, PathEnd};
 use super::super::regs::{Bits, Source, write_bits};
 use super::guard::{GuardBox, WINDOW};
-use super::table::Line;
 use super::wide::{Any, At, Wide};
 use onefold_elements::Accounts;
 use onefold_packet::{Packet, checksum};
@@ -474,13 +473,6 @@ impl Way {
         let field = p.data().get(at..).and_then(|b| b.first_chunk::<2>());
         let x = field.map_or(0, |f| u16::from_ne_bytes(*f));
         x != 0 && Any.among(&flow.danger, x)
-    }
-
-    /// [`Way::dangerous`] of a packet that begins where it began, its first bytes and its flow's entry at hand.
-    #[inline(always)]
-    pub fn endangers<W: Wide>(&self, wide: W, l: &Line, w: &[u8; WINDOW]) -> bool {
-        let x = u16::from_ne_bytes(self.l4_sum.get(w));
-        wide.endangers(&l.0, x) && x != 0
     }
 
     /// [`Way::apply`] of a way that is [quick](Way::quick) to a packet's first bytes. Where it ends is left to be said ([`Way::end`]).
