@@ -187,8 +187,8 @@ pub(super) fn create(
         .members
         .get_mut(usize::from(h.member))
         .ok_or(NoFlow::Drop)?;
-    let (mut to, outputs) = match verdict {
-        Verdict::Map(to, outputs) => (to, outputs),
+    let (mut to, outputs, free) = match verdict {
+        Verdict::Map(to, outputs, free) => (to, outputs, free && m.kind != Kind::Ping),
         Verdict::Pass(o) => return Err(NoFlow::Pass(o)),
         Verdict::Drop => return Err(NoFlow::Drop),
         Verdict::NoRoom => {
@@ -218,6 +218,7 @@ pub(super) fn create(
         rewritten: to,
         outputs,
         ping: m.kind == Kind::Ping,
+        free,
     };
     match t.insert(new, now) {
         Some(i) => Ok((i, false)),

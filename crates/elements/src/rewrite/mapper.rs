@@ -107,10 +107,10 @@ impl Mapper {
             let Some((p, f, r)) = store.get_mut::<Mapper>(id).and_then(|m| m.next(flow)) else {
                 break;
             };
-            if let Some(to) = apply_pattern(p, flow, table, map, elem, store, host) {
+            if let Some((to, free)) = apply_pattern(p, flow, table, map, elem, store, host) {
                 // negative outputs are refused by whoever makes the binding
                 let port = |o: i64| usize::try_from(o).unwrap_or(usize::MAX);
-                return Verdict::Map(to, (port(f), port(r)));
+                return Verdict::Map(to, (port(f), port(r)), free);
             }
         }
         Verdict::NoRoom

@@ -204,4 +204,6 @@ pub(super) struct NewFlow {
     pub outputs: (usize, usize),
     /// The ports are a ping's identifiers: only the source is on the wire.
     pub ping: bool,
+    /// It has just been found out that no flow has such replies.
+    pub free: bool,
 }

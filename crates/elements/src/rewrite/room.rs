@@ -28,7 +28,8 @@ impl FlowTable {
         let hashes = [self.hash(new.map, &new.flow), self.hash(new.map, &reply)];
         // whoever makes a flow has looked for it
         debug_assert!(self.lookup(new.map, &new.flow).is_none());
-        let there = self.lookup_hashed(hashes[1], new.map, &reply).is_some();
+        debug_assert!(!new.free || self.lookup(new.map, &reply).is_none());
+        let there = !new.free && self.lookup_hashed(hashes[1], new.map, &reply).is_some();
         let collides = new.flow == reply || there;
         // room is made first: its record is the next one to be used
         let full = !collides && self.live >= self.limit();
@@ -296,6 +297,7 @@ mod tests {
             },
             outputs: (0, 1),
             ping: false,
+            free: false,
         }
     }
 

@@ -32,8 +32,8 @@ pub enum InputSpec {
 /// An input specification's answer to a new flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Bind it to this flow; outputs of the two directions.
-    Map(FlowId, (usize, usize)),
+    /// Bind it to this flow; outputs of the two directions. No flow has such replies, if that has been asked.
+    Map(FlowId, (usize, usize), bool),
     /// Out at this port, no binding.
     Pass(usize),
     /// Away with it.
@@ -164,10 +164,10 @@ impl InputSpec {
         match self {
             InputSpec::Drop => Verdict::Drop,
             InputSpec::Pass(o) => Verdict::Pass(o),
-            InputSpec::Keep(f, r) => Verdict::Map(flow, (f, r)),
+            InputSpec::Keep(f, r) => Verdict::Map(flow, (f, r), false),
             InputSpec::Pattern(p, f, r) => {
                 match apply_pattern(p, flow, table, map, elem, store, host) {
-                    Some(to) => Verdict::Map(to, (f, r)),
+                    Some((to, free)) => Verdict::Map(to, (f, r), free),
                     None => Verdict::NoRoom,
                 }
             }
@@ -176,7 +176,7 @@ impl InputSpec {
     }
 }
 
-/// Rewrites a flow by a pattern; the pattern remembers what it has chosen.
+/// Rewrites a flow by a pattern; the pattern remembers what it has chosen. And whether it has found out that no flow has such replies.
 pub(super) fn apply_pattern(
     at: PatternRef,
     flow: FlowId,
@@ -185,7 +185,7 @@ pub(super) fn apply_pattern(
     elem: ElemId,
     store: &mut StateStore,
     host: &mut dyn Host,
-) -> Option<FlowId> {
+) -> Option<(FlowId, bool)> {
     let (set, t) = store.get_two_mut::<PatternSet, FlowTable>(at.set, table)?;
     let p = set.patterns.get_mut(at.index)?;
     // a ping's reply is known by what the new identifier becomes at the other end, not by what the old one did
@@ -196,5 +196,7 @@ pub(super) fn apply_pattern(
         taken: &|k| t.borrow().taken(map, ping, k),
         search: &mut |s, v| t.borrow_mut().search(map, ping, s, v),
     };
-    p.rewrite(flow, replies, || host.random(elem))
+    let asks = p.top != 0;
+    let to = p.rewrite(flow, replies, || host.random(elem))?;
+    Some((to, asks))
 }
