@@ -7,7 +7,9 @@
 //!   single packets makes no entries.
 //! - Where fewer than one of sixteen was known in a long window, packets go to the program at once, batch by batch, for [`REST`] windows as long as
 //!   that one. It is long enough for every flow that the table has room for to come twice: in a short one, many flows that all
-//!   come again look as those that never do.
+//!   come again look as those that never do. If the next long window is no better, the rest behind it is twice as long, up to eight times.
+//!   A batch now and then is looked up meanwhile, as a sample ([`SAMPLED`]): where flows of the table come back, the rest ends at once; and so it does, somewhat
+//!   later, where new flows last, which samples remember as any look-up does.
 //! - In between, where some are known and many are not, what is dearer depends on the chain: a look-up that fails and a flow that is remembered for one
 //!   more packet cost, and a packet that is known saves what the program would have needed. So it is measured: a batch in 512 packets is timed, and
 //!   after two long windows with fewer than three of four known, a few thousand packets go to the program for comparison. If they are
@@ -20,6 +22,13 @@ use std::time::Duration;
 const WINDOW: u32 = 4096;
 /// Windows without a look-up, after a long one in which next to nothing was known.
 const REST: u32 = 15;
+/// After so many long windows in a row in which next to nothing was known, rests do not get longer any more: each is twice as long as the one before.
+const DOUBLED: u32 = 3;
+/// While packets of a table in which next to nothing was known go to the program: so many of them for each batch that is looked up all the same. Neither
+/// its code nor its memory is in the caches then, and a packet costs about ten times as much as in the program.
+const SAMPLED: u32 = 16_384;
+/// So many packets looked up as samples say whether that is still so.
+const SAMPLE: u32 = 512;
 
 /// One batch for so many packets is timed.
 const TIMED: u32 = 512;
@@ -76,6 +85,14 @@ pub(super) struct Monitor {
     window: u32,
     /// Packets for which the table is not asked.
     rest: u32,
+    /// Long windows in a row in which next to nothing was known.
+    calm: u32,
+    /// The rest is one behind such a window: batches are looked up as samples, the present one, too.
+    sampled: bool,
+    sampling: bool,
+    sample: Share,
+    /// Packets since the last sample.
+    unsampled: u32,
     /// Many are new.
     pub pressed: bool,
     /// Costs with the table, and without.
@@ -99,6 +116,11 @@ impl Monitor {
             long: Share::default(),
             window: window.clamp(WINDOW, u32::MAX / REST),
             rest: 0,
+            calm: 0,
+            sampled: false,
+            sampling: false,
+            sample: Share::default(),
+            unsampled: 0,
             pressed: false,
             table: Cost::default(),
             program: Cost::default(),
@@ -122,6 +144,10 @@ impl Monitor {
 
     /// A batch of so many packets took so long: looked up, or in the program only.
     pub fn took(&mut self, looked_up: bool, packets: usize, time: Duration) {
+        // a sample's code and memory were not asked for in a long time
+        if looked_up && self.rest > 0 {
+            return;
+        }
         let ns = (time.as_secs_f32() * 1e9) / packets.max(1) as f32;
         match looked_up {
             true => self.table.add(ns),
@@ -141,17 +167,39 @@ impl Monitor {
         if self.rest == 0 && self.probing {
             (self.probing, self.age) = (false, 0);
             if self.program_is_cheaper() {
-                self.rest = REST * self.window;
+                self.rest(REST * self.window, false);
             }
         }
         let asks = self.rest == 0;
         self.rest = self.rest.saturating_sub(packets);
-        asks
+        self.sampling = false;
+        if !asks && self.sampled {
+            self.unsampled = self.unsampled.saturating_add(packets);
+            if self.unsampled >= SAMPLED {
+                (self.unsampled, self.sampling) = (0, true);
+            }
+        }
+        asks || self.sampling
+    }
+
+    /// Packets go to the program for so many.
+    fn rest(&mut self, packets: u32, sampled: bool) {
+        (self.rest, self.sampled) = (packets, sampled);
+        (self.sample, self.unsampled) = (Share::default(), 0);
     }
 
     /// So many were looked up, and so many of them were known.
     #[inline]
     pub fn count(&mut self, asked: usize, known: u64) {
+        if std::mem::take(&mut self.sampling) {
+            // twice as many as would have begun it: what is little known stays at rest
+            if let Some(s) = self.sample.count(asked, known, SAMPLE)
+                && s.known > s.asked / 8
+            {
+                (self.rest, self.calm) = (0, 0);
+            }
+            return;
+        }
         if let Some(s) = self.short.count(asked, known, WINDOW) {
             self.pressed = s.known / 3 < s.asked / 4;
         }
@@ -159,14 +207,22 @@ impl Monitor {
             self.age = self.age.saturating_add(1);
             let mixed = s.known / 3 < s.asked / 4;
             self.mixed = if mixed { self.mixed + 1 } else { 0 };
-            if s.known < s.asked / 16 {
-                self.rest = REST * self.window;
+            let unknown = s.known < s.asked / 16;
+            if unknown {
+                let rest = (REST * self.window).saturating_mul(1 << self.calm.min(DOUBLED));
+                self.rest(rest, true);
             } else if self.mixed >= 2 && self.age >= FRESH {
-                (self.rest, self.probing) = (PROBE, true);
+                self.rest(PROBE, false);
+                self.probing = true;
                 self.program = Cost::default();
             } else if self.mixed >= 2 && self.program_is_cheaper() {
-                self.rest = REST * self.window;
+                self.rest(REST * self.window, false);
             }
+            self.calm = if unknown {
+                self.calm.saturating_add(1)
+            } else {
+                0
+            };
             if self.rest > PROBE {
                 // what is measured next is not of before
                 self.table = Cost::default();
@@ -240,13 +296,20 @@ mod tests {
             }
         }
         assert!(m.pressed);
-        assert!((20_000..3_200_000 / 14).contains(&asked), "{asked}");
-        // times change
+        // four windows and samples
+        assert!((80_000..95_000).contains(&asked), "{asked}");
+        // times change: rests are longer by now
         let mut late = 0;
-        while !m.asks(32) {
+        loop {
+            if m.asks(32) {
+                if !m.sampling {
+                    break;
+                }
+                m.count(32, 0);
+            }
             late += 32;
         }
-        assert!(late <= REST * 20_032);
+        assert!(late <= REST * 20_032 * 8);
         for _ in 0..1000 {
             m.count(32, 31);
             assert!(m.asks(32));
@@ -257,6 +320,40 @@ mod tests {
             assert!(m.asks(32), "half of them are known");
         }
         assert!(m.pressed);
+    }
+
+    /// While next to nothing is known, of many packets only a few are looked up; when flows of the table come back, they are found.
+    #[test]
+    fn samples_find_those_that_come_back() {
+        let mut m = Monitor::new(10_000);
+        let run = |m: &mut Monitor, packets: u32, known: u64| {
+            let mut asked = 0;
+            for _ in 0..packets / 32 {
+                if m.asks(32) {
+                    asked += 32;
+                    m.count(32, known);
+                }
+            }
+            asked
+        };
+        run(&mut m, 3_000_000, 0);
+        // rests are eight times as long in the end
+        let asked = run(&mut m, 10_000_000, 1);
+        assert!(asked < 300_000, "{asked}");
+        // a rest has begun, and one sample window is enough to end it
+        while m.rest < 1_000_000 {
+            run(&mut m, 32, 0);
+        }
+        let late = SAMPLED * SAMPLE / 32 * 2;
+        run(&mut m, late, 30);
+        assert_eq!((m.rest, m.calm), (0, 0));
+        assert_eq!(run(&mut m, 320_000, 30), 320_000);
+        // a few do not end the next one
+        while m.rest == 0 {
+            run(&mut m, 32, 0);
+        }
+        let (rest, asked) = (m.rest, run(&mut m, 256_000, 3));
+        assert!(m.rest < rest && asked < 4_000, "{asked}");
     }
 
     /// Half of the packets are known; the table costs so much, the program so much: the share of packets that went to the program.
