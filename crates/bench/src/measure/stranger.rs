@@ -126,7 +126,9 @@ impl Vary {
             6 => ETHER + 40,
             _ => ETHER + 28,
         };
-        if (kind >> 8) as u32 & 0xff_ffff != 0x0800_45 || len < whole || !matches!(protocol, 6 | 17)
+        if (kind >> 8) as u32 & 0xff_ffff != 0x0008_0045
+            || len < whole
+            || !matches!(protocol, 6 | 17)
         {
             return self.apply(f.get_mut(..len).unwrap_or_default(), n, round);
         }
