@@ -25,7 +25,7 @@ const REST: u32 = 15;
 /// After so many long windows in a row in which next to nothing was known, rests do not get longer any more: each is twice as long as the one before.
 const DOUBLED: u32 = 3;
 /// While packets of a table in which next to nothing was known go to the program: so many of them for each batch that is looked up all the same. Neither
-/// its code nor its memory is in the caches then, and a packet costs about ten times as much as in the program.
+/// its code nor its memory is in the caches then, and a packet costs several times as much as in the program.
 const SAMPLED: u32 = 16_384;
 /// So many packets looked up as samples say whether that is still so.
 const SAMPLE: u32 = 512;
