@@ -8,7 +8,7 @@
 //! and nobody uses go first.
 //!
 //! A table that is larger than its contents costs: each look-up reads lines that no other one does. So it begins small and doubles
-//! when it is full, up to its bound.
+//! when it is full, up to its bound, which need not be a power of two: memory for sixteen million flows is not rounded up to that for thirty-three.
 //!
 //! No key's first word is zero.
 //!
@@ -72,7 +72,7 @@ impl Table {
     /// For so many entries, at a load of 7/8 at most. `seed` keys the hash.
     pub fn new(entries: usize, seed: u64) -> Table {
         let wanted = entries.clamp(CAPACITY.0, CAPACITY.1);
-        let bound = (wanted * 8 / 7).div_ceil(WAYS).next_power_of_two();
+        let bound = (wanted * 8).div_ceil(7 * WAYS);
         let buckets = bound.min(FIRST);
         let mix = |i: u64| {
             let z = seed.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -137,13 +137,19 @@ impl Table {
     }
     #[inline(always)]
     fn first(&self, hash: u64) -> usize {
-        hash as usize & (self.buckets.len() - 1)
+        self.scaled(hash as u32)
     }
-    /// The other bucket of an entry.
+    /// 32 bits as one of the buckets, whatever their number is.
+    #[inline(always)]
+    fn scaled(&self, bits: u32) -> usize {
+        ((u64::from(bits) * self.buckets.len() as u64) >> 32) as usize
+    }
+    /// The other bucket of an entry: both add up to what the tag says, as numbers modulo that of buckets.
     #[inline(always)]
     fn other(&self, bucket: usize, tag: u16) -> usize {
-        let step = (u64::from(tag).wrapping_mul(0xc6a4_a793_5bd1_e995) >> 20) as usize | 1;
-        (bucket ^ step) & (self.buckets.len() - 1)
+        let sum = self.scaled((u64::from(tag).wrapping_mul(0xc6a4_a793_5bd1_e995) >> 20) as u32);
+        let more = if sum < bucket { self.buckets.len() } else { 0 };
+        (sum + more).wrapping_sub(bucket)
     }
 
     /// Asks for the bucket that [`Table::candidate`] reads first. The other one is for few: new entries go to the first if there is room.
@@ -266,10 +272,10 @@ impl Table {
         (m != 0).then(|| bucket * WAYS + m.trailing_zeros() as usize)
     }
 
-    /// Twice the size. The few entries that find no place are gone; they are given to `gone`.
+    /// Twice the size, or all there may be. The few entries that find no place are gone; they are given to `gone`.
     #[cold]
     fn grow(&mut self, gone: &mut dyn FnMut(Line)) {
-        let n = self.buckets.len() * 2;
+        let n = (self.buckets.len() * 2).min(self.bound);
         let old = Table {
             buckets: std::mem::replace(&mut self.buckets, spread(n)),
             lines: std::mem::replace(&mut self.lines, spread(n * WAYS)),
@@ -399,6 +405,35 @@ mod tests {
             assert_ne!(t.candidate(Any, t.hash(&key(i))), NO_SLOT);
         }
         assert_eq!(t.find(t.hash(&key(10_000)), &key(10_000)), NO_SLOT);
+    }
+
+    #[test]
+    fn both_buckets_are_there_and_tell_each_other() {
+        for n in [64, 100, 1000, 5000, 16_000] {
+            let mut t = Table::new(n, 3);
+            for i in 0..n as u64 {
+                t.insert(t.hash(&key(i)), line(i), &mut |_| ());
+                let h = t.hash(&key(i * 7));
+                let (b, tag) = (t.first(h), Table::tag(h));
+                let other = t.other(b, tag);
+                assert!(b < t.buckets.len() && other < t.buckets.len());
+                assert_eq!(t.other(other, tag), b);
+            }
+        }
+    }
+
+    /// At the load that is promised, and no more places than that takes.
+    #[test]
+    fn full() {
+        for n in [1000, 60_000, 131_072] {
+            let mut t = Table::new(n, 11);
+            assert!(t.bound() <= n * 8 / 7 + WAYS, "{n}: {}", t.bound());
+            let mut gone = 0;
+            for i in 0..n as u64 {
+                t.insert(t.hash(&key(i)), line(i), &mut |_| gone += 1);
+            }
+            assert!(gone * 10_000 <= n, "{gone} of {n}");
+        }
     }
 
     #[test]
