@@ -85,28 +85,30 @@ fn search_mixed(
     group: &mut [Parsed],
 ) -> usize {
     let (mut found, mut left) = ([0u8; GROUP + 1], [0u8; GROUP + 1]);
-    let (mut hits, mut misses) = (0, 0);
+    let (mut hits, mut misses, mut unknown) = (0, 0, 0);
     for (i, x) in group.iter_mut().enumerate().take(GROUP) {
         if x.way == BY_FLOW {
-            x.slot = table.in_first(wide, x.hash);
+            let more;
+            (x.slot, more) = table.in_first(wide, x.hash);
+            x.way = UNKNOWN;
             (found[hits], left[misses]) = (i as u8, i as u8);
-            hits += usize::from(x.slot != NO_SLOT);
-            misses += usize::from(x.slot == NO_SLOT);
+            let missed = x.slot == NO_SLOT;
+            hits += usize::from(!missed);
+            misses += usize::from(missed & more);
+            unknown += usize::from(missed & !more);
+            once.expect(x.hash);
         }
     }
     let mut each = left.get(..misses).unwrap_or_default().iter();
     while let Some(x) = each.next().and_then(|i| group.get(usize::from(*i))) {
         table.ask_other(x.hash);
-        once.expect(x.hash);
     }
-    let mut unknown = 0;
     let mut each = left.get(..misses).unwrap_or_default().iter();
     while let Some((i, x)) = each
         .next()
         .and_then(|i| Some((*i, group.get_mut(usize::from(*i))?)))
     {
         x.slot = table.in_other(wide, x.hash);
-        x.way = UNKNOWN;
         found[hits.min(GROUP)] = i;
         hits += usize::from(x.slot != NO_SLOT);
         unknown += usize::from(x.slot == NO_SLOT);

@@ -117,7 +117,7 @@ pub(super) trait Wide: Copy {
     );
     /// How many numbers of a row `v` is above.
     fn above(self, v: u32, row: &[u32; ROW]) -> u32;
-    /// Which tags are equal to this one: a bit each.
+    /// Which tags are equal to this one, but for their low bits: a bit each. The tag's own low bit is not set.
     fn equal(self, tags: &[u16; TAGS], tag: u16) -> u32;
     /// Is a quarter of one of an entry's words of [`DANGERS`] this one?
     fn endangers(self, entry: &[u64; 8], x: u16) -> bool;
@@ -215,7 +215,7 @@ impl Wide for Any {
     fn equal(self, tags: &[u16; TAGS], tag: u16) -> u32 {
         let mut m = 0;
         for (i, t) in tags.iter().enumerate() {
-            m |= u32::from(*t == tag) << i;
+            m |= u32::from(t & !1 == tag) << i;
         }
         m
     }
@@ -528,10 +528,13 @@ impl Wide for Avx512 {
     }
     #[inline(always)]
     fn equal(self, tags: &[u16; TAGS], tag: u16) -> u32 {
-        use std::arch::x86_64::{_mm_cmpeq_epi16_mask, _mm_loadu_si128, _mm_set1_epi16};
+        use std::arch::x86_64::{
+            _mm_and_si128, _mm_cmpeq_epi16_mask, _mm_loadu_si128, _mm_set1_epi16,
+        };
         // SAFETY: an array of 16 bytes; the instructions are there, or the value would not be.
         let m = unsafe {
             let tags = _mm_loadu_si128(tags.as_ptr().cast());
+            let tags = _mm_and_si128(tags, _mm_set1_epi16(!1));
             _mm_cmpeq_epi16_mask(tags, _mm_set1_epi16(tag as i16))
         };
         m.into()
@@ -858,8 +861,8 @@ mod tests {
             Any.change(w, &mask, &value, &lo, &mut changed[0]);
             let above = |v| row.iter().filter(|x| **x < v).count() as u32;
             proptest::prop_assert_eq!(Any.above(v, &row), above(v));
-            let want = (0..TAGS).filter(|i| tags[*i] == 1).map(|i| 1 << i).sum::<u32>();
-            proptest::prop_assert_eq!(Any.equal(&tags, 1), want);
+            let want = (0..TAGS).filter(|i| tags[*i] & !1 == 2).map(|i| 1 << i).sum::<u32>();
+            proptest::prop_assert_eq!(Any.equal(&tags, 2), want);
             if super::super::isa::Isa::detect() == super::super::isa::Isa::Avx512 {
                 // SAFETY: it was looked for.
                 let x = unsafe { Avx512::new() };
@@ -870,7 +873,7 @@ mod tests {
                 proptest::prop_assert_eq!(changed[0], changed[1]);
                 proptest::prop_assert_eq!(x.above(v, &row), above(v));
                 proptest::prop_assert_eq!(x.above(row[3], &row), above(row[3]));
-                proptest::prop_assert_eq!(x.equal(&tags, 1), want);
+                proptest::prop_assert_eq!(x.equal(&tags, 2), want);
             }
         }
     }
