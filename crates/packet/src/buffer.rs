@@ -427,6 +427,21 @@ impl Pool {
             self.free.push(p);
         }
     }
+    /// Takes the packets of a batch from number `from` to before `to` back; those behind them move up.
+    pub fn recycle_range(&mut self, batch: &mut Vec<Pkt>, from: usize, to: usize) {
+        let to = to.min(batch.len());
+        let some = batch.get(from..to).unwrap_or_default();
+        let mut longest = 0;
+        for p in some {
+            longest = longest.max(p.buf.len());
+        }
+        let drained = batch.drain(from.min(to)..to);
+        if longest <= Self::KEEP_LEN && self.free.len() + drained.len() <= Self::CAPACITY {
+            self.free.extend(drained);
+        } else {
+            drained.for_each(|p| self.recycle(p));
+        }
+    }
     /// Takes a batch back; leaves it empty.
     pub fn recycle_all(&mut self, batch: &mut Vec<Pkt>) {
         let fits = self.free.len() + batch.len() <= Self::CAPACITY;
@@ -443,6 +458,34 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_batch_is_taken_back() {
+        let batch =
+            |n: u8| -> Vec<Pkt> { (0..n).map(|i| Box::new(Packet::from_slice(&[i]))).collect() };
+        let mut pool = Pool::default();
+        let mut b = batch(10);
+        b[4] = Box::new(Packet::from_slice(&vec![4; Pool::KEEP_LEN + 1]));
+        pool.recycle_range(&mut b, 7, 9);
+        assert_eq!(
+            b.iter().map(|p| p.data()[0]).collect::<Vec<_>>(),
+            [0, 1, 2, 3, 4, 5, 6, 9]
+        );
+        assert_eq!(pool.free.len(), 2);
+        pool.recycle_range(&mut b, 3, 20);
+        assert_eq!(b.len(), 3);
+        assert_eq!(pool.free.len(), 6, "what is too long is not kept");
+        pool.recycle_range(&mut b, 9, 20);
+        pool.recycle_range(&mut b, 2, 1);
+        assert_eq!(b.len(), 3);
+        let mut many: Vec<Pkt> = (0..=Pool::CAPACITY)
+            .map(|_| Box::new(Packet::from_slice(&[0])))
+            .collect();
+        let n = many.len();
+        pool.recycle_range(&mut many, 0, n);
+        assert!(many.is_empty());
+        assert_eq!(pool.free.len(), Pool::CAPACITY);
+    }
 
     #[test]
     fn strip_and_unstrip_keep_bytes_and_headers() {

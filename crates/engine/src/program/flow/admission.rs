@@ -7,17 +7,18 @@
 //!
 //! Whoever drains a queue that fills faster than it is drained loses packets in any case, and can only choose which. With a share
 //! set ([`super::FlowRunner::protect`]), time is given to unknown packets as tokens to a bucket: that share of all time that
-//! passes, [`BURST`] at most. Each such packet takes out what it has cost. Where the bucket is empty, an unknown packet is dropped
+//! passes, [`BURST`] at most. Each such packet takes out what it costs, as far as that is known. Where the bucket is empty, an unknown packet is dropped
 //! before the chain sees it, as a full receive queue drops, and counted with [`OVERLOAD`] as the reason. So what the chain does is what it would do if
 //! these packets had never arrived.
 //!
 //! Half of the bucket is for flows that have been met before ([`super::monitor::Once`]): a client sends its SYN again, a flood of single packets
 //! does not, and an established flow whose entry was lost is back at once.
 //!
-//! The clock is read for one of [`GROUPS`] groups that have unknown packets in them (more often where the chain's time tells that there was a pause), and before and after each packet that is let in; never for known
+//! The clock is read for one of [`GROUPS`] groups that have unknown packets in them (more often where the chain's time tells that there was a pause), and before and after one of [`TIMED`] packets that are let in; never for known
 //! ones.
 
 use onefold_packet::Timestamp;
+use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 /// Why packets were dropped.
@@ -31,6 +32,9 @@ const GROUPS: u32 = 32;
 
 /// Nanoseconds of the chain's time after which it is read in any case: after a pause there is more in the bucket.
 const PAUSE: i64 = 100_000;
+
+/// Of so many packets that are let in one is timed, twice reading the clock; the others take out what these took, as a mean.
+const TIMED: u64 = 8;
 
 /// What an unknown packet is thought to cost before any has been measured.
 const FIRST_GUESS: f64 = 1000.0;
@@ -61,6 +65,8 @@ pub(super) struct Admission {
     last: Option<Instant>,
     /// Groups since then, and the chain's time then.
     since: (u32, Timestamp),
+    /// Which packets are timed.
+    dice: u64,
 }
 
 impl Admission {
@@ -78,6 +84,7 @@ impl Admission {
             guess: FIRST_GUESS,
             last: None,
             since: (GROUPS, Timestamp::ZERO),
+            dice: RandomState::new().hash_one(0u64) | 1,
         }
     }
 
@@ -117,6 +124,18 @@ impl Admission {
             self.credit -= self.guess;
         }
         yes
+    }
+
+    /// Is the clock to be read before and after a packet that was let in? Nobody can know which ones are.
+    #[inline]
+    pub fn times(&mut self) -> bool {
+        // Marsaglia's xorshift: never zero
+        let mut x = self.dice;
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.dice = x;
+        (x >> 32).is_multiple_of(TIMED)
     }
 
     /// A packet that was let in took so long.

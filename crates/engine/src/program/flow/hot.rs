@@ -5,6 +5,7 @@
 //! it looks at the next waits, for each packet, for the whole chain of comparisons, look-ups and indices behind one another: a core holds a few
 //! hundred instructions, which is little more than one packet's. Per packet of a router that was 34 ns and became 19; with a first look that takes sixteen packets at once ([`super::survey`]) it is 15 (AMD EPYC with AVX-512). Whatever is the same for a group (clock, counters) is done once for it.
 
+use super::admission::Admission;
 use super::direct::{BY_FLOW, ODD, UNKNOWN};
 use super::front::Front;
 use super::guard::{ASK, Lane, NO_BOX, Parsed};
@@ -239,13 +240,15 @@ impl FlowRunner {
             // what comes to be known from here on was not when the group was looked at
             let news = self.news;
             let (mut n, mut seen) = self.look_up(wide, lane, batch);
-            let mut begun = None;
+            let (mut begun, mut limited) = (None, false);
             if self.admission.is_some() && seen.unknown > 0 {
                 let left = self.admit(source, n, batch, now);
                 seen.unknown = seen.unknown.saturating_sub(n - left);
                 shed += n - left;
                 n = left;
-                begun = (seen.unknown > 0).then(Instant::now);
+                limited = true;
+                // one alone is classified with all else that is done for it
+                begun = (seen.unknown > 1).then(Instant::now);
             }
             let mut packets = Front::of(batch, n);
             // the first rules of those that are not known: together they cost much less than one by one
@@ -253,7 +256,6 @@ impl FlowRunner {
                 0 | 1 => None,
                 _ => self.firsts_of_unknown(source, packets.rest()),
             };
-            let timed = begun.is_some();
             if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
                 a.spent(begun.elapsed());
             }
@@ -271,6 +273,7 @@ impl FlowRunner {
                 if let Some(p) = next.and_then(|p| self.known(lane, i, p, now, news)) {
                     // a handler that was called may have ended the program's time
                     let first = first.filter(|_| self.runner.graph.core.changes == changes);
+                    let timed = limited && self.admission.as_mut().is_some_and(Admission::times);
                     let begun = timed.then(Instant::now);
                     self.unknown(source, lane, i, p, first);
                     if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
@@ -334,9 +337,7 @@ impl FlowRunner {
             left += 1;
         }
         let g = &mut self.runner.graph;
-        for p in batch.drain(left..n) {
-            g.out.pool.recycle(p);
-        }
+        g.out.pool.recycle_range(batch, left, n);
         let dropped = (n - left) as u64;
         g.packets_in += dropped;
         g.out.count_drops(source, OVERLOAD, dropped);

@@ -360,7 +360,11 @@ impl Table {
         };
         self.len = 0;
         for (slot, l) in old.lines.iter().enumerate() {
-            let there = old.buckets.get(slot / WAYS).map_or(0, |b| b.tag(slot % WAYS)) != 0;
+            let there = old
+                .buckets
+                .get(slot / WAYS)
+                .map_or(0, |b| b.tag(slot % WAYS))
+                != 0;
             if let (true, Some(key)) = (there, l.0.first_chunk::<KEY>())
                 && let Some(out) = self.place(self.hash(key), *l)
             {
