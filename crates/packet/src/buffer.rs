@@ -465,7 +465,7 @@ mod tests {
             |n: u8| -> Vec<Pkt> { (0..n).map(|i| Box::new(Packet::from_slice(&[i]))).collect() };
         let mut pool = Pool::default();
         let mut b = batch(10);
-        b[4] = Box::new(Packet::from_slice(&vec![4; Pool::KEEP_LEN + 1]));
+        *b[4] = Packet::from_slice(&vec![4; Pool::KEEP_LEN + 1]);
         pool.recycle_range(&mut b, 7, 9);
         assert_eq!(
             b.iter().map(|p| p.data()[0]).collect::<Vec<_>>(),
