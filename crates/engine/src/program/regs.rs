@@ -36,7 +36,7 @@ pub(super) enum Address {
 }
 
 /// Bits of the packet, prepared for reading.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Bits {
     /// First byte that is touched.
     byte: i32,

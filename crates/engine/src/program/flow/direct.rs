@@ -82,6 +82,9 @@ fn rows(ends: &[u32]) -> Box<[Row]> {
 pub(super) struct Place(u64);
 
 impl Place {
+    /// Nobody knows.
+    pub const NONE: Place = Place(UNKNOWN as u64);
+
     pub fn new(way: u32, own: &Own) -> Place {
         Place(own.0[1] >> 32 << 32 | u64::from(way))
     }
@@ -102,9 +105,6 @@ pub(super) const ODD: u32 = u32::MAX - 2;
 pub(super) const UNKNOWN: u32 = u32::MAX;
 /// Flows have something of their own.
 pub(super) const BY_FLOW: u32 = u32::MAX - 1;
-
-/// Nobody knows.
-const NONE: Place = Place(UNKNOWN as u64);
 
 /// How places of a shape are found.
 #[derive(Debug, Clone)]
@@ -167,7 +167,7 @@ impl Direct {
     pub fn new(f: &Fields) -> Direct {
         Direct {
             fields: f.fields.clone().into(),
-            places: vec![NONE; f.places].into(),
+            places: vec![Place::NONE; f.places].into(),
         }
     }
 
@@ -201,7 +201,7 @@ impl Direct {
     /// What is known of packets of a place.
     #[inline(always)]
     pub fn at(&self, place: usize) -> Place {
-        self.places.get(place).copied().unwrap_or(NONE)
+        self.places.get(place).copied().unwrap_or(Place::NONE)
     }
 
     /// Now it is known.
@@ -215,7 +215,7 @@ impl Direct {
     /// All of it is forgotten.
     pub fn clear(&mut self) {
         for p in &mut self.places {
-            *p = NONE;
+            *p = Place::NONE;
         }
     }
 

@@ -5,26 +5,29 @@
 //! it looks at the next waits, for each packet, for the whole chain of comparisons, look-ups and indices behind one another: a core holds a few
 //! hundred instructions, which is little more than one packet's. Per packet of a router that was 34 ns and became 19; with a first look that takes sixteen packets at once ([`super::survey`]) it is 15 (AMD EPYC with AVX-512). Whatever is the same for a group (clock, counters) is done once for it.
 
+use super::act::NO_SINK;
 use super::admission::Admission;
 use super::direct::{BY_FLOW, ODD, UNKNOWN};
 use super::front::Front;
 use super::guard::{ASK, Lane, NO_BOX, Parsed};
 use super::isa::Steps;
 use super::lease::Pool;
+use super::leave::{Done, Left};
 use super::monitor::Once;
 use super::survey::Seen;
 use super::table::{KEY, LONG, Line, NO_SLOT, Table, same};
-use super::way::{Flow, NO_SINK, Own, Way};
+use super::way::{Flow, Own};
+use super::ways::Tally;
 use super::wide::{Any, ROW, Wide};
 use super::{FlowRunner, GROUP, OVERLOAD, flow_of};
+use onefold_elements::ElemId;
 use onefold_elements::rewrite::{Leases, NO_LEASE};
-use onefold_elements::{ElemId, StateStore};
 use onefold_packet::{Packet, Pkt, Timestamp, prefetch};
 use std::time::Instant;
 
 /// Of an entry: the way, the lease, and what is the flow's own.
 #[inline(always)]
-fn entry(wide: impl Wide, table: &Table, x: &mut Parsed) {
+pub(super) fn entry(wide: impl Wide, table: &Table, x: &mut Parsed) {
     x.way = UNKNOWN;
     let Some(l) = table.get(x.slot).filter(|l| same(l, &x.key)) else {
         return;
@@ -35,6 +38,9 @@ fn entry(wide: impl Wide, table: &Table, x: &mut Parsed) {
         x.way = ODD;
     }
 }
+
+/// Ways whose tallies take little of the nearest cache.
+const FEW_WAYS: usize = 128;
 
 /// What an entry has for itself.
 #[inline(always)]
@@ -53,8 +59,11 @@ pub(super) fn search(
     wide: impl Wide,
     table: &Table,
     leases: &Leases,
+    tallies: &[Tally],
     group: &mut [Parsed],
 ) -> usize {
+    // a few are here anyway
+    let many = tallies.len() > FEW_WAYS;
     let mut unknown = 0;
     for x in &mut *group {
         if x.way == BY_FLOW {
@@ -67,6 +76,9 @@ pub(super) fn search(
             unknown += usize::from(x.way == UNKNOWN);
             if let Some(w) = leases.word(x.lease) {
                 prefetch(w);
+            }
+            if many && let Some(t) = tallies.get(x.way as usize) {
+                prefetch(t);
             }
         }
     }
@@ -125,102 +137,6 @@ fn search_mixed(
     unknown
 }
 
-/// What packets on their way have to do with, and what they are.
-struct Left<'a> {
-    ways: &'a mut [Way],
-    dirty: &'a mut Vec<u32>,
-    table: &'a mut Table,
-    group: &'a mut [Parsed],
-    packets: &'a mut [Pkt],
-    sinks: &'a mut [u32; GROUP],
-}
-
-/// How many went their ways, how many of them without an entry, and how many of them to be dropped.
-#[derive(Default)]
-struct Done {
-    went: usize,
-    by_class: u64,
-    dropped: u64,
-}
-
-impl Left<'_> {
-    /// As [`FlowRunner::go`]; the stamps that it gives follow `clock`.
-    #[inline(always)]
-    fn go<const ENTRIES: bool, const STALE: bool>(
-        self,
-        wide: impl Wide,
-        (pool, store): (&Pool, &StateStore),
-        clock: &mut u64,
-    ) -> Done {
-        let Left {
-            ways,
-            dirty,
-            table,
-            group,
-            packets,
-            sinks,
-        } = self;
-        let leases = &*pool.leases;
-        let count = group.len().min(packets.len()).min(GROUP);
-        let (group, packets) = (&mut group[..count], &mut packets[..count]);
-        let crowded = ENTRIES && table.crowded();
-        let mut done = Done::default();
-        // Loops over indices: adapters may not be inlined
-        while done.went < count {
-            let (x, p) = (&mut group[done.went], &mut *packets[done.went]);
-            if STALE && x.slot != NO_SLOT {
-                entry(wide, table, x);
-            }
-            let Some(w) = ways.get_mut(x.way as usize) else {
-                break;
-            };
-            if !w.ready {
-                if !w.plain {
-                    break;
-                }
-                if w.pending.packets == 0 {
-                    dirty.push(x.way);
-                }
-                w.ready = true;
-            }
-            let len = p.len() as u64;
-            let window = p.window_mut();
-            if ENTRIES && x.lease != NO_LEASE {
-                let stamp = *clock + 1;
-                if !leases.touch(x.lease, stamp) {
-                    break;
-                }
-                *clock = stamp;
-                debug_assert!(
-                    pool.holds(x.lease, store),
-                    "lease {} of a binding that is gone",
-                    x.lease
-                );
-            }
-            match x.slot {
-                NO_SLOT => done.by_class += 1,
-                s if ENTRIES && crowded => table.mark(s),
-                _ => {}
-            }
-            w.pending.add(len, x.total);
-            sinks[done.went] = w.sink;
-            done.went += 1;
-            if w.sink == NO_SINK {
-                done.dropped += 1;
-                continue;
-            }
-            match window {
-                Some(b) if w.quick => {
-                    w.apply_quick(wide, b, &x.own);
-                    w.end(p, x.total);
-                }
-                _ => w.apply(p, &x.own, x.total),
-            }
-        }
-        done
-    }
-}
-
 impl FlowRunner {
     /// Packets in groups: all steps for each.
     #[inline(always)]
@@ -243,6 +159,8 @@ impl FlowRunner {
             let (mut begun, mut limited) = (None, false);
             if self.admission.is_some() && seen.unknown > 0 {
                 let left = self.admit(source, n, batch, now);
+                // numbers are not what they were
+                seen.by_flow = true;
                 seen.unknown = seen.unknown.saturating_sub(n - left);
                 shed += n - left;
                 n = left;
@@ -265,11 +183,14 @@ impl FlowRunner {
             // Bound: each round takes at least one packet.
             while i < n {
                 i += match (seen.by_flow, stale) {
-                    (false, _) => wide.go::<false, false>(self, i, n, &mut packets, now),
-                    (_, false) => wide.go::<true, false>(self, i, n, &mut packets, now),
-                    (_, true) => wide.go::<true, true>(self, i, n, &mut packets, now),
+                    (false, _) => wide.go::<true, false>(self, i, n, &mut packets, now),
+                    (_, false) => wide.go::<false, false>(self, i, n, &mut packets, now),
+                    (_, true) => wide.go::<false, true>(self, i, n, &mut packets, now),
                 };
                 let next = packets.next();
+                if next.is_some() && self.briefs.only != 0 {
+                    self.briefs.fill(u64::MAX, &mut self.group);
+                }
                 if let Some(p) = next.and_then(|p| self.known(lane, i, p, now, news)) {
                     // a handler that was called may have ended the program's time
                     let first = first.filter(|_| self.runner.graph.core.changes == changes);
@@ -382,6 +303,7 @@ impl FlowRunner {
             return (n, Seen::default());
         };
         let mut seen = Seen::default();
+        self.briefs.only = 0;
         let Some(group) = self.group.get_mut(..n) else {
             return (n, seen);
         };
@@ -389,10 +311,20 @@ impl FlowRunner {
         // Bound: sixteen packets each time
         while from < n {
             let to = n.min(from + ROW);
-            let s = wide.survey(lane, &self.table, &packets[from..to], &mut group[from..to]);
+            let briefs = (from, &mut *self.briefs);
+            let s = wide.survey(
+                lane,
+                &self.table,
+                &packets[from..to],
+                briefs,
+                &mut group[from..to],
+            );
             seen.by_flow |= s.by_flow;
             seen.unknown += s.unknown;
             from = to;
+        }
+        if seen.by_flow || seen.unknown > 0 {
+            self.briefs.fill(u64::MAX, group);
         }
         if !seen.by_flow {
             return (n, seen);
@@ -401,16 +333,16 @@ impl FlowRunner {
             seen.unknown += search_mixed(wide, &self.table, &self.pool, &self.once, group);
             return (n, seen);
         }
-        seen.unknown += wide.search(&self.table, &self.pool.leases, group);
+        seen.unknown += wide.search(&self.table, &self.pool.leases, &self.ways.tallies, group);
         (n, seen)
     }
 
     /// Packets from number `from` of the group on go their ways, up to the first one of which more is to be known, which is the next one then. How many went.
-    /// `ENTRIES`: some may have entries. `STALE`: the table may have changed since it was asked.
+    /// `BRIEF`: none has an entry. `STALE`: the table may have changed since it was asked.
     ///
     /// Packets stay where they are until all of them are done: lists that grow along the way are looked up in memory for each.
     #[inline(always)]
-    pub(super) fn go<const ENTRIES: bool, const STALE: bool>(
+    pub(super) fn go<const BRIEF: bool, const STALE: bool>(
         &mut self,
         wide: impl Wide,
         from: usize,
@@ -429,16 +361,17 @@ impl FlowRunner {
         let mut clock = first;
         let rest = packets.rest();
         let count = n.saturating_sub(from).min(rest.len()).min(GROUP);
-        let Some(group) = self.group.get_mut(from..from + count) else {
-            return 0;
-        };
+        let to = from + count;
+        let group = self.group.get_mut(from..to).unwrap_or_default();
+        let places = self.briefs.places.get(from..to).unwrap_or_default();
+        let bills = self.briefs.bills.get(from..to).unwrap_or_default();
         let mut sinks = [NO_SINK; GROUP];
         let (left, shared) = (
             Left {
-                ways: &mut self.ways,
+                tallies: &mut self.ways.tallies,
+                acts: &self.ways.acts,
                 dirty: &mut self.dirty,
                 table: &mut self.table,
-                group,
                 packets: &mut rest[..count],
                 sinks: &mut sinks,
             },
@@ -448,7 +381,10 @@ impl FlowRunner {
             went,
             by_class,
             dropped,
-        } = left.go::<ENTRIES, STALE>(wide, shared, &mut clock);
+        } = match BRIEF {
+            true => left.go_brief(wide, places, bills),
+            false => left.go::<STALE>(wide, group, shared, &mut clock),
+        };
         let out = &mut g.out;
         let sinks = &sinks[..went];
         if dropped == 0 {
@@ -529,10 +465,10 @@ impl FlowRunner {
             };
         }
         let (slot, lease) = (x.slot, x.lease);
-        let Some(w) = self.ways.get_mut(way as usize) else {
+        let Some(act) = self.ways.act(way) else {
             return Some(p);
         };
-        if w.dangerous(&flow, &p) {
+        if act.dangerous(&flow, &p) {
             return Some(p);
         }
         if lease != NO_LEASE {
@@ -560,10 +496,13 @@ impl FlowRunner {
         }
         g.packets_in += 1;
         let len = p.len() as u64;
-        if w.pending.packets == 0 && !w.ready {
+        let Some((w, t)) = self.ways.get_mut(way) else {
+            return Some(p);
+        };
+        if t.pending().packets == 0 && !t.ready() {
             self.dirty.push(way);
         }
-        w.pending.add(len, x.total);
+        t.add(len, x.total);
         let (late, moment) = w.late;
         if late < w.name.counts.len() {
             if moment > 0 {
@@ -578,7 +517,9 @@ impl FlowRunner {
         }
         match w.name.end {
             PathEnd::Output(sink, _) => {
-                w.apply(&mut p, &flow.own, x.total);
+                if let Some(act) = self.ways.act(way) {
+                    act.apply(&mut p, &flow.own, x.total);
+                }
                 g.out.sent += 1;
                 g.out.transmitted.push((ElemId(sink), p));
             }

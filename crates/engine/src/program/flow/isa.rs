@@ -3,10 +3,12 @@
 #![allow(unsafe_code)]
 
 use super::FlowRunner;
+use super::brief::Briefs;
 use super::front::Front;
 use super::guard::{Lane, Parsed};
 use super::survey::Seen;
 use super::table::Table;
+use super::ways::Tally;
 #[cfg(target_arch = "x86_64")]
 use super::wide::Avx512;
 use super::wide::{Any, Wide};
@@ -17,11 +19,24 @@ use onefold_packet::{Pkt, Timestamp};
 /// The steps that take most of the time, each compiled by itself: registers are few, and loops that are compiled together keep what each of them counts in memory.
 pub(super) trait Steps: Wide {
     /// [`Lane::survey`].
-    fn survey(self, lane: &Lane, table: &Table, packets: &[Pkt], out: &mut [Parsed]) -> Seen;
+    fn survey(
+        self,
+        lane: &Lane,
+        table: &Table,
+        packets: &[Pkt],
+        briefs: (usize, &mut Briefs),
+        out: &mut [Parsed],
+    ) -> Seen;
     /// [`super::hot::search`].
-    fn search(self, table: &Table, leases: &Leases, group: &mut [Parsed]) -> usize;
+    fn search(
+        self,
+        table: &Table,
+        leases: &Leases,
+        tallies: &[Tally],
+        group: &mut [Parsed],
+    ) -> usize;
     /// [`FlowRunner::go`].
-    fn go<const ENTRIES: bool, const STALE: bool>(
+    fn go<const BRIEF: bool, const STALE: bool>(
         self,
         r: &mut FlowRunner,
         from: usize,
@@ -33,15 +48,28 @@ pub(super) trait Steps: Wide {
 
 impl Steps for Any {
     #[inline(always)]
-    fn survey(self, lane: &Lane, table: &Table, packets: &[Pkt], out: &mut [Parsed]) -> Seen {
-        lane.survey(self, table, packets, out)
+    fn survey(
+        self,
+        lane: &Lane,
+        table: &Table,
+        packets: &[Pkt],
+        briefs: (usize, &mut Briefs),
+        out: &mut [Parsed],
+    ) -> Seen {
+        lane.survey(self, table, packets, briefs, out)
     }
     #[inline(always)]
-    fn search(self, table: &Table, leases: &Leases, group: &mut [Parsed]) -> usize {
-        super::hot::search(self, table, leases, group)
+    fn search(
+        self,
+        table: &Table,
+        leases: &Leases,
+        tallies: &[Tally],
+        group: &mut [Parsed],
+    ) -> usize {
+        super::hot::search(self, table, leases, tallies, group)
     }
     #[inline(always)]
-    fn go<const ENTRIES: bool, const STALE: bool>(
+    fn go<const BRIEF: bool, const STALE: bool>(
         self,
         r: &mut FlowRunner,
         from: usize,
@@ -49,24 +77,37 @@ impl Steps for Any {
         packets: &mut Front<'_>,
         now: Timestamp,
     ) -> usize {
-        r.go::<ENTRIES, STALE>(self, from, n, packets, now)
+        r.go::<BRIEF, STALE>(self, from, n, packets, now)
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 impl Steps for Avx512 {
     #[inline(always)]
-    fn survey(self, lane: &Lane, table: &Table, packets: &[Pkt], out: &mut [Parsed]) -> Seen {
+    fn survey(
+        self,
+        lane: &Lane,
+        table: &Table,
+        packets: &[Pkt],
+        briefs: (usize, &mut Briefs),
+        out: &mut [Parsed],
+    ) -> Seen {
         // SAFETY: the instructions are there, or the value would not be.
-        unsafe { survey(self, lane, table, packets, out) }
+        unsafe { survey(self, lane, table, packets, briefs, out) }
     }
     #[inline(always)]
-    fn search(self, table: &Table, leases: &Leases, group: &mut [Parsed]) -> usize {
+    fn search(
+        self,
+        table: &Table,
+        leases: &Leases,
+        tallies: &[Tally],
+        group: &mut [Parsed],
+    ) -> usize {
         // SAFETY: as above.
-        unsafe { search(self, table, leases, group) }
+        unsafe { search(self, table, leases, tallies, group) }
     }
     #[inline(always)]
-    fn go<const ENTRIES: bool, const STALE: bool>(
+    fn go<const BRIEF: bool, const STALE: bool>(
         self,
         r: &mut FlowRunner,
         from: usize,
@@ -75,28 +116,41 @@ impl Steps for Avx512 {
         now: Timestamp,
     ) -> usize {
         // SAFETY: as above.
-        unsafe { go::<ENTRIES, STALE>(self, r, from, n, packets, now) }
+        unsafe { go::<BRIEF, STALE>(self, r, from, n, packets, now) }
     }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 #[inline(never)]
-fn survey(wide: Avx512, lane: &Lane, table: &Table, packets: &[Pkt], out: &mut [Parsed]) -> Seen {
-    lane.survey(wide, table, packets, out)
+fn survey(
+    wide: Avx512,
+    lane: &Lane,
+    table: &Table,
+    packets: &[Pkt],
+    briefs: (usize, &mut Briefs),
+    out: &mut [Parsed],
+) -> Seen {
+    lane.survey(wide, table, packets, briefs, out)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 #[inline(never)]
-fn search(wide: Avx512, table: &Table, leases: &Leases, group: &mut [Parsed]) -> usize {
-    super::hot::search(wide, table, leases, group)
+fn search(
+    wide: Avx512,
+    table: &Table,
+    leases: &Leases,
+    tallies: &[Tally],
+    group: &mut [Parsed],
+) -> usize {
+    super::hot::search(wide, table, leases, tallies, group)
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 #[inline(never)]
-fn go<const ENTRIES: bool, const STALE: bool>(
+fn go<const BRIEF: bool, const STALE: bool>(
     wide: Avx512,
     r: &mut FlowRunner,
     from: usize,
@@ -104,7 +158,7 @@ fn go<const ENTRIES: bool, const STALE: bool>(
     packets: &mut Front<'_>,
     now: Timestamp,
 ) -> usize {
-    r.go::<ENTRIES, STALE>(wide, from, n, packets, now)
+    r.go::<BRIEF, STALE>(wide, from, n, packets, now)
 }
 
 /// What the processor has.

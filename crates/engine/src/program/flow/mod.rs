@@ -20,8 +20,10 @@
 //! Per packet of a known flow there is no allocation, no lock and no system call. A batch goes through in three steps, so that memory
 //! comes while others are looked at: headers and hashes, buckets, entries.
 
+mod act;
 mod admission;
 mod asked;
+mod brief;
 mod direct;
 mod front;
 mod guard;
@@ -29,11 +31,13 @@ mod hot;
 mod intervals;
 mod isa;
 mod lease;
+mod leave;
 mod monitor;
 mod shape;
 mod survey;
 mod table;
 mod way;
+mod ways;
 mod wide;
 
 use super::classify::NO_RULE;
@@ -42,6 +46,7 @@ use super::{First, ProgramRunner, Report};
 use crate::graph::{DropCount, Graph, Totals};
 use admission::Admission;
 pub use admission::OVERLOAD;
+use brief::Briefs;
 use direct::{BY_FLOW, Place, UNKNOWN};
 use guard::{Lane, NO_BOX, Parsed, WINDOW};
 use isa::Isa;
@@ -52,11 +57,12 @@ use onefold_elements::{Accounts, ElemId, StateId};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_synth::program::Program;
 pub(super) use shape::Shape;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Instant;
 use table::{Line, NO_SLOT, Slot, Table};
-use way::{Count, Flow, Name, Own, Way};
+use way::{Count, Flow, Own, Pending, Way};
+use ways::Ways;
 
 /// Packets that are looked up together.
 const GROUP: usize = 64;
@@ -110,8 +116,7 @@ pub struct FlowRunner {
     table: Table,
     pool: Pool,
     flows: usize,
-    ways: Vec<Way>,
-    names: HashMap<Name, u32>,
+    ways: Ways,
     /// Ways with packets that have not been accounted for: to anyone, and at this moment.
     dirty: Vec<u32>,
     moments: Vec<u32>,
@@ -128,6 +133,8 @@ pub struct FlowRunner {
     original: Packet,
     /// Packets between the steps.
     group: Box<[Parsed]>,
+    /// The same in short.
+    briefs: Box<Briefs>,
     /// Rules of a group's packets.
     rules: Vec<u32>,
     /// Flows that may be worth an entry.
@@ -164,8 +171,7 @@ impl FlowRunner {
             table,
             pool,
             flows,
-            ways: Vec::new(),
-            names: HashMap::new(),
+            ways: Ways::default(),
             dirty: Vec::new(),
             moments: Vec::new(),
             lanes: Vec::new(),
@@ -177,6 +183,7 @@ impl FlowRunner {
             path: Some(Box::default()),
             original: Packet::from_slice(&[]),
             group: vec![Parsed::default(); GROUP].into(),
+            briefs: Box::default(),
             rules: Vec::with_capacity(GROUP),
             once: Once::new(flows),
             adaptive: true,
@@ -235,12 +242,12 @@ impl FlowRunner {
     /// See [`ProgramRunner::report`].
     pub fn report(&self) -> Report {
         let mut r = self.runner.report();
-        for w in self.waiting() {
+        for (w, n) in self.waiting() {
             for rule in &w.name.rules {
                 // all stages' rules, one after the other
                 if let Some(c) = r.rules.get_mut(*rule as usize) {
-                    c.packets += w.pending.packets;
-                    c.bytes += w.pending.bytes;
+                    c.packets += n.packets;
+                    c.bytes += n.bytes;
                 }
             }
         }
@@ -249,7 +256,7 @@ impl FlowRunner {
     /// See [`Graph::drops`].
     pub fn drops(&self) -> Vec<DropCount> {
         let mut all = self.runner.graph.drops();
-        for w in self.waiting() {
+        for (w, n) in self.waiting() {
             let PathEnd::Drop(elem, reason) = w.name.end else {
                 continue;
             };
@@ -257,7 +264,7 @@ impl FlowRunner {
             let d = DropCount {
                 element,
                 reason,
-                packets: w.pending.packets,
+                packets: n.packets,
             };
             let at = all.binary_search_by(|x| (&x.element, x.reason).cmp(&(&d.element, d.reason)));
             match at {
@@ -268,10 +275,10 @@ impl FlowRunner {
         all
     }
     /// Ways with packets that have not been accounted for.
-    fn waiting(&self) -> impl Iterator<Item = &Way> {
-        let listed = self.dirty.iter().filter_map(|i| self.ways.get(*i as usize));
+    fn waiting(&self) -> impl Iterator<Item = (&Way, Pending)> {
+        let listed = self.dirty.iter().filter_map(|i| self.ways.get(*i));
         // one that was about to be gone may be listed already
-        listed.filter(|w| w.pending.packets > 0)
+        (listed.map(|(w, t)| (w, t.pending()))).filter(|(_, n)| n.packets > 0)
     }
     /// See [`Graph::make_packet`].
     pub fn make_packet(&mut self, data: &[u8]) -> Pkt {
@@ -309,8 +316,8 @@ impl FlowRunner {
         let mut copy = FlowRunner::new(self.runner.fork(), self.flows);
         copy.adaptive = self.adaptive;
         copy.protect(self.admission.as_ref().map(Admission::share));
-        for w in self.waiting() {
-            account(w, w.pending, &mut copy.runner);
+        for (w, n) in self.waiting() {
+            account(w, n, &mut copy.runner);
         }
         copy
     }
@@ -440,7 +447,6 @@ impl FlowRunner {
             }
         }
         self.ways.clear();
-        self.names.clear();
     }
 
     /// The program runs a packet, and an entry is made of its way.
@@ -555,14 +561,14 @@ impl FlowRunner {
             return Err("a binding of something that is cut off");
         }
         let window = *self.original.window::<WINDOW>().ok_or(GONE)?;
-        let (way, flow) = way::make(&code, path, guard, &window, &when)?;
+        let (way, act, flow) = way::make(&code, path, guard, &window, &when)?;
         let out = g.out.transmitted.get(left..).ok_or(GONE)?;
-        if way.dangerous(&flow, &self.original) {
+        if act.dangerous(&flow, &self.original) {
             return Err("a checksum that comes to zero");
         }
         match (path.end, out) {
             (PathEnd::Output(sink, _), [(e, p)]) => {
-                way.apply(&mut self.original, &flow.own, x.total);
+                act.apply(&mut self.original, &flow.own, x.total);
                 if e.0 != sink || self.original.data() != p.data() {
                     self.stats.refused += 1;
                     return Err("REFUSED: the entry would have been wrong");
@@ -572,18 +578,11 @@ impl FlowRunner {
             // what left besides is of something that was waiting
             _ => return Err("others left with it"),
         }
-        let id = match self.names.get(&way.name) {
-            Some(id) => *id,
-            None if self.ways.len() < MAX_WAYS => {
-                let id = self.ways.len() as u32;
-                self.names.insert(way.name.clone(), id);
-                self.ways.push(way);
-                id
-            }
-            None => return Err("too many different ways"),
-        };
-        let w = self.ways.get(id as usize).ok_or(GONE)?;
-        let own = w.keyed || w.danger || !path.flows.is_empty();
+        let danger = act.danger;
+        let id = self.ways.number(way, act);
+        let id = id.ok_or("too many different ways")?;
+        let (w, _) = self.ways.get(id).ok_or(GONE)?;
+        let own = w.keyed || danger || !path.flows.is_empty();
         if x.way == UNKNOWN {
             let lane = self.lanes.get_mut(lane_at).ok_or(GONE)?;
             let guard = lane.boxes.get_mut(usize::from(x.guard)).ok_or(GONE)?;
@@ -627,7 +626,7 @@ impl FlowRunner {
     #[inline]
     fn end_moment(&mut self) {
         while let Some(i) = self.moments.pop() {
-            let Some(w) = self.ways.get_mut(i as usize) else {
+            let Some((w, _)) = self.ways.get_mut(i) else {
                 continue;
             };
             let n = std::mem::take(&mut w.moment);
@@ -642,11 +641,10 @@ impl FlowRunner {
     pub fn sync(&mut self) {
         self.end_moment();
         while let Some(i) = self.dirty.pop() {
-            let Some(w) = self.ways.get_mut(i as usize) else {
+            let Some((w, t)) = self.ways.get_mut(i) else {
                 continue;
             };
-            let n = std::mem::take(&mut w.pending);
-            w.ready = false;
+            let n = t.take();
             if n.packets > 0 {
                 account(w, n, &mut self.runner);
             }
@@ -655,7 +653,7 @@ impl FlowRunner {
 }
 
 /// Tells elements and classes of packets that have gone this way.
-fn account(w: &Way, n: way::Pending, runner: &mut ProgramRunner) {
+fn account(w: &Way, n: Pending, runner: &mut ProgramRunner) {
     if let Some(l) = &mut runner.loaded {
         for r in &w.name.rules {
             l.state.counts.classes(*r as usize, n.packets, n.bytes);

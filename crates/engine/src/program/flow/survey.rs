@@ -5,7 +5,9 @@
 //! question is asked of sixteen packets in one or two instructions. What has no columns (IPv6, VLAN tags, rare guards) is asked packet
 //! by packet, as ever.
 
-use super::direct::{BY_FLOW, Direct, UNKNOWN};
+use super::GROUP;
+use super::brief::{Briefs, bits_from};
+use super::direct::{BY_FLOW, Direct, Place, UNKNOWN};
 use super::guard::{GuardBox, Lane, NO_BOX, Parsed, WINDOW, key};
 use super::table::{NO_SLOT, Table};
 use super::wide::{HEAD, HEAD_AT, ROW, Sixteen, Wide, by_itself, one_by_one};
@@ -129,21 +131,27 @@ fn settle(
     d: &Direct,
     number: u16,
     mut here: u16,
-    places: &Sixteen,
-    totals: &Sixteen,
-    out: &mut [Parsed],
+    at: &Sixteen,
+    places: &mut [Place; ROW],
+    guards: &mut [u16; ROW],
 ) -> u32 {
     let mut top = 0;
+    if here == u16::MAX {
+        *guards = [number; ROW];
+        let mut i = 0;
+        while i < ROW {
+            places[i] = d.at(at.0[i] as usize);
+            top = top.max(places[i].way());
+            i += 1;
+        }
+        return top;
+    }
     // Bound: one bit less each time
     while here != 0 {
-        let i = here.trailing_zeros() as usize;
+        let i = here.trailing_zeros() as usize & (ROW - 1);
         here &= here - 1;
-        let Some(x) = out.get_mut(i) else { break };
-        let p = d.at(places.0[i & (ROW - 1)] as usize);
-        (x.guard, x.total) = (number, totals.0[i & (ROW - 1)]);
-        (x.way, x.own) = (p.way(), p.own());
-        (x.slot, x.lease) = (NO_SLOT, NO_LEASE);
-        top = top.max(p.way());
+        (places[i], guards[i]) = (d.at(at.0[i] as usize), number);
+        top = top.max(places[i].way());
     }
     top
 }
@@ -174,17 +182,28 @@ fn settle_by_flow(
     }
 }
 
+/// Sixteen of a group's, from this one on.
+#[inline(always)]
+fn row<T>(all: &mut [T; GROUP], first: usize) -> &mut [T; ROW] {
+    &mut all.as_chunks_mut().0[first / ROW % (GROUP / ROW)]
+}
+
 impl Lane {
-    /// Box, and way or key, of each packet: sixteen at most. Buckets of the table are asked for.
+    /// Box, and way or key, of each packet: sixteen at most, the first of which has number `first` in its group. Buckets of the table are asked for.
     #[inline(always)]
     pub fn survey<W: Wide>(
         &self,
         wide: W,
         table: &Table,
         packets: &[Pkt],
+        (first, briefs): (usize, &mut Briefs),
         out: &mut [Parsed],
     ) -> Seen {
         let n = packets.len().min(ROW);
+        let places = row(&mut briefs.places, first);
+        let guards = row(&mut briefs.guards, first);
+        let bills = row(&mut briefs.bills, first);
+        let mut only = 0;
         let mut windows = [&NOTHING; ROW];
         let mut len = Sixteen([0; ROW]);
         // Loops over indices, here and below: adapters that are not inlined would be compiled without wide registers, and called with all
@@ -237,9 +256,10 @@ impl Lane {
                 && let Some(d) = &b.direct
                 && let Some(p) = d.many(wide, &columns.words)
             {
-                let mut places = Sixteen([0; ROW]);
-                wide.put(p, &mut places);
-                if settle(d, number as u16, here, &places, &totals, out) < BY_FLOW {
+                let mut at = Sixteen([0; ROW]);
+                wide.put(p, &mut at);
+                if settle(d, number as u16, here, &at, places, guards) < BY_FLOW {
+                    only |= here;
                     continue;
                 }
                 found = true;
@@ -251,13 +271,15 @@ impl Lane {
                 let (Some(x), Some(w)) = (out.get_mut(i), windows.get(i)) else {
                     break;
                 };
-                if !found {
-                    (x.guard, x.total) = (number as u16, totals.0[i & (ROW - 1)]);
-                    (x.way, x.slot, x.lease) = (BY_FLOW, NO_SLOT, NO_LEASE);
-                    if let Some(d) = &b.direct {
-                        let p = d.get(wide, w);
-                        (x.way, x.own) = (p.way(), p.own());
-                    }
+                (x.guard, x.total) = (number as u16, totals.0[i & (ROW - 1)]);
+                (x.way, x.slot, x.lease) = (BY_FLOW, NO_SLOT, NO_LEASE);
+                if let Some(d) = &b.direct {
+                    let p = match found {
+                        true => places[i & (ROW - 1)],
+                        false => d.get(wide, w),
+                    };
+                    places[i & (ROW - 1)] = p;
+                    (x.way, x.own) = (p.way(), p.own());
                 }
                 // nothing to be looked up, or nothing known; else the table knows
                 if x.way != BY_FLOW {
@@ -274,9 +296,14 @@ impl Lane {
         for i in bits(left) {
             if let Some(x) = out.get_mut(i) {
                 (x.guard, x.way, x.slot, x.lease) = (NO_BOX, UNKNOWN, NO_SLOT, NO_LEASE);
+                places[i & (ROW - 1)] = Place::NONE;
                 seen.unknown += 1;
             }
         }
+        if only != 0 || !seen.by_flow {
+            wide.bills(columns.len, wide.get(&totals), bills);
+        }
+        briefs.only |= bits_from(first, only);
         seen
     }
 }

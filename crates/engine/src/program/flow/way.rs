@@ -9,15 +9,14 @@
 use super::super::code::Code;
 use super::super::image::{CONST, Term, Value};
 use super::super::path::{Path, PathEnd};
-use super::super::regs::{Bits, Source, write_bits};
+use super::super::regs::{Source, write_bits};
+use super::act::{Act, MAX_MOVES};
 use super::guard::{GuardBox, WINDOW};
-use super::wide::{Any, At, Wide};
+use super::wide::At;
 use onefold_elements::Accounts;
-use onefold_packet::{Packet, checksum};
+use onefold_packet::checksum;
 use onefold_synth::program::{EndAt, LenAt, SumKind};
 
-/// Most fields that are copied from one place of the packet to another.
-const MAX_MOVES: usize = 4;
 /// Most bytes that are pulled or pushed.
 const MAX_SHIFT: i32 = 32;
 
@@ -47,7 +46,7 @@ pub(super) struct Name {
     pub counts: Vec<Count>,
     pub end: PathEnd,
     pub guard: u32,
-    flows: bool,
+    pub flows: bool,
 }
 
 /// Packets not yet accounted for.
@@ -68,51 +67,19 @@ impl Pending {
     }
 }
 
-/// See the module's text.
-///
-/// What every packet needs stands first.
+/// A way of the whole chain. What is done to its packets is an [`Act`], which many ways may have in common; what is counted along is its [`Tally`]: in a
+/// chain with thousands of rules there are thousands of ways, and few things that they do.
 #[derive(Debug, Clone)]
-#[repr(C, align(64))]
 pub(super) struct Way {
-    keep: [u8; WINDOW],
-    set: [u8; WINDOW],
-    sub: [u8; WINDOW],
-    pub pending: Pending,
-    start: i32,
-    l3: u32,
-    /// The sink where packets leave; [`NO_SINK`] where they are dropped.
-    pub sink: u32,
-    /// [`Way::apply`] and a count of packets that can wait are all there is to do.
+    /// [`Way::late`] is all that is to be told.
     pub plain: bool,
-    /// Packets begin where they began, and no fields are copied.
-    pub quick: bool,
-    trim: bool,
-    changes: bool,
-    udp: bool,
-    /// The flow has addresses of its own, and whatever it has for ports.
-    varies: bool,
-    /// [`Way::plain`], and listed as one of which packets wait to be told of.
-    pub ready: bool,
-    /// Where addresses go, and ports.
-    vars: At<8>,
-    first: At<2>,
-    second: At<2>,
-    /// Where checksums are. Where there is none, nothing is ever added.
-    ip_sum: At<2>,
-    l4_sum: At<2>,
-    /// Flows have checksums that come to zero on the way.
-    pub danger: bool,
     /// Something is written or added that follows from the flow's key.
     pub keyed: bool,
     pub name: Name,
     /// How many of [`Name::counts`] can wait for anyone to ask, and how many then for the end of the moment; the rest cannot wait.
     pub late: (usize, usize),
     pub moment: Pending,
-    moves: Box<[(Bits, i32, u8)]>,
 }
-
-/// See [`Way::sink`].
-pub(super) const NO_SINK: u32 = u32::MAX;
 
 /// What a flow has for itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -233,7 +200,7 @@ pub(super) fn make(
     guard: &GuardBox,
     window: &[u8; WINDOW],
     when: &dyn Fn(u32) -> Accounts,
-) -> Result<(Way, Flow), &'static str> {
+) -> Result<(Way, Act, Flow), &'static str> {
     let m = Maker { code, path, guard };
     let l3 = guard.shape.l3 as i32;
     let ip_end = |e: EndAt| match e {
@@ -276,19 +243,20 @@ pub(super) fn make(
     let (mut ip_sum, mut l4_sum) = (None, None);
     way.late = (late, moment);
     way.plain = late == path.counts.len();
-    way.l3 = l3 as u32;
-    way.udp = guard.shape.udp();
+    let mut act = Act::nothing();
+    act.l3 = l3 as u32;
+    act.udp = guard.shape.udp();
     let mut flow = Flow::default();
     let PathEnd::Output(sink, image) = path.end else {
-        return Ok((way, flow));
+        return Ok((way, act, flow));
     };
-    way.sink = sink;
+    act.sink = sink;
     let image = code.images.get(image as usize).ok_or(ODD)?;
     if image.start.abs() > MAX_SHIFT {
         return Err("the packet begins elsewhere");
     }
-    way.start = image.start;
-    way.trim = ip_end(image.end).ok_or("the packet ends elsewhere")?;
+    act.start = image.start;
+    act.trim = ip_end(image.end).ok_or("the packet ends elsewhere")?;
 
     // writes
     let (mut keep, mut set, mut sub) = ([0xff_u8; WINDOW], [0u8; WINDOW], [0u8; WINDOW]);
@@ -347,11 +315,11 @@ pub(super) fn make(
         let two = |at: usize| place(at).and_then(|at| At::of(at).ok_or(ODD));
         let vars = |at: usize, n: usize| vars.get(at..at + n).ok_or(ODD);
         let of = |v: &[u8]| v.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
-        way.varies = true;
-        way.vars = At::of(place(addresses)?).ok_or(ODD)?;
+        act.varies = true;
+        act.vars = At::of(place(addresses)?).ok_or(ODD)?;
         let addresses_out = of(vars(addresses, 8)?);
         // where there is no second port the first one is written over it, and where there is none the addresses over both
-        (way.first, way.second) = match ports.1 - ports.0 {
+        (act.first, act.second) = match ports.1 - ports.0 {
             4 => (two(ports.0)?, two(ports.0 + 2)?),
             2 => (two(ports.0)?, two(ports.0)?),
             _ => (two(addresses)?, two(addresses)?),
@@ -391,7 +359,7 @@ pub(super) fn make(
                 let place = flow.danger.get_mut(dangers / 4).ok_or("too many changes")?;
                 *place |= u64::from(checksum::fold(sum).to_be()) << (dangers % 4 * 16);
                 dangers += 1;
-                way.danger = true;
+                act.danger = true;
             }
         }
         let k = checksum::fold(sum).to_be();
@@ -407,133 +375,27 @@ pub(super) fn make(
             _ => return Err(ODD),
         }
     }
-    way.ip_sum = ip_sum.unwrap_or(way.ip_sum);
-    way.l4_sum = l4_sum.unwrap_or(way.l4_sum);
-    way.changes = keep != [0xff; WINDOW] || sub != [0; WINDOW];
-    (way.keep, way.set, way.sub) = (keep, set, sub);
+    act.ip_sum = ip_sum.unwrap_or(act.ip_sum);
+    act.l4_sum = l4_sum.unwrap_or(act.l4_sum);
+    act.changes = keep != [0xff; WINDOW] || sub != [0; WINDOW];
+    (act.keep, act.set, act.sub) = (keep, set, sub);
     if moves.len() > MAX_MOVES {
         return Err("too many fields are copied");
     }
-    way.quick = way.start == 0 && moves.is_empty();
-    way.moves = moves.into();
-    Ok((way, flow))
-}
-
-/// Writes what becomes of a checksum that was `x`. One's complement sums do not mind which way round all of their bytes are; and to add to a complement, the
-/// carry added in its turn, is to subtract, and the borrow in its turn.
-#[inline(always)]
-fn mend(w: &mut [u8; WINDOW], at: At<2>, x: u16, k: u16, udp: bool) {
-    if k == 0 || (udp && x == 0) {
-        return;
-    }
-    let (less, borrow) = x.overflowing_sub(k);
-    at.put(w, less.wrapping_sub(borrow.into()).to_ne_bytes());
+    act.quick = act.start == 0 && moves.is_empty();
+    act.moves = moves.into();
+    Ok((way, act, flow))
 }
 
 impl Way {
-    /// Nothing is written and nobody told: a drop, or the beginning of more.
-    fn ends(name: Name) -> Way {
+    /// Nobody is told of packets before they ask.
+    pub fn ends(name: Name) -> Way {
         Way {
             name,
             late: (0, 0),
-            pending: Pending::default(),
             moment: Pending::default(),
-            sink: NO_SINK,
             plain: true,
-            quick: false,
             keyed: false,
-            start: 0,
-            trim: false,
-            l3: 0,
-            changes: false,
-            keep: [0xff; WINDOW],
-            set: [0; WINDOW],
-            sub: [0; WINDOW],
-            varies: false,
-            ready: false,
-            vars: At::LAST,
-            first: At::LAST,
-            second: At::LAST,
-            ip_sum: At::LAST,
-            l4_sum: At::LAST,
-            udp: false,
-            danger: false,
-            moves: Box::default(),
-        }
-    }
-
-    /// Does this packet's UDP checksum come to zero on the way?
-    #[inline(always)]
-    pub fn dangerous(&self, flow: &Flow, p: &Packet) -> bool {
-        if !self.danger {
-            return false;
-        }
-        // where it is before anything is pulled
-        let at = self.l4_sum.place().wrapping_add_signed(self.start as isize);
-        let field = p.data().get(at..).and_then(|b| b.first_chunk::<2>());
-        let x = field.map_or(0, |f| u16::from_ne_bytes(*f));
-        x != 0 && Any.among(&flow.danger, x)
-    }
-
-    /// [`Way::apply`] of a way that is [quick](Way::quick) to a packet's first bytes. Where it ends is left to be said ([`Way::end`]).
-    #[inline(always)]
-    pub fn apply_quick<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW], own: &Own) {
-        // before anything is written: what has just been written as a whole is slow to read in parts
-        let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
-        wide.change(wide.load(w), &self.keep, &self.set, &self.sub, w);
-        self.finish(w, own, ip, l4);
-    }
-
-    /// A packet ends where its IP header says, if the way is one that sees to that.
-    #[inline(always)]
-    pub fn end(&self, p: &mut Packet, total: u32) {
-        if self.trim {
-            p.keep((self.l3 + total) as usize);
-        }
-    }
-
-    /// Writes what is a flow's own, and checksums, which were these.
-    #[inline(always)]
-    fn finish(&self, w: &mut [u8; WINDOW], own: &Own, ip: [u8; 2], l4: [u8; 2]) {
-        if self.varies {
-            let [a, b, c, d] = own.ports().to_le_bytes();
-            self.second.put(w, [c, d]);
-            self.first.put(w, [a, b]);
-            self.vars.put(w, own.addresses().to_le_bytes());
-        }
-        mend(w, self.ip_sum, u16::from_ne_bytes(ip), own.ip(), false);
-        mend(w, self.l4_sum, u16::from_ne_bytes(l4), own.l4(), self.udp);
-    }
-
-    /// Makes the packet what leaves. `total`: bytes that its IP header says.
-    #[inline(never)]
-    pub fn apply(&self, p: &mut Packet, own: &Own, total: u32) {
-        let mut moved = [0; MAX_MOVES];
-        if !self.moves.is_empty() {
-            for (v, (b, ..)) in moved.iter_mut().zip(&self.moves) {
-                *v = b.read(p.buffer(), p.data_offset());
-            }
-        }
-        self.end(p, total);
-        match self.start {
-            0 => {}
-            n if n > 0 => p.pull(n as usize),
-            n => p.push(n.unsigned_abs() as usize),
-        }
-        // there is room: the box was made for packets that have it
-        let Some(w) = p.window_mut::<WINDOW>() else {
-            return;
-        };
-        // before anything is written: what has just been written as a whole is slow to read in parts
-        let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
-        if self.changes {
-            Any.change(*w, &self.keep, &self.set, &self.sub, w);
-        }
-        self.finish(w, own, ip, l4);
-        if !self.moves.is_empty() {
-            for ((_, at, bits), v) in self.moves.iter().zip(moved) {
-                write_bits(w, 0, *at, *bits, v);
-            }
         }
     }
 }

@@ -51,7 +51,7 @@ pub(super) fn by_itself(v: u32) -> u32 {
 }
 
 /// A place in a window with room for `N` bytes behind it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct At<const N: usize>(u8);
 
 impl<const N: usize> At<N> {
@@ -151,6 +151,8 @@ pub(super) trait Wide: Copy {
     fn beyond(self, so_far: Self::N, v: Self::N, mask: u32, lo: u32, span: u32) -> Self::N;
     /// Which are zero: a bit each.
     fn zero(self, v: Self::N) -> u16;
+    /// For each: one, these two, and zero.
+    fn bills(self, a: Self::N, b: Self::N, to: &mut [[u32; 4]; ROW]);
 }
 
 /// Whatever the processor is.
@@ -324,6 +326,12 @@ impl Wide for Any {
             m |= u16::from(v.0[i] == 0) << i;
         }
         m
+    }
+    #[inline(always)]
+    fn bills(self, a: Sixteen, b: Sixteen, to: &mut [[u32; 4]; ROW]) {
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = [1, a.0[i], b.0[i], 0];
+        }
     }
 }
 
@@ -680,6 +688,41 @@ impl Wide for Avx512 {
         // SAFETY: as above.
         unsafe { std::arch::x86_64::_mm512_testn_epi32_mask(v, v) }
     }
+    #[inline(always)]
+    fn bills(self, a: Self::N, b: Self::N, to: &mut [[u32; 4]; ROW]) {
+        use std::arch::x86_64::{
+            _mm512_shuffle_i32x4, _mm512_storeu_si512, _mm512_unpackhi_epi32,
+            _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+        };
+        let (one, none) = (self.all(1), self.all(0));
+        // SAFETY: as above; stores are of 64 bytes each, of four that the array has.
+        unsafe {
+            let (x, y) = (_mm512_unpacklo_epi32(one, a), _mm512_unpackhi_epi32(one, a));
+            let (z, w) = (
+                _mm512_unpacklo_epi32(b, none),
+                _mm512_unpackhi_epi32(b, none),
+            );
+            // of each quarter the first packet, the second, and so on
+            let p = _mm512_unpacklo_epi64(x, z);
+            let q = _mm512_unpackhi_epi64(x, z);
+            let r = _mm512_unpacklo_epi64(y, w);
+            let s = _mm512_unpackhi_epi64(y, w);
+            // quarters 0 and 1 of two, quarters 2 and 3 of two
+            let (pq, rs) = (
+                _mm512_shuffle_i32x4(p, q, 0x44),
+                _mm512_shuffle_i32x4(r, s, 0x44),
+            );
+            let (pq2, rs2) = (
+                _mm512_shuffle_i32x4(p, q, 0xee),
+                _mm512_shuffle_i32x4(r, s, 0xee),
+            );
+            let to = to.as_mut_ptr().cast::<Self::N>();
+            _mm512_storeu_si512(to, _mm512_shuffle_i32x4(pq, rs, 0x88));
+            _mm512_storeu_si512(to.add(1), _mm512_shuffle_i32x4(pq, rs, 0xdd));
+            _mm512_storeu_si512(to.add(2), _mm512_shuffle_i32x4(pq2, rs2, 0x88));
+            _mm512_storeu_si512(to.add(3), _mm512_shuffle_i32x4(pq2, rs2, 0xdd));
+        }
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -778,6 +821,11 @@ mod tests {
             all.extend(to.0);
         };
         keep(wide.all(wide.over(a, b).into()));
+        let mut bills = [[0; 4]; ROW];
+        wide.bills(a, b, &mut bills);
+        bills.iter().for_each(|b| assert_eq!((b[0], b[3]), (1, 0)));
+        keep(wide.get(&Sixteen(bills.map(|b| b[1]))));
+        keep(wide.get(&Sixteen(bills.map(|b| b[2]))));
         let (mut mask, mut lo, mut span) = ([0; WINDOW], [0; WINDOW], [0; WINDOW]);
         for i in 0..4 {
             let at = i * 17;

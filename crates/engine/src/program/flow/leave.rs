@@ -1,0 +1,175 @@
+//! Packets whose ways are known go them: what is counted, what is written, and where they leave.
+
+use super::GROUP;
+use super::act::{Act, NO_SINK};
+use super::brief::Bill;
+use super::direct::Place;
+use super::guard::Parsed;
+use super::hot::entry;
+use super::lease::Pool;
+use super::table::{NO_SLOT, Table};
+use super::ways::Tally;
+use super::wide::Wide;
+use onefold_elements::StateStore;
+use onefold_elements::rewrite::NO_LEASE;
+use onefold_packet::Pkt;
+
+/// What packets on their way have to do with, and what they are.
+pub(super) struct Left<'a> {
+    pub tallies: &'a mut [Tally],
+    pub acts: &'a [Act],
+    pub dirty: &'a mut Vec<u32>,
+    pub table: &'a mut Table,
+    pub packets: &'a mut [Pkt],
+    pub sinks: &'a mut [u32; GROUP],
+}
+
+/// How many went their ways, how many of them without an entry, and how many of them to be dropped.
+#[derive(Default)]
+pub(super) struct Done {
+    pub went: usize,
+    pub by_class: u64,
+    pub dropped: u64,
+}
+
+impl Left<'_> {
+    /// As [`super::FlowRunner::go`]; the stamps that it gives follow `clock`.
+    #[inline(always)]
+    pub fn go<const STALE: bool>(
+        self,
+        wide: impl Wide,
+        group: &mut [Parsed],
+        (pool, store): (&Pool, &StateStore),
+        clock: &mut u64,
+    ) -> Done {
+        let Left {
+            tallies,
+            acts,
+            dirty,
+            table,
+            packets,
+            sinks,
+        } = self;
+        let leases = &*pool.leases;
+        let count = group.len().min(packets.len()).min(GROUP);
+        let (group, packets) = (&mut group[..count], &mut packets[..count]);
+        let crowded = table.crowded();
+        let mut done = Done::default();
+        // Loops over indices: adapters may not be inlined
+        while done.went < count {
+            let (x, p) = (&mut group[done.went], &mut *packets[done.went]);
+            if STALE && x.slot != NO_SLOT {
+                entry(wide, table, x);
+            }
+            let Some(t) = tallies.get_mut(x.way as usize) else {
+                break;
+            };
+            let Some(act) = acts.get(t.act() as usize) else {
+                break;
+            };
+            if !t.ready() && !begins(t, x.way, dirty) {
+                break;
+            }
+            let len = p.len() as u64;
+            let window = p.window_mut();
+            if x.lease != NO_LEASE {
+                let stamp = *clock + 1;
+                if !leases.touch(x.lease, stamp) {
+                    break;
+                }
+                *clock = stamp;
+                debug_assert!(
+                    pool.holds(x.lease, store),
+                    "lease {} of a binding that is gone",
+                    x.lease
+                );
+            }
+            match x.slot {
+                NO_SLOT => done.by_class += 1,
+                s if crowded => table.mark(s),
+                _ => {}
+            }
+            t.add(len, x.total);
+            sinks[done.went] = act.sink;
+            done.went += 1;
+            if act.sink == NO_SINK {
+                done.dropped += 1;
+                continue;
+            }
+            match window {
+                Some(b) if act.quick => {
+                    act.apply_quick(wide, b, &x.own);
+                    act.end(p, x.total);
+                }
+                _ => act.apply(p, &x.own, x.total),
+            }
+        }
+        done
+    }
+
+    /// As [`super::FlowRunner::go`], of packets that have no entries.
+    #[inline(always)]
+    pub fn go_brief(self, wide: impl Wide, places: &[Place], bills: &[Bill]) -> Done {
+        let Left {
+            tallies,
+            acts,
+            dirty,
+            packets,
+            sinks,
+            ..
+        } = self;
+        let count = places.len().min(packets.len()).min(GROUP).min(bills.len());
+        let (places, bills, packets) = (&places[..count], &bills[..count], &mut packets[..count]);
+        let mut done = Done::default();
+        while done.went < count {
+            let (place, bill, p) = (
+                places[done.went],
+                bills[done.went],
+                &mut *packets[done.went],
+            );
+            let Some(t) = tallies.get_mut(place.way() as usize) else {
+                break;
+            };
+            let Some(act) = acts.get(t.act() as usize) else {
+                break;
+            };
+            if !t.ready() && !begins(t, place.way(), dirty) {
+                break;
+            }
+            t.add_bill(&bill);
+            sinks[done.went] = act.sink;
+            done.went += 1;
+            if act.sink == NO_SINK {
+                done.dropped += 1;
+                continue;
+            }
+            let [_, _, total, _] = bill;
+            if !act.quick {
+                act.apply(p, &place.own(), total);
+                continue;
+            }
+            // before the window is there: it would have to be found again
+            act.end(p, total);
+            match p.window_mut() {
+                Some(b) => act.apply_quick(wide, b, &place.own()),
+                None => act.apply(p, &place.own(), total),
+            }
+        }
+        done.by_class = done.went as u64;
+        done
+    }
+}
+
+/// The first packet of a way that has nothing to be told of: it is listed. False if somebody is to be told of each.
+#[cold]
+#[inline(never)]
+fn begins(t: &mut Tally, way: u32, dirty: &mut Vec<u32>) -> bool {
+    if !t.plain() {
+        return false;
+    }
+    if t.pending().packets == 0 {
+        dirty.push(way);
+    }
+    t.set_ready();
+    true
+}
