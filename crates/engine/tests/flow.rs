@@ -433,3 +433,39 @@ fn packets_that_are_not_let_in_have_not_arrived() {
     assert_eq!(want, b.flow.graph_mut().state_summary());
     assert_eq!(b.program.report(), b.flow.report());
 }
+
+/// Every UDP checksum that there is through four translators: those that come to zero on the way stay zero, and take no longer than others.
+#[test]
+fn checksums_that_come_to_zero_on_the_way() {
+    let rewriter =
+        |n: usize| format!("ip{n} :: IPRewriter(pattern 203.0.{n}.1 1024-65535# - - 0 0);");
+    let all: String = (1..5).map(rewriter).collect();
+    let text = format!(
+        "{all} FromDevice(in) -> Strip(14) -> CheckIPHeader -> ip1 -> ip2 -> ip3 -> ip4
+         -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:a) -> ToDevice(out);"
+    );
+    let mut b = Both::new(&text, 1000);
+    for _ in 0..4 {
+        b.batch("in", &[UDP.bytes()], 1_000_000);
+    }
+    let mut zeros = 0;
+    let all: Vec<u16> = (0..=u16::MAX).collect();
+    for some in all.chunks(512) {
+        let frame = |x: &u16| {
+            let mut f = UDP.bytes();
+            f[40..42].copy_from_slice(&x.to_be_bytes());
+            f
+        };
+        let frames: Vec<_> = some.iter().map(frame).collect();
+        let left = b.batch("in", &frames, 1000);
+        zeros += left.iter().filter(|(_, f, _)| f[40..42] == [0, 0]).count();
+    }
+    b.compare();
+    let s = b.flow.stats();
+    assert_eq!(zeros, 5, "none, and one for each translator");
+    assert!(
+        s.hits > 65_536 && s.refused == 0,
+        "{s:?} {:?}",
+        b.flow.causes()
+    );
+}

@@ -42,8 +42,11 @@ impl Leases {
     /// So many of them, none in use.
     pub fn new(n: usize) -> Arc<Leases> {
         let n = n.min(NO_LEASE as usize);
+        // which of them a packet writes is anybody's guess
+        let mut words = onefold_packet::roomy(n);
+        words.extend((0..n).map(|_| AtomicU64::new(ENDED)));
         Arc::new(Leases {
-            words: (0..n).map(|_| AtomicU64::new(ENDED)).collect(),
+            words: words.into(),
             clock: AtomicU64::new(0),
         })
     }

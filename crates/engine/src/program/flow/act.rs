@@ -51,6 +51,10 @@ pub(super) struct Act {
     pub ip_sum: At<2>,
     /// The one behind the IP header.
     pub l4_sum: At<2>,
+    /// What is added to the checksums of all packets alike; where that is a flow's own, nothing.
+    pub own: Own,
+    /// [`Act::quick`], and besides bytes that are kept and set at most the header's checksum is another: [`Act::apply_simple`].
+    pub simple: bool,
     /// Fields that are copied: from where, and to which bits.
     pub moves: Box<[(Bits, i32, u8)]>,
 }
@@ -87,21 +91,23 @@ impl Act {
             l4_sum: At::LAST,
             udp: false,
             danger: false,
+            own: Own::default(),
+            simple: false,
             moves: Box::default(),
         }
     }
 
-    /// Does this packet's UDP checksum come to zero on the way?
+    /// This packet's UDP checksum, if it comes to zero on the way.
     #[inline(always)]
-    pub fn dangerous(&self, flow: &Flow, p: &Packet) -> bool {
+    pub fn dangerous(&self, flow: &Flow, p: &Packet) -> Option<u16> {
         if !self.danger {
-            return false;
+            return None;
         }
         // where it is before anything is pulled
         let at = self.l4_sum.place().wrapping_add_signed(self.start as isize);
         let field = p.data().get(at..).and_then(|b| b.first_chunk::<2>());
         let x = field.map_or(0, |f| u16::from_ne_bytes(*f));
-        x != 0 && Any.among(&flow.danger, x)
+        (x != 0 && Any.among(&flow.danger, x)).then_some(x)
     }
 
     /// [`Act::apply`] of one that is [quick](Act::quick) to a packet's first bytes. Where it ends is left to be said ([`Act::end`]).
@@ -111,6 +117,14 @@ impl Act {
         let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
         wide.change(wide.load(w), &self.keep, &self.set, &self.sub, w);
         self.finish(w, own, ip, l4);
+    }
+
+    /// [`Act::apply_quick`] of one that is [simple](Act::simple).
+    #[inline(always)]
+    pub fn apply_simple<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW]) {
+        let x = u16::from_ne_bytes(self.ip_sum.get(w));
+        wide.change(wide.load(w), &self.keep, &self.set, &self.sub, w);
+        mend(w, self.ip_sum, x, self.own.ip(), false);
     }
 
     /// A packet ends where its IP header says, if that is to be seen to.

@@ -3,7 +3,7 @@
 //! Most of what [`Parsed`] has is of no use where a packet's class says it all, and writing it down and reading it back took as long as doing it.
 
 use super::GROUP;
-use super::direct::Place;
+use super::direct::UNKNOWN;
 use super::guard::Parsed;
 use super::table::NO_SLOT;
 use super::wide::ROW;
@@ -16,7 +16,7 @@ pub(super) type Bill = [u32; 4];
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub(super) struct Briefs {
-    pub places: [Place; GROUP],
+    pub ways: [u32; GROUP],
     pub bills: [Bill; GROUP],
     /// Which box; told where it is asked for.
     pub guards: [u16; GROUP],
@@ -27,7 +27,7 @@ pub(super) struct Briefs {
 impl Default for Briefs {
     fn default() -> Briefs {
         Briefs {
-            places: [Place::NONE; GROUP],
+            ways: [UNKNOWN; GROUP],
             bills: [[0; 4]; GROUP],
             guards: [0; GROUP],
             only: 0,
@@ -45,11 +45,9 @@ impl Briefs {
             let i = left.trailing_zeros() as usize % GROUP;
             left &= left - 1;
             let Some(x) = group.get_mut(i) else { break };
-            let p = self.places[i];
             let [_, _, total, _] = self.bills[i];
             (x.guard, x.total) = (self.guards[i], total);
-            (x.way, x.own) = (p.way(), p.own());
-            (x.slot, x.lease) = (NO_SLOT, NO_LEASE);
+            (x.way, x.slot, x.lease) = (self.ways[i], NO_SLOT, NO_LEASE);
         }
     }
 }
@@ -62,16 +60,14 @@ pub(super) fn bits_from(at: usize, bits: u16) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::way::Own;
     use super::*;
 
     #[test]
     fn what_is_known_in_short_is_written_down_when_asked_for() {
         let mut b = Briefs::default();
         let mut group = vec![Parsed::default(); GROUP];
-        let own = Own([0, 7 << 48 | 5 << 32]);
         for i in 0..GROUP {
-            b.places[i] = Place::new(i as u32, &own);
+            b.ways[i] = i as u32;
             (b.bills[i], b.guards[i]) = ([1, 60, 46, 0], 3);
         }
         b.only = bits_from(16, 0x8001) | bits_from(48, 2);
@@ -81,8 +77,7 @@ mod tests {
             let asked = i == 16 || i == 49;
             assert_eq!(x.way == i as u32, asked, "{i}");
             if asked {
-                assert_eq!((x.guard, x.total, x.own), (3, 46, b.places[i].own()));
-                assert_eq!((x.own.ip(), x.own.l4()), (5, 7));
+                assert_eq!((x.guard, x.total), (3, 46));
                 assert_eq!((x.slot, x.lease), (NO_SLOT, NO_LEASE));
             }
         }

@@ -11,7 +11,6 @@ use onefold_synth::program::Dim;
 
 use super::super::reads::ShapeReads;
 use super::guard::{Read, WINDOW, bits_read, word};
-use super::way::Own;
 
 /// Combinations of intervals, at most.
 const MAX_PLACES: usize = 1 << 15;
@@ -74,33 +73,6 @@ fn rows(ends: &[u32]) -> Box<[Row]> {
     all.into()
 }
 
-/// What to do with packets of one place.
-///
-/// One word, as packets are told all of it: the way ([`BY_FLOW`], [`UNKNOWN`]), and above it what is to be added to the complement of each checksum, as in
-/// [`Own`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place(u64);
-
-impl Place {
-    /// Nobody knows.
-    pub const NONE: Place = Place(UNKNOWN as u64);
-
-    pub fn new(way: u32, own: &Own) -> Place {
-        Place(own.0[1] >> 32 << 32 | u64::from(way))
-    }
-    #[inline(always)]
-    pub fn way(self) -> u32 {
-        self.0 as u32
-    }
-    /// Addresses and ports are nobody's here: a way that writes them has entries.
-    #[inline(always)]
-    pub fn own(self) -> Own {
-        Own([0, self.0])
-    }
-}
-
-/// There is an entry, and yet the packet is for the program: its UDP checksum comes to zero on the way.
-pub(super) const ODD: u32 = u32::MAX - 2;
 /// Nothing has been seen yet.
 pub(super) const UNKNOWN: u32 = u32::MAX;
 /// Flows have something of their own.
@@ -160,14 +132,15 @@ impl Fields {
 #[derive(Debug, Clone)]
 pub(super) struct Direct {
     fields: Box<[Field]>,
-    places: Box<[Place]>,
+    /// The way of each: [`BY_FLOW`], [`UNKNOWN`], or what is done to all packets of the place.
+    places: Box<[u32]>,
 }
 
 impl Direct {
     pub fn new(f: &Fields) -> Direct {
         Direct {
             fields: f.fields.clone().into(),
-            places: vec![Place::NONE; f.places].into(),
+            places: vec![UNKNOWN; f.places].into(),
         }
     }
 
@@ -183,29 +156,28 @@ impl Direct {
 
     /// What is known of packets like this one.
     #[inline(always)]
-    pub fn get(&self, wide: impl Wide, w: &[u8; WINDOW]) -> Place {
-        self.at(self.index(wide, w))
+    pub fn get(&self, wide: impl Wide, w: &[u8; WINDOW]) -> u32 {
+        let place = self.index(wide, w);
+        self.places.get(place).copied().unwrap_or(UNKNOWN)
     }
 
-    /// The places of sixteen packets, by the words of their headers; `None` where that cannot be told at once.
+    /// What is known of sixteen packets, by the words of their headers; `None` where that cannot be told at once.
     #[inline(always)]
     pub fn many<W: Wide>(&self, wide: W, words: &[W::N; HEAD / 4]) -> Option<W::N> {
         let mut at = wide.all(0);
         for f in &self.fields {
             let n = f.quick.as_ref()?.number(wide, words)?;
-            at = wide.plus(at, wide.times(n, wide.all(f.stride)));
+            // of the first field each interval is a place
+            at = match f.stride {
+                1 => wide.plus(at, n),
+                stride => wide.plus(at, wide.times(n, wide.all(stride))),
+            };
         }
-        Some(at)
-    }
-
-    /// What is known of packets of a place.
-    #[inline(always)]
-    pub fn at(&self, place: usize) -> Place {
-        self.places.get(place).copied().unwrap_or(Place::NONE)
+        Some(wide.pick(&self.places, at))
     }
 
     /// Now it is known.
-    pub fn set(&mut self, w: &[u8; WINDOW], what: Place) {
+    pub fn set(&mut self, w: &[u8; WINDOW], what: u32) {
         let at = self.index(super::wide::Any, w);
         if let Some(p) = self.places.get_mut(at) {
             *p = what;
@@ -215,13 +187,13 @@ impl Direct {
     /// All of it is forgotten.
     pub fn clear(&mut self) {
         for p in &mut self.places {
-            *p = Place::NONE;
+            *p = UNKNOWN;
         }
     }
 
     /// Places that are known.
     pub fn known(&self) -> usize {
-        self.places.iter().filter(|p| p.way() < BY_FLOW).count()
+        self.places.iter().filter(|p| **p < BY_FLOW).count()
     }
 }
 
@@ -260,7 +232,11 @@ mod tests {
             cuts.sort_unstable();
             cuts.dedup();
             let other = [7, 1000];
-            let d = Direct::new(&fields(&[&cuts, &other]).unwrap());
+            let mut d = Direct::new(&fields(&[&cuts, &other]).unwrap());
+            // each place its own
+            for (i, p) in d.places.iter_mut().enumerate() {
+                *p = i as u32;
+            }
             let near = cuts.iter().flat_map(|c| [c - 1, *c]);
             for v in near.chain(values).chain([0, u32::MAX]) {
                 let want = cuts.partition_point(|c| *c <= v);

@@ -315,8 +315,7 @@ impl Lane {
         };
         let Some(w) = w else { return };
         if let Some(d) = &b.direct {
-            let p = d.get(wide, w);
-            (x.way, x.own) = (p.way(), p.own());
+            x.way = d.get(wide, w);
             // nothing to be looked up, or nothing known; else the table knows
             if x.way != BY_FLOW {
                 return;

@@ -7,7 +7,7 @@
 
 use super::act::NO_SINK;
 use super::admission::Admission;
-use super::direct::{BY_FLOW, ODD, UNKNOWN};
+use super::direct::{BY_FLOW, UNKNOWN};
 use super::front::Front;
 use super::guard::{ASK, Lane, NO_BOX, Parsed};
 use super::isa::Steps;
@@ -34,8 +34,9 @@ pub(super) fn entry(wide: impl Wide, table: &Table, x: &mut Parsed) {
     };
     (x.way, x.lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
     x.own = own(l, &x.key);
+    // zero from where it comes to be zero, whatever else is added
     if wide.endangers(&l.0, x.sum) && x.sum != 0 {
-        x.way = ODD;
+        x.own = x.own.emptied(x.sum);
     }
 }
 
@@ -363,7 +364,7 @@ impl FlowRunner {
         let count = n.saturating_sub(from).min(rest.len()).min(GROUP);
         let to = from + count;
         let group = self.group.get_mut(from..to).unwrap_or_default();
-        let places = self.briefs.places.get(from..to).unwrap_or_default();
+        let known = self.briefs.ways.get(from..to).unwrap_or_default();
         let bills = self.briefs.bills.get(from..to).unwrap_or_default();
         let mut sinks = [NO_SINK; GROUP];
         let (left, shared) = (
@@ -382,7 +383,7 @@ impl FlowRunner {
             by_class,
             dropped,
         } = match BRIEF {
-            true => left.go_brief(wide, places, bills),
+            true => left.go_brief(wide, known, bills),
             false => left.go::<STALE>(wide, group, shared, &mut clock),
         };
         let out = &mut g.out;
@@ -447,10 +448,7 @@ impl FlowRunner {
         if x.guard == NO_BOX {
             return Some(p);
         }
-        let mut flow = Flow {
-            own: x.own,
-            ..Flow::default()
-        };
+        let mut flow = Flow::default();
         let mut way = x.way;
         if way == BY_FLOW {
             x.hash = self.table.hash(&x.key);
@@ -468,8 +466,11 @@ impl FlowRunner {
         let Some(act) = self.ways.act(way) else {
             return Some(p);
         };
-        if act.dangerous(&flow, &p) {
-            return Some(p);
+        if x.slot == NO_SLOT {
+            flow.own = act.own;
+        }
+        if let Some(x) = act.dangerous(&flow, &p) {
+            flow.own = flow.own.emptied(x);
         }
         if lease != NO_LEASE {
             let leases = &self.pool.leases;

@@ -3,16 +3,15 @@
 use super::GROUP;
 use super::act::{Act, NO_SINK};
 use super::brief::Bill;
-use super::direct::Place;
 use super::guard::Parsed;
 use super::hot::entry;
 use super::lease::Pool;
 use super::table::{NO_SLOT, Table};
 use super::ways::Tally;
-use super::wide::Wide;
+use super::wide::{Any, Wide};
 use onefold_elements::StateStore;
 use onefold_elements::rewrite::NO_LEASE;
-use onefold_packet::Pkt;
+use onefold_packet::{Packet, Pkt};
 
 /// What packets on their way have to do with, and what they are.
 pub(super) struct Left<'a> {
@@ -84,8 +83,12 @@ impl Left<'_> {
                     x.lease
                 );
             }
+            let mut own = &x.own;
             match x.slot {
-                NO_SLOT => done.by_class += 1,
+                NO_SLOT => {
+                    done.by_class += 1;
+                    own = &act.own;
+                }
                 s if crowded => table.mark(s),
                 _ => {}
             }
@@ -98,10 +101,10 @@ impl Left<'_> {
             }
             match window {
                 Some(b) if act.quick => {
-                    act.apply_quick(wide, b, &x.own);
+                    act.apply_quick(wide, b, own);
                     act.end(p, x.total);
                 }
-                _ => act.apply(p, &x.own, x.total),
+                _ => act.apply(p, own, x.total),
             }
         }
         done
@@ -109,7 +112,7 @@ impl Left<'_> {
 
     /// As [`super::FlowRunner::go`], of packets that have no entries.
     #[inline(always)]
-    pub fn go_brief(self, wide: impl Wide, places: &[Place], bills: &[Bill]) -> Done {
+    pub fn go_brief(self, wide: impl Wide, ways: &[u32], bills: &[Bill]) -> Done {
         let Left {
             tallies,
             acts,
@@ -118,46 +121,55 @@ impl Left<'_> {
             sinks,
             ..
         } = self;
-        let count = places.len().min(packets.len()).min(GROUP).min(bills.len());
-        let (places, bills, packets) = (&places[..count], &bills[..count], &mut packets[..count]);
+        let count = ways.len().min(packets.len()).min(GROUP).min(bills.len());
+        let (ways, bills, packets) = (&ways[..count], &bills[..count], &mut packets[..count]);
         let mut done = Done::default();
         while done.went < count {
-            let (place, bill, p) = (
-                places[done.went],
-                bills[done.went],
-                &mut *packets[done.went],
-            );
-            let Some(t) = tallies.get_mut(place.way() as usize) else {
+            let (way, bill, p) = (ways[done.went], &bills[done.went], &mut *packets[done.went]);
+            let Some(t) = tallies.get_mut(way as usize) else {
                 break;
             };
             let Some(act) = acts.get(t.act() as usize) else {
                 break;
             };
-            if !t.ready() && !begins(t, place.way(), dirty) {
+            if !t.ready() && !begins(t, way, dirty) {
                 break;
             }
-            t.add_bill(&bill);
+            t.add_bill(wide, bill);
             sinks[done.went] = act.sink;
             done.went += 1;
-            if act.sink == NO_SINK {
-                done.dropped += 1;
-                continue;
+            let [_, _, total, _] = *bill;
+            if act.simple {
+                // before the window is there: it would have to be found again
+                act.end(p, total);
+                if let Some(b) = p.window_mut() {
+                    act.apply_simple(wide, b);
+                    continue;
+                }
             }
-            let [_, _, total, _] = bill;
-            if !act.quick {
-                act.apply(p, &place.own(), total);
-                continue;
-            }
-            // before the window is there: it would have to be found again
-            act.end(p, total);
-            match p.window_mut() {
-                Some(b) => act.apply_quick(wide, b, &place.own()),
-                None => act.apply(p, &place.own(), total),
-            }
+            done.dropped += u64::from(!other(act, p, total));
         }
         done.by_class = done.went as u64;
         done
     }
+}
+
+/// What is not [simple](Act::simple), one packet at a time. False if the packet is dropped.
+#[inline(never)]
+fn other(act: &Act, p: &mut Packet, total: u32) -> bool {
+    if act.sink == NO_SINK {
+        return false;
+    }
+    if !act.quick {
+        act.apply(p, &act.own, total);
+        return true;
+    }
+    act.end(p, total);
+    match p.window_mut() {
+        Some(b) => act.apply_quick(Any, b, &act.own),
+        None => act.apply(p, &act.own, total),
+    }
+    true
 }
 
 /// The first packet of a way that has nothing to be told of: it is listed. False if somebody is to be told of each.

@@ -47,7 +47,7 @@ use crate::graph::{DropCount, Graph, Totals};
 use admission::Admission;
 pub use admission::OVERLOAD;
 use brief::Briefs;
-use direct::{BY_FLOW, Place, UNKNOWN};
+use direct::{BY_FLOW, UNKNOWN};
 use guard::{Lane, NO_BOX, Parsed, WINDOW};
 use isa::Isa;
 use lease::Pool;
@@ -544,7 +544,7 @@ impl FlowRunner {
     ) -> Result<(), &'static str> {
         const GONE: &str = "not there any more";
         if x.way == BY_FLOW && self.table.find(x.hash, &x.key) != NO_SLOT {
-            return Err("a checksum that comes to zero");
+            return Err("it has an entry");
         }
         let code = self.runner.loaded.as_ref().ok_or(GONE)?.code.clone();
         let lane_at = lane;
@@ -563,7 +563,7 @@ impl FlowRunner {
         let window = *self.original.window::<WINDOW>().ok_or(GONE)?;
         let (way, act, flow) = way::make(&code, path, guard, &window, &when)?;
         let out = g.out.transmitted.get(left..).ok_or(GONE)?;
-        if act.dangerous(&flow, &self.original) {
+        if act.dangerous(&flow, &self.original).is_some() {
             return Err("a checksum that comes to zero");
         }
         match (path.end, out) {
@@ -586,9 +586,10 @@ impl FlowRunner {
         if x.way == UNKNOWN {
             let lane = self.lanes.get_mut(lane_at).ok_or(GONE)?;
             let guard = lane.boxes.get_mut(usize::from(x.guard)).ok_or(GONE)?;
-            let way = if own { BY_FLOW } else { id };
+            let alike = self.ways.act(id).is_some_and(|a| a.own == flow.own);
+            let way = if own || !alike { BY_FLOW } else { id };
             let direct = guard.direct.as_mut().ok_or(GONE)?;
-            direct.set(&window, Place::new(way, &flow.own));
+            direct.set(&window, way);
             self.stats.made += 1;
             self.news += 1;
             return Ok(());

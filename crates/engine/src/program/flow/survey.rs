@@ -7,7 +7,7 @@
 
 use super::GROUP;
 use super::brief::{Briefs, bits_from};
-use super::direct::{BY_FLOW, Direct, Place, UNKNOWN};
+use super::direct::{BY_FLOW, UNKNOWN};
 use super::guard::{GuardBox, Lane, NO_BOX, Parsed, WINDOW, key};
 use super::table::{NO_SLOT, Table};
 use super::wide::{HEAD, HEAD_AT, ROW, Sixteen, Wide, by_itself, one_by_one};
@@ -124,38 +124,6 @@ fn bits(mut m: u16) -> impl Iterator<Item = usize> {
     })
 }
 
-/// What is known of packets whose places were found at once: the greatest of the ways, which says whether more is to be done. A loop of its own, and as little in
-/// it as can be: anything that is counted along would be counted in memory, and each packet would wait for the one before.
-#[inline(always)]
-fn settle(
-    d: &Direct,
-    number: u16,
-    mut here: u16,
-    at: &Sixteen,
-    places: &mut [Place; ROW],
-    guards: &mut [u16; ROW],
-) -> u32 {
-    let mut top = 0;
-    if here == u16::MAX {
-        *guards = [number; ROW];
-        let mut i = 0;
-        while i < ROW {
-            places[i] = d.at(at.0[i] as usize);
-            top = top.max(places[i].way());
-            i += 1;
-        }
-        return top;
-    }
-    // Bound: one bit less each time
-    while here != 0 {
-        let i = here.trailing_zeros() as usize & (ROW - 1);
-        here &= here - 1;
-        (places[i], guards[i]) = (d.at(at.0[i] as usize), number);
-        top = top.max(places[i].way());
-    }
-    top
-}
-
 /// Keys of packets that the table is to be asked for, and their hashes: buckets are on their way before the next packets are looked at.
 #[inline(always)]
 fn settle_by_flow(
@@ -200,7 +168,7 @@ impl Lane {
         out: &mut [Parsed],
     ) -> Seen {
         let n = packets.len().min(ROW);
-        let places = row(&mut briefs.places, first);
+        let ways = row(&mut briefs.ways, first);
         let guards = row(&mut briefs.guards, first);
         let bills = row(&mut briefs.bills, first);
         let mut only = 0;
@@ -254,11 +222,11 @@ impl Lane {
             let mut found = false;
             if b.quick
                 && let Some(d) = &b.direct
-                && let Some(p) = d.many(wide, &columns.words)
+                && let Some(v) = d.many(wide, &columns.words)
             {
-                let mut at = Sixteen([0; ROW]);
-                wide.put(p, &mut at);
-                if settle(d, number as u16, here, &at, places, guards) < BY_FLOW {
+                wide.put_some(v, here, ways);
+                if wide.over(v, wide.all(BY_FLOW - 1)) & here == 0 {
+                    wide.number(number as u16, here, guards);
                     only |= here;
                     continue;
                 }
@@ -274,12 +242,10 @@ impl Lane {
                 (x.guard, x.total) = (number as u16, totals.0[i & (ROW - 1)]);
                 (x.way, x.slot, x.lease) = (BY_FLOW, NO_SLOT, NO_LEASE);
                 if let Some(d) = &b.direct {
-                    let p = match found {
-                        true => places[i & (ROW - 1)],
-                        false => d.get(wide, w),
-                    };
-                    places[i & (ROW - 1)] = p;
-                    (x.way, x.own) = (p.way(), p.own());
+                    if !found {
+                        ways[i & (ROW - 1)] = d.get(wide, w);
+                    }
+                    x.way = ways[i & (ROW - 1)];
                 }
                 // nothing to be looked up, or nothing known; else the table knows
                 if x.way != BY_FLOW {
@@ -296,7 +262,7 @@ impl Lane {
         for i in bits(left) {
             if let Some(x) = out.get_mut(i) {
                 (x.guard, x.way, x.slot, x.lease) = (NO_BOX, UNKNOWN, NO_SLOT, NO_LEASE);
-                places[i & (ROW - 1)] = Place::NONE;
+                ways[i & (ROW - 1)] = UNKNOWN;
                 seen.unknown += 1;
             }
         }

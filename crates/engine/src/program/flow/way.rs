@@ -4,7 +4,7 @@
 //! A packet's first 64 bytes are read once and written once: bytes kept, bytes set, the time to live counted down; then the flow's
 //! addresses and ports; then each checksum, with one number that stands for all changes along the chain (RFC 1624: one's complement
 //! sums add up; that no sum of differences is zero unless nothing changed keeps both zeros apart). A UDP checksum that comes to zero
-//! between two elements stays zero from there on: a flow knows its own ([`Flow::danger`]), and such packets go the long way.
+//! between two elements stays zero from there on: a flow knows its own ([`Flow::danger`]), and of such packets all of it is taken off.
 
 use super::super::code::Code;
 use super::super::image::{CONST, Term, Value};
@@ -90,7 +90,7 @@ pub(super) struct Flow {
 }
 
 /// What is written to a flow's packets, or added: in the order in which entries have it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[repr(align(16))]
 pub(super) struct Own(pub [u64; 2]);
 
@@ -114,6 +114,12 @@ impl Own {
     #[inline(always)]
     pub fn l4(&self) -> u16 {
         (self.0[1] >> 48) as u16
+    }
+    /// For a packet whose checksum behind the header is this one, not zero, and leaves as zero.
+    #[inline(always)]
+    pub fn emptied(&self, x: u16) -> Own {
+        let [a, b] = self.0;
+        Own([a, b & (u64::MAX >> 16) | u64::from(x) << 48])
     }
 }
 
@@ -384,6 +390,10 @@ pub(super) fn make(
     }
     act.quick = act.start == 0 && moves.is_empty();
     act.moves = moves.into();
+    if !way.keyed {
+        act.own = flow.own;
+        act.simple = act.quick && act.own.l4() == 0;
+    }
     Ok((way, act, flow))
 }
 

@@ -4,6 +4,7 @@ use super::MAX_WAYS;
 use super::act::Act;
 use super::brief::Bill;
 use super::way::{Name, Pending, Way};
+use super::wide::Wide;
 use std::collections::HashMap;
 
 /// Packets of a way that have not been accounted for, and which [`Act`] is the way's: all that a packet reads and writes of its way.
@@ -52,11 +53,8 @@ impl Tally {
     }
     /// The same, as it has been written down.
     #[inline(always)]
-    pub fn add_bill(&mut self, bill: &Bill) {
-        let [packets, bytes, ip_bytes, _] = *bill;
-        self.0[0] += u64::from(packets);
-        self.0[1] += u64::from(bytes);
-        self.0[2] += u64::from(ip_bytes);
+    pub fn add_bill(&mut self, wide: impl Wide, bill: &Bill) {
+        wide.add(&mut self.0, bill);
     }
     /// How many there were.
     pub fn pending(&self) -> Pending {
@@ -170,7 +168,7 @@ mod tests {
         t.add(60, 46);
         assert!(t.plain() && !t.ready());
         t.set_ready();
-        t.add_bill(&[1, 1500, u32::MAX, 0]);
+        t.add_bill(super::super::wide::Any, &[1, 1500, u32::MAX, 0]);
         assert!(t.plain() && t.ready() && t.act() == 9);
         let n = t.take();
         let bytes = u64::from(u32::MAX) + 46;

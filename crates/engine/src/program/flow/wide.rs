@@ -151,6 +151,14 @@ pub(super) trait Wide: Copy {
     fn beyond(self, so_far: Self::N, v: Self::N, mask: u32, lo: u32, span: u32) -> Self::N;
     /// Which are zero: a bit each.
     fn zero(self, v: Self::N) -> u16;
+    /// Those of these numbers that stand at these places; of places beyond the last, the last one. There is one at least.
+    fn pick(self, from: &[u32], at: Self::N) -> Self::N;
+    /// Those whose bit is set are written down.
+    fn put_some(self, v: Self::N, which: u16, to: &mut [u32; ROW]);
+    /// The same number, likewise.
+    fn number(self, v: u16, which: u16, to: &mut [u16; ROW]);
+    /// Adds numbers of 32 bits to such of 64.
+    fn add(self, to: &mut [u64; 4], v: &[u32; 4]);
     /// For each: one, these two, and zero.
     fn bills(self, a: Self::N, b: Self::N, to: &mut [[u32; 4]; ROW]);
 }
@@ -326,6 +334,31 @@ impl Wide for Any {
             m |= u16::from(v.0[i] == 0) << i;
         }
         m
+    }
+    #[inline(always)]
+    fn pick(self, from: &[u32], at: Sixteen) -> Sixteen {
+        let last = from.len().saturating_sub(1);
+        each(at, at, |i, _| {
+            from.get(last.min(i as usize)).copied().unwrap_or(0)
+        })
+    }
+    #[inline(always)]
+    fn put_some(self, v: Sixteen, which: u16, to: &mut [u32; ROW]) {
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = if which >> i & 1 == 1 { v.0[i] } else { *to };
+        }
+    }
+    #[inline(always)]
+    fn number(self, v: u16, which: u16, to: &mut [u16; ROW]) {
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = if which >> i & 1 == 1 { v } else { *to };
+        }
+    }
+    #[inline(always)]
+    fn add(self, to: &mut [u64; 4], v: &[u32; 4]) {
+        for (to, v) in to.iter_mut().zip(v) {
+            *to = to.wrapping_add(u64::from(*v));
+        }
     }
     #[inline(always)]
     fn bills(self, a: Sixteen, b: Sixteen, to: &mut [[u32; 4]; ROW]) {
@@ -689,6 +722,47 @@ impl Wide for Avx512 {
         unsafe { std::arch::x86_64::_mm512_testn_epi32_mask(v, v) }
     }
     #[inline(always)]
+    fn pick(self, from: &[u32], at: Self::N) -> Self::N {
+        use std::arch::x86_64::{_mm512_i32gather_epi32, _mm512_min_epu32};
+        let Some(last) = from.len().checked_sub(1) else {
+            return self.all(0);
+        };
+        let last = last.min(i32::MAX as usize) as u32;
+        // SAFETY: as above; no place is beyond the last.
+        unsafe {
+            let at = _mm512_min_epu32(at, self.all(last));
+            _mm512_i32gather_epi32(at, from.as_ptr().cast(), 4)
+        }
+    }
+    #[inline(always)]
+    fn put_some(self, v: Self::N, which: u16, to: &mut [u32; ROW]) {
+        // SAFETY: as above; an array of 64 bytes.
+        unsafe {
+            std::arch::x86_64::_mm512_mask_storeu_epi32(to.as_mut_ptr().cast(), which, v);
+        }
+    }
+    #[inline(always)]
+    fn number(self, v: u16, which: u16, to: &mut [u16; ROW]) {
+        use std::arch::x86_64::{_mm256_mask_storeu_epi16, _mm256_set1_epi16};
+        // SAFETY: as above; an array of 32 bytes.
+        unsafe {
+            _mm256_mask_storeu_epi16(to.as_mut_ptr().cast(), which, _mm256_set1_epi16(v as i16));
+        }
+    }
+    #[inline(always)]
+    fn add(self, to: &mut [u64; 4], v: &[u32; 4]) {
+        use std::arch::x86_64::{
+            _mm_loadu_si128, _mm256_add_epi64, _mm256_cvtepu32_epi64, _mm256_loadu_si256,
+            _mm256_storeu_si256,
+        };
+        // SAFETY: as above; arrays of 32 bytes and of 16.
+        unsafe {
+            let more = _mm256_cvtepu32_epi64(_mm_loadu_si128(v.as_ptr().cast()));
+            let sum = _mm256_add_epi64(_mm256_loadu_si256(to.as_ptr().cast()), more);
+            _mm256_storeu_si256(to.as_mut_ptr().cast(), sum);
+        }
+    }
+    #[inline(always)]
     fn bills(self, a: Self::N, b: Self::N, to: &mut [[u32; 4]; ROW]) {
         use std::arch::x86_64::{
             _mm512_shuffle_i32x4, _mm512_storeu_si512, _mm512_unpackhi_epi32,
@@ -821,6 +895,18 @@ mod tests {
             all.extend(to.0);
         };
         keep(wide.all(wide.over(a, b).into()));
+        let row: Vec<u32> = (0..33).map(|i| all_of(windows, i)).collect();
+        keep(wide.pick(&row, wide.and(a, wide.all(63))));
+        keep(wide.pick(&row[..1], a));
+        let (mut some, mut same) = ([7; ROW], [7; ROW]);
+        wide.put_some(a, wide.over(a, b), &mut some);
+        wide.number(9, wide.over(a, b), &mut same);
+        keep(wide.get(&Sixteen(some)));
+        keep(wide.get(&Sixteen(same.map(u32::from))));
+        let mut sums = [u64::MAX, 1, u64::from(u32::MAX), 0];
+        wide.add(&mut sums, &[row[0], row[1], row[2], row[3]]);
+        let halves = |i: usize| (sums[i / 2 % 4] >> (i % 2 * 32)) as u32;
+        keep(wide.get(&Sixteen(std::array::from_fn(halves))));
         let mut bills = [[0; 4]; ROW];
         wide.bills(a, b, &mut bills);
         bills.iter().for_each(|b| assert_eq!((b[0], b[3]), (1, 0)));
