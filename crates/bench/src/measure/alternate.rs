@@ -377,7 +377,10 @@ pub fn alternate(
                     1
                 };
                 let (run_up, packets) = match warm_up {
-                    true => (seconds / 4.0, every * meetings),
+                    true => (
+                        (seconds / 4.0).max(s.settles().as_secs_f64()),
+                        every * meetings,
+                    ),
                     false => (seconds * RUN_UP, 0),
                 };
                 if driver

@@ -4,6 +4,7 @@ use onefold_elements::ElemId;
 use onefold_engine::Graph;
 use onefold_engine::program::{FlowRunner, FlowStats, ProgramRunner, Report};
 use onefold_packet::{Pkt, Timestamp};
+use std::time::Duration;
 
 /// What became of packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
@@ -65,6 +66,10 @@ pub trait Subject {
     /// Traffic classes whose packets were seen so far, if the subject has any.
     fn classes_hit(&self) -> Option<usize> {
         None
+    }
+    /// How long it does something else in the beginning than later on: it is run for so long before anything is measured.
+    fn settles(&self) -> Duration {
+        Duration::ZERO
     }
     /// What the flow table has done so far, if the subject has one, and why packets that could have had an entry have none.
     fn flow_stats(&self) -> Option<(FlowStats, Vec<(&'static str, u64)>)> {
@@ -214,6 +219,9 @@ impl Subject for Flow {
     }
     fn classes_hit(&self) -> Option<usize> {
         Some(classes_hit(&self.0.report()))
+    }
+    fn settles(&self) -> Duration {
+        self.0.settles()
     }
     fn flow_stats(&self) -> Option<(FlowStats, Vec<(&'static str, u64)>)> {
         Some((self.0.stats(), self.0.causes().to_vec()))

@@ -45,6 +45,8 @@ const DEAREST: f64 = 16.0;
 
 /// Time that flows are given in the beginning, when none is known, and at most when everything was forgotten: nanoseconds.
 const MOST_BACK: f64 = 1e8;
+/// Until that is used up, whatever arrives beside unknown packets: about twice as long.
+pub(super) const SETTLES: Duration = Duration::from_nanos(2 * MOST_BACK as u64);
 
 /// Nanoseconds; a conversion of what has 128 bits would be a call.
 #[inline]

@@ -217,7 +217,7 @@ impl FlowRunner {
     ///
     /// Whether a packet is known cannot be foreseen in a flood, and each branch on it costs as much as the look-up. So there are lists, and nothing but
     /// being let in is a branch.
-    #[inline(never)]
+    #[inline(always)]
     fn admit(&mut self, source: ElemId, n: usize, batch: &mut Vec<Pkt>, now: Timestamp) -> usize {
         let Some(a) = &mut self.admission else {
             return n;

@@ -59,7 +59,7 @@ use onefold_synth::program::Program;
 pub(super) use shape::Shape;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use table::{Line, NO_SLOT, Slot, Table};
 use way::{Count, Flow, Own, Pending, Way};
 use ways::Ways;
@@ -219,6 +219,13 @@ impl FlowRunner {
         if self.admission.as_ref().map(Admission::share) != share {
             self.admission = share.map(Admission::new);
         }
+    }
+
+    /// How long unknown flows may get more time than their share, in the beginning: where a share is set, they have time to open until others are dropped for them.
+    pub fn settles(&self) -> Duration {
+        self.admission
+            .as_ref()
+            .map_or(Duration::ZERO, |_| admission::SETTLES)
     }
 
     /// The program without the table, everything accounted for.

@@ -15,7 +15,7 @@
 //!   after two long windows with fewer than three of four known, a few thousand packets go to the program for comparison. If they are
 //!   cheaper, those of the next windows follow; if not, it is tried again much later.
 
-use onefold_packet::prefetch;
+use onefold_packet::{prefetch, spread};
 use std::time::Duration;
 
 /// Packets of a short window.
@@ -234,7 +234,7 @@ impl Monitor {
 /// Flows of which one packet was seen, by a part of their hash: one place for each, the last one stays.
 #[derive(Debug)]
 pub(super) struct Once {
-    seen: Box<[u16]>,
+    seen: Vec<u16>,
 }
 
 impl Once {
@@ -244,9 +244,7 @@ impl Once {
             .saturating_mul(2)
             .clamp(1 << 10, 1 << 26)
             .next_power_of_two();
-        Once {
-            seen: vec![0; n].into(),
-        }
+        Once { seen: spread(n) }
     }
 
     /// [`Once::again`] is about to be asked.

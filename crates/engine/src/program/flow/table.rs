@@ -43,14 +43,12 @@ const MANY: u32 = (1 << WAYS) - 1;
 impl Bucket {
     /// How many entries that would be here are in their other bucket.
     fn elsewhere(&self) -> u32 {
-        let bit = |(i, t): (usize, &u16)| u32::from(t & 1) << i;
-        self.0.iter().enumerate().map(bit).sum()
+        Any.odd(&self.0)
     }
     /// Is there any?
     #[inline(always)]
-    fn any_elsewhere(&self) -> bool {
-        let [a, b, c, d, e, f, g, h] = self.0;
-        (a | b | c | d | e | f | g | h) & 1 != 0
+    fn any_elsewhere(&self, wide: impl Wide) -> bool {
+        wide.odd(&self.0) != 0
     }
     fn set_elsewhere(&mut self, n: u32) {
         for (i, t) in self.0.iter_mut().enumerate() {
@@ -217,8 +215,9 @@ impl Table {
         let bucket = self.buckets.get(b);
         let mut m = bucket.map_or(0, |x| wide.equal(&x.0, tag));
         if m == 0 {
-            if !bucket.is_some_and(Bucket::any_elsewhere) {
-                return NO_SLOT;
+            match bucket {
+                Some(x) if x.any_elsewhere(wide) => {}
+                _ => return NO_SLOT,
             }
             at = self.other(b, tag);
             m = self.buckets.get(at).map_or(0, |x| wide.equal(&x.0, tag));
@@ -238,7 +237,10 @@ impl Table {
     pub fn in_first(&self, wide: impl Wide, hash: u64) -> (Slot, bool) {
         let first = self.first(hash);
         let slot = self.in_bucket(wide, first, Self::tag(hash));
-        let more = self.buckets.get(first).is_some_and(Bucket::any_elsewhere);
+        let more = match self.buckets.get(first) {
+            Some(x) => x.any_elsewhere(wide),
+            None => false,
+        };
         (slot, more)
     }
     /// What it finds in the other one.
@@ -271,7 +273,7 @@ impl Table {
         let tag = Self::tag(hash);
         let b = self.first(hash);
         let other = self.other(b, tag);
-        let more = self.buckets.get(b).is_some_and(Bucket::any_elsewhere);
+        let more = (self.buckets.get(b)).is_some_and(|x| x.any_elsewhere(Any));
         let both = [b, other];
         for at in both.into_iter().take(1 + usize::from(more)) {
             let mut m = self.buckets.get(at).map_or(0, |x| Self::equal(x, tag));
@@ -593,16 +595,16 @@ mod tests {
         for n in 1..=MANY + 3 {
             b.count(true);
             assert_eq!(b.elsewhere(), n.min(MANY));
-            assert!(b.any_elsewhere() && (0..WAYS).all(|i| b.tag(i) == 40));
+            assert!(b.any_elsewhere(Any) && (0..WAYS).all(|i| b.tag(i) == 40));
         }
         b.count(false);
         assert_eq!(b.elsewhere(), MANY);
         let mut b = Bucket::default();
         b.count(false);
-        assert!(!b.any_elsewhere());
+        assert!(!b.any_elsewhere(Any));
         b.count(true);
         b.count(false);
-        assert!(!b.any_elsewhere());
+        assert!(!b.any_elsewhere(Any));
     }
 
     #[test]
@@ -612,7 +614,7 @@ mod tests {
             t.insert(t.hash(&key(i)), line(i), &mut |_| ());
         }
         counts_right(&t);
-        let more = t.buckets.iter().filter(|b| b.any_elsewhere()).count();
+        let more = t.buckets.iter().filter(|b| b.any_elsewhere(Any)).count();
         assert!(more * 5 < t.buckets.len(), "{more} of {}", t.buckets.len());
     }
 

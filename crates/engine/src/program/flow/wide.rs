@@ -119,6 +119,8 @@ pub(super) trait Wide: Copy {
     fn above(self, v: u32, row: &[u32; ROW]) -> u32;
     /// Which tags are equal to this one, but for their low bits: a bit each. The tag's own low bit is not set.
     fn equal(self, tags: &[u16; TAGS], tag: u16) -> u32;
+    /// Which tags' low bits are set: a bit each.
+    fn odd(self, tags: &[u16; TAGS]) -> u32;
     /// Is a quarter of one of an entry's words of [`DANGERS`] this one?
     fn endangers(self, entry: &[u64; 8], x: u16) -> bool;
 
@@ -226,6 +228,14 @@ impl Wide for Any {
         let mut m = 0;
         for (i, t) in tags.iter().enumerate() {
             m |= u32::from(t & !1 == tag) << i;
+        }
+        m
+    }
+    #[inline(always)]
+    fn odd(self, tags: &[u16; TAGS]) -> u32 {
+        let mut m = 0;
+        for (i, t) in tags.iter().enumerate() {
+            m |= u32::from(t & 1) << i;
         }
         m
     }
@@ -577,6 +587,16 @@ impl Wide for Avx512 {
             let tags = _mm_loadu_si128(tags.as_ptr().cast());
             let tags = _mm_and_si128(tags, _mm_set1_epi16(!1));
             _mm_cmpeq_epi16_mask(tags, _mm_set1_epi16(tag as i16))
+        };
+        m.into()
+    }
+    #[inline(always)]
+    fn odd(self, tags: &[u16; TAGS]) -> u32 {
+        use std::arch::x86_64::{_mm_loadu_si128, _mm_set1_epi16, _mm_test_epi16_mask};
+        // SAFETY: as above.
+        let m = unsafe {
+            let tags = _mm_loadu_si128(tags.as_ptr().cast());
+            _mm_test_epi16_mask(tags, _mm_set1_epi16(1))
         };
         m.into()
     }
@@ -997,6 +1017,8 @@ mod tests {
             proptest::prop_assert_eq!(Any.above(v, &row), above(v));
             let want = (0..TAGS).filter(|i| tags[*i] & !1 == 2).map(|i| 1 << i).sum::<u32>();
             proptest::prop_assert_eq!(Any.equal(&tags, 2), want);
+            let odd = (0..TAGS).filter(|i| tags[*i] % 2 == 1).map(|i| 1 << i).sum::<u32>();
+            proptest::prop_assert_eq!(Any.odd(&tags), odd);
             if super::super::isa::Isa::detect() == super::super::isa::Isa::Avx512 {
                 // SAFETY: it was looked for.
                 let x = unsafe { Avx512::new() };
@@ -1008,6 +1030,7 @@ mod tests {
                 proptest::prop_assert_eq!(x.above(v, &row), above(v));
                 proptest::prop_assert_eq!(x.above(row[3], &row), above(row[3]));
                 proptest::prop_assert_eq!(x.equal(&tags, 2), want);
+                proptest::prop_assert_eq!(x.odd(&tags), odd);
             }
         }
     }
