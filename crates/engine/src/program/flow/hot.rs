@@ -11,7 +11,6 @@ use super::direct::{BY_FLOW, UNKNOWN};
 use super::front::Front;
 use super::guard::{ASK, Lane, NO_BOX, Parsed};
 use super::isa::Steps;
-use super::lease::Pool;
 use super::leave::{Done, Left};
 use super::monitor::Once;
 use super::survey::Seen;
@@ -91,16 +90,21 @@ pub(super) fn search(
 /// Whether a packet has one cannot be foreseen then, and each branch that depends on it costs as much as a bucket. So packets are sorted into lists, and memory
 /// is asked for of all that it is needed of.
 #[inline(always)]
-fn search_mixed(
+pub(super) fn search_mixed(
     wide: impl Wide,
     table: &Table,
-    pool: &Pool,
+    leases: &Leases,
     once: &Once,
     group: &mut [Parsed],
 ) -> usize {
     let (mut found, mut left) = ([0u8; GROUP + 1], [0u8; GROUP + 1]);
     let (mut hits, mut misses, mut unknown) = (0, 0, 0);
-    for (i, x) in group.iter_mut().enumerate().take(GROUP) {
+    let n = group.len().min(GROUP);
+    let group = &mut group[..n];
+    let mut i = 0;
+    // Bound: the group. Loops over indices: adapters may not be inlined
+    while i < n {
+        let x = &mut group[i];
         if x.way == BY_FLOW {
             let more;
             (x.slot, more) = table.in_first(wide, x.hash);
@@ -112,6 +116,7 @@ fn search_mixed(
             unknown += usize::from(missed & !more);
             once.expect(x.hash);
         }
+        i += 1;
     }
     let mut each = left.get(..misses).unwrap_or_default().iter();
     while let Some(x) = each.next().and_then(|i| group.get(usize::from(*i))) {
@@ -131,7 +136,7 @@ fn search_mixed(
     while let Some(x) = each.next().and_then(|i| group.get_mut(usize::from(*i))) {
         entry(wide, table, x);
         unknown += usize::from(x.way == UNKNOWN);
-        if let Some(w) = pool.leases.word(x.lease) {
+        if let Some(w) = leases.word(x.lease) {
             prefetch(w);
         }
     }
@@ -331,7 +336,7 @@ impl FlowRunner {
             return (n, seen);
         }
         if lane.monitor.pressed {
-            seen.unknown += search_mixed(wide, &self.table, &self.pool, &self.once, group);
+            seen.unknown += wide.search_mixed(&self.table, &self.pool.leases, &self.once, group);
             return (n, seen);
         }
         seen.unknown += wide.search(&self.table, &self.pool.leases, &self.ways.tallies, group);

@@ -6,6 +6,7 @@ use super::FlowRunner;
 use super::brief::Briefs;
 use super::front::Front;
 use super::guard::{Lane, Parsed};
+use super::monitor::Once;
 use super::survey::Seen;
 use super::table::Table;
 use super::ways::Tally;
@@ -33,6 +34,14 @@ pub(super) trait Steps: Wide {
         table: &Table,
         leases: &Leases,
         tallies: &[Tally],
+        group: &mut [Parsed],
+    ) -> usize;
+    /// [`super::hot::search_mixed`].
+    fn search_mixed(
+        self,
+        table: &Table,
+        leases: &Leases,
+        once: &Once,
         group: &mut [Parsed],
     ) -> usize;
     /// [`FlowRunner::go`].
@@ -67,6 +76,16 @@ impl Steps for Any {
         group: &mut [Parsed],
     ) -> usize {
         super::hot::search(self, table, leases, tallies, group)
+    }
+    #[inline(always)]
+    fn search_mixed(
+        self,
+        table: &Table,
+        leases: &Leases,
+        once: &Once,
+        group: &mut [Parsed],
+    ) -> usize {
+        super::hot::search_mixed(self, table, leases, once, group)
     }
     #[inline(always)]
     fn go<const BRIEF: bool, const STALE: bool>(
@@ -107,6 +126,17 @@ impl Steps for Avx512 {
         unsafe { search(self, table, leases, tallies, group) }
     }
     #[inline(always)]
+    fn search_mixed(
+        self,
+        table: &Table,
+        leases: &Leases,
+        once: &Once,
+        group: &mut [Parsed],
+    ) -> usize {
+        // SAFETY: as above.
+        unsafe { search_mixed(self, table, leases, once, group) }
+    }
+    #[inline(always)]
     fn go<const BRIEF: bool, const STALE: bool>(
         self,
         r: &mut FlowRunner,
@@ -145,6 +175,19 @@ fn search(
     group: &mut [Parsed],
 ) -> usize {
     super::hot::search(wide, table, leases, tallies, group)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline(never)]
+fn search_mixed(
+    wide: Avx512,
+    table: &Table,
+    leases: &Leases,
+    once: &Once,
+    group: &mut [Parsed],
+) -> usize {
+    super::hot::search_mixed(wide, table, leases, once, group)
 }
 
 #[cfg(target_arch = "x86_64")]
