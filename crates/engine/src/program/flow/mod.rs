@@ -24,6 +24,7 @@ mod act;
 mod admission;
 mod asked;
 mod brief;
+mod bucket;
 mod direct;
 mod front;
 mod guard;

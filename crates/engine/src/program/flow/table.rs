@@ -15,6 +15,7 @@
 //!
 //! Bounds: a look-up reads at most 2 buckets and the entries whose tags are equal, an insertion moves at most one entry.
 
+use super::bucket::Bucket;
 use super::wide::{Any, TAGS, Wide};
 use onefold_packet::{prefetch, spread};
 
@@ -31,49 +32,6 @@ pub(super) const KEY: usize = 5;
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(align(64))]
 pub(super) struct Line(pub [u64; 8]);
-
-/// Tags without their low bits, which are a number: how many entries that would be here are in their other bucket, [`MANY`] at most.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(align(16))]
-struct Bucket([u16; WAYS]);
-
-/// As many entries elsewhere as a bucket can count. It stays so, then.
-const MANY: u32 = (1 << WAYS) - 1;
-
-impl Bucket {
-    /// How many entries that would be here are in their other bucket.
-    fn elsewhere(&self) -> u32 {
-        Any.odd(&self.0)
-    }
-    /// Is there any?
-    #[inline(always)]
-    fn any_elsewhere(&self, wide: impl Wide) -> bool {
-        wide.odd(&self.0) != 0
-    }
-    fn set_elsewhere(&mut self, n: u32) {
-        for (i, t) in self.0.iter_mut().enumerate() {
-            *t = *t & !1 | (n >> i & 1) as u16;
-        }
-    }
-    /// One more of them, or one less.
-    fn count(&mut self, more: bool) {
-        let n = self.elsewhere();
-        match more {
-            true if n < MANY => self.set_elsewhere(n + 1),
-            false if (1..MANY).contains(&n) => self.set_elsewhere(n - 1),
-            _ => {}
-        }
-    }
-    /// The tag at a place; nothing is there if it is zero.
-    fn tag(&self, i: usize) -> u16 {
-        self.0.get(i).map_or(0, |t| t & !1)
-    }
-    fn set_tag(&mut self, i: usize, tag: u16) {
-        if let Some(t) = self.0.get_mut(i) {
-            *t = *t & 1 | tag;
-        }
-    }
-}
 
 /// Where an entry is.
 pub(super) type Slot = u32;
@@ -587,24 +545,6 @@ mod tests {
         }
         let counted: Vec<u32> = t.buckets.iter().map(Bucket::elsewhere).collect();
         assert_eq!(counted, elsewhere);
-    }
-
-    #[test]
-    fn a_bucket_counts_up_to_its_bound_and_stays_there() {
-        let mut b = Bucket([40; WAYS]);
-        for n in 1..=MANY + 3 {
-            b.count(true);
-            assert_eq!(b.elsewhere(), n.min(MANY));
-            assert!(b.any_elsewhere(Any) && (0..WAYS).all(|i| b.tag(i) == 40));
-        }
-        b.count(false);
-        assert_eq!(b.elsewhere(), MANY);
-        let mut b = Bucket::default();
-        b.count(false);
-        assert!(!b.any_elsewhere(Any));
-        b.count(true);
-        b.count(false);
-        assert!(!b.any_elsewhere(Any));
     }
 
     #[test]
