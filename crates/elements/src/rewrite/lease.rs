@@ -78,10 +78,20 @@ impl Leases {
         start.max(last + 1)
     }
 
+    /// All words: for loops that touch many of them.
+    #[inline]
+    pub fn words(&self) -> &[AtomicU64] {
+        &self.words
+    }
     /// A packet of the flow at `stamp`. False, and nothing is noted, when the lease has ended.
     #[inline]
     pub fn touch(&self, lease: u32, stamp: u64) -> bool {
-        match self.words.get(lease as usize) {
+        Leases::touch_word(&self.words, lease, stamp)
+    }
+    /// [`Leases::touch`] in these [words](Leases::words).
+    #[inline(always)]
+    pub fn touch_word(words: &[AtomicU64], lease: u32, stamp: u64) -> bool {
+        match words.get(lease as usize) {
             Some(w) if w.load(Relaxed) & ENDED == 0 => {
                 w.store(stamp, Relaxed);
                 true

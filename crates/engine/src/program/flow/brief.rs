@@ -6,6 +6,8 @@ use super::GROUP;
 use super::direct::UNKNOWN;
 use super::guard::Parsed;
 use super::table::NO_SLOT;
+use super::way::Own;
+use super::ways::Ways;
 use super::wide::ROW;
 use onefold_elements::rewrite::NO_LEASE;
 
@@ -37,7 +39,7 @@ impl Default for Briefs {
 
 impl Briefs {
     /// The rest is written down, for whoever wants to know more of these packets: a bit each.
-    pub fn fill(&mut self, which: u64, group: &mut [Parsed]) {
+    pub fn fill(&mut self, which: u64, known: &Ways, group: &mut [Parsed]) {
         let mut left = self.only & which;
         self.only &= !which;
         // Bound: one bit less each time
@@ -48,6 +50,7 @@ impl Briefs {
             let [_, _, total, _] = self.bills[i];
             (x.guard, x.total) = (self.guards[i], total);
             (x.way, x.slot, x.lease) = (self.ways[i], NO_SLOT, NO_LEASE);
+            x.own = known.act(x.way).map_or_else(Own::default, |a| a.own);
         }
     }
 }
@@ -71,7 +74,7 @@ mod tests {
             (b.bills[i], b.guards[i]) = ([1, 60, 46, 0], 3);
         }
         b.only = bits_from(16, 0x8001) | bits_from(48, 2);
-        b.fill(!(1 << 31), &mut group);
+        b.fill(!(1 << 31), &Ways::default(), &mut group);
         assert_eq!(b.only, 1 << 31, "of one nobody has asked");
         for (i, x) in group.iter().enumerate() {
             let asked = i == 16 || i == 49;

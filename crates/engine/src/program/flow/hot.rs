@@ -17,7 +17,7 @@ use super::survey::Seen;
 use super::table::{KEY, LONG, Line, NO_SLOT, Table, same};
 use super::way::{Flow, Own};
 use super::ways::Tally;
-use super::wide::{Any, ROW, Wide};
+use super::wide::{Any, DANGERS, ROW, Wide};
 use super::{FlowRunner, GROUP, OVERLOAD, flow_of};
 use onefold_elements::ElemId;
 use onefold_elements::rewrite::{Leases, NO_LEASE};
@@ -33,8 +33,8 @@ pub(super) fn entry(wide: impl Wide, table: &Table, x: &mut Parsed) {
     };
     (x.way, x.lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
     x.own = own(l, &x.key);
-    // zero from where it comes to be zero, whatever else is added
-    if wide.endangers(&l.0, x.sum) && x.sum != 0 {
+    // Zero from where it comes to be zero, whatever else is added. The first word has something if any has.
+    if l.0[DANGERS[0]] != 0 && wide.endangers(&l.0, x.sum) && x.sum != 0 {
         x.own = x.own.emptied(x.sum);
     }
 }
@@ -195,7 +195,7 @@ impl FlowRunner {
                 };
                 let next = packets.next();
                 if next.is_some() && self.briefs.only != 0 {
-                    self.briefs.fill(u64::MAX, &mut self.group);
+                    self.briefs.fill(u64::MAX, &self.ways, &mut self.group);
                 }
                 if let Some(p) = next.and_then(|p| self.known(lane, i, p, now, news)) {
                     // a handler that was called may have ended the program's time
@@ -260,6 +260,8 @@ impl FlowRunner {
             if let Ok([to, from]) = group.get_disjoint_mut([left, i]) {
                 *to = *from;
             }
+            let bills = &mut self.briefs.bills;
+            bills[left % GROUP] = bills[i % GROUP];
             batch.swap(left, i);
             left += 1;
         }
@@ -330,7 +332,7 @@ impl FlowRunner {
             from = to;
         }
         if seen.by_flow || seen.unknown > 0 {
-            self.briefs.fill(u64::MAX, group);
+            self.briefs.fill(u64::MAX, &self.ways, group);
         }
         if !seen.by_flow {
             return (n, seen);
@@ -389,7 +391,7 @@ impl FlowRunner {
             dropped,
         } = match BRIEF {
             true => left.go_brief(wide, known, bills),
-            false => left.go::<STALE>(wide, group, shared, &mut clock),
+            false => left.go::<STALE>(wide, (group, bills), shared, &mut clock),
         };
         let out = &mut g.out;
         let sinks = &sinks[..went];

@@ -7,10 +7,11 @@ use super::guard::Parsed;
 use super::hot::entry;
 use super::lease::Pool;
 use super::table::{NO_SLOT, Table};
+use super::way::Own;
 use super::ways::Tally;
 use super::wide::{Any, Wide};
 use onefold_elements::StateStore;
-use onefold_elements::rewrite::NO_LEASE;
+use onefold_elements::rewrite::{Leases, NO_LEASE};
 use onefold_packet::{Packet, Pkt};
 
 /// What packets on their way have to do with, and what they are.
@@ -37,7 +38,7 @@ impl Left<'_> {
     pub fn go<const STALE: bool>(
         self,
         wide: impl Wide,
-        group: &mut [Parsed],
+        (group, bills): (&mut [Parsed], &[Bill]),
         (pool, store): (&Pool, &StateStore),
         clock: &mut u64,
     ) -> Done {
@@ -49,9 +50,10 @@ impl Left<'_> {
             packets,
             sinks,
         } = self;
-        let leases = &*pool.leases;
-        let count = group.len().min(packets.len()).min(GROUP);
+        let words = pool.leases.words();
+        let count = group.len().min(packets.len()).min(GROUP).min(bills.len());
         let (group, packets) = (&mut group[..count], &mut packets[..count]);
+        let bills = &bills[..count];
         let crowded = table.crowded();
         let mut done = Done::default();
         // Loops over indices: adapters may not be inlined
@@ -69,11 +71,9 @@ impl Left<'_> {
             if !t.ready() && !begins(t, x.way, dirty) {
                 break;
             }
-            let len = p.len() as u64;
-            let window = p.window_mut();
             if x.lease != NO_LEASE {
                 let stamp = *clock + 1;
-                if !leases.touch(x.lease, stamp) {
+                if !Leases::touch_word(words, x.lease, stamp) {
                     break;
                 }
                 *clock = stamp;
@@ -83,29 +83,25 @@ impl Left<'_> {
                     x.lease
                 );
             }
-            let mut own = &x.own;
             match x.slot {
-                NO_SLOT => {
-                    done.by_class += 1;
-                    own = &act.own;
-                }
+                NO_SLOT => done.by_class += 1,
                 s if crowded => table.mark(s),
                 _ => {}
             }
-            t.add(len, x.total);
+            let bill = &bills[done.went];
+            t.add_bill(wide, bill);
             sinks[done.went] = act.sink;
             done.went += 1;
-            if act.sink == NO_SINK {
-                done.dropped += 1;
-                continue;
-            }
-            match window {
-                Some(b) if act.quick => {
-                    act.apply_quick(wide, b, own);
-                    act.end(p, x.total);
+            let [_, _, total, _] = *bill;
+            if act.quick {
+                // before the window is there: it would have to be found again
+                act.end(p, total);
+                if let Some(b) = p.window_mut() {
+                    act.apply_quick(wide, b, &x.own);
+                    continue;
                 }
-                _ => act.apply(p, own, x.total),
             }
+            done.dropped += u64::from(!other(act, p, &x.own, total));
         }
         done
     }
@@ -147,27 +143,27 @@ impl Left<'_> {
                     continue;
                 }
             }
-            done.dropped += u64::from(!other(act, p, total));
+            done.dropped += u64::from(!other(act, p, &act.own, total));
         }
         done.by_class = done.went as u64;
         done
     }
 }
 
-/// What is not [simple](Act::simple), one packet at a time. False if the packet is dropped.
+/// What is seldom, one packet at a time. False if the packet is dropped.
 #[inline(never)]
-fn other(act: &Act, p: &mut Packet, total: u32) -> bool {
+fn other(act: &Act, p: &mut Packet, own: &Own, total: u32) -> bool {
     if act.sink == NO_SINK {
         return false;
     }
     if !act.quick {
-        act.apply(p, &act.own, total);
+        act.apply(p, own, total);
         return true;
     }
     act.end(p, total);
     match p.window_mut() {
-        Some(b) => act.apply_quick(Any, b, &act.own),
-        None => act.apply(p, &act.own, total),
+        Some(b) => act.apply_quick(Any, b, own),
+        None => act.apply(p, own, total),
     }
     true
 }

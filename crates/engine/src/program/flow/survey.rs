@@ -171,7 +171,7 @@ impl Lane {
         let ways = row(&mut briefs.ways, first);
         let guards = row(&mut briefs.guards, first);
         let bills = row(&mut briefs.bills, first);
-        let mut only = 0;
+        let mut only = 0u16;
         let mut windows = [&NOTHING; ROW];
         let mut len = Sixteen([0; ROW]);
         // Loops over indices, here and below: adapters that are not inlined would be compiled without wide registers, and called with all
@@ -239,12 +239,20 @@ impl Lane {
                 let (Some(x), Some(w)) = (out.get_mut(i), windows.get(i)) else {
                     break;
                 };
-                (x.guard, x.total) = (number as u16, totals.0[i & (ROW - 1)]);
-                (x.way, x.slot, x.lease) = (BY_FLOW, NO_SLOT, NO_LEASE);
                 if let Some(d) = &b.direct {
                     if !found {
                         ways[i & (ROW - 1)] = d.get(wide, w);
                     }
+                    // all is said
+                    if ways[i & (ROW - 1)] < BY_FLOW {
+                        guards[i & (ROW - 1)] = number as u16;
+                        only |= 1 << i;
+                        continue;
+                    }
+                }
+                (x.guard, x.total) = (number as u16, totals.0[i & (ROW - 1)]);
+                (x.way, x.slot, x.lease) = (BY_FLOW, NO_SLOT, NO_LEASE);
+                if b.direct.is_some() {
                     x.way = ways[i & (ROW - 1)];
                 }
                 // nothing to be looked up, or nothing known; else the table knows
@@ -266,9 +274,7 @@ impl Lane {
                 seen.unknown += 1;
             }
         }
-        if only != 0 || !seen.by_flow {
-            wide.bills(columns.len, wide.get(&totals), bills);
-        }
+        wide.bills(columns.len, wide.get(&totals), bills);
         briefs.only |= bits_from(first, only);
         seen
     }
