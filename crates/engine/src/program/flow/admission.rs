@@ -119,7 +119,7 @@ impl Admission {
 
     /// May a packet in? Takes what it is thought to cost. `again`: its flow was met before.
     #[inline]
-    pub fn admits(&mut self, again: bool) -> bool {
+    fn admits(&mut self, again: bool) -> bool {
         let floor = if again { 0.0 } else { self.kept };
         let yes = self.credit > floor;
         if yes {
@@ -138,6 +138,27 @@ impl Admission {
         x ^= x << 17;
         self.dice = x;
         (x >> 32).is_multiple_of(TIMED)
+    }
+
+    /// Which of several unknown packets, a bit each and the lowest first, are let in. `again`: those whose flows were met before.
+    #[inline]
+    pub fn admit(&mut self, unknown: u64, again: u64) -> u64 {
+        // in a flood nothing is left for new ones, and none of them has to be asked about
+        let mut left = if self.credit > self.kept {
+            unknown
+        } else {
+            unknown & again
+        };
+        let mut some = 0;
+        // Bound: a bit less each time
+        while left != 0 {
+            let bit = left & left.wrapping_neg();
+            left ^= bit;
+            if self.admits(again & bit != 0) {
+                some |= bit;
+            }
+        }
+        some
     }
 
     /// A packet that was let in took so long.
@@ -273,5 +294,30 @@ mod tests {
         a.begin(Instant::now());
         let burst = (0..200).filter(|_| a.admits(false)).count();
         assert_eq!(burst, 200, "a quarter of a millisecond");
+    }
+
+    /// Several at once are let in as one after the other.
+    #[test]
+    fn together_as_one_by_one() {
+        for credit in [-10.0, 0.0, 500.0, 1200.0, 3000.0, 1e6] {
+            for (unknown, again) in [
+                (0u64, 0u64),
+                (0b1011, 0b10),
+                (!0, 0x5555),
+                (!0, 0),
+                (0xff00, 0xff00),
+            ] {
+                let (mut a, mut b) = (begun(0.001), begun(0.001));
+                (a.credit, b.credit) = (credit, credit);
+                let one = |i: &u32| unknown >> i & 1 == 1 && b.admits(again >> i & 1 == 1);
+                let want = (0..64).filter(one).map(|i| 1u64 << i).sum::<u64>();
+                assert_eq!(
+                    a.admit(unknown, again),
+                    want,
+                    "{credit} {unknown:x} {again:x}"
+                );
+                assert!((a.credit - b.credit).abs() < 1e-6);
+            }
+        }
     }
 }

@@ -232,20 +232,21 @@ impl FlowRunner {
         }
         let n = n.min(batch.len());
         let group = self.group.get_mut(..n).unwrap_or_default();
-        let (mut unknown, mut count) = ([0u8; GROUP], 0);
+        let (mut unknown, mut again) = (0u64, 0u64);
         for (i, x) in group.iter().enumerate() {
-            unknown[count % GROUP] = i as u8;
-            count += usize::from(x.way == UNKNOWN);
+            unknown |= u64::from(x.way == UNKNOWN) << (i % GROUP);
         }
-        let unknown = unknown.get(..count).unwrap_or_default();
-        let mut shed = 0u64;
-        for i in unknown {
-            let Some(x) = group.get_mut(usize::from(*i)) else {
-                continue;
-            };
-            x.again = (x.guard != NO_BOX) & self.once.again(x.hash);
-            shed |= u64::from(!a.admits(x.again)) << i;
+        let mut left = unknown;
+        // Bound: a bit less each time, here and in the following
+        while left != 0 {
+            let i = left.trailing_zeros() as usize % GROUP;
+            left &= left - 1;
+            if let Some(x) = group.get_mut(i) {
+                x.again = self.once.meet(x.hash) & (x.guard != NO_BOX);
+                again |= u64::from(x.again) << i;
+            }
         }
+        let shed = unknown & !a.admit(unknown, again);
         if shed == 0 {
             return n;
         }
@@ -253,7 +254,6 @@ impl FlowRunner {
         let first = (shed.trailing_zeros() as usize).min(n);
         let mut stays = !shed & (!0u64 >> (u64::BITS as usize - n.clamp(1, GROUP))) & (!0 << first);
         let mut left = first;
-        // Bound: a bit less each time
         while stays != 0 {
             let i = stays.trailing_zeros() as usize;
             stays &= stays - 1;
