@@ -97,43 +97,54 @@ pub(super) fn search_mixed(
     once: &Once,
     group: &mut [Parsed],
 ) -> usize {
-    let (mut found, mut left) = ([0u8; GROUP + 1], [0u8; GROUP + 1]);
-    let (mut hits, mut misses, mut unknown) = (0, 0, 0);
     let n = group.len().min(GROUP);
     let group = &mut group[..n];
+    // bits by number in the group: those that are looked up, those that are not in their first bucket, and those whose first bucket counts others
+    let (mut asked, mut missed, mut more) = (0u64, 0u64, 0u64);
     let mut i = 0;
     // Bound: the group. Loops over indices: adapters may not be inlined
     while i < n {
         let x = &mut group[i];
         if x.way == BY_FLOW {
-            let more;
-            (x.slot, more) = table.in_first(wide, x.hash);
+            let others;
+            (x.slot, others) = table.in_first(wide, x.hash);
             x.way = UNKNOWN;
-            (found[hits], left[misses]) = (i as u8, i as u8);
-            let missed = x.slot == NO_SLOT;
-            hits += usize::from(!missed);
-            misses += usize::from(missed & more);
-            unknown += usize::from(missed & !more);
-            once.expect(x.hash);
+            asked |= 1 << i;
+            missed |= u64::from(x.slot == NO_SLOT) << i;
+            more |= u64::from(others) << i;
         }
         i += 1;
     }
-    let mut each = left.get(..misses).unwrap_or_default().iter();
-    while let Some(x) = each.next().and_then(|i| group.get(usize::from(*i))) {
-        table.ask_other(x.hash);
+    let mut found = asked & !missed;
+    // Bounds: a bit less each time, here and in the following
+    let mut left = missed;
+    while left != 0 {
+        if let Some(x) = group.get(left.trailing_zeros() as usize) {
+            once.expect(x.hash);
+        }
+        left &= left - 1;
     }
-    let mut each = left.get(..misses).unwrap_or_default().iter();
-    while let Some((i, x)) = each
-        .next()
-        .and_then(|i| Some((*i, group.get_mut(usize::from(*i))?)))
-    {
+    let mut left = missed & more;
+    while left != 0 {
+        if let Some(x) = group.get(left.trailing_zeros() as usize) {
+            table.ask_other(x.hash);
+        }
+        left &= left - 1;
+    }
+    let mut left = missed & more;
+    while left != 0 {
+        let i = left.trailing_zeros() as usize % GROUP;
+        left &= left - 1;
+        let Some(x) = group.get_mut(i) else { break };
         x.slot = table.in_other(wide, x.hash);
-        found[hits.min(GROUP)] = i;
-        hits += usize::from(x.slot != NO_SLOT);
-        unknown += usize::from(x.slot == NO_SLOT);
+        found |= u64::from(x.slot != NO_SLOT) << i;
     }
-    let mut each = found.get(..hits).unwrap_or_default().iter();
-    while let Some(x) = each.next().and_then(|i| group.get_mut(usize::from(*i))) {
+    let mut unknown = (asked & !found).count_ones() as usize;
+    while found != 0 {
+        let Some(x) = group.get_mut(found.trailing_zeros() as usize) else {
+            break;
+        };
+        found &= found - 1;
         entry(wide, table, x);
         unknown += usize::from(x.way == UNKNOWN);
         if let Some(w) = leases.word(x.lease) {
