@@ -85,9 +85,9 @@ pub(super) fn search(
     unknown
 }
 
-/// Entries of a group's packets, as [`FlowRunner::look_up`] goes on, where many have none: how many.
+/// Entries of a group's packets, as [`FlowRunner::look_up`] goes on, where many have none: which, a bit each.
 ///
-/// Whether a packet has one cannot be foreseen then, and each branch that depends on it costs as much as a bucket. So packets are sorted into lists, and memory
+/// Whether a packet has one cannot be foreseen then, and each branch that depends on it costs as much as a bucket. So packets are sorted by bits, and memory
 /// is asked for of all that it is needed of.
 #[inline(always)]
 pub(super) fn search_mixed(
@@ -96,7 +96,7 @@ pub(super) fn search_mixed(
     leases: &Leases,
     once: &Once,
     group: &mut [Parsed],
-) -> usize {
+) -> u64 {
     let n = group.len().min(GROUP);
     let group = &mut group[..n];
     // bits by number in the group: those that are looked up, those that are not in their first bucket, and those whose first bucket counts others
@@ -139,14 +139,13 @@ pub(super) fn search_mixed(
         x.slot = table.in_other(wide, x.hash);
         found |= u64::from(x.slot != NO_SLOT) << i;
     }
-    let mut unknown = (asked & !found).count_ones() as usize;
+    let mut unknown = asked & !found;
     while found != 0 {
-        let Some(x) = group.get_mut(found.trailing_zeros() as usize) else {
-            break;
-        };
+        let i = found.trailing_zeros() as usize % GROUP;
         found &= found - 1;
+        let Some(x) = group.get_mut(i) else { break };
         entry(wide, table, x);
-        unknown += usize::from(x.way == UNKNOWN);
+        unknown |= u64::from(x.way == UNKNOWN) << i;
         if let Some(w) = leases.word(x.lease) {
             prefetch(w);
         }
@@ -175,7 +174,7 @@ impl FlowRunner {
             let (mut n, mut seen) = self.look_up(wide, lane, batch);
             let (mut begun, mut limited) = (None, false);
             if self.admission.is_some() && seen.unknown > 0 {
-                let left = self.admit(source, n, batch, now);
+                let left = self.admit(source, n, seen.which, batch, now);
                 // numbers are not what they were
                 seen.by_flow = true;
                 seen.unknown = seen.unknown.saturating_sub(n - left);
@@ -231,10 +230,17 @@ impl FlowRunner {
 
     /// Which of a group's unknown packets are let in; the others are dropped. How many packets are left in the group: its first ones.
     ///
-    /// Whether a packet is known cannot be foreseen in a flood, and each branch on it costs as much as the look-up. So there are lists, and nothing but
+    /// Whether a packet is known cannot be foreseen in a flood, and each branch on it costs as much as the look-up. So there are bits, and nothing but
     /// being let in is a branch.
     #[inline(always)]
-    fn admit(&mut self, source: ElemId, n: usize, batch: &mut Vec<Pkt>, now: Timestamp) -> usize {
+    fn admit(
+        &mut self,
+        source: ElemId,
+        n: usize,
+        which: Option<u64>,
+        batch: &mut Vec<Pkt>,
+        now: Timestamp,
+    ) -> usize {
         let Some(a) = &mut self.admission else {
             return n;
         };
@@ -243,10 +249,9 @@ impl FlowRunner {
         }
         let n = n.min(batch.len());
         let group = self.group.get_mut(..n).unwrap_or_default();
-        let (mut unknown, mut again) = (0u64, 0u64);
-        for (i, x) in group.iter().enumerate() {
-            unknown |= u64::from(x.way == UNKNOWN) << (i % GROUP);
-        }
+        let of = |(i, x): (usize, &Parsed)| u64::from(x.way == UNKNOWN) << (i % GROUP);
+        let unknown = which.unwrap_or_else(|| group.iter().enumerate().map(of).sum());
+        let mut again = 0u64;
         let mut left = unknown;
         // Bound: a bit less each time, here and in the following
         while left != 0 {
@@ -349,7 +354,9 @@ impl FlowRunner {
             return (n, seen);
         }
         if lane.monitor.pressed {
-            seen.unknown += wide.search_mixed(&self.table, &self.pool.leases, &self.once, group);
+            let which = wide.search_mixed(&self.table, &self.pool.leases, &self.once, group);
+            seen.which = (seen.unknown == 0).then_some(which);
+            seen.unknown += which.count_ones() as usize;
             return (n, seen);
         }
         seen.unknown += wide.search(&self.table, &self.pool.leases, &self.ways.tallies, group);

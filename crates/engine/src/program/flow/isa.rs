@@ -37,13 +37,8 @@ pub(super) trait Steps: Wide {
         group: &mut [Parsed],
     ) -> usize;
     /// [`super::hot::search_mixed`].
-    fn search_mixed(
-        self,
-        table: &Table,
-        leases: &Leases,
-        once: &Once,
-        group: &mut [Parsed],
-    ) -> usize;
+    fn search_mixed(self, table: &Table, leases: &Leases, once: &Once, group: &mut [Parsed])
+    -> u64;
     /// [`FlowRunner::go`].
     fn go<const BRIEF: bool, const STALE: bool>(
         self,
@@ -84,7 +79,7 @@ impl Steps for Any {
         leases: &Leases,
         once: &Once,
         group: &mut [Parsed],
-    ) -> usize {
+    ) -> u64 {
         super::hot::search_mixed(self, table, leases, once, group)
     }
     #[inline(always)]
@@ -132,7 +127,7 @@ impl Steps for Avx512 {
         leases: &Leases,
         once: &Once,
         group: &mut [Parsed],
-    ) -> usize {
+    ) -> u64 {
         // SAFETY: as above.
         unsafe { search_mixed(self, table, leases, once, group) }
     }
@@ -186,7 +181,7 @@ fn search_mixed(
     leases: &Leases,
     once: &Once,
     group: &mut [Parsed],
-) -> usize {
+) -> u64 {
     super::hot::search_mixed(wide, table, leases, once, group)
 }
 

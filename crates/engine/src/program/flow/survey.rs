@@ -24,6 +24,8 @@ pub(super) struct Seen {
     pub by_flow: bool,
     /// Of so many nothing is known.
     pub unknown: usize,
+    /// Which ones these are, a bit each, if that has been found out.
+    pub which: Option<u64>,
 }
 
 /// Sixteen headers, by columns.
