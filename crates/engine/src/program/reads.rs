@@ -115,6 +115,8 @@ enum Known {
     Key,
     /// It is what was bound or found on the way.
     Slot,
+    /// That it is none of these values, which have shapes of their own.
+    Not(&'static [u8]),
     /// Nothing.
     No,
 }
@@ -127,6 +129,9 @@ impl Known {
                 Known::Is(Bits::new(bit, bits).read(&shape.fixed().1, 0))
             }
             Dim::Bits { bit, bits } if shape.in_key(bit, bits) => Known::Key,
+            Dim::Bits { bit, bits: 8 } if bit == shape.protocol() as i32 * 8 => {
+                Known::Not(shape.never())
+            }
             // what a route table says of an address is the same until a handler is written to, which ends all entries
             Dim::Route { of, .. } => match of {
                 Address::Bits { bit, bits } if shape.in_key(bit, bits) => Known::Key,
@@ -145,6 +150,14 @@ impl Known {
     }
 }
 
+/// Has a set no other values than these?
+fn within(set: &ValueSet, values: &[u8]) -> bool {
+    let among = |v: u128| values.iter().any(|x| u128::from(*x) == v);
+    // Bound: what is longer than these cannot be within them
+    let longest = values.len() as u128;
+    (set.intervals().iter()).all(|(lo, hi)| hi - lo < longest && (*lo..=*hi).all(among))
+}
+
 /// Takes down what a filter reads; false, and nothing, when no packet of the shape fits it.
 fn read(filter: &[(Dim, ValueSet)], mut known: impl FnMut(&Dim) -> Known, cuts: &mut Cuts) -> bool {
     let mut open = Vec::with_capacity(filter.len());
@@ -153,9 +166,11 @@ fn read(filter: &[(Dim, ValueSet)], mut known: impl FnMut(&Dim) -> Known, cuts: 
         match known(d) {
             Known::Is(v) if !set.contains(v) => return false,
             Known::Is(_) => {}
+            // ports of protocols that have none would be guarded, a box for each interval
+            Known::Not(values) if within(set, values) => return false,
             Known::Slot => slots = true,
             Known::Key => open.push((d, set, true)),
-            Known::No => open.push((d, set, false)),
+            Known::Not(_) | Known::No => open.push((d, set, false)),
         }
     }
     cuts.slots |= slots;
@@ -172,4 +187,30 @@ fn read(filter: &[(Dim, ValueSet)], mut known: impl FnMut(&Dim) -> Known, cuts: 
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// TCP's ports are not asked of what is neither TCP nor UDP; what a rule says of other protocols is.
+    #[test]
+    fn rules_for_shapes_are_not_read_for_others() {
+        let other = Shape::all()
+            .into_iter()
+            .find(|s| s.l3 == 14 && !s.v6 && s.special().len() == 3)
+            .unwrap();
+        let protocol = Dim::Bits { bit: 184, bits: 8 };
+        let port = Dim::Bits { bit: 288, bits: 16 };
+        let asked = |protocols: &[(u128, u128)]| {
+            let of = |at: &[(u128, u128)]| ValueSet::from_intervals(at.iter().copied());
+            let filter = [(protocol, of(protocols)), (port, of(&[(80, 80)]))];
+            let mut cuts = Cuts::default();
+            read(&filter, |d| Known::of(*d, other), &mut cuts);
+            cuts.dims.contains_key(&port)
+        };
+        assert!(!asked(&[(6, 6)]) && !asked(&[(17, 17)]) && !asked(&[(6, 6), (17, 17)]));
+        // ICMP that is no echo message is of this shape
+        assert!(asked(&[(6, 7)]) && asked(&[(1, 1)]) && asked(&[(0, 255)]));
+    }
 }

@@ -136,6 +136,14 @@ impl Shape {
             _ => &[],
         }
     }
+    /// Protocols that no packet of this shape has.
+    pub fn never(self) -> &'static [u8] {
+        match self.transport {
+            Transport::Other => &[6, 17],
+            // what it is is said
+            _ => &[],
+        }
+    }
     /// Is a packet not for this shape, though nothing else speaks against it? It has one of its own.
     pub fn excludes(self, w: &[u8; WINDOW]) -> bool {
         match w.get(self.protocol()) {
