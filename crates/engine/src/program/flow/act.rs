@@ -47,8 +47,6 @@ pub(super) struct Act {
     pub first: At<2>,
     /// See [`Act::vars`].
     pub second: At<2>,
-    /// Both ports, where one follows the other.
-    pub both: Option<At<4>>,
     /// Where checksums are. Where there is none, nothing is ever added.
     pub ip_sum: At<2>,
     /// The one behind the IP header.
@@ -89,7 +87,6 @@ impl Act {
             vars: At::LAST,
             first: At::LAST,
             second: At::LAST,
-            both: None,
             ip_sum: At::LAST,
             l4_sum: At::LAST,
             udp: false,
@@ -143,13 +140,9 @@ impl Act {
     fn finish(&self, w: &mut [u8; WINDOW], own: &Own, ip: [u8; 2], l4: [u8; 2]) {
         if self.varies {
             let [a, b, c, d] = own.ports().to_le_bytes();
-            match self.both {
-                Some(both) => both.put(w, [a, b, c, d]),
-                None => {
-                    self.second.put(w, [c, d]);
-                    self.first.put(w, [a, b]);
-                }
-            }
+            // one after the other, though one mostly follows the other: whether it does (an echo message has one) could not be foreseen
+            self.second.put(w, [c, d]);
+            self.first.put(w, [a, b]);
             self.vars.put(w, own.addresses().to_le_bytes());
         }
         mend(w, self.ip_sum, u16::from_ne_bytes(ip), own.ip(), false);

@@ -152,6 +152,35 @@ fn settle_by_flow(
     }
 }
 
+/// [`settle_by_flow`] of packets in several boxes, which these are the numbers of: one loop for all of them. A loop for each box ends after a number of packets
+/// that cannot be foreseen, and that costs more than to look at each packet's box.
+#[inline(always)]
+fn settle_mixed(
+    boxes: &[GuardBox],
+    table: &Table,
+    numbers: &[u16; ROW],
+    mut here: u16,
+    windows: &[&[u8; WINDOW]; ROW],
+    totals: &Sixteen,
+    out: &mut [Parsed],
+) {
+    // Bound: one bit less each time
+    while here != 0 {
+        let i = here.trailing_zeros() as usize & (ROW - 1);
+        here &= here - 1;
+        let number = numbers[i];
+        let (Some(x), Some(b)) = (out.get_mut(i), boxes.get(usize::from(number))) else {
+            break;
+        };
+        let (first, second) = b.short.key(windows[i]);
+        (x.guard, x.total, x.sum) = (number, totals.0[i], b.sum_of(windows[i]));
+        (x.way, x.slot, x.lease) = (BY_FLOW, NO_SLOT, NO_LEASE);
+        (x.key[0], x.key[1]) = (first, second);
+        x.hash = table.hash_short(first, second);
+        table.ask_bucket(x.hash);
+    }
+}
+
 /// Sixteen of a group's, from this one on.
 #[inline(always)]
 fn row<T>(all: &mut [T; GROUP], first: usize) -> &mut [T; ROW] {
@@ -196,7 +225,9 @@ impl Lane {
         let mut totals = Sixteen([0; ROW]);
         wide.put(columns.total, &mut totals);
         let mut seen = Seen::default();
-        let mut left = (u16::MAX as u32 >> (ROW - n)) as u16;
+        let all = (u16::MAX as u32 >> (ROW - n)) as u16;
+        let mut left = all;
+        let (mut mixed, mut numbers) = (0u16, [0u16; ROW]);
         for number in 0..self.boxes.len() {
             let b = &self.boxes[number];
             if left == 0 {
@@ -217,8 +248,13 @@ impl Lane {
             }
             left &= !here;
             if b.quick && b.direct.is_none() {
-                settle_by_flow(b, table, number as u16, here, &windows, &totals, out);
-                seen.by_flow |= here != 0;
+                if here == all {
+                    settle_by_flow(b, table, number as u16, here, &windows, &totals, out);
+                    seen.by_flow = true;
+                } else {
+                    wide.number(number as u16, here, &mut numbers);
+                    mixed |= here;
+                }
                 continue;
             }
             let mut found = false;
@@ -268,6 +304,18 @@ impl Lane {
                 x.hash = table.hash(&x.key);
                 table.ask_bucket(x.hash);
             }
+        }
+        if mixed != 0 {
+            settle_mixed(
+                &self.boxes,
+                table,
+                &numbers,
+                mixed,
+                &windows,
+                &totals,
+                out,
+            );
+            seen.by_flow = true;
         }
         for i in bits(left) {
             if let Some(x) = out.get_mut(i) {

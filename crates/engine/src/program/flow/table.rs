@@ -16,7 +16,7 @@
 //! Bounds: a look-up reads at most 2 buckets and the entries whose tags are equal, an insertion moves at most one entry.
 
 use super::bucket::Bucket;
-use super::wide::{Any, TAGS, Wide};
+use super::wide::{Any, DANGERS, TAGS, Wide};
 use onefold_packet::{prefetch, spread};
 
 /// Entries of a bucket.
@@ -48,6 +48,8 @@ pub(super) struct Table {
     len: usize,
     /// Most buckets.
     bound: usize,
+    /// Some entry has had dangers ([`super::wide::DANGERS`]) since the table was empty.
+    endangered: bool,
 }
 
 #[inline(always)]
@@ -85,6 +87,7 @@ impl Table {
             seed: [mix(1), mix(2), mix(3), mix(4)],
             len: 0,
             bound,
+            endangered: false,
         }
     }
 
@@ -251,6 +254,11 @@ impl Table {
     pub fn get(&self, slot: Slot) -> Option<&Line> {
         self.lines.get(slot as usize)
     }
+    /// May any entry have dangers? Which ones do cannot be foreseen where some protocols' entries have and others' have not.
+    #[inline(always)]
+    pub fn endangered(&self) -> bool {
+        self.endangered
+    }
     /// Is it so full that it is good to know which entries are in use? Before, none has to make room for another.
     #[inline(always)]
     pub fn crowded(&self) -> bool {
@@ -335,6 +343,7 @@ impl Table {
 
     /// Puts in an entry whose key is not there. Those that had to make room are given to `gone`.
     pub fn insert(&mut self, hash: u64, line: Line, gone: &mut dyn FnMut(Line)) {
+        self.endangered |= line.0[0] & LONG == 0 && line.0[DANGERS[0]] != 0;
         let mut small = self.buckets.len() < self.bound;
         if small && self.len >= self.places() / 8 * 7 {
             self.grow(gone);
@@ -448,6 +457,7 @@ impl Table {
         self.buckets.fill(Bucket::default());
         self.used.fill(0);
         self.len = 0;
+        self.endangered = false;
     }
 }
 

@@ -330,8 +330,6 @@ pub(super) fn make(
             2 => (two(ports.0)?, two(ports.0)?),
             _ => (two(addresses)?, two(addresses)?),
         };
-        let one = act.first.place();
-        act.both = At::of(one).filter(|_| act.second.place() == one + 2);
         let ports_out = of(vars(ports.0, ports.1 - ports.0)?);
         flow.own = Own([addresses_out, ports_out]);
     }
