@@ -306,15 +306,7 @@ impl Lane {
             }
         }
         if mixed != 0 {
-            settle_mixed(
-                &self.boxes,
-                table,
-                &numbers,
-                mixed,
-                &windows,
-                &totals,
-                out,
-            );
+            settle_mixed(&self.boxes, table, &numbers, mixed, &windows, &totals, out);
             seen.by_flow = true;
         }
         for i in bits(left) {
