@@ -156,6 +156,14 @@ pub(super) struct Code {
 }
 
 impl Code {
+    /// Does the action of this rule, among all, do nothing on its way but count?
+    pub fn only_counts(&self, rule: u32) -> bool {
+        let action = self.rule_action.get(rule as usize);
+        let action = action.and_then(|a| self.actions.get(*a as usize));
+        let counts = |s: &Step| matches!(s, Step::Count { .. });
+        action.is_some_and(|a| a.steps.of(&self.steps).iter().all(counts))
+    }
+
     /// How many rules a stage has.
     pub fn rules_of(&self, stage: usize) -> usize {
         let from = self.stages.get(stage).map_or(0, |s| s.rules as usize);

@@ -12,6 +12,7 @@ use super::super::regs::{Source, Tables};
 use super::asked::Asked;
 use super::direct::{BY_FLOW, Direct, Fields, UNKNOWN};
 use super::monitor::Monitor;
+use super::rules::RuleWays;
 use super::shape::{ECHO, Shape, Transport};
 use super::table::{KEY, LONG, NO_SLOT, Slot};
 use super::way::Own;
@@ -164,6 +165,8 @@ pub(super) struct GuardBox {
     intervals: Box<[(i32, u8, u128, u128)]>,
     /// Ways without entries.
     pub direct: Option<Direct>,
+    /// Ways by rule, of a box without places.
+    pub rules: RuleWays,
 }
 
 impl GuardBox {
@@ -589,6 +592,7 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
         short: Short::of(plan.shape, id)?,
         intervals: Box::default(),
         direct: plan.fields.as_ref().map(Direct::new),
+        rules: RuleWays::default(),
     };
     let (mut ranges, mut others, mut intervals) = (Vec::new(), Vec::new(), Vec::new());
     for d in &plan.dims {

@@ -170,7 +170,7 @@ impl FlowRunner {
     ) {
         let asked = batch.len();
         let known = self.stats.hits;
-        let mut shed = 0;
+        let (mut shed, mut by_rule) = (0, 0);
         // Bound: each round takes at least one packet.
         while !batch.is_empty() {
             // what comes to be known from here on was not when the group was looked at
@@ -194,6 +194,9 @@ impl FlowRunner {
                 0 | 1 => None,
                 _ => self.firsts_of_unknown(source, packets.rest()),
             };
+            if first.is_some() {
+                by_rule += self.go_by_rule(lane, n);
+            }
             if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
                 a.spent(begun.elapsed());
             }
@@ -228,7 +231,8 @@ impl FlowRunner {
         }
         if let Some(l) = self.lanes.get_mut(lane) {
             let known = self.stats.hits - known;
-            l.monitor.count(asked, known.saturating_sub(shed as u64));
+            l.monitor
+                .count(asked, known.saturating_sub(shed as u64), by_rule);
         }
     }
 
@@ -320,6 +324,44 @@ impl FlowRunner {
         }
         self.rules = rules;
         stage
+    }
+
+    /// Packets whose flows are not known take the ways of their rules, where these are known and no entries are to be made: how many.
+    #[inline(never)]
+    fn go_by_rule(&mut self, lane: usize, n: usize) -> u64 {
+        let Some(lane) = self.lanes.get(lane) else {
+            return 0;
+        };
+        if self.adaptive && !lane.monitor.pressed {
+            return 0;
+        }
+        let mut found = 0;
+        for x in self.group.iter_mut().take(n) {
+            let b = lane.boxes.get(usize::from(x.guard));
+            let way = b.and_then(|b| b.rules.get(x.rule));
+            let (Some(way), UNKNOWN) = (way, x.way) else {
+                continue;
+            };
+            // of those that are always remembered half, so that comparisons see both
+            if !self.adaptive && x.hash & 1 == 0 {
+                continue;
+            }
+            let again = match &self.admission {
+                Some(_) => x.again,
+                None => self.once.again(x.hash),
+            };
+            if again {
+                continue;
+            }
+            let Some((t, act)) = (self.ways.tallies.get(way as usize)).zip(self.ways.act(way))
+            else {
+                continue;
+            };
+            prefetch(t);
+            (x.way, x.slot, x.lease, x.own) = (way, NO_SLOT, NO_LEASE, act.own);
+            found += 1;
+        }
+        found
     }
 
     /// The first steps for a group, up to its entries. How many packets it took, and what is known of them.

@@ -34,6 +34,7 @@ mod isa;
 mod lease;
 mod leave;
 mod monitor;
+mod rules;
 mod shape;
 mod survey;
 mod table;
@@ -57,6 +58,7 @@ use onefold_elements::rewrite::{FlowTable, NO_LEASE};
 use onefold_elements::{Accounts, ElemId, StateId};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_synth::program::Program;
+use rules::RuleWays;
 pub(super) use shape::Shape;
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
@@ -69,6 +71,8 @@ use ways::Ways;
 const GROUP: usize = 64;
 /// Entries unless told otherwise.
 pub const DEFAULT_FLOWS: usize = 1 << 17;
+/// Why there is no second one.
+const HAS_ENTRY: &str = "it has an entry";
 /// Different ways; what would need more is not remembered.
 const MAX_WAYS: usize = 1 << 16;
 
@@ -306,16 +310,22 @@ impl FlowRunner {
     }
     /// What the table has done.
     pub fn stats(&self) -> FlowStats {
+        let boxes = || self.lanes.iter().flat_map(|l| &l.boxes);
         FlowStats {
             entries: self.table.len(),
             places: self.table.places(),
-            classes: (self.lanes.iter().flat_map(|l| &l.boxes))
-                .flat_map(|b| &b.direct)
-                .map(|d| d.known())
+            classes: boxes()
+                .map(|b| b.direct.as_ref().map_or(0, |d| d.known()) + b.rules.known())
                 .sum(),
             leases: self.pool.len(),
-            bytes: self.table.memory_bytes() + self.pool.memory_bytes() + self.once.memory_bytes(),
-            most_bytes: self.table.most_bytes() + self.pool.most_bytes() + self.once.memory_bytes(),
+            bytes: self.table.memory_bytes()
+                + self.pool.memory_bytes()
+                + self.once.memory_bytes()
+                + boxes().map(|b| b.rules.memory_bytes()).sum::<usize>(),
+            most_bytes: self.table.most_bytes()
+                + self.pool.most_bytes()
+                + self.once.memory_bytes()
+                + self.lanes.len() * RuleWays::most_bytes(),
             ..self.stats
         }
     }
@@ -450,8 +460,11 @@ impl FlowRunner {
         self.pool.clear(&mut self.runner.graph.store);
         self.table.clear();
         for lane in &mut self.lanes {
-            for d in lane.boxes.iter_mut().flat_map(|b| &mut b.direct) {
-                d.clear();
+            for b in &mut lane.boxes {
+                b.rules.clear();
+                if let Some(d) = &mut b.direct {
+                    d.clear();
+                }
             }
         }
         self.ways.clear();
@@ -497,7 +510,10 @@ impl FlowRunner {
             Some(_) => x.again,
             None => once.again(x.hash),
         };
-        if self.adaptive && pressed && x.way == BY_FLOW && !again() {
+        // no entry is made of it
+        let single = self.adaptive && pressed && x.way == BY_FLOW && !again();
+        let open = x.rule < guard::ASK && its.is_some_and(|b| keyed && b.rules.open(x.rule));
+        if single && !open {
             self.runner.enter(source, p, first);
             return;
         }
@@ -520,8 +536,11 @@ impl FlowRunner {
                 true => path.repeats(),
                 false => Err("a handler was written to"),
             };
-            let done = may.and_then(|()| self.remember(lane, &x, &path, left));
-            if let Err(why) = done {
+            let done = may.and_then(|()| self.remember(lane, &x, &path, left, single));
+            if open && done != Err(HAS_ENTRY) {
+                self.learn(lane, &x, done.ok().flatten());
+            }
+            if let (Err(why), false) = (done, single) {
                 self.not_kept(why);
             }
             self.path = Some(path);
@@ -542,22 +561,30 @@ impl FlowRunner {
         &self.causes
     }
 
-    /// Makes an entry of a packet's way; [`FlowRunner::original`] is what it was, and it left as number `left` of those that have.
+    /// Makes an entry of a packet's way, or none if it is `single`; [`FlowRunner::original`] is what it was, and it left as number `left` of those that have.
+    /// The way, if it is that of all packets of the box that the entry stage's rule takes.
     fn remember(
         &mut self,
         lane: usize,
         x: &Parsed,
         path: &Path,
         left: usize,
-    ) -> Result<(), &'static str> {
+        single: bool,
+    ) -> Result<Option<u32>, &'static str> {
         const GONE: &str = "not there any more";
         if x.way == BY_FLOW && self.table.find(x.hash, &x.key) != NO_SLOT {
-            return Err("it has an entry");
+            return Err(HAS_ENTRY);
         }
         let code = self.runner.loaded.as_ref().ok_or(GONE)?.code.clone();
         let lane_at = lane;
         let lane = self.lanes.get(lane).ok_or(GONE)?;
         let guard = lane.boxes.get(usize::from(x.guard)).ok_or(GONE)?;
+        // the entry stage's rule is the only one, and nothing is asked for bindings
+        let entry = code
+            .stages
+            .get(self.runner.entry(ElemId(lane.source)) as usize);
+        let first = entry.and_then(|s| s.rules.checked_add(x.rule));
+        let one = first.is_some_and(|r| path.rules == [r] && code.only_counts(r));
         let g = &mut self.runner.graph;
         let nodes = &g.core.nodes;
         let when = |e: u32| {
@@ -589,18 +616,22 @@ impl FlowRunner {
         let danger = act.danger;
         let id = self.ways.number(way, act);
         let id = id.ok_or("too many different ways")?;
-        let (w, _) = self.ways.get(id).ok_or(GONE)?;
-        let own = w.keyed || danger || !path.flows.is_empty();
+        let (w, t) = self.ways.get(id).ok_or(GONE)?;
+        let alike = self.ways.act(id).is_some_and(|a| a.own == flow.own);
+        let own = w.keyed || danger || !path.flows.is_empty() || !alike;
+        let all = Some(id).filter(|_| one && !own && t.plain());
+        if single {
+            return Ok(all);
+        }
         if x.way == UNKNOWN {
             let lane = self.lanes.get_mut(lane_at).ok_or(GONE)?;
             let guard = lane.boxes.get_mut(usize::from(x.guard)).ok_or(GONE)?;
-            let alike = self.ways.act(id).is_some_and(|a| a.own == flow.own);
-            let way = if own || !alike { BY_FLOW } else { id };
+            let way = if own { BY_FLOW } else { id };
             let direct = guard.direct.as_mut().ok_or(GONE)?;
             direct.set(&window, way);
             self.stats.made += 1;
             self.news += 1;
-            return Ok(());
+            return Ok(None);
         }
         if x.key[0] & table::LONG != 0 && flow != Flow::default() {
             return Err("an IPv6 flow with checksums of its own");
@@ -620,7 +651,24 @@ impl FlowRunner {
                 pool.give_back(lease, store);
             }
         });
-        Ok(())
+        Ok(all)
+    }
+
+    /// Notes what is known of the rule that has taken a packet: the way of all that it takes, or that there is none.
+    #[cold]
+    fn learn(&mut self, lane: usize, x: &Parsed, way: Option<u32>) {
+        let Some(lane) = self.lanes.get_mut(lane) else {
+            return;
+        };
+        let code = self.runner.loaded.as_ref().map(|l| &l.code);
+        let entry = self.runner.entry(ElemId(lane.source));
+        let Some(rules) = code.map(|c| c.rules_of(entry as usize)) else {
+            return;
+        };
+        let taken = lane.boxes.iter().map(|b| b.rules.len()).sum();
+        if let Some(b) = lane.boxes.get_mut(usize::from(x.guard)) {
+            b.rules.set(x.rule, rules, taken, way);
+        }
     }
 
     #[cold]

@@ -188,9 +188,10 @@ impl Monitor {
         (self.sample, self.unsampled) = (Share::default(), 0);
     }
 
-    /// So many were looked up, and so many of them were known.
+    /// So many were looked up, and so many of them were known, these among them by the rule that takes them and not by their flow: they need no program, but
+    /// entries would be of no use to them.
     #[inline]
-    pub fn count(&mut self, asked: usize, known: u64) {
+    pub fn count(&mut self, asked: usize, known: u64, by_rule: u64) {
         if std::mem::take(&mut self.sampling) {
             // twice as many as would have begun it: what is little known stays at rest
             if let Some(s) = self.sample.count(asked, known, SAMPLE)
@@ -200,7 +201,10 @@ impl Monitor {
             }
             return;
         }
-        if let Some(s) = self.short.count(asked, known, WINDOW) {
+        if let Some(s) = self
+            .short
+            .count(asked, known.saturating_sub(by_rule), WINDOW)
+        {
             self.pressed = s.known / 3 < s.asked / 4;
         }
         if let Some(s) = self.long.count(asked, known, self.window) {
@@ -301,7 +305,7 @@ mod tests {
         for _ in 0..100_000 {
             if m.asks(32) {
                 asked += 32;
-                m.count(32, 0);
+                m.count(32, 0, 0);
             }
         }
         assert!(m.pressed);
@@ -314,18 +318,18 @@ mod tests {
                 if !m.sampling {
                     break;
                 }
-                m.count(32, 0);
+                m.count(32, 0, 0);
             }
             late += 32;
         }
         assert!(late <= REST * 20_032 * 8);
         for _ in 0..1000 {
-            m.count(32, 31);
+            m.count(32, 31, 0);
             assert!(m.asks(32));
         }
         assert!(!m.pressed);
         for _ in 0..1000 {
-            m.count(32, 16);
+            m.count(32, 16, 0);
             assert!(m.asks(32), "half of them are known");
         }
         assert!(m.pressed);
@@ -340,7 +344,7 @@ mod tests {
             for _ in 0..packets / 32 {
                 if m.asks(32) {
                     asked += 32;
-                    m.count(32, known);
+                    m.count(32, known, 0);
                 }
             }
             asked
@@ -377,7 +381,7 @@ mod tests {
                 m.took(asks, 32, Duration::from_nanos(ns));
             }
             match asks {
-                true => m.count(32, 16),
+                true => m.count(32, 16, 0),
                 false => passed += 1,
             }
             all += 1;
@@ -410,7 +414,7 @@ mod tests {
                     entries.insert(h);
                 }
             }
-            m.count(32, known);
+            m.count(32, known, 0);
         }
         assert!(!m.pressed && entries.len() > 9900, "{}", entries.len());
     }
