@@ -87,7 +87,7 @@ pub struct Args {
         help_heading = "Packets"
     )]
     zipf: f64,
-    /// Share of flows that are TCP (0 to 1); the others are UDP
+    /// Share of flows that are TCP (0 to 1), the others UDP, where a class takes both (all classes get the same number of flows; how many are TCP is printed)
     #[arg(
         long,
         value_name = "SHARE",
