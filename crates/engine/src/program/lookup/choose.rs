@@ -4,12 +4,14 @@
 //! tells probes apart is left to the structure behind the guard, within the range that probes have. Fields that no rule asks about any
 //! more, as the guard is by then, do not matter. Probes that do not pass a guard choose the next.
 
+use super::super::regs::Source;
 use super::cells::{Cells, around};
 use super::guard::Guard;
 use super::inner::Inner;
 use super::probes::Probes;
-use super::rules::StageRules;
-use onefold_elements::model::{ValueSet, max_of};
+use super::rules::{Field, StageRules};
+use onefold_elements::model::{HeaderCheck, ValueSet, max_of};
+use onefold_synth::program::EndAt;
 
 /// Share of probes that have to be in a field's cell for it to be part of a guard.
 const NEARLY_ALL: f32 = 0.8;
@@ -122,12 +124,38 @@ impl<'a> Chooser<'a> {
                 live.retain(|p| set.contains(self.value(*p, f)));
             }
         }
+        self.implied(&mut guard);
         self.left = {
             let passed: std::collections::HashSet<u32> = live.into_iter().collect();
             let left = self.left.iter().copied();
             left.filter(|p| !passed.contains(p)).collect()
         };
         guard
+    }
+
+    /// A header that fits has its bytes. To ask for them keeps nobody out, and no rule has to ask.
+    fn implied(&self, guard: &mut [Option<ValueSet>]) {
+        let fields = &self.rules.fields;
+        let header = |(f, g): (&Field, &Option<ValueSet>)| {
+            let Source::Check(check, at, EndAt::Same) = f.source else {
+                return None;
+            };
+            let bytes = match check {
+                HeaderCheck::Ip4Fits => 20,
+                HeaderCheck::Ip6Fits => 40,
+                _ => return None,
+            };
+            let yes = g.as_ref().is_some_and(|g| !g.contains(0));
+            u128::try_from(at).ok().filter(|_| yes).map(|at| at + bytes)
+        };
+        let Some(least) = fields.iter().zip(&*guard).filter_map(header).max() else {
+            return;
+        };
+        for (f, g) in fields.iter().zip(guard) {
+            if f.source == Source::Len && g.is_none() {
+                *g = Some(ValueSet::range(least, max_of(f.bits)));
+            }
+        }
     }
 
     /// Probes that no guard has let pass, of the form that weighs most.

@@ -369,6 +369,45 @@ fn routes_are_found_by_one_field() {
     compare(&rules, &packets, 0, &[256, 300, 1]);
 }
 
+/// A header that fits has its bytes: although too few rules are about short packets to be worth a guard, no rule behind one has to ask.
+#[test]
+fn what_a_header_implies_is_not_asked() {
+    let mut rules: Vec<Vec<Condition>> = (0..1100u128)
+        .map(|net| {
+            vec![
+                condition(1, ValueSet::range(34, u128::from(u32::MAX))),
+                condition(3, ValueSet::one(0x0800)),
+                condition(18, ValueSet::one(1)),
+                condition(11, ValueSet::prefix(0x0a00_0000 | net << 8, 24, 32)),
+                condition(10, ValueSet::prefix(0x0a00_0000 | (net % 7) << 20, 12, 32)),
+            ]
+        })
+        .collect();
+    rules.extend((0..34).map(|len| vec![condition(1, ValueSet::one(len))]));
+    let c = weighed(&rules, Structures::Chosen, |_| 1.0);
+    let report = &c.stages[0].lookup.views().report;
+    let first = &report.views[0];
+    assert!(!first.structure.fields.contains(&Dim::Len), "{report:#?}");
+    assert_eq!((first.structure.fields.len(), first.rules), (2, 1100));
+    let packets: Vec<Pkt> = (0..600u128)
+        .map(|i| {
+            let net = i * 2 % 1103;
+            let values = [
+                (11, 0x0a00_0000 | net << 8 | 5),
+                (10, 0x0a00_0000 | (net % 7) << 20),
+            ];
+            packet(
+                &values,
+                60 - (i % 5 == 0) as usize * (20 + i as usize % 41),
+                28,
+                true,
+                0,
+            )
+        })
+        .collect();
+    compare(&rules, &packets, 0, &[256, 300, 1]);
+}
+
 /// A set of many intervals is looked up by its cells, or refused; never multiplied without end.
 #[test]
 fn sets_of_many_intervals_do_not_multiply() {
