@@ -272,10 +272,12 @@ impl Packet {
     }
 
     /// Sets the MAC header at `offset` from the start of the data (negative: in the headroom).
+    #[inline]
     pub fn set_mac_header(&mut self, offset: isize) {
         self.mac = self.buffer_pos(offset);
     }
     /// Sets the network header at `offset` from the start of the data and the transport header `header_len` after it.
+    #[inline]
     pub fn set_network_header(&mut self, offset: isize, header_len: usize) {
         self.net = self.buffer_pos(offset);
         self.transport = self.buffer_pos(offset.saturating_add(header_len as isize));
@@ -286,19 +288,23 @@ impl Packet {
         self.net = self.buffer_pos(offset.saturating_add(len as isize));
     }
     /// Sets the network header alone, at `offset`; the transport header stays, set or not.
+    #[inline]
     pub fn move_network_header(&mut self, offset: isize) {
         self.net = self.buffer_pos(offset);
     }
     /// Clears the MAC header annotation.
+    #[inline]
     pub fn clear_mac_header(&mut self) {
         self.mac = NONE;
     }
     /// Clears network and transport header annotations.
+    #[inline]
     pub fn clear_network_header(&mut self) {
         self.net = NONE;
         self.transport = NONE;
     }
     /// A header may start past the end of the data (a lying length): it then has an offset, but no bytes.
+    #[inline]
     fn buffer_pos(&self, offset: isize) -> u32 {
         const FAR: isize = (4 * MAX_PACKET_LEN) as isize;
         let p = (self.head as isize).saturating_add(offset);

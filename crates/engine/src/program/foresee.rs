@@ -7,12 +7,11 @@
 
 use super::classify::NO_RULE;
 use super::code::{Code, Span};
-use super::report::Counts;
 use crate::core::Core;
 use crate::graph::Graph;
 use onefold_elements::model::Foreseen;
 use onefold_elements::{ElemId, StateStore};
-use onefold_packet::{Packet, prefetch};
+use onefold_packet::Packet;
 use std::ops::Deref;
 
 /// Fewer packets have little to gain.
@@ -37,21 +36,12 @@ impl Foresight {
         stage: u32,
         packets: &[P],
         rules: &[u32],
-        counts: &Counts,
     ) {
         let Some(s) = code.stages.get(stage as usize) else {
             return;
         };
         if packets.len() < LEAST {
             return;
-        }
-        // rules are many where packets differ: what is counted, and what is to be done
-        for rule in rules.iter().filter(|r| **r != NO_RULE) {
-            let at = s.rules as usize + *rule as usize;
-            counts.expect(at);
-            if let Some(a) = code.rule_action.get(at) {
-                prefetch(a);
-            }
         }
         if code.binds.is_empty() {
             return;

@@ -168,6 +168,7 @@ pub(super) fn packet_type(n: u8) -> Option<PacketType> {
 }
 
 /// Bytes between two places of the packet as it was when the epoch began.
+#[inline]
 pub(super) fn length(len: LenAt, p: &Packet) -> u64 {
     let end = end_of(len.end, p.buffer(), p.data_offset());
     u64::try_from(end - i64::from(len.start)).unwrap_or(0)

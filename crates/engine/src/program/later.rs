@@ -1,6 +1,7 @@
 //! Counts that can wait: elements that only add up are told at the end of a batch, once for all of its packets.
 
 use super::code::Code;
+use super::straight;
 use crate::core::Core;
 use crate::graph::Graph;
 use onefold_elements::{Accounts, Outbox, StateStore};
@@ -10,6 +11,8 @@ use onefold_elements::{Accounts, Outbox, StateStore};
 pub(super) struct Later {
     /// By number of what is counted ([`Code::counts`]): may it wait?
     waits: Box<[bool]>,
+    /// By action: see [`straight`].
+    straight: Box<[bool]>,
     /// Packets and bytes.
     sums: Box<[(u64, u64)]>,
     /// Those with packets.
@@ -26,12 +29,21 @@ impl Later {
             let elem = n.and_then(|n| n.elem.as_ref());
             elem.is_some_and(|e| e.accounts() == Accounts::Later)
         };
+        let waits: Box<[bool]> = code.counts.iter().map(waits).collect();
+        let straight = |a| straight::is_straight(code, a, &waits);
         Later {
-            waits: code.counts.iter().map(waits).collect(),
+            straight: code.actions.iter().map(straight).collect(),
+            waits,
             sums: vec![(0, 0); code.counts.len()].into(),
             some: Vec::new(),
             gathering: false,
         }
+    }
+
+    /// May this action be carried out at once?
+    #[inline(always)]
+    pub fn straight(&self, action: usize) -> bool {
+        self.gathering && self.straight.get(action) == Some(&true)
     }
 
     /// A packet of so many bytes; false, and nothing is counted, where its element is to be told at once.

@@ -60,6 +60,7 @@ mod quick;
 pub(crate) mod reads;
 mod regs;
 mod report;
+mod straight;
 mod trace;
 mod tuple;
 
@@ -401,7 +402,7 @@ impl ProgramRunner {
             st.regs.tables.release();
         }
         let g = &self.graph;
-        (st.foresight).of(&l.code, g, number, packets, out, &st.counts);
+        (st.foresight).of(&l.code, g, number, packets, out);
         Some(number)
     }
 
@@ -445,7 +446,14 @@ impl ProgramRunner {
                 g.packets_in += 1;
                 g.core.steps = 0;
                 g.core.batch_tasks = false;
-                exec::run(&l.code, &mut l.state, g, stage, p, rule);
+                let at = |rule| Some((l.code.stages.get(stage as usize)?.rules + rule) as usize);
+                let p = match rule.and_then(at) {
+                    Some(at) => straight::run(&l.code, &mut l.state, g, at, p),
+                    None => Some(p),
+                };
+                if let Some(p) = p {
+                    exec::run(&l.code, &mut l.state, g, stage, p, rule);
+                }
                 if !g.core.is_quiet() {
                     (l.state.later).tell(&l.code, &mut g.core, &mut g.out, &mut g.store);
                     g.core.quiesce(&mut g.out, &mut g.store);

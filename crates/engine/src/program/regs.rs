@@ -251,6 +251,17 @@ impl Regs {
         }
     }
 
+    /// As [`Regs::ensure`] of a register that has not been read in this epoch.
+    #[inline(always)]
+    pub fn fill(&mut self, r: u16, sources: &[Source], p: &Packet) {
+        let i = usize::from(r);
+        match (sources.get(i), self.v.get_mut(i)) {
+            // the usual one, without a call; that it is not said to be read does no harm
+            (Some(Source::Bits(b)), Some(v)) => *v = b.read(p.buffer(), p.data_offset()),
+            _ => self.extract(i, sources, p),
+        }
+    }
+
     fn extract(&mut self, i: usize, sources: &[Source], p: &Packet) {
         let (Some(s), Some(v), Some(stamp)) =
             (sources.get(i), self.v.get_mut(i), self.stamp.get_mut(i))

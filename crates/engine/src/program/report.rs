@@ -1,7 +1,6 @@
 //! What a program has done: packets and bytes per class and rule, packets that left it, by cause.
 
 use super::code::Code;
-use onefold_packet::prefetch;
 use onefold_synth::program::{End, Program, Rule, Stage};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -100,13 +99,6 @@ impl Counts {
         if let Some(c) = self.rules.get_mut(rule) {
             c.0 += 1;
             c.1 += bytes as u64;
-        }
-    }
-    /// A packet that this rule takes is about to come.
-    #[inline]
-    pub fn expect(&self, rule: usize) {
-        if let Some(c) = self.rules.get(rule) {
-            prefetch(c);
         }
     }
     /// So many packets of so many bytes in all.
