@@ -1,11 +1,11 @@
-//! What is known of a group's packets whose ways have no entries: in columns, as the first look has it in registers, and as little as can be.
+//! What is known of a group's packets whose ways have no entries, or all of which have entries under keys of two words: in columns, as the first look has it in registers, and as little as can be.
 //!
 //! Most of what [`Parsed`] has is of no use where a packet's class says it all, and writing it down and reading it back took as long as doing it.
 
 use super::GROUP;
-use super::direct::UNKNOWN;
+use super::direct::{BY_FLOW, UNKNOWN};
 use super::guard::Parsed;
-use super::table::NO_SLOT;
+use super::table::{NO_SLOT, Slot};
 use super::way::Own;
 use super::ways::Ways;
 use super::wide::ROW;
@@ -22,8 +22,20 @@ pub(super) struct Briefs {
     pub bills: [Bill; GROUP],
     /// Which box; told where it is asked for.
     pub guards: [u16; GROUP],
-    /// Of which packets nothing else has been written down: a bit each.
+    /// Of which packets nothing but the above has been written down: a bit each.
     pub only: u64,
+    /// Of which packets nothing but the following, with box and bill: a bit each. They are looked up in the table by keys of two words.
+    pub keyed: u64,
+    pub keys: [[u64; 2]; GROUP],
+    pub hashes: [u64; GROUP],
+    /// Where their entries are, or what looks like it.
+    pub slots: [Slot; GROUP],
+    /// What entries say, where all have one: besides their ways these, and what is their flows' own.
+    pub leases: [u32; GROUP],
+    /// See [`Briefs::leases`].
+    pub owns: [Own; GROUP],
+    /// See [`Parsed::sum`].
+    pub sums: [u16; GROUP],
 }
 
 impl Default for Briefs {
@@ -33,6 +45,13 @@ impl Default for Briefs {
             bills: [[0; 4]; GROUP],
             guards: [0; GROUP],
             only: 0,
+            keyed: 0,
+            keys: [[0; 2]; GROUP],
+            hashes: [0; GROUP],
+            slots: [NO_SLOT; GROUP],
+            leases: [NO_LEASE; GROUP],
+            owns: [Own::default(); GROUP],
+            sums: [0; GROUP],
         }
     }
 }
@@ -51,6 +70,19 @@ impl Briefs {
             (x.guard, x.total) = (self.guards[i], total);
             (x.way, x.slot, x.lease) = (self.ways[i], NO_SLOT, NO_LEASE);
             x.own = known.act(x.way).map_or_else(Own::default, |a| a.own);
+        }
+        let mut left = self.keyed & which;
+        self.keyed &= !which;
+        // Bound: as above
+        while left != 0 {
+            let i = left.trailing_zeros() as usize % GROUP;
+            left &= left - 1;
+            let Some(x) = group.get_mut(i) else { break };
+            let [_, _, total, _] = self.bills[i];
+            (x.guard, x.total, x.sum) = (self.guards[i], total, self.sums[i]);
+            (x.way, x.slot, x.lease) = (BY_FLOW, self.slots[i], NO_LEASE);
+            [x.key[0], x.key[1]] = self.keys[i];
+            x.hash = self.hashes[i];
         }
     }
 }
@@ -83,6 +115,31 @@ mod tests {
                 assert_eq!((x.guard, x.total), (3, 46));
                 assert_eq!((x.slot, x.lease), (NO_SLOT, NO_LEASE));
             }
+        }
+    }
+
+    #[test]
+    fn what_is_looked_up_is_written_down_when_asked_for() {
+        let mut b = Briefs::default();
+        let mut group = vec![Parsed::default(); GROUP];
+        for i in 0..GROUP {
+            let n = i as u64;
+            (b.keys[i], b.hashes[i]) = ([n, n + 1], n * 3);
+            (b.slots[i], b.sums[i]) = (i as u32 * 2, i as u16);
+            (b.bills[i], b.guards[i]) = ([1, 60, 46, 0], 5);
+        }
+        b.keyed = bits_from(16, u16::MAX);
+        b.fill(u64::MAX, &Ways::default(), &mut group);
+        assert_eq!(b.keyed, 0);
+        for (i, x) in group.iter().enumerate() {
+            if i / ROW != 1 {
+                assert_eq!((x.way, x.slot), (UNKNOWN, NO_SLOT));
+                continue;
+            }
+            let n = i as u64;
+            assert_eq!((x.way, x.slot, x.lease), (BY_FLOW, i as u32 * 2, NO_LEASE));
+            assert_eq!((x.key[0], x.key[1], x.hash), (n, n + 1, n * 3));
+            assert_eq!((x.guard, x.total, x.sum), (5, 46, i as u16));
         }
     }
 }

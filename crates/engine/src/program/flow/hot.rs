@@ -7,6 +7,7 @@
 
 use super::act::NO_SINK;
 use super::admission::Admission;
+use super::brief::Briefs;
 use super::direct::{BY_FLOW, UNKNOWN};
 use super::front::Front;
 use super::guard::{ASK, Lane, NO_BOX, Parsed};
@@ -14,7 +15,7 @@ use super::isa::Steps;
 use super::leave::{Done, Left};
 use super::monitor::Once;
 use super::survey::Seen;
-use super::table::{KEY, LONG, Line, NO_SLOT, Table, same};
+use super::table::{KEY, LONG, Line, NO_SLOT, Table, same, same_short};
 use super::way::{Flow, Own};
 use super::ways::Tally;
 use super::wide::{Any, ROW, Wide, by_itself};
@@ -33,14 +34,21 @@ pub(super) fn entry(wide: impl Wide, table: &Table, x: &mut Parsed) {
     };
     (x.way, x.lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
     x.own = own(l, &x.key);
-    // Zero from where it comes to be zero, whatever else is added. Nothing is branched on that differs from packet to packet: with UDP and TCP mixed
-    // that cost 5 ns.
     if table.endangered() {
-        let some = u32::from(wide.endangers(&l.0, x.sum)) & u32::from(x.sum != 0);
-        if by_itself(some) != 0 {
-            x.own = x.own.emptied(x.sum);
-        }
+        x.own = saved(wide, l, x.own, x.sum);
     }
+}
+
+/// What is a flow's own, for a packet with this UDP checksum: zero from where it comes to be zero, whatever else is added.
+///
+/// Nothing is branched on that differs from packet to packet: with UDP and TCP mixed that cost 5 ns.
+#[inline(always)]
+pub(super) fn saved(wide: impl Wide, l: &Line, own: Own, sum: u16) -> Own {
+    let some = u32::from(wide.endangers(&l.0, sum)) & u32::from(sum != 0);
+    if by_itself(some) != 0 {
+        return own.emptied(sum);
+    }
+    own
 }
 
 /// Ways whose tallies take little of the nearest cache.
@@ -70,7 +78,8 @@ pub(super) fn search(
     let many = tallies.len() > FEW_WAYS;
     let mut unknown = 0;
     for x in &mut *group {
-        if x.way == BY_FLOW {
+        // the others' have been found
+        if x.way == BY_FLOW && x.slot == NO_SLOT {
             x.slot = table.candidate(wide, x.hash);
         }
     }
@@ -87,6 +96,50 @@ pub(super) fn search(
         }
     }
     unknown
+}
+
+/// [`search`] for a group's first packets, all of which are known [in short](Briefs::keyed): false if any has no entry.
+#[inline(always)]
+pub(super) fn search_keyed(
+    wide: impl Wide,
+    table: &Table,
+    leases: &Leases,
+    tallies: &[Tally],
+    briefs: &mut Briefs,
+    n: usize,
+) -> bool {
+    let n = n.min(GROUP);
+    let mut i = 0;
+    // Loops over indices: adapters may not be inlined. Bound: the group, here and below
+    while i < n {
+        briefs.slots[i] = table.candidate(wide, briefs.hashes[i]);
+        i += 1;
+    }
+    // a few are here anyway
+    let many = tallies.len() > FEW_WAYS;
+    let endangered = table.endangered();
+    let words = leases.words();
+    let mut i = 0;
+    while i < n {
+        let key = &briefs.keys[i];
+        let Some(l) = (table.get(briefs.slots[i])).filter(|l| same_short(l, key)) else {
+            return false;
+        };
+        let (way, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
+        (briefs.ways[i], briefs.leases[i]) = (way, lease);
+        briefs.owns[i] = Own([l.0[2], l.0[3]]);
+        if endangered {
+            briefs.owns[i] = saved(wide, l, briefs.owns[i], briefs.sums[i]);
+        }
+        if let Some(w) = words.get(lease as usize) {
+            prefetch(w);
+        }
+        if many && let Some(t) = tallies.get(way as usize) {
+            prefetch(t);
+        }
+        i += 1;
+    }
+    true
 }
 
 /// Entries of a group's packets, as [`FlowRunner::look_up`] goes on, where many have none: which, a bit each.
@@ -157,6 +210,24 @@ pub(super) fn search_mixed(
     unknown
 }
 
+/// What is known of a group's packets when they go: see [`FlowRunner::go`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    ByClass,
+    Keyed,
+    InFull,
+    Stale,
+}
+
+/// None has an entry.
+const BY_CLASS: u8 = 0;
+/// All have one, and what it says is known in short.
+const KEYED: u8 = 1;
+/// Entries have been looked at.
+const IN_FULL: u8 = 2;
+/// The same, but the table may have changed since it was asked.
+const STALE: u8 = 3;
+
 impl FlowRunner {
     /// Packets in groups: all steps for each.
     #[inline(always)]
@@ -202,17 +273,26 @@ impl FlowRunner {
             }
             let changes = self.runner.graph.core.changes;
             let mut i = 0;
-            let mut stale = false;
+            let mut how = match (seen.by_flow, seen.keyed) {
+                (false, _) => Known::ByClass,
+                (_, true) => Known::Keyed,
+                _ => Known::InFull,
+            };
             // Bound: each round takes at least one packet.
             while i < n {
-                i += match (seen.by_flow, stale) {
-                    (false, _) => wide.go::<true, false>(self, i, n, &mut packets, now),
-                    (_, false) => wide.go::<false, false>(self, i, n, &mut packets, now),
-                    (_, true) => wide.go::<false, true>(self, i, n, &mut packets, now),
+                i += match how {
+                    Known::ByClass => wide.go::<BY_CLASS>(self, i, n, &mut packets, now),
+                    Known::Keyed => wide.go::<KEYED>(self, i, n, &mut packets, now),
+                    Known::InFull => wide.go::<IN_FULL>(self, i, n, &mut packets, now),
+                    Known::Stale => wide.go::<STALE>(self, i, n, &mut packets, now),
                 };
                 let next = packets.next();
-                if next.is_some() && self.briefs.only != 0 {
+                if next.is_some() && self.briefs.only | self.briefs.keyed != 0 {
                     self.briefs.fill(u64::MAX, &self.ways, &mut self.group);
+                    // entries are looked at when their packets' turn comes
+                    if how == Known::Keyed {
+                        how = Known::Stale;
+                    }
                 }
                 if let Some(p) = next.and_then(|p| self.known(lane, i, p, now, news)) {
                     // a handler that was called may have ended the program's time
@@ -223,7 +303,9 @@ impl FlowRunner {
                     if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
                         a.ran(begun.elapsed());
                     }
-                    stale = true;
+                    if how == Known::InFull {
+                        how = Known::Stale;
+                    }
                 }
                 // whatever there is: bound
                 i += 1;
@@ -373,7 +455,7 @@ impl FlowRunner {
             return (n, Seen::default());
         };
         let mut seen = Seen::default();
-        self.briefs.only = 0;
+        (self.briefs.only, self.briefs.keyed) = (0, 0);
         let Some(group) = self.group.get_mut(..n) else {
             return (n, seen);
         };
@@ -393,6 +475,18 @@ impl FlowRunner {
             seen.unknown += s.unknown;
             from = to;
         }
+        if self.briefs.keyed != 0 {
+            let all = !0 >> (GROUP - n);
+            if self.briefs.keyed == all {
+                let (leases, tallies) = (&self.pool.leases, &self.ways.tallies);
+                seen.keyed = wide.search_keyed(&self.table, leases, tallies, &mut self.briefs, n);
+                if seen.keyed {
+                    return (n, seen);
+                }
+            } else {
+                self.briefs.slots = [NO_SLOT; GROUP];
+            }
+        }
         if seen.by_flow || seen.unknown > 0 {
             self.briefs.fill(u64::MAX, &self.ways, group);
         }
@@ -410,11 +504,11 @@ impl FlowRunner {
     }
 
     /// Packets from number `from` of the group on go their ways, up to the first one of which more is to be known, which is the next one then. How many went.
-    /// `BRIEF`: none has an entry. `STALE`: the table may have changed since it was asked.
+    /// `HOW`: what is known of them ([`BY_CLASS`] and so on).
     ///
     /// Packets stay where they are until all of them are done: lists that grow along the way are looked up in memory for each.
     #[inline(always)]
-    pub(super) fn go<const BRIEF: bool, const STALE: bool>(
+    pub(super) fn go<const HOW: u8>(
         &mut self,
         wide: impl Wide,
         from: usize,
@@ -453,9 +547,11 @@ impl FlowRunner {
             went,
             by_class,
             dropped,
-        } = match BRIEF {
-            true => left.go_brief(wide, known, bills),
-            false => left.go::<STALE>(wide, (group, bills), shared, &mut clock),
+        } = match HOW {
+            BY_CLASS => left.go_brief(wide, known, bills),
+            KEYED => left.go_keyed(wide, &self.briefs, from, shared, &mut clock),
+            IN_FULL => left.go::<false>(wide, (group, bills), shared, &mut clock),
+            _ => left.go::<true>(wide, (group, bills), shared, &mut clock),
         };
         let out = &mut g.out;
         let sinks = &sinks[..went];

@@ -36,11 +36,20 @@ pub(super) trait Steps: Wide {
         tallies: &[Tally],
         group: &mut [Parsed],
     ) -> usize;
+    /// [`super::hot::search_keyed`].
+    fn search_keyed(
+        self,
+        table: &Table,
+        leases: &Leases,
+        tallies: &[Tally],
+        briefs: &mut Briefs,
+        n: usize,
+    ) -> bool;
     /// [`super::hot::search_mixed`].
     fn search_mixed(self, table: &Table, leases: &Leases, once: &Once, group: &mut [Parsed])
     -> u64;
     /// [`FlowRunner::go`].
-    fn go<const BRIEF: bool, const STALE: bool>(
+    fn go<const HOW: u8>(
         self,
         r: &mut FlowRunner,
         from: usize,
@@ -73,6 +82,17 @@ impl Steps for Any {
         super::hot::search(self, table, leases, tallies, group)
     }
     #[inline(always)]
+    fn search_keyed(
+        self,
+        table: &Table,
+        leases: &Leases,
+        tallies: &[Tally],
+        briefs: &mut Briefs,
+        n: usize,
+    ) -> bool {
+        super::hot::search_keyed(self, table, leases, tallies, briefs, n)
+    }
+    #[inline(always)]
     fn search_mixed(
         self,
         table: &Table,
@@ -83,7 +103,7 @@ impl Steps for Any {
         super::hot::search_mixed(self, table, leases, once, group)
     }
     #[inline(always)]
-    fn go<const BRIEF: bool, const STALE: bool>(
+    fn go<const HOW: u8>(
         self,
         r: &mut FlowRunner,
         from: usize,
@@ -91,7 +111,7 @@ impl Steps for Any {
         packets: &mut Front<'_>,
         now: Timestamp,
     ) -> usize {
-        r.go::<BRIEF, STALE>(self, from, n, packets, now)
+        r.go::<HOW>(self, from, n, packets, now)
     }
 }
 
@@ -121,6 +141,18 @@ impl Steps for Avx512 {
         unsafe { search(self, table, leases, tallies, group) }
     }
     #[inline(always)]
+    fn search_keyed(
+        self,
+        table: &Table,
+        leases: &Leases,
+        tallies: &[Tally],
+        briefs: &mut Briefs,
+        n: usize,
+    ) -> bool {
+        // SAFETY: as above.
+        unsafe { search_keyed(self, table, leases, tallies, briefs, n) }
+    }
+    #[inline(always)]
     fn search_mixed(
         self,
         table: &Table,
@@ -132,7 +164,7 @@ impl Steps for Avx512 {
         unsafe { search_mixed(self, table, leases, once, group) }
     }
     #[inline(always)]
-    fn go<const BRIEF: bool, const STALE: bool>(
+    fn go<const HOW: u8>(
         self,
         r: &mut FlowRunner,
         from: usize,
@@ -141,7 +173,7 @@ impl Steps for Avx512 {
         now: Timestamp,
     ) -> usize {
         // SAFETY: as above.
-        unsafe { go::<BRIEF, STALE>(self, r, from, n, packets, now) }
+        unsafe { go::<HOW>(self, r, from, n, packets, now) }
     }
 }
 
@@ -175,6 +207,20 @@ fn search(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 #[inline(never)]
+fn search_keyed(
+    wide: Avx512,
+    table: &Table,
+    leases: &Leases,
+    tallies: &[Tally],
+    briefs: &mut Briefs,
+    n: usize,
+) -> bool {
+    super::hot::search_keyed(wide, table, leases, tallies, briefs, n)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline(never)]
 fn search_mixed(
     wide: Avx512,
     table: &Table,
@@ -188,7 +234,7 @@ fn search_mixed(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 #[inline(never)]
-fn go<const BRIEF: bool, const STALE: bool>(
+fn go<const HOW: u8>(
     wide: Avx512,
     r: &mut FlowRunner,
     from: usize,
@@ -196,7 +242,7 @@ fn go<const BRIEF: bool, const STALE: bool>(
     packets: &mut Front<'_>,
     now: Timestamp,
 ) -> usize {
-    r.go::<BRIEF, STALE>(wide, from, n, packets, now)
+    r.go::<HOW>(wide, from, n, packets, now)
 }
 
 /// What the processor has.

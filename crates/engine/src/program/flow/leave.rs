@@ -2,7 +2,7 @@
 
 use super::GROUP;
 use super::act::{Act, NO_SINK};
-use super::brief::Bill;
+use super::brief::{Bill, Briefs};
 use super::guard::Parsed;
 use super::hot::entry;
 use super::lease::Pool;
@@ -102,6 +102,77 @@ impl Left<'_> {
                 }
             }
             done.dropped += u64::from(!other(act, p, &x.own, total));
+        }
+        done
+    }
+
+    /// As [`super::FlowRunner::go`], of packets that are known [in short](Briefs::keyed) and have entries; the first one has number `from` in its group.
+    #[inline(always)]
+    pub fn go_keyed(
+        self,
+        wide: impl Wide,
+        b: &Briefs,
+        from: usize,
+        (pool, store): (&Pool, &StateStore),
+        clock: &mut u64,
+    ) -> Done {
+        let Left {
+            tallies,
+            acts,
+            dirty,
+            table,
+            packets,
+            sinks,
+        } = self;
+        let words = pool.leases.words();
+        let from = from.min(GROUP);
+        let count = packets.len().min(GROUP - from);
+        let packets = &mut packets[..count];
+        let to = from + count;
+        let (ways, leases) = (&b.ways[from..to], &b.leases[from..to]);
+        let (owns, slots) = (&b.owns[from..to], &b.slots[from..to]);
+        let bills = &b.bills[from..to];
+        let crowded = table.crowded();
+        let mut done = Done::default();
+        while done.went < count {
+            let i = done.went;
+            let (way, lease, p) = (ways[i], leases[i], &mut *packets[i]);
+            let Some(t) = tallies.get_mut(way as usize) else {
+                break;
+            };
+            let Some(act) = acts.get(t.act() as usize) else {
+                break;
+            };
+            if !t.ready() && !begins(t, way, dirty) {
+                break;
+            }
+            let stamp = *clock + 1;
+            if Leases::touch_word(words, lease, stamp) {
+                *clock = stamp;
+                debug_assert!(
+                    pool.holds(lease, store),
+                    "lease {lease} of a binding that is gone"
+                );
+            } else if lease != NO_LEASE {
+                break;
+            }
+            if crowded {
+                table.mark(slots[i]);
+            }
+            let bill = &bills[i];
+            t.add_bill(wide, bill);
+            sinks[i] = act.sink;
+            done.went += 1;
+            let [_, _, total, _] = *bill;
+            if act.quick {
+                // before the window is there: it would have to be found again
+                act.end(p, total);
+                if let Some(b) = p.window_mut() {
+                    act.apply_quick(wide, b, &owns[i]);
+                    continue;
+                }
+            }
+            done.dropped += u64::from(!other(act, p, &owns[i], total));
         }
         done
     }

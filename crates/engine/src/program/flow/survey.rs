@@ -26,6 +26,8 @@ pub(super) struct Seen {
     pub unknown: usize,
     /// Which ones these are, a bit each, if that has been found out.
     pub which: Option<u64>,
+    /// All have entries, and nothing has been written down but [in short](Briefs::keyed).
+    pub keyed: bool,
 }
 
 /// Sixteen headers, by columns.
@@ -126,34 +128,64 @@ fn bits(mut m: u16) -> impl Iterator<Item = usize> {
     })
 }
 
+/// Keys of sixteen packets, their hashes, and what endangers their checksums.
+struct Keyed<'a> {
+    keys: &'a mut [[u64; 2]; ROW],
+    hashes: &'a mut [u64; ROW],
+    sums: &'a mut [u16; ROW],
+}
+
 /// Keys of packets that the table is to be asked for, and their hashes: buckets are on their way before the next packets are looked at.
 #[inline(always)]
 fn settle_by_flow(
     b: &GuardBox,
     table: &Table,
-    number: u16,
-    mut here: u16,
+    n: usize,
     windows: &[&[u8; WINDOW]; ROW],
-    totals: &Sixteen,
-    out: &mut [Parsed],
+    to: &mut Keyed<'_>,
 ) {
     let short = b.short;
-    // Bound: one bit less each time
-    while here != 0 {
-        let i = here.trailing_zeros() as usize & (ROW - 1);
-        here &= here - 1;
-        let Some(x) = out.get_mut(i) else { break };
-        let (first, second) = short.key(windows[i]);
-        (x.guard, x.total, x.sum) = (number, totals.0[i], b.sum_of(windows[i]));
-        (x.way, x.slot, x.lease) = (BY_FLOW, NO_SLOT, NO_LEASE);
-        (x.key[0], x.key[1]) = (first, second);
-        x.hash = table.hash_short(first, second);
-        table.ask_bucket(x.hash);
+    // over indices, as below
+    #[allow(clippy::needless_range_loop)]
+    for i in 0..n.min(ROW) {
+        one_by_one();
+        let w = windows[i];
+        let (first, second) = short.key(w);
+        to.sums[i] = b.sum_of(w);
+        to.keys[i] = [first, second];
+        let hash = table.hash_short(first, second);
+        to.hashes[i] = hash;
+        table.ask_bucket(hash);
     }
 }
 
-/// [`settle_by_flow`] of packets in several boxes, which these are the numbers of: one loop for all of them. A loop for each box ends after a number of packets
+/// The same of packets in several boxes, which these are the numbers of: one loop for all of them. A loop for each box ends after a number of packets
 /// that cannot be foreseen, and that costs more than to look at each packet's box.
+#[inline(always)]
+fn settle_each(
+    boxes: &[GuardBox],
+    table: &Table,
+    numbers: &[u16; ROW],
+    n: usize,
+    windows: &[&[u8; WINDOW]; ROW],
+    to: &mut Keyed<'_>,
+) {
+    for i in 0..n.min(ROW) {
+        one_by_one();
+        let Some(b) = boxes.get(usize::from(numbers[i])) else {
+            break;
+        };
+        let w = windows[i];
+        let (first, second) = b.short.key(w);
+        to.sums[i] = b.sum_of(w);
+        to.keys[i] = [first, second];
+        let hash = table.hash_short(first, second);
+        to.hashes[i] = hash;
+        table.ask_bucket(hash);
+    }
+}
+
+/// [`settle_each`] of some packets of sixteen, others of which are something else.
 #[inline(always)]
 fn settle_mixed(
     boxes: &[GuardBox],
@@ -202,6 +234,11 @@ impl Lane {
         let ways = row(&mut briefs.ways, first);
         let guards = row(&mut briefs.guards, first);
         let bills = row(&mut briefs.bills, first);
+        let mut keyed = Keyed {
+            keys: row(&mut briefs.keys, first),
+            hashes: row(&mut briefs.hashes, first),
+            sums: row(&mut briefs.sums, first),
+        };
         let mut only = 0u16;
         let mut windows = [&NOTHING; ROW];
         let mut len = Sixteen([0; ROW]);
@@ -227,7 +264,9 @@ impl Lane {
         let mut seen = Seen::default();
         let all = (u16::MAX as u32 >> (ROW - n)) as u16;
         let mut left = all;
-        let (mut mixed, mut numbers) = (0u16, [0u16; ROW]);
+        let mut mixed = 0u16;
+        // where many have no entries, each needs all that there is to know
+        let pressed = self.monitor.pressed;
         for number in 0..self.boxes.len() {
             let b = &self.boxes[number];
             if left == 0 {
@@ -248,11 +287,12 @@ impl Lane {
             }
             left &= !here;
             if b.quick && b.direct.is_none() {
-                if here == all {
-                    settle_by_flow(b, table, number as u16, here, &windows, &totals, out);
+                wide.number(number as u16, here, guards);
+                if here == all && !pressed {
+                    settle_by_flow(b, table, n, &windows, &mut keyed);
                     seen.by_flow = true;
+                    briefs.keyed |= bits_from(first, all);
                 } else {
-                    wide.number(number as u16, here, &mut numbers);
                     mixed |= here;
                 }
                 continue;
@@ -305,8 +345,12 @@ impl Lane {
                 table.ask_bucket(x.hash);
             }
         }
-        if mixed != 0 {
-            settle_mixed(&self.boxes, table, &numbers, mixed, &windows, &totals, out);
+        if mixed == all && !pressed {
+            settle_each(&self.boxes, table, guards, n, &windows, &mut keyed);
+            seen.by_flow = true;
+            briefs.keyed |= bits_from(first, all);
+        } else if mixed != 0 {
+            settle_mixed(&self.boxes, table, guards, mixed, &windows, &totals, out);
             seen.by_flow = true;
         }
         for i in bits(left) {

@@ -61,6 +61,12 @@ fn fold_mul(a: u64, b: u64) -> u64 {
 /// Bit of a key's first word: all of its words count, not just two.
 pub(super) const LONG: u64 = 1 << 63;
 
+/// Does an entry have this key of two words?
+#[inline(always)]
+pub(super) fn same_short(l: &Line, key: &[u64; 2]) -> bool {
+    l.0[0] == key[0] && l.0[1] == key[1]
+}
+
 /// Does an entry have this key?
 #[inline(always)]
 pub(super) fn same(l: &Line, key: &[u64; KEY]) -> bool {
