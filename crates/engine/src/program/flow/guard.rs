@@ -15,6 +15,7 @@ use super::monitor::Monitor;
 use super::rules::RuleWays;
 use super::shape::{ECHO, Shape, Transport};
 use super::table::{KEY, LONG, NO_SLOT, Slot};
+use super::vain::Vain;
 use super::way::Own;
 use super::wide::{At, HEAD_AT, Wide};
 use onefold_elements::model::HeaderCheck;
@@ -167,6 +168,8 @@ pub(super) struct GuardBox {
     pub direct: Option<Direct>,
     /// Ways by rule, of a box without places.
     pub rules: RuleWays,
+    /// Packets whose ways cannot be kept.
+    pub vain: Vain,
 }
 
 impl GuardBox {
@@ -593,6 +596,7 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
         intervals: Box::default(),
         direct: plan.fields.as_ref().map(Direct::new),
         rules: RuleWays::default(),
+        vain: Vain::default(),
     };
     let (mut ranges, mut others, mut intervals) = (Vec::new(), Vec::new(), Vec::new());
     for d in &plan.dims {

@@ -16,10 +16,11 @@ use super::leave::{Done, Left};
 use super::monitor::Once;
 use super::survey::Seen;
 use super::table::{KEY, LONG, Line, NO_SLOT, Table, same, same_short};
+use super::unknown::flow_of;
 use super::way::{Flow, Own};
 use super::ways::Tally;
 use super::wide::{Any, ROW, Wide, by_itself};
-use super::{FlowRunner, GROUP, OVERLOAD, flow_of};
+use super::{FlowRunner, GROUP, OVERLOAD};
 use onefold_elements::ElemId;
 use onefold_elements::rewrite::{Leases, NO_LEASE};
 use onefold_packet::{Packet, Pkt, Timestamp, prefetch};
@@ -210,15 +211,7 @@ pub(super) fn search_mixed(
     unknown
 }
 
-/// What is known of a group's packets when they go: see [`FlowRunner::go`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Known {
-    ByClass,
-    Keyed,
-    InFull,
-    Stale,
-}
-
+// What is known of a group's packets when they go: see [`FlowRunner::go`].
 /// None has an entry.
 const BY_CLASS: u8 = 0;
 /// All have one, and what it says is known in short.
@@ -274,24 +267,24 @@ impl FlowRunner {
             let changes = self.runner.graph.core.changes;
             let mut i = 0;
             let mut how = match (seen.by_flow, seen.keyed) {
-                (false, _) => Known::ByClass,
-                (_, true) => Known::Keyed,
-                _ => Known::InFull,
+                (false, _) => BY_CLASS,
+                (_, true) => KEYED,
+                _ => IN_FULL,
             };
             // Bound: each round takes at least one packet.
             while i < n {
                 i += match how {
-                    Known::ByClass => wide.go::<BY_CLASS>(self, i, n, &mut packets, now),
-                    Known::Keyed => wide.go::<KEYED>(self, i, n, &mut packets, now),
-                    Known::InFull => wide.go::<IN_FULL>(self, i, n, &mut packets, now),
-                    Known::Stale => wide.go::<STALE>(self, i, n, &mut packets, now),
+                    BY_CLASS => wide.go::<BY_CLASS>(self, i, n, &mut packets, now),
+                    KEYED => wide.go::<KEYED>(self, i, n, &mut packets, now),
+                    IN_FULL => wide.go::<IN_FULL>(self, i, n, &mut packets, now),
+                    _ => wide.go::<STALE>(self, i, n, &mut packets, now),
                 };
                 let next = packets.next();
                 if next.is_some() && self.briefs.only | self.briefs.keyed != 0 {
                     self.briefs.fill(u64::MAX, &self.ways, &mut self.group);
                     // entries are looked at when their packets' turn comes
-                    if how == Known::Keyed {
-                        how = Known::Stale;
+                    if how == KEYED {
+                        how = STALE;
                     }
                 }
                 if let Some(p) = next.and_then(|p| self.known(lane, i, p, now, news)) {
@@ -303,8 +296,8 @@ impl FlowRunner {
                     if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
                         a.ran(begun.elapsed());
                     }
-                    if how == Known::InFull {
-                        how = Known::Stale;
+                    if how == IN_FULL {
+                        how = STALE;
                     }
                 }
                 // whatever there is: bound

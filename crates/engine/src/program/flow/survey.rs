@@ -135,6 +135,19 @@ struct Keyed<'a> {
     sums: &'a mut [u16; ROW],
 }
 
+impl Keyed<'_> {
+    /// Of packet `i`, which is in this box: its bucket is asked for.
+    #[inline(always)]
+    fn set(&mut self, i: usize, b: &GuardBox, table: &Table, w: &[u8; WINDOW]) {
+        let (first, second) = b.short.key(w);
+        self.sums[i] = b.sum_of(w);
+        self.keys[i] = [first, second];
+        let hash = table.hash_short(first, second);
+        self.hashes[i] = hash;
+        table.ask_bucket(hash);
+    }
+}
+
 /// Keys of packets that the table is to be asked for, and their hashes: buckets are on their way before the next packets are looked at.
 #[inline(always)]
 fn settle_by_flow(
@@ -144,18 +157,11 @@ fn settle_by_flow(
     windows: &[&[u8; WINDOW]; ROW],
     to: &mut Keyed<'_>,
 ) {
-    let short = b.short;
     // over indices, as below
     #[allow(clippy::needless_range_loop)]
     for i in 0..n.min(ROW) {
         one_by_one();
-        let w = windows[i];
-        let (first, second) = short.key(w);
-        to.sums[i] = b.sum_of(w);
-        to.keys[i] = [first, second];
-        let hash = table.hash_short(first, second);
-        to.hashes[i] = hash;
-        table.ask_bucket(hash);
+        to.set(i, b, table, windows[i]);
     }
 }
 
@@ -175,13 +181,7 @@ fn settle_each(
         let Some(b) = boxes.get(usize::from(numbers[i])) else {
             break;
         };
-        let w = windows[i];
-        let (first, second) = b.short.key(w);
-        to.sums[i] = b.sum_of(w);
-        to.keys[i] = [first, second];
-        let hash = table.hash_short(first, second);
-        to.hashes[i] = hash;
-        table.ask_bucket(hash);
+        to.set(i, b, table, windows[i]);
     }
 }
 
