@@ -2,7 +2,7 @@
 
 use crate::rng::Rng;
 use crate::zipf::Zipf;
-use onefold_packet::{Packet, Pkt, prefetch};
+use onefold_packet::{Packet, Pkt, Roomy, prefetch};
 
 /// Bytes from one buffer to the next: an odd number of cache lines, so that headers of packets in flight do not share a
 /// few sets of the cache.
@@ -21,8 +21,7 @@ pub const MAX_ORDER: usize = 1 << 26;
 /// Frames in memory, one after the other, each at the start of a cache line.
 #[derive(Debug, Clone, Default)]
 pub struct Templates {
-    bytes: Vec<u8>,
-    base: usize,
+    lines: Roomy<[u8; LINE]>,
     places: Spans,
     /// Frames of a flow.
     per_flow: usize,
@@ -48,12 +47,12 @@ impl Templates {
     pub fn new(frames: &[Vec<u8>], per_flow: usize) -> Templates {
         let lines = |f: &Vec<u8>| f.len().div_ceil(LINE).max(1);
         let all: usize = frames.iter().map(lines).sum();
-        let mut bytes = vec![0u8; (all + 1) * LINE];
-        let base = bytes.as_ptr().align_offset(LINE).min(LINE);
+        let mut all: Roomy<_> = std::iter::repeat_n([0; LINE], all).collect();
+        let bytes = all.as_flattened_mut();
         let mut line = 0;
         let mut each = Vec::with_capacity(frames.len());
         for f in frames {
-            let at = base + line * LINE;
+            let at = line * LINE;
             if let Some(to) = bytes.get_mut(at..at + f.len()) {
                 to.copy_from_slice(f);
             }
@@ -67,8 +66,7 @@ impl Templates {
             _ => Spans::Each(each),
         };
         Templates {
-            bytes,
-            base,
+            lines: all,
             places,
             per_flow: per_flow.max(1),
         }
@@ -84,8 +82,7 @@ impl Templates {
     /// The first `n` of them, places only: what [`Order::new`] asks for.
     fn first(&self, n: usize) -> Templates {
         Templates {
-            bytes: Vec::new(),
-            base: 0,
+            lines: Roomy::new(),
             places: Spans::Alike(n.min(self.len()), 1, 0),
             per_flow: self.per_flow,
         }
@@ -108,10 +105,7 @@ impl Templates {
     /// All of them and their length, if they are of one length, and a cache line has room for it.
     pub fn lines(&self) -> Option<(&[[u8; LINE]], usize)> {
         match self.places {
-            Spans::Alike(n, 1, len) if len <= LINE => {
-                let all = self.bytes.get(self.base..)?.as_chunks().0;
-                Some((all.get(..n)?, len))
-            }
+            Spans::Alike(n, 1, len) if len <= LINE => Some((self.lines.get(..n)?, len)),
             _ => None,
         }
     }
@@ -125,8 +119,11 @@ impl Templates {
                 None => return &[],
             },
         };
-        let at = self.base + line * LINE;
-        self.bytes.get(at..at + len).unwrap_or_default()
+        let at = line * LINE;
+        self.lines
+            .as_flattened()
+            .get(at..at + len)
+            .unwrap_or_default()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The hash index of a flow table: buckets of a cache line each.
 
-use onefold_packet::{prefetch, spread};
+use onefold_packet::{Roomy, prefetch, spread};
 
 /// References of a bucket.
 const WAYS: usize = 7;
@@ -39,16 +39,14 @@ impl Bucket {
 /// in the next one that is not, and is counted in those that it went by, so that there are no tombstones and a long-lived table does not decay.
 #[derive(Debug)]
 pub(super) struct Index {
-    buckets: Vec<Bucket>,
+    buckets: Roomy<Bucket>,
     used: usize,
 }
 
 impl Clone for Index {
     fn clone(&self) -> Self {
-        let mut buckets = spread(self.buckets.len());
-        buckets.copy_from_slice(&self.buckets);
         Index {
-            buckets,
+            buckets: self.buckets.clone(),
             used: self.used,
         }
     }
@@ -57,7 +55,7 @@ impl Clone for Index {
 impl Default for Index {
     fn default() -> Self {
         Index {
-            buckets: vec![Bucket::default(); FIRST],
+            buckets: spread(FIRST),
             used: 0,
         }
     }
@@ -162,7 +160,7 @@ impl Index {
     fn grow(&mut self) {
         let bigger = spread(self.buckets.len() * 2);
         let old = std::mem::replace(&mut self.buckets, bigger);
-        for b in &old {
+        for b in old.iter() {
             for (h, r) in b.hashes.iter().zip(&b.references).take(WAYS) {
                 if *h != 0 {
                     self.place(*h, *r);
@@ -195,7 +193,7 @@ impl Index {
 
     /// Bytes.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&self.buckets[..])
+        self.buckets.bytes()
     }
 
     /// References in it.

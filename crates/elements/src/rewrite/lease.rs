@@ -10,7 +10,7 @@
 
 use super::record::FlowRef;
 use crate::store::StateId;
-use onefold_packet::Timestamp;
+use onefold_packet::{Roomy, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -34,7 +34,7 @@ pub struct Lasting {
 /// tables and the flow table both hold on to them.
 #[derive(Debug)]
 pub struct Leases {
-    words: Box<[AtomicU64]>,
+    words: Roomy<AtomicU64>,
     clock: AtomicU64,
 }
 
@@ -43,10 +43,8 @@ impl Leases {
     pub fn new(n: usize) -> Arc<Leases> {
         let n = n.min(NO_LEASE as usize);
         // which of them a packet writes is anybody's guess
-        let mut words = onefold_packet::roomy(n);
-        words.extend((0..n).map(|_| AtomicU64::new(ENDED)));
         Arc::new(Leases {
-            words: words.into(),
+            words: (0..n).map(|_| AtomicU64::new(ENDED)).collect(),
             clock: AtomicU64::new(0),
         })
     }
@@ -58,6 +56,11 @@ impl Leases {
     /// None at all.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
+    }
+
+    /// Bytes of the words.
+    pub fn memory_bytes(&self) -> usize {
+        self.words.bytes()
     }
 
     /// The last stamp that was given.

@@ -6,7 +6,7 @@ use super::queue::NIL;
 use super::record::{Counts, NewFlow, Record};
 use super::seqdelta::Shifts;
 use super::table::{FlowTable, MAX_FLOWS, timeout};
-use onefold_packet::{Timestamp, roomy};
+use onefold_packet::Timestamp;
 
 /// What orders flows that may go: guaranteed, when, stamp.
 type Rank = (bool, u64, u64);
@@ -122,11 +122,6 @@ impl FlowTable {
         // one more than the limit exists while the victim is looked for
         if self.records.len() > MAX_FLOWS {
             return None;
-        }
-        if self.records.len() == self.records.capacity() {
-            let mut more = roomy(self.records.len().max(32) * 2);
-            more.append(&mut self.records);
-            self.records = more;
         }
         self.records.push(Record::default());
         Some(self.records.len() as u32 - 1)

@@ -25,7 +25,7 @@ use super::seqdelta::Shifts;
 use super::spec::InputSpec;
 use crate::store::State;
 use crate::{ElemId, state_any};
-use onefold_packet::{Timestamp, prefetch, roomy};
+use onefold_packet::{Roomy, Timestamp, prefetch};
 use std::fmt::Write;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub const MAX_FLOWS: usize = 1 << 22;
 /// The bindings of one rewriter, or of several that share a capacity.
 #[derive(Debug)]
 pub struct FlowTable {
-    pub(super) records: Vec<Record>,
+    pub(super) records: Roomy<Record>,
     pub(super) index: Index,
     seed: [u64; 2],
     pub(super) members: Vec<Member>,
@@ -62,7 +62,7 @@ pub struct FlowTable {
 /// A copy has no part in leases: what they know of is written down in it.
 impl Clone for FlowTable {
     fn clone(&self) -> Self {
-        let mut records = roomy(self.records.len());
+        let mut records = Roomy::with_room(self.records.len());
         records.extend(self.records.iter().map(|r| {
             let mut r = *r;
             r.settle(self.leases.as_deref());
@@ -101,7 +101,7 @@ impl FlowTable {
     pub fn new() -> FlowTable {
         let key = || RandomState::new().hash_one(0u64) | 1;
         FlowTable {
-            records: Vec::new(),
+            records: Roomy::new(),
             index: Index::default(),
             seed: [key(), key()],
             members: Vec::new(),
@@ -354,7 +354,7 @@ impl FlowTable {
             return;
         };
         self.last_stamp = self.last_stamp.max(leases.clock());
-        for r in &mut self.records {
+        for r in self.records.iter_mut() {
             if r.lease != NO_LEASE {
                 leases.end(r.lease);
                 r.settle(Some(&leases));
@@ -426,10 +426,7 @@ impl FlowTable {
     /// Bytes that it takes, without what its configuration does.
     pub fn memory_bytes(&self) -> usize {
         let queues: usize = self.queues.iter().map(AgeQueue::memory_bytes).sum();
-        self.records.capacity() * size_of::<Record>()
-            + self.index.memory_bytes()
-            + self.crowds.memory_bytes()
-            + queues
+        self.records.bytes() + self.index.memory_bytes() + self.crowds.memory_bytes() + queues
     }
 
     /// Removes all flows.

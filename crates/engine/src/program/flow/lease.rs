@@ -144,7 +144,7 @@ impl Pool {
 
     /// Bytes of the words, and of what they are on.
     pub fn memory_bytes(&self) -> usize {
-        self.leases.len() * size_of::<u64>()
+        self.leases.memory_bytes()
             + self.uses.capacity() * size_of::<Use>()
             + self.free.capacity() * size_of::<u32>()
     }
@@ -152,7 +152,7 @@ impl Pool {
     /// The most that [`Pool::memory_bytes`] can be: lists grow by doubling.
     pub fn most_bytes(&self) -> usize {
         let n = self.leases.len();
-        n * size_of::<u64>() + n.next_power_of_two() * (size_of::<Use>() + size_of::<u32>())
+        self.leases.memory_bytes() + n.next_power_of_two() * (size_of::<Use>() + size_of::<u32>())
     }
 
     /// In use.

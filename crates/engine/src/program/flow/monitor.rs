@@ -15,7 +15,7 @@
 //!   after two long windows with fewer than three of four known, a few thousand packets go to the program for comparison. If they are
 //!   cheaper, those of the next windows follow; if not, it is tried again much later.
 
-use onefold_packet::{prefetch, spread};
+use onefold_packet::{Roomy, prefetch, spread};
 use std::time::Duration;
 
 /// Packets of a short window.
@@ -244,7 +244,7 @@ impl Monitor {
 /// Flows of which one packet was seen, by a part of their hash: one place for each, the last one stays.
 #[derive(Debug)]
 pub(super) struct Once {
-    seen: Vec<u16>,
+    seen: Roomy<u16>,
 }
 
 impl Once {
@@ -296,7 +296,7 @@ impl Once {
 
     /// Bytes.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&self.seen[..])
+        self.seen.bytes()
     }
 }
 

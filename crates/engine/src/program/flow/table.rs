@@ -17,7 +17,7 @@
 
 use super::bucket::Bucket;
 use super::wide::{Any, DANGERS, TAGS, Wide};
-use onefold_packet::{prefetch, spread};
+use onefold_packet::{Roomy, prefetch, spread};
 
 /// Entries of a bucket.
 const WAYS: usize = TAGS;
@@ -40,10 +40,10 @@ pub(super) const NO_SLOT: Slot = Slot::MAX;
 
 #[derive(Debug)]
 pub(super) struct Table {
-    buckets: Vec<Bucket>,
-    lines: Vec<Line>,
+    buckets: Roomy<Bucket>,
+    lines: Roomy<Line>,
     /// By bucket: which entries have been used since somebody wanted their places.
-    used: Vec<u8>,
+    used: Roomy<u8>,
     seed: [u64; 4],
     len: usize,
     /// Most buckets.
@@ -89,7 +89,7 @@ impl Table {
         Table {
             buckets: spread(buckets),
             lines: spread(buckets * WAYS),
-            used: vec![0; buckets],
+            used: spread(buckets),
             seed: [mix(1), mix(2), mix(3), mix(4)],
             len: 0,
             bound,
@@ -111,12 +111,13 @@ impl Table {
     }
     /// Bytes.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&self.buckets[..]) + size_of_val(&self.lines[..]) + size_of_val(&self.used[..])
+        self.buckets.bytes() + self.lines.bytes() + self.used.bytes()
     }
 
     /// The most that [`Table::memory_bytes`] can be.
     pub fn most_bytes(&self) -> usize {
-        self.bound * (size_of::<Bucket>() + WAYS * size_of::<Line>() + size_of::<u8>())
+        let lines = Roomy::<Line>::bytes_for(self.bound * WAYS);
+        Roomy::<Bucket>::bytes_for(self.bound) + lines + Roomy::<u8>::bytes_for(self.bound)
     }
 
     /// Hash of a key: two words, or all of them if it is [`LONG`].
@@ -329,7 +330,7 @@ impl Table {
         let old = Table {
             buckets: std::mem::replace(&mut self.buckets, spread(n)),
             lines: std::mem::replace(&mut self.lines, spread(n * WAYS)),
-            used: std::mem::replace(&mut self.used, vec![0; n]),
+            used: std::mem::replace(&mut self.used, spread(n)),
             ..*self
         };
         self.len = 0;
