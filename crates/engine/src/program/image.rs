@@ -208,9 +208,24 @@ impl Image {
         self.mark(p, regs, late);
     }
 
+    /// Is anything changed that is not in the packet's bytes?
+    pub fn marks(&self) -> bool {
+        let same = self.mac == Mark::Same && self.net == Mark::Same && !self.cleared;
+        !(same && self.annos.is_empty() && matches!(self.kind, Kind::Same))
+    }
+
+    /// Does none of that follow from what registers hold?
+    pub fn reads_nothing_for_marks(&self) -> bool {
+        let kind = match self.kind {
+            Kind::Destination(v, _) => v.reg == CONST,
+            _ => true,
+        };
+        kind && self.annos.iter().all(|a| a.value.reg == CONST)
+    }
+
     /// All that is not in the packet's bytes.
     #[inline(always)]
-    fn mark(&self, p: &mut Packet, regs: &[u128], late: &[LateAnno]) {
+    pub fn mark(&self, p: &mut Packet, regs: &[u128], late: &[LateAnno]) {
         match self.mac {
             Mark::Same => {}
             Mark::None => p.clear_mac_header(),

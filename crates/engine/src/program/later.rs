@@ -1,6 +1,7 @@
 //! Counts that can wait: elements that only add up are told at the end of a batch, once for all of its packets.
 
 use super::code::Code;
+use super::short::Shorts;
 use super::straight;
 use crate::core::Core;
 use crate::graph::Graph;
@@ -13,6 +14,8 @@ pub(super) struct Later {
     waits: Box<[bool]>,
     /// By action: see [`straight`].
     straight: Box<[bool]>,
+    /// Those of them that are shorter still.
+    pub shorts: Shorts,
     /// Packets and bytes.
     sums: Box<[(u64, u64)]>,
     /// Those with packets.
@@ -33,6 +36,7 @@ impl Later {
         let straight = |a| straight::is_straight(code, a, &waits);
         Later {
             straight: code.actions.iter().map(straight).collect(),
+            shorts: Shorts::new(code, &waits),
             waits,
             sums: vec![(0, 0); code.counts.len()].into(),
             some: Vec::new(),
@@ -61,6 +65,17 @@ impl Later {
         }
         (s.0, s.1) = (s.0 + 1, s.1 + bytes);
         true
+    }
+
+    /// So many packets of so many bytes in all, of something that may wait.
+    pub fn add_all(&mut self, number: u32, packets: u64, bytes: u64) {
+        let Some(s) = self.sums.get_mut(number as usize) else {
+            return;
+        };
+        if s.0 == 0 && packets > 0 {
+            self.some.push(number);
+        }
+        (s.0, s.1) = (s.0 + packets, s.1 + bytes);
     }
 
     /// Elements are told.

@@ -60,6 +60,7 @@ mod quick;
 pub(crate) mod reads;
 mod regs;
 mod report;
+mod short;
 mod straight;
 mod trace;
 mod tuple;
@@ -335,17 +336,30 @@ impl ProgramRunner {
         // nothing that happens to a packet changes the bytes of another one; a handler that it calls may end the program's time,
         // and then what was found is worth nothing
         let changes = self.graph.core.changes;
-        let mut of = rules.iter();
-        for p in batch.drain(..) {
-            let rule = of.next().copied().filter(|r| *r != classify::NO_RULE);
-            let first = stage.filter(|_| self.graph.core.changes == changes);
-            let first = first.map(|stage| First {
+        let mut packets = batch.drain(..).enumerate().map(|(i, p)| {
+            let rule = rules.get(i).copied();
+            (p, rule.unwrap_or(classify::NO_RULE))
+        });
+        // Bound: each time a packet is taken, if there is one.
+        loop {
+            let stage = stage.filter(|_| self.graph.core.changes == changes);
+            let next = match (stage, &mut self.loaded) {
+                (Some(stage), Some(l)) => {
+                    let rules = l.code.stages.get(stage as usize).map_or(0, |s| s.rules);
+                    let (st, n) = (&mut l.state, &mut l.packets);
+                    short::run(&l.code, st, &mut self.graph, rules, &mut packets, n)
+                }
+                _ => packets.next(),
+            };
+            let Some((p, rule)) = next else { break };
+            let first = stage.map(|stage| First {
                 stage,
-                rule,
+                rule: Some(rule).filter(|r| *r != classify::NO_RULE),
                 action: None,
             });
             self.enter(source, p, first);
         }
+        drop(packets);
         if let Some(l) = &mut self.loaded {
             l.state.regs.tables.batch = false;
             l.state.regs.tables.release();

@@ -111,6 +111,25 @@ impl Pair {
         }
         assert!(self.program.graph().totals().balanced());
     }
+    /// Packets at a device, all at one moment `ns` later: one after the other in the reference, together in the program.
+    #[allow(dead_code)]
+    pub fn batch(&mut self, device: &str, all: &[Vec<u8>], ns: i64) {
+        self.now = Timestamp(self.now.0 + ns);
+        let source = self.reference.source(device).unwrap();
+        let mut batch = Vec::new();
+        for data in all {
+            self.reference.inject(source, data, self.now);
+            let mut p = self.program.graph_mut().make_packet(data);
+            p.anno.timestamp = self.now;
+            batch.push(p);
+        }
+        self.program.inject_batch(source, &mut batch, self.now);
+        assert!(batch.is_empty());
+        let want = seen(self.reference.take_transmitted(), self.annotations);
+        let left = self.program.graph_mut().take_transmitted();
+        assert_eq!(want, seen(left, self.annotations), "{all:02x?}");
+        assert!(self.program.graph().totals().balanced());
+    }
     /// Both ways of another such packet.
     fn told(&mut self, device: &str, data: &[u8]) -> String {
         let source = self.reference.source(device).unwrap();

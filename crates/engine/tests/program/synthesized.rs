@@ -3,7 +3,7 @@
 use crate::harness::{Frame, Pair, Rng, build};
 use onefold_synth::program::{Next, Step};
 
-/// Random packets at all devices.
+/// Random packets at all devices, one at a time, and others in batches.
 fn check(text: &str, devices: &[&str], packets: usize) -> Pair {
     let mut pair = Pair::synthesized(build(text));
     let mut r = Rng(0x1234_5678_9abc_def1);
@@ -14,7 +14,44 @@ fn check(text: &str, devices: &[&str], packets: usize) -> Pair {
         pair.packet(device, &data, gap);
     }
     pair.finish();
+    batches(text, devices, packets);
     pair
+}
+
+/// The same in batches.
+fn batches(text: &str, devices: &[&str], packets: usize) -> Pair {
+    let mut pair = Pair::synthesized(build(text));
+    let mut r = Rng(0x9abc_def1_1234_5678);
+    let mut left = packets;
+    while left > 0 {
+        let device = r.of(devices);
+        let gap = r.of(&[1_000, 1_000_000, 40_000_000_000]);
+        let n = r.of(&[1, 2, 17, 40, 300]).min(left);
+        left -= n;
+        let data: Vec<_> = (0..n).map(|_| Frame::random(&mut r)).collect();
+        pair.batch(device, &data, gap);
+    }
+    pair.finish();
+    pair
+}
+
+/// Classes that only count, change and leave, among others: each packet of a batch gets what it would have got alone.
+#[test]
+fn batches_through_firewall_and_routers() {
+    let p = batches(
+        "FromDevice(a) -> c :: Classifier(12/0800, -);
+         c [1] -> Discard;
+         c [0] -> Strip(14) -> CheckIPHeader -> all :: Counter
+           -> f :: IPFilter(deny dst port 80, deny src 10.0.0.2 && udp, allow all) -> let :: Counter
+           -> rt :: StaticIPLookup(10.0.0.0/8 0, 192.0.2.0/24 1, 0.0.0.0/0 2);
+         rt [0] -> d0 :: DecIPTTL -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:a) -> ToDevice(b);
+         rt [1] -> n :: Counter -> DecIPTTL -> DecIPTTL -> DecIPTTL -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:b) -> ToDevice(b);
+         rt [2] -> SetIPDSCP(3) -> DecIPTTL -> Unstrip(14) -> m :: Counter -> ToDevice(c);",
+        &["a"],
+        6000,
+    );
+    let share = p.punted() as f64 / 6000.0;
+    assert!(share < 0.2, "{:?}", p.program.report().punts);
 }
 
 #[test]

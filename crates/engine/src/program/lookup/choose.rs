@@ -99,7 +99,10 @@ impl<'a> Chooser<'a> {
                 Some((share, (from, to))) => {
                     let set = Some(around(from, to, bits));
                     // what ordinary packets fail has to rid the view of many rules: those packets would be looked up elsewhere
-                    let many = self.rules.len() > MANY && share < all * ALL;
+                    let form = live.first().map_or(0, |p| self.probes.forms[*p as usize]);
+                    let fail = |s: &ValueSet| self.probes.some_differ(self.rules, form, f, s);
+                    let some = share < all * ALL || set.as_ref().is_some_and(fail);
+                    let many = self.rules.len() > MANY && some;
                     if many {
                         guard[f].clone_from(&set);
                         let left = Inner::new(self.rules, &guard).rules.len();

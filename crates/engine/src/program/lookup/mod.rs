@@ -112,7 +112,11 @@ impl View {
             Find::By(_, _) if n == 0 => {}
             Find::By(c, by) => {
                 // whole vectors: what is found for the keys of before behind the last one is of no interest
-                let whole = n.next_multiple_of(VECTOR).min(MOST);
+                let whole = match by.kind() {
+                    Kind::DecisionCode | Kind::BitVector => n.next_multiple_of(VECTOR).min(MOST),
+                    // one key after the other
+                    _ => n,
+                };
                 let Some(keys) = Keys::new(&s.keys, c.words(), STRIDE, whole) else {
                     return;
                 };

@@ -5,6 +5,7 @@
 
 use super::super::regs::Source;
 use super::rules::StageRules;
+use onefold_elements::model::ValueSet;
 
 /// Rules that are met.
 const RULES: usize = 256;
@@ -86,6 +87,8 @@ pub(super) struct Probes {
     pub weights: Vec<f32>,
     /// Probes of one form have their headers in the same places.
     pub forms: Vec<u8>,
+    /// Ordinary packets of each form, whatever rules ask for.
+    usual: Vec<Vec<Vec<u128>>>,
 }
 
 impl Probes {
@@ -98,6 +101,14 @@ impl Probes {
         self.values.get(at..at + self.fields).unwrap_or_default()
     }
 
+    /// Are there ordinary packets of this form that have not this in a field of the header?
+    pub fn some_differ(&self, rules: &StageRules, form: u8, field: usize, set: &ValueSet) -> bool {
+        let (i, source) = (usize::from(form), &rules.fields[field].source);
+        let header = matches!(source, Source::Bits(_)) && !FORMS[i % FORMS.len()].any_value(source);
+        let mut usual = self.usual.get(i).into_iter().flatten();
+        header && usual.any(|v| v.get(field).is_some_and(|v| !set.contains(*v)))
+    }
+
     /// Of a stage.
     pub fn of(rules: &StageRules) -> Probes {
         let mut p = Probes {
@@ -105,6 +116,8 @@ impl Probes {
             ..Probes::default()
         };
         let mut random = Random(0x9e37_79b9_7f4a_7c15);
+        let all = |form| KINDS.map(|kind| ordinary(rules, form, kind, &mut random));
+        p.usual = FORMS.map(all).map(|form| form.to_vec()).to_vec();
         let usual = FORMS.map(|form| ordinary(rules, form, KINDS[0], &mut random));
         let step = rules.len().div_ceil(RULES).max(1);
         for i in (0..rules.len()).step_by(step) {

@@ -1,0 +1,423 @@
+//! Packets of a batch whose way is one stage and whose change is simple: all of it in one loop.
+//!
+//! What [`super::straight`] does for one packet is taken apart further here, when the program is loaded: an action's counts are lengths to be
+//! summed, its image is bytes kept, bytes set and bytes counted down (a time to live), all written at once, and what those bytes add to checksums. No registers
+//! are filled, nobody is called, and elements, drops and counters are told once for all packets of the batch that an action takes.
+//! Whatever is more than that is left to be done as before.
+
+use super::code::{Action, Code, End, Step};
+use super::exec::State;
+use super::image::{CONST, Image, Sum, Term, Value};
+use super::later::Later;
+use super::quick::WINDOW;
+use super::regs::{Source, end_of};
+use super::straight;
+use crate::graph::Graph;
+use onefold_elements::{ElemId, Outbox};
+use onefold_packet::{Pkt, checksum};
+use onefold_synth::program::{EndAt, LenAt, SumKind};
+
+/// Different lengths that one action counts, at most.
+const LENGTHS: usize = 4;
+
+/// A byte changes: what is added to it before and after, and how far left of a word's end it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Change {
+    at: u8,
+    from: u8,
+    to: u8,
+    shift: u8,
+}
+
+impl Change {
+    /// What it adds to the complement of a checksum; never zero.
+    #[inline(always)]
+    fn sum(&self, w: &[u8; WINDOW]) -> u64 {
+        let v = w[usize::from(self.at) % WINDOW];
+        let part = |add: u8| u16::from(v.wrapping_add(add)) << (self.shift & 8);
+        u64::from(!part(self.from)) + u64::from(part(self.to))
+    }
+}
+
+/// A checksum, and what is added to its complement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mend {
+    at: u8,
+    udp: bool,
+    fixed: u64,
+    changes: Box<[Change]>,
+}
+
+/// What an image does to a packet's first bytes.
+#[derive(Debug, Clone)]
+struct Write {
+    keep: [u8; WINDOW],
+    set: [u8; WINDOW],
+    sub: [u8; WINDOW],
+    mends: Box<[Mend]>,
+    /// Bytes that the packet must have.
+    least: usize,
+    /// The packet is cut short where its IP header says.
+    trim: bool,
+    /// Marks or annotations change, too: the image says how.
+    marks: Option<u32>,
+}
+
+/// A byte of the packet with a number added: where, and the number.
+fn byte(code: &[Source], v: &Value) -> Option<(u8, u8)> {
+    match code.get(usize::from(v.reg))? {
+        Source::Bits(b) if v.reg != CONST && v.mask == 0xff => match b.position() {
+            (bit, 8) if bit & 7 == 0 && (0..WINDOW as i32 * 8).contains(&bit) => {
+                Some(((bit / 8) as u8, v.add as u8))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+impl Mend {
+    fn of(sources: &[Source], s: &Sum) -> Option<Mend> {
+        // a checksum that comes to zero between two changes stays zero with UDP: there may be one change only
+        let udp = s.kind == SumKind::Udp;
+        if udp && s.groups.len() > 1 {
+            return None;
+        }
+        let mut fixed = 0;
+        let mut changes: Vec<Change> = Vec::new();
+        for t in s.groups.iter().flat_map(|g| g.iter()) {
+            match t {
+                Term::Fixed(n) => fixed += n,
+                Term::Change {
+                    from,
+                    to,
+                    shift: shift @ (0 | 8),
+                    words: 1,
+                } => {
+                    let ((at, from), (same, to)) = (byte(sources, from)?, byte(sources, to)?);
+                    let shift = *shift as u8;
+                    match changes.last_mut() {
+                        _ if at != same => return None,
+                        // from one to the next to the one after: the same difference, and never zero either
+                        Some(c) if (c.at, c.shift, c.to) == (at, shift, from) => c.to = to,
+                        _ => changes.push(Change {
+                            at,
+                            from,
+                            to,
+                            shift,
+                        }),
+                    }
+                }
+                _ => return None,
+            }
+        }
+        Some(Mend {
+            at: u8::try_from(s.at).ok()?,
+            udp,
+            fixed,
+            changes: changes.into(),
+        })
+    }
+}
+
+impl Write {
+    /// `None` where it is more than that.
+    fn of(sources: &[Source], m: &Image, number: u32) -> Option<Write> {
+        // whole bytes that do not overlap, in a packet that begins where it began
+        let quick = m.quick.as_ref()?;
+        let mut w = Write {
+            keep: [0xff; WINDOW],
+            set: [0; WINDOW],
+            sub: [0; WINDOW],
+            mends: Box::default(),
+            least: quick.least,
+            trim: m.end != EndAt::Same,
+            marks: m.marks().then_some(number),
+        };
+        for f in &m.writes {
+            let at = usize::try_from(f.bit / 8).ok()?;
+            let n = usize::from(f.bits / 8);
+            if f.value.reg == CONST {
+                w.keep.get_mut(at..at + n)?.fill(0);
+                let v = f.value.add.to_be_bytes();
+                w.set.get_mut(at..at + n)?.copy_from_slice(v.get(16 - n..)?);
+            } else {
+                let (from, add) = byte(sources, &f.value)?;
+                if n != 1 || usize::from(from) != at {
+                    return None;
+                }
+                *w.sub.get_mut(at)? = add.wrapping_neg();
+            }
+        }
+        let mends = m.sums.iter().map(|s| Mend::of(sources, s));
+        w.mends = mends.collect::<Option<_>>()?;
+        for c in w.mends.iter().flat_map(|m| &m.changes) {
+            w.least = w.least.max(usize::from(c.at) + 1);
+        }
+        (m.reads_nothing_for_marks() && w.least <= WINDOW).then_some(w)
+    }
+
+    #[inline(always)]
+    fn apply(&self, w: &mut [u8; WINDOW]) {
+        // checksums first: what has just been written as a whole is slow to read in parts
+        match &self.mends[..] {
+            [] => self.change(w),
+            [m] => {
+                let sum = m.sum(w);
+                self.change(w);
+                m.put(w, sum);
+            }
+            _ => self.apply_many(w),
+        }
+    }
+
+    #[inline(always)]
+    fn change(&self, w: &mut [u8; WINDOW]) {
+        for (i, b) in w.iter_mut().enumerate() {
+            *b = (*b & self.keep[i] | self.set[i]).wrapping_sub(self.sub[i]);
+        }
+    }
+
+    #[inline(never)]
+    fn apply_many(&self, w: &mut [u8; WINDOW]) {
+        let old = *w;
+        self.change(w);
+        for m in &self.mends {
+            m.put(w, m.sum(&old));
+        }
+    }
+}
+
+impl Mend {
+    /// The checksum as it will be.
+    #[inline(always)]
+    fn sum(&self, w: &[u8; WINDOW]) -> [u8; 2] {
+        let at = usize::from(self.at);
+        let field = w.get(at..).and_then(|w| w.first_chunk::<2>());
+        let c = u16::from_be_bytes(field.copied().unwrap_or_default());
+        if self.udp && c == 0 {
+            return [0; 2];
+        }
+        let mut sum = u64::from(!c) + self.fixed;
+        for c in &self.changes {
+            sum += c.sum(w);
+        }
+        (!checksum::fold(sum)).to_be_bytes()
+    }
+    #[inline(always)]
+    fn put(&self, w: &mut [u8; WINDOW], sum: [u8; 2]) {
+        let to = w.get_mut(usize::from(self.at)..);
+        if let Some(to) = to.and_then(|w| w.first_chunk_mut()) {
+            *to = sum;
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Fate {
+    Leaves(u32, Box<Write>),
+    Dropped,
+}
+
+/// An action that is short.
+#[derive(Debug, Clone)]
+struct Short {
+    /// Where packets end by their header, if that is asked.
+    end: EndAt,
+    /// Lengths that are summed: first byte, and whether to where the header says.
+    lengths: [(i32, bool); LENGTHS],
+    used: u8,
+    fate: Fate,
+}
+
+/// Packets of an action that have not been told of, and their lengths.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    packets: u64,
+    bytes: [u64; LENGTHS],
+}
+
+/// Short actions by number.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shorts {
+    all: Box<[Option<Box<Short>>]>,
+    tallies: Box<[Tally]>,
+    /// Actions with packets.
+    some: Vec<u32>,
+    any: bool,
+}
+
+/// Every length that an action counts, each once; `None` if there are too many of them, or of ends.
+fn lengths(code: &Code, a: &Action, mut end: EndAt) -> Option<(EndAt, Vec<(i32, bool)>)> {
+    let mut list = Vec::new();
+    for s in a.steps.of(&code.steps) {
+        let Step::Count { len, .. } = s else {
+            return None;
+        };
+        let by_header = len.end != EndAt::Same;
+        if by_header && end != EndAt::Same && end != len.end {
+            return None;
+        }
+        if by_header {
+            end = len.end;
+        }
+        if !list.contains(&(len.start, by_header)) {
+            list.push((len.start, by_header));
+        }
+    }
+    (list.len() <= LENGTHS).then_some((end, list))
+}
+
+impl Short {
+    fn of(code: &Code, a: &Action) -> Option<Short> {
+        let (end, fate) = match a.end {
+            End::Output { sink, image } => {
+                let m = code.images.get(image as usize)?;
+                let w = Write::of(&code.sources, m, image)?;
+                (m.end, Fate::Leaves(sink, Box::new(w)))
+            }
+            End::Drop { .. } => (EndAt::Same, Fate::Dropped),
+            _ => return None,
+        };
+        let (end, list) = lengths(code, a, end)?;
+        let mut all = [(0, false); LENGTHS];
+        for (to, l) in all.iter_mut().zip(&list) {
+            *to = *l;
+        }
+        Some(Short {
+            end,
+            lengths: all,
+            used: list.len() as u8,
+            fate,
+        })
+    }
+
+    fn length(&self, of: &LenAt) -> Option<usize> {
+        let of = (of.start, of.end != EndAt::Same);
+        self.lengths.iter().position(|l| *l == of)
+    }
+}
+
+impl Shorts {
+    /// `waits`: by number of what is counted.
+    pub fn new(code: &Code, waits: &[bool]) -> Shorts {
+        let short = |a: &Action| {
+            let straight = straight::is_straight(code, a, waits);
+            let s = straight.then(|| Short::of(code, a)).flatten();
+            s.map(Box::new)
+        };
+        let all: Box<[_]> = code.actions.iter().map(short).collect();
+        Shorts {
+            any: all.iter().any(|s| s.is_some()),
+            tallies: vec![Tally::default(); all.len()].into(),
+            some: Vec::new(),
+            all,
+        }
+    }
+
+    /// Everybody is told of what has been tallied.
+    #[inline(never)]
+    fn tell(&mut self, code: &Code, later: &mut Later, out: &mut Outbox) {
+        while let Some(number) = self.some.pop() {
+            let i = number as usize;
+            let tally = self.tallies.get_mut(i).map(std::mem::take);
+            let short = self.all.get(i).and_then(|s| s.as_ref());
+            let (Some(t), Some(s), Some(a)) = (tally, short, code.actions.get(i)) else {
+                continue;
+            };
+            for step in a.steps.of(&code.steps) {
+                if let Step::Count { len, number, .. } = step {
+                    let bytes = s.length(len).and_then(|k| t.bytes.get(k));
+                    later.add_all(*number, t.packets, bytes.copied().unwrap_or(0));
+                }
+            }
+            match a.end {
+                End::Drop { elem, reason } => out.count_drops(ElemId(elem), reason, t.packets),
+                _ => out.sent += t.packets,
+            }
+        }
+    }
+}
+
+/// Carries out packets with their rules of a stage, as far as they are short: up to the first that is not, which comes back with its rule.
+/// `count`: packets that were.
+pub(super) fn run(
+    code: &Code,
+    st: &mut State,
+    g: &mut Graph,
+    first_rule: u32,
+    packets: &mut impl Iterator<Item = (Pkt, u32)>,
+    count: &mut u64,
+) -> Option<(Pkt, u32)> {
+    let may = st.later.shorts.any
+        && st.later.gathering
+        && st.recorder.is_none()
+        && st.watched.is_none()
+        && st.path.is_none()
+        && g.core.is_quiet();
+    if !may {
+        return packets.next();
+    }
+    let mut shorts = std::mem::take(&mut st.later.shorts);
+    let mut back = None;
+    let mut n = 0;
+    for (mut p, rule) in packets {
+        let at = first_rule.saturating_add(rule) as usize;
+        let number = code.rule_action.get(at).map_or(usize::MAX, |a| *a as usize);
+        let (Some(Some(s)), Some(t)) = (shorts.all.get(number), shorts.tallies.get_mut(number))
+        else {
+            back = Some((p, rule));
+            break;
+        };
+        let len = p.len();
+        let end = match s.end {
+            EndAt::Same => len,
+            e => end_of(e, p.buffer(), p.data_offset()) as usize,
+        };
+        if let Fate::Leaves(_, w) = &s.fate
+            && ((if w.trim { end } else { len }) < w.least || p.window::<WINDOW>().is_none())
+        {
+            back = Some((p, rule));
+            break;
+        }
+        n += 1;
+        if t.packets == 0 {
+            shorts.some.push(number as u32);
+        }
+        t.packets += 1;
+        for k in 0..usize::from(s.used).min(LENGTHS) {
+            let (start, by_header) = s.lengths[k];
+            let end = if by_header { end } else { len };
+            t.bytes[k] += u64::try_from(end as i64 - i64::from(start)).unwrap_or(0);
+        }
+        st.counts.class(at, len);
+        match &s.fate {
+            Fate::Leaves(sink, w) => {
+                if w.trim {
+                    p.keep(end);
+                }
+                if let Some(bytes) = p.window_mut() {
+                    w.apply(bytes);
+                }
+                if let Some(m) = w.marks.and_then(|m| code.images.get(m as usize)) {
+                    m.mark(&mut p, &[], &[]);
+                }
+                g.out.transmitted.push((ElemId(*sink), p));
+            }
+            Fate::Dropped => g.out.pool.recycle(p),
+        }
+    }
+    *count += n;
+    g.packets_in += n;
+    g.core.steps = 1;
+    g.core.batch_tasks = false;
+    if !shorts.some.is_empty() {
+        shorts.tell(code, &mut st.later, &mut g.out);
+    }
+    st.later.shorts = shorts;
+    back
+}
+
+#[cfg(test)]
+#[path = "short_tests.rs"]
+mod tests;

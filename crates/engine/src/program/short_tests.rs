@@ -1,0 +1,148 @@
+//! Simple changes are what images say.
+
+use super::super::image::{FieldWrite, Kind};
+use super::super::quick::Quick;
+use super::super::regs::Bits;
+use super::*;
+use onefold_packet::Packet;
+use onefold_synth::program::Mark;
+use proptest::prelude::*;
+
+/// Registers: single bytes at these places, and one that is none.
+const PLACES: [i32; 5] = [8, 9, 22, 23, 40];
+
+fn sources() -> Vec<Source> {
+    let byte = |at: &i32| Source::Bits(Bits::new(at * 8, 8));
+    let mut all: Vec<Source> = PLACES.iter().map(byte).collect();
+    all.push(Source::Bits(Bits::new(200, 16)));
+    all
+}
+
+fn constant(v: u64, bytes: u8) -> Value {
+    Value {
+        reg: CONST,
+        add: u128::from(v & (u64::MAX >> (64 - 8 * u32::from(bytes)))),
+        mask: u128::MAX,
+    }
+}
+
+fn of(reg: u16, add: u8) -> Value {
+    Value {
+        reg,
+        add: add.into(),
+        mask: 0xff,
+    }
+}
+
+proptest! {
+    /// Whatever is taken apart is what registers and images make of a packet.
+    #[test]
+    fn as_the_image_says(
+        writes in proptest::collection::vec((0u16..7, 0i32..60, 1u8..9, any::<u64>(), any::<u8>()), 0..4),
+        sums in proptest::collection::vec(
+            (0usize..3, 0i32..62, proptest::collection::vec(proptest::collection::vec((0u16..7, any::<u8>(), 0u8..3, any::<u16>()), 0..3), 0..4)),
+            0..3
+        ),
+        trim: bool,
+        mark: bool,
+        zero: bool,
+        chained: bool,
+        data in proptest::collection::vec(any::<u8>(), 30..90),
+    ) {
+        let sources = sources();
+        let writes: Vec<FieldWrite> = writes.into_iter().map(|(reg, at, n, v, add)| match PLACES.get(usize::from(reg)) {
+            Some(place) => FieldWrite { bit: place * 8, bits: 8, value: of(reg, add) },
+            None if reg == 5 && n == 2 => FieldWrite { bit: at * 8, bits: 16, value: Value { reg, add: 0, mask: 0xffff } },
+            None => FieldWrite { bit: at * 8, bits: n * 8, value: constant(v, n) },
+        }).collect();
+        let kinds = [SumKind::Ip4, SumKind::Tcp, SumKind::Udp];
+        let mut last = 7u8;
+        let sums: Vec<Sum> = sums.into_iter().map(|(kind, at, groups)| Sum {
+            kind: kinds[kind],
+            header: 14,
+            at,
+            anew: false,
+            groups: groups.into_iter().map(|g| g.into_iter().map(|(reg, to, what, v)| match what {
+                0 => Term::Fixed(u64::from(v) * 3),
+                _ => {
+                    let (from, reg) = if chained { (last, 2) } else { (to.wrapping_add(1), reg.min(4)) };
+                    last = to;
+                    let bit = PLACES[usize::from(reg)] * 8;
+                    Term::change(bit, 8, 0, of(reg, from), of(reg, to))
+                }
+            }).collect()).collect(),
+        }).collect();
+        let m = Image {
+            start: 0,
+            end: if trim { EndAt::Ip4(14) } else { EndAt::Same },
+            quick: Quick::of(0, &writes, &sums),
+            writes: writes.into(),
+            net: if mark { Mark::At(14, 20) } else { Mark::Same },
+            mac: Mark::Same,
+            cleared: false,
+            annos: Box::default(),
+            kind: Kind::Same,
+            tuple: None,
+            sums: sums.into(),
+        };
+        let Some(w) = Write::of(&sources, &m, 0) else {
+            return Ok(());
+        };
+        let mut p = Packet::from_slice(&data);
+        if zero && let Some(s) = m.sums.first() && let Some(to) = p.data_mut().get_mut(s.at as usize..s.at as usize + 2) {
+            to.fill(0);
+        }
+        let end = end_of(m.end, p.buffer(), p.data_offset()) as usize;
+        if end < w.least {
+            return Ok(());
+        }
+        let mut slow = p.clone();
+        let regs: Vec<u128> = sources.iter().map(|s| match s {
+            Source::Bits(b) => b.read(p.buffer(), p.data_offset()),
+            _ => 0,
+        }).collect();
+        m.apply(&mut slow, &regs, &[]);
+        if w.trim {
+            p.keep(end);
+        }
+        w.apply(p.window_mut().unwrap());
+        prop_assert_eq!(w.marks, mark.then_some(0));
+        if mark {
+            m.mark(&mut p, &[], &[]);
+        }
+        prop_assert_eq!(p.data(), slow.data());
+        prop_assert_eq!(p.network_header_offset(), slow.network_header_offset());
+    }
+}
+
+#[test]
+fn a_router_s_change_is_simple() {
+    let sources = sources();
+    let ttl = |from, to| Term::change(22 * 8, 8, 0, of(2, from), of(2, to));
+    let sums = [Sum {
+        kind: SumKind::Ip4,
+        header: 14,
+        at: 24,
+        anew: false,
+        groups: [[ttl(0, 255)], [ttl(255, 254)]]
+            .map(|g| Box::from(&g[..]))
+            .into(),
+    }];
+    let m = Mend::of(&sources, &sums[0]).unwrap();
+    let once = Change {
+        at: 22,
+        from: 0,
+        to: 254,
+        shift: 8,
+    };
+    assert_eq!(&m.changes[..], [once], "one difference of two");
+    let udp = Sum {
+        kind: SumKind::Udp,
+        ..sums[0].clone()
+    };
+    assert_eq!(
+        Mend::of(&sources, &udp),
+        None,
+        "it may come to zero between"
+    );
+}
