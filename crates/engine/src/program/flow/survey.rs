@@ -136,11 +136,10 @@ struct Keyed<'a> {
 }
 
 impl Keyed<'_> {
-    /// Of packet `i`, which is in this box: its bucket is asked for.
+    /// Of packet `i`: its bucket is asked for.
     #[inline(always)]
-    fn set(&mut self, i: usize, b: &GuardBox, table: &Table, w: &[u8; WINDOW]) {
-        let (first, second) = b.short.key(w);
-        self.sums[i] = b.sum_of(w);
+    fn set(&mut self, i: usize, (first, second): (u64, u64), sum: u16, table: &Table) {
+        self.sums[i] = sum;
         self.keys[i] = [first, second];
         let hash = table.hash_short(first, second);
         self.hashes[i] = hash;
@@ -157,11 +156,13 @@ fn settle_by_flow(
     windows: &[&[u8; WINDOW]; ROW],
     to: &mut Keyed<'_>,
 ) {
+    let short = b.short;
     // over indices, as below
     #[allow(clippy::needless_range_loop)]
     for i in 0..n.min(ROW) {
         one_by_one();
-        to.set(i, b, table, windows[i]);
+        let w = windows[i];
+        to.set(i, short.key(w), b.sum_of(w), table);
     }
 }
 
@@ -181,7 +182,8 @@ fn settle_each(
         let Some(b) = boxes.get(usize::from(numbers[i])) else {
             break;
         };
-        to.set(i, b, table, windows[i]);
+        let w = windows[i];
+        to.set(i, b.short.key(w), b.sum_of(w), table);
     }
 }
 
