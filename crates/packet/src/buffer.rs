@@ -1,6 +1,7 @@
 //! The packet buffer: headroom, data, tailroom, header offsets, annotations.
 
 use crate::anno::Anno;
+use crate::lines::Lines;
 use crate::time::Timestamp;
 
 /// Headroom that a new packet gets. Click's user-level default is 28; 64 leaves room for a VLAN stack and a tunnel
@@ -26,7 +27,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub struct Packet {
-    buf: Vec<u8>,
+    buf: Lines,
     head: u32,
     tail: u32,
     mac: u32,
@@ -67,10 +68,8 @@ impl Packet {
         let data = &data[..data.len().min(MAX_PACKET_LEN)];
         let headroom = headroom.min(MAX_PACKET_LEN);
         let want = (headroom + data.len() + tailroom.min(MAX_PACKET_LEN)).max(MIN_BUFFER_LEN);
-        let mut buf = Vec::with_capacity(want);
-        buf.resize(headroom, 0);
-        buf.extend_from_slice(data);
-        buf.resize(want, 0);
+        let mut buf = Lines::zeroed(want);
+        buf[headroom..headroom + data.len()].copy_from_slice(data);
         Packet {
             buf,
             head: headroom as u32,
@@ -96,7 +95,7 @@ impl Packet {
         let data = &data[..data.len().min(MAX_PACKET_LEN)];
         let end = DEFAULT_HEADROOM + data.len();
         if self.buf.len() < end {
-            self.buf.resize(end.max(MIN_BUFFER_LEN), 0);
+            self.buf.grow(end.max(MIN_BUFFER_LEN));
         }
         // no byte of an earlier packet may be uncovered by a push into the headroom
         if self.stained {
@@ -203,7 +202,7 @@ impl Packet {
         }
         self.stained = true;
         let extra = n - self.head as usize + DEFAULT_HEADROOM;
-        self.buf.splice(0..0, std::iter::repeat_n(0, extra));
+        self.buf.grow_front(extra);
         let e = extra as u32;
         self.head += e;
         self.tail += e;
@@ -221,7 +220,7 @@ impl Packet {
         }
         let end = self.tail as usize + n;
         if end > self.buf.len() {
-            self.buf.resize(end, 0);
+            self.buf.grow(end);
         }
         self.buf[self.tail as usize..end].fill(0);
         self.tail = end as u32;
@@ -254,7 +253,7 @@ impl Packet {
         let shift = (want + modulus - have) % modulus;
         let t = self.tail as usize;
         if t + shift > self.buf.len() {
-            self.buf.resize(t + shift, 0);
+            self.buf.grow(t + shift);
         }
         self.buf.copy_within(..t, shift);
         self.head += shift as u32;

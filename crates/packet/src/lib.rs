@@ -24,6 +24,7 @@ mod buffer;
 pub mod checksum;
 mod ether;
 mod hint;
+mod lines;
 mod memory;
 mod refill;
 mod time;
