@@ -3,6 +3,7 @@
 //! Most of what [`Parsed`] has is of no use where a packet's class says it all, and writing it down and reading it back took as long as doing it.
 
 use super::GROUP;
+use super::act::NO_SINK;
 use super::direct::{BY_FLOW, UNKNOWN};
 use super::guard::Parsed;
 use super::table::{NO_SLOT, Slot};
@@ -18,6 +19,8 @@ pub(super) type Bill = [u32; 4];
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub(super) struct Briefs {
+    /// Bytes of each packet; 0 of those that have no window.
+    pub lens: [u32; GROUP],
     pub ways: [u32; GROUP],
     pub bills: [Bill; GROUP],
     /// Which box; told where it is asked for.
@@ -26,6 +29,10 @@ pub(super) struct Briefs {
     pub only: u64,
     /// Of which packets nothing but the following, with box and bill: a bit each. They are looked up in the table by keys of two words.
     pub keyed: u64,
+    /// Some go on behind what their IP headers say.
+    pub longer: bool,
+    /// Where those leave that have [gone at once](super::FlowRunner::go_at_once).
+    pub sinks: [u32; GROUP],
     pub keys: [[u64; 2]; GROUP],
     pub hashes: [u64; GROUP],
     /// Where their entries are, or what looks like it.
@@ -41,11 +48,14 @@ pub(super) struct Briefs {
 impl Default for Briefs {
     fn default() -> Briefs {
         Briefs {
+            lens: [0; GROUP],
             ways: [UNKNOWN; GROUP],
             bills: [[0; 4]; GROUP],
             guards: [0; GROUP],
             only: 0,
             keyed: 0,
+            longer: false,
+            sinks: [NO_SINK; GROUP],
             keys: [[0; 2]; GROUP],
             hashes: [0; GROUP],
             slots: [NO_SLOT; GROUP],

@@ -12,7 +12,7 @@ use super::direct::{BY_FLOW, UNKNOWN};
 use super::front::Front;
 use super::guard::{ASK, Lane, NO_BOX, Parsed};
 use super::isa::Steps;
-use super::leave::{Done, Left};
+use super::leave::{AtOnce, Done, Left};
 use super::monitor::Once;
 use super::survey::Seen;
 use super::table::{KEY, LONG, Line, NO_SLOT, Table, same, same_short};
@@ -20,9 +20,10 @@ use super::unknown::flow_of;
 use super::way::{Flow, Own};
 use super::ways::Tally;
 use super::wide::{Any, ROW, Wide, by_itself};
+use super::windows::Windows;
 use super::{FlowRunner, GROUP, OVERLOAD};
-use onefold_elements::ElemId;
 use onefold_elements::rewrite::{Leases, NO_LEASE};
+use onefold_elements::{ElemId, Outbox};
 use onefold_packet::{Packet, Pkt, Timestamp, prefetch};
 use std::time::Instant;
 
@@ -211,15 +212,22 @@ pub(super) fn search_mixed(
     unknown
 }
 
-// What is known of a group's packets when they go: see [`FlowRunner::go`].
-/// None has an entry.
-const BY_CLASS: u8 = 0;
-/// All have one, and what it says is known in short.
-const KEYED: u8 = 1;
-/// Entries have been looked at.
-const IN_FULL: u8 = 2;
-/// The same, but the table may have changed since it was asked.
-const STALE: u8 = 3;
+/// As many packets as there are sinks leave at these; those that have none, so many, are dropped.
+#[inline(always)]
+fn leave(packets: &mut Front<'_>, sinks: &[u32], dropped: u64, out: &mut Outbox) {
+    if dropped == 0 {
+        packets.send(sinks, &mut out.transmitted);
+        return;
+    }
+    for sink in sinks {
+        match (packets.next(), *sink) {
+            // the reason is told later
+            (Some(p), NO_SINK) => out.pool.recycle(p),
+            (Some(p), sink) => out.transmitted.push((ElemId(sink), p)),
+            (None, _) => {}
+        }
+    }
+}
 
 impl FlowRunner {
     /// Packets in groups: all steps for each.
@@ -239,7 +247,17 @@ impl FlowRunner {
         while !batch.is_empty() {
             // what comes to be known from here on was not when the group was looked at
             let news = self.news;
-            let (mut n, mut seen) = self.look_up(wide, lane, batch);
+            let mut n = batch.len().min(GROUP);
+            let mut windows = Windows::of(batch, &mut self.briefs.lens);
+            let mut seen = self.look_up(wide, lane, &windows);
+            // all known, and no more of each than has to be
+            let at_once = match (seen.by_flow, seen.keyed) {
+                (true, true) => wide.go_at_once::<true>(self, &mut windows, now),
+                (false, _) if seen.unknown == 0 => {
+                    wide.go_at_once::<false>(self, &mut windows, now)
+                }
+                _ => Done::default(),
+            };
             let (mut begun, mut limited) = (None, false);
             if self.admission.is_some() && seen.unknown > 0 {
                 let left = self.admit(source, n, seen.which, batch, now);
@@ -264,29 +282,28 @@ impl FlowRunner {
             if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
                 a.spent(begun.elapsed());
             }
+            let mut i = at_once.went;
+            let sinks = self.briefs.sinks.get(..i).unwrap_or_default();
+            leave(
+                &mut packets,
+                sinks,
+                at_once.dropped,
+                &mut self.runner.graph.out,
+            );
+            if i == n {
+                continue;
+            }
+            self.briefs.fill(u64::MAX, &self.ways, &mut self.group);
             let changes = self.runner.graph.core.changes;
-            let mut i = 0;
-            let mut how = match (seen.by_flow, seen.keyed) {
-                (false, _) => BY_CLASS,
-                (_, true) => KEYED,
-                _ => IN_FULL,
-            };
+            // the table may have changed since it was asked, or has not been asked for entries
+            let mut stale = i > 0 || seen.keyed;
             // Bound: each round takes at least one packet.
             while i < n {
-                i += match how {
-                    BY_CLASS => wide.go::<BY_CLASS>(self, i, n, &mut packets, now),
-                    KEYED => wide.go::<KEYED>(self, i, n, &mut packets, now),
-                    IN_FULL => wide.go::<IN_FULL>(self, i, n, &mut packets, now),
-                    _ => wide.go::<STALE>(self, i, n, &mut packets, now),
+                i += match stale {
+                    false => wide.go::<false>(self, i, n, &mut packets, now),
+                    true => wide.go::<true>(self, i, n, &mut packets, now),
                 };
                 let next = packets.next();
-                if next.is_some() && self.briefs.only | self.briefs.keyed != 0 {
-                    self.briefs.fill(u64::MAX, &self.ways, &mut self.group);
-                    // entries are looked at when their packets' turn comes
-                    if how == KEYED {
-                        how = STALE;
-                    }
-                }
                 if let Some(p) = next.and_then(|p| self.known(lane, i, p, now, news)) {
                     // a handler that was called may have ended the program's time
                     let first = first.filter(|_| self.runner.graph.core.changes == changes);
@@ -296,9 +313,7 @@ impl FlowRunner {
                     if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
                         a.ran(begun.elapsed());
                     }
-                    if how == IN_FULL {
-                        how = STALE;
-                    }
+                    stale = true;
                 }
                 // whatever there is: bound
                 i += 1;
@@ -439,31 +454,28 @@ impl FlowRunner {
         found
     }
 
-    /// The first steps for a group, up to its entries. How many packets it took, and what is known of them.
+    /// The first steps for a group, up to its entries. What is known of its packets.
     #[inline(always)]
-    fn look_up(&mut self, wide: impl Steps, lane: usize, packets: &[Pkt]) -> (usize, Seen) {
-        let n = packets.len().min(GROUP);
-        let packets = packets.get(..n).unwrap_or_default();
+    fn look_up(&mut self, wide: impl Steps, lane: usize, packets: &Windows<'_>) -> Seen {
+        let n = packets.len();
         let Some(lane) = self.lanes.get(lane) else {
-            return (n, Seen::default());
+            return Seen {
+                unknown: n,
+                ..Seen::default()
+            };
         };
         let mut seen = Seen::default();
         (self.briefs.only, self.briefs.keyed) = (0, 0);
+        self.briefs.longer = false;
         let Some(group) = self.group.get_mut(..n) else {
-            return (n, seen);
+            return seen;
         };
         let mut from = 0;
         // Bound: sixteen packets each time
         while from < n {
             let to = n.min(from + ROW);
             let briefs = (from, &mut *self.briefs);
-            let s = wide.survey(
-                lane,
-                &self.table,
-                &packets[from..to],
-                briefs,
-                &mut group[from..to],
-            );
+            let s = wide.survey(lane, &self.table, packets, briefs, &mut group[from..to]);
             seen.by_flow |= s.by_flow;
             seen.unknown += s.unknown;
             from = to;
@@ -474,7 +486,7 @@ impl FlowRunner {
                 let (leases, tallies) = (&self.pool.leases, &self.ways.tallies);
                 seen.keyed = wide.search_keyed(&self.table, leases, tallies, &mut self.briefs, n);
                 if seen.keyed {
-                    return (n, seen);
+                    return seen;
                 }
             } else {
                 self.briefs.slots = [NO_SLOT; GROUP];
@@ -484,24 +496,24 @@ impl FlowRunner {
             self.briefs.fill(u64::MAX, &self.ways, group);
         }
         if !seen.by_flow {
-            return (n, seen);
+            return seen;
         }
         if lane.monitor.pressed {
             let which = wide.search_mixed(&self.table, &self.pool.leases, &self.once, group);
             seen.which = (seen.unknown == 0).then_some(which);
             seen.unknown += which.count_ones() as usize;
-            return (n, seen);
+            return seen;
         }
         seen.unknown += wide.search(&self.table, &self.pool.leases, &self.ways.tallies, group);
-        (n, seen)
+        seen
     }
 
     /// Packets from number `from` of the group on go their ways, up to the first one of which more is to be known, which is the next one then. How many went.
-    /// `HOW`: what is known of them ([`BY_CLASS`] and so on).
+    /// `STALE`: the table may have changed since it was asked for their entries.
     ///
     /// Packets stay where they are until all of them are done: lists that grow along the way are looked up in memory for each.
     #[inline(always)]
-    pub(super) fn go<const HOW: u8>(
+    pub(super) fn go<const STALE: bool>(
         &mut self,
         wide: impl Wide,
         from: usize,
@@ -509,69 +521,85 @@ impl FlowRunner {
         packets: &mut Front<'_>,
         now: Timestamp,
     ) -> usize {
-        let g = &mut self.runner.graph;
-        if self.seen != Some(g.core.changes) || g.core.overruns > 0 {
+        let Some(mut clock) = self.clock(now) else {
             return 0;
-        }
-        let leases = &*self.pool.leases;
-        let start = leases.clock();
-        // as `Leases::stamp_after`, at one moment: each stamp is one more than the last
-        let first = start.max(Leases::stamp_after(0, now).saturating_sub(1));
-        let mut clock = first;
+        };
         let rest = packets.rest();
         let count = n.saturating_sub(from).min(rest.len()).min(GROUP);
         let to = from + count;
         let group = self.group.get_mut(from..to).unwrap_or_default();
-        let known = self.briefs.ways.get(from..to).unwrap_or_default();
         let bills = self.briefs.bills.get(from..to).unwrap_or_default();
         let mut sinks = [NO_SINK; GROUP];
-        let (left, shared) = (
-            Left {
-                tallies: &mut self.ways.tallies,
-                acts: &self.ways.acts,
-                dirty: &mut self.dirty,
-                table: &mut self.table,
-                packets: &mut rest[..count],
-                sinks: &mut sinks,
-            },
-            (&self.pool, &g.store),
-        );
-        let Done {
-            went,
-            by_class,
-            dropped,
-        } = match HOW {
-            BY_CLASS => left.go_brief(wide, known, bills),
-            KEYED => left.go_keyed(wide, &self.briefs, from, shared, &mut clock),
-            IN_FULL => left.go::<false>(wide, (group, bills), shared, &mut clock),
-            _ => left.go::<true>(wide, (group, bills), shared, &mut clock),
+        let left = Left {
+            tallies: &mut self.ways.tallies,
+            acts: &self.ways.acts,
+            dirty: &mut self.dirty,
+            table: &mut self.table,
+            packets: &mut rest[..count],
+            sinks: &mut sinks,
         };
-        let out = &mut g.out;
-        let sinks = &sinks[..went];
-        if dropped == 0 {
-            packets.send(sinks, &mut out.transmitted);
-        } else {
-            for sink in sinks {
-                match (packets.next(), *sink) {
-                    // the reason is told later
-                    (Some(p), NO_SINK) => out.pool.recycle(p),
-                    (Some(p), sink) => out.transmitted.push((ElemId(sink), p)),
-                    (None, _) => {}
-                }
-            }
+        let shared = (&self.pool, &self.runner.graph.store);
+        let done = left.go::<STALE>(wide, (group, bills), shared, &mut clock);
+        self.went(&done, clock);
+        let out = &mut self.runner.graph.out;
+        leave(packets, &sinks[..done.went], done.dropped, out);
+        done.went
+    }
+
+    /// [`FlowRunner::go`] of a group's first packets, all of which are known [in short](super::brief), and whose windows are at hand. Where they leave is
+    /// [written down](super::brief::Briefs::sinks); they have not left.
+    ///
+    /// `KEYED`: all have entries; otherwise none has.
+    #[inline(always)]
+    pub(super) fn go_at_once<const KEYED: bool>(
+        &mut self,
+        wide: impl Wide,
+        packets: &mut Windows<'_>,
+        now: Timestamp,
+    ) -> Done {
+        let Some(mut clock) = self.clock(now) else {
+            return Done::default();
+        };
+        let left = AtOnce {
+            tallies: &mut self.ways.tallies,
+            acts: &self.ways.acts,
+            dirty: &mut self.dirty,
+            table: &mut self.table,
+            briefs: &mut self.briefs,
+            packets,
+        };
+        let shared = (&self.pool, &self.runner.graph.store);
+        let done = left.go::<KEYED>(wide, shared, &mut clock);
+        self.went(&done, clock);
+        done
+    }
+
+    /// The stamp before the first one that packets get now; `None` if what is known does not hold any more.
+    #[inline(always)]
+    fn clock(&self, now: Timestamp) -> Option<u64> {
+        let g = &self.runner.graph;
+        if self.seen != Some(g.core.changes) || g.core.overruns > 0 {
+            return None;
         }
-        if clock != first {
-            leases.set_clock(clock);
-        }
-        self.stats.hits += went as u64;
-        self.stats.by_class += by_class;
+        // as `Leases::stamp_after`, at one moment: each stamp is one more than the last
+        let first = Leases::stamp_after(0, now).saturating_sub(1);
+        Some(self.pool.leases.clock().max(first))
+    }
+
+    /// Packets have gone their ways, the last of those that have got a stamp with this one.
+    #[inline(always)]
+    fn went(&mut self, done: &Done, clock: u64) {
+        self.pool.leases.set_clock(clock);
+        let (went, dropped) = (done.went as u64, done.dropped);
+        self.stats.hits += went;
+        self.stats.by_class += done.by_class;
         if let Some(l) = &mut self.runner.loaded {
-            l.packets += went as u64;
+            l.packets += went;
         }
-        g.packets_in += went as u64;
-        g.out.sent += went as u64 - dropped;
+        let g = &mut self.runner.graph;
+        g.packets_in += went;
+        g.out.sent += went - dropped;
         g.out.dropped += dropped;
-        went
     }
 
     /// One packet of which more is to be known: whose entry came a moment ago, or whose counts are told at once. Given back if its flow is not known.

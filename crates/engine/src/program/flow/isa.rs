@@ -6,6 +6,7 @@ use super::FlowRunner;
 use super::brief::Briefs;
 use super::front::Front;
 use super::guard::{Lane, Parsed};
+use super::leave::Done;
 use super::monitor::Once;
 use super::survey::Seen;
 use super::table::Table;
@@ -13,6 +14,7 @@ use super::ways::Tally;
 #[cfg(target_arch = "x86_64")]
 use super::wide::Avx512;
 use super::wide::{Any, Wide};
+use super::windows::Windows;
 use onefold_elements::ElemId;
 use onefold_elements::rewrite::Leases;
 use onefold_packet::{Pkt, Timestamp};
@@ -24,7 +26,7 @@ pub(super) trait Steps: Wide {
         self,
         lane: &Lane,
         table: &Table,
-        packets: &[Pkt],
+        packets: &Windows<'_>,
         briefs: (usize, &mut Briefs),
         out: &mut [Parsed],
     ) -> Seen;
@@ -49,7 +51,7 @@ pub(super) trait Steps: Wide {
     fn search_mixed(self, table: &Table, leases: &Leases, once: &Once, group: &mut [Parsed])
     -> u64;
     /// [`FlowRunner::go`].
-    fn go<const HOW: u8>(
+    fn go<const STALE: bool>(
         self,
         r: &mut FlowRunner,
         from: usize,
@@ -57,6 +59,13 @@ pub(super) trait Steps: Wide {
         packets: &mut Front<'_>,
         now: Timestamp,
     ) -> usize;
+    /// [`FlowRunner::go_at_once`].
+    fn go_at_once<const KEYED: bool>(
+        self,
+        r: &mut FlowRunner,
+        packets: &mut Windows<'_>,
+        now: Timestamp,
+    ) -> Done;
 }
 
 impl Steps for Any {
@@ -65,7 +74,7 @@ impl Steps for Any {
         self,
         lane: &Lane,
         table: &Table,
-        packets: &[Pkt],
+        packets: &Windows<'_>,
         briefs: (usize, &mut Briefs),
         out: &mut [Parsed],
     ) -> Seen {
@@ -103,7 +112,7 @@ impl Steps for Any {
         super::hot::search_mixed(self, table, leases, once, group)
     }
     #[inline(always)]
-    fn go<const HOW: u8>(
+    fn go<const STALE: bool>(
         self,
         r: &mut FlowRunner,
         from: usize,
@@ -111,7 +120,16 @@ impl Steps for Any {
         packets: &mut Front<'_>,
         now: Timestamp,
     ) -> usize {
-        r.go::<HOW>(self, from, n, packets, now)
+        r.go::<STALE>(self, from, n, packets, now)
+    }
+    #[inline(always)]
+    fn go_at_once<const KEYED: bool>(
+        self,
+        r: &mut FlowRunner,
+        packets: &mut Windows<'_>,
+        now: Timestamp,
+    ) -> Done {
+        r.go_at_once::<KEYED>(self, packets, now)
     }
 }
 
@@ -122,7 +140,7 @@ impl Steps for Avx512 {
         self,
         lane: &Lane,
         table: &Table,
-        packets: &[Pkt],
+        packets: &Windows<'_>,
         briefs: (usize, &mut Briefs),
         out: &mut [Parsed],
     ) -> Seen {
@@ -164,7 +182,7 @@ impl Steps for Avx512 {
         unsafe { search_mixed(self, table, leases, once, group) }
     }
     #[inline(always)]
-    fn go<const HOW: u8>(
+    fn go<const STALE: bool>(
         self,
         r: &mut FlowRunner,
         from: usize,
@@ -173,7 +191,17 @@ impl Steps for Avx512 {
         now: Timestamp,
     ) -> usize {
         // SAFETY: as above.
-        unsafe { go::<HOW>(self, r, from, n, packets, now) }
+        unsafe { go::<STALE>(self, r, from, n, packets, now) }
+    }
+    #[inline(always)]
+    fn go_at_once<const KEYED: bool>(
+        self,
+        r: &mut FlowRunner,
+        packets: &mut Windows<'_>,
+        now: Timestamp,
+    ) -> Done {
+        // SAFETY: as above.
+        unsafe { go_at_once::<KEYED>(self, r, packets, now) }
     }
 }
 
@@ -184,7 +212,7 @@ fn survey(
     wide: Avx512,
     lane: &Lane,
     table: &Table,
-    packets: &[Pkt],
+    packets: &Windows<'_>,
     briefs: (usize, &mut Briefs),
     out: &mut [Parsed],
 ) -> Seen {
@@ -234,7 +262,7 @@ fn search_mixed(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 #[inline(never)]
-fn go<const HOW: u8>(
+fn go<const STALE: bool>(
     wide: Avx512,
     r: &mut FlowRunner,
     from: usize,
@@ -242,7 +270,19 @@ fn go<const HOW: u8>(
     packets: &mut Front<'_>,
     now: Timestamp,
 ) -> usize {
-    r.go::<HOW>(wide, from, n, packets, now)
+    r.go::<STALE>(wide, from, n, packets, now)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline(never)]
+fn go_at_once<const KEYED: bool>(
+    wide: Avx512,
+    r: &mut FlowRunner,
+    packets: &mut Windows<'_>,
+    now: Timestamp,
+) -> Done {
+    r.go_at_once::<KEYED>(wide, packets, now)
 }
 
 /// What the processor has.

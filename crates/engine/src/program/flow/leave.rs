@@ -10,6 +10,7 @@ use super::table::{NO_SLOT, Table};
 use super::way::Own;
 use super::ways::Tally;
 use super::wide::{Any, Wide};
+use super::windows::Windows;
 use onefold_elements::StateStore;
 use onefold_elements::rewrite::{Leases, NO_LEASE};
 use onefold_packet::{Packet, Pkt};
@@ -105,38 +106,42 @@ impl Left<'_> {
         }
         done
     }
+}
 
-    /// As [`super::FlowRunner::go`], of packets that are known [in short](Briefs::keyed) and have entries; the first one has number `from` in its group.
+/// What packets have to do with that go [at once](super::FlowRunner::go_at_once).
+pub(super) struct AtOnce<'a, 'b> {
+    pub tallies: &'a mut [Tally],
+    pub acts: &'a [Act],
+    pub dirty: &'a mut Vec<u32>,
+    pub table: &'a mut Table,
+    pub briefs: &'a mut Briefs,
+    pub packets: &'a mut Windows<'b>,
+}
+
+impl AtOnce<'_, '_> {
+    /// `KEYED`: they have entries, and are known [in short](Briefs::keyed); otherwise none has one. The stamps that are given follow `clock`.
     #[inline(always)]
-    pub fn go_keyed(
+    pub fn go<const KEYED: bool>(
         self,
         wide: impl Wide,
-        b: &Briefs,
-        from: usize,
         (pool, store): (&Pool, &StateStore),
         clock: &mut u64,
     ) -> Done {
-        let Left {
+        let AtOnce {
             tallies,
             acts,
             dirty,
             table,
+            briefs: b,
             packets,
-            sinks,
         } = self;
         let words = pool.leases.words();
-        let from = from.min(GROUP);
-        let count = packets.len().min(GROUP - from);
-        let packets = &mut packets[..count];
-        let to = from + count;
-        let (ways, leases) = (&b.ways[from..to], &b.leases[from..to]);
-        let (owns, slots) = (&b.owns[from..to], &b.slots[from..to]);
-        let bills = &b.bills[from..to];
-        let crowded = table.crowded();
+        let count = packets.len().min(GROUP);
+        let (crowded, longer) = (table.crowded(), b.longer);
         let mut done = Done::default();
         while done.went < count {
             let i = done.went;
-            let (way, lease, p) = (ways[i], leases[i], &mut *packets[i]);
+            let way = b.ways[i];
             let Some(t) = tallies.get_mut(way as usize) else {
                 break;
             };
@@ -146,77 +151,51 @@ impl Left<'_> {
             if !t.ready() && !begins(t, way, dirty) {
                 break;
             }
-            let stamp = *clock + 1;
-            if Leases::touch_word(words, lease, stamp) {
-                *clock = stamp;
-                debug_assert!(
-                    pool.holds(lease, store),
-                    "lease {lease} of a binding that is gone"
-                );
-            } else if lease != NO_LEASE {
-                break;
-            }
-            if crowded {
-                table.mark(slots[i]);
-            }
-            let bill = &bills[i];
-            t.add_bill(wide, bill);
-            sinks[i] = act.sink;
-            done.went += 1;
-            let [_, _, total, _] = *bill;
-            if act.quick {
-                // before the window is there: it would have to be found again
-                act.end(p, total);
-                if let Some(b) = p.window_mut() {
-                    act.apply_quick(wide, b, &owns[i]);
-                    continue;
+            if KEYED {
+                let (lease, stamp) = (b.leases[i], *clock + 1);
+                if Leases::touch_word(words, lease, stamp) {
+                    *clock = stamp;
+                    debug_assert!(
+                        pool.holds(lease, store),
+                        "lease {lease} of a binding that is gone"
+                    );
+                } else if lease != NO_LEASE {
+                    break;
+                }
+                if crowded {
+                    table.mark(b.slots[i]);
                 }
             }
-            done.dropped += u64::from(!other(act, p, &owns[i], total));
-        }
-        done
-    }
-
-    /// As [`super::FlowRunner::go`], of packets that have no entries.
-    #[inline(always)]
-    pub fn go_brief(self, wide: impl Wide, ways: &[u32], bills: &[Bill]) -> Done {
-        let Left {
-            tallies,
-            acts,
-            dirty,
-            packets,
-            sinks,
-            ..
-        } = self;
-        let count = ways.len().min(packets.len()).min(GROUP).min(bills.len());
-        let (ways, bills, packets) = (&ways[..count], &bills[..count], &mut packets[..count]);
-        let mut done = Done::default();
-        while done.went < count {
-            let (way, bill, p) = (ways[done.went], &bills[done.went], &mut *packets[done.went]);
-            let Some(t) = tallies.get_mut(way as usize) else {
-                break;
-            };
-            let Some(act) = acts.get(t.act() as usize) else {
-                break;
-            };
-            if !t.ready() && !begins(t, way, dirty) {
-                break;
-            }
-            t.add_bill(wide, bill);
-            sinks[done.went] = act.sink;
+            t.add_bill(wide, &b.bills[i]);
+            b.sinks[i] = act.sink;
             done.went += 1;
-            let [_, _, total, _] = *bill;
-            if act.simple {
-                // before the window is there: it would have to be found again
-                act.end(p, total);
-                if let Some(b) = p.window_mut() {
-                    act.apply_simple(wide, b);
+            if longer && act.trim {
+                let [_, _, total, _] = b.bills[i];
+                packets.keep(i, (act.l3 + total) as usize);
+            }
+            if KEYED {
+                if act.quick
+                    && let Some(w) = packets.get_mut(i)
+                {
+                    act.apply_quick(wide, w, &b.owns[i]);
                     continue;
                 }
+            } else if act.simple
+                && let Some(w) = packets.get_mut(i)
+            {
+                act.apply_simple(wide, w);
+                continue;
             }
-            done.dropped += u64::from(!other(act, p, &act.own, total));
+            let own = if KEYED { b.owns[i] } else { act.own };
+            let [_, _, total, _] = b.bills[i];
+            let stays = packets
+                .packet_mut(i)
+                .is_some_and(|p| other(act, p, &own, total));
+            done.dropped += u64::from(!stays);
         }
-        done.by_class = done.went as u64;
+        if !KEYED {
+            done.by_class = done.went as u64;
+        }
         done
     }
 }

@@ -43,6 +43,7 @@ mod vain;
 mod way;
 mod ways;
 mod wide;
+mod windows;
 
 use super::path::{Path, PathEnd};
 use super::{ProgramRunner, Report};

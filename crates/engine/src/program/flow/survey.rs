@@ -11,11 +11,8 @@ use super::direct::{BY_FLOW, UNKNOWN};
 use super::guard::{GuardBox, Lane, NO_BOX, Parsed, WINDOW, key};
 use super::table::{NO_SLOT, Table};
 use super::wide::{HEAD, HEAD_AT, ROW, Sixteen, Wide, by_itself, one_by_one};
+use super::windows::Windows;
 use onefold_elements::rewrite::NO_LEASE;
-use onefold_packet::Pkt;
-
-/// In no box: no packet of IP.
-static NOTHING: [u8; WINDOW] = [0; WINDOW];
 
 /// What is known of a group after the first look.
 #[derive(Debug, Clone, Copy, Default)]
@@ -48,7 +45,7 @@ impl<N: Copy> Columns<N> {
     fn of<W: Wide<N = N>>(
         wide: W,
         windows: &[&[u8; WINDOW]; ROW],
-        len: &Sixteen,
+        len: N,
         edges: bool,
     ) -> Columns<N> {
         let words = wide.columns(windows);
@@ -67,7 +64,7 @@ impl<N: Copy> Columns<N> {
                 false => [wide.all(0); HEAD / 4],
             },
             total: wide.and(a, low),
-            len: wide.get(len),
+            len,
             wrong: wide.over(sum, low) | wide.over(low, sum),
         }
     }
@@ -228,41 +225,29 @@ impl Lane {
         &self,
         wide: W,
         table: &Table,
-        packets: &[Pkt],
+        packets: &Windows<'_>,
         (first, briefs): (usize, &mut Briefs),
         out: &mut [Parsed],
     ) -> Seen {
-        let n = packets.len().min(ROW);
+        let n = packets.len().saturating_sub(first).min(ROW);
         let ways = row(&mut briefs.ways, first);
         let guards = row(&mut briefs.guards, first);
         let bills = row(&mut briefs.bills, first);
+        let len = Sixteen(*row(&mut briefs.lens, first));
         let mut keyed = Keyed {
             keys: row(&mut briefs.keys, first),
             hashes: row(&mut briefs.hashes, first),
             sums: row(&mut briefs.sums, first),
         };
         let mut only = 0u16;
-        let mut windows = [&NOTHING; ROW];
-        let mut len = Sixteen([0; ROW]);
-        // Loops over indices, here and below: adapters that are not inlined would be compiled without wide registers, and called with all
-        // of these stored first.
-        #[allow(clippy::needless_range_loop)]
-        for i in 0..n {
-            one_by_one();
-            if let Some(w) = packets[i].window() {
-                windows[i] = w;
-                len.0[i] = packets[i].len() as u32;
-            }
-        }
-        // what is not there is like the first one
-        for i in n..ROW {
-            windows[i] = windows[0];
-        }
+        let windows = packets.row(first);
         // Of one box bytes are asked packet by packet: what is around the columns takes as long to be made columns of.
         let edges = self.boxes.len() > 1 || self.boxes.iter().any(|b| b.payload.is_some());
-        let columns = Columns::of(wide, &windows, &len, edges);
+        let columns = Columns::of(wide, windows, wide.get(&len), edges);
         let mut totals = Sixteen([0; ROW]);
         wide.put(columns.total, &mut totals);
+        let ends = wide.plus(columns.total, wide.all(HEAD_AT as u32));
+        briefs.longer |= wide.over(columns.len, ends) != 0;
         let mut seen = Seen::default();
         let all = (u16::MAX as u32 >> (ROW - n)) as u16;
         let mut left = all;
@@ -276,7 +261,7 @@ impl Lane {
             }
             let here = match &b.asked {
                 Some(a) if edges => a.hold(wide, &columns.words, &columns.edges),
-                _ => b.fit(wide, &windows),
+                _ => b.fit(wide, windows),
             };
             let mut here = here & left;
             if here == 0 {
@@ -285,13 +270,13 @@ impl Lane {
             if b.quick {
                 here &= b.holds_many(wide, &columns);
             } else {
-                here = b.holds_each(here, packets, &windows, &mut totals);
+                here = b.holds_each(here, packets, first, &mut totals);
             }
             left &= !here;
             if b.quick && b.direct.is_none() {
                 wide.number(number as u16, here, guards);
                 if here == all && !pressed {
-                    settle_by_flow(b, table, n, &windows, &mut keyed);
+                    settle_by_flow(b, table, n, windows, &mut keyed);
                     seen.by_flow = true;
                     briefs.keyed |= bits_from(first, all);
                 } else {
@@ -348,11 +333,11 @@ impl Lane {
             }
         }
         if mixed == all && !pressed {
-            settle_each(&self.boxes, table, guards, n, &windows, &mut keyed);
+            settle_each(&self.boxes, table, guards, n, windows, &mut keyed);
             seen.by_flow = true;
             briefs.keyed |= bits_from(first, all);
         } else if mixed != 0 {
-            settle_mixed(&self.boxes, table, guards, mixed, &windows, &totals, out);
+            settle_mixed(&self.boxes, table, guards, mixed, windows, &totals, out);
             seen.by_flow = true;
         }
         for i in bits(left) {
@@ -373,15 +358,17 @@ impl GuardBox {
     fn holds_each(
         &self,
         candidates: u16,
-        packets: &[Pkt],
-        windows: &[&[u8; WINDOW]; ROW],
+        packets: &Windows<'_>,
+        first: usize,
         totals: &mut Sixteen,
     ) -> u16 {
-        let mut here = 0;
+        let (mut here, windows) = (0, packets.row(first));
         for i in bits(candidates) {
-            if let (Some(p), Some(w), Some(t)) =
-                (packets.get(i), windows.get(i), totals.0.get_mut(i))
-                && let Some(total) = self.holds(w, p)
+            if let (Some(p), Some(w), Some(t)) = (
+                packets.packet(first + i),
+                windows.get(i),
+                totals.0.get_mut(i),
+            ) && let Some(total) = self.holds(w, p)
             {
                 *t = total;
                 here |= 1 << i;
