@@ -244,7 +244,9 @@ impl Image {
                 p.move_network_header(at as isize - self.start as isize);
             }
         }
-        self.annotate(p, regs, late);
+        if self.cleared || !self.annos.is_empty() || !late.is_empty() {
+            self.annotate(p, regs, late);
+        }
         match self.kind {
             Kind::Same => {}
             Kind::Is(t) => p.anno.packet_type = t,

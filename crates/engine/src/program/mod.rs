@@ -64,6 +64,7 @@ mod short;
 mod straight;
 mod trace;
 mod tuple;
+mod wider;
 
 pub use error::LoadError;
 pub use flow::{DEFAULT_FLOWS, FlowRunner, FlowStats, OVERLOAD};

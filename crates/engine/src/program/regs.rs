@@ -161,7 +161,7 @@ fn write_slowly(buf: &mut [u8], base: isize, bit: i32, bits: u8, mut v: u128) {
 }
 
 /// The byte behind the packet's last one, counted from its first.
-#[inline]
+#[inline(always)]
 pub(super) fn end_of(end: EndAt, buf: &[u8], head: usize) -> i64 {
     let len = buf.len() as i64 - head as i64;
     // a length that stands `offset` bytes behind the header's start and leaves out `extra` bytes

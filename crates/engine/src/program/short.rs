@@ -11,7 +11,9 @@ use super::image::{CONST, Image, Sum, Term, Value};
 use super::later::Later;
 use super::quick::WINDOW;
 use super::regs::{Source, end_of};
+use super::report::Counts;
 use super::straight;
+use super::wider::{Work, widely};
 use crate::graph::Graph;
 use onefold_elements::{ElemId, Outbox};
 use onefold_packet::{Pkt, checksum};
@@ -359,54 +361,14 @@ pub(super) fn run(
         return packets.next();
     }
     let mut shorts = std::mem::take(&mut st.later.shorts);
-    let mut back = None;
-    let mut n = 0;
-    for (mut p, rule) in packets {
-        let at = first_rule.saturating_add(rule) as usize;
-        let number = code.rule_action.get(at).map_or(usize::MAX, |a| *a as usize);
-        let (Some(Some(s)), Some(t)) = (shorts.all.get(number), shorts.tallies.get_mut(number))
-        else {
-            back = Some((p, rule));
-            break;
-        };
-        let len = p.len();
-        let end = match s.end {
-            EndAt::Same => len,
-            e => end_of(e, p.buffer(), p.data_offset()) as usize,
-        };
-        if let Fate::Leaves(_, w) = &s.fate
-            && ((if w.trim { end } else { len }) < w.least || p.window::<WINDOW>().is_none())
-        {
-            back = Some((p, rule));
-            break;
-        }
-        n += 1;
-        if t.packets == 0 {
-            shorts.some.push(number as u32);
-        }
-        t.packets += 1;
-        for k in 0..usize::from(s.used).min(LENGTHS) {
-            let (start, by_header) = s.lengths[k];
-            let end = if by_header { end } else { len };
-            t.bytes[k] += u64::try_from(end as i64 - i64::from(start)).unwrap_or(0);
-        }
-        st.counts.class(at, len);
-        match &s.fate {
-            Fate::Leaves(sink, w) => {
-                if w.trim {
-                    p.keep(end);
-                }
-                if let Some(bytes) = p.window_mut() {
-                    w.apply(bytes);
-                }
-                if let Some(m) = w.marks.and_then(|m| code.images.get(m as usize)) {
-                    m.mark(&mut p, &[], &[]);
-                }
-                g.out.transmitted.push((ElemId(*sink), p));
-            }
-            Fate::Dropped => g.out.pool.recycle(p),
-        }
-    }
+    let (n, back) = widely(Run {
+        code,
+        shorts: &mut shorts,
+        counts: &mut st.counts,
+        out: &mut g.out,
+        first_rule,
+        packets,
+    });
     *count += n;
     g.packets_in += n;
     g.core.steps = 1;
@@ -416,6 +378,72 @@ pub(super) fn run(
     }
     st.later.shorts = shorts;
     back
+}
+
+/// What [`run`] goes through.
+struct Run<'a, I> {
+    code: &'a Code,
+    shorts: &'a mut Shorts,
+    counts: &'a mut Counts,
+    out: &'a mut Outbox,
+    first_rule: u32,
+    packets: &'a mut I,
+}
+
+impl<I: Iterator<Item = (Pkt, u32)>> Work for Run<'_, I> {
+    /// How many packets, and the first that is not short.
+    type Out = (u64, Option<(Pkt, u32)>);
+
+    #[inline(always)]
+    fn run(self) -> Self::Out {
+        let (code, shorts, out) = (self.code, self.shorts, self.out);
+        let mut n = 0;
+        for (mut p, rule) in self.packets {
+            let at = self.first_rule.saturating_add(rule) as usize;
+            let number = code.rule_action.get(at).map_or(usize::MAX, |a| *a as usize);
+            let (Some(Some(s)), Some(t)) = (shorts.all.get(number), shorts.tallies.get_mut(number))
+            else {
+                return (n, Some((p, rule)));
+            };
+            let len = p.len();
+            let end = match s.end {
+                EndAt::Same => len,
+                e => end_of(e, p.buffer(), p.data_offset()) as usize,
+            };
+            if let Fate::Leaves(_, w) = &s.fate
+                && ((if w.trim { end } else { len }) < w.least || p.window::<WINDOW>().is_none())
+            {
+                return (n, Some((p, rule)));
+            }
+            n += 1;
+            if t.packets == 0 {
+                shorts.some.push(number as u32);
+            }
+            t.packets += 1;
+            for k in 0..usize::from(s.used).min(LENGTHS) {
+                let (start, by_header) = s.lengths[k];
+                let end = if by_header { end } else { len };
+                t.bytes[k] += u64::try_from(end as i64 - i64::from(start)).unwrap_or(0);
+            }
+            self.counts.class(at, len);
+            match &s.fate {
+                Fate::Leaves(sink, w) => {
+                    if w.trim {
+                        p.keep(end);
+                    }
+                    if let Some(bytes) = p.window_mut() {
+                        w.apply(bytes);
+                    }
+                    if let Some(m) = w.marks.and_then(|m| code.images.get(m as usize)) {
+                        m.mark(&mut p, &[], &[]);
+                    }
+                    out.transmitted.push((ElemId(*sink), p));
+                }
+                Fate::Dropped => out.pool.recycle(p),
+            }
+        }
+        (n, None)
+    }
 }
 
 #[cfg(test)]

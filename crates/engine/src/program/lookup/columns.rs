@@ -84,7 +84,7 @@ impl Columns {
     }
 
     /// Writes a packet's key, its words `stride` apart.
-    #[inline]
+    #[inline(always)]
     pub fn fill(
         &self,
         p: &Packet,
@@ -178,7 +178,7 @@ impl Numbers {
     pub fn len(&self) -> usize {
         self.len
     }
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, i: u16) {
         if let Some(to) = self.list.get_mut(self.len) {
             *to = i;

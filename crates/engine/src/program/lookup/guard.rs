@@ -233,7 +233,7 @@ impl Guard {
     }
 
     /// Does a packet pass?
-    #[inline]
+    #[inline(always)]
     pub fn passes(&self, p: &Packet, buf: &[u8], head: usize, regs: &Regs) -> bool {
         let data = buf.get(head..).unwrap_or_default();
         if let Some((lo, span)) = self.len

@@ -31,6 +31,7 @@ pub(super) use rules::StageRules;
 use super::classify::NO_RULE;
 use super::code::{Code, Stage};
 use super::regs::Regs;
+use super::wider::{Work, widely};
 use choose::{Chooser, compile};
 use columns::{MOST, STRIDE};
 use guard::Guard;
@@ -84,7 +85,7 @@ struct View {
 
 impl View {
     /// Makes the key of a packet that passes the guard; others are left.
-    #[inline]
+    #[inline(always)]
     fn take(&self, i: u16, p: &Packet, regs: &Regs, s: &mut Scratch) {
         let (buf, head) = (p.buffer(), p.data_offset());
         if let Some(g) = &self.guard
@@ -134,6 +135,24 @@ impl View {
                     }
                 }
             }
+        }
+    }
+}
+
+/// All packets of a batch come to the first view.
+struct First<'a, P> {
+    view: &'a View,
+    packets: &'a [P],
+    regs: &'a Regs,
+    s: &'a mut Scratch,
+}
+
+impl<P: Deref<Target = Packet>> Work for First<'_, P> {
+    type Out = ();
+    #[inline(always)]
+    fn run(self) {
+        for (i, p) in self.packets.iter().enumerate() {
+            self.view.take(i as u16, p, self.regs, self.s);
         }
     }
 }
@@ -278,9 +297,12 @@ impl Views {
             return;
         };
         s.at.clear();
-        for (i, p) in packets.iter().enumerate() {
-            first.take(i as u16, p, regs, s);
-        }
+        widely(First {
+            view: first,
+            packets,
+            regs,
+            s,
+        });
         first.settle(packets.len(), s, out);
         for view in others {
             if s.left.len() == 0 {
