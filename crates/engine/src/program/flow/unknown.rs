@@ -4,18 +4,147 @@ use super::super::First;
 use super::super::classify::NO_RULE;
 use super::super::path::{Path, PathEnd};
 use super::direct::{BY_FLOW, UNKNOWN};
-use super::guard::{self, NO_BOX, Parsed, WINDOW};
+use super::guard::{ASK, GuardBox, NO_BOX, Parsed, WINDOW};
 use super::table::{self, Line, NO_SLOT};
 use super::way::{self, Flow, Own};
-use super::{FlowRunner, shape, wide};
+use super::{FlowRunner, GROUP, OVERLOAD, shape, wide};
 use onefold_elements::rewrite::NO_LEASE;
 use onefold_elements::{Accounts, ElemId};
-use onefold_packet::Pkt;
+use onefold_packet::{Packet, Pkt, Timestamp, prefetch};
+use std::time::Instant;
 
 /// Why there is no second one.
 const HAS_ENTRY: &str = "it has an entry";
 
 impl FlowRunner {
+    /// Which of a group's unknown packets are let in; the others are dropped. How many packets are left in the group: its first ones.
+    ///
+    /// Whether a packet is known cannot be foreseen in a flood, and each branch on it costs as much as the look-up. So there are bits, and nothing but
+    /// being let in is a branch.
+    #[inline(always)]
+    pub(super) fn admit(
+        &mut self,
+        source: ElemId,
+        n: usize,
+        which: Option<u64>,
+        batch: &mut Vec<Pkt>,
+        now: Timestamp,
+    ) -> usize {
+        let Some(a) = &mut self.admission else {
+            return n;
+        };
+        if a.due(now) {
+            a.begin(Instant::now());
+        }
+        let n = n.min(batch.len());
+        let group = self.group.get_mut(..n).unwrap_or_default();
+        let of = |(i, x): (usize, &Parsed)| u64::from(x.way == UNKNOWN) << (i % GROUP);
+        let unknown = which.unwrap_or_else(|| group.iter().enumerate().map(of).sum());
+        let mut again = 0u64;
+        let mut left = unknown;
+        // Bound: a bit less each time, here and in the following
+        while left != 0 {
+            let i = left.trailing_zeros() as usize % GROUP;
+            left &= left - 1;
+            if let Some(x) = group.get_mut(i) {
+                x.again = self.once.meet(x.hash) & (x.guard != NO_BOX);
+                again |= u64::from(x.again) << i;
+            }
+        }
+        let shed = unknown & !a.admit(unknown, again);
+        if shed == 0 {
+            return n;
+        }
+        // those that stay move up to the places of those that are dropped, which are behind them in the end
+        let first = (shed.trailing_zeros() as usize).min(n);
+        let mut stays = !shed & (!0u64 >> (u64::BITS as usize - n.clamp(1, GROUP))) & (!0 << first);
+        let mut left = first;
+        while stays != 0 {
+            let i = stays.trailing_zeros() as usize;
+            stays &= stays - 1;
+            if let Ok([to, from]) = group.get_disjoint_mut([left, i]) {
+                *to = *from;
+            }
+            let bills = &mut self.briefs.bills;
+            bills[left % GROUP] = bills[i % GROUP];
+            batch.swap(left, i);
+            left += 1;
+        }
+        let g = &mut self.runner.graph;
+        g.out.pool.recycle_range(batch, left, n);
+        let dropped = (n - left) as u64;
+        g.packets_in += dropped;
+        g.out.count_drops(source, OVERLOAD, dropped);
+        self.stats.shed += dropped;
+        left
+    }
+
+    /// The first rules of all packets of a group that are not known. The stage that they are of.
+    #[inline(never)]
+    pub(super) fn firsts_of_unknown(&mut self, source: ElemId, packets: &[Pkt]) -> Option<u32> {
+        let any: &Packet = packets.first()?;
+        let (mut some, mut at) = ([any; GROUP], [0; GROUP]);
+        let mut n = 0;
+        for (i, (p, x)) in packets.iter().zip(&mut self.group).enumerate() {
+            x.rule = ASK;
+            if x.way >= BY_FLOW
+                && let (Some(s), Some(a)) = (some.get_mut(n), at.get_mut(n))
+            {
+                (*s, *a) = (p, i);
+                n += 1;
+                self.once.expect(x.hash);
+            }
+        }
+        let mut rules = std::mem::take(&mut self.rules);
+        let some = some.get(..n).unwrap_or_default();
+        let stage = self.runner.first_rules(source, some, &mut rules);
+        for (i, rule) in at.iter().zip(&rules) {
+            if let Some(x) = self.group.get_mut(*i) {
+                x.rule = *rule;
+            }
+        }
+        self.rules = rules;
+        stage
+    }
+
+    /// Packets whose flows are not known take the ways of their rules, where these are known and no entries are to be made: how many.
+    #[inline(never)]
+    pub(super) fn go_by_rule(&mut self, lane: usize, n: usize) -> u64 {
+        let Some(lane) = self.lanes.get(lane) else {
+            return 0;
+        };
+        if self.adaptive && !lane.monitor.pressed {
+            return 0;
+        }
+        let mut found = 0;
+        for x in self.group.iter_mut().take(n) {
+            let b = lane.boxes.get(usize::from(x.guard));
+            let way = b.and_then(|b| b.rules.get(x.rule));
+            let (Some(way), UNKNOWN) = (way, x.way) else {
+                continue;
+            };
+            // of those that are always remembered half, so that comparisons see both
+            if !self.adaptive && x.hash & 1 == 0 {
+                continue;
+            }
+            let again = match &self.admission {
+                Some(_) => x.again,
+                None => self.once.again(x.hash),
+            };
+            if again {
+                continue;
+            }
+            let Some((t, act)) = (self.ways.tallies.get(way as usize)).zip(self.ways.act(way))
+            else {
+                continue;
+            };
+            prefetch(t);
+            (x.way, x.slot, x.lease, x.own) = (way, NO_SLOT, NO_LEASE, act.own);
+            found += 1;
+        }
+        found
+    }
+
     /// The program runs a packet, and an entry is made of its way.
     #[cold]
     #[inline(never)]
@@ -31,7 +160,7 @@ impl FlowRunner {
             self.sync();
         }
         let mut x = self.group.get(i).copied().unwrap_or_default();
-        let first = stage.filter(|_| x.rule != guard::ASK).map(|stage| First {
+        let first = stage.filter(|_| x.rule != ASK).map(|stage| First {
             stage,
             rule: Some(x.rule).filter(|r| *r != NO_RULE),
             action: None,
@@ -107,7 +236,7 @@ impl FlowRunner {
     }
 
     /// The box that a packet is in.
-    fn box_of(&mut self, lane: usize, x: &Parsed) -> Option<&mut guard::GuardBox> {
+    fn box_of(&mut self, lane: usize, x: &Parsed) -> Option<&mut GuardBox> {
         let boxes = &mut self.lanes.get_mut(lane)?.boxes;
         boxes.get_mut(usize::from(x.guard))
     }

@@ -1,0 +1,463 @@
+//! With AVX-512: sixteen numbers, or a packet's first 64 bytes, in a register.
+#![allow(unsafe_code)]
+
+use super::super::guard::WINDOW;
+use super::{DANGERS, EDGES, HEAD, HEAD_AT, ROW, Sixteen, TAGS, Wide};
+
+/// With AVX-512 (F, BW, VL).
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Avx512(());
+
+impl Avx512 {
+    /// # Safety
+    /// The processor has AVX-512 F, BW and VL.
+    #[inline(always)]
+    pub unsafe fn new() -> Avx512 {
+        Avx512(())
+    }
+}
+
+impl Avx512 {
+    /// Of `16 * R` numbers those whose places these are: the numbers stay in registers, and a permutation reads sixteen of up to 32 at once.
+    #[inline(always)]
+    fn read<const R: usize>(
+        self,
+        t: &[std::arch::x86_64::__m512i; 8],
+        at: std::arch::x86_64::__m512i,
+    ) -> std::arch::x86_64::__m512i {
+        use std::arch::x86_64::{
+            _mm512_mask_blend_epi32, _mm512_permutex2var_epi32, _mm512_permutexvar_epi32,
+            _mm512_set1_epi32, _mm512_test_epi32_mask,
+        };
+        let [a, b, c, d, e, f, g, h] = *t;
+        // SAFETY: the instructions are there, or the value would not be.
+        unsafe {
+            match R {
+                1 => _mm512_permutexvar_epi32(at, a),
+                2 => _mm512_permutex2var_epi32(a, at, b),
+                4 => _mm512_mask_blend_epi32(
+                    _mm512_test_epi32_mask(at, _mm512_set1_epi32(32)),
+                    _mm512_permutex2var_epi32(a, at, b),
+                    _mm512_permutex2var_epi32(c, at, d),
+                ),
+                _ => _mm512_mask_blend_epi32(
+                    _mm512_test_epi32_mask(at, _mm512_set1_epi32(64)),
+                    self.read::<4>(&[a, b, c, d, a, b, c, d], at),
+                    self.read::<4>(&[e, f, g, h, e, f, g, h], at),
+                ),
+            }
+        }
+    }
+
+    /// [`Wide::rank`] among `16 * R` numbers.
+    #[inline(always)]
+    fn search<const R: usize>(
+        self,
+        v: std::arch::x86_64::__m512i,
+        rows: &[Sixteen],
+        heads: &Sixteen,
+    ) -> std::arch::x86_64::__m512i {
+        use std::arch::x86_64::{
+            _mm512_add_epi32, _mm512_cmpgt_epu32_mask, _mm512_mask_add_epi32, _mm512_set1_epi32,
+            _mm512_slli_epi32,
+        };
+        let mut t = [self.all(u32::MAX); 8];
+        let n = rows.len().min(R);
+        for i in 0..n {
+            t[i] = self.get(&rows[i]);
+        }
+        let mut pos = self.all(0);
+        // the row: one register has all that is asked
+        let first = [self.get(heads); 8];
+        let mut step = R as i32 / 2;
+        // Bound: halves
+        while step > 0 {
+            // SAFETY: as above.
+            unsafe {
+                let at = _mm512_add_epi32(pos, _mm512_set1_epi32(step - 1));
+                let over = _mm512_cmpgt_epu32_mask(v, self.read::<1>(&first, at));
+                pos = _mm512_mask_add_epi32(pos, over, pos, _mm512_set1_epi32(step));
+            }
+            step /= 2;
+        }
+        // SAFETY: as above.
+        pos = unsafe { _mm512_slli_epi32::<4>(pos) };
+        let mut step = ROW as i32 / 2;
+        // Bound: halves
+        while step > 0 {
+            // SAFETY: as above.
+            unsafe {
+                let at = _mm512_add_epi32(pos, _mm512_set1_epi32(step - 1));
+                let over = _mm512_cmpgt_epu32_mask(v, self.read::<R>(&t, at));
+                pos = _mm512_mask_add_epi32(pos, over, pos, _mm512_set1_epi32(step));
+            }
+            step /= 2;
+        }
+        pos
+    }
+}
+
+impl Wide for Avx512 {
+    type V = std::arch::x86_64::__m512i;
+    #[inline(always)]
+    fn load(self, w: &[u8; WINDOW]) -> Self::V {
+        // SAFETY: an array of 64 bytes; the instructions are there, or the value would not be.
+        unsafe { std::arch::x86_64::_mm512_loadu_si512(w.as_ptr().cast()) }
+    }
+    #[inline(always)]
+    fn inside(
+        self,
+        w: Self::V,
+        mask: &[u8; WINDOW],
+        lo: &[u8; WINDOW],
+        span: &[u8; WINDOW],
+    ) -> bool {
+        use std::arch::x86_64::{_mm512_and_si512, _mm512_cmpgt_epu8_mask, _mm512_sub_epi8};
+        let (mask, lo, span) = (self.load(mask), self.load(lo), self.load(span));
+        // SAFETY: the instructions are there, or the value would not be.
+        unsafe {
+            let over = _mm512_sub_epi8(_mm512_and_si512(w, mask), lo);
+            _mm512_cmpgt_epu8_mask(over, span) == 0
+        }
+    }
+    #[inline(always)]
+    fn all_inside(
+        self,
+        windows: &[&[u8; WINDOW]; ROW],
+        mask: &[u8; WINDOW],
+        lo: &[u8; WINDOW],
+        span: &[u8; WINDOW],
+    ) -> bool {
+        use std::arch::x86_64::{
+            _mm512_and_si512, _mm512_or_si512, _mm512_sub_epi8, _mm512_subs_epu8,
+            _mm512_test_epi8_mask,
+        };
+        let (mask, lo, span) = (self.load(mask), self.load(lo), self.load(span));
+        let mut beyond = self.all(0);
+        #[allow(clippy::needless_range_loop)]
+        for i in 0..ROW {
+            let w = self.load(windows[i]);
+            // SAFETY: the instructions are there, or the value would not be.
+            unsafe {
+                let over = _mm512_sub_epi8(_mm512_and_si512(w, mask), lo);
+                beyond = _mm512_or_si512(beyond, _mm512_subs_epu8(over, span));
+            }
+        }
+        // SAFETY: as above.
+        unsafe { _mm512_test_epi8_mask(beyond, beyond) == 0 }
+    }
+    #[inline(always)]
+    fn change(
+        self,
+        w: Self::V,
+        keep: &[u8; WINDOW],
+        set: &[u8; WINDOW],
+        sub: &[u8; WINDOW],
+        to: &mut [u8; WINDOW],
+    ) {
+        use std::arch::x86_64::{
+            _mm512_and_si512, _mm512_or_si512, _mm512_storeu_si512, _mm512_sub_epi8,
+        };
+        let (keep, set, sub) = (self.load(keep), self.load(set), self.load(sub));
+        // SAFETY: an array of 64 bytes; the instructions are there, or the value would not be.
+        unsafe {
+            let x = _mm512_or_si512(_mm512_and_si512(w, keep), set);
+            _mm512_storeu_si512(to.as_mut_ptr().cast(), _mm512_sub_epi8(x, sub));
+        }
+    }
+    #[inline(always)]
+    fn above(self, v: u32, row: &[u32; ROW]) -> u32 {
+        use std::arch::x86_64::{_mm512_cmplt_epu32_mask, _mm512_loadu_si512, _mm512_set1_epi32};
+        // SAFETY: an array of 64 bytes; the instructions are there, or the value would not be.
+        let m = unsafe {
+            let row = _mm512_loadu_si512(row.as_ptr().cast());
+            _mm512_cmplt_epu32_mask(row, _mm512_set1_epi32(v as i32))
+        };
+        m.count_ones()
+    }
+    #[inline(always)]
+    fn equal(self, tags: &[u16; TAGS], tag: u16) -> u32 {
+        use std::arch::x86_64::{
+            _mm_and_si128, _mm_cmpeq_epi16_mask, _mm_loadu_si128, _mm_set1_epi16,
+        };
+        // SAFETY: an array of 16 bytes; the instructions are there, or the value would not be.
+        let m = unsafe {
+            let tags = _mm_loadu_si128(tags.as_ptr().cast());
+            let tags = _mm_and_si128(tags, _mm_set1_epi16(!1));
+            _mm_cmpeq_epi16_mask(tags, _mm_set1_epi16(tag as i16))
+        };
+        m.into()
+    }
+    #[inline(always)]
+    fn odd(self, tags: &[u16; TAGS]) -> u32 {
+        use std::arch::x86_64::{_mm_loadu_si128, _mm_set1_epi16, _mm_test_epi16_mask};
+        // SAFETY: as above.
+        let m = unsafe {
+            let tags = _mm_loadu_si128(tags.as_ptr().cast());
+            _mm_test_epi16_mask(tags, _mm_set1_epi16(1))
+        };
+        m.into()
+    }
+    #[inline(always)]
+    fn endangers(self, entry: &[u64; 8], x: u16) -> bool {
+        use std::arch::x86_64::{
+            _mm512_loadu_si512, _mm512_mask_cmpeq_epi16_mask, _mm512_set1_epi16,
+        };
+        let [a, b, c] = DANGERS;
+        let dangers = 0xf << (a * 4) | 0xf << (b * 4) | 0xf << (c * 4);
+        // SAFETY: an array of 64 bytes; the instructions are there, or the value would not be.
+        unsafe {
+            let entry = _mm512_loadu_si512(entry.as_ptr().cast());
+            _mm512_mask_cmpeq_epi16_mask(dangers, entry, _mm512_set1_epi16(x as i16)) != 0
+        }
+    }
+
+    type N = std::arch::x86_64::__m512i;
+    #[inline(always)]
+    fn all(self, v: u32) -> Self::N {
+        // SAFETY: the instructions are there, or the value would not be; this goes for all of the following.
+        unsafe { std::arch::x86_64::_mm512_set1_epi32(v as i32) }
+    }
+    #[inline(always)]
+    fn get(self, from: &Sixteen) -> Self::N {
+        // SAFETY: an array of 64 bytes, on a cache line.
+        unsafe { std::arch::x86_64::_mm512_load_si512(from.0.as_ptr().cast()) }
+    }
+    #[inline(always)]
+    fn put(self, v: Self::N, to: &mut Sixteen) {
+        // SAFETY: an array of 64 bytes, on a cache line.
+        unsafe { std::arch::x86_64::_mm512_store_si512(to.0.as_mut_ptr().cast(), v) }
+    }
+    #[inline(always)]
+    fn plus(self, a: Self::N, b: Self::N) -> Self::N {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm512_add_epi32(a, b) }
+    }
+    #[inline(always)]
+    fn minus(self, a: Self::N, b: Self::N) -> Self::N {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm512_sub_epi32(a, b) }
+    }
+    #[inline(always)]
+    fn times(self, a: Self::N, b: Self::N) -> Self::N {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm512_mullo_epi32(a, b) }
+    }
+    #[inline(always)]
+    fn and(self, a: Self::N, b: Self::N) -> Self::N {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm512_and_si512(a, b) }
+    }
+    #[inline(always)]
+    fn right(self, a: Self::N, by: u32) -> Self::N {
+        // SAFETY: as above.
+        unsafe {
+            let by = std::arch::x86_64::_mm_cvtsi32_si128((by & 31) as i32);
+            std::arch::x86_64::_mm512_srl_epi32(a, by)
+        }
+    }
+    #[inline(always)]
+    fn over(self, a: Self::N, b: Self::N) -> u16 {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm512_cmpgt_epu32_mask(a, b) }
+    }
+    #[inline(always)]
+    fn rank(self, v: Self::N, rows: &[Sixteen], heads: &Sixteen) -> Self::N {
+        match rows.len() {
+            1 => self.search::<1>(v, rows, heads),
+            2 => self.search::<2>(v, rows, heads),
+            4 => self.search::<4>(v, rows, heads),
+            _ => self.search::<8>(v, rows, heads),
+        }
+    }
+    #[inline(always)]
+    fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4] {
+        use std::arch::x86_64::{
+            _mm_set_epi8, _mm256_loadu_si256, _mm512_broadcast_i32x4, _mm512_castsi256_si512,
+            _mm512_inserti64x4, _mm512_shuffle_epi8,
+        };
+        let mut rows = [self.all(0); 8];
+        let h = windows;
+        for i in 0..8 {
+            // SAFETY: as above; loads are of 32 bytes each, of slices that have as many.
+            unsafe {
+                let swap = _mm512_broadcast_i32x4(_mm_set_epi8(
+                    12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3,
+                ));
+                let low = _mm256_loadu_si256(h[i][HEAD_AT..HEAD_AT + HEAD].as_ptr().cast());
+                let high = _mm256_loadu_si256(h[i + 8][HEAD_AT..HEAD_AT + HEAD].as_ptr().cast());
+                let both = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+                rows[i] = _mm512_shuffle_epi8(both, swap);
+            }
+        }
+        self.turned(rows)
+    }
+    #[inline(always)]
+    fn edges(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4] {
+        use std::arch::x86_64::{
+            _mm_loadu_si128, _mm256_castsi128_si256, _mm256_inserti128_si256,
+            _mm512_castsi256_si512, _mm512_inserti64x4,
+        };
+        const HALF: usize = HEAD / 2;
+        let mut rows = [self.all(0); 8];
+        let h = windows;
+        for i in 0..8 {
+            // SAFETY: as above; loads are of 16 bytes each, of slices that have as many.
+            unsafe {
+                let a = _mm_loadu_si128(h[i][EDGES.0..EDGES.0 + HALF].as_ptr().cast());
+                let b = _mm_loadu_si128(h[i][EDGES.1..EDGES.1 + HALF].as_ptr().cast());
+                let c = _mm_loadu_si128(h[i + 8][EDGES.0..EDGES.0 + HALF].as_ptr().cast());
+                let d = _mm_loadu_si128(h[i + 8][EDGES.1..EDGES.1 + HALF].as_ptr().cast());
+                let low = _mm256_inserti128_si256(_mm256_castsi128_si256(a), b, 1);
+                let high = _mm256_inserti128_si256(_mm256_castsi128_si256(c), d, 1);
+                rows[i] = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+            }
+        }
+        self.turned(rows)
+    }
+    #[inline(always)]
+    fn unlike(self, so_far: Self::N, v: Self::N, mask: u32, value: u32) -> Self::N {
+        use std::arch::x86_64::{_mm512_and_si512, _mm512_ternarylogic_epi32};
+        let (mask, value) = (self.all(mask), self.all(value));
+        // SAFETY: as above. The number is the truth table of a | (b ^ c).
+        unsafe { _mm512_ternarylogic_epi32(so_far, _mm512_and_si512(v, mask), value, 0xf6) }
+    }
+    #[inline(always)]
+    fn beyond(self, so_far: Self::N, v: Self::N, mask: u32, lo: u32, span: u32) -> Self::N {
+        use std::arch::x86_64::{
+            _mm512_and_si512, _mm512_or_si512, _mm512_sub_epi8, _mm512_subs_epu8,
+        };
+        let (mask, lo, span) = (self.all(mask), self.all(lo), self.all(span));
+        // SAFETY: as above.
+        unsafe {
+            let over = _mm512_sub_epi8(_mm512_and_si512(v, mask), lo);
+            _mm512_or_si512(so_far, _mm512_subs_epu8(over, span))
+        }
+    }
+    #[inline(always)]
+    fn zero(self, v: Self::N) -> u16 {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm512_testn_epi32_mask(v, v) }
+    }
+    #[inline(always)]
+    fn pick(self, from: &[u32], at: Self::N) -> Self::N {
+        use std::arch::x86_64::{_mm512_i32gather_epi32, _mm512_min_epu32};
+        let Some(last) = from.len().checked_sub(1) else {
+            return self.all(0);
+        };
+        let last = last.min(i32::MAX as usize) as u32;
+        // SAFETY: as above; no place is beyond the last.
+        unsafe {
+            let at = _mm512_min_epu32(at, self.all(last));
+            _mm512_i32gather_epi32(at, from.as_ptr().cast(), 4)
+        }
+    }
+    #[inline(always)]
+    fn put_some(self, v: Self::N, which: u16, to: &mut [u32; ROW]) {
+        // SAFETY: as above; an array of 64 bytes.
+        unsafe {
+            std::arch::x86_64::_mm512_mask_storeu_epi32(to.as_mut_ptr().cast(), which, v);
+        }
+    }
+    #[inline(always)]
+    fn number(self, v: u16, which: u16, to: &mut [u16; ROW]) {
+        use std::arch::x86_64::{_mm256_mask_storeu_epi16, _mm256_set1_epi16};
+        // SAFETY: as above; an array of 32 bytes.
+        unsafe {
+            _mm256_mask_storeu_epi16(to.as_mut_ptr().cast(), which, _mm256_set1_epi16(v as i16));
+        }
+    }
+    #[inline(always)]
+    fn add(self, to: &mut [u64; 4], v: &[u32; 4]) {
+        use std::arch::x86_64::{
+            _mm_loadu_si128, _mm256_add_epi64, _mm256_cvtepu32_epi64, _mm256_loadu_si256,
+            _mm256_storeu_si256,
+        };
+        // SAFETY: as above; arrays of 32 bytes and of 16.
+        unsafe {
+            let more = _mm256_cvtepu32_epi64(_mm_loadu_si128(v.as_ptr().cast()));
+            let sum = _mm256_add_epi64(_mm256_loadu_si256(to.as_ptr().cast()), more);
+            _mm256_storeu_si256(to.as_mut_ptr().cast(), sum);
+        }
+    }
+    #[inline(always)]
+    fn bills(self, a: Self::N, b: Self::N, to: &mut [[u32; 4]; ROW]) {
+        use std::arch::x86_64::{
+            _mm512_shuffle_i32x4, _mm512_storeu_si512, _mm512_unpackhi_epi32,
+            _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+        };
+        let (one, none) = (self.all(1), self.all(0));
+        // SAFETY: as above; stores are of 64 bytes each, of four that the array has.
+        unsafe {
+            let (x, y) = (_mm512_unpacklo_epi32(one, a), _mm512_unpackhi_epi32(one, a));
+            let (z, w) = (
+                _mm512_unpacklo_epi32(b, none),
+                _mm512_unpackhi_epi32(b, none),
+            );
+            // of each quarter the first packet, the second, and so on
+            let p = _mm512_unpacklo_epi64(x, z);
+            let q = _mm512_unpackhi_epi64(x, z);
+            let r = _mm512_unpacklo_epi64(y, w);
+            let s = _mm512_unpackhi_epi64(y, w);
+            // quarters 0 and 1 of two, quarters 2 and 3 of two
+            let (pq, rs) = (
+                _mm512_shuffle_i32x4(p, q, 0x44),
+                _mm512_shuffle_i32x4(r, s, 0x44),
+            );
+            let (pq2, rs2) = (
+                _mm512_shuffle_i32x4(p, q, 0xee),
+                _mm512_shuffle_i32x4(r, s, 0xee),
+            );
+            let to = to.as_mut_ptr().cast::<Self::N>();
+            _mm512_storeu_si512(to, _mm512_shuffle_i32x4(pq, rs, 0x88));
+            _mm512_storeu_si512(to.add(1), _mm512_shuffle_i32x4(pq, rs, 0xdd));
+            _mm512_storeu_si512(to.add(2), _mm512_shuffle_i32x4(pq2, rs2, 0x88));
+            _mm512_storeu_si512(to.add(3), _mm512_shuffle_i32x4(pq2, rs2, 0xdd));
+        }
+    }
+}
+
+impl Avx512 {
+    /// Rows of two packets' eight words each, a packet and the eighth after it, to columns.
+    #[inline(always)]
+    fn turned(
+        self,
+        rows: [std::arch::x86_64::__m512i; 8],
+    ) -> [std::arch::x86_64::__m512i; HEAD / 4] {
+        use std::arch::x86_64::{
+            _mm512_permutex2var_epi64, _mm512_set_epi64, _mm512_unpackhi_epi32,
+            _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+        };
+        // of eight packets words 0 and 4, 1 and 5, and so on. A macro: a closure that is not inlined would be compiled without these instructions, and call each
+        // of them.
+        macro_rules! four {
+            ($i:expr) => {{
+                let (a, b, c, d) = (rows[$i], rows[$i + 1], rows[$i + 2], rows[$i + 3]);
+                let (ab, cd) = (_mm512_unpacklo_epi32(a, b), _mm512_unpacklo_epi32(c, d));
+                let (ab2, cd2) = (_mm512_unpackhi_epi32(a, b), _mm512_unpackhi_epi32(c, d));
+                [
+                    _mm512_unpacklo_epi64(ab, cd),
+                    _mm512_unpackhi_epi64(ab, cd),
+                    _mm512_unpacklo_epi64(ab2, cd2),
+                    _mm512_unpackhi_epi64(ab2, cd2),
+                ]
+            }};
+        }
+        // SAFETY: as above.
+        unsafe {
+            let (x, y) = (four!(0), four!(4));
+            let low = _mm512_set_epi64(13, 12, 5, 4, 9, 8, 1, 0);
+            let high = _mm512_set_epi64(15, 14, 7, 6, 11, 10, 3, 2);
+            [
+                _mm512_permutex2var_epi64(x[0], low, y[0]),
+                _mm512_permutex2var_epi64(x[1], low, y[1]),
+                _mm512_permutex2var_epi64(x[2], low, y[2]),
+                _mm512_permutex2var_epi64(x[3], low, y[3]),
+                _mm512_permutex2var_epi64(x[0], high, y[0]),
+                _mm512_permutex2var_epi64(x[1], high, y[1]),
+                _mm512_permutex2var_epi64(x[2], high, y[2]),
+                _mm512_permutex2var_epi64(x[3], high, y[3]),
+            ]
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! What is done for 64 bytes, for a row of numbers, or for sixteen packets at once: with AVX-512 in a few instructions, else in whatever the compiler makes
+//! of it for the registers that there are ([`super::isa`]).
+#![allow(unsafe_code)]
+
+mod any;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use super::guard::WINDOW;
+pub(super) use any::Any;
+#[cfg(target_arch = "x86_64")]
+pub(super) use avx512::Avx512;
+
+/// Numbers of a row.
+pub(super) const ROW: usize = 16;
+/// Tags of a bucket.
+pub(super) const TAGS: usize = 8;
+/// Bytes of a header that are turned into columns.
+pub(super) const HEAD: usize = 32;
+
+/// Where a header begins that is turned into columns: behind addresses and type of Ethernet.
+pub(super) const HEAD_AT: usize = 14;
+
+/// Bytes before those columns and behind them that are turned into columns, too: where the first and the second half of them begin.
+pub(super) const EDGES: (usize, usize) = (0, HEAD_AT + HEAD);
+
+/// Sixteen numbers on a cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Sixteen(pub [u32; ROW]);
+
+/// Keeps a loop one of single steps. Where steps are few instructions, compilers turn several at a time into gathers of pointers and lengths, which
+/// take several times as long as reading them one by one.
+#[inline(always)]
+pub(super) fn one_by_one() {
+    // SAFETY: no instruction at all.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("", options(nomem, nostack, preserves_flags));
+    }
+}
+
+/// The same number, in a register of its own. Answers of several comparisons would be put together into wide registers otherwise, one by one, to
+/// be looked at together: it takes longer than the comparisons.
+#[inline(always)]
+pub(super) fn by_itself(v: u32) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let mut v = v;
+        // SAFETY: no instruction at all.
+        unsafe {
+            std::arch::asm!("/* {0:e} */", inout(reg) v, options(pure, nomem, nostack, preserves_flags));
+        }
+        v
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    v
+}
+
+/// A place in a window with room for `N` bytes behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct At<const N: usize>(u8);
+
+impl<const N: usize> At<N> {
+    /// The last one that there is.
+    pub const LAST: At<N> = At((WINDOW - N) as u8);
+    /// `None` where there is no room.
+    pub fn of(at: usize) -> Option<At<N>> {
+        (at + N <= WINDOW).then_some(At(at as u8))
+    }
+    pub fn place(self) -> usize {
+        self.0.into()
+    }
+    /// The bytes that stand there.
+    #[inline(always)]
+    pub fn get(self, w: &[u8; WINDOW]) -> [u8; N] {
+        // SAFETY: a place has room for `N` bytes in a window, or it would not have been made.
+        unsafe { w.as_ptr().add(self.0.into()).cast::<[u8; N]>().read() }
+    }
+    #[inline(always)]
+    pub fn put(self, w: &mut [u8; WINDOW], bytes: [u8; N]) {
+        // SAFETY: as above.
+        unsafe {
+            w.as_mut_ptr()
+                .add(self.0.into())
+                .cast::<[u8; N]>()
+                .write(bytes);
+        }
+    }
+}
+
+/// Which of an entry's words have what endangers its packets ([`super::way::Flow::danger`]).
+pub(super) const DANGERS: [usize; 3] = [4, 6, 7];
+
+/// A way to do it.
+pub(super) trait Wide: Copy {
+    /// 64 bytes in registers.
+    type V: Copy;
+    fn load(self, w: &[u8; WINDOW]) -> Self::V;
+    /// Is each byte under its mask one of `lo` to `lo + span`? What a mask leaves out is 0 in both.
+    fn inside(
+        self,
+        w: Self::V,
+        mask: &[u8; WINDOW],
+        lo: &[u8; WINDOW],
+        span: &[u8; WINDOW],
+    ) -> bool;
+    /// Are sixteen packets' bytes so?
+    fn all_inside(
+        self,
+        windows: &[&[u8; WINDOW]; ROW],
+        mask: &[u8; WINDOW],
+        lo: &[u8; WINDOW],
+        span: &[u8; WINDOW],
+    ) -> bool;
+    /// Bits kept and bits set, then subtracted byte by byte.
+    fn change(
+        self,
+        w: Self::V,
+        keep: &[u8; WINDOW],
+        set: &[u8; WINDOW],
+        sub: &[u8; WINDOW],
+        to: &mut [u8; WINDOW],
+    );
+    /// How many numbers of a row `v` is above.
+    fn above(self, v: u32, row: &[u32; ROW]) -> u32;
+    /// Which tags are equal to this one, but for their low bits: a bit each. The tag's own low bit is not set.
+    fn equal(self, tags: &[u16; TAGS], tag: u16) -> u32;
+    /// Which tags' low bits are set: a bit each.
+    fn odd(self, tags: &[u16; TAGS]) -> u32;
+    /// Is a quarter of one of an entry's words of [`DANGERS`] this one?
+    fn endangers(self, entry: &[u64; 8], x: u16) -> bool;
+
+    /// Sixteen numbers in registers.
+    type N: Copy;
+    fn all(self, v: u32) -> Self::N;
+    fn get(self, from: &Sixteen) -> Self::N;
+    fn put(self, v: Self::N, to: &mut Sixteen);
+    /// Sums, without carry.
+    fn plus(self, a: Self::N, b: Self::N) -> Self::N;
+    /// Differences, without borrow.
+    fn minus(self, a: Self::N, b: Self::N) -> Self::N;
+    /// Products' low halves.
+    fn times(self, a: Self::N, b: Self::N) -> Self::N;
+    fn and(self, a: Self::N, b: Self::N) -> Self::N;
+    /// Shifted right by `by`, which is below 32.
+    fn right(self, a: Self::N, by: u32) -> Self::N;
+    /// Where `a` is above `b`: a bit each.
+    fn over(self, a: Self::N, b: Self::N) -> u16;
+    /// How many of these numbers each is above; they ascend, and the last one is the largest there is. Rows: one, two, four or eight; of others, the answer
+    /// means nothing. `heads`: the last number of each row.
+    fn rank(self, v: Self::N, rows: &[Sixteen], heads: &Sixteen) -> Self::N;
+    /// The big-endian words of sixteen headers, from [`HEAD_AT`] on: one column for each.
+    fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4];
+    /// The words of what is around them, little-endian: four from the first place that [`EDGES`] says, and four from the second.
+    fn edges(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4];
+    /// `so_far`, with bits set where `v` under the mask is not this value.
+    fn unlike(self, so_far: Self::N, v: Self::N, mask: u32, value: u32) -> Self::N;
+    /// `so_far`, with bits set where any byte of `v` under the mask is not one of `lo` to `lo + span`.
+    fn beyond(self, so_far: Self::N, v: Self::N, mask: u32, lo: u32, span: u32) -> Self::N;
+    /// Which are zero: a bit each.
+    fn zero(self, v: Self::N) -> u16;
+    /// Those of these numbers that stand at these places; of places beyond the last, the last one. There is one at least.
+    fn pick(self, from: &[u32], at: Self::N) -> Self::N;
+    /// Those whose bit is set are written down.
+    fn put_some(self, v: Self::N, which: u16, to: &mut [u32; ROW]);
+    /// The same number, likewise.
+    fn number(self, v: u16, which: u16, to: &mut [u16; ROW]);
+    /// Adds numbers of 32 bits to such of 64.
+    fn add(self, to: &mut [u64; 4], v: &[u32; 4]);
+    /// For each: one, these two, and zero.
+    fn bills(self, a: Self::N, b: Self::N, to: &mut [[u32; 4]; ROW]);
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    /// A word of the windows.
+    fn all_of(windows: &[&[u8; WINDOW]; ROW], i: usize) -> u32 {
+        let w = windows[i % ROW];
+        u32::from_ne_bytes(w.as_chunks().0[i / ROW])
+    }
+
+    /// What sixteen packets are asked, one way or the other.
+    fn numbers<W: Wide>(wide: W, windows: &[&[u8; WINDOW]; ROW]) -> Vec<u32> {
+        let mut all = Vec::new();
+        let mut keep = |v: W::N| {
+            let mut to = Sixteen([0; ROW]);
+            wide.put(wide.plus(wide.get(&to), v), &mut to);
+            all.extend(to.0);
+        };
+        let c = wide.columns(windows);
+        c.iter().for_each(|c| keep(*c));
+        let [a, b, ..] = c;
+        keep(wide.minus(a, b));
+        keep(wide.times(a, b));
+        keep(wide.and(a, b));
+        keep(wide.right(a, 16));
+        keep(wide.right(a, 0));
+        for n in [1, 2, 4, 8] {
+            let mut some: Vec<u32> = (0..n * ROW - 1).map(|i| all_of(windows, i)).collect();
+            some.sort_unstable();
+            some.push(u32::MAX);
+            let rows: Vec<Sixteen> = some.as_chunks().0.iter().map(|r| Sixteen(*r)).collect();
+            let head = |i| rows.get(i).map_or(u32::MAX, |r: &Sixteen| r.0[ROW - 1]);
+            let heads = Sixteen(std::array::from_fn(head));
+            let mut to = Sixteen([0; ROW]);
+            for v in [a, b, wide.all(some[3]), wide.all(0), wide.all(u32::MAX)] {
+                wide.put(wide.rank(v, &rows, &heads), &mut to);
+                all.extend(to.0);
+                let mut of = Sixteen([0; ROW]);
+                wide.put(v, &mut of);
+                for (got, v) in to.0.iter().zip(of.0) {
+                    assert_eq!(*got as usize, some.partition_point(|s| *s < v));
+                }
+            }
+        }
+        let mut keep = |v: W::N| {
+            let mut to = Sixteen([0; ROW]);
+            wide.put(v, &mut to);
+            all.extend(to.0);
+        };
+        keep(wide.all(wide.over(a, b).into()));
+        let row: Vec<u32> = (0..33).map(|i| all_of(windows, i)).collect();
+        keep(wide.pick(&row, wide.and(a, wide.all(63))));
+        keep(wide.pick(&row[..1], a));
+        let (mut some, mut same) = ([7; ROW], [7; ROW]);
+        wide.put_some(a, wide.over(a, b), &mut some);
+        wide.number(9, wide.over(a, b), &mut same);
+        keep(wide.get(&Sixteen(some)));
+        keep(wide.get(&Sixteen(same.map(u32::from))));
+        let mut sums = [u64::MAX, 1, u64::from(u32::MAX), 0];
+        wide.add(&mut sums, &[row[0], row[1], row[2], row[3]]);
+        let halves = |i: usize| (sums[i / 2 % 4] >> (i % 2 * 32)) as u32;
+        keep(wide.get(&Sixteen(std::array::from_fn(halves))));
+        let mut bills = [[0; 4]; ROW];
+        wide.bills(a, b, &mut bills);
+        bills.iter().for_each(|b| assert_eq!((b[0], b[3]), (1, 0)));
+        keep(wide.get(&Sixteen(bills.map(|b| b[1]))));
+        keep(wide.get(&Sixteen(bills.map(|b| b[2]))));
+        let (mut mask, mut lo, mut span) = ([0; WINDOW], [0; WINDOW], [0; WINDOW]);
+        for i in 0..4 {
+            let at = i * 17;
+            let all = windows.iter().map(|w| w[at]);
+            (mask[at], lo[at]) = (0xff, all.clone().min().unwrap_or(0));
+            span[at] = all.max().unwrap_or(0) - lo[at];
+            assert!(wide.all_inside(windows, &mask, &lo, &span));
+            let mut less = span;
+            less[at] = less[at].saturating_sub(1);
+            assert_eq!(wide.all_inside(windows, &mask, &lo, &less), less == span);
+        }
+        let edges = wide.edges(windows);
+        edges.iter().for_each(|c| keep(*c));
+        let (first, second) = (all_of(windows, 0), all_of(windows, 1));
+        for c in [edges[0], edges[5]] {
+            for mask in [0, 0xff00, 0xff_00ff, u32::MAX] {
+                keep(wide.unlike(a, c, mask, first & mask));
+                keep(wide.beyond(a, c, mask, first & mask, second & mask));
+                let none = wide.unlike(wide.all(0), c, mask, first & mask);
+                keep(wide.all(wide.zero(none).into()));
+                let none = wide.beyond(wide.all(0), c, mask, first & mask, second & mask);
+                keep(wide.all(wide.zero(none).into()));
+            }
+        }
+        all
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn sixteen_packets_are_asked_alike(bytes in proptest::collection::vec(0u8.., ROW * WINDOW)) {
+            let all: Vec<&[u8; WINDOW]> = bytes.as_chunks().0.iter().collect();
+            let windows: [&[u8; WINDOW]; ROW] = all.try_into().unwrap();
+            let any = numbers(Any, &windows);
+            for (i, v) in any.iter().take(HEAD / 4 * ROW).enumerate() {
+                let from = HEAD_AT + i / ROW * 4;
+                let want = u32::from_be_bytes(windows[i % ROW][from..from + 4].try_into().unwrap());
+                proptest::prop_assert_eq!(*v, want);
+            }
+            if super::super::isa::Isa::detect() == super::super::isa::Isa::Avx512 {
+                // SAFETY: it was looked for.
+                proptest::prop_assert_eq!(&any, &numbers(unsafe { Avx512::new() }, &windows));
+            }
+        }
+
+        #[test]
+        fn all_do_the_same(
+            w in proptest::collection::vec(0u8.., WINDOW),
+            bit in 0..WINDOW * 8,
+            row in proptest::collection::vec(proptest::num::u32::ANY, ROW),
+            v in proptest::num::u32::ANY,
+            tags in proptest::collection::vec(0u16..4, TAGS),
+        ) {
+            let row: [u32; ROW] = row.try_into().unwrap();
+            let tags: [u16; TAGS] = tags.try_into().unwrap();
+            let w: [u8; WINDOW] = w.try_into().unwrap();
+            let mut mask = [0; WINDOW];
+            mask[bit / 8] = 1 << (bit % 8);
+            let mut value = [0; WINDOW];
+            value[bit / 8] = w[bit / 8] & mask[bit / 8];
+            let mut other = w;
+            other[bit / 8] ^= mask[bit / 8];
+            let entry: [u64; 8] = std::array::from_fn(|i| u64::from(row[i]) << 32 | u64::from(row[i + 8]));
+            let quarters = |i: usize| (0..4).map(move |k| (i, k));
+            let near = DANGERS.iter().flat_map(|i| quarters(*i)).chain(quarters(2));
+            for x in near.map(|(i, k)| (entry[i] >> (16 * k)) as u16).chain([0, 1, v as u16]) {
+                let want = DANGERS.iter().flat_map(|i| quarters(*i)).any(|(i, k)| (entry[i] >> (16 * k)) as u16 == x);
+                proptest::prop_assert_eq!(Any.endangers(&entry, x), want);
+                if super::super::isa::Isa::detect() == super::super::isa::Isa::Avx512 {
+                    // SAFETY: it was looked for.
+                    proptest::prop_assert_eq!(unsafe { Avx512::new() }.endangers(&entry, x), want);
+                }
+            }
+            let none = [0; WINDOW];
+            proptest::prop_assert!(Any.inside(w, &mask, &value, &none));
+            proptest::prop_assert!(!Any.inside(other, &mask, &value, &none));
+            // ranges of whole bytes
+            let (all, lo, span) = ([0xff; WINDOW], [tags[0] as u8 * 40; WINDOW], [100 + tags[1] as u8 * 50; WINDOW]);
+            let inside = w.iter().all(|b| b.wrapping_sub(lo[0]) <= span[0]);
+            proptest::prop_assert_eq!(Any.inside(w, &all, &lo, &span), inside);
+            let mut changed = [none; 2];
+            Any.change(w, &mask, &value, &lo, &mut changed[0]);
+            let above = |v| row.iter().filter(|x| **x < v).count() as u32;
+            proptest::prop_assert_eq!(Any.above(v, &row), above(v));
+            let want = (0..TAGS).filter(|i| tags[*i] & !1 == 2).map(|i| 1 << i).sum::<u32>();
+            proptest::prop_assert_eq!(Any.equal(&tags, 2), want);
+            let odd = (0..TAGS).filter(|i| tags[*i] % 2 == 1).map(|i| 1 << i).sum::<u32>();
+            proptest::prop_assert_eq!(Any.odd(&tags), odd);
+            if super::super::isa::Isa::detect() == super::super::isa::Isa::Avx512 {
+                // SAFETY: it was looked for.
+                let x = unsafe { Avx512::new() };
+                proptest::prop_assert!(x.inside(x.load(&w), &mask, &value, &none));
+                proptest::prop_assert!(!x.inside(x.load(&other), &mask, &value, &none));
+                proptest::prop_assert_eq!(x.inside(x.load(&w), &all, &lo, &span), inside);
+                x.change(x.load(&w), &mask, &value, &lo, &mut changed[1]);
+                proptest::prop_assert_eq!(changed[0], changed[1]);
+                proptest::prop_assert_eq!(x.above(v, &row), above(v));
+                proptest::prop_assert_eq!(x.above(row[3], &row), above(row[3]));
+                proptest::prop_assert_eq!(x.equal(&tags, 2), want);
+                proptest::prop_assert_eq!(x.odd(&tags), odd);
+            }
+        }
+    }
+}
