@@ -78,9 +78,9 @@ impl Wide for Any {
         m
     }
     #[inline(always)]
-    fn endangers(self, entry: &[u64; 8], x: u16) -> bool {
+    fn endangers(self, entry: &[u64; 8], x: u16) -> u32 {
         let [a, b, c] = DANGERS;
-        self.among(&[entry[a], entry[b], entry[c]], x)
+        u32::from(self.among(&[entry[a], entry[b], entry[c]], x)) & u32::from(x != 0)
     }
 
     type N = Sixteen;

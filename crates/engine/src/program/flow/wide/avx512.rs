@@ -199,16 +199,18 @@ impl Wide for Avx512 {
         m.into()
     }
     #[inline(always)]
-    fn endangers(self, entry: &[u64; 8], x: u16) -> bool {
+    fn endangers(self, entry: &[u64; 8], x: u16) -> u32 {
         use std::arch::x86_64::{
-            _mm512_loadu_si512, _mm512_mask_cmpeq_epi16_mask, _mm512_set1_epi16,
+            _mm512_loadu_si512, _mm512_mask_cmpeq_epi16_mask, _mm512_mask_test_epi16_mask,
+            _mm512_set1_epi16,
         };
         let [a, b, c] = DANGERS;
         let dangers = 0xf << (a * 4) | 0xf << (b * 4) | 0xf << (c * 4);
         // SAFETY: an array of 64 bytes; the instructions are there, or the value would not be.
         unsafe {
             let entry = _mm512_loadu_si512(entry.as_ptr().cast());
-            _mm512_mask_cmpeq_epi16_mask(dangers, entry, _mm512_set1_epi16(x as i16)) != 0
+            let some = _mm512_mask_test_epi16_mask(dangers, entry, entry);
+            _mm512_mask_cmpeq_epi16_mask(some, entry, _mm512_set1_epi16(x as i16))
         }
     }
 
