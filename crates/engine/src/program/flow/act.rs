@@ -11,6 +11,9 @@ use onefold_packet::Packet;
 /// Most fields that are copied from one place of the packet to another.
 pub(super) const MAX_MOVES: usize = 4;
 
+/// Bytes at the beginning of a window that can change places at once.
+const TURNED: usize = 16;
+
 /// See [`Act::sink`].
 pub(super) const NO_SINK: u32 = u32::MAX;
 
@@ -57,6 +60,9 @@ pub(super) struct Act {
     pub simple: bool,
     /// Fields that are copied: from where, and to which bits.
     pub moves: Box<[(Bits, i32, u8)]>,
+    /// Where these are whole bytes of the first sixteen and packets begin where they began (MAC addresses that change places): from which place each
+    /// byte of the window comes. [`Act::apply_turned`].
+    pub turn: Option<Box<[u8; WINDOW]>>,
 }
 
 /// Writes what becomes of a checksum that was `x`. One's complement sums do not mind which way round all of their bytes are; and to add to a complement, the
@@ -94,6 +100,7 @@ impl Act {
             own: Own::default(),
             simple: false,
             moves: Box::default(),
+            turn: None,
         }
     }
 
@@ -125,6 +132,45 @@ impl Act {
         let x = u16::from_ne_bytes(self.ip_sum.get(w));
         wide.change(wide.load(w), &self.keep, &self.set, &self.sub, w);
         mend(w, self.ip_sum, x, self.own.ip(), false);
+    }
+
+    /// [`Act::apply_quick`] of one whose fields [change places](Act::turn).
+    #[inline(always)]
+    pub fn apply_turned<W: Wide>(
+        &self,
+        wide: W,
+        turn: &[u8; WINDOW],
+        w: &mut [u8; WINDOW],
+        own: &Own,
+    ) {
+        let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
+        let turned = wide.turned_by(wide.load(w), turn);
+        wide.change(turned, &self.keep, &self.set, &self.sub, w);
+        self.finish(w, own, ip, l4);
+    }
+
+    /// Fields that are copied: said last, after what is written elsewhere.
+    pub fn set_moves(&mut self, moves: Vec<(Bits, i32, u8)>) {
+        let mut turn: [u8; WINDOW] = std::array::from_fn(|i| i as u8);
+        let mut all = self.start == 0 && !moves.is_empty();
+        for (from, to, bits) in &moves {
+            let (from, same) = from.position();
+            let end = from.max(*to) + i32::from(*bits);
+            // every packet of a box has an IP header, and so these bytes
+            all &= (from | to | i32::from(*bits)) & 7 == 0 && from.min(*to) >= 0;
+            all &= end <= TURNED as i32 * 8 && same == *bits;
+            if !all {
+                break;
+            }
+            for i in 0..usize::from(bits / 8) {
+                let (from, to) = (from as usize / 8 + i, *to as usize / 8 + i);
+                turn[to] = from as u8;
+                // whatever was to be written here is written over
+                (self.keep[to], self.set[to], self.sub[to]) = (0xff, 0, 0);
+            }
+        }
+        self.turn = all.then(|| Box::new(turn));
+        self.moves = moves.into();
     }
 
     /// A packet ends where its IP header says, if that is to be seen to.
@@ -179,5 +225,59 @@ impl Act {
                 write_bits(w, 0, *at, *bits, v);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Bytes that change places at once are fields that are copied one after the other, after everything else.
+        #[test]
+        fn turned_as_moved(
+            moves in proptest::collection::vec((0i32..12, 0i32..12, 1u8..5), 1..MAX_MOVES),
+            changed in proptest::collection::vec((0usize..24, any::<u8>(), any::<u8>(), any::<u8>()), 0..6),
+            own: [u64; 2],
+            data in proptest::collection::vec(any::<u8>(), 64),
+        ) {
+            let mut act = Act {
+                changes: true,
+                ip_sum: At::of(24).unwrap(),
+                own: Own(own),
+                ..Act::nothing()
+            };
+            for (at, keep, set, sub) in changed {
+                (act.keep[at], act.set[at], act.sub[at]) = (keep, set, sub);
+            }
+            let bits = |(from, to, n): &(i32, i32, u8)| (Bits::new(from * 8, n * 8), to * 8, n * 8);
+            act.set_moves(moves.iter().map(bits).collect());
+            let turn = act.turn.clone().unwrap();
+            let mut want = Packet::from_slice(&data);
+            act.apply(&mut want, &act.own, 40);
+            let mut got = Packet::from_slice(&data);
+            act.apply_turned(Any, &turn, got.window_mut().unwrap(), &act.own);
+            prop_assert_eq!(want.data(), got.data());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_turned_is_moved() {
+        let set = |from, to, bits, start| {
+            let mut act = Act {
+                start,
+                ..Act::nothing()
+            };
+            act.set_moves(vec![(Bits::new(from, bits), to, bits)]);
+            act.turn.is_some()
+        };
+        assert!(set(0, 48, 48, 0));
+        assert!(!set(0, 48, 48, 14), "it begins elsewhere");
+        assert!(!set(4, 48, 8, 0), "half of two bytes");
+        assert!(!set(128, 0, 8, 0) && !set(0, 124, 8, 0), "too far behind");
+        let mut none = Act::nothing();
+        none.set_moves(Vec::new());
+        assert!(none.turn.is_none());
     }
 }

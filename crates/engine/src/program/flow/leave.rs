@@ -102,6 +102,13 @@ impl Left<'_> {
                     continue;
                 }
             }
+            if let Some(turn) = &act.turn {
+                act.end(p, total);
+                if let Some(b) = p.window_mut() {
+                    act.apply_turned(wide, turn, b, &x.own);
+                    continue;
+                }
+            }
             done.dropped += u64::from(!other(act, p, &x.own, total));
         }
         done
@@ -187,6 +194,12 @@ impl AtOnce<'_, '_> {
                 continue;
             }
             let own = if KEYED { b.owns[i] } else { act.own };
+            if let Some(turn) = &act.turn
+                && let Some(w) = packets.get_mut(i)
+            {
+                act.apply_turned(wide, turn, w, &own);
+                continue;
+            }
             let [_, _, total, _] = b.bills[i];
             let stays = packets
                 .packet_mut(i)

@@ -389,7 +389,7 @@ pub(super) fn make(
         return Err("too many fields are copied");
     }
     act.quick = act.start == 0 && moves.is_empty();
-    act.moves = moves.into();
+    act.set_moves(moves);
     if !way.keyed {
         act.own = flow.own;
         act.simple = act.quick && act.own.l4() == 0;

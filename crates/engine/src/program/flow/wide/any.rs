@@ -70,6 +70,14 @@ impl Wide for Any {
         m
     }
     #[inline(always)]
+    fn turned_by(self, v: [u8; WINDOW], turn: &[u8; WINDOW]) -> [u8; WINDOW] {
+        let mut to = v;
+        for (to, from) in to.iter_mut().zip(turn) {
+            *to = v[usize::from(*from) % WINDOW];
+        }
+        to
+    }
+    #[inline(always)]
     fn odd(self, tags: &[u16; TAGS]) -> u32 {
         let mut m = 0;
         for (i, t) in tags.iter().enumerate() {

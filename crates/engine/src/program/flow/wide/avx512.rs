@@ -189,6 +189,11 @@ impl Wide for Avx512 {
         m.into()
     }
     #[inline(always)]
+    fn turned_by(self, v: Self::V, turn: &[u8; WINDOW]) -> Self::V {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm512_shuffle_epi8(v, self.load(turn)) }
+    }
+    #[inline(always)]
     fn odd(self, tags: &[u16; TAGS]) -> u32 {
         use std::arch::x86_64::{_mm_loadu_si128, _mm_set1_epi16, _mm_test_epi16_mask};
         // SAFETY: as above.

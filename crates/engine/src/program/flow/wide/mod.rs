@@ -126,6 +126,8 @@ pub(super) trait Wide: Copy {
     fn above(self, v: u32, row: &[u32; ROW]) -> u32;
     /// Which tags are equal to this one, but for their low bits: a bit each. The tag's own low bit is not set.
     fn equal(self, tags: &[u16; TAGS], tag: u16) -> u32;
+    /// Of each place the byte that stands where `turn` says, within the same sixteen.
+    fn turned_by(self, v: Self::V, turn: &[u8; WINDOW]) -> Self::V;
     /// Which tags' low bits are set: a bit each.
     fn odd(self, tags: &[u16; TAGS]) -> u32;
     /// Is a quarter of one of an entry's words of [`DANGERS`] this one, and not zero? Some bit is set if so.
@@ -250,6 +252,11 @@ mod tests {
             less[at] = less[at].saturating_sub(1);
             assert_eq!(wide.all_inside(windows, &mask, &lo, &less), less == span);
         }
+        let place = |i: usize| (i / 16 * 16 + usize::from(windows[i % ROW][i]) % 16) as u8;
+        let (turn, mut to) = (std::array::from_fn(place), [0; WINDOW]);
+        let turned = wide.turned_by(wide.load(windows[0]), &turn);
+        wide.change(turned, &[0xff; WINDOW], &[0; WINDOW], &[0; WINDOW], &mut to);
+        assert_eq!(to, turn.map(|from| windows[0][usize::from(from)]));
         let edges = wide.edges(windows);
         edges.iter().for_each(|c| keep(*c));
         let (first, second) = (all_of(windows, 0), all_of(windows, 1));
