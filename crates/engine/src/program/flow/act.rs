@@ -120,9 +120,15 @@ impl Act {
     /// [`Act::apply`] of one that is [quick](Act::quick) to a packet's first bytes. Where it ends is left to be said ([`Act::end`]).
     #[inline(always)]
     pub fn apply_quick<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW], own: &Own) {
+        self.write(wide, wide.load(w), w, own);
+    }
+
+    /// Writes what is to become of these bytes, which are the window's or [have changed places](Act::turn).
+    #[inline(always)]
+    fn write<W: Wide>(&self, wide: W, bytes: W::V, w: &mut [u8; WINDOW], own: &Own) {
         // before anything is written: what has just been written as a whole is slow to read in parts
         let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
-        wide.change(wide.load(w), &self.keep, &self.set, &self.sub, w);
+        wide.change(bytes, &self.keep, &self.set, &self.sub, w);
         self.finish(w, own, ip, l4);
     }
 
@@ -143,10 +149,7 @@ impl Act {
         w: &mut [u8; WINDOW],
         own: &Own,
     ) {
-        let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
-        let turned = wide.turned_by(wide.load(w), turn);
-        wide.change(turned, &self.keep, &self.set, &self.sub, w);
-        self.finish(w, own, ip, l4);
+        self.write(wide, wide.turned_by(wide.load(w), turn), w, own);
     }
 
     /// Fields that are copied: said last, after what is written elsewhere.

@@ -277,8 +277,6 @@ impl FlowRunner {
             let (mut begun, mut limited) = (None, false);
             if self.admission.is_some() && seen.unknown > 0 {
                 let left = self.admit(source, n, seen.which, batch, now);
-                // numbers are not what they were
-                seen.by_flow = true;
                 seen.unknown = seen.unknown.saturating_sub(n - left);
                 shed += n - left;
                 n = left;
