@@ -4,7 +4,9 @@ use super::{Isa, Kernel};
 use std::arch::x86_64::{
     __m256i, _mm_cmpeq_epi16, _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
     _mm_setzero_si128, _mm256_and_si256, _mm256_castsi256_ps, _mm256_cmpeq_epi32,
-    _mm256_loadu_si256, _mm256_min_epu32, _mm256_movemask_ps, _mm256_set1_epi32, _mm256_sub_epi32,
+    _mm256_cvtepu8_epi32, _mm256_loadu_si256, _mm256_min_epu32, _mm256_movemask_ps,
+    _mm256_permutevar8x32_epi32, _mm256_set1_epi32, _mm256_slli_epi32, _mm256_storeu_si256,
+    _mm256_sub_epi32, _pext_u32,
 };
 
 /// Proof that the processor has AVX2, BMI1, BMI2 and POPCNT: [`Avx2::new`] is the only way to one.
@@ -95,6 +97,62 @@ impl Isa for Avx2 {
             let (mask, v) = halves(line);
             bits(_mm256_cmpeq_epi32(_mm256_and_si256(all(k), mask), v))
         }
+    }
+
+    #[inline(always)]
+    fn rows4(self, words: &[u32; 4], lo: &[u32; 16], span: &[u32; 16], key: &[u32; 8]) -> u32 {
+        // SAFETY: `self` proves the features; 16 readable bytes of words, 32 of the key.
+        unsafe {
+            let which = _mm256_cvtepu8_epi32(_mm_loadu_si128(words.as_ptr().cast()));
+            let key = _mm256_loadu_si256(key.as_ptr().cast());
+            let row = _mm256_permutevar8x32_epi32(key, which);
+            let ((a, b), (x, y)) = (halves(lo), halves(span));
+            at_most(_mm256_sub_epi32(row, a), x) | at_most(_mm256_sub_epi32(row, b), y) << 8
+        }
+    }
+
+    #[inline(always)]
+    fn all4(self, m: u32) -> u32 {
+        let m = m & m >> 1;
+        // SAFETY: `self` proves the features.
+        unsafe { _pext_u32(m & m >> 2, 0x1111_1111) }
+    }
+
+    #[inline(always)]
+    fn turned(self, words: [&[u32; 4]; 4]) -> [[u32; 4]; 4] {
+        super::turned(words)
+    }
+
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
+    fn parts(self, cuts: &[[u32; 8]; 8], last: u32, keys: &[u32; 16]) -> [u32; 16] {
+        let mut parts = [0; 16];
+        let (keys, to) = (keys.as_chunks::<8>().0, parts.as_chunks_mut::<8>().0);
+        for (keys, to) in keys.iter().zip(to) {
+            // SAFETY: `self` proves the features; 32 bytes are there of what is loaded and stored.
+            unsafe {
+                let keys = _mm256_loadu_si256(keys.as_ptr().cast());
+                // Closures would be compiled without the features. All ones is less by one.
+                macro_rules! reached {
+                    ($n:expr, $cut:expr) => {{
+                        let cut = $cut;
+                        let is = _mm256_cmpeq_epi32(_mm256_min_epu32(cut, keys), cut);
+                        _mm256_sub_epi32($n, is)
+                    }};
+                }
+                let mut first = all(0);
+                for i in 0..7 {
+                    first = reached!(first, all(cuts[7][i]));
+                }
+                let mut n = _mm256_slli_epi32::<3>(first);
+                for j in 0..7 {
+                    let row = _mm256_loadu_si256(cuts[j].as_ptr().cast());
+                    n = reached!(n, _mm256_permutevar8x32_epi32(row, first));
+                }
+                _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm256_min_epu32(n, all(last)));
+            }
+        }
+        parts
     }
 
     #[inline(always)]

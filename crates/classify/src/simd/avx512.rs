@@ -4,9 +4,11 @@ use super::{Isa, Kernel};
 use std::arch::x86_64::{
     __m128i, __m256i, __m512i, _mm_cmpeq_epi16_mask, _mm_loadu_si128, _mm_set1_epi16,
     _mm256_and_si256, _mm256_cmpeq_epi32_mask, _mm256_cmple_epu32_mask, _mm256_loadu_si256,
-    _mm256_set1_epi32, _mm256_sub_epi32, _mm512_and_si512, _mm512_cmpeq_epi32_mask,
-    _mm512_cmple_epu32_mask, _mm512_loadu_si512, _mm512_mask_storeu_epi32, _mm512_set1_epi32,
-    _mm512_sub_epi32,
+    _mm256_set1_epi32, _mm256_sub_epi32, _mm512_and_si512, _mm512_castsi256_si512,
+    _mm512_cmpeq_epi32_mask, _mm512_cmple_epu32_mask, _mm512_cvtepu8_epi32, _mm512_loadu_si512,
+    _mm512_mask_add_epi32, _mm512_mask_storeu_epi32, _mm512_min_epu32, _mm512_permutexvar_epi32,
+    _mm512_set1_epi32, _mm512_setzero_si512, _mm512_slli_epi32, _mm512_storeu_si512,
+    _mm512_sub_epi32, _pext_u32,
 };
 
 /// Proof that the processor has AVX-512 F, VL, BW, BMI1 and POPCNT: [`Avx512::new`] is the only way to one.
@@ -81,6 +83,61 @@ impl Isa for Avx512 {
             let d = _mm256_and_si256(_mm256_set1_epi32(k as i32), mask);
             u32::from(_mm256_cmpeq_epi32_mask(d, v))
         }
+    }
+
+    #[inline(always)]
+    fn rows4(self, words: &[u32; 4], lo: &[u32; 16], span: &[u32; 16], key: &[u32; 8]) -> u32 {
+        // SAFETY: `self` proves the features; 16 readable bytes of words, 32 of the key.
+        unsafe {
+            let which = _mm512_cvtepu8_epi32(_mm_loadu_si128(words.as_ptr().cast()));
+            let key = _mm256_loadu_si256(key.as_ptr().cast());
+            let row = _mm512_permutexvar_epi32(which, _mm512_castsi256_si512(key));
+            let d = _mm512_sub_epi32(row, load16(lo));
+            u32::from(_mm512_cmple_epu32_mask(d, load16(span)))
+        }
+    }
+
+    #[inline(always)]
+    fn all4(self, m: u32) -> u32 {
+        let m = m & m >> 1;
+        // SAFETY: `self` proves the features.
+        unsafe { _pext_u32(m & m >> 2, 0x1111_1111) }
+    }
+
+    #[inline(always)]
+    fn turned(self, words: [&[u32; 4]; 4]) -> [[u32; 4]; 4] {
+        super::turned(words)
+    }
+
+    #[inline(always)]
+    #[allow(clippy::needless_range_loop)]
+    fn parts(self, cuts: &[[u32; 8]; 8], last: u32, keys: &[u32; 16]) -> [u32; 16] {
+        let mut parts = [0; 16];
+        // SAFETY: `self` proves the features; 32 bytes are there of each row, 64 of keys and parts.
+        unsafe {
+            let keys = load16(keys);
+            let one = _mm512_set1_epi32(1);
+            // closures would be compiled without the features
+            macro_rules! reached {
+                ($n:expr, $cut:expr) => {{
+                    let m = _mm512_cmple_epu32_mask($cut, keys);
+                    _mm512_mask_add_epi32($n, m, $n, one)
+                }};
+            }
+            let mut first = _mm512_setzero_si512();
+            for i in 0..7 {
+                let cut = cuts[7][i];
+                first = reached!(first, _mm512_set1_epi32(cut as i32));
+            }
+            let mut n = _mm512_slli_epi32::<3>(first);
+            for j in 0..7 {
+                let row = _mm512_castsi256_si512(_mm256_loadu_si256(cuts[j].as_ptr().cast()));
+                n = reached!(n, _mm512_permutexvar_epi32(first, row));
+            }
+            let n = _mm512_min_epu32(n, _mm512_set1_epi32(last as i32));
+            _mm512_storeu_si512(parts.as_mut_ptr().cast(), n);
+        }
+        parts
     }
 
     #[inline(always)]

@@ -26,6 +26,14 @@ pub(crate) trait Isa: Copy {
     fn within8(self, line: &[u32; 16], k: u32) -> u32;
     /// The first 8 words are masks, the others values: lanes whose masked bits of `k` are the value.
     fn masked8(self, line: &[u32; 16], k: u32) -> u32;
+    /// Lanes with the key's word whose number the byte of the lane is between `lo` and `lo + span`. Bytes are repeated from the fifth on.
+    fn rows4(self, words: &[u32; 4], lo: &[u32; 16], span: &[u32; 16], key: &[u32; 8]) -> u32;
+    /// For each four bits whether they are all ones.
+    fn all4(self, m: u32) -> u32;
+    /// Four words of four keys each as four keys of four words.
+    fn turned(self, words: [&[u32; 4]; 4]) -> [[u32; 4]; 4];
+    /// For each key how many of 63 ascending cuts it has reached, at most `last`: number `8 * i + j` of them is number `i` of row `j`.
+    fn parts(self, cuts: &[[u32; 8]; 8], last: u32, keys: &[u32; 16]) -> [u32; 16];
     /// Keys that are `v`.
     fn keys_equal(self, keys: &[u32; 16], v: u32) -> u32;
     /// Keys from `lo` to `lo + span`.
@@ -36,6 +44,33 @@ pub(crate) trait Isa: Copy {
     fn put(self, out: &mut [u32; 16], m: u32, v: u32);
     /// Lanes that are `tag`.
     fn tags8(self, tags: &[u16; 8], tag: u16) -> u32;
+}
+
+/// [`Isa::turned`] with what every processor of the architecture has.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn turned(words: [&[u32; 4]; 4]) -> [[u32; 4]; 4] {
+    use std::arch::x86_64::{
+        __m128i, _mm_loadu_si128, _mm_storeu_si128, _mm_unpackhi_epi32, _mm_unpackhi_epi64,
+        _mm_unpacklo_epi32, _mm_unpacklo_epi64,
+    };
+    let mut keys = [[0u32; 4]; 4];
+    // SAFETY: SSE2 is part of the architecture; loads and stores are of 16 bytes that are there, and need no alignment.
+    unsafe {
+        let [a, b, c, d] = words.map(|w| _mm_loadu_si128(w.as_ptr().cast::<__m128i>()));
+        let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
+        let (ef, gh) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
+        let rows = [
+            _mm_unpacklo_epi64(ab, cd),
+            _mm_unpackhi_epi64(ab, cd),
+            _mm_unpacklo_epi64(ef, gh),
+            _mm_unpackhi_epi64(ef, gh),
+        ];
+        for (key, row) in keys.iter_mut().zip(rows) {
+            _mm_storeu_si128(key.as_mut_ptr().cast(), row);
+        }
+    }
+    keys
 }
 
 /// A look-up to be compiled for several processors.
@@ -157,6 +192,31 @@ mod tests {
                 assert_eq!(s.within8(&line, k), Portable.within8(&line, k));
                 assert_eq!(s.masked8(&line, k), Portable.masked8(&line, k));
                 assert_eq!(s.keys_equal(&line, k), Portable.keys_equal(&line, k));
+                let words = [next() & 0x0707_0707; 4];
+                let (span, key) = (
+                    std::array::from_fn(|_| next()),
+                    &std::array::from_fn(|_| next()),
+                );
+                let rows = s.rows4(&words, &line, &span, key);
+                assert_eq!(rows, Portable.rows4(&words, &line, &span, key));
+                let [four, ..] = line.as_chunks::<4>().0 else {
+                    continue;
+                };
+                let words = [four, &[a, b, k, 1], &[2, a, 3, b], &[k, 4, 5, 6]];
+                assert_eq!(s.turned(words), Portable.turned(words));
+                let mut cuts: [u32; 63] = std::array::from_fn(|_| next());
+                cuts.sort_unstable();
+                let mut rows = [[u32::MAX; 8]; 8];
+                for (n, c) in cuts.iter().enumerate() {
+                    rows[n % 8][n / 8] = *c;
+                }
+                let last = 63 - (k & 1);
+                let parts = s.parts(&rows, last, &line);
+                assert_eq!(parts, Portable.parts(&rows, last, &line));
+                let want = |k: u32| (cuts.partition_point(|c| *c <= k) as u32).min(last);
+                assert_eq!(parts, line.map(want));
+                let m = (a | b) & !(1 << (k & 31));
+                assert_eq!(s.all4(m), Portable.all4(m));
                 assert_eq!(
                     s.keys_within(&line, a, b),
                     Portable.keys_within(&line, a, b)

@@ -1,8 +1,9 @@
 //! Building one tree.
 
 use super::cut::{self, Hulls};
+use super::grid::{self, Grid};
 use super::leaf::Leaves;
-use super::{DecisionTree, MAX_DEPTH, Root, Settings};
+use super::{DecisionTree, EMPTY, MAX_DEPTH, Root, Settings};
 use crate::layout::word_max;
 use crate::simd::Line;
 use crate::{Kind, Refusal, Table};
@@ -23,9 +24,18 @@ pub(super) fn hulls(table: &Table) -> Hulls {
     h
 }
 
+/// Where the reference to a part goes.
+enum Parent {
+    /// It is the whole.
+    Nobody,
+    /// Children of a node.
+    Node(usize, std::ops::Range<usize>),
+    /// A cell of the grid.
+    Cell(usize),
+}
+
 struct Work {
-    /// Whose child, and which; the root is nobody's.
-    parent: Option<(usize, std::ops::Range<usize>)>,
+    parent: Parent,
     entries: Vec<u32>,
     region: Vec<(u32, u32)>,
     depth: u32,
@@ -57,12 +67,29 @@ pub(super) fn build(
     for group in groups {
         let first = group.first().copied().unwrap_or(u32::MAX);
         let mut copies = group.len() * settings.copies + 256;
-        let mut work = vec![Work {
-            parent: None,
+        let all = Work {
+            parent: Parent::Nobody,
             entries: group.clone(),
             region: whole.clone(),
             depth: 0,
-        }];
+        };
+        let mut root = Root {
+            at: EMPTY,
+            first,
+            grid: None,
+        };
+        let mut work = match grid::plan(hulls, group, &whole, copies / 2) {
+            None => vec![all],
+            Some(plan) => {
+                let parts = cells(hulls, &all, &plan);
+                let more: usize = parts.iter().map(|w| w.entries.len()).sum();
+                copies -= more.saturating_sub(group.len()).min(copies);
+                let cuts = [0, 1].map(|i| grid::Cuts::new(plan.words[i], &plan.at[i]));
+                let cells = vec![EMPTY; plan.cells()];
+                root.grid = Some(Box::new(Grid { cuts, cells }));
+                parts
+            }
+        };
         // Bound: the copies, and the depth.
         while let Some(mut w) = work.pop() {
             // what comes after an entry that takes everything here is never reached
@@ -97,7 +124,7 @@ pub(super) fn build(
                             cuts[i - 1] = part.region[word].0;
                         }
                         let to = if i == last { 16 } else { i + 1 };
-                        part.parent = Some((number, i..to));
+                        part.parent = Parent::Node(number, i..to);
                         work.push(part);
                     }
                     tree.lines.extend([Line(cuts), Line([0; 16])]);
@@ -106,10 +133,17 @@ pub(super) fn build(
                 }
             };
             match w.parent {
-                Some((n, kids)) => tree.lines[n + 1].0[kids].fill(at),
-                None => tree.roots.push(Root { at, first }),
+                Parent::Node(n, kids) => tree.lines[n + 1].0[kids].fill(at),
+                Parent::Cell(n) => {
+                    let cells = root.grid.as_mut().map(|g| &mut g.cells[..]);
+                    if let Some(cell) = cells.and_then(|c| c.get_mut(n)) {
+                        *cell = at;
+                    }
+                }
+                Parent::Nobody => root.at = at,
             }
-            let used = tree.lines.len() * size_of::<Line>() + tree.values.len() * 4;
+            let cells = root.grid.as_ref().map_or(0, |g| g.cells.len());
+            let used = tree.lines.len() * size_of::<Line>() + (tree.values.len() + cells) * 4;
             if used > settings.budget {
                 return Err(Refusal::Memory {
                     kind: Kind::DecisionTree,
@@ -118,10 +152,40 @@ pub(super) fn build(
                 });
             }
         }
+        tree.roots.push(root);
     }
     tree.roots.sort_by_key(|r| r.first);
     tree.lines.shrink_to_fit();
     Ok(tree)
+}
+
+/// The parts of a grid, entries in order.
+fn cells(hulls: &Hulls, all: &Work, plan: &grid::Plan) -> Vec<Work> {
+    let row = plan.at[1].len() + 1;
+    let mut cells: Vec<Vec<u32>> = vec![Vec::new(); plan.cells()];
+    for e in &all.entries {
+        let [a, b] = plan.of(hulls, *e);
+        for n in a {
+            for cell in &mut cells[n * row..][b.clone()] {
+                cell.push(*e);
+            }
+        }
+    }
+    (cells.into_iter().enumerate())
+        .map(|(n, entries)| {
+            let mut region = all.region.clone();
+            for (i, part) in [n / row, n % row].into_iter().enumerate() {
+                let word = plan.words[i];
+                region[word] = plan.part(i, part, region[word]);
+            }
+            Work {
+                parent: Parent::Cell(n),
+                entries,
+                region,
+                depth: 1,
+            }
+        })
+        .collect()
 }
 
 /// The parts of a node, entries in order.
@@ -147,7 +211,7 @@ fn split(hulls: &Hulls, w: &Work, cut: &cut::Cut) -> Vec<Work> {
                 cut.at.get(i).map_or(last, |a| a - 1),
             );
             Work {
-                parent: None,
+                parent: Parent::Nobody,
                 entries,
                 region,
                 depth: w.depth + 1,

@@ -1,8 +1,9 @@
 //! Leaves: blocks of eight rules.
 //!
 //! A block's first line has the numbers of its entries in order, its lanes, whether more blocks follow, and which words its tests are of
-//! (where those are too many for the line, the number of a pattern that says so). Then one line per test. Tests that everything at this
-//! leaf passes are left out.
+//! (where those are too many for the line, the number of a pattern that says so). Tests that everything at this leaf passes are left out.
+//! Four words, those that tell most, are asked in *rows*: a line has the least values of four entries, the next one their spans, so that four
+//! entries take one comparison. Then one line per test of a further word, of all eight entries.
 
 use super::cut::Hulls;
 use super::{DecisionTree, LEAF};
@@ -18,12 +19,20 @@ pub(super) const PATTERN: usize = 8;
 pub(super) const LANES: usize = 9;
 /// Bit of that number: another block follows.
 pub(super) const MORE: u32 = 1 << 8;
+/// Where in it the number of lines with rows begins: none, two, or four.
+pub(super) const ROWS: u32 = 10;
 /// Where in it the number of tests begins.
 pub(super) const TESTS: u32 = 16;
 /// Where the words of the tests stand, a byte each.
 pub(super) const WORDS: usize = 11;
 /// How many of them there is room for.
 pub(super) const ROOM: usize = 4 * (16 - WORDS);
+/// Where the words of rows stand, in a line that has them, and how many other tests there is room for then.
+pub(super) const ROW_WORDS: usize = 12;
+pub(super) const ROW_ROOM: usize = 4 * (ROW_WORDS - WORDS);
+/// Words of a row, and of keys that may be compared with rows.
+pub(super) const ROW: usize = 4;
+pub(super) const ROW_KEY: usize = 8;
 /// Flag of a test: masks and values.
 pub(super) const MASKED: u8 = 0x80;
 
@@ -89,14 +98,23 @@ impl Leaves {
             }
             let at = tree.lines.len();
             tree.lines.push(Line(head));
-            let mut pattern = Vec::new();
-            for w in &self.order {
-                if let Some(region) = region.get(*w) {
-                    word(table, block, *w, *region, &mut pattern, &mut tree.lines);
-                }
+            let mut rows = self.rows(table, block, region);
+            let mut lines = row_lines(table, block, region, &rows);
+            let mut in_rows = lines.len() as u32;
+            let mut pattern = self.tests(table, block, region, &rows, &mut lines);
+            if in_rows > 0 && pattern.len() > ROW_ROOM {
+                // they have to do without
+                rows.clear();
+                lines.clear();
+                in_rows = 0;
+                pattern = self.tests(table, block, region, &rows, &mut lines);
             }
+            tree.lines.append(&mut lines);
             if let Some(Line(head)) = tree.lines.get_mut(at) {
-                head[LANES] |= (pattern.len() as u32) << TESTS;
+                head[LANES] |= (pattern.len() as u32) << TESTS | in_rows << ROWS;
+                for (i, w) in rows.iter().cycle().take(16 * rows.len().min(1)).enumerate() {
+                    head[ROW_WORDS + i / 4] |= (*w as u32) << (8 * (i % 4));
+                }
                 if pattern.len() <= ROOM {
                     for (i, t) in pattern.iter().enumerate() {
                         head[WORDS + i / 4] |= u32::from(*t) << (8 * (i % 4));
@@ -131,6 +149,69 @@ impl Leaves {
             }
         }
     }
+}
+
+impl Leaves {
+    /// The tests of all words of a block but these, and their lines.
+    fn tests(
+        &self,
+        table: &Table,
+        block: &[u32],
+        region: &[(u32, u32)],
+        but: &[usize],
+        lines: &mut Vec<Line>,
+    ) -> Vec<u8> {
+        let mut pattern = Vec::new();
+        for w in self.order.iter().filter(|w| !but.contains(w)) {
+            if let Some(region) = region.get(*w) {
+                word(table, block, *w, *region, &mut pattern, lines);
+            }
+        }
+        pattern
+    }
+
+    /// The words of a block's rows, [`ROW`] of them; none if the block has no rows.
+    fn rows(&self, table: &Table, block: &[u32], region: &[(u32, u32)]) -> Vec<usize> {
+        if table.words() > ROW_KEY {
+            return Vec::new();
+        }
+        let asked = |w: &usize| {
+            let tests = block.iter().filter_map(|e| table.row(*e as usize).get(*w));
+            let left = |t: &&Test| region.get(*w).is_some_and(|r| !t.covers(*r));
+            let mut tests = tests.filter(left).peekable();
+            tests.peek().is_some() && !tests.any(Test::is_mask)
+        };
+        let words = self.order.iter().copied().filter(asked);
+        let mut words: Vec<usize> = words.take(ROW).collect();
+        if let Some(first) = words.first().copied() {
+            // asked twice
+            words.resize(ROW, first);
+        }
+        words
+    }
+}
+
+/// The lines of a block's rows.
+fn row_lines(table: &Table, block: &[u32], region: &[(u32, u32)], words: &[usize]) -> Vec<Line> {
+    let mut lines = Vec::new();
+    if words.is_empty() {
+        return lines;
+    }
+    for four in block.chunks(16 / ROW) {
+        // what is no entry fits, and comes to the number of none
+        let (mut lo, mut span) = ([0; 16], [u32::MAX; 16]);
+        for (e, at) in four.iter().zip((0..16).step_by(ROW)) {
+            for (i, w) in words.iter().enumerate() {
+                let test = table.row(*e as usize).get(*w);
+                let left = region.get(*w).and_then(|r| test.filter(|t| !t.covers(*r)));
+                if let Some(t) = left {
+                    (lo[(at + i) % 16], span[(at + i) % 16]) = (t.lo, t.span);
+                }
+            }
+        }
+        lines.extend([Line(lo), Line(span)]);
+    }
+    lines
 }
 
 /// The tests of one word of a block.

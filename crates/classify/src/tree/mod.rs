@@ -5,8 +5,9 @@
 //!   word is the one that leaves least ([`cut`]).
 //! - Rules are *separated* by whether they are wide or narrow in the two words that tell most apart (EffiCuts, section 3.1; CutSplit, Li et al.,
 //!   INFOCOM 2018, section III), because a rule that is wide in both is copied to nearly every child. Which separation is best is found by trying ([`group`]).
-//! - Leaves hold their rules in order, in blocks of eight: for each word that the way to the leaf has not answered one line with eight least
-//!   values and eight spans, or eight masks and values. Leaves of the same contents exist once.
+//! - Leaves hold their rules in order, in blocks of eight ([`leaf`]): four words, those that tell most, of four rules at a time; for each further word that the way
+//!   to the leaf has not answered one line with eight least values and eight spans, or eight masks and values. Leaves of the same contents exist once.
+//! - The first steps of all keys are the same: sixteen keys take them at once, in two words ([`grid`]).
 //!
 //! All keys of a group walk a tree level by level, so that each cache line is asked for a whole turn before it is needed. Trees come one
 //! after the other, those with the first entries first: keys that have found an entry do not look for later ones, in no tree and behind no
@@ -17,6 +18,7 @@
 
 mod build;
 mod cut;
+mod grid;
 mod group;
 mod leaf;
 
@@ -26,7 +28,7 @@ use crate::{Classifier, Keys, Kind, MAX_ENTRIES, MAX_WORDS, NO_MATCH, Refusal, T
 /// Levels of a tree, at most.
 pub const MAX_DEPTH: u32 = 24;
 /// Lines of a block that are asked for: most need no more before they are left.
-const BLOCK: usize = 4;
+const BLOCK: usize = 5;
 /// Keys in flight.
 const KEYS: usize = 64;
 /// A reference is the number of a first line, with this bit if it is a leaf's. A node has two lines: its cuts, ascending, padded with the
@@ -60,9 +62,11 @@ impl Default for Settings {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Root {
+    /// Where keys begin; with a grid, it says so.
     at: u32,
+    grid: Option<Box<grid::Grid>>,
     /// Its first entry.
     first: u32,
 }
@@ -70,7 +74,7 @@ struct Root {
 /// What a look-up costs: sums over all trees.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Steps {
-    /// Nodes gone through.
+    /// Nodes gone through, and grids.
     pub levels: f64,
     /// Blocks of rules compared.
     pub blocks: f64,
@@ -127,6 +131,14 @@ impl DecisionTree {
                     break;
                 }
                 let mut at = r.at;
+                if let Some(g) = &r.grid {
+                    s.levels += 1.0;
+                    let part = |i: usize| {
+                        let v = row[g.cuts[i].word % MAX_WORDS];
+                        g.cuts[i].parts(simd::Portable, &[v; 16])[0]
+                    };
+                    at = g.cell(part(0), part(1));
+                }
                 while at & LEAF == 0 {
                     s.levels += 1.0;
                     at = self.next(simd::Portable, at, best, &row);
@@ -182,11 +194,48 @@ impl DecisionTree {
             return (best, DONE);
         }
         let about = head[leaf::LANES];
-        let len = (about >> leaf::TESTS) as usize;
+        let rows = (about >> leaf::ROWS & 7) as usize;
+        let tests = (about >> leaf::TESTS) as usize;
+        let len = rows + tests;
         count(len + 1);
         let lines = self.lines.get(at + 1..at + 1 + len).unwrap_or(&[]);
         let mut m = about & 0xff;
-        if len <= leaf::ROOM {
+        if rows != 0
+            && let Some(key) = key.first_chunk()
+            && let Some(words) = head.last_chunk()
+            && let Some([Line(lo), Line(span)]) = lines.first_chunk()
+            // of four entries and less the first ones once more: those that they stand for then are none
+            && let Some([Line(lo2), Line(span2)]) = lines.get(rows - 2..).and_then(<[_]>::first_chunk)
+        {
+            let a = s.rows4(words, lo, span, key);
+            let b = s.rows4(words, lo2, span2, key);
+            m = s.all4(a | b << 16);
+        }
+        if tests != 0 {
+            m = self.further(s, head, lines.get(rows..).unwrap_or(&[]), m, key);
+        }
+        if m != 0 {
+            return (best.min(head[m.trailing_zeros() as usize & 7]), DONE);
+        }
+        match about & leaf::MORE {
+            0 => (best, DONE),
+            _ => (best, at + 1 + len),
+        }
+    }
+}
+
+impl DecisionTree {
+    /// Lanes that fit the tests of further words, of those that have fitted so far.
+    #[inline(always)]
+    fn further<S: Isa, const W: usize>(
+        &self,
+        s: S,
+        head: &[u32; 16],
+        lines: &[Line],
+        mut m: u32,
+        key: &[u32; W],
+    ) -> u32 {
+        if lines.len() <= leaf::ROOM {
             for (i, Line(line)) in lines.iter().enumerate() {
                 let t = (head[(leaf::WORDS + i / 4) % 16] >> (8 * (i % 4))) as u8;
                 m &= fits(s, t, line, key);
@@ -206,13 +255,7 @@ impl DecisionTree {
                 m &= fits(s, tests.get(i).copied().unwrap_or(0), line, key);
             }
         }
-        if m != 0 {
-            return (best.min(head[m.trailing_zeros() as usize & 7]), DONE);
-        }
-        match about & leaf::MORE {
-            0 => (best, DONE),
-            _ => (best, at + 1 + len),
-        }
+        m
     }
 }
 
@@ -246,6 +289,60 @@ impl Kernel for Lookup<'_> {
     }
 }
 
+/// The words of each key side by side. What is no word of a key's, or of no key, is what it was before.
+#[inline(always)]
+fn side_by_side<S: Isa, const W: usize>(s: S, keys: Keys<'_>, rows: &mut [[u32; W]; KEYS]) {
+    for from in (0..keys.words().min(W)).step_by(4) {
+        // a word that there is not is another one
+        let word = |w: usize| keys.word((from + w).min(keys.words() - 1));
+        let words = [word(0), word(1), word(2), word(3)];
+        let [a, b, c, d] = words.map(|w| w.as_chunks::<4>());
+        let (rows, rest) = rows.split_at_mut(a.0.len() * 4);
+        let four = a.0.iter().zip(b.0).zip(c.0).zip(d.0);
+        for ((((a, b), c), d), rows) in four.zip(rows.as_chunks_mut::<4>().0) {
+            let turned = s.turned([a, b, c, d]);
+            for (row, turned) in rows.iter_mut().zip(turned) {
+                if let Some(row) = row.get_mut(from..).and_then(<[_]>::first_chunk_mut) {
+                    *row = turned;
+                }
+            }
+        }
+        for (w, words) in [a.1, b.1, c.1, d.1].into_iter().enumerate() {
+            for (row, v) in rest.iter_mut().zip(words) {
+                row[(from + w) % W] = *v;
+            }
+        }
+    }
+}
+
+/// Which parts of a word a group's keys lie in.
+#[inline(always)]
+fn parts<S: Isa>(s: S, keys: Keys<'_>, cuts: &grid::Cuts) -> [u32; KEYS] {
+    let mut out = [0; KEYS];
+    let (whole, rest) = keys.word(cuts.word).as_chunks::<16>();
+    let (to, _) = out.as_chunks_mut::<16>();
+    for (to, keys) in to.iter_mut().zip(whole) {
+        *to = cuts.parts(s, keys);
+    }
+    if let (false, Some(to)) = (rest.is_empty(), to.get_mut(whole.len())) {
+        let mut keys = [0; 16];
+        for (k, v) in keys.iter_mut().zip(rest) {
+            *k = *v;
+        }
+        *to = cuts.parts(s, &keys);
+    }
+    out
+}
+
+impl grid::Grid {
+    /// Where keys in these parts go on.
+    #[inline(always)]
+    fn cell(&self, a: u32, b: u32) -> u32 {
+        let at = a * (self.cuts[1].last + 1) + b;
+        self.cells.get(at as usize).copied().unwrap_or(EMPTY)
+    }
+}
+
 impl Lookup<'_> {
     #[inline(always)]
     fn all<S: Isa, const W: usize>(mut self, s: S) {
@@ -255,13 +352,8 @@ impl Lookup<'_> {
         while from < n {
             let len = KEYS.min(n - from);
             let keys = self.keys.part(from, len);
-            // a key's words side by side
-            for w in 0..keys.words().min(W) {
-                for (row, v) in rows.iter_mut().zip(keys.word(w)) {
-                    row[w] = *v;
-                }
-            }
-            let best = self.group(s, &rows, len);
+            side_by_side(s, keys, &mut rows);
+            let best = self.group(s, keys, &rows, len);
             for (o, best) in self.out.iter_mut().skip(from).zip(best).take(len) {
                 *o = self
                     .tree
@@ -279,6 +371,7 @@ impl Lookup<'_> {
     fn group<S: Isa, const W: usize>(
         &mut self,
         s: S,
+        keys: Keys<'_>,
         rows: &[[u32; W]; KEYS],
         len: usize,
     ) -> [u32; KEYS] {
@@ -301,6 +394,21 @@ impl Lookup<'_> {
                 0 => n,
                 _ => 0,
             };
+            if let Some(g) = &root.grid {
+                walking = 0;
+                let a = parts(s, keys, &g.cuts[0]);
+                let b = parts(s, keys, &g.cuts[1]);
+                for i in wanted.iter().take(n) {
+                    let k = usize::from(*i) % KEYS;
+                    let next = g.cell(a[k], b[k]);
+                    at[k] = next;
+                    active[walking % KEYS] = *i;
+                    walking += usize::from(next & LEAF == 0);
+                    let line = (next & !LEAF) as usize;
+                    prefetch(&t.lines, line);
+                    prefetch(&t.lines, line + 1);
+                }
+            }
             // Bound: the depth of the tree.
             while walking > 0 {
                 let mut left = 0;
@@ -364,16 +472,22 @@ impl Classifier for DecisionTree {
     }
 
     fn memory_bytes(&self) -> usize {
+        let grids = self.roots.iter().filter_map(|r| r.grid.as_ref());
         self.lines.len() * size_of::<Line>()
             + self.patterns.capacity() * 8
             + self.tests.capacity()
             + self.values.capacity() * 4
+            + grids
+                .map(|g| size_of_val(&**g) + g.cells.capacity() * 4)
+                .sum::<usize>()
     }
 
     fn shape(&self) -> String {
+        let grids = self.roots.iter().filter_map(|r| r.grid.as_ref());
         format!(
-            "{} trees, {} nodes, {} lines of leaves, {:.1} copies",
+            "{} trees, {} cells, {} nodes, {} lines of leaves, {:.1} copies",
             self.roots.len(),
+            grids.map(|g| g.cells.len()).sum::<usize>(),
             self.nodes,
             self.lines.len() - 2 * self.nodes,
             self.copies as f64 / self.values.len().max(1) as f64
