@@ -11,6 +11,12 @@ use onefold_packet::Packet;
 /// Most fields that are copied from one place of the packet to another.
 pub(super) const MAX_MOVES: usize = 4;
 
+/// No byte of a flow's own.
+pub(super) const NONE: u8 = 0x80;
+
+/// Where [`Own`] has what: addresses, first and second port, what is added to the header's checksum, and to the one behind it.
+const OWN: [u8; 5] = [0, 8, 10, 12, 14];
+
 /// Bytes at the beginning of a window that can change places at once.
 const TURNED: usize = 16;
 
@@ -26,6 +32,12 @@ pub(super) struct Act {
     pub keep: [u8; WINDOW],
     pub set: [u8; WINDOW],
     pub sub: [u8; WINDOW],
+    /// Which byte of a flow's own is added to the checksum that stands here; [`NONE`] elsewhere. Said by [`Act::arrange`], as the following.
+    pub adds: [u8; WINDOW],
+    /// Which byte of a flow's own is written here; [`NONE`] for none.
+    pub vars_at: [u8; WINDOW],
+    /// Pairs of bytes, a bit each, to which nothing is added where they are zero: a UDP checksum that is not there.
+    pub unsummed: u32,
     /// By how much packets begin later than they did.
     pub start: i32,
     /// First byte of the IP header.
@@ -89,6 +101,9 @@ impl Act {
             keep: [0xff; WINDOW],
             set: [0; WINDOW],
             sub: [0; WINDOW],
+            adds: [NONE; WINDOW],
+            vars_at: [NONE; WINDOW],
+            unsummed: 0,
             varies: false,
             vars: At::LAST,
             first: At::LAST,
@@ -120,24 +135,13 @@ impl Act {
     /// [`Act::apply`] of one that is [quick](Act::quick) to a packet's first bytes. Where it ends is left to be said ([`Act::end`]).
     #[inline(always)]
     pub fn apply_quick<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW], own: &Own) {
-        self.write(wide, wide.load(w), w, own);
-    }
-
-    /// Writes what is to become of these bytes, which are the window's or [have changed places](Act::turn).
-    #[inline(always)]
-    fn write<W: Wide>(&self, wide: W, bytes: W::V, w: &mut [u8; WINDOW], own: &Own) {
-        // before anything is written: what has just been written as a whole is slow to read in parts
-        let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
-        wide.change(bytes, &self.keep, &self.set, &self.sub, w);
-        self.finish(w, own, ip, l4);
+        wide.rewrite(wide.load(w), self, own, w);
     }
 
     /// [`Act::apply_quick`] of one that is [simple](Act::simple).
     #[inline(always)]
     pub fn apply_simple<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW]) {
-        let x = u16::from_ne_bytes(self.ip_sum.get(w));
-        wide.change(wide.load(w), &self.keep, &self.set, &self.sub, w);
-        mend(w, self.ip_sum, x, self.own.ip(), false);
+        wide.rewrite_simple(wide.load(w), self, w);
     }
 
     /// [`Act::apply_quick`] of one whose fields [change places](Act::turn).
@@ -149,7 +153,64 @@ impl Act {
         w: &mut [u8; WINDOW],
         own: &Own,
     ) {
-        self.write(wide, wide.turned_by(wide.load(w), turn), w, own);
+        wide.rewrite(wide.turned_by(wide.load(w), turn), self, own, w);
+    }
+
+    /// Writes what is to become of these bytes, which are the window's or [have changed places](Act::turn): as anyone would, field by field.
+    #[inline(always)]
+    pub fn write(&self, bytes: [u8; WINDOW], w: &mut [u8; WINDOW], own: &Own) {
+        // before anything is written: what has just been written as a whole is slow to read in parts
+        let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
+        Any.change(bytes, &self.keep, &self.set, &self.sub, w);
+        self.finish(w, own, ip, l4);
+    }
+
+    /// [`Act::write`] of one that is [simple](Act::simple).
+    #[inline(always)]
+    pub fn write_simple(&self, bytes: [u8; WINDOW], w: &mut [u8; WINDOW]) {
+        let x = u16::from_ne_bytes(self.ip_sum.get(w));
+        Any.change(bytes, &self.keep, &self.set, &self.sub, w);
+        mend(w, self.ip_sum, x, self.own.ip(), false);
+    }
+
+    /// Where each byte of a flow's own goes, for whoever writes all of them at once ([`Wide::rewrite`]). False if that would come to something else than one after
+    /// the other: where a checksum does not stand where pairs of bytes do, or something else is written there. Said when all else has been; of checksums, where they
+    /// are.
+    #[must_use]
+    pub fn arrange(&mut self, (ip, l4): (Option<At<2>>, Option<At<2>>)) -> bool {
+        let mut to = [NONE; WINDOW];
+        if self.varies {
+            // what is written later stands
+            for (at, from, n) in [
+                (self.second.place(), OWN[2], 2),
+                (self.first.place(), OWN[1], 2),
+                (self.vars.place(), OWN[0], 8),
+            ] {
+                for i in 0..n {
+                    to[at + usize::from(i)] = from + i;
+                }
+            }
+        }
+        let (mut adds, mut unsummed) = ([NONE; WINDOW], 0);
+        for (at, from, udp) in [(ip, OWN[3], false), (l4, OWN[4], self.udp)] {
+            let Some(at) = at.map(At::place) else {
+                continue;
+            };
+            let plain = |i: usize| {
+                (self.keep[i], self.set[i], self.sub[i], to[i], adds[i]) == (0xff, 0, 0, NONE, NONE)
+            };
+            if !at.is_multiple_of(2) || !plain(at) || !plain(at + 1) {
+                return false;
+            }
+            (adds[at], adds[at + 1]) = (from, from + 1);
+            unsummed |= u32::from(udp) << (at / 2);
+        }
+        for i in (0..WINDOW).filter(|i| to[*i] != NONE) {
+            // nothing else comes to stand there
+            (self.keep[i], self.set[i], self.sub[i]) = (0, 0, 0);
+        }
+        (self.vars_at, self.adds, self.unsummed) = (to, adds, unsummed);
+        true
     }
 
     /// Fields that are copied: said last, after what is written elsewhere.
@@ -262,6 +323,65 @@ mod tests {
             let mut got = Packet::from_slice(&data);
             act.apply_turned(Any, &turn, got.window_mut().unwrap(), &act.own);
             prop_assert_eq!(want.data(), got.data());
+        }
+    }
+
+    proptest! {
+        /// What is written at once is what is written one after the other.
+        #[test]
+        fn at_once_as_field_by_field(
+            changed in proptest::collection::vec((0usize..WINDOW, any::<u8>(), any::<u8>(), any::<u8>()), 0..6),
+            (addresses, ports) in (0usize..24, 0usize..6),
+            (ip, l4) in (proptest::option::of(0usize..63), proptest::option::of(0usize..63)),
+            (varies, udp, zero) in (any::<bool>(), any::<bool>(), any::<bool>()),
+            own in (any::<u64>(), any::<u64>(), proptest::sample::select(vec![0, 1, 0xfffe, 0xffff])),
+            data in proptest::collection::vec(any::<u8>(), WINDOW),
+        ) {
+            let place = |at: Option<usize>| at.and_then(At::<2>::of);
+            let (ip, l4) = (place(ip), place(l4));
+            let (a, b, k) = own;
+            let own = Own([a, b & 0x0000_ffff_ffff_ffff | if ports == 0 { b & 0xffff << 48 } else { k << 48 }]);
+            let mut act = Act {
+                changes: true,
+                varies,
+                udp,
+                vars: At::of(addresses).unwrap(),
+                first: At::of(addresses + ports * 2).unwrap(),
+                second: At::of(addresses + ports * 2 + ports / 2).unwrap(),
+                ip_sum: ip.unwrap_or(At::LAST),
+                l4_sum: l4.unwrap_or(At::LAST),
+                own: Own([own.0[0], own.0[1] & u64::MAX >> 16]),
+                ..Act::nothing()
+            };
+            for (at, keep, set, sub) in changed {
+                (act.keep[at], act.set[at], act.sub[at]) = (keep, set, sub);
+            }
+            // where there is none, nothing is added
+            let none = |at: Option<At<2>>, by: u32| if at.is_none() { u64::from(u16::MAX) << by } else { 0 };
+            let own = Own([own.0[0], own.0[1] & !none(ip, 32) & !none(l4, 48)]);
+            act.own.0[1] &= !none(ip, 32);
+            let before = act.clone();
+            if act.arrange((ip, l4)) {
+                let mut w: [u8; WINDOW] = data.try_into().unwrap();
+                if zero && let Some(at) = l4 {
+                    at.put(&mut w, [0; 2]);
+                }
+                let (mut want, mut plain, mut got) = (w, w, w);
+                before.write(w, &mut want, &own);
+                act.write(w, &mut plain, &own);
+                prop_assert_eq!(want, plain);
+                #[cfg(target_arch = "x86_64")]
+                if let Some(wide) = super::super::wide::Avx512::found() {
+                    act.apply_quick(wide, &mut got, &own);
+                    prop_assert_eq!(want, got);
+                    if !varies {
+                        let (mut want, mut got) = (w, w);
+                        act.write_simple(w, &mut want);
+                        act.apply_simple(wide, &mut got);
+                        prop_assert_eq!(want, got);
+                    }
+                }
+            }
         }
     }
 

@@ -9,6 +9,7 @@
 use super::super::code::Code;
 use super::super::reads::{EntryReads, ShapeReads};
 use super::super::regs::{Source, Tables};
+use super::alike::Alike;
 use super::asked::Asked;
 use super::direct::{BY_FLOW, Direct, Fields, UNKNOWN};
 use super::monitor::Monitor;
@@ -143,6 +144,8 @@ pub(super) struct GuardBox {
     pub span: [u8; WINDOW],
     /// The same of sixteen packets at once.
     pub asked: Option<Asked>,
+    /// The same where they mostly do not differ.
+    pub alike: Option<Alike>,
     pub shape: Shape,
     /// Least value of the packet's length, and how much more it may be.
     pub len: (u32, u32),
@@ -583,6 +586,7 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
         lo: [0; WINDOW],
         span: [0; WINDOW],
         asked: None,
+        alike: None,
         ranges: Box::default(),
         len: (0, u32::MAX),
         total: at_least(plan.shape.least() as u32),
@@ -684,6 +688,7 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
         }
     }
     b.asked = Asked::of(&mask, &value, &span);
+    b.alike = Alike::of(&mask, &value, &span);
     (b.mask, b.lo, b.span) = (mask, value, span);
     let simple = ranges.is_empty() && others.is_empty();
     b.more = !ranges.is_empty() || !others.is_empty() || b.payload.is_some();

@@ -19,7 +19,7 @@ use super::table::{KEY, LONG, Line, NO_SLOT, Table, same, same_short};
 use super::unknown::flow_of;
 use super::way::{Flow, Own};
 use super::ways::Tally;
-use super::wide::{Any, ROW, Wide, by_itself};
+use super::wide::{Any, Wide, by_itself};
 use super::windows::Windows;
 use super::{FlowRunner, GROUP};
 use onefold_elements::rewrite::{Leases, NO_LEASE};
@@ -356,16 +356,10 @@ impl FlowRunner {
         let Some(group) = self.group.get_mut(..n) else {
             return seen;
         };
-        let mut from = 0;
-        // Bound: sixteen packets each time
-        while from < n {
-            let to = n.min(from + ROW);
-            let briefs = (from, &mut *self.briefs);
-            let s = wide.survey(lane, &self.table, packets, briefs, &mut group[from..to]);
-            seen.by_flow |= s.by_flow;
-            seen.unknown += s.unknown;
-            from = to;
-        }
+        seen = match lane.edges() {
+            true => wide.survey::<true>(lane, &self.table, packets, &mut self.briefs, group),
+            false => wide.survey::<false>(lane, &self.table, packets, &mut self.briefs, group),
+        };
         if self.briefs.keyed != 0 {
             let all = !0 >> (GROUP - n);
             if self.briefs.keyed == all {

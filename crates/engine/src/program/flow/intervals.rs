@@ -1,4 +1,7 @@
-//! Which interval a field's value is in, for sixteen packets at once: numbers that stay in registers, searched by halves.
+//! Which interval a field's value is in, for sixteen packets at once: numbers that stay in registers.
+//!
+//! A search by halves takes seven steps among 128 numbers, each of which waits for the one before: a number to be read, compared, and added up. Here there are
+//! three: which row of sixteen, which quarter of it, which place; and in each all numbers that matter are read and compared at the same time.
 
 use super::wide::{HEAD, ROW, Sixteen, Wide};
 
@@ -13,8 +16,37 @@ pub(super) struct Quick {
     right: u8,
     mask: u32,
     /// The last value of each interval but the last one.
-    ends: Box<[Sixteen]>,
-    heads: Sixteen,
+    ends: Ends,
+}
+
+/// Numbers in order, as [`Wide::rank`] wants them: rows of sixteen, the last of which are more than whatever is asked for.
+#[derive(Debug, Clone)]
+pub(super) struct Ends {
+    /// 1, 2, 4 or 8.
+    pub rows: usize,
+    /// The last number of each row.
+    pub heads: [u32; 8],
+    /// By row: the last number of its first quarter, of its second, and of its third.
+    pub quarters: [Sixteen; 3],
+    /// By quarter, counted through all rows: its first number, its second, and its third.
+    pub places: [[Sixteen; 2]; 3],
+}
+
+impl Ends {
+    /// Of these, which are in order and [`MAX_QUICK`] at most.
+    pub fn of(ends: &[u32]) -> Ends {
+        let at = |i: usize| ends.get(i).copied().unwrap_or(u32::MAX);
+        let quarter =
+            |q: usize, i: usize| Sixteen(std::array::from_fn(|k| at((i * ROW + k) * 4 + q)));
+        Ends {
+            rows: (ends.len() + 1).div_ceil(ROW).next_power_of_two(),
+            heads: std::array::from_fn(|row| at(row * ROW + ROW - 1)),
+            quarters: std::array::from_fn(|q| {
+                Sixteen(std::array::from_fn(|row| at(row * ROW + q * 4 + 3)))
+            }),
+            places: std::array::from_fn(|q| std::array::from_fn(|i| quarter(q, i))),
+        }
+    }
 }
 
 impl Quick {
@@ -28,8 +60,7 @@ impl Quick {
             word: (from / 32) as u8,
             right: (31 - last % 32) as u8,
             mask: u32::MAX >> (32 - bits),
-            heads: heads(&sorted(ends)),
-            ends: sorted(ends),
+            ends: Ends::of(ends),
         })
     }
 
@@ -38,29 +69,8 @@ impl Quick {
     pub fn number<W: Wide>(&self, wide: W, words: &[W::N; HEAD / 4]) -> Option<W::N> {
         let v = wide.right(*words.get(usize::from(self.word))?, self.right.into());
         let v = wide.and(v, wide.all(self.mask));
-        Some(wide.rank(v, &self.ends, &self.heads))
+        Some(wide.rank(v, &self.ends))
     }
-}
-
-/// The last number of each row.
-fn heads(rows: &[Sixteen]) -> Sixteen {
-    let mut to = Sixteen([u32::MAX; ROW]);
-    for (to, row) in to.0.iter_mut().zip(rows) {
-        *to = row.0[ROW - 1];
-    }
-    to
-}
-
-/// As [`Wide::rank`] wants them.
-fn sorted(ends: &[u32]) -> Box<[Sixteen]> {
-    let rows = (ends.len() + 1).div_ceil(ROW).next_power_of_two();
-    let row = |i: usize| {
-        let mut r = [u32::MAX; ROW];
-        let some = ends.get(i * ROW..).unwrap_or_default();
-        r.iter_mut().zip(some).for_each(|(to, x)| *to = *x);
-        Sixteen(r)
-    };
-    (0..rows).map(row).collect()
 }
 
 #[cfg(test)]

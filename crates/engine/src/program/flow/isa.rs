@@ -22,12 +22,12 @@ use onefold_packet::{Pkt, Timestamp};
 /// The steps that take most of the time, each compiled by itself: registers are few, and loops that are compiled together keep what each of them counts in memory.
 pub(super) trait Steps: Wide {
     /// [`Lane::survey`].
-    fn survey(
+    fn survey<const EDGES: bool>(
         self,
         lane: &Lane,
         table: &Table,
         packets: &Windows<'_>,
-        briefs: (usize, &mut Briefs),
+        briefs: &mut Briefs,
         out: &mut [Parsed],
     ) -> Seen;
     /// [`super::hot::search`].
@@ -70,15 +70,15 @@ pub(super) trait Steps: Wide {
 
 impl Steps for Any {
     #[inline(always)]
-    fn survey(
+    fn survey<const EDGES: bool>(
         self,
         lane: &Lane,
         table: &Table,
         packets: &Windows<'_>,
-        briefs: (usize, &mut Briefs),
+        briefs: &mut Briefs,
         out: &mut [Parsed],
     ) -> Seen {
-        lane.survey(self, table, packets, briefs, out)
+        lane.survey::<EDGES, _>(self, table, packets, briefs, out)
     }
     #[inline(always)]
     fn search(
@@ -136,16 +136,16 @@ impl Steps for Any {
 #[cfg(target_arch = "x86_64")]
 impl Steps for Avx512 {
     #[inline(always)]
-    fn survey(
+    fn survey<const EDGES: bool>(
         self,
         lane: &Lane,
         table: &Table,
         packets: &Windows<'_>,
-        briefs: (usize, &mut Briefs),
+        briefs: &mut Briefs,
         out: &mut [Parsed],
     ) -> Seen {
         // SAFETY: the instructions are there, or the value would not be.
-        unsafe { survey(self, lane, table, packets, briefs, out) }
+        unsafe { survey::<EDGES>(self, lane, table, packets, briefs, out) }
     }
     #[inline(always)]
     fn search(
@@ -208,15 +208,15 @@ impl Steps for Avx512 {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 #[inline(never)]
-fn survey(
+fn survey<const EDGES: bool>(
     wide: Avx512,
     lane: &Lane,
     table: &Table,
     packets: &Windows<'_>,
-    briefs: (usize, &mut Briefs),
+    briefs: &mut Briefs,
     out: &mut [Parsed],
 ) -> Seen {
-    lane.survey(wide, table, packets, briefs, out)
+    lane.survey::<EDGES, _>(wide, table, packets, briefs, out)
 }
 
 #[cfg(target_arch = "x86_64")]

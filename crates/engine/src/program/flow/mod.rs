@@ -22,6 +22,7 @@
 
 mod act;
 mod admission;
+mod alike;
 mod asked;
 mod brief;
 mod bucket;

@@ -6,6 +6,7 @@
 //! by packet, as ever.
 
 use super::GROUP;
+use super::alike::Alike;
 use super::brief::{Briefs, bits_from};
 use super::direct::{BY_FLOW, UNKNOWN};
 use super::guard::{GuardBox, Lane, NO_BOX, Parsed, WINDOW, key};
@@ -30,8 +31,6 @@ pub(super) struct Seen {
 /// Sixteen headers, by columns.
 struct Columns<N> {
     words: [N; HEAD / 4],
-    /// What is around them; zeros if nobody asks.
-    edges: [N; HEAD / 4],
     /// Bytes from the IP header on, as it says.
     total: N,
     /// Bytes of the packet.
@@ -42,12 +41,7 @@ struct Columns<N> {
 
 impl<N: Copy> Columns<N> {
     #[inline(always)]
-    fn of<W: Wide<N = N>>(
-        wide: W,
-        windows: &[&[u8; WINDOW]; ROW],
-        len: N,
-        edges: bool,
-    ) -> Columns<N> {
+    fn of<W: Wide<N = N>>(wide: W, windows: &[&[u8; WINDOW]; ROW], len: N) -> Columns<N> {
         let words = wide.columns(windows);
         let low = wide.all(0xffff);
         let [a, b, c, d, e, ..] = words;
@@ -59,10 +53,6 @@ impl<N: Copy> Columns<N> {
         let sum = wide.plus(wide.right(sum, 16), wide.and(sum, low));
         Columns {
             words,
-            edges: match edges {
-                true => wide.edges(windows),
-                false => [wide.all(0); HEAD / 4],
-            },
             total: wide.and(a, low),
             len,
             wrong: wide.over(sum, low) | wide.over(low, sum),
@@ -79,8 +69,17 @@ fn outside<W: Wide>(wide: W, v: W::N, (least, more): (u32, u32)) -> u16 {
 impl GuardBox {
     /// Which packets' bytes are right, as far as bytes under a mask tell?
     #[inline(always)]
-    fn fit<W: Wide>(&self, wide: W, windows: &[&[u8; WINDOW]; ROW]) -> u16 {
-        if wide.all_inside(windows, &self.mask, &self.lo, &self.span) {
+    fn fit<W: Wide>(&self, wide: W, windows: &[&[u8; WINDOW]; ROW], c: &Columns<W::N>) -> u16 {
+        let all = match &self.alike {
+            // half the instructions
+            Some(a) => {
+                let v = c.words[Alike::COLUMN];
+                let beyond = wide.beyond(wide.all(0), v, a.mask, a.lo, a.span);
+                wide.zero(beyond) == u16::MAX && wide.all_same(windows, &a.exact, &self.lo)
+            }
+            None => wide.all_inside(windows, &self.mask, &self.lo, &self.span),
+        };
+        if all {
             return u16::MAX;
         }
         let mut here = 0;
@@ -93,9 +92,9 @@ impl GuardBox {
         here as u16
     }
 
-    /// Which packets are in the box, given that the bytes under its mask are right?
+    /// Which packets are in the box, given that the bytes under its mask are right? `behind`: the first word behind the columns.
     #[inline(always)]
-    fn holds_many<W: Wide>(&self, wide: W, c: &Columns<W::N>) -> u16 {
+    fn holds_many<W: Wide>(&self, wide: W, c: &Columns<W::N>, behind: W::N) -> u16 {
         let ends = wide.plus(c.total, wide.all(HEAD_AT as u32));
         let bad = wide.over(ends, c.len)
             | outside(wide, c.total, self.total)
@@ -104,8 +103,8 @@ impl GuardBox {
         let payload = match self.payload {
             None => 0,
             Some(there) => {
-                // four bits of the TCP header, the first word behind the columns: so many words
-                let words = wide.and(c.edges[HEAD / 8], wide.all(0xf0));
+                // four bits of the TCP header: so many words
+                let words = wide.and(behind, wide.all(0xf0));
                 let behind = wide.over(c.total, wide.plus(wide.right(words, 2), wide.all(20)));
                 if there { !behind } else { behind }
             }
@@ -219,16 +218,46 @@ fn row<T>(all: &mut [T; GROUP], first: usize) -> &mut [T; ROW] {
 }
 
 impl Lane {
-    /// Box, and way or key, of each packet: sixteen at most, the first of which has number `first` in its group. Buckets of the table are asked for.
+    /// Is more asked of packets' bytes than what one box asks? Of one box bytes are asked packet by packet: what is around the columns takes as long to be
+    /// made columns of.
+    #[inline]
+    pub fn edges(&self) -> bool {
+        self.boxes.len() > 1 || self.boxes.iter().any(|b| b.payload.is_some())
+    }
+
+    /// Box, and way or key, of each packet of a group. Buckets of the table are asked for. `EDGES`: as [`Lane::edges`] says.
     #[inline(always)]
-    pub fn survey<W: Wide>(
+    pub fn survey<const EDGES: bool, W: Wide>(
+        &self,
+        wide: W,
+        table: &Table,
+        packets: &Windows<'_>,
+        briefs: &mut Briefs,
+        out: &mut [Parsed],
+    ) -> Seen {
+        let mut seen = Seen::default();
+        let mut first = 0;
+        // Bound: sixteen packets each time
+        while first < packets.len().min(GROUP) {
+            let Some(out) = out.get_mut(first..) else {
+                break;
+            };
+            self.sixteen::<EDGES, W>(wide, table, packets, (first, briefs), (out, &mut seen));
+            first += ROW;
+        }
+        seen
+    }
+
+    /// [`Lane::survey`] of sixteen packets at most, the first of which has number `first` in its group.
+    #[inline(always)]
+    fn sixteen<const EDGES: bool, W: Wide>(
         &self,
         wide: W,
         table: &Table,
         packets: &Windows<'_>,
         (first, briefs): (usize, &mut Briefs),
-        out: &mut [Parsed],
-    ) -> Seen {
+        (out, seen): (&mut [Parsed], &mut Seen),
+    ) {
         let n = packets.len().saturating_sub(first).min(ROW);
         let ways = row(&mut briefs.ways, first);
         let guards = row(&mut briefs.guards, first);
@@ -241,14 +270,16 @@ impl Lane {
         };
         let mut only = 0u16;
         let windows = packets.row(first);
-        // Of one box bytes are asked packet by packet: what is around the columns takes as long to be made columns of.
-        let edges = self.boxes.len() > 1 || self.boxes.iter().any(|b| b.payload.is_some());
-        let columns = Columns::of(wide, windows, wide.get(&len), edges);
+        let columns = Columns::of(wide, windows, wide.get(&len));
+        // Registers, unless they are told apart by number: what asks so has copies.
+        let edges = match EDGES {
+            true => wide.edges(windows),
+            false => [wide.all(0); HEAD / 4],
+        };
         let mut totals = Sixteen([0; ROW]);
         wide.put(columns.total, &mut totals);
         let ends = wide.plus(columns.total, wide.all(HEAD_AT as u32));
         briefs.longer |= wide.over(columns.len, ends) != 0;
-        let mut seen = Seen::default();
         let all = (u16::MAX as u32 >> (ROW - n)) as u16;
         let mut left = all;
         let mut mixed = 0u16;
@@ -260,15 +291,18 @@ impl Lane {
                 break;
             }
             let here = match &b.asked {
-                Some(a) if edges => a.hold(wide, &columns.words, &columns.edges),
-                _ => b.fit(wide, windows),
+                Some(a) if EDGES => {
+                    let words = columns.words;
+                    a.hold(wide, &words, &edges)
+                }
+                _ => b.fit(wide, windows, &columns),
             };
             let mut here = here & left;
             if here == 0 {
                 continue;
             }
             if b.quick {
-                here &= b.holds_many(wide, &columns);
+                here &= b.holds_many(wide, &columns, edges[HEAD / 8]);
             } else {
                 here = b.holds_each(here, packets, first, &mut totals);
             }
@@ -287,7 +321,8 @@ impl Lane {
             let mut found = false;
             if b.quick
                 && let Some(d) = &b.direct
-                && let Some(v) = d.many(wide, &columns.words)
+                && let words = columns.words
+                && let Some(v) = d.many(wide, &words)
             {
                 wide.put_some(v, here, ways);
                 if wide.over(v, wide.all(BY_FLOW - 1)) & here == 0 {
@@ -349,7 +384,6 @@ impl Lane {
         }
         wide.bills(columns.len, wide.get(&totals), bills);
         briefs.only |= bits_from(first, only);
-        seen
     }
 }
 

@@ -390,6 +390,9 @@ pub(super) fn make(
     }
     act.quick = act.start == 0 && moves.is_empty();
     act.set_moves(moves);
+    if !act.arrange((ip_sum, l4_sum)) {
+        (act.quick, act.turn) = (false, None);
+    }
     if !way.keyed {
         act.own = flow.own;
         act.simple = act.quick && act.own.l4() == 0;

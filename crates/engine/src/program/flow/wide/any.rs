@@ -1,6 +1,9 @@
 //! With what every processor has.
 
+use super::super::act::Act;
 use super::super::guard::WINDOW;
+use super::super::intervals::Ends;
+use super::super::way::Own;
 use super::{DANGERS, EDGES, HEAD, HEAD_AT, ROW, Sixteen, TAGS, Wide};
 
 /// Whatever the processor is.
@@ -45,6 +48,21 @@ impl Wide for Any {
         all
     }
     #[inline(always)]
+    fn all_same(
+        self,
+        windows: &[&[u8; WINDOW]; ROW],
+        mask: &[u8; WINDOW],
+        bits: &[u8; WINDOW],
+    ) -> bool {
+        let mut other = 0;
+        for w in windows {
+            for i in 0..WINDOW {
+                other |= (w[i] ^ bits[i]) & mask[i];
+            }
+        }
+        other == 0
+    }
+    #[inline(always)]
     fn change(
         self,
         w: [u8; WINDOW],
@@ -56,6 +74,14 @@ impl Wide for Any {
         for i in 0..WINDOW {
             to[i] = (w[i] & keep[i] | set[i]).wrapping_sub(sub[i]);
         }
+    }
+    #[inline(always)]
+    fn rewrite(self, v: [u8; WINDOW], act: &Act, own: &Own, to: &mut [u8; WINDOW]) {
+        act.write(v, to, own);
+    }
+    #[inline(always)]
+    fn rewrite_simple(self, v: [u8; WINDOW], act: &Act, to: &mut [u8; WINDOW]) {
+        act.write_simple(v, to);
     }
     #[inline(always)]
     fn above(self, v: u32, row: &[u32; ROW]) -> u32 {
@@ -133,17 +159,15 @@ impl Wide for Any {
         m
     }
     #[inline(always)]
-    fn rank(self, v: Sixteen, rows: &[Sixteen], _: &Sixteen) -> Sixteen {
+    fn rank(self, v: Sixteen, ends: &Ends) -> Sixteen {
         each(v, v, |v, _| {
-            let (mut pos, mut step) = (0, rows.len() * ROW / 2);
-            // Bound: halves
-            while step > 0 {
-                let at = pos + step - 1;
-                let end = rows.get(at / ROW).map_or(u32::MAX, |r| r.0[at % ROW]);
-                pos += if v > end { step } else { 0 };
-                step /= 2;
-            }
-            pos as u32
+            let more = |end: &u32| usize::from(v > *end);
+            let row: usize = ends.heads[..ends.rows - 1].iter().map(more).sum();
+            let quarters = ends.quarters.iter().map(|q| &q.0[row]);
+            let quarter = row * 4 + quarters.map(more).sum::<usize>();
+            let places = ends.places.iter();
+            let places = places.map(|p| &p[quarter / ROW % 2].0[quarter % ROW]);
+            (quarter * 4 + places.map(more).sum::<usize>()) as u32
         })
     }
     #[inline(always)]

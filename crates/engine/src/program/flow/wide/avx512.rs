@@ -1,7 +1,10 @@
 //! With AVX-512: sixteen numbers, or a packet's first 64 bytes, in a register.
 #![allow(unsafe_code)]
 
+use super::super::act::Act;
 use super::super::guard::WINDOW;
+use super::super::intervals::Ends;
+use super::super::way::Own;
 use super::{DANGERS, EDGES, HEAD, HEAD_AT, ROW, Sixteen, TAGS, Wide};
 
 /// With AVX-512 (F, BW, VL).
@@ -15,37 +18,71 @@ impl Avx512 {
     pub unsafe fn new() -> Avx512 {
         Avx512(())
     }
+
+    /// If this processor has it.
+    #[cfg(test)]
+    pub fn found() -> Option<Avx512> {
+        use super::super::isa::Isa;
+        (Isa::detect() == Isa::Avx512).then_some(Avx512(()))
+    }
 }
 
 impl Avx512 {
-    /// Of `16 * R` numbers those whose places these are: the numbers stay in registers, and a permutation reads sixteen of up to 32 at once.
+    /// `n`, and one more where `v` is above the number.
     #[inline(always)]
-    fn read<const R: usize>(
+    fn more(
         self,
-        t: &[std::arch::x86_64::__m512i; 8],
-        at: std::arch::x86_64::__m512i,
+        n: std::arch::x86_64::__m512i,
+        v: std::arch::x86_64::__m512i,
+        number: std::arch::x86_64::__m512i,
     ) -> std::arch::x86_64::__m512i {
-        use std::arch::x86_64::{
-            _mm512_mask_blend_epi32, _mm512_permutex2var_epi32, _mm512_permutexvar_epi32,
-            _mm512_set1_epi32, _mm512_test_epi32_mask,
-        };
-        let [a, b, c, d, e, f, g, h] = *t;
+        use std::arch::x86_64::{_mm512_cmpgt_epu32_mask, _mm512_mask_add_epi32};
         // SAFETY: the instructions are there, or the value would not be.
+        unsafe { _mm512_mask_add_epi32(n, _mm512_cmpgt_epu32_mask(v, number), n, self.all(1)) }
+    }
+
+    /// [`Wide::rewrite`]: one store. Field by field it was six, and forty instructions more.
+    ///
+    /// What is added to checksums, and what is written, comes from the sixteen bytes of a flow's own, each byte from where the act says. All pairs of bytes are
+    /// sums at once: to most of them nothing is added. One's complement sums do not mind which way round their bytes are; and to add to a complement, the carry
+    /// added in its turn, is to subtract, and the borrow in its turn.
+    #[inline(always)]
+    fn composed<const SIMPLE: bool>(
+        self,
+        v: std::arch::x86_64::__m512i,
+        act: &Act,
+        own: &Own,
+        to: &mut [u8; WINDOW],
+    ) {
+        use std::arch::x86_64::{
+            _mm_load_si128, _mm512_broadcast_i32x4, _mm512_cmplt_epu16_mask, _mm512_mask_sub_epi16,
+            _mm512_mask_testn_epi16_mask, _mm512_maskz_mov_epi16, _mm512_or_si512,
+            _mm512_set1_epi16, _mm512_shuffle_epi8, _mm512_storeu_si512, _mm512_sub_epi8,
+            _mm512_sub_epi16, _mm512_ternarylogic_epi32,
+        };
+        let (keep, set, sub) = (
+            self.load(&act.keep),
+            self.load(&act.set),
+            self.load(&act.sub),
+        );
+        // SAFETY: the instructions are there, or the value would not be; sixteen bytes, aligned to as many; an array of 64 bytes.
         unsafe {
-            match R {
-                1 => _mm512_permutexvar_epi32(at, a),
-                2 => _mm512_permutex2var_epi32(a, at, b),
-                4 => _mm512_mask_blend_epi32(
-                    _mm512_test_epi32_mask(at, _mm512_set1_epi32(32)),
-                    _mm512_permutex2var_epi32(a, at, b),
-                    _mm512_permutex2var_epi32(c, at, d),
-                ),
-                _ => _mm512_mask_blend_epi32(
-                    _mm512_test_epi32_mask(at, _mm512_set1_epi32(64)),
-                    self.read::<4>(&[a, b, c, d, a, b, c, d], at),
-                    self.read::<4>(&[e, f, g, h, e, f, g, h], at),
-                ),
+            let own = _mm512_broadcast_i32x4(_mm_load_si128(own.0.as_ptr().cast()));
+            let mut less = _mm512_shuffle_epi8(own, self.load(&act.adds));
+            if !SIMPLE {
+                let none = _mm512_mask_testn_epi16_mask(act.unsummed, v, v);
+                less = _mm512_maskz_mov_epi16(!none, less);
             }
+            let sums = _mm512_sub_epi16(v, less);
+            let borrow = _mm512_cmplt_epu16_mask(v, less);
+            let sums = _mm512_mask_sub_epi16(sums, borrow, sums, _mm512_set1_epi16(1));
+            // the number is the truth table of a & b | c
+            let x = _mm512_ternarylogic_epi32(sums, keep, set, 0xea);
+            let mut x = _mm512_sub_epi8(x, sub);
+            if !SIMPLE {
+                x = _mm512_or_si512(x, _mm512_shuffle_epi8(own, self.load(&act.vars_at)));
+            }
+            _mm512_storeu_si512(to.as_mut_ptr().cast(), x);
         }
     }
 
@@ -54,46 +91,33 @@ impl Avx512 {
     fn search<const R: usize>(
         self,
         v: std::arch::x86_64::__m512i,
-        rows: &[Sixteen],
-        heads: &Sixteen,
+        ends: &Ends,
     ) -> std::arch::x86_64::__m512i {
         use std::arch::x86_64::{
-            _mm512_add_epi32, _mm512_cmpgt_epu32_mask, _mm512_mask_add_epi32, _mm512_set1_epi32,
-            _mm512_slli_epi32,
+            _mm512_permutex2var_epi32, _mm512_permutexvar_epi32, _mm512_slli_epi32,
         };
-        let mut t = [self.all(u32::MAX); 8];
-        let n = rows.len().min(R);
-        for i in 0..n {
-            t[i] = self.get(&rows[i]);
+        let none = self.all(0);
+        let (mut row, mut quarter, mut place) = (none, none, none);
+        for head in &ends.heads[..R - 1] {
+            row = self.more(row, v, self.all(*head));
         }
-        let mut pos = self.all(0);
-        // the row: one register has all that is asked
-        let first = [self.get(heads); 8];
-        let mut step = R as i32 / 2;
-        // Bound: halves
-        while step > 0 {
-            // SAFETY: as above.
-            unsafe {
-                let at = _mm512_add_epi32(pos, _mm512_set1_epi32(step - 1));
-                let over = _mm512_cmpgt_epu32_mask(v, self.read::<1>(&first, at));
-                pos = _mm512_mask_add_epi32(pos, over, pos, _mm512_set1_epi32(step));
-            }
-            step /= 2;
+        for q in &ends.quarters {
+            // SAFETY: as above; this goes for all of the following.
+            let number = match R {
+                1 => self.all(q.0[0]),
+                _ => unsafe { _mm512_permutexvar_epi32(row, self.get(q)) },
+            };
+            quarter = self.more(quarter, v, number);
         }
-        // SAFETY: as above.
-        pos = unsafe { _mm512_slli_epi32::<4>(pos) };
-        let mut step = ROW as i32 / 2;
-        // Bound: halves
-        while step > 0 {
-            // SAFETY: as above.
-            unsafe {
-                let at = _mm512_add_epi32(pos, _mm512_set1_epi32(step - 1));
-                let over = _mm512_cmpgt_epu32_mask(v, self.read::<R>(&t, at));
-                pos = _mm512_mask_add_epi32(pos, over, pos, _mm512_set1_epi32(step));
-            }
-            step /= 2;
+        quarter = self.plus(quarter, unsafe { _mm512_slli_epi32::<2>(row) });
+        for [a, b] in &ends.places {
+            let number = match R {
+                8 => unsafe { _mm512_permutex2var_epi32(self.get(a), quarter, self.get(b)) },
+                _ => unsafe { _mm512_permutexvar_epi32(quarter, self.get(a)) },
+            };
+            place = self.more(place, v, number);
         }
-        pos
+        self.plus(place, unsafe { _mm512_slli_epi32::<2>(quarter) })
     }
 }
 
@@ -147,6 +171,34 @@ impl Wide for Avx512 {
         unsafe { _mm512_test_epi8_mask(beyond, beyond) == 0 }
     }
     #[inline(always)]
+    fn all_same(
+        self,
+        windows: &[&[u8; WINDOW]; ROW],
+        mask: &[u8; WINDOW],
+        bits: &[u8; WINDOW],
+    ) -> bool {
+        use std::arch::x86_64::{
+            _mm512_or_si512, _mm512_ternarylogic_epi32, _mm512_test_epi8_mask, _mm512_xor_si512,
+        };
+        let (mask, bits) = (self.load(mask), self.load(bits));
+        // two, which do not wait for each other
+        let mut other = [self.all(0); 2];
+        #[allow(clippy::needless_range_loop)]
+        for i in 0..ROW {
+            let w = self.load(windows[i]);
+            // SAFETY: the instructions are there, or the value would not be. The number is the truth table of a | (b & c).
+            unsafe {
+                let unlike = _mm512_xor_si512(w, bits);
+                other[i % 2] = _mm512_ternarylogic_epi32(other[i % 2], unlike, mask, 0xf8);
+            }
+        }
+        // SAFETY: as above.
+        unsafe {
+            let other = _mm512_or_si512(other[0], other[1]);
+            _mm512_test_epi8_mask(other, other) == 0
+        }
+    }
+    #[inline(always)]
     fn change(
         self,
         w: Self::V,
@@ -164,6 +216,14 @@ impl Wide for Avx512 {
             let x = _mm512_or_si512(_mm512_and_si512(w, keep), set);
             _mm512_storeu_si512(to.as_mut_ptr().cast(), _mm512_sub_epi8(x, sub));
         }
+    }
+    #[inline(always)]
+    fn rewrite(self, v: Self::V, act: &Act, own: &Own, to: &mut [u8; WINDOW]) {
+        self.composed::<false>(v, act, own, to);
+    }
+    #[inline(always)]
+    fn rewrite_simple(self, v: Self::V, act: &Act, to: &mut [u8; WINDOW]) {
+        self.composed::<true>(v, act, &act.own, to);
     }
     #[inline(always)]
     fn above(self, v: u32, row: &[u32; ROW]) -> u32 {
@@ -269,12 +329,12 @@ impl Wide for Avx512 {
         unsafe { std::arch::x86_64::_mm512_cmpgt_epu32_mask(a, b) }
     }
     #[inline(always)]
-    fn rank(self, v: Self::N, rows: &[Sixteen], heads: &Sixteen) -> Self::N {
-        match rows.len() {
-            1 => self.search::<1>(v, rows, heads),
-            2 => self.search::<2>(v, rows, heads),
-            4 => self.search::<4>(v, rows, heads),
-            _ => self.search::<8>(v, rows, heads),
+    fn rank(self, v: Self::N, ends: &Ends) -> Self::N {
+        match ends.rows {
+            1 => self.search::<1>(v, ends),
+            2 => self.search::<2>(v, ends),
+            4 => self.search::<4>(v, ends),
+            _ => self.search::<8>(v, ends),
         }
     }
     #[inline(always)]

@@ -6,7 +6,10 @@ mod any;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
+use super::act::Act;
 use super::guard::WINDOW;
+use super::intervals::Ends;
+use super::way::Own;
 pub(super) use any::Any;
 #[cfg(target_arch = "x86_64")]
 pub(super) use avx512::Avx512;
@@ -113,6 +116,13 @@ pub(super) trait Wide: Copy {
         lo: &[u8; WINDOW],
         span: &[u8; WINDOW],
     ) -> bool;
+    /// Are sixteen packets' bits under the mask these?
+    fn all_same(
+        self,
+        windows: &[&[u8; WINDOW]; ROW],
+        mask: &[u8; WINDOW],
+        bits: &[u8; WINDOW],
+    ) -> bool;
     /// Bits kept and bits set, then subtracted byte by byte.
     fn change(
         self,
@@ -122,6 +132,10 @@ pub(super) trait Wide: Copy {
         sub: &[u8; WINDOW],
         to: &mut [u8; WINDOW],
     );
+    /// Writes what becomes of bytes by what is done to them, and by what is their flow's own: [`Act::write`], of one that has been [arranged](Act::arrange).
+    fn rewrite(self, v: Self::V, act: &Act, own: &Own, to: &mut [u8; WINDOW]);
+    /// The same of one that is [simple](Act::simple).
+    fn rewrite_simple(self, v: Self::V, act: &Act, to: &mut [u8; WINDOW]);
     /// How many numbers of a row `v` is above.
     fn above(self, v: u32, row: &[u32; ROW]) -> u32;
     /// Which tags are equal to this one, but for their low bits: a bit each. The tag's own low bit is not set.
@@ -149,9 +163,8 @@ pub(super) trait Wide: Copy {
     fn right(self, a: Self::N, by: u32) -> Self::N;
     /// Where `a` is above `b`: a bit each.
     fn over(self, a: Self::N, b: Self::N) -> u16;
-    /// How many of these numbers each is above; they ascend, and the last one is the largest there is. Rows: one, two, four or eight; of others, the answer
-    /// means nothing. `heads`: the last number of each row.
-    fn rank(self, v: Self::N, rows: &[Sixteen], heads: &Sixteen) -> Self::N;
+    /// How many of these numbers each is above.
+    fn rank(self, v: Self::N, ends: &Ends) -> Self::N;
     /// The big-endian words of sixteen headers, from [`HEAD_AT`] on: one column for each.
     fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4];
     /// The words of what is around them, little-endian: four from the first place that [`EDGES`] says, and four from the second.
@@ -203,13 +216,10 @@ mod tests {
         for n in [1, 2, 4, 8] {
             let mut some: Vec<u32> = (0..n * ROW - 1).map(|i| all_of(windows, i)).collect();
             some.sort_unstable();
-            some.push(u32::MAX);
-            let rows: Vec<Sixteen> = some.as_chunks().0.iter().map(|r| Sixteen(*r)).collect();
-            let head = |i| rows.get(i).map_or(u32::MAX, |r: &Sixteen| r.0[ROW - 1]);
-            let heads = Sixteen(std::array::from_fn(head));
+            let ends = Ends::of(&some);
             let mut to = Sixteen([0; ROW]);
             for v in [a, b, wide.all(some[3]), wide.all(0), wide.all(u32::MAX)] {
-                wide.put(wide.rank(v, &rows, &heads), &mut to);
+                wide.put(wide.rank(v, &ends), &mut to);
                 all.extend(to.0);
                 let mut of = Sixteen([0; ROW]);
                 wide.put(v, &mut of);
@@ -251,6 +261,9 @@ mod tests {
             let mut less = span;
             less[at] = less[at].saturating_sub(1);
             assert_eq!(wide.all_inside(windows, &mask, &lo, &less), less == span);
+            let mut one = [0; WINDOW];
+            one[at] = mask[at];
+            assert_eq!(wide.all_same(windows, &one, &lo), span[at] == 0);
         }
         let place = |i: usize| (i / 16 * 16 + usize::from(windows[i % ROW][i]) % 16) as u8;
         let (turn, mut to) = (std::array::from_fn(place), [0; WINDOW]);
