@@ -35,6 +35,8 @@ pub(super) struct Briefs {
     pub sinks: [u32; GROUP],
     pub keys: [[u64; 2]; GROUP],
     pub hashes: [u64; GROUP],
+    /// The buckets that they are looked for in first.
+    pub buckets: [u32; GROUP],
     /// Where their entries are, or what looks like it.
     pub slots: [Slot; GROUP],
     /// What entries say, where all have one: besides their ways these, and what is their flows' own.
@@ -58,6 +60,7 @@ impl Default for Briefs {
             sinks: [NO_SINK; GROUP],
             keys: [[0; 2]; GROUP],
             hashes: [0; GROUP],
+            buckets: [0; GROUP],
             slots: [NO_SLOT; GROUP],
             leases: [NO_LEASE; GROUP],
             owns: [Own::default(); GROUP],

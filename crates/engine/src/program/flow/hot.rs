@@ -113,7 +113,7 @@ pub(super) fn search_keyed(
     let mut i = 0;
     // Loops over indices: adapters may not be inlined. Bound: the group, here and below
     while i < n {
-        briefs.slots[i] = table.candidate(wide, briefs.hashes[i]);
+        briefs.slots[i] = table.candidate_in(wide, briefs.buckets[i], briefs.hashes[i]);
         i += 1;
     }
     // a few are here anyway
@@ -362,7 +362,7 @@ impl FlowRunner {
         };
         if self.briefs.keyed != 0 {
             let all = !0 >> (GROUP - n);
-            if self.briefs.keyed == all {
+            if self.briefs.keyed == all && !lane.monitor.pressed {
                 let (leases, tallies) = (&self.pool.leases, &self.ways.tallies);
                 seen.keyed = wide.search_keyed(&self.table, leases, tallies, &mut self.briefs, n);
                 if seen.keyed {

@@ -9,7 +9,7 @@ use super::GROUP;
 use super::alike::Alike;
 use super::brief::{Briefs, bits_from};
 use super::direct::{BY_FLOW, UNKNOWN};
-use super::guard::{GuardBox, Lane, NO_BOX, Parsed, WINDOW, key};
+use super::guard::{GuardBox, Keys, Lane, NO_BOX, Parsed, WINDOW, key};
 use super::table::{NO_SLOT, Table};
 use super::wide::{HEAD, HEAD_AT, ROW, Sixteen, Wide, by_itself, one_by_one};
 use super::windows::Windows;
@@ -124,93 +124,6 @@ fn bits(mut m: u16) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Keys of sixteen packets, their hashes, and what endangers their checksums.
-struct Keyed<'a> {
-    keys: &'a mut [[u64; 2]; ROW],
-    hashes: &'a mut [u64; ROW],
-    sums: &'a mut [u16; ROW],
-}
-
-impl Keyed<'_> {
-    /// Of packet `i`: its bucket is asked for.
-    #[inline(always)]
-    fn set(&mut self, i: usize, (first, second): (u64, u64), sum: u16, table: &Table) {
-        self.sums[i] = sum;
-        self.keys[i] = [first, second];
-        let hash = table.hash_short(first, second);
-        self.hashes[i] = hash;
-        table.ask_bucket(hash);
-    }
-}
-
-/// Keys of packets that the table is to be asked for, and their hashes: buckets are on their way before the next packets are looked at.
-#[inline(always)]
-fn settle_by_flow(
-    b: &GuardBox,
-    table: &Table,
-    n: usize,
-    windows: &[&[u8; WINDOW]; ROW],
-    to: &mut Keyed<'_>,
-) {
-    let short = b.short;
-    // over indices, as below
-    #[allow(clippy::needless_range_loop)]
-    for i in 0..n.min(ROW) {
-        one_by_one();
-        let w = windows[i];
-        to.set(i, short.key(w), b.sum_of(w), table);
-    }
-}
-
-/// The same of packets in several boxes, which these are the numbers of: one loop for all of them. A loop for each box ends after a number of packets
-/// that cannot be foreseen, and that costs more than to look at each packet's box.
-#[inline(always)]
-fn settle_each(
-    boxes: &[GuardBox],
-    table: &Table,
-    numbers: &[u16; ROW],
-    n: usize,
-    windows: &[&[u8; WINDOW]; ROW],
-    to: &mut Keyed<'_>,
-) {
-    for i in 0..n.min(ROW) {
-        one_by_one();
-        let Some(b) = boxes.get(usize::from(numbers[i])) else {
-            break;
-        };
-        let w = windows[i];
-        to.set(i, b.short.key(w), b.sum_of(w), table);
-    }
-}
-
-/// [`settle_each`] of some packets of sixteen, others of which are something else.
-#[inline(always)]
-fn settle_mixed(
-    boxes: &[GuardBox],
-    table: &Table,
-    numbers: &[u16; ROW],
-    mut here: u16,
-    windows: &[&[u8; WINDOW]; ROW],
-    totals: &Sixteen,
-    out: &mut [Parsed],
-) {
-    // Bound: one bit less each time
-    while here != 0 {
-        let i = here.trailing_zeros() as usize & (ROW - 1);
-        here &= here - 1;
-        let number = numbers[i];
-        let (Some(x), Some(b)) = (out.get_mut(i), boxes.get(usize::from(number))) else {
-            break;
-        };
-        let (first, second) = b.short.key(windows[i]);
-        (x.guard, x.total, x.sum) = (number, totals.0[i], b.sum_of(windows[i]));
-        (x.way, x.slot, x.lease) = (BY_FLOW, NO_SLOT, NO_LEASE);
-        (x.key[0], x.key[1]) = (first, second);
-        x.hash = table.hash_short(first, second);
-        table.ask_bucket(x.hash);
-    }
-}
-
 /// Sixteen of a group's, from this one on.
 #[inline(always)]
 fn row<T>(all: &mut [T; GROUP], first: usize) -> &mut [T; ROW] {
@@ -263,11 +176,6 @@ impl Lane {
         let guards = row(&mut briefs.guards, first);
         let bills = row(&mut briefs.bills, first);
         let len = Sixteen(*row(&mut briefs.lens, first));
-        let mut keyed = Keyed {
-            keys: row(&mut briefs.keys, first),
-            hashes: row(&mut briefs.hashes, first),
-            sums: row(&mut briefs.sums, first),
-        };
         let mut only = 0u16;
         let windows = packets.row(first);
         let columns = Columns::of(wide, windows, wide.get(&len));
@@ -282,9 +190,13 @@ impl Lane {
         briefs.longer |= wide.over(columns.len, ends) != 0;
         let all = (u16::MAX as u32 >> (ROW - n)) as u16;
         let mut left = all;
-        let mut mixed = 0u16;
-        // where many have no entries, each needs all that there is to know
-        let pressed = self.monitor.pressed;
+        let mut keyed = 0u16;
+        let none = wide.all(0);
+        let mut keys = Keys {
+            ports: none,
+            ids: none,
+            sums: none,
+        };
         for number in 0..self.boxes.len() {
             let b = &self.boxes[number];
             if left == 0 {
@@ -309,13 +221,8 @@ impl Lane {
             left &= !here;
             if b.quick && b.direct.is_none() {
                 wide.number(number as u16, here, guards);
-                if here == all && !pressed {
-                    settle_by_flow(b, table, n, windows, &mut keyed);
-                    seen.by_flow = true;
-                    briefs.keyed |= bits_from(first, all);
-                } else {
-                    mixed |= here;
-                }
+                b.short.keys(wide, &columns.words, here, &mut keys);
+                keyed |= here;
                 continue;
             }
             let mut found = false;
@@ -367,13 +274,20 @@ impl Lane {
                 table.ask_bucket(x.hash);
             }
         }
-        if mixed == all && !pressed {
-            settle_each(&self.boxes, table, guards, n, windows, &mut keyed);
+        if keyed != 0 {
+            let of = [keys.ports, keys.ids, columns.words[4], columns.words[3]];
+            wide.pairs(&of, row(&mut briefs.keys, first));
+            wide.halves(keys.sums, row(&mut briefs.sums, first));
+            let buckets = row(&mut briefs.buckets, first);
+            let hashes = row(&mut briefs.hashes, first);
+            wide.hashes(&of, table.hashing(), hashes, buckets);
+            // those of packets that have no keys do no harm
+            for b in buckets {
+                one_by_one();
+                table.ask(*b);
+            }
             seen.by_flow = true;
-            briefs.keyed |= bits_from(first, all);
-        } else if mixed != 0 {
-            settle_mixed(&self.boxes, table, guards, mixed, windows, &totals, out);
-            seen.by_flow = true;
+            briefs.keyed |= bits_from(first, keyed);
         }
         for i in bits(left) {
             if let Some(x) = out.get_mut(i) {

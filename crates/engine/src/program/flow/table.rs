@@ -58,6 +58,28 @@ fn fold_mul(a: u64, b: u64) -> u64 {
     (m >> 64) as u64 ^ m as u64
 }
 
+/// Hash of a key of two words, four numbers: products of pairs of them, each with a secret added, which meet for two keys with a chance of 2^-32 whatever these are
+/// (NH of [UMAC](https://www.rfc-editor.org/rfc/rfc4418#section-5.2.2)); then mixed, so that every bit depends on all. Sixteen of them take as many
+/// instructions as five of 64 times 64 bits ([`Wide::hashes`]).
+#[inline(always)]
+pub(super) fn hash_words(s: &[u64; 4], a: u64, b: u64) -> u64 {
+    let pair = |x: u64, s: u64| {
+        let low = (x as u32).wrapping_add(s as u32);
+        let high = ((x >> 32) as u32).wrapping_add((s >> 32) as u32);
+        u64::from(low) * u64::from(high)
+    };
+    let mut h = pair(a, s[0]).wrapping_add(pair(b, s[1]));
+    h = (h ^ h >> 32).wrapping_mul(s[2]);
+    h = (h ^ h >> 32).wrapping_mul(s[3]);
+    h ^ h >> 32
+}
+
+/// 32 bits as one of so many.
+#[inline(always)]
+pub(super) fn scaled(bits: u32, of: u32) -> u32 {
+    ((u64::from(bits) * u64::from(of)) >> 32) as u32
+}
+
 /// Bit of a key's first word: all of its words count, not just two.
 pub(super) const LONG: u64 = 1 << 63;
 
@@ -135,8 +157,13 @@ impl Table {
     /// [`Table::hash`] of a key of two words.
     #[inline(always)]
     pub fn hash_short(&self, a: u64, b: u64) -> u64 {
-        let s = &self.seed;
-        fold_mul(fold_mul(a ^ s[0], b ^ s[1]) ^ s[2], s[3])
+        hash_words(&self.seed, a, b)
+    }
+
+    /// What [`Table::hash_short`] and the number of a bucket are computed with: secrets, and how many buckets there are.
+    #[inline(always)]
+    pub fn hashing(&self) -> (&[u64; 4], u32) {
+        (&self.seed, self.buckets.len() as u32)
     }
 
     #[inline(always)]
@@ -150,7 +177,7 @@ impl Table {
     /// 32 bits as one of the buckets, whatever their number is.
     #[inline(always)]
     fn scaled(&self, bits: u32) -> usize {
-        ((u64::from(bits) * self.buckets.len() as u64) >> 32) as usize
+        scaled(bits, self.buckets.len() as u32) as usize
     }
     /// The other bucket of an entry: both add up to what the tag says, as numbers modulo that of buckets.
     #[inline(always)]
@@ -163,7 +190,12 @@ impl Table {
     /// Asks for the bucket that [`Table::candidate`] reads first. The other one is for few: new entries go to the first if there is room.
     #[inline(always)]
     pub fn ask_bucket(&self, hash: u64) {
-        if let Some(x) = self.buckets.get(self.first(hash)) {
+        self.ask(self.first(hash) as u32);
+    }
+    /// Asks for a bucket by its number.
+    #[inline(always)]
+    pub fn ask(&self, bucket: u32) {
+        if let Some(x) = self.buckets.get(bucket as usize) {
             prefetch(x);
         }
     }
@@ -177,8 +209,14 @@ impl Table {
     /// The first entry with the right tag, or [`NO_SLOT`]; the entry is asked for.
     #[inline(always)]
     pub fn candidate(&self, wide: impl Wide, hash: u64) -> Slot {
+        self.candidate_in(wide, self.first(hash) as u32, hash)
+    }
+
+    /// [`Table::candidate`], where the number of the first bucket is known.
+    #[inline(always)]
+    pub fn candidate_in(&self, wide: impl Wide, first: u32, hash: u64) -> Slot {
         let tag = Self::tag(hash);
-        let b = self.first(hash);
+        let b = first as usize;
         let mut at = b;
         let bucket = self.buckets.get(b);
         let mut m = bucket.map_or(0, |x| wide.equal(&x.0, tag));

@@ -3,6 +3,7 @@
 use super::super::act::Act;
 use super::super::guard::WINDOW;
 use super::super::intervals::Ends;
+use super::super::table::{hash_words, scaled};
 use super::super::way::Own;
 use super::{DANGERS, EDGES, HEAD, HEAD_AT, ROW, Sixteen, TAGS, Wide};
 
@@ -244,6 +245,43 @@ impl Wide for Any {
     fn bills(self, a: Sixteen, b: Sixteen, to: &mut [[u32; 4]; ROW]) {
         for (i, to) in to.iter_mut().enumerate() {
             *to = [1, a.0[i], b.0[i], 0];
+        }
+    }
+    #[inline(always)]
+    fn choose(self, a: Sixteen, b: Sixteen, which: u16) -> Sixteen {
+        let mut to = a;
+        for i in 0..ROW {
+            to.0[i] = if which >> i & 1 == 1 { b.0[i] } else { a.0[i] };
+        }
+        to
+    }
+    #[inline(always)]
+    fn halves(self, v: Sixteen, to: &mut [u16; ROW]) {
+        for (to, v) in to.iter_mut().zip(v.0) {
+            *to = v as u16;
+        }
+    }
+    #[inline(always)]
+    fn pairs(self, of: &[Sixteen; 4], to: &mut [[u64; 2]; ROW]) {
+        let [a, b, c, d] = of;
+        let word = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = [word(a.0[i], b.0[i]), word(c.0[i], d.0[i])];
+        }
+    }
+    #[inline(always)]
+    fn hashes(
+        self,
+        of: &[Sixteen; 4],
+        (secrets, n): (&[u64; 4], u32),
+        to: &mut [u64; ROW],
+        buckets: &mut [u32; ROW],
+    ) {
+        let mut pairs = [[0; 2]; ROW];
+        self.pairs(of, &mut pairs);
+        for (i, [a, b]) in pairs.into_iter().enumerate() {
+            to[i] = hash_words(secrets, a, b);
+            buckets[i] = scaled(to[i] as u32, n);
         }
     }
 }

@@ -449,18 +449,100 @@ impl Wide for Avx512 {
     }
     #[inline(always)]
     fn bills(self, a: Self::N, b: Self::N, to: &mut [[u32; 4]; ROW]) {
+        let rows = self.rows([self.all(1), a, b, self.all(0)]);
+        for (to, row) in to.as_chunks_mut::<4>().0.iter_mut().zip(rows) {
+            // SAFETY: as above; an array of 64 bytes.
+            unsafe { std::arch::x86_64::_mm512_storeu_si512(to.as_mut_ptr().cast(), row) };
+        }
+    }
+    #[inline(always)]
+    fn choose(self, a: Self::N, b: Self::N, which: u16) -> Self::N {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm512_mask_mov_epi32(a, which, b) }
+    }
+    #[inline(always)]
+    fn halves(self, v: Self::N, to: &mut [u16; ROW]) {
+        use std::arch::x86_64::{_mm256_storeu_si256, _mm512_cvtepi32_epi16};
+        // SAFETY: as above; an array of 32 bytes.
+        unsafe { _mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(v)) };
+    }
+    #[inline(always)]
+    fn pairs(self, of: &[Self::N; 4], to: &mut [[u64; 2]; ROW]) {
+        let rows = self.rows(*of);
+        for (to, row) in to.as_chunks_mut::<4>().0.iter_mut().zip(rows) {
+            // SAFETY: as above; an array of 64 bytes.
+            unsafe { std::arch::x86_64::_mm512_storeu_si512(to.as_mut_ptr().cast(), row) };
+        }
+    }
+    #[inline(always)]
+    fn hashes(
+        self,
+        of: &[Self::N; 4],
+        (secrets, n): (&[u64; 4], u32),
+        to: &mut [u64; ROW],
+        buckets: &mut [u32; ROW],
+    ) {
         use std::arch::x86_64::{
-            _mm512_shuffle_i32x4, _mm512_storeu_si512, _mm512_unpackhi_epi32,
-            _mm512_unpackhi_epi64, _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+            _mm512_add_epi64, _mm512_mask_mov_epi32, _mm512_mul_epu32, _mm512_mullo_epi64,
+            _mm512_permutex2var_epi64, _mm512_set_epi64, _mm512_set1_epi64, _mm512_srli_epi64,
+            _mm512_storeu_si512, _mm512_xor_si512,
         };
-        let (one, none) = (self.all(1), self.all(0));
-        // SAFETY: as above; stores are of 64 bytes each, of four that the array has.
+        let halves = |s: u64| [self.all(s as u32), self.all((s >> 32) as u32)];
+        let ([p, q], [r, s]) = (halves(secrets[0]), halves(secrets[1]));
+        let [a, b, c, d] = *of;
+        let (a, b) = (self.plus(a, p), self.plus(b, q));
+        let (c, d) = (self.plus(c, r), self.plus(d, s));
+        // macros: closures may not be inlined
+        macro_rules! mixed {
+            ($h:expr) => {{
+                let mut h = $h;
+                for s in &secrets[2..] {
+                    h = _mm512_xor_si512(h, _mm512_srli_epi64::<32>(h));
+                    h = _mm512_mullo_epi64(h, _mm512_set1_epi64(*s as i64));
+                }
+                _mm512_xor_si512(h, _mm512_srli_epi64::<32>(h))
+            }};
+        }
+        macro_rules! odd {
+            ($v:expr) => {
+                _mm512_srli_epi64::<32>($v)
+            };
+        }
+        // SAFETY: as above; stores are of 64 bytes each, of as many as the arrays have.
         unsafe {
-            let (x, y) = (_mm512_unpacklo_epi32(one, a), _mm512_unpackhi_epi32(one, a));
-            let (z, w) = (
-                _mm512_unpacklo_epi32(b, none),
-                _mm512_unpackhi_epi32(b, none),
+            // packets of even numbers, and of odd ones
+            let even = _mm512_add_epi64(_mm512_mul_epu32(a, b), _mm512_mul_epu32(c, d));
+            let odd = _mm512_add_epi64(
+                _mm512_mul_epu32(odd!(a), odd!(b)),
+                _mm512_mul_epu32(odd!(c), odd!(d)),
             );
+            let (even, odd) = (mixed!(even), mixed!(odd));
+            let n = _mm512_set1_epi64(n.into());
+            let low = _mm512_srli_epi64::<32>(_mm512_mul_epu32(even, n));
+            let both = _mm512_mask_mov_epi32(low, 0xaaaa, _mm512_mul_epu32(odd, n));
+            _mm512_storeu_si512(buckets.as_mut_ptr().cast(), both);
+            let first = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0);
+            let second = _mm512_set_epi64(15, 7, 14, 6, 13, 5, 12, 4);
+            let to = to.as_mut_ptr().cast::<Self::N>();
+            _mm512_storeu_si512(to, _mm512_permutex2var_epi64(even, first, odd));
+            _mm512_storeu_si512(to.add(1), _mm512_permutex2var_epi64(even, second, odd));
+        }
+    }
+}
+
+impl Avx512 {
+    /// Four columns, as four rows of four packets each.
+    #[inline(always)]
+    fn rows(self, of: [std::arch::x86_64::__m512i; 4]) -> [std::arch::x86_64::__m512i; 4] {
+        use std::arch::x86_64::{
+            _mm512_shuffle_i32x4, _mm512_unpackhi_epi32, _mm512_unpackhi_epi64,
+            _mm512_unpacklo_epi32, _mm512_unpacklo_epi64,
+        };
+        let [a, b, c, d] = of;
+        // SAFETY: as above.
+        unsafe {
+            let (x, y) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+            let (z, w) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
             // of each quarter the first packet, the second, and so on
             let p = _mm512_unpacklo_epi64(x, z);
             let q = _mm512_unpackhi_epi64(x, z);
@@ -475,16 +557,15 @@ impl Wide for Avx512 {
                 _mm512_shuffle_i32x4(p, q, 0xee),
                 _mm512_shuffle_i32x4(r, s, 0xee),
             );
-            let to = to.as_mut_ptr().cast::<Self::N>();
-            _mm512_storeu_si512(to, _mm512_shuffle_i32x4(pq, rs, 0x88));
-            _mm512_storeu_si512(to.add(1), _mm512_shuffle_i32x4(pq, rs, 0xdd));
-            _mm512_storeu_si512(to.add(2), _mm512_shuffle_i32x4(pq2, rs2, 0x88));
-            _mm512_storeu_si512(to.add(3), _mm512_shuffle_i32x4(pq2, rs2, 0xdd));
+            [
+                _mm512_shuffle_i32x4(pq, rs, 0x88),
+                _mm512_shuffle_i32x4(pq, rs, 0xdd),
+                _mm512_shuffle_i32x4(pq2, rs2, 0x88),
+                _mm512_shuffle_i32x4(pq2, rs2, 0xdd),
+            ]
         }
     }
-}
 
-impl Avx512 {
     /// Rows of two packets' eight words each, a packet and the eighth after it, to columns.
     #[inline(always)]
     fn turned(

@@ -185,6 +185,20 @@ pub(super) trait Wide: Copy {
     fn add(self, to: &mut [u64; 4], v: &[u32; 4]);
     /// For each: one, these two, and zero.
     fn bills(self, a: Self::N, b: Self::N, to: &mut [[u32; 4]; ROW]);
+    /// Those of `b` whose bit is set, and others of `a`.
+    fn choose(self, a: Self::N, b: Self::N, which: u16) -> Self::N;
+    /// The lower half of each.
+    fn halves(self, v: Self::N, to: &mut [u16; ROW]);
+    /// Two words each, of these numbers: the lower and the upper half of the first, and of the second.
+    fn pairs(self, of: &[Self::N; 4], to: &mut [[u64; 2]; ROW]);
+    /// [`hash_words`](super::table::hash_words) of those, and the numbers of buckets, of so many.
+    fn hashes(
+        self,
+        of: &[Self::N; 4],
+        hashing: (&[u64; 4], u32),
+        to: &mut [u64; ROW],
+        buckets: &mut [u32; ROW],
+    );
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]
@@ -251,6 +265,23 @@ mod tests {
         bills.iter().for_each(|b| assert_eq!((b[0], b[3]), (1, 0)));
         keep(wide.get(&Sixteen(bills.map(|b| b[1]))));
         keep(wide.get(&Sixteen(bills.map(|b| b[2]))));
+        keep(wide.choose(a, b, wide.over(a, b)));
+        let mut halves = [0; ROW];
+        wide.halves(a, &mut halves);
+        keep(wide.get(&Sixteen(halves.map(u32::from))));
+        let four = [c[2], a, b, c[3]];
+        let mut pairs = [[0; 2]; ROW];
+        wide.pairs(&four, &mut pairs);
+        let secrets = std::array::from_fn(|i| u64::from(row[i]) << 32 | u64::from(row[i + 4]) | 1);
+        let (mut hashes, mut buckets) = ([0; ROW], [0; ROW]);
+        wide.hashes(&four, (&secrets, 12_345), &mut hashes, &mut buckets);
+        for i in 0..ROW {
+            let h = super::super::table::hash_words(&secrets, pairs[i][0], pairs[i][1]);
+            let bucket = super::super::table::scaled(h as u32, 12_345);
+            assert_eq!((h, bucket), (hashes[i], buckets[i]));
+        }
+        keep(wide.get(&Sixteen(pairs.map(|p| p[0] as u32))));
+        keep(wide.get(&Sixteen(pairs.map(|p| (p[1] >> 32) as u32))));
         let (mut mask, mut lo, mut span) = ([0; WINDOW], [0; WINDOW], [0; WINDOW]);
         for i in 0..4 {
             let at = i * 17;
