@@ -1,7 +1,10 @@
 //! The first packets of a batch, on their way out: they stay where they are while something is done to them, and leave several at a time.
 #![allow(unsafe_code)]
 
-use onefold_elements::ElemId;
+use super::GROUP;
+use super::act::NO_SINK;
+use super::bits::{each_bit, first_bits};
+use onefold_elements::{ElemId, Outbox};
 use onefold_packet::Pkt;
 
 /// Packets that a batch begins with. Those that nobody takes are gone in the end; the others of the batch stay in it.
@@ -68,6 +71,26 @@ impl<'a> Front<'a> {
         // SAFETY: these have just been written.
         unsafe { to.set_len(left + n) };
     }
+
+    /// The first ones, up to this number, leave at their sinks, by number in the group; those of `gone`, a bit each, and those that have no sink do not.
+    #[inline(always)]
+    pub fn part(&mut self, upto: usize, gone: u64, sinks: &[u32; GROUP], out: &mut Outbox) {
+        let n = upto.min(self.end - self.at).min(GROUP);
+        let at = self.at;
+        self.at += n;
+        out.transmitted.reserve(n);
+        // SAFETY: as for `next`: each of them once, and none will be taken again.
+        let take = |i: usize| unsafe { self.batch.as_ptr().add(at + i).read() };
+        each_bit!(first_bits(n) & !gone, i, {
+            match sinks[i] {
+                NO_SINK => out.pool.recycle(take(i)),
+                sink => out.transmitted.push((ElemId(sink), take(i))),
+            }
+        });
+        each_bit!(first_bits(n) & gone, i, {
+            out.pool.recycle(take(i));
+        });
+    }
 }
 
 impl Drop for Front<'_> {
@@ -119,5 +142,24 @@ mod tests {
         drop(f);
         assert!(all.is_empty());
         assert_eq!(out.len(), 6);
+    }
+
+    #[test]
+    fn some_leave_and_others_do_not() {
+        let mut all = batch(9);
+        let mut out = Outbox::default();
+        let mut sinks = [NO_SINK; GROUP];
+        sinks[..5].copy_from_slice(&[7, 8, NO_SINK, 9, 7]);
+        let mut f = Front::of(&mut all, 8);
+        f.part(5, 0b11_0010, &sinks, &mut out);
+        assert_eq!(numbers(f.rest()), [5, 6, 7]);
+        drop(f);
+        assert_eq!(numbers(&all), [8]);
+        let sent: Vec<_> = out
+            .transmitted
+            .iter()
+            .map(|(e, p)| (e.0, p.data()[0]))
+            .collect();
+        assert_eq!(sent, [(7, 0), (9, 3)]);
     }
 }

@@ -7,6 +7,7 @@
 
 use super::act::NO_SINK;
 use super::admission::Admission;
+use super::bits::first_bits;
 use super::brief::Briefs;
 use super::direct::{BY_FLOW, UNKNOWN};
 use super::front::Front;
@@ -20,7 +21,7 @@ use super::unknown::flow_of;
 use super::way::{Flow, Own};
 use super::ways::Tally;
 use super::wide::{Any, Wide, by_itself};
-use super::windows::Windows;
+use super::windows::{self, Windows};
 use super::{FlowRunner, GROUP};
 use onefold_elements::rewrite::{Leases, NO_LEASE};
 use onefold_elements::{ElemId, Outbox};
@@ -182,7 +183,7 @@ pub(super) fn search_mixed(
         let x = &mut group[i];
         if x.way == BY_FLOW {
             let others;
-            (x.slot, others) = table.in_first(wide, x.hash);
+            (x.slot, others) = table.in_first(wide, table.first_bucket(x.hash), x.hash);
             x.way = UNKNOWN;
             asked |= 1 << i;
             missed |= u64::from(x.slot == NO_SLOT) << i;
@@ -259,28 +260,50 @@ impl FlowRunner {
         let asked = batch.len();
         let known = self.stats.hits;
         let (mut shed, mut by_rule) = (0, 0);
+        let mut places = windows::places();
         // Bound: each round takes at least one packet.
         while !batch.is_empty() {
             // what comes to be known from here on was not when the group was looked at
             let news = self.news;
             let mut n = batch.len().min(GROUP);
-            let mut windows = Windows::of(batch, &mut self.briefs.lens);
+            let mut windows = Windows::of(batch, &mut self.briefs.lens, &mut places);
             let mut seen = self.look_up(wide, lane, &windows);
             // all known, and no more of each than has to be
-            let at_once = match (seen.by_flow, seen.keyed) {
-                (true, true) => wide.go_at_once::<true>(self, &mut windows, now),
+            let mut at_once = match (seen.by_flow, seen.keyed) {
+                (true, true) => wide.go_at_once::<true>(self, &mut windows, u64::MAX, now),
                 (false, _) if seen.unknown == 0 => {
-                    wide.go_at_once::<false>(self, &mut windows, now)
+                    wide.go_at_once::<false>(self, &mut windows, u64::MAX, now)
                 }
                 _ => Done::default(),
             };
-            let (mut begun, mut limited) = (None, false);
-            if self.admission.is_some() && seen.unknown > 0 {
+            let (mut begun, mut limited, mut gone) = (None, false, 0);
+            if let (true, Some(unknown)) = (seen.part, seen.which) {
+                let (dropped, again) =
+                    self.judge(unknown, now, |r, i| (r.briefs.hashes[i % GROUP], true));
+                if dropped == unknown {
+                    at_once = wide.go_at_once::<true>(self, &mut windows, !unknown, now);
+                }
+                if dropped == unknown && at_once.upto == n {
+                    gone = dropped;
+                } else {
+                    // somebody is let in, or is to be told of a packet that is known
+                    self.spell_out(unknown, again);
+                    let went = dropped & first_bits(at_once.upto);
+                    at_once.upto -= went.count_ones() as usize;
+                    let left = self.close_ranks(source, n, dropped, batch);
+                    shed += n - left;
+                    n = left;
+                }
+                seen.unknown -= dropped.count_ones() as usize;
+                limited = seen.unknown > 0;
+            } else if self.admission.is_some() && seen.unknown > 0 {
                 let left = self.admit(source, n, seen.which, batch, now);
                 seen.unknown = seen.unknown.saturating_sub(n - left);
                 shed += n - left;
                 n = left;
                 limited = true;
+            }
+            if limited {
                 // one alone is classified with all else that is done for it
                 begun = (seen.unknown > 1).then(Instant::now);
             }
@@ -296,21 +319,21 @@ impl FlowRunner {
             if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
                 a.spent(begun.elapsed());
             }
-            let mut i = at_once.went;
-            let sinks = self.briefs.sinks.get(..i).unwrap_or_default();
-            leave(
-                &mut packets,
-                sinks,
-                at_once.dropped,
-                &mut self.runner.graph.out,
-            );
+            let mut i = at_once.upto;
+            if gone == 0 {
+                let sinks = self.briefs.sinks.get(..i).unwrap_or_default();
+                let out = &mut self.runner.graph.out;
+                leave(&mut packets, sinks, at_once.dropped, out);
+            } else {
+                shed += self.part(source, &mut packets, i, gone);
+            }
             if i == n {
                 continue;
             }
             self.briefs.fill(u64::MAX, &self.ways, &mut self.group);
             let changes = self.runner.graph.core.changes;
             // the table may have changed since it was asked, or has not been asked for entries
-            let mut stale = i > 0 || seen.keyed;
+            let mut stale = i > 0 || seen.keyed || seen.part;
             // Bound: each round takes at least one packet.
             while i < n {
                 i += match stale {
@@ -362,14 +385,23 @@ impl FlowRunner {
         };
         if self.briefs.keyed != 0 {
             let all = !0 >> (GROUP - n);
-            if self.briefs.keyed == all && !lane.monitor.pressed {
-                let (leases, tallies) = (&self.pool.leases, &self.ways.tallies);
-                seen.keyed = wide.search_keyed(&self.table, leases, tallies, &mut self.briefs, n);
-                if seen.keyed {
+            let (leases, briefs) = (&self.pool.leases, &mut *self.briefs);
+            match (briefs.keyed == all, lane.monitor.pressed) {
+                (true, false) => {
+                    let tallies = &self.ways.tallies;
+                    seen.keyed = wide.search_keyed(&self.table, leases, tallies, briefs, n);
+                    if seen.keyed {
+                        return seen;
+                    }
+                }
+                (true, true) if self.admission.is_some() => {
+                    let which = wide.search_pressed(&self.table, leases, &self.once, briefs, n);
+                    (seen.keyed, seen.part) = (which == 0, which != 0);
+                    seen.which = Some(which);
+                    seen.unknown = which.count_ones() as usize;
                     return seen;
                 }
-            } else {
-                self.briefs.slots = [NO_SLOT; GROUP];
+                _ => briefs.slots = [NO_SLOT; GROUP],
             }
         }
         if seen.by_flow || seen.unknown > 0 {
@@ -435,12 +467,14 @@ impl FlowRunner {
         &mut self,
         wide: impl Wide,
         packets: &mut Windows<'_>,
+        which: u64,
         now: Timestamp,
     ) -> Done {
         let Some(mut clock) = self.clock(now) else {
             return Done::default();
         };
         let left = AtOnce {
+            which,
             tallies: &mut self.ways.tallies,
             acts: &self.ways.acts,
             dirty: &mut self.dirty,

@@ -47,6 +47,15 @@ pub(super) trait Steps: Wide {
         briefs: &mut Briefs,
         n: usize,
     ) -> bool;
+    /// [`super::pressed::search_pressed`].
+    fn search_pressed(
+        self,
+        table: &Table,
+        leases: &Leases,
+        once: &Once,
+        briefs: &mut Briefs,
+        n: usize,
+    ) -> u64;
     /// [`super::hot::search_mixed`].
     fn search_mixed(self, table: &Table, leases: &Leases, once: &Once, group: &mut [Parsed])
     -> u64;
@@ -64,6 +73,7 @@ pub(super) trait Steps: Wide {
         self,
         r: &mut FlowRunner,
         packets: &mut Windows<'_>,
+        which: u64,
         now: Timestamp,
     ) -> Done;
 }
@@ -102,6 +112,17 @@ impl Steps for Any {
         super::hot::search_keyed(self, table, leases, tallies, briefs, n)
     }
     #[inline(always)]
+    fn search_pressed(
+        self,
+        table: &Table,
+        leases: &Leases,
+        once: &Once,
+        briefs: &mut Briefs,
+        n: usize,
+    ) -> u64 {
+        super::pressed::search_pressed(self, table, leases, once, briefs, n)
+    }
+    #[inline(always)]
     fn search_mixed(
         self,
         table: &Table,
@@ -127,9 +148,10 @@ impl Steps for Any {
         self,
         r: &mut FlowRunner,
         packets: &mut Windows<'_>,
+        which: u64,
         now: Timestamp,
     ) -> Done {
-        r.go_at_once::<KEYED>(self, packets, now)
+        r.go_at_once::<KEYED>(self, packets, which, now)
     }
 }
 
@@ -171,6 +193,18 @@ impl Steps for Avx512 {
         unsafe { search_keyed(self, table, leases, tallies, briefs, n) }
     }
     #[inline(always)]
+    fn search_pressed(
+        self,
+        table: &Table,
+        leases: &Leases,
+        once: &Once,
+        briefs: &mut Briefs,
+        n: usize,
+    ) -> u64 {
+        // SAFETY: as above.
+        unsafe { search_pressed(self, table, leases, once, briefs, n) }
+    }
+    #[inline(always)]
     fn search_mixed(
         self,
         table: &Table,
@@ -198,10 +232,11 @@ impl Steps for Avx512 {
         self,
         r: &mut FlowRunner,
         packets: &mut Windows<'_>,
+        which: u64,
         now: Timestamp,
     ) -> Done {
         // SAFETY: as above.
-        unsafe { go_at_once::<KEYED>(self, r, packets, now) }
+        unsafe { go_at_once::<KEYED>(self, r, packets, which, now) }
     }
 }
 
@@ -249,6 +284,20 @@ fn search_keyed(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 #[inline(never)]
+fn search_pressed(
+    wide: Avx512,
+    table: &Table,
+    leases: &Leases,
+    once: &Once,
+    briefs: &mut Briefs,
+    n: usize,
+) -> u64 {
+    super::pressed::search_pressed(wide, table, leases, once, briefs, n)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+#[inline(never)]
 fn search_mixed(
     wide: Avx512,
     table: &Table,
@@ -280,9 +329,10 @@ fn go_at_once<const KEYED: bool>(
     wide: Avx512,
     r: &mut FlowRunner,
     packets: &mut Windows<'_>,
+    which: u64,
     now: Timestamp,
 ) -> Done {
-    r.go_at_once::<KEYED>(wide, packets, now)
+    r.go_at_once::<KEYED>(wide, packets, which, now)
 }
 
 /// What the processor has.

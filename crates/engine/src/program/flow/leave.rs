@@ -2,6 +2,7 @@
 
 use super::GROUP;
 use super::act::{Act, NO_SINK};
+use super::bits::first_bits;
 use super::brief::{Bill, Briefs};
 use super::guard::Parsed;
 use super::hot::entry;
@@ -29,6 +30,8 @@ pub(super) struct Left<'a> {
 #[derive(Default)]
 pub(super) struct Done {
     pub went: usize,
+    /// Of packets that go at once, the first one that did not: all before it have gone that were to.
+    pub upto: usize,
     pub by_class: u64,
     pub dropped: u64,
 }
@@ -123,6 +126,8 @@ pub(super) struct AtOnce<'a, 'b> {
     pub table: &'a mut Table,
     pub briefs: &'a mut Briefs,
     pub packets: &'a mut Windows<'b>,
+    /// Which are to go: a bit each.
+    pub which: u64,
 }
 
 impl AtOnce<'_, '_> {
@@ -141,13 +146,17 @@ impl AtOnce<'_, '_> {
             table,
             briefs: b,
             packets,
+            which,
         } = self;
         let words = pool.leases.words();
         let count = packets.len().min(GROUP);
         let (crowded, longer) = (table.crowded(), b.longer);
         let mut done = Done::default();
-        while done.went < count {
-            let i = done.went;
+        let mut left = which & first_bits(count);
+        // Bound: one bit less each time
+        while left != 0 {
+            let i = left.trailing_zeros() as usize % GROUP;
+            done.upto = i;
             let way = b.ways[i];
             let Some(t) = tallies.get_mut(way as usize) else {
                 break;
@@ -176,6 +185,7 @@ impl AtOnce<'_, '_> {
             t.add_bill(wide, &b.bills[i]);
             b.sinks[i] = act.sink;
             done.went += 1;
+            left &= left - 1;
             if longer && act.trim {
                 let [_, _, total, _] = b.bills[i];
                 packets.keep(i, (act.l3 + total) as usize);
@@ -205,6 +215,9 @@ impl AtOnce<'_, '_> {
                 .packet_mut(i)
                 .is_some_and(|p| other(act, p, &own, total));
             done.dropped += u64::from(!stays);
+        }
+        if left == 0 {
+            done.upto = count;
         }
         if !KEYED {
             done.by_class = done.went as u64;

@@ -26,6 +26,8 @@ pub(super) struct Seen {
     pub which: Option<u64>,
     /// All have entries, and nothing has been written down but [in short](Briefs::keyed).
     pub keyed: bool,
+    /// The same, but that [some](Seen::which) have none.
+    pub part: bool,
 }
 
 /// Sixteen headers, by columns.

@@ -174,6 +174,11 @@ impl Table {
     fn first(&self, hash: u64) -> usize {
         self.scaled(hash as u32)
     }
+    /// The bucket where an entry is looked for first.
+    #[inline(always)]
+    pub fn first_bucket(&self, hash: u64) -> u32 {
+        self.first(hash) as u32
+    }
     /// 32 bits as one of the buckets, whatever their number is.
     #[inline(always)]
     fn scaled(&self, bits: u32) -> usize {
@@ -190,7 +195,7 @@ impl Table {
     /// Asks for the bucket that [`Table::candidate`] reads first. The other one is for few: new entries go to the first if there is room.
     #[inline(always)]
     pub fn ask_bucket(&self, hash: u64) {
-        self.ask(self.first(hash) as u32);
+        self.ask(self.first_bucket(hash));
     }
     /// Asks for a bucket by its number.
     #[inline(always)]
@@ -209,7 +214,7 @@ impl Table {
     /// The first entry with the right tag, or [`NO_SLOT`]; the entry is asked for.
     #[inline(always)]
     pub fn candidate(&self, wide: impl Wide, hash: u64) -> Slot {
-        self.candidate_in(wide, self.first(hash) as u32, hash)
+        self.candidate_in(wide, self.first_bucket(hash), hash)
     }
 
     /// [`Table::candidate`], where the number of the first bucket is known.
@@ -240,8 +245,8 @@ impl Table {
 
     /// What [`Table::candidate`] finds in the first bucket, without a branch; the entry is asked for. Whether it may be in the other one.
     #[inline(always)]
-    pub fn in_first(&self, wide: impl Wide, hash: u64) -> (Slot, bool) {
-        let first = self.first(hash);
+    pub fn in_first(&self, wide: impl Wide, first: u32, hash: u64) -> (Slot, bool) {
+        let first = first as usize;
         let slot = self.in_bucket(wide, first, Self::tag(hash));
         let more = match self.buckets.get(first) {
             Some(x) => x.any_elsewhere(wide),

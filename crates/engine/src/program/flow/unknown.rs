@@ -3,24 +3,21 @@
 use super::super::First;
 use super::super::classify::NO_RULE;
 use super::super::path::{Path, PathEnd};
+use super::bits::each_bit;
 use super::direct::{BY_FLOW, UNKNOWN};
 use super::guard::{ASK, GuardBox, NO_BOX, Parsed, WINDOW};
 use super::table::{self, Line, NO_SLOT};
 use super::way::{self, Flow, Own};
-use super::{FlowRunner, GROUP, OVERLOAD, shape, wide};
+use super::{FlowRunner, GROUP, shape, wide};
 use onefold_elements::rewrite::NO_LEASE;
 use onefold_elements::{Accounts, ElemId};
 use onefold_packet::{Packet, Pkt, Timestamp, prefetch};
-use std::time::Instant;
 
 /// Why there is no second one.
 const HAS_ENTRY: &str = "it has an entry";
 
 impl FlowRunner {
     /// Which of a group's unknown packets are let in; the others are dropped. How many packets are left in the group: its first ones.
-    ///
-    /// Whether a packet is known cannot be foreseen in a flood, and each branch on it costs as much as the look-up. So there are bits, and nothing but
-    /// being let in is a branch.
     #[inline(always)]
     pub(super) fn admit(
         &mut self,
@@ -30,53 +27,18 @@ impl FlowRunner {
         batch: &mut Vec<Pkt>,
         now: Timestamp,
     ) -> usize {
-        let Some(a) = &mut self.admission else {
-            return n;
-        };
-        if a.due(now) {
-            a.begin(Instant::now());
-        }
-        let n = n.min(batch.len());
-        let group = self.group.get_mut(..n).unwrap_or_default();
+        let group = self.group.get(..n.min(batch.len())).unwrap_or_default();
         let of = |(i, x): (usize, &Parsed)| u64::from(x.way == UNKNOWN) << (i % GROUP);
         let unknown = which.unwrap_or_else(|| group.iter().enumerate().map(of).sum());
-        let mut again = 0u64;
-        let mut left = unknown;
-        // Bound: a bit less each time, here and in the following
-        while left != 0 {
-            let i = left.trailing_zeros() as usize % GROUP;
-            left &= left - 1;
-            if let Some(x) = group.get_mut(i) {
-                x.again = self.once.meet(x.hash) & (x.guard != NO_BOX);
-                again |= u64::from(x.again) << i;
+        let (shed, again) = self.judge(unknown, now, |r, i| {
+            (r.group.get(i)).map_or((0, false), |x| (x.hash, x.guard != NO_BOX))
+        });
+        each_bit!(unknown, i, {
+            if let Some(x) = self.group.get_mut(i) {
+                x.again = again >> i & 1 == 1;
             }
-        }
-        let shed = unknown & !a.admit(unknown, again);
-        if shed == 0 {
-            return n;
-        }
-        // those that stay move up to the places of those that are dropped, which are behind them in the end
-        let first = (shed.trailing_zeros() as usize).min(n);
-        let mut stays = !shed & (!0u64 >> (u64::BITS as usize - n.clamp(1, GROUP))) & (!0 << first);
-        let mut left = first;
-        while stays != 0 {
-            let i = stays.trailing_zeros() as usize;
-            stays &= stays - 1;
-            if let Ok([to, from]) = group.get_disjoint_mut([left, i]) {
-                *to = *from;
-            }
-            let bills = &mut self.briefs.bills;
-            bills[left % GROUP] = bills[i % GROUP];
-            batch.swap(left, i);
-            left += 1;
-        }
-        let g = &mut self.runner.graph;
-        g.out.pool.recycle_range(batch, left, n);
-        let dropped = (n - left) as u64;
-        g.packets_in += dropped;
-        g.out.count_drops(source, OVERLOAD, dropped);
-        self.stats.shed += dropped;
-        left
+        });
+        self.close_ranks(source, n, shed, batch)
     }
 
     /// The first rules of all packets of a group that are not known. The stage that they are of.

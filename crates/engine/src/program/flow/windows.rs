@@ -8,16 +8,29 @@ use super::guard::WINDOW;
 use super::wide::{ROW, one_by_one};
 use onefold_packet::{Packet, Pkt};
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 /// Where nothing is to be read.
 static NOTHING: [u8; WINDOW] = [0; WINDOW];
+/// A row of that.
+static NOWHERE: [&[u8; WINDOW]; ROW] = [&NOTHING; ROW];
+
+/// Room for where windows are. To clear it, and to copy it to where it is wanted, took as long as to find half of the windows.
+pub(super) type Places = [MaybeUninit<*const [u8; WINDOW]>; GROUP];
+
+/// Room in which there is nothing yet.
+#[inline(always)]
+pub(super) fn places() -> Places {
+    [const { MaybeUninit::uninit() }; GROUP]
+}
 
 /// See the module's text.
 pub(super) struct Windows<'a> {
     packets: *mut Pkt,
     n: usize,
-    /// By number in the group. Each is [`NOTHING`], or in the buffer of a packet of the group; those behind the last packet are for reading alone.
-    at: [*const [u8; WINDOW]; GROUP],
+    /// By number in the group, up to the end of the last packet's row; nothing has been written behind that. Each is [`NOTHING`], or in the buffer of a packet of the
+    /// group; those behind the last packet are for reading alone.
+    at: &'a mut Places,
     /// Of which packets the windows are not there: a bit each.
     missing: u64,
     of: PhantomData<&'a mut [Pkt]>,
@@ -28,27 +41,33 @@ impl<'a> Windows<'a> {
     ///
     /// Windows behind the last one, up to the end of its row, are read as if they were those of the row's first packet.
     #[inline(always)]
-    pub fn of(packets: &'a mut [Pkt], lens: &mut [u32; GROUP]) -> Windows<'a> {
+    pub fn of(packets: &'a mut [Pkt], lens: &mut [u32; GROUP], at: &'a mut Places) -> Windows<'a> {
         let n = packets.len().min(GROUP);
-        let (mut at, mut missing) = ([std::ptr::from_ref(&NOTHING); GROUP], 0);
+        let mut missing = 0;
         // Loops over indices: adapters may not be inlined, and would be compiled without wide registers. Bounds: the group
         let mut i = 0;
         while i < n {
             one_by_one();
             let p = &mut *packets[i];
             lens[i] = p.len() as u32;
-            match p.window_mut::<WINDOW>() {
-                Some(w) => at[i] = std::ptr::from_mut(w),
+            let window = match p.window_mut::<WINDOW>() {
+                Some(w) => std::ptr::from_mut(w).cast_const(),
                 None => {
                     missing |= 1 << i;
                     lens[i] = 0;
+                    &raw const NOTHING
                 }
-            }
+            };
+            at[i].write(window);
             i += 1;
         }
-        let first = n / ROW * ROW;
-        while i < GROUP.min(first + ROW) {
-            (at[i], lens[i]) = (at[first], 0);
+        let first = match n % ROW {
+            // all rows are full
+            0 => MaybeUninit::uninit(),
+            _ => at[n / ROW * ROW],
+        };
+        while !i.is_multiple_of(ROW) {
+            (at[i], lens[i]) = (first, 0);
             i += 1;
         }
         Windows {
@@ -69,8 +88,12 @@ impl<'a> Windows<'a> {
     /// Sixteen windows, from the row on that this number is in, to be read.
     #[inline(always)]
     pub fn row(&self, first: usize) -> &[&[u8; WINDOW]; ROW] {
+        if first >= self.n {
+            return &NOWHERE;
+        }
         let row = &self.at.as_chunks::<ROW>().0[first / ROW % (GROUP / ROW)];
-        // SAFETY: pointers to what can be read, as references are; while they are there nobody writes to it, as that takes `self`, to be changed.
+        // SAFETY: in a row with a packet, these are pointers to what can be read, as references are; while they are there nobody writes to it, as that takes
+        // `self`, to be changed.
         unsafe { &*std::ptr::from_ref(row).cast() }
     }
 
@@ -88,7 +111,7 @@ impl<'a> Windows<'a> {
             return None;
         }
         // SAFETY: it was found, in the buffer of one of the slice's packets, and that has not been given away since; packets have a buffer each.
-        Some(unsafe { &mut *self.at[i].cast_mut() })
+        Some(unsafe { &mut *self.at[i].assume_init().cast_mut() })
     }
 
     /// A packet keeps so many bytes, the first ones. Its window stays where it is.
@@ -108,10 +131,10 @@ impl<'a> Windows<'a> {
         }
         self.missing |= 1 << i;
         // others may be read there, too
-        for at in &mut self.at[self.n..] {
-            *at = &NOTHING;
+        for at in &mut self.at[self.n..self.n.next_multiple_of(ROW)] {
+            at.write(&NOTHING);
         }
-        self.at[i] = &NOTHING;
+        self.at[i].write(&NOTHING);
         // SAFETY: one of the slice's packets, into whose buffer there are no pointers any more.
         Some(unsafe { &mut *self.packets.add(i) })
     }
@@ -133,7 +156,8 @@ mod tests {
         for n in [1, 15, 16, 17, 40, 64, 70] {
             let mut all = packets(n);
             let mut lens = [7; GROUP];
-            let mut w = Windows::of(&mut all, &mut lens);
+            let mut at = places();
+            let mut w = Windows::of(&mut all, &mut lens, &mut at);
             let n = n.min(GROUP);
             assert_eq!(w.len(), n);
             for (i, len) in lens.iter().enumerate() {
@@ -174,7 +198,8 @@ mod tests {
         short.pull(280);
         let mut all = vec![Box::new(short), Box::new(Packet::from_slice(&[2; 60]))];
         let mut lens = [7; GROUP];
-        let mut w = Windows::of(&mut all, &mut lens);
+        let mut at = places();
+        let mut w = Windows::of(&mut all, &mut lens, &mut at);
         assert_eq!(lens[..3], [0, 60, 0]);
         assert!(w.get_mut(0).is_none() && w.get_mut(1).is_some());
         assert_eq!(w.row(0)[0], &NOTHING);
