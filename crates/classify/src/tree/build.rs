@@ -3,7 +3,7 @@
 use super::cut::{self, Hulls};
 use super::grid::{self, Grid};
 use super::leaf::Leaves;
-use super::{DecisionTree, EMPTY, MAX_DEPTH, Root, Settings};
+use super::{BLOCK, DecisionTree, EMPTY, MAX_DEPTH, Root, Settings};
 use crate::layout::word_max;
 use crate::simd::Line;
 use crate::{Kind, Refusal, Table};
@@ -155,6 +155,7 @@ pub(super) fn build(
         tree.roots.push(root);
     }
     tree.roots.sort_by_key(|r| r.first);
+    tree.lines.extend([Line([0; 16]); BLOCK]);
     tree.lines.shrink_to_fit();
     Ok(tree)
 }

@@ -27,7 +27,7 @@ use crate::{Classifier, Keys, Kind, MAX_ENTRIES, MAX_WORDS, NO_MATCH, Refusal, T
 
 /// Levels of a tree, at most.
 pub const MAX_DEPTH: u32 = 24;
-/// Lines of a block that are asked for: most need no more before they are left.
+/// Lines of a block that are asked for: most have no more. So many that belong to nothing follow the last one.
 const BLOCK: usize = 5;
 /// Keys in flight.
 const KEYS: usize = 64;
@@ -187,32 +187,32 @@ impl DecisionTree {
         key: &[u32; W],
         count: &mut impl FnMut(usize),
     ) -> (u32, usize) {
-        let Some(Line(head)) = self.lines.get(at) else {
+        let block = self.lines.get(at..).and_then(<[_]>::first_chunk::<BLOCK>);
+        let Some(block @ [Line(head), ..]) = block else {
             return (best, DONE);
         };
         if head[0] >= best {
             return (best, DONE);
         }
         let about = head[leaf::LANES];
-        let rows = (about >> leaf::ROWS & 7) as usize;
+        let rows = about >> leaf::ROWS & 7;
         let tests = (about >> leaf::TESTS) as usize;
-        let len = rows + tests;
+        let len = rows as usize + tests;
         count(len + 1);
-        let lines = self.lines.get(at + 1..at + 1 + len).unwrap_or(&[]);
         let mut m = about & 0xff;
         if rows != 0
             && let Some(key) = key.first_chunk()
             && let Some(words) = head.last_chunk()
-            && let Some([Line(lo), Line(span)]) = lines.first_chunk()
-            // of four entries and less the first ones once more: those that they stand for then are none
-            && let Some([Line(lo2), Line(span2)]) = lines.get(rows - 2..).and_then(<[_]>::first_chunk)
         {
-            let a = s.rows4(words, lo, span, key);
-            let b = s.rows4(words, lo2, span2, key);
+            // of four entries and less the first ones once more: those that they stand for then are none
+            let second = ((rows & 4) >> 1) as usize;
+            let a = s.rows4(words, &block[1].0, &block[2].0, key);
+            let b = s.rows4(words, &block[1 + second].0, &block[2 + second].0, key);
             m = s.all4(a | b << 16);
         }
         if tests != 0 {
-            m = self.further(s, head, lines.get(rows..).unwrap_or(&[]), m, key);
+            let lines = self.lines.get(at + 1 + rows as usize..at + 1 + len);
+            m = self.further(s, head, lines.unwrap_or(&[]), m, key);
         }
         if m != 0 {
             return (best.min(head[m.trailing_zeros() as usize & 7]), DONE);
@@ -426,10 +426,16 @@ impl Lookup<'_> {
                 }
                 walking = left;
             }
-            // the further lines of leaves
-            for i in wanted.iter().take(n) {
+            // the further lines of leaves; those of nothing are not looked at
+            let all = n;
+            n = 0;
+            for a in 0..all {
+                let i = wanted[a % KEYS];
+                let leaf = at[usize::from(i) % KEYS];
+                wanted[n % KEYS] = i;
+                n += usize::from(leaf != EMPTY);
                 for l in 2..BLOCK {
-                    prefetch(&t.lines, (at[usize::from(*i) % KEYS] & !LEAF) as usize + l);
+                    prefetch(&t.lines, (leaf & !LEAF) as usize + l);
                 }
             }
             // Block by block, as levels before: one that a key goes on with is asked for a whole turn before.
@@ -489,7 +495,7 @@ impl Classifier for DecisionTree {
             self.roots.len(),
             grids.map(|g| g.cells.len()).sum::<usize>(),
             self.nodes,
-            self.lines.len() - 2 * self.nodes,
+            self.lines.len() - 2 * self.nodes - BLOCK,
             self.copies as f64 / self.values.len().max(1) as f64
         )
     }

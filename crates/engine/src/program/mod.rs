@@ -334,6 +334,9 @@ impl ProgramRunner {
             0 | 1 => None,
             _ => self.first_rules(source, batch, &mut rules),
         };
+        if let Some(stage) = stage {
+            self.expect_rules(stage, rules.iter().copied());
+        }
         // nothing that happens to a packet changes the bytes of another one; a handler that it calls may end the program's time,
         // and then what was found is worth nothing
         let changes = self.graph.core.changes;
@@ -405,12 +408,11 @@ impl ProgramRunner {
             .get_or_insert_with(|| Box::new(lookup::Scratch::new()));
         (st.regs.tables).take(&l.code.tables, &self.graph.store, self.graph.core.changes);
         lookup::first_rules(&l.code, stage, &mut st.regs, scratch, packets, out);
-        // with many rules, what is known of each is far away
-        if l.code.rule_action.len() > NEAR {
+        // foresight is about to read the actions of all of them
+        if !l.code.binds.is_empty() && l.code.rule_action.len() > NEAR {
             for rule in out.iter().filter(|r| **r != classify::NO_RULE) {
-                let at = (stage.rules + rule) as usize;
-                l.code.rule_action.get(at).map(onefold_packet::prefetch);
-                st.counts.ask(at);
+                let action = l.code.rule_action.get((stage.rules + rule) as usize);
+                action.map(onefold_packet::prefetch);
             }
         }
         if !st.regs.tables.batch {
@@ -419,6 +421,22 @@ impl ProgramRunner {
         let g = &self.graph;
         (st.foresight).of(&l.code, g, number, packets, out);
         Some(number)
+    }
+
+    /// The program is about to do what these rules of a stage say: with many of them, what is known of each is far away.
+    pub(crate) fn expect_rules(&self, stage: u32, rules: impl Iterator<Item = u32>) {
+        let many = |l: &&Loaded| l.code.rule_action.len() > NEAR;
+        let Some(l) = self.loaded.as_ref().filter(many) else {
+            return;
+        };
+        let Some(stage) = l.code.stages.get(stage as usize) else {
+            return;
+        };
+        for rule in rules.filter(|r| *r != classify::NO_RULE) {
+            let at = (stage.rules + rule) as usize;
+            l.code.rule_action.get(at).map(onefold_packet::prefetch);
+            l.state.counts.ask(at);
+        }
     }
 
     /// As [`Graph::arrive`].

@@ -75,7 +75,10 @@ impl FlowRunner {
         let Some(lane) = self.lanes.get(lane) else {
             return 0;
         };
+        let stage = self.runner.entry(ElemId(lane.source));
         if self.adaptive && !lane.monitor.pressed {
+            let group = self.group.iter().take(n).filter(|x| x.rule != ASK);
+            self.runner.expect_rules(stage, group.map(|x| x.rule));
             return 0;
         }
         let mut found = 0;
@@ -83,6 +86,9 @@ impl FlowRunner {
             let b = lane.boxes.get(usize::from(x.guard));
             let way = b.and_then(|b| b.rules.get(x.rule));
             let (Some(way), UNKNOWN) = (way, x.way) else {
+                // the program's
+                let rule = (x.rule != ASK).then_some(x.rule);
+                self.runner.expect_rules(stage, rule.into_iter());
                 continue;
             };
             // of those that are always remembered half, so that comparisons see both
