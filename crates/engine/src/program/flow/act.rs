@@ -11,6 +11,9 @@ use onefold_packet::Packet;
 /// Most fields that are copied from one place of the packet to another.
 pub(super) const MAX_MOVES: usize = 4;
 
+/// Bytes at the beginning of a window that hold addresses of Ethernet, and an IPv4 header up to its source.
+pub(super) const NEAR: usize = WINDOW / 2;
+
 /// No byte of a flow's own.
 pub(super) const NONE: u8 = 0x80;
 
@@ -68,7 +71,7 @@ pub(super) struct Act {
     pub l4_sum: At<2>,
     /// What is added to the checksums of all packets alike; where that is a flow's own, nothing.
     pub own: Own,
-    /// [`Act::quick`], and besides bytes that are kept and set at most the header's checksum is another: [`Act::apply_simple`].
+    /// [`Act::quick`], and besides bytes that are kept and set at most the header's checksum is another, all within [`NEAR`] bytes: [`Act::apply_simple`].
     pub simple: bool,
     /// Fields that are copied: from where, and to which bits.
     pub moves: Box<[(Bits, i32, u8)]>,
@@ -141,7 +144,7 @@ impl Act {
     /// [`Act::apply_quick`] of one that is [simple](Act::simple).
     #[inline(always)]
     pub fn apply_simple<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW]) {
-        wide.rewrite_simple(wide.load(w), self, w);
+        wide.rewrite_simple(self, w);
     }
 
     /// [`Act::apply_quick`] of one whose fields [change places](Act::turn).
@@ -171,6 +174,14 @@ impl Act {
         let x = u16::from_ne_bytes(self.ip_sum.get(w));
         Any.change(bytes, &self.keep, &self.set, &self.sub, w);
         mend(w, self.ip_sum, x, self.own.ip(), false);
+    }
+
+    /// Is nothing written behind the first [`NEAR`] bytes? Said of one that has been [arranged](Act::arrange).
+    pub fn near(&self) -> bool {
+        (NEAR..WINDOW).all(|i| {
+            let plain = (self.keep[i], self.set[i], self.sub[i]) == (0xff, 0, 0);
+            plain && (self.adds[i], self.vars_at[i]) == (NONE, NONE)
+        })
     }
 
     /// Where each byte of a flow's own goes, for whoever writes all of them at once ([`Wide::rewrite`]). False if that would come to something else than one after
@@ -374,7 +385,7 @@ mod tests {
                 if let Some(wide) = super::super::wide::Avx512::found() {
                     act.apply_quick(wide, &mut got, &own);
                     prop_assert_eq!(want, got);
-                    if !varies {
+                    if !varies && act.near() {
                         let (mut want, mut got) = (w, w);
                         act.write_simple(w, &mut want);
                         act.apply_simple(wide, &mut got);

@@ -1,13 +1,16 @@
 //! What a box asks of bytes, where all but few of them are one value: sixteen packets are told not to differ in half the instructions that intervals take.
 
+use super::act::NEAR;
 use super::guard::WINDOW;
-use super::wide::HEAD_AT;
+use super::wide::{HEAD_AT, ROW, Wide};
 
 /// Bytes that are to be one value each, and one word of the [columns](super::wide::Wide::columns) of which each byte may be an interval: the one that has the time to live.
 #[derive(Debug, Clone)]
 pub(super) struct Alike {
     /// Bits that are to be one value.
     pub exact: [u8; WINDOW],
+    /// All of these are in the first [`NEAR`] bytes.
+    pub near: bool,
     /// Of the word: each byte under its mask is one of `lo` to `lo + span`.
     pub mask: u32,
     /// See [`Alike::mask`].
@@ -19,6 +22,20 @@ pub(super) struct Alike {
 impl Alike {
     /// Which column has intervals.
     pub const COLUMN: usize = 2;
+
+    /// Are sixteen packets' bits the same as these, where they are to be one value?
+    #[inline(always)]
+    pub fn same<W: Wide>(
+        &self,
+        wide: W,
+        windows: &[&[u8; WINDOW]; ROW],
+        bits: &[u8; WINDOW],
+    ) -> bool {
+        match self.near {
+            true => wide.all_same_near(windows, &self.exact, bits),
+            false => wide.all_same(windows, &self.exact, bits),
+        }
+    }
 
     /// Each byte under its mask is to be one of `lo` to `lo + span`. `None` if any of several values is right elsewhere than in the word.
     pub fn of(mask: &[u8; WINDOW], lo: &[u8; WINDOW], span: &[u8; WINDOW]) -> Option<Alike> {
@@ -39,6 +56,7 @@ impl Alike {
             u32::from_be_bytes(std::array::from_fn(byte))
         };
         Some(Alike {
+            near: exact[NEAR..].iter().all(|m| *m == 0),
             exact,
             mask: some(mask),
             lo: some(lo),
@@ -49,7 +67,7 @@ impl Alike {
 
 #[cfg(test)]
 mod tests {
-    use super::super::wide::{Any, ROW, Wide};
+    use super::super::wide::Any;
     use super::*;
 
     proptest::proptest! {
@@ -73,7 +91,7 @@ mod tests {
             let a = Alike::of(&mask, &lo, &span).unwrap();
             let v = Any.columns(&windows)[Alike::COLUMN];
             let inside = Any.zero(Any.beyond(Any.all(0), v, a.mask, a.lo, a.span));
-            let got = inside == u16::MAX && Any.all_same(&windows, &a.exact, &lo);
+            let got = inside == u16::MAX && a.same(Any, &windows, &lo);
             proptest::prop_assert_eq!(got, Any.inside(w, &mask, &lo, &span));
         }
     }

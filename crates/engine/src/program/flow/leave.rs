@@ -204,6 +204,13 @@ impl AtOnce<'_, '_> {
                 continue;
             }
             let own = if KEYED { b.owns[i] } else { act.own };
+            if !KEYED
+                && act.quick
+                && let Some(w) = packets.get_mut(i)
+            {
+                act.apply_quick(wide, w, &own);
+                continue;
+            }
             if let Some(turn) = &act.turn
                 && let Some(w) = packets.get_mut(i)
             {

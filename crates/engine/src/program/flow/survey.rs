@@ -77,7 +77,7 @@ impl GuardBox {
             Some(a) => {
                 let v = c.words[Alike::COLUMN];
                 let beyond = wide.beyond(wide.all(0), v, a.mask, a.lo, a.span);
-                wide.zero(beyond) == u16::MAX && wide.all_same(windows, &a.exact, &self.lo)
+                wide.zero(beyond) == u16::MAX && a.same(wide, windows, &self.lo)
             }
             None => wide.all_inside(windows, &self.mask, &self.lo, &self.span),
         };

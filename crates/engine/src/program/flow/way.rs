@@ -395,7 +395,7 @@ pub(super) fn make(
     }
     if !way.keyed {
         act.own = flow.own;
-        act.simple = act.quick && act.own.l4() == 0;
+        act.simple = act.quick && act.own.l4() == 0 && act.near();
     }
     Ok((way, act, flow))
 }

@@ -64,6 +64,15 @@ impl Wide for Any {
         other == 0
     }
     #[inline(always)]
+    fn all_same_near(
+        self,
+        windows: &[&[u8; WINDOW]; ROW],
+        mask: &[u8; WINDOW],
+        bits: &[u8; WINDOW],
+    ) -> bool {
+        self.all_same(windows, mask, bits)
+    }
+    #[inline(always)]
     fn change(
         self,
         w: [u8; WINDOW],
@@ -81,8 +90,8 @@ impl Wide for Any {
         act.write(v, to, own);
     }
     #[inline(always)]
-    fn rewrite_simple(self, v: [u8; WINDOW], act: &Act, to: &mut [u8; WINDOW]) {
-        act.write_simple(v, to);
+    fn rewrite_simple(self, act: &Act, w: &mut [u8; WINDOW]) {
+        act.write_simple(*w, w);
     }
     #[inline(always)]
     fn above(self, v: u32, row: &[u32; ROW]) -> u32 {

@@ -1,7 +1,7 @@
 //! With AVX-512: sixteen numbers, or a packet's first 64 bytes, in a register.
 #![allow(unsafe_code)]
 
-use super::super::act::Act;
+use super::super::act::{Act, NEAR};
 use super::super::guard::WINDOW;
 use super::super::intervals::Ends;
 use super::super::way::Own;
@@ -47,13 +47,7 @@ impl Avx512 {
     /// sums at once: to most of them nothing is added. One's complement sums do not mind which way round their bytes are; and to add to a complement, the carry
     /// added in its turn, is to subtract, and the borrow in its turn.
     #[inline(always)]
-    fn composed<const SIMPLE: bool>(
-        self,
-        v: std::arch::x86_64::__m512i,
-        act: &Act,
-        own: &Own,
-        to: &mut [u8; WINDOW],
-    ) {
+    fn composed(self, v: std::arch::x86_64::__m512i, act: &Act, own: &Own, to: &mut [u8; WINDOW]) {
         use std::arch::x86_64::{
             _mm_load_si128, _mm512_broadcast_i32x4, _mm512_cmplt_epu16_mask, _mm512_mask_sub_epi16,
             _mm512_mask_testn_epi16_mask, _mm512_maskz_mov_epi16, _mm512_or_si512,
@@ -68,22 +62,48 @@ impl Avx512 {
         // SAFETY: the instructions are there, or the value would not be; sixteen bytes, aligned to as many; an array of 64 bytes.
         unsafe {
             let own = _mm512_broadcast_i32x4(_mm_load_si128(own.0.as_ptr().cast()));
-            let mut less = _mm512_shuffle_epi8(own, self.load(&act.adds));
-            if !SIMPLE {
-                let none = _mm512_mask_testn_epi16_mask(act.unsummed, v, v);
-                less = _mm512_maskz_mov_epi16(!none, less);
-            }
+            let less = _mm512_shuffle_epi8(own, self.load(&act.adds));
+            let none = _mm512_mask_testn_epi16_mask(act.unsummed, v, v);
+            let less = _mm512_maskz_mov_epi16(!none, less);
             let sums = _mm512_sub_epi16(v, less);
             let borrow = _mm512_cmplt_epu16_mask(v, less);
             let sums = _mm512_mask_sub_epi16(sums, borrow, sums, _mm512_set1_epi16(1));
             // the number is the truth table of a & b | c
             let x = _mm512_ternarylogic_epi32(sums, keep, set, 0xea);
-            let mut x = _mm512_sub_epi8(x, sub);
-            if !SIMPLE {
-                x = _mm512_or_si512(x, _mm512_shuffle_epi8(own, self.load(&act.vars_at)));
-            }
+            let x = _mm512_sub_epi8(x, sub);
+            let x = _mm512_or_si512(x, _mm512_shuffle_epi8(own, self.load(&act.vars_at)));
             _mm512_storeu_si512(to.as_mut_ptr().cast(), x);
         }
+    }
+
+    /// [`Wide::rewrite_simple`]: the same with half as wide registers, as there is nothing to be done behind.
+    #[inline(always)]
+    fn composed_near(self, act: &Act, w: &mut [u8; WINDOW]) {
+        use std::arch::x86_64::{
+            _mm_load_si128, _mm256_broadcast_i32x4, _mm256_cmplt_epu16_mask, _mm256_mask_sub_epi16,
+            _mm256_set1_epi16, _mm256_shuffle_epi8, _mm256_storeu_si256, _mm256_sub_epi8,
+            _mm256_sub_epi16, _mm256_ternarylogic_epi32,
+        };
+        let v = self.load_near(w);
+        let (keep, set) = (self.load_near(&act.keep), self.load_near(&act.set));
+        let (sub, adds) = (self.load_near(&act.sub), self.load_near(&act.adds));
+        // SAFETY: as above.
+        unsafe {
+            let own = _mm256_broadcast_i32x4(_mm_load_si128(act.own.0.as_ptr().cast()));
+            let less = _mm256_shuffle_epi8(own, adds);
+            let sums = _mm256_sub_epi16(v, less);
+            let borrow = _mm256_cmplt_epu16_mask(v, less);
+            let sums = _mm256_mask_sub_epi16(sums, borrow, sums, _mm256_set1_epi16(1));
+            let x = _mm256_ternarylogic_epi32(sums, keep, set, 0xea);
+            _mm256_storeu_si256(w.as_mut_ptr().cast(), _mm256_sub_epi8(x, sub));
+        }
+    }
+
+    /// The first [`NEAR`] bytes.
+    #[inline(always)]
+    fn load_near(self, w: &[u8; WINDOW]) -> std::arch::x86_64::__m256i {
+        // SAFETY: the instructions are there, or the value would not be; half of 64 bytes.
+        unsafe { std::arch::x86_64::_mm256_loadu_si256(w[..NEAR].as_ptr().cast()) }
     }
 
     /// [`Wide::rank`] among `16 * R` numbers.
@@ -199,6 +219,33 @@ impl Wide for Avx512 {
         }
     }
     #[inline(always)]
+    fn all_same_near(
+        self,
+        windows: &[&[u8; WINDOW]; ROW],
+        mask: &[u8; WINDOW],
+        bits: &[u8; WINDOW],
+    ) -> bool {
+        use std::arch::x86_64::{
+            _mm256_or_si256, _mm256_setzero_si256, _mm256_ternarylogic_epi32, _mm256_testz_si256,
+            _mm256_xor_si256,
+        };
+        let (mask, bits) = (self.load_near(mask), self.load_near(bits));
+        // SAFETY: as above; this goes for all of the following.
+        let mut other = [unsafe { _mm256_setzero_si256() }; 2];
+        #[allow(clippy::needless_range_loop)]
+        for i in 0..ROW {
+            let w = self.load_near(windows[i]);
+            unsafe {
+                let unlike = _mm256_xor_si256(w, bits);
+                other[i % 2] = _mm256_ternarylogic_epi32(other[i % 2], unlike, mask, 0xf8);
+            }
+        }
+        unsafe {
+            let other = _mm256_or_si256(other[0], other[1]);
+            _mm256_testz_si256(other, other) == 1
+        }
+    }
+    #[inline(always)]
     fn change(
         self,
         w: Self::V,
@@ -219,11 +266,11 @@ impl Wide for Avx512 {
     }
     #[inline(always)]
     fn rewrite(self, v: Self::V, act: &Act, own: &Own, to: &mut [u8; WINDOW]) {
-        self.composed::<false>(v, act, own, to);
+        self.composed(v, act, own, to);
     }
     #[inline(always)]
-    fn rewrite_simple(self, v: Self::V, act: &Act, to: &mut [u8; WINDOW]) {
-        self.composed::<true>(v, act, &act.own, to);
+    fn rewrite_simple(self, act: &Act, w: &mut [u8; WINDOW]) {
+        self.composed_near(act, w);
     }
     #[inline(always)]
     fn above(self, v: u32, row: &[u32; ROW]) -> u32 {
@@ -408,14 +455,25 @@ impl Wide for Avx512 {
     }
     #[inline(always)]
     fn pick(self, from: &[u32], at: Self::N) -> Self::N {
-        use std::arch::x86_64::{_mm512_i32gather_epi32, _mm512_min_epu32};
+        use std::arch::x86_64::{
+            _mm512_i32gather_epi32, _mm512_maskz_loadu_epi32, _mm512_min_epu32,
+            _mm512_permutex2var_epi32,
+        };
         let Some(last) = from.len().checked_sub(1) else {
             return self.all(0);
         };
         let last = last.min(i32::MAX as usize) as u32;
-        // SAFETY: as above; no place is beyond the last.
+        // SAFETY: as above; no place is beyond the last, and nothing is read there.
         unsafe {
             let at = _mm512_min_epu32(at, self.all(last));
+            if last < 32 {
+                // from registers: a gather is a microprogram on some processors
+                let there = u32::MAX >> (31 - last);
+                let second = from.get(ROW..).map_or(from.as_ptr(), <[u32]>::as_ptr);
+                let a = _mm512_maskz_loadu_epi32(there as u16, from.as_ptr().cast());
+                let b = _mm512_maskz_loadu_epi32((there >> ROW) as u16, second.cast());
+                return _mm512_permutex2var_epi32(a, at, b);
+            }
             _mm512_i32gather_epi32(at, from.as_ptr().cast(), 4)
         }
     }

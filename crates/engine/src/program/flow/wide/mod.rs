@@ -123,6 +123,13 @@ pub(super) trait Wide: Copy {
         mask: &[u8; WINDOW],
         bits: &[u8; WINDOW],
     ) -> bool;
+    /// [`Wide::all_same`], where the mask has none behind the first [`NEAR`](super::act::NEAR) bytes.
+    fn all_same_near(
+        self,
+        windows: &[&[u8; WINDOW]; ROW],
+        mask: &[u8; WINDOW],
+        bits: &[u8; WINDOW],
+    ) -> bool;
     /// Bits kept and bits set, then subtracted byte by byte.
     fn change(
         self,
@@ -135,7 +142,7 @@ pub(super) trait Wide: Copy {
     /// Writes what becomes of bytes by what is done to them, and by what is their flow's own: [`Act::write`], of one that has been [arranged](Act::arrange).
     fn rewrite(self, v: Self::V, act: &Act, own: &Own, to: &mut [u8; WINDOW]);
     /// The same of one that is [simple](Act::simple).
-    fn rewrite_simple(self, v: Self::V, act: &Act, to: &mut [u8; WINDOW]);
+    fn rewrite_simple(self, act: &Act, w: &mut [u8; WINDOW]);
     /// How many numbers of a row `v` is above.
     fn above(self, v: u32, row: &[u32; ROW]) -> u32;
     /// Which tags are equal to this one, but for their low bits: a bit each. The tag's own low bit is not set.
@@ -250,6 +257,9 @@ mod tests {
         keep(wide.all(wide.over(a, b).into()));
         let row: Vec<u32> = (0..33).map(|i| all_of(windows, i)).collect();
         keep(wide.pick(&row, wide.and(a, wide.all(63))));
+        for n in [1, 2, 15, 16, 17, 31, 32] {
+            keep(wide.pick(&row[..n], wide.and(a, wide.all(63))));
+        }
         keep(wide.pick(&row[..1], a));
         let (mut some, mut same) = ([7; ROW], [7; ROW]);
         wide.put_some(a, wide.over(a, b), &mut some);
@@ -295,6 +305,9 @@ mod tests {
             let mut one = [0; WINDOW];
             one[at] = mask[at];
             assert_eq!(wide.all_same(windows, &one, &lo), span[at] == 0);
+            if at < super::super::act::NEAR {
+                assert_eq!(wide.all_same_near(windows, &one, &lo), span[at] == 0);
+            }
         }
         let place = |i: usize| (i / 16 * 16 + usize::from(windows[i % ROW][i]) % 16) as u8;
         let (turn, mut to) = (std::array::from_fn(place), [0; WINDOW]);
