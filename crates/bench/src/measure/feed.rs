@@ -4,7 +4,7 @@ use crate::rng::Rng;
 use crate::zipf::Zipf;
 use onefold_packet::{Packet, Pkt, Roomy, prefetch};
 
-/// Bytes from one buffer to the next: an odd number of cache lines, so that headers of packets in flight do not share a
+/// Bytes from one buffer to the next (two lines more on some heaps): an odd number of cache lines, so that headers of packets in flight do not share a
 /// few sets of the cache.
 pub const STRIDE: usize = 2112;
 /// What an allocation that begins on a cache line needs beside its bytes: its header, up to the next line.

@@ -33,6 +33,7 @@ mod guard;
 mod hot;
 mod intervals;
 mod isa;
+mod keys;
 mod lease;
 mod leave;
 mod monitor;

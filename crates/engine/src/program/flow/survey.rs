@@ -7,9 +7,11 @@
 
 use super::GROUP;
 use super::alike::Alike;
+use super::bits::each_bit;
 use super::brief::{Briefs, bits_from};
 use super::direct::{BY_FLOW, UNKNOWN};
-use super::guard::{GuardBox, Keys, Lane, NO_BOX, Parsed, WINDOW, key};
+use super::guard::{GuardBox, Lane, NO_BOX, Parsed, WINDOW};
+use super::keys::{Keys, key};
 use super::table::{NO_SLOT, Table};
 use super::wide::{HEAD, HEAD_AT, ROW, Sixteen, Wide, by_itself, one_by_one};
 use super::windows::Windows;
@@ -113,17 +115,6 @@ impl GuardBox {
         };
         !(bad | wrong | payload)
     }
-}
-
-/// The numbers of the bits that are set, the lowest first.
-#[inline(always)]
-fn bits(mut m: u16) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let i = m.trailing_zeros() as usize;
-        let some = m != 0;
-        m &= m.wrapping_sub(1);
-        some.then_some(i)
-    })
 }
 
 /// Sixteen of a group's, from this one on.
@@ -291,13 +282,13 @@ impl Lane {
             seen.by_flow = true;
             briefs.keyed |= bits_from(first, keyed);
         }
-        for i in bits(left) {
+        each_bit!(left.into(), i, {
             if let Some(x) = out.get_mut(i) {
                 (x.guard, x.way, x.slot, x.lease) = (NO_BOX, UNKNOWN, NO_SLOT, NO_LEASE);
                 ways[i & (ROW - 1)] = UNKNOWN;
                 seen.unknown += 1;
             }
-        }
+        });
         wide.bills(columns.len, wide.get(&totals), bills);
         briefs.only |= bits_from(first, only);
     }
@@ -313,7 +304,7 @@ impl GuardBox {
         totals: &mut Sixteen,
     ) -> u16 {
         let (mut here, windows) = (0, packets.row(first));
-        for i in bits(candidates) {
+        each_bit!(candidates.into(), i, {
             if let (Some(p), Some(w), Some(t)) = (
                 packets.packet(first + i),
                 windows.get(i),
@@ -323,18 +314,7 @@ impl GuardBox {
                 *t = total;
                 here |= 1 << i;
             }
-        }
+        });
         here
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bits_are_numbered() {
-        assert_eq!(bits(0b1000_0000_0001_0100).collect::<Vec<_>>(), [2, 4, 15]);
-        assert_eq!(bits(0).count(), 0);
     }
 }
