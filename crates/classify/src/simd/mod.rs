@@ -152,14 +152,15 @@ pub(crate) fn on_huge_pages<T: Copy>(v: Vec<T>) -> Vec<T> {
     v
 }
 
-/// Asks for the cache line of an element; does nothing if there is no such element, or no such instruction.
+/// Asks for the cache line of an element, into the second cache, which many lines can be on their way to at a time; does nothing if there is no such element, or no such
+/// instruction.
 #[inline(always)]
 pub(crate) fn prefetch<T>(slice: &[T], i: usize) {
     #[cfg(target_arch = "x86_64")]
     {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         // SAFETY: a prefetch reads nothing that the program could see and never faults, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(slice.as_ptr().wrapping_add(i).cast()) };
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(slice.as_ptr().wrapping_add(i).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
     {
