@@ -91,11 +91,38 @@ pub enum Vectors {
     Avx512,
 }
 
-static LIMIT: AtomicU8 = AtomicU8::new(Vectors::Avx512 as u8);
+/// More than any [`Vectors`]: nobody has asked yet.
+const UNASKED: u8 = u8::MAX;
+
+static LIMIT: AtomicU8 = AtomicU8::new(UNASKED);
 
 /// Uses no more than these from now on, in the whole process: to measure and to test what other processors would do.
 pub fn limit_vectors(to: Vectors) {
     LIMIT.store(to as u8, Ordering::Relaxed);
+}
+
+/// What [`limit_vectors`] said last. Until then, what the environment variable `ONEFOLD_ISA` says the first time that anybody asks: `avx2`, or `any` for what every
+/// processor of the architecture has; no limit if it says something else, or nothing.
+#[inline]
+pub fn vectors_limit() -> Vectors {
+    match LIMIT.load(Ordering::Relaxed) {
+        UNASKED => asked(),
+        v if v == Vectors::Avx512 as u8 => Vectors::Avx512,
+        v if v == Vectors::Avx2 as u8 => Vectors::Avx2,
+        _ => Vectors::Portable,
+    }
+}
+
+#[cold]
+fn asked() -> Vectors {
+    let to = match std::env::var("ONEFOLD_ISA").as_deref() {
+        Ok("avx2") => Vectors::Avx2,
+        Ok("any") => Vectors::Portable,
+        _ => Vectors::Avx512,
+    };
+    // somebody may have said another one meanwhile
+    let _ = LIMIT.compare_exchange(UNASKED, to as u8, Ordering::Relaxed, Ordering::Relaxed);
+    vectors_limit()
 }
 
 /// Runs a kernel with the best that this processor has.
@@ -103,14 +130,14 @@ pub fn limit_vectors(to: Vectors) {
 pub(crate) fn dispatch<K: Kernel>(kernel: K) {
     #[cfg(target_arch = "x86_64")]
     {
-        let limit = LIMIT.load(Ordering::Relaxed);
-        if limit >= Vectors::Avx512 as u8
+        let limit = vectors_limit();
+        if limit >= Vectors::Avx512
             && let Some(isa) = avx512::Avx512::new()
         {
             // SAFETY: an `Avx512` exists only where its features were detected.
             return unsafe { avx512::run(isa, kernel) };
         }
-        if limit >= Vectors::Avx2 as u8
+        if limit >= Vectors::Avx2
             && let Some(isa) = avx2::Avx2::new()
         {
             // SAFETY: an `Avx2` exists only where its features were detected.

@@ -1,6 +1,64 @@
 //! The same code for processors with wider registers.
 #![allow(unsafe_code)]
 
+use onefold_classify::{Vectors, vectors_limit};
+use std::sync::OnceLock;
+
+/// What instructions there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Isa {
+    Any,
+    /// AVX2, with what all processors have that have it: BMI 1 and 2, LZCNT and POPCNT.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// Besides AVX-512 F, BW, DQ and VL.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Isa {
+    /// Of this processor.
+    #[inline]
+    pub fn found() -> Isa {
+        static FOUND: OnceLock<Isa> = OnceLock::new();
+        *FOUND.get_or_init(|| {
+            #[cfg(target_arch = "x86_64")]
+            {
+                let v3 = is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("bmi1")
+                    && is_x86_feature_detected!("bmi2")
+                    && is_x86_feature_detected!("lzcnt")
+                    && is_x86_feature_detected!("popcnt");
+                if v3
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512vl")
+                {
+                    return Isa::Avx512;
+                }
+                if v3 {
+                    return Isa::Avx2;
+                }
+            }
+            Isa::Any
+        })
+    }
+
+    /// Of this processor, but no more than [`vectors_limit`] says: on a machine that has AVX-512 `ONEFOLD_ISA=avx2` measures and tests what one without it does.
+    #[inline]
+    pub fn detect() -> Isa {
+        let most = match vectors_limit() {
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx512 => Isa::Avx512,
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx2 => Isa::Avx2,
+            _ => Isa::Any,
+        };
+        Isa::found().min(most)
+    }
+}
+
 /// Something to be compiled for several processors: all that it calls has to be inlined into it.
 pub(super) trait Work {
     type Out;
@@ -11,21 +69,14 @@ pub(super) trait Work {
 /// Does it with the widest registers that there are.
 #[inline]
 pub(super) fn widely<W: Work>(w: W) -> W::Out {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("bmi2")
-        {
-            // SAFETY: the processor has all of it: the others are part of these, or older than any of them.
-            return unsafe { avx512(w) };
-        }
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
-            // SAFETY: the processor has it.
-            return unsafe { avx2(w) };
-        }
+    match Isa::detect() {
+        // SAFETY: the processor has it, or it would not have been found; this goes for the following, too.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => unsafe { avx512(w) },
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unsafe { avx2(w) },
+        Isa::Any => w.run(),
     }
-    w.run()
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -2,6 +2,7 @@
 //! with AVX2, in four with what every x86-64 has.
 #![allow(unsafe_code)]
 
+use super::super::wider::Isa;
 use super::FlowRunner;
 use super::brief::Briefs;
 use super::front::Front;
@@ -11,397 +12,185 @@ use super::monitor::Once;
 use super::survey::Seen;
 use super::table::Table;
 use super::ways::Tally;
-#[cfg(target_arch = "x86_64")]
-use super::wide::Avx512;
 use super::wide::{Any, Wide};
+#[cfg(target_arch = "x86_64")]
+use super::wide::{Avx2, Avx512};
 use super::windows::Windows;
 use onefold_elements::ElemId;
 use onefold_elements::rewrite::Leases;
 use onefold_packet::{Pkt, Timestamp};
 
-/// The steps that take most of the time, each compiled by itself: registers are few, and loops that are compiled together keep what each of them counts in memory.
-pub(super) trait Steps: Wide {
-    /// [`Lane::survey`].
-    fn survey<const EDGES: bool>(
-        self,
-        lane: &Lane,
-        table: &Table,
-        packets: &Windows<'_>,
-        briefs: &mut Briefs,
-        out: &mut [Parsed],
-    ) -> Seen;
-    /// [`super::hot::search`].
-    fn search(
-        self,
-        table: &Table,
-        leases: &Leases,
-        tallies: &[Tally],
-        group: &mut [Parsed],
-    ) -> usize;
-    /// [`super::hot::search_keyed`].
-    fn search_keyed(
-        self,
-        table: &Table,
-        leases: &Leases,
-        tallies: &[Tally],
-        briefs: &mut Briefs,
-        n: usize,
-    ) -> bool;
-    /// [`super::pressed::search_pressed`].
-    fn search_pressed(
-        self,
-        table: &Table,
-        leases: &Leases,
-        once: &Once,
-        briefs: &mut Briefs,
-        n: usize,
-    ) -> u64;
-    /// [`super::hot::search_mixed`].
-    fn search_mixed(self, table: &Table, leases: &Leases, once: &Once, group: &mut [Parsed])
-    -> u64;
-    /// [`FlowRunner::go`].
-    fn go<const STALE: bool>(
-        self,
-        r: &mut FlowRunner,
-        from: usize,
-        n: usize,
-        packets: &mut Front<'_>,
-        now: Timestamp,
-    ) -> usize;
-    /// [`FlowRunner::go_at_once`].
-    fn go_at_once<const KEYED: bool>(
-        self,
-        r: &mut FlowRunner,
-        packets: &mut Windows<'_>,
-        which: u64,
-        now: Timestamp,
-    ) -> Done;
+/// The steps, said once: hands them to a macro, behind whatever else it is to know.
+macro_rules! steps {
+    ($then:ident: $($with:tt)*) => {
+        $then! { $($with)*;
+            /// [`Lane::survey`].
+            fn survey[EDGES](
+                wide,
+                lane: &Lane,
+                table: &Table,
+                packets: &Windows<'_>,
+                briefs: &mut Briefs,
+                out: &mut [Parsed],
+            ) -> Seen {
+                lane.survey::<EDGES, _>(wide, table, packets, briefs, out)
+            }
+            /// [`super::hot::search`].
+            fn search[](
+                wide,
+                table: &Table,
+                leases: &Leases,
+                tallies: &[Tally],
+                group: &mut [Parsed],
+            ) -> usize {
+                super::hot::search(wide, table, leases, tallies, group)
+            }
+            /// [`super::hot::search_keyed`].
+            fn search_keyed[](
+                wide,
+                table: &Table,
+                leases: &Leases,
+                tallies: &[Tally],
+                briefs: &mut Briefs,
+                n: usize,
+            ) -> bool {
+                super::hot::search_keyed(wide, table, leases, tallies, briefs, n)
+            }
+            /// [`super::pressed::search_pressed`].
+            fn search_pressed[](
+                wide,
+                table: &Table,
+                leases: &Leases,
+                once: &Once,
+                briefs: &mut Briefs,
+                n: usize,
+            ) -> u64 {
+                super::pressed::search_pressed(wide, table, leases, once, briefs, n)
+            }
+            /// [`super::hot::search_mixed`].
+            fn search_mixed[](
+                wide,
+                table: &Table,
+                leases: &Leases,
+                once: &Once,
+                group: &mut [Parsed],
+            ) -> u64 {
+                super::hot::search_mixed(wide, table, leases, once, group)
+            }
+            /// [`FlowRunner::go`].
+            fn go[STALE](
+                wide,
+                r: &mut FlowRunner,
+                from: usize,
+                n: usize,
+                packets: &mut Front<'_>,
+                now: Timestamp,
+            ) -> usize {
+                r.go::<STALE>(wide, from, n, packets, now)
+            }
+            /// [`FlowRunner::go_at_once`].
+            fn go_at_once[KEYED](
+                wide,
+                r: &mut FlowRunner,
+                packets: &mut Windows<'_>,
+                which: u64,
+                now: Timestamp,
+            ) -> Done {
+                r.go_at_once::<KEYED>(wide, packets, which, now)
+            }
+        }
+    };
 }
 
-impl Steps for Any {
-    #[inline(always)]
-    fn survey<const EDGES: bool>(
-        self,
-        lane: &Lane,
-        table: &Table,
-        packets: &Windows<'_>,
-        briefs: &mut Briefs,
-        out: &mut [Parsed],
-    ) -> Seen {
-        lane.survey::<EDGES, _>(self, table, packets, briefs, out)
-    }
-    #[inline(always)]
-    fn search(
-        self,
-        table: &Table,
-        leases: &Leases,
-        tallies: &[Tally],
-        group: &mut [Parsed],
-    ) -> usize {
-        super::hot::search(self, table, leases, tallies, group)
-    }
-    #[inline(always)]
-    fn search_keyed(
-        self,
-        table: &Table,
-        leases: &Leases,
-        tallies: &[Tally],
-        briefs: &mut Briefs,
-        n: usize,
-    ) -> bool {
-        super::hot::search_keyed(self, table, leases, tallies, briefs, n)
-    }
-    #[inline(always)]
-    fn search_pressed(
-        self,
-        table: &Table,
-        leases: &Leases,
-        once: &Once,
-        briefs: &mut Briefs,
-        n: usize,
-    ) -> u64 {
-        super::pressed::search_pressed(self, table, leases, once, briefs, n)
-    }
-    #[inline(always)]
-    fn search_mixed(
-        self,
-        table: &Table,
-        leases: &Leases,
-        once: &Once,
-        group: &mut [Parsed],
-    ) -> u64 {
-        super::hot::search_mixed(self, table, leases, once, group)
-    }
-    #[inline(always)]
-    fn go<const STALE: bool>(
-        self,
-        r: &mut FlowRunner,
-        from: usize,
-        n: usize,
-        packets: &mut Front<'_>,
-        now: Timestamp,
-    ) -> usize {
-        r.go::<STALE>(self, from, n, packets, now)
-    }
-    #[inline(always)]
-    fn go_at_once<const KEYED: bool>(
-        self,
-        r: &mut FlowRunner,
-        packets: &mut Windows<'_>,
-        which: u64,
-        now: Timestamp,
-    ) -> Done {
-        r.go_at_once::<KEYED>(self, packets, which, now)
-    }
+/// The trait.
+macro_rules! declared {
+    (;$(
+        #[$doc:meta]
+        fn $name:ident[$($flag:ident)?]($wide:ident, $($arg:ident: $of:ty),+ $(,)?) -> $out:ty $do:block
+    )+) => {
+        /// The steps that take most of the time, each compiled by itself: registers are few, and loops that are compiled together keep what each of them counts in memory.
+        pub(super) trait Steps: Wide {
+            $(
+                #[$doc]
+                fn $name$(<const $flag: bool>)?(self, $($arg: $of),+) -> $out;
+            )+
+        }
+    };
 }
 
+/// For what every processor has: nothing is called.
+macro_rules! inlined {
+    ($isa:ident;$(
+        #[$doc:meta]
+        fn $name:ident[$($flag:ident)?]($wide:ident, $($arg:ident: $of:ty),+ $(,)?) -> $out:ty $do:block
+    )+) => {
+        impl Steps for $isa {
+            $(
+                #[inline(always)]
+                fn $name$(<const $flag: bool>)?(self, $($arg: $of),+) -> $out {
+                    let $wide = self;
+                    $do
+                }
+            )+
+        }
+    };
+}
+
+/// A function for each step, compiled with these instructions.
 #[cfg(target_arch = "x86_64")]
-impl Steps for Avx512 {
-    #[inline(always)]
-    fn survey<const EDGES: bool>(
-        self,
-        lane: &Lane,
-        table: &Table,
-        packets: &Windows<'_>,
-        briefs: &mut Briefs,
-        out: &mut [Parsed],
-    ) -> Seen {
-        // SAFETY: the instructions are there, or the value would not be.
-        unsafe { survey::<EDGES>(self, lane, table, packets, briefs, out) }
-    }
-    #[inline(always)]
-    fn search(
-        self,
-        table: &Table,
-        leases: &Leases,
-        tallies: &[Tally],
-        group: &mut [Parsed],
-    ) -> usize {
-        // SAFETY: as above.
-        unsafe { search(self, table, leases, tallies, group) }
-    }
-    #[inline(always)]
-    fn search_keyed(
-        self,
-        table: &Table,
-        leases: &Leases,
-        tallies: &[Tally],
-        briefs: &mut Briefs,
-        n: usize,
-    ) -> bool {
-        // SAFETY: as above.
-        unsafe { search_keyed(self, table, leases, tallies, briefs, n) }
-    }
-    #[inline(always)]
-    fn search_pressed(
-        self,
-        table: &Table,
-        leases: &Leases,
-        once: &Once,
-        briefs: &mut Briefs,
-        n: usize,
-    ) -> u64 {
-        // SAFETY: as above.
-        unsafe { search_pressed(self, table, leases, once, briefs, n) }
-    }
-    #[inline(always)]
-    fn search_mixed(
-        self,
-        table: &Table,
-        leases: &Leases,
-        once: &Once,
-        group: &mut [Parsed],
-    ) -> u64 {
-        // SAFETY: as above.
-        unsafe { search_mixed(self, table, leases, once, group) }
-    }
-    #[inline(always)]
-    fn go<const STALE: bool>(
-        self,
-        r: &mut FlowRunner,
-        from: usize,
-        n: usize,
-        packets: &mut Front<'_>,
-        now: Timestamp,
-    ) -> usize {
-        // SAFETY: as above.
-        unsafe { go::<STALE>(self, r, from, n, packets, now) }
-    }
-    #[inline(always)]
-    fn go_at_once<const KEYED: bool>(
-        self,
-        r: &mut FlowRunner,
-        packets: &mut Windows<'_>,
-        which: u64,
-        now: Timestamp,
-    ) -> Done {
-        // SAFETY: as above.
-        unsafe { go_at_once::<KEYED>(self, r, packets, which, now) }
-    }
+macro_rules! compiled {
+    ($isa:ident $features:literal;$(
+        #[$doc:meta]
+        fn $name:ident[$($flag:ident)?]($wide:ident, $($arg:ident: $of:ty),+ $(,)?) -> $out:ty $do:block
+    )+) => {
+        impl Steps for $isa {
+            $(
+                #[inline(always)]
+                fn $name$(<const $flag: bool>)?(self, $($arg: $of),+) -> $out {
+                    #[target_feature(enable = $features)]
+                    #[inline(never)]
+                    fn step$(<const $flag: bool>)?($wide: $isa, $($arg: $of),+) -> $out $do
+                    // SAFETY: the instructions are there, or the value would not be.
+                    unsafe { step$(::<$flag>)?(self, $($arg),+) }
+                }
+            )+
+        }
+
+        impl $isa {
+            /// # Safety
+            /// The processor has the instructions.
+            #[target_feature(enable = $features)]
+            unsafe fn run(r: &mut FlowRunner, source: ElemId, lane: usize, batch: &mut Vec<Pkt>, now: Timestamp) {
+                // SAFETY: who calls this function vouches for the processor.
+                r.groups(unsafe { $isa::new() }, source, lane, batch, now);
+            }
+        }
+    };
 }
 
+steps! { declared: }
+steps! { inlined: Any }
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-#[inline(never)]
-fn survey<const EDGES: bool>(
-    wide: Avx512,
-    lane: &Lane,
-    table: &Table,
-    packets: &Windows<'_>,
-    briefs: &mut Briefs,
-    out: &mut [Parsed],
-) -> Seen {
-    lane.survey::<EDGES, _>(wide, table, packets, briefs, out)
-}
+steps! { compiled: Avx2 "avx2,bmi1,bmi2,lzcnt,popcnt" }
+#[cfg(target_arch = "x86_64")]
+steps! { compiled: Avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt" }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-#[inline(never)]
-fn search(
-    wide: Avx512,
-    table: &Table,
-    leases: &Leases,
-    tallies: &[Tally],
-    group: &mut [Parsed],
-) -> usize {
-    super::hot::search(wide, table, leases, tallies, group)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-#[inline(never)]
-fn search_keyed(
-    wide: Avx512,
-    table: &Table,
-    leases: &Leases,
-    tallies: &[Tally],
-    briefs: &mut Briefs,
-    n: usize,
-) -> bool {
-    super::hot::search_keyed(wide, table, leases, tallies, briefs, n)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-#[inline(never)]
-fn search_pressed(
-    wide: Avx512,
-    table: &Table,
-    leases: &Leases,
-    once: &Once,
-    briefs: &mut Briefs,
-    n: usize,
-) -> u64 {
-    super::pressed::search_pressed(wide, table, leases, once, briefs, n)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-#[inline(never)]
-fn search_mixed(
-    wide: Avx512,
-    table: &Table,
-    leases: &Leases,
-    once: &Once,
-    group: &mut [Parsed],
-) -> u64 {
-    super::hot::search_mixed(wide, table, leases, once, group)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-#[inline(never)]
-fn go<const STALE: bool>(
-    wide: Avx512,
+/// [`FlowRunner::groups`], compiled for these instructions, which the processor has.
+#[inline]
+pub(super) fn run(
+    isa: Isa,
     r: &mut FlowRunner,
-    from: usize,
-    n: usize,
-    packets: &mut Front<'_>,
+    source: ElemId,
+    lane: usize,
+    batch: &mut Vec<Pkt>,
     now: Timestamp,
-) -> usize {
-    r.go::<STALE>(wide, from, n, packets, now)
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-#[inline(never)]
-fn go_at_once<const KEYED: bool>(
-    wide: Avx512,
-    r: &mut FlowRunner,
-    packets: &mut Windows<'_>,
-    which: u64,
-    now: Timestamp,
-) -> Done {
-    r.go_at_once::<KEYED>(wide, packets, which, now)
-}
-
-/// What the processor has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Isa {
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    Any,
-}
-
-impl Isa {
-    /// Of this processor.
-    pub fn detect() -> Isa {
+) {
+    match isa {
+        // SAFETY: found, or the value would not be this one; this goes for the following, too.
         #[cfg(target_arch = "x86_64")]
-        {
-            let v3 = is_x86_feature_detected!("avx2")
-                && is_x86_feature_detected!("bmi1")
-                && is_x86_feature_detected!("bmi2")
-                && is_x86_feature_detected!("lzcnt")
-                && is_x86_feature_detected!("popcnt");
-            if v3
-                && is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512bw")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-            {
-                return Isa::Avx512;
-            }
-            if v3 {
-                return Isa::Avx2;
-            }
-        }
-        Isa::Any
+        Isa::Avx512 => unsafe { Avx512::run(r, source, lane, batch, now) },
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unsafe { Avx2::run(r, source, lane, batch, now) },
+        Isa::Any => r.groups(Any, source, lane, batch, now),
     }
-
-    /// [`FlowRunner::groups`], compiled for it.
-    #[inline]
-    pub fn run(
-        self,
-        r: &mut FlowRunner,
-        source: ElemId,
-        lane: usize,
-        batch: &mut Vec<Pkt>,
-        now: Timestamp,
-    ) {
-        match self {
-            // SAFETY: detected above, where alone the value is made.
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => unsafe { avx512(r, source, lane, batch, now) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => unsafe { avx2(r, source, lane, batch, now) },
-            Isa::Any => r.groups(Any, source, lane, batch, now),
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn avx512(r: &mut FlowRunner, source: ElemId, lane: usize, batch: &mut Vec<Pkt>, now: Timestamp) {
-    // SAFETY: who calls this function vouches for the processor.
-    let wide = unsafe { super::wide::Avx512::new() };
-    r.groups(wide, source, lane, batch, now);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn avx2(r: &mut FlowRunner, source: ElemId, lane: usize, batch: &mut Vec<Pkt>, now: Timestamp) {
-    r.groups(Any, source, lane, batch, now);
 }

@@ -50,13 +50,13 @@ mod wide;
 mod windows;
 
 use super::path::{Path, PathEnd};
+use super::wider::Isa;
 use super::{ProgramRunner, Report};
 use crate::graph::{DropCount, Graph, Totals};
 use admission::Admission;
 pub use admission::OVERLOAD;
 use brief::Briefs;
 use guard::{Lane, Parsed};
-use isa::Isa;
 use lease::Pool;
 use monitor::Once;
 use onefold_elements::rewrite::FlowTable;
@@ -393,7 +393,7 @@ impl FlowRunner {
                 self.runner.gather();
             }
             let isa = self.isa;
-            isa.run(self, source, lane, batch, now);
+            isa::run(isa, self, source, lane, batch, now);
             self.runner.tell();
         } else {
             self.stats.passed_by += n as u64;

@@ -22,8 +22,8 @@ impl Avx512 {
     /// If this processor has it.
     #[cfg(test)]
     pub fn found() -> Option<Avx512> {
-        use super::super::isa::Isa;
-        (Isa::detect() == Isa::Avx512).then_some(Avx512(()))
+        use crate::program::wider::Isa;
+        (Isa::found() == Isa::Avx512).then_some(Avx512(()))
     }
 }
 
@@ -198,7 +198,7 @@ impl Wide for Avx512 {
         bits: &[u8; WINDOW],
     ) -> bool {
         use std::arch::x86_64::{
-            _mm512_or_si512, _mm512_ternarylogic_epi32, _mm512_test_epi8_mask, _mm512_xor_si512,
+            _mm512_or_si512, _mm512_ternarylogic_epi32, _mm512_test_epi8_mask,
         };
         let (mask, bits) = (self.load(mask), self.load(bits));
         // two, which do not wait for each other
@@ -206,17 +206,13 @@ impl Wide for Avx512 {
         #[allow(clippy::needless_range_loop)]
         for i in 0..ROW {
             let w = self.load(windows[i]);
-            // SAFETY: the instructions are there, or the value would not be. The number is the truth table of a | (b & c).
+            // SAFETY: the instructions are there, or the value would not be. The number is the truth table of a | (b ^ c).
             unsafe {
-                let unlike = _mm512_xor_si512(w, bits);
-                other[i % 2] = _mm512_ternarylogic_epi32(other[i % 2], unlike, mask, 0xf8);
+                other[i % 2] = _mm512_ternarylogic_epi32(other[i % 2], w, bits, 0xf6);
             }
         }
         // SAFETY: as above.
-        unsafe {
-            let other = _mm512_or_si512(other[0], other[1]);
-            _mm512_test_epi8_mask(other, other) == 0
-        }
+        unsafe { _mm512_test_epi8_mask(_mm512_or_si512(other[0], other[1]), mask) == 0 }
     }
     #[inline(always)]
     fn all_same_near(
@@ -227,7 +223,6 @@ impl Wide for Avx512 {
     ) -> bool {
         use std::arch::x86_64::{
             _mm256_or_si256, _mm256_setzero_si256, _mm256_ternarylogic_epi32, _mm256_testz_si256,
-            _mm256_xor_si256,
         };
         let (mask, bits) = (self.load_near(mask), self.load_near(bits));
         // SAFETY: as above; this goes for all of the following.
@@ -236,14 +231,10 @@ impl Wide for Avx512 {
         for i in 0..ROW {
             let w = self.load_near(windows[i]);
             unsafe {
-                let unlike = _mm256_xor_si256(w, bits);
-                other[i % 2] = _mm256_ternarylogic_epi32(other[i % 2], unlike, mask, 0xf8);
+                other[i % 2] = _mm256_ternarylogic_epi32(other[i % 2], w, bits, 0xf6);
             }
         }
-        unsafe {
-            let other = _mm256_or_si256(other[0], other[1]);
-            _mm256_testz_si256(other, other) == 1
-        }
+        unsafe { _mm256_testz_si256(_mm256_or_si256(other[0], other[1]), mask) == 1 }
     }
     #[inline(always)]
     fn change(
