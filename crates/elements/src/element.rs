@@ -6,7 +6,7 @@ use crate::cx::{Cx, TimerId};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
 use crate::model::{BindPacket, Binding, Bound, Case, Foreseen, Model, ModelCx};
 use crate::names::NameDb;
-use crate::rewrite::Lasting;
+use crate::rewrite::{Binder, Lasting};
 use crate::spec::GraphSpec;
 use crate::store::StateStore;
 use crate::{ElemId, Port};
@@ -453,6 +453,12 @@ pub trait Element: ElementClone + Send + 'static {
         cx: &mut Cx<'_>,
     ) -> Bound {
         Bound::Punt("no bindings here")
+    }
+
+    /// For rewriters: who binds many packets of an input one after the other, if they are of the usual kinds. What it does is what
+    /// [`Element::bind`] would have done; see [`Binder`].
+    fn binder<'s>(&self, port: Port, store: &'s mut StateStore) -> Option<Binder<'s>> {
+        None
     }
 
     /// For rewriters: packets that [`Element::bind`] will soon be asked about. Memory that this will take is asked for, for all of them at once,

@@ -17,3 +17,32 @@ pub fn prefetch<T: ?Sized>(x: &T) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = x;
 }
+
+/// Which of eight numbers are equal to this one, a bit each, the first one's the lowest.
+#[inline(always)]
+pub fn equal_to(all: &[u32; 8], x: u32) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every processor of this kind has SSE2; both loads are within the array, and need not be aligned.
+    unsafe {
+        use std::arch::x86_64::*;
+        let half = |at: usize| {
+            let v = _mm_loadu_si128(all.as_ptr().add(at).cast());
+            let same = _mm_cmpeq_epi32(v, _mm_set1_epi32(x as i32));
+            _mm_movemask_ps(_mm_castsi128_ps(same)) as u32
+        };
+        half(0) | half(4) << 4
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    (0..8).fold(0, |m, i| m | u32::from(all[i] == x) << i)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn each_has_its_bit() {
+        let all = [7, 1, 7, 0, u32::MAX, 7, 3, 7];
+        assert_eq!(super::equal_to(&all, 7), 0b1010_0101);
+        assert_eq!(super::equal_to(&all, u32::MAX), 0b1_0000);
+        assert_eq!(super::equal_to(&all, 9), 0);
+    }
+}

@@ -33,7 +33,7 @@ pub mod wire;
 pub use anno::{Anno, AnnoField, PacketType, anno_field};
 pub use buffer::{DEFAULT_HEADROOM, MAX_PACKET_LEN, MIN_BUFFER_LEN, Packet, Pkt, Pool};
 pub use ether::EtherAddr;
-pub use hint::prefetch;
+pub use hint::{equal_to, prefetch};
 pub use memory::{Roomy, spread};
 pub use refill::refill_lines;
 pub use time::Timestamp;

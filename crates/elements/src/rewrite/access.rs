@@ -210,17 +210,19 @@ pub(super) fn create(
     if !fits {
         return Err(NoFlow::Unfit);
     }
+    let ping = m.kind == Kind::Ping;
     let new = NewFlow {
         map,
         input: input as u16,
         ip_p,
         flow,
+        hash: t.hash(map, &flow),
         rewritten: to,
         outputs,
-        ping: m.kind == Kind::Ping,
+        ping,
         free,
     };
-    match t.insert(new, now) {
+    match t.insert(&new, now) {
         Some(i) => Ok((i, false)),
         None => Err(NoFlow::Full),
     }

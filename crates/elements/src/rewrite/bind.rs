@@ -23,13 +23,14 @@ use onefold_packet::wire::ipv4::proto;
 use onefold_packet::wire::tcp::flag;
 
 /// Bytes of a TCP header that a rewriter needs: up to the checksum.
-const TCP_NEEDED: usize = 18;
+pub(super) const TCP_NEEDED: usize = 18;
 /// Bytes of a UDP header, and of an ICMP echo message.
-const HEAD: usize = 8;
+pub(super) const HEAD: usize = 8;
 
 /// What is to be added to a checksum's complement in one direction. Nothing means that the field is left alone, even where
 /// it holds the other zero; so a difference that comes to zero is written as minus zero.
-fn shift(delta: u16, reply: bool) -> u16 {
+#[inline]
+pub(super) fn shift(delta: u16, reply: bool) -> u16 {
     match (delta, reply) {
         (0, _) => 0,
         (d, true) => d,

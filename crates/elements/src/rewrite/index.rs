@@ -1,6 +1,6 @@
 //! The hash index of a flow table: buckets of a cache line each.
 
-use onefold_packet::{Roomy, prefetch, spread};
+use onefold_packet::{Roomy, equal_to, prefetch, spread};
 
 /// References of a bucket.
 const WAYS: usize = 7;
@@ -27,11 +27,22 @@ impl Bucket {
     /// Which hashes are equal to this one, a bit each.
     #[inline(always)]
     fn equal(&self, hash: u32) -> u32 {
-        let mut m = 0;
-        for i in 0..WAYS {
-            m |= u32::from(self.hashes[i] == hash) << i;
+        equal_to(&self.hashes, hash) & ((1 << WAYS) - 1)
+    }
+
+    /// Where the reference stands that has this hash, and for which `is_it` holds.
+    #[inline(always)]
+    fn place(&self, hash: u32, is_it: &impl Fn(u32) -> bool) -> Option<usize> {
+        let mut m = self.equal(kept(hash));
+        // Bound: a bit less each time.
+        while m != 0 {
+            let i = m.trailing_zeros() as usize;
+            if is_it(self.references[i & 7]) {
+                return Some(i);
+            }
+            m &= m - 1;
         }
-        m
+        None
     }
 }
 
@@ -76,23 +87,33 @@ impl Index {
     /// Bucket and place in it.
     #[inline]
     fn position(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize)> {
-        let (mask, kept) = (self.mask(), kept(hash));
+        let at = hash as usize & self.mask();
+        let b = self.buckets.get(at)?;
+        if let Some(i) = b.place(hash, &is_it) {
+            return Some((at, i));
+        }
+        match b.hashes[BY] {
+            0 => None,
+            _ => self.behind(hash, is_it),
+        }
+    }
+
+    /// The same in the buckets behind the first one.
+    #[cold]
+    #[inline(never)]
+    fn behind(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize)> {
+        let mask = self.mask();
         let mut at = hash as usize & mask;
         // Bound: each bucket once.
-        for _ in 0..=mask {
+        for _ in 0..mask {
+            at = (at + 1) & mask;
             let b = self.buckets.get(at)?;
-            let mut m = b.equal(kept);
-            while m != 0 {
-                let i = m.trailing_zeros() as usize;
-                if is_it(b.references[i & 7]) {
-                    return Some((at, i));
-                }
-                m &= m - 1;
+            if let Some(i) = b.place(hash, &is_it) {
+                return Some((at, i));
             }
             if b.hashes[BY] == 0 {
                 return None;
             }
-            at = (at + 1) & mask;
         }
         None
     }

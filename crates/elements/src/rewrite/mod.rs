@@ -6,6 +6,7 @@
 mod access;
 mod apply;
 mod bind;
+mod binder;
 mod chash;
 mod crowd;
 mod flowid;
@@ -32,6 +33,7 @@ mod tests;
 use crate::class::ElementClass;
 use crate::store::{StateId, StateStore};
 
+pub use binder::{Binder, FlowBinding, FlowPacket, Tied, Wanted};
 pub use flowid::FlowId;
 pub use lease::{Lasting, Leases, NO_LEASE};
 pub use mapper::Mapper;

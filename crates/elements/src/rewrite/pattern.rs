@@ -42,11 +42,11 @@ pub struct Pattern {
 }
 
 /// What a search for a free variation needs to know of the flow table.
-pub(super) struct Replies<'a> {
+pub(super) trait Replies {
     /// Is there a flow with such replies?
-    pub taken: &'a dyn Fn(&FlowId) -> bool,
+    fn taken(&self, reply: &FlowId) -> bool;
     /// The first free variation from this one on, around the end.
-    pub search: &'a mut dyn FnMut(&Search, u32) -> Option<u32>,
+    fn search(&mut self, s: &Search, from: u32) -> Option<u32>;
 }
 
 impl Pattern {
@@ -161,10 +161,11 @@ impl Pattern {
     }
 
     /// The flow that `flow` becomes, or `None` when there is no free variation. `draw` gives 32 random bits.
+    #[inline]
     pub(super) fn rewrite(
         &mut self,
         flow: FlowId,
-        replies: Replies<'_>,
+        mut replies: impl Replies,
         mut draw: impl FnMut() -> u32,
     ) -> Option<FlowId> {
         let mut to = flow;
@@ -191,7 +192,7 @@ impl Pattern {
         let own = u32::from(flow.sport).wrapping_sub(base);
         if self.same_first && own <= self.top {
             reply.dport = flow.sport;
-            if !(replies.taken)(&reply) {
+            if !replies.taken(&reply) {
                 return Some(self.take(to, reply, own));
             }
         }
@@ -206,8 +207,30 @@ impl Pattern {
             top: self.top,
             to,
         };
-        let v = (replies.search)(&search, first)?;
+        let v = replies.search(&search, first)?;
         Some(self.take(to, search.reply(v), v))
+    }
+
+    /// All fields of a flow that the pattern may give it lie between these two.
+    #[inline]
+    pub(super) fn ends(&self, flow: FlowId) -> (FlowId, FlowId) {
+        let address = |old: u32, new: u32| if new != 0 { new } else { old };
+        let port = |old: u16, new: u16| if new != 0 { new } else { old };
+        let mut least = FlowId {
+            saddr: address(flow.saddr, self.saddr),
+            daddr: address(flow.daddr, self.daddr),
+            sport: port(flow.sport, self.sport),
+            dport: port(flow.dport, self.dport),
+        };
+        let mut most = least;
+        if self.top != 0 && self.ports {
+            least.sport = self.sport;
+            most.sport = self.sport.saturating_add(self.top.min(0xffff) as u16);
+        } else if self.top != 0 {
+            least.saddr = self.saddr;
+            most.saddr = self.saddr.saturating_add(self.top);
+        }
+        (least, most)
     }
 
     /// What the `n`th new flow from now will most likely become; `None` where that is a matter of chance.
@@ -383,13 +406,16 @@ mod tests {
         taken: &mut BTreeSet<FlowId>,
         draw: u32,
     ) -> Option<FlowId> {
-        let seen = taken.clone();
-        let there = |f: &FlowId| seen.contains(f);
-        let replies = Replies {
-            taken: &there,
-            search: &mut |s, v| s.look(v, u64::from(s.top) + 1, there).ok(),
-        };
-        let to = p.rewrite(flow, replies, || draw)?;
+        struct Seen<'a>(&'a BTreeSet<FlowId>);
+        impl Replies for Seen<'_> {
+            fn taken(&self, reply: &FlowId) -> bool {
+                self.0.contains(reply)
+            }
+            fn search(&mut self, s: &Search, from: u32) -> Option<u32> {
+                s.look(from, u64::from(s.top) + 1, |f| self.taken(f)).ok()
+            }
+        }
+        let to = p.rewrite(flow, Seen(taken), || draw)?;
         taken.insert(to.reversed());
         Some(to)
     }

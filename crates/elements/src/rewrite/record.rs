@@ -200,6 +200,8 @@ pub(super) struct NewFlow {
     pub input: u16,
     pub ip_p: u8,
     pub flow: FlowId,
+    /// Of the flow, in its map.
+    pub hash: u32,
     pub rewritten: FlowId,
     pub outputs: (usize, usize),
     /// The ports are a ping's identifiers: only the source is on the wire.

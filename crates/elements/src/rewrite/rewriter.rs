@@ -23,6 +23,7 @@
 
 use super::access::{self, Handle, NoFlow, answering, has_ports};
 use super::apply::{self, Annos, Arrival};
+use super::binder::Binder;
 use super::flowid::FlowId;
 use super::kind::{Kind, REWRITER_CLASSES, read_seconds};
 use super::lease::Lasting;
@@ -640,6 +641,13 @@ impl Element for Rewriter {
     }
     fn lasting(&mut self, p: &BindPacket, cx: &mut Cx<'_>) -> Option<Lasting> {
         self.lasting_binding(p, cx)
+    }
+    fn binder<'s>(&self, port: Port, store: &'s mut StateStore) -> Option<Binder<'s>> {
+        match self.annos.reply {
+            None => Binder::of(self.kind, self.handle, port, store),
+            // a flow's first packet says what its replies get
+            Some(_) => None,
+        }
     }
     fn foresee(&self, me: ElemId, all: &mut [Foreseen], store: &StateStore) {
         self.foresee_bindings(me.0, all, store);

@@ -1,7 +1,7 @@
 //! Who comes into a flow table, and who goes for it.
 
 use super::flowid::{checksum_deltas, checksum_step};
-use super::lease::STAMP_BITS;
+use super::lease::{NO_LEASE, STAMP_BITS};
 use super::queue::NIL;
 use super::record::{Counts, NewFlow, Record};
 use super::seqdelta::Shifts;
@@ -13,7 +13,7 @@ type Rank = (bool, u64, u64);
 
 impl FlowTable {
     /// Makes a binding; `None` when there is no room for it. A flow whose replies would look the same goes.
-    pub(super) fn insert(&mut self, new: NewFlow, now: Timestamp) -> Option<u32> {
+    pub(super) fn insert(&mut self, new: &NewFlow, now: Timestamp) -> Option<u32> {
         let member = usize::from(new.map >> 1);
         let (f, r) = new.outputs;
         if !(self.members.get(member)).is_some_and(|m| f < m.noutputs && r < m.noutputs) {
@@ -25,7 +25,8 @@ impl FlowTable {
         }
         let stamp = self.stamp(now);
         let reply = new.rewritten.reversed();
-        let hashes = [self.hash(new.map, &new.flow), self.hash(new.map, &reply)];
+        debug_assert_eq!(new.hash, self.hash(new.map, &new.flow));
+        let hashes = [new.hash, self.hash(new.map, &reply)];
         // whoever makes a flow has looked for it
         debug_assert!(self.lookup(new.map, &new.flow).is_none());
         debug_assert!(!new.free || self.lookup(new.map, &reply).is_none());
@@ -33,7 +34,7 @@ impl FlowTable {
         let collides = new.flow == reply || there;
         // room is made first: its record is the next one to be used
         let full = !collides && self.live >= self.limit();
-        if full && !self.make_room(&new, stamp, now) {
+        if full && !self.make_room(new, stamp, now) {
             return None;
         }
         let i = self.allocate()?;
@@ -131,7 +132,7 @@ impl FlowTable {
         let m = self.members.get_mut(usize::from(map >> 1))?;
         m.inputs.get_mut(usize::from(input))
     }
-    fn count_failure(&mut self, map: u16, input: u16) {
+    pub(super) fn count_failure(&mut self, map: u16, input: u16) {
         if let Some(c) = self.counts_mut(map, input) {
             c.failures = c.failures.saturating_add(1);
         }
@@ -146,7 +147,7 @@ impl FlowTable {
         // no copy of it: its last use may just have been written to it
         let keys = [record.forward, record.reply];
         let (map, input, flags) = (record.map, record.input, record.flags);
-        let (shifts, generation) = (record.shifts, record.generation);
+        let shifts = record.shifts;
         self.end_lease(i);
         for (n, key) in (0..).zip(&keys) {
             let hash = self.hash(map, key);
@@ -156,7 +157,6 @@ impl FlowTable {
         }
         let q = self.queue_of(map, flags);
         self.queues[q].unlink(&mut self.records, i);
-        let filing = self.records[i as usize].filing;
         if let Some(c) = self.counts_mut(map, input) {
             c.flows = c.flows.saturating_sub(1);
         }
@@ -165,13 +165,13 @@ impl FlowTable {
             self.free_shifts.push(shifts);
         }
         self.live -= 1;
-        self.records[i as usize] = Record {
-            generation: generation.wrapping_add(1),
-            filing,
-            shifts: self.free,
-            ..Record::default()
-        };
-        self.free = i;
+        // most often another flow is about to be in it, and writes all of it
+        let free = std::mem::replace(&mut self.free, i);
+        let record = &mut self.records[i as usize];
+        record.used = false;
+        record.lease = NO_LEASE;
+        record.generation = record.generation.wrapping_add(1);
+        record.shifts = free;
     }
 
     /// The flow that goes first: the best-effort one that times out first; else, if `any`, the guaranteed one whose guarantee
@@ -285,6 +285,7 @@ mod tests {
             input: 0,
             ip_p: 17,
             flow,
+            hash: 0,
             rewritten: FlowId {
                 saddr: 0x0100_0001,
                 sport: port,
@@ -294,6 +295,11 @@ mod tests {
             ping: false,
             free: false,
         }
+    }
+
+    fn put(t: &mut FlowTable, n: NewFlow, now: Timestamp) -> Option<u32> {
+        let hash = t.hash(n.map, &n.flow);
+        t.insert(&NewFlow { hash, ..n }, now)
     }
 
     proptest::proptest! {
@@ -315,10 +321,10 @@ mod tests {
                 proptest::prop_assert_eq!(t.search(1, false, &s, from), want);
                 match (what, want) {
                     // somebody who does not care takes the place of another
-                    (0, _) => drop(t.insert(new(host, to, (1024 + from) as u16), now)),
+                    (0, _) => drop(put(&mut t, new(host, to, (1024 + from) as u16), now)),
                     (1, _) => t.sweep(Timestamp((ms + 900) * 1_000_000)),
                     (2, _) => ms += 300,
-                    (_, Some(v)) => drop(t.insert(new(host, to, (1024 + v) as u16), now)),
+                    (_, Some(v)) => drop(put(&mut t, new(host, to, (1024 + v) as u16), now)),
                     (_, None) => {}
                 }
                 proptest::prop_assert!(t.len() <= capacity as usize);
@@ -332,22 +338,22 @@ mod tests {
         let mut t = table(2);
         t.members[0].timeouts[0].expire = 500;
         let now = Timestamp(1_000_000_000);
-        assert!(t.insert(new(1, 1, 1), now).is_some());
-        assert!(t.insert(new(2, 1, 2), now).is_some());
+        assert!(put(&mut t, new(1, 1, 1), now).is_some());
+        assert!(put(&mut t, new(2, 1, 2), now).is_some());
         let tcp = NewFlow {
             map: 0,
             ..new(3, 1, 3)
         };
-        assert_eq!(t.insert(tcp, now), None);
+        assert_eq!(put(&mut t, tcp, now), None);
         assert_eq!((t.len(), t.evictions()), (2, 0));
         assert_eq!(t.members[0].inputs[0].failures, 1);
-        assert!(t.insert(new(4, 1, 4), now).is_some());
+        assert!(put(&mut t, new(4, 1, 4), now).is_some());
         assert_eq!((t.len(), t.evictions()), (2, 1));
         // guaranteed flows stay
         for t in &mut t.members[0].timeouts {
             t.guarantee = 10_000;
         }
-        assert_eq!(t.insert(new(5, 1, 5), now), None);
+        assert_eq!(put(&mut t, new(5, 1, 5), now), None);
         assert_eq!((t.len(), t.evictions()), (2, 1));
     }
 
@@ -357,7 +363,7 @@ mod tests {
         let mut t = table(1000);
         for i in 0..60_000u32 {
             let now = Timestamp(i64::from(i) * 10_000);
-            let made = t.insert(new(i, i % 7, (1024 + i % 60_000) as u16), now);
+            let made = put(&mut t, new(i, i % 7, (1024 + i % 60_000) as u16), now);
             // from one time-out class to another, and back
             for flags in [9, 0, 9, 0] {
                 made.into_iter().for_each(|f| t.set_flags(f, flags));

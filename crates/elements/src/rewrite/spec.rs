@@ -1,5 +1,6 @@
 //! Input specifications: what a rewriter does with a packet that no mapping matches.
 
+use super::crowd::Search;
 use super::flowid::FlowId;
 use super::kind::Kind;
 use super::mapper::Mapper;
@@ -9,7 +10,6 @@ use crate::ElemId;
 use crate::args::{ArgScope, FromArg, split_words};
 use crate::cx::Host;
 use crate::store::{StateId, StateStore};
-use std::cell::RefCell;
 
 /// Classes whose elements may stand as an input specification.
 pub(super) const MAPPER_CLASSES: [&str; 2] = ["RoundRobinIPMapper", "SourceIPHashMapper"];
@@ -191,12 +191,26 @@ pub(super) fn apply_pattern(
     // a ping's reply is known by what the new identifier becomes at the other end, not by what the old one did
     let member = t.members.get(usize::from(map >> 1));
     let ping = member.is_some_and(|m| m.kind == Kind::Ping);
-    let t = RefCell::new(t);
-    let replies = Replies {
-        taken: &|k| t.borrow().taken(map, ping, k),
-        search: &mut |s, v| t.borrow_mut().search(map, ping, s, v),
-    };
     let asks = p.top != 0;
+    let replies = InTable { t, map, ping };
     let to = p.rewrite(flow, replies, || host.random(elem))?;
     Some((to, asks))
+}
+
+/// The replies of a table's flows.
+pub(super) struct InTable<'a> {
+    pub t: &'a mut FlowTable,
+    pub map: u16,
+    pub ping: bool,
+}
+
+impl Replies for InTable<'_> {
+    #[inline]
+    fn taken(&self, reply: &FlowId) -> bool {
+        self.t.taken(self.map, self.ping, reply)
+    }
+    #[inline]
+    fn search(&mut self, s: &Search, from: u32) -> Option<u32> {
+        self.t.search(self.map, self.ping, s, from)
+    }
 }

@@ -62,6 +62,7 @@ mod regs;
 mod report;
 mod short;
 mod straight;
+mod tied;
 mod trace;
 mod tuple;
 mod wider;

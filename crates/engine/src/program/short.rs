@@ -7,15 +7,18 @@
 
 use super::code::{Action, Code, End, Step};
 use super::exec::State;
-use super::image::{CONST, Image, Sum, Term, Value};
+use super::image::{self, CONST, Image, Sum, Term, Value};
 use super::later::Later;
 use super::quick::WINDOW;
-use super::regs::{Source, end_of};
+use super::regs::{Regs, Source, end_of};
 use super::report::Counts;
 use super::straight;
+use super::tied::{self, Tie, Written};
 use super::wider::{Work, widely};
+use crate::core::Core;
 use crate::graph::Graph;
-use onefold_elements::{ElemId, Outbox};
+use onefold_elements::rewrite::{Binder, FlowBinding, Tied};
+use onefold_elements::{ElemId, Host, Outbox, StateStore};
 use onefold_packet::{Pkt, checksum};
 use onefold_synth::program::{EndAt, LenAt, SumKind};
 
@@ -48,15 +51,29 @@ struct Mend {
     udp: bool,
     fixed: u64,
     changes: Box<[Change]>,
+    /// Which of a binding's two sums is added, a bit each.
+    sums: u8,
+}
+
+/// Checksums of a packet that is bound, at most.
+const SUMS: usize = 4;
+
+/// A value of a binding is written: its number, where, and in how many bytes.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    value: u8,
+    at: u8,
+    bytes: u8,
 }
 
 /// What an image does to a packet's first bytes.
 #[derive(Debug, Clone)]
-struct Write {
+pub(super) struct Write {
     keep: [u8; WINDOW],
     set: [u8; WINDOW],
     sub: [u8; WINDOW],
     mends: Box<[Mend]>,
+    slots: Box<[Slot]>,
     /// Bytes that the packet must have.
     least: usize,
     /// The packet is cut short where its IP header says.
@@ -78,8 +95,17 @@ fn byte(code: &[Source], v: &Value) -> Option<(u8, u8)> {
     }
 }
 
+/// A value of a binding as it is, whose registers begin with this one: its number.
+fn slot(first: Option<u16>, v: &Value, bits: u8) -> Option<u8> {
+    let n = v.reg.checked_sub(first?).filter(|_| v.reg != CONST)?;
+    let whole = if n < 2 { 32 } else { 16 };
+    let mask = (1u128 << whole) - 1;
+    let as_it_is = n < 4 && bits == whole && v.add == 0 && v.mask & mask == mask;
+    as_it_is.then_some(n as u8)
+}
+
 impl Mend {
-    fn of(sources: &[Source], s: &Sum) -> Option<Mend> {
+    fn of(sources: &[Source], s: &Sum, first: Option<u16>) -> Option<Mend> {
         // a checksum that comes to zero between two changes stays zero with UDP: there may be one change only
         let udp = s.kind == SumKind::Udp;
         if udp && s.groups.len() > 1 {
@@ -87,9 +113,21 @@ impl Mend {
         }
         let mut fixed = 0;
         let mut changes: Vec<Change> = Vec::new();
+        let mut sums = 0;
         for t in s.groups.iter().flat_map(|g| g.iter()) {
             match t {
                 Term::Fixed(n) => fixed += n,
+                Term::Slot(r) => {
+                    let bit = match r.checked_sub(first?)? {
+                        4 => 1,
+                        5 => 2,
+                        _ => return None,
+                    };
+                    if sums & bit != 0 {
+                        return None;
+                    }
+                    sums |= bit;
+                }
                 Term::Change {
                     from,
                     to,
@@ -118,13 +156,14 @@ impl Mend {
             udp,
             fixed,
             changes: changes.into(),
+            sums,
         })
     }
 }
 
 impl Write {
-    /// `None` where it is more than that.
-    fn of(sources: &[Source], m: &Image, number: u32) -> Option<Write> {
+    /// `None` where it is more than that. `first`: the first of a binding's registers, if there is one.
+    pub fn of(sources: &[Source], m: &Image, number: u32, first: Option<u16>) -> Option<Write> {
         // whole bytes that do not overlap, in a packet that begins where it began
         let quick = m.quick.as_ref()?;
         let mut w = Write {
@@ -132,10 +171,12 @@ impl Write {
             set: [0; WINDOW],
             sub: [0; WINDOW],
             mends: Box::default(),
+            slots: Box::default(),
             least: quick.least,
             trim: m.end != EndAt::Same,
             marks: m.marks().then_some(number),
         };
+        let mut slots = Vec::new();
         for f in &m.writes {
             let at = usize::try_from(f.bit / 8).ok()?;
             let n = usize::from(f.bits / 8);
@@ -143,6 +184,10 @@ impl Write {
                 w.keep.get_mut(at..at + n)?.fill(0);
                 let v = f.value.add.to_be_bytes();
                 w.set.get_mut(at..at + n)?.copy_from_slice(v.get(16 - n..)?);
+            } else if let Some(value) = slot(first, &f.value, f.bits) {
+                w.keep.get_mut(at..at + n)?.fill(0);
+                let (at, bytes) = (at as u8, n as u8);
+                slots.push(Slot { value, at, bytes });
             } else {
                 let (from, add) = byte(sources, &f.value)?;
                 if n != 1 || usize::from(from) != at {
@@ -151,8 +196,12 @@ impl Write {
                 *w.sub.get_mut(at)? = add.wrapping_neg();
             }
         }
-        let mends = m.sums.iter().map(|s| Mend::of(sources, s));
+        let mends = m.sums.iter().map(|s| Mend::of(sources, s, first));
         w.mends = mends.collect::<Option<_>>()?;
+        w.slots = slots.into();
+        if first.is_some() && w.mends.len() > SUMS {
+            return None;
+        }
         for c in w.mends.iter().flat_map(|m| &m.changes) {
             w.least = w.least.max(usize::from(c.at) + 1);
         }
@@ -165,7 +214,7 @@ impl Write {
         match &self.mends[..] {
             [] => self.change(w),
             [m] => {
-                let sum = m.sum(w);
+                let sum = m.sum(w, 0);
                 self.change(w);
                 m.put(w, sum);
             }
@@ -185,7 +234,40 @@ impl Write {
         let old = *w;
         self.change(w);
         for m in &self.mends {
-            m.put(w, m.sum(&old));
+            m.put(w, m.sum(&old, 0));
+        }
+    }
+
+    /// The same with a binding's values.
+    #[inline(always)]
+    fn apply_bound(&self, w: &mut [u8; WINDOW], b: &FlowBinding) {
+        let values = tied::slots(b);
+        let mut sums = [[0; 2]; SUMS];
+        for (to, m) in sums.iter_mut().zip(&self.mends) {
+            let part = |bit: u8, v: u16| if m.sums & bit != 0 { v.into() } else { 0 };
+            *to = m.sum(w, part(1, b.ip_sum) + part(2, b.transport_sum));
+        }
+        self.change(w);
+        for s in &self.slots {
+            let v = values.get(usize::from(s.value)).copied().unwrap_or(0);
+            let Some(to) = w.get_mut(usize::from(s.at)..) else {
+                continue;
+            };
+            match s.bytes {
+                2 => {
+                    if let Some(to) = to.first_chunk_mut() {
+                        *to = (v as u16).to_be_bytes();
+                    }
+                }
+                _ => {
+                    if let Some(to) = to.first_chunk_mut() {
+                        *to = v.to_be_bytes();
+                    }
+                }
+            }
+        }
+        for (m, sum) in self.mends.iter().zip(sums) {
+            m.put(w, sum);
         }
     }
 }
@@ -193,14 +275,14 @@ impl Write {
 impl Mend {
     /// The checksum as it will be.
     #[inline(always)]
-    fn sum(&self, w: &[u8; WINDOW]) -> [u8; 2] {
+    fn sum(&self, w: &[u8; WINDOW], more: u64) -> [u8; 2] {
         let at = usize::from(self.at);
         let field = w.get(at..).and_then(|w| w.first_chunk::<2>());
         let c = u16::from_be_bytes(field.copied().unwrap_or_default());
         if self.udp && c == 0 {
             return [0; 2];
         }
-        let mut sum = u64::from(!c) + self.fixed;
+        let mut sum = u64::from(!c) + self.fixed + more;
         for c in &self.changes {
             sum += c.sum(w);
         }
@@ -219,6 +301,8 @@ impl Mend {
 enum Fate {
     Leaves(u32, Box<Write>),
     Dropped,
+    /// It leaves after it has been bound.
+    Bound(Box<Tie>),
 }
 
 /// An action that is short.
@@ -253,8 +337,9 @@ pub(super) struct Shorts {
 fn lengths(code: &Code, a: &Action, mut end: EndAt) -> Option<(EndAt, Vec<(i32, bool)>)> {
     let mut list = Vec::new();
     for s in a.steps.of(&code.steps) {
+        // whoever is asked for a binding is asked about that elsewhere
         let Step::Count { len, .. } = s else {
-            return None;
+            continue;
         };
         let by_header = len.end != EndAt::Same;
         if by_header && end != EndAt::Same && end != len.end {
@@ -271,11 +356,20 @@ fn lengths(code: &Code, a: &Action, mut end: EndAt) -> Option<(EndAt, Vec<(i32, 
 }
 
 impl Short {
-    fn of(code: &Code, a: &Action) -> Option<Short> {
+    fn of(code: &Code, a: &Action, waits: &[bool]) -> Option<Short> {
         let (end, fate) = match a.end {
+            End::Output { image, .. } if !straight::is_straight(code, a, waits) => {
+                let tie = Tie::of(code, a, waits)?;
+                let end = match tie.write {
+                    Written::Short(_) => code.images.get(image as usize)?.end,
+                    Written::Image { .. } => EndAt::Same,
+                };
+                (end, Fate::Bound(Box::new(tie)))
+            }
+            _ if !straight::is_straight(code, a, waits) => return None,
             End::Output { sink, image } => {
                 let m = code.images.get(image as usize)?;
-                let w = Write::of(&code.sources, m, image)?;
+                let w = Write::of(&code.sources, m, image, None)?;
                 (m.end, Fate::Leaves(sink, Box::new(w)))
             }
             End::Drop { .. } => (EndAt::Same, Fate::Dropped),
@@ -303,11 +397,7 @@ impl Short {
 impl Shorts {
     /// `waits`: by number of what is counted.
     pub fn new(code: &Code, waits: &[bool]) -> Shorts {
-        let short = |a: &Action| {
-            let straight = straight::is_straight(code, a, waits);
-            let s = straight.then(|| Short::of(code, a)).flatten();
-            s.map(Box::new)
-        };
+        let short = |a: &Action| Short::of(code, a, waits).map(Box::new);
         let all: Box<[_]> = code.actions.iter().map(short).collect();
         Shorts {
             any: all.iter().any(|s| s.is_some()),
@@ -365,6 +455,10 @@ pub(super) fn run(
         code,
         shorts: &mut shorts,
         counts: &mut st.counts,
+        later: &mut st.later,
+        regs: &mut st.regs,
+        core: &mut g.core,
+        store: &mut g.store,
         out: &mut g.out,
         first_rule,
         packets,
@@ -385,6 +479,10 @@ struct Run<'a, I> {
     code: &'a Code,
     shorts: &'a mut Shorts,
     counts: &'a mut Counts,
+    later: &'a mut Later,
+    regs: &'a mut Regs,
+    core: &'a mut Core,
+    store: &'a mut StateStore,
     out: &'a mut Outbox,
     first_rule: u32,
     packets: &'a mut I,
@@ -397,6 +495,9 @@ impl<I: Iterator<Item = (Pkt, u32)>> Work for Run<'_, I> {
     #[inline(always)]
     fn run(self) -> Self::Out {
         let (code, shorts, out) = (self.code, self.shorts, self.out);
+        let (core, store) = (self.core, self.store);
+        // of the input that was the last one
+        let mut binder: Option<((u32, u16), Binder<'_>)> = None;
         let mut n = 0;
         for (mut p, rule) in self.packets {
             let at = self.first_rule.saturating_add(rule) as usize;
@@ -414,6 +515,50 @@ impl<I: Iterator<Item = (Pkt, u32)>> Work for Run<'_, I> {
                 && ((if w.trim { end } else { len }) < w.least || p.window::<WINDOW>().is_none())
             {
                 return (n, Some((p, rule)));
+            }
+            let mut bound = None;
+            if let Fate::Bound(tie) = &s.fate {
+                let fits = match &tie.write {
+                    Written::Short(w) => {
+                        (if w.trim { end } else { len }) >= w.least
+                            && p.window::<WINDOW>().is_some()
+                    }
+                    Written::Image { .. } => true,
+                };
+                let ends = match tie.end {
+                    EndAt::Same => len as i64,
+                    e => end_of(e, p.buffer(), p.data_offset()),
+                };
+                let flow = tie.tuple.as_came(&p, ends).filter(|_| fits);
+                let place = (tie.elem, tie.port);
+                if binder.as_ref().is_none_or(|b| b.0 != place) {
+                    binder = None;
+                    let elem = core.nodes.get(tie.elem as usize);
+                    let elem = elem.and_then(|n| n.elem.as_ref());
+                    let made = elem.and_then(|e| e.binder(usize::from(tie.port), &mut *store));
+                    binder = made.map(|b| (place, b));
+                }
+                let (Some(flow), Some((_, b))) = (flow, &mut binder) else {
+                    return (n, Some((p, rule)));
+                };
+                let now = core.now;
+                let draw = || core.random(ElemId(tie.elem));
+                bound = match b.bind(&flow, &tie.wanted, now, draw) {
+                    Tied::Ask => return (n, Some((p, rule))),
+                    Tied::To(b) => Some(b),
+                    Tied::Drop(reason) => {
+                        n += 1;
+                        self.counts.class(at, len);
+                        let steps = code.actions.get(number).map(|a| a.steps.of(&code.steps));
+                        for s in steps.unwrap_or_default().iter().take(tie.before) {
+                            if let Step::Count { len, number, .. } = s {
+                                self.later.add(*number, image::length(*len, &p));
+                            }
+                        }
+                        out.drop(ElemId(tie.elem), reason, p);
+                        continue;
+                    }
+                };
             }
             n += 1;
             if t.packets == 0 {
@@ -440,6 +585,33 @@ impl<I: Iterator<Item = (Pkt, u32)>> Work for Run<'_, I> {
                     out.transmitted.push((ElemId(*sink), p));
                 }
                 Fate::Dropped => out.pool.recycle(p),
+                Fate::Bound(tie) => {
+                    let Some(b) = bound else { continue };
+                    match &tie.write {
+                        Written::Short(w) => {
+                            if w.trim {
+                                p.keep(end);
+                            }
+                            if let Some(bytes) = p.window_mut() {
+                                w.apply_bound(bytes, &b);
+                            }
+                            if let Some(m) = w.marks.and_then(|m| code.images.get(m as usize)) {
+                                m.mark(&mut p, &[], &[]);
+                            }
+                        }
+                        Written::Image {
+                            image,
+                            needs,
+                            first,
+                        } => {
+                            tied::fill(code, self.regs, *needs, *first, &b, &p);
+                            if let Some(m) = code.images.get(*image as usize) {
+                                tied::apply(m, self.regs, &mut p);
+                            }
+                        }
+                    }
+                    out.transmitted.push((ElemId(tie.sink), p));
+                }
             }
         }
         (n, None)

@@ -85,7 +85,7 @@ proptest! {
             tuple: None,
             sums: sums.into(),
         };
-        let Some(w) = Write::of(&sources, &m, 0) else {
+        let Some(w) = Write::of(&sources, &m, 0, None) else {
             return Ok(());
         };
         let mut p = Packet::from_slice(&data);
@@ -128,7 +128,7 @@ fn a_router_s_change_is_simple() {
             .map(|g| Box::from(&g[..]))
             .into(),
     }];
-    let m = Mend::of(&sources, &sums[0]).unwrap();
+    let m = Mend::of(&sources, &sums[0], None).unwrap();
     let once = Change {
         at: 22,
         from: 0,
@@ -141,7 +141,7 @@ fn a_router_s_change_is_simple() {
         ..sums[0].clone()
     };
     assert_eq!(
-        Mend::of(&sources, &udp),
+        Mend::of(&sources, &udp, None),
         None,
         "it may come to zero between"
     );

@@ -5,7 +5,7 @@
 
 use super::image::{FieldWrite, Image, Sum, Value};
 use onefold_elements::model::BindPacket;
-use onefold_elements::rewrite::FlowId;
+use onefold_elements::rewrite::{FlowId, FlowPacket};
 use onefold_packet::Packet;
 use onefold_synth::program::Mark;
 
@@ -99,8 +99,26 @@ impl Tuple {
         Some(())
     }
 
+    /// As [`Tuple::packet`], what a binder looks at, as it came; `end` is where the packet ends.
+    #[inline(always)]
+    pub fn as_came(&self, p: &Packet, end: i64) -> Option<FlowPacket> {
+        let h = self.window(p)?;
+        let transport_len = usize::try_from(end - i64::from(self.net) - 20).ok()?;
+        if transport_len < 14 {
+            return None;
+        }
+        let (proto, flow) = self.flow(p)?;
+        Some(FlowPacket {
+            proto,
+            flow,
+            tcp: [h[32], h[33]],
+            transport_len,
+            total_len: u16::from_be_bytes([h[2], h[3]]),
+        })
+    }
+
     /// Protocol, addresses and ports as they came.
-    #[inline]
+    #[inline(always)]
     pub fn flow(&self, p: &Packet) -> Option<(u8, FlowId)> {
         let h = self.window(p)?;
         let flow = FlowId {
