@@ -532,7 +532,6 @@ impl<I: Iterator<Item = (Pkt, u32)>> Work for Run<'_, I> {
                 let flow = tie.tuple.as_came(&p, ends).filter(|_| fits);
                 let place = (tie.elem, tie.port);
                 if binder.as_ref().is_none_or(|b| b.0 != place) {
-                    binder = None;
                     let elem = core.nodes.get(tie.elem as usize);
                     let elem = elem.and_then(|n| n.elem.as_ref());
                     let made = elem.and_then(|e| e.binder(usize::from(tie.port), &mut *store));

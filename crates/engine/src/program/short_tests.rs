@@ -4,6 +4,7 @@ use super::super::image::{FieldWrite, Kind};
 use super::super::quick::Quick;
 use super::super::regs::Bits;
 use super::*;
+use onefold_elements::rewrite::FlowId;
 use onefold_packet::Packet;
 use onefold_synth::program::Mark;
 use proptest::prelude::*;
@@ -11,10 +12,15 @@ use proptest::prelude::*;
 /// Registers: single bytes at these places, and one that is none.
 const PLACES: [i32; 5] = [8, 9, 22, 23, 40];
 
+/// The first register of a binding.
+const FIRST: u16 = 6;
+
+/// Its registers, then [`FIRST`] and five more of a binding.
 fn sources() -> Vec<Source> {
     let byte = |at: &i32| Source::Bits(Bits::new(at * 8, 8));
     let mut all: Vec<Source> = PLACES.iter().map(byte).collect();
     all.push(Source::Bits(Bits::new(200, 16)));
+    all.extend([const { Source::Slot }; 6]);
     all
 }
 
@@ -38,21 +44,27 @@ proptest! {
     /// Whatever is taken apart is what registers and images make of a packet.
     #[test]
     fn as_the_image_says(
-        writes in proptest::collection::vec((0u16..7, 0i32..60, 1u8..9, any::<u64>(), any::<u8>()), 0..4),
+        writes in proptest::collection::vec((0u16..11, 0i32..60, 1u8..9, any::<u64>(), any::<u8>()), 0..4),
         sums in proptest::collection::vec(
-            (0usize..3, 0i32..62, proptest::collection::vec(proptest::collection::vec((0u16..7, any::<u8>(), 0u8..3, any::<u16>()), 0..3), 0..4)),
+            (0usize..3, 0i32..62, proptest::collection::vec(proptest::collection::vec((0u16..7, any::<u8>(), 0u8..5, any::<u16>()), 0..3), 0..4)),
             0..3
         ),
         trim: bool,
         mark: bool,
         zero: bool,
         chained: bool,
+        bound in prop_oneof![1 => Just(None), 3 => any::<(u32, u32, u16, u16, u16, u16)>().prop_map(Some)],
         data in proptest::collection::vec(any::<u8>(), 30..90),
     ) {
         let sources = sources();
         let writes: Vec<FieldWrite> = writes.into_iter().map(|(reg, at, n, v, add)| match PLACES.get(usize::from(reg)) {
             Some(place) => FieldWrite { bit: place * 8, bits: 8, value: of(reg, add) },
             None if reg == 5 && n == 2 => FieldWrite { bit: at * 8, bits: 16, value: Value { reg, add: 0, mask: 0xffff } },
+            None if reg > 6 && bound.is_some() => {
+                let bits = if reg < 9 { 32 } else { 16 };
+                let value = Value { reg: reg - 7 + FIRST, add: 0, mask: (1 << bits) - 1 };
+                FieldWrite { bit: at * 8, bits, value }
+            }
             None => FieldWrite { bit: at * 8, bits: n * 8, value: constant(v, n) },
         }).collect();
         let kinds = [SumKind::Ip4, SumKind::Tcp, SumKind::Udp];
@@ -64,6 +76,7 @@ proptest! {
             anew: false,
             groups: groups.into_iter().map(|g| g.into_iter().map(|(reg, to, what, v)| match what {
                 0 => Term::Fixed(u64::from(v) * 3),
+                3 | 4 if bound.is_some() => Term::Slot(FIRST + 1 + u16::from(what)),
                 _ => {
                     let (from, reg) = if chained { (last, 2) } else { (to.wrapping_add(1), reg.min(4)) };
                     last = to;
@@ -85,7 +98,7 @@ proptest! {
             tuple: None,
             sums: sums.into(),
         };
-        let Some(w) = Write::of(&sources, &m, 0, None) else {
+        let Some(w) = Write::of(&sources, &m, 0, bound.map(|_| FIRST)) else {
             return Ok(());
         };
         let mut p = Packet::from_slice(&data);
@@ -97,15 +110,27 @@ proptest! {
             return Ok(());
         }
         let mut slow = p.clone();
-        let regs: Vec<u128> = sources.iter().map(|s| match s {
+        let mut regs: Vec<u128> = sources.iter().map(|s| match s {
             Source::Bits(b) => b.read(p.buffer(), p.data_offset()),
             _ => 0,
         }).collect();
+        let binding = bound.map(|(saddr, daddr, sport, dport, ip_sum, transport_sum)| FlowBinding {
+            to: FlowId { saddr, daddr, sport, dport },
+            ip_sum,
+            transport_sum,
+        });
+        if let Some(b) = &binding {
+            regs.truncate(usize::from(FIRST));
+            regs.extend(tied::slots(b).map(u128::from));
+        }
         m.apply(&mut slow, &regs, &[]);
         if w.trim {
             p.keep(end);
         }
-        w.apply(p.window_mut().unwrap());
+        match &binding {
+            Some(b) => w.apply_bound(p.window_mut().unwrap(), b),
+            None => w.apply(p.window_mut().unwrap()),
+        }
         prop_assert_eq!(w.marks, mark.then_some(0));
         if mark {
             m.mark(&mut p, &[], &[]);
