@@ -168,19 +168,7 @@ impl Pattern {
         mut replies: impl Replies,
         mut draw: impl FnMut() -> u32,
     ) -> Option<FlowId> {
-        let mut to = flow;
-        if self.saddr != 0 {
-            to.saddr = self.saddr;
-        }
-        if self.sport != 0 {
-            to.sport = self.sport;
-        }
-        if self.daddr != 0 {
-            to.daddr = self.daddr;
-        }
-        if self.dport != 0 {
-            to.dport = self.dport;
-        }
+        let to = self.filled(flow);
         if self.top == 0 {
             return Some(to);
         }
@@ -211,17 +199,23 @@ impl Pattern {
         Some(self.take(to, search.reply(v), v))
     }
 
-    /// All fields of a flow that the pattern may give it lie between these two.
+    /// The flow with the pattern's fields, the first variation's where they vary.
     #[inline]
-    pub(super) fn ends(&self, flow: FlowId) -> (FlowId, FlowId) {
+    fn filled(&self, flow: FlowId) -> FlowId {
         let address = |old: u32, new: u32| if new != 0 { new } else { old };
         let port = |old: u16, new: u16| if new != 0 { new } else { old };
-        let mut least = FlowId {
+        FlowId {
             saddr: address(flow.saddr, self.saddr),
             daddr: address(flow.daddr, self.daddr),
             sport: port(flow.sport, self.sport),
             dport: port(flow.dport, self.dport),
-        };
+        }
+    }
+
+    /// All fields of a flow that the pattern may give it lie between these two.
+    #[inline]
+    pub(super) fn ends(&self, flow: FlowId) -> (FlowId, FlowId) {
+        let mut least = self.filled(flow);
         let mut most = least;
         if self.top != 0 && self.ports {
             least.sport = self.sport;
@@ -235,14 +229,7 @@ impl Pattern {
 
     /// What the `n`th new flow from now will most likely become; `None` where that is a matter of chance.
     pub(super) fn foresee(&self, flow: FlowId, n: u32) -> Option<FlowId> {
-        let set = |old: u32, new: u32| if new != 0 { new } else { old };
-        let port = |old: u16, new: u16| if new != 0 { new } else { old };
-        let mut to = FlowId {
-            saddr: set(flow.saddr, self.saddr),
-            daddr: set(flow.daddr, self.daddr),
-            sport: port(flow.sport, self.sport),
-            dport: port(flow.dport, self.dport),
-        };
+        let mut to = self.filled(flow);
         if self.top == 0 {
             return Some(to);
         }
