@@ -446,6 +446,8 @@ pub(super) fn run(
         && st.recorder.is_none()
         && st.watched.is_none()
         && st.path.is_none()
+        // a rewriter says what it decides
+        && g.core.trace.is_none()
         && g.core.is_quiet();
     if !may {
         return packets.next();
