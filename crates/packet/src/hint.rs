@@ -18,31 +18,31 @@ pub fn prefetch<T: ?Sized>(x: &T) {
     let _ = x;
 }
 
-/// Which of eight numbers are equal to this one, a bit each, the first one's the lowest.
+/// Which of twelve numbers are equal to this one, a bit each, the first one's the lowest.
 #[inline(always)]
-pub fn equal_to(all: &[u32; 8], x: u32) -> u32 {
+pub fn equal_to(all: &[u16; 12], x: u16) -> u32 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every processor of this kind has SSE2; both loads are within the array, and need not be aligned.
     unsafe {
         use std::arch::x86_64::*;
-        let half = |at: usize| {
-            let v = _mm_loadu_si128(all.as_ptr().add(at).cast());
-            let same = _mm_cmpeq_epi32(v, _mm_set1_epi32(x as i32));
-            _mm_movemask_ps(_mm_castsi128_ps(same)) as u32
-        };
-        half(0) | half(4) << 4
+        let x = _mm_set1_epi16(x as i16);
+        let first = _mm_loadu_si128(all.as_ptr().cast());
+        let last = _mm_loadl_epi64(all.as_ptr().add(8).cast());
+        let same = _mm_packs_epi16(_mm_cmpeq_epi16(first, x), _mm_cmpeq_epi16(last, x));
+        _mm_movemask_epi8(same) as u32 & 0xfff
     }
     #[cfg(not(target_arch = "x86_64"))]
-    (0..8).fold(0, |m, i| m | u32::from(all[i] == x) << i)
+    (0..12).fold(0, |m, i| m | u32::from(all[i] == x) << i)
 }
 
 #[cfg(test)]
 mod tests {
     #[test]
     fn each_has_its_bit() {
-        let all = [7, 1, 7, 0, u32::MAX, 7, 3, 7];
-        assert_eq!(super::equal_to(&all, 7), 0b1010_0101);
-        assert_eq!(super::equal_to(&all, u32::MAX), 0b1_0000);
-        assert_eq!(super::equal_to(&all, 9), 0);
+        let all = [7, 1, 7, 0, u16::MAX, 7, 3, 7, 0, 9, 0, 7];
+        assert_eq!(super::equal_to(&all, 7), 0b1000_1010_0101);
+        assert_eq!(super::equal_to(&all, u16::MAX), 0b1_0000);
+        assert_eq!(super::equal_to(&all, 0), 0b101_0000_1000);
+        assert_eq!(super::equal_to(&all, 8), 0);
     }
 }

@@ -131,7 +131,7 @@ impl<'s> Binder<'s> {
     }
 
     /// Finds or makes a packet's binding; `draw` gives 32 random bits of the rewriter's.
-    #[inline]
+    #[inline(always)]
     pub fn bind(
         &mut self,
         p: &FlowPacket,
@@ -158,7 +158,7 @@ impl<'s> Binder<'s> {
     }
 
     /// A flow's flags after a forward packet.
-    #[inline]
+    #[inline(always)]
     fn flags(before: u8, p: &FlowPacket) -> u8 {
         if p.proto != proto::TCP {
             return apply::udp_flags(before, false);
@@ -168,7 +168,7 @@ impl<'s> Binder<'s> {
         apply::tcp_flags(before, false, control, payload)
     }
 
-    #[inline]
+    #[inline(always)]
     fn found(&mut self, i: u32, p: &FlowPacket, wanted: &Wanted, now: Timestamp) -> Tied {
         let t = &mut *self.table;
         let Some(r) = t.records.get(i as usize) else {
@@ -191,7 +191,7 @@ impl<'s> Binder<'s> {
         })
     }
 
-    #[inline]
+    #[inline(always)]
     fn make(
         &mut self,
         map: u16,
@@ -232,16 +232,20 @@ impl<'s> Binder<'s> {
             ping: false,
             free,
         };
-        let Some(i) = t.insert(&new, now) else {
+        let made = match free && to.reversed() != p.flow {
+            true => t.insert_free(&new, now),
+            false => t.insert(&new, now),
+        };
+        let Some(i) = made else {
             return Tied::Drop(self.kind.reasons().full);
         };
         // the packet that has made it is its last use as it is
         t.set_flags(i, Self::flags(0, p));
-        let sums = (t.records.get(i as usize)).map_or((0, 0), |r| (r.ip_delta, r.port_delta));
+        let (ip, transport) = new.deltas();
         Tied::To(FlowBinding {
             to,
-            ip_sum: shift(sums.0, false),
-            transport_sum: shift(sums.1, false),
+            ip_sum: shift(ip, false),
+            transport_sum: shift(transport, false),
         })
     }
 }

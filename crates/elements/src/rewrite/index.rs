@@ -3,47 +3,78 @@
 use onefold_packet::{Roomy, equal_to, prefetch, spread};
 
 /// References of a bucket.
-const WAYS: usize = 7;
+const WAYS: usize = 10;
 /// Buckets that are made at first. A power of two.
 const FIRST: usize = 16;
 /// References for each bucket, on average, at most: more buckets are made then.
-const LOAD: usize = 5;
+const LOAD: usize = 6;
+/// Of a table that grows: how many buckets ahead records are asked for.
+const AHEAD: usize = 8;
 
-/// Hashes and references, side by side; a hash of zero is free.
+/// Tags and references, side by side; a tag of zero is free.
 ///
-/// Seven hashes are compared without a branch between them, so that where a reference stands, and how many there are, is nothing that a processor has to
-/// guess. The eighth number says how many references that belong here, or came by, stand in a bucket behind: a look-up seldom goes on.
+/// Ten tags are compared without a branch between them, so that where a reference stands, and how many there are, is nothing that a processor has to
+/// guess. Another number says how many references that belong here, or came by, stand in a bucket behind: a look-up seldom goes on (with four references
+/// for each bucket on average, one of 350 buckets is full; with whole hashes there would be room for seven, and one of twenty was).
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 struct Bucket {
-    hashes: [u32; WAYS + 1],
-    references: [u32; WAYS + 1],
+    /// The last two: how many went by.
+    tags: [u16; WAYS + 2],
+    references: [u32; WAYS],
 }
 
-/// Of [`Bucket::hashes`]: how many went by.
-const BY: usize = WAYS;
+// a look-up reads one line
+const _: () = assert!(size_of::<Bucket>() == 64);
 
 impl Bucket {
-    /// Which hashes are equal to this one, a bit each.
+    /// Which tags are equal to this one, a bit each.
     #[inline(always)]
-    fn equal(&self, hash: u32) -> u32 {
-        equal_to(&self.hashes, hash) & ((1 << WAYS) - 1)
+    fn equal(&self, tag: u16) -> u32 {
+        equal_to(&self.tags, tag) & ((1 << WAYS) - 1)
     }
 
-    /// Where the reference stands that has this hash, and for which `is_it` holds.
+    /// How many references that belong here, or came by, stand behind.
     #[inline(always)]
-    fn place(&self, hash: u32, is_it: &impl Fn(u32) -> bool) -> Option<usize> {
-        let mut m = self.equal(kept(hash));
+    fn by(&self) -> u32 {
+        u32::from(self.tags[WAYS]) | u32::from(self.tags[WAYS + 1]) << 16
+    }
+    #[inline(always)]
+    fn set_by(&mut self, n: u32) {
+        self.tags[WAYS] = n as u16;
+        self.tags[WAYS + 1] = (n >> 16) as u16;
+    }
+
+    /// The place of a bit of [`Bucket::equal`].
+    #[inline(always)]
+    fn reference(&mut self, i: usize) -> Option<&mut u32> {
+        self.references.get_mut(i)
+    }
+
+    /// Where the reference stands that has this tag, and for which `is_it` holds; and the reference.
+    #[inline(always)]
+    fn place(&self, tag: u16, is_it: &impl Fn(u32) -> bool) -> Option<(usize, u32)> {
+        let mut m = self.equal(tag);
         // Bound: a bit less each time.
         while m != 0 {
             let i = m.trailing_zeros() as usize;
-            if is_it(self.references[i & 7]) {
-                return Some(i);
+            if let Some(r) = self.references.get(i)
+                && is_it(*r)
+            {
+                return Some((i, *r));
             }
             m &= m - 1;
         }
         None
     }
+}
+
+/// What references stand for.
+pub(super) trait Keys {
+    /// The hash of a reference's key.
+    fn hash(&self, reference: u32) -> u32;
+    /// Its hash will be asked for.
+    fn expect(&self, reference: u32);
 }
 
 /// Maps 32-bit hashes to 32-bit references; the caller says which reference has the key that is looked for. What finds its bucket full stands
@@ -72,10 +103,11 @@ impl Default for Index {
     }
 }
 
-/// As it is kept: never zero. The lower bits say the bucket.
+/// What is kept of a hash: its upper half, never zero. The lower bits say the bucket.
 #[inline(always)]
-fn kept(hash: u32) -> u32 {
-    hash | 1 << 31
+fn tag(hash: u32) -> u16 {
+    let t = (hash >> 16) as u16;
+    t + u16::from(t == 0)
 }
 
 impl Index {
@@ -84,15 +116,15 @@ impl Index {
         self.buckets.len() - 1
     }
 
-    /// Bucket and place in it.
+    /// Bucket, place in it, and the reference.
     #[inline]
-    fn position(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize)> {
+    fn position(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize, u32)> {
         let at = hash as usize & self.mask();
         let b = self.buckets.get(at)?;
-        if let Some(i) = b.place(hash, &is_it) {
-            return Some((at, i));
+        if let Some((i, r)) = b.place(tag(hash), &is_it) {
+            return Some((at, i, r));
         }
-        match b.hashes[BY] {
+        match b.by() {
             0 => None,
             _ => self.behind(hash, is_it),
         }
@@ -101,17 +133,17 @@ impl Index {
     /// The same in the buckets behind the first one.
     #[cold]
     #[inline(never)]
-    fn behind(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize)> {
+    fn behind(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize, u32)> {
         let mask = self.mask();
         let mut at = hash as usize & mask;
         // Bound: each bucket once.
         for _ in 0..mask {
             at = (at + 1) & mask;
             let b = self.buckets.get(at)?;
-            if let Some(i) = b.place(hash, &is_it) {
-                return Some((at, i));
+            if let Some((i, r)) = b.place(tag(hash), &is_it) {
+                return Some((at, i, r));
             }
-            if b.hashes[BY] == 0 {
+            if b.by() == 0 {
                 return None;
             }
         }
@@ -121,8 +153,7 @@ impl Index {
     /// The reference with this hash for which `is_it` holds.
     #[inline]
     pub fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        let (at, i) = self.position(hash, is_it)?;
-        Some(self.buckets.get(at)?.references[i & 7])
+        self.position(hash, is_it).map(|(_, _, r)| r)
     }
 
     /// A look-up of `hash` is about to come.
@@ -133,28 +164,34 @@ impl Index {
         }
     }
 
-    /// The first reference with this hash, whatever its key.
+    /// The first reference that may have this hash, whatever its key.
     #[inline]
     pub fn candidate(&self, hash: u32) -> Option<u32> {
         self.find(hash, |_| true)
     }
 
     /// Puts a reference in the place of the one for which `is_it` holds, which is returned, or adds it.
-    pub fn set(&mut self, hash: u32, reference: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
-        if let Some((at, i)) = self.position(hash, is_it)
-            && let Some(b) = self.buckets.get_mut(at)
+    pub fn set(
+        &mut self,
+        hash: u32,
+        reference: u32,
+        is_it: impl Fn(u32) -> bool,
+        keys: &impl Keys,
+    ) -> Option<u32> {
+        if let Some((at, i, _)) = self.position(hash, is_it)
+            && let Some(r) = self.buckets.get_mut(at).and_then(|b| b.reference(i))
         {
-            return Some(std::mem::replace(&mut b.references[i & 7], reference));
+            return Some(std::mem::replace(r, reference));
         }
-        self.add(hash, reference);
+        self.add(hash, reference, keys);
         None
     }
 
-    /// Adds a reference whose key is not in.
+    /// Adds a reference whose key is not in. `keys`: of those that are in.
     #[inline]
-    pub fn add(&mut self, hash: u32, reference: u32) {
+    pub fn add(&mut self, hash: u32, reference: u32, keys: &impl Keys) {
         if self.used >= self.buckets.len() * LOAD {
-            self.grow();
+            self.grow(keys);
         }
         self.place(hash, reference);
         self.used += 1;
@@ -166,38 +203,39 @@ impl Index {
         let mut at = hash as usize & mask;
         // Bound: there is room, on average in every bucket.
         while let Some(b) = self.buckets.get_mut(at) {
-            let free = b.equal(0);
-            if free != 0 {
-                let i = free.trailing_zeros() as usize;
-                (b.hashes[i & 7], b.references[i & 7]) = (kept(hash), reference);
+            let i = b.equal(0).trailing_zeros() as usize;
+            if let (Some(r), Some(t)) = (b.references.get_mut(i), b.tags.get_mut(i)) {
+                (*r, *t) = (reference, tag(hash));
                 return;
             }
-            b.hashes[BY] += 1;
+            b.set_by(b.by() + 1);
             at = (at + 1) & mask;
         }
     }
 
     #[cold]
-    fn grow(&mut self) {
+    fn grow(&mut self, keys: &impl Keys) {
         let bigger = spread(self.buckets.len() * 2);
         let old = std::mem::replace(&mut self.buckets, bigger);
-        for b in old.iter() {
-            for (h, r) in b.hashes.iter().zip(&b.references).take(WAYS) {
-                if *h != 0 {
-                    self.place(*h, *r);
-                }
-            }
+        let of = |b: &Bucket| {
+            let some = b.tags.into_iter().zip(b.references);
+            some.filter(|(t, _)| *t != 0).map(|(_, r)| r)
+        };
+        for (at, b) in old.iter().enumerate() {
+            let ahead = old.get(at + AHEAD).map(of).into_iter().flatten();
+            ahead.for_each(|r| keys.expect(r));
+            of(b).for_each(|r| self.place(keys.hash(r), r));
         }
     }
 
     /// Takes out exactly this reference, if it is in.
     #[inline]
     pub fn remove(&mut self, hash: u32, reference: u32) -> bool {
-        let Some((at, i)) = self.position(hash, |r| r == reference) else {
+        let Some((at, i, _)) = self.position(hash, |r| r == reference) else {
             return false;
         };
-        if let Some(b) = self.buckets.get_mut(at) {
-            b.hashes[i & 7] = 0;
+        if let Some(t) = self.buckets.get_mut(at).and_then(|b| b.tags.get_mut(i)) {
+            *t = 0;
         }
         // those that it went by
         let mask = self.mask();
@@ -205,7 +243,7 @@ impl Index {
         while by != at
             && let Some(b) = self.buckets.get_mut(by)
         {
-            b.hashes[BY] -= 1;
+            b.set_by(b.by() - 1);
             by = (by + 1) & mask;
         }
         self.used -= 1;
@@ -226,7 +264,7 @@ impl Index {
     /// How many went by a bucket, in all.
     #[cfg(test)]
     fn by(&self) -> u32 {
-        self.buckets.iter().map(|b| b.hashes[BY]).sum()
+        self.buckets.iter().map(Bucket::by).sum()
     }
 }
 
@@ -235,6 +273,15 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
+    /// References are 1000 * version + key.
+    struct Mod<F>(F);
+    impl<F: Fn(u32) -> u32> Keys for Mod<F> {
+        fn hash(&self, reference: u32) -> u32 {
+            self.0(reference % 1000)
+        }
+        fn expect(&self, _: u32) {}
+    }
+
     proptest::proptest! {
         /// Against an ordered map, with hashes that collide a lot.
         #[test]
@@ -242,13 +289,12 @@ mod tests {
             let hash = |key: u32| (key % 7) << (spread * 8) | if spread == 3 { key } else { 0 };
             let mut index = Index::default();
             let mut model = BTreeMap::new();
-            // a reference is 1000 * version + key
             for (version, (op, key)) in ops.into_iter().enumerate() {
                 let is_it = |r: u32| r % 1000 == key;
                 match op {
                     0 => {
                         let r = version as u32 * 1000 + key;
-                        proptest::prop_assert_eq!(index.set(hash(key), r, is_it), model.insert(key, r));
+                        proptest::prop_assert_eq!(index.set(hash(key), r, is_it, &Mod(hash)), model.insert(key, r));
                     }
                     1 => {
                         let r = model.remove(&key).unwrap_or(key);
@@ -272,7 +318,7 @@ mod tests {
     #[test]
     fn removes_only_the_very_reference() {
         let mut index = Index::default();
-        index.set(5, 10, |_| false);
+        index.set(5, 10, |_| false, &Mod(|_| 5));
         assert!(!index.remove(5, 11));
         assert!(index.remove(5, 10));
         assert_eq!((index.len(), index.candidate(5)), (0, None));

@@ -161,7 +161,7 @@ impl Pattern {
     }
 
     /// The flow that `flow` becomes, or `None` when there is no free variation. `draw` gives 32 random bits.
-    #[inline]
+    #[inline(always)]
     pub(super) fn rewrite(
         &mut self,
         flow: FlowId,
@@ -228,22 +228,24 @@ impl Pattern {
     }
 
     /// What the `n`th new flow from now will most likely become; `None` where that is a matter of chance.
+    #[inline]
     pub(super) fn foresee(&self, flow: FlowId, n: u32) -> Option<FlowId> {
         let mut to = self.filled(flow);
         if self.top == 0 {
             return Some(to);
         }
-        let next = (u64::from(self.next) + u64::from(n)) % (u64::from(self.top) + 1);
+        let next = || (u64::from(self.next) + u64::from(n)) % (u64::from(self.top) + 1);
         let own = u32::from(flow.sport).wrapping_sub(u32::from(self.sport));
         match (self.ports, self.sequential) {
             (true, false) if self.same_first && own <= self.top => to.sport = flow.sport,
-            (true, true) => to.sport = self.sport.wrapping_add(next as u16),
-            (false, true) => to.saddr = self.saddr.wrapping_add(next as u32),
+            (true, true) => to.sport = self.sport.wrapping_add(next() as u16),
+            (false, true) => to.saddr = self.saddr.wrapping_add(next() as u32),
             (_, false) => return None,
         }
         Some(to)
     }
 
+    #[inline(always)]
     fn take(&mut self, mut to: FlowId, reply: FlowId, v: u32) -> FlowId {
         match self.ports {
             true => to.sport = reply.dport,

@@ -1,6 +1,6 @@
 //! What a flow table is made of: bindings, their time-out classes, and the rewriters that they belong to.
 
-use super::flowid::FlowId;
+use super::flowid::{FlowId, checksum_deltas, checksum_step};
 use super::kind::Kind;
 use super::lease::{Leases, NO_LEASE, STAMP_BITS};
 use super::queue::NIL;
@@ -208,4 +208,16 @@ pub(super) struct NewFlow {
     pub ping: bool,
     /// It has just been found out that no flow has such replies.
     pub free: bool,
+}
+
+impl NewFlow {
+    /// What it will do to checksums over addresses, and over addresses and ports.
+    #[inline(always)]
+    pub fn deltas(&self) -> (u16, u16) {
+        let (ip, port) = checksum_deltas(self.flow, self.rewritten);
+        match self.ping {
+            true => (ip, checksum_step(0, self.flow.sport, self.rewritten.sport)),
+            false => (ip, port),
+        }
+    }
 }

@@ -1,9 +1,9 @@
 //! Who comes into a flow table, and who goes for it.
 
-use super::flowid::{checksum_deltas, checksum_step};
+use super::flowid::FlowId;
 use super::lease::{NO_LEASE, STAMP_BITS};
-use super::queue::NIL;
-use super::record::{Counts, NewFlow, Record};
+use super::queue::{AgeQueue, NIL};
+use super::record::{Counts, NewFlow, Record, Timeout};
 use super::seqdelta::Shifts;
 use super::table::{FlowTable, MAX_FLOWS, timeout};
 use onefold_packet::Timestamp;
@@ -11,70 +11,40 @@ use onefold_packet::Timestamp;
 /// What orders flows that may go: guaranteed, when, stamp.
 type Rank = (bool, u64, u64);
 
+/// Of a flow with this time-out and last use. Later stamps never rank before earlier ones.
+#[inline(always)]
+fn rank(t: Timeout, now_ms: u64, stamp: u64) -> Rank {
+    let last = stamp >> STAMP_BITS;
+    let guaranteed = now_ms < last + t.guarantee;
+    let when = last + if guaranteed { t.guarantee } else { t.expire };
+    (guaranteed, when, stamp)
+}
+
 impl FlowTable {
     /// Makes a binding; `None` when there is no room for it. A flow whose replies would look the same goes.
     pub(super) fn insert(&mut self, new: &NewFlow, now: Timestamp) -> Option<u32> {
-        let member = usize::from(new.map >> 1);
-        let (f, r) = new.outputs;
-        if !(self.members.get(member)).is_some_and(|m| f < m.noutputs && r < m.noutputs) {
-            return None;
+        let map = new.map;
+        let reply = new.rewritten.reversed();
+        let hashes = [new.hash, self.hash(map, &reply)];
+        debug_assert!(!new.free || self.lookup(map, &reply).is_none());
+        let there = !new.free && self.lookup_hashed(hashes[1], map, &reply).is_some();
+        if new.flow != reply && !there {
+            return self.insert_free(new, now);
         }
-        let (ip_delta, mut port_delta) = checksum_deltas(new.flow, new.rewritten);
-        if new.ping {
-            port_delta = checksum_step(0, new.flow.sport, new.rewritten.sport);
+        if !self.leads_out(new) {
+            return None;
         }
         let stamp = self.stamp(now);
-        let reply = new.rewritten.reversed();
-        debug_assert_eq!(new.hash, self.hash(new.map, &new.flow));
-        let hashes = [new.hash, self.hash(new.map, &reply)];
-        // whoever makes a flow has looked for it
-        debug_assert!(self.lookup(new.map, &new.flow).is_none());
-        debug_assert!(!new.free || self.lookup(new.map, &reply).is_none());
-        let there = !new.free && self.lookup_hashed(hashes[1], new.map, &reply).is_some();
-        let collides = new.flow == reply || there;
-        // room is made first: its record is the next one to be used
-        let full = !collides && self.live >= self.limit();
-        if full && !self.make_room(new, stamp, now) {
-            return None;
-        }
         let i = self.allocate()?;
-        let record = &mut self.records[i as usize];
-        *record = Record {
-            forward: new.flow,
-            reply,
-            stamp,
-            ip_delta,
-            port_delta,
-            output: [f as u16, r as u16],
-            map: new.map,
-            input: new.input,
-            generation: record.generation,
-            filing: record.filing,
-            ip_p: new.ip_p,
-            used: true,
-            ..Record::default()
-        };
-        let map = new.map;
-        let q = self.queue_of(map, 0);
-        self.queues[q].push(&mut self.records, i);
-        self.live += 1;
-        if let Some(c) = self.counts_mut(map, new.input) {
-            c.flows += 1;
-        }
-        if !collides {
-            self.index.add(hashes[0], i << 1);
-            self.index.add(hashes[1], i << 1 | 1);
-            self.note(map, &new.flow, true);
-            self.note(map, &reply, true);
-            return Some(i);
-        }
+        self.write_down(i, new, reply, stamp);
         for (n, hash) in (0..).zip(hashes) {
             let key = if n == 1 { reply } else { new.flow };
-            let records = &self.records;
-            let old = self.index.set(hash, i << 1 | n, |x| {
-                let o = &records[(x >> 1) as usize];
+            let (index, keys) = self.indexed();
+            let is_it = |x: u32| {
+                let o = &keys.records[(x >> 1) as usize];
                 o.key(x & 1 != 0) == key && o.map == map
-            });
+            };
+            let old = index.set(hash, i << 1 | n, is_it, &keys);
             if let Some(old) = old
                 && old >> 1 != i
             {
@@ -94,9 +64,75 @@ impl FlowTable {
         Some(i)
     }
 
+    /// The same for a flow whose replies no flow has, nor its own packets.
+    ///
+    /// All of it is in one piece with whoever makes the flow: handed over in memory, fields that have just been written one by one would be read two at a
+    /// time, which has to wait until everything written before has arrived, and some of that is on its way to lines that are far away.
+    #[inline(always)]
+    pub(super) fn insert_free(&mut self, new: &NewFlow, now: Timestamp) -> Option<u32> {
+        if !self.leads_out(new) {
+            return None;
+        }
+        let (map, stamp) = (new.map, self.stamp(now));
+        let reply = new.rewritten.reversed();
+        debug_assert_eq!(new.hash, self.hash(map, &new.flow));
+        let hashes = [new.hash, self.hash(map, &reply)];
+        // whoever makes a flow has looked for it
+        debug_assert!(self.lookup(map, &new.flow).is_none());
+        debug_assert!(self.lookup(map, &reply).is_none() && new.flow != reply);
+        // room is made first: its record is the next one to be used
+        if self.live >= self.limit() && !self.make_room(map, new.input, stamp, now) {
+            return None;
+        }
+        let i = self.allocate()?;
+        self.write_down(i, new, reply, stamp);
+        let (index, keys) = self.indexed();
+        index.add(hashes[0], i << 1, &keys);
+        index.add(hashes[1], i << 1 | 1, &keys);
+        self.note(map, &new.flow, true);
+        self.note(map, &reply, true);
+        Some(i)
+    }
+
+    /// Has the rewriter the outputs?
+    #[inline(always)]
+    fn leads_out(&self, new: &NewFlow) -> bool {
+        let m = self.members.get(usize::from(new.map >> 1));
+        m.is_some_and(|m| new.outputs.0 < m.noutputs && new.outputs.1 < m.noutputs)
+    }
+
+    /// Writes a record, and files it; it is not in the index yet.
+    #[inline(always)]
+    fn write_down(&mut self, i: u32, new: &NewFlow, reply: FlowId, stamp: u64) {
+        let (ip_delta, port_delta) = new.deltas();
+        let record = &mut self.records[i as usize];
+        *record = Record {
+            forward: new.flow,
+            reply,
+            stamp,
+            ip_delta,
+            port_delta,
+            output: [new.outputs.0 as u16, new.outputs.1 as u16],
+            map: new.map,
+            input: new.input,
+            generation: record.generation,
+            filing: record.filing,
+            ip_p: new.ip_p,
+            used: true,
+            ..Record::default()
+        };
+        let q = self.queue_of(new.map, 0);
+        self.queues[q].push(&mut self.records, i);
+        self.live += 1;
+        if let Some(c) = self.counts_mut(new.map, new.input) {
+            c.flows += 1;
+        }
+    }
+
     /// Removes the flow that has to make room for a new one; false when none has to, or the new one itself would be it.
-    fn make_room(&mut self, new: &NewFlow, stamp: u64, now: Timestamp) -> bool {
-        let t = timeout(&self.members, self.queue_of(new.map, 0));
+    #[inline(never)]
+    fn make_room(&mut self, map: u16, input: u16, stamp: u64, now: Timestamp) -> bool {
+        let t = timeout(&self.members, self.queue_of(map, 0));
         let own = (t.guarantee == 0).then(|| (false, (stamp >> STAMP_BITS) + t.expire, stamp));
         match self.first_to_go(now, false) {
             Some((rank, victim)) if own.is_none_or(|own| rank < own) => {
@@ -108,12 +144,13 @@ impl FlowTable {
                 true
             }
             _ => {
-                self.count_failure(new.map, new.input);
+                self.count_failure(map, input);
                 false
             }
         }
     }
 
+    #[inline(always)]
     fn allocate(&mut self) -> Option<u32> {
         if self.free != NIL {
             let i = self.free;
@@ -184,38 +221,27 @@ impl FlowTable {
     /// under leaves open that one of them goes first: flows that are used all the time are not looked at for each that is not.
     fn first_to_go(&mut self, now: Timestamp, any: bool) -> Option<(Rank, u32)> {
         let now_ms = self.now_ms(now);
-        let members = &self.members;
-        // later stamps never rank before earlier ones
-        let rank = |q: usize, stamp: u64| {
-            let (t, last) = (timeout(members, q), stamp >> STAMP_BITS);
-            let guaranteed = now_ms < last + t.guarantee;
-            let when = last + if guaranteed { t.guarantee } else { t.expire };
-            (guaranteed, when, stamp)
-        };
         // Bound: each round but the last finds out the real rank of one queue more, or that of one that has been found out is the least.
         for _ in 0..=2 * self.queues.len() {
-            let mut best: Option<(Rank, usize)> = None;
-            for (q, queue) in self.queues.iter().enumerate() {
+            let mut best: Option<(Rank, &mut AgeQueue)> = None;
+            for (class, queue) in self.queues.iter_mut().enumerate() {
                 if queue.is_empty() {
                     continue;
                 }
                 let Some(stamp) = queue.least() else { continue };
-                let r = rank(q, stamp);
-                if best.is_none_or(|(b, _)| r < b) {
-                    best = Some((r, q));
+                let r = rank(timeout(&self.members, class), now_ms, stamp);
+                if best.as_ref().is_none_or(|(b, _)| r < *b) {
+                    best = Some((r, queue));
                 }
             }
-            let (bound, q) = best?;
+            let (bound, queue) = best?;
             if bound.0 && !any {
                 return None;
             }
-            let leases = self.leases.as_deref();
-            let found = self
-                .queues
-                .get_mut(q)
-                .and_then(|queue| queue.oldest(&mut self.records, leases));
+            let found = queue.oldest(&mut self.records, self.leases.as_deref());
+            // what it was filed under was its last use: nothing of what has been compared has changed
             if let Some(i) = found
-                && rank(q, self.records[i as usize].stamp) == bound
+                && self.records[i as usize].stamp == bound.2
             {
                 return Some((bound, i));
             }
@@ -249,7 +275,6 @@ impl FlowTable {
 #[cfg(test)]
 mod tests {
     use super::super::crowd::Search;
-    use super::super::flowid::FlowId;
     use super::super::kind::Kind;
     use super::super::record::{CLASSES, Counts, Member, Timeout, Track};
     use super::*;

@@ -15,7 +15,7 @@
 use super::access::answering;
 use super::crowd::{Crowds, Search};
 use super::flowid::FlowId;
-use super::index::Index;
+use super::index::{Index, Keys};
 use super::kind::Kind;
 use super::lease::{Leases, NO_LEASE, STAMP_BITS};
 use super::queue::{AgeQueue, NIL};
@@ -190,11 +190,13 @@ impl FlowTable {
 
     #[inline]
     pub(super) fn hash(&self, map: u16, k: &FlowId) -> u32 {
-        let a = u64::from(k.saddr) << 32 | u64::from(k.daddr);
-        let b = u64::from(map) << 32 | u64::from(k.sport) << 16 | u64::from(k.dport);
-        let m = u128::from(a ^ self.seed[0]) * u128::from(b ^ self.seed[1]);
-        let h = (m >> 64) as u64 ^ m as u64;
-        (h >> 32) as u32 ^ h as u32
+        hash(&self.seed, map, k)
+    }
+    /// The index, and what is in it.
+    #[inline]
+    pub(super) fn indexed(&mut self) -> (&mut Index, Filed<'_>) {
+        let (records, seed) = (&self.records[..], &self.seed);
+        (&mut self.index, Filed { records, seed })
     }
 
     /// A look-up of this hash is about to come: its place in the index is asked for.
@@ -491,6 +493,35 @@ impl FlowTable {
     }
 }
 
+#[inline(always)]
+fn hash(seed: &[u64; 2], map: u16, k: &FlowId) -> u32 {
+    let a = u64::from(k.saddr) << 32 | u64::from(k.daddr);
+    let b = u64::from(map) << 32 | u64::from(k.sport) << 16 | u64::from(k.dport);
+    let m = u128::from(a ^ seed[0]) * u128::from(b ^ seed[1]);
+    let h = (m >> 64) as u64 ^ m as u64;
+    (h >> 32) as u32 ^ h as u32
+}
+
+/// Records that are in the index, by reference: twice the number, plus one for the reply direction.
+#[derive(Clone, Copy)]
+pub(super) struct Filed<'t> {
+    pub records: &'t [Record],
+    seed: &'t [u64; 2],
+}
+
+impl Keys for Filed<'_> {
+    fn hash(&self, reference: u32) -> u32 {
+        let r = self.records.get((reference >> 1) as usize);
+        r.map_or(0, |r| hash(self.seed, r.map, &r.key(reference & 1 != 0)))
+    }
+    fn expect(&self, reference: u32) {
+        if let Some(r) = self.records.get((reference >> 1) as usize) {
+            prefetch(r);
+        }
+    }
+}
+
+#[inline(always)]
 pub(super) fn timeout(members: &[Member], queue: usize) -> Timeout {
     let class = |m: &Member| m.timeouts[queue % CLASSES];
     members.get(queue / CLASSES).map(class).unwrap_or_default()
