@@ -29,7 +29,7 @@ mod traffic_mix;
 
 pub use report::{ExperimentReport, PointReport, RatioReport, SeriesReport};
 
-use crate::measure::Vary;
+use crate::measure::{BATCH, Vary};
 
 /// All of them, in the order in which they are listed.
 pub const ALL: &[&Experiment] = &[
@@ -264,7 +264,7 @@ pub struct PointSpec {
 }
 
 impl PointSpec {
-    /// On 4,000 flows of 64-byte UDP, in batches of 32.
+    /// On 4,000 flows of 64-byte UDP, in batches of [`BATCH`].
     pub fn new(series: impl Into<String>, x: f64, chain: ChainSpec) -> PointSpec {
         PointSpec {
             series: series.into(),
@@ -273,7 +273,7 @@ impl PointSpec {
             chain,
             levels: Level::ALL.to_vec(),
             traffic: Traffic::default(),
-            batch: 32,
+            batch: BATCH,
             group: 0,
             cpu: 1.0,
             instances: 1,

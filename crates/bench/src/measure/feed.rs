@@ -11,6 +11,9 @@ pub const STRIDE: usize = 2112;
 const ALLOCATION: usize = LINE;
 /// Buffers in the ring unless told otherwise, as many as descriptors of a common receive queue.
 pub const BUFFERS: usize = 1024;
+/// Packets handed over together unless told otherwise: with many flows their lines of memory are on their way at once, and more than 64 gain nothing
+/// (docs/decisions/0029).
+pub const BATCH: usize = 64;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// Fewest places in an order, so that no short pattern is learnt by the processor.

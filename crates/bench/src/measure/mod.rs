@@ -21,7 +21,7 @@ mod subject;
 pub use aim::{AimError, AimParams, Aimed, Lane, aim};
 pub use alternate::{Candidate, Measured, Outcome, Sample, Settings, alternate};
 pub use clock::{PinError, Times, cores, on_all_cores, pin};
-pub use feed::{BUFFERS, Order, Ring, STRIDE, Templates};
+pub use feed::{BATCH, BUFFERS, Order, Ring, STRIDE, Templates};
 pub use machine::Machine;
 pub use report::{ChainReport, FlowReport, Parameters, Report, Spread, TrafficReport};
 pub use stranger::{Strangers, Vary, frame_of};

@@ -9,7 +9,7 @@ use crate::runner;
 use anyhow::{Context, Result, anyhow, bail};
 use onefold_bench::experiment::Scale;
 use onefold_bench::measure::{
-    BUFFERS, Machine, Parameters, Report, STRIDE, Settings, alternate, pin,
+    BATCH, BUFFERS, Machine, Parameters, Report, STRIDE, Settings, alternate, pin,
 };
 use onefold_bench::{ProtocolMix, SizeModel};
 use std::sync::atomic::Ordering;
@@ -117,7 +117,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Packets")]
     seed: u64,
     /// Packets that are handed over together
-    #[arg(long, value_name = "N", default_value_t = 32, help_heading = "Measurement",
+    #[arg(long, value_name = "N", default_value_t = BATCH as u16, help_heading = "Measurement",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     batch: u16,
     /// Buffers that packets are copied to in turn: what of them fits into which cache is part of every figure, the ceiling's too
