@@ -114,7 +114,7 @@ fn two_chains_in_two_modes_take_turns() {
     let p = &v["parameters"];
     assert_eq!(
         (&p["flows"], &p["size"], &p["batch"]),
-        (&300.into(), &"64".into(), &32.into())
+        (&300.into(), &"64".into(), &64.into())
     );
     // the same packets: in both modes as many classes, ports and drops
     assert_eq!(v["chains"][0]["traffic"], v["chains"][1]["traffic"]);
