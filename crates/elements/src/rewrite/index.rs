@@ -45,12 +45,6 @@ impl Bucket {
         self.tags[WAYS + 1] = (n >> 16) as u16;
     }
 
-    /// The place of a bit of [`Bucket::equal`].
-    #[inline(always)]
-    fn reference(&mut self, i: usize) -> Option<&mut u32> {
-        self.references.get_mut(i)
-    }
-
     /// Where the reference stands that has this tag, and for which `is_it` holds; and the reference.
     #[inline(always)]
     fn place(&self, tag: u16, is_it: &impl Fn(u32) -> bool) -> Option<(usize, u32)> {
@@ -179,7 +173,7 @@ impl Index {
         keys: &impl Keys,
     ) -> Option<u32> {
         if let Some((at, i, _)) = self.position(hash, is_it)
-            && let Some(r) = self.buckets.get_mut(at).and_then(|b| b.reference(i))
+            && let Some(r) = (self.buckets.get_mut(at)).and_then(|b| b.references.get_mut(i))
         {
             return Some(std::mem::replace(r, reference));
         }

@@ -194,9 +194,9 @@ impl FlowTable {
     }
     /// The index, and what is in it.
     #[inline]
-    pub(super) fn indexed(&mut self) -> (&mut Index, Filed<'_>) {
+    pub(super) fn indexed(&mut self) -> (&mut Index, Indexed<'_>) {
         let (records, seed) = (&self.records[..], &self.seed);
-        (&mut self.index, Filed { records, seed })
+        (&mut self.index, Indexed { records, seed })
     }
 
     /// A look-up of this hash is about to come: its place in the index is asked for.
@@ -504,12 +504,12 @@ fn hash(seed: &[u64; 2], map: u16, k: &FlowId) -> u32 {
 
 /// Records that are in the index, by reference: twice the number, plus one for the reply direction.
 #[derive(Clone, Copy)]
-pub(super) struct Filed<'t> {
+pub(super) struct Indexed<'t> {
     pub records: &'t [Record],
     seed: &'t [u64; 2],
 }
 
-impl Keys for Filed<'_> {
+impl Keys for Indexed<'_> {
     fn hash(&self, reference: u32) -> u32 {
         let r = self.records.get((reference >> 1) as usize);
         r.map_or(0, |r| hash(self.seed, r.map, &r.key(reference & 1 != 0)))
