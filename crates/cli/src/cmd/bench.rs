@@ -53,6 +53,9 @@ pub struct Args {
         help_heading = "Experiments"
     )]
     at: Vec<f64>,
+    /// Only the experiment's series with this in their names; may be given several times
+    #[arg(long, value_name = "NAME", help_heading = "Experiments")]
+    series: Vec<String>,
     /// Writes the experiment's figures as a section of a Markdown document
     #[arg(long, value_name = "FILE", help_heading = "Experiments")]
     section: Option<std::path::PathBuf>,
@@ -197,9 +200,13 @@ impl Args {
             false => Err(anyhow!("{what} {v}: expected {lo} to {hi}")),
         };
         if self.experiment.is_none()
-            && (self.quick || !self.at.is_empty() || self.section.is_some() || self.save.is_some())
+            && (self.quick
+                || !self.at.is_empty()
+                || !self.series.is_empty()
+                || self.section.is_some()
+                || self.save.is_some())
         {
-            bail!("--quick, --at, --section and --save are for an --experiment");
+            bail!("--quick, --at, --series, --section and --save are for an --experiment");
         }
         number("--zipf", self.zipf, 0.0, 10.0)?;
         number("--tcp", self.tcp, 0.0, 1.0)?;
@@ -244,6 +251,7 @@ fn experiment(args: &Args, name: &str) -> Result<u8> {
             seed: args.seed,
         },
         modes: modes(&args.mode),
+        series: args.series.clone(),
         classifier: args.classifier,
         settings: args.settings(),
         save: args.save.clone(),

@@ -19,6 +19,7 @@ use onefold_bench::measure::{Machine, Settings, Spread, alternate};
 use onefold_bench::{ProtocolMix, SizeModel};
 use onefold_io::{CaptureWriter, LinkType};
 use quota::Quota;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -30,6 +31,8 @@ pub struct Run<'a> {
     pub scale: Scale,
     /// Only these executions; all if there are none.
     pub modes: Vec<Mode>,
+    /// Only series with one of these in their names; all if there are none.
+    pub series: Vec<String>,
     /// What stages are looked up in.
     pub classifier: ClassifierArg,
     /// How it is measured.
@@ -168,6 +171,15 @@ impl Run<'_> {
                 "{}: nothing is left to be measured with this --mode",
                 e.name
             );
+        }
+        if !self.series.is_empty() {
+            let all: BTreeSet<String> = plan.points.iter().map(|p| p.series.clone()).collect();
+            let asked = |name: &str| self.series.iter().any(|s| name.contains(s.as_str()));
+            plan.points.retain(|p| asked(&p.series));
+            if plan.points.is_empty() {
+                let all: Vec<String> = all.into_iter().map(|s| format!("'{s}'")).collect();
+                bail!("--series: none of {} has that in its name", all.join(", "));
+            }
         }
         let mut report = ExperimentReport::new(e, self.scale.quick, Machine::this(core));
         report.warnings = warnings;
