@@ -221,6 +221,7 @@ pub(super) fn create(
         outputs,
         ping,
         free,
+        flags: 0,
     };
     match t.insert(&new, now) {
         Some(i) => Ok((i, false)),

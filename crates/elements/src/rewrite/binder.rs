@@ -29,9 +29,47 @@ pub struct FlowPacket {
     /// TCP: the byte with the header's length, and the one with the flags.
     pub tcp: [u8; 2],
     /// Bytes from the transport header to the end of the packet.
-    pub transport_len: usize,
+    pub transport_len: u32,
     /// As the IP header says.
     pub total_len: u16,
+}
+
+/// A packet that a [`Binder`] knows, with what is looked up.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    packet: FlowPacket,
+    /// [`NOBODY`]: of no packet.
+    map: u16,
+    hash: u32,
+}
+
+/// No map.
+const NOBODY: u16 = u16::MAX;
+
+impl Asked {
+    /// About nothing.
+    pub const NOTHING: Asked = Asked {
+        packet: FlowPacket {
+            proto: 0,
+            flow: FlowId {
+                saddr: 0,
+                daddr: 0,
+                sport: 0,
+                dport: 0,
+            },
+            tcp: [0; 2],
+            transport_len: 0,
+            total_len: 0,
+        },
+        map: NOBODY,
+        hash: 0,
+    };
+
+    /// Is it about nothing?
+    #[inline(always)]
+    pub fn is_nothing(&self) -> bool {
+        self.map == NOBODY
+    }
 }
 
 /// What whoever asks has been made for: nothing else is done for it.
@@ -75,7 +113,12 @@ pub struct Binder<'s> {
     /// Twice the member's number.
     map: u16,
     port: u16,
+    /// Where those are of [`Wanted`] that take all that the pattern may make of any flow, by a part of that number.
+    sure: [usize; SURE],
 }
+
+/// How many are remembered; a power of two.
+const SURE: usize = 16;
 
 fn fields(f: &FlowId) -> [u32; 4] {
     [f.saddr, f.daddr, f.sport.into(), f.dport.into()]
@@ -92,6 +135,30 @@ impl Wanted {
             all &= lo <= least[i] && most[i] <= hi;
         }
         all
+    }
+}
+
+impl Pattern {
+    /// Is all wanted that flows may become, whatever they are?
+    #[cold]
+    #[inline(never)]
+    fn always_wanted(&self, w: &Wanted) -> bool {
+        // what stays differs between these, and what does not is what the pattern says
+        let flow = |v: u32| FlowId {
+            saddr: v,
+            daddr: v,
+            sport: v as u16,
+            dport: v as u16,
+        };
+        let ends = [flow(1), flow(u32::MAX)].map(|f| self.ends(f));
+        (0..4).all(|i| {
+            let [(a, b), (c, d)] = ends.map(|(l, m)| (fields(&l)[i], fields(&m)[i]));
+            let set = (a, b) == (c, d);
+            match w.fields[i] {
+                None => !set,
+                Some((lo, hi)) => set && lo <= a && b <= hi,
+            }
+        })
     }
 }
 
@@ -127,34 +194,86 @@ impl<'s> Binder<'s> {
             kind,
             map: h.member * 2,
             port: u16::try_from(port).ok()?,
+            sure: [0; SURE],
         })
     }
 
-    /// Finds or makes a packet's binding; `draw` gives 32 random bits of the rewriter's.
+    /// What is to be asked about a packet, if it is of a kind that is known. Its place in the index is asked for.
+    #[inline(always)]
+    pub fn ask(&self, packet: FlowPacket) -> Asked {
+        let tcp = packet.proto == proto::TCP;
+        let known = match self.kind {
+            Kind::Ip => tcp || packet.proto == proto::UDP,
+            Kind::Tcp => tcp,
+            _ => packet.proto == proto::UDP,
+        };
+        if !known || packet.transport_len < if tcp { TCP_NEEDED } else { HEAD } as u32 {
+            return Asked::NOTHING;
+        }
+        let map = self.map + u16::from(self.kind == Kind::Ip && !tcp);
+        let hash = self.table.hash(map, &packet.flow);
+        self.table.expect(hash);
+        Asked { packet, map, hash }
+    }
+
+    /// Once the places of all are there: the record of a packet's flow, or of a new one where its replies will stand, is asked for. `new` counts new ones.
+    /// Nothing is concluded from it.
+    #[inline(always)]
+    pub fn foresee(&self, a: &Asked, new: &mut u32) {
+        if self.table.expect_record(a.hash).is_some() {
+            return;
+        }
+        let to = self.new.as_ref();
+        if let Some(to) = to.and_then(|(p, ..)| p.foresee(a.packet.flow, *new)) {
+            self.table.expect(self.table.hash(a.map, &to.reversed()));
+        }
+        *new += 1;
+    }
+
+    /// So many new flows have been [foreseen](Binder::foresee): their records are asked for.
+    pub fn foreseen(&self, new: u32) {
+        // those that take over another's are asked for as others go
+        if new > 0 && !self.table.full() {
+            self.table.expect_new(new as usize);
+        }
+    }
+
+    /// Finds or makes the binding of a packet that it has been asked about since the element was; `draw` gives 32 random bits of the rewriter's.
     #[inline(always)]
     pub fn bind(
         &mut self,
-        p: &FlowPacket,
-        wanted: &Wanted,
+        a: &Asked,
+        wanted: &'s Wanted,
         now: Timestamp,
         draw: impl FnMut() -> u32,
     ) -> Tied {
-        let tcp = p.proto == proto::TCP;
-        let known = match self.kind {
-            Kind::Ip => tcp || p.proto == proto::UDP,
-            Kind::Tcp => tcp,
-            _ => p.proto == proto::UDP,
-        };
-        if !known || p.transport_len < if tcp { TCP_NEEDED } else { HEAD } {
-            return Tied::Ask;
-        }
-        let map = self.map + u16::from(self.kind == Kind::Ip && !tcp);
-        let hash = self.table.hash(map, &p.flow);
-        match self.table.lookup_hashed(hash, map, &p.flow) {
-            Some((i, false)) => self.found(i, p, wanted, now),
+        match self.table.lookup_hashed(a.hash, a.map, &a.packet.flow) {
+            Some((i, false)) => self.found(i, &a.packet, wanted, now),
             Some((_, true)) => Tied::Ask,
-            None => self.make(map, hash, p, wanted, now, draw),
+            None => self.make(a, wanted, now, draw),
         }
+    }
+
+    /// Is all wanted that the pattern may make of a flow? Most often it is of any flow, which is found out once.
+    #[inline(always)]
+    fn is_wanted(&mut self, wanted: &'s Wanted, flow: FlowId) -> bool {
+        let Some((pattern, ..)) = &self.new else {
+            return false;
+        };
+        // nothing else is there as long as the binder is: a number is enough
+        let at = std::ptr::from_ref(wanted).addr();
+        let Some(known) = self.sure.get_mut(at / align_of::<u64>() % SURE) else {
+            return false;
+        };
+        if *known == at {
+            return true;
+        }
+        if pattern.always_wanted(wanted) {
+            *known = at;
+            return true;
+        }
+        let (least, most) = pattern.ends(flow);
+        wanted.takes(&flow, &least, &most)
     }
 
     /// A flow's flags after a forward packet.
@@ -194,28 +313,31 @@ impl<'s> Binder<'s> {
     #[inline(always)]
     fn make(
         &mut self,
-        map: u16,
-        hash: u32,
-        p: &FlowPacket,
-        wanted: &Wanted,
+        a: &Asked,
+        wanted: &'s Wanted,
         now: Timestamp,
         draw: impl FnMut() -> u32,
     ) -> Tied {
+        let (p, map, hash) = (&a.packet, a.map, a.hash);
+        if !self.is_wanted(wanted, p.flow) {
+            return Tied::Ask;
+        }
         let Some((pattern, f, r)) = &mut self.new else {
             return Tied::Ask;
         };
-        let (least, most) = pattern.ends(p.flow);
-        if *f != wanted.output || !wanted.takes(&p.flow, &least, &most) {
+        if *f != wanted.output {
             return Tied::Ask;
         }
         let free = pattern.top != 0;
         let t = &mut *self.table;
-        let replies = InTable {
+        let mut replies = InTable {
             t,
             map,
             ping: false,
+            free: None,
         };
-        let made = pattern.rewrite(p.flow, replies, draw);
+        let made = pattern.rewrite(p.flow, &mut replies, draw);
+        let found = replies.free;
         let t = &mut *self.table;
         let Some(to) = made else {
             t.count_failure(map, self.port);
@@ -231,16 +353,19 @@ impl<'s> Binder<'s> {
             outputs: (usize::from(*f), usize::from(*r)),
             ping: false,
             free,
+            // the packet that has made it is its last use as it is
+            flags: Self::flags(0, p),
         };
         let made = match free && to.reversed() != p.flow {
-            true => t.insert_free(&new, now),
+            true => {
+                let reply = found.unwrap_or_else(|| t.hash(map, &to.reversed()));
+                t.insert_free(&new, [hash, reply], now)
+            }
             false => t.insert(&new, now),
         };
-        let Some(i) = made else {
+        if made.is_none() {
             return Tied::Drop(self.kind.reasons().full);
-        };
-        // the packet that has made it is its last use as it is
-        t.set_flags(i, Self::flags(0, p));
+        }
         let (ip, transport) = new.deltas();
         Tied::To(FlowBinding {
             to,

@@ -111,7 +111,7 @@ impl Index {
     }
 
     /// Bucket, place in it, and the reference.
-    #[inline]
+    #[inline(always)]
     fn position(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<(usize, usize, u32)> {
         let at = hash as usize & self.mask();
         let b = self.buckets.get(at)?;
@@ -145,13 +145,13 @@ impl Index {
     }
 
     /// The reference with this hash for which `is_it` holds.
-    #[inline]
+    #[inline(always)]
     pub fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         self.position(hash, is_it).map(|(_, _, r)| r)
     }
 
     /// A look-up of `hash` is about to come.
-    #[inline]
+    #[inline(always)]
     pub fn expect(&self, hash: u32) {
         if let Some(b) = self.buckets.get(hash as usize & self.mask()) {
             prefetch(b);
@@ -182,7 +182,7 @@ impl Index {
     }
 
     /// Adds a reference whose key is not in. `keys`: of those that are in.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, hash: u32, reference: u32, keys: &impl Keys) {
         if self.used >= self.buckets.len() * LOAD {
             self.grow(keys);
@@ -191,7 +191,7 @@ impl Index {
         self.used += 1;
     }
 
-    #[inline]
+    #[inline(always)]
     fn place(&mut self, hash: u32, reference: u32) {
         let mask = self.mask();
         let mut at = hash as usize & mask;
@@ -223,7 +223,7 @@ impl Index {
     }
 
     /// Takes out exactly this reference, if it is in.
-    #[inline]
+    #[inline(always)]
     pub fn remove(&mut self, hash: u32, reference: u32) -> bool {
         let Some((at, i, _)) = self.position(hash, |r| r == reference) else {
             return false;

@@ -33,7 +33,7 @@ mod tests;
 use crate::class::ElementClass;
 use crate::store::{StateId, StateStore};
 
-pub use binder::{Binder, FlowBinding, FlowPacket, Tied, Wanted};
+pub use binder::{Asked, Binder, FlowBinding, FlowPacket, Tied, Wanted};
 pub use flowid::FlowId;
 pub use lease::{Lasting, Leases, NO_LEASE};
 pub use mapper::Mapper;

@@ -44,7 +44,7 @@ pub struct Pattern {
 /// What a search for a free variation needs to know of the flow table.
 pub(super) trait Replies {
     /// Is there a flow with such replies?
-    fn taken(&self, reply: &FlowId) -> bool;
+    fn taken(&mut self, reply: &FlowId) -> bool;
     /// The first free variation from this one on, around the end.
     fn search(&mut self, s: &Search, from: u32) -> Option<u32>;
 }
@@ -165,7 +165,7 @@ impl Pattern {
     pub(super) fn rewrite(
         &mut self,
         flow: FlowId,
-        mut replies: impl Replies,
+        replies: &mut impl Replies,
         mut draw: impl FnMut() -> u32,
     ) -> Option<FlowId> {
         let to = self.filled(flow);
@@ -397,14 +397,15 @@ mod tests {
     ) -> Option<FlowId> {
         struct Seen<'a>(&'a BTreeSet<FlowId>);
         impl Replies for Seen<'_> {
-            fn taken(&self, reply: &FlowId) -> bool {
+            fn taken(&mut self, reply: &FlowId) -> bool {
                 self.0.contains(reply)
             }
             fn search(&mut self, s: &Search, from: u32) -> Option<u32> {
-                s.look(from, u64::from(s.top) + 1, |f| self.taken(f)).ok()
+                s.look(from, u64::from(s.top) + 1, |f| self.0.contains(f))
+                    .ok()
             }
         }
-        let to = p.rewrite(flow, Seen(taken), || draw)?;
+        let to = p.rewrite(flow, &mut Seen(taken), || draw)?;
         taken.insert(to.reversed());
         Some(to)
     }

@@ -32,6 +32,18 @@ struct Filed {
     record: u32,
     /// Of this filing.
     number: u32,
+    /// Of its keys in the index, as they arrive in both directions: who goes is taken out without being read.
+    hashes: [u32; 2],
+}
+
+/// Who is first in line.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct First {
+    pub stamp: u64,
+    pub record: u32,
+    /// Of its filing: another one stands in its record if it has left.
+    pub number: u32,
+    pub hashes: [u32; 2],
 }
 
 /// Flows with the same time-out, so that the one that has been silent longest is the one to expire first.
@@ -45,25 +57,33 @@ pub(super) struct AgeQueue {
 }
 
 impl AgeQueue {
-    /// Files a record under its stamp; it must not be in a queue.
-    #[inline]
-    pub fn push(&mut self, records: &mut [Record], i: u32) {
+    /// Files a record under its stamp; it must not be in a queue. `hashes`: of its keys. True where it may have the least stamp of all now.
+    #[inline(always)]
+    pub fn push(&mut self, records: &mut [Record], i: u32, hashes: [u32; 2]) -> bool {
         let r = &mut records[i as usize];
         r.filing = r.filing.wrapping_add(1);
         let f = Filed {
             stamp: r.stamp,
             record: i,
             number: r.filing,
+            hashes,
         };
-        if self.line.back().is_none_or(|last| last.stamp <= f.stamp) {
+        let behind = self.line.back().is_some_and(|last| last.stamp <= f.stamp);
+        if behind || self.line.is_empty() {
             self.line.push_back(f);
         } else {
-            self.again.push(Reverse(f));
+            self.file_again(f);
         }
         self.live += 1;
         if self.line.len() + self.again.len() > 2 * self.live + SLACK {
             self.tidy(records);
         }
+        !behind
+    }
+
+    #[cold]
+    fn file_again(&mut self, f: Filed) {
+        self.again.push(Reverse(f));
     }
 
     /// Forgets what is worth nothing.
@@ -82,6 +102,28 @@ impl AgeQueue {
             self.line.pop_front();
         }
         r.filing = r.filing.wrapping_add(1);
+        self.live -= 1;
+    }
+
+    /// Who is first in line, if nobody who has been filed again is older.
+    #[inline(always)]
+    pub fn first(&self) -> Option<First> {
+        let f = self.line.front()?;
+        if self.again.peek().is_some_and(|t| t.0.stamp < f.stamp) {
+            return None;
+        }
+        Some(First {
+            stamp: f.stamp,
+            record: f.record,
+            number: f.number,
+            hashes: f.hashes,
+        })
+    }
+
+    /// Takes out who is first in line, and is filed nowhere else.
+    #[inline(always)]
+    pub fn pop_first(&mut self) {
+        self.line.pop_front();
         self.live -= 1;
     }
 
@@ -145,19 +187,18 @@ impl AgeQueue {
     }
 
     /// [`AgeQueue::ahead`] of so many will be asked.
-    #[inline]
+    #[inline(always)]
     pub fn expect(&self, n: usize) {
         if let Some(f) = self.line.get(n) {
             prefetch(f);
         }
     }
 
-    /// The record that is number `n` in line: soon the oldest, if it has not been used since. Possibly one that has left.
-    #[inline]
-    pub fn ahead(&self, n: usize) -> Option<u32> {
-        self.line.get(n).map(|f| f.record)
+    /// The record that is number `n` in line, and its hashes: soon the oldest, if it has not been used since. Possibly one that has left.
+    #[inline(always)]
+    pub fn ahead(&self, n: usize) -> Option<(u32, [u32; 2])> {
+        self.line.get(n).map(|f| (f.record, f.hashes))
     }
-
     /// Bytes.
     pub fn memory_bytes(&self) -> usize {
         (self.line.capacity() + self.again.capacity()) * size_of::<Filed>()
@@ -181,7 +222,7 @@ mod tests {
                 match (op, live[i]) {
                     (0 | 1, false) => {
                         records[i].stamp = clock;
-                        q.push(&mut records, i as u32);
+                        q.push(&mut records, i as u32, [0; 2]);
                         live[i] = true;
                     }
                     (1 | 2, true) => records[i].stamp = clock,
@@ -204,7 +245,7 @@ mod tests {
         let mut records = vec![Record::default(); 10];
         let mut queues = [AgeQueue::default(), AgeQueue::default()];
         for i in 0..10 {
-            queues[0].push(&mut records, i);
+            queues[0].push(&mut records, i, [0; 2]);
         }
         let mut of = [0; 10];
         for stamp in 1..100_000u64 {
@@ -212,7 +253,7 @@ mod tests {
             records[i].stamp = stamp;
             queues[of[i]].unlink(&mut records, i as u32);
             of[i] ^= 1;
-            queues[of[i]].push(&mut records, i as u32);
+            queues[of[i]].push(&mut records, i as u32, [0; 2]);
         }
         for q in &queues {
             assert!(q.line.len() + q.again.len() <= 2 * 10 + SLACK);

@@ -208,6 +208,8 @@ pub(super) struct NewFlow {
     pub ping: bool,
     /// It has just been found out that no flow has such replies.
     pub free: bool,
+    /// Its tracking flags behind the packet that makes it.
+    pub flags: u8,
 }
 
 impl NewFlow {

@@ -2,7 +2,7 @@
 
 use super::flowid::FlowId;
 use super::lease::{NO_LEASE, STAMP_BITS};
-use super::queue::{AgeQueue, NIL};
+use super::queue::{First, NIL};
 use super::record::{Counts, NewFlow, Record, Timeout};
 use super::seqdelta::Shifts;
 use super::table::{FlowTable, MAX_FLOWS, timeout};
@@ -10,6 +10,39 @@ use onefold_packet::Timestamp;
 
 /// What orders flows that may go: guaranteed, when, stamp.
 type Rank = (bool, u64, u64);
+
+/// Behind all of them.
+const LAST: Rank = (true, u64::MAX, u64::MAX);
+
+/// What the last search for the flow that goes first has found out, and holds for the next ones: in a flood one flow goes for each that comes.
+///
+/// Nothing in a third queue ranks before `until` within the same millisecond: flows there are filed under stamps that only grow, and the
+/// [first one of an empty queue](FlowTable::file) ends the turn.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Turn {
+    /// The two whose flows go first, or one twice: where TCP and UDP are mixed, they take turns.
+    queues: [usize; 2],
+    now_ms: u64,
+    until: Rank,
+}
+
+impl Default for Turn {
+    /// Of no time.
+    fn default() -> Turn {
+        Turn {
+            queues: [0; 2],
+            now_ms: u64::MAX,
+            until: (false, 0, 0),
+        }
+    }
+}
+
+/// A flow that goes: its queue, record, and the hashes of its keys.
+struct Victim {
+    queue: usize,
+    record: u32,
+    hashes: [u32; 2],
+}
 
 /// Of a flow with this time-out and last use. Later stamps never rank before earlier ones.
 #[inline(always)]
@@ -29,14 +62,14 @@ impl FlowTable {
         debug_assert!(!new.free || self.lookup(map, &reply).is_none());
         let there = !new.free && self.lookup_hashed(hashes[1], map, &reply).is_some();
         if new.flow != reply && !there {
-            return self.insert_free(new, now);
+            return self.insert_free(new, hashes, now);
         }
         if !self.leads_out(new) {
             return None;
         }
         let stamp = self.stamp(now);
         let i = self.allocate()?;
-        self.write_down(i, new, reply, stamp);
+        self.write_down(i, new, reply, stamp, hashes);
         for (n, hash) in (0..).zip(hashes) {
             let key = if n == 1 { reply } else { new.flow };
             let (index, keys) = self.indexed();
@@ -64,28 +97,39 @@ impl FlowTable {
         Some(i)
     }
 
-    /// The same for a flow whose replies no flow has, nor its own packets.
+    /// The same for a flow whose replies no flow has, nor its own packets; `hashes`: of both.
     ///
     /// All of it is in one piece with whoever makes the flow: handed over in memory, fields that have just been written one by one would be read two at a
     /// time, which has to wait until everything written before has arrived, and some of that is on its way to lines that are far away.
     #[inline(always)]
-    pub(super) fn insert_free(&mut self, new: &NewFlow, now: Timestamp) -> Option<u32> {
+    pub(super) fn insert_free(
+        &mut self,
+        new: &NewFlow,
+        hashes: [u32; 2],
+        now: Timestamp,
+    ) -> Option<u32> {
         if !self.leads_out(new) {
             return None;
         }
         let (map, stamp) = (new.map, self.stamp(now));
         let reply = new.rewritten.reversed();
-        debug_assert_eq!(new.hash, self.hash(map, &new.flow));
-        let hashes = [new.hash, self.hash(map, &reply)];
+        debug_assert_eq!(hashes, [new.flow, reply].map(|k| self.hash(map, &k)));
         // whoever makes a flow has looked for it
         debug_assert!(self.lookup(map, &new.flow).is_none());
         debug_assert!(self.lookup(map, &reply).is_none() && new.flow != reply);
         // room is made first: its record is the next one to be used
-        if self.live >= self.limit() && !self.make_room(map, new.input, stamp, now) {
-            return None;
+        let mut place = None;
+        if self.full() {
+            place = self.take_place(map, stamp);
+            if place.is_none() && !self.make_room(map, new.input, stamp, now) {
+                return None;
+            }
         }
-        let i = self.allocate()?;
-        self.write_down(i, new, reply, stamp);
+        let i = match place {
+            Some(i) => i,
+            None => self.allocate()?,
+        };
+        self.write_down(i, new, reply, stamp, hashes);
         let (index, keys) = self.indexed();
         index.add(hashes[0], i << 1, &keys);
         index.add(hashes[1], i << 1 | 1, &keys);
@@ -103,7 +147,7 @@ impl FlowTable {
 
     /// Writes a record, and files it; it is not in the index yet.
     #[inline(always)]
-    fn write_down(&mut self, i: u32, new: &NewFlow, reply: FlowId, stamp: u64) {
+    fn write_down(&mut self, i: u32, new: &NewFlow, reply: FlowId, stamp: u64, hashes: [u32; 2]) {
         let (ip_delta, port_delta) = new.deltas();
         let record = &mut self.records[i as usize];
         *record = Record {
@@ -118,23 +162,104 @@ impl FlowTable {
             generation: record.generation,
             filing: record.filing,
             ip_p: new.ip_p,
+            flags: new.flags,
             used: true,
             ..Record::default()
         };
-        let q = self.queue_of(new.map, 0);
-        self.queues[q].push(&mut self.records, i);
+        self.file(self.queue_of(new.map, new.flags), i, hashes);
         self.live += 1;
         if let Some(c) = self.counts_mut(new.map, new.input) {
             c.flows += 1;
         }
     }
 
+    /// [`FlowTable::take_place`] has found the one that a search finds.
+    #[cfg(debug_assertions)]
+    fn is_first_to_go(&mut self, now_ms: u64, i: u32) -> bool {
+        let turn = self.turn;
+        let found = self.first_to_go(now_ms, false);
+        self.turn = turn;
+        found.map(|(_, i)| i) == Some(i)
+    }
+
+    /// What a queue has filed first, and its rank: it has nothing of a lesser one.
+    #[inline(always)]
+    fn first_of(&self, queue: usize, now_ms: u64) -> Option<(Rank, First)> {
+        let f = self.queues.get(queue)?.first()?;
+        let rank = rank(timeout(&self.members, queue), now_ms, f.stamp);
+        Some((rank, f))
+    }
+
+    /// The flow that goes first, where that is as [the last search](Turn) left it.
+    #[inline(always)]
+    fn next_to_go(&self, now_ms: u64) -> Option<(Rank, Victim)> {
+        let turn = &self.turn;
+        if turn.now_ms != now_ms {
+            return None;
+        }
+        let [a, b] = turn.queues;
+        let first = self.first_of(a, now_ms)?;
+        let second = self.first_of(b, now_ms)?;
+        let (rank, queue, f) = match second.0 < first.0 {
+            true => (second.0, b, second.1),
+            false => (first.0, a, first.1),
+        };
+        let r = self.records.get(f.record as usize)?;
+        // what it was filed under was its last use, and there is nothing else to be taken care of
+        let plain =
+            r.filing == f.number && r.stamp == f.stamp && r.lease == NO_LEASE && r.shifts == NIL;
+        let victim = Victim {
+            queue,
+            record: f.record,
+            hashes: f.hashes,
+        };
+        (plain && !rank.0 && rank < turn.until).then_some((rank, victim))
+    }
+
+    /// What [`FlowTable::make_room`] and [`FlowTable::allocate`] do, where it is known who goes: the record that a new flow of the map takes over.
+    #[inline(always)]
+    fn take_place(&mut self, map: u16, stamp: u64) -> Option<u32> {
+        let (rank, v) = self.next_to_go(stamp >> STAMP_BITS)?;
+        if self.own_rank(map, stamp).is_some_and(|own| rank >= own) {
+            return None;
+        }
+        let i = v.record;
+        #[cfg(debug_assertions)]
+        debug_assert!(self.is_first_to_go(stamp >> STAMP_BITS, i));
+        let r = self.records.get_mut(i as usize)?;
+        r.generation = r.generation.wrapping_add(1);
+        let (map, input) = (r.map, r.input);
+        for (n, hash) in (0..).zip(v.hashes) {
+            let there = self.index.remove(hash, i << 1 | n);
+            if there && !self.crowds_empty() {
+                let key = self.records[i as usize].key(n == 1);
+                self.note(map, &key, false);
+            }
+        }
+        if let Some(q) = self.queues.get_mut(v.queue) {
+            q.pop_first();
+        }
+        if let Some(c) = self.counts_mut(map, input) {
+            c.flows = c.flows.saturating_sub(1);
+        }
+        self.live -= 1;
+        self.evictions += 1;
+        self.expect_victims(v.queue);
+        Some(i)
+    }
+
+    /// Where a new flow of a map stands among those that may go; `None` for one that may not.
+    #[inline(always)]
+    fn own_rank(&self, map: u16, stamp: u64) -> Option<Rank> {
+        let t = timeout(&self.members, self.queue_of(map, 0));
+        (t.guarantee == 0).then(|| (false, (stamp >> STAMP_BITS) + t.expire, stamp))
+    }
+
     /// Removes the flow that has to make room for a new one; false when none has to, or the new one itself would be it.
     #[inline(never)]
     fn make_room(&mut self, map: u16, input: u16, stamp: u64, now: Timestamp) -> bool {
-        let t = timeout(&self.members, self.queue_of(map, 0));
-        let own = (t.guarantee == 0).then(|| (false, (stamp >> STAMP_BITS) + t.expire, stamp));
-        match self.first_to_go(now, false) {
+        let own = self.own_rank(map, stamp);
+        match self.first_to_go(self.now_ms(now), false) {
             Some((rank, victim)) if own.is_none_or(|own| rank < own) => {
                 let r = &self.records[victim as usize];
                 let q = self.queue_of(r.map, r.flags);
@@ -214,27 +339,34 @@ impl FlowTable {
     /// The flow that goes first: the best-effort one that times out first; else, if `any`, the guaranteed one whose guarantee
     /// ends first.
     fn victim(&mut self, now: Timestamp, any: bool) -> Option<u32> {
-        self.first_to_go(now, any).map(|(_, i)| i)
+        self.first_to_go(self.now_ms(now), any).map(|(_, i)| i)
     }
 
     /// The same, with what orders those that may go: guaranteed, when, stamp. A queue's records are looked at only when what they were filed
     /// under leaves open that one of them goes first: flows that are used all the time are not looked at for each that is not.
-    fn first_to_go(&mut self, now: Timestamp, any: bool) -> Option<(Rank, u32)> {
-        let now_ms = self.now_ms(now);
+    fn first_to_go(&mut self, now_ms: u64, any: bool) -> Option<(Rank, u32)> {
+        self.turn = Turn::default();
         // Bound: each round but the last finds out the real rank of one queue more, or that of one that has been found out is the least.
         for _ in 0..=2 * self.queues.len() {
-            let mut best: Option<(Rank, &mut AgeQueue)> = None;
-            for (class, queue) in self.queues.iter_mut().enumerate() {
+            // the least, the one behind it, and what is left
+            let (mut best, mut next): (Option<(Rank, usize)>, Option<(Rank, usize)>) = (None, None);
+            let mut until = LAST;
+            for (class, queue) in self.queues.iter().enumerate() {
                 if queue.is_empty() {
                     continue;
                 }
                 let Some(stamp) = queue.least() else { continue };
                 let r = rank(timeout(&self.members, class), now_ms, stamp);
-                if best.as_ref().is_none_or(|(b, _)| r < *b) {
-                    best = Some((r, queue));
-                }
+                // what is pushed out of the two
+                let out = match (best, next) {
+                    (Some(b), Some(n)) if r >= b.0 && r >= n.0 => Some((r, class)),
+                    (Some(b), _) if r >= b.0 => next.replace((r, class)),
+                    _ => std::mem::replace(&mut next, best.replace((r, class))),
+                };
+                until = until.min(out.map_or(LAST, |(r, _)| r));
             }
-            let (bound, queue) = best?;
+            let (bound, class) = best?;
+            let queue = self.queues.get_mut(class)?;
             if bound.0 && !any {
                 return None;
             }
@@ -243,6 +375,12 @@ impl FlowTable {
             if let Some(i) = found
                 && self.records[i as usize].stamp == bound.2
             {
+                let next = next.map_or(class, |(_, next)| next);
+                self.turn = Turn {
+                    queues: [class, next],
+                    now_ms,
+                    until,
+                };
                 return Some((bound, i));
             }
         }
@@ -319,6 +457,7 @@ mod tests {
             outputs: (0, 1),
             ping: false,
             free: false,
+            flags: 0,
         }
     }
 

@@ -192,8 +192,13 @@ pub(super) fn apply_pattern(
     let member = t.members.get(usize::from(map >> 1));
     let ping = member.is_some_and(|m| m.kind == Kind::Ping);
     let asks = p.top != 0;
-    let replies = InTable { t, map, ping };
-    let to = p.rewrite(flow, replies, || host.random(elem))?;
+    let mut replies = InTable {
+        t,
+        map,
+        ping,
+        free: None,
+    };
+    let to = p.rewrite(flow, &mut replies, || host.random(elem))?;
     Some((to, asks))
 }
 
@@ -202,15 +207,24 @@ pub(super) struct InTable<'a> {
     pub t: &'a mut FlowTable,
     pub map: u16,
     pub ping: bool,
+    /// The hash of the replies that were asked about last, if no flow has them. Not of a ping's.
+    pub free: Option<u32>,
 }
 
 impl Replies for InTable<'_> {
-    #[inline]
-    fn taken(&self, reply: &FlowId) -> bool {
-        self.t.taken(self.map, self.ping, reply)
+    #[inline(always)]
+    fn taken(&mut self, reply: &FlowId) -> bool {
+        if self.ping {
+            return self.t.taken(self.map, true, reply);
+        }
+        let hash = self.t.hash(self.map, reply);
+        let taken = self.t.lookup_hashed(hash, self.map, reply).is_some();
+        self.free = (!taken).then_some(hash);
+        taken
     }
-    #[inline]
+    #[inline(always)]
     fn search(&mut self, s: &Search, from: u32) -> Option<u32> {
+        self.free = None;
         self.t.search(self.map, self.ping, s, from)
     }
 }

@@ -21,6 +21,7 @@ use super::lease::{Leases, NO_LEASE, STAMP_BITS};
 use super::queue::{AgeQueue, NIL};
 use super::record::{CLASSES, Hit, Member, Timeout, Track};
 use super::record::{FlowRef, Record};
+use super::room::Turn;
 use super::seqdelta::Shifts;
 use super::spec::InputSpec;
 use crate::store::State;
@@ -55,6 +56,8 @@ pub struct FlowTable {
     pub(super) evictions: u64,
     /// The rewriter that this one shares the capacity of: its table is used in the place of this one.
     pub(super) shared_with: Option<ElemId>,
+    /// Who goes next.
+    pub(super) turn: Turn,
     /// Leases of its records, if somebody remembers flows.
     pub(super) leases: Option<Arc<Leases>>,
 }
@@ -84,6 +87,7 @@ impl Clone for FlowTable {
             crowds: self.crowds.clone(),
             evictions: self.evictions,
             shared_with: self.shared_with,
+            turn: Turn::default(),
             leases: None,
         }
     }
@@ -115,6 +119,7 @@ impl FlowTable {
             crowds: Crowds::default(),
             evictions: 0,
             shared_with: None,
+            turn: Turn::default(),
             leases: None,
         }
     }
@@ -143,7 +148,14 @@ impl FlowTable {
         (self.capacity as usize).min(MAX_FLOWS)
     }
 
+    /// Has each new flow to take the place of another?
+    #[inline(always)]
+    pub(super) fn full(&self) -> bool {
+        self.live >= self.limit()
+    }
+
     pub(super) fn add_member(&mut self, m: Member) -> usize {
+        self.turn = Turn::default();
         self.members.push(m);
         self.queues
             .extend(std::iter::repeat_n(AgeQueue::default(), CLASSES));
@@ -188,7 +200,7 @@ impl FlowTable {
         m.map_or(&[], |m| &m.specs)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn hash(&self, map: u16, k: &FlowId) -> u32 {
         hash(&self.seed, map, k)
     }
@@ -200,12 +212,12 @@ impl FlowTable {
     }
 
     /// A look-up of this hash is about to come: its place in the index is asked for.
-    #[inline]
+    #[inline(always)]
     pub(super) fn expect(&self, hash: u32) {
         self.index.expect(hash);
     }
     /// The record that a look-up of this hash will most likely end at is asked for; there is none for a flow that is not known.
-    #[inline]
+    #[inline(always)]
     pub(super) fn expect_record(&self, hash: u32) -> Option<u32> {
         let found = self.index.candidate(hash)?;
         if let Some(r) = self.records.get((found >> 1) as usize) {
@@ -236,27 +248,25 @@ impl FlowTable {
     }
 
     /// A flow of a queue has made room, and the next ones in line are about to: their records, and where they stand in the index, are asked for.
-    #[inline]
+    #[inline(always)]
     pub(super) fn expect_victims(&self, q: usize) {
         let Some(q) = self.queues.get(q) else { return };
+        // two of them come to a line, and it was written long ago
         q.expect(40);
-        let of = |n: usize| self.records.get(q.ahead(n)? as usize);
-        if let Some(r) = of(12) {
-            prefetch(r);
-        }
-        if let Some(r) = of(4) {
-            for reply in [false, true] {
-                self.expect(self.hash(r.map, &r.key(reply)));
+        if let Some((i, hashes)) = q.ahead(12) {
+            if let Some(r) = self.records.get(i as usize) {
+                prefetch(r);
             }
+            hashes.into_iter().for_each(|h| self.expect(h));
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn lookup(&self, map: u16, key: &FlowId) -> Option<Hit> {
         self.lookup_hashed(self.hash(map, key), map, key)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn lookup_hashed(&self, hash: u32, map: u16, key: &FlowId) -> Option<Hit> {
         let records = &self.records;
         let found = self.index.find(hash, |i| {
@@ -267,7 +277,7 @@ impl FlowTable {
     }
 
     /// Is there a flow with such replies? A ping's are known by what the identifier becomes at the other end.
-    #[inline]
+    #[inline(always)]
     pub(super) fn taken(&self, map: u16, ping: bool, reply: &FlowId) -> bool {
         let key = match ping {
             false => *reply,
@@ -280,6 +290,7 @@ impl FlowTable {
     }
 
     /// The first variation from `v` on, around the end, whose replies no flow has.
+    #[inline(never)]
     pub(super) fn search(&mut self, map: u16, ping: bool, s: &Search, v: u32) -> Option<u32> {
         if let Some(found) = self.crowds.ask(map, ping, s, v) {
             return found;
@@ -298,10 +309,16 @@ impl FlowTable {
         }
     }
 
+    /// Does nobody have to be told of keys?
+    #[inline(always)]
+    pub(super) fn crowds_empty(&self) -> bool {
+        self.crowds.is_empty()
+    }
+
     /// A key has come into the index, or gone from it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn note(&mut self, map: u16, key: &FlowId, there: bool) {
-        if !self.crowds.is_empty() {
+        if !self.crowds_empty() {
             let member = self.members.get(usize::from(map >> 1));
             let ping = member.is_some_and(|m| m.kind == Kind::Ping);
             self.crowds.note(map, ping, key, there);
@@ -396,6 +413,15 @@ impl FlowTable {
         }
     }
 
+    /// Files a record in a queue; `hashes`: of its keys.
+    #[inline(always)]
+    pub(super) fn file(&mut self, q: usize, i: u32, hashes: [u32; 2]) {
+        if self.queues[q].push(&mut self.records, i, hashes) {
+            self.turn = Turn::default();
+        }
+    }
+
+    #[inline(always)]
     pub(super) fn queue_of(&self, map: u16, flags: u8) -> usize {
         let member = usize::from(map >> 1);
         let track = self
@@ -421,7 +447,9 @@ impl FlowTable {
         let (before, after) = (self.queue_of(map, old), self.queue_of(map, flags));
         if before != after {
             self.queues[before].unlink(&mut self.records, i);
-            self.queues[after].push(&mut self.records, i);
+            let r = &self.records[i as usize];
+            let hashes = [false, true].map(|reply| self.hash(map, &r.key(reply)));
+            self.file(after, i, hashes);
         }
     }
 

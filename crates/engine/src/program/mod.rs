@@ -337,13 +337,14 @@ impl ProgramRunner {
         };
         if let Some(stage) = stage {
             self.expect_rules(stage, rules.iter().copied());
+            self.foresee(stage, batch, &rules);
         }
         // nothing that happens to a packet changes the bytes of another one; a handler that it calls may end the program's time,
         // and then what was found is worth nothing
         let changes = self.graph.core.changes;
         let mut packets = batch.drain(..).enumerate().map(|(i, p)| {
             let rule = rules.get(i).copied();
-            (p, rule.unwrap_or(classify::NO_RULE))
+            (p, rule.unwrap_or(classify::NO_RULE), i)
         });
         // Bound: each time a packet is taken, if there is one.
         loop {
@@ -356,7 +357,7 @@ impl ProgramRunner {
                 }
                 _ => packets.next(),
             };
-            let Some((p, rule)) = next else { break };
+            let Some((p, rule, _)) = next else { break };
             let first = stage.map(|stage| First {
                 stage,
                 rule: Some(rule).filter(|r| *r != classify::NO_RULE),
@@ -366,6 +367,7 @@ impl ProgramRunner {
         }
         drop(packets);
         if let Some(l) = &mut self.loaded {
+            short::forget(&mut l.state);
             l.state.regs.tables.batch = false;
             l.state.regs.tables.release();
         }
@@ -419,9 +421,37 @@ impl ProgramRunner {
         if !st.regs.tables.batch {
             st.regs.tables.release();
         }
-        let g = &self.graph;
-        (st.foresight).of(&l.code, g, number, packets, out);
         Some(number)
+    }
+
+    /// Packets with these rules of a stage are about to go through the program in one batch: memory that rewriters will need is asked for.
+    fn foresee<P: std::ops::Deref<Target = Packet>>(
+        &mut self,
+        stage: u32,
+        packets: &[P],
+        rules: &[u32],
+    ) {
+        let Some(l) = &mut self.loaded else { return };
+        if l.code.binds.is_empty() {
+            return;
+        }
+        let first = l.code.stages.get(stage as usize).map_or(0, |s| s.rules);
+        let (st, g) = (&mut l.state, &mut self.graph);
+        if !short::foresee(&l.code, st, g, first, packets, rules) {
+            (st.foresight).of(&l.code, g, stage, packets, rules);
+        }
+    }
+
+    /// The same for packets that go through it one by one.
+    pub(crate) fn foresee_each<P: std::ops::Deref<Target = Packet>>(
+        &mut self,
+        stage: u32,
+        packets: &[P],
+        rules: &[u32],
+    ) {
+        if let Some(l) = &mut self.loaded {
+            (l.state.foresight).of(&l.code, &self.graph, stage, packets, rules);
+        }
     }
 
     /// The program is about to do what these rules of a stage say: with many of them, what is known of each is far away.

@@ -17,10 +17,11 @@ use super::tied::{self, Tie, Written};
 use super::wider::{Work, widely};
 use crate::core::Core;
 use crate::graph::Graph;
-use onefold_elements::rewrite::{Binder, FlowBinding, Tied};
+use onefold_elements::rewrite::{Asked, Binder, FlowBinding, Tied};
 use onefold_elements::{ElemId, Host, Outbox, StateStore};
-use onefold_packet::{Pkt, checksum};
+use onefold_packet::{Packet, Pkt, checksum};
 use onefold_synth::program::{EndAt, LenAt, SumKind};
+use std::ops::Deref;
 
 /// Different lengths that one action counts, at most.
 const LENGTHS: usize = 4;
@@ -58,13 +59,8 @@ struct Mend {
 /// Checksums of a packet that is bound, at most.
 const SUMS: usize = 4;
 
-/// A value of a binding is written: its number, where, and in how many bytes.
-#[derive(Debug, Clone, Copy)]
-struct Slot {
-    value: u8,
-    at: u8,
-    bytes: u8,
-}
+/// A value of a binding is not written.
+const NOWHERE: u8 = u8::MAX;
 
 /// What an image does to a packet's first bytes.
 #[derive(Debug, Clone)]
@@ -73,7 +69,8 @@ pub(super) struct Write {
     set: [u8; WINDOW],
     sub: [u8; WINDOW],
     mends: Box<[Mend]>,
-    slots: Box<[Slot]>,
+    /// Where a binding's addresses and ports are written, or [`NOWHERE`].
+    slots: [u8; 4],
     /// Bytes that the packet must have.
     least: usize,
     /// The packet is cut short where its IP header says.
@@ -171,12 +168,11 @@ impl Write {
             set: [0; WINDOW],
             sub: [0; WINDOW],
             mends: Box::default(),
-            slots: Box::default(),
+            slots: [NOWHERE; 4],
             least: quick.least,
             trim: m.end != EndAt::Same,
             marks: m.marks().then_some(number),
         };
-        let mut slots = Vec::new();
         for f in &m.writes {
             let at = usize::try_from(f.bit / 8).ok()?;
             let n = usize::from(f.bits / 8);
@@ -186,8 +182,10 @@ impl Write {
                 w.set.get_mut(at..at + n)?.copy_from_slice(v.get(16 - n..)?);
             } else if let Some(value) = slot(first, &f.value, f.bits) {
                 w.keep.get_mut(at..at + n)?.fill(0);
-                let (at, bytes) = (at as u8, n as u8);
-                slots.push(Slot { value, at, bytes });
+                let to = w.slots.get_mut(usize::from(value))?;
+                if std::mem::replace(to, at as u8) != NOWHERE {
+                    return None;
+                }
             } else {
                 let (from, add) = byte(sources, &f.value)?;
                 if n != 1 || usize::from(from) != at {
@@ -198,7 +196,6 @@ impl Write {
         }
         let mends = m.sums.iter().map(|s| Mend::of(sources, s, first));
         w.mends = mends.collect::<Option<_>>()?;
-        w.slots = slots.into();
         if first.is_some() && w.mends.len() > SUMS {
             return None;
         }
@@ -241,29 +238,27 @@ impl Write {
     /// The same with a binding's values.
     #[inline(always)]
     fn apply_bound(&self, w: &mut [u8; WINDOW], b: &FlowBinding) {
-        let values = tied::slots(b);
         let mut sums = [[0; 2]; SUMS];
         for (to, m) in sums.iter_mut().zip(&self.mends) {
             let part = |bit: u8, v: u16| if m.sums & bit != 0 { v.into() } else { 0 };
             *to = m.sum(w, part(1, b.ip_sum) + part(2, b.transport_sum));
         }
         self.change(w);
-        for s in &self.slots {
-            let v = values.get(usize::from(s.value)).copied().unwrap_or(0);
-            let Some(to) = w.get_mut(usize::from(s.at)..) else {
-                continue;
-            };
-            match s.bytes {
-                2 => {
-                    if let Some(to) = to.first_chunk_mut() {
-                        *to = (v as u16).to_be_bytes();
-                    }
-                }
-                _ => {
-                    if let Some(to) = to.first_chunk_mut() {
-                        *to = v.to_be_bytes();
-                    }
-                }
+        let [saddr, daddr, sport, dport] = self.slots;
+        for (at, v) in [(saddr, b.to.saddr), (daddr, b.to.daddr)] {
+            if let Some(to) = w
+                .get_mut(usize::from(at)..)
+                .and_then(|w| w.first_chunk_mut())
+            {
+                *to = v.to_be_bytes();
+            }
+        }
+        for (at, v) in [(sport, b.to.sport), (dport, b.to.dport)] {
+            if let Some(to) = w
+                .get_mut(usize::from(at)..)
+                .and_then(|w| w.first_chunk_mut())
+            {
+                *to = v.to_be_bytes();
             }
         }
         for (m, sum) in self.mends.iter().zip(sums) {
@@ -331,6 +326,9 @@ pub(super) struct Shorts {
     /// Actions with packets.
     some: Vec<u32>,
     any: bool,
+    /// What is to be asked about a batch's packets, by number in it, and of which rewriter's input.
+    asked: Vec<Asked>,
+    asks: (u32, u16),
 }
 
 /// Every length that an action counts, each once; `None` if there are too many of them, or of ends.
@@ -403,6 +401,8 @@ impl Shorts {
             any: all.iter().any(|s| s.is_some()),
             tallies: vec![Tally::default(); all.len()].into(),
             some: Vec::new(),
+            asked: Vec::new(),
+            asks: (0, 0),
             all,
         }
     }
@@ -431,6 +431,115 @@ impl Shorts {
     }
 }
 
+/// May packets be carried out here at all?
+fn may(st: &State, g: &Graph) -> bool {
+    st.later.shorts.any
+        && st.later.gathering
+        && st.recorder.is_none()
+        && st.watched.is_none()
+        && st.path.is_none()
+        // a rewriter says what it decides
+        && g.core.trace.is_none()
+        && g.core.is_quiet()
+}
+
+/// Before a batch is carried out: of all packets that will be bound here, what is to be asked about them is worked out, and the memory of it asked for.
+/// `rules`: of the stage whose first rule this is. False where some packets are bound elsewhere, too.
+pub(super) fn foresee<P: Deref<Target = Packet>>(
+    code: &Code,
+    st: &mut State,
+    g: &mut Graph,
+    first_rule: u32,
+    packets: &[P],
+    rules: &[u32],
+) -> bool {
+    st.later.shorts.asked.clear();
+    if !may(st, g) {
+        return false;
+    }
+    let shorts = &mut st.later.shorts;
+    let mut asked = std::mem::take(&mut shorts.asked);
+    let (place, all) = widely(Foresee {
+        code,
+        shorts,
+        core: &g.core,
+        store: &mut g.store,
+        first_rule,
+        packets,
+        rules,
+        asked: &mut asked,
+    });
+    (shorts.asked, shorts.asks) = (asked, place);
+    all
+}
+
+/// The batch has been carried out.
+pub(super) fn forget(st: &mut State) {
+    st.later.shorts.asked.clear();
+}
+
+/// What [`foresee`] goes through.
+struct Foresee<'a, P> {
+    code: &'a Code,
+    shorts: &'a Shorts,
+    core: &'a Core,
+    store: &'a mut StateStore,
+    first_rule: u32,
+    packets: &'a [P],
+    rules: &'a [u32],
+    asked: &'a mut Vec<Asked>,
+}
+
+impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
+    /// Which input is asked, and whether nobody else is.
+    type Out = ((u32, u16), bool);
+
+    #[inline(always)]
+    fn run(self) -> Self::Out {
+        let mut binder: Option<((u32, u16), Binder<'_>)> = None;
+        let mut store = Some(self.store);
+        let mut all = true;
+        self.asked.resize(self.packets.len(), Asked::NOTHING);
+        // each where it will be read: what is moved as a whole after it was written in parts is waited for
+        for ((p, rule), to) in self.packets.iter().zip(self.rules).zip(&mut *self.asked) {
+            let at = self.first_rule.saturating_add(*rule) as usize;
+            let action = self.code.rule_action.get(at).map(|a| *a as usize);
+            let short = action.and_then(|a| self.shorts.all.get(a));
+            let Some(Some(short)) = short else {
+                let binds = action.and_then(|a| self.code.actions.get(a));
+                all &= binds.is_none_or(|a| a.binds.of(&self.code.binds).is_empty());
+                continue;
+            };
+            let Fate::Bound(tie) = &short.fate else {
+                continue;
+            };
+            let place = (tie.elem, tie.port);
+            if binder.is_none()
+                && let Some(store) = store.take()
+            {
+                let elem = self.core.nodes.get(tie.elem as usize);
+                let elem = elem.and_then(|n| n.elem.as_ref());
+                let made = elem.and_then(|e| e.binder(usize::from(tie.port), store));
+                binder = made.map(|b| (place, b));
+            }
+            match (&binder, tie.flow(p)) {
+                (Some((at, b)), Some(flow)) if *at == place => *to = b.ask(flow),
+                _ => {}
+            }
+            all &= !to.is_nothing();
+        }
+        let Some((place, b)) = binder else {
+            return ((0, 0), all);
+        };
+        let mut new = 0;
+        for a in self.asked.iter().filter(|a| !a.is_nothing()) {
+            b.foresee(a, &mut new);
+        }
+        b.foreseen(new);
+        (place, all)
+    }
+}
+
 /// Carries out packets with their rules of a stage, as far as they are short: up to the first that is not, which comes back with its rule.
 /// `count`: packets that were.
 pub(super) fn run(
@@ -438,18 +547,10 @@ pub(super) fn run(
     st: &mut State,
     g: &mut Graph,
     first_rule: u32,
-    packets: &mut impl Iterator<Item = (Pkt, u32)>,
+    packets: &mut impl Iterator<Item = Next>,
     count: &mut u64,
-) -> Option<(Pkt, u32)> {
-    let may = st.later.shorts.any
-        && st.later.gathering
-        && st.recorder.is_none()
-        && st.watched.is_none()
-        && st.path.is_none()
-        // a rewriter says what it decides
-        && g.core.trace.is_none()
-        && g.core.is_quiet();
-    if !may {
+) -> Option<Next> {
+    if !may(st, g) {
         return packets.next();
     }
     let mut shorts = std::mem::take(&mut st.later.shorts);
@@ -490,9 +591,12 @@ struct Run<'a, I> {
     packets: &'a mut I,
 }
 
-impl<I: Iterator<Item = (Pkt, u32)>> Work for Run<'_, I> {
+/// A packet of a batch, with its rule and its number.
+pub(super) type Next = (Pkt, u32, usize);
+
+impl<I: Iterator<Item = Next>> Work for Run<'_, I> {
     /// How many packets, and the first that is not short.
-    type Out = (u64, Option<(Pkt, u32)>);
+    type Out = (u64, Option<Next>);
 
     #[inline(always)]
     fn run(self) -> Self::Out {
@@ -501,12 +605,12 @@ impl<I: Iterator<Item = (Pkt, u32)>> Work for Run<'_, I> {
         // of the input that was the last one
         let mut binder: Option<((u32, u16), Binder<'_>)> = None;
         let mut n = 0;
-        for (mut p, rule) in self.packets {
+        for (mut p, rule, i) in self.packets {
             let at = self.first_rule.saturating_add(rule) as usize;
             let number = code.rule_action.get(at).map_or(usize::MAX, |a| *a as usize);
             let (Some(Some(s)), Some(t)) = (shorts.all.get(number), shorts.tallies.get_mut(number))
             else {
-                return (n, Some((p, rule)));
+                return (n, Some((p, rule, i)));
             };
             let len = p.len();
             let end = match s.end {
@@ -516,7 +620,7 @@ impl<I: Iterator<Item = (Pkt, u32)>> Work for Run<'_, I> {
             if let Fate::Leaves(_, w) = &s.fate
                 && ((if w.trim { end } else { len }) < w.least || p.window::<WINDOW>().is_none())
             {
-                return (n, Some((p, rule)));
+                return (n, Some((p, rule, i)));
             }
             let mut bound = None;
             if let Fate::Bound(tie) = &s.fate {
@@ -527,11 +631,6 @@ impl<I: Iterator<Item = (Pkt, u32)>> Work for Run<'_, I> {
                     }
                     Written::Image { .. } => true,
                 };
-                let ends = match tie.end {
-                    EndAt::Same => len as i64,
-                    e => end_of(e, p.buffer(), p.data_offset()),
-                };
-                let flow = tie.tuple.as_came(&p, ends).filter(|_| fits);
                 let place = (tie.elem, tie.port);
                 if binder.as_ref().is_none_or(|b| b.0 != place) {
                     let elem = core.nodes.get(tie.elem as usize);
@@ -539,13 +638,23 @@ impl<I: Iterator<Item = (Pkt, u32)>> Work for Run<'_, I> {
                     let made = elem.and_then(|e| e.binder(usize::from(tie.port), &mut *store));
                     binder = made.map(|b| (place, b));
                 }
-                let (Some(flow), Some((_, b))) = (flow, &mut binder) else {
-                    return (n, Some((p, rule)));
+                let Some((_, b)) = binder.as_mut().filter(|_| fits) else {
+                    return (n, Some((p, rule, i)));
+                };
+                // what was asked for is as it was then: packets' bytes are their own
+                let foreseen = shorts.asked.get(i);
+                let foreseen = foreseen.filter(|a| shorts.asks == place && !a.is_nothing());
+                let asked = match foreseen {
+                    Some(a) => *a,
+                    None => match tie.flow(&p).map(|f| b.ask(f)) {
+                        Some(a) if !a.is_nothing() => a,
+                        _ => return (n, Some((p, rule, i))),
+                    },
                 };
                 let now = core.now;
                 let draw = || core.random(ElemId(tie.elem));
-                bound = match b.bind(&flow, &tie.wanted, now, draw) {
-                    Tied::Ask => return (n, Some((p, rule))),
+                bound = match b.bind(&asked, &tie.wanted, now, draw) {
+                    Tied::Ask => return (n, Some((p, rule, i))),
                     Tied::To(b) => Some(b),
                     Tied::Drop(reason) => {
                         n += 1;

@@ -6,11 +6,11 @@
 
 use super::code::{Action, Code, End, Expect, Span, Step};
 use super::image::Image;
-use super::regs::{Regs, Source};
+use super::regs::{Regs, Source, end_of};
 use super::short::Write;
 use super::tuple::Tuple;
 use onefold_elements::model::BindKind;
-use onefold_elements::rewrite::{FlowBinding, Wanted};
+use onefold_elements::rewrite::{FlowBinding, FlowPacket, Wanted};
 use onefold_packet::{Packet, Pkt};
 use onefold_synth::program::EndAt;
 
@@ -124,6 +124,18 @@ impl Tie {
             before,
             write,
         })
+    }
+}
+
+impl Tie {
+    /// What the rewriter looks at of a packet as it came.
+    #[inline(always)]
+    pub fn flow(&self, p: &Packet) -> Option<FlowPacket> {
+        let end = match self.end {
+            EndAt::Same => p.len() as i64,
+            e => end_of(e, p.buffer(), p.data_offset()),
+        };
+        self.tuple.as_came(p, end)
     }
 }
 

@@ -103,7 +103,7 @@ impl Tuple {
     #[inline(always)]
     pub fn as_came(&self, p: &Packet, end: i64) -> Option<FlowPacket> {
         let h = self.window(p)?;
-        let transport_len = usize::try_from(end - i64::from(self.net) - 20).ok()?;
+        let transport_len = u32::try_from(end - i64::from(self.net) - 20).ok()?;
         if transport_len < 14 {
             return None;
         }

@@ -59,6 +59,17 @@ impl Isa {
     }
 }
 
+/// Keeps a loop one of single steps. Where steps are few instructions, compilers turn several at a time into gathers of pointers and lengths, which
+/// take several times as long as reading them one by one.
+#[inline(always)]
+pub(super) fn one_by_one() {
+    // SAFETY: no instruction at all.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("", options(nomem, nostack, preserves_flags));
+    }
+}
+
 /// Something to be compiled for several processors: all that it calls has to be inlined into it.
 pub(super) trait Work {
     type Out;

@@ -269,12 +269,19 @@ fn tie(net: &mut Net, port: Port, p: &BindPacket, wanted: &Wanted) -> Option<Bou
             dport: word(2),
         },
         tcp: p.tcp,
-        transport_len: p.transport_len,
+        transport_len: p.transport_len as u32,
         total_len: p.total_len,
     };
     let tied = net.with("rw", |e, cx| {
         let mut b = e.binder(port, cx.store)?;
-        Some(b.bind(&flow, wanted, cx.now, || cx.host.random(cx.elem)))
+        let a = b.ask(flow);
+        if a.is_nothing() {
+            return Some(Tied::Ask);
+        }
+        // which may not change anything
+        b.foresee(&a, &mut 0);
+        b.foreseen(1);
+        Some(b.bind(&a, wanted, cx.now, || cx.host.random(cx.elem)))
     });
     match tied? {
         Tied::Ask => None,

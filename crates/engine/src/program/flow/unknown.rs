@@ -60,6 +60,9 @@ impl FlowRunner {
         let mut rules = std::mem::take(&mut self.rules);
         let some = some.get(..n).unwrap_or_default();
         let stage = self.runner.first_rules(source, some, &mut rules);
+        if let Some(stage) = stage {
+            self.runner.foresee_each(stage, some, &rules);
+        }
         for (i, rule) in at.iter().zip(&rules) {
             if let Some(x) = self.group.get_mut(*i) {
                 x.rule = *rule;

@@ -3,6 +3,7 @@
 use super::super::regs::{Bits, Regs, Source};
 use super::cells::Cells;
 use super::guard::one_load;
+use super::rows::{Part, ROW, Row};
 use super::rules::Field;
 use onefold_classify::MAX_WORDS;
 use onefold_packet::Packet;
@@ -35,7 +36,20 @@ enum Word {
         source: Source,
         reg: u16,
         cells: Box<Cells>,
+        /// Of a field of up to eight bits, what it is for each value, and where it stands.
+        small: Option<(Part, Box<[u32; 256]>)>,
     },
+}
+
+impl Word {
+    /// What reads it of sixteen packets at once, if that can be.
+    fn part(&self) -> Option<Part> {
+        match self {
+            Word::Load { at, shift, mask } => Part::of(*at, *shift, *mask),
+            Word::Cell { small, .. } => small.as_ref().map(|s| s.0),
+            _ => None,
+        }
+    }
 }
 
 /// The words of a key.
@@ -70,17 +84,67 @@ impl Columns {
 
     /// Adds a field by its cells, or by a bit for each of its first 32 sets.
     pub fn cells(&mut self, f: &Field, cells: &Cells, sets: bool) {
+        let small = match f.source {
+            Source::Bits(b) if f.bits <= 8 && b.bytes() <= 8 => {
+                let (at, shift) = one_load(&b);
+                let of = |v: usize| match sets {
+                    true => cells.sets_of(v as u128) as u32,
+                    false => u32::from(cells.of(v as u128)),
+                };
+                let part = Part::of(at, shift, (1 << f.bits) - 1);
+                part.map(|p| (p, Box::new(std::array::from_fn(of))))
+            }
+            _ => None,
+        };
         self.words.push(Word::Cell {
             sets,
             source: f.source,
             reg: f.reg,
             cells: Box::new(cells.clone()),
+            small,
         });
     }
 
     /// How many words.
     pub fn words(&self) -> usize {
         self.words.len()
+    }
+
+    /// Bytes that packets must have for their keys to be read [sixteen at a time](Columns::fill_row); `None` where that cannot be.
+    pub fn reach(&self) -> Option<u32> {
+        let one = |w: &Word| match w {
+            Word::Len => Some(0),
+            w => w.part().map(Part::reach),
+        };
+        let all: Option<Vec<u32>> = self.words.iter().map(one).collect();
+        all.map(|a| a.into_iter().max().unwrap_or(0))
+    }
+
+    /// Writes the keys of sixteen packets, which have as many bytes as [`Columns::reach`] says, their words `stride` apart.
+    #[inline(always)]
+    pub fn fill_row(&self, row: &Row<'_>, to: &mut [u32], stride: usize) {
+        for (w, word) in self.words.iter().enumerate() {
+            let Some(to) = to.get_mut(w * stride..).and_then(|t| t.first_chunk_mut()) else {
+                continue;
+            };
+            match word {
+                Word::Load { at, shift, mask } => {
+                    if let Some(p) = Part::of(*at, *shift, *mask) {
+                        p.get_row(row, to);
+                    }
+                }
+                Word::Cell {
+                    small: Some((p, table)),
+                    ..
+                } => {
+                    for i in 0..ROW {
+                        to[i] = table[p.get(row.windows[i]) as usize % 256];
+                    }
+                }
+                Word::Len => *to = row.lens,
+                _ => {}
+            }
+        }
     }
 
     /// Writes a packet's key, its words `stride` apart.
@@ -131,6 +195,7 @@ impl Word {
                 source,
                 reg,
                 cells,
+                ..
             } => {
                 let v = value(source, *reg, p, regs);
                 match sets {
@@ -183,6 +248,15 @@ impl Numbers {
         if let Some(to) = self.list.get_mut(self.len) {
             *to = i;
             self.len += 1;
+        }
+    }
+    /// A row of them.
+    #[inline(always)]
+    pub fn push_row(&mut self, first: u16) {
+        let row = self.list.get_mut(self.len..);
+        if let Some(to) = row.and_then(|r| r.first_chunk_mut::<ROW>()) {
+            *to = std::array::from_fn(|i| first + i as u16);
+            self.len += ROW;
         }
     }
     #[inline]

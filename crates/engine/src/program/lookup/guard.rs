@@ -6,6 +6,7 @@
 
 use super::super::checks;
 use super::super::regs::{Bits, Regs, Source, end_of};
+use super::rows::{self, Row};
 use super::rules::Field;
 use onefold_elements::model::{HeaderCheck, ValueSet, max_of};
 use onefold_packet::{Packet, checksum};
@@ -285,6 +286,64 @@ impl Guard {
             return true;
         }
         self.rest(p, buf, head, regs)
+    }
+
+    /// Bytes that packets must have to be asked [sixteen at a time](Guard::pass); `None` where that cannot be.
+    pub fn reach(&self) -> Option<u32> {
+        if !self.others.is_empty() || !self.checks.is_empty() {
+            return None;
+        }
+        let ranges = self.ranges.iter().map(|r| match r.at {
+            at @ 0..=56 => Some(at as u32 + 8),
+            _ => None,
+        });
+        let ip4 = self.ip4.map(|i| i.at + 20);
+        if ip4.is_some_and(|end| end > rows::WINDOW) {
+            return None;
+        }
+        let all: Option<Vec<u32>> = ranges.collect();
+        let most = all?.into_iter().max().unwrap_or(0);
+        Some(most.max(WINDOW as u32).max(ip4.unwrap_or(0) as u32))
+    }
+
+    /// Do all of sixteen packets pass? They have as many bytes as [`Guard::reach`] says.
+    #[inline(always)]
+    pub fn pass(&self, row: &Row<'_>) -> bool {
+        let mut bad = 0u64;
+        if let Some((lo, span)) = self.len {
+            let over = row.lens.iter().map(|l| l.wrapping_sub(lo) > span);
+            bad |= over.fold(0, |bad, over| bad | u64::from(over));
+        }
+        // one round is the rule
+        for r in &self.rounds {
+            let mut over = [0u16; LANES];
+            for w in row.windows {
+                let (bytes, _) = w.as_chunks::<2>();
+                for i in 0..LANES {
+                    let number = u16::from_be_bytes(bytes[i]);
+                    over[i] |= (number.wrapping_sub(r.lo[i]) & r.mask[i]).saturating_sub(r.span[i]);
+                }
+            }
+            bad |= u64::from(over.iter().fold(0, |all, o| all | o));
+        }
+        for r in &self.ranges {
+            for w in row.windows {
+                let b = w.get(r.at as usize..).and_then(|b| b.first_chunk::<8>());
+                let v = u64::from_be_bytes(b.copied().unwrap_or_default());
+                bad |= u64::from((v >> r.shift).wrapping_sub(r.lo) & r.mask > r.span);
+            }
+        }
+        if let Some(ip4) = &self.ip4 {
+            for (w, len) in row.windows.iter().zip(row.lens) {
+                let h = w.get(ip4.at..).and_then(|b| b.first_chunk::<20>());
+                let h = h.unwrap_or(&[0; 20]);
+                let total = u32::from(u16::from_be_bytes([h[2], h[3]]));
+                let fits = total + ip4.at as u32 <= len;
+                let right = (h[0] & 15 <= 5) & checksum::header_ok(h);
+                bad |= u64::from((ip4.fits & !fits) | (ip4.sum & !right));
+            }
+        }
+        bad == 0
     }
 
     /// What guards seldom ask.

@@ -5,6 +5,8 @@
 //! what the rules that are left still ask ([`inner`]): often a few rules about one field. Keys are taken out of the packets of a
 //! batch as structure of arrays ([`columns`]).
 //!
+//! Where sixteen packets in a row pass the first guard, it is asked of all of them together, and so are the words of their keys ([`rows`]).
+//!
 //! Every view is exact for the packets that pass its guard, whatever the guard is; guards are chosen so that ordinary packets
 //! pass the first one ([`choose`], [`probes`]). The last view has no guard where a structure takes all rules; where none does, the
 //! tree ([`super::classify`]) takes what is left, which is also what the answers are tested against.
@@ -19,6 +21,7 @@ mod guard;
 mod inner;
 mod probes;
 mod report;
+mod rows;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -40,6 +43,7 @@ use onefold_classify::{Keys, Kind, MAX_WORDS};
 use onefold_elements::model::ValueSet;
 use onefold_packet::Packet;
 use onefold_synth::program::{Dim, Filter};
+use rows::{ROW, Row};
 use std::ops::Deref;
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
@@ -81,9 +85,44 @@ pub struct Using {
 struct View {
     guard: Option<Guard>,
     find: Find,
+    /// Bytes that packets must have to be taken sixteen at a time; `None` where that cannot be.
+    reach: Option<u32>,
 }
 
 impl View {
+    fn new(guard: Option<Guard>, find: Find) -> View {
+        let asked = guard.as_ref().map_or(Some(0), Guard::reach);
+        let read = match &find {
+            Find::Always(_) => Some(0),
+            Find::By(c, _) => c.reach(),
+        };
+        View {
+            guard,
+            find,
+            reach: asked.zip(read).map(|(a, b)| a.max(b)),
+        }
+    }
+
+    /// [`View::take`] of sixteen packets, the first of which has this number. False, and nothing has happened, where they are to be taken one by one.
+    #[inline(always)]
+    fn take_row<P: Deref<Target = Packet>>(
+        &self,
+        first: u16,
+        packets: &[P; ROW],
+        s: &mut Scratch,
+    ) -> bool {
+        let row = self.reach.and_then(|reach| Row::of(packets, reach));
+        let Some(row) = row else { return false };
+        if self.guard.as_ref().is_some_and(|g| !g.pass(&row)) {
+            return false;
+        }
+        if let (Find::By(c, _), Some(to)) = (&self.find, s.keys.get_mut(s.at.len()..)) {
+            c.fill_row(&row, to, STRIDE);
+        }
+        s.at.push_row(first);
+        true
+    }
+
     /// Makes the key of a packet that passes the guard; others are left.
     #[inline(always)]
     fn take(&self, i: u16, p: &Packet, regs: &Regs, s: &mut Scratch) {
@@ -151,8 +190,24 @@ impl<P: Deref<Target = Packet>> Work for First<'_, P> {
     type Out = ();
     #[inline(always)]
     fn run(self) {
-        for (i, p) in self.packets.iter().enumerate() {
-            self.view.take(i as u16, p, self.regs, self.s);
+        let (rows, rest) = self.packets.as_chunks::<ROW>();
+        let mut i = 0;
+        // where one row does not pass as a whole, the next one most likely does not either
+        let mut by_rows = true;
+        for row in rows {
+            by_rows = by_rows && self.view.take_row(i, row, self.s);
+            if by_rows {
+                i += ROW as u16;
+                continue;
+            }
+            for p in row {
+                self.view.take(i, p, self.regs, self.s);
+                i += 1;
+            }
+        }
+        for p in rest {
+            self.view.take(i, p, self.regs, self.s);
+            i += 1;
         }
     }
 }
@@ -252,10 +307,7 @@ impl Views {
                         rules: inner.rules.len(),
                         structure,
                     });
-                    v.views.push(View {
-                        guard: Some(compiled),
-                        find,
-                    });
+                    v.views.push(View::new(Some(compiled), find));
                 }
                 Err(e) => why = Some(e),
             }
@@ -275,7 +327,7 @@ impl Views {
                     rules: inner.rules.len(),
                     structure,
                 });
-                v.views.push(View { guard: None, find });
+                v.views.push(View::new(None, find));
             }
             Err(e) => v.report.rest = Some(why.unwrap_or(e)),
         }

@@ -12,6 +12,7 @@ use super::act::Act;
 use super::guard::WINDOW;
 use super::intervals::Ends;
 use super::way::Own;
+pub(super) use crate::program::wider::one_by_one;
 pub(super) use any::Any;
 #[cfg(target_arch = "x86_64")]
 pub(super) use avx2::Avx2;
@@ -35,17 +36,6 @@ pub(super) const EDGES: (usize, usize) = (0, HEAD_AT + HEAD);
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(super) struct Sixteen(pub [u32; ROW]);
-
-/// Keeps a loop one of single steps. Where steps are few instructions, compilers turn several at a time into gathers of pointers and lengths, which
-/// take several times as long as reading them one by one.
-#[inline(always)]
-pub(super) fn one_by_one() {
-    // SAFETY: no instruction at all.
-    #[cfg(target_arch = "x86_64")]
-    unsafe {
-        std::arch::asm!("", options(nomem, nostack, preserves_flags));
-    }
-}
 
 /// The same number, in a register of its own. Answers of several comparisons would be put together into wide registers otherwise, one by one, to
 /// be looked at together: it takes longer than the comparisons.
