@@ -2,9 +2,9 @@
 
 use super::aim::Lane;
 use super::clock::Times;
+use super::estrange::Estrange;
 use super::feed::{Order, Ring};
 use super::subject::{Account, Ceiling, MacSwap, Subject};
-use onefold_elements::ElemId;
 use onefold_engine::program::FlowStats;
 use onefold_packet::{Packet, Pkt, Timestamp, prefetch, refill_lines};
 use std::cell::Cell;
@@ -142,37 +142,11 @@ fn refill(packets: &mut [Pkt], lane: &Lane, these: &[u32], ahead: &[u32], at: Ti
     }
 }
 
-/// Changes frames that are strangers' to be some that nobody has seen. Which are cannot be foreseen: they are listed in `some` first, without a
-/// branch for each.
-fn estrange(
-    packets: &mut [Pkt],
-    lane: &Lane,
-    these: &[u32],
-    place: &mut Place,
-    some: &mut Vec<u32>,
-) {
-    let Some(s) = &lane.strangers else { return };
-    let others = (lane.templates.len() - s.known).max(1) as u64;
-    some.resize(these.len() + 1, 0);
-    let mut n = 0;
-    for (i, which) in these.iter().enumerate() {
-        if let Some(to) = some.get_mut(n) {
-            *to = i as u32;
-        }
-        n += usize::from(*which as usize >= s.known);
-    }
-    for i in some.iter().take(n) {
-        let Some(p) = packets.get_mut(*i as usize) else {
-            continue;
-        };
-        let n = place.strange;
-        place.strange += 1;
-        let len = p.len();
-        match p.window_mut::<64>() {
-            Some(f) if len <= f.len() => s.vary.apply_line(f, len, n, n / others),
-            _ => s.vary.apply(p.data_mut(), n, n / others),
-        }
-    }
+/// A lane's packets on their way to a subject.
+struct Way<'a> {
+    lane: &'a Lane,
+    order: &'a Order,
+    estrange: Option<Estrange<'a>>,
 }
 
 /// Sends packets.
@@ -183,8 +157,6 @@ struct Driver<'a> {
     audit: Option<(u64, u64)>,
     /// Buffers of a batch's packets of opened flows.
     theirs: Vec<*const Packet>,
-    /// Which of a batch's packets are strangers'.
-    strange: Vec<u32>,
 }
 
 /// Where a packet is: it leaves in the buffer that it came in.
@@ -197,14 +169,19 @@ impl Driver<'_> {
     fn block(
         &mut self,
         s: &mut dyn Subject,
-        lanes: &[(ElemId, &Lane, &Order)],
+        lanes: &mut [Way<'_>],
         place: &mut Place,
         packets: u64,
     ) -> (u64, Times) {
         let begun = Times::now();
         let mut sent = 0;
         while sent < packets {
-            let Some((source, lane, order)) = lanes.get(place.lane) else {
+            let Some(Way {
+                lane,
+                order,
+                estrange,
+            }) = lanes.get_mut(place.lane)
+            else {
                 break;
             };
             let Some(next) = place.next.get_mut(place.lane) else {
@@ -236,7 +213,9 @@ impl Driver<'_> {
                 }
                 None => refill(packets, lane, these, ahead, place.now),
             }
-            estrange(packets, lane, these, place, &mut self.strange);
+            if let Some(e) = estrange {
+                e.batch(packets, these, &mut place.strange);
+            }
             let n = packets.len();
             if let (Some(_), Some(s)) = (self.audit, &lane.strangers) {
                 let own = packets.iter().zip(these);
@@ -244,7 +223,7 @@ impl Driver<'_> {
                 self.theirs.clear();
                 self.theirs.extend(own.map(|(p, _)| place_of(p)));
             }
-            s.run(*source, packets, place.now, done);
+            s.run(lane.source, packets, place.now, done);
             if let (Some((sent, out)), Some(_)) = (&mut self.audit, &lane.strangers) {
                 let came = |p: &&Pkt| self.theirs.contains(&place_of(p));
                 *sent += self.theirs.len() as u64;
@@ -265,7 +244,7 @@ impl Driver<'_> {
     fn slice(
         &mut self,
         s: &mut dyn Subject,
-        lanes: &[(ElemId, &Lane, &Order)],
+        lanes: &mut [Way<'_>],
         place: &mut Place,
         seconds: f64,
         packets: u64,
@@ -337,9 +316,13 @@ pub fn alternate(
     'rounds: for round in 0..=settings.repeats {
         let warm_up = round == 0;
         for (ci, c) in candidates.iter_mut().enumerate() {
-            let lanes: Vec<(ElemId, &Lane, &Order)> = (c.lanes.iter())
+            let mut lanes: Vec<Way<'_>> = (c.lanes.iter())
                 .zip(orders.get(ci).into_iter().flatten())
-                .map(|(l, o)| (l.source, l, o))
+                .map(|(lane, order)| Way {
+                    lane,
+                    order,
+                    estrange: (lane.strangers.as_ref()).map(|s| Estrange::new(s, &lane.templates)),
+                })
                 .collect();
             let every = c.lanes.iter().map(|l| l.templates.len()).max().unwrap_or(0);
             let every = (every * c.lanes.len()) as u64;
@@ -353,7 +336,6 @@ pub fn alternate(
                 batch,
                 audit: None,
                 theirs: Vec::new(),
-                strange: Vec::new(),
             };
             for si in 0..c.subjects.len() + 2 {
                 let (s, seconds): (&mut dyn Subject, f64) = match si {
@@ -384,7 +366,7 @@ pub fn alternate(
                     false => (seconds * RUN_UP, 0),
                 };
                 if driver
-                    .slice(s, &lanes, place, run_up, packets, &mut tell)
+                    .slice(s, &mut lanes, place, run_up, packets, &mut tell)
                     .is_none()
                 {
                     out.interrupted = true;
@@ -394,7 +376,7 @@ pub fn alternate(
                 if warm_up {
                     continue;
                 }
-                let Some((n, t)) = driver.slice(s, &lanes, place, seconds, 0, &mut tell) else {
+                let Some((n, t)) = driver.slice(s, &mut lanes, place, seconds, 0, &mut tell) else {
                     out.interrupted = true;
                     break 'rounds;
                 };
@@ -404,10 +386,10 @@ pub fn alternate(
                     *b = ns;
                     continue;
                 }
-                if lanes.iter().any(|(_, l, _)| l.strangers.is_some()) {
+                if lanes.iter().any(|w| w.estrange.is_some()) {
                     let opened = opened.entry((ci, si)).or_insert((0, 0));
                     driver.audit = Some(*opened);
-                    let whole = driver.slice(s, &lanes, place, seconds * AUDIT, 0, &mut tell);
+                    let whole = driver.slice(s, &mut lanes, place, seconds * AUDIT, 0, &mut tell);
                     *opened = driver.audit.take().unwrap_or_default();
                     if whole.is_none() {
                         out.interrupted = true;
