@@ -1,14 +1,14 @@
 //! Batches of packets that become strangers': what is the same for all of a lane's packets is decided before the first one.
 
 use super::feed::Templates;
-use super::stranger::{Strangers, plain};
+use super::stranger::{Plain, Strangers, Vary};
 use onefold_packet::Pkt;
 
 /// Makes packets of a lane strangers'.
 pub struct Estrange<'a> {
     strangers: &'a Strangers,
-    /// The templates, if those of strangers are all plain.
-    lines: Option<&'a [[u8; 64]]>,
+    /// The lines of strangers' templates and what is to be known of them, if all are plain.
+    lines: Option<(&'a [[u8; 64]], Vec<Plain>)>,
     /// Templates of strangers: so many packets are a round.
     others: u64,
     /// Of a batch, the packets that are strangers'.
@@ -52,7 +52,8 @@ impl<'a> Estrange<'a> {
     pub fn new(strangers: &'a Strangers, templates: &'a Templates) -> Estrange<'a> {
         let lines = templates.lines().and_then(|(lines, len)| {
             let others = lines.get(strangers.known..)?;
-            others.iter().all(|l| plain(l, len)).then_some(lines)
+            let plain = |l| Plain::of(&strangers.vary, l, len);
+            Some((others, others.iter().map(plain).collect::<Option<_>>()?))
         });
         let others = templates.len().saturating_sub(strangers.known).max(1);
         Estrange {
@@ -67,58 +68,80 @@ impl<'a> Estrange<'a> {
     pub fn batch(&mut self, packets: &mut [Pkt], these: &[u32], number: &mut u64) {
         let mut count = Count::new(*number, self.others);
         let vary = self.strangers.vary;
-        match self.lines {
-            Some(lines) if vary.draws() => self.each(packets, these, |p, which| {
-                let (n, round) = count.next();
-                if let (Some(line), Some(to)) = (lines.get(which as usize), p.window_mut()) {
-                    vary.apply_line::<true>(to, line, n, round);
-                }
+        let Estrange {
+            strangers,
+            lines,
+            some,
+            ..
+        } = self;
+        let known = strangers.known;
+        match lines {
+            Some(lines) if vary.draws() => each(known, some, packets, these, |p, which| {
+                line::<true>(&vary, lines, p, which - known, count.next());
             }),
-            Some(lines) => self.each(packets, these, |p, which| {
-                let (n, round) = count.next();
-                if let (Some(line), Some(to)) = (lines.get(which as usize), p.window_mut()) {
-                    vary.apply_line::<false>(to, line, n, round);
-                }
+            Some(lines) => each(known, some, packets, these, |p, which| {
+                line::<false>(&vary, lines, p, which - known, count.next());
             }),
-            None => self.each(packets, these, |p, _| {
+            None => each(known, some, packets, these, |p, _| {
                 let (n, round) = count.next();
                 vary.apply(p.data_mut(), n, round);
             }),
         }
         *number = count.number;
     }
+}
 
-    /// Does something with every packet that is a stranger's. Which of a mixture are cannot be foreseen: they are listed first, without a branch for
-    /// each.
-    #[inline(always)]
-    fn each(&mut self, packets: &mut [Pkt], these: &[u32], mut f: impl FnMut(&mut Pkt, u32)) {
-        let known = self.strangers.known;
-        if known == 0 {
-            for (p, which) in packets.iter_mut().zip(these) {
-                f(p, *which);
-            }
-            return;
+#[inline(always)]
+fn line<const DRAWS: bool>(
+    vary: &Vary,
+    (lines, plain): &(&[[u8; 64]], Vec<Plain>),
+    p: &mut Pkt,
+    which: usize,
+    (n, round): (u64, u64),
+) {
+    let (Some(line), Some(plain)) = (lines.get(which), plain.get(which)) else {
+        return;
+    };
+    if let Some(to) = p.window_mut() {
+        vary.apply_line::<DRAWS>(to, line, *plain, n, round);
+    }
+}
+
+/// Does something with every packet that is a stranger's, of a template that is not `known`. Which of a mixture are cannot be foreseen: they are listed in
+/// `some` first, without a branch for each.
+#[inline(always)]
+fn each(
+    known: usize,
+    some: &mut Vec<u32>,
+    packets: &mut [Pkt],
+    these: &[u32],
+    mut f: impl FnMut(&mut Pkt, usize),
+) {
+    if known == 0 {
+        for (p, which) in packets.iter_mut().zip(these) {
+            f(p, *which as usize);
         }
-        self.some.resize(these.len() + 1, 0);
-        let mut n = 0;
-        for (i, which) in these.iter().enumerate() {
-            if let Some(to) = self.some.get_mut(n) {
-                *to = i as u32;
-            }
-            n += usize::from(*which as usize >= known);
+        return;
+    }
+    some.resize(these.len() + 1, 0);
+    let mut n = 0;
+    for (i, which) in these.iter().enumerate() {
+        if let Some(to) = some.get_mut(n) {
+            *to = i as u32;
         }
-        for i in self.some.iter().take(n) {
-            let i = *i as usize;
-            if let (Some(p), Some(which)) = (packets.get_mut(i), these.get(i)) {
-                f(p, *which);
-            }
+        n += usize::from(*which as usize >= known);
+    }
+    for i in some.iter().take(n) {
+        let i = *i as usize;
+        if let (Some(p), Some(which)) = (packets.get_mut(i), these.get(i)) {
+            f(p, *which as usize);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::stranger::{Vary, frame_of};
+    use super::super::stranger::frame_of;
     use super::*;
     use crate::rng::Rng;
     use onefold_packet::{Packet, Timestamp};
@@ -154,7 +177,7 @@ mod tests {
             let n = 1 + rng.below(70) as usize;
             let mut frames: Vec<Vec<u8>> = (0..n).map(|_| frame(&mut rng, any)).collect();
             if turn % 3 != 0 {
-                let len = 54 + rng.below(7) as usize;
+                let len = 40 + rng.below(25) as usize;
                 frames.iter_mut().for_each(|f| f.resize(len, 7));
             }
             let templates = Templates::new(&frames, 1);
@@ -223,27 +246,29 @@ mod tests {
                 f
             })
             .collect();
-        let of = |frames: &[Vec<u8>], known| {
-            let strangers = Strangers {
-                known,
-                share: 1.0,
-                vary: Vary::default(),
+        let of = |frames: &[Vec<u8>], known, dst| {
+            let vary = Vary {
+                dst,
+                sport: 0xffff,
+                ..Vary::default()
             };
+            let share = 1.0;
+            let strangers = Strangers { known, share, vary };
             let templates = Templates::new(frames, 1);
             Estrange::new(&strangers, &templates).lines.is_some()
         };
-        assert!(of(&frames, 0));
+        assert!(of(&frames, 0, 0) && of(&frames, 0, 1));
         for spoil in [12, 14, 23] {
             let mut frames = frames.clone();
-            frames[20][spoil] ^= 3;
-            assert!(!of(&frames, 0) && of(&frames, 21), "{spoil}");
+            frames[20][spoil] ^= 0x30;
+            assert!(of(&frames, 0, 0), "{spoil}: it stays as it is");
+            assert!(!of(&frames, 0, 1) && of(&frames, 21, 1), "{spoil}");
         }
         let mut frames = frames;
         frames[20] = frame_of(1, 2, 3, 4, None, 64);
         frames[20][40..42].fill(0);
-        assert!(!of(&frames, 0), "UDP without a checksum");
-        // a TCP header is longer than this
-        frames.iter_mut().for_each(|f| f.truncate(53));
-        assert!(!of(&frames, 0));
+        assert!(!of(&frames, 0, 0), "UDP without a checksum");
+        frames[20].fill(0);
+        assert!(!of(&frames, 0, 0), "nothing that could stand for one");
     }
 }

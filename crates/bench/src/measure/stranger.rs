@@ -121,22 +121,61 @@ impl Vary {
     }
 }
 
-/// Is a line's first `len` bytes a frame that [`Vary::apply_line`] takes: TCP or UDP with a checksum, no options?
-pub(super) fn plain(line: &[u8; 64], len: usize) -> bool {
-    be16(line, 12) == 0x0800
-        && line[ETHER] == 0x45
-        && match line[ETHER + 9] {
-            6 => len >= ETHER + 40,
-            17 => len >= ETHER + 28 && be16(line, ETHER + 26) != 0,
-            _ => false,
-        }
-}
-
 /// The sum of ones' complements: what is carried comes in again at the other end. It is zero only if both are.
 #[inline(always)]
 fn add(a: u16, b: u16) -> u16 {
     let (sum, carry) = a.overflowing_add(b);
     sum + u16::from(carry)
+}
+
+#[inline(always)]
+fn half(line: &[u8; 64], at: usize) -> u16 {
+    let two = line.get(at..).and_then(|l| l.first_chunk());
+    two.map_or(0, |b| u16::from_be_bytes(*b))
+}
+
+#[inline(always)]
+fn put(to: &mut [u8; 64], at: usize, v: u16) {
+    if let Some(two) = to.get_mut(at..).and_then(|l| l.first_chunk_mut()) {
+        *two = v.to_be_bytes();
+    }
+}
+
+#[inline(always)]
+fn fresh(old: u16, mask: u16, new: u16) -> u16 {
+    old ^ (old ^ new) & mask
+}
+
+/// What is to be known of a template's line to write its copies without a branch: which bits of the source port vary, and where the checksum is. Of a
+/// frame that stays as it is, no bits do, and the checksum is any number that is not zero: nothing comes of adding nothing to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Plain {
+    sport: u16,
+    sum: u16,
+}
+
+impl Plain {
+    /// Of the first `len` bytes of a line; `None` of a frame that only [`Vary::apply`] can write.
+    pub fn of(vary: &Vary, line: &[u8; 64], len: usize) -> Option<Plain> {
+        let plain = |sport, at: usize| {
+            Some(Plain {
+                sport,
+                sum: at as u16,
+            })
+        };
+        let ip = len >= ETHER + 28 && half(line, 12) == 0x0800 && line[ETHER] == 0x45;
+        match line[ETHER + 9] {
+            6 if ip && len >= ETHER + 40 => plain(vary.sport, ETHER + 36),
+            17 if ip && half(line, ETHER + 26) != 0 => plain(vary.sport, ETHER + 26),
+            17 if ip => None,
+            // addresses may vary
+            _ if vary.draws() => None,
+            _ => (0..64)
+                .step_by(2)
+                .find(|at| half(line, *at) != 0)
+                .and_then(|at| plain(0, at)),
+        }
+    }
 }
 
 impl Vary {
@@ -145,22 +184,21 @@ impl Vary {
         (self.src, self.dst, self.dport) != (0, 0, 0)
     }
 
-    /// [`Vary::apply`] for a copy, at the start of a line, of a line that is [`plain`]. What is there is read from the template, so that nothing is read
-    /// that has just been written, and nothing is written but what varies; TCP and UDP take the same way, without a branch. Unless `DRAWS`, it is source
+    /// [`Vary::apply`] for a copy, at the start of a line, of a line that is plain. What is there is read from the template, so that nothing is read
+    /// that has just been written, and nothing is written but what varies; all protocols take the same way, without a branch. Unless `DRAWS`, it is source
     /// ports only ([`Vary::draws`]).
     #[inline(always)]
     pub(super) fn apply_line<const DRAWS: bool>(
         &self,
         to: &mut [u8; 64],
         line: &[u8; 64],
+        plain: Plain,
         n: u64,
         round: u64,
     ) {
-        let half = |at: usize| u16::from_be_bytes([line[at], line[at + 1]]);
-        let fresh = |old: u16, mask: u16, new: u16| old ^ (old ^ new) & mask;
         // RFC 1624, of checksums as they are written: what goes as it is, what comes as its complement
-        let old = half(ETHER + 20);
-        let sport = fresh(old, self.sport, turned(old, round));
+        let old = half(line, ETHER + 20);
+        let sport = fresh(old, plain.sport, turned(old, round));
         put(to, ETHER + 20, sport);
         let mut change = add(old, !sport);
         if DRAWS {
@@ -172,32 +210,20 @@ impl Vary {
                 (16, self.dst >> 16, a >> 48),
                 (18, self.dst, a >> 32),
             ] {
-                let old = half(ETHER + at);
+                let old = half(line, ETHER + at);
                 let new = fresh(old, mask as u16, new as u16);
                 put(to, ETHER + at, new);
                 addresses = add(addresses, add(old, !new));
             }
-            put(to, ETHER + 10, add(half(ETHER + 10), addresses));
-            let old = half(ETHER + 22);
+            put(to, ETHER + 10, add(half(line, ETHER + 10), addresses));
+            let old = half(line, ETHER + 22);
             let dport = fresh(old, self.dport, b);
             put(to, ETHER + 22, dport);
             change = add(change, add(addresses, add(old, !dport)));
         }
-        let at = match line[ETHER + 9] == 6 {
-            true => ETHER + 36,
-            false => ETHER + 26,
-        };
-        let sum = line.get(at..).and_then(|l| l.first_chunk());
-        let place = to.get_mut(at..).and_then(|l| l.first_chunk_mut());
-        if let (Some(sum), Some(place)) = (sum, place) {
-            *place = add(u16::from_be_bytes(*sum), change).to_be_bytes();
-        }
+        let at = usize::from(plain.sum);
+        put(to, at, add(half(line, at), change));
     }
-}
-
-#[inline(always)]
-fn put(to: &mut [u8; 64], at: usize, v: u16) {
-    [to[at], to[at + 1]] = v.to_be_bytes();
 }
 
 /// A TCP (with these flags) or UDP frame of `len` bytes, checksums right.
