@@ -24,6 +24,7 @@ fn main() {
                 batch: 32,
                 zipf: 0.0,
                 seed: 1,
+                room: None,
             }];
             let settings = Settings {
                 buffers,

@@ -117,7 +117,7 @@ fn chain_length() {
 #[test]
 fn acl() {
     let v = smallest("acl", &["--at", "20"]);
-    assert_eq!(lines(&v).len(), 9);
+    assert_eq!(lines(&v).len(), 12);
     for s in v["series"].as_array().unwrap() {
         for p in s["points"].as_array().unwrap() {
             let m = &p["measured"];

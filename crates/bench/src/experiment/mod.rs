@@ -261,6 +261,8 @@ pub struct PointSpec {
     pub instances: usize,
     /// Share of time that packets of unknown flows may take in front of a flow table; whatever they need if there is none.
     pub protect: Option<f64>,
+    /// After so many packets, while no time is measured, all flows time out, so that new ones find room in rewriters; never if it is not said.
+    pub room: Option<u64>,
 }
 
 impl PointSpec {
@@ -278,6 +280,7 @@ impl PointSpec {
             cpu: 1.0,
             instances: 1,
             protect: None,
+            room: None,
         }
     }
 }

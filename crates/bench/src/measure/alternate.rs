@@ -2,9 +2,9 @@
 
 use super::aim::Lane;
 use super::clock::Times;
+use super::estrange::Estrange;
 use super::feed::{Order, Ring};
 use super::subject::{Account, Ceiling, MacSwap, Subject};
-use onefold_elements::ElemId;
 use onefold_engine::program::FlowStats;
 use onefold_packet::{Packet, Pkt, Timestamp, prefetch, refill_lines};
 use std::cell::Cell;
@@ -22,6 +22,9 @@ const MEETINGS: u64 = 5;
 const AUDIT: f64 = 0.1;
 /// Of a slice's time, so much runs before the clock starts: the part that finds the caches full of another subject's data.
 const RUN_UP: f64 = 0.1;
+
+/// Time of the chain's clock after which every flow has timed out: more than the day that TCP's have (Click's IPRewriter).
+const IDLE: Timestamp = Timestamp::from_secs(25 * 3600);
 
 /// How it is measured.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
@@ -50,6 +53,9 @@ pub struct Candidate {
     pub zipf: f64,
     /// Seed of the order.
     pub seed: u64,
+    /// Before the first packet and after so many (up to a batch more), nothing comes for so long that every flow times out: what is made next finds room. It takes no time that is
+    /// measured. Never if it is not said.
+    pub room: Option<u64>,
 }
 
 /// One slice.
@@ -114,6 +120,8 @@ struct Place {
     block: u64,
     /// Strangers sent: the number of the next one.
     strange: u64,
+    /// Packets sent since flows have timed out; none yet if they are to before the first.
+    since: Option<u64>,
 }
 
 impl Place {
@@ -125,6 +133,7 @@ impl Place {
             offered: 0,
             block: BLOCK.0,
             strange: 0,
+            since: None,
         }
     }
 }
@@ -142,37 +151,11 @@ fn refill(packets: &mut [Pkt], lane: &Lane, these: &[u32], ahead: &[u32], at: Ti
     }
 }
 
-/// Changes frames that are strangers' to be some that nobody has seen. Which are cannot be foreseen: they are listed in `some` first, without a
-/// branch for each.
-fn estrange(
-    packets: &mut [Pkt],
-    lane: &Lane,
-    these: &[u32],
-    place: &mut Place,
-    some: &mut Vec<u32>,
-) {
-    let Some(s) = &lane.strangers else { return };
-    let others = (lane.templates.len() - s.known).max(1) as u64;
-    some.resize(these.len() + 1, 0);
-    let mut n = 0;
-    for (i, which) in these.iter().enumerate() {
-        if let Some(to) = some.get_mut(n) {
-            *to = i as u32;
-        }
-        n += usize::from(*which as usize >= s.known);
-    }
-    for i in some.iter().take(n) {
-        let Some(p) = packets.get_mut(*i as usize) else {
-            continue;
-        };
-        let n = place.strange;
-        place.strange += 1;
-        let len = p.len();
-        match p.window_mut::<64>() {
-            Some(f) if len <= f.len() => s.vary.apply_line(f, len, n, n / others),
-            _ => s.vary.apply(p.data_mut(), n, n / others),
-        }
-    }
+/// A lane's packets on their way to a subject.
+struct Way<'a> {
+    lane: &'a Lane,
+    order: &'a Order,
+    estrange: Option<Estrange<'a>>,
 }
 
 /// Sends packets.
@@ -183,8 +166,8 @@ struct Driver<'a> {
     audit: Option<(u64, u64)>,
     /// Buffers of a batch's packets of opened flows.
     theirs: Vec<*const Packet>,
-    /// Which of a batch's packets are strangers'.
-    strange: Vec<u32>,
+    /// After so many packets all flows time out.
+    room: Option<u64>,
 }
 
 /// Where a packet is: it leaves in the buffer that it came in.
@@ -197,14 +180,19 @@ impl Driver<'_> {
     fn block(
         &mut self,
         s: &mut dyn Subject,
-        lanes: &[(ElemId, &Lane, &Order)],
+        lanes: &mut [Way<'_>],
         place: &mut Place,
         packets: u64,
     ) -> (u64, Times) {
         let begun = Times::now();
         let mut sent = 0;
         while sent < packets {
-            let Some((source, lane, order)) = lanes.get(place.lane) else {
+            let Some(Way {
+                lane,
+                order,
+                estrange,
+            }) = lanes.get_mut(place.lane)
+            else {
                 break;
             };
             let Some(next) = place.next.get_mut(place.lane) else {
@@ -236,7 +224,9 @@ impl Driver<'_> {
                 }
                 None => refill(packets, lane, these, ahead, place.now),
             }
-            estrange(packets, lane, these, place, &mut self.strange);
+            if let Some(e) = estrange {
+                e.batch(packets, these, &mut place.strange);
+            }
             let n = packets.len();
             if let (Some(_), Some(s)) = (self.audit, &lane.strangers) {
                 let own = packets.iter().zip(these);
@@ -244,7 +234,7 @@ impl Driver<'_> {
                 self.theirs.clear();
                 self.theirs.extend(own.map(|(p, _)| place_of(p)));
             }
-            s.run(*source, packets, place.now, done);
+            s.run(lane.source, packets, place.now, done);
             if let (Some((sent, out)), Some(_)) = (&mut self.audit, &lane.strangers) {
                 let came = |p: &&Pkt| self.theirs.contains(&place_of(p));
                 *sent += self.theirs.len() as u64;
@@ -258,14 +248,30 @@ impl Driver<'_> {
             sent += n as u64;
         }
         place.offered += sent;
+        place.since = place.since.map(|n| n + sent);
         (sent, Times::now().since(begun))
+    }
+
+    /// How many packets of a block may be sent before flows time out; lets them, if none may.
+    fn rest(&self, s: &mut dyn Subject, place: &mut Place) -> u64 {
+        let Some(room) = self.room else {
+            return place.block;
+        };
+        let left = place.since.map_or(0, |n| room.saturating_sub(n));
+        if left > 0 {
+            return place.block.min(left);
+        }
+        place.now = place.now + IDLE;
+        s.idle(place.now);
+        place.since = Some(0);
+        place.block.min(room.max(1))
     }
 
     /// Runs for so long (processor time), at least `packets` packets. `None` if it was stopped before half of it.
     fn slice(
         &mut self,
         s: &mut dyn Subject,
-        lanes: &[(ElemId, &Lane, &Order)],
+        lanes: &mut [Way<'_>],
         place: &mut Place,
         seconds: f64,
         packets: u64,
@@ -275,14 +281,18 @@ impl Driver<'_> {
         let begun = Times::now();
         let mut all = Times::default();
         let mut sent = 0;
+        let mut rested = 0;
         // Bound: each block takes time, and the clock goes forward.
         while all.cpu_ns.max(all.wall_ns / 64) < wanted || sent < packets {
-            let (n, t) = self.block(s, lanes, place, place.block);
+            let pause = Times::now();
+            let block = self.rest(s, place);
+            rested += Times::now().since(pause).wall_ns;
+            let (n, t) = self.block(s, lanes, place, block);
             sent += n;
             all.cpu_ns += t.cpu_ns;
             // between blocks, too: a thread whose share of the core is used up sleeps where its clock is read
-            all.wall_ns = Times::now().since(begun).wall_ns;
-            if t.cpu_ns < BLOCK_NS / 2 {
+            all.wall_ns = (Times::now().since(begun).wall_ns).saturating_sub(rested);
+            if t.cpu_ns < BLOCK_NS / 2 && block == place.block {
                 place.block = (place.block * 2).min(BLOCK.1);
             } else if t.cpu_ns > BLOCK_NS * 2 {
                 place.block = (place.block / 2).max(BLOCK.0);
@@ -337,9 +347,13 @@ pub fn alternate(
     'rounds: for round in 0..=settings.repeats {
         let warm_up = round == 0;
         for (ci, c) in candidates.iter_mut().enumerate() {
-            let lanes: Vec<(ElemId, &Lane, &Order)> = (c.lanes.iter())
+            let mut lanes: Vec<Way<'_>> = (c.lanes.iter())
                 .zip(orders.get(ci).into_iter().flatten())
-                .map(|(l, o)| (l.source, l, o))
+                .map(|(lane, order)| Way {
+                    lane,
+                    order,
+                    estrange: (lane.strangers.as_ref()).map(|s| Estrange::new(s, &lane.templates)),
+                })
                 .collect();
             let every = c.lanes.iter().map(|l| l.templates.len()).max().unwrap_or(0);
             let every = (every * c.lanes.len()) as u64;
@@ -353,7 +367,7 @@ pub fn alternate(
                 batch,
                 audit: None,
                 theirs: Vec::new(),
-                strange: Vec::new(),
+                room: c.room,
             };
             for si in 0..c.subjects.len() + 2 {
                 let (s, seconds): (&mut dyn Subject, f64) = match si {
@@ -384,7 +398,7 @@ pub fn alternate(
                     false => (seconds * RUN_UP, 0),
                 };
                 if driver
-                    .slice(s, &lanes, place, run_up, packets, &mut tell)
+                    .slice(s, &mut lanes, place, run_up, packets, &mut tell)
                     .is_none()
                 {
                     out.interrupted = true;
@@ -394,7 +408,7 @@ pub fn alternate(
                 if warm_up {
                     continue;
                 }
-                let Some((n, t)) = driver.slice(s, &lanes, place, seconds, 0, &mut tell) else {
+                let Some((n, t)) = driver.slice(s, &mut lanes, place, seconds, 0, &mut tell) else {
                     out.interrupted = true;
                     break 'rounds;
                 };
@@ -404,10 +418,10 @@ pub fn alternate(
                     *b = ns;
                     continue;
                 }
-                if lanes.iter().any(|(_, l, _)| l.strangers.is_some()) {
+                if lanes.iter().any(|w| w.estrange.is_some()) {
                     let opened = opened.entry((ci, si)).or_insert((0, 0));
                     driver.audit = Some(*opened);
-                    let whole = driver.slice(s, &lanes, place, seconds * AUDIT, 0, &mut tell);
+                    let whole = driver.slice(s, &mut lanes, place, seconds * AUDIT, 0, &mut tell);
                     *opened = driver.audit.take().unwrap_or_default();
                     if whole.is_none() {
                         out.interrupted = true;

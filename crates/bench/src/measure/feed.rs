@@ -261,11 +261,12 @@ impl Ring {
     /// saves nothing.
     #[inline]
     pub fn ask(&self) {
-        for p in self.racks.get(self.further(2)).into_iter().flatten() {
-            prefetch(p.data());
-        }
-        for p in self.racks.get(self.further(3)).into_iter().flatten() {
-            prefetch(&**p);
+        let rack = |n: usize| self.racks.get(self.further(n)).into_iter().flatten();
+        for (first, second) in rack(2).zip(rack(3)) {
+            if let Some(head) = first.window::<1>() {
+                prefetch(head);
+            }
+            prefetch(&**second);
         }
     }
 

@@ -12,6 +12,7 @@
 mod aim;
 mod alternate;
 mod clock;
+mod estrange;
 mod feed;
 mod machine;
 mod report;

@@ -94,6 +94,8 @@ pub struct Point {
     pub classifier: ClassifierArg,
     /// Share of time that unknown flows may take in front of a flow table.
     pub protect: Option<f64>,
+    /// Packets after which all flows time out.
+    pub room: Option<u64>,
 }
 
 /// A point that can be measured, and what is told of it.
@@ -243,6 +245,7 @@ impl Point {
                 batch: self.batch,
                 zipf: self.zipf,
                 seed: self.seed,
+                room: self.room,
             },
             traffic,
             classes: program::classes(&made.program),

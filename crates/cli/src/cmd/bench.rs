@@ -190,6 +190,7 @@ impl Args {
             strangers: None,
             classifier: self.classifier,
             protect: self.protect,
+            room: None,
         };
         Ok(self.chains.iter().map(point).collect())
     }

@@ -142,6 +142,7 @@ impl Run<'_> {
             strangers: t.strangers.clone(),
             classifier: self.classifier,
             protect: p.protect,
+            room: p.room,
         })
     }
 
