@@ -64,8 +64,8 @@ impl<S: Subject> Subject for Shared<S> {
     fn run(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp, done: &mut Vec<Pkt>) {
         self.0.borrow_mut().run(source, batch, at, done);
     }
-    fn idle(&mut self, at: Timestamp) {
-        self.0.borrow_mut().idle(at);
+    fn forget(&mut self) {
+        self.0.borrow_mut().forget();
     }
     fn buffers(&mut self, to: &mut Vec<Pkt>, n: usize) {
         self.0.borrow_mut().buffers(to, n);
@@ -147,6 +147,6 @@ fn new_flows_find_room_where_it_is_asked_for() {
     }
     for (evicted, flows) in evictions(Some(ROOM)) {
         assert_eq!(evicted, 0, "none has to go");
-        assert!(flows <= ROOM, "{flows}: those before have timed out");
+        assert!(flows <= ROOM, "{flows}: those before are forgotten");
     }
 }

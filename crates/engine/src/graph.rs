@@ -6,11 +6,13 @@ use crate::handlers::Target;
 use crate::limits;
 use crate::topology::Edge;
 use crate::trace::{Trace, TraceStep};
+use onefold_elements::rewrite::FlowTable;
 use onefold_elements::{
-    ENTRY, ElemId, HandlerError, HandlerResult, IoRole, LogStream, NameDb, Outbox, Port, StateStore,
+    ENTRY, ElemId, HandlerError, HandlerResult, IoRole, LogStream, NameDb, Outbox, Port, StateId,
+    StateStore,
 };
 use onefold_packet::{Pkt, Timestamp};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The account of all packets: `packets_in + created = sent + dropped + held`.
@@ -386,6 +388,19 @@ impl Graph {
         let mut visits = visits.unwrap_or_default();
         visits.sort_unstable();
         visits.windows(2).any(|w| w[0] == w[1])
+    }
+
+    /// All rewriters forget all of their flows, as if these had timed out: no handler is called, and nothing else changes. For measurements.
+    pub fn forget_flows(&mut self) {
+        let nodes = &self.core.nodes;
+        let tables: BTreeSet<StateId> = (nodes.iter().flat_map(|n| &n.elem))
+            .flat_map(|e| e.states())
+            .collect();
+        for id in tables {
+            if let Some(t) = self.store.get_mut::<FlowTable>(id) {
+                t.clear();
+            }
+        }
     }
 
     /// A copy of the whole graph: elements, state, clock, timers, tasks. It prints nowhere, and what has left the original

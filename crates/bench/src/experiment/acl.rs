@@ -14,7 +14,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     title: "Firewall, router, NAPT",
     shows: "What an access list costs in a chain: 251, 713 and 8,550 generated rules (all allow, then deny; sources in 204.152.0.0/16), a router, and a NAPT towards the Internet. \
             'Established': flows that were opened, which exercise every rule. 'Never seen': headers that never come again; with the NAPT each of them makes a flow, without it none. \
-            The NAPT has room for 131,072 flows and is full: each new flow takes another one out. 'Room for them': all flows time out, off the clock, whenever 102,400 packets have come, and none is taken out.",
+            The NAPT has room for 131,072 flows and is full: each new flow takes another one out. 'Room for them': all flows are forgotten, off the clock, whenever 102,400 packets have come, and none is taken out.",
     x: Axis {
         name: "rules",
         log: true,
@@ -27,7 +27,7 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// Flows that the NAPT has room for.
 pub const NAPT_FLOWS: u32 = 131_072;
-/// Packets after which they are let time out where flows are to find room: whole batches, and no more than there is room for.
+/// Packets after which they are forgotten where flows are to find room: whole batches, and no more than there is room for.
 const ROOM: u64 = 102_400;
 /// A source port that has never been there.
 pub const NEW_PORT: Vary = Vary {

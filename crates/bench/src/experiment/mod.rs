@@ -261,7 +261,7 @@ pub struct PointSpec {
     pub instances: usize,
     /// Share of time that packets of unknown flows may take in front of a flow table; whatever they need if there is none.
     pub protect: Option<f64>,
-    /// After so many packets, while no time is measured, all flows time out, so that new ones find room in rewriters; never if it is not said.
+    /// After so many packets, while no time is measured, rewriters forget their flows, so that new ones find room; never if it is not said.
     pub room: Option<u64>,
 }
 

@@ -23,9 +23,6 @@ const AUDIT: f64 = 0.1;
 /// Of a slice's time, so much runs before the clock starts: the part that finds the caches full of another subject's data.
 const RUN_UP: f64 = 0.1;
 
-/// Time of the chain's clock after which every flow has timed out: more than the day that TCP's have (Click's IPRewriter).
-const IDLE: Timestamp = Timestamp::from_secs(25 * 3600);
-
 /// How it is measured.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Settings {
@@ -53,7 +50,7 @@ pub struct Candidate {
     pub zipf: f64,
     /// Seed of the order.
     pub seed: u64,
-    /// Before the first packet and after so many (up to a batch more), nothing comes for so long that every flow times out: what is made next finds room. It takes no time that is
+    /// Before the first packet and after so many (up to a batch more), rewriters forget their flows: what is made next finds room. It takes no time that is
     /// measured. Never if it is not said.
     pub room: Option<u64>,
 }
@@ -120,7 +117,7 @@ struct Place {
     block: u64,
     /// Strangers sent: the number of the next one.
     strange: u64,
-    /// Packets sent since flows have timed out; none yet if they are to before the first.
+    /// Packets sent since flows were forgotten; none yet if they are to be before the first.
     since: Option<u64>,
 }
 
@@ -166,7 +163,7 @@ struct Driver<'a> {
     audit: Option<(u64, u64)>,
     /// Buffers of a batch's packets of opened flows.
     theirs: Vec<*const Packet>,
-    /// After so many packets all flows time out.
+    /// After so many packets all flows are forgotten.
     room: Option<u64>,
 }
 
@@ -252,7 +249,7 @@ impl Driver<'_> {
         (sent, Times::now().since(begun))
     }
 
-    /// How many packets of a block may be sent before flows time out; lets them, if none may.
+    /// How many packets of a block may be sent before flows are forgotten; sees to that, if none may.
     fn rest(&self, s: &mut dyn Subject, place: &mut Place) -> u64 {
         let Some(room) = self.room else {
             return place.block;
@@ -261,8 +258,7 @@ impl Driver<'_> {
         if left > 0 {
             return place.block.min(left);
         }
-        place.now = place.now + IDLE;
-        s.idle(place.now);
+        s.forget();
         place.since = Some(0);
         place.block.min(room.max(1))
     }

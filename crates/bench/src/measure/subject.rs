@@ -56,8 +56,8 @@ pub trait Subject {
     /// Sends packets that arrive at `source` at one moment all their way. Leaves `batch` empty; what comes out is put into
     /// `done`, which is empty, in order.
     fn run(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp, done: &mut Vec<Pkt>);
-    /// Nothing comes until `at`: what is due before happens. Does nothing where nothing is kept.
-    fn idle(&mut self, _at: Timestamp) {}
+    /// Rewriters forget their flows. Does nothing where nothing is kept.
+    fn forget(&mut self) {}
     /// Buffers in the place of `n` packets that did not come out, to be refilled.
     fn buffers(&mut self, to: &mut Vec<Pkt>, n: usize) {
         let one = || Box::new(onefold_packet::Packet::from_slice(&[]));
@@ -166,8 +166,8 @@ impl Subject for Reference {
         self.0.inject_batch(source, batch, at);
         self.0.collect_transmitted(done);
     }
-    fn idle(&mut self, at: Timestamp) {
-        self.0.advance_to(at);
+    fn forget(&mut self) {
+        self.0.forget_flows();
     }
     fn buffers(&mut self, to: &mut Vec<Pkt>, n: usize) {
         self.0.lend_packets(to, n);
@@ -188,8 +188,8 @@ impl Subject for Synthesized {
         self.0.inject_batch(source, batch, at);
         self.0.graph_mut().collect_transmitted(done);
     }
-    fn idle(&mut self, at: Timestamp) {
-        self.0.advance_to(at);
+    fn forget(&mut self) {
+        self.0.graph_mut().forget_flows();
     }
     fn buffers(&mut self, to: &mut Vec<Pkt>, n: usize) {
         self.0.graph_mut().lend_packets(to, n);
@@ -216,8 +216,8 @@ impl Subject for Flow {
         self.0.inject_batch(source, batch, at);
         self.0.collect_transmitted(done);
     }
-    fn idle(&mut self, at: Timestamp) {
-        self.0.advance_to(at);
+    fn forget(&mut self) {
+        self.0.graph_mut().forget_flows();
     }
     fn buffers(&mut self, to: &mut Vec<Pkt>, n: usize) {
         self.0.lend_packets(to, n);

@@ -94,7 +94,7 @@ pub struct Point {
     pub classifier: ClassifierArg,
     /// Share of time that unknown flows may take in front of a flow table.
     pub protect: Option<f64>,
-    /// Packets after which all flows time out.
+    /// Packets after which all flows are forgotten.
     pub room: Option<u64>,
 }
 

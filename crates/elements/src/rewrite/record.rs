@@ -28,7 +28,7 @@ pub struct Record {
     /// Input that the first packet came in at: the flow's origin.
     pub(super) input: u16,
     pub(super) generation: u32,
-    /// Index of the sequence number shifts, [`NIL`] for none. Of a record that is not in use: the next one that is not.
+    /// Index of the sequence number shifts, [`NIL`] for none.
     pub(super) shifts: u32,
     /// Number of its last filing in an age queue; it goes on when the record is used again.
     pub(super) filing: u32,

@@ -277,9 +277,7 @@ impl FlowTable {
 
     #[inline(always)]
     fn allocate(&mut self) -> Option<u32> {
-        if self.free != NIL {
-            let i = self.free;
-            self.free = self.records[i as usize].shifts;
+        if let Some(i) = self.free.pop() {
             return Some(i);
         }
         // one more than the limit exists while the victim is looked for
@@ -287,6 +285,8 @@ impl FlowTable {
             return None;
         }
         self.records.push(Record::default());
+        // all of them may be free one day: room for that is taken when there is a reason to take some
+        self.free.reserve(self.records.len());
         Some(self.records.len() as u32 - 1)
     }
 
@@ -328,12 +328,12 @@ impl FlowTable {
         }
         self.live -= 1;
         // most often another flow is about to be in it, and writes all of it
-        let free = std::mem::replace(&mut self.free, i);
+        self.free.push(i);
         let record = &mut self.records[i as usize];
         record.used = false;
         record.lease = NO_LEASE;
         record.generation = record.generation.wrapping_add(1);
-        record.shifts = free;
+        record.shifts = NIL;
     }
 
     /// The flow that goes first: the best-effort one that times out first; else, if `any`, the guaranteed one whose guarantee

@@ -47,7 +47,9 @@ pub struct FlowTable {
     pub(super) queues: Vec<AgeQueue>,
     pub(super) shifts: Vec<Shifts>,
     pub(super) free_shifts: Vec<u32>,
-    pub(super) free: u32,
+    /// Records that are not in use; the last one is used next. A list through the records themselves would be waited for, one line after the other, when the
+    /// next ones are asked for.
+    pub(super) free: Vec<u32>,
     pub(super) live: usize,
     capacity: u32,
     last_stamp: u64,
@@ -80,7 +82,7 @@ impl Clone for FlowTable {
             queues: self.queues.clone(),
             shifts: self.shifts.clone(),
             free_shifts: self.free_shifts.clone(),
-            free: self.free,
+            free: self.free.clone(),
             live: self.live,
             capacity: self.capacity,
             last_stamp: self.last_stamp.max(self.lease_clock()),
@@ -112,7 +114,7 @@ impl FlowTable {
             queues: Vec::new(),
             shifts: Vec::new(),
             free_shifts: Vec::new(),
-            free: NIL,
+            free: Vec::new(),
             live: 0,
             capacity: DEFAULT_CAPACITY,
             last_stamp: 0,
@@ -234,14 +236,9 @@ impl FlowTable {
     }
     /// So many flows are about to be made: the records that they will be in are asked for.
     pub(super) fn expect_new(&self, n: usize) {
-        let mut at = self.free;
-        // Bound: `n`, which is that of a batch. Records that have never been used come one after the other: memory sees that by itself.
-        for _ in 0..n {
-            let Some(r) = self.records.get(at as usize) else {
-                break;
-            };
-            at = r.shifts;
-            if let Some(r) = self.records.get(at as usize) {
+        // those that have never been used come one after the other: memory sees that by itself
+        for i in self.free.iter().rev().take(n) {
+            if let Some(r) = self.records.get(*i as usize) {
                 prefetch(r);
             }
         }
@@ -456,7 +453,12 @@ impl FlowTable {
     /// Bytes that it takes, without what its configuration does.
     pub fn memory_bytes(&self) -> usize {
         let queues: usize = self.queues.iter().map(AgeQueue::memory_bytes).sum();
-        self.records.bytes() + self.index.memory_bytes() + self.crowds.memory_bytes() + queues
+        let free = self.free.capacity() * size_of::<u32>();
+        self.records.bytes()
+            + self.index.memory_bytes()
+            + self.crowds.memory_bytes()
+            + queues
+            + free
     }
 
     /// Removes all flows.
