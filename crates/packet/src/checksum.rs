@@ -28,6 +28,13 @@ pub fn fold(mut acc: u64) -> u16 {
     acc as u16
 }
 
+/// [`fold`] of a sum of few numbers.
+#[inline(always)]
+pub fn fold_few(acc: u32) -> u16 {
+    let acc = (acc >> 16) + (acc & 0xffff);
+    ((acc >> 16) + acc) as u16
+}
+
 /// The checksum field's value for `data` (whose own checksum field is zero); 0 over data that holds a right one.
 pub fn internet(data: &[u8]) -> u16 {
     !fold(sum(data, 0))
@@ -105,6 +112,27 @@ mod tests {
                 acc = (acc >> 16) + (acc & 0xffff);
             }
             assert_eq!(internet(&data[..n]), !(acc as u16), "length {n}");
+        }
+    }
+
+    #[test]
+    fn few_numbers_fold_alike() {
+        for acc in [
+            0,
+            1,
+            0xffff,
+            0x1_0000,
+            0x1_ffff,
+            0xffff_0000,
+            u32::MAX,
+            0xfffe_0001,
+        ] {
+            assert_eq!(fold_few(acc), fold(acc.into()), "{acc:x}");
+        }
+        let mut x = 1u32;
+        for _ in 0..100_000 {
+            x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            assert_eq!(fold_few(x), fold(x.into()), "{x:x}");
         }
     }
 

@@ -96,7 +96,11 @@ pub(super) fn checksum_deltas(a: FlowId, b: FlowId) -> (u16, u16) {
     let port = |x: u16, y: u16| u64::from(!x) + u64::from(y);
     let addresses = 0xffff + address(a.saddr, b.saddr) + address(a.daddr, b.daddr);
     let all = addresses + port(a.sport, b.sport) + port(a.dport, b.dport);
-    (!checksum::fold(addresses), !checksum::fold(all))
+    // four numbers of 32 bits and some of 16
+    let folded = |sum: u64| {
+        !checksum::fold_few((sum >> 32) as u32 + (sum as u32 >> 16) + (sum as u32 & 0xffff))
+    };
+    (folded(addresses), folded(all))
 }
 
 #[cfg(test)]

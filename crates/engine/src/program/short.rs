@@ -281,7 +281,11 @@ impl Mend {
         for c in &self.changes {
             sum += c.sum(w);
         }
-        (!checksum::fold(sum)).to_be_bytes()
+        match u32::try_from(sum) {
+            Ok(few) => !checksum::fold_few(few),
+            Err(_) => !checksum::fold(sum),
+        }
+        .to_be_bytes()
     }
     #[inline(always)]
     fn put(&self, w: &mut [u8; WINDOW], sum: [u8; 2]) {
