@@ -349,7 +349,8 @@ impl FlowTable {
         // Bound: each round but the last finds out the real rank of one queue more, or that of one that has been found out is the least.
         for _ in 0..=2 * self.queues.len() {
             // the least, the one behind it, and what is left
-            let (mut best, mut next): (Option<(Rank, usize)>, Option<(Rank, usize)>) = (None, None);
+            let mut best: Option<(Rank, usize)> = None;
+            let mut next: Option<(Rank, usize)> = None;
             let mut until = LAST;
             for (class, queue) in self.queues.iter().enumerate() {
                 if queue.is_empty() {
