@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 /// Capacity that a rewriter has when none is configured, as Click reports it.
 pub const DEFAULT_CAPACITY: u32 = 0x7fff_ffff;
-/// Most flows that a table ever holds, whatever the configured capacity: 256 MB of records, half as much for their index and their ages.
+/// Most flows that a table ever holds, whatever the configured capacity: 256 MB of records, and about as much again for their index, their ages and the list of free ones.
 pub const MAX_FLOWS: usize = 1 << 22;
 
 /// The bindings of one rewriter, or of several that share a capacity.
