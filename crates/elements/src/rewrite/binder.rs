@@ -374,3 +374,55 @@ impl<'s> Binder<'s> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// What is wanted of any flow is wanted of each.
+        #[test]
+        fn what_is_always_wanted_is_wanted(
+            set in any::<[bool; 4]>(),
+            (saddr, sport, daddr, dport, top) in (1u32.., 1u16..60_000, 1u32.., 1u16.., 0u32..200),
+            fields in proptest::collection::vec(proptest::option::of((0u32..3, 0u32..3)), 4),
+            flow in any::<(u32, u32, u16, u16)>(),
+        ) {
+            let of = |i: usize, v: u32| if set[i] { v } else { 0 };
+            let pattern = Pattern {
+                saddr: of(0, saddr),
+                sport: of(2, sport.into()) as u16,
+                daddr: of(1, daddr),
+                dport: of(3, dport.into()) as u16,
+                top: if set[2] { top } else { 0 },
+                ports: true,
+                sequential: false,
+                same_first: true,
+                next: 0,
+            };
+            let flow = FlowId { saddr: flow.0, daddr: flow.1, sport: flow.2, dport: flow.3 };
+            let (least, most) = pattern.ends(flow);
+            // about what comes out: less, as much, or more
+            let near = |i: usize, (lo, hi): (u32, u32)| {
+                let (a, b) = (super::fields(&least)[i], super::fields(&most)[i]);
+                (a.saturating_add(lo).saturating_sub(1), b.saturating_add(hi).saturating_sub(1))
+            };
+            let mut wanted = Wanted { output: 0, fields: [None; 4] };
+            for (i, (to, f)) in wanted.fields.iter_mut().zip(fields).enumerate() {
+                *to = f.map(|f| near(i, f));
+            }
+            if pattern.always_wanted(&wanted) {
+                prop_assert!(wanted.takes(&flow, &least, &most));
+            }
+            // that a field that is set has to be what it is set to is enough
+            let all = (0..4).all(|i| match wanted.fields[i] {
+                None => !set[i],
+                Some(_) => set[i],
+            });
+            if all {
+                prop_assert_eq!(pattern.always_wanted(&wanted), wanted.takes(&flow, &least, &most));
+            }
+        }
+    }
+}

@@ -57,7 +57,7 @@ pub(super) struct AgeQueue {
 }
 
 impl AgeQueue {
-    /// Files a record under its stamp; it must not be in a queue. `hashes`: of its keys. True where it may have the least stamp of all now.
+    /// Files a record under its stamp; it must not be in a queue. `hashes`: of its keys. True where it may have the least stamp of all now, or is the only one.
     #[inline(always)]
     pub fn push(&mut self, records: &mut [Record], i: u32, hashes: [u32; 2]) -> bool {
         let r = &mut records[i as usize];
@@ -68,6 +68,8 @@ impl AgeQueue {
             number: r.filing,
             hashes,
         };
+        // those that have left may still stand in it: nobody looked at them
+        let alone = self.is_empty();
         let behind = self.line.back().is_some_and(|last| last.stamp <= f.stamp);
         if behind || self.line.is_empty() {
             self.line.push_back(f);
@@ -78,7 +80,7 @@ impl AgeQueue {
         if self.line.len() + self.again.len() > 2 * self.live + SLACK {
             self.tidy(records);
         }
-        !behind
+        alone || !behind
     }
 
     #[cold]

@@ -228,21 +228,10 @@ impl FlowTable {
         debug_assert!(self.is_first_to_go(stamp >> STAMP_BITS, i));
         let r = self.records.get_mut(i as usize)?;
         r.generation = r.generation.wrapping_add(1);
-        let (map, input) = (r.map, r.input);
-        for (n, hash) in (0..).zip(v.hashes) {
-            let there = self.index.remove(hash, i << 1 | n);
-            if there && !self.crowds_empty() {
-                let key = self.records[i as usize].key(n == 1);
-                self.note(map, &key, false);
-            }
-        }
+        self.strike(i, v.hashes);
         if let Some(q) = self.queues.get_mut(v.queue) {
             q.pop_first();
         }
-        if let Some(c) = self.counts_mut(map, input) {
-            c.flows = c.flows.saturating_sub(1);
-        }
-        self.live -= 1;
         self.evictions += 1;
         self.expect_victims(v.queue);
         Some(i)
@@ -300,33 +289,39 @@ impl FlowTable {
         }
     }
 
+    /// A binding is not found any more, nor counted; `hashes`: of its keys.
+    #[inline(always)]
+    fn strike(&mut self, i: u32, hashes: [u32; 2]) {
+        // no copy of it: its last use may just have been written to it
+        let r = &self.records[i as usize];
+        let (map, input, keys) = (r.map, r.input, [r.forward, r.reply]);
+        for ((n, hash), key) in (0..).zip(hashes).zip(&keys) {
+            if self.index.remove(hash, i << 1 | n) {
+                self.note(map, key, false);
+            }
+        }
+        if let Some(c) = self.counts_mut(map, input) {
+            c.flows = c.flows.saturating_sub(1);
+        }
+        self.live -= 1;
+    }
+
     /// Removes a binding, both directions.
     pub(super) fn remove(&mut self, i: u32) {
         let record = &self.records[i as usize];
         if !record.used {
             return;
         }
-        // no copy of it: its last use may just have been written to it
-        let keys = [record.forward, record.reply];
-        let (map, input, flags) = (record.map, record.input, record.flags);
-        let shifts = record.shifts;
+        let (map, flags, shifts) = (record.map, record.flags, record.shifts);
+        let hashes = [false, true].map(|reply| self.hash(map, &record.key(reply)));
         self.end_lease(i);
-        for (n, key) in (0..).zip(&keys) {
-            let hash = self.hash(map, key);
-            if self.index.remove(hash, i << 1 | n) {
-                self.note(map, key, false);
-            }
-        }
+        self.strike(i, hashes);
         let q = self.queue_of(map, flags);
         self.queues[q].unlink(&mut self.records, i);
-        if let Some(c) = self.counts_mut(map, input) {
-            c.flows = c.flows.saturating_sub(1);
-        }
         if shifts != NIL {
             self.shifts[shifts as usize] = Shifts::default();
             self.free_shifts.push(shifts);
         }
-        self.live -= 1;
         // most often another flow is about to be in it, and writes all of it
         self.free.push(i);
         let record = &mut self.records[i as usize];
@@ -520,6 +515,75 @@ mod tests {
         }
         assert_eq!(put(&mut t, new(5, 1, 5), now), None);
         assert_eq!((t.len(), t.evictions()), (2, 1));
+    }
+
+    proptest::proptest! {
+        /// Who goes for a new flow is the one that a plain search finds, whoever came before, of whatever class, at whatever time.
+        #[test]
+        fn who_goes_is_found_by_a_plain_search(
+            capacity in 1u32..12,
+            expire in proptest::collection::vec(10u64..13, CLASSES),
+            steps in proptest::collection::vec((0u8..6, 0usize..12, 0i64..3), 1..400),
+        ) {
+            let mut t = table(capacity);
+            for (to, expire) in t.members[0].timeouts.iter_mut().zip(expire) {
+                to.expire = expire;
+            }
+            let mut at = 1_000_000_000i64;
+            for (host, (what, which, step)) in (0u32..).zip(steps) {
+                at += step * 50_000;
+                let now = Timestamp(at);
+                // a flow that is there is used, and may change its class
+                if what < 2 {
+                    let used: Vec<u32> = (0..t.records.len() as u32).filter(|i| t.records[*i as usize].used).collect();
+                    if let Some(i) = used.get(which % used.len().max(1)) {
+                        t.touch(*i, now);
+                        t.set_flags(*i, [0, 12, 3, 7][which % 4]);
+                    }
+                    continue;
+                }
+                let n = NewFlow {
+                    map: u16::from(what & 1),
+                    flags: [0, 2][which % 2],
+                    ..new(host, 1, (1024 + host) as u16)
+                };
+                let now_ms = t.now_ms(now);
+                let rank_of = |t: &FlowTable, r: &Record| rank(timeout(&t.members, t.queue_of(r.map, r.flags)), now_ms, r.stamp);
+                let all = t.records.iter().enumerate().filter(|(_, r)| r.used);
+                let first = all.map(|(i, r)| (rank_of(&t, r), i)).min();
+                let full = t.full();
+                let flows: Vec<(usize, u32)> = (t.records.iter().enumerate()).filter(|(_, r)| r.used).map(|(i, r)| (i, r.generation)).collect();
+                let made = put(&mut t, n, now);
+                let left = |t: &FlowTable, (i, g): &(usize, u32)| t.records[*i].used && t.records[*i].generation == *g;
+                for f in &flows {
+                    let goes = full && made.is_some() && first.is_some_and(|(_, i)| i == f.0);
+                    proptest::prop_assert_eq!(left(&t, f), !goes, "{:?} {:?}", f, first);
+                }
+                proptest::prop_assert!(made.is_some() || full);
+            }
+        }
+    }
+
+    /// In a flood one search does for all that come in a millisecond, of whatever protocols.
+    #[test]
+    fn a_turn_lasts_in_a_flood() {
+        let mut t = table(100);
+        let mut searched = 0;
+        for i in 0..2000u32 {
+            let now = Timestamp(1_000_000_000 + i64::from(i) * 1000);
+            let before = t.turn.now_ms;
+            let n = NewFlow {
+                map: u16::from(i % 3 == 0),
+                ..new(i, 1, (1024 + i) as u16)
+            };
+            assert!(put(&mut t, n, now).is_some());
+            searched += u32::from(t.full() && t.turn.now_ms != before);
+        }
+        assert_eq!(t.evictions(), 1900);
+        assert!(
+            (1..=3).contains(&searched),
+            "{searched} searches in two milliseconds"
+        );
     }
 
     /// However many flows come, and whatever they do: 64 bytes for the record, and twice as much at most for finding it and for its age.

@@ -207,20 +207,15 @@ pub(super) struct InTable<'a> {
     pub t: &'a mut FlowTable,
     pub map: u16,
     pub ping: bool,
-    /// The hash of the replies that were asked about last, if no flow has them. Not of a ping's.
+    /// The hash of the replies that were asked about last, as they are looked up, if no flow has them.
     pub free: Option<u32>,
 }
 
 impl Replies for InTable<'_> {
     #[inline(always)]
     fn taken(&mut self, reply: &FlowId) -> bool {
-        if self.ping {
-            return self.t.taken(self.map, true, reply);
-        }
-        let hash = self.t.hash(self.map, reply);
-        let taken = self.t.lookup_hashed(hash, self.map, reply).is_some();
-        self.free = (!taken).then_some(hash);
-        taken
+        self.free = self.t.free_key(self.map, self.ping, reply);
+        self.free.is_none()
     }
     #[inline(always)]
     fn search(&mut self, s: &Search, from: u32) -> Option<u32> {

@@ -248,7 +248,7 @@ impl FlowTable {
     #[inline(always)]
     pub(super) fn expect_victims(&self, q: usize) {
         let Some(q) = self.queues.get(q) else { return };
-        // two of them come to a line, and it was written long ago
+        // a line has two or three of them, and was written long ago
         q.expect(40);
         if let Some((i, hashes)) = q.ahead(12) {
             if let Some(r) = self.records.get(i as usize) {
@@ -276,6 +276,12 @@ impl FlowTable {
     /// Is there a flow with such replies? A ping's are known by what the identifier becomes at the other end.
     #[inline(always)]
     pub(super) fn taken(&self, map: u16, ping: bool, reply: &FlowId) -> bool {
+        self.free_key(map, ping, reply).is_none()
+    }
+
+    /// The hash of what is looked up for [`FlowTable::taken`], if no flow has it.
+    #[inline(always)]
+    pub(super) fn free_key(&self, map: u16, ping: bool, reply: &FlowId) -> Option<u32> {
         let key = match ping {
             false => *reply,
             true => FlowId {
@@ -283,7 +289,11 @@ impl FlowTable {
                 ..*reply
             },
         };
-        self.lookup(map, &key).is_some()
+        let hash = self.hash(map, &key);
+        match self.lookup_hashed(hash, map, &key) {
+            Some(_) => None,
+            None => Some(hash),
+        }
     }
 
     /// The first variation from `v` on, around the end, whose replies no flow has.
@@ -306,16 +316,10 @@ impl FlowTable {
         }
     }
 
-    /// Does nobody have to be told of keys?
-    #[inline(always)]
-    pub(super) fn crowds_empty(&self) -> bool {
-        self.crowds.is_empty()
-    }
-
     /// A key has come into the index, or gone from it.
     #[inline(always)]
     pub(super) fn note(&mut self, map: u16, key: &FlowId, there: bool) {
-        if !self.crowds_empty() {
+        if !self.crowds.is_empty() {
             let member = self.members.get(usize::from(map >> 1));
             let ping = member.is_some_and(|m| m.kind == Kind::Ping);
             self.crowds.note(map, ping, key, there);
