@@ -390,13 +390,15 @@ impl Graph {
         visits.windows(2).any(|w| w[0] == w[1])
     }
 
+    /// The shared states of all elements, each once.
+    pub(crate) fn states(&self) -> BTreeSet<StateId> {
+        let elements = self.core.nodes.iter().flat_map(|n| &n.elem);
+        elements.flat_map(|e| e.states()).collect()
+    }
+
     /// All rewriters forget all of their flows, as if these had timed out: no handler is called, and nothing else changes. For measurements.
     pub fn forget_flows(&mut self) {
-        let nodes = &self.core.nodes;
-        let tables: BTreeSet<StateId> = (nodes.iter().flat_map(|n| &n.elem))
-            .flat_map(|e| e.states())
-            .collect();
-        for id in tables {
+        for id in self.states() {
             if let Some(t) = self.store.get_mut::<FlowTable>(id) {
                 t.clear();
             }

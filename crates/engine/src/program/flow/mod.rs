@@ -65,7 +65,6 @@ use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_synth::program::Program;
 use rules::RuleWays;
 pub(super) use shape::Shape;
-use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 use table::{Slot, Table};
@@ -436,13 +435,10 @@ impl FlowRunner {
         self.sync();
         self.clear();
         self.seen = Some(changes);
-        let mut tables = BTreeSet::new();
-        for n in &self.runner.graph.core.nodes {
-            tables.extend(n.elem.iter().flat_map(|e| e.states()));
-        }
+        let states = self.runner.graph.states();
         let store = &mut self.runner.graph.store;
         self.tables.clear();
-        for id in tables {
+        for id in states {
             if let Some(t) = store.get_mut::<FlowTable>(id) {
                 t.attach(&self.pool.leases);
                 self.tables.push(id);
