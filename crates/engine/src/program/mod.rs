@@ -367,7 +367,6 @@ impl ProgramRunner {
         }
         drop(packets);
         if let Some(l) = &mut self.loaded {
-            short::forget(&mut l.state);
             l.state.regs.tables.batch = false;
             l.state.regs.tables.release();
         }

@@ -5,296 +5,31 @@
 //! are filled, nobody is called, and elements, drops and counters are told once for all packets of the batch that an action takes.
 //! Whatever is more than that is left to be done as before.
 
+mod ahead;
+mod write;
+
+pub(super) use ahead::foresee;
+pub(super) use write::Write;
+
 use super::code::{Action, Code, End, Step};
 use super::exec::State;
-use super::image::{self, CONST, Image, Sum, Term, Value};
+use super::image;
 use super::later::Later;
 use super::quick::WINDOW;
-use super::regs::{Regs, Source, end_of};
+use super::regs::{Regs, end_of};
 use super::report::Counts;
 use super::straight;
 use super::tied::{self, Tie, Written};
 use super::wider::{Work, widely};
 use crate::core::Core;
 use crate::graph::Graph;
-use onefold_elements::rewrite::{Asked, Binder, FlowBinding, Tied};
+use onefold_elements::rewrite::{Asked, Binder, Tied};
 use onefold_elements::{ElemId, Host, Outbox, StateStore};
-use onefold_packet::{Packet, Pkt, checksum};
-use onefold_synth::program::{EndAt, LenAt, SumKind};
-use std::ops::Deref;
+use onefold_packet::Pkt;
+use onefold_synth::program::{EndAt, LenAt};
 
 /// Different lengths that one action counts, at most.
 const LENGTHS: usize = 4;
-
-/// A byte changes: what is added to it before and after, and how far left of a word's end it stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Change {
-    at: u8,
-    from: u8,
-    to: u8,
-    shift: u8,
-}
-
-impl Change {
-    /// What it adds to the complement of a checksum; never zero.
-    #[inline(always)]
-    fn sum(&self, w: &[u8; WINDOW]) -> u64 {
-        let v = w[usize::from(self.at) % WINDOW];
-        let part = |add: u8| u16::from(v.wrapping_add(add)) << (self.shift & 8);
-        u64::from(!part(self.from)) + u64::from(part(self.to))
-    }
-}
-
-/// A checksum, and what is added to its complement.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Mend {
-    at: u8,
-    udp: bool,
-    fixed: u64,
-    changes: Box<[Change]>,
-    /// Which of a binding's two sums is added, a bit each.
-    sums: u8,
-}
-
-/// Checksums of a packet that is bound, at most.
-const SUMS: usize = 4;
-
-/// A value of a binding is not written.
-const NOWHERE: u8 = u8::MAX;
-
-/// What an image does to a packet's first bytes.
-#[derive(Debug, Clone)]
-pub(super) struct Write {
-    keep: [u8; WINDOW],
-    set: [u8; WINDOW],
-    sub: [u8; WINDOW],
-    mends: Box<[Mend]>,
-    /// Where a binding's addresses and ports are written, or [`NOWHERE`].
-    slots: [u8; 4],
-    /// Bytes that the packet must have.
-    least: usize,
-    /// The packet is cut short where its IP header says.
-    trim: bool,
-    /// Marks or annotations change, too: the image says how.
-    marks: Option<u32>,
-}
-
-/// A byte of the packet with a number added: where, and the number.
-fn byte(code: &[Source], v: &Value) -> Option<(u8, u8)> {
-    match code.get(usize::from(v.reg))? {
-        Source::Bits(b) if v.reg != CONST && v.mask == 0xff => match b.position() {
-            (bit, 8) if bit & 7 == 0 && (0..WINDOW as i32 * 8).contains(&bit) => {
-                Some(((bit / 8) as u8, v.add as u8))
-            }
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// A value of a binding as it is, whose registers begin with this one: its number.
-fn slot(first: Option<u16>, v: &Value, bits: u8) -> Option<u8> {
-    let n = v.reg.checked_sub(first?).filter(|_| v.reg != CONST)?;
-    let whole = if n < 2 { 32 } else { 16 };
-    let mask = (1u128 << whole) - 1;
-    let as_it_is = n < 4 && bits == whole && v.add == 0 && v.mask & mask == mask;
-    as_it_is.then_some(n as u8)
-}
-
-impl Mend {
-    fn of(sources: &[Source], s: &Sum, first: Option<u16>) -> Option<Mend> {
-        // a checksum that comes to zero between two changes stays zero with UDP: there may be one change only
-        let udp = s.kind == SumKind::Udp;
-        if udp && s.groups.len() > 1 {
-            return None;
-        }
-        let mut fixed = 0;
-        let mut changes: Vec<Change> = Vec::new();
-        let mut sums = 0;
-        for t in s.groups.iter().flat_map(|g| g.iter()) {
-            match t {
-                Term::Fixed(n) => fixed += n,
-                Term::Slot(r) => {
-                    let bit = match r.checked_sub(first?)? {
-                        4 => 1,
-                        5 => 2,
-                        _ => return None,
-                    };
-                    if sums & bit != 0 {
-                        return None;
-                    }
-                    sums |= bit;
-                }
-                Term::Change {
-                    from,
-                    to,
-                    shift: shift @ (0 | 8),
-                    words: 1,
-                } => {
-                    let ((at, from), (same, to)) = (byte(sources, from)?, byte(sources, to)?);
-                    let shift = *shift as u8;
-                    match changes.last_mut() {
-                        _ if at != same => return None,
-                        // from one to the next to the one after: the same difference, and never zero either
-                        Some(c) if (c.at, c.shift, c.to) == (at, shift, from) => c.to = to,
-                        _ => changes.push(Change {
-                            at,
-                            from,
-                            to,
-                            shift,
-                        }),
-                    }
-                }
-                _ => return None,
-            }
-        }
-        Some(Mend {
-            at: u8::try_from(s.at).ok()?,
-            udp,
-            fixed,
-            changes: changes.into(),
-            sums,
-        })
-    }
-}
-
-impl Write {
-    /// `None` where it is more than that. `first`: the first of a binding's registers, if there is one.
-    pub fn of(sources: &[Source], m: &Image, number: u32, first: Option<u16>) -> Option<Write> {
-        // whole bytes that do not overlap, in a packet that begins where it began
-        let quick = m.quick.as_ref()?;
-        let mut w = Write {
-            keep: [0xff; WINDOW],
-            set: [0; WINDOW],
-            sub: [0; WINDOW],
-            mends: Box::default(),
-            slots: [NOWHERE; 4],
-            least: quick.least,
-            trim: m.end != EndAt::Same,
-            marks: m.marks().then_some(number),
-        };
-        for f in &m.writes {
-            let at = usize::try_from(f.bit / 8).ok()?;
-            let n = usize::from(f.bits / 8);
-            if f.value.reg == CONST {
-                w.keep.get_mut(at..at + n)?.fill(0);
-                let v = f.value.add.to_be_bytes();
-                w.set.get_mut(at..at + n)?.copy_from_slice(v.get(16 - n..)?);
-            } else if let Some(value) = slot(first, &f.value, f.bits) {
-                w.keep.get_mut(at..at + n)?.fill(0);
-                let to = w.slots.get_mut(usize::from(value))?;
-                if std::mem::replace(to, at as u8) != NOWHERE {
-                    return None;
-                }
-            } else {
-                let (from, add) = byte(sources, &f.value)?;
-                if n != 1 || usize::from(from) != at {
-                    return None;
-                }
-                *w.sub.get_mut(at)? = add.wrapping_neg();
-            }
-        }
-        let mends = m.sums.iter().map(|s| Mend::of(sources, s, first));
-        w.mends = mends.collect::<Option<_>>()?;
-        if first.is_some() && w.mends.len() > SUMS {
-            return None;
-        }
-        for c in w.mends.iter().flat_map(|m| &m.changes) {
-            w.least = w.least.max(usize::from(c.at) + 1);
-        }
-        (m.reads_nothing_for_marks() && w.least <= WINDOW).then_some(w)
-    }
-
-    #[inline(always)]
-    fn apply(&self, w: &mut [u8; WINDOW]) {
-        // checksums first: what has just been written as a whole is slow to read in parts
-        match &self.mends[..] {
-            [] => self.change(w),
-            [m] => {
-                let sum = m.sum(w, 0);
-                self.change(w);
-                m.put(w, sum);
-            }
-            _ => self.apply_many(w),
-        }
-    }
-
-    #[inline(always)]
-    fn change(&self, w: &mut [u8; WINDOW]) {
-        for (i, b) in w.iter_mut().enumerate() {
-            *b = (*b & self.keep[i] | self.set[i]).wrapping_sub(self.sub[i]);
-        }
-    }
-
-    #[inline(never)]
-    fn apply_many(&self, w: &mut [u8; WINDOW]) {
-        let old = *w;
-        self.change(w);
-        for m in &self.mends {
-            m.put(w, m.sum(&old, 0));
-        }
-    }
-
-    /// The same with a binding's values.
-    #[inline(always)]
-    fn apply_bound(&self, w: &mut [u8; WINDOW], b: &FlowBinding) {
-        let mut sums = [[0; 2]; SUMS];
-        for (to, m) in sums.iter_mut().zip(&self.mends) {
-            let part = |bit: u8, v: u16| if m.sums & bit != 0 { v.into() } else { 0 };
-            *to = m.sum(w, part(1, b.ip_sum) + part(2, b.transport_sum));
-        }
-        self.change(w);
-        let [saddr, daddr, sport, dport] = self.slots;
-        for (at, v) in [(saddr, b.to.saddr), (daddr, b.to.daddr)] {
-            if let Some(to) = w
-                .get_mut(usize::from(at)..)
-                .and_then(|w| w.first_chunk_mut())
-            {
-                *to = v.to_be_bytes();
-            }
-        }
-        for (at, v) in [(sport, b.to.sport), (dport, b.to.dport)] {
-            if let Some(to) = w
-                .get_mut(usize::from(at)..)
-                .and_then(|w| w.first_chunk_mut())
-            {
-                *to = v.to_be_bytes();
-            }
-        }
-        for (m, sum) in self.mends.iter().zip(sums) {
-            m.put(w, sum);
-        }
-    }
-}
-
-impl Mend {
-    /// The checksum as it will be.
-    #[inline(always)]
-    fn sum(&self, w: &[u8; WINDOW], more: u64) -> [u8; 2] {
-        let at = usize::from(self.at);
-        let field = w.get(at..).and_then(|w| w.first_chunk::<2>());
-        let c = u16::from_be_bytes(field.copied().unwrap_or_default());
-        if self.udp && c == 0 {
-            return [0; 2];
-        }
-        let mut sum = u64::from(!c) + self.fixed + more;
-        for c in &self.changes {
-            sum += c.sum(w);
-        }
-        match u32::try_from(sum) {
-            Ok(few) => !checksum::fold_few(few),
-            Err(_) => !checksum::fold(sum),
-        }
-        .to_be_bytes()
-    }
-    #[inline(always)]
-    fn put(&self, w: &mut [u8; WINDOW], sum: [u8; 2]) {
-        let to = w.get_mut(usize::from(self.at)..);
-        if let Some(to) = to.and_then(|w| w.first_chunk_mut()) {
-            *to = sum;
-        }
-    }
-}
 
 #[derive(Debug, Clone)]
 enum Fate {
@@ -445,103 +180,6 @@ fn may(st: &State, g: &Graph) -> bool {
         // a rewriter says what it decides
         && g.core.trace.is_none()
         && g.core.is_quiet()
-}
-
-/// Before a batch is carried out: of all packets that will be bound here, what is to be asked about them is worked out, and the memory of it asked for.
-/// `rules`: of the stage whose first rule this is. False where some packets are bound elsewhere, too.
-pub(super) fn foresee<P: Deref<Target = Packet>>(
-    code: &Code,
-    st: &mut State,
-    g: &mut Graph,
-    first_rule: u32,
-    packets: &[P],
-    rules: &[u32],
-) -> bool {
-    st.later.shorts.asked.clear();
-    if !may(st, g) {
-        return false;
-    }
-    let shorts = &mut st.later.shorts;
-    let mut asked = std::mem::take(&mut shorts.asked);
-    let (place, all) = widely(Foresee {
-        code,
-        shorts,
-        core: &g.core,
-        store: &mut g.store,
-        first_rule,
-        packets,
-        rules,
-        asked: &mut asked,
-    });
-    (shorts.asked, shorts.asks) = (asked, place);
-    all
-}
-
-/// The batch has been carried out.
-pub(super) fn forget(st: &mut State) {
-    st.later.shorts.asked.clear();
-}
-
-/// What [`foresee`] goes through.
-struct Foresee<'a, P> {
-    code: &'a Code,
-    shorts: &'a Shorts,
-    core: &'a Core,
-    store: &'a mut StateStore,
-    first_rule: u32,
-    packets: &'a [P],
-    rules: &'a [u32],
-    asked: &'a mut Vec<Asked>,
-}
-
-impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
-    /// Which input is asked, and whether nobody else is.
-    type Out = ((u32, u16), bool);
-
-    #[inline(always)]
-    fn run(self) -> Self::Out {
-        let mut binder: Option<((u32, u16), Binder<'_>)> = None;
-        let mut store = Some(self.store);
-        let mut all = true;
-        self.asked.resize(self.packets.len(), Asked::NOTHING);
-        // each where it will be read: what is moved as a whole after it was written in parts is waited for
-        for ((p, rule), to) in self.packets.iter().zip(self.rules).zip(&mut *self.asked) {
-            let at = self.first_rule.saturating_add(*rule) as usize;
-            let action = self.code.rule_action.get(at).map(|a| *a as usize);
-            let short = action.and_then(|a| self.shorts.all.get(a));
-            let Some(Some(short)) = short else {
-                let binds = action.and_then(|a| self.code.actions.get(a));
-                all &= binds.is_none_or(|a| a.binds.of(&self.code.binds).is_empty());
-                continue;
-            };
-            let Fate::Bound(tie) = &short.fate else {
-                continue;
-            };
-            let place = (tie.elem, tie.port);
-            if binder.is_none()
-                && let Some(store) = store.take()
-            {
-                let elem = self.core.nodes.get(tie.elem as usize);
-                let elem = elem.and_then(|n| n.elem.as_ref());
-                let made = elem.and_then(|e| e.binder(usize::from(tie.port), store));
-                binder = made.map(|b| (place, b));
-            }
-            match (&binder, tie.flow(p)) {
-                (Some((at, b)), Some(flow)) if *at == place => *to = b.ask(flow),
-                _ => {}
-            }
-            all &= !to.is_nothing();
-        }
-        let Some((place, b)) = binder else {
-            return ((0, 0), all);
-        };
-        let mut new = 0;
-        for a in self.asked.iter().filter(|a| !a.is_nothing()) {
-            b.foresee(a, &mut new);
-        }
-        b.foreseen(new);
-        (place, all)
-    }
 }
 
 /// Carries out packets with their rules of a stage, as far as they are short: up to the first that is not, which comes back with its rule.
@@ -731,7 +369,3 @@ impl<I: Iterator<Item = Next>> Work for Run<'_, I> {
         (n, None)
     }
 }
-
-#[cfg(test)]
-#[path = "short_tests.rs"]
-mod tests;

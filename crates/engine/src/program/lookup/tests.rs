@@ -171,7 +171,8 @@ fn packet(values: &[(usize, u128)], len: usize, headroom: usize, sum: bool, fill
         let s = checksum::internet(&bytes[14..end]);
         bytes[24..26].copy_from_slice(&s.to_be_bytes());
     }
-    let mut p = Box::new(Packet::with_room(headroom, &bytes, 0));
+    // with room for a whole window, and without
+    let mut p = Box::new(Packet::with_room(headroom, &bytes, headroom % 3 * 40));
     p.anno.bytes_mut()[4..8].copy_from_slice(&anno.to_be_bytes());
     if let Some(t) = super::super::image::packet_type((kind % 6) as u8) {
         p.anno.packet_type = t;
@@ -204,6 +205,22 @@ fn compare(rules: &[Vec<Condition>], packets: &[Pkt], slot: u128, sizes: &[usize
             rest = later;
             if rest.is_empty() {
                 break;
+            }
+        }
+        // sixteen that are treated alike, and sixteen one of which is another
+        let mut rows: Vec<u32> = Vec::new();
+        for (i, p) in packets.iter().enumerate().step_by(packets.len() / 24 + 1) {
+            let other = (i * 7 + 1) % packets.len();
+            let mut row = vec![p.clone(); rows::ROW + 1];
+            for at in [None, Some(i % rows::ROW)] {
+                if let Some(at) = at {
+                    row[at] = packets[other].clone();
+                }
+                first_rules(&code, stage, &mut regs, &mut scratch, &row, &mut rows);
+                for (k, rule) in rows.iter().enumerate() {
+                    let of = if at == Some(k) { other } else { i };
+                    assert_eq!(*rule, want[of], "{kind:?} row {i} {k} {:x?}", row[k].data());
+                }
             }
         }
         let report = &stage.lookup.views().report;
@@ -307,6 +324,84 @@ proptest! {
         }
         compare(&rules, &packets, u128::from(slot), &sizes);
     }
+}
+
+/// Ordinary packets are taken sixteen at a time; what cannot be asked so is not.
+#[test]
+fn rows_are_taken_where_they_can_be() {
+    let rules: Vec<Vec<Condition>> = (0..40u128)
+        .map(|i| {
+            vec![
+                condition(3, ValueSet::from_intervals([(0x0800, 0x0800)])),
+                condition(
+                    9,
+                    ValueSet::from_intervals([(6 + i % 2 * 11, 6 + i % 2 * 11)]),
+                ),
+                condition(11, ValueSet::from_intervals([(i * 100, i * 100 + 50)])),
+            ]
+        })
+        .collect();
+    let c = code(&rules, Structures::Chosen);
+    let views = c.stages[0].lookup.views();
+    let take = |headroom: usize, len: usize| {
+        let row: Vec<Pkt> = (0..rows::ROW as u128)
+            .map(|i| packet(&[(9, 17), (11, i * 100)], len, headroom, true, 0))
+            .collect();
+        let mut s = Scratch::new();
+        let taken = views.views[0].take_row(0, row.first_chunk::<{ rows::ROW }>().unwrap(), &mut s);
+        assert_eq!(s.at.len(), if taken { rows::ROW } else { 0 });
+        taken
+    };
+    assert!(take(1, 60));
+    assert!(!take(1, 30), "too short");
+}
+
+/// Keys that are read of sixteen packets are those of each.
+#[test]
+fn keys_of_a_row_are_those_of_its_packets() {
+    let sets: Vec<ValueSet> = [(0, 5), (6, 6), (17, 40), (30, 200)]
+        .map(|ends| ValueSet::from_intervals([ends]))
+        .into();
+    let field = |d: usize| rules::Field {
+        reg: d as u16,
+        bits: width(dims()[d]),
+        source: source(dims()[d]),
+        sets: sets.clone(),
+    };
+    let cells = cells::Cells::new(&sets, 8).unwrap();
+    let mut c = columns::Columns::default();
+    c.cells(&field(9), &cells, false);
+    c.cells(&field(9), &cells, true);
+    for d in [1, 2, 8, 10, 12] {
+        c.field(&field(d));
+    }
+    let row: Vec<Pkt> = (0..rows::ROW as u128)
+        .map(|i| {
+            packet(
+                &[(9, i * 13), (10, i << 20), (12, i * 999)],
+                60 + i as usize,
+                1,
+                true,
+                7,
+            )
+        })
+        .collect();
+    let regs = Regs::new(dims().len());
+    let mut all = vec![0; c.words() * STRIDE];
+    let of = Row::of(row.first_chunk().unwrap(), c.reach().unwrap()).unwrap();
+    c.fill_row(&of, &mut all, STRIDE);
+    let mut different = 0;
+    for (i, p) in row.iter().enumerate() {
+        let mut key = vec![0; c.words()];
+        c.fill(p, p.buffer(), p.data_offset(), &regs, &mut key, 1);
+        let got: Vec<u32> = (0..c.words()).map(|w| all[w * STRIDE + i]).collect();
+        assert_eq!(got, key, "{i}");
+        different += usize::from(key[..2] != [all[0], all[STRIDE]]);
+    }
+    assert!(different > 3, "cells differ");
+    // what is no part of a packet's first bytes is read one by one
+    c.field(&field(0));
+    assert_eq!(c.reach(), None);
 }
 
 fn condition(reg: u16, set: ValueSet) -> Condition {

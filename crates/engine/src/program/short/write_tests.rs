@@ -1,8 +1,9 @@
 //! Simple changes are what images say.
 
-use super::super::image::{FieldWrite, Kind};
-use super::super::quick::Quick;
-use super::super::regs::Bits;
+use super::super::super::image::{FieldWrite, Kind};
+use super::super::super::quick::Quick;
+use super::super::super::regs::{Bits, end_of};
+use super::super::super::tied;
 use super::*;
 use onefold_elements::rewrite::FlowId;
 use onefold_packet::Packet;

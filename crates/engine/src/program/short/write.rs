@@ -1,0 +1,272 @@
+//! What a short action writes to a packet's first bytes, with a binding and without.
+
+use super::super::image::{CONST, Image, Sum, Term, Value};
+use super::super::quick::WINDOW;
+use super::super::regs::Source;
+use onefold_elements::rewrite::FlowBinding;
+use onefold_packet::checksum;
+use onefold_synth::program::{EndAt, SumKind};
+
+/// A byte changes: what is added to it before and after, and how far left of a word's end it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Change {
+    at: u8,
+    from: u8,
+    to: u8,
+    shift: u8,
+}
+
+impl Change {
+    /// What it adds to the complement of a checksum; never zero.
+    #[inline(always)]
+    fn sum(&self, w: &[u8; WINDOW]) -> u64 {
+        let v = w[usize::from(self.at) % WINDOW];
+        let part = |add: u8| u16::from(v.wrapping_add(add)) << (self.shift & 8);
+        u64::from(!part(self.from)) + u64::from(part(self.to))
+    }
+}
+
+/// A checksum, and what is added to its complement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Mend {
+    at: u8,
+    udp: bool,
+    fixed: u64,
+    changes: Box<[Change]>,
+    /// Which of a binding's two sums is added, a bit each.
+    sums: u8,
+}
+
+/// Checksums of a packet that is bound, at most.
+const SUMS: usize = 4;
+
+/// A value of a binding is not written.
+const NOWHERE: u8 = u8::MAX;
+
+/// What an image does to a packet's first bytes.
+#[derive(Debug, Clone)]
+pub(in super::super) struct Write {
+    keep: [u8; WINDOW],
+    set: [u8; WINDOW],
+    sub: [u8; WINDOW],
+    mends: Box<[Mend]>,
+    /// Where a binding's addresses and ports are written, or [`NOWHERE`].
+    slots: [u8; 4],
+    /// Bytes that the packet must have.
+    pub least: usize,
+    /// The packet is cut short where its IP header says.
+    pub trim: bool,
+    /// Marks or annotations change, too: the image says how.
+    pub marks: Option<u32>,
+}
+
+/// A byte of the packet with a number added: where, and the number.
+fn byte(code: &[Source], v: &Value) -> Option<(u8, u8)> {
+    match code.get(usize::from(v.reg))? {
+        Source::Bits(b) if v.reg != CONST && v.mask == 0xff => match b.position() {
+            (bit, 8) if bit & 7 == 0 && (0..WINDOW as i32 * 8).contains(&bit) => {
+                Some(((bit / 8) as u8, v.add as u8))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A value of a binding as it is, whose registers begin with this one: its number.
+fn slot(first: Option<u16>, v: &Value, bits: u8) -> Option<u8> {
+    let n = v.reg.checked_sub(first?).filter(|_| v.reg != CONST)?;
+    let whole = if n < 2 { 32 } else { 16 };
+    let mask = (1u128 << whole) - 1;
+    let as_it_is = n < 4 && bits == whole && v.add == 0 && v.mask & mask == mask;
+    as_it_is.then_some(n as u8)
+}
+
+impl Mend {
+    fn of(sources: &[Source], s: &Sum, first: Option<u16>) -> Option<Mend> {
+        // a checksum that comes to zero between two changes stays zero with UDP: there may be one change only
+        let udp = s.kind == SumKind::Udp;
+        if udp && s.groups.len() > 1 {
+            return None;
+        }
+        let mut fixed = 0;
+        let mut changes: Vec<Change> = Vec::new();
+        let mut sums = 0;
+        for t in s.groups.iter().flat_map(|g| g.iter()) {
+            match t {
+                Term::Fixed(n) => fixed += n,
+                Term::Slot(r) => {
+                    let bit = match r.checked_sub(first?)? {
+                        4 => 1,
+                        5 => 2,
+                        _ => return None,
+                    };
+                    if sums & bit != 0 {
+                        return None;
+                    }
+                    sums |= bit;
+                }
+                Term::Change {
+                    from,
+                    to,
+                    shift: shift @ (0 | 8),
+                    words: 1,
+                } => {
+                    let ((at, from), (same, to)) = (byte(sources, from)?, byte(sources, to)?);
+                    let shift = *shift as u8;
+                    match changes.last_mut() {
+                        _ if at != same => return None,
+                        // from one to the next to the one after: the same difference, and never zero either
+                        Some(c) if (c.at, c.shift, c.to) == (at, shift, from) => c.to = to,
+                        _ => changes.push(Change {
+                            at,
+                            from,
+                            to,
+                            shift,
+                        }),
+                    }
+                }
+                _ => return None,
+            }
+        }
+        Some(Mend {
+            at: u8::try_from(s.at).ok()?,
+            udp,
+            fixed,
+            changes: changes.into(),
+            sums,
+        })
+    }
+}
+
+impl Write {
+    /// `None` where it is more than that. `first`: the first of a binding's registers, if there is one.
+    pub fn of(sources: &[Source], m: &Image, number: u32, first: Option<u16>) -> Option<Write> {
+        // whole bytes that do not overlap, in a packet that begins where it began
+        let quick = m.quick.as_ref()?;
+        let mut w = Write {
+            keep: [0xff; WINDOW],
+            set: [0; WINDOW],
+            sub: [0; WINDOW],
+            mends: Box::default(),
+            slots: [NOWHERE; 4],
+            least: quick.least,
+            trim: m.end != EndAt::Same,
+            marks: m.marks().then_some(number),
+        };
+        for f in &m.writes {
+            let at = usize::try_from(f.bit / 8).ok()?;
+            let n = usize::from(f.bits / 8);
+            if f.value.reg == CONST {
+                w.keep.get_mut(at..at + n)?.fill(0);
+                let v = f.value.add.to_be_bytes();
+                w.set.get_mut(at..at + n)?.copy_from_slice(v.get(16 - n..)?);
+            } else if let Some(value) = slot(first, &f.value, f.bits) {
+                w.keep.get_mut(at..at + n)?.fill(0);
+                let to = w.slots.get_mut(usize::from(value))?;
+                if std::mem::replace(to, at as u8) != NOWHERE {
+                    return None;
+                }
+            } else {
+                let (from, add) = byte(sources, &f.value)?;
+                if n != 1 || usize::from(from) != at {
+                    return None;
+                }
+                *w.sub.get_mut(at)? = add.wrapping_neg();
+            }
+        }
+        let mends = m.sums.iter().map(|s| Mend::of(sources, s, first));
+        w.mends = mends.collect::<Option<_>>()?;
+        if first.is_some() && w.mends.len() > SUMS {
+            return None;
+        }
+        for c in w.mends.iter().flat_map(|m| &m.changes) {
+            w.least = w.least.max(usize::from(c.at) + 1);
+        }
+        (m.reads_nothing_for_marks() && w.least <= WINDOW).then_some(w)
+    }
+
+    #[inline(always)]
+    pub fn apply(&self, w: &mut [u8; WINDOW]) {
+        // checksums first: what has just been written as a whole is slow to read in parts
+        match &self.mends[..] {
+            [] => self.change(w),
+            [m] => {
+                let sum = m.sum(w, 0);
+                self.change(w);
+                put(w, m.at, sum);
+            }
+            _ => self.apply_many(w),
+        }
+    }
+
+    #[inline(always)]
+    fn change(&self, w: &mut [u8; WINDOW]) {
+        for (i, b) in w.iter_mut().enumerate() {
+            *b = (*b & self.keep[i] | self.set[i]).wrapping_sub(self.sub[i]);
+        }
+    }
+
+    #[inline(never)]
+    fn apply_many(&self, w: &mut [u8; WINDOW]) {
+        let old = *w;
+        self.change(w);
+        for m in &self.mends {
+            put(w, m.at, m.sum(&old, 0));
+        }
+    }
+
+    /// The same with a binding's values.
+    #[inline(always)]
+    pub fn apply_bound(&self, w: &mut [u8; WINDOW], b: &FlowBinding) {
+        let mut sums = [[0; 2]; SUMS];
+        for (to, m) in sums.iter_mut().zip(&self.mends) {
+            let part = |bit: u8, v: u16| if m.sums & bit != 0 { v.into() } else { 0 };
+            *to = m.sum(w, part(1, b.ip_sum) + part(2, b.transport_sum));
+        }
+        self.change(w);
+        let [saddr, daddr, sport, dport] = self.slots;
+        put(w, saddr, b.to.saddr.to_be_bytes());
+        put(w, daddr, b.to.daddr.to_be_bytes());
+        put(w, sport, b.to.sport.to_be_bytes());
+        put(w, dport, b.to.dport.to_be_bytes());
+        for (m, sum) in self.mends.iter().zip(sums) {
+            put(w, m.at, sum);
+        }
+    }
+}
+
+/// Nothing is written [nowhere](NOWHERE).
+#[inline(always)]
+fn put<const N: usize>(w: &mut [u8; WINDOW], at: u8, bytes: [u8; N]) {
+    let to = w.get_mut(usize::from(at)..);
+    if let Some(to) = to.and_then(|w| w.first_chunk_mut()) {
+        *to = bytes;
+    }
+}
+
+impl Mend {
+    /// The checksum as it will be.
+    #[inline(always)]
+    fn sum(&self, w: &[u8; WINDOW], more: u64) -> [u8; 2] {
+        let at = usize::from(self.at);
+        let field = w.get(at..).and_then(|w| w.first_chunk::<2>());
+        let c = u16::from_be_bytes(field.copied().unwrap_or_default());
+        if self.udp && c == 0 {
+            return [0; 2];
+        }
+        let mut sum = u64::from(!c) + self.fixed + more;
+        for c in &self.changes {
+            sum += c.sum(w);
+        }
+        match u32::try_from(sum) {
+            Ok(few) => !checksum::fold_few(few),
+            Err(_) => !checksum::fold(sum),
+        }
+        .to_be_bytes()
+    }
+}
+
+#[cfg(test)]
+#[path = "write_tests.rs"]
+mod tests;
