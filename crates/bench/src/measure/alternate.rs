@@ -250,7 +250,7 @@ impl Driver<'_> {
     }
 
     /// How many packets of a block may be sent before flows are forgotten; sees to that, if none may.
-    fn rest(&self, s: &mut dyn Subject, place: &mut Place) -> u64 {
+    fn allowed(&self, s: &mut dyn Subject, place: &mut Place) -> u64 {
         let Some(room) = self.room else {
             return place.block;
         };
@@ -277,17 +277,17 @@ impl Driver<'_> {
         let begun = Times::now();
         let mut all = Times::default();
         let mut sent = 0;
-        let mut rested = 0;
+        let mut paused = 0;
         // Bound: each block takes time, and the clock goes forward.
         while all.cpu_ns.max(all.wall_ns / 64) < wanted || sent < packets {
             let pause = Times::now();
-            let block = self.rest(s, place);
-            rested += Times::now().since(pause).wall_ns;
+            let block = self.allowed(s, place);
+            paused += Times::now().since(pause).wall_ns;
             let (n, t) = self.block(s, lanes, place, block);
             sent += n;
             all.cpu_ns += t.cpu_ns;
             // between blocks, too: a thread whose share of the core is used up sleeps where its clock is read
-            all.wall_ns = (Times::now().since(begun).wall_ns).saturating_sub(rested);
+            all.wall_ns = (Times::now().since(begun).wall_ns).saturating_sub(paused);
             if t.cpu_ns < BLOCK_NS / 2 && block == place.block {
                 place.block = (place.block * 2).min(BLOCK.1);
             } else if t.cpu_ns > BLOCK_NS * 2 {

@@ -36,15 +36,17 @@ const ODD: u16 = 0x9e37;
 /// Bytes of an Ethernet header.
 const ETHER: usize = 14;
 
+#[inline(always)]
 fn be16(f: &[u8], at: usize) -> u16 {
     f.get(at..)
         .and_then(|f| f.first_chunk())
         .map_or(0, |b| u16::from_be_bytes(*b))
 }
 
+#[inline(always)]
 fn put16(f: &mut [u8], at: usize, v: u16) {
-    if let Some(to) = f.get_mut(at..at + 2) {
-        to.copy_from_slice(&v.to_be_bytes());
+    if let Some(to) = f.get_mut(at..).and_then(|f| f.first_chunk_mut()) {
+        *to = v.to_be_bytes();
     }
 }
 
@@ -129,19 +131,6 @@ fn add(a: u16, b: u16) -> u16 {
 }
 
 #[inline(always)]
-fn half(line: &[u8; 64], at: usize) -> u16 {
-    let two = line.get(at..).and_then(|l| l.first_chunk());
-    two.map_or(0, |b| u16::from_be_bytes(*b))
-}
-
-#[inline(always)]
-fn put(to: &mut [u8; 64], at: usize, v: u16) {
-    if let Some(two) = to.get_mut(at..).and_then(|l| l.first_chunk_mut()) {
-        *two = v.to_be_bytes();
-    }
-}
-
-#[inline(always)]
 fn fresh(old: u16, mask: u16, new: u16) -> u16 {
     old ^ (old ^ new) & mask
 }
@@ -163,16 +152,16 @@ impl Plain {
                 sum: at as u16,
             })
         };
-        let ip = len >= ETHER + 28 && half(line, 12) == 0x0800 && line[ETHER] == 0x45;
+        let ip = len >= ETHER + 28 && be16(line, 12) == 0x0800 && line[ETHER] == 0x45;
         match line[ETHER + 9] {
             6 if ip && len >= ETHER + 40 => plain(vary.sport, ETHER + 36),
-            17 if ip && half(line, ETHER + 26) != 0 => plain(vary.sport, ETHER + 26),
+            17 if ip && be16(line, ETHER + 26) != 0 => plain(vary.sport, ETHER + 26),
             17 if ip => None,
             // addresses may vary
             _ if vary.draws() => None,
             _ => (0..64)
                 .step_by(2)
-                .find(|at| half(line, *at) != 0)
+                .find(|at| be16(line, *at) != 0)
                 .and_then(|at| plain(0, at)),
         }
     }
@@ -197,9 +186,9 @@ impl Vary {
         round: u64,
     ) {
         // RFC 1624, of checksums as they are written: what goes as it is, what comes as its complement
-        let old = half(line, ETHER + 20);
+        let old = be16(line, ETHER + 20);
         let sport = fresh(old, plain.sport, turned(old, round));
-        put(to, ETHER + 20, sport);
+        put16(to, ETHER + 20, sport);
         let mut change = add(old, !sport);
         if DRAWS {
             let (a, b) = drawn(n);
@@ -210,19 +199,19 @@ impl Vary {
                 (16, self.dst >> 16, a >> 48),
                 (18, self.dst, a >> 32),
             ] {
-                let old = half(line, ETHER + at);
+                let old = be16(line, ETHER + at);
                 let new = fresh(old, mask as u16, new as u16);
-                put(to, ETHER + at, new);
+                put16(to, ETHER + at, new);
                 addresses = add(addresses, add(old, !new));
             }
-            put(to, ETHER + 10, add(half(line, ETHER + 10), addresses));
-            let old = half(line, ETHER + 22);
+            put16(to, ETHER + 10, add(be16(line, ETHER + 10), addresses));
+            let old = be16(line, ETHER + 22);
             let dport = fresh(old, self.dport, b);
-            put(to, ETHER + 22, dport);
+            put16(to, ETHER + 22, dport);
             change = add(change, add(addresses, add(old, !dport)));
         }
         let at = usize::from(plain.sum);
-        put(to, at, add(half(line, at), change));
+        put16(to, at, add(be16(line, at), change));
     }
 }
 
