@@ -12,9 +12,11 @@ use onefold_synth::{Budget, synthesize};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Flows that the rewriter has room for, and packets after which they time out.
-const CAPACITY: u64 = 4096;
-const ROOM: u64 = 3840;
+/// Flows that the rewriter has room for, and packets after which they are forgotten.
+const CAPACITY: u64 = 1024;
+const ROOM: u64 = 960;
+/// Templates. Each comes once at least before the clock starts, so that the rewriter is filled twice however slow the machine is.
+const FRAMES: u32 = 2200;
 
 /// A rewriter in front of a network card.
 fn graph() -> Graph {
@@ -85,7 +87,7 @@ fn evictions(room: Option<u64>) -> Vec<(u64, u64)> {
     let reference = Rc::new(RefCell::new(Reference(graph())));
     let synthesized = Rc::new(RefCell::new(Synthesized(program())));
     let flow = Rc::new(RefCell::new(Flow(FlowRunner::new(program(), 1024))));
-    let frames: Vec<Vec<u8>> = (0..500)
+    let frames: Vec<Vec<u8>> = (0..FRAMES)
         .map(|i| {
             let tcp = (i % 2 == 0).then_some(0x02);
             frame_of(0x0a00_0000 + i, 0xc612_0001, 1000, 80, tcp, 64)
@@ -118,7 +120,7 @@ fn evictions(room: Option<u64>) -> Vec<(u64, u64)> {
     }];
     let settings = Settings {
         buffers: 256,
-        seconds: 0.05,
+        seconds: 0.002,
         repeats: 1,
     };
     let o = alternate(&mut all, &settings, &mut |_, _, _| true);
