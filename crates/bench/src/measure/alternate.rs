@@ -2,7 +2,7 @@
 
 use super::aim::Lane;
 use super::clock::Times;
-use super::estrange::Estrange;
+use super::estrange::{Estrange, PREPARED};
 use super::feed::{Order, Ring};
 use super::subject::{Account, Ceiling, MacSwap, Subject};
 use onefold_engine::program::FlowStats;
@@ -155,6 +155,20 @@ struct Way<'a> {
     estrange: Option<Estrange<'a>>,
 }
 
+impl Way<'_> {
+    /// The templates of the batch that begins at a place, which becomes the place of the next one; after the last, the first comes again. An order is longer
+    /// than any batch.
+    fn window(&self, next: &mut usize, batch: usize) -> Option<&[u32]> {
+        let places = self.order.places();
+        if places.get(*next..*next + batch).is_none() {
+            *next = 0;
+        }
+        let these = places.get(*next..*next + batch);
+        *next += batch;
+        these
+    }
+}
+
 /// Sends packets.
 struct Driver<'a> {
     ring: &'a mut Ring,
@@ -184,29 +198,13 @@ impl Driver<'_> {
         let begun = Times::now();
         let mut sent = 0;
         while sent < packets {
-            let Some(Way {
-                lane,
-                order,
-                estrange,
-            }) = lanes.get_mut(place.lane)
-            else {
+            let Some(way) = lanes.get_mut(place.lane) else {
                 break;
             };
             let Some(next) = place.next.get_mut(place.lane) else {
                 break;
             };
-            let places = order.places();
-            let window = |from: usize| places.get(from..from + self.batch);
-            if window(*next).is_none() {
-                *next = 0;
-            }
-            // an order is longer than any batch
-            let Some(these) = window(*next) else { break };
-            *next += self.batch;
-            // packets that come next are asked for while nothing waits for them. Loads would be waited for in the end: with 60,000
-            // templates half of the time of this loop
-            let ahead = window(*next).or(window(0)).unwrap_or_default();
-            if lane.strangers.is_some() {
+            if way.estrange.is_some() {
                 // headers that nobody has seen lead all over a chain's memory
                 self.ring.ask();
             }
@@ -214,15 +212,24 @@ impl Driver<'_> {
             let Some((packets, done)) = self.ring.turn(|to, n| s.buffers(to, n)) else {
                 break;
             };
-            match lane.templates.lines() {
-                // most benchmarks: short frames, all of one length
-                Some((lines, len)) => {
-                    refill_lines(packets, lines, len, (these, ahead), place.now);
-                }
-                None => refill(packets, lane, these, ahead, place.now),
+            if let Some(e) = &mut way.estrange {
+                e.fill(packets, place.now);
             }
-            if let Some(e) = estrange {
-                e.batch(packets, these, &mut place.strange);
+            let Some(these) = way.window(next, self.batch) else {
+                break;
+            };
+            let lane = way.lane;
+            if way.estrange.is_none() {
+                // packets that come next are asked for while nothing waits for them. Loads would be waited for in the end: with 60,000
+                // templates half of the time of this loop
+                let ahead = way.window(&mut { *next }, self.batch).unwrap_or_default();
+                match lane.templates.lines() {
+                    // most benchmarks: short frames, all of one length
+                    Some((lines, len)) => {
+                        refill_lines(packets, lines, len, (these, ahead), place.now);
+                    }
+                    None => refill(packets, lane, these, ahead, place.now),
+                }
             }
             let n = packets.len();
             if let (Some(_), Some(s)) = (self.audit, &lane.strangers) {
@@ -247,6 +254,28 @@ impl Driver<'_> {
         place.offered += sent;
         place.since = place.since.map(|n| n + sent);
         (sent, Times::now().since(begun))
+    }
+
+    /// Writes the frames of a block's strangers.
+    fn prepare(&self, lanes: &mut [Way<'_>], place: &mut Place, packets: u64) {
+        lanes
+            .iter_mut()
+            .filter_map(|w| w.estrange.as_mut())
+            .for_each(Estrange::clear);
+        let mut next = place.next.clone();
+        for n in 0..packets.div_ceil(self.batch as u64) as usize {
+            let lane = (place.lane + n) % lanes.len().max(1);
+            let (Some(way), Some(next)) = (lanes.get_mut(lane), next.get_mut(lane)) else {
+                break;
+            };
+            let Some(mut e) = way.estrange.take() else {
+                continue;
+            };
+            if let Some(these) = way.window(next, self.batch) {
+                e.write(these, &mut place.strange);
+            }
+            way.estrange = Some(e);
+        }
     }
 
     /// How many packets of a block may be sent before flows are forgotten; sees to that, if none may.
@@ -281,7 +310,11 @@ impl Driver<'_> {
         // Bound: each block takes time, and the clock goes forward.
         while all.cpu_ns.max(all.wall_ns / 64) < wanted || sent < packets {
             let pause = Times::now();
-            let block = self.allowed(s, place);
+            let mut block = self.allowed(s, place);
+            if lanes.iter().any(|w| w.estrange.is_some()) {
+                block = block.min(PREPARED);
+                self.prepare(lanes, place, block);
+            }
             paused += Times::now().since(pause).wall_ns;
             let (n, t) = self.block(s, lanes, place, block);
             sent += n;

@@ -1,7 +1,8 @@
 //! Packets of flows that nobody has opened: headers that have not been seen before, of strangers or of attackers.
 //!
-//! There is not enough memory for so many templates. So each packet is a copy of a template in which addresses and ports are
-//! written anew, from the number of the packet, checksums included. The ceiling and the MAC swap get the same packets.
+//! There is not enough memory for so many templates. So some thousand packets at a time are written before the clock starts ([`super::estrange`]): copies of
+//! templates in which addresses and ports are others, from the number of the packet, checksums included. The ceiling and the MAC swap get such
+//! packets, too.
 
 use crate::rng::mix;
 use onefold_packet::checksum;
@@ -103,7 +104,7 @@ impl Vary {
         };
         // all ones are the same sum as zero
         let full = |sum: u16| if sum == 0 { 0xffff } else { sum };
-        if self.draws() {
+        if (self.src, self.dst) != (0, 0) {
             put16(f, ETHER + 10, full(addresses(be16(f, ETHER + 10))));
         }
         for (at, v) in [(12, new_src), (16, new_dst)] {
@@ -120,98 +121,6 @@ impl Vary {
         let new = u32::from(new_sport) << 16 | u32::from(new_dport);
         let sum = checksum::update32(addresses(old), ports, new);
         put16(f, at, full(sum));
-    }
-}
-
-/// The sum of ones' complements: what is carried comes in again at the other end. It is zero only if both are.
-#[inline(always)]
-fn add(a: u16, b: u16) -> u16 {
-    let (sum, carry) = a.overflowing_add(b);
-    sum + u16::from(carry)
-}
-
-#[inline(always)]
-fn fresh(old: u16, mask: u16, new: u16) -> u16 {
-    old ^ (old ^ new) & mask
-}
-
-/// What is to be known of a template's line to write its copies without a branch: which bits of the source port vary, and where the checksum is. Of a
-/// frame that stays as it is, no bits do, and the checksum is any number that is not zero: nothing comes of adding nothing to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Plain {
-    sport: u16,
-    sum: u16,
-}
-
-impl Plain {
-    /// Of the first `len` bytes of a line; `None` of a frame that only [`Vary::apply`] can write.
-    pub fn of(vary: &Vary, line: &[u8; 64], len: usize) -> Option<Plain> {
-        let plain = |sport, at: usize| {
-            Some(Plain {
-                sport,
-                sum: at as u16,
-            })
-        };
-        let ip = len >= ETHER + 28 && be16(line, 12) == 0x0800 && line[ETHER] == 0x45;
-        match line[ETHER + 9] {
-            6 if ip && len >= ETHER + 40 => plain(vary.sport, ETHER + 36),
-            17 if ip && be16(line, ETHER + 26) != 0 => plain(vary.sport, ETHER + 26),
-            17 if ip => None,
-            // addresses may vary
-            _ if vary.draws() => None,
-            _ => (0..64)
-                .step_by(2)
-                .find(|at| be16(line, *at) != 0)
-                .and_then(|at| plain(0, at)),
-        }
-    }
-}
-
-impl Vary {
-    /// Does anything but source ports vary?
-    pub(super) fn draws(&self) -> bool {
-        (self.src, self.dst, self.dport) != (0, 0, 0)
-    }
-
-    /// [`Vary::apply`] for a copy, at the start of a line, of a line that is plain. What is there is read from the template, so that nothing is read
-    /// that has just been written, and nothing is written but what varies; all protocols take the same way, without a branch. Unless `DRAWS`, it is source
-    /// ports only ([`Vary::draws`]).
-    #[inline(always)]
-    pub(super) fn apply_line<const DRAWS: bool>(
-        &self,
-        to: &mut [u8; 64],
-        line: &[u8; 64],
-        plain: Plain,
-        n: u64,
-        round: u64,
-    ) {
-        // RFC 1624, of checksums as they are written: what goes as it is, what comes as its complement
-        let old = be16(line, ETHER + 20);
-        let sport = fresh(old, plain.sport, turned(old, round));
-        put16(to, ETHER + 20, sport);
-        let mut change = add(old, !sport);
-        if DRAWS {
-            let (a, b) = drawn(n);
-            let mut addresses = 0;
-            for (at, mask, new) in [
-                (12, self.src >> 16, a >> 16),
-                (14, self.src, a),
-                (16, self.dst >> 16, a >> 48),
-                (18, self.dst, a >> 32),
-            ] {
-                let old = be16(line, ETHER + at);
-                let new = fresh(old, mask as u16, new as u16);
-                put16(to, ETHER + at, new);
-                addresses = add(addresses, add(old, !new));
-            }
-            put16(to, ETHER + 10, add(be16(line, ETHER + 10), addresses));
-            let old = be16(line, ETHER + 22);
-            let dport = fresh(old, self.dport, b);
-            put16(to, ETHER + 22, dport);
-            change = add(change, add(addresses, add(old, !dport)));
-        }
-        let at = usize::from(plain.sum);
-        put16(to, at, add(be16(line, at), change));
     }
 }
 
