@@ -6,9 +6,11 @@
 
 use super::access::Handle;
 use super::apply;
+use super::asked::{Asked, COLUMNS, Columns, Filling, FlowPacket, How};
 use super::bind::{HEAD, TCP_NEEDED, shift};
 use super::flowid::FlowId;
 use super::kind::Kind;
+use super::lease::Leases;
 use super::pattern::{Pattern, PatternSet};
 use super::record::NewFlow;
 use super::spec::{InTable, InputSpec};
@@ -18,59 +20,6 @@ use crate::cx::DropReason;
 use crate::store::StateStore;
 use onefold_packet::Timestamp;
 use onefold_packet::wire::ipv4::proto;
-
-/// What a [`Binder`] looks at of a packet: an IP header of 20 bytes, no later fragment.
-#[derive(Debug, Clone, Copy)]
-pub struct FlowPacket {
-    /// IP protocol.
-    pub proto: u8,
-    /// Addresses and ports.
-    pub flow: FlowId,
-    /// TCP: the byte with the header's length, and the one with the flags.
-    pub tcp: [u8; 2],
-    /// Bytes from the transport header to the end of the packet.
-    pub transport_len: u32,
-    /// As the IP header says.
-    pub total_len: u16,
-}
-
-/// A packet that a [`Binder`] knows, with what is looked up.
-#[derive(Debug, Clone, Copy)]
-pub struct Asked {
-    packet: FlowPacket,
-    /// [`NOBODY`]: of no packet.
-    map: u16,
-    hash: u32,
-}
-
-/// No map.
-const NOBODY: u16 = u16::MAX;
-
-impl Asked {
-    /// About nothing.
-    pub const NOTHING: Asked = Asked {
-        packet: FlowPacket {
-            proto: 0,
-            flow: FlowId {
-                saddr: 0,
-                daddr: 0,
-                sport: 0,
-                dport: 0,
-            },
-            tcp: [0; 2],
-            transport_len: 0,
-            total_len: 0,
-        },
-        map: NOBODY,
-        hash: 0,
-    };
-
-    /// Is it about nothing?
-    #[inline(always)]
-    pub fn is_nothing(&self) -> bool {
-        self.map == NOBODY
-    }
-}
 
 /// What whoever asks has been made for: nothing else is done for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,15 +59,21 @@ pub struct Binder<'s> {
     /// The pattern that new flows get, and where they leave.
     new: Option<(&'s mut Pattern, u16, u16)>,
     kind: Kind,
+    /// What that makes of flows, if it follows from each.
+    filling: Option<Filling>,
     /// Twice the member's number.
     map: u16,
     port: u16,
+    /// A moment, and the [first stamp](Leases::first_stamp) of its millisecond.
+    moment: (Timestamp, u64),
     /// Where those are of [`Wanted`] that take all that the pattern may make of any flow, by a part of that number.
     sure: [usize; SURE],
 }
 
 /// How many are remembered; a power of two.
 const SURE: usize = 16;
+/// So many new flows, one after the other, are a flood.
+const FLOOD: u32 = 16;
 
 fn fields(f: &FlowId) -> [u32; 4] {
     [f.saddr, f.daddr, f.sport.into(), f.dport.into()]
@@ -188,7 +143,10 @@ impl<'s> Binder<'s> {
             }
             None => (store.get_mut::<FlowTable>(h.table)?, None),
         };
+        let filling = new.as_ref().and_then(|(p, ..)| p.filling());
         Some(Binder {
+            filling,
+            moment: (Timestamp::ZERO, 0),
             table,
             new,
             kind,
@@ -198,43 +156,101 @@ impl<'s> Binder<'s> {
         })
     }
 
-    /// What is to be asked about a packet, if it is of a kind that is known. Its place in the index is asked for.
+    /// Least bytes of TCP's and UDP's transport headers; [`u32::MAX`] for what is not known.
     #[inline(always)]
-    pub fn ask(&self, packet: FlowPacket) -> Asked {
-        let tcp = packet.proto == proto::TCP;
-        let known = match self.kind {
-            Kind::Ip => tcp || packet.proto == proto::UDP,
-            Kind::Tcp => tcp,
-            _ => packet.proto == proto::UDP,
+    fn least(&self) -> [u32; 2] {
+        let (tcp, udp) = (TCP_NEEDED as u32, HEAD as u32);
+        match self.kind {
+            Kind::Tcp => [tcp, u32::MAX],
+            Kind::Udp => [u32::MAX, udp],
+            _ => [tcp, udp],
+        }
+    }
+
+    /// What is to be asked about a packet; [nothing](Asked::is_nothing) if it is of no kind that is known.
+    #[inline(always)]
+    pub fn ask(&self, packet: FlowPacket) -> Option<Asked> {
+        let [tcp, udp] = self.least();
+        let least = match packet.proto {
+            proto::TCP => tcp,
+            proto::UDP => udp,
+            _ => return None,
         };
-        if !known || packet.transport_len < if tcp { TCP_NEEDED } else { HEAD } as u32 {
-            return Asked::NOTHING;
+        if packet.transport_len < least {
+            return None;
         }
-        let map = self.map + u16::from(self.kind == Kind::Ip && !tcp);
-        let hash = self.table.hash(map, &packet.flow);
-        self.table.expect(hash);
-        Asked { packet, map, hash }
+        let two = self.kind == Kind::Ip && packet.proto != proto::TCP;
+        let map = self.map + u16::from(two);
+        Some(Asked {
+            packet,
+            map,
+            hash: self.table.hash(map, &packet.flow),
+            likely: None,
+        })
     }
 
-    /// Once the places of all are there: the record of a packet's flow, or of a new one where its replies will stand, is asked for. `new` counts new ones.
-    /// Nothing is concluded from it.
+    /// What is to be asked about the first `n` packets that have been [put](Columns::put) into columns. Their places in the index are asked for.
     #[inline(always)]
-    pub fn foresee(&self, a: &Asked, new: &mut u32) {
-        if self.table.expect_record(a.hash).is_some() {
-            return;
+    pub fn ask_all(&self, c: &mut Columns, n: usize) {
+        c.work_out(
+            n,
+            &How {
+                seed: &self.table.seed,
+                filling: self.filling,
+                map: self.map,
+                two: self.kind == Kind::Ip,
+                least: self.least(),
+            },
+        );
+        let flood = self.table.flood;
+        for i in 0..n {
+            self.table.expect(c.hash(i));
+            if flood && let Some(h) = c.reply(i) {
+                self.table.expect(h);
+            }
         }
-        let to = self.new.as_ref();
-        if let Some(to) = to.and_then(|(p, ..)| p.foresee(a.packet.flow, *new)) {
-            self.table.expect(self.table.hash(a.map, &to.reversed()));
-        }
-        *new += 1;
     }
 
-    /// So many new flows have been [foreseen](Binder::foresee): their records are asked for.
-    pub fn foreseen(&self, new: u32) {
+    /// Once the places of all `n` packets are there: the records of flows that are known are asked for, and the places and records of new ones. Nothing is
+    /// concluded from it but of how many packets there is something to be asked.
+    #[inline(always)]
+    pub fn foresee(&mut self, all: &[Columns], n: usize) -> usize {
+        let mut new = 0;
+        let mut known = 0;
+        for (c, from) in all.iter().zip((0..n).step_by(COLUMNS)) {
+            for i in 0..COLUMNS.min(n - from) {
+                if !c.is_known(i) {
+                    continue;
+                }
+                known += 1;
+                // in a flood nobody looks
+                let sure = self.table.flood && c.reply(i).is_some();
+                if !sure && self.table.expect_record(c.hash(i)).is_some() {
+                    continue;
+                }
+                if !sure {
+                    self.expect_replies(c, i, new);
+                }
+                new += 1;
+            }
+        }
         // those that take over another's are asked for as others go
         if new > 0 && !self.table.full() {
             self.table.expect_new(new as usize);
+        }
+        self.table.flood = known == new && known >= FLOOD;
+        known as usize
+    }
+
+    /// Where the replies of the `n`th new flow will most likely stand is asked for.
+    #[inline]
+    fn expect_replies(&self, c: &Columns, i: usize, n: u32) {
+        if let Some(h) = c.reply(i) {
+            return self.table.expect(h);
+        }
+        let to = self.new.as_ref();
+        if let Some(to) = to.and_then(|(p, ..)| p.foresee(c.flow(i), n)) {
+            self.table.expect(self.table.hash(c.map(i), &to.reversed()));
         }
     }
 
@@ -248,10 +264,24 @@ impl<'s> Binder<'s> {
         draw: impl FnMut() -> u32,
     ) -> Tied {
         match self.table.lookup_hashed(a.hash, a.map, &a.packet.flow) {
-            Some((i, false)) => self.found(i, &a.packet, wanted, now),
-            Some((_, true)) => Tied::Ask,
+            Some((i, reply)) => {
+                self.table.flood = false;
+                match reply {
+                    false => self.found(i, &a.packet, wanted, now),
+                    true => Tied::Ask,
+                }
+            }
             None => self.make(a, wanted, now, draw),
         }
+    }
+
+    /// The first stamp of a moment's millisecond.
+    #[inline(always)]
+    fn first_stamp(&mut self, now: Timestamp) -> u64 {
+        if self.moment.0 != now {
+            self.moment = (now, Leases::first_stamp(now));
+        }
+        self.moment.1
     }
 
     /// Is all wanted that the pattern may make of a flow? Most often it is of any flow, which is found out once.
@@ -262,14 +292,16 @@ impl<'s> Binder<'s> {
         };
         // nothing else is there as long as the binder is: a number is enough
         let at = std::ptr::from_ref(wanted).addr();
-        let Some(known) = self.sure.get_mut(at / align_of::<u64>() % SURE) else {
-            return false;
-        };
-        if *known == at {
+        // two places for each: which ones share one depends on where they happen to lie, and two that take turns, as those of TCP and UDP do, would be found out
+        // anew for every fifth packet
+        let first = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let [a, b] = [first as usize % SURE, (first as usize % SURE) ^ 1];
+        if self.sure[a] == at || self.sure[b] == at {
             return true;
         }
         if pattern.always_wanted(wanted) {
-            *known = at;
+            // whoever came first stays near
+            self.sure[b] = std::mem::replace(&mut self.sure[a], at);
             return true;
         }
         let (least, most) = pattern.ends(flow);
@@ -318,37 +350,24 @@ impl<'s> Binder<'s> {
         now: Timestamp,
         draw: impl FnMut() -> u32,
     ) -> Tied {
-        let (p, map, hash) = (&a.packet, a.map, a.hash);
+        let (p, map) = (&a.packet, a.map);
         if !self.is_wanted(wanted, p.flow) {
             return Tied::Ask;
         }
+        let first = self.first_stamp(now);
+        let (input, t) = (self.port, &mut *self.table);
         let Some((pattern, f, r)) = &mut self.new else {
             return Tied::Ask;
         };
         if *f != wanted.output {
             return Tied::Ask;
         }
-        let free = pattern.top != 0;
-        let t = &mut *self.table;
-        let mut replies = InTable {
-            t,
+        let flow = |to: FlowId, free: bool| NewFlow {
             map,
-            ping: false,
-            free: None,
-        };
-        let made = pattern.rewrite(p.flow, &mut replies, draw);
-        let found = replies.free;
-        let t = &mut *self.table;
-        let Some(to) = made else {
-            t.count_failure(map, self.port);
-            return Tied::Drop(self.kind.reasons().no_room);
-        };
-        let new = NewFlow {
-            map,
-            input: self.port,
+            input,
             ip_p: p.proto,
             flow: p.flow,
-            hash,
+            hash: a.hash,
             rewritten: to,
             outputs: (usize::from(*f), usize::from(*r)),
             ping: false,
@@ -356,21 +375,52 @@ impl<'s> Binder<'s> {
             // the packet that has made it is its last use as it is
             flags: Self::flags(0, p),
         };
-        let made = match free && to.reversed() != p.flow {
-            true => {
-                let reply = found.unwrap_or_else(|| t.hash(map, &to.reversed()));
-                t.insert_free(&new, [hash, reply], now)
+        // most often it becomes what it was taken to become, and all that follows from that has been worked out
+        let likely = a.likely.map(|l| (l, pattern.own(p.flow)));
+        let (to, deltas, made) = match likely {
+            Some((l, to))
+                if to.reversed() != p.flow
+                    && t.lookup_hashed(l.hash, map, &to.reversed()).is_none() =>
+            {
+                pattern.take_own(p.flow);
+                let stamp = t.stamp_from(first);
+                let made = t.insert_free(&flow(to, true), [a.hash, l.hash], l.deltas, stamp);
+                (to, l.deltas, made)
             }
-            false => t.insert(&new, now),
+            _ => {
+                let free = pattern.top != 0;
+                let mut replies = InTable {
+                    t,
+                    map,
+                    ping: false,
+                    free: None,
+                };
+                let to = pattern.rewrite(p.flow, &mut replies, draw);
+                let found = replies.free;
+                let Some(to) = to else {
+                    t.count_failure(map, input);
+                    return Tied::Drop(self.kind.reasons().no_room);
+                };
+                let new = flow(to, free);
+                let deltas = new.deltas();
+                let made = match free && to.reversed() != p.flow {
+                    true => {
+                        let reply = found.unwrap_or_else(|| t.hash(map, &to.reversed()));
+                        let stamp = t.stamp_from(first);
+                        t.insert_free(&new, [a.hash, reply], deltas, stamp)
+                    }
+                    false => t.insert(&new, now),
+                };
+                (to, deltas, made)
+            }
         };
         if made.is_none() {
             return Tied::Drop(self.kind.reasons().full);
         }
-        let (ip, transport) = new.deltas();
         Tied::To(FlowBinding {
             to,
-            ip_sum: shift(ip, false),
-            transport_sum: shift(transport, false),
+            ip_sum: shift(deltas.0, false),
+            transport_sum: shift(deltas.1, false),
         })
     }
 }

@@ -29,6 +29,22 @@ impl FlowId {
         }
     }
 
+    /// Both ports, the source's in the upper half.
+    #[inline(always)]
+    pub(super) fn ports(&self) -> u32 {
+        u32::from(self.sport) << 16 | u32::from(self.dport)
+    }
+    /// Of addresses and [both ports](FlowId::ports).
+    #[inline(always)]
+    pub(super) fn of(saddr: u32, daddr: u32, ports: u32) -> FlowId {
+        FlowId {
+            saddr,
+            daddr,
+            sport: (ports >> 16) as u16,
+            dport: ports as u16,
+        }
+    }
+
     /// The other direction.
     #[inline]
     pub fn reversed(self) -> FlowId {

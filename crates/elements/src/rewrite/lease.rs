@@ -76,9 +76,12 @@ impl Leases {
     /// The stamp behind `last`: of this moment, after all others.
     #[inline]
     pub fn stamp_after(last: u64, now: Timestamp) -> u64 {
-        let ms = now.nanos().max(0) as u64 / 1_000_000;
-        let start = ms.max(last >> STAMP_BITS) << STAMP_BITS;
-        start.max(last + 1)
+        Leases::first_stamp(now).max(last + 1)
+    }
+    /// The first stamp of a moment's millisecond.
+    #[inline]
+    pub fn first_stamp(now: Timestamp) -> u64 {
+        (now.nanos().max(0) as u64 / 1_000_000) << STAMP_BITS
     }
 
     /// All words: for loops that touch many of them.

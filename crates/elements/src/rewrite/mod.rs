@@ -5,6 +5,7 @@
 
 mod access;
 mod apply;
+mod asked;
 mod bind;
 mod binder;
 mod chash;
@@ -16,6 +17,7 @@ mod icmp;
 mod index;
 mod kind;
 mod lease;
+mod line;
 mod mapper;
 mod pattern;
 mod patterns;
@@ -23,6 +25,7 @@ mod queue;
 mod record;
 mod rewriter;
 mod room;
+mod seed;
 mod seqdelta;
 mod spec;
 mod table;
@@ -33,7 +36,8 @@ mod tests;
 use crate::class::ElementClass;
 use crate::store::{StateId, StateStore};
 
-pub use binder::{Asked, Binder, FlowBinding, FlowPacket, Tied, Wanted};
+pub use asked::{Asked, COLUMNS, Columns, FlowPacket};
+pub use binder::{Binder, FlowBinding, Tied, Wanted};
 pub use flowid::FlowId;
 pub use lease::{Lasting, Leases, NO_LEASE};
 pub use mapper::Mapper;

@@ -10,6 +10,7 @@
 //!
 //! A search that looks at many in vain leaves behind which ones are taken, and the next ones are quick; see [`super::crowd`].
 
+use super::asked::Filling;
 use super::crowd::Search;
 use super::flowid::FlowId;
 use crate::args::{ArgScope, FromArg, Ip4Prefix};
@@ -197,6 +198,39 @@ impl Pattern {
         };
         let v = replies.search(&search, first)?;
         Some(self.take(to, search.reply(v), v))
+    }
+
+    /// What it makes of flows, where that follows from each flow alone unless somebody has such replies already.
+    pub(super) fn filling(&self) -> Option<Filling> {
+        if !self.ports || self.sequential || !self.same_first || self.top == 0 {
+            return None;
+        }
+        let kept = |set: u32, all: u32| if set == 0 { all } else { 0 };
+        let dport = u32::from(self.dport);
+        Some(Filling {
+            keep: [
+                kept(self.saddr, !0),
+                kept(self.daddr, !0),
+                !0xffff | kept(dport, 0xffff),
+            ],
+            set: [self.saddr, self.daddr, dport],
+            stay: (self.sport.into(), self.top),
+        })
+    }
+
+    /// What [`Pattern::rewrite`] makes of a flow whose source port [stays](Filling::stay), once it is known that nobody has such replies: it is taken.
+    #[inline(always)]
+    pub(super) fn take_own(&mut self, flow: FlowId) {
+        let own = u32::from(flow.sport).wrapping_sub(self.sport.into());
+        self.next = own.wrapping_add(1);
+    }
+    /// The same before.
+    #[inline(always)]
+    pub(super) fn own(&self, flow: FlowId) -> FlowId {
+        FlowId {
+            sport: flow.sport,
+            ..self.filled(flow)
+        }
     }
 
     /// The flow with the pattern's fields, the first variation's where they vary.

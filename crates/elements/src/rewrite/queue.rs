@@ -14,10 +14,11 @@
 //! have been refreshed since they were filed; over a run it is constant per packet, but for the heap's logarithm.
 
 use super::lease::Leases;
+use super::line::Line;
 use super::record::Record;
 use onefold_packet::prefetch;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::BinaryHeap;
 
 /// "No record".
 pub(super) const NIL: u32 = u32::MAX;
@@ -26,23 +27,13 @@ pub(super) const NIL: u32 = u32::MAX;
 const SLACK: usize = 64;
 
 /// A flow as it was when it was filed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Filed {
-    stamp: u64,
-    record: u32,
-    /// Of this filing.
-    number: u32,
-    /// Of its keys in the index, as they arrive in both directions: who goes is taken out without being read.
-    hashes: [u32; 2],
-}
-
-/// Who is first in line.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct First {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Filed {
     pub stamp: u64,
     pub record: u32,
-    /// Of its filing: another one stands in its record if it has left.
+    /// Of this filing: another one stands in its record if it has left.
     pub number: u32,
+    /// Of its keys in the index, as they arrive in both directions: who goes is taken out without being read.
     pub hashes: [u32; 2],
 }
 
@@ -50,7 +41,9 @@ pub(super) struct First {
 #[derive(Debug, Clone, Default)]
 pub(super) struct AgeQueue {
     /// Filed for the first time: stamps grow.
-    line: VecDeque<Filed>,
+    line: Line<Filed>,
+    /// The stamp of the last one that came into the line: nobody in it has a greater one.
+    last: u64,
     /// Filed again.
     again: BinaryHeap<Reverse<Filed>>,
     live: usize,
@@ -58,7 +51,6 @@ pub(super) struct AgeQueue {
 
 impl AgeQueue {
     /// Files a record under its stamp; it must not be in a queue. `hashes`: of its keys. True where it may have the least stamp of all now, or is the only one.
-    #[inline(always)]
     pub fn push(&mut self, records: &mut [Record], i: u32, hashes: [u32; 2]) -> bool {
         let r = &mut records[i as usize];
         r.filing = r.filing.wrapping_add(1);
@@ -68,10 +60,18 @@ impl AgeQueue {
             number: r.filing,
             hashes,
         };
+        self.file(records, f)
+    }
+
+    /// The same of a record in which number and stamp stand already.
+    #[inline(always)]
+    pub fn file(&mut self, records: &[Record], f: Filed) -> bool {
         // those that have left may still stand in it: nobody looked at them
         let alone = self.is_empty();
-        let behind = self.line.back().is_some_and(|last| last.stamp <= f.stamp);
-        if behind || self.line.is_empty() {
+        let empty = self.line.is_empty();
+        let behind = !empty && self.last <= f.stamp;
+        if behind || empty {
+            self.last = f.stamp;
             self.line.push_back(f);
         } else {
             self.file_again(f);
@@ -109,17 +109,12 @@ impl AgeQueue {
 
     /// Who is first in line, if nobody who has been filed again is older.
     #[inline(always)]
-    pub fn first(&self) -> Option<First> {
+    pub fn first(&self) -> Option<Filed> {
         let f = self.line.front()?;
         if self.again.peek().is_some_and(|t| t.0.stamp < f.stamp) {
             return None;
         }
-        Some(First {
-            stamp: f.stamp,
-            record: f.record,
-            number: f.number,
-            hashes: f.hashes,
-        })
+        Some(*f)
     }
 
     /// Takes out who is first in line, and is filed nowhere else.
@@ -203,7 +198,7 @@ impl AgeQueue {
     }
     /// Bytes.
     pub fn memory_bytes(&self) -> usize {
-        (self.line.capacity() + self.again.capacity()) * size_of::<Filed>()
+        self.line.memory_bytes() + self.again.capacity() * size_of::<Filed>()
     }
 }
 

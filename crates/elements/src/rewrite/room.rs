@@ -1,8 +1,7 @@
 //! Who comes into a flow table, and who goes for it.
 
-use super::flowid::FlowId;
 use super::lease::{NO_LEASE, STAMP_BITS};
-use super::queue::{First, NIL};
+use super::queue::{Filed, NIL};
 use super::record::{Counts, NewFlow, Record, Timeout};
 use super::seqdelta::Shifts;
 use super::table::{FlowTable, MAX_FLOWS, timeout};
@@ -56,20 +55,21 @@ fn rank(t: Timeout, now_ms: u64, stamp: u64) -> Rank {
 impl FlowTable {
     /// Makes a binding; `None` when there is no room for it. A flow whose replies would look the same goes.
     pub(super) fn insert(&mut self, new: &NewFlow, now: Timestamp) -> Option<u32> {
+        if !self.leads_out(new) {
+            return None;
+        }
         let map = new.map;
         let reply = new.rewritten.reversed();
         let hashes = [new.hash, self.hash(map, &reply)];
         debug_assert!(!new.free || self.lookup(map, &reply).is_none());
         let there = !new.free && self.lookup_hashed(hashes[1], map, &reply).is_some();
         if new.flow != reply && !there {
-            return self.insert_free(new, hashes, now);
-        }
-        if !self.leads_out(new) {
-            return None;
+            let stamp = self.stamp(now);
+            return self.insert_free(new, hashes, new.deltas(), stamp);
         }
         let stamp = self.stamp(now);
         let i = self.allocate()?;
-        self.write_down(i, new, reply, stamp, hashes);
+        self.write_down(i, new, stamp, hashes, new.deltas());
         for (n, hash) in (0..).zip(hashes) {
             let key = if n == 1 { reply } else { new.flow };
             let (index, keys) = self.indexed();
@@ -97,7 +97,8 @@ impl FlowTable {
         Some(i)
     }
 
-    /// The same for a flow whose replies no flow has, nor its own packets; `hashes`: of both.
+    /// The same for a flow whose replies no flow has, nor its own packets, and whose outputs there are; `hashes`: of both, `deltas`: [`NewFlow::deltas`],
+    /// `stamp`: the last one.
     ///
     /// All of it is in one piece with whoever makes the flow: handed over in memory, fields that have just been written one by one would be read two at a
     /// time, which has to wait until everything written before has arrived, and some of that is on its way to lines that are far away.
@@ -106,12 +107,12 @@ impl FlowTable {
         &mut self,
         new: &NewFlow,
         hashes: [u32; 2],
-        now: Timestamp,
+        deltas: (u16, u16),
+        stamp: u64,
     ) -> Option<u32> {
-        if !self.leads_out(new) {
-            return None;
-        }
-        let (map, stamp) = (new.map, self.stamp(now));
+        let map = new.map;
+        debug_assert!(self.leads_out(new));
+        debug_assert_eq!(deltas, new.deltas());
         let reply = new.rewritten.reversed();
         debug_assert_eq!(hashes, [new.flow, reply].map(|k| self.hash(map, &k)));
         // whoever makes a flow has looked for it
@@ -121,7 +122,7 @@ impl FlowTable {
         let mut place = None;
         if self.full() {
             place = self.take_place(map, stamp);
-            if place.is_none() && !self.make_room(map, new.input, stamp, now) {
+            if place.is_none() && !self.make_room(map, new.input, stamp) {
                 return None;
             }
         }
@@ -129,7 +130,7 @@ impl FlowTable {
             Some(i) => i,
             None => self.allocate()?,
         };
-        self.write_down(i, new, reply, stamp, hashes);
+        self.write_down(i, new, stamp, hashes, deltas);
         let (index, keys) = self.indexed();
         index.add(hashes[0], i << 1, &keys);
         index.add(hashes[1], i << 1 | 1, &keys);
@@ -147,12 +148,20 @@ impl FlowTable {
 
     /// Writes a record, and files it; it is not in the index yet.
     #[inline(always)]
-    fn write_down(&mut self, i: u32, new: &NewFlow, reply: FlowId, stamp: u64, hashes: [u32; 2]) {
-        let (ip_delta, port_delta) = new.deltas();
+    fn write_down(
+        &mut self,
+        i: u32,
+        new: &NewFlow,
+        stamp: u64,
+        hashes: [u32; 2],
+        (ip_delta, port_delta): (u16, u16),
+    ) {
+        let q = self.queue_of(new.map, new.flags);
         let record = &mut self.records[i as usize];
+        let number = record.filing.wrapping_add(1);
         *record = Record {
             forward: new.flow,
-            reply,
+            reply: new.rewritten.reversed(),
             stamp,
             ip_delta,
             port_delta,
@@ -160,13 +169,21 @@ impl FlowTable {
             map: new.map,
             input: new.input,
             generation: record.generation,
-            filing: record.filing,
+            filing: number,
             ip_p: new.ip_p,
             flags: new.flags,
             used: true,
             ..Record::default()
         };
-        self.file(self.queue_of(new.map, new.flags), i, hashes);
+        let filed = Filed {
+            stamp,
+            record: i,
+            number,
+            hashes,
+        };
+        if self.queues[q].file(&self.records, filed) {
+            self.turn = Turn::default();
+        }
         self.live += 1;
         if let Some(c) = self.counts_mut(new.map, new.input) {
             c.flows += 1;
@@ -184,7 +201,7 @@ impl FlowTable {
 
     /// What a queue has filed first, and its rank: it has nothing of a lesser one.
     #[inline(always)]
-    fn first_of(&self, queue: usize, now_ms: u64) -> Option<(Rank, First)> {
+    fn first_of(&self, queue: usize, now_ms: u64) -> Option<(Rank, Filed)> {
         let f = self.queues.get(queue)?.first()?;
         let rank = rank(timeout(&self.members, queue), now_ms, f.stamp);
         Some((rank, f))
@@ -246,9 +263,10 @@ impl FlowTable {
 
     /// Removes the flow that has to make room for a new one; false when none has to, or the new one itself would be it.
     #[inline(never)]
-    fn make_room(&mut self, map: u16, input: u16, stamp: u64, now: Timestamp) -> bool {
+    fn make_room(&mut self, map: u16, input: u16, stamp: u64) -> bool {
         let own = self.own_rank(map, stamp);
-        match self.first_to_go(self.now_ms(now), false) {
+        // the time that a stamp has just been given at
+        match self.first_to_go(stamp >> STAMP_BITS, false) {
             Some((rank, victim)) if own.is_none_or(|own| rank < own) => {
                 let r = &self.records[victim as usize];
                 let q = self.queue_of(r.map, r.flags);
@@ -409,6 +427,7 @@ impl FlowTable {
 #[cfg(test)]
 mod tests {
     use super::super::crowd::Search;
+    use super::super::flowid::FlowId;
     use super::super::kind::Kind;
     use super::super::record::{CLASSES, Counts, Member, Timeout, Track};
     use super::*;

@@ -22,13 +22,13 @@ use super::queue::{AgeQueue, NIL};
 use super::record::{CLASSES, Hit, Member, Timeout, Track};
 use super::record::{FlowRef, Record};
 use super::room::Turn;
+use super::seed::Seed;
 use super::seqdelta::Shifts;
 use super::spec::InputSpec;
 use crate::store::State;
 use crate::{ElemId, state_any};
 use onefold_packet::{Roomy, Timestamp, prefetch};
 use std::fmt::Write;
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 /// Capacity that a rewriter has when none is configured, as Click reports it.
@@ -41,7 +41,7 @@ pub const MAX_FLOWS: usize = 1 << 22;
 pub struct FlowTable {
     pub(super) records: Roomy<Record>,
     pub(super) index: Index,
-    seed: [u64; 2],
+    pub(super) seed: Seed,
     pub(super) members: Vec<Member>,
     /// [`CLASSES`] per member.
     pub(super) queues: Vec<AgeQueue>,
@@ -60,6 +60,8 @@ pub struct FlowTable {
     pub(super) shared_with: Option<ElemId>,
     /// Who goes next.
     pub(super) turn: Turn,
+    /// All of the last packets that were asked about began flows: the next ones are taken to do so, too, before anybody looks.
+    pub(super) flood: bool,
     /// Leases of its records, if somebody remembers flows.
     pub(super) leases: Option<Arc<Leases>>,
 }
@@ -90,6 +92,7 @@ impl Clone for FlowTable {
             evictions: self.evictions,
             shared_with: self.shared_with,
             turn: Turn::default(),
+            flood: false,
             leases: None,
         }
     }
@@ -102,14 +105,12 @@ impl Default for FlowTable {
 }
 
 impl FlowTable {
-    /// An empty table. What keys its hash is its own and no part of the run's seed: nobody who sends packets can know which of
-    /// them collide, and nothing that can be seen depends on it.
+    /// An empty table.
     pub fn new() -> FlowTable {
-        let key = || RandomState::new().hash_one(0u64) | 1;
         FlowTable {
             records: Roomy::new(),
             index: Index::default(),
-            seed: [key(), key()],
+            seed: Seed::new(),
             members: Vec::new(),
             queues: Vec::new(),
             shifts: Vec::new(),
@@ -122,6 +123,7 @@ impl FlowTable {
             evictions: 0,
             shared_with: None,
             turn: Turn::default(),
+            flood: false,
             leases: None,
         }
     }
@@ -204,7 +206,7 @@ impl FlowTable {
 
     #[inline(always)]
     pub(super) fn hash(&self, map: u16, k: &FlowId) -> u32 {
-        hash(&self.seed, map, k)
+        self.seed.of(map, k)
     }
     /// The index, and what is in it.
     #[inline]
@@ -335,8 +337,13 @@ impl FlowTable {
     /// The next stamp: of this millisecond, after all others.
     #[inline]
     pub(super) fn stamp(&mut self, now: Timestamp) -> u64 {
+        self.stamp_from(Leases::first_stamp(now))
+    }
+    /// The same of the millisecond whose [first stamp](Leases::first_stamp) this is.
+    #[inline(always)]
+    pub(super) fn stamp_from(&mut self, first: u64) -> u64 {
         let last = self.last_stamp.max(self.lease_clock());
-        self.last_stamp = Leases::stamp_after(last, now);
+        self.last_stamp = first.max(last + 1);
         if let Some(l) = &self.leases {
             l.set_clock(self.last_stamp);
         }
@@ -527,26 +534,17 @@ impl FlowTable {
     }
 }
 
-#[inline(always)]
-fn hash(seed: &[u64; 2], map: u16, k: &FlowId) -> u32 {
-    let a = u64::from(k.saddr) << 32 | u64::from(k.daddr);
-    let b = u64::from(map) << 32 | u64::from(k.sport) << 16 | u64::from(k.dport);
-    let m = u128::from(a ^ seed[0]) * u128::from(b ^ seed[1]);
-    let h = (m >> 64) as u64 ^ m as u64;
-    (h >> 32) as u32 ^ h as u32
-}
-
 /// Records that are in the index, by reference: twice the number, plus one for the reply direction.
 #[derive(Clone, Copy)]
 pub(super) struct Indexed<'t> {
     pub records: &'t [Record],
-    seed: &'t [u64; 2],
+    seed: &'t Seed,
 }
 
 impl Keys for Indexed<'_> {
     fn hash(&self, reference: u32) -> u32 {
         let r = self.records.get((reference >> 1) as usize);
-        r.map_or(0, |r| hash(self.seed, r.map, &r.key(reference & 1 != 0)))
+        r.map_or(0, |r| self.seed.of(r.map, &r.key(reference & 1 != 0)))
     }
     fn expect(&self, reference: u32) {
         if let Some(r) = self.records.get((reference >> 1) as usize) {

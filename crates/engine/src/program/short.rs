@@ -8,6 +8,7 @@
 mod ahead;
 mod write;
 
+use ahead::Ahead;
 pub(super) use ahead::foresee;
 pub(super) use write::Write;
 
@@ -23,7 +24,7 @@ use super::tied::{self, Tie, Written};
 use super::wider::{Work, widely};
 use crate::core::Core;
 use crate::graph::Graph;
-use onefold_elements::rewrite::{Asked, Binder, Tied};
+use onefold_elements::rewrite::{Binder, Tied};
 use onefold_elements::{ElemId, Host, Outbox, StateStore};
 use onefold_packet::Pkt;
 use onefold_synth::program::{EndAt, LenAt};
@@ -47,6 +48,8 @@ struct Short {
     /// Lengths that are summed: first byte, and whether to where the header says.
     lengths: [(i32, bool); LENGTHS],
     used: u8,
+    /// Where the transport header begins, if the packet ends where the rewriter was told that it does.
+    alike: Option<u32>,
     fate: Fate,
 }
 
@@ -65,9 +68,7 @@ pub(super) struct Shorts {
     /// Actions with packets.
     some: Vec<u32>,
     any: bool,
-    /// What is to be asked about a batch's packets, by number in it, and of which rewriter's input.
-    asked: Vec<Asked>,
-    asks: (u32, u16),
+    ahead: Ahead,
 }
 
 /// Every length that an action counts, each once; `None` if there are too many of them, or of ends.
@@ -121,6 +122,10 @@ impl Short {
             end,
             lengths: all,
             used: list.len() as u8,
+            alike: match &fate {
+                Fate::Bound(t) if t.end == end => Some(t.tuple.transport()),
+                _ => None,
+            },
             fate,
         })
     }
@@ -140,8 +145,7 @@ impl Shorts {
             any: all.iter().any(|s| s.is_some()),
             tallies: vec![Tally::default(); all.len()].into(),
             some: Vec::new(),
-            asked: Vec::new(),
-            asks: (0, 0),
+            ahead: Ahead::default(),
             all,
         }
     }
@@ -255,9 +259,16 @@ impl<I: Iterator<Item = Next>> Work for Run<'_, I> {
                 return (n, Some((p, rule, i)));
             };
             let len = p.len();
-            let end = match s.end {
-                EndAt::Same => len,
-                e => end_of(e, p.buffer(), p.data_offset()) as usize,
+            // what was asked for is as it was then: packets' bytes are their own
+            let foreseen = match &s.fate {
+                Fate::Bound(t) => shorts.ahead.of((t.elem, t.port), i).map(|c| c.get(i)),
+                _ => None,
+            };
+            let foreseen = foreseen.filter(|a| !a.is_nothing());
+            let end = match (s.end, &foreseen, s.alike) {
+                (EndAt::Same, ..) => len,
+                (_, Some(a), Some(from)) => (a.transport_len() + from) as usize,
+                (e, ..) => end_of(e, p.buffer(), p.data_offset()) as usize,
             };
             if let Fate::Leaves(_, w) = &s.fate
                 && ((if w.trim { end } else { len }) < w.least || p.window::<WINDOW>().is_none())
@@ -283,14 +294,11 @@ impl<I: Iterator<Item = Next>> Work for Run<'_, I> {
                 let Some((_, b)) = binder.as_mut().filter(|_| fits) else {
                     return (n, Some((p, rule, i)));
                 };
-                // what was asked for is as it was then: packets' bytes are their own
-                let foreseen = shorts.asked.get(i);
-                let foreseen = foreseen.filter(|a| shorts.asks == place && !a.is_nothing());
                 let asked = match foreseen {
-                    Some(a) => *a,
-                    None => match tie.flow(&p).map(|f| b.ask(f)) {
-                        Some(a) if !a.is_nothing() => a,
-                        _ => return (n, Some((p, rule, i))),
+                    Some(a) => a,
+                    None => match tie.flow(&p).and_then(|f| b.ask(f)) {
+                        Some(a) => a,
+                        None => return (n, Some((p, rule, i))),
                     },
                 };
                 let now = core.now;
@@ -331,9 +339,7 @@ impl<I: Iterator<Item = Next>> Work for Run<'_, I> {
                     if let Some(bytes) = p.window_mut() {
                         w.apply(bytes);
                     }
-                    if let Some(m) = w.marks.and_then(|m| code.images.get(m as usize)) {
-                        m.mark(&mut p, &[], &[]);
-                    }
+                    w.marks.apply(code, &mut p);
                     out.transmitted.push((ElemId(*sink), p));
                 }
                 Fate::Dropped => out.pool.recycle(p),
@@ -347,9 +353,7 @@ impl<I: Iterator<Item = Next>> Work for Run<'_, I> {
                             if let Some(bytes) = p.window_mut() {
                                 w.apply_bound(bytes, &b);
                             }
-                            if let Some(m) = w.marks.and_then(|m| code.images.get(m as usize)) {
-                                m.mark(&mut p, &[], &[]);
-                            }
+                            w.marks.apply(code, &mut p);
                         }
                         Written::Image {
                             image,

@@ -132,8 +132,9 @@ impl Tie {
     #[inline(always)]
     pub fn flow(&self, p: &Packet) -> Option<FlowPacket> {
         let end = match self.end {
-            EndAt::Same => p.len() as i64,
-            e => end_of(e, p.buffer(), p.data_offset()),
+            EndAt::Same => Some(p.len() as i64),
+            e if self.tuple.says(e) => None,
+            e => Some(end_of(e, p.buffer(), p.data_offset())),
         };
         self.tuple.as_came(p, end)
     }

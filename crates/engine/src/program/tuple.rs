@@ -7,7 +7,7 @@ use super::image::{FieldWrite, Image, Sum, Value};
 use onefold_elements::model::BindPacket;
 use onefold_elements::rewrite::{FlowId, FlowPacket};
 use onefold_packet::Packet;
-use onefold_synth::program::Mark;
+use onefold_synth::program::{EndAt, Mark};
 
 /// Bytes of the IP header, and of what is behind it, that are looked at.
 pub(super) const WINDOW: usize = 34;
@@ -62,6 +62,15 @@ impl Tuple {
         self.written.iter().all(Option::is_none)
     }
 
+    /// Does a packet end where this header says?
+    pub fn says(&self, end: EndAt) -> bool {
+        end == EndAt::Ip4(self.net.into())
+    }
+    /// Where the transport header begins.
+    pub fn transport(&self) -> u32 {
+        u32::from(self.net) + 20
+    }
+
     #[inline(always)]
     fn window<'p>(&self, p: &'p Packet) -> Option<&'p [u8; WINDOW]> {
         let at = p.data_offset() + usize::from(self.net);
@@ -99,35 +108,46 @@ impl Tuple {
         Some(())
     }
 
-    /// As [`Tuple::packet`], what a binder looks at, as it came; `end` is where the packet ends.
+    /// As [`Tuple::packet`], what a binder looks at, as it came; `end` is where the packet ends, unless its header [says](Tuple::says) so.
     #[inline(always)]
-    pub fn as_came(&self, p: &Packet, end: i64) -> Option<FlowPacket> {
+    pub fn as_came(&self, p: &Packet, end: Option<i64>) -> Option<FlowPacket> {
         let h = self.window(p)?;
-        let transport_len = u32::try_from(end - i64::from(self.net) - 20).ok()?;
+        let total_len = u16::from_be_bytes([h[2], h[3]]);
+        let net = i64::from(self.net);
+        let end = match end {
+            Some(end) => end,
+            // as `end_of`
+            None => (net + i64::from(total_len)).min((p.buffer().len() - p.data_offset()) as i64),
+        };
+        let transport_len = u32::try_from(end - net - 20).ok()?;
         if transport_len < 14 {
             return None;
         }
-        let (proto, flow) = self.flow(p)?;
+        let (proto, flow) = Self::flow_in(h);
         Some(FlowPacket {
             proto,
             flow,
             tcp: [h[32], h[33]],
             transport_len,
-            total_len: u16::from_be_bytes([h[2], h[3]]),
+            total_len,
         })
     }
 
     /// Protocol, addresses and ports as they came.
     #[inline(always)]
     pub fn flow(&self, p: &Packet) -> Option<(u8, FlowId)> {
-        let h = self.window(p)?;
+        Some(Self::flow_in(self.window(p)?))
+    }
+
+    #[inline(always)]
+    fn flow_in(h: &[u8; WINDOW]) -> (u8, FlowId) {
         let flow = FlowId {
             saddr: u32::from_be_bytes([h[12], h[13], h[14], h[15]]),
             daddr: u32::from_be_bytes([h[16], h[17], h[18], h[19]]),
             sport: u16::from_be_bytes([h[20], h[21]]),
             dport: u16::from_be_bytes([h[22], h[23]]),
         };
-        Some((h[9], flow))
+        (h[9], flow)
     }
 }
 

@@ -5,7 +5,7 @@ use super::*;
 use crate::model::{
     BindKind, BindPacket, Binding, Bound, DstAnno, Exit, Expected, Model, ModelCx, Rewritten,
 };
-use crate::rewrite::{FlowId, FlowPacket, Tied, Wanted};
+use crate::rewrite::{COLUMNS, Columns, FlowId, FlowPacket, Tied, Wanted};
 use proptest::prelude::*;
 
 /// What is done to both nets.
@@ -274,13 +274,26 @@ fn tie(net: &mut Net, port: Port, p: &BindPacket, wanted: &Wanted) -> Option<Bou
     };
     let tied = net.with("rw", |e, cx| {
         let mut b = e.binder(port, cx.store)?;
-        let a = b.ask(flow);
-        if a.is_nothing() {
-            return Some(Tied::Ask);
+        // alone, or in a batch, at some place in it
+        let one = b.ask(flow);
+        let mut columns = Columns::default();
+        let at = usize::from(p.total_len) % COLUMNS;
+        for i in 0..COLUMNS {
+            columns.put(i, (i == at).then_some(flow));
         }
+        b.ask_all(&mut columns, COLUMNS);
+        let of_many = columns.get(at);
+        assert_eq!(of_many.is_nothing(), one.is_none());
+        let Some(one) = one else {
+            return Some(Tied::Ask);
+        };
         // which may not change anything
-        b.foresee(&a, &mut 0);
-        b.foreseen(1);
+        b.foresee(&[columns], COLUMNS);
+        let a = if p.total_len.is_multiple_of(3) {
+            one
+        } else {
+            of_many
+        };
         Some(b.bind(&a, wanted, cx.now, || cx.host.random(cx.elem)))
     });
     match tied? {

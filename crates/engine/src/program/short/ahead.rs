@@ -1,15 +1,38 @@
-//! What rewriters will be asked about a batch's packets, worked out before the first of them is carried out: docs/decisions/0031.
+//! What rewriters will be asked about a batch's packets, worked out before the first of them is carried out: docs/decisions/0032.
 
 use super::super::code::Code;
 use super::super::exec::State;
-use super::super::wider::{Work, widely};
+use super::super::wider::{Work, one_by_one, widely};
 use super::{Fate, Shorts, may};
 use crate::core::Core;
 use crate::graph::Graph;
 use onefold_elements::StateStore;
-use onefold_elements::rewrite::{Asked, Binder};
+use onefold_elements::rewrite::{Binder, COLUMNS, Columns};
 use onefold_packet::Packet;
 use std::ops::Deref;
+
+/// What is to be asked about a batch's packets, by number in it, and of which rewriter's input.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Ahead {
+    columns: Vec<Columns>,
+    packets: usize,
+    place: (u32, u16),
+}
+
+impl Ahead {
+    /// The columns that a packet is in.
+    #[inline(always)]
+    pub fn of(&self, place: (u32, u16), i: usize) -> Option<&Columns> {
+        match i < self.packets && place == self.place {
+            true => self.columns.get(i / COLUMNS),
+            false => None,
+        }
+    }
+    /// There is nothing to be asked.
+    pub fn clear(&mut self) {
+        self.packets = 0;
+    }
+}
 
 /// Before a batch is carried out: of all packets that will be bound here, what is to be asked about them is worked out, and the memory of it asked for.
 /// `rules`: of the stage whose first rule this is. False where some packets are bound elsewhere, too.
@@ -21,13 +44,13 @@ pub(in super::super) fn foresee<P: Deref<Target = Packet>>(
     packets: &[P],
     rules: &[u32],
 ) -> bool {
-    st.later.shorts.asked.clear();
+    st.later.shorts.ahead.clear();
     if !may(st, g) {
         return false;
     }
     let shorts = &mut st.later.shorts;
-    let mut asked = std::mem::take(&mut shorts.asked);
-    let (place, all) = widely(Foresee {
+    let mut ahead = std::mem::take(&mut shorts.ahead);
+    let all = widely(Foresee {
         code,
         shorts,
         core: &g.core,
@@ -35,9 +58,9 @@ pub(in super::super) fn foresee<P: Deref<Target = Packet>>(
         first_rule,
         packets,
         rules,
-        asked: &mut asked,
+        ahead: &mut ahead,
     });
-    (shorts.asked, shorts.asks) = (asked, place);
+    shorts.ahead = ahead;
     all
 }
 
@@ -50,55 +73,64 @@ struct Foresee<'a, P> {
     first_rule: u32,
     packets: &'a [P],
     rules: &'a [u32],
-    asked: &'a mut Vec<Asked>,
+    ahead: &'a mut Ahead,
 }
 
 impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
-    /// Which input is asked, and whether nobody else is.
-    type Out = ((u32, u16), bool);
+    /// Is nobody else asked?
+    type Out = bool;
 
     #[inline(always)]
-    fn run(self) -> Self::Out {
-        let mut binder: Option<((u32, u16), Binder<'_>)> = None;
-        let mut store = Some(self.store);
+    fn run(self) -> bool {
+        let ahead = self.ahead;
+        let n = self.packets.len().min(self.rules.len());
+        if ahead.columns.len() < n.div_ceil(COLUMNS) {
+            ahead
+                .columns
+                .resize_with(n.div_ceil(COLUMNS), Columns::default);
+        }
+        let mut place = None;
+        let mut asked = 0;
         let mut all = true;
-        self.asked.resize(self.packets.len(), Asked::NOTHING);
-        // each where it will be read: what is moved as a whole after it was written in parts is waited for
-        for ((p, rule), to) in self.packets.iter().zip(self.rules).zip(&mut *self.asked) {
-            let at = self.first_rule.saturating_add(*rule) as usize;
-            let action = self.code.rule_action.get(at).map(|a| *a as usize);
-            let short = action.and_then(|a| self.shorts.all.get(a));
-            let Some(Some(short)) = short else {
-                let binds = action.and_then(|a| self.code.actions.get(a));
-                all &= binds.is_none_or(|a| a.binds.of(&self.code.binds).is_empty());
-                continue;
-            };
-            let Fate::Bound(tie) = &short.fate else {
-                continue;
-            };
-            let place = (tie.elem, tie.port);
-            if binder.is_none()
-                && let Some(store) = store.take()
-            {
-                let elem = self.core.nodes.get(tie.elem as usize);
-                let elem = elem.and_then(|n| n.elem.as_ref());
-                let made = elem.and_then(|e| e.binder(usize::from(tie.port), store));
-                binder = made.map(|b| (place, b));
+        let batch = self.packets.chunks(COLUMNS).zip(self.rules.chunks(COLUMNS));
+        for ((packets, rules), c) in batch.zip(&mut ahead.columns) {
+            for (i, (p, rule)) in packets.iter().zip(rules).enumerate() {
+                one_by_one();
+                let at = self.first_rule.saturating_add(*rule) as usize;
+                let action = self.code.rule_action.get(at).map(|a| *a as usize);
+                let short = action.and_then(|a| self.shorts.all.get(a));
+                let Some(Some(short)) = short else {
+                    let binds = action.and_then(|a| self.code.actions.get(a));
+                    all &= binds.is_none_or(|a| a.binds.of(&self.code.binds).is_empty());
+                    c.put(i, None);
+                    continue;
+                };
+                let Fate::Bound(tie) = &short.fate else {
+                    c.put(i, None);
+                    continue;
+                };
+                let here = (tie.elem, tie.port);
+                let same = *place.get_or_insert(here) == here;
+                let flow = tie.flow(p).filter(|_| same);
+                all &= flow.is_some();
+                asked += usize::from(flow.is_some());
+                c.put(i, flow);
             }
-            match (&binder, tie.flow(p)) {
-                (Some((at, b)), Some(flow)) if *at == place => *to = b.ask(flow),
-                _ => {}
-            }
-            all &= !to.is_nothing();
         }
-        let Some((place, b)) = binder else {
-            return ((0, 0), all);
+        let Some(place) = place else {
+            return all;
         };
-        let mut new = 0;
-        for a in self.asked.iter().filter(|a| !a.is_nothing()) {
-            b.foresee(a, &mut new);
+        let elem = self.core.nodes.get(place.0 as usize);
+        let elem = elem.and_then(|n| n.elem.as_ref());
+        let binder = elem.and_then(|e| e.binder(usize::from(place.1), self.store));
+        let Some(mut binder): Option<Binder<'_>> = binder else {
+            return false;
+        };
+        for (c, from) in ahead.columns.iter_mut().zip((0..n).step_by(COLUMNS)) {
+            binder.ask_all(c, COLUMNS.min(n - from));
         }
-        b.foreseen(new);
-        (place, all)
+        all &= binder.foresee(&ahead.columns, n) == asked;
+        (ahead.packets, ahead.place) = (n, place);
+        all
     }
 }
