@@ -281,19 +281,6 @@ impl Packet {
         self.net = self.buffer_pos(offset);
         self.transport = self.buffer_pos(offset.saturating_add(header_len as isize));
     }
-    /// Sets headers that begin within the first bytes of the data: the MAC header at `mac`, the network header at `net`, and the transport header behind it. What
-    /// is not said stays.
-    #[inline(always)]
-    pub fn mark_headers(&mut self, mac: Option<u8>, net: Option<(u8, u8)>) {
-        // where the buffer ends is far from where a position ends
-        if let Some(at) = mac {
-            self.mac = self.head + u32::from(at);
-        }
-        if let Some((at, len)) = net {
-            self.net = self.head + u32::from(at);
-            self.transport = self.net + u32::from(len);
-        }
-    }
     /// Sets the MAC header at `offset` and the network header `len` bytes after it; the transport header stays.
     pub fn set_mac_header_len(&mut self, offset: isize, len: usize) {
         self.mac = self.buffer_pos(offset);

@@ -11,8 +11,6 @@ use onefold_packet::checksum;
 pub const COLUMNS: usize = 64;
 /// Packets of a column that are worked out together.
 const ROW: usize = 16;
-/// No map.
-const NOBODY: u16 = u16::MAX;
 
 /// What a [`Binder`](super::binder::Binder) looks at of a packet: an IP header of 20 bytes, no later fragment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,7 +31,6 @@ pub struct FlowPacket {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked {
     pub(super) packet: FlowPacket,
-    /// [`NOBODY`]: of no packet.
     pub(super) map: u16,
     pub(super) hash: u32,
     /// What is known of a new flow, if what it becomes follows from the packet.
@@ -50,11 +47,6 @@ pub(super) struct Likely {
 }
 
 impl Asked {
-    /// Is it about nothing?
-    #[inline(always)]
-    pub fn is_nothing(&self) -> bool {
-        self.map == NOBODY
-    }
     /// Bytes from the transport header to the end of the packet.
     #[inline(always)]
     pub fn transport_len(&self) -> u32 {
@@ -68,7 +60,7 @@ pub(super) struct Filling {
     /// Of source, destination, and both ports: bits that stay, and bits that are set.
     pub keep: [u32; 3],
     pub set: [u32; 3],
-    /// Source ports that stay what they are: the first, and how many more; all of them where ports do not vary. Others are not known before.
+    /// Source ports that stay what they are: the first, and how many more. What becomes of others is not known before.
     pub stay: (u32, u32),
 }
 
@@ -147,12 +139,12 @@ impl Columns {
         self.total_len[i] = p.total_len.into();
     }
 
-    /// What is to be asked about a packet, after [`Binder::ask_all`](super::binder::Binder::ask_all).
+    /// What is to be asked about a packet, after [`Binder::ask_all`](super::binder::Binder::ask_all), if anything is.
     #[inline(always)]
-    pub fn get(&self, i: usize) -> Asked {
+    pub fn get(&self, i: usize) -> Option<Asked> {
         let i = i % COLUMNS;
         let (state, deltas, proto) = (self.state[i], self.deltas[i], self.proto[i]);
-        Asked {
+        (state & KNOWN != 0).then(|| Asked {
             packet: FlowPacket {
                 proto: proto as u8,
                 flow: FlowId::of(self.saddr[i], self.daddr[i], self.ports[i]),
@@ -160,16 +152,13 @@ impl Columns {
                 transport_len: self.transport_len[i],
                 total_len: self.total_len[i] as u16,
             },
-            map: match state & KNOWN {
-                0 => NOBODY,
-                _ => self.map[i] as u16,
-            },
+            map: self.map[i] as u16,
             hash: self.hash[i],
             likely: (state & LIKELY != 0).then_some(Likely {
                 hash: self.reply[i],
                 deltas: (deltas as u16, (deltas >> 16) as u16),
             }),
-        }
+        })
     }
 
     /// Is there something to be asked about it?
@@ -280,15 +269,12 @@ mod tests {
             }
             c.work_out(flows.len(), &how);
             for (i, ((saddr, daddr, ports), proto, tcp, transport_len, total_len)) in flows.iter().enumerate() {
-                let a = c.get(i);
                 let flow = FlowId::of(*saddr, *daddr, *ports);
+                let least = [18, 8, u32::MAX, u32::MAX][usize::from(*proto)];
+                prop_assert_eq!(c.get(i).is_none(), *transport_len < least);
+                let Some(a) = c.get(i) else { continue };
                 prop_assert_eq!((a.packet.flow, a.packet.tcp), (flow, *tcp));
                 prop_assert_eq!((a.packet.transport_len, a.packet.total_len), (*transport_len, *total_len));
-                let least = [18, 8, u32::MAX, u32::MAX][usize::from(*proto)];
-                prop_assert_eq!(a.is_nothing(), *transport_len < least);
-                if a.is_nothing() {
-                    continue;
-                }
                 let map = map + u16::from(two && *proto != 0);
                 prop_assert_eq!(a.map, map);
                 prop_assert_eq!(a.hash, seed.of(map, &flow));

@@ -167,7 +167,7 @@ impl<'s> Binder<'s> {
         }
     }
 
-    /// What is to be asked about a packet; [nothing](Asked::is_nothing) if it is of no kind that is known.
+    /// What is to be asked about a packet, if it is of a kind that is known.
     #[inline(always)]
     pub fn ask(&self, packet: FlowPacket) -> Option<Asked> {
         let [tcp, udp] = self.least();

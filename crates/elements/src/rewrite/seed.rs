@@ -1,41 +1,26 @@
 //! What keys the hashes of a flow table.
 
 use super::flowid::FlowId;
+use onefold_packet::hash_words;
 use std::hash::{BuildHasher, RandomState};
 
 /// Secret numbers. They are the table's own and no part of the run's seed: nobody who sends packets can know which of them collide, and nothing that can be
 /// seen depends on it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seed {
-    add: [u32; 4],
-    /// Odd.
-    times: [u64; 2],
-}
+pub(super) struct Seed([u64; 4]);
 
 impl Seed {
     /// Nobody knows which.
     pub fn new() -> Seed {
         let key = || RandomState::new().hash_one(0u64);
-        let (a, b) = (key(), key());
-        Seed {
-            add: [a as u32, (a >> 32) as u32, b as u32, (b >> 32) as u32],
-            times: [key() | 1, key() | 1],
-        }
+        Seed([key(), key(), key() | 1, key() | 1])
     }
 
-    /// Products of pairs of numbers, each with a secret added, which meet for two keys with a chance of 2^-32 whatever these are
-    /// (NH of [UMAC](https://www.rfc-editor.org/rfc/rfc4418#section-5.2.2)); then mixed, so that every bit depends on all. No product is of more than 32 times
-    /// 32 bits, or more than the lower half of one: sixteen hashes at once take about as many instructions as three one by one.
+    /// Of four numbers; see [`hash_words`].
     #[inline(always)]
     pub fn hash(&self, [a, b, c, d]: [u32; 4]) -> u32 {
-        let pair = |x: u32, y: u32, i: usize| {
-            let (x, y) = (x.wrapping_add(self.add[i]), y.wrapping_add(self.add[i + 1]));
-            u64::from(x) * u64::from(y)
-        };
-        let mut h = pair(a, b, 0).wrapping_add(pair(c, d, 2));
-        h = (h ^ h >> 32).wrapping_mul(self.times[0]);
-        h = (h ^ h >> 32).wrapping_mul(self.times[1]);
-        (h >> 32) as u32 ^ h as u32
+        let word = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        hash_words(&self.0, word(a, b), word(c, d)) as u32
     }
 
     /// Of a flow in a map.

@@ -261,10 +261,10 @@ impl<I: Iterator<Item = Next>> Work for Run<'_, I> {
             let len = p.len();
             // what was asked for is as it was then: packets' bytes are their own
             let foreseen = match &s.fate {
-                Fate::Bound(t) => shorts.ahead.of((t.elem, t.port), i).map(|c| c.get(i)),
+                Fate::Bound(t) => shorts.ahead.of((t.elem, t.port), i),
                 _ => None,
             };
-            let foreseen = foreseen.filter(|a| !a.is_nothing());
+            let foreseen = foreseen.and_then(|c| c.get(i));
             let end = match (s.end, &foreseen, s.alike) {
                 (EndAt::Same, ..) => len,
                 (_, Some(a), Some(from)) => (a.transport_len() + from) as usize,
@@ -339,7 +339,9 @@ impl<I: Iterator<Item = Next>> Work for Run<'_, I> {
                     if let Some(bytes) = p.window_mut() {
                         w.apply(bytes);
                     }
-                    w.marks.apply(code, &mut p);
+                    if let Some(m) = w.marks.and_then(|m| code.images.get(m as usize)) {
+                        m.mark(&mut p, &[], &[]);
+                    }
                     out.transmitted.push((ElemId(*sink), p));
                 }
                 Fate::Dropped => out.pool.recycle(p),
@@ -353,7 +355,9 @@ impl<I: Iterator<Item = Next>> Work for Run<'_, I> {
                             if let Some(bytes) = p.window_mut() {
                                 w.apply_bound(bytes, &b);
                             }
-                            w.marks.apply(code, &mut p);
+                            if let Some(m) = w.marks.and_then(|m| code.images.get(m as usize)) {
+                                m.mark(&mut p, &[], &[]);
+                            }
                         }
                         Written::Image {
                             image,

@@ -283,8 +283,8 @@ fn tie(net: &mut Net, port: Port, p: &BindPacket, wanted: &Wanted) -> Option<Bou
         }
         b.ask_all(&mut columns, COLUMNS);
         let of_many = columns.get(at);
-        assert_eq!(of_many.is_nothing(), one.is_none());
-        let Some(one) = one else {
+        assert_eq!(of_many.is_some(), one.is_some());
+        let (Some(one), Some(of_many)) = (one, of_many) else {
             return Some(Tied::Ask);
         };
         // which may not change anything

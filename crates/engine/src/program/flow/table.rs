@@ -58,22 +58,6 @@ fn fold_mul(a: u64, b: u64) -> u64 {
     (m >> 64) as u64 ^ m as u64
 }
 
-/// Hash of a key of two words, four numbers: products of pairs of them, each with a secret added, which meet for two keys with a chance of 2^-32 whatever these are
-/// (NH of [UMAC](https://www.rfc-editor.org/rfc/rfc4418#section-5.2.2)); then mixed, so that every bit depends on all. Sixteen of them take as many
-/// instructions as five of 64 times 64 bits ([`Wide::hashes`]).
-#[inline(always)]
-pub(super) fn hash_words(s: &[u64; 4], a: u64, b: u64) -> u64 {
-    let pair = |x: u64, s: u64| {
-        let low = (x as u32).wrapping_add(s as u32);
-        let high = ((x >> 32) as u32).wrapping_add((s >> 32) as u32);
-        u64::from(low) * u64::from(high)
-    };
-    let mut h = pair(a, s[0]).wrapping_add(pair(b, s[1]));
-    h = (h ^ h >> 32).wrapping_mul(s[2]);
-    h = (h ^ h >> 32).wrapping_mul(s[3]);
-    h ^ h >> 32
-}
-
 /// 32 bits as one of so many.
 #[inline(always)]
 pub(super) fn scaled(bits: u32, of: u32) -> u32 {
@@ -157,7 +141,7 @@ impl Table {
     /// [`Table::hash`] of a key of two words.
     #[inline(always)]
     pub fn hash_short(&self, a: u64, b: u64) -> u64 {
-        hash_words(&self.seed, a, b)
+        onefold_packet::hash_words(&self.seed, a, b)
     }
 
     /// What [`Table::hash_short`] and the number of a bucket are computed with: secrets, and how many buckets there are.

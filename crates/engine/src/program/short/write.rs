@@ -1,12 +1,11 @@
 //! What a short action writes to a packet's first bytes, with a binding and without.
 
-use super::super::code::Code;
-use super::super::image::{CONST, Image, Kind, Sum, Term, Value};
+use super::super::image::{CONST, Image, Sum, Term, Value};
 use super::super::quick::WINDOW;
 use super::super::regs::Source;
 use onefold_elements::rewrite::FlowBinding;
-use onefold_packet::{Packet, PacketType, checksum};
-use onefold_synth::program::{EndAt, Mark, SumKind};
+use onefold_packet::checksum;
+use onefold_synth::program::{EndAt, SumKind};
 
 /// A byte changes: what is added to it before and after, and how far left of a word's end it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,10 +19,10 @@ struct Change {
 impl Change {
     /// What it adds to the complement of a checksum; never zero.
     #[inline(always)]
-    fn sum(&self, w: &[u8; WINDOW]) -> u32 {
+    fn sum(&self, w: &[u8; WINDOW]) -> u64 {
         let v = w[usize::from(self.at) % WINDOW];
         let part = |add: u8| u16::from(v.wrapping_add(add)) << (self.shift & 8);
-        u32::from(!part(self.from)) + u32::from(part(self.to))
+        u64::from(!part(self.from)) + u64::from(part(self.to))
     }
 }
 
@@ -32,11 +31,8 @@ impl Change {
 struct Mend {
     at: u8,
     udp: bool,
-    /// Folded: what is not zero does not become zero.
-    fixed: u16,
-    /// Most have one at most.
-    one: Option<Change>,
-    more: Box<[Change]>,
+    fixed: u64,
+    changes: Box<[Change]>,
     /// Which of a binding's two sums is added, a bit each.
     sums: u8,
 }
@@ -46,71 +42,6 @@ const SUMS: usize = 4;
 
 /// A value of a binding is not written.
 const NOWHERE: u8 = u8::MAX;
-
-/// What is not in a packet's bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in super::super) enum Marks {
-    /// Nothing.
-    Same,
-    /// Where headers begin, and the packet's type, as far as they change.
-    Headers {
-        mac: Option<u8>,
-        net: Option<(u8, u8)>,
-        kind: Option<PacketType>,
-    },
-    /// The image says what.
-    Image(u32),
-}
-
-impl Marks {
-    /// Of an image that does not move the packet's start.
-    fn of(m: &Image, number: u32) -> Marks {
-        if !m.marks() {
-            return Marks::Same;
-        }
-        let at = |at: i32| u8::try_from(at).ok().map(Some);
-        let mac = match m.mac {
-            Mark::Same => Some(None),
-            Mark::At(a, _) | Mark::Alone(a) => at(a),
-            Mark::None => None,
-        };
-        let net = match m.net {
-            Mark::Same => Some(None),
-            Mark::At(a, len) => at(a).map(|a| a.map(|a| (a, len))),
-            Mark::None | Mark::Alone(_) => None,
-        };
-        let kind = match m.kind {
-            Kind::Same => Some(None),
-            Kind::Is(t) => Some(Some(t)),
-            Kind::Destination(..) => None,
-        };
-        match (mac, net, kind) {
-            (Some(mac), Some(net), Some(kind)) if !m.cleared && m.annos.is_empty() => {
-                Marks::Headers { mac, net, kind }
-            }
-            _ => Marks::Image(number),
-        }
-    }
-
-    /// All of it.
-    #[inline(always)]
-    pub fn apply(&self, code: &Code, p: &mut Packet) {
-        match self {
-            Marks::Same => {}
-            Marks::Headers { mac, net, kind } => {
-                p.mark_headers(*mac, *net);
-                if let Some(t) = kind {
-                    p.anno.packet_type = *t;
-                }
-            }
-            Marks::Image(number) => {
-                if let Some(m) = code.images.get(*number as usize) {
-                    m.mark(p, &[], &[]);
-                }
-            }
-        }
-    }
-}
 
 /// What an image does to a packet's first bytes.
 #[derive(Debug, Clone)]
@@ -125,8 +56,8 @@ pub(in super::super) struct Write {
     pub least: usize,
     /// The packet is cut short where its IP header says.
     pub trim: bool,
-    /// What else changes.
-    pub marks: Marks,
+    /// Marks or annotations change, too: the image says how.
+    pub marks: Option<u32>,
 }
 
 /// A byte of the packet with a number added: where, and the number.
@@ -158,7 +89,7 @@ impl Mend {
         if udp && s.groups.len() > 1 {
             return None;
         }
-        let mut fixed = 0u64;
+        let mut fixed = 0;
         let mut changes: Vec<Change> = Vec::new();
         let mut sums = 0;
         for t in s.groups.iter().flat_map(|g| g.iter()) {
@@ -198,15 +129,11 @@ impl Mend {
                 _ => return None,
             }
         }
-        if changes.len() > WINDOW {
-            return None;
-        }
         Some(Mend {
             at: u8::try_from(s.at).ok()?,
             udp,
-            fixed: checksum::fold(fixed),
-            one: changes.pop(),
-            more: changes.into(),
+            fixed,
+            changes: changes.into(),
             sums,
         })
     }
@@ -225,7 +152,7 @@ impl Write {
             slots: [NOWHERE; 4],
             least: quick.least,
             trim: m.end != EndAt::Same,
-            marks: Marks::of(m, number),
+            marks: m.marks().then_some(number),
         };
         for f in &m.writes {
             let at = usize::try_from(f.bit / 8).ok()?;
@@ -253,7 +180,7 @@ impl Write {
         if first.is_some() && w.mends.len() > SUMS {
             return None;
         }
-        for c in w.mends.iter().flat_map(|m| m.one.iter().chain(&m.more)) {
+        for c in w.mends.iter().flat_map(|m| &m.changes) {
             w.least = w.least.max(usize::from(c.at) + 1);
         }
         (m.reads_nothing_for_marks() && w.least <= WINDOW).then_some(w)
@@ -294,9 +221,8 @@ impl Write {
     pub fn apply_bound(&self, w: &mut [u8; WINDOW], b: &FlowBinding) {
         let mut sums = [[0; 2]; SUMS];
         for (to, m) in sums.iter_mut().zip(&self.mends) {
-            let part = |bit: u8, v: u16| if m.sums & bit != 0 { v } else { 0 };
-            let (ip, transport) = (part(1, b.ip_sum), part(2, b.transport_sum));
-            *to = m.sum(w, u32::from(ip) + u32::from(transport));
+            let part = |bit: u8, v: u16| if m.sums & bit != 0 { v.into() } else { 0 };
+            *to = m.sum(w, part(1, b.ip_sum) + part(2, b.transport_sum));
         }
         self.change(w);
         let [saddr, daddr, sport, dport] = self.slots;
@@ -310,18 +236,11 @@ impl Write {
     }
 }
 
-/// Where so many bytes stand in a window, which they do: what is no place is the last one.
-#[inline(always)]
-fn at<const N: usize>(at: u8) -> usize {
-    usize::from(at).min(WINDOW - N)
-}
-
 /// Nothing is written [nowhere](NOWHERE).
 #[inline(always)]
-fn put<const N: usize>(w: &mut [u8; WINDOW], to: u8, bytes: [u8; N]) {
-    if to != NOWHERE
-        && let Some(to) = w.get_mut(at::<N>(to)..).and_then(|w| w.first_chunk_mut())
-    {
+fn put<const N: usize>(w: &mut [u8; WINDOW], at: u8, bytes: [u8; N]) {
+    let to = w.get_mut(usize::from(at)..);
+    if let Some(to) = to.and_then(|w| w.first_chunk_mut()) {
         *to = bytes;
     }
 }
@@ -329,21 +248,22 @@ fn put<const N: usize>(w: &mut [u8; WINDOW], to: u8, bytes: [u8; N]) {
 impl Mend {
     /// The checksum as it will be.
     #[inline(always)]
-    fn sum(&self, w: &[u8; WINDOW], more: u32) -> [u8; 2] {
-        let field = w.get(at::<2>(self.at)..).and_then(|w| w.first_chunk());
+    fn sum(&self, w: &[u8; WINDOW], more: u64) -> [u8; 2] {
+        let at = usize::from(self.at);
+        let field = w.get(at..).and_then(|w| w.first_chunk::<2>());
         let c = u16::from_be_bytes(field.copied().unwrap_or_default());
         if self.udp && c == 0 {
             return [0; 2];
         }
-        // no more changes than a window has bytes, less than 2^18 each
-        let mut sum = u32::from(!c) + u32::from(self.fixed) + more;
-        if let Some(c) = &self.one {
+        let mut sum = u64::from(!c) + self.fixed + more;
+        for c in &self.changes {
             sum += c.sum(w);
         }
-        for c in &self.more {
-            sum += c.sum(w);
+        match u32::try_from(sum) {
+            Ok(few) => !checksum::fold_few(few),
+            Err(_) => !checksum::fold(sum),
         }
-        (!checksum::fold_few(sum)).to_be_bytes()
+        .to_be_bytes()
     }
 }
 

@@ -3,9 +3,10 @@
 use super::super::act::Act;
 use super::super::guard::WINDOW;
 use super::super::intervals::Ends;
-use super::super::table::{hash_words, scaled};
+use super::super::table::scaled;
 use super::super::way::Own;
 use super::{DANGERS, EDGES, HEAD, HEAD_AT, ROW, Sixteen, TAGS, Wide};
+use onefold_packet::hash_words;
 
 /// Whatever the processor is.
 #[derive(Debug, Clone, Copy)]

@@ -192,7 +192,7 @@ pub(super) trait Wide: Copy {
     fn halves(self, v: Self::N, to: &mut [u16; ROW]);
     /// Two words each, of these numbers: the lower and the upper half of the first, and of the second.
     fn pairs(self, of: &[Self::N; 4], to: &mut [[u64; 2]; ROW]);
-    /// [`hash_words`](super::table::hash_words) of those, and the numbers of buckets, of so many.
+    /// [`onefold_packet::hash_words`] of those, and the numbers of buckets, of so many.
     fn hashes(
         self,
         of: &[Self::N; 4],
@@ -280,7 +280,7 @@ mod tests {
         let (mut hashes, mut buckets) = ([0; ROW], [0; ROW]);
         wide.hashes(&four, (&secrets, 12_345), &mut hashes, &mut buckets);
         for i in 0..ROW {
-            let h = super::super::table::hash_words(&secrets, pairs[i][0], pairs[i][1]);
+            let h = onefold_packet::hash_words(&secrets, pairs[i][0], pairs[i][1]);
             let bucket = super::super::table::scaled(h as u32, 12_345);
             assert_eq!((h, bucket), (hashes[i], buckets[i]));
         }
