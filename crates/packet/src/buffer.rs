@@ -291,6 +291,12 @@ impl Packet {
     pub fn move_network_header(&mut self, offset: isize) {
         self.net = self.buffer_pos(offset);
     }
+    /// Sets all three headers, in bytes from the start of the data: [`Packet::set_mac_header`] and [`Packet::set_network_header`] of places that are known.
+    #[inline(always)]
+    pub fn set_headers(&mut self, mac: u16, net: u16, transport: u16) {
+        let from = |at: u16| self.head + u32::from(at);
+        (self.mac, self.net, self.transport) = (from(mac), from(net), from(transport));
+    }
     /// Clears the MAC header annotation.
     #[inline]
     pub fn clear_mac_header(&mut self) {
@@ -600,6 +606,23 @@ mod tests {
                     "way {i}"
                 );
             }
+        }
+    }
+
+    #[test]
+    fn headers_are_set_at_once_as_one_after_the_other() {
+        for (pull, mac, net, len) in [(0, 0, 14, 20), (7, 3, 40, 24), (60, 0, 65_000, 60)] {
+            let mut p = Packet::from_slice(&[1; 60]);
+            p.pull(pull);
+            let mut q = p.clone();
+            p.set_mac_header(isize::from(mac as i16));
+            p.set_network_header(net as isize, len);
+            q.set_headers(mac, net, net + len as u16);
+            let places = |p: &Packet| {
+                let (mac, net) = (p.mac_header_offset(), p.network_header_offset());
+                (mac, net, p.transport_header_offset())
+            };
+            assert_eq!(places(&p), places(&q));
         }
     }
 

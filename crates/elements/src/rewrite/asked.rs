@@ -3,14 +3,17 @@
 //! One packet after the other, a hash is a handful of multiplications that the next one's wait for, and a new flow takes two of them and two checksum differences. Field
 //! by field, sixteen packets take about as many instructions as one does (docs/decisions/0032).
 
+use super::binder::FlowBinding;
 use super::flowid::FlowId;
+use super::record::{NewFlow, TCP_DATA, TCP_DONE};
 use super::seed::Seed;
 use onefold_packet::checksum;
+use onefold_packet::wire::tcp::flag;
 
 /// Packets of one set of columns.
 pub const COLUMNS: usize = 64;
 /// Packets of a column that are worked out together.
-const ROW: usize = 16;
+pub const ROW: usize = 16;
 
 /// What a [`Binder`](super::binder::Binder) looks at of a packet: an IP header of 20 bytes, no later fragment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -46,14 +49,6 @@ pub(super) struct Likely {
     pub deltas: (u16, u16),
 }
 
-impl Asked {
-    /// Bytes from the transport header to the end of the packet.
-    #[inline(always)]
-    pub fn transport_len(&self) -> u32 {
-        self.packet.transport_len
-    }
-}
-
 /// What a pattern makes of flows where that follows from each flow alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Filling {
@@ -78,6 +73,8 @@ pub(super) struct How<'t> {
 
 const TCP: u32 = 6;
 const UDP: u32 = 17;
+/// A UDP flow's tracking flags behind the packet that makes it.
+const UDP_FIRST: u32 = 2;
 /// Bits of [`Columns::state`].
 const KNOWN: u32 = 1;
 const LIKELY: u32 = 2;
@@ -101,6 +98,10 @@ pub struct Columns {
     reply: [u32; COLUMNS],
     /// Of addresses, of all in the upper half.
     deltas: [u32; COLUMNS],
+    // what is known of a new flow besides: addresses and ports that it gets, what is added to the complements of both checksums, and its tracking flags
+    to: [[u32; COLUMNS]; 3],
+    sums: [u32; COLUMNS],
+    flags: [u32; COLUMNS],
 }
 
 impl Default for Columns {
@@ -117,6 +118,9 @@ impl Default for Columns {
             hash: [0; COLUMNS],
             reply: [0; COLUMNS],
             deltas: [0; COLUMNS],
+            to: [[0; COLUMNS]; 3],
+            sums: [0; COLUMNS],
+            flags: [0; COLUMNS],
         }
     }
 }
@@ -139,7 +143,17 @@ impl Columns {
         self.total_len[i] = p.total_len.into();
     }
 
-    /// What is to be asked about a packet, after [`Binder::ask_all`](super::binder::Binder::ask_all), if anything is.
+    /// Nothing is to be asked about a row's packets.
+    pub fn forget(&mut self, row: usize) {
+        let from = row * ROW % COLUMNS;
+        self.state
+            .iter_mut()
+            .skip(from)
+            .take(ROW)
+            .for_each(|s| *s = 0);
+    }
+
+    /// What is to be asked about a packet, after [`Binder::ask_row`](super::binder::Binder::ask_row), if anything is.
     #[inline(always)]
     pub fn get(&self, i: usize) -> Option<Asked> {
         let i = i % COLUMNS;
@@ -161,6 +175,11 @@ impl Columns {
         })
     }
 
+    /// Bytes from its transport header to its end, if something is to be asked about it.
+    #[inline(always)]
+    pub fn transport_len(&self, i: usize) -> Option<u32> {
+        self.is_known(i).then_some(self.transport_len[i % COLUMNS])
+    }
     /// Is there something to be asked about it?
     #[inline(always)]
     pub(super) fn is_known(&self, i: usize) -> bool {
@@ -186,9 +205,9 @@ impl Columns {
         FlowId::of(self.saddr[i], self.daddr[i], self.ports[i])
     }
 
-    /// Works out the first `n` packets.
+    /// Works out the packets of a row.
     #[inline(always)]
-    pub(super) fn work_out(&mut self, n: usize, how: &How<'_>) {
+    pub(super) fn work_out(&mut self, row: usize, how: &How<'_>) {
         let fill = how.filling.unwrap_or(Filling {
             keep: [!0; 3],
             set: [0; 3],
@@ -196,31 +215,117 @@ impl Columns {
         });
         let likely = if how.filling.is_some() { LIKELY } else { 0 };
         let (map, two) = (u32::from(how.map), u32::from(how.two));
-        // Bound: the columns' length. All arrays are of one length, so that no index is asked about.
-        for row in 0..n.min(COLUMNS).div_ceil(ROW) {
-            for i in row * ROW..(row + 1) * ROW {
-                let (saddr, daddr, ports) = (self.saddr[i], self.daddr[i], self.ports[i]);
-                let proto = self.proto[i] & 0xff;
-                let least = match proto {
-                    TCP => how.least[0],
-                    UDP => how.least[1],
-                    _ => u32::MAX,
-                };
-                let known = u32::from(self.transport_len[i] >= least);
-                let map = map + two * u32::from(proto != TCP);
-                let to = [
-                    saddr & fill.keep[0] | fill.set[0],
-                    daddr & fill.keep[1] | fill.set[1],
-                    ports & fill.keep[2] | fill.set[2],
-                ];
-                let stays = u32::from((ports >> 16).wrapping_sub(fill.stay.0) <= fill.stay.1);
-                self.state[i] = known * (KNOWN | (stays * likely));
-                self.map[i] = map;
-                self.hash[i] = how.seed.hash([saddr, daddr, ports, map]);
-                self.reply[i] = how.seed.hash([to[1], to[0], to[2].rotate_left(16), map]);
-                self.deltas[i] = deltas([saddr, daddr, ports], to);
+        // all arrays are of one length, so that no index is asked about
+        let from = row * ROW % COLUMNS;
+        for i in from..from + ROW {
+            let (saddr, daddr, ports) = (self.saddr[i], self.daddr[i], self.ports[i]);
+            let proto = self.proto[i] & 0xff;
+            let least = match proto {
+                TCP => how.least[0],
+                UDP => how.least[1],
+                _ => u32::MAX,
+            };
+            let known = u32::from(self.transport_len[i] >= least);
+            let map = map + two * u32::from(proto != TCP);
+            let to = [
+                saddr & fill.keep[0] | fill.set[0],
+                daddr & fill.keep[1] | fill.set[1],
+                ports & fill.keep[2] | fill.set[2],
+            ];
+            let stays = u32::from((ports >> 16).wrapping_sub(fill.stay.0) <= fill.stay.1);
+            let reply = [to[1], to[0], to[2].rotate_left(16)];
+            // its own reply it is never
+            let other = (reply[0] ^ saddr) | (reply[1] ^ daddr) | (reply[2] ^ ports);
+            let likely = stays * u32::from(other != 0) * likely;
+            self.state[i] = known * (KNOWN | likely);
+            self.map[i] = map;
+            self.hash[i] = how.seed.hash([saddr, daddr, ports, map]);
+            self.reply[i] = how.seed.hash([reply[0], reply[1], reply[2], map]);
+            let deltas = deltas([saddr, daddr, ports], to);
+            self.deltas[i] = deltas;
+            self.sums[i] = shifts(deltas);
+            for (all, to) in self.to.iter_mut().zip(to) {
+                all[i] = to;
             }
+            self.flags[i] = first_flags(self.proto[i], self.total_len[i]);
         }
+    }
+
+    /// How many packets there are from number `from` on, up to `n`, of which it is [known](Likely) what new flows will become.
+    #[inline(always)]
+    pub(super) fn likely(&self, from: usize, n: usize) -> usize {
+        let states = self.state.iter().skip(from).take(n);
+        states.take_while(|s| **s & LIKELY != 0).count()
+    }
+    /// The hashes of a new flow and of its replies.
+    #[inline(always)]
+    pub(super) fn hashes(&self, i: usize) -> [u32; 2] {
+        [self.hash[i % COLUMNS], self.reply[i % COLUMNS]]
+    }
+    /// A new flow, if it becomes what it is likely to become, and what it does to checksums.
+    #[inline(always)]
+    pub(super) fn new_flow(
+        &self,
+        i: usize,
+        input: u16,
+        outputs: (usize, usize),
+    ) -> (NewFlow, (u16, u16)) {
+        let deltas = self.deltas[i % COLUMNS];
+        let new = NewFlow {
+            map: self.map(i),
+            input,
+            ip_p: self.proto[i % COLUMNS] as u8,
+            flow: self.flow(i),
+            hash: self.hash(i),
+            rewritten: self.becomes(i),
+            outputs,
+            ping: false,
+            free: true,
+            flags: self.flags[i % COLUMNS] as u8,
+        };
+        (new, (deltas as u16, (deltas >> 16) as u16))
+    }
+    #[inline(always)]
+    fn becomes(&self, i: usize) -> FlowId {
+        let [saddr, daddr, ports] = &self.to;
+        let i = i % COLUMNS;
+        FlowId::of(saddr[i], daddr[i], ports[i])
+    }
+    /// The binding of a packet that [`Binder::bind_new`](super::binder::Binder::bind_new) has bound.
+    #[inline(always)]
+    pub fn binding(&self, i: usize) -> FlowBinding {
+        let sums = self.sums[i % COLUMNS];
+        FlowBinding {
+            to: self.becomes(i),
+            ip_sum: sums as u16,
+            transport_sum: (sums >> 16) as u16,
+        }
+    }
+}
+
+/// [`super::bind::shift`] of forward packets, of both halves.
+#[inline(always)]
+fn shifts(deltas: u32) -> u32 {
+    let one = |d: u32| match d {
+        0 => 0,
+        0xffff => 0xffff,
+        d => d ^ 0xffff,
+    };
+    one(deltas & 0xffff) | one(deltas >> 16) << 16
+}
+
+/// Tracking flags behind the packet that makes a flow: those of [`super::binder::Binder`], of a column's numbers.
+#[inline(always)]
+fn first_flags(proto: u32, total_len: u32) -> u32 {
+    let (words, control) = (proto >> 12 & 15, proto >> 16);
+    let bit = |f: u8| u32::from(control & u32::from(f) != 0);
+    let closed = u32::from(TCP_DONE);
+    let data = u32::from(20 + words * 4 < total_len) * u32::from(TCP_DATA);
+    let (reset, fin) = (bit(flag::RST), bit(flag::FIN));
+    let tcp = (reset * (closed | (closed << 1))) | ((fin & !reset) * closed) | data;
+    match proto & 0xff {
+        TCP => tcp,
+        _ => UDP_FIRST,
     }
 }
 
@@ -236,6 +341,8 @@ fn deltas(from: [u32; 3], to: [u32; 3]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::bind::shift;
+    use super::super::binder::Binder;
     use super::super::flowid::checksum_deltas;
     use super::*;
     use proptest::prelude::*;
@@ -267,7 +374,7 @@ mod tests {
                 };
                 c.put(i, Some(p));
             }
-            c.work_out(flows.len(), &how);
+            (0..COLUMNS / ROW).for_each(|row| c.work_out(row, &how));
             for (i, ((saddr, daddr, ports), proto, tcp, transport_len, total_len)) in flows.iter().enumerate() {
                 let flow = FlowId::of(*saddr, *daddr, *ports);
                 let least = [18, 8, u32::MAX, u32::MAX][usize::from(*proto)];
@@ -279,12 +386,23 @@ mod tests {
                 prop_assert_eq!(a.map, map);
                 prop_assert_eq!(a.hash, seed.of(map, &flow));
                 let stays = (u32::from(flow.sport)).wrapping_sub(base) <= more;
-                prop_assert_eq!(a.likely.is_some(), known && stays);
+                let becomes = filling.map(|f| {
+                    let word = |i: usize, old: u32| if set[i] { f.set[i] } else { old };
+                    FlowId::of(word(0, *saddr), word(1, *daddr), word(2, *ports))
+                });
+                prop_assert_eq!(a.likely.is_some(), known && stays && becomes.is_some_and(|b| b.reversed() != flow));
+                prop_assert_eq!(c.likely(i, 1) == 1, a.likely.is_some());
                 if let (Some(l), Some(f)) = (a.likely, filling) {
                     let word = |i: usize, old: u32| if set[i] { value[i] } else { old };
                     let to = FlowId::of(word(0, *saddr), word(1, *daddr), word(2, *ports));
                     prop_assert_eq!(l.hash, seed.of(map, &to.reversed()));
                     prop_assert_eq!(l.deltas, checksum_deltas(flow, to), "{:?}", f);
+                    let (new, deltas) = c.new_flow(i, 3, (1, 2));
+                    prop_assert_eq!((new.flow, new.rewritten, new.map, deltas), (flow, to, map, l.deltas));
+                    prop_assert_eq!(new.flags, Binder::flags(0, &a.packet));
+                    let sums = [l.deltas.0, l.deltas.1].map(|d| shift(d, false));
+                    prop_assert_eq!(c.binding(i), FlowBinding { to, ip_sum: sums[0], transport_sum: sums[1] });
+                    prop_assert_eq!(c.hashes(i), [a.hash, l.hash]);
                 }
             }
         }

@@ -6,7 +6,7 @@
 
 use super::access::Handle;
 use super::apply;
-use super::asked::{Asked, COLUMNS, Columns, Filling, FlowPacket, How};
+use super::asked::{Asked, COLUMNS, Columns, Filling, FlowPacket, How, ROW};
 use super::bind::{HEAD, TCP_NEEDED, shift};
 use super::flowid::FlowId;
 use super::kind::Kind;
@@ -31,7 +31,7 @@ pub struct Wanted {
 }
 
 /// A forward packet's binding: what is written into it, and what is added to the one's complements of its checksums.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlowBinding {
     /// New addresses and ports.
     pub to: FlowId,
@@ -55,15 +55,15 @@ pub enum Tied {
 /// See the module's text.
 #[derive(Debug)]
 pub struct Binder<'s> {
-    table: &'s mut FlowTable,
+    pub(super) table: &'s mut FlowTable,
     /// The pattern that new flows get, and where they leave.
-    new: Option<(&'s mut Pattern, u16, u16)>,
+    pub(super) new: Option<(&'s mut Pattern, u16, u16)>,
     kind: Kind,
     /// What that makes of flows, if it follows from each.
     filling: Option<Filling>,
     /// Twice the member's number.
     map: u16,
-    port: u16,
+    pub(super) port: u16,
     /// A moment, and the [first stamp](Leases::first_stamp) of its millisecond.
     moment: (Timestamp, u64),
     /// Where those are of [`Wanted`] that take all that the pattern may make of any flow, by a part of that number.
@@ -189,26 +189,35 @@ impl<'s> Binder<'s> {
         })
     }
 
-    /// What is to be asked about the first `n` packets that have been [put](Columns::put) into columns. Their places in the index are asked for.
+    /// What is to be asked about a row's packets, `n` of them, which have been [put](Columns::put) into columns: it is worked out, and their places in the index are asked
+    /// for; in a flood those of their replies and the records of new flows, too. `new`: how many new flows there were before in this batch.
+    ///
+    /// Row by row, so that lines are on their way while the next row is read: all of a batch's at once are more than a processor waits for at a time.
     #[inline(always)]
-    pub fn ask_all(&self, c: &mut Columns, n: usize) {
-        c.work_out(
-            n,
-            &How {
-                seed: &self.table.seed,
-                filling: self.filling,
-                map: self.map,
-                two: self.kind == Kind::Ip,
-                least: self.least(),
-            },
-        );
-        let flood = self.table.flood;
-        for i in 0..n {
-            self.table.expect(c.hash(i));
-            if flood && let Some(h) = c.reply(i) {
-                self.table.expect(h);
-            }
+    pub fn ask_row(&self, c: &mut Columns, row: usize, n: usize, new: usize) -> usize {
+        let how = How {
+            seed: &self.table.seed,
+            filling: self.filling,
+            map: self.map,
+            two: self.kind == Kind::Ip,
+            least: self.least(),
+        };
+        c.work_out(row, &how);
+        let from = row * ROW;
+        if !self.table.flood {
+            (from..from + n).for_each(|i| self.table.expect(c.hash(i)));
+            return 0;
         }
+        for i in from..from + n {
+            let [forward, reply] = c.hashes(i);
+            self.table.expect(forward);
+            self.table.expect(reply);
+        }
+        let likely = c.likely(from, n);
+        if !self.table.full() {
+            self.table.expect_new(new, likely);
+        }
+        likely
     }
 
     /// Once the places of all `n` packets are there: the records of flows that are known are asked for, and the places and records of new ones. Nothing is
@@ -218,7 +227,13 @@ impl<'s> Binder<'s> {
         let mut new = 0;
         let mut known = 0;
         for (c, from) in all.iter().zip((0..n).step_by(COLUMNS)) {
-            for i in 0..COLUMNS.min(n - from) {
+            let here = COLUMNS.min(n - from);
+            if self.table.flood && c.likely(0, here) == here {
+                known += here as u32;
+                new += here as u32;
+                continue;
+            }
+            for i in 0..here {
                 if !c.is_known(i) {
                     continue;
                 }
@@ -234,9 +249,9 @@ impl<'s> Binder<'s> {
                 new += 1;
             }
         }
-        // those that take over another's are asked for as others go
-        if new > 0 && !self.table.full() {
-            self.table.expect_new(new as usize);
+        // those that take over another's are asked for as others go, and in a flood all of them have been
+        if new > 0 && !self.table.flood && !self.table.full() {
+            self.table.expect_new(0, new as usize);
         }
         self.table.flood = known == new && known >= FLOOD;
         known as usize
@@ -277,16 +292,29 @@ impl<'s> Binder<'s> {
 
     /// The first stamp of a moment's millisecond.
     #[inline(always)]
-    fn first_stamp(&mut self, now: Timestamp) -> u64 {
+    pub(super) fn first_stamp(&mut self, now: Timestamp) -> u64 {
         if self.moment.0 != now {
             self.moment = (now, Leases::first_stamp(now));
         }
         self.moment.1
     }
 
-    /// Is all wanted that the pattern may make of a flow? Most often it is of any flow, which is found out once.
+    /// Is all wanted that the pattern may make of a flow? Most often it is of any flow.
     #[inline(always)]
     fn is_wanted(&mut self, wanted: &'s Wanted, flow: FlowId) -> bool {
+        if self.is_always_wanted(wanted) {
+            return true;
+        }
+        let Some((pattern, ..)) = &self.new else {
+            return false;
+        };
+        let (least, most) = pattern.ends(flow);
+        wanted.takes(&flow, &least, &most)
+    }
+
+    /// Is all wanted that the pattern may make of any flow? It is found out once.
+    #[inline(always)]
+    pub(super) fn is_always_wanted(&mut self, wanted: &'s Wanted) -> bool {
         let Some((pattern, ..)) = &self.new else {
             return false;
         };
@@ -299,18 +327,17 @@ impl<'s> Binder<'s> {
         if self.sure[a] == at || self.sure[b] == at {
             return true;
         }
-        if pattern.always_wanted(wanted) {
+        let always = pattern.always_wanted(wanted);
+        if always {
             // whoever came first stays near
             self.sure[b] = std::mem::replace(&mut self.sure[a], at);
-            return true;
         }
-        let (least, most) = pattern.ends(flow);
-        wanted.takes(&flow, &least, &most)
+        always
     }
 
     /// A flow's flags after a forward packet.
     #[inline(always)]
-    fn flags(before: u8, p: &FlowPacket) -> u8 {
+    pub(super) fn flags(before: u8, p: &FlowPacket) -> u8 {
         if p.proto != proto::TCP {
             return apply::udp_flags(before, false);
         }
@@ -427,7 +454,10 @@ impl<'s> Binder<'s> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::{CLASSES, Counts, Member, Timeout, Track};
     use super::*;
+    use crate::ElemId;
+    use crate::store::State;
     use proptest::prelude::*;
 
     proptest! {
@@ -473,6 +503,122 @@ mod tests {
             if all {
                 prop_assert_eq!(pattern.always_wanted(&wanted), wanted.takes(&flow, &least, &most));
             }
+        }
+    }
+    /// A table of one rewriter, whose flows time out after so many milliseconds by class.
+    fn table(capacity: u32, expire: &[u64]) -> FlowTable {
+        let mut t = FlowTable::new();
+        t.add_member(Member {
+            elem: ElemId(0),
+            kind: Kind::Ip,
+            specs: Vec::new(),
+            timeouts: std::array::from_fn(|i| Timeout {
+                expire: expire[i],
+                guarantee: 0,
+            }),
+            track: [Track::Tcp, Track::Udp(3)],
+            noutputs: 2,
+            inputs: vec![Counts::default()],
+        });
+        t.set_capacity(capacity);
+        t
+    }
+
+    fn binder<'s>(table: &'s mut FlowTable, pattern: &'s mut Pattern) -> Binder<'s> {
+        Binder {
+            filling: pattern.filling(),
+            table,
+            new: Some((pattern, 0, 1)),
+            kind: Kind::Ip,
+            map: 0,
+            port: 0,
+            moment: (Timestamp::ZERO, 0),
+            sure: [0; SURE],
+        }
+    }
+
+    proptest! {
+        /// New flows that are made together are those that are made one after the other, whoever else comes, is known, finds its port taken, or has to go.
+        #[test]
+        fn a_flood_is_one_after_the_other(
+            capacity in 1u32..150, top in 0u32..3000,
+            expire in proptest::collection::vec(10u64..13, CLASSES),
+            batches in proptest::collection::vec(
+                (0i64..3, proptest::collection::vec((0u32..40, 0u32..3, 0u16..60, any::<bool>(), any::<u8>(), 0u8..9), 1..COLUMNS)),
+                1..12,
+            ),
+        ) {
+            let pattern = Pattern {
+                saddr: 0x0100_0001,
+                sport: 1024,
+                daddr: 0,
+                dport: 0,
+                top: top + 1,
+                ports: true,
+                sequential: false,
+                same_first: true,
+                next: 0,
+            };
+            let port = |p: u32| p.min(0xffff);
+            let wanted = Wanted {
+                output: 0,
+                fields: [Some((pattern.saddr, pattern.saddr)), None, Some((1024, port(1025 + top))), None],
+            };
+            let mut tables = [table(capacity, &expire), table(capacity, &expire)];
+            tables[1].seed = tables[0].seed;
+            let mut patterns = [pattern; 2];
+            let mut draws = [0u32; 2];
+            let mut draw = |of: usize| {
+                draws[of] = draws[of].wrapping_mul(0x9e37_79b9).wrapping_add(12345);
+                draws[of]
+            };
+            let mut now = 1_000_000_000i64;
+            let mut together = 0;
+            for (step, packets) in &batches {
+                now += step * 500_000;
+                let now = Timestamp(now);
+                let mut c = Columns::default();
+                for (i, (host, to, port, udp, control, odd)) in packets.iter().enumerate() {
+                    c.put(i, (*odd != 0).then_some(FlowPacket {
+                        proto: if *udp { 17 } else { 6 },
+                        flow: FlowId { saddr: 0x0a00_0000 + host, daddr: 0x0900_0000 + to, sport: 1020 + port, dport: 80 },
+                        tcp: [0x50, *control],
+                        transport_len: 26,
+                        total_len: if *odd == 1 { 60 } else { 40 },
+                    }));
+                }
+                let [one, other] = &mut tables;
+                let [first, second] = &mut patterns;
+                let (mut all, mut each) = (binder(one, first), binder(other, second));
+                all.table.flood = true;
+                prop_assert!(all.always_as_wanted(&wanted));
+                let rows = packets.chunks(ROW).enumerate();
+                rows.fold(0, |new, (row, some)| new + all.ask_row(&mut c, row, some.len(), new));
+                let mut i = 0;
+                while i < packets.len() {
+                    let made = all.bind_new(&c, i, packets.len() - i, now);
+                    together += made;
+                    for j in i..i + made {
+                        let a = c.get(j);
+                        prop_assert!(a.is_some());
+                        let Some(a) = a else { continue };
+                        let tied = each.bind(&a, &wanted, now, || draw(1));
+                        prop_assert_eq!(tied, Tied::To(c.binding(j)));
+                    }
+                    i += made;
+                    if let Some(a) = c.get(i).filter(|_| made == 0) {
+                        let tied = all.bind(&a, &wanted, now, || draw(0));
+                        prop_assert_eq!(tied, each.bind(&a, &wanted, now, || draw(1)));
+                    }
+                    i += usize::from(made == 0);
+                }
+                prop_assert_eq!(tables[0].summary(), tables[1].summary());
+                prop_assert_eq!(tables[0].evictions(), tables[1].evictions());
+                prop_assert_eq!(patterns[0], patterns[1]);
+            }
+            // the first flow of all is new, unless it is odd
+            let some = batches[0].1.iter().any(|p| p.5 != 0 && (4..4 + top as u16).contains(&p.2));
+            prop_assert!(together > 0 || !some);
         }
     }
 }

@@ -63,6 +63,13 @@ impl Bucket {
     }
 }
 
+/// A free place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Vacancy {
+    bucket: usize,
+    way: usize,
+}
+
 /// What references stand for.
 pub(super) trait Keys {
     /// The hash of a reference's key.
@@ -189,6 +196,39 @@ impl Index {
         }
         self.place(hash, reference);
         self.used += 1;
+    }
+
+    /// Where references with this hash would be put, if none that may be one is in, nor is anything special about the place; `None` also where another one is in that
+    /// has this hash by chance.
+    #[inline(always)]
+    pub fn vacancy(&self, hash: u32) -> Option<Vacancy> {
+        const PLACES: u32 = (1 << WAYS) - 1;
+        let bucket = hash as usize & self.mask();
+        let b = self.buckets.get(bucket)?;
+        let (free, same) = (equal_to(&b.tags, 0), equal_to(&b.tags, tag(hash)));
+        // nobody went by: both halves of that number are zero
+        let plain = (same & PLACES == 0) & (free >> WAYS == 3) & (free & PLACES != 0);
+        plain.then_some(Vacancy {
+            bucket,
+            way: free.trailing_zeros() as usize,
+        })
+    }
+    /// [`Index::vacancy`] of two hashes that are put in together.
+    #[inline(always)]
+    pub fn vacancies(&self, [a, b]: [u32; 2]) -> Option<[Vacancy; 2]> {
+        let (a, b) = (self.vacancy(a)?, self.vacancy(b)?);
+        let grows = self.used + 2 > self.buckets.len() * LOAD;
+        (a.bucket != b.bucket && !grows).then_some([a, b])
+    }
+    /// Puts a reference where [`Index::vacancy`] has said; others may have gone since, but none come.
+    #[inline(always)]
+    pub fn fill(&mut self, at: Vacancy, hash: u32, reference: u32) {
+        if let Some(b) = self.buckets.get_mut(at.bucket)
+            && let (Some(r), Some(t)) = (b.references.get_mut(at.way), b.tags.get_mut(at.way))
+        {
+            (*r, *t) = (reference, tag(hash));
+            self.used += 1;
+        }
     }
 
     #[inline(always)]

@@ -10,6 +10,7 @@ mod bind;
 mod binder;
 mod chash;
 mod crowd;
+mod flood;
 mod flowid;
 mod ftp;
 mod handlers;
@@ -36,7 +37,7 @@ mod tests;
 use crate::class::ElementClass;
 use crate::store::{StateId, StateStore};
 
-pub use asked::{Asked, COLUMNS, Columns, FlowPacket};
+pub use asked::{Asked, COLUMNS, Columns, FlowPacket, ROW};
 pub use binder::{Binder, FlowBinding, Tied, Wanted};
 pub use flowid::FlowId;
 pub use lease::{Lasting, Leases, NO_LEASE};

@@ -74,18 +74,41 @@ impl AgeQueue {
             self.last = f.stamp;
             self.line.push_back(f);
         } else {
-            self.file_again(f);
+            // field by field: what is handed over in memory is in memory on the other way, too, where it is written in parts, read as a whole, and waited for
+            self.file_again(f.stamp, f.record, f.number, f.hashes);
         }
         self.live += 1;
-        if self.line.len() + self.again.len() > 2 * self.live + SLACK {
-            self.tidy(records);
-        }
+        self.keep_tidy(records);
         alone || !behind
     }
 
+    /// The same of one with a stamp after all others, as long as others [keep it tidy](AgeQueue::keep_tidy): whoever comes leaves nothing behind.
+    #[inline(always)]
+    pub fn file_newest(&mut self, f: Filed) -> bool {
+        let alone = self.is_empty();
+        self.last = f.stamp;
+        self.line.push_back(f);
+        self.live += 1;
+        alone
+    }
+
+    /// Forgets what is worth nothing, where that is more than what is worth something.
+    #[inline(always)]
+    pub fn keep_tidy(&mut self, records: &[Record]) {
+        if self.line.len() + self.again.len() > 2 * self.live + SLACK {
+            self.tidy(records);
+        }
+    }
+
     #[cold]
-    fn file_again(&mut self, f: Filed) {
-        self.again.push(Reverse(f));
+    #[inline(never)]
+    fn file_again(&mut self, stamp: u64, record: u32, number: u32, hashes: [u32; 2]) {
+        self.again.push(Reverse(Filed {
+            stamp,
+            record,
+            number,
+            hashes,
+        }));
     }
 
     /// Forgets what is worth nothing.

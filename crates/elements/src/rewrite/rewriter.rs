@@ -402,7 +402,7 @@ impl Rewriter {
             new += usize::from(t.expect_record(s.hash).is_none());
         }
         if new > 0 {
-            t.expect_new(new);
+            t.expect_new(0, new);
         }
     }
 
@@ -451,7 +451,7 @@ impl Rewriter {
             }
         }
         if new > 0 {
-            t.expect_new(new as usize);
+            t.expect_new(0, new as usize);
         }
         for f in all.iter_mut().filter(mine) {
             if let Some(found) = f.found {

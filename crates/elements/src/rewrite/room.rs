@@ -1,5 +1,6 @@
 //! Who comes into a flow table, and who goes for it.
 
+use super::index::Vacancy;
 use super::lease::{NO_LEASE, STAMP_BITS};
 use super::queue::{Filed, NIL};
 use super::record::{Counts, NewFlow, Record, Timeout};
@@ -111,13 +112,8 @@ impl FlowTable {
         stamp: u64,
     ) -> Option<u32> {
         let map = new.map;
-        debug_assert!(self.leads_out(new));
-        debug_assert_eq!(deltas, new.deltas());
         let reply = new.rewritten.reversed();
-        debug_assert_eq!(hashes, [new.flow, reply].map(|k| self.hash(map, &k)));
-        // whoever makes a flow has looked for it
-        debug_assert!(self.lookup(map, &new.flow).is_none());
-        debug_assert!(self.lookup(map, &reply).is_none() && new.flow != reply);
+        self.is_free(new, hashes, deltas);
         // room is made first: its record is the next one to be used
         let mut place = None;
         if self.full() {
@@ -139,6 +135,24 @@ impl FlowTable {
         Some(i)
     }
 
+    /// Where both directions of a flow with these hashes would stand, if nothing is in that could be one of them, and both places are plain ones.
+    #[inline(always)]
+    pub(super) fn vacancies(&self, hashes: [u32; 2]) -> Option<[Vacancy; 2]> {
+        self.index.vacancies(hashes)
+    }
+
+    /// What is said of a new flow is so, and nobody has its keys.
+    #[inline(always)]
+    pub(super) fn is_free(&self, new: &NewFlow, hashes: [u32; 2], deltas: (u16, u16)) {
+        let (map, reply) = (new.map, new.rewritten.reversed());
+        debug_assert!(self.leads_out(new));
+        debug_assert_eq!(deltas, new.deltas());
+        debug_assert_eq!(hashes, [new.flow, reply].map(|k| self.hash(map, &k)));
+        // whoever makes a flow has looked for it
+        debug_assert!(self.lookup(map, &new.flow).is_none());
+        debug_assert!(self.lookup(map, &reply).is_none() && new.flow != reply);
+    }
+
     /// Has the rewriter the outputs?
     #[inline(always)]
     fn leads_out(&self, new: &NewFlow) -> bool {
@@ -148,15 +162,33 @@ impl FlowTable {
 
     /// Writes a record, and files it; it is not in the index yet.
     #[inline(always)]
-    fn write_down(
+    pub(super) fn write_down(
+        &mut self,
+        i: u32,
+        new: &NewFlow,
+        stamp: u64,
+        hashes: [u32; 2],
+        deltas: (u16, u16),
+    ) {
+        let q = self.queue_of(new.map, new.flags);
+        let filed = self.fill(i, new, stamp, hashes, deltas);
+        if self.queues[q].file(&self.records, filed) {
+            self.turn = Turn::default();
+        }
+        self.live += 1;
+        self.count_flows(new.map, new.input, 1);
+    }
+
+    /// Writes a record alone: what it is to be filed as.
+    #[inline(always)]
+    pub(super) fn fill(
         &mut self,
         i: u32,
         new: &NewFlow,
         stamp: u64,
         hashes: [u32; 2],
         (ip_delta, port_delta): (u16, u16),
-    ) {
-        let q = self.queue_of(new.map, new.flags);
+    ) -> Filed {
         let record = &mut self.records[i as usize];
         let number = record.filing.wrapping_add(1);
         *record = Record {
@@ -175,18 +207,11 @@ impl FlowTable {
             used: true,
             ..Record::default()
         };
-        let filed = Filed {
+        Filed {
             stamp,
             record: i,
             number,
             hashes,
-        };
-        if self.queues[q].file(&self.records, filed) {
-            self.turn = Turn::default();
-        }
-        self.live += 1;
-        if let Some(c) = self.counts_mut(new.map, new.input) {
-            c.flows += 1;
         }
     }
 
@@ -235,7 +260,7 @@ impl FlowTable {
 
     /// What [`FlowTable::make_room`] and [`FlowTable::allocate`] do, where it is known who goes: the record that a new flow of the map takes over.
     #[inline(always)]
-    fn take_place(&mut self, map: u16, stamp: u64) -> Option<u32> {
+    pub(super) fn take_place(&mut self, map: u16, stamp: u64) -> Option<u32> {
         let (rank, v) = self.next_to_go(stamp >> STAMP_BITS)?;
         if self.own_rank(map, stamp).is_some_and(|own| rank >= own) {
             return None;
@@ -283,7 +308,7 @@ impl FlowTable {
     }
 
     #[inline(always)]
-    fn allocate(&mut self) -> Option<u32> {
+    pub(super) fn allocate(&mut self) -> Option<u32> {
         if let Some(i) = self.free.pop() {
             return Some(i);
         }
@@ -300,6 +325,11 @@ impl FlowTable {
     fn counts_mut(&mut self, map: u16, input: u16) -> Option<&mut Counts> {
         let m = self.members.get_mut(usize::from(map >> 1))?;
         m.inputs.get_mut(usize::from(input))
+    }
+    pub(super) fn count_flows(&mut self, map: u16, input: u16, more: u32) {
+        if let Some(c) = self.counts_mut(map, input) {
+            c.flows += more;
+        }
     }
     pub(super) fn count_failure(&mut self, map: u16, input: u16) {
         if let Some(c) = self.counts_mut(map, input) {

@@ -236,10 +236,13 @@ impl FlowTable {
         let reply = found & 1 != 0;
         (r.map == map && r.key(reply) == *key).then_some((r, reply))
     }
-    /// So many flows are about to be made: the records that they will be in are asked for.
-    pub(super) fn expect_new(&self, n: usize) {
+    /// So many flows are about to be made, after `before` others: the records that they will be in are asked for.
+    #[inline(always)]
+    pub(super) fn expect_new(&self, before: usize, n: usize) {
         // those that have never been used come one after the other: memory sees that by itself
-        for i in self.free.iter().rev().take(n) {
+        let last = self.free.len().saturating_sub(before);
+        let next = self.free.get(last.saturating_sub(n)..last);
+        for i in next.unwrap_or_default() {
             if let Some(r) = self.records.get(*i as usize) {
                 prefetch(r);
             }
@@ -321,11 +324,23 @@ impl FlowTable {
     /// A key has come into the index, or gone from it.
     #[inline(always)]
     pub(super) fn note(&mut self, map: u16, key: &FlowId, there: bool) {
-        if !self.crowds.is_empty() {
-            let member = self.members.get(usize::from(map >> 1));
-            let ping = member.is_some_and(|m| m.kind == Kind::Ping);
-            self.crowds.note(map, ping, key, there);
+        if self.has_crowds() {
+            self.note_crowds(map, key.saddr, key.daddr, key.ports(), there);
         }
+    }
+    /// Does [`FlowTable::note`] do anything?
+    #[inline(always)]
+    pub(super) fn has_crowds(&self) -> bool {
+        !self.crowds.is_empty()
+    }
+    /// Not by reference: a key would be in memory wherever it is seldom needed there.
+    #[cold]
+    #[inline(never)]
+    fn note_crowds(&mut self, map: u16, saddr: u32, daddr: u32, ports: u32, there: bool) {
+        let member = self.members.get(usize::from(map >> 1));
+        let ping = member.is_some_and(|m| m.kind == Kind::Ping);
+        let key = FlowId::of(saddr, daddr, ports);
+        self.crowds.note(map, ping, &key, there);
     }
 
     #[inline]
@@ -342,12 +357,22 @@ impl FlowTable {
     /// The same of the millisecond whose [first stamp](Leases::first_stamp) this is.
     #[inline(always)]
     pub(super) fn stamp_from(&mut self, first: u64) -> u64 {
-        let last = self.last_stamp.max(self.lease_clock());
-        self.last_stamp = first.max(last + 1);
+        let stamp = self.next_stamp(first);
+        self.set_last_stamp(stamp);
+        stamp
+    }
+    /// This stamp, and those before, have been given.
+    #[inline(always)]
+    pub(super) fn set_last_stamp(&mut self, stamp: u64) {
+        self.last_stamp = stamp;
         if let Some(l) = &self.leases {
-            l.set_clock(self.last_stamp);
+            l.set_clock(stamp);
         }
-        self.last_stamp
+    }
+    /// The one that [`FlowTable::stamp_from`] gives next.
+    #[inline(always)]
+    pub(super) fn next_stamp(&self, first: u64) -> u64 {
+        first.max(self.last_stamp.max(self.lease_clock()) + 1)
     }
     #[inline]
     fn lease_clock(&self) -> u64 {

@@ -214,6 +214,23 @@ impl Image {
         !(same && self.annos.is_empty() && matches!(self.kind, Kind::Same))
     }
 
+    /// Where MAC, network and transport header are put, in bytes from where the packet began, if that is all that [`Image::mark`] does, and the packet begins there.
+    pub fn sets_headers_alone(&self) -> Option<[u16; 3]> {
+        let plain = self.annos.is_empty() && matches!(self.kind, Kind::Same);
+        if self.cleared || !plain || self.start != 0 {
+            return None;
+        }
+        let (Mark::At(mac, _) | Mark::Alone(mac)) = self.mac else {
+            return None;
+        };
+        let Mark::At(net, len) = self.net else {
+            return None;
+        };
+        let place = |at: i64| u16::try_from(at).ok();
+        let (mac, net) = (i64::from(mac), i64::from(net));
+        Some([place(mac)?, place(net)?, place(net + i64::from(len))?])
+    }
+
     /// Does none of that follow from what registers hold?
     pub fn reads_nothing_for_marks(&self) -> bool {
         let kind = match self.kind {

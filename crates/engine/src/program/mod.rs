@@ -342,10 +342,7 @@ impl ProgramRunner {
         // nothing that happens to a packet changes the bytes of another one; a handler that it calls may end the program's time,
         // and then what was found is worth nothing
         let changes = self.graph.core.changes;
-        let mut packets = batch.drain(..).enumerate().map(|(i, p)| {
-            let rule = rules.get(i).copied();
-            (p, rule.unwrap_or(classify::NO_RULE), i)
-        });
+        let mut packets = short::Left::new(batch.drain(..), &rules);
         // Bound: each time a packet is taken, if there is one.
         loop {
             let stage = stage.filter(|_| self.graph.core.changes == changes);

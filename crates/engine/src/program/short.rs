@@ -12,6 +12,7 @@ use ahead::Ahead;
 pub(super) use ahead::foresee;
 pub(super) use write::Write;
 
+use super::classify::NO_RULE;
 use super::code::{Action, Code, End, Step};
 use super::exec::State;
 use super::image;
@@ -20,14 +21,15 @@ use super::quick::WINDOW;
 use super::regs::{Regs, end_of};
 use super::report::Counts;
 use super::straight;
-use super::tied::{self, Tie, Written};
+use super::tied::{Tie, Written};
 use super::wider::{Work, widely};
 use crate::core::Core;
 use crate::graph::Graph;
 use onefold_elements::rewrite::{Binder, Tied};
 use onefold_elements::{ElemId, Host, Outbox, StateStore};
-use onefold_packet::Pkt;
+use onefold_packet::{Packet, Pkt};
 use onefold_synth::program::{EndAt, LenAt};
+use std::vec::Drain;
 
 /// Different lengths that one action counts, at most.
 const LENGTHS: usize = 4;
@@ -48,6 +50,8 @@ struct Short {
     /// Lengths that are summed: first byte, and whether to where the header says.
     lengths: [(i32, bool); LENGTHS],
     used: u8,
+    /// All lengths begin in packets that are so long, and end there by their header.
+    least: usize,
     /// Where the transport header begins, if the packet ends where the rewriter was told that it does.
     alike: Option<u32>,
     fate: Fate,
@@ -57,7 +61,24 @@ struct Short {
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     packets: u64,
+    /// Of those that are long enough for each length to begin in them: how many, their lengths, and those up to where the header says.
+    whole: u64,
+    lens: u64,
+    ends: u64,
+    /// Of the others.
     bytes: [u64; LENGTHS],
+}
+
+impl Tally {
+    /// The sum of number `k` of an action's lengths.
+    fn sum(&self, s: &Short, k: usize) -> u64 {
+        let Some((start, by_header)) = s.lengths.get(k) else {
+            return 0;
+        };
+        let all = if *by_header { self.ends } else { self.lens };
+        let before = i64::from(*start) * self.whole as i64;
+        self.bytes[k % LENGTHS] + (all as i64 - before) as u64
+    }
 }
 
 /// Short actions by number.
@@ -122,12 +143,55 @@ impl Short {
             end,
             lengths: all,
             used: list.len() as u8,
+            least: list.iter().map(|l| l.0.max(0) as usize).max().unwrap_or(0),
             alike: match &fate {
                 Fate::Bound(t) if t.end == end => Some(t.tuple.transport()),
                 _ => None,
             },
             fate,
         })
+    }
+
+    /// Where a packet ends, if that is asked; `transport_len`: what the rewriter is told, if that is known.
+    #[inline(always)]
+    fn end(&self, p: &Packet, transport_len: Option<u32>) -> usize {
+        match (self.end, transport_len, self.alike) {
+            (EndAt::Same, ..) => p.len(),
+            (_, Some(len), Some(from)) => (len + from) as usize,
+            (e, ..) => end_of(e, p.buffer(), p.data_offset()) as usize,
+        }
+    }
+
+    /// Is a packet that ends here long enough for what is written when it has been bound?
+    #[inline(always)]
+    fn fits(&self, tie: &Tie, p: &Packet, end: usize) -> bool {
+        match &tie.write {
+            Written::Short(w) => {
+                (if w.trim { end } else { p.len() }) >= w.least && p.window::<WINDOW>().is_some()
+            }
+            Written::Image { .. } => true,
+        }
+    }
+
+    /// One more packet.
+    #[inline(always)]
+    fn tally(&self, t: &mut Tally, len: usize, end: usize) {
+        t.packets += 1;
+        if end.min(len) >= self.least {
+            t.whole += 1;
+            t.lens += len as u64;
+            t.ends += end as u64;
+        } else {
+            self.tally_short(t, len, end);
+        }
+    }
+    #[cold]
+    fn tally_short(&self, t: &mut Tally, len: usize, end: usize) {
+        for ((start, by_header), to) in self.lengths.iter().zip(&mut t.bytes).take(self.used.into())
+        {
+            let end = if *by_header { end } else { len };
+            *to += u64::try_from(end as i64 - i64::from(*start)).unwrap_or(0);
+        }
     }
 
     fn length(&self, of: &LenAt) -> Option<usize> {
@@ -162,8 +226,8 @@ impl Shorts {
             };
             for step in a.steps.of(&code.steps) {
                 if let Step::Count { len, number, .. } = step {
-                    let bytes = s.length(len).and_then(|k| t.bytes.get(k));
-                    later.add_all(*number, t.packets, bytes.copied().unwrap_or(0));
+                    let bytes = s.length(len).map_or(0, |k| t.sum(s, k));
+                    later.add_all(*number, t.packets, bytes);
                 }
             }
             match a.end {
@@ -193,7 +257,7 @@ pub(super) fn run(
     st: &mut State,
     g: &mut Graph,
     first_rule: u32,
-    packets: &mut impl Iterator<Item = Next>,
+    packets: &mut Left<'_>,
     count: &mut u64,
 ) -> Option<Next> {
     if !may(st, g) {
@@ -224,7 +288,7 @@ pub(super) fn run(
 }
 
 /// What [`run`] goes through.
-struct Run<'a, I> {
+struct Run<'a, 'p> {
     code: &'a Code,
     shorts: &'a mut Shorts,
     counts: &'a mut Counts,
@@ -234,13 +298,43 @@ struct Run<'a, I> {
     store: &'a mut StateStore,
     out: &'a mut Outbox,
     first_rule: u32,
-    packets: &'a mut I,
+    packets: &'a mut Left<'p>,
 }
 
 /// A packet of a batch, with its rule and its number.
 pub(super) type Next = (Pkt, u32, usize);
 
-impl<I: Iterator<Item = Next>> Work for Run<'_, I> {
+/// The packets of a batch that are left, with their rules.
+pub(super) struct Left<'a> {
+    packets: Drain<'a, Pkt>,
+    rules: &'a [u32],
+    /// The number of the next one.
+    next: usize,
+}
+
+impl<'a> Left<'a> {
+    /// All of them; who has no rule has none that takes it.
+    pub fn new(packets: Drain<'a, Pkt>, rules: &'a [u32]) -> Left<'a> {
+        Left {
+            packets,
+            rules,
+            next: 0,
+        }
+    }
+}
+
+impl Iterator for Left<'_> {
+    type Item = Next;
+    #[inline(always)]
+    fn next(&mut self) -> Option<Next> {
+        let p = self.packets.next()?;
+        let i = self.next;
+        self.next += 1;
+        Some((p, self.rules.get(i).map_or(NO_RULE, |r| *r), i))
+    }
+}
+
+impl Work for Run<'_, '_> {
     /// How many packets, and the first that is not short.
     type Out = (u64, Option<Next>);
 
@@ -251,25 +345,27 @@ impl<I: Iterator<Item = Next>> Work for Run<'_, I> {
         // of the input that was the last one
         let mut binder: Option<((u32, u16), Binder<'_>)> = None;
         let mut n = 0;
-        for (mut p, rule, i) in self.packets {
+        let packets = self.packets;
+        let Shorts {
+            all,
+            tallies,
+            some,
+            ahead,
+            ..
+        } = shorts;
+        while let Some((mut p, rule, i)) = packets.next() {
             let at = self.first_rule.saturating_add(rule) as usize;
             let number = code.rule_action.get(at).map_or(usize::MAX, |a| *a as usize);
-            let (Some(Some(s)), Some(t)) = (shorts.all.get(number), shorts.tallies.get_mut(number))
-            else {
+            let (Some(Some(s)), Some(t)) = (all.get(number), tallies.get_mut(number)) else {
                 return (n, Some((p, rule, i)));
             };
             let len = p.len();
             // what was asked for is as it was then: packets' bytes are their own
             let foreseen = match &s.fate {
-                Fate::Bound(t) => shorts.ahead.of((t.elem, t.port), i),
+                Fate::Bound(t) => ahead.of((t.elem, t.port), i),
                 _ => None,
             };
-            let foreseen = foreseen.and_then(|c| c.get(i));
-            let end = match (s.end, &foreseen, s.alike) {
-                (EndAt::Same, ..) => len,
-                (_, Some(a), Some(from)) => (a.transport_len() + from) as usize,
-                (e, ..) => end_of(e, p.buffer(), p.data_offset()) as usize,
-            };
+            let end = s.end(&p, foreseen.and_then(|c| c.transport_len(i)));
             if let Fate::Leaves(_, w) = &s.fate
                 && ((if w.trim { end } else { len }) < w.least || p.window::<WINDOW>().is_none())
             {
@@ -277,13 +373,6 @@ impl<I: Iterator<Item = Next>> Work for Run<'_, I> {
             }
             let mut bound = None;
             if let Fate::Bound(tie) = &s.fate {
-                let fits = match &tie.write {
-                    Written::Short(w) => {
-                        (if w.trim { end } else { len }) >= w.least
-                            && p.window::<WINDOW>().is_some()
-                    }
-                    Written::Image { .. } => true,
-                };
                 let place = (tie.elem, tie.port);
                 if binder.as_ref().is_none_or(|b| b.0 != place) {
                     let elem = core.nodes.get(tie.elem as usize);
@@ -291,17 +380,52 @@ impl<I: Iterator<Item = Next>> Work for Run<'_, I> {
                     let made = elem.and_then(|e| e.binder(usize::from(tie.port), &mut *store));
                     binder = made.map(|b| (place, b));
                 }
-                let Some((_, b)) = binder.as_mut().filter(|_| fits) else {
+                let Some((_, b)) = binder.as_mut() else {
                     return (n, Some((p, rule, i)));
                 };
-                let asked = match foreseen {
+                let now = core.now;
+                let made = ahead.bind(place, i, b, now);
+                if made > 0
+                    && let Some(c) = ahead.of(place, i)
+                {
+                    // all of them now: what has been found out about them is not asked again
+                    let mut next = Some((p, rule, i));
+                    for _ in 0..made {
+                        let Some((mut p, rule, i)) = next.take().or_else(|| packets.next()) else {
+                            break;
+                        };
+                        let at = self.first_rule.saturating_add(rule) as usize;
+                        let number = ahead.number(i);
+                        let (Some(Some(s)), Some(t)) = (all.get(number), tallies.get_mut(number))
+                        else {
+                            return (n, Some((p, rule, i)));
+                        };
+                        let Fate::Bound(tie) = &s.fate else {
+                            return (n, Some((p, rule, i)));
+                        };
+                        n += 1;
+                        if t.packets == 0 {
+                            some.push(number as u32);
+                        }
+                        let len = p.len();
+                        let end = s.end(&p, c.transport_len(i));
+                        s.tally(t, len, end);
+                        self.counts.class(at, len);
+                        tie.carry_out(code, self.regs, &c.binding(i), &mut p, end);
+                        out.transmitted.push((ElemId(tie.sink), p));
+                    }
+                    continue;
+                }
+                if !s.fits(tie, &p, end) {
+                    return (n, Some((p, rule, i)));
+                }
+                let asked = match ahead.of(place, i).and_then(|c| c.get(i)) {
                     Some(a) => a,
                     None => match tie.flow(&p).and_then(|f| b.ask(f)) {
                         Some(a) => a,
                         None => return (n, Some((p, rule, i))),
                     },
                 };
-                let now = core.now;
                 let draw = || core.random(ElemId(tie.elem));
                 bound = match b.bind(&asked, &tie.wanted, now, draw) {
                     Tied::Ask => return (n, Some((p, rule, i))),
@@ -322,14 +446,9 @@ impl<I: Iterator<Item = Next>> Work for Run<'_, I> {
             }
             n += 1;
             if t.packets == 0 {
-                shorts.some.push(number as u32);
+                some.push(number as u32);
             }
-            t.packets += 1;
-            for k in 0..usize::from(s.used).min(LENGTHS) {
-                let (start, by_header) = s.lengths[k];
-                let end = if by_header { end } else { len };
-                t.bytes[k] += u64::try_from(end as i64 - i64::from(start)).unwrap_or(0);
-            }
+            s.tally(t, len, end);
             self.counts.class(at, len);
             match &s.fate {
                 Fate::Leaves(sink, w) => {
@@ -339,37 +458,13 @@ impl<I: Iterator<Item = Next>> Work for Run<'_, I> {
                     if let Some(bytes) = p.window_mut() {
                         w.apply(bytes);
                     }
-                    if let Some(m) = w.marks.and_then(|m| code.images.get(m as usize)) {
-                        m.mark(&mut p, &[], &[]);
-                    }
+                    w.mark(code, &mut p);
                     out.transmitted.push((ElemId(*sink), p));
                 }
                 Fate::Dropped => out.pool.recycle(p),
                 Fate::Bound(tie) => {
                     let Some(b) = bound else { continue };
-                    match &tie.write {
-                        Written::Short(w) => {
-                            if w.trim {
-                                p.keep(end);
-                            }
-                            if let Some(bytes) = p.window_mut() {
-                                w.apply_bound(bytes, &b);
-                            }
-                            if let Some(m) = w.marks.and_then(|m| code.images.get(m as usize)) {
-                                m.mark(&mut p, &[], &[]);
-                            }
-                        }
-                        Written::Image {
-                            image,
-                            needs,
-                            first,
-                        } => {
-                            tied::fill(code, self.regs, *needs, *first, &b, &p);
-                            if let Some(m) = code.images.get(*image as usize) {
-                                tied::apply(m, self.regs, &mut p);
-                            }
-                        }
-                    }
+                    tie.carry_out(code, self.regs, &b, &mut p, end);
                     out.transmitted.push((ElemId(tie.sink), p));
                 }
             }

@@ -132,11 +132,46 @@ impl Tie {
     #[inline(always)]
     pub fn flow(&self, p: &Packet) -> Option<FlowPacket> {
         let end = match self.end {
-            EndAt::Same => Some(p.len() as i64),
+            EndAt::Same => Some(p.len()),
             e if self.tuple.says(e) => None,
-            e => Some(end_of(e, p.buffer(), p.data_offset())),
+            e => Some(end_of(e, p.buffer(), p.data_offset()) as usize),
         };
         self.tuple.as_came(p, end)
+    }
+}
+
+impl Tie {
+    /// What becomes of a packet that has been bound, and ends here.
+    #[inline(always)]
+    pub fn carry_out(
+        &self,
+        code: &Code,
+        regs: &mut Regs,
+        b: &FlowBinding,
+        p: &mut Pkt,
+        end: usize,
+    ) {
+        match &self.write {
+            Written::Short(w) => {
+                if w.trim {
+                    p.keep(end);
+                }
+                if let Some(bytes) = p.window_mut() {
+                    w.apply_bound(bytes, b);
+                }
+                w.mark(code, p);
+            }
+            Written::Image {
+                image,
+                needs,
+                first,
+            } => {
+                fill(code, regs, *needs, *first, b, p);
+                if let Some(m) = code.images.get(*image as usize) {
+                    apply(m, regs, p);
+                }
+            }
+        }
     }
 }
 
@@ -154,14 +189,7 @@ pub(super) fn slots(b: &FlowBinding) -> [u32; SLOTS] {
 }
 
 /// Fills registers for a packet that has been bound.
-pub(super) fn fill(
-    code: &Code,
-    regs: &mut Regs,
-    needs: Span,
-    first: u16,
-    b: &FlowBinding,
-    p: &Packet,
-) {
+fn fill(code: &Code, regs: &mut Regs, needs: Span, first: u16, b: &FlowBinding, p: &Packet) {
     regs.begin();
     for r in needs.of(&code.lists) {
         regs.fill(*r, &code.sources, p);
@@ -175,6 +203,6 @@ pub(super) fn fill(
 }
 
 /// The image with those registers.
-pub(super) fn apply(m: &Image, regs: &Regs, p: &mut Pkt) {
+fn apply(m: &Image, regs: &Regs, p: &mut Pkt) {
     m.apply(p, &regs.v, &[]);
 }

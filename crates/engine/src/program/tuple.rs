@@ -11,6 +11,8 @@ use onefold_synth::program::{EndAt, Mark};
 
 /// Bytes of the IP header, and of what is behind it, that are looked at.
 pub(super) const WINDOW: usize = 34;
+/// Bytes of a packet's first ones that are read without being asked for.
+const NEAR: usize = 64;
 /// Bits of addresses and ports: first, how many.
 const FIELDS: [(i64, i64); 4] = [(96, 32), (128, 32), (160, 16), (176, 16)];
 /// Bytes that somebody looks at: total length, protocol, addresses, the first eight behind the header, TCP's length and flags.
@@ -110,17 +112,21 @@ impl Tuple {
 
     /// As [`Tuple::packet`], what a binder looks at, as it came; `end` is where the packet ends, unless its header [says](Tuple::says) so.
     #[inline(always)]
-    pub fn as_came(&self, p: &Packet, end: Option<i64>) -> Option<FlowPacket> {
-        let h = self.window(p)?;
+    pub fn as_came(&self, p: &Packet, end: Option<usize>) -> Option<FlowPacket> {
+        let net = usize::from(self.net);
+        // most often all of it is in what can be read of any packet, and it is enough to know that the packet is so long
+        let h: &[u8; WINDOW] = match p.window::<NEAR>() {
+            Some(w) if net <= NEAR - WINDOW => w.get(net..)?.first_chunk()?,
+            _ => self.window(p)?,
+        };
         let total_len = u16::from_be_bytes([h[2], h[3]]);
-        let net = i64::from(self.net);
         let end = match end {
             Some(end) => end,
             // as `end_of`
-            None => (net + i64::from(total_len)).min((p.buffer().len() - p.data_offset()) as i64),
+            None => (net + usize::from(total_len)).min(p.len()),
         };
-        let transport_len = u32::try_from(end - net - 20).ok()?;
-        if transport_len < 14 {
+        // a packet that has these bytes has all that is looked at
+        if end < net + WINDOW {
             return None;
         }
         let (proto, flow) = Self::flow_in(h);
@@ -128,7 +134,7 @@ impl Tuple {
             proto,
             flow,
             tcp: [h[32], h[33]],
-            transport_len,
+            transport_len: (end - net - 20) as u32,
             total_len,
         })
     }

@@ -5,7 +5,7 @@ use super::*;
 use crate::model::{
     BindKind, BindPacket, Binding, Bound, DstAnno, Exit, Expected, Model, ModelCx, Rewritten,
 };
-use crate::rewrite::{COLUMNS, Columns, FlowId, FlowPacket, Tied, Wanted};
+use crate::rewrite::{COLUMNS, Columns, FlowId, FlowPacket, ROW, Tied, Wanted};
 use proptest::prelude::*;
 
 /// What is done to both nets.
@@ -281,14 +281,24 @@ fn tie(net: &mut Net, port: Port, p: &BindPacket, wanted: &Wanted) -> Option<Bou
         for i in 0..COLUMNS {
             columns.put(i, (i == at).then_some(flow));
         }
-        b.ask_all(&mut columns, COLUMNS);
+        for row in 0..COLUMNS / ROW {
+            b.ask_row(&mut columns, row, ROW, 0);
+        }
         let of_many = columns.get(at);
         assert_eq!(of_many.is_some(), one.is_some());
         let (Some(one), Some(of_many)) = (one, of_many) else {
             return Some(Tied::Ask);
         };
         // which may not change anything
-        b.foresee(&[columns], COLUMNS);
+        let columns = [columns];
+        b.foresee(&columns, COLUMNS);
+        // as one of a flood's, if it is new
+        if p.total_len % 3 == 1
+            && b.always_as_wanted(wanted)
+            && b.bind_new(&columns[0], at, 1, cx.now) == 1
+        {
+            return Some(Tied::To(columns[0].binding(at)));
+        }
         let a = if p.total_len.is_multiple_of(3) {
             one
         } else {

@@ -7,8 +7,8 @@ use super::{Fate, Shorts, may};
 use crate::core::Core;
 use crate::graph::Graph;
 use onefold_elements::StateStore;
-use onefold_elements::rewrite::{Binder, COLUMNS, Columns};
-use onefold_packet::Packet;
+use onefold_elements::rewrite::{Binder, COLUMNS, Columns, ROW};
+use onefold_packet::{Packet, Timestamp};
 use std::ops::Deref;
 
 /// What is to be asked about a batch's packets, by number in it, and of which rewriter's input.
@@ -17,6 +17,10 @@ pub(super) struct Ahead {
     columns: Vec<Columns>,
     packets: usize,
     place: (u32, u16),
+    /// The action of each packet.
+    numbers: Vec<u32>,
+    /// Of each set of columns the packets that are bound and written here whatever the rewriter makes of a new flow, a bit each. None where few flows are new.
+    ready: Vec<u64>,
 }
 
 impl Ahead {
@@ -28,9 +32,38 @@ impl Ahead {
             false => None,
         }
     }
+    /// The action of a packet that is [bound with others](Ahead::bind).
+    #[inline(always)]
+    pub fn number(&self, i: usize) -> usize {
+        self.numbers.get(i).map_or(usize::MAX, |n| *n as usize)
+    }
     /// There is nothing to be asked.
     pub fn clear(&mut self) {
         self.packets = 0;
+        self.numbers.clear();
+        self.ready.clear();
+    }
+
+    /// Binds a packet whose turn it is, and those behind it up to the end of its columns, as long as their flows are new and it is plain what is done with them: how many. All of
+    /// them are to be carried out next, with their [bindings](Columns::binding).
+    #[inline(always)]
+    pub fn bind<'s>(
+        &self,
+        place: (u32, u16),
+        i: usize,
+        b: &mut Binder<'s>,
+        now: Timestamp,
+    ) -> usize {
+        let column = i / COLUMNS;
+        let ready = self.ready.get(column).map_or(0, |r| r >> (i % COLUMNS));
+        if ready & 1 == 0 || place != self.place {
+            return 0;
+        }
+        let n = (!ready).trailing_zeros() as usize;
+        match self.columns.get(column) {
+            Some(c) => b.bind_new(c, i % COLUMNS, n, now),
+            None => 0,
+        }
     }
 }
 
@@ -64,6 +97,14 @@ pub(in super::super) fn foresee<P: Deref<Target = Packet>>(
     all
 }
 
+/// Is nobody asked for a binding by an action that is not short?
+#[cold]
+#[inline(never)]
+fn binds_nowhere(code: &Code, number: usize) -> bool {
+    let action = code.actions.get(number);
+    action.is_none_or(|a| a.binds.of(&code.binds).is_empty())
+}
+
 /// What [`foresee`] goes through.
 struct Foresee<'a, P> {
     code: &'a Code,
@@ -89,48 +130,84 @@ impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
                 .columns
                 .resize_with(n.div_ceil(COLUMNS), Columns::default);
         }
+        let mut binder: Option<Binder<'_>> = None;
+        // actions that are known to want whatever the rewriter makes of flows: most often one for each protocol, in no order
+        let mut sure = [usize::MAX; 2];
+        let mut floods = false;
         let mut place = None;
         let mut asked = 0;
         let mut all = true;
+        let (core, store) = (self.core, self.store);
         let batch = self.packets.chunks(COLUMNS).zip(self.rules.chunks(COLUMNS));
+        let mut new = 0;
         for ((packets, rules), c) in batch.zip(&mut ahead.columns) {
-            for (i, (p, rule)) in packets.iter().zip(rules).enumerate() {
-                one_by_one();
-                let at = self.first_rule.saturating_add(*rule) as usize;
-                let action = self.code.rule_action.get(at).map(|a| *a as usize);
-                let short = action.and_then(|a| self.shorts.all.get(a));
-                let Some(Some(short)) = short else {
-                    let binds = action.and_then(|a| self.code.actions.get(a));
-                    all &= binds.is_none_or(|a| a.binds.of(&self.code.binds).is_empty());
-                    c.put(i, None);
-                    continue;
-                };
-                let Fate::Bound(tie) = &short.fate else {
-                    c.put(i, None);
-                    continue;
-                };
-                let here = (tie.elem, tie.port);
-                let same = *place.get_or_insert(here) == here;
-                let flow = tie.flow(p).filter(|_| same);
-                all &= flow.is_some();
-                asked += usize::from(flow.is_some());
-                c.put(i, flow);
+            let mut ready = 0;
+            let rows = packets.chunks(ROW).zip(rules.chunks(ROW)).enumerate();
+            for (row, (some, rules)) in rows {
+                for (i, (p, rule)) in (row * ROW..).zip(some.iter().zip(rules)) {
+                    one_by_one();
+                    let at = self.first_rule.saturating_add(*rule) as usize;
+                    let number = match self.code.rule_action.get(at) {
+                        Some(a) => *a as usize,
+                        None => usize::MAX,
+                    };
+                    ahead.numbers.push(number as u32);
+                    let Some(Some(short)) = self.shorts.all.get(number) else {
+                        all &= binds_nowhere(self.code, number);
+                        c.put(i, None);
+                        continue;
+                    };
+                    let Fate::Bound(tie) = &short.fate else {
+                        c.put(i, None);
+                        continue;
+                    };
+                    let here = (tie.elem, tie.port);
+                    if place.is_none() {
+                        let elem = core.nodes.get(here.0 as usize);
+                        let elem = elem.and_then(|n| n.elem.as_ref());
+                        binder = elem.and_then(|e| e.binder(usize::from(here.1), &mut *store));
+                        place = Some(here);
+                        floods = binder.as_ref().is_some_and(Binder::floods);
+                    }
+                    let Some(flow) = tie.flow(p).filter(|_| place == Some(here)) else {
+                        all = false;
+                        c.put(i, None);
+                        continue;
+                    };
+                    asked += 1;
+                    if floods {
+                        let end = short.end(p, Some(flow.transport_len));
+                        let mut is = short.fits(tie, p, end);
+                        if (number != sure[0]) & (number != sure[1]) {
+                            is &= binder
+                                .as_mut()
+                                .is_some_and(|b| b.always_as_wanted(&tie.wanted));
+                            if is {
+                                sure = [number, sure[0]];
+                            }
+                        }
+                        ready |= u64::from(is) << i;
+                    }
+                    c.put(i, Some(flow));
+                }
+                match &binder {
+                    Some(b) => new += b.ask_row(c, row, some.len(), new),
+                    None => c.forget(row),
+                }
             }
+            ahead.ready.push(ready);
         }
         let Some(place) = place else {
             return all;
         };
-        let elem = self.core.nodes.get(place.0 as usize);
-        let elem = elem.and_then(|n| n.elem.as_ref());
-        let binder = elem.and_then(|e| e.binder(usize::from(place.1), self.store));
-        let Some(mut binder): Option<Binder<'_>> = binder else {
+        let Some(mut binder) = binder else {
             return false;
         };
-        for (c, from) in ahead.columns.iter_mut().zip((0..n).step_by(COLUMNS)) {
-            binder.ask_all(c, COLUMNS.min(n - from));
-        }
         all &= binder.foresee(&ahead.columns, n) == asked;
         (ahead.packets, ahead.place) = (n, place);
+        if !binder.floods() {
+            ahead.ready.clear();
+        }
         all
     }
 }

@@ -1,10 +1,11 @@
 //! What a short action writes to a packet's first bytes, with a binding and without.
 
+use super::super::code::Code;
 use super::super::image::{CONST, Image, Sum, Term, Value};
 use super::super::quick::WINDOW;
 use super::super::regs::Source;
 use onefold_elements::rewrite::FlowBinding;
-use onefold_packet::checksum;
+use onefold_packet::{Packet, checksum};
 use onefold_synth::program::{EndAt, SumKind};
 
 /// A byte changes: what is added to it before and after, and how far left of a word's end it stands.
@@ -37,6 +38,66 @@ struct Mend {
     sums: u8,
 }
 
+/// A checksum of a packet that is bound, to which one byte's change adds at most: what is to be found out about it has been found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Plain {
+    at: u8,
+    udp: bool,
+    fixed: u32,
+    /// All ones where it is added: each of a binding's sums, and the change.
+    sums: [u32; 2],
+    changes: u32,
+    change: Change,
+}
+
+impl Plain {
+    fn of(m: &Mend) -> Option<Plain> {
+        let none = Change {
+            at: 0,
+            from: 0,
+            to: 0,
+            shift: 0,
+        };
+        let (change, changes) = match *m.changes {
+            [] => (none, 0),
+            [c] => (c, !0),
+            _ => return None,
+        };
+        // with all that is added to it no more than is folded at once
+        let fixed = u32::try_from(m.fixed).ok().filter(|f| *f < 1 << 24)?;
+        let all = |bit: u8| if m.sums & bit != 0 { !0 } else { 0 };
+        Some(Plain {
+            at: m.at,
+            udp: m.udp,
+            fixed,
+            sums: [all(1), all(2)],
+            changes,
+            change,
+        })
+    }
+
+    /// [`Mend::sum`] with a binding's sums.
+    #[inline(always)]
+    fn sum(&self, w: &[u8; WINDOW], ip: u16, transport: u16) -> [u8; 2] {
+        let at = usize::from(self.at);
+        let c = u16::from_be_bytes([w[at % WINDOW], w[(at + 1) % WINDOW]]);
+        let added = [
+            self.sums[0] & u32::from(ip),
+            self.sums[1] & u32::from(transport),
+        ];
+        let change = self.changes & self.change.sum(w) as u32;
+        let sum = u32::from(!c) + self.fixed + added[0] + added[1] + change;
+        let sum = !checksum::fold_few(sum);
+        if self.udp && c == 0 { 0 } else { sum }.to_be_bytes()
+    }
+
+    #[inline(always)]
+    fn put(&self, w: &mut [u8; WINDOW], sum: [u8; 2]) {
+        let at = usize::from(self.at);
+        [w[at % WINDOW], w[(at + 1) % WINDOW]] = sum;
+    }
+}
+
 /// Checksums of a packet that is bound, at most.
 const SUMS: usize = 4;
 
@@ -50,6 +111,8 @@ pub(in super::super) struct Write {
     set: [u8; WINDOW],
     sub: [u8; WINDOW],
     mends: Box<[Mend]>,
+    /// The same of one or two plain ones, for packets that are bound; one comes twice, which changes nothing.
+    plain: Option<[Plain; 2]>,
     /// Where a binding's addresses and ports are written, or [`NOWHERE`].
     slots: [u8; 4],
     /// Bytes that the packet must have.
@@ -57,7 +120,9 @@ pub(in super::super) struct Write {
     /// The packet is cut short where its IP header says.
     pub trim: bool,
     /// Marks or annotations change, too: the image says how.
-    pub marks: Option<u32>,
+    marks: Option<u32>,
+    /// They are MAC, network and transport header alone, which are set to these places.
+    headers: Option<[u16; 3]>,
 }
 
 /// A byte of the packet with a number added: where, and the number.
@@ -149,10 +214,12 @@ impl Write {
             set: [0; WINDOW],
             sub: [0; WINDOW],
             mends: Box::default(),
+            plain: None,
             slots: [NOWHERE; 4],
             least: quick.least,
             trim: m.end != EndAt::Same,
             marks: m.marks().then_some(number),
+            headers: m.sets_headers_alone(),
         };
         for f in &m.writes {
             let at = usize::try_from(f.bit / 8).ok()?;
@@ -180,6 +247,11 @@ impl Write {
         if first.is_some() && w.mends.len() > SUMS {
             return None;
         }
+        w.plain = match &*w.mends {
+            [a] => Plain::of(a).map(|a| [a; 2]),
+            [a, b] => Plain::of(a).zip(Plain::of(b)).map(|(a, b)| [a, b]),
+            _ => None,
+        };
         for c in w.mends.iter().flat_map(|m| &m.changes) {
             w.least = w.least.max(usize::from(c.at) + 1);
         }
@@ -219,19 +291,51 @@ impl Write {
     /// The same with a binding's values.
     #[inline(always)]
     pub fn apply_bound(&self, w: &mut [u8; WINDOW], b: &FlowBinding) {
+        let Some([first, second]) = &self.plain else {
+            return self.apply_many_bound(w, b);
+        };
+        // no `map`: its closure would be compiled on its own, for any processor
+        let sums = [
+            first.sum(w, b.ip_sum, b.transport_sum),
+            second.sum(w, b.ip_sum, b.transport_sum),
+        ];
+        self.change(w);
+        self.fill(w, b);
+        first.put(w, sums[0]);
+        second.put(w, sums[1]);
+    }
+
+    #[inline(never)]
+    fn apply_many_bound(&self, w: &mut [u8; WINDOW], b: &FlowBinding) {
         let mut sums = [[0; 2]; SUMS];
         for (to, m) in sums.iter_mut().zip(&self.mends) {
             let part = |bit: u8, v: u16| if m.sums & bit != 0 { v.into() } else { 0 };
             *to = m.sum(w, part(1, b.ip_sum) + part(2, b.transport_sum));
         }
         self.change(w);
+        self.fill(w, b);
+        for (m, sum) in self.mends.iter().zip(sums) {
+            put(w, m.at, sum);
+        }
+    }
+
+    /// Writes a binding's addresses and ports.
+    #[inline(always)]
+    fn fill(&self, w: &mut [u8; WINDOW], b: &FlowBinding) {
         let [saddr, daddr, sport, dport] = self.slots;
         put(w, saddr, b.to.saddr.to_be_bytes());
         put(w, daddr, b.to.daddr.to_be_bytes());
         put(w, sport, b.to.sport.to_be_bytes());
         put(w, dport, b.to.dport.to_be_bytes());
-        for (m, sum) in self.mends.iter().zip(sums) {
-            put(w, m.at, sum);
+    }
+
+    /// Sets marks and annotations.
+    #[inline(always)]
+    pub fn mark(&self, code: &Code, p: &mut Packet) {
+        if let Some([mac, net, transport]) = self.headers {
+            p.set_headers(mac, net, transport);
+        } else if let Some(m) = self.marks.and_then(|m| code.images.get(m as usize)) {
+            m.mark(p, &[], &[]);
         }
     }
 }

@@ -1,0 +1,167 @@
+//! New flows of a batch, all of them made before the first of their packets is written.
+//!
+//! What [`Binder::bind`] does for a packet, and what is then written into the packet, are some hundreds of instructions, most of which find out what is the same for
+//! all packets of a flood, or bring to the stack what a processor has no registers left for. Here all places in the index are found, then all records are
+//! written (docs/decisions/0033). What is plain is made, in the order of packets; at what is not it ends, and [`Binder::bind`] goes on.
+
+use super::asked::{COLUMNS, Columns};
+use super::binder::{Binder, Wanted};
+use super::room::Turn;
+use super::table::{FlowTable, MAX_FLOWS};
+use onefold_packet::Timestamp;
+
+/// Tracking flags, and both protocols of a member.
+const FLAGS: usize = 16;
+
+/// Packets that may be new flows.
+struct News<'c> {
+    c: &'c Columns,
+    from: usize,
+    n: usize,
+    input: u16,
+    outputs: (usize, usize),
+    /// The first stamp of their millisecond.
+    first: u64,
+}
+
+impl<'s> Binder<'s> {
+    /// Did all packets of the batch that was [foreseen](Binder::foresee) last look as if they began flows?
+    #[inline(always)]
+    pub fn floods(&self) -> bool {
+        self.table.flood
+    }
+
+    /// Is all wanted that new flows may become?
+    #[inline(always)]
+    pub fn always_as_wanted(&mut self, wanted: &'s Wanted) -> bool {
+        let leaves = self.new.as_ref().map(|(_, f, _)| *f);
+        leaves == Some(wanted.output) && self.is_always_wanted(wanted)
+    }
+
+    /// Binds up to `n` packets, from number `from` of these columns on, which are [always as wanted](Binder::always_as_wanted): as many as begin flows of which nothing
+    /// special is to be seen. What [`Binder::bind`] would give for each is then their [`Columns::binding`]; how many there are comes back, and nothing has happened
+    /// for the others.
+    #[inline(always)]
+    pub fn bind_new(&mut self, c: &Columns, from: usize, n: usize, now: Timestamp) -> usize {
+        let first = self.first_stamp(now);
+        let Some((pattern, f, r)) = &mut self.new else {
+            return 0;
+        };
+        let news = News {
+            c,
+            from,
+            n: c.likely(from, n),
+            input: self.port,
+            outputs: (usize::from(*f), usize::from(*r)),
+            first,
+        };
+        let made = self.table.insert_new(&news);
+        if let Some(last) = made.checked_sub(1) {
+            pattern.take_own(c.flow(from + last));
+        }
+        made
+    }
+}
+
+impl FlowTable {
+    /// Makes flows as long as there is nothing special about them: how many.
+    #[inline(always)]
+    fn insert_new(&mut self, news: &News<'_>) -> usize {
+        if self.has_crowds() || news.n == 0 {
+            return 0;
+        }
+        match self.live + news.n <= self.limit().min(MAX_FLOWS) {
+            true => self.insert_with_room(news),
+            false => self.insert_in_places(news),
+        }
+    }
+
+    /// Where all of them find room.
+    #[inline(always)]
+    fn insert_with_room(&mut self, news: &News<'_>) -> usize {
+        let c = news.c;
+        let mut records = [0; COLUMNS];
+        let mut made = 0;
+        for (i, to) in (news.from..).zip(&mut records).take(news.n) {
+            let hashes = c.hashes(i);
+            let Some([forward, reply]) = self.vacancies(hashes) else {
+                break;
+            };
+            #[cfg(debug_assertions)]
+            self.is_free_of(news, i);
+            let Some(record) = self.allocate() else { break };
+            self.index.fill(forward, hashes[0], record << 1);
+            self.index.fill(reply, hashes[1], record << 1 | 1);
+            *to = record;
+            made += 1;
+        }
+        if made == 0 {
+            return 0;
+        }
+        let first = self.next_stamp(news.first);
+        let queues = self.queues_of(c.map(news.from));
+        for q in queues.iter().flatten() {
+            if let Some(q) = self.queues.get_mut(usize::from(*q)) {
+                q.keep_tidy(&self.records);
+            }
+        }
+        let mut alone = false;
+        for ((i, record), stamp) in (news.from..).zip(&records).zip(first..).take(made) {
+            let (new, deltas) = c.new_flow(i, news.input, news.outputs);
+            let filed = self.fill(*record, &new, stamp, c.hashes(i), deltas);
+            let q = queues[usize::from(new.map & 1)][usize::from(new.flags) % FLAGS];
+            if let Some(q) = self.queues.get_mut(usize::from(q)) {
+                alone |= q.file_newest(filed);
+            }
+        }
+        if alone {
+            self.turn = Turn::default();
+        }
+        self.set_last_stamp(first + made as u64 - 1);
+        self.live += made;
+        self.count_flows(c.map(news.from), news.input, made as u32);
+        made
+    }
+
+    /// Where all of them, or some, take another one's place: who goes next may depend on whoever has just come.
+    #[inline(always)]
+    fn insert_in_places(&mut self, news: &News<'_>) -> usize {
+        let c = news.c;
+        let mut made = 0;
+        for i in (news.from..).take(news.n) {
+            let hashes = c.hashes(i);
+            let Some([forward, reply]) = self.vacancies(hashes) else {
+                break;
+            };
+            #[cfg(debug_assertions)]
+            self.is_free_of(news, i);
+            let (new, deltas) = c.new_flow(i, news.input, news.outputs);
+            let stamp = self.next_stamp(news.first);
+            let record = match self.full() {
+                true => self.take_place(new.map, stamp),
+                false => self.allocate(),
+            };
+            let Some(record) = record else { break };
+            self.set_last_stamp(stamp);
+            self.write_down(record, &new, stamp, hashes, deltas);
+            self.index.fill(forward, hashes[0], record << 1);
+            self.index.fill(reply, hashes[1], record << 1 | 1);
+            made += 1;
+        }
+        made
+    }
+
+    #[cfg(debug_assertions)]
+    fn is_free_of(&self, news: &News<'_>, i: usize) {
+        let (new, deltas) = news.c.new_flow(i, news.input, news.outputs);
+        self.is_free(&new, news.c.hashes(i), deltas);
+    }
+
+    /// Age queues of a member's flows by protocol and tracking flags.
+    #[inline(always)]
+    fn queues_of(&self, map: u16) -> [[u16; FLAGS]; 2] {
+        let of =
+            |protocol: usize, flags: usize| self.queue_of(map & !1 | protocol as u16, flags as u8);
+        std::array::from_fn(|p| std::array::from_fn(|f| of(p, f) as u16))
+    }
+}
