@@ -541,11 +541,11 @@ mod tests {
         /// New flows that are made together are those that are made one after the other, whoever else comes, is known, finds its port taken, or has to go.
         #[test]
         fn a_flood_is_one_after_the_other(
-            capacity in 1u32..150, top in 0u32..3000,
+            capacity in prop_oneof![1u32..150, 100u32..600], top in 0u32..3000,
             expire in proptest::collection::vec(10u64..13, CLASSES),
             batches in proptest::collection::vec(
-                (0i64..3, proptest::collection::vec((0u32..40, 0u32..3, 0u16..60, any::<bool>(), any::<u8>(), 0u8..9), 1..COLUMNS)),
-                1..12,
+                (0i64..3, proptest::collection::vec((0u32..200, 0u32..3, 0u16..60, any::<bool>(), any::<u8>(), 0u8..9), 1..COLUMNS)),
+                1..24,
             ),
         ) {
             let pattern = Pattern {
