@@ -220,10 +220,10 @@ impl<'s> Binder<'s> {
         likely
     }
 
-    /// Once the places of all `n` packets are there: the records of flows that are known are asked for, and the places and records of new ones. Nothing is
+    /// Once the places of all `n` packets are there: the records of flows that are known are asked for, and the places and records of new ones (of `asked` of them they have been, by [`Binder::ask_row`]). Nothing is
     /// concluded from it but of how many packets there is something to be asked.
     #[inline(always)]
-    pub fn foresee(&mut self, all: &[Columns], n: usize) -> usize {
+    pub fn foresee(&mut self, all: &[Columns], n: usize, asked: usize) -> usize {
         let mut new = 0;
         let mut known = 0;
         for (c, from) in all.iter().zip((0..n).step_by(COLUMNS)) {
@@ -249,9 +249,10 @@ impl<'s> Binder<'s> {
                 new += 1;
             }
         }
-        // those that take over another's are asked for as others go, and in a flood all of them have been
-        if new > 0 && !self.table.flood && !self.table.full() {
-            self.table.expect_new(0, new as usize);
+        // those that take over another's are asked for as others go
+        let left = (new as usize).saturating_sub(asked);
+        if left > 0 && !self.table.full() {
+            self.table.expect_new(asked, left);
         }
         self.table.flood = known == new && known >= FLOOD;
         known as usize
@@ -620,5 +621,70 @@ mod tests {
             let some = batches[0].1.iter().any(|p| p.5 != 0 && (4..4 + top as u16).contains(&p.2));
             prop_assert!(together > 0 || !some);
         }
+    }
+
+    /// A flood's flow that is alone in its queue may be the next to go: what a search has found out before does not hold any more.
+    #[test]
+    fn one_that_comes_alone_ends_a_turn() {
+        let mut pattern = Pattern {
+            saddr: 0x0100_0001,
+            sport: 1024,
+            daddr: 0,
+            dport: 0,
+            top: 1000,
+            ports: true,
+            sequential: false,
+            same_first: true,
+            next: 0,
+        };
+        // TCP flows time out first
+        let mut t = table(4, &[10, 1000, 1000, 1000, 1000]);
+        let now = Timestamp(1_000_000_000);
+        let mut come = |t: &mut FlowTable, port: u16, proto: u8| {
+            let mut c = Columns::default();
+            let flow = FlowId {
+                saddr: 0x0a00_0001,
+                daddr: 0x0900_0001,
+                sport: 1024 + port,
+                dport: 80,
+            };
+            c.put(
+                0,
+                Some(FlowPacket {
+                    proto,
+                    flow,
+                    tcp: [0x50, 0x02],
+                    transport_len: 26,
+                    total_len: 40,
+                }),
+            );
+            let mut b = binder(t, &mut pattern);
+            b.ask_row(&mut c, 0, 1, 0);
+            let made = b.bind_new(&c, 0, 1, now);
+            // whom a flood leaves is bound as ever
+            let wanted = Wanted {
+                output: 0,
+                fields: [
+                    Some((0x0100_0001, 0x0100_0001)),
+                    None,
+                    Some((0, 0xffff)),
+                    None,
+                ],
+            };
+            if let Some(a) = c.get(0).filter(|_| made == 0) {
+                let tied = b.bind(&a, &wanted, now, || 0);
+                assert!(matches!(tied, Tied::To(_)), "{tied:?}");
+            }
+            (u16::from(proto == 17), flow)
+        };
+        for port in 0..6 {
+            come(&mut t, port, 17);
+        }
+        assert!(t.full() && t.evictions() == 2);
+        t.set_capacity(5);
+        let (map, tcp) = come(&mut t, 10, 6);
+        assert!(t.full() && t.lookup(map, &tcp).is_some());
+        come(&mut t, 11, 17);
+        assert_eq!((t.len(), t.lookup(map, &tcp)), (5, None));
     }
 }

@@ -6,12 +6,10 @@
 
 use super::asked::{COLUMNS, Columns};
 use super::binder::{Binder, Wanted};
+use super::record::CLASSES;
 use super::room::Turn;
-use super::table::{FlowTable, MAX_FLOWS};
+use super::table::FlowTable;
 use onefold_packet::Timestamp;
-
-/// Tracking flags, and both protocols of a member.
-const FLAGS: usize = 16;
 
 /// Packets that may be new flows.
 struct News<'c> {
@@ -70,7 +68,7 @@ impl FlowTable {
         if self.has_crowds() || news.n == 0 {
             return 0;
         }
-        match self.live + news.n <= self.limit().min(MAX_FLOWS) {
+        match self.live + news.n <= self.limit() {
             true => self.insert_with_room(news),
             false => self.insert_in_places(news),
         }
@@ -84,11 +82,11 @@ impl FlowTable {
         let mut made = 0;
         for (i, to) in (news.from..).zip(&mut records).take(news.n) {
             let hashes = c.hashes(i);
-            let Some([forward, reply]) = self.vacancies(hashes) else {
+            let Some([forward, reply]) = self.index.vacancies(hashes) else {
                 break;
             };
-            #[cfg(debug_assertions)]
-            self.is_free_of(news, i);
+            let (new, deltas) = c.new_flow(i, news.input, news.outputs);
+            self.check_free(&new, hashes, deltas);
             let Some(record) = self.allocate() else { break };
             self.index.fill(forward, hashes[0], record << 1);
             self.index.fill(reply, hashes[1], record << 1 | 1);
@@ -99,18 +97,17 @@ impl FlowTable {
             return 0;
         }
         let first = self.next_stamp(news.first);
-        let queues = self.queues_of(c.map(news.from));
-        for q in queues.iter().flatten() {
-            if let Some(q) = self.queues.get_mut(usize::from(*q)) {
-                q.keep_tidy(&self.records);
-            }
+        // who comes leaves nothing behind, so that once is enough
+        let member = usize::from(c.map(news.from) >> 1);
+        for q in self.queues.iter_mut().skip(member * CLASSES).take(CLASSES) {
+            q.keep_tidy(&self.records);
         }
         let mut alone = false;
         for ((i, record), stamp) in (news.from..).zip(&records).zip(first..).take(made) {
             let (new, deltas) = c.new_flow(i, news.input, news.outputs);
             let filed = self.fill(*record, &new, stamp, c.hashes(i), deltas);
-            let q = queues[usize::from(new.map & 1)][usize::from(new.flags) % FLAGS];
-            if let Some(q) = self.queues.get_mut(usize::from(q)) {
+            let q = self.queue_of(new.map, new.flags);
+            if let Some(q) = self.queues.get_mut(q) {
                 alone |= q.file_newest(filed);
             }
         }
@@ -130,12 +127,11 @@ impl FlowTable {
         let mut made = 0;
         for i in (news.from..).take(news.n) {
             let hashes = c.hashes(i);
-            let Some([forward, reply]) = self.vacancies(hashes) else {
+            let Some([forward, reply]) = self.index.vacancies(hashes) else {
                 break;
             };
-            #[cfg(debug_assertions)]
-            self.is_free_of(news, i);
             let (new, deltas) = c.new_flow(i, news.input, news.outputs);
+            self.check_free(&new, hashes, deltas);
             let stamp = self.next_stamp(news.first);
             let record = match self.full() {
                 true => self.take_place(new.map, stamp),
@@ -149,19 +145,5 @@ impl FlowTable {
             made += 1;
         }
         made
-    }
-
-    #[cfg(debug_assertions)]
-    fn is_free_of(&self, news: &News<'_>, i: usize) {
-        let (new, deltas) = news.c.new_flow(i, news.input, news.outputs);
-        self.is_free(&new, news.c.hashes(i), deltas);
-    }
-
-    /// Age queues of a member's flows by protocol and tracking flags.
-    #[inline(always)]
-    fn queues_of(&self, map: u16) -> [[u16; FLAGS]; 2] {
-        let of =
-            |protocol: usize, flags: usize| self.queue_of(map & !1 | protocol as u16, flags as u8);
-        std::array::from_fn(|p| std::array::from_fn(|f| of(p, f) as u16))
     }
 }

@@ -319,10 +319,16 @@ mod tests {
     proptest::proptest! {
         /// Against an ordered map, with hashes that collide a lot.
         #[test]
-        fn behaves_as_a_map(ops in proptest::collection::vec((0u8..3, 0u32..200), 0..600), spread in 0u32..4) {
-            let hash = |key: u32| (key % 7) << (spread * 8) | if spread == 3 { key } else { 0 };
+        fn behaves_as_a_map(ops in proptest::collection::vec((0u8..4, 0u32..200), 0..600), spread in 0u32..5) {
+            let hash = |key: u32| match spread {
+                // not at all, so that places are found for two together
+                4 => key.wrapping_mul(0x9e37_79b9),
+                3 => (key % 7) << 24 | key,
+                _ => (key % 7) << (spread * 8),
+            };
             let mut index = Index::default();
             let mut model = BTreeMap::new();
+            let (mut filled, twos) = (0, ops.iter().filter(|o| o.0 == 2).count());
             for (version, (op, key)) in ops.into_iter().enumerate() {
                 let is_it = |r: u32| r % 1000 == key;
                 match op {
@@ -334,11 +340,26 @@ mod tests {
                         let r = model.remove(&key).unwrap_or(key);
                         index.remove(hash(key), r);
                     }
+                    // this one and another one, where both find a plain place
+                    2 => {
+                        let other = key ^ 1;
+                        let places = index.vacancies([hash(key), hash(other)]);
+                        let new = !model.contains_key(&key) && !model.contains_key(&other);
+                        proptest::prop_assert!(new || places.is_none());
+                        for (at, k) in places.into_iter().flatten().zip([key, other]) {
+                            let r = version as u32 * 1000 + k;
+                            index.fill(at, hash(k), r);
+                            model.insert(k, r);
+                            filled += 1;
+                        }
+                    }
                     _ => {}
                 }
                 proptest::prop_assert_eq!(index.find(hash(key), is_it), model.get(&key).copied());
                 proptest::prop_assert_eq!(index.len(), model.len());
             }
+            // where nobody collides, at least the first two find places if nobody came before
+            proptest::prop_assert!(spread < 4 || filled > 0 || twos < 20);
             for (key, r) in &model {
                 proptest::prop_assert_eq!(index.find(hash(*key), |x| x % 1000 == *key), Some(*r));
             }

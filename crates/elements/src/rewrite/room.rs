@@ -1,6 +1,5 @@
 //! Who comes into a flow table, and who goes for it.
 
-use super::index::Vacancy;
 use super::lease::{NO_LEASE, STAMP_BITS};
 use super::queue::{Filed, NIL};
 use super::record::{Counts, NewFlow, Record, Timeout};
@@ -113,7 +112,7 @@ impl FlowTable {
     ) -> Option<u32> {
         let map = new.map;
         let reply = new.rewritten.reversed();
-        self.is_free(new, hashes, deltas);
+        self.check_free(new, hashes, deltas);
         // room is made first: its record is the next one to be used
         let mut place = None;
         if self.full() {
@@ -135,15 +134,9 @@ impl FlowTable {
         Some(i)
     }
 
-    /// Where both directions of a flow with these hashes would stand, if nothing is in that could be one of them, and both places are plain ones.
+    /// Debug builds find out that what is said of a new flow is so, and that nobody has its keys.
     #[inline(always)]
-    pub(super) fn vacancies(&self, hashes: [u32; 2]) -> Option<[Vacancy; 2]> {
-        self.index.vacancies(hashes)
-    }
-
-    /// What is said of a new flow is so, and nobody has its keys.
-    #[inline(always)]
-    pub(super) fn is_free(&self, new: &NewFlow, hashes: [u32; 2], deltas: (u16, u16)) {
+    pub(super) fn check_free(&self, new: &NewFlow, hashes: [u32; 2], deltas: (u16, u16)) {
         let (map, reply) = (new.map, new.rewritten.reversed());
         debug_assert!(self.leads_out(new));
         debug_assert_eq!(deltas, new.deltas());

@@ -6,6 +6,7 @@
 //! Whatever is more than that is left to be done as before.
 
 mod ahead;
+mod tally;
 mod write;
 
 use ahead::Ahead;
@@ -17,7 +18,6 @@ use super::code::{Action, Code, End, Step};
 use super::exec::State;
 use super::image;
 use super::later::Later;
-use super::quick::WINDOW;
 use super::regs::{Regs, end_of};
 use super::report::Counts;
 use super::straight;
@@ -28,11 +28,9 @@ use crate::graph::Graph;
 use onefold_elements::rewrite::{Binder, Tied};
 use onefold_elements::{ElemId, Host, Outbox, StateStore};
 use onefold_packet::{Packet, Pkt};
-use onefold_synth::program::{EndAt, LenAt};
+use onefold_synth::program::EndAt;
 use std::vec::Drain;
-
-/// Different lengths that one action counts, at most.
-const LENGTHS: usize = 4;
+use tally::{Lengths, Tally};
 
 #[derive(Debug, Clone)]
 enum Fate {
@@ -47,38 +45,11 @@ enum Fate {
 struct Short {
     /// Where packets end by their header, if that is asked.
     end: EndAt,
-    /// Lengths that are summed: first byte, and whether to where the header says.
-    lengths: [(i32, bool); LENGTHS],
-    used: u8,
-    /// All lengths begin in packets that are so long, and end there by their header.
-    least: usize,
+    /// Lengths that are summed.
+    lengths: Lengths,
     /// Where the transport header begins, if the packet ends where the rewriter was told that it does.
     alike: Option<u32>,
     fate: Fate,
-}
-
-/// Packets of an action that have not been told of, and their lengths.
-#[derive(Debug, Clone, Copy, Default)]
-struct Tally {
-    packets: u64,
-    /// Of those that are long enough for each length to begin in them: how many, their lengths, and those up to where the header says.
-    whole: u64,
-    lens: u64,
-    ends: u64,
-    /// Of the others.
-    bytes: [u64; LENGTHS],
-}
-
-impl Tally {
-    /// The sum of number `k` of an action's lengths.
-    fn sum(&self, s: &Short, k: usize) -> u64 {
-        let Some((start, by_header)) = s.lengths.get(k) else {
-            return 0;
-        };
-        let all = if *by_header { self.ends } else { self.lens };
-        let before = i64::from(*start) * self.whole as i64;
-        self.bytes[k % LENGTHS] + (all as i64 - before) as u64
-    }
 }
 
 /// Short actions by number.
@@ -92,8 +63,8 @@ pub(super) struct Shorts {
     ahead: Ahead,
 }
 
-/// Every length that an action counts, each once; `None` if there are too many of them, or of ends.
-fn lengths(code: &Code, a: &Action, mut end: EndAt) -> Option<(EndAt, Vec<(i32, bool)>)> {
+/// Every length that an action counts; `None` if there are too many of them, or of ends.
+fn lengths(code: &Code, a: &Action, mut end: EndAt) -> Option<(EndAt, Lengths)> {
     let mut list = Vec::new();
     for s in a.steps.of(&code.steps) {
         // whoever is asked for a binding is asked about that elsewhere
@@ -107,11 +78,9 @@ fn lengths(code: &Code, a: &Action, mut end: EndAt) -> Option<(EndAt, Vec<(i32, 
         if by_header {
             end = len.end;
         }
-        if !list.contains(&(len.start, by_header)) {
-            list.push((len.start, by_header));
-        }
+        list.push((len.start, by_header));
     }
-    (list.len() <= LENGTHS).then_some((end, list))
+    Some((end, Lengths::of(list)?))
 }
 
 impl Short {
@@ -134,16 +103,10 @@ impl Short {
             End::Drop { .. } => (EndAt::Same, Fate::Dropped),
             _ => return None,
         };
-        let (end, list) = lengths(code, a, end)?;
-        let mut all = [(0, false); LENGTHS];
-        for (to, l) in all.iter_mut().zip(&list) {
-            *to = *l;
-        }
+        let (end, lengths) = lengths(code, a, end)?;
         Some(Short {
             end,
-            lengths: all,
-            used: list.len() as u8,
-            least: list.iter().map(|l| l.0.max(0) as usize).max().unwrap_or(0),
+            lengths,
             alike: match &fate {
                 Fate::Bound(t) if t.end == end => Some(t.tuple.transport()),
                 _ => None,
@@ -166,37 +129,9 @@ impl Short {
     #[inline(always)]
     fn fits(&self, tie: &Tie, p: &Packet, end: usize) -> bool {
         match &tie.write {
-            Written::Short(w) => {
-                (if w.trim { end } else { p.len() }) >= w.least && p.window::<WINDOW>().is_some()
-            }
+            Written::Short(w) => w.fits(p, end),
             Written::Image { .. } => true,
         }
-    }
-
-    /// One more packet.
-    #[inline(always)]
-    fn tally(&self, t: &mut Tally, len: usize, end: usize) {
-        t.packets += 1;
-        if end.min(len) >= self.least {
-            t.whole += 1;
-            t.lens += len as u64;
-            t.ends += end as u64;
-        } else {
-            self.tally_short(t, len, end);
-        }
-    }
-    #[cold]
-    fn tally_short(&self, t: &mut Tally, len: usize, end: usize) {
-        for ((start, by_header), to) in self.lengths.iter().zip(&mut t.bytes).take(self.used.into())
-        {
-            let end = if *by_header { end } else { len };
-            *to += u64::try_from(end as i64 - i64::from(*start)).unwrap_or(0);
-        }
-    }
-
-    fn length(&self, of: &LenAt) -> Option<usize> {
-        let of = (of.start, of.end != EndAt::Same);
-        self.lengths.iter().position(|l| *l == of)
     }
 }
 
@@ -226,7 +161,7 @@ impl Shorts {
             };
             for step in a.steps.of(&code.steps) {
                 if let Step::Count { len, number, .. } = step {
-                    let bytes = s.length(len).map_or(0, |k| t.sum(s, k));
+                    let bytes = s.lengths.sum(&t, len);
                     later.add_all(*number, t.packets, bytes);
                 }
             }
@@ -367,7 +302,7 @@ impl Work for Run<'_, '_> {
             };
             let end = s.end(&p, foreseen.and_then(|c| c.transport_len(i)));
             if let Fate::Leaves(_, w) = &s.fate
-                && ((if w.trim { end } else { len }) < w.least || p.window::<WINDOW>().is_none())
+                && !w.fits(&p, end)
             {
                 return (n, Some((p, rule, i)));
             }
@@ -388,7 +323,7 @@ impl Work for Run<'_, '_> {
                 if made > 0
                     && let Some(c) = ahead.of(place, i)
                 {
-                    // all of them now: what has been found out about them is not asked again
+                    // all of them now: what has been found out about them is not asked again. One that were not what foresight has seen would find its flow known, on the way of all others
                     let mut next = Some((p, rule, i));
                     for _ in 0..made {
                         let Some((mut p, rule, i)) = next.take().or_else(|| packets.next()) else {
@@ -409,7 +344,7 @@ impl Work for Run<'_, '_> {
                         }
                         let len = p.len();
                         let end = s.end(&p, c.transport_len(i));
-                        s.tally(t, len, end);
+                        s.lengths.add(t, len, end);
                         self.counts.class(at, len);
                         tie.carry_out(code, self.regs, &c.binding(i), &mut p, end);
                         out.transmitted.push((ElemId(tie.sink), p));
@@ -448,7 +383,7 @@ impl Work for Run<'_, '_> {
             if t.packets == 0 {
                 some.push(number as u32);
             }
-            s.tally(t, len, end);
+            s.lengths.add(t, len, end);
             self.counts.class(at, len);
             match &s.fate {
                 Fate::Leaves(sink, w) => {

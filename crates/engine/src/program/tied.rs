@@ -138,9 +138,7 @@ impl Tie {
         };
         self.tuple.as_came(p, end)
     }
-}
 
-impl Tie {
     /// What becomes of a packet that has been bound, and ends here.
     #[inline(always)]
     pub fn carry_out(

@@ -203,7 +203,7 @@ impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
         let Some(mut binder) = binder else {
             return false;
         };
-        all &= binder.foresee(&ahead.columns, n) == asked;
+        all &= binder.foresee(&ahead.columns, n, new) == asked;
         (ahead.packets, ahead.place) = (n, place);
         if !binder.floods() {
             ahead.ready.clear();

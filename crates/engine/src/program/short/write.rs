@@ -116,7 +116,7 @@ pub(in super::super) struct Write {
     /// Where a binding's addresses and ports are written, or [`NOWHERE`].
     slots: [u8; 4],
     /// Bytes that the packet must have.
-    pub least: usize,
+    least: usize,
     /// The packet is cut short where its IP header says.
     pub trim: bool,
     /// Marks or annotations change, too: the image says how.
@@ -256,6 +256,12 @@ impl Write {
             w.least = w.least.max(usize::from(c.at) + 1);
         }
         (m.reads_nothing_for_marks() && w.least <= WINDOW).then_some(w)
+    }
+
+    /// Is a packet that ends here by its header long enough?
+    #[inline(always)]
+    pub fn fits(&self, p: &Packet, end: usize) -> bool {
+        (if self.trim { end } else { p.len() }) >= self.least && p.window::<WINDOW>().is_some()
     }
 
     #[inline(always)]

@@ -51,7 +51,7 @@ proptest! {
             0..3
         ),
         trim: bool,
-        mark: bool,
+        mark in prop_oneof![Just(None), (0i32..60, any::<bool>()).prop_map(Some)],
         zero: bool,
         chained: bool,
         bound in prop_oneof![1 => Just(None), 3 => any::<(u32, u32, u16, u16, u16, u16)>().prop_map(Some)],
@@ -91,8 +91,11 @@ proptest! {
             end: if trim { EndAt::Ip4(14) } else { EndAt::Same },
             quick: Quick::of(0, &writes, &sums),
             writes: writes.into(),
-            net: if mark { Mark::At(14, 20) } else { Mark::Same },
-            mac: Mark::Same,
+            net: if mark.is_some() { Mark::At(14, 20) } else { Mark::Same },
+            mac: match mark {
+                Some((at, true)) => Mark::Alone(at),
+                _ => Mark::Same,
+            },
             cleared: false,
             annos: Box::default(),
             kind: Kind::Same,
@@ -132,12 +135,17 @@ proptest! {
             Some(b) => w.apply_bound(p.window_mut().unwrap(), b),
             None => w.apply(p.window_mut().unwrap()),
         }
-        prop_assert_eq!(w.marks, mark.then_some(0));
-        if mark {
-            m.mark(&mut p, &[], &[]);
+        prop_assert_eq!(w.marks, mark.map(|_| 0));
+        prop_assert_eq!(w.headers.is_some(), matches!(mark, Some((_, true))));
+        match w.headers {
+            Some([mac, net, transport]) => p.set_headers(mac, net, transport),
+            None => m.mark(&mut p, &[], &[]),
         }
         prop_assert_eq!(p.data(), slow.data());
-        prop_assert_eq!(p.network_header_offset(), slow.network_header_offset());
+        let places = |p: &Packet| {
+            (p.mac_header_offset(), p.network_header_offset(), p.transport_header_offset())
+        };
+        prop_assert_eq!(places(&p), places(&slow));
     }
 }
 
