@@ -1,6 +1,7 @@
 //! The packet buffer: headroom, data, tailroom, header offsets, annotations.
 
 use crate::anno::Anno;
+use crate::hint::prefetch_at;
 use crate::lines::Lines;
 use crate::time::Timestamp;
 
@@ -68,12 +69,18 @@ impl Packet {
         let data = &data[..data.len().min(MAX_PACKET_LEN)];
         let headroom = headroom.min(MAX_PACKET_LEN);
         let want = (headroom + data.len() + tailroom.min(MAX_PACKET_LEN)).max(MIN_BUFFER_LEN);
-        let mut buf = Lines::zeroed(want);
-        buf[headroom..headroom + data.len()].copy_from_slice(data);
+        let mut p = Packet::of(Lines::zeroed(want), headroom);
+        p.buf[headroom..headroom + data.len()].copy_from_slice(data);
+        p.tail = (headroom + data.len()) as u32;
+        p
+    }
+
+    /// An empty packet in this buffer, which is zero and not shorter than the headroom.
+    pub(crate) fn of(buf: Lines, headroom: usize) -> Packet {
         Packet {
             buf,
             head: headroom as u32,
-            tail: (headroom + data.len()) as u32,
+            tail: headroom as u32,
             mac: NONE,
             net: NONE,
             transport: NONE,
@@ -132,6 +139,12 @@ impl Packet {
         self.net = NONE;
         self.transport = NONE;
         self.anno.fresh(at);
+    }
+
+    /// Its data is about to be read or written: the line where it begins is asked for.
+    #[inline(always)]
+    pub fn expect(&self) {
+        prefetch_at(self.buf.as_ptr().wrapping_add(self.head as usize));
     }
 
     /// Bytes of data.

@@ -8,11 +8,17 @@
 /// second where 12 MB are in use (AMD EPYC, fourth generation), and what is in the second cache is read in a few cycles, one packet's beside the next one's.
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(x: &T) {
+    prefetch_at(std::ptr::from_ref(x).cast());
+}
+
+/// [`prefetch`] of any address.
+#[inline(always)]
+pub(crate) fn prefetch_at(x: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint about an address that a reference vouches for; nothing is read or written.
+    // SAFETY: a hint, whatever the address is; nothing is read or written.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(x).cast());
+        _mm_prefetch::<_MM_HINT_T1>(x.cast());
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = x;

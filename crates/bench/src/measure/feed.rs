@@ -2,13 +2,11 @@
 
 use crate::rng::Rng;
 use crate::zipf::Zipf;
-use onefold_packet::{Packet, Pkt, Roomy, prefetch};
+use onefold_packet::{Pkt, Roomy, mempool, prefetch};
 
-/// Bytes from one buffer to the next (two lines more on some heaps): an odd number of cache lines, so that headers of packets in flight do not share a
+/// Bytes from one buffer to the next: an odd number of cache lines, so that headers of packets in flight do not share a
 /// few sets of the cache.
 pub const STRIDE: usize = 2112;
-/// What an allocation that begins on a cache line needs beside its bytes: its header, up to the next line.
-const ALLOCATION: usize = LINE;
 /// Buffers in the ring unless told otherwise, as many as descriptors of a common receive queue.
 pub const BUFFERS: usize = 1024;
 /// Packets handed over together unless told otherwise: with many flows their lines of memory are on their way at once, and more than 64 gain nothing
@@ -211,13 +209,6 @@ pub struct Ring {
     batch: usize,
 }
 
-/// Are most of these buffers an odd number of lines behind the one before?
-fn odd_apart(all: &[Packet]) -> bool {
-    let at = |p: &Packet| p.buffer().as_ptr().addr();
-    let odd = |w: &[Packet]| matches!(w, [a, b] if at(a).abs_diff(at(b)) / LINE % 2 == 1);
-    all.windows(2).filter(|w| odd(w)).count() * 2 >= all.len().saturating_sub(1)
-}
-
 impl Ring {
     /// At least so many buffers in batches, for packets of up to `longest` bytes.
     pub fn new(buffers: usize, batch: usize, longest: usize) -> Ring {
@@ -226,22 +217,9 @@ impl Ring {
             // the next odd number of lines
             true => ((longest + 256).div_ceil(LINE) | 1) * LINE,
         };
-        let headroom = onefold_packet::DEFAULT_HEADROOM;
-        let tailroom = stride - ALLOCATION - headroom;
         let batch = batch.max(1);
         let racks = buffers.div_ceil(batch).max(1);
-        // all buffers before the first handle: nothing comes between them
-        let make = |tailroom| -> Vec<Packet> {
-            (0..racks * batch)
-                .map(|_| Packet::with_room(headroom, &[], tailroom))
-                .collect()
-        };
-        let mut all = make(tailroom);
-        if !odd_apart(&all) {
-            // some heaps put a line more between them, which depends on where they begin: a figure would depend on that
-            all = make(tailroom + LINE);
-        }
-        let mut all = all.into_iter().map(Box::new);
+        let mut all = mempool(racks * batch, stride).into_iter();
         let mut all_racks = vec![Vec::with_capacity(batch)];
         all_racks.extend((0..racks).map(|_| all.by_ref().take(batch).collect()));
         Ring {
@@ -261,11 +239,9 @@ impl Ring {
     /// saves nothing.
     #[inline]
     pub fn ask(&self) {
-        let rack = |n: usize| self.racks.get(self.further(n)).into_iter().flatten();
-        for (first, second) in rack(2).zip(rack(3)) {
-            if let Some(head) = first.window::<1>() {
-                prefetch(head);
-            }
+        let rack = |n: usize| self.racks.get(self.further(n)).map_or(&[][..], |r| r);
+        for (first, second) in rack(2).iter().zip(rack(3)) {
+            first.expect();
             prefetch(&**second);
         }
     }
@@ -297,6 +273,7 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onefold_packet::Packet;
 
     fn templates(n: usize, per_flow: usize) -> Templates {
         let frames: Vec<Vec<u8>> = (0..n).map(|i| vec![i as u8; 60 + i % 9]).collect();
@@ -438,11 +415,8 @@ mod tests {
         let r = Ring::new(BUFFERS, 32, 1514);
         let all = r.racks.iter().flatten();
         let at: Vec<usize> = all.map(|p| p.buffer().as_ptr() as usize).collect();
-        let lines = |w: &[usize]| w[1].abs_diff(w[0]) / LINE;
-        let near = |n: usize| (STRIDE / LINE..STRIDE / LINE + 3).contains(&n);
-        let odd = at.windows(2).map(lines).filter(|n| n % 2 == 1 && near(*n));
-        // what the allocator had free before may come between a few
-        assert!(odd.count() > BUFFERS * 9 / 10);
+        // racks are in order
+        assert!(at.windows(2).all(|w| w[1] - w[0] == STRIDE));
         assert_eq!(STRIDE / LINE % 2, 1);
         let on_line = |a: &&usize| (**a + onefold_packet::DEFAULT_HEADROOM).is_multiple_of(LINE);
         assert!(at.iter().all(|a| on_line(&a)), "each is on a line");
