@@ -71,6 +71,12 @@ pub(super) struct How<'t> {
     pub least: [u32; 2],
 }
 
+/// Where the words of an IP header without options, and of what is behind it, begin that [`Columns::put_row`] wants: total length first, protocol last, addresses, ports,
+/// TCP's length and flags last.
+pub const HEADER_WORDS: [usize; 6] = [2, 6, 12, 16, 20, 30];
+/// Bytes of them from the IP header on.
+pub const HEADER_BYTES: u32 = 34;
+
 const TCP: u32 = 6;
 const UDP: u32 = 17;
 /// A UDP flow's tracking flags behind the packet that makes it.
@@ -143,6 +149,37 @@ impl Columns {
         self.total_len[i] = p.total_len.into();
     }
 
+    /// Writes down a row's packets, all of which have an IP header of 20 bytes that many bytes (`net`) behind their beginning, no later fragments: their [words](HEADER_WORDS) as they
+    /// stand, and how long they are. A packet ends where its IP header says, if not before. False, and nothing is to be relied on, where one does so before byte `least`, or before
+    /// all that is looked at.
+    #[inline(always)]
+    pub fn put_row(
+        &mut self,
+        row: usize,
+        words: &[[u32; ROW]; HEADER_WORDS.len()],
+        lens: &[u32; ROW],
+        (net, least): (u32, u32),
+    ) -> bool {
+        let least = least.max(net + HEADER_BYTES);
+        let from = row * ROW % COLUMNS;
+        let [lengths, protos, saddrs, daddrs, ports, tcp] = words;
+        let mut shorter = 0;
+        for i in 0..ROW {
+            let at = from + i;
+            let total = u32::from_be(lengths[i]) >> 16;
+            let end = lens[i].min(net + total);
+            shorter |= u32::from(end < least);
+            let tcp = u32::from_be(tcp[i]);
+            self.saddr[at] = u32::from_be(saddrs[i]);
+            self.daddr[at] = u32::from_be(daddrs[i]);
+            self.ports[at] = u32::from_be(ports[i]);
+            self.proto[at] = u32::from_be(protos[i]) & 0xff | tcp & 0xff00 | (tcp & 0xff) << 16;
+            self.transport_len[at] = end.wrapping_sub(net + 20);
+            self.total_len[at] = total;
+        }
+        shorter == 0
+    }
+
     /// Nothing is to be asked about a row's packets.
     pub fn forget(&mut self, row: usize) {
         let from = row * ROW % COLUMNS;
@@ -179,6 +216,11 @@ impl Columns {
     #[inline(always)]
     pub fn transport_len(&self, i: usize) -> Option<u32> {
         self.is_known(i).then_some(self.transport_len[i % COLUMNS])
+    }
+    /// The same of a packet of which that is known.
+    #[inline(always)]
+    pub fn length(&self, i: usize) -> u32 {
+        self.transport_len[i % COLUMNS]
     }
     /// Is there something to be asked about it?
     #[inline(always)]
@@ -348,6 +390,44 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        /// A row that is read as a whole is sixteen packets that are put down one after the other.
+        #[test]
+        fn a_row_is_sixteen_packets(
+            bytes in proptest::collection::vec(proptest::collection::vec(any::<u8>(), HEADER_BYTES as usize), ROW),
+            lens in proptest::collection::vec(prop_oneof![20u32..80, Just(64u32)], ROW),
+            near in any::<bool>(), net in 0u32..31, least in 0u32..70, row in 0..COLUMNS / ROW,
+        ) {
+            let mut bytes = bytes;
+            if near {
+                bytes.iter_mut().for_each(|h| h[2] = 0);
+            }
+            let word = |h: &[u8], at: usize| u32::from_ne_bytes(h[at..at + 4].try_into().unwrap());
+            let words = HEADER_WORDS.map(|at| std::array::from_fn(|i| word(&bytes[i], at)));
+            let (mut all, mut each) = (Columns::default(), Columns::default());
+            let put = all.put_row(row, &words, lens.first_chunk().unwrap(), (net, least));
+            let mut whole = true;
+            for (i, (h, len)) in bytes.iter().zip(&lens).enumerate() {
+                let b16 = |at: usize| u16::from_be_bytes([h[at], h[at + 1]]);
+                let b32 = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
+                let end = (net + u32::from(b16(2))).min(*len);
+                whole &= end >= least && end >= net + HEADER_BYTES;
+                if end >= net + 20 {
+                    each.put(row * ROW + i, Some(FlowPacket {
+                        proto: h[9],
+                        flow: FlowId { saddr: b32(12), daddr: b32(16), sport: b16(20), dport: b16(22) },
+                        tcp: [h[32], h[33]],
+                        transport_len: end - net - 20,
+                        total_len: b16(2),
+                    }));
+                }
+            }
+            prop_assert_eq!(put, whole);
+            if whole {
+                let fields = |c: &Columns| (c.saddr, c.daddr, c.ports, c.proto, c.transport_len, c.total_len);
+                prop_assert_eq!(fields(&all), fields(&each));
+            }
+        }
+
         /// Columns give what one packet after the other does.
         #[test]
         fn columns_are_packets(

@@ -37,7 +37,7 @@ mod tests;
 use crate::class::ElementClass;
 use crate::store::{StateId, StateStore};
 
-pub use asked::{Asked, COLUMNS, Columns, FlowPacket, ROW};
+pub use asked::{Asked, COLUMNS, Columns, FlowPacket, HEADER_BYTES, HEADER_WORDS, ROW};
 pub use binder::{Binder, FlowBinding, Tied, Wanted};
 pub use flowid::FlowId;
 pub use lease::{Lasting, Leases, NO_LEASE};

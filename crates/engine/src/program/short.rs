@@ -343,7 +343,7 @@ impl Work for Run<'_, '_> {
                             some.push(number as u32);
                         }
                         let len = p.len();
-                        let end = s.end(&p, c.transport_len(i));
+                        let end = s.end(&p, Some(c.length(i)));
                         s.lengths.add(t, len, end);
                         self.counts.class(at, len);
                         tie.carry_out(code, self.regs, &c.binding(i), &mut p, end);

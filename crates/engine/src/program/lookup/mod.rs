@@ -21,7 +21,7 @@ mod guard;
 mod inner;
 mod probes;
 mod report;
-mod rows;
+pub(super) mod rows;
 mod rules;
 #[cfg(test)]
 mod tests;

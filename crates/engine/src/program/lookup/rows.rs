@@ -10,12 +10,12 @@ use onefold_packet::Packet;
 use std::ops::Deref;
 
 /// Packets of a row.
-pub(super) const ROW: usize = 16;
+pub(in super::super) const ROW: usize = 16;
 /// Bytes of a packet that can be read.
-pub(super) const WINDOW: usize = 64;
+pub(in super::super) const WINDOW: usize = 64;
 
 /// The first bytes of sixteen packets, and how many each of them has.
-pub(super) struct Row<'p> {
+pub(in super::super) struct Row<'p> {
     pub windows: [&'p [u8; WINDOW]; ROW],
     pub lens: [u32; ROW],
 }

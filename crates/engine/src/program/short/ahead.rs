@@ -2,13 +2,18 @@
 
 use super::super::code::Code;
 use super::super::exec::State;
+use super::super::lookup::rows::{ROW, Row, WINDOW};
+use super::super::tied::{Tie, Written};
 use super::super::wider::{Work, one_by_one, widely};
-use super::{Fate, Shorts, may};
+use super::{Fate, Short, Shorts, may};
 use crate::core::Core;
 use crate::graph::Graph;
 use onefold_elements::StateStore;
-use onefold_elements::rewrite::{Binder, COLUMNS, Columns, ROW};
+use onefold_elements::rewrite::{
+    Binder, COLUMNS, Columns, HEADER_BYTES, HEADER_WORDS, ROW as ASKED,
+};
 use onefold_packet::{Packet, Timestamp};
+use onefold_synth::program::EndAt;
 use std::ops::Deref;
 
 /// What is to be asked about a batch's packets, by number in it, and of which rewriter's input.
@@ -117,6 +122,133 @@ struct Foresee<'a, P> {
     ahead: &'a mut Ahead,
 }
 
+// rows of headers are rows of what is asked
+const _: () = assert!(ROW == ASKED);
+
+/// No action: of a packet that no rule takes, and that is not sure yet.
+const NONE: u32 = u32::MAX;
+const NOT_YET: u32 = u32::MAX - 1;
+
+/// What packets have to have to be read sixteen at a time.
+#[derive(Debug, Clone, Copy)]
+struct Alike {
+    /// Where the IP header is, which says where they end.
+    net: u32,
+    /// Bytes that what is written takes.
+    least: u32,
+}
+
+impl Alike {
+    fn of(short: &Short, tie: &Tie) -> Option<Alike> {
+        let net = tie.tuple.transport() - 20;
+        let all_alike = tie.tuple.says(tie.end)
+            && (short.end == EndAt::Same || short.alike.is_some())
+            && (net + HEADER_BYTES) as usize <= WINDOW;
+        let least = match &tie.write {
+            Written::Short(w) => w.least as u32,
+            Written::Image { .. } => 0,
+        };
+        all_alike.then_some(Alike { net, least })
+    }
+
+    /// Reads a row's packets into columns. False, and nothing is to be relied on, where one is too short.
+    #[inline(always)]
+    fn read<P: Deref<Target = Packet>>(
+        self,
+        packets: &[P; ROW],
+        c: &mut Columns,
+        row: usize,
+    ) -> bool {
+        let Some(r) = Row::of(packets, self.net + HEADER_BYTES) else {
+            return false;
+        };
+        let mut words = [[0; ROW]; HEADER_WORDS.len()];
+        // loops over indices: adapters may not be inlined
+        #[allow(clippy::needless_range_loop)]
+        for i in 0..ROW {
+            one_by_one();
+            let h = r.windows[i].get(self.net as usize..);
+            let Some(h) = h.and_then(|h| h.first_chunk::<{ HEADER_BYTES as usize }>()) else {
+                return false;
+            };
+            for w in 0..words.len() {
+                let at = HEADER_WORDS[w];
+                words[w][i] = u32::from_ne_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
+            }
+        }
+        c.put_row(row, &words, &r.lens, (self.net, self.least))
+    }
+}
+
+/// What a batch's packets are bound by, as far as that has been met.
+struct Met<'a> {
+    core: &'a Core,
+    store: Option<&'a mut StateStore>,
+    shorts: &'a Shorts,
+    /// The first rewriter's input.
+    place: Option<(u32, u16)>,
+    binder: Option<Binder<'a>>,
+    floods: bool,
+    /// In a flood actions that want whatever the rewriter makes of flows: most often one for each protocol, in no order.
+    sure: [u32; 2],
+    /// What packets of both have in common.
+    alike: Option<Alike>,
+}
+
+impl<'a> Met<'a> {
+    /// A packet is to be bound here.
+    #[inline(always)]
+    fn place(&mut self, here: (u32, u16)) {
+        if self.place.is_none() {
+            self.first(here);
+        }
+    }
+    #[inline(never)]
+    fn first(&mut self, here: (u32, u16)) {
+        let elem = self.core.nodes.get(here.0 as usize);
+        let elem = elem.and_then(|n| n.elem.as_ref()).zip(self.store.take());
+        self.binder = elem.and_then(|(e, store)| e.binder(usize::from(here.1), store));
+        self.place = Some(here);
+        self.floods = self.binder.as_ref().is_some_and(Binder::floods);
+    }
+
+    #[inline(always)]
+    fn is_sure(&self, number: u32) -> bool {
+        (number == self.sure[0]) | (number == self.sure[1])
+    }
+
+    /// An action of a row is none of those that are sure; it becomes one if it can be.
+    #[inline(never)]
+    fn meet(&mut self, number: u32) {
+        let Some(Some(short)) = self.shorts.all.get(number as usize) else {
+            return;
+        };
+        let Fate::Bound(tie) = &short.fate else {
+            return;
+        };
+        let here = (tie.elem, tie.port);
+        self.place(here);
+        if !self.floods || self.place != Some(here) || self.is_sure(number) {
+            return;
+        }
+        let Some(b) = &mut self.binder else { return };
+        if b.always_as_wanted(&tie.wanted) {
+            let alike = Alike::of(short, tie);
+            self.alike = match self.sure {
+                [NOT_YET, NOT_YET] => alike,
+                _ => alike
+                    .zip(self.alike)
+                    .filter(|(a, b)| a.net == b.net)
+                    .map(|(a, b)| Alike {
+                        net: a.net,
+                        least: a.least.max(b.least),
+                    }),
+            };
+            self.sure = [number, self.sure[0]];
+        }
+    }
+}
+
 impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
     /// Is nobody else asked?
     type Out = bool;
@@ -130,30 +262,53 @@ impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
                 .columns
                 .resize_with(n.div_ceil(COLUMNS), Columns::default);
         }
-        let mut binder: Option<Binder<'_>> = None;
-        // actions that are known to want whatever the rewriter makes of flows: most often one for each protocol, in no order
-        let mut sure = [usize::MAX; 2];
-        let mut floods = false;
-        let mut place = None;
+        let mut met = Met {
+            core: self.core,
+            store: Some(self.store),
+            shorts: self.shorts,
+            place: None,
+            binder: None,
+            floods: false,
+            sure: [NOT_YET; 2],
+            alike: None,
+        };
         let mut asked = 0;
         let mut all = true;
-        let (core, store) = (self.core, self.store);
         let batch = self.packets.chunks(COLUMNS).zip(self.rules.chunks(COLUMNS));
         let mut new = 0;
         for ((packets, rules), c) in batch.zip(&mut ahead.columns) {
             let mut ready = 0;
             let rows = packets.chunks(ROW).zip(rules.chunks(ROW)).enumerate();
             for (row, (some, rules)) in rows {
-                for (i, (p, rule)) in (row * ROW..).zip(some.iter().zip(rules)) {
+                let mut numbers = [NONE; ROW];
+                let mut sure = true;
+                for (number, rule) in numbers.iter_mut().zip(rules) {
                     one_by_one();
                     let at = self.first_rule.saturating_add(*rule) as usize;
-                    let number = match self.code.rule_action.get(at) {
-                        Some(a) => *a as usize,
-                        None => usize::MAX,
-                    };
-                    ahead.numbers.push(number as u32);
-                    let Some(Some(short)) = self.shorts.all.get(number) else {
-                        all &= binds_nowhere(self.code, number);
+                    if let Some(a) = self.code.rule_action.get(at) {
+                        *number = *a;
+                    }
+                    sure &= met.is_sure(*number);
+                }
+                ahead.numbers.extend_from_slice(&numbers[..some.len()]);
+                if !sure && met.sure[1] == NOT_YET && (met.floods || met.place.is_none()) {
+                    numbers.iter().for_each(|n| met.meet(*n));
+                    sure = numbers.iter().all(|n| met.is_sure(*n));
+                }
+                if sure
+                    && let (Some(alike), Some(b)) = (met.alike, &met.binder)
+                    && let Some(some) = some.first_chunk()
+                    && alike.read(some, c, row)
+                {
+                    asked += ROW;
+                    ready |= 0xffff << (row * ROW);
+                    new += b.ask_row(c, row, ROW, new);
+                    continue;
+                }
+                for (i, (p, number)) in (row * ROW..).zip(some.iter().zip(numbers)) {
+                    one_by_one();
+                    let Some(Some(short)) = self.shorts.all.get(number as usize) else {
+                        all &= binds_nowhere(self.code, number as usize);
                         c.put(i, None);
                         continue;
                     };
@@ -162,45 +317,35 @@ impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
                         continue;
                     };
                     let here = (tie.elem, tie.port);
-                    if place.is_none() {
-                        let elem = core.nodes.get(here.0 as usize);
-                        let elem = elem.and_then(|n| n.elem.as_ref());
-                        binder = elem.and_then(|e| e.binder(usize::from(here.1), &mut *store));
-                        place = Some(here);
-                        floods = binder.as_ref().is_some_and(Binder::floods);
-                    }
-                    let Some(flow) = tie.flow(p).filter(|_| place == Some(here)) else {
+                    met.place(here);
+                    let Some(flow) = tie.flow(p).filter(|_| met.place == Some(here)) else {
                         all = false;
                         c.put(i, None);
                         continue;
                     };
                     asked += 1;
-                    if floods {
+                    if met.floods {
                         let end = short.end(p, Some(flow.transport_len));
                         let mut is = short.fits(tie, p, end);
-                        if (number != sure[0]) & (number != sure[1]) {
-                            is &= binder
-                                .as_mut()
+                        if !met.is_sure(number) {
+                            is &= (met.binder.as_mut())
                                 .is_some_and(|b| b.always_as_wanted(&tie.wanted));
-                            if is {
-                                sure = [number, sure[0]];
-                            }
                         }
                         ready |= u64::from(is) << i;
                     }
                     c.put(i, Some(flow));
                 }
-                match &binder {
+                match &met.binder {
                     Some(b) => new += b.ask_row(c, row, some.len(), new),
                     None => c.forget(row),
                 }
             }
             ahead.ready.push(ready);
         }
-        let Some(place) = place else {
+        let Some(place) = met.place else {
             return all;
         };
-        let Some(mut binder) = binder else {
+        let Some(mut binder) = met.binder else {
             return false;
         };
         all &= binder.foresee(&ahead.columns, n, new) == asked;

@@ -38,63 +38,102 @@ struct Mend {
     sums: u8,
 }
 
-/// A checksum of a packet that is bound, to which one byte's change adds at most: what is to be found out about it has been found out.
+/// A checksum of a packet that is bound, to which one byte's [lowering](Lowered) adds at most: what is to be found out about it has been found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Plain {
     at: u8,
     udp: bool,
     fixed: u32,
-    /// All ones where it is added: each of a binding's sums, and the change.
+    /// All ones where it is added: each of a binding's sums.
     sums: [u32; 2],
-    changes: u32,
-    change: Change,
+}
+
+/// A byte that becomes less by as much: what that adds to a checksum is the same whatever the byte is, unless it passes zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Lowered {
+    at: u8,
+    /// What is added to it before.
+    from: u8,
+    by: u8,
+}
+
+impl Lowered {
+    #[inline(always)]
+    fn passes_zero(&self, w: &[u8; WINDOW]) -> bool {
+        w[usize::from(self.at) % WINDOW].wrapping_add(self.from) < self.by
+    }
 }
 
 impl Plain {
-    fn of(m: &Mend) -> Option<Plain> {
-        let none = Change {
-            at: 0,
-            from: 0,
-            to: 0,
-            shift: 0,
-        };
-        let (change, changes) = match *m.changes {
-            [] => (none, 0),
-            [c] => (c, !0),
+    /// With the byte that is to be lowered, if there is one.
+    fn of(m: &Mend) -> Option<(Plain, Option<Lowered>)> {
+        let (lowered, change) = match *m.changes {
+            [] => (None, 0),
+            [c] => {
+                let by = c.from.wrapping_sub(c.to);
+                let lowered = Lowered {
+                    at: c.at,
+                    from: c.from,
+                    by,
+                };
+                // as `Change::sum` of two bytes of which the second is so much less
+                (Some(lowered), 0xffff - (u64::from(by) << (c.shift & 8)))
+            }
             _ => return None,
         };
         // with all that is added to it no more than is folded at once
-        let fixed = u32::try_from(m.fixed).ok().filter(|f| *f < 1 << 24)?;
+        let fixed = m.fixed.checked_add(change)?;
+        let fixed = u32::try_from(fixed).ok().filter(|f| *f < 1 << 24)?;
         let all = |bit: u8| if m.sums & bit != 0 { !0 } else { 0 };
-        Some(Plain {
+        let plain = Plain {
             at: m.at,
             udp: m.udp,
             fixed,
             sums: [all(1), all(2)],
-            changes,
-            change,
-        })
+        };
+        Some((plain, lowered))
     }
 
-    /// [`Mend::sum`] with a binding's sums.
+    /// [`Mend::sum`] with a binding's sums, where no byte [passes zero](Lowered::passes_zero).
     #[inline(always)]
     fn sum(&self, w: &[u8; WINDOW], ip: u16, transport: u16) -> [u8; 2] {
-        let at = usize::from(self.at);
-        let c = u16::from_be_bytes([w[at % WINDOW], w[(at + 1) % WINDOW]]);
+        let c = w.get(usize::from(self.at)..).and_then(|w| w.first_chunk());
+        let c = u16::from_be_bytes(c.copied().unwrap_or_default());
         let added = [
             self.sums[0] & u32::from(ip),
             self.sums[1] & u32::from(transport),
         ];
-        let change = self.changes & self.change.sum(w) as u32;
-        let sum = u32::from(!c) + self.fixed + added[0] + added[1] + change;
-        let sum = !checksum::fold_few(sum);
-        if self.udp && c == 0 { 0 } else { sum }.to_be_bytes()
+        let sum = !checksum::fold_few(u32::from(!c) + self.fixed + added[0] + added[1]);
+        // none at all stays none
+        let is = u16::from((c != 0) | !self.udp);
+        (sum & is.wrapping_neg()).to_be_bytes()
     }
+}
 
-    #[inline(always)]
-    fn put(&self, w: &mut [u8; WINDOW], sum: [u8; 2]) {
-        let at = usize::from(self.at);
-        [w[at % WINDOW], w[(at + 1) % WINDOW]] = sum;
+/// Checksums of a packet that is bound, all of them [plain](Plain).
+#[derive(Debug, Clone, Copy)]
+struct Plains {
+    /// One comes twice, which changes nothing.
+    sums: [Plain; 2],
+    lowered: Lowered,
+}
+
+impl Plains {
+    /// Of one or two.
+    fn of(mends: &[Mend]) -> Option<Plains> {
+        let (a, b) = match mends {
+            [a] => (Plain::of(a)?, Plain::of(a)?),
+            [a, b] => (Plain::of(a)?, Plain::of(b)?),
+            _ => return None,
+        };
+        let lowered = match (a.1, b.1) {
+            (Some(a), Some(b)) if a != b => return None,
+            (a, b) => a.or(b).unwrap_or_default(),
+        };
+        Some(Plains {
+            sums: [a.0, b.0],
+            lowered,
+        })
     }
 }
 
@@ -111,12 +150,12 @@ pub(in super::super) struct Write {
     set: [u8; WINDOW],
     sub: [u8; WINDOW],
     mends: Box<[Mend]>,
-    /// The same of one or two plain ones, for packets that are bound; one comes twice, which changes nothing.
-    plain: Option<[Plain; 2]>,
+    /// The same where they are plain, for packets that are bound.
+    plain: Option<Plains>,
     /// Where a binding's addresses and ports are written, or [`NOWHERE`].
     slots: [u8; 4],
     /// Bytes that the packet must have.
-    least: usize,
+    pub least: usize,
     /// The packet is cut short where its IP header says.
     pub trim: bool,
     /// Marks or annotations change, too: the image says how.
@@ -247,11 +286,7 @@ impl Write {
         if first.is_some() && w.mends.len() > SUMS {
             return None;
         }
-        w.plain = match &*w.mends {
-            [a] => Plain::of(a).map(|a| [a; 2]),
-            [a, b] => Plain::of(a).zip(Plain::of(b)).map(|(a, b)| [a, b]),
-            _ => None,
-        };
+        w.plain = Plains::of(&w.mends);
         for c in w.mends.iter().flat_map(|m| &m.changes) {
             w.least = w.least.max(usize::from(c.at) + 1);
         }
@@ -297,9 +332,11 @@ impl Write {
     /// The same with a binding's values.
     #[inline(always)]
     pub fn apply_bound(&self, w: &mut [u8; WINDOW], b: &FlowBinding) {
-        let Some([first, second]) = &self.plain else {
-            return self.apply_many_bound(w, b);
+        let plain = match &self.plain {
+            Some(plain) if !plain.lowered.passes_zero(w) => plain,
+            _ => return self.apply_many_bound(w, b),
         };
+        let [first, second] = &plain.sums;
         // no `map`: its closure would be compiled on its own, for any processor
         let sums = [
             first.sum(w, b.ip_sum, b.transport_sum),
@@ -307,8 +344,8 @@ impl Write {
         ];
         self.change(w);
         self.fill(w, b);
-        first.put(w, sums[0]);
-        second.put(w, sums[1]);
+        put(w, first.at, sums[0]);
+        put(w, second.at, sums[1]);
     }
 
     #[inline(never)]
