@@ -105,15 +105,18 @@ impl Pattern {
             sport: v as u16,
             dport: v as u16,
         };
-        let ends = [flow(1), flow(u32::MAX)].map(|f| self.ends(f));
-        (0..4).all(|i| {
-            let [(a, b), (c, d)] = ends.map(|(l, m)| (fields(&l)[i], fields(&m)[i]));
-            let set = (a, b) == (c, d);
-            match w.fields[i] {
+        let (low, high) = (self.ends(flow(1)), self.ends(flow(u32::MAX)));
+        let (least, most) = (fields(&low.0), fields(&low.1));
+        let others = (fields(&high.0), fields(&high.1));
+        let mut all = true;
+        for i in 0..4 {
+            let set = (least[i] == others.0[i]) & (most[i] == others.1[i]);
+            all &= match w.fields[i] {
                 None => !set,
-                Some((lo, hi)) => set && lo <= a && b <= hi,
-            }
-        })
+                Some((lo, hi)) => set & (lo <= least[i]) & (most[i] <= hi),
+            };
+        }
+        all
     }
 }
 

@@ -103,11 +103,17 @@ impl FlowTable {
             q.keep_tidy(&self.records);
         }
         let mut alone = false;
+        let mut queues = [(u32::MAX, 0); 2];
         for ((i, record), stamp) in (news.from..).zip(&records).zip(first..).take(made) {
             let (new, deltas) = c.new_flow(i, news.input, news.outputs);
             let filed = self.fill(*record, &new, stamp, c.hashes(i), deltas);
-            let q = self.queue_of(new.map, new.flags);
-            if let Some(q) = self.queues.get_mut(q) {
+            // two kinds of packets are the rule, one in each map
+            let kind = u32::from(new.map) << 8 | u32::from(new.flags);
+            let known = &mut queues[usize::from(new.map & 1)];
+            if known.0 != kind {
+                *known = (kind, self.queue_of(new.map, new.flags));
+            }
+            if let Some(q) = self.queues.get_mut(known.1) {
                 alone |= q.file_newest(filed);
             }
         }

@@ -292,8 +292,13 @@ impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
                 }
                 ahead.numbers.extend_from_slice(&numbers[..some.len()]);
                 if !sure && met.sure[1] == NOT_YET && (met.floods || met.place.is_none()) {
-                    numbers.iter().for_each(|n| met.meet(*n));
-                    sure = numbers.iter().all(|n| met.is_sure(*n));
+                    sure = true;
+                    for number in numbers {
+                        if !met.is_sure(number) {
+                            met.meet(number);
+                            sure &= met.is_sure(number);
+                        }
+                    }
                 }
                 if sure
                     && let (Some(alike), Some(b)) = (met.alike, &met.binder)
