@@ -6,7 +6,8 @@
 
 use super::asked::{COLUMNS, Columns};
 use super::binder::{Binder, Wanted};
-use super::record::CLASSES;
+use super::queue::Filed;
+use super::record::{CLASSES, NewFlow};
 use super::room::Turn;
 use super::table::FlowTable;
 use onefold_packet::Timestamp;
@@ -68,19 +69,20 @@ impl FlowTable {
         if self.has_crowds() || news.n == 0 {
             return 0;
         }
-        match self.live + news.n <= self.limit() {
-            true => self.insert_with_room(news),
-            false => self.insert_in_places(news),
+        match self.limit().checked_sub(self.live) {
+            // in places of others where there is no room, and next time where there is not enough
+            None | Some(0) => self.insert_in_places(news),
+            Some(room) => self.insert_with_room(news, news.n.min(room)),
         }
     }
 
     /// Where all of them find room.
     #[inline(always)]
-    fn insert_with_room(&mut self, news: &News<'_>) -> usize {
+    fn insert_with_room(&mut self, news: &News<'_>, n: usize) -> usize {
         let c = news.c;
         let mut records = [0; COLUMNS];
         let mut made = 0;
-        for (i, to) in (news.from..).zip(&mut records).take(news.n) {
+        for (i, to) in (news.from..).zip(&mut records).take(n) {
             let hashes = c.hashes(i);
             let Some([forward, reply]) = self.index.vacancies(hashes) else {
                 break;
@@ -97,25 +99,13 @@ impl FlowTable {
             return 0;
         }
         let first = self.next_stamp(news.first);
-        // who comes leaves nothing behind, so that once is enough
-        let member = usize::from(c.map(news.from) >> 1);
-        for q in self.queues.iter_mut().skip(member * CLASSES).take(CLASSES) {
-            q.keep_tidy(&self.records);
-        }
+        self.keep_tidy(c.map(news.from));
         let mut alone = false;
-        let mut queues = [(u32::MAX, 0); 2];
+        let mut queues = Queues::default();
         for ((i, record), stamp) in (news.from..).zip(&records).zip(first..).take(made) {
             let (new, deltas) = c.new_flow(i, news.input, news.outputs);
             let filed = self.fill(*record, &new, stamp, c.hashes(i), deltas);
-            // two kinds of packets are the rule, one in each map
-            let kind = u32::from(new.map) << 8 | u32::from(new.flags);
-            let known = &mut queues[usize::from(new.map & 1)];
-            if known.0 != kind {
-                *known = (kind, self.queue_of(new.map, new.flags));
-            }
-            if let Some(q) = self.queues.get_mut(known.1) {
-                alone |= q.file_newest(filed);
-            }
+            alone |= self.file_newest(&mut queues, &new, filed);
         }
         if alone {
             self.turn = Turn::default();
@@ -126,30 +116,74 @@ impl FlowTable {
         made
     }
 
-    /// Where all of them, or some, take another one's place: who goes next may depend on whoever has just come.
+    /// Where all of them take another one's place: who goes next may depend on whoever has just come.
     #[inline(always)]
     fn insert_in_places(&mut self, news: &News<'_>) -> usize {
         let c = news.c;
-        let mut made = 0;
-        for i in (news.from..).take(news.n) {
+        let map = c.map(news.from);
+        self.keep_tidy(map);
+        let first = self.next_stamp(news.first);
+        let Some(mut going) = self.going(map, first) else {
+            return 0;
+        };
+        let mut queues = Queues::default();
+        let (mut made, mut more) = (0, 0);
+        for (i, stamp) in (news.from..).zip(first..).take(news.n) {
             let hashes = c.hashes(i);
             let Some([forward, reply]) = self.index.vacancies(hashes) else {
                 break;
             };
             let (new, deltas) = c.new_flow(i, news.input, news.outputs);
             self.check_free(&new, hashes, deltas);
-            let stamp = self.next_stamp(news.first);
-            let record = match self.full() {
-                true => self.take_place(new.map, stamp),
-                false => self.allocate(),
-            };
-            let Some(record) = record else { break };
-            self.set_last_stamp(stamp);
-            self.write_down(record, &new, stamp, hashes, deltas);
+            let gone = self.take_next(&mut going, new.map, stamp, news.input);
+            let Some((record, same)) = gone else { break };
+            more += u32::from(!same);
             self.index.fill(forward, hashes[0], record << 1);
             self.index.fill(reply, hashes[1], record << 1 | 1);
+            let filed = self.fill(record, &new, stamp, hashes, deltas);
             made += 1;
+            if self.file_newest(&mut queues, &new, filed) {
+                self.turn = Turn::default();
+                break;
+            }
+        }
+        if made > 0 {
+            self.set_last_stamp(first + made as u64 - 1);
+            self.evictions += made as u64;
+            self.count_flows(map, news.input, more);
         }
         made
+    }
+
+    /// What new flows of a rewriter would do to its queues one by one: who comes leaves nothing behind, so that once is enough.
+    #[inline(always)]
+    fn keep_tidy(&mut self, map: u16) {
+        let member = usize::from(map >> 1);
+        for q in self.queues.iter_mut().skip(member * CLASSES).take(CLASSES) {
+            q.keep_tidy(&self.records);
+        }
+    }
+
+    /// Files a flow that has been written down with a stamp after all others. Is it alone in its queue?
+    #[inline(always)]
+    fn file_newest(&mut self, queues: &mut Queues, new: &NewFlow, filed: Filed) -> bool {
+        let kind = u32::from(new.map) << 8 | u32::from(new.flags);
+        let known = &mut queues.0[usize::from(new.map & 1)];
+        if known.0 != kind {
+            *known = (kind, self.queue_of(new.map, new.flags));
+        }
+        match self.queues.get_mut(known.1) {
+            Some(q) => q.file_newest(filed),
+            None => false,
+        }
+    }
+}
+
+/// The queues of the last flows of each map: two kinds of packets are the rule, one in each.
+struct Queues([(u32, usize); 2]);
+
+impl Default for Queues {
+    fn default() -> Queues {
+        Queues([(u32::MAX, 0); 2])
     }
 }

@@ -198,7 +198,7 @@ impl Index {
         self.used += 1;
     }
 
-    /// Where references with this hash would be put, if none that may be one is in, nor is anything special about the place; `None` also where another one is in that
+    /// Where references with this hash would be put, if none that may be one is in, and its bucket is not full; `None` also where another one is in that
     /// has this hash by chance.
     #[inline(always)]
     pub fn vacancy(&self, hash: u32) -> Option<Vacancy> {
@@ -206,12 +206,21 @@ impl Index {
         let bucket = hash as usize & self.mask();
         let b = self.buckets.get(bucket)?;
         let (free, same) = (equal_to(&b.tags, 0), equal_to(&b.tags, tag(hash)));
-        // nobody went by: both halves of that number are zero
-        let plain = (same & PLACES == 0) & (free >> WAYS == 3) & (free & PLACES != 0);
-        plain.then_some(Vacancy {
+        let plain = (same & PLACES == 0) & (free & PLACES != 0);
+        // most often nobody went by: both halves of that number are zero
+        if !plain || (free >> WAYS != 3 && self.is_behind(hash)) {
+            return None;
+        }
+        Some(Vacancy {
             bucket,
             way: free.trailing_zeros() as usize,
         })
+    }
+    /// May a reference with this hash be in a bucket behind?
+    #[cold]
+    #[inline(never)]
+    fn is_behind(&self, hash: u32) -> bool {
+        self.behind(hash, |_| true).is_some()
     }
     /// [`Index::vacancy`] of two hashes that are put in together.
     #[inline(always)]
@@ -262,8 +271,25 @@ impl Index {
         }
     }
 
-    /// Takes out exactly this reference, if it is in.
+    /// [`Index::remove`] where most often the first one with this hash is the one.
     #[inline(always)]
+    pub fn take_out(&mut self, hash: u32, reference: u32) {
+        let at = hash as usize & self.mask();
+        if let Some(b) = self.buckets.get_mut(at) {
+            let i = b.equal(tag(hash)).trailing_zeros() as usize;
+            if let (Some(r), Some(t)) = (b.references.get(i), b.tags.get_mut(i))
+                && *r == reference
+            {
+                *t = 0;
+                self.used -= 1;
+                return;
+            }
+        }
+        self.remove(hash, reference);
+    }
+
+    /// Takes out exactly this reference, if it is in.
+    #[inline]
     pub fn remove(&mut self, hash: u32, reference: u32) -> bool {
         let Some((at, i, _)) = self.position(hash, |r| r == reference) else {
             return false;

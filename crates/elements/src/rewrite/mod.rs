@@ -13,6 +13,7 @@ mod crowd;
 mod flood;
 mod flowid;
 mod ftp;
+mod going;
 mod handlers;
 mod icmp;
 mod index;

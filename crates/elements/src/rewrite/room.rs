@@ -20,9 +20,9 @@ const LAST: Rank = (true, u64::MAX, u64::MAX);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Turn {
     /// The two whose flows go first, or one twice: where TCP and UDP are mixed, they take turns.
-    queues: [usize; 2],
-    now_ms: u64,
-    until: Rank,
+    pub(super) queues: [usize; 2],
+    pub(super) now_ms: u64,
+    pub(super) until: Rank,
 }
 
 impl Default for Turn {
@@ -36,16 +36,9 @@ impl Default for Turn {
     }
 }
 
-/// A flow that goes: its queue, record, and the hashes of its keys.
-struct Victim {
-    queue: usize,
-    record: u32,
-    hashes: [u32; 2],
-}
-
 /// Of a flow with this time-out and last use. Later stamps never rank before earlier ones.
 #[inline(always)]
-fn rank(t: Timeout, now_ms: u64, stamp: u64) -> Rank {
+pub(super) fn rank(t: Timeout, now_ms: u64, stamp: u64) -> Rank {
     let last = stamp >> STAMP_BITS;
     let guaranteed = now_ms < last + t.guarantee;
     let when = last + if guaranteed { t.guarantee } else { t.expire };
@@ -116,7 +109,7 @@ impl FlowTable {
         // room is made first: its record is the next one to be used
         let mut place = None;
         if self.full() {
-            place = self.take_place(map, stamp);
+            place = self.take_place(map, new.input, stamp);
             if place.is_none() && !self.make_room(map, new.input, stamp) {
                 return None;
             }
@@ -210,65 +203,23 @@ impl FlowTable {
 
     /// [`FlowTable::take_place`] has found the one that a search finds.
     #[cfg(debug_assertions)]
-    fn is_first_to_go(&mut self, now_ms: u64, i: u32) -> bool {
+    pub(super) fn is_first_to_go(&mut self, now_ms: u64, i: u32) -> bool {
         let turn = self.turn;
         let found = self.first_to_go(now_ms, false);
         self.turn = turn;
         found.map(|(_, i)| i) == Some(i)
     }
 
-    /// What a queue has filed first, and its rank: it has nothing of a lesser one.
-    #[inline(always)]
-    fn first_of(&self, queue: usize, now_ms: u64) -> Option<(Rank, Filed)> {
-        let f = self.queues.get(queue)?.first()?;
-        let rank = rank(timeout(&self.members, queue), now_ms, f.stamp);
-        Some((rank, f))
-    }
-
-    /// The flow that goes first, where that is as [the last search](Turn) left it.
-    #[inline(always)]
-    fn next_to_go(&self, now_ms: u64) -> Option<(Rank, Victim)> {
-        let turn = &self.turn;
-        if turn.now_ms != now_ms {
-            return None;
-        }
-        let [a, b] = turn.queues;
-        let first = self.first_of(a, now_ms)?;
-        let second = self.first_of(b, now_ms)?;
-        let (rank, queue, f) = match second.0 < first.0 {
-            true => (second.0, b, second.1),
-            false => (first.0, a, first.1),
-        };
-        let r = self.records.get(f.record as usize)?;
-        // what it was filed under was its last use, and there is nothing else to be taken care of
-        let plain =
-            r.filing == f.number && r.stamp == f.stamp && r.lease == NO_LEASE && r.shifts == NIL;
-        let victim = Victim {
-            queue,
-            record: f.record,
-            hashes: f.hashes,
-        };
-        (plain && !rank.0 && rank < turn.until).then_some((rank, victim))
-    }
-
     /// What [`FlowTable::make_room`] and [`FlowTable::allocate`] do, where it is known who goes: the record that a new flow of the map takes over.
     #[inline(always)]
-    pub(super) fn take_place(&mut self, map: u16, stamp: u64) -> Option<u32> {
-        let (rank, v) = self.next_to_go(stamp >> STAMP_BITS)?;
-        if self.own_rank(map, stamp).is_some_and(|own| rank >= own) {
-            return None;
+    fn take_place(&mut self, map: u16, input: u16, stamp: u64) -> Option<u32> {
+        let mut going = self.going(map, stamp)?;
+        let (i, same) = self.take_next(&mut going, map, stamp, input)?;
+        if same {
+            self.count_gone(map, input);
         }
-        let i = v.record;
-        #[cfg(debug_assertions)]
-        debug_assert!(self.is_first_to_go(stamp >> STAMP_BITS, i));
-        let r = self.records.get_mut(i as usize)?;
-        r.generation = r.generation.wrapping_add(1);
-        self.strike(i, v.hashes);
-        if let Some(q) = self.queues.get_mut(v.queue) {
-            q.pop_first();
-        }
+        self.live -= 1;
         self.evictions += 1;
-        self.expect_victims(v.queue);
         Some(i)
     }
 
@@ -324,6 +275,12 @@ impl FlowTable {
             c.flows += more;
         }
     }
+    /// One less.
+    pub(super) fn count_gone(&mut self, map: u16, input: u16) {
+        if let Some(c) = self.counts_mut(map, input) {
+            c.flows = c.flows.saturating_sub(1);
+        }
+    }
     pub(super) fn count_failure(&mut self, map: u16, input: u16) {
         if let Some(c) = self.counts_mut(map, input) {
             c.failures = c.failures.saturating_add(1);
@@ -341,9 +298,7 @@ impl FlowTable {
                 self.note(map, key, false);
             }
         }
-        if let Some(c) = self.counts_mut(map, input) {
-            c.flows = c.flows.saturating_sub(1);
-        }
+        self.count_gone(map, input);
         self.live -= 1;
     }
 

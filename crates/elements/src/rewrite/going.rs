@@ -1,0 +1,141 @@
+//! Who goes, one after the other, where each new flow of a flood takes another one's place.
+//!
+//! Found out anew for each, it is some 300 instructions who goes next: two queues' first flows, how they rank, and how the new one does. Most of that is
+//! the same from one flow to the next within a millisecond, and of the two queues only the one that somebody went from has another first flow.
+
+use super::lease::{NO_LEASE, STAMP_BITS};
+use super::queue::{Filed, NIL};
+use super::record::Timeout;
+use super::room::rank;
+use super::table::{FlowTable, timeout};
+
+/// What orders flows that may go, as numbers that are compared at once: when, behind all others if it is guaranteed until then; stamp.
+type Order = (u64, u64);
+
+/// Set where a flow is guaranteed.
+const GUARANTEED: u64 = 1 << 63;
+
+fn order((guaranteed, when, stamp): (bool, u64, u64)) -> Order {
+    (when | if guaranteed { GUARANTEED } else { 0 }, stamp)
+}
+
+/// The first flow of a queue.
+#[derive(Debug, Clone, Copy)]
+struct Head {
+    order: Order,
+    filed: Filed,
+}
+
+/// Two queues whose flows go next, as [the last search](super::room::Turn) left it, and what is known of them within one millisecond.
+///
+/// It holds as long as nobody leaves a queue but by [`FlowTable::take_next`], and nobody comes who is [alone](super::queue::AgeQueue::file_newest) in one.
+#[derive(Debug)]
+pub(super) struct Going {
+    now_ms: u64,
+    until: Order,
+    queues: [usize; 2],
+    timeouts: [Timeout; 2],
+    heads: [Option<Head>; 2],
+    /// Of both maps of a rewriter: what a new flow's order begins with, behind all others where it may not go itself.
+    own: [u64; 2],
+}
+
+impl FlowTable {
+    /// Who goes next for flows of these maps' rewriter with stamps of this millisecond; `None` where that takes a search.
+    pub(super) fn going(&self, map: u16, stamp: u64) -> Option<Going> {
+        let now_ms = stamp >> STAMP_BITS;
+        let turn = &self.turn;
+        if turn.now_ms != now_ms {
+            return None;
+        }
+        let own = [map & !1, map | 1].map(|map| {
+            let t = timeout(&self.members, self.queue_of(map, 0));
+            match t.guarantee {
+                0 => now_ms + t.expire,
+                _ => u64::MAX,
+            }
+        });
+        let mut going = Going {
+            now_ms,
+            until: order(turn.until),
+            queues: turn.queues,
+            timeouts: turn.queues.map(|q| timeout(&self.members, q)),
+            heads: [None; 2],
+            own,
+        };
+        for n in 0..2 {
+            self.look_again(&mut going, n);
+        }
+        Some(going)
+    }
+
+    /// Who is first in a queue now?
+    #[inline(always)]
+    fn look_again(&self, g: &mut Going, n: usize) {
+        let first = match self.queues.get(g.queues[n]) {
+            Some(q) => q.first(),
+            None => None,
+        };
+        g.heads[n] = match first {
+            Some(filed) => Some(Head {
+                order: order(rank(g.timeouts[n], g.now_ms, filed.stamp)),
+                filed,
+            }),
+            None => None,
+        };
+    }
+
+    /// The flow that goes for a new one of the map with this stamp is taken out of its queue and of the index: its record, which the new one takes over. `None`, and nothing
+    /// has happened, where that takes a search. `all_as`: member and input of new flows; where the one that goes was counted there, nothing is, and true comes back: one
+    /// goes, one comes.
+    #[inline(always)]
+    pub(super) fn take_next(
+        &mut self,
+        g: &mut Going,
+        map: u16,
+        stamp: u64,
+        input: u16,
+    ) -> Option<(u32, bool)> {
+        let [Some(a), Some(b)] = g.heads else {
+            return None;
+        };
+        let n = usize::from(b.order < a.order);
+        let head = if n == 1 { b } else { a };
+        let own = (g.own[usize::from(map & 1)], stamp);
+        let goes = (head.order < g.until)
+            & (head.order.0 < GUARANTEED)
+            & (head.order < own)
+            & (stamp >> STAMP_BITS == g.now_ms);
+        let i = head.filed.record;
+        let r = self.records.get_mut(i as usize)?;
+        // what it was filed under was its last use, and there is nothing else to be taken care of
+        let plain = (r.filing == head.filed.number)
+            & (r.stamp == head.filed.stamp)
+            & (r.lease == NO_LEASE)
+            & (r.shifts == NIL);
+        if !(goes & plain) {
+            return None;
+        }
+        r.generation = r.generation.wrapping_add(1);
+        let (its_map, its_input) = (r.map, r.input);
+        #[cfg(debug_assertions)]
+        debug_assert!(self.is_first_to_go(g.now_ms, i));
+        let [forward, reply] = head.filed.hashes;
+        self.index.take_out(forward, i << 1);
+        self.index.take_out(reply, i << 1 | 1);
+        let same = (its_map >> 1 == map >> 1) & (its_input == input);
+        if !same {
+            self.count_gone(its_map, its_input);
+        }
+        let queue = g.queues[n];
+        if let Some(q) = self.queues.get_mut(queue) {
+            q.pop_first();
+        }
+        self.look_again(g, n);
+        if g.queues[0] == g.queues[1] {
+            g.heads = [g.heads[n]; 2];
+        }
+        self.expect_victims(queue);
+        Some((i, same))
+    }
+}
