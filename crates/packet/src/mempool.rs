@@ -13,6 +13,8 @@ use std::mem::MaybeUninit;
 const PAGE: usize = 4096;
 /// How often handles are allocated, at most, until all lie together: what the heap has had free before is used up then.
 const TRIES: usize = 64;
+/// Handles that are allocated in all tries together, at most, but for twice as many as there are to be: 16 MiB and more.
+const TRIED: usize = 1 << 17;
 /// Lies together: so many times the pages that there would be without anything in between. An allocation has a header.
 const SPREAD: usize = 3;
 
@@ -28,7 +30,7 @@ fn pages(all: &[Handle]) -> usize {
 fn handles(n: usize) -> Vec<Handle> {
     let few = SPREAD * (n * size_of::<Packet>()).div_ceil(PAGE) + 1;
     let mut tried: Vec<Vec<Handle>> = Vec::new();
-    for _ in 0..TRIES {
+    for _ in 0..(TRIED / n.max(1)).clamp(2, TRIES) {
         let some: Vec<Handle> = (0..n).map(|_| Box::new_uninit()).collect();
         let found = pages(&some) <= few;
         // none is given back before the last is there: it would come again
