@@ -364,7 +364,12 @@ mod tests {
                     }
                     1 => {
                         let r = model.remove(&key).unwrap_or(key);
-                        index.remove(hash(key), r);
+                        match r % 2 {
+                            0 => index.take_out(hash(key), r),
+                            _ => {
+                                index.remove(hash(key), r);
+                            }
+                        }
                     }
                     // this one and another one, where both find a plain place
                     2 => {

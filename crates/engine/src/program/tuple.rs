@@ -5,12 +5,12 @@
 
 use super::image::{FieldWrite, Image, Sum, Value};
 use onefold_elements::model::BindPacket;
-use onefold_elements::rewrite::{FlowId, FlowPacket};
+use onefold_elements::rewrite::{FlowId, FlowPacket, HEADER_BYTES};
 use onefold_packet::Packet;
 use onefold_synth::program::{EndAt, Mark};
 
 /// Bytes of the IP header, and of what is behind it, that are looked at.
-pub(super) const WINDOW: usize = 34;
+pub(super) const WINDOW: usize = HEADER_BYTES as usize;
 /// Bytes of a packet's first ones that are read without being asked for.
 const NEAR: usize = 64;
 /// Bits of addresses and ports: first, how many.

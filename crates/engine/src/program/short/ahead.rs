@@ -217,7 +217,7 @@ impl<'a> Met<'a> {
         (number == self.sure[0]) | (number == self.sure[1])
     }
 
-    /// An action of a row is none of those that are sure; it becomes one if it can be.
+    /// An action of a row is none of those that are sure; it becomes one if it can be, and there are not two yet.
     #[inline(never)]
     fn meet(&mut self, number: u32) {
         let Some(Some(short)) = self.shorts.all.get(number as usize) else {
@@ -228,7 +228,7 @@ impl<'a> Met<'a> {
         };
         let here = (tie.elem, tie.port);
         self.place(here);
-        if !self.floods || self.place != Some(here) || self.is_sure(number) {
+        if !self.floods || self.place != Some(here) || self.sure[1] != NOT_YET {
             return;
         }
         let Some(b) = &mut self.binder else { return };
