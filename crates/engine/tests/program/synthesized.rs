@@ -84,6 +84,49 @@ fn rewriters_both_ways() {
     assert!(p.program.report().punts.iter().all(|p| p.packets < 2000));
 }
 
+/// Floods: batches of nothing but new flows, whose headers are read sixteen at a time, with room for them and in a full table; and such with a packet now and then that is too
+/// short, known, of a third kind, or about to run out of time to live.
+#[test]
+fn floods() {
+    for capacity in [100_000, 300] {
+        let text = format!(
+            "rw :: IPRewriter(pattern 203.0.113.1 1024-65535 - - 0 1, drop, MAPPING_CAPACITY {capacity}, UDP_GUARANTEE 0, TCP_GUARANTEE 0);
+             Idle -> [1] rw; rw [1] -> Discard;
+             FromDevice(in) -> c :: Classifier(12/0800, -) -> Strip(14) -> CheckIPHeader -> IPFilter(deny dst port 99, allow all)
+               -> d :: DecIPTTL -> u :: IPClassifier(tcp or udp, -) -> rw -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:a) -> ToDevice(out);
+             c [1] -> Discard; u [1] -> Discard; d [1] -> Discard;"
+        );
+        for odd in [0, 40] {
+            let mut pair = Pair::synthesized(build(&text));
+            let mut r = Rng(0x1357_9bdf_2468_ace0);
+            for n in 0..60u32 {
+                let frame = |i: u32| {
+                    let known = odd > 0 && (i + r.of(&[0, 1, 5])) % odd == odd - 1;
+                    let k = if known { i % 7 } else { n * 64 + i };
+                    Frame {
+                        src: [10, 1, (k >> 8) as u8, k as u8],
+                        dst: [192, 0, 2, (k % 5) as u8],
+                        proto: if k.is_multiple_of(3) { 17 } else { 6 },
+                        ports: (2000 + (k % 900) as u16, 53),
+                        ttl: if known && i % 2 == 0 {
+                            1
+                        } else {
+                            64 - (k % 30) as u8
+                        },
+                        flags: if k.is_multiple_of(11) { 0x04 } else { 0x02 },
+                        payload: if known { 0 } else { 10 + (k % 4) as usize * 6 },
+                        ..Frame::default()
+                    }
+                    .bytes()
+                };
+                let all: Vec<_> = (0..64).map(frame).collect();
+                pair.batch("in", &all, 300_000);
+            }
+            pair.finish();
+        }
+    }
+}
+
 #[test]
 fn two_functions_with_a_link() {
     check(
