@@ -108,7 +108,7 @@ fn floods() {
                         dst: [192, 0, 2, (k % 5) as u8],
                         proto: if k.is_multiple_of(3) { 17 } else { 6 },
                         ports: (2000 + (k % 900) as u16, 53),
-                        ttl: if known && i % 2 == 0 {
+                        ttl: if known && i.is_multiple_of(2) {
                             1
                         } else {
                             64 - (k % 30) as u8
