@@ -73,6 +73,8 @@ pub(super) struct Act {
     pub own: Own,
     /// [`Act::quick`], and besides bytes that are kept and set at most the header's checksum is another, all within [`NEAR`] bytes: [`Act::apply_simple`].
     pub simple: bool,
+    /// What is taken off pairs of bytes of a simple one's packets: [`Act::adds`] of [`Act::own`].
+    pub less: [u8; NEAR],
     /// Fields that are copied: from where, and to which bits.
     pub moves: Box<[(Bits, i32, u8)]>,
     /// Where these are whole bytes of the first sixteen and packets begin where they began (MAC addresses that change places): from which place each
@@ -117,6 +119,7 @@ impl Act {
             danger: false,
             own: Own::default(),
             simple: false,
+            less: [0; NEAR],
             moves: Box::default(),
             turn: None,
         }
@@ -138,13 +141,13 @@ impl Act {
     /// [`Act::apply`] of one that is [quick](Act::quick) to a packet's first bytes. Where it ends is left to be said ([`Act::end`]).
     #[inline(always)]
     pub fn apply_quick<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW], own: &Own) {
-        wide.rewrite(wide.load(w), self, own, w);
+        wide.rewrite(wide.load(w), wide.take(self), own, w);
     }
 
     /// [`Act::apply_quick`] of one that is [simple](Act::simple).
     #[inline(always)]
     pub fn apply_simple<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW]) {
-        wide.rewrite_simple(self, w);
+        wide.rewrite_near(self, w);
     }
 
     /// [`Act::apply_quick`] of one whose fields [change places](Act::turn).
@@ -156,7 +159,7 @@ impl Act {
         w: &mut [u8; WINDOW],
         own: &Own,
     ) {
-        wide.rewrite(wide.turned_by(wide.load(w), turn), self, own, w);
+        wide.rewrite(wide.turned_by(wide.load(w), turn), wide.take(self), own, w);
     }
 
     /// Writes what is to become of these bytes, which are the window's or [have changed places](Act::turn): as anyone would, field by field.
@@ -222,6 +225,17 @@ impl Act {
         }
         (self.vars_at, self.adds, self.unsummed) = (to, adds, unsummed);
         true
+    }
+
+    /// The same is added to checksums of all packets, and this is it: said of one that has been [arranged](Act::arrange).
+    pub fn share(&mut self, own: Own) {
+        self.own = own;
+        let [a, b] = own.0.map(u64::to_le_bytes);
+        for (less, from) in self.less.iter_mut().zip(self.adds) {
+            let byte = a.iter().chain(&b).nth(from.into());
+            *less = byte.copied().unwrap_or(0);
+        }
+        self.simple = self.quick && own.l4() == 0 && self.near();
     }
 
     /// Fields that are copied: said last, after what is written elsewhere.
@@ -387,6 +401,7 @@ mod tests {
             act.own.0[1] &= !none(ip, 32);
             let before = act.clone();
             if act.arrange((ip, l4)) {
+                act.share(act.own);
                 let mut w: [u8; WINDOW] = data.try_into().unwrap();
                 if zero && let Some(at) = l4 {
                     at.put(&mut w, [0; 2]);

@@ -7,13 +7,11 @@ use super::act::NO_SINK;
 use super::direct::{BY_FLOW, UNKNOWN};
 use super::guard::Parsed;
 use super::table::{NO_SLOT, Slot};
+use super::together::Usual;
 use super::way::Own;
 use super::ways::Ways;
 use super::wide::ROW;
 use onefold_elements::rewrite::NO_LEASE;
-
-/// A packet, its bytes, those that its IP header says from that header on, and nothing: what is to be added to a [tally](super::ways::Tally).
-pub(super) type Bill = [u32; 4];
 
 /// See the module's text. By number in the group.
 #[derive(Debug, Clone)]
@@ -22,19 +20,16 @@ pub(super) struct Briefs {
     /// Bytes of each packet; 0 of those that have no window.
     pub lens: [u32; GROUP],
     pub ways: [u32; GROUP],
-    pub bills: [Bill; GROUP],
+    /// Bytes that its IP header says, from that header on.
+    pub totals: [u32; GROUP],
     /// Which box; told where it is asked for.
     pub guards: [u16; GROUP],
-    /// Of which packets nothing but the above has been written down: a bit each.
-    pub only: u64,
-    /// Of which packets nothing but the following, with box and bill: a bit each. They are looked up in the table by keys of two words.
-    pub keyed: u64,
-    /// Some go on behind what their IP headers say.
-    pub longer: bool,
     /// Where those leave that have [gone at once](super::FlowRunner::go_at_once).
     pub sinks: [u32; GROUP],
     pub keys: [[u64; 2]; GROUP],
     pub hashes: [u64; GROUP],
+    /// What their hashes say in a bucket.
+    pub tags: [u16; GROUP],
     /// The buckets that they are looked for in first.
     pub buckets: [u32; GROUP],
     /// Where their entries are, or what looks like it.
@@ -45,6 +40,14 @@ pub(super) struct Briefs {
     pub owns: [Own; GROUP],
     /// See [`Parsed::sum`].
     pub sums: [u16; GROUP],
+    /// Of which packets nothing but lengths, ways and boxes has been written down: a bit each. What there is one of stands here, so that all rows begin on cache lines.
+    pub only: u64,
+    /// Of which packets nothing but lengths, boxes, and what follows ways: a bit each. They are looked up in the table by keys of two words.
+    pub keyed: u64,
+    /// Some go on behind what their IP headers say.
+    pub longer: bool,
+    /// What packets' ways may well be.
+    pub usual: Usual,
 }
 
 impl Default for Briefs {
@@ -52,14 +55,16 @@ impl Default for Briefs {
         Briefs {
             lens: [0; GROUP],
             ways: [UNKNOWN; GROUP],
-            bills: [[0; 4]; GROUP],
+            totals: [0; GROUP],
             guards: [0; GROUP],
             only: 0,
             keyed: 0,
             longer: false,
+            usual: Usual::default(),
             sinks: [NO_SINK; GROUP],
             keys: [[0; 2]; GROUP],
             hashes: [0; GROUP],
+            tags: [0; GROUP],
             buckets: [0; GROUP],
             slots: [NO_SLOT; GROUP],
             leases: [NO_LEASE; GROUP],
@@ -79,8 +84,7 @@ impl Briefs {
             let i = left.trailing_zeros() as usize % GROUP;
             left &= left - 1;
             let Some(x) = group.get_mut(i) else { break };
-            let [_, _, total, _] = self.bills[i];
-            (x.guard, x.total) = (self.guards[i], total);
+            (x.guard, x.total) = (self.guards[i], self.totals[i]);
             (x.way, x.slot, x.lease) = (self.ways[i], NO_SLOT, NO_LEASE);
             x.own = known.act(x.way).map_or_else(Own::default, |a| a.own);
         }
@@ -91,8 +95,7 @@ impl Briefs {
             let i = left.trailing_zeros() as usize % GROUP;
             left &= left - 1;
             let Some(x) = group.get_mut(i) else { break };
-            let [_, _, total, _] = self.bills[i];
-            (x.guard, x.total, x.sum) = (self.guards[i], total, self.sums[i]);
+            (x.guard, x.total, x.sum) = (self.guards[i], self.totals[i], self.sums[i]);
             (x.way, x.slot, x.lease) = (BY_FLOW, self.slots[i], NO_LEASE);
             [x.key[0], x.key[1]] = self.keys[i];
             x.hash = self.hashes[i];
@@ -116,7 +119,7 @@ mod tests {
         let mut group = vec![Parsed::default(); GROUP];
         for i in 0..GROUP {
             b.ways[i] = i as u32;
-            (b.bills[i], b.guards[i]) = ([1, 60, 46, 0], 3);
+            (b.totals[i], b.guards[i]) = (46, 3);
         }
         b.only = bits_from(16, 0x8001) | bits_from(48, 2);
         b.fill(!(1 << 31), &Ways::default(), &mut group);
@@ -139,7 +142,7 @@ mod tests {
             let n = i as u64;
             (b.keys[i], b.hashes[i]) = ([n, n + 1], n * 3);
             (b.slots[i], b.sums[i]) = (i as u32 * 2, i as u16);
-            (b.bills[i], b.guards[i]) = ([1, 60, 46, 0], 5);
+            (b.totals[i], b.guards[i]) = (46, 5);
         }
         b.keyed = bits_from(16, u16::MAX);
         b.fill(u64::MAX, &Ways::default(), &mut group);

@@ -13,10 +13,11 @@ use super::direct::{BY_FLOW, UNKNOWN};
 use super::front::Front;
 use super::guard::{Lane, NO_BOX, Parsed};
 use super::isa::Steps;
+use super::lease::Pool;
 use super::leave::{AtOnce, Done, Left};
 use super::monitor::Once;
 use super::survey::Seen;
-use super::table::{KEY, LONG, Line, NO_SLOT, Table, same, same_short};
+use super::table::{KEY, LONG, Line, NO_SLOT, Table, same, tag};
 use super::unknown::flow_of;
 use super::way::{Flow, Own};
 use super::ways::Tally;
@@ -24,7 +25,7 @@ use super::wide::{Any, Wide, by_itself};
 use super::windows::{self, Windows};
 use super::{FlowRunner, GROUP};
 use onefold_elements::rewrite::{Leases, NO_LEASE};
-use onefold_elements::{ElemId, Outbox};
+use onefold_elements::{ElemId, Outbox, StateStore};
 use onefold_packet::{Pkt, Timestamp, prefetch};
 use std::time::Instant;
 
@@ -114,20 +115,22 @@ pub(super) fn search_keyed(
     let mut i = 0;
     // Loops over indices: adapters may not be inlined. Bound: the group, here and below
     while i < n {
-        briefs.slots[i] = table.candidate_in(wide, briefs.buckets[i], briefs.hashes[i]);
+        briefs.slots[i] = table.candidate_in(wide, briefs.buckets[i], briefs.tags[i]);
         i += 1;
     }
     // a few are here anyway
     let many = tallies.len() > FEW_WAYS;
     let endangered = table.endangered();
-    let mut dangers = 0;
+    let (mut dangers, mut unlike) = (0, 0);
     let words = leases.words();
     let mut i = 0;
     while i < n {
-        let key = &briefs.keys[i];
-        let Some(l) = (table.get(briefs.slots[i])).filter(|l| same_short(l, key)) else {
+        let [a, b] = briefs.keys[i];
+        let Some(l) = table.get(briefs.slots[i]) else {
             return false;
         };
+        // next to all have the right key: nothing is branched on
+        unlike |= (l.0[0] ^ a) | (l.0[1] ^ b);
         let (way, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
         (briefs.ways[i], briefs.leases[i]) = (way, lease);
         briefs.owns[i] = Own([l.0[2], l.0[3]]);
@@ -142,6 +145,9 @@ pub(super) fn search_keyed(
             prefetch(t);
         }
         i += 1;
+    }
+    if unlike != 0 {
+        return false;
     }
     if dangers != 0 {
         save_keyed(table, briefs, n);
@@ -183,7 +189,7 @@ pub(super) fn search_mixed(
         let x = &mut group[i];
         if x.way == BY_FLOW {
             let others;
-            (x.slot, others) = table.in_first(wide, table.first_bucket(x.hash), x.hash);
+            (x.slot, others) = table.in_first(wide, table.first_bucket(x.hash), tag(x.hash));
             x.way = UNKNOWN;
             asked |= 1 << i;
             missed |= u64::from(x.slot == NO_SLOT) << i;
@@ -270,9 +276,9 @@ impl FlowRunner {
             let mut seen = self.look_up(wide, lane, &windows);
             // all known, and no more of each than has to be
             let mut at_once = match (seen.by_flow, seen.keyed) {
-                (true, true) => wide.go_at_once::<true>(self, &mut windows, u64::MAX, now),
+                (true, true) => self.go_all::<true>(wide, &mut windows, u64::MAX, now),
                 (false, _) if seen.unknown == 0 => {
-                    wide.go_at_once::<false>(self, &mut windows, u64::MAX, now)
+                    self.go_all::<false>(wide, &mut windows, u64::MAX, now)
                 }
                 _ => Done::default(),
             };
@@ -281,7 +287,7 @@ impl FlowRunner {
                 let (dropped, again) =
                     self.judge(unknown, now, |r, i| (r.briefs.hashes[i % GROUP], true));
                 if dropped == unknown {
-                    at_once = wide.go_at_once::<true>(self, &mut windows, !unknown, now);
+                    at_once = self.go_all::<true>(wide, &mut windows, !unknown, now);
                 }
                 if dropped == unknown && at_once.upto == n {
                     gone = dropped;
@@ -440,7 +446,6 @@ impl FlowRunner {
         let count = n.saturating_sub(from).min(rest.len()).min(GROUP);
         let to = from + count;
         let group = self.group.get_mut(from..to).unwrap_or_default();
-        let bills = self.briefs.bills.get(from..to).unwrap_or_default();
         let mut sinks = [NO_SINK; GROUP];
         let left = Left {
             tallies: &mut self.ways.tallies,
@@ -451,7 +456,7 @@ impl FlowRunner {
             sinks: &mut sinks,
         };
         let shared = (&self.pool, &self.runner.graph.store);
-        let done = left.go::<STALE>(wide, (group, bills), shared, &mut clock);
+        let done = left.go::<STALE>(wide, group, shared, &mut clock);
         self.went(&done, clock);
         let out = &mut self.runner.graph.out;
         leave(packets, &sinks[..done.went], done.dropped, out);
@@ -463,6 +468,26 @@ impl FlowRunner {
     ///
     /// `KEYED`: all have entries; otherwise none has.
     #[inline(always)]
+    fn go_all<const KEYED: bool>(
+        &mut self,
+        wide: impl Steps,
+        packets: &mut Windows<'_>,
+        which: u64,
+        now: Timestamp,
+    ) -> Done {
+        // those that have no entries are written in few instructions as it is, and wait for memory
+        let together = match KEYED {
+            true => wide.go_together(self, packets, which, now),
+            false => None,
+        };
+        match together {
+            Some(done) => done,
+            None => wide.go_at_once::<KEYED>(self, packets, which, now),
+        }
+    }
+
+    /// [`FlowRunner::go_all`], one after the other.
+    #[inline(always)]
     pub(super) fn go_at_once<const KEYED: bool>(
         &mut self,
         wide: impl Wide,
@@ -473,6 +498,35 @@ impl FlowRunner {
         let Some(mut clock) = self.clock(now) else {
             return Done::default();
         };
+        let (left, shared) = self.at_once(packets, which);
+        let done = left.go::<KEYED>(wide, shared, &mut clock);
+        self.went(&done, clock);
+        done
+    }
+
+    /// [`FlowRunner::go_all`], way by way: `None` where [that](AtOnce::go_together) is not to be.
+    #[inline(always)]
+    pub(super) fn go_together(
+        &mut self,
+        wide: impl Wide,
+        packets: &mut Windows<'_>,
+        which: u64,
+        now: Timestamp,
+    ) -> Option<Done> {
+        let mut clock = self.clock(now)?;
+        let (left, shared) = self.at_once(packets, which);
+        let done = left.go_together(wide, shared, &mut clock)?;
+        self.went(&done, clock);
+        Some(done)
+    }
+
+    /// What packets that go at once have to do with.
+    #[inline(always)]
+    fn at_once<'a, 'b>(
+        &'a mut self,
+        packets: &'a mut Windows<'b>,
+        which: u64,
+    ) -> (AtOnce<'a, 'b>, (&'a Pool, &'a StateStore)) {
         let left = AtOnce {
             which,
             tallies: &mut self.ways.tallies,
@@ -482,10 +536,7 @@ impl FlowRunner {
             briefs: &mut self.briefs,
             packets,
         };
-        let shared = (&self.pool, &self.runner.graph.store);
-        let done = left.go::<KEYED>(wide, shared, &mut clock);
-        self.went(&done, clock);
-        done
+        (left, (&self.pool, &self.runner.graph.store))
     }
 
     /// The stamp before the first one that packets get now; `None` if what is known does not hold any more.
@@ -605,7 +656,7 @@ impl FlowRunner {
         if t.pending().packets == 0 && !t.ready() {
             self.dirty.push(way);
         }
-        t.add(len, x.total);
+        t.add(1, len as u32, x.total);
         let (late, moment) = w.late;
         if late < w.name.counts.len() {
             if moment > 0 {

@@ -88,6 +88,16 @@ macro_rules! steps {
             ) -> usize {
                 r.go::<STALE>(wide, from, n, packets, now)
             }
+            /// [`FlowRunner::go_together`].
+            fn go_together[](
+                wide,
+                r: &mut FlowRunner,
+                packets: &mut Windows<'_>,
+                which: u64,
+                now: Timestamp,
+            ) -> Option<Done> {
+                r.go_together(wide, packets, which, now)
+            }
             /// [`FlowRunner::go_at_once`].
             fn go_at_once[KEYED](
                 wide,

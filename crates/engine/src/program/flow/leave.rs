@@ -3,7 +3,7 @@
 use super::GROUP;
 use super::act::{Act, NO_SINK};
 use super::bits::first_bits;
-use super::brief::{Bill, Briefs};
+use super::brief::Briefs;
 use super::guard::Parsed;
 use super::hot::entry;
 use super::lease::Pool;
@@ -42,7 +42,7 @@ impl Left<'_> {
     pub fn go<const STALE: bool>(
         self,
         wide: impl Wide,
-        (group, bills): (&mut [Parsed], &[Bill]),
+        group: &mut [Parsed],
         (pool, store): (&Pool, &StateStore),
         clock: &mut u64,
     ) -> Done {
@@ -55,9 +55,8 @@ impl Left<'_> {
             sinks,
         } = self;
         let words = pool.leases.words();
-        let count = group.len().min(packets.len()).min(GROUP).min(bills.len());
+        let count = group.len().min(packets.len()).min(GROUP);
         let (group, packets) = (&mut group[..count], &mut packets[..count]);
-        let bills = &bills[..count];
         let crowded = table.crowded();
         let mut done = Done::default();
         // Loops over indices: adapters may not be inlined
@@ -92,11 +91,10 @@ impl Left<'_> {
                 s if crowded => table.mark(s),
                 _ => {}
             }
-            let bill = &bills[done.went];
-            t.add_bill(wide, bill);
+            let total = x.total;
+            t.add(1, p.len() as u32, total);
             sinks[done.went] = act.sink;
             done.went += 1;
-            let [_, _, total, _] = *bill;
             if act.quick {
                 // before the window is there: it would have to be found again
                 act.end(p, total);
@@ -182,12 +180,12 @@ impl AtOnce<'_, '_> {
                     table.mark(b.slots[i]);
                 }
             }
-            t.add_bill(wide, &b.bills[i]);
+            let total = b.totals[i];
+            t.add(1, b.lens[i], total);
             b.sinks[i] = act.sink;
             done.went += 1;
             left &= left - 1;
             if longer && act.trim {
-                let [_, _, total, _] = b.bills[i];
                 packets.keep(i, (act.l3 + total) as usize);
             }
             if KEYED {
@@ -217,7 +215,6 @@ impl AtOnce<'_, '_> {
                 act.apply_turned(wide, turn, w, &own);
                 continue;
             }
-            let [_, _, total, _] = b.bills[i];
             let stays = packets
                 .packet_mut(i)
                 .is_some_and(|p| other(act, p, &own, total));

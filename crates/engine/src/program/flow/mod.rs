@@ -42,6 +42,7 @@ mod rules;
 mod shape;
 mod survey;
 mod table;
+mod together;
 mod unknown;
 mod vain;
 mod way;

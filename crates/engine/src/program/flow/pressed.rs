@@ -37,7 +37,7 @@ pub(super) fn search_pressed(
     let mut i = 0;
     // Loops over indices: adapters may not be inlined. Bound: the group
     while i < n {
-        let (slot, others) = table.in_first(wide, briefs.buckets[i], briefs.hashes[i]);
+        let (slot, others) = table.in_first(wide, briefs.buckets[i], briefs.tags[i]);
         briefs.slots[i] = slot;
         missed |= u64::from(slot == NO_SLOT) << i;
         more |= u64::from(others) << i;
@@ -161,8 +161,7 @@ impl FlowRunner {
             if let Ok([to, from]) = self.group.get_disjoint_mut([left, i]) {
                 *to = *from;
             }
-            let Briefs { bills, sinks, .. } = &mut *self.briefs;
-            bills[left % GROUP] = bills[i];
+            let sinks = &mut self.briefs.sinks;
             sinks[left % GROUP] = sinks[i];
             batch.swap(left, i);
             left += 1;

@@ -167,7 +167,6 @@ impl Lane {
         let n = packets.len().saturating_sub(first).min(ROW);
         let ways = row(&mut briefs.ways, first);
         let guards = row(&mut briefs.guards, first);
-        let bills = row(&mut briefs.bills, first);
         let len = Sixteen(*row(&mut briefs.lens, first));
         let mut only = 0u16;
         let windows = packets.row(first);
@@ -273,7 +272,8 @@ impl Lane {
             wide.halves(keys.sums, row(&mut briefs.sums, first));
             let buckets = row(&mut briefs.buckets, first);
             let hashes = row(&mut briefs.hashes, first);
-            wide.hashes(&of, table.hashing(), hashes, buckets);
+            let tags = row(&mut briefs.tags, first);
+            wide.hashes(&of, table.hashing(), (hashes, tags, buckets));
             // those of packets that have no keys do no harm
             for b in buckets {
                 one_by_one();
@@ -289,7 +289,7 @@ impl Lane {
                 seen.unknown += 1;
             }
         });
-        wide.bills(columns.len, wide.get(&totals), bills);
+        *row(&mut briefs.totals, first) = totals.0;
         briefs.only |= bits_from(first, only);
     }
 }

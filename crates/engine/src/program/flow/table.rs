@@ -58,6 +58,12 @@ fn fold_mul(a: u64, b: u64) -> u64 {
     (m >> 64) as u64 ^ m as u64
 }
 
+/// What a bucket says of an entry with this hash.
+#[inline(always)]
+pub(super) fn tag(hash: u64) -> u16 {
+    ((hash >> 48) as u16 & !1).max(2)
+}
+
 /// 32 bits as one of so many.
 #[inline(always)]
 pub(super) fn scaled(bits: u32, of: u32) -> u32 {
@@ -151,10 +157,6 @@ impl Table {
     }
 
     #[inline(always)]
-    fn tag(hash: u64) -> u16 {
-        ((hash >> 48) as u16 & !1).max(2)
-    }
-    #[inline(always)]
     fn first(&self, hash: u64) -> usize {
         self.scaled(hash as u32)
     }
@@ -198,13 +200,12 @@ impl Table {
     /// The first entry with the right tag, or [`NO_SLOT`]; the entry is asked for.
     #[inline(always)]
     pub fn candidate(&self, wide: impl Wide, hash: u64) -> Slot {
-        self.candidate_in(wide, self.first_bucket(hash), hash)
+        self.candidate_in(wide, self.first_bucket(hash), tag(hash))
     }
 
-    /// [`Table::candidate`], where the number of the first bucket is known.
+    /// [`Table::candidate`], where the number of the first bucket is known, and the [tag].
     #[inline(always)]
-    pub fn candidate_in(&self, wide: impl Wide, first: u32, hash: u64) -> Slot {
-        let tag = Self::tag(hash);
+    pub fn candidate_in(&self, wide: impl Wide, first: u32, tag: u16) -> Slot {
         let b = first as usize;
         let mut at = b;
         let bucket = self.buckets.get(b);
@@ -229,9 +230,9 @@ impl Table {
 
     /// What [`Table::candidate`] finds in the first bucket, without a branch; the entry is asked for. Whether it may be in the other one.
     #[inline(always)]
-    pub fn in_first(&self, wide: impl Wide, first: u32, hash: u64) -> (Slot, bool) {
+    pub fn in_first(&self, wide: impl Wide, first: u32, tag: u16) -> (Slot, bool) {
         let first = first as usize;
-        let slot = self.in_bucket(wide, first, Self::tag(hash));
+        let slot = self.in_bucket(wide, first, tag);
         let more = match self.buckets.get(first) {
             Some(x) => x.any_elsewhere(wide),
             None => false,
@@ -241,13 +242,13 @@ impl Table {
     /// What it finds in the other one.
     #[inline(always)]
     pub fn in_other(&self, wide: impl Wide, hash: u64) -> Slot {
-        let tag = Self::tag(hash);
+        let tag = tag(hash);
         self.in_bucket(wide, self.other(self.first(hash), tag), tag)
     }
     /// Asks for the other bucket.
     #[inline(always)]
     pub fn ask_other(&self, hash: u64) {
-        let tag = Self::tag(hash);
+        let tag = tag(hash);
         if let Some(x) = self.buckets.get(self.other(self.first(hash), tag)) {
             prefetch(x);
         }
@@ -265,7 +266,7 @@ impl Table {
 
     /// The entry with this key, or [`NO_SLOT`].
     pub fn find(&self, hash: u64, key: &[u64; KEY]) -> Slot {
-        let tag = Self::tag(hash);
+        let tag = tag(hash);
         let b = self.first(hash);
         let other = self.other(b, tag);
         let more = (self.buckets.get(b)).is_some_and(|x| x.any_elsewhere(Any));
@@ -404,7 +405,7 @@ impl Table {
 
     /// Puts an entry in if there is room for it, another one having moved if need be.
     fn settle(&mut self, hash: u64, line: Line) -> bool {
-        let tag = Self::tag(hash);
+        let tag = tag(hash);
         let b = self.first(hash);
         let other = self.other(b, tag);
         if let Some(slot) = self.free_in(b).or_else(|| self.free_in(other)) {
@@ -444,7 +445,7 @@ impl Table {
 
     /// Puts an entry in the place of another of its two full buckets.
     fn replace(&mut self, hash: u64, line: Line) -> Line {
-        let tag = Self::tag(hash);
+        let tag = tag(hash);
         let b = self.first(hash);
         let other = self.other(b, tag);
         let used = |at: usize| self.used.get(at).copied().unwrap_or(0);
@@ -533,7 +534,7 @@ mod tests {
             for i in 0..n as u64 {
                 t.insert(t.hash(&key(i)), line(i), &mut |_| ());
                 let h = t.hash(&key(i * 7));
-                let (b, tag) = (t.first(h), Table::tag(h));
+                let (b, tag) = (t.first(h), tag(h));
                 let other = t.other(b, tag);
                 assert!(b < t.buckets.len() && other < t.buckets.len());
                 assert_eq!(t.other(other, tag), b);

@@ -394,8 +394,7 @@ pub(super) fn make(
         (act.quick, act.turn) = (false, None);
     }
     if !way.keyed {
-        act.own = flow.own;
-        act.simple = act.quick && act.own.l4() == 0 && act.near();
+        act.share(flow.own);
     }
     Ok((way, act, flow))
 }

@@ -2,15 +2,20 @@
 
 use super::MAX_WAYS;
 use super::act::Act;
-use super::brief::Bill;
 use super::way::{Name, Pending, Way};
-use super::wide::Wide;
 use std::collections::HashMap;
 
 /// Packets of a way that have not been accounted for, and which [`Act`] is the way's: all that a packet reads and writes of its way.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(32))]
-pub(super) struct Tally([u64; 4]);
+pub(super) struct Tally {
+    packets: u64,
+    bytes: u64,
+    /// As their IP headers say.
+    ip_bytes: u64,
+    /// The act, and flags.
+    act: u64,
+}
 
 impl Tally {
     const READY: u64 = 1 << 32;
@@ -18,51 +23,45 @@ impl Tally {
 
     /// Of no packets.
     pub fn new(act: u32, plain: bool) -> Tally {
-        Tally([
-            0,
-            0,
-            0,
-            u64::from(act) | if plain { Tally::PLAIN } else { 0 },
-        ])
+        Tally {
+            packets: 0,
+            bytes: 0,
+            ip_bytes: 0,
+            act: u64::from(act) | if plain { Tally::PLAIN } else { 0 },
+        }
     }
     /// The number of what is done.
     #[inline(always)]
     pub fn act(&self) -> u32 {
-        self.0[3] as u32
+        self.act as u32
     }
     /// The act, and a count of packets that can wait, are all there is to do.
     #[inline(always)]
     pub fn plain(&self) -> bool {
-        self.0[3] & Tally::PLAIN != 0
+        self.act & Tally::PLAIN != 0
     }
     /// [`Tally::plain`], and listed as one of which packets wait to be told of.
     #[inline(always)]
     pub fn ready(&self) -> bool {
-        self.0[3] & Tally::READY != 0
+        self.act & Tally::READY != 0
     }
     /// It is listed.
     pub fn set_ready(&mut self) {
-        self.0[3] |= Tally::READY;
+        self.act |= Tally::READY;
     }
-    /// One more, of so many bytes, and so many as its IP header says.
+    /// So many more, of so many bytes together, and so many as their IP headers say.
     #[inline(always)]
-    pub fn add(&mut self, bytes: u64, ip_bytes: u32) {
-        self.0[0] += 1;
-        self.0[1] += bytes;
-        self.0[2] += u64::from(ip_bytes);
-    }
-    /// The same, as it has been written down.
-    #[inline(always)]
-    pub fn add_bill(&mut self, wide: impl Wide, bill: &Bill) {
-        wide.add(&mut self.0, bill);
+    pub fn add(&mut self, packets: u32, bytes: u32, ip_bytes: u32) {
+        self.packets += u64::from(packets);
+        self.bytes += u64::from(bytes);
+        self.ip_bytes += u64::from(ip_bytes);
     }
     /// How many there were.
     pub fn pending(&self) -> Pending {
-        let [packets, bytes, ip_bytes, _] = self.0;
         Pending {
-            packets,
-            bytes,
-            ip_bytes,
+            packets: self.packets,
+            bytes: self.bytes,
+            ip_bytes: self.ip_bytes,
         }
     }
     /// They are accounted for, and the way is no longer listed.
@@ -165,10 +164,10 @@ mod tests {
     #[test]
     fn tallies_count_either_way() {
         let mut t = Tally::new(9, true);
-        t.add(60, 46);
+        t.add(1, 60, 46);
         assert!(t.plain() && !t.ready());
         t.set_ready();
-        t.add_bill(super::super::wide::Any, &[1, 1500, u32::MAX, 0]);
+        t.add(1, 1500, u32::MAX);
         assert!(t.plain() && t.ready() && t.act() == 9);
         let n = t.take();
         let bytes = u64::from(u32::MAX) + 46;

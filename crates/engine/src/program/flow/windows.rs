@@ -4,6 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::GROUP;
+use super::bits::first_bits;
 use super::guard::WINDOW;
 use super::wide::{ROW, one_by_one};
 use onefold_packet::{Packet, Pkt};
@@ -114,6 +115,21 @@ impl<'a> Windows<'a> {
         Some(unsafe { &mut *self.at[i].assume_init().cast_mut() })
     }
 
+    /// Of which packets the windows are there: a bit each.
+    #[inline(always)]
+    pub fn present(&self) -> u64 {
+        first_bits(self.n) & !self.missing
+    }
+
+    /// The windows of these packets, a bit each, those that are there.
+    #[inline(always)]
+    pub fn some(&mut self, which: u64) -> Those<'_> {
+        Those {
+            left: which & self.present(),
+            at: self.at,
+        }
+    }
+
     /// A packet keeps so many bytes, the first ones. Its window stays where it is.
     #[inline(always)]
     pub fn keep(&mut self, i: usize, len: usize) {
@@ -137,6 +153,29 @@ impl<'a> Windows<'a> {
         self.at[i].write(&NOTHING);
         // SAFETY: one of the slice's packets, into whose buffer there are no pointers any more.
         Some(unsafe { &mut *self.packets.add(i) })
+    }
+}
+
+/// Windows of some packets of a group, one after the other.
+pub(super) struct Those<'a> {
+    at: &'a mut Places,
+    /// Of which packets: a bit each.
+    left: u64,
+}
+
+impl Those<'_> {
+    /// The next one, and the number of its packet in the group. No iterator: adapters may not be inlined, and would be compiled without wide registers.
+    #[inline(always)]
+    pub fn next(&mut self) -> Option<(usize, &mut [u8; WINDOW])> {
+        if self.left == 0 {
+            return None;
+        }
+        let i = self.left.trailing_zeros() as usize % GROUP;
+        self.left &= self.left - 1;
+        // SAFETY: as for `get_mut`, and `some` has seen to it that it is there. Read as a reference, which is known not to be null: nothing is asked a second time.
+        Some((i, unsafe {
+            self.at[i].as_ptr().cast::<&mut [u8; WINDOW]>().read()
+        }))
     }
 }
 

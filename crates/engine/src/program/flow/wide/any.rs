@@ -1,9 +1,10 @@
 //! With what every processor has.
 
+use super::super::GROUP;
 use super::super::act::Act;
 use super::super::guard::WINDOW;
 use super::super::intervals::Ends;
-use super::super::table::scaled;
+use super::super::table::{scaled, tag};
 use super::super::way::Own;
 use super::{DANGERS, EDGES, HEAD, HEAD_AT, ROW, Sixteen, TAGS, Wide};
 use onefold_packet::hash_words;
@@ -86,12 +87,17 @@ impl Wide for Any {
             to[i] = (w[i] & keep[i] | set[i]).wrapping_sub(sub[i]);
         }
     }
+    type Taken<'a> = &'a Act;
+    #[inline(always)]
+    fn take(self, act: &Act) -> &Act {
+        act
+    }
     #[inline(always)]
     fn rewrite(self, v: [u8; WINDOW], act: &Act, own: &Own, to: &mut [u8; WINDOW]) {
         act.write(v, to, own);
     }
     #[inline(always)]
-    fn rewrite_simple(self, act: &Act, w: &mut [u8; WINDOW]) {
+    fn rewrite_near(self, act: &Act, w: &mut [u8; WINDOW]) {
         act.write_simple(*w, w);
     }
     #[inline(always)]
@@ -246,15 +252,25 @@ impl Wide for Any {
         }
     }
     #[inline(always)]
-    fn add(self, to: &mut [u64; 4], v: &[u32; 4]) {
-        for (to, v) in to.iter_mut().zip(v) {
-            *to = to.wrapping_add(u64::from(*v));
+    fn same(self, of: &[u32; GROUP], v: u32) -> u64 {
+        let mut m = 0;
+        for (i, x) in of.iter().enumerate() {
+            m |= u64::from(*x == v) << i;
         }
+        m
     }
     #[inline(always)]
-    fn bills(self, a: Sixteen, b: Sixteen, to: &mut [[u32; 4]; ROW]) {
+    fn sum(self, of: &[u32; GROUP], which: u64) -> u32 {
+        let mut sum = 0u32;
+        for (i, x) in of.iter().enumerate() {
+            sum = sum.wrapping_add(if which >> i & 1 == 1 { *x } else { 0 });
+        }
+        sum
+    }
+    #[inline(always)]
+    fn set(self, v: u32, which: u64, to: &mut [u32; GROUP]) {
         for (i, to) in to.iter_mut().enumerate() {
-            *to = [1, a.0[i], b.0[i], 0];
+            *to = if which >> i & 1 == 1 { v } else { *to };
         }
     }
     #[inline(always)]
@@ -284,13 +300,13 @@ impl Wide for Any {
         self,
         of: &[Sixteen; 4],
         (secrets, n): (&[u64; 4], u32),
-        to: &mut [u64; ROW],
-        buckets: &mut [u32; ROW],
+        (to, tags, buckets): (&mut [u64; ROW], &mut [u16; ROW], &mut [u32; ROW]),
     ) {
         let mut pairs = [[0; 2]; ROW];
         self.pairs(of, &mut pairs);
         for (i, [a, b]) in pairs.into_iter().enumerate() {
             to[i] = hash_words(secrets, a, b);
+            tags[i] = tag(to[i]);
             buckets[i] = scaled(to[i] as u32, n);
         }
     }

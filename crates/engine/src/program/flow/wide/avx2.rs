@@ -13,21 +13,22 @@ macro_rules! both {
 
 mod half;
 
+use super::super::GROUP;
 use super::super::act::{Act, NEAR};
 use super::super::guard::WINDOW;
 use super::super::intervals::Ends;
+use super::super::table::tag;
 use super::super::way::Own;
 use super::{DANGERS, EDGES, HEAD, HEAD_AT, ROW, Sixteen, TAGS, Wide};
 use std::arch::x86_64::{
     __m256i, _mm_and_si128, _mm_cmpeq_epi16, _mm_cvtsi32_si128, _mm_load_si128, _mm_loadu_si128,
     _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16, _mm_setzero_si128, _mm_slli_epi16,
-    _mm256_add_epi32, _mm256_add_epi64, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_epi8,
-    _mm256_broadcastsi128_si256, _mm256_cmpeq_epi16, _mm256_cmpeq_epi32, _mm256_cvtepu32_epi64,
-    _mm256_i32gather_epi32, _mm256_loadu_si256, _mm256_max_epu8, _mm256_min_epu32,
-    _mm256_movemask_epi8, _mm256_mullo_epi32, _mm256_or_si256, _mm256_packus_epi32,
-    _mm256_permute4x64_epi64, _mm256_set1_epi16, _mm256_shuffle_epi8, _mm256_srl_epi32,
-    _mm256_storeu_si256, _mm256_sub_epi8, _mm256_sub_epi32, _mm256_subs_epu8, _mm256_testz_si256,
-    _mm256_xor_si256,
+    _mm256_add_epi32, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_epi8,
+    _mm256_broadcastsi128_si256, _mm256_cmpeq_epi16, _mm256_cmpeq_epi32, _mm256_i32gather_epi32,
+    _mm256_loadu_si256, _mm256_max_epu8, _mm256_min_epu32, _mm256_movemask_epi8,
+    _mm256_mullo_epi32, _mm256_or_si256, _mm256_packus_epi32, _mm256_permute4x64_epi64,
+    _mm256_set1_epi16, _mm256_shuffle_epi8, _mm256_srl_epi32, _mm256_storeu_si256, _mm256_sub_epi8,
+    _mm256_sub_epi32, _mm256_subs_epu8, _mm256_testz_si256, _mm256_xor_si256,
 };
 
 /// With AVX2.
@@ -162,6 +163,11 @@ impl Wide for Avx2 {
         let far = self.changed(w.1, self.far(keep), self.far(set), self.far(sub));
         self.store(Two(near, far), to);
     }
+    type Taken<'a> = &'a Act;
+    #[inline(always)]
+    fn take(self, act: &Act) -> &Act {
+        act
+    }
     /// As with AVX-512: all pairs of bytes are sums at once.
     #[inline(always)]
     fn rewrite(self, v: Two, act: &Act, own: &Own, to: &mut [u8; WINDOW]) {
@@ -189,13 +195,13 @@ impl Wide for Avx2 {
         }
     }
     #[inline(always)]
-    fn rewrite_simple(self, act: &Act, w: &mut [u8; WINDOW]) {
+    fn rewrite_near(self, act: &Act, w: &mut [u8; WINDOW]) {
         let (keep, set) = (self.near(&act.keep), self.near(&act.set));
-        let (sub, adds) = (self.near(&act.sub), self.near(&act.adds));
-        // SAFETY: as above; sixteen bytes, aligned to as many; half of 64 bytes.
+        let sub = self.near(&act.sub);
+        // SAFETY: as above; arrays of 32 bytes.
         unsafe {
-            let own = _mm256_broadcastsi128_si256(_mm_load_si128(act.own.0.as_ptr().cast()));
-            let x = self.less(self.near(w), _mm256_shuffle_epi8(own, adds));
+            let less = _mm256_loadu_si256(act.less.as_ptr().cast());
+            let x = self.less(self.near(w), less);
             _mm256_storeu_si256(w.as_mut_ptr().cast(), self.changed(x, keep, set, sub));
         }
     }
@@ -393,17 +399,48 @@ impl Wide for Avx2 {
         }
     }
     #[inline(always)]
-    fn add(self, to: &mut [u64; 4], v: &[u32; 4]) {
-        // SAFETY: as above; arrays of 32 bytes and of 16.
-        unsafe {
-            let more = _mm256_cvtepu32_epi64(_mm_loadu_si128(v.as_ptr().cast()));
-            let sum = _mm256_add_epi64(_mm256_loadu_si256(to.as_ptr().cast()), more);
-            _mm256_storeu_si256(to.as_mut_ptr().cast(), sum);
+    fn same(self, of: &[u32; GROUP], v: u32) -> u64 {
+        let v = self.all(v);
+        let mut same = 0;
+        let rows = of.as_chunks::<ROW>().0;
+        let mut i = 0;
+        // Loops over indices: adapters may not be inlined. Bound: the group, here and in the following
+        while i < rows.len() {
+            let x = self.get(&Sixteen(rows[i]));
+            // SAFETY: as above.
+            let zero = unsafe { both!(_mm256_xor_si256(x, v)) };
+            same |= u64::from(self.zero(zero)) << (i * ROW);
+            i += 1;
         }
+        same
     }
     #[inline(always)]
-    fn bills(self, a: Two, b: Two, to: &mut [[u32; 4]; ROW]) {
-        self.put_rows([self.all(1), a, b, self.all(0)], to);
+    fn sum(self, of: &[u32; GROUP], which: u64) -> u32 {
+        let (mut sum, none) = (self.all(0), self.all(0));
+        let rows = of.as_chunks::<ROW>().0;
+        let mut i = 0;
+        while i < rows.len() {
+            let some = self.choose(
+                none,
+                self.get(&Sixteen(rows[i])),
+                (which >> (i * ROW)) as u16,
+            );
+            sum = self.plus(sum, some);
+            i += 1;
+        }
+        let mut all = Sixteen([0; ROW]);
+        self.put(sum, &mut all);
+        all.0.iter().fold(0, |a, b| a.wrapping_add(*b))
+    }
+    #[inline(always)]
+    fn set(self, v: u32, which: u64, to: &mut [u32; GROUP]) {
+        let v = self.all(v);
+        let rows = to.as_chunks_mut::<ROW>().0;
+        let mut i = 0;
+        while i < rows.len() {
+            self.put_some(v, (which >> (i * ROW)) as u16, &mut rows[i]);
+            i += 1;
+        }
     }
     #[inline(always)]
     fn choose(self, a: Two, b: Two, which: u16) -> Two {
@@ -430,13 +467,13 @@ impl Wide for Avx2 {
         self,
         of: &[Two; 4],
         hashing: (&[u64; 4], u32),
-        to: &mut [u64; ROW],
-        buckets: &mut [u32; ROW],
+        (to, tags, buckets): (&mut [u64; ROW], &mut [u16; ROW], &mut [u32; ROW]),
     ) {
         let [a, b, c, d] = *of;
         let (low, first) = self.eight_hashes([a.0, b.0, c.0, d.0], hashing);
         let (high, second) = self.eight_hashes([a.1, b.1, c.1, d.1], hashing);
-        let to = to.as_mut_ptr().cast::<__m256i>();
+        let all = to;
+        let to = all.as_mut_ptr().cast::<__m256i>();
         let buckets = buckets.as_mut_ptr().cast::<__m256i>();
         // SAFETY: as above; stores are of 32 bytes each, of as many as the arrays have.
         unsafe {
@@ -446,6 +483,11 @@ impl Wide for Avx2 {
             _mm256_storeu_si256(to.add(1), low[1]);
             _mm256_storeu_si256(to.add(2), high[0]);
             _mm256_storeu_si256(to.add(3), high[1]);
+        }
+        let mut i = 0;
+        while i < ROW {
+            tags[i] = tag(all[i]);
+            i += 1;
         }
     }
 }

@@ -1,11 +1,13 @@
 //! With AVX-512: sixteen numbers, or a packet's first 64 bytes, in a register.
 #![allow(unsafe_code)]
 
+use super::super::GROUP;
 use super::super::act::{Act, NEAR};
 use super::super::guard::WINDOW;
 use super::super::intervals::Ends;
 use super::super::way::Own;
 use super::{DANGERS, EDGES, HEAD, HEAD_AT, ROW, Sixteen, TAGS, Wide};
+use std::arch::x86_64::__m512i;
 
 /// With AVX-512 (F, BW, VL).
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +29,17 @@ impl Avx512 {
     }
 }
 
+/// What is done to packets of a way.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Taken {
+    keep: __m512i,
+    set: __m512i,
+    sub: __m512i,
+    adds: __m512i,
+    vars_at: __m512i,
+    unsummed: u32,
+}
+
 impl Avx512 {
     /// `n`, and one more where `v` is above the number.
     #[inline(always)]
@@ -39,64 +52,6 @@ impl Avx512 {
         use std::arch::x86_64::{_mm512_cmpgt_epu32_mask, _mm512_mask_add_epi32};
         // SAFETY: the instructions are there, or the value would not be.
         unsafe { _mm512_mask_add_epi32(n, _mm512_cmpgt_epu32_mask(v, number), n, self.all(1)) }
-    }
-
-    /// [`Wide::rewrite`]: one store. Field by field it was six, and forty instructions more.
-    ///
-    /// What is added to checksums, and what is written, comes from the sixteen bytes of a flow's own, each byte from where the act says. All pairs of bytes are
-    /// sums at once: to most of them nothing is added. One's complement sums do not mind which way round their bytes are; and to add to a complement, the carry
-    /// added in its turn, is to subtract, and the borrow in its turn.
-    #[inline(always)]
-    fn composed(self, v: std::arch::x86_64::__m512i, act: &Act, own: &Own, to: &mut [u8; WINDOW]) {
-        use std::arch::x86_64::{
-            _mm_load_si128, _mm512_broadcast_i32x4, _mm512_cmplt_epu16_mask, _mm512_mask_sub_epi16,
-            _mm512_mask_testn_epi16_mask, _mm512_maskz_mov_epi16, _mm512_or_si512,
-            _mm512_set1_epi16, _mm512_shuffle_epi8, _mm512_storeu_si512, _mm512_sub_epi8,
-            _mm512_sub_epi16, _mm512_ternarylogic_epi32,
-        };
-        let (keep, set, sub) = (
-            self.load(&act.keep),
-            self.load(&act.set),
-            self.load(&act.sub),
-        );
-        // SAFETY: the instructions are there, or the value would not be; sixteen bytes, aligned to as many; an array of 64 bytes.
-        unsafe {
-            let own = _mm512_broadcast_i32x4(_mm_load_si128(own.0.as_ptr().cast()));
-            let less = _mm512_shuffle_epi8(own, self.load(&act.adds));
-            let none = _mm512_mask_testn_epi16_mask(act.unsummed, v, v);
-            let less = _mm512_maskz_mov_epi16(!none, less);
-            let sums = _mm512_sub_epi16(v, less);
-            let borrow = _mm512_cmplt_epu16_mask(v, less);
-            let sums = _mm512_mask_sub_epi16(sums, borrow, sums, _mm512_set1_epi16(1));
-            // the number is the truth table of a & b | c
-            let x = _mm512_ternarylogic_epi32(sums, keep, set, 0xea);
-            let x = _mm512_sub_epi8(x, sub);
-            let x = _mm512_or_si512(x, _mm512_shuffle_epi8(own, self.load(&act.vars_at)));
-            _mm512_storeu_si512(to.as_mut_ptr().cast(), x);
-        }
-    }
-
-    /// [`Wide::rewrite_simple`]: the same with half as wide registers, as there is nothing to be done behind.
-    #[inline(always)]
-    fn composed_near(self, act: &Act, w: &mut [u8; WINDOW]) {
-        use std::arch::x86_64::{
-            _mm_load_si128, _mm256_broadcast_i32x4, _mm256_cmplt_epu16_mask, _mm256_mask_sub_epi16,
-            _mm256_set1_epi16, _mm256_shuffle_epi8, _mm256_storeu_si256, _mm256_sub_epi8,
-            _mm256_sub_epi16, _mm256_ternarylogic_epi32,
-        };
-        let v = self.load_near(w);
-        let (keep, set) = (self.load_near(&act.keep), self.load_near(&act.set));
-        let (sub, adds) = (self.load_near(&act.sub), self.load_near(&act.adds));
-        // SAFETY: as above.
-        unsafe {
-            let own = _mm256_broadcast_i32x4(_mm_load_si128(act.own.0.as_ptr().cast()));
-            let less = _mm256_shuffle_epi8(own, adds);
-            let sums = _mm256_sub_epi16(v, less);
-            let borrow = _mm256_cmplt_epu16_mask(v, less);
-            let sums = _mm256_mask_sub_epi16(sums, borrow, sums, _mm256_set1_epi16(1));
-            let x = _mm256_ternarylogic_epi32(sums, keep, set, 0xea);
-            _mm256_storeu_si256(w.as_mut_ptr().cast(), _mm256_sub_epi8(x, sub));
-        }
     }
 
     /// The first [`NEAR`] bytes.
@@ -255,13 +210,66 @@ impl Wide for Avx512 {
             _mm512_storeu_si512(to.as_mut_ptr().cast(), _mm512_sub_epi8(x, sub));
         }
     }
+    type Taken<'a> = Taken;
     #[inline(always)]
-    fn rewrite(self, v: Self::V, act: &Act, own: &Own, to: &mut [u8; WINDOW]) {
-        self.composed(v, act, own, to);
+    fn take(self, act: &Act) -> Taken {
+        Taken {
+            keep: self.load(&act.keep),
+            set: self.load(&act.set),
+            sub: self.load(&act.sub),
+            adds: self.load(&act.adds),
+            vars_at: self.load(&act.vars_at),
+            unsummed: act.unsummed,
+        }
     }
+    /// One store. Field by field it was six, and forty instructions more.
+    ///
+    /// What is added to checksums, and what is written, comes from the sixteen bytes of a flow's own, each byte from where the act says. All pairs of bytes are
+    /// sums at once: to most of them nothing is added. One's complement sums do not mind which way round their bytes are; and to add to a complement, the carry
+    /// added in its turn, is to subtract, and the borrow in its turn.
     #[inline(always)]
-    fn rewrite_simple(self, act: &Act, w: &mut [u8; WINDOW]) {
-        self.composed_near(act, w);
+    fn rewrite(self, v: Self::V, taken: Taken, own: &Own, to: &mut [u8; WINDOW]) {
+        use std::arch::x86_64::{
+            _mm_load_si128, _mm512_broadcast_i32x4, _mm512_cmplt_epu16_mask, _mm512_mask_sub_epi16,
+            _mm512_mask_testn_epi16_mask, _mm512_maskz_mov_epi16, _mm512_or_si512,
+            _mm512_set1_epi16, _mm512_shuffle_epi8, _mm512_storeu_si512, _mm512_sub_epi8,
+            _mm512_sub_epi16, _mm512_ternarylogic_epi32,
+        };
+        // SAFETY: the instructions are there, or the value would not be; sixteen bytes, aligned to as many; an array of 64 bytes.
+        unsafe {
+            let own = _mm512_broadcast_i32x4(_mm_load_si128(own.0.as_ptr().cast()));
+            let less = _mm512_shuffle_epi8(own, taken.adds);
+            let none = _mm512_mask_testn_epi16_mask(taken.unsummed, v, v);
+            let less = _mm512_maskz_mov_epi16(!none, less);
+            let sums = _mm512_sub_epi16(v, less);
+            let borrow = _mm512_cmplt_epu16_mask(v, less);
+            let sums = _mm512_mask_sub_epi16(sums, borrow, sums, _mm512_set1_epi16(1));
+            // the number is the truth table of a & b | c
+            let x = _mm512_ternarylogic_epi32(sums, taken.keep, taken.set, 0xea);
+            let x = _mm512_sub_epi8(x, taken.sub);
+            let x = _mm512_or_si512(x, _mm512_shuffle_epi8(own, taken.vars_at));
+            _mm512_storeu_si512(to.as_mut_ptr().cast(), x);
+        }
+    }
+    /// The same with half as wide registers, as there is nothing to be done behind.
+    #[inline(always)]
+    fn rewrite_near(self, act: &Act, w: &mut [u8; WINDOW]) {
+        use std::arch::x86_64::{
+            _mm256_cmplt_epu16_mask, _mm256_loadu_si256, _mm256_mask_sub_epi16, _mm256_set1_epi16,
+            _mm256_storeu_si256, _mm256_sub_epi8, _mm256_sub_epi16, _mm256_ternarylogic_epi32,
+        };
+        let v = self.load_near(w);
+        let (keep, set) = (self.load_near(&act.keep), self.load_near(&act.set));
+        let sub = self.load_near(&act.sub);
+        // SAFETY: as above; arrays of 32 bytes.
+        unsafe {
+            let less = _mm256_loadu_si256(act.less.as_ptr().cast());
+            let sums = _mm256_sub_epi16(v, less);
+            let borrow = _mm256_cmplt_epu16_mask(v, less);
+            let sums = _mm256_mask_sub_epi16(sums, borrow, sums, _mm256_set1_epi16(1));
+            let x = _mm256_ternarylogic_epi32(sums, keep, set, 0xea);
+            _mm256_storeu_si256(w.as_mut_ptr().cast(), _mm256_sub_epi8(x, sub));
+        }
     }
     #[inline(always)]
     fn above(self, v: u32, row: &[u32; ROW]) -> u32 {
@@ -484,24 +492,51 @@ impl Wide for Avx512 {
         }
     }
     #[inline(always)]
-    fn add(self, to: &mut [u64; 4], v: &[u32; 4]) {
-        use std::arch::x86_64::{
-            _mm_loadu_si128, _mm256_add_epi64, _mm256_cvtepu32_epi64, _mm256_loadu_si256,
-            _mm256_storeu_si256,
-        };
-        // SAFETY: as above; arrays of 32 bytes and of 16.
-        unsafe {
-            let more = _mm256_cvtepu32_epi64(_mm_loadu_si128(v.as_ptr().cast()));
-            let sum = _mm256_add_epi64(_mm256_loadu_si256(to.as_ptr().cast()), more);
-            _mm256_storeu_si256(to.as_mut_ptr().cast(), sum);
+    fn same(self, of: &[u32; GROUP], v: u32) -> u64 {
+        let v = self.all(v);
+        let mut same = 0;
+        let rows = of.as_chunks::<ROW>().0;
+        let mut i = 0;
+        // Loops over indices: adapters may not be inlined. Bound: the group, here and in the following
+        while i < rows.len() {
+            // SAFETY: as above; an array of 64 bytes.
+            let m = unsafe {
+                let x = std::arch::x86_64::_mm512_loadu_si512(rows[i].as_ptr().cast());
+                std::arch::x86_64::_mm512_cmpeq_epu32_mask(x, v)
+            };
+            same |= u64::from(m) << (i * ROW);
+            i += 1;
         }
+        same
     }
     #[inline(always)]
-    fn bills(self, a: Self::N, b: Self::N, to: &mut [[u32; 4]; ROW]) {
-        let rows = self.rows([self.all(1), a, b, self.all(0)]);
-        for (to, row) in to.as_chunks_mut::<4>().0.iter_mut().zip(rows) {
-            // SAFETY: as above; an array of 64 bytes.
-            unsafe { std::arch::x86_64::_mm512_storeu_si512(to.as_mut_ptr().cast(), row) };
+    fn sum(self, of: &[u32; GROUP], which: u64) -> u32 {
+        use std::arch::x86_64::{
+            _mm512_loadu_si512, _mm512_mask_add_epi32, _mm512_reduce_add_epi32,
+        };
+        let mut sum = self.all(0);
+        let rows = of.as_chunks::<ROW>().0;
+        let mut i = 0;
+        while i < rows.len() {
+            let some = (which >> (i * ROW)) as u16;
+            // SAFETY: as above.
+            sum = unsafe {
+                let x = _mm512_loadu_si512(rows[i].as_ptr().cast());
+                _mm512_mask_add_epi32(sum, some, sum, x)
+            };
+            i += 1;
+        }
+        // SAFETY: as above.
+        unsafe { _mm512_reduce_add_epi32(sum) as u32 }
+    }
+    #[inline(always)]
+    fn set(self, v: u32, which: u64, to: &mut [u32; GROUP]) {
+        let v = self.all(v);
+        let rows = to.as_chunks_mut::<ROW>().0;
+        let mut i = 0;
+        while i < rows.len() {
+            self.put_some(v, (which >> (i * ROW)) as u16, &mut rows[i]);
+            i += 1;
         }
     }
     #[inline(always)]
@@ -528,13 +563,13 @@ impl Wide for Avx512 {
         self,
         of: &[Self::N; 4],
         (secrets, n): (&[u64; 4], u32),
-        to: &mut [u64; ROW],
-        buckets: &mut [u32; ROW],
+        (to, tags, buckets): (&mut [u64; ROW], &mut [u16; ROW], &mut [u32; ROW]),
     ) {
         use std::arch::x86_64::{
-            _mm512_add_epi64, _mm512_mask_mov_epi32, _mm512_mul_epu32, _mm512_mullo_epi64,
-            _mm512_permutex2var_epi64, _mm512_set_epi64, _mm512_set1_epi64, _mm512_srli_epi64,
-            _mm512_storeu_si512, _mm512_xor_si512,
+            _mm256_and_si256, _mm256_max_epu16, _mm256_set1_epi16, _mm256_storeu_si256,
+            _mm512_add_epi64, _mm512_cvtepi32_epi16, _mm512_mask_mov_epi32, _mm512_mul_epu32,
+            _mm512_mullo_epi64, _mm512_permutex2var_epi64, _mm512_set_epi64, _mm512_set1_epi64,
+            _mm512_srli_epi32, _mm512_srli_epi64, _mm512_storeu_si512, _mm512_xor_si512,
         };
         let halves = |s: u64| [self.all(s as u32), self.all((s >> 32) as u32)];
         let ([p, q], [r, s]) = (halves(secrets[0]), halves(secrets[1]));
@@ -570,6 +605,11 @@ impl Wide for Avx512 {
             let low = _mm512_srli_epi64::<32>(_mm512_mul_epu32(even, n));
             let both = _mm512_mask_mov_epi32(low, 0xaaaa, _mm512_mul_epu32(odd, n));
             _mm512_storeu_si512(buckets.as_mut_ptr().cast(), both);
+            let high = _mm512_mask_mov_epi32(odd!(even), 0xaaaa, odd);
+            let high = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(high));
+            let high = _mm256_and_si256(high, _mm256_set1_epi16(!1));
+            let high = _mm256_max_epu16(high, _mm256_set1_epi16(2));
+            _mm256_storeu_si256(tags.as_mut_ptr().cast(), high);
             let first = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0);
             let second = _mm512_set_epi64(15, 7, 14, 6, 13, 5, 12, 4);
             let to = to.as_mut_ptr().cast::<Self::N>();

@@ -8,6 +8,7 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 
+use super::GROUP;
 use super::act::Act;
 use super::guard::WINDOW;
 use super::intervals::Ends;
@@ -133,10 +134,13 @@ pub(super) trait Wide: Copy {
         sub: &[u8; WINDOW],
         to: &mut [u8; WINDOW],
     );
+    /// What is done to many packets, in registers if there are enough of them.
+    type Taken<'a>: Copy;
+    fn take(self, act: &Act) -> Self::Taken<'_>;
     /// Writes what becomes of bytes by what is done to them, and by what is their flow's own: [`Act::write`], of one that has been [arranged](Act::arrange).
-    fn rewrite(self, v: Self::V, act: &Act, own: &Own, to: &mut [u8; WINDOW]);
-    /// The same of one that is [simple](Act::simple).
-    fn rewrite_simple(self, act: &Act, w: &mut [u8; WINDOW]);
+    fn rewrite(self, v: Self::V, taken: Self::Taken<'_>, own: &Own, to: &mut [u8; WINDOW]);
+    /// The same by an act that is [simple](Act::simple).
+    fn rewrite_near(self, act: &Act, w: &mut [u8; WINDOW]);
     /// How many numbers of a row `v` is above.
     fn above(self, v: u32, row: &[u32; ROW]) -> u32;
     /// Which tags are equal to this one, but for their low bits: a bit each. The tag's own low bit is not set.
@@ -182,23 +186,24 @@ pub(super) trait Wide: Copy {
     fn put_some(self, v: Self::N, which: u16, to: &mut [u32; ROW]);
     /// The same number, likewise.
     fn number(self, v: u16, which: u16, to: &mut [u16; ROW]);
-    /// Adds numbers of 32 bits to such of 64.
-    fn add(self, to: &mut [u64; 4], v: &[u32; 4]);
-    /// For each: one, these two, and zero.
-    fn bills(self, a: Self::N, b: Self::N, to: &mut [[u32; 4]; ROW]);
+    /// Of a group's numbers, those that are this one: a bit each.
+    fn same(self, of: &[u32; GROUP], v: u32) -> u64;
+    /// The sum of those of a group's numbers whose bit is set, without carry.
+    fn sum(self, of: &[u32; GROUP], which: u64) -> u32;
+    /// Those of a group's numbers whose bit is set become this one.
+    fn set(self, v: u32, which: u64, to: &mut [u32; GROUP]);
     /// Those of `b` whose bit is set, and others of `a`.
     fn choose(self, a: Self::N, b: Self::N, which: u16) -> Self::N;
     /// The lower half of each.
     fn halves(self, v: Self::N, to: &mut [u16; ROW]);
     /// Two words each, of these numbers: the lower and the upper half of the first, and of the second.
     fn pairs(self, of: &[Self::N; 4], to: &mut [[u64; 2]; ROW]);
-    /// [`onefold_packet::hash_words`] of those, and the numbers of buckets, of so many.
+    /// [`onefold_packet::hash_words`] of those, their [tags](super::table::tag), and the numbers of buckets, of so many.
     fn hashes(
         self,
         of: &[Self::N; 4],
         hashing: (&[u64; 4], u32),
-        to: &mut [u64; ROW],
-        buckets: &mut [u32; ROW],
+        to: (&mut [u64; ROW], &mut [u16; ROW], &mut [u32; ROW]),
     );
 }
 
@@ -260,15 +265,20 @@ mod tests {
         wide.number(9, wide.over(a, b), &mut same);
         keep(wide.get(&Sixteen(some)));
         keep(wide.get(&Sixteen(same.map(u32::from))));
-        let mut sums = [u64::MAX, 1, u64::from(u32::MAX), 0];
-        wide.add(&mut sums, &[row[0], row[1], row[2], row[3]]);
-        let halves = |i: usize| (sums[i / 2 % 4] >> (i % 2 * 32)) as u32;
-        keep(wide.get(&Sixteen(std::array::from_fn(halves))));
-        let mut bills = [[0; 4]; ROW];
-        wide.bills(a, b, &mut bills);
-        bills.iter().for_each(|b| assert_eq!((b[0], b[3]), (1, 0)));
-        keep(wide.get(&Sixteen(bills.map(|b| b[1]))));
-        keep(wide.get(&Sixteen(bills.map(|b| b[2]))));
+        let mut group: [u32; GROUP] = std::array::from_fn(|i| all_of(windows, i * 3));
+        group[GROUP / 2 + 1] = group[3];
+        let which = u64::from(all_of(windows, 1)) << 32 | u64::from(all_of(windows, 2));
+        let same = wide.same(&group, group[3]);
+        assert_eq!(same & (1 << (GROUP / 2 + 1) | 8), 1 << (GROUP / 2 + 1) | 8);
+        keep(wide.all(same as u32));
+        keep(wide.all((same >> 32) as u32));
+        let some = (0..GROUP).filter(|i| which >> i & 1 == 1);
+        let sum = some.clone().fold(0u32, |s, i| s.wrapping_add(group[i]));
+        assert_eq!(wide.sum(&group, which), sum);
+        let mut want = group;
+        some.for_each(|i| want[i] = row[0]);
+        wide.set(row[0], which, &mut group);
+        assert_eq!(group, want);
         keep(wide.choose(a, b, wide.over(a, b)));
         let mut halves = [0; ROW];
         wide.halves(a, &mut halves);
@@ -277,12 +287,14 @@ mod tests {
         let mut pairs = [[0; 2]; ROW];
         wide.pairs(&four, &mut pairs);
         let secrets = std::array::from_fn(|i| u64::from(row[i]) << 32 | u64::from(row[i + 4]) | 1);
-        let (mut hashes, mut buckets) = ([0; ROW], [0; ROW]);
-        wide.hashes(&four, (&secrets, 12_345), &mut hashes, &mut buckets);
+        let (mut hashes, mut tags, mut buckets) = ([0; ROW], [0; ROW], [0; ROW]);
+        let to = (&mut hashes, &mut tags, &mut buckets);
+        wide.hashes(&four, (&secrets, 12_345), to);
         for i in 0..ROW {
             let h = onefold_packet::hash_words(&secrets, pairs[i][0], pairs[i][1]);
             let bucket = super::super::table::scaled(h as u32, 12_345);
             assert_eq!((h, bucket), (hashes[i], buckets[i]));
+            assert_eq!(super::super::table::tag(h), tags[i]);
         }
         keep(wide.get(&Sixteen(pairs.map(|p| p[0] as u32))));
         keep(wide.get(&Sixteen(pairs.map(|p| (p[1] >> 32) as u32))));
