@@ -4,11 +4,14 @@
 #[path = "program/harness.rs"]
 mod harness;
 
-use harness::{Frame, Rng, build};
+#[path = "support/both.rs"]
+mod both;
+
+use both::{Both, Left};
+use harness::{Frame, Rng};
 use onefold_elements::ElemId;
-use onefold_engine::program::{FlowRunner, OVERLOAD, ProgramRunner};
+use onefold_engine::program::{FlowRunner, OVERLOAD};
 use onefold_packet::{Pkt, Timestamp};
-use onefold_synth::{Budget, synthesize};
 
 /// Firewall, counters that look at the clock, translator, both ways.
 const CHAIN: &str = "
@@ -19,63 +22,6 @@ const CHAIN: &str = "
     FromDevice(out) -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp) -> [1] rw;
     rw [0] -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:a) -> ToDevice(out);
     rw [1] -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:b) -> ToDevice(in);";
-
-struct Both {
-    program: ProgramRunner,
-    flow: FlowRunner,
-    now: Timestamp,
-}
-
-type Left = Vec<(ElemId, Vec<u8>, Timestamp)>;
-
-impl Both {
-    fn new(text: &str, flows: usize) -> Both {
-        let g = build(text);
-        let program = synthesize(&g.synthesis_input(), Budget::default());
-        let runner = ProgramRunner::with_program(g, &program).unwrap();
-        Both {
-            flow: FlowRunner::new(runner.fork(), flows).always(),
-            program: runner,
-            now: Timestamp::from_secs(1),
-        }
-    }
-
-    /// A batch at a device, `ns` later; what left.
-    fn batch(&mut self, device: &str, frames: &[Vec<u8>], ns: i64) -> Left {
-        self.now = Timestamp(self.now.0 + ns);
-        let source = self.program.graph().source(device).unwrap();
-        let mut batches: [Vec<Pkt>; 2] = Default::default();
-        for f in frames {
-            batches[0].push(self.program.graph_mut().make_packet(f));
-            batches[1].push(self.flow.make_packet(f));
-        }
-        for p in batches.iter_mut().flatten() {
-            p.anno.timestamp = self.now;
-        }
-        self.program.inject_batch(source, &mut batches[0], self.now);
-        self.flow.inject_batch(source, &mut batches[1], self.now);
-        let (mut want, mut got) = (Left::new(), Left::new());
-        let seen = |e: ElemId, p: &Pkt| (e, p.data().to_vec(), p.anno.timestamp);
-        (self.program.graph_mut()).drain_transmitted(|e, p| want.push(seen(e, p)));
-        self.flow.drain_transmitted(|e, p| got.push(seen(e, p)));
-        assert_eq!(want, got, "order and bytes");
-        assert_eq!(self.program.graph().totals(), self.flow.totals());
-        want
-    }
-
-    /// Everything that can be asked for.
-    fn compare(&mut self) {
-        assert_eq!(self.program.graph().drops(), self.flow.drops());
-        assert_eq!(self.program.report(), self.flow.report());
-        // copies know what has not been told to elements yet
-        let mut copy = self.flow.fork();
-        let want = self.program.graph_mut().state_summary();
-        assert_eq!(want, copy.graph_mut().state_summary());
-        assert_eq!(want, self.flow.graph_mut().state_summary());
-        assert_eq!(self.program.graph().drops(), self.flow.graph().drops());
-        assert_eq!(self.program.report(), self.flow.report());
-    }
-}
 
 fn frame(r: &mut Rng, hosts: u64) -> Vec<u8> {
     let host = r.below(hosts) as u8;
