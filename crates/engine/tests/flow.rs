@@ -513,7 +513,7 @@ fn checksums_that_come_to_zero_on_the_way() {
     for _ in 0..4 {
         b.batch("in", &[UDP.bytes()], 1_000_000);
     }
-    let mut zeros = 0;
+    let mut zeros = Vec::new();
     let all: Vec<u16> = (0..=u16::MAX).collect();
     for some in all.chunks(512) {
         let frame = |x: &u16| {
@@ -523,16 +523,47 @@ fn checksums_that_come_to_zero_on_the_way() {
         };
         let frames: Vec<_> = some.iter().map(frame).collect();
         let left = b.batch("in", &frames, 1000);
-        zeros += left.iter().filter(|(_, f, _)| f[40..42] == [0, 0]).count();
+        let pairs = left.iter().zip(some);
+        zeros.extend(
+            pairs
+                .filter(|((_, f, _), _)| f[40..42] == [0, 0])
+                .map(|(_, x)| *x),
+        );
     }
     b.compare();
     let s = b.flow.stats();
-    assert_eq!(zeros, 5, "none, and one for each translator");
+    assert_eq!(zeros.len(), 5, "none, and one for each translator");
     assert!(
         s.hits > 65_536 && s.refused == 0,
         "{s:?} {:?}",
         b.flow.causes()
     );
+    // flows whose first packets are of that kind are remembered, too, and right for others
+    for zero in zeros {
+        let mut b = Both::new(&text, 1000);
+        let frame = |x: u16| {
+            let mut f = UDP.bytes();
+            f[40..42].copy_from_slice(&x.to_be_bytes());
+            f
+        };
+        for _ in 0..4 {
+            b.batch("in", &[frame(zero)], 1_000_000);
+        }
+        let before = b.flow.stats();
+        let some: Vec<_> = (0..=u16::MAX)
+            .step_by(1021)
+            .chain([zero; 40])
+            .map(frame)
+            .collect();
+        b.batch("in", &some, 1000);
+        b.compare();
+        let s = b.flow.stats();
+        assert_eq!(
+            (s.hits - before.hits, s.refused),
+            (some.len() as u64, 0),
+            "{zero}"
+        );
+    }
 }
 
 /// All of the above with the instructions of other processors, in processes of their own: [`onefold_classify::vectors_limit`] is asked once.

@@ -121,7 +121,7 @@ pub(super) fn search_keyed(
     // a few are here anyway
     let many = tallies.len() > FEW_WAYS;
     let endangered = table.endangered();
-    let (mut dangers, mut unlike) = (0, 0);
+    let (mut dangers, mut unlike) = (wide.no_dangers(), 0);
     let words = leases.words();
     let mut i = 0;
     while i < n {
@@ -136,7 +136,7 @@ pub(super) fn search_keyed(
         briefs.owns[i] = Own([l.0[2], l.0[3]]);
         if endangered {
             // a packet of thousands has any: its own is mended afterwards
-            dangers |= wide.endangers(&l.0, briefs.sums[i]);
+            dangers = wide.more_dangers(dangers, &l.0, briefs.sums[i]);
         }
         if let Some(w) = words.get(lease as usize) {
             prefetch(w);
@@ -149,7 +149,7 @@ pub(super) fn search_keyed(
     if unlike != 0 {
         return false;
     }
-    if dangers != 0 {
+    if wide.any_dangers(dangers) {
         save_keyed(table, briefs, n);
     }
     true

@@ -133,6 +133,19 @@ impl Wide for Any {
         let [a, b, c] = DANGERS;
         u32::from(self.among(&[entry[a], entry[b], entry[c]], x)) & u32::from(x != 0)
     }
+    type Dangers = u32;
+    #[inline(always)]
+    fn no_dangers(self) -> u32 {
+        0
+    }
+    #[inline(always)]
+    fn more_dangers(self, so_far: u32, entry: &[u64; 8], x: u16) -> u32 {
+        so_far | self.endangers(entry, x)
+    }
+    #[inline(always)]
+    fn any_dangers(self, of: u32) -> bool {
+        of != 0
+    }
 
     type N = Sixteen;
     #[inline(always)]

@@ -260,6 +260,30 @@ impl Wide for Avx2 {
         same & dangers & u32::from(x != 0).wrapping_neg()
     }
 
+    type Dangers = __m256i;
+    #[inline(always)]
+    fn no_dangers(self) -> __m256i {
+        self.none()
+    }
+    #[inline(always)]
+    fn more_dangers(self, so_far: __m256i, entry: &[u64; 8], x: u16) -> __m256i {
+        // SAFETY: as above; the second half of 64 bytes.
+        unsafe {
+            let entry = _mm256_loadu_si256(entry[DANGERS[0]..].as_ptr().cast());
+            let same = _mm256_cmpeq_epi16(entry, _mm256_set1_epi16(x as i16));
+            _mm256_or_si256(so_far, same)
+        }
+    }
+    #[inline(always)]
+    fn any_dangers(self, of: __m256i) -> bool {
+        let mut dangers = 0u32;
+        for d in DANGERS {
+            dangers |= 0xff << ((d - DANGERS[0]) * 8);
+        }
+        // SAFETY: as above.
+        unsafe { _mm256_movemask_epi8(of) as u32 & dangers != 0 }
+    }
+
     type N = Two;
     #[inline(always)]
     fn all(self, v: u32) -> Two {

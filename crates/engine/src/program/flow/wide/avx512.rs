@@ -7,7 +7,7 @@ use super::super::guard::WINDOW;
 use super::super::intervals::Ends;
 use super::super::way::Own;
 use super::{DANGERS, EDGES, HEAD, HEAD_AT, ROW, Sixteen, TAGS, Wide};
-use std::arch::x86_64::__m512i;
+use std::arch::x86_64::{__m256i, __m512i};
 
 /// With AVX-512 (F, BW, VL).
 #[derive(Debug, Clone, Copy)]
@@ -323,6 +323,34 @@ impl Wide for Avx512 {
             let some = _mm512_mask_test_epi16_mask(dangers, entry, entry);
             _mm512_mask_cmpeq_epi16_mask(some, entry, _mm512_set1_epi16(x as i16))
         }
+    }
+
+    type Dangers = __m256i;
+    #[inline(always)]
+    fn no_dangers(self) -> __m256i {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm256_setzero_si256() }
+    }
+    #[inline(always)]
+    fn more_dangers(self, so_far: __m256i, entry: &[u64; 8], x: u16) -> __m256i {
+        use std::arch::x86_64::{
+            _mm256_cmpeq_epi16, _mm256_loadu_si256, _mm256_or_si256, _mm256_set1_epi16,
+        };
+        // SAFETY: as above; the second half of 64 bytes.
+        unsafe {
+            let entry = _mm256_loadu_si256(entry[DANGERS[0]..].as_ptr().cast());
+            let same = _mm256_cmpeq_epi16(entry, _mm256_set1_epi16(x as i16));
+            _mm256_or_si256(so_far, same)
+        }
+    }
+    #[inline(always)]
+    fn any_dangers(self, of: __m256i) -> bool {
+        let mut dangers = 0u32;
+        for d in DANGERS {
+            dangers |= 0xff << ((d - DANGERS[0]) * 8);
+        }
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm256_movemask_epi8(of) as u32 & dangers != 0 }
     }
 
     type N = std::arch::x86_64::__m512i;

@@ -151,6 +151,13 @@ pub(super) trait Wide: Copy {
     fn odd(self, tags: &[u16; TAGS]) -> u32;
     /// Is a quarter of one of an entry's words of [`DANGERS`] this one, and not zero? Some bit is set if so.
     fn endangers(self, entry: &[u64; 8], x: u16) -> u32;
+    /// What has been found of many packets.
+    type Dangers: Copy;
+    fn no_dangers(self) -> Self::Dangers;
+    /// [`Wide::endangers`] of one packet more. Zero, which endangers nothing, may be taken for a danger of entries that have none.
+    fn more_dangers(self, so_far: Self::Dangers, entry: &[u64; 8], x: u16) -> Self::Dangers;
+    /// Has any been found?
+    fn any_dangers(self, of: Self::Dangers) -> bool;
 
     /// Sixteen numbers in registers.
     type N: Copy;
@@ -360,6 +367,11 @@ mod tests {
         {
             let want = asked != 0 && dangers().any(|d| d == asked);
             assert_eq!(x.endangers(&entry, asked) != 0, want);
+            let none = x.no_dangers();
+            assert!(!x.any_dangers(none));
+            let some = x.more_dangers(none, &entry, asked);
+            assert!(x.any_dangers(some) == want || asked == 0);
+            assert!(!want || x.any_dangers(x.more_dangers(some, &[1; 8], 2)));
         }
         let none = [0; WINDOW];
         assert!(x.inside(x.load(w), &mask, &value, &none));
