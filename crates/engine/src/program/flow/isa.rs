@@ -35,7 +35,7 @@ macro_rules! steps {
             ) -> Seen {
                 lane.survey::<EDGES, _>(wide, table, packets, briefs, out)
             }
-            /// [`super::hot::search`].
+            /// [`super::search::search`].
             fn search[](
                 wide,
                 table: &Table,
@@ -43,9 +43,9 @@ macro_rules! steps {
                 tallies: &[Tally],
                 group: &mut [Parsed],
             ) -> usize {
-                super::hot::search(wide, table, leases, tallies, group)
+                super::search::search(wide, table, leases, tallies, group)
             }
-            /// [`super::hot::search_keyed`].
+            /// [`super::search::search_keyed`].
             fn search_keyed[](
                 wide,
                 table: &Table,
@@ -54,7 +54,7 @@ macro_rules! steps {
                 briefs: &mut Briefs,
                 n: usize,
             ) -> bool {
-                super::hot::search_keyed(wide, table, leases, tallies, briefs, n)
+                super::search::search_keyed(wide, table, leases, tallies, briefs, n)
             }
             /// [`super::pressed::search_pressed`].
             fn search_pressed[](
@@ -67,7 +67,7 @@ macro_rules! steps {
             ) -> u64 {
                 super::pressed::search_pressed(wide, table, leases, once, briefs, n)
             }
-            /// [`super::hot::search_mixed`].
+            /// [`super::search::search_mixed`].
             fn search_mixed[](
                 wide,
                 table: &Table,
@@ -75,7 +75,7 @@ macro_rules! steps {
                 once: &Once,
                 group: &mut [Parsed],
             ) -> u64 {
-                super::hot::search_mixed(wide, table, leases, once, group)
+                super::search::search_mixed(wide, table, leases, once, group)
             }
             /// [`FlowRunner::go`].
             fn go[STALE](

@@ -39,6 +39,7 @@ mod leave;
 mod monitor;
 mod pressed;
 mod rules;
+mod search;
 mod shape;
 mod survey;
 mod table;
