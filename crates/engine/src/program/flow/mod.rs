@@ -11,7 +11,7 @@
 //!   them, in the order of packets. A record that goes or changes state ends the lease, and the entry with it.
 //! - **Changes**: a handler that is written to empties the table before the next packet.
 //! - **Counts** are told to elements before anyone can ask ([`FlowRunner::sync`]); those that look at the clock, at the end of each
-//!   batch; those that print, packet by packet ([`Accounts`]).
+//!   batch; those that print, packet by packet (`Accounts::Now`).
 //! - **Order**: packets of a batch are taken in the order in which they came, those that the program runs among them.
 //!
 //! Every entry is tried on the packet that it was made of: should the outcome not be the packet that the program sent, there is

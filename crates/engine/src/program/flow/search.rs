@@ -150,7 +150,7 @@ fn save_keyed(table: &Table, briefs: &mut Briefs, n: usize) {
     }
 }
 
-/// Entries of a group's packets, as [`FlowRunner::look_up`] goes on, where many have none: which, a bit each.
+/// Entries of a group's packets, as [`super::FlowRunner::look_up`] goes on, where many have none: which, a bit each.
 ///
 /// Whether a packet has one cannot be foreseen then, and each branch that depends on it costs as much as a bucket. So packets are sorted by bits, and memory
 /// is asked for of all that it is needed of.

@@ -67,7 +67,7 @@ impl Pending {
     }
 }
 
-/// A way of the whole chain. What is done to its packets is an [`Act`], which many ways may have in common; what is counted along is its [`Tally`]: in a
+/// A way of the whole chain. What is done to its packets is an [`Act`], which many ways may have in common; what is counted along is its [`super::ways::Tally`]: in a
 /// chain with thousands of rules there are thousands of ways, and few things that they do.
 #[derive(Debug, Clone)]
 pub(super) struct Way {

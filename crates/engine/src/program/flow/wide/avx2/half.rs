@@ -29,7 +29,7 @@ impl Avx2 {
         // SAFETY: as above.
         unsafe { _mm256_set1_epi32(v as i32) }
     }
-    /// The first [`NEAR`] bytes.
+    /// The first [`NEAR`](super::NEAR) bytes.
     #[inline(always)]
     pub fn near(self, w: &[u8; WINDOW]) -> __m256i {
         // SAFETY: as above; half of 64 bytes.
