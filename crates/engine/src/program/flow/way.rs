@@ -85,7 +85,7 @@ pub(super) struct Way {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Flow {
     pub own: Own,
-    /// UDP checksums that come to zero on the way, as they stand on the wire, four to a word, the first one more than once if there are fewer than twelve; zero for none at all.
+    /// UDP checksums that come to zero on the way, as they stand on the wire, four to a word; zero for none.
     pub danger: [u64; 3],
 }
 
@@ -335,7 +335,6 @@ pub(super) fn make(
     }
 
     // checksums
-    let mut dangers = 0;
     for s in &image.sums {
         let at = s.at - image.start;
         let place = usize::try_from(at).ok().and_then(At::of);
@@ -354,6 +353,7 @@ pub(super) fn make(
             return Err("a checksum that is computed anew");
         }
         let mut sum = 0;
+        let mut dangers = 0;
         for (i, g) in s.groups.iter().enumerate() {
             for t in g {
                 sum += m
@@ -392,13 +392,6 @@ pub(super) fn make(
     act.set_moves(moves);
     if !act.arrange((ip_sum, l4_sum)) {
         (act.quick, act.turn) = (false, None);
-    }
-    // no place stands for none where others are taken: zero is no UDP checksum that comes to zero
-    let least = flow.danger[0] & 0xffff;
-    for (i, place) in flow.danger.iter_mut().enumerate().filter(|_| least != 0) {
-        for k in (0..4).filter(|k| i * 4 + k >= dangers) {
-            *place |= least << (k * 16);
-        }
     }
     if !way.keyed {
         act.share(flow.own);

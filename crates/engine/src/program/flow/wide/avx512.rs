@@ -336,13 +336,15 @@ impl Wide for Avx512 {
     #[inline(always)]
     fn more_dangers(self, so_far: __m256i, entry: &[u64; 8], x: u16) -> __m256i {
         use std::arch::x86_64::{
-            _mm256_cmpeq_epi16, _mm256_loadu_si256, _mm256_or_si256, _mm256_set1_epi16,
+            _mm256_cmpeq_epi16, _mm256_loadu_si256, _mm256_max_epu16, _mm256_or_si256,
+            _mm256_set1_epi16,
         };
         // SAFETY: as above; the second half of 64 bytes.
         unsafe {
             let entry = _mm256_loadu_si256(entry[DANGERS[0]..].as_ptr().cast());
-            let same = _mm256_cmpeq_epi16(entry, _mm256_set1_epi16(x as i16));
-            _mm256_or_si256(so_far, same)
+            // not zero, which entries have where they have no danger
+            let x = _mm256_max_epu16(_mm256_set1_epi16(x as i16), _mm256_set1_epi16(1));
+            _mm256_or_si256(so_far, _mm256_cmpeq_epi16(entry, x))
         }
     }
     #[inline(always)]
