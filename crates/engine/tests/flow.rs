@@ -569,16 +569,5 @@ fn checksums_that_come_to_zero_on_the_way() {
 /// All of the above with the instructions of other processors, in processes of their own: [`onefold_classify::vectors_limit`] is asked once.
 #[test]
 fn with_fewer_instructions() {
-    // one of those processes, or somebody who wants it so
-    if std::env::var_os("ONEFOLD_ISA").is_some() {
-        return;
-    }
-    for isa in ["avx2", "any"] {
-        let out = std::process::Command::new(std::env::current_exe().unwrap())
-            .env("ONEFOLD_ISA", isa)
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&out.stdout);
-        assert!(out.status.success(), "ONEFOLD_ISA={isa}: {text}");
-    }
+    both::with_fewer_instructions();
 }

@@ -99,15 +99,5 @@ fn some_of_which_are_not_plain() {
 /// All of the above with the instructions of other processors, as in `flow.rs`.
 #[test]
 fn with_fewer_instructions() {
-    if std::env::var_os("ONEFOLD_ISA").is_some() {
-        return;
-    }
-    for isa in ["avx2", "any"] {
-        let out = std::process::Command::new(std::env::current_exe().unwrap())
-            .env("ONEFOLD_ISA", isa)
-            .output()
-            .unwrap();
-        let text = String::from_utf8_lossy(&out.stdout);
-        assert!(out.status.success(), "ONEFOLD_ISA={isa}: {text}");
-    }
+    both::with_fewer_instructions();
 }

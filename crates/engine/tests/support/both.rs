@@ -65,3 +65,19 @@ impl Both {
         assert_eq!(self.program.report(), self.flow.report());
     }
 }
+
+/// All tests of this program with the instructions of other processors, in processes of their own: [`onefold_classify::vectors_limit`] is asked once.
+pub fn with_fewer_instructions() {
+    // one of those processes, or somebody who wants it so
+    if std::env::var_os("ONEFOLD_ISA").is_some() {
+        return;
+    }
+    for isa in ["avx2", "any"] {
+        let out = std::process::Command::new(std::env::current_exe().unwrap())
+            .env("ONEFOLD_ISA", isa)
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success(), "ONEFOLD_ISA={isa}: {text}");
+    }
+}

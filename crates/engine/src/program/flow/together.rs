@@ -145,8 +145,13 @@ impl AtOnce<'_, '_> {
             let (those, way) = whose[k];
             k += 1;
             let those = those & go;
-            let t = tallies.get_mut(way as usize)?;
-            let act = acts.get(t.act() as usize)?;
+            // both are there: it has been asked above
+            let Some(t) = tallies.get_mut(way as usize) else {
+                continue;
+            };
+            let Some(act) = acts.get(t.act() as usize) else {
+                continue;
+            };
             let these = those.count_ones();
             let (bytes, ip_bytes) = match alike {
                 true => (these * len, these * total),

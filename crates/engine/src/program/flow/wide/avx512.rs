@@ -8,7 +8,7 @@ use super::super::act::{Act, NEAR};
 use super::super::guard::WINDOW;
 use super::super::intervals::Ends;
 use super::super::way::Own;
-use super::{DANGERS, EDGES, HEAD, HEAD_AT, ROW, Sixteen, TAGS, Wide};
+use super::{Avx2, DANGERS, EDGES, HEAD, HEAD_AT, ROW, Sixteen, TAGS, Wide};
 use std::arch::x86_64::{__m256i, __m512i};
 
 /// With AVX-512 (F, BW, VL).
@@ -43,6 +43,13 @@ pub(in super::super) struct Taken {
 }
 
 impl Avx512 {
+    /// Half as wide.
+    #[inline(always)]
+    fn narrow(self) -> Avx2 {
+        // SAFETY: what has AVX-512 has AVX2.
+        unsafe { Avx2::new() }
+    }
+
     /// `n`, and one more where `v` is above the number.
     #[inline(always)]
     fn more(
@@ -327,34 +334,19 @@ impl Wide for Avx512 {
         }
     }
 
+    // as with AVX2, which is there, too
     type Dangers = __m256i;
     #[inline(always)]
     fn no_dangers(self) -> __m256i {
-        // SAFETY: as above.
-        unsafe { std::arch::x86_64::_mm256_setzero_si256() }
+        self.narrow().no_dangers()
     }
     #[inline(always)]
     fn more_dangers(self, so_far: __m256i, entry: &[u64; 8], x: u16) -> __m256i {
-        use std::arch::x86_64::{
-            _mm256_cmpeq_epi16, _mm256_loadu_si256, _mm256_max_epu16, _mm256_or_si256,
-            _mm256_set1_epi16,
-        };
-        // SAFETY: as above; the second half of 64 bytes.
-        unsafe {
-            let entry = _mm256_loadu_si256(entry[DANGERS[0]..].as_ptr().cast());
-            // not zero, which entries have where they have no danger
-            let x = _mm256_max_epu16(_mm256_set1_epi16(x as i16), _mm256_set1_epi16(1));
-            _mm256_or_si256(so_far, _mm256_cmpeq_epi16(entry, x))
-        }
+        self.narrow().more_dangers(so_far, entry, x)
     }
     #[inline(always)]
     fn any_dangers(self, of: __m256i) -> bool {
-        let mut dangers = 0u32;
-        for d in DANGERS {
-            dangers |= 0xff << ((d - DANGERS[0]) * 8);
-        }
-        // SAFETY: as above.
-        unsafe { std::arch::x86_64::_mm256_movemask_epi8(of) as u32 & dangers != 0 }
+        self.narrow().any_dangers(of)
     }
 
     type N = std::arch::x86_64::__m512i;
