@@ -1,8 +1,10 @@
 # Onefold: what a newcomer and CI run.
-#   make          build the release binary
-#   make demo     generate a million packets both ways, run the ISP edge on them, show the result
+#   make          build the release binary (link-time optimisation: minutes)
+#   make demo     build quickly, generate a million packets both ways, run the ISP edge on them, show the result
 #   make bench    what a packet costs in the example chains, and all experiments; writes docs/benchmarks.md and pages with plots (five to ten minutes, after the build)
-#   make test     everything: formatting, lints, all tests
+#   make check    the inner loop: formatting, lints and tests of the crates with changed files (scripts/check.sh)
+#   make test     everything: formatting, lints, all tests; lists what skipped, and why
+#   make soak     long runs: random chains, mutants, events, fuzzing ... (hours; make soak-NAME for one; docs/soak.md)
 #   make mutants  broken programs of the example chains, each refuted or proved to do the same (minutes)
 #   make full-table  half a million routes: load time, 10^7 look-ups against a naive one, changes under traffic (a minute)
 #   make fuzz     every fuzz target for FUZZ_SECONDS (default 600); installs cargo-fuzz
@@ -11,12 +13,13 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 BIN := target/release/onefold
+QUICK := target/quick/onefold
 OUT := out
 FUZZ_SECONDS ?= 600
 
 FULL_TABLE ?= $(or $(wildcard $(or $(ONEFOLD_DATA),../shared/data)/fib/dfz-half-public.prefixes.txt.gz),)
 
-.PHONY: all build demo bench full-table test lint mutants fuzz packages clean
+.PHONY: all build quick demo bench full-table check test soak lint mutants fuzz packages clean
 
 all: build
 
@@ -28,8 +31,11 @@ packages:
 build: packages
 	$(CARGO) build --release --locked
 
-demo: build
-	@scripts/demo.sh $(BIN) $(OUT)
+quick: packages
+	$(CARGO) build --profile quick --locked -p onefold
+
+demo: quick
+	@scripts/demo.sh $(QUICK) $(OUT)
 
 bench: build
 	@scripts/bench.sh $(BIN) $(OUT)
@@ -44,9 +50,18 @@ lint: packages
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
+check: packages
+	@scripts/check.sh
+
 test: lint
 	@scripts/packages.sh test
-	$(CARGO) test --workspace --locked
+	@scripts/test.sh
+
+soak: packages
+	@scripts/soak.sh all
+
+soak-%: packages
+	@scripts/soak.sh $*
 
 fuzz: packages
 	@scripts/fuzz.sh $(FUZZ_SECONDS)

@@ -11,16 +11,8 @@ use onefold_bench::{
 const KINDS: [RuleKind; 3] = [RuleKind::Acl, RuleKind::Fw, RuleKind::Ipc];
 
 fn data() -> Option<PathBuf> {
-    let root = std::env::var_os("ONEFOLD_DATA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    if root.join("rules").is_dir() {
-        Some(root)
-    } else {
-        println!("skipped: no rules in {} (set ONEFOLD_DATA)", root.display());
-        None
-    }
+    let rules = onefold_testing::data("rules")?;
+    rules.parent().map(PathBuf::from)
 }
 
 fn text(rules: &[Rule]) -> String {

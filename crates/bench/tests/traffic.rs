@@ -625,8 +625,7 @@ fn impossible_parameters_are_refused() {
 
 #[test]
 fn tshark_finds_nothing_wrong() {
-    if Command::new("tshark").arg("-v").output().is_err() {
-        println!("skipped: tshark is not installed");
+    if !onefold_testing::tool("tshark") {
         return;
     }
     let dir = std::env::temp_dir().join(format!("onefold-gen-{}", std::process::id()));

@@ -6,17 +6,7 @@ use onefold_elements::payload::filter::rule;
 use std::path::PathBuf;
 
 fn data(part: &str) -> Option<PathBuf> {
-    let root = std::env::var_os("ONEFOLD_DATA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    let dir = root.join(part);
-    if dir.is_dir() {
-        Some(dir)
-    } else {
-        println!("skipped: no {} (set ONEFOLD_DATA)", dir.display());
-        None
-    }
+    onefold_testing::data(part)
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn text(name: &str) -> Option<String> {
         .join("rules/classbench")
         .join(format!("{name}.gz"));
     let Ok(file) = std::fs::File::open(&file) else {
-        println!("skipped: {} is missing", file.display());
+        onefold_testing::skip(format!("{} is missing", file.display()));
         return None;
     };
     let mut s = String::new();

@@ -214,7 +214,7 @@ fn nf_cpu_share() {
     );
     assert_eq!(v["y"], "wall_mpps");
     if skipped {
-        println!("skipped: no quota can be set here: {}", v["warnings"]);
+        onefold_testing::skip(format!("no quota can be set here: {}", v["warnings"]));
     }
 }
 
@@ -225,9 +225,21 @@ fn nf_colocated() {
     assert!(all.len() == 2 && all.iter().all(|l| l.2 == 2), "{all:?}");
     let two = &v["series"][0]["points"][1];
     assert_eq!(two["instances"], 2);
-    // the other instance's rate is in it
-    let own = 1000.0 / finite(&two["measured"]["wall_ns_per_packet"]["median"]);
-    assert!(finite(&two["y"]["median"]) > own * 1.01, "{two}");
+    // the other instance's rate is in it, however slow the machine lets it be
+    let others = two["others_mpps"].as_array().unwrap();
+    assert_eq!(others.len(), 1, "{two}");
+    let other = finite(&others[0]);
+    let samples = two["measured"]["samples"].as_array().unwrap();
+    let slowest = (samples.iter())
+        .map(|s| 1000.0 / finite(&s["wall_ns"]).max(1e-3))
+        .fold(f64::MAX, f64::min);
+    assert!(other > 0.0, "{two}");
+    let told = finite(&two["y"]["min"]);
+    assert!((told - slowest - other).abs() < 1e-9 * told, "{two}");
+    assert_eq!(
+        v["series"][0]["points"][0]["others_mpps"],
+        serde_json::json!([])
+    );
 }
 
 #[test]

@@ -284,7 +284,7 @@ fn chromium() -> Option<String> {
                 .is_ok_and(|o| o.status.success())
         });
     if found.is_none() {
-        println!("skipped: no Chromium on this machine");
+        onefold_testing::skip("no Chromium on this machine");
     }
     found.map(str::to_string)
 }

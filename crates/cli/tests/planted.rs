@@ -343,7 +343,7 @@ fn the_program_of_before_a_route_change() {
 #[test]
 fn a_program_that_goes_on_after_a_route_change() {
     if !cfg!(debug_assertions) {
-        println!("skipped: faults are planted in debug builds only");
+        onefold_testing::skip("faults are planted in debug builds only");
         return;
     }
     let script = "Script(wait 2s, write rt.add 172.16.0.0/12 0);\n";

@@ -13,16 +13,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 fn data() -> Option<PathBuf> {
-    let dir = std::env::var_os("ONEFOLD_DATA").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data")),
-        PathBuf::from,
-    );
-    let dir = dir.join("rules/classbench");
-    if dir.is_dir() {
-        return Some(dir);
-    }
-    println!("skipped: {} is missing (set ONEFOLD_DATA)", dir.display());
-    None
+    onefold_testing::data("rules/classbench")
 }
 
 fn text(dir: &std::path::Path, name: &str) -> String {

@@ -4,22 +4,14 @@ use onefold_elements::routing::lpm::{Key, Lpm};
 use std::collections::HashMap;
 use std::io::Read;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::path::PathBuf;
 use std::time::Instant;
 
 type Prefixes<K> = Vec<(K, u8)>;
 
 /// All prefixes of the shared table, or `None` (said so) where it is missing.
 fn prefixes() -> Option<(Prefixes<u32>, Prefixes<u128>)> {
-    let root = std::env::var_os("ONEFOLD_DATA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    let path = root.join("fib/dfz-half-public.prefixes.txt.gz");
-    let Ok(file) = std::fs::File::open(&path) else {
-        println!("skipped: no {} (set ONEFOLD_DATA)", path.display());
-        return None;
-    };
+    let path = onefold_testing::data("fib/dfz-half-public.prefixes.txt.gz")?;
+    let file = std::fs::File::open(path).unwrap();
     let mut text = String::new();
     let mut gz = flate2::read::GzDecoder::new(file);
     gz.read_to_string(&mut text).unwrap();

@@ -6,19 +6,8 @@ use std::path::PathBuf;
 use onefold_io::CaptureReader;
 
 fn data() -> Option<PathBuf> {
-    let root = std::env::var_os("ONEFOLD_DATA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    if root.join("PCAP_STATS.tsv").is_file() {
-        Some(root)
-    } else {
-        println!(
-            "skipped: no captures in {} (set ONEFOLD_DATA)",
-            root.display()
-        );
-        None
-    }
+    let table = onefold_testing::data("PCAP_STATS.tsv")?;
+    table.parent().map(PathBuf::from)
 }
 
 #[test]

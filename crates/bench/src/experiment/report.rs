@@ -21,6 +21,8 @@ pub struct PointReport {
     pub cpu: f64,
     /// Processes that did the same at the same time.
     pub instances: usize,
+    /// Million packets per second, on the wall, of each of the other processes; part of `y`.
+    pub others_mpps: Vec<f64>,
     /// Seconds that synthesis and the program's search structures took.
     pub build_seconds: f64,
     /// Bytes that the program and they need, what making them has left included. Null where the system does not say.

@@ -11,17 +11,9 @@ pub const BITS: &[u8] = &[32, 32, 16, 16, 8, 16];
 
 /// Third-party data, if it is there.
 pub fn data() -> Option<PathBuf> {
-    let dir = match std::env::var_os("ONEFOLD_DATA") {
-        Some(d) => PathBuf::from(d),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-    };
-    match dir.join("rules").is_dir() {
-        true => Some(dir),
-        false => {
-            eprintln!("skipped: no rule sets in {} (ONEFOLD_DATA)", dir.display());
-            None
-        }
-    }
+    onefold_testing::data("rules")?
+        .parent()
+        .map(Path::to_path_buf)
 }
 
 /// A text file, gzip or not.

@@ -154,6 +154,11 @@ pub struct Args {
     quiet: bool,
 }
 
+/// Slices of the round that warms up and of the first one that is measured, of those of all rounds.
+fn first_round(slices: u64, repeats: usize) -> u64 {
+    slices / (repeats as u64 + 1) * 2
+}
+
 /// `NAME:KEY=VALUE,KEY=VALUE` and what is set for all.
 fn chain_args(spec: &str, set: &[(String, String)]) -> ChainArgs {
     let own = spec.rsplit_once(':').and_then(|(name, list)| {
@@ -342,7 +347,9 @@ pub fn run(args: &Args) -> Result<u8> {
     let mut progress = Progress::new(0, args.quiet);
     let outcome = alternate(&mut candidates, &settings, &mut |done, of, what| {
         progress.of(done, of, || what.to_string());
-        !interrupted()
+        // on a busy machine the others may be done before a companion has measured anything: it ends behind its first round
+        let begun = args.companion && done < first_round(of, settings.repeats);
+        begun || !interrupted()
     });
     progress.finish();
     let chains = reports(&about, &outcome, &machine);

@@ -20,16 +20,7 @@ pub fn root() -> PathBuf {
 
 /// The folder with third-party data, if it is there; says so if not.
 pub fn data() -> Option<PathBuf> {
-    let dir = std::env::var_os("ONEFOLD_DATA")
-        .map_or_else(|| root().join("../shared/data"), PathBuf::from);
-    if !dir.is_dir() {
-        println!(
-            "skipped: no third-party data at {} (set ONEFOLD_DATA)",
-            dir.display()
-        );
-        return None;
-    }
-    Some(dir)
+    onefold_testing::data("")
 }
 
 /// A folder of this test's own, empty.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// The checksums that tshark is asked about.
 const STATUS: [&str; 9] = [
@@ -62,16 +62,7 @@ pub enum Part {
 
 /// Whether a tool is there; says so if not.
 pub fn installed(tool: &str) -> bool {
-    let there = Command::new(tool)
-        .arg("--version")
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|s| s.success());
-    if !there {
-        println!("skipped: {tool} is not installed");
-    }
-    there
+    onefold_testing::tool(tool)
 }
 
 /// tshark's opinion of every checksum, each packet on its own (no reassembly).

@@ -293,10 +293,8 @@ impl Run<'_> {
         });
         report.interrupted |= outcome.interrupted;
         drop(quota);
-        let others: f64 = match companions {
-            Some(c) => c.end()?.iter().sum(),
-            None => 0.0,
-        };
+        let others_mpps = companions.map_or(Ok(Vec::new()), Companions::end)?;
+        let others: f64 = others_mpps.iter().sum();
         let chains = reports(&about, &outcome, &report.machine);
         let mut seen = vec![0usize; group.len()];
         for (m, c) in outcome.measured.iter().zip(chains) {
@@ -329,6 +327,7 @@ impl Run<'_> {
                 batch: p.batch,
                 cpu: p.cpu,
                 instances: p.instances,
+                others_mpps: others_mpps.clone(),
                 build_seconds: built.get(m.candidate).map_or(0.0, |b| b.0),
                 build_bytes: built.get(m.candidate).and_then(|b| b.1),
                 bytes_per_flow: bytes_per_flow(*level, grown.flatten(), &c, flows),

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# The inner loop, under two minutes after a change of one file: formatting, then lints and the tests beside the code of the crates
+# that have changed files, the changed integration tests, and that everything else still compiles. `make test` has the rest.
+# Compared with the last commit (or BASE=REVISION).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+CARGO=${CARGO:-cargo}
+base=${BASE:-HEAD}
+changed=$({ git diff --name-only "$base"; git ls-files --others --exclude-standard; } | sort -u)
+[ -n "$changed" ] || { echo "nothing has changed since $base (BASE=REVISION compares with another one)"; exit 0; }
+
+crates=() tests=()
+for dir in $(sed -n 's#^crates/\([^/]*\)/.*#\1#p' <<<"$changed" | sort -u); do
+  name=$(sed -n 's/^name = "\(.*\)"/\1/p' "crates/$dir/Cargo.toml" | head -n 1)
+  crates+=(-p "$name")
+  for t in $(sed -n "s#^crates/$dir/tests/\([^/]*\)\.rs\$#\1#p; s#^crates/$dir/tests/\([^/]*\)/.*#\1#p" <<<"$changed" | sort -u); do
+    [ ! -e "crates/$dir/tests/$t.rs" ] && [ ! -e "crates/$dir/tests/$t/main.rs" ] || tests+=("$name:$t")
+  done
+done
+
+$CARGO fmt --all --check
+if [ ${#crates[@]} -gt 0 ]; then
+  echo "== lints and tests of: ${crates[*]//-p/}"
+  $CARGO clippy --locked "${crates[@]}" --all-targets -- -D warnings
+  $CARGO check --locked --workspace
+  kinds=()
+  for dir in $(sed -n 's#^crates/\([^/]*\)/src/.*#\1#p' <<<"$changed" | sort -u); do
+    [ ! -e "crates/$dir/src/lib.rs" ] || kinds=(--lib)
+  done
+  $CARGO test --locked "${crates[@]}" "${kinds[@]:---bins}" -q
+  for t in "${tests[@]}"; do
+    $CARGO test --locked -p "${t%%:*}" --test "${t##*:}" -q
+  done
+fi
+# promises and the tests that they name
+if grep -q '^SPECIFICATION.md$\|/tests/' <<<"$changed"; then
+  $CARGO test --locked -p onefold --test specification -q
+fi
+echo "checked: $(wc -l <<<"$changed") changed files since $base"

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Long runs, in named parts: scripts/soak.sh PART... | all | list. Each part takes at most 45 minutes on two cores, goes on where
+# it was when it is stopped and called again at the same commit, and leaves its row (commit, date, minutes, result) in docs/soak.md.
+# Its output is in out/soak/PART.log. SOAK_AGAIN=1 does a part again that has been done at this commit.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+CARGO=${CARGO:-cargo}
+limit=45m
+doc=docs/soak.md
+commit=$(git rev-parse --short=7 HEAD)
+[ -z "$(git status --porcelain --untracked-files=no -- crates chains fuzz Cargo.lock)" ] || commit=$commit+
+state=out/soak/$commit
+mkdir -p "$state"
+
+# What each part does: `part_NAME` runs it and fails if anything is found; `# NAME: ` says what it is.
+# mutants: broken programs of the example chains, each refuted or proved to do the same
+part_mutants() { MUTANTS=3 $CARGO test --locked -p onefold-verify --test mutants -- --ignored --nocapture; }
+# models: every element's model broken in turn; property tests must find it out
+part_models() { scripts/mutate-models.sh; }
+# states: what rewriters promise of their bindings, 10^8 events for each of ten configurations
+part_states() { $CARGO run --profile quick --locked -p onefold-verify --example states -- "${STATES_EVENTS:-100000000}"; }
+# routes: half a million routes, 10^7 look-ups against a naive one, changes under traffic; longest-prefix structures likewise
+part_routes() {
+  local table=${ONEFOLD_DATA:-../shared/data}/fib/dfz-half-public.prefixes.txt.gz
+  [ -f "$table" ] || table=
+  $CARGO run --profile quick --locked -p onefold-engine --example full_table $table &&
+    $CARGO test --profile quick --locked -p onefold-classify --test routes -- --ignored
+}
+# properties: property tests of headers, models, rewriters and classifiers with many times their cases
+part_properties() {
+  PROPTEST_CASES=${PROPTEST_CASES:-1000} $CARGO test --locked \
+    -p onefold-packet -p onefold-classify -p onefold-elements -p onefold-synth -p onefold-engine
+}
+# fuzz: every fuzz target with address sanitizer, two at a time
+part_fuzz() { scripts/fuzz.sh "${FUZZ_SECONDS:-240}" "$state/fuzz"; }
+
+parts() { sed -n 's/^# \([a-z-]*\): .*/\1/p' "$0"; }
+says() { sed -n "s/^# $1: //p" "$0"; }
+
+# Writes a part's row, in the order of the parts.
+record() {
+  local part=$1 minutes=$2 result=$3
+  local row="| \`$part\` | $(says "$part") | $commit | $(date -u +%F) | $minutes | $result |" p
+  {
+    sed '/^|---/q' "$doc"
+    for p in $(parts); do
+      if [ "$p" = "$part" ]; then printf '%s\n' "$row"; else grep -F "| \`$p\` |" "$doc" || true; fi
+    done
+    sed '1,/^|---/d' "$doc" | sed '/^|/d'
+  } >"$doc.new"
+  mv "$doc.new" "$doc"
+}
+
+one() {
+  local part=$1 began=$SECONDS status=0 log=out/soak/$1.log result
+  if [ -e "$state/$part.done" ] && [ -z "${SOAK_AGAIN:-}" ]; then
+    echo "== $part: done at $commit already (SOAK_AGAIN=1 does it again)"
+    return 0
+  fi
+  echo "== $part: $(says "$part")"
+  export -f "part_$(tr - _ <<<"$part")"
+  CARGO=$CARGO state=$state timeout --foreground "$limit" bash -c "part_$(tr - _ <<<"$part")" 2>&1 | tee "$log"
+  status=${PIPESTATUS[0]}
+  local minutes=$(((SECONDS - began + 59) / 60))
+  case $status in
+    0) result="nothing found" && touch "$state/$part.done" ;;
+    124) result="not finished within $limit" ;;
+    130 | 143) exit "$status" ;;
+    *) result="**failed** (status $status)" ;;
+  esac
+  # what a part says of itself in its last lines, if it does
+  local told
+  told=$(sed -n 's/^soak: //p' "$log" | tail -n 1)
+  record "$part" "$minutes" "$result${told:+: $told}"
+  echo "== $part: $result, $minutes minutes"
+  return "$status"
+}
+
+failed=0
+case ${1:-list} in
+  list) for p in $(parts); do printf '%-14s %s\n' "$p" "$(says "$p")"; done ;;
+  all) for p in $(parts); do one "$p" || failed=1; done ;;
+  *)
+    for p in "$@"; do
+      parts | grep -qx -- "$p" || { echo "no part '$p'; there are: $(parts | tr '\n' ' ')" >&2; exit 2; }
+      one "$p" || failed=1
+    done
+    ;;
+esac
+exit "$failed"

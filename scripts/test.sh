@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Runs all tests of the workspace, to the end whatever fails, and closes with what a reader wants to know: the slowest test
+# binaries, the long runs that were left to `make soak`, every test that skipped and why, and one line of totals.
+# ONEFOLD_NO_SKIP=1: a test that skips fails.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+out=${OUT:-out}
+mkdir -p "$out"
+log=$out/test.log
+export ONEFOLD_SKIPS=$PWD/$out/skips.txt
+rm -f "$ONEFOLD_SKIPS"
+
+"${CARGO:-cargo}" test --workspace --locked --no-fail-fast "$@" 2>&1 | tee "$log"
+status=${PIPESTATUS[0]}
+
+echo
+echo "== the slowest test binaries (seconds of wall time)"
+awk '/^ +(Running|Doc-tests) /{name=$0; sub(/^ +/, "", name); sub(/ \(target.*/, "", name)}
+     /^test result:.*finished in/{t=$NF; sub(/s$/, "", t); printf "%8.1f  %s\n", t, name}' "$log" | sort -rn | head -n 8
+
+total() { awk -v what="$1" '/^test result:/{for (i = 2; i <= NF; i++) if ($i == what ";") n += $(i - 1)} END{print n + 0}' "$log"; }
+echo
+echo "== long runs, left to 'make soak' (docs/soak.md)"
+grep -hE '^test .* ignored(,|$)' "$log" | sed 's/^test /  /; s/ \.\.\. ignored,*/:/' | sort -u
+
+skipped=0
+if [ -s "$ONEFOLD_SKIPS" ]; then
+  skipped=$(sort -u "$ONEFOLD_SKIPS" | cut -d: -f1-4 | sort -u | wc -l)
+  echo
+  echo "== skipped here: these tests did not do their work"
+  sort -u "$ONEFOLD_SKIPS" | sed 's/^/  /'
+fi
+failed=$(grep -hE '^test .* FAILED$' "$log" | sort -u)
+if [ -n "$failed" ]; then
+  echo
+  echo "== failed"
+  printf '%s\n' "$failed" | sed 's/^test /  /; s/ \.\.\. FAILED//'
+fi
+echo
+# a test that skips is counted as passed by the runner
+echo "$(($(total passed) - skipped)) passed, $(total failed) failed, $skipped skipped"
+exit "$status"
