@@ -444,8 +444,11 @@ pub enum Left {
     TooLong,
 }
 
-/// Is there a packet in `cube` that none of `earlier` takes? Exact as far as [`tightened`] is, within `steps`; each part
-/// that is left is told to `part`, which ends the search with true.
+/// Filters that one step of a search looks at.
+pub const PER_STEP: usize = 16;
+
+/// Is there a packet in `cube` that none of `earlier` takes? Exact as far as [`tightened`] is, within `steps` (each pays for
+/// [`PER_STEP`] filters that are looked at); each part that is left is told to `part`, which ends the search with true.
 pub fn left(
     p: &Program,
     cube: &Filter,
@@ -486,7 +489,7 @@ pub fn left(
             if *steps == 0 {
                 return Left::TooLong;
             }
-            *steps -= 1;
+            *steps = steps.saturating_sub(1 + others.len() / PER_STEP);
             match left(p, &outside, tight, &others, steps, part) {
                 Left::Something => return Left::Something,
                 Left::TooLong => result = Left::TooLong,

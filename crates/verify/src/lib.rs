@@ -36,6 +36,7 @@ pub mod compare;
 pub mod cubes;
 pub mod event;
 pub mod frame;
+mod gap;
 pub mod generate;
 mod order;
 pub mod prove;

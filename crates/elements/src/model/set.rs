@@ -177,10 +177,22 @@ impl ValueSet {
     }
     /// Have they no value in common?
     pub fn is_disjoint(&self, o: &ValueSet) -> bool {
-        if let ([(al, ah)], [(bl, bh)]) = (&self.0[..], &o.0[..]) {
-            return ah < bl || bh < al;
+        let (few, many) = match self.0.len() <= o.0.len() {
+            true => (&self.0, &o.0),
+            false => (&o.0, &self.0),
+        };
+        if let [(l, h)] = few[..] {
+            let i = many.partition_point(|(_, oh)| *oh < l);
+            return many.get(i).is_none_or(|(ol, _)| *ol > h);
         }
-        self.intersect(o).is_empty()
+        let (mut i, mut j) = (0, 0);
+        while let (Some(x), Some(y)) = (few.get(i), many.get(j)) {
+            if x.0 <= y.1 && y.0 <= x.1 {
+                return false;
+            }
+            if x.1 < y.1 { i += 1 } else { j += 1 }
+        }
+        true
     }
     /// The values `v` of `bits` bits for which `v + delta` (modulo `2^bits`) is in this: the pre-image of an addition.
     pub fn shifted_back(&self, delta: u128, bits: u8) -> ValueSet {

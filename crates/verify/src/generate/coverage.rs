@@ -4,14 +4,19 @@
 //! that the rule takes and whose value is the last one inside; its outer side by a packet of the stage that no rule before
 //! takes, that fits the rule but for this dimension, and whose value there is the first one outside.
 
+use super::index::Index;
 use super::read::Seen;
 use onefold_elements::model::{ValueSet, max_of};
 use onefold_engine::program::ProgramStep;
 use onefold_synth::program::{Dim, End, Filter, Next, Program, Step};
+use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use crate::cubes::width;
+
+/// Up to so many rules that have a value right outside are looked at one by one.
+const FEW_NEAR: usize = 64;
 
 /// One side of one boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -61,6 +66,8 @@ pub struct Coverage {
     parts: Vec<Vec<Vec<usize>>>,
     /// By stage: the rules that have this value (of the dimension with this index) right outside.
     outside: Vec<HashMap<(usize, u128), Vec<usize>>>,
+    /// Of each stage's rules; made when first asked for.
+    indices: Vec<OnceCell<Index>>,
 }
 
 /// Numbers of an account.
@@ -125,6 +132,7 @@ impl Coverage {
             dims.push(all);
         }
         Coverage {
+            indices: vec![OnceCell::new(); rules.len()],
             program,
             rules,
             dims,
@@ -273,11 +281,25 @@ impl Coverage {
         };
         let until = step.rule.unwrap_or(stage.rules.len());
         // rules that a packet misses by one value
-        let near = self.outside.get(step.stage);
-        for (at, v) in values.iter().enumerate() {
-            let Some(v) = *v else { continue };
-            let rules = near.and_then(|n| n.get(&(at, v))).map_or(&[][..], |n| n);
-            for r in rules.iter().copied().take_while(|r| *r < until) {
+        let near = |at: usize| {
+            let v = values.get(at).copied().flatten()?;
+            let list = self.outside.get(step.stage)?.get(&(at, v))?;
+            let before = list.partition_point(|r| *r < until);
+            list.get(..before).filter(|l| !l.is_empty()).map(|l| (v, l))
+        };
+        let many = (0..dims.len()).any(|at| near(at).is_some_and(|(_, l)| l.len() > FEW_NEAR));
+        let else_fit = match (many, self.indices.get(step.stage)) {
+            (true, Some(index)) => {
+                let filters = stage.rules.iter().map(|r| &r.filter);
+                others_fit(index.get_or_init(|| Index::new(filters)), &values, until)
+            }
+            _ => Vec::new(),
+        };
+        for at in 0..dims.len() {
+            let Some((v, rules)) = near(at) else { continue };
+            let fit = else_fit.get(at);
+            let may = |r: &usize| fit.is_none_or(|f| f[*r / 64] >> (*r % 64) & 1 == 1);
+            for r in rules.iter().copied().filter(may) {
                 let (Some(rule), Some(part), Some(state)) =
                     (stage.rules.get(r), parts.get(r), states.get_mut(r))
                 else {
@@ -325,6 +347,36 @@ impl Coverage {
         }
         c
     }
+}
+
+/// By dimension: the rules (of the first `until`) that a packet of these values may fit in all the others, as bits.
+fn others_fit(index: &Index, values: &[Option<u128>], until: usize) -> Vec<Vec<u64>> {
+    if index.dims().count() != values.len() {
+        return Vec::new();
+    }
+    let mut scratch = Vec::new();
+    let all = vec![u64::MAX; until.div_ceil(64)];
+    let fits: Vec<Vec<u64>> = (values.iter().enumerate())
+        .map(|(at, v)| match v {
+            Some(v) => index.fitting(at, *v, until, &mut scratch),
+            None => all.clone(),
+        })
+        .collect();
+    let both = |acc: &mut Vec<u64>, with: &[u64]| {
+        acc.iter_mut().zip(with).for_each(|(a, w)| *a &= *w);
+    };
+    let mut out = Vec::with_capacity(values.len());
+    let mut before = all.clone();
+    for f in &fits {
+        out.push(before.clone());
+        both(&mut before, f);
+    }
+    let mut behind = all;
+    for (o, f) in out.iter_mut().zip(&fits).rev() {
+        both(o, &behind);
+        both(&mut behind, f);
+    }
+    out
 }
 
 fn mark(p: &Program, f: &Filter, state: &mut RuleState, dim: usize, v: u128, inside: bool) {

@@ -6,13 +6,15 @@ pub use super::goals::{Account, Goal, Reason};
 use super::goals::{all_goals, goals};
 use super::index::Index;
 use super::plan::{Move, Planner};
-use super::solve::{Maker, Search, place, uncovered};
+use super::read::Seen;
+use super::solve::{Maker, Search, consistent, place, uncovered};
 use super::tables::Tables;
 use super::traffic::Traffic;
 use super::ways::{self, Way};
 use super::{Port, Source};
 use crate::event::Event;
 use crate::frame::{self, Keep};
+use crate::gap::Gap;
 use crate::reach::proved::{Key, Proved};
 use crate::reach::{Reach, Verdict};
 use crate::rng::Rng;
@@ -28,6 +30,8 @@ use std::sync::Arc;
 
 /// Steps of one search.
 const SEARCH_STEPS: usize = 3000;
+/// So many times all earlier rules may be looked at for a gap between them.
+const GAP_LOOKS: usize = 6;
 /// Ways tried for a goal.
 const WAYS_TRIED: usize = 16;
 /// Attempts at a goal.
@@ -290,7 +294,7 @@ impl Directed {
 
     /// A frame for a goal, without bindings.
     fn solve(&mut self, g: Goal) -> Result<(ElemId, Vec<u8>), Reason> {
-        let cube = self.cube(g).ok_or(Reason::NoWay)?;
+        let goal = self.cube(g).ok_or(Reason::NoWay)?;
         let program = self.program.clone();
         let stage = program.stages.get(g.stage).ok_or(Reason::NoWay)?;
         let mut reason = Reason::NoWay;
@@ -302,20 +306,38 @@ impl Directed {
             .filter(|(_, w)| !w.stateful)
             .take(WAYS_TRIED)
         {
-            let Some((narrow, _)) = w.map.narrow(&program, &cube, &w.cube) else {
+            let Some((cube, _)) = w.map.narrow(&program, &goal, &w.cube) else {
                 continue;
             };
+            // mostly a packet that fits is one that no earlier rule takes
+            if w.map.is_identity() {
+                let own = way_indices.get(n).map(|i| i.get_or_init(|| Index::new(w.earlier.iter())));
+                let all = stage_index.get_or_init(|| Index::new(stage.rules.iter().map(|r| &r.filter)));
+                let rule = |i: usize| stage.rules.get(i).map(|r| &r.filter);
+                for random in [false, true, true] {
+                    let made = match random {
+                        true => self.maker.random_frame(&cube, &mut self.rng),
+                        false => self.maker.frame(&cube, &mut self.rng),
+                    };
+                    let Some(f) = made else { break };
+                    let seen = Seen::arrive(&f, program.slots.len());
+                    let taken = takes(all, &rule, g.rule, &seen)
+                        || own.is_some_and(|i| takes(i, &|n| w.earlier.get(n), usize::MAX, &seen));
+                    if !taken {
+                        return Ok((w.source, f));
+                    }
+                }
+            }
             let before = before.get_or_insert_with(|| {
                 let index =
                     stage_index.get_or_init(|| Index::new(stage.rules.iter().map(|r| &r.filter)));
                 let mut all = Vec::new();
-                index.overlapping(&cube, g.rule, &mut |i| {
+                index.overlapping(&goal, g.rule, &mut |i| {
                     let f = stage.rules.get(i).map(|r| &r.filter);
-                    all.extend(f.filter(|f| !f.is_disjoint(&cube)));
+                    all.extend(f.filter(|f| !f.is_disjoint(&goal)));
                 });
                 all
             });
-            let cube = narrow;
             let own: Vec<Filter>;
             let mut earlier: Vec<&Filter> = Vec::new();
             if let Some(index) = way_indices.get(n) {
@@ -340,6 +362,18 @@ impl Directed {
             let mut frame = None;
             let mut steps = SEARCH_STEPS;
             let (maker, rng) = (&self.maker, &mut self.rng);
+            let mut gap = Gap {
+                width: &|d| width(&program, d),
+                tightened: &consistent,
+                work: GAP_LOOKS * (earlier.len() + 1),
+            };
+            gap.find(&cube, &earlier, &mut |region| {
+                frame = maker.frame(region, rng);
+                frame.is_some()
+            });
+            if let Some(f) = frame {
+                return Ok((w.source, f));
+            }
             let found = uncovered(
                 &cube,
                 &earlier,
@@ -591,6 +625,22 @@ impl Directed {
         self.now = self.now + Timestamp(1000 * (1 + self.rng.below(8) as i64));
         Event::frame(self.now, source, bytes)
     }
+}
+
+/// Does one of the first `until` filters take a packet? Where a dimension's value is not known, it may.
+fn takes<'a>(
+    index: &Index,
+    filter: &dyn Fn(usize) -> Option<&'a Filter>,
+    until: usize,
+    seen: &Seen,
+) -> bool {
+    let known = index.dims().filter_map(|d| Some((d, ValueSet::one(seen.value(d)?))));
+    let point = Filter(known.collect());
+    let mut any = false;
+    index.overlapping(&point, until, &mut |i| {
+        any = any || filter(i).is_some_and(|f| seen.fits(f).is_ok());
+    });
+    any
 }
 
 impl Source for Directed {

@@ -113,6 +113,24 @@ impl Index {
         }
     }
 
+    /// The dimensions of which the filters speak, ascending; none of a short list, which is looked through.
+    pub fn dims(&self) -> impl Iterator<Item = Dim> + '_ {
+        self.dims.iter().map(|(d, _, _)| *d)
+    }
+
+    /// The filters that a packet may fit as far as one dimension tells, as bits: of the first `until`. `at`: which of
+    /// [`Index::dims`].
+    pub fn fitting(&self, at: usize, value: u128, until: usize, scratch: &mut Vec<u64>) -> Vec<u64> {
+        let until = until.min(self.len);
+        let mut acc = vec![u64::MAX; until.div_ceil(64)];
+        if let Some((_, first, last)) = self.dims.get(at) {
+            let words = self.len.div_ceil(64);
+            first.keep_up_to(value, &mut acc, words, scratch);
+            last.keep_up_to(u128::MAX - value, &mut acc, words, scratch);
+        }
+        acc
+    }
+
     /// Calls `found`, in order, with the index of each of the first `until` filters that may overlap `cube`; all that do are
     /// among them.
     pub fn overlapping(&self, cube: &Filter, until: usize, found: &mut dyn FnMut(usize)) {

@@ -1,6 +1,7 @@
 //! Paths backwards: from a stage to an entry, one step at a time and by chance, along what the analysis of reachability found
 //! possible; then forwards again, collecting what a packet must be like at the entry, and which answers it needs of rewriters.
 
+use super::index::Index;
 use super::ways::Map;
 use crate::cubes::width;
 use crate::reach::Reach;
@@ -9,11 +10,18 @@ use crate::rng::Rng;
 use onefold_elements::ElemId;
 use onefold_elements::model::{BindKind, ValueSet};
 use onefold_synth::program::{Dim, End, Expect, Expr, Filter, Next, Program, Slot, Step};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Longest path.
 const MAX_STEPS: usize = 96;
 /// Most earlier rules that are remembered.
 const MAX_EARLIER: usize = 20_000;
+/// Maps behind which a stage's rules are remembered in the entry's terms.
+const MAX_TRANSLATIONS: usize = 16;
+/// Rules that are remembered so, over all stages.
+const MAX_TRANSLATED: usize = 400_000;
 
 /// How an action leads to a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +97,53 @@ pub struct Site {
     pub rule: usize,
     /// Step of the rule's action.
     pub step: usize,
+}
+
+/// A stage's rules in an entry's terms.
+struct Translated {
+    /// `None`: it takes nothing, or cannot be said.
+    filters: Vec<Option<Filter>>,
+    /// Of the filters; in the place of none stands one that takes nothing.
+    index: Index,
+}
+
+/// What a stage's rules are in the entry's terms behind some map: goals of a stage ask for the same again and again.
+/// Bound: [`MAX_TRANSLATIONS`] for a stage, [`MAX_TRANSLATED`] rules in all; then what was kept is forgotten.
+#[derive(Default)]
+pub struct Translations {
+    kept: RefCell<HashMap<usize, Vec<(Map, Rc<Translated>)>>>,
+    rules: Cell<usize>,
+}
+
+impl Translations {
+    fn of(&self, p: &Program, stage: usize, map: &Map) -> Rc<Translated> {
+        let mut kept = self.kept.borrow_mut();
+        let found = kept.get(&stage).and_then(|l| l.iter().find(|(m, _)| m == map));
+        if let Some((_, t)) = found {
+            return t.clone();
+        }
+        let rules = p.stages.get(stage).map_or(&[][..], |s| &s.rules);
+        let filters: Vec<Option<Filter>> = (rules.iter())
+            .map(|r| match map.narrow(p, &r.filter, &Filter::default()) {
+                Some((f, true)) => Some(f),
+                _ => None,
+            })
+            .collect();
+        let nothing = Filter(vec![(Dim::Len, ValueSet::empty())]);
+        let index = Index::new(filters.iter().map(|f| f.as_ref().unwrap_or(&nothing)));
+        let t = Rc::new(Translated { filters, index });
+        self.rules.set(self.rules.get() + rules.len());
+        if self.rules.get() > MAX_TRANSLATED {
+            kept.clear();
+            self.rules.set(rules.len());
+        }
+        let list = kept.entry(stage).or_default();
+        if list.len() >= MAX_TRANSLATIONS {
+            list.remove(0);
+        }
+        list.push((map.clone(), t.clone()));
+        t
+    }
 }
 
 /// All edges, by where they lead.
@@ -280,23 +335,25 @@ impl Path {
     }
 
     /// Rules that must not take a packet of `cube`, in the entry's terms, those of a last stage (first `rules` of it) included.
-    pub fn earlier(&self, p: &Program, cube: &Filter, last: Option<(usize, usize)>) -> Vec<Filter> {
+    pub fn earlier(
+        &self,
+        p: &Program,
+        said: &Translations,
+        cube: &Filter,
+        last: Option<(usize, usize)>,
+    ) -> Vec<Filter> {
         let mut all = Vec::new();
         let here = last.map(|(s, r)| (s, r, self.map.clone()));
         for (stage, rule, map) in self.rules.iter().chain(here.iter()) {
-            let Some(s) = p.stages.get(*stage) else {
-                continue;
-            };
-            for r in s.rules.iter().take(*rule) {
-                if all.len() >= MAX_EARLIER {
-                    return all;
-                }
-                if let Some((f, true)) = map.narrow(p, &r.filter, &Filter::default())
+            let rules = said.of(p, *stage, map);
+            rules.index.overlapping(cube, *rule, &mut |i| {
+                if all.len() < MAX_EARLIER
+                    && let Some(Some(f)) = rules.filters.get(i)
                     && !f.is_disjoint(cube)
                 {
-                    all.push(f);
+                    all.push(f.clone());
                 }
-            }
+            });
         }
         all
     }

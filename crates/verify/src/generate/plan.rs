@@ -8,12 +8,13 @@ mod outlive;
 
 use self::belong::{CHOICES, Flow, Need, Role};
 use self::outlive::Conflict;
-use super::paths::{Answer, Passed, Path, Paths, Site, narrow};
+use super::paths::{Answer, Passed, Path, Paths, Site, Translations, narrow};
 use super::read::Seen;
 use super::solve::{Maker, place};
 use super::tables::Tables;
-use crate::cubes::{left, tightened};
+use crate::cubes::{left, tightened, width};
 use crate::frame::{self, Keep};
+use crate::gap::Gap;
 use crate::reach::Reach;
 use crate::reach::bind::{Begins, Fields, fields_of};
 use crate::rng::Rng;
@@ -39,6 +40,10 @@ const DEPTH: usize = 4;
 const CONFLICTS: usize = 6;
 /// Steps of a search.
 const SEARCH_STEPS: usize = 1500;
+/// Up to so many earlier rules are taken away one after the other.
+const FEW_EARLIER: usize = 64;
+/// So many times all of more may be looked at for a gap between them.
+const GAP_LOOKS: usize = 6;
 /// Attempts at a goal's packet along the path for which a rewriter has just forgotten a flow.
 const PINNED: usize = 8;
 /// Frames made in one search.
@@ -73,6 +78,8 @@ pub enum Move {
 pub struct Planner {
     program: Arc<Program>,
     paths: Paths,
+    /// Rules in the terms of entries.
+    said: Translations,
     sites: HashMap<ElemId, Vec<Site>>,
     /// All places where a rewriter is asked, by input.
     asks_at: HashMap<ElemId, Vec<(u16, Site)>>,
@@ -144,6 +151,7 @@ impl Planner {
         Planner {
             program,
             paths,
+            said: Translations::default(),
             sites,
             asks_at,
             leave,
@@ -460,12 +468,12 @@ impl Planner {
             let Some(c) = self.as_expected(path, c) else {
                 continue;
             };
-            let earlier = path.earlier(p, &c, last);
+            let earlier = path.earlier(p, &self.said, &c, last);
             let earlier: Vec<&Filter> = earlier.iter().collect();
             let mut steps = SEARCH_STEPS;
             let mut frame = None;
             let mut tried = 0;
-            left(p, &c, None, &earlier, &mut steps, &mut |part| {
+            let mut make = |part: &Filter| {
                 tried += 1;
                 // another flow each time
                 frame = match path.binds.is_empty() && last.is_some() {
@@ -478,7 +486,16 @@ impl Planner {
                         .map(|f| self.with_payload(f, part, &self.bases, rng));
                 }
                 frame.is_some() || tried >= MAX_FRAMES
-            });
+            };
+            // few rules are taken away one after the other, many at once
+            let mut gap = Gap {
+                width: &|d| width(p, d),
+                tightened: &|f| tightened(f, None),
+                work: GAP_LOOKS * (earlier.len() + 1),
+            };
+            if earlier.len() <= FEW_EARLIER || !gap.find(&c, &earlier, &mut make) {
+                left(p, &c, None, &earlier, &mut steps, &mut make);
+            }
             if frame.is_some() {
                 let elsewhere = path.binds.iter().zip(&roles);
                 let used = elsewhere.filter(|(b, r)| {

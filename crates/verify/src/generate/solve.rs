@@ -2,7 +2,9 @@
 
 use super::read::Seen;
 use super::tables::Tables;
+use crate::cubes::PER_STEP;
 use crate::frame::{self, Keep, Shape};
+use crate::gap::rank;
 use crate::rng::Rng;
 use onefold_elements::model::{HeaderCheck, ValueSet, max_of};
 use onefold_synth::program::{Dim, Filter};
@@ -21,7 +23,7 @@ pub enum Search {
 }
 
 /// Looks for a part of `cube` that none of `earlier` overlaps; each is offered to `accept` until it says yes. Exact, but for
-/// the bound on steps.
+/// the bound on steps, each of which pays for [`PER_STEP`] filters that are looked at.
 pub fn uncovered(
     cube: &Filter,
     earlier: &[&Filter],
@@ -45,14 +47,8 @@ pub fn uncovered(
         };
     };
     let rest = earlier.get(i + 1..).unwrap_or(&[]);
-    // wide fields (addresses, ports) first: what is left is a packet like others
     let mut order: Vec<&(Dim, ValueSet)> = e.0.iter().collect();
-    order.sort_by_key(|(d, _)| match d {
-        Dim::Bits { bits, .. } => (0, u8::MAX - *bits),
-        Dim::Slot(_) => (1, 0),
-        Dim::Len | Dim::Anno(_) | Dim::PacketType | Dim::Route { .. } => (2, 0),
-        Dim::Check { .. } => (3, 0),
-    });
+    order.sort_by_key(|(d, _)| rank(d));
     let mut cube = cube.clone();
     let mut result = Search::Covered;
     for (d, set) in order {
@@ -61,7 +57,7 @@ pub fn uncovered(
             if *steps == 0 {
                 return Search::TooLong;
             }
-            *steps -= 1;
+            *steps = steps.saturating_sub(1 + rest.len() / PER_STEP);
             match uncovered(&part, rest, width, steps, accept) {
                 Search::Found => return Search::Found,
                 Search::TooLong => return Search::TooLong,
@@ -78,7 +74,7 @@ pub fn uncovered(
 
 /// What lengths say of each other: bits behind the packet's end are zero, an IP packet that fits is no longer than the frame.
 /// `None` when no frame can be like that.
-fn consistent(cube: &Filter) -> Option<Filter> {
+pub(super) fn consistent(cube: &Filter) -> Option<Filter> {
     let mut out = cube.clone();
     let lowest = |f: &Filter, d: Dim| {
         let set = f.get(d)?;

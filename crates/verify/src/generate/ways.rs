@@ -29,7 +29,7 @@ enum Said {
 }
 
 /// What has become of a packet since the entry.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Map {
     /// The epoch's first byte, counted from the entry's.
     shift: i32,

@@ -23,16 +23,23 @@ mod words;
 
 pub use facts::Facts;
 
-use crate::cubes::{Left, both, left, tightened, width};
+use crate::cubes::{Left, PER_STEP, both, left, tightened, width};
+use crate::gap::Gap;
 use crate::generate::index::Index;
 use onefold_elements::ElemId;
 use onefold_elements::model::{AnnoKey, ValueSet};
 use onefold_synth::program::{Dim, EndAt, Filter, Program};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// Steps of a search behind earlier rules.
 const SEARCH_STEPS: usize = 20_000;
+
+/// So many times all earlier rules may be looked at for a gap between them.
+const GAP_LOOKS: usize = 6;
+/// A question costs as much as looking at so many rules, whatever it is.
+const ASKING: usize = 64;
 
 /// How packets come to a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +121,8 @@ pub struct Reach {
     loose: BTreeSet<ElemId>,
     /// The bound on work was not reached.
     whole: bool,
+    /// Rules that were looked at for questions.
+    work: AtomicU64,
 }
 
 impl Reach {
@@ -129,6 +138,7 @@ impl Reach {
             flows: found.flows,
             loose: facts.loose.clone(),
             whole: found.whole,
+            work: AtomicU64::new(0),
         }
     }
 
@@ -148,6 +158,15 @@ impl Reach {
         self.ways.contains(&(stage, rule, bound, to))
     }
 
+    /// Rules that were looked at so far, about: what questions cost.
+    pub fn work(&self) -> u64 {
+        self.work.load(Ordering::Relaxed)
+    }
+
+    fn worked(&self, rules: usize) {
+        self.work.fetch_add(rules as u64, Ordering::Relaxed);
+    }
+
     /// Can packets of `cube` come to a stage and past its first `rules` rules?
     pub fn ask(&self, stage: usize, rules: usize, cube: &Filter) -> Verdict {
         let p = &self.program;
@@ -162,6 +181,7 @@ impl Reach {
             .filter_map(|i| s.rules.get(*i))
             .map(|r| &r.filter)
             .collect();
+        self.worked(ASKING + earlier.len());
         let mut steps = SEARCH_STEPS;
         let mut taken = false;
         for a in all {
@@ -170,7 +190,20 @@ impl Reach {
                 continue;
             };
             taken = true;
-            match left(p, &c, a.tight, &earlier, &mut steps, &mut |_| true) {
+            let mut gap = Gap {
+                width: &|d| width(p, d),
+                tightened: &|f| tightened(f, a.tight),
+                work: GAP_LOOKS * (earlier.len() + 1),
+            };
+            let gaps = gap.work;
+            if gap.find(&c, &earlier, &mut |_| true) {
+                self.worked(gaps - gap.work);
+                return Verdict::Can;
+            }
+            let before = steps;
+            let found = left(p, &c, a.tight, &earlier, &mut steps, &mut |_| true);
+            self.worked(gaps - gap.work + (before - steps) * PER_STEP);
+            match found {
                 Left::Nothing => {}
                 Left::Something => return Verdict::Can,
                 Left::TooLong => return Verdict::Unknown,

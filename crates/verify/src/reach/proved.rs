@@ -5,9 +5,9 @@ use crate::generate::coverage::{sides, width};
 use std::collections::HashMap;
 
 /// Work that is put into proofs before the first packet: rules that are looked at.
-const BEFOREHAND: u64 = 30_000_000;
+const BEFOREHAND: u64 = 20_000_000;
 /// The same for what was not hit, in the end.
-const AFTERWARDS: u64 = 2_000_000_000;
+const AFTERWARDS: u64 = 100_000_000;
 
 /// A rule of a stage; a side (dimension, number) of a boundary of it.
 pub type Key = (usize, usize, Option<(usize, usize)>);
@@ -17,7 +17,6 @@ pub struct Proved {
     /// What can come where.
     pub reach: Reach,
     known: HashMap<Key, Verdict>,
-    work: u64,
 }
 
 impl Proved {
@@ -26,7 +25,6 @@ impl Proved {
         Proved {
             reach,
             known: HashMap::new(),
-            work: 0,
         }
     }
 
@@ -35,7 +33,7 @@ impl Proved {
         let p = self.reach.program.clone();
         for (stage, s) in p.stages.iter().enumerate() {
             for (rule, r) in s.rules.iter().enumerate() {
-                if self.work > BEFOREHAND {
+                if self.reach.work() > BEFOREHAND {
                     return;
                 }
                 if self.verdict((stage, rule, None)).is_never() && self.reach.at(stage).is_empty() {
@@ -60,11 +58,10 @@ impl Proved {
         if let Some(v) = self.known.get(&key) {
             return v.clone();
         }
-        if self.work > BEFOREHAND + AFTERWARDS {
+        if self.reach.work() > BEFOREHAND + AFTERWARDS {
             return Verdict::Unknown;
         }
         let (stage, rule, side) = key;
-        self.work += (rule as u64 + 1) * (self.reach.at(stage).len() as u64 + 1);
         let v = match side {
             None => self.reach.rule(stage, rule),
             Some((dim, n)) => {

@@ -146,7 +146,7 @@ impl Planner {
             let Some(cube) = tightened(&cube, None).filter(|_| fits) else {
                 continue;
             };
-            let earlier = path.earlier(p, &cube, None);
+            let earlier = path.earlier(p, &self.said, &cube, None);
             let earlier: Vec<&Filter> = earlier.iter().collect();
             let mut frame = None;
             let mut steps = SEARCH_STEPS;
