@@ -5,6 +5,7 @@
 
 mod account;
 mod bench;
+mod cache;
 mod classifier;
 mod cmd;
 mod common;
@@ -75,6 +76,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Err(e) = onefold_classify::check_environment() {
+        eprintln!("onefold: {e}");
+        return ExitCode::from(common::BAD_INPUT);
+    }
     let result = match cli.command {
         Command::Check(a) => cmd::check::run(&a),
         Command::Show(a) => cmd::show::run(&a),
