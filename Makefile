@@ -1,5 +1,6 @@
 # Onefold: what a newcomer and CI run.
 #   make          build the release binary
+#   make install  put the release build into PREFIX/bin (~/.cargo/bin unless told otherwise)
 #   make demo     generate a million packets both ways, run the ISP edge on them, show the result
 #   make bench    what a packet costs in the example chains, and all experiments; writes docs/benchmarks.md and pages with plots (five to ten minutes, after the build)
 #   make test     everything: formatting, lints, all tests
@@ -13,10 +14,11 @@ CARGO ?= cargo
 BIN := target/release/onefold
 OUT := out
 FUZZ_SECONDS ?= 600
+PREFIX ?= $(or $(CARGO_HOME),$(HOME)/.cargo)
 
 FULL_TABLE ?= $(or $(wildcard $(or $(ONEFOLD_DATA),../shared/data)/fib/dfz-half-public.prefixes.txt.gz),)
 
-.PHONY: all build demo bench full-table test lint mutants fuzz packages clean
+.PHONY: all build install demo bench full-table test lint mutants fuzz packages clean
 
 all: build
 
@@ -27,6 +29,10 @@ packages:
 
 build: packages
 	$(CARGO) build --release --locked
+
+# Examples go on being found by name where this checkout stays.
+install: build
+	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/onefold
 
 demo: build
 	@scripts/demo.sh $(BIN) $(OUT)
