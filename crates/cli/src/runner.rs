@@ -122,17 +122,23 @@ pub fn find_port(chain: &Chain, name: &str, entry: bool) -> Result<usize> {
 }
 
 /// Looks whether every file is bound to a port that there is, and outputs can be written where they are to be: before anything
-/// takes time.
+/// takes time. `spec` is the chain as on the command line.
 ///
 /// # Errors
 /// A port is not there or has no such way, or a file is bound twice or cannot be.
 pub fn check_bindings(
     chain: &Chain,
+    spec: &str,
     inputs: &[(String, String)],
     outputs: &[(String, String)],
 ) -> Result<()> {
-    for (port, _) in inputs {
+    for (port, file) in inputs {
         find_port(chain, port, true)?;
+        if !Path::new(file).exists() {
+            bail!(
+                "there is no file '{file}'; hint: `onefold gen --for {spec} --out {file}` makes packets that the chain lets pass"
+            );
+        }
     }
     let mut taken = Vec::new();
     for (port, file) in outputs {

@@ -48,6 +48,14 @@ fn names_of_ports_are_looked_at_before_anything_else() {
             "the chain has no port 'dmz'; packets leave at: lan, wan",
         ),
         (
+            &["--in", "lan=missing.pcap"],
+            "hint: `onefold gen --for chain.yaml --out missing.pcap`",
+        ),
+        (
+            &["--in", "lan"],
+            "expected a port of the chain and a file, such as lan=lan.pcap",
+        ),
+        (
             &["--in", "lan=in.pcap", "--out", "wan=none/o.pcap"],
             "there is no folder 'none'",
         ),

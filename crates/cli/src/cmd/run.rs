@@ -1,6 +1,6 @@
 //! `onefold run`: captures in, captures out.
 
-use crate::common::{self, ChainArgs, key_value, thousands};
+use crate::common::{self, ChainArgs, thousands};
 use crate::deploy::{self, Renewal, Verdict, Verification, Verifier, VerifyArgs};
 use crate::program::{self, Synthesized};
 use crate::progress::Busy;
@@ -30,6 +30,7 @@ pub enum Mode {
 #[command(
     after_help = "Several ports' captures are merged by time; the clock of the chain is the captures' time.\n\n\
     Examples:\n  \
+    onefold gen --for isp-edge --out lan.pcap --reverse wan.pcap     packets that fit the chain, both ways\n  \
     onefold run isp-edge --in lan=lan.pcap --in wan=wan.pcap --out wan=out.pcap\n  \
     onefold run isp-edge --set rules=my.rules --in lan=lan.pcap --html report.html\n\n\
     A program is verified before the first packet: proved to be the chain, or refuted, and then not run. What is not proved runs in \
@@ -39,11 +40,11 @@ pub enum Mode {
 pub struct Args {
     #[command(flatten)]
     chain: ChainArgs,
-    /// A capture (pcap, pcapng, also gzipped) that arrives at a port
-    #[arg(long = "in", value_name = "PORT=FILE", value_parser = key_value, required = true)]
+    /// A capture (pcap, pcapng, also gzipped) that arrives at a port of the chain (`onefold show CHAIN` lists its ports)
+    #[arg(long = "in", value_name = "PORT=FILE", value_parser = common::port_file, required = true)]
     inputs: Vec<(String, String)>,
     /// Where to write what leaves at a port; .pcapng or .pcap
-    #[arg(long = "out", value_name = "PORT=FILE", value_parser = key_value)]
+    #[arg(long = "out", value_name = "PORT=FILE", value_parser = common::port_file)]
     outputs: Vec<(String, String)>,
     /// Each frame also comes in forms that fit the chain: with the entry's MAC address, then also with addresses that the chain
     /// serves. Checksums follow: right ones stay right, wrong ones wrong
@@ -103,7 +104,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let Some(chain) = args.chain.load_or_print() else {
         return Ok(common::BAD_INPUT);
     };
-    runner::check_bindings(&chain, &args.inputs, &args.outputs)?;
+    runner::check_bindings(&chain, &args.chain.text(), &args.inputs, &args.outputs)?;
     let start = runner::first_time(&args.inputs)?;
     let options = BuildOptions {
         seed: args.seed,

@@ -40,7 +40,7 @@ pub struct Args {
     #[command(flatten)]
     chain: ChainArgs,
     /// Packet N (from 1) of a capture that arrives at a port
-    #[arg(long = "in", value_name = "PORT=FILE#N", value_parser = common::key_value, required_unless_present = "hex")]
+    #[arg(long = "in", value_name = "PORT=FILE#N", value_parser = common::port_file, required_unless_present = "hex")]
     input: Option<(String, String)>,
     /// A frame in hexadecimal; without PORT it arrives at the chain's first port
     #[arg(long, value_name = "[PORT=]HEX", conflicts_with = "input")]
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> Result<u8> {
     };
     let (port, before, frame, at) = match (&args.input, &args.hex) {
         (Some((port, spec)), _) => {
-            let (file, n) = spec.rsplit_once('#').context("expected PORT=FILE#N")?;
+            let (file, n) = spec.rsplit_once('#').context("expected PORT=FILE#N; hint: which packet of the capture, from 1, as in lan=lan.pcap#1")?;
             let n: u64 = n
                 .parse()
                 .ok()
