@@ -1,5 +1,6 @@
 # Onefold: what a newcomer and CI run.
 #   make          build the release binary (link-time optimisation: minutes)
+#   make install  put the release build into PREFIX/bin (~/.cargo/bin unless told otherwise)
 #   make demo     build quickly, generate a million packets both ways, run the ISP edge on them, show the result
 #   make bench    what a packet costs in the example chains, and all experiments; writes docs/benchmarks.md and pages with plots (five to ten minutes, after the build)
 #   make check    the inner loop: formatting, lints and tests of the crates with changed files (scripts/check.sh)
@@ -16,10 +17,11 @@ BIN := target/release/onefold
 QUICK := target/quick/onefold
 OUT := out
 FUZZ_SECONDS ?= 600
+PREFIX ?= $(or $(CARGO_HOME),$(HOME)/.cargo)
 
 FULL_TABLE ?= $(or $(wildcard $(or $(ONEFOLD_DATA),../shared/data)/fib/dfz-half-public.prefixes.txt.gz),)
 
-.PHONY: all build quick demo bench full-table check test soak lint mutants fuzz packages clean
+.PHONY: all build install quick demo bench full-table check test soak lint mutants fuzz packages clean
 
 all: build
 
@@ -33,6 +35,10 @@ build: packages
 
 quick: packages
 	$(CARGO) build --profile quick --locked -p onefold
+
+# Examples go on being found by name where this checkout stays.
+install: build
+	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/onefold
 
 demo: quick
 	@scripts/demo.sh $(QUICK) $(OUT)

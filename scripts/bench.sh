@@ -55,7 +55,7 @@ peer=$([ ! -f "$doc" ] || sed -n '/^<!-- peer -->$/,/^<!-- \/peer -->$/p' "$doc"
 
 Written by `make bench`; to repeat it, run that. What is measured and how: [the guide](guide.md#what-does-a-packet-cost) and
 [decision 12](decisions/0012-how-bench-measures.md). Unless told otherwise, figures are nanoseconds of processor time per packet on one core, from memory to memory; look at **above the ceiling**: what
-the chain costs beyond having the packet at all. `reference` is the chain as written, element by element, in batches; `synthesized` (or `program`) is the program; `flow` has a flow table in front of
+the chain costs beyond having the packet at all. `reference` is the chain as written, element by element, in batches; `program` is what it was synthesized to; `flow` has a flow table in front of
 it. Far apart minima and maxima say that the machine had other work; figures of one section were measured in alternation and can be compared.
 
 TEXT

@@ -25,10 +25,14 @@ pub enum RuleFormat {
 #[derive(Clone, Debug, Args)]
 #[command(
     long_about = "Generates captures, and rule sets to go with them.\n\n\
+        With --for CHAIN, packets that the chain lets pass: begin with that. Without it, packets for no chain in particular; most chains \
+        drop most of them, because their MAC addresses and rules want others.\n\n\
         Same options, same seed: same bytes. A capture holds flows (pairwise different addresses, ports, protocols) \
         which send one packet each in random order, round after round, or by Zipf's law. TCP flows open, use and close \
         connections. With --reverse, servers answer, into a second capture on the same clock.",
     after_long_help = "Examples:\n  \
+        Packets that an example chain lets pass, and what comes back:\n    \
+        onefold gen --for isp-edge --packets 100000 --out lan.pcap --reverse wan.pcap\n  \
         A million packets of 10,000 flows, IMIX sizes:\n    \
         onefold gen --out in.pcap\n  \
         64-byte UDP, 50 flows carry most of the traffic:\n    \

@@ -24,6 +24,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod aimed;
 mod answers;
 mod args;
 mod error;
@@ -37,6 +38,7 @@ mod sizes;
 mod traffic;
 mod zipf;
 
+pub use aimed::{AimedParams, AimedSummary, write_aimed};
 pub use answers::answer;
 pub use args::{GenArgs, RuleFormat};
 pub use error::GenError;

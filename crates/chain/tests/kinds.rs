@@ -147,6 +147,79 @@ fn firewall_rule_files() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
+/// Rules that mix `&&` and `or`, and rule files without rules, are warned of at their place, with what they are read as.
+#[test]
+fn firewall_and_dpi_warnings() {
+    let dir = folder("mixed");
+    let said = |f: &str, ports: usize| -> Vec<String> {
+        let c = load_in(&dir, &chain(f, ports)).unwrap_or_else(|e| panic!("{}", e.join("\n")));
+        (c.warnings.iter())
+            .map(|w| format!("{w} | {}", w.hint.clone().unwrap_or_default()))
+            .collect()
+    };
+    let f = "    firewall:\n      rules:\n        - deny udp\n        - allow tcp && dst port 80 or 443\n        \
+        - \"allow src net 10.0.0.0/8 and (tcp || udp && port 53)\"\n      rules6: [allow udp or tcp && dst port 22]";
+    let w = said(f, 2);
+    assert_eq!(w.len(), 3, "{w:?}");
+    for (w, place, reading, other) in [
+        (
+            &w[0],
+            ":6:35: warning",
+            "(tcp && dst port 80) or dst port 443",
+            "tcp && (dst port 80 or dst port 443)",
+        ),
+        (
+            &w[1],
+            ":7:49: warning",
+            "(tcp || (udp && port 53))",
+            "((tcp || udp) && port 53)",
+        ),
+        (
+            &w[2],
+            ":8:26: warning",
+            "udp or (tcp && dst port 22)",
+            "(udp or tcp) && dst port 22",
+        ),
+    ] {
+        assert!(
+            w.contains(place) && w.contains(reading) && w.contains(other),
+            "{w}"
+        );
+    }
+    // files: only what people write is looked at
+    let mixed = "# web\nallow tcp\n  deny src net 10.0.0.0/8 && udp or icmp # a comment\n";
+    std::fs::write(dir.join("r"), mixed.repeat(30)).unwrap();
+    let w = said("    firewall: { rules-file: r }", 2);
+    assert_eq!(w.len(), 21, "{w:?}");
+    assert!(
+        w[0].contains("/r:3:37: warning") && w[0].contains("(src net 10.0.0.0/8 && udp) or icmp"),
+        "{}",
+        w[0]
+    );
+    assert!(w[20].contains("and 10 more"), "{}", w[20]);
+    let tables = "*filter\n:FORWARD ACCEPT [0:0]\n-A FORWARD -p tcp -m multiport --ports 80,90:95 -j DROP\nCOMMIT\n";
+    std::fs::write(dir.join("r"), tables).unwrap();
+    assert!(said("    firewall: { rules-file: r }", 2).is_empty());
+    // nothing in a file
+    std::fs::write(dir.join("r"), "# nothing yet\n").unwrap();
+    let w = said("    firewall: { rules-file: r, rules6-file: r }", 2);
+    assert_eq!(w.len(), 2, "{w:?}");
+    assert!(
+        w[0].contains("t/chain.yaml:3:29: warning") && w[0].contains("/r has no rules"),
+        "{}",
+        w[0]
+    );
+    let w = said(
+        "    dpi:\n      patterns: [{ action: drop, filter: tcp && port 80 or 443 }]\n      rules-files: [r]",
+        2,
+    );
+    assert!(
+        w.len() == 2 && w[0].contains(":4:61: warning") && w[1].contains("has no rules"),
+        "{w:?}"
+    );
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
 #[test]
 fn firewall_for_ipv6_from_files() {
     let dir = folder("rules6");

@@ -68,7 +68,7 @@ pub use plan::{
     Candidate, Estimate, Needs, Outcome, PROMISING, Profile, Report, choose, sample_keys,
 };
 pub use rule::{MAX_RULES, Match, Rules};
-pub use simd::{Vectors, limit_vectors, vectors_limit};
+pub use simd::{UnknownIsa, Vectors, check_environment, limit_vectors, vectors_limit};
 pub use small::{DecisionCode, MAX_SMALL};
 pub use table::{MAX_ENTRIES, MAX_PARTS, Table, Test};
 pub use tree::{DecisionTree, MAX_DEPTH, Settings as TreeSettings, Steps as TreeSteps};

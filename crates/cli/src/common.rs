@@ -53,6 +53,14 @@ pub fn key_value(s: &str) -> Result<(String, String), String> {
     }
 }
 
+/// `PORT=FILE`.
+pub fn port_file(s: &str) -> Result<(String, String), String> {
+    match s.split_once('=') {
+        Some((p, f)) if !p.is_empty() && !f.is_empty() => Ok((p.to_string(), f.to_string())),
+        _ => Err("expected a port of the chain and a file, such as lan=lan.pcap".to_string()),
+    }
+}
+
 /// Folders with examples: `ONEFOLD_CHAINS`, `chains/` here and in the folders above, beside the program, and beside the folder that it was built in.
 pub fn example_dirs() -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> = std::env::var_os("ONEFOLD_CHAINS")
@@ -112,9 +120,13 @@ impl ChainArgs {
 pub fn chain_error(e: &ChainError) -> Vec<Diagnostic> {
     match e {
         ChainError::Invalid(ds) => ds.clone(),
-        ChainError::NotFound { near, .. } => {
+        ChainError::NotFound { name, near } => {
             let d = Diagnostic::error(e.to_string());
+            let is_file = name.contains(['.', '/']);
             vec![match near.is_empty() {
+                _ if is_file => {
+                    d.hint("there is no such file; `onefold show --list` lists the examples")
+                }
                 true => {
                     d.hint("no folder with examples was found; set ONEFOLD_CHAINS or name a file")
                 }

@@ -1,8 +1,10 @@
 //! Verification before a program takes traffic: proved, or not known (then in shadow mode), or refuted (then not at all).
 
+use crate::cache::{Kept, Key, ProofCache};
 use crate::common::thousands;
 use crate::counterexample::{PACKETS, Search, Shown, hex, place, show};
 use crate::program;
+use crate::progress::Busy;
 use crate::shadow::Policy;
 use anyhow::Result;
 use onefold_engine::Graph;
@@ -39,6 +41,9 @@ pub struct VerifyArgs {
     /// Takes packets without a proof
     #[arg(long, conflicts_with = "verify_time")]
     no_verify: bool,
+    /// Proves even what was proved before, and keeps no proof. Proofs are kept in ONEFOLD_CACHE, or else in ~/.cache/onefold
+    #[arg(long)]
+    no_proof_cache: bool,
     /// Runs this program (the text that `explain --program` prints), not the one that is made now
     #[arg(long, value_name = "FILE")]
     pub program: Option<PathBuf>,
@@ -82,6 +87,8 @@ pub struct Verification {
     places: Vec<String>,
     stopped: Option<String>,
     shown: Option<Shown>,
+    /// The proof was made before.
+    kept: Option<Kept>,
 }
 
 /// Verifies programs of one run.
@@ -92,8 +99,21 @@ pub struct Verifier {
     ports: Vec<Port>,
     seed: u64,
     quiet: bool,
+    /// Proofs that were made before.
+    cache: Option<ProofCache>,
     /// Verdicts about programs that were made anew.
     pub renewals: Vec<Verdict>,
+}
+
+/// The cache of proofs, if it is wanted and can be used; whoever wants it is told why not.
+fn cache(args: &VerifyArgs) -> Option<ProofCache> {
+    if args.no_proof_cache || args.no_verify || args.verify_time == 0 {
+        return None;
+    }
+    ProofCache::open().unwrap_or_else(|e| {
+        eprintln!("warning: proofs are not kept: {e:#}");
+        None
+    })
 }
 
 impl Verifier {
@@ -106,6 +126,7 @@ impl Verifier {
             ports,
             seed,
             quiet,
+            cache: cache(args),
             renewals: Vec::new(),
         }
     }
@@ -115,7 +136,32 @@ impl Verifier {
     /// # Errors
     /// When the program is not one for this graph.
     pub fn verify(&self, graph: &Graph, program: &Program) -> Result<Verification> {
-        self.within(graph, program, self.limit)
+        let begun = Instant::now();
+        let cache = self.cache.as_ref().filter(|_| self.limit.is_some());
+        let key = cache.and_then(|_| Key::of(graph, program));
+        let (Some(cache), Some(key)) = (cache, key) else {
+            return self.within(graph, program, self.limit);
+        };
+        if let Some(kept) = cache.find(&key) {
+            let mut v = Verification::unseen(program);
+            v.verdict = Verdict::Proved;
+            v.share = Share {
+                proved: kept.proved,
+                punted: kept.punted,
+                ..Share::default()
+            };
+            v.seconds = begun.elapsed().as_secs_f64();
+            v.kept = Some(kept);
+            return Ok(v);
+        }
+        let v = self.within(graph, program, self.limit)?;
+        if v.verdict == Verdict::Proved {
+            let proof = Kept::now(v.seconds, v.share.proved, v.share.punted);
+            if let Err(e) = cache.keep(&key, &proof) {
+                eprintln!("warning: the proof is not kept: {e}");
+            }
+        }
+        Ok(v)
     }
 
     /// The same for a program that was made because a handler changed a model; with the time that is left for those.
@@ -138,19 +184,7 @@ impl Verifier {
         limit: Option<Duration>,
     ) -> Result<Verification> {
         let begun = Instant::now();
-        let mut v = Verification {
-            verdict: Verdict::Skipped,
-            seconds: 0.0,
-            share: Share {
-                unknown: 1.0,
-                ..Share::default()
-            },
-            unknown: BTreeSet::new(),
-            of: program::classes(program),
-            places: Vec::new(),
-            stopped: None,
-            shown: None,
-        };
+        let mut v = Verification::unseen(program);
         let Some(limit) = limit else {
             return Ok(v);
         };
@@ -160,9 +194,12 @@ impl Verifier {
         };
         let proof = match limit.is_zero() {
             true => untried(program),
-            false => prove_with(&graph.synthesis_input(), program, &options, &|e, p| {
-                graph.finer_model(e, p)
-            }),
+            false => {
+                let _busy = Busy::new("proving that the program is the chain", self.quiet);
+                prove_with(&graph.synthesis_input(), program, &options, &|e, p| {
+                    graph.finer_model(e, p)
+                })
+            }
         };
         if !proof.different.is_empty() {
             // at least a second: a refutation is worth more than being on time
@@ -235,8 +272,30 @@ fn unproved(program: &Program, proof: &Proof) -> BTreeSet<(usize, usize)> {
 }
 
 impl Verification {
+    /// Of a program that nobody has looked at.
+    fn unseen(program: &Program) -> Verification {
+        Verification {
+            verdict: Verdict::Skipped,
+            seconds: 0.0,
+            share: Share {
+                unknown: 1.0,
+                ..Share::default()
+            },
+            unknown: BTreeSet::new(),
+            of: program::classes(program),
+            places: Vec::new(),
+            stopped: None,
+            shown: None,
+            kept: None,
+        }
+    }
+
     /// In one line.
     pub fn line(&self) -> String {
+        if let Some(k) = &self.kept {
+            let (date, seconds) = (k.date(), k.seconds);
+            return format!("proved (from cache, made {date} in {seconds:.2} s)");
+        }
         match self.verdict {
             Verdict::Proved => format!("proved in {:.2} s", self.seconds),
             Verdict::Skipped => "nobody has looked (--no-verify)".to_string(),
@@ -303,6 +362,10 @@ impl Verification {
         serde_json::json!({
             "verdict": self.verdict.name(),
             "seconds": self.seconds,
+            "from_cache": self.kept.map(|k| serde_json::json!({
+                "made": k.date(),
+                "seconds": k.seconds,
+            })),
             "header_space": {
                 "proved": self.share.proved,
                 "punted": self.share.punted,

@@ -5,6 +5,7 @@
 
 mod account;
 mod bench;
+mod cache;
 mod classifier;
 mod cmd;
 mod common;
@@ -31,10 +32,14 @@ use std::process::ExitCode;
         A chain is a YAML file (see `onefold schema`) or the name of an example (see `onefold show --list`). Functions are \
         Click configurations or Onefold's own kinds: firewall, router, nat, load-balancer, dpi, monitor, vlan.",
     after_help = "First steps:\n  \
-        onefold gen --out in.pcap --packets 100000\n  \
-        onefold run isp-edge --in lan=in.pcap --out wan=out.pcap\n  \
-        onefold trace isp-edge --in lan=in.pcap#1\n  \
-        onefold show isp-edge --html chain.html",
+        onefold show --list                                              the examples\n  \
+        onefold gen --for isp-edge --out lan.pcap --packets 100000       packets that the chain lets pass\n  \
+        onefold run isp-edge --in lan=lan.pcap --out wan=out.pcap        what becomes of them\n  \
+        onefold trace isp-edge --in lan=lan.pcap#1                       why, for one of them\n  \
+        onefold show isp-edge --html chain.html                          the chain, drawn\n\n\
+        ONEFOLD_CHAINS names a folder with more examples, ONEFOLD_CACHE the folder in which proofs are kept (empty: none),\n\
+        ONEFOLD_ISA the most that is used of the processor (avx512, avx2, any).\n\
+        Exit status: 0 what was asked holds, 1 it does not, 2 wrong use or bad input.",
     subcommand_required = true,
     arg_required_else_help = true
 )]
@@ -75,6 +80,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Err(e) = onefold_classify::check_environment() {
+        eprintln!("onefold: {e}");
+        return ExitCode::from(common::BAD_INPUT);
+    }
     let result = match cli.command {
         Command::Check(a) => cmd::check::run(&a),
         Command::Show(a) => cmd::show::run(&a),

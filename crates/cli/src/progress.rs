@@ -2,10 +2,54 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Shown after this long.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Time from one turn of the spinner to the next.
+const TURN: Duration = Duration::from_millis(120);
+
+/// Says what is being done, and for how long already, while nothing is known of how much is left. It ends when it is dropped.
+pub struct Busy(Option<(Sender<()>, JoinHandle<()>)>);
+
+impl Busy {
+    /// Silent if standard error is not a terminal or `quiet`.
+    pub fn new(what: &'static str, quiet: bool) -> Busy {
+        if quiet || !std::io::stderr().is_terminal() {
+            return Busy(None);
+        }
+        let (end, ended) = channel::<()>();
+        let thread = std::thread::spawn(move || {
+            // whatever arrives, and the sender's end, says that it is over
+            if ended.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            if let Ok(s) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
+                bar.set_style(s);
+            }
+            bar.set_elapsed(PATIENCE);
+            bar.set_message(what);
+            while ended.recv_timeout(TURN) == Err(RecvTimeoutError::Timeout) {
+                bar.tick();
+            }
+            bar.finish_and_clear();
+        });
+        Busy(Some((end, thread)))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.0.take() {
+            drop(end);
+            // it draws nothing after this
+            let _ = thread.join();
+        }
+    }
+}
 
 /// A progress bar that appears when its work turns out to be long.
 pub struct Progress {

@@ -9,12 +9,13 @@ use onefold_elements::ElemId;
 use onefold_engine::program::Report;
 use onefold_engine::shadow::Shadow;
 use onefold_engine::{Graph, Totals};
-use onefold_io::{CaptureReader, CaptureWriter, LinkType, Merge};
+use onefold_io::{CaptureReader, CaptureWriter, Format, LinkType, Merge};
 use onefold_packet::Timestamp;
 use onefold_verify::generate::adapt::Adapter;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::Write;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -120,6 +121,46 @@ pub fn find_port(chain: &Chain, name: &str, entry: bool) -> Result<usize> {
     }
 }
 
+/// Looks whether every file is bound to a port that there is, and outputs can be written where they are to be: before anything
+/// takes time. `spec` is the chain as on the command line.
+///
+/// # Errors
+/// A port is not there or has no such way, or a file is bound twice or cannot be.
+pub fn check_bindings(
+    chain: &Chain,
+    spec: &str,
+    inputs: &[(String, String)],
+    outputs: &[(String, String)],
+) -> Result<()> {
+    for (port, file) in inputs {
+        find_port(chain, port, true)?;
+        if !Path::new(file).exists() {
+            bail!(
+                "there is no file '{file}'; hint: `onefold gen --for {spec} --out {file}` makes packets that the chain lets pass"
+            );
+        }
+    }
+    let mut taken = Vec::new();
+    for (port, file) in outputs {
+        let i = find_port(chain, port, false)?;
+        if taken.contains(&i) {
+            bail!("port '{port}' has two output files");
+        }
+        taken.push(i);
+        if inputs.iter().any(|(_, f)| same_file(f, file)) {
+            bail!("'{file}' is an input and an output");
+        }
+        Format::from_path(file)?;
+        let folder = Path::new(file)
+            .parent()
+            .filter(|p| !p.as_os_str().is_empty());
+        if let Some(folder) = folder.filter(|f| !f.is_dir()) {
+            bail!("'{file}': there is no folder '{}'", folder.display());
+        }
+    }
+    Ok(())
+}
+
 /// The time of the first frame of all inputs, which starts the clock.
 pub fn first_time(inputs: &[(String, String)]) -> Result<Timestamp> {
     let mut first: Option<i64> = None;
@@ -207,12 +248,6 @@ pub fn run(
     }
     for (port, file) in &plan.outputs {
         let i = find_port(chain, port, false)?;
-        if out.writers[i].is_some() {
-            bail!("port '{port}' has two output files");
-        }
-        if plan.inputs.iter().any(|(_, f)| same_file(f, file)) {
-            bail!("'{file}' is an input and an output");
-        }
         out.writers[i] = Some(CaptureWriter::create_for(file, LinkType::ETHERNET)?);
     }
 

@@ -75,7 +75,7 @@ fn two_chains_in_two_modes_take_turns() {
         .iter()
         .map(|c| (c["name"].as_str().unwrap(), c["mode"].as_str().unwrap()))
         .collect();
-    let both = ["reference", "synthesized"];
+    let both = ["reference", "program"];
     let expected: Vec<(&str, &str)> = ["routers-1", "napts-1"]
         .iter()
         .flat_map(|n| both.map(|m| (*n, m)))
@@ -91,9 +91,7 @@ fn two_chains_in_two_modes_take_turns() {
     // A B A B, and the ceiling in every round of each
     let round: Vec<String> = ["routers-1", "napts-1"]
         .iter()
-        .flat_map(|n| {
-            ["ceiling", "mac-swap", "reference", "synthesized"].map(|s| format!("{n} {s}"))
-        })
+        .flat_map(|n| ["ceiling", "mac-swap", "reference", "program"].map(|s| format!("{n} {s}")))
         .collect();
     let order: Vec<&str> = v["order"]
         .as_array()
@@ -221,7 +219,7 @@ fn a_page_and_a_table() {
         let cells: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(
             (cells[0], cells[1], cells.len()),
-            (name, "synthesized", 11),
+            (name, "program", 11),
             "{line}"
         );
         assert_eq!(cells[10], "100.0%");
@@ -280,7 +278,7 @@ fn an_interrupt_ends_it_with_what_there_is() {
         let name = ["l2fwd", "l3fwd"][i];
         let slices = order
             .iter()
-            .filter(|o| **o == format!("{name} synthesized"))
+            .filter(|o| **o == format!("{name} program"))
             .count() as u64;
         assert_eq!(slices, n);
     }

@@ -11,7 +11,7 @@ functions:
   fw:
     firewall:
       rules:
-        - allow src net 10.0.0.0/8 && tcp && dst port 80 or 443
+        - allow src net 10.0.0.0/8 && tcp && (dst port 80 or 443)
         - allow src net 10.0.0.0/8 && udp && dst port 53
         - deny all
       back: allow

@@ -27,7 +27,7 @@ mod rules;
 pub mod text;
 mod traffic_mix;
 
-pub use report::{ExperimentReport, PointReport, RatioReport, SeriesReport};
+pub use report::{ExperimentReport, PointReport, RatioReport, SeriesReport, date_of};
 
 use crate::measure::{BATCH, Vary};
 

@@ -202,7 +202,7 @@ fn today() -> String {
 }
 
 /// The date so many days after 1970-01-01 (Hinnant's algorithm for the Gregorian calendar).
-fn date_of(days: u64) -> String {
+pub fn date_of(days: u64) -> String {
     let z = days as i64 + 719_468;
     let era = z.div_euclid(146_097);
     let of_era = z.rem_euclid(146_097);

@@ -31,7 +31,7 @@ const MIN_MIXED: usize = 4096;
 /// Time from one packet to the next while flows are opened, in nanoseconds.
 const STEP_NS: i64 = 1000;
 /// Most frames that one flow has.
-const MAX_PER_FLOW: usize = 4096;
+pub const MAX_PER_FLOW: usize = 4096;
 
 /// Parameters of the traffic.
 #[derive(Debug, Clone)]
@@ -46,6 +46,12 @@ pub struct AimParams {
     pub entry: ElemId,
     /// Half of the packets are answers that come back from where packets leave.
     pub replies: bool,
+    /// Nothing comes back, not even the answer in a TCP handshake. Excludes `replies`.
+    pub one_way: bool,
+    /// Most frames with data of one flow, where frames have different lengths (4,096 at most).
+    pub frames_per_flow: usize,
+    /// Frames that open the flows are kept ([`Aimed::opening`]).
+    pub keep_opening: bool,
     /// Seed of everything random.
     pub seed: u64,
 }
@@ -101,6 +107,19 @@ pub struct Aimed {
     pub spots: (usize, usize),
     /// Packets sent to open flows.
     pub openers: u64,
+    /// These packets in the order in which they were sent, if they were to be kept.
+    pub opening: Vec<Opening>,
+}
+
+/// A packet that was sent while flows were opened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opening {
+    /// The flow's number, in the order in which they were opened.
+    pub flow: usize,
+    /// Where it entered.
+    pub source: ElemId,
+    /// It.
+    pub frame: Vec<u8>,
 }
 
 /// A class to aim at.
@@ -124,15 +143,87 @@ struct Seen {
     created: u64,
 }
 
-fn send(r: &mut ProgramRunner, source: ElemId, f: &[u8], now: &mut Timestamp) -> Seen {
-    *now = *now + Timestamp(STEP_NS);
-    let before = r.graph().created();
-    r.inject(source, f, *now);
-    let mut left = Vec::new();
-    let created = r.graph().created() - before;
-    r.graph_mut()
-        .drain_transmitted(|e, p| left.push((e, p.data().to_vec())));
-    Seen { left, created }
+/// Sends the packets of flows, one after the other.
+struct Sender<'a> {
+    runner: ProgramRunner,
+    ports: &'a [Port],
+    params: &'a AimParams,
+    now: Timestamp,
+    /// What was sent, if it is kept.
+    kept: Option<Vec<Opening>>,
+}
+
+impl Sender<'_> {
+    fn send(&mut self, flow: usize, source: ElemId, f: &[u8]) -> Seen {
+        self.now = self.now + Timestamp(STEP_NS);
+        if let Some(kept) = &mut self.kept {
+            let frame = f.to_vec();
+            kept.push(Opening {
+                flow,
+                source,
+                frame,
+            });
+        }
+        let r = &mut self.runner;
+        let before = r.graph().created();
+        r.inject(source, f, self.now);
+        let mut left = Vec::new();
+        let created = r.graph().created() - before;
+        r.graph_mut()
+            .drain_transmitted(|e, p| left.push((e, p.data().to_vec())));
+        Seen { left, created }
+    }
+
+    /// Where the answer to what left at a sink enters.
+    fn back(&self, sink: ElemId) -> Option<ElemId> {
+        self.ports.iter().find(|p| p.sinks.contains(&sink))?.source
+    }
+
+    /// Sends the packets of a flow from its beginning. `None` if one that carries data does not leave, alone and as one.
+    fn open(&mut self, n: usize, flow: &Flow) -> Option<Passed> {
+        let p = self.params;
+        let mut openers = 0;
+        let first = flow.frames.first()?;
+        if flow.tcp {
+            let syn = self.send(n, p.entry, &bare(first, 0x02));
+            openers += 1;
+            if !p.one_way
+                && let Some((sink, f)) = syn.left.first()
+                && let Some(source) = self.back(*sink)
+                && let Some(answer) = frame::answer(f)
+            {
+                self.send(n, source, &answer);
+                openers += 1;
+            }
+            self.send(n, p.entry, &bare(first, 0x10));
+            openers += 1;
+        }
+        let mut answers: Option<(ElemId, Vec<Vec<u8>>)> = None;
+        for f in &flow.frames {
+            let seen = self.send(n, p.entry, f);
+            openers += 1;
+            let [(sink, left)] = &seen.left[..] else {
+                return None;
+            };
+            if seen.created > 0 {
+                return None;
+            }
+            if p.replies
+                && let Some(source) = self.back(*sink)
+                && let Some(answer) = frame::answer(left)
+            {
+                let seen = self.send(n, source, &answer);
+                openers += 1;
+                if seen.left.len() == 1 && seen.created == 0 {
+                    answers.get_or_insert((source, Vec::new())).1.push(answer);
+                }
+            }
+        }
+        Some(Passed {
+            answers: answers.filter(|(_, a)| a.len() == flow.frames.len()),
+            openers,
+        })
+    }
 }
 
 /// The classes from which packets leave, as filters at the entry.
@@ -357,57 +448,6 @@ struct Passed {
     openers: u64,
 }
 
-/// Sends the packets of a flow from its beginning. `None` if one that carries data does not leave, alone and as one.
-fn open(
-    r: &mut ProgramRunner,
-    ports: &[Port],
-    p: &AimParams,
-    flow: &Flow,
-    now: &mut Timestamp,
-) -> Option<Passed> {
-    let back = |sink: ElemId| ports.iter().find(|p| p.sinks.contains(&sink))?.source;
-    let mut openers = 0;
-    let first = flow.frames.first()?;
-    if flow.tcp {
-        let syn = send(r, p.entry, &bare(first, 0x02), now);
-        openers += 1;
-        if let Some((sink, f)) = syn.left.first()
-            && let Some(source) = back(*sink)
-            && let Some(answer) = frame::answer(f)
-        {
-            send(r, source, &answer, now);
-            openers += 1;
-        }
-        send(r, p.entry, &bare(first, 0x10), now);
-        openers += 1;
-    }
-    let mut answers: Option<(ElemId, Vec<Vec<u8>>)> = None;
-    for f in &flow.frames {
-        let seen = send(r, p.entry, f, now);
-        openers += 1;
-        let [(sink, left)] = &seen.left[..] else {
-            return None;
-        };
-        if seen.created > 0 {
-            return None;
-        }
-        if p.replies
-            && let Some(source) = back(*sink)
-            && let Some(answer) = frame::answer(left)
-        {
-            let seen = send(r, source, &answer, now);
-            openers += 1;
-            if seen.left.len() == 1 && seen.created == 0 {
-                answers.get_or_insert((source, Vec::new())).1.push(answer);
-            }
-        }
-    }
-    Some(Passed {
-        answers: answers.filter(|(_, a)| a.len() == flow.frames.len()),
-        openers,
-    })
-}
-
 /// Makes traffic for a chain that enters at a port. `runner` has the program and has seen no packets; `go_on` is told
 /// how much of how much is done, and stops it by saying no.
 ///
@@ -429,11 +469,20 @@ pub fn aim(
     let mut spots = spots(program, p.entry, &mut maker.rng);
     let per_flow = match p.sizes.is_fixed() {
         true => 1,
-        false => (MIN_MIXED / p.flows.max(1)).clamp(1, MAX_PER_FLOW),
+        false => {
+            let most = p.frames_per_flow.clamp(1, MAX_PER_FLOW);
+            (MIN_MIXED / p.flows.max(1)).clamp(1, most)
+        }
     };
     let tables = Tables::of(runner.graph(), program);
-    let mut trial = runner.fork();
-    let mut now = start;
+    let sender = |kept| Sender {
+        runner: runner.fork(),
+        ports,
+        params: p,
+        now: start,
+        kept,
+    };
+    let mut trial = sender(None);
     let mut flows: Vec<Flow> = Vec::new();
     let mut known = HashSet::new();
     let mut live: Vec<usize> = (0..spots.len()).collect();
@@ -460,7 +509,7 @@ pub fn aim(
             (f.frames.first().map(|f| frame::flow_key(f))).hash(&mut h);
             known.insert(h.finish())
         });
-        let passed = made.filter(|f| open(&mut trial, ports, p, f, &mut now).is_some());
+        let passed = made.filter(|f| trial.open(0, f).is_some());
         match passed {
             Some(f) => {
                 flows.push(f);
@@ -490,8 +539,7 @@ pub fn aim(
     // neighbours in memory are not of one class
     maker.rng.shuffle(&mut flows);
     // the state that is measured: only these flows have ever been there
-    let mut opened = runner.fork();
-    let mut now = start;
+    let mut opened = sender(p.keep_opening.then(Vec::new));
     let mut openers = 0;
     let mut forward = Vec::with_capacity(flows.len() * per_flow);
     let mut answers: Vec<(ElemId, Vec<Vec<u8>>)> = Vec::new();
@@ -501,7 +549,7 @@ pub fn aim(
         if i.is_multiple_of(256) && !go_on((n + i) as u64, 2 * n as u64) {
             return Err(AimError::Interrupted);
         }
-        if let Some(passed) = open(&mut opened, ports, p, &f, &mut now) {
+        if let Some(passed) = opened.open(i, &f) {
             openers += passed.openers;
             if let Some((source, list)) = passed.answers {
                 match answers.iter_mut().find(|(s, _)| *s == source) {
@@ -523,8 +571,9 @@ pub fn aim(
     let lanes = std::iter::once((p.entry, forward)).chain(answers);
     Ok(Aimed {
         lanes: lanes.map(lane).collect(),
-        runner: opened,
-        now,
+        now: opened.now,
+        opening: opened.kept.unwrap_or_default(),
+        runner: opened.runner,
         flows: n,
         tcp_flows,
         tried,

@@ -4,6 +4,7 @@ use super::aim::Lane;
 use super::clock::Times;
 use super::estrange::{Estrange, PREPARED};
 use super::feed::{Order, Ring};
+use super::seen::{Batches, Seen};
 use super::subject::{Account, Ceiling, MacSwap, Subject};
 use onefold_engine::program::FlowStats;
 use onefold_packet::{Packet, Pkt, Timestamp, prefetch, refill_lines};
@@ -83,6 +84,10 @@ pub struct Measured {
     pub offered: u64,
     /// Of these, packets of flows that had not been opened.
     pub strangers: u64,
+    /// Flows that the packets are of that were sent while the clock ran (answers and strangers left out).
+    pub flows_seen: usize,
+    /// Packets that a flow table knew while the clock ran, and all that it was given then.
+    pub flow_hits: Option<(u64, u64)>,
     /// Of the flows that had been opened, beside strangers: packets that were looked after, and those of them that came out.
     pub opened: Option<(u64, u64)>,
     /// What became of these.
@@ -367,6 +372,7 @@ pub fn alternate(
     let mut samples: HashMap<(usize, usize), Vec<Sample>> = HashMap::new();
     let mut before: HashMap<(usize, usize), Account> = HashMap::new();
     let mut opened: HashMap<(usize, usize), (u64, u64)> = HashMap::new();
+    let mut seen: HashMap<(usize, usize), Seen> = HashMap::new();
     let subjects: usize = candidates.iter().map(|c| c.subjects.len() + 2).sum();
     let total = (subjects * (settings.repeats + 1)) as u64;
     let done = Cell::new(0);
@@ -437,10 +443,19 @@ pub fn alternate(
                 if warm_up {
                     continue;
                 }
+                let table = s.flow_stats().map(|f| f.0);
+                let from = (place.next.first().copied().unwrap_or(0), place.lane);
                 let Some((n, t)) = driver.slice(s, &mut lanes, place, seconds, 0, &mut tell) else {
                     out.interrupted = true;
                     break 'rounds;
                 };
+                if let (2.., Some(first)) = (si, lanes.first()) {
+                    let seen = seen.entry((ci, si)).or_default();
+                    let batches = n / batch as u64;
+                    let these = Batches::of_first(from.0, from.1, lanes.len(), batches, batch);
+                    seen.mark(first.lane, first.order, these);
+                    seen.table(table, s.flow_stats().map(|f| f.0));
+                }
                 out.order.push((c.name.clone(), name));
                 let ns = t.cpu_ns as f64 / n as f64;
                 if let Some(b) = base.get_mut(si) {
@@ -480,6 +495,8 @@ pub fn alternate(
                 samples: samples.remove(&key).unwrap_or_default(),
                 offered,
                 strangers: places.get(&key).map_or(0, |p| p.strange),
+                flows_seen: seen.get(&key).map_or(0, Seen::flows),
+                flow_hits: seen.get(&key).map(|s| s.table).filter(|t| t.1 > 0),
                 opened: opened.get(&key).copied().filter(|o| o.0 > 0),
                 account,
                 conserved: now.balanced() && account.packets_in == offered,

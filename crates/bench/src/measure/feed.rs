@@ -96,6 +96,10 @@ impl Templates {
     pub fn flows(&self) -> usize {
         self.len() / self.per_flow.max(1)
     }
+    /// The flow that one of them is of.
+    pub fn flow_of(&self, i: usize) -> usize {
+        i / self.per_flow.max(1)
+    }
     /// The longest.
     pub fn longest(&self) -> usize {
         (0..self.len())

@@ -24,6 +24,8 @@ pub struct Machine {
     pub load: Option<f64>,
     /// The core that everything ran on; none if the thread could not be bound to one.
     pub core: Option<usize>,
+    /// Cargo's profile that the program was built with (`release`, `quick`, `debug`), where whoever measures knows.
+    pub build: Option<&'static str>,
 }
 
 fn text(path: &str) -> Option<String> {
@@ -49,6 +51,16 @@ impl Machine {
             kernel: text("/proc/sys/kernel/osrelease").map(|r| format!("Linux {r}")),
             load: text("/proc/loadavg").and_then(|l| l.split_whitespace().next()?.parse().ok()),
             core,
+            build: None,
+        }
+    }
+
+    /// The same, and the program was built with this profile.
+    #[must_use]
+    pub fn built(self, profile: &'static str) -> Machine {
+        Machine {
+            build: Some(profile),
+            ..self
         }
     }
 
@@ -72,6 +84,7 @@ impl Machine {
         }
         parts.extend(self.memory_gib.map(|m| format!("{m:.0} GiB")));
         parts.extend(self.kernel.clone());
+        parts.extend(self.build.map(|b| format!("build: {b}")));
         parts.join("; ")
     }
 }

@@ -16,10 +16,11 @@ mod estrange;
 mod feed;
 mod machine;
 mod report;
+mod seen;
 mod stranger;
 mod subject;
 
-pub use aim::{AimError, AimParams, Aimed, Lane, aim};
+pub use aim::{AimError, AimParams, Aimed, Lane, MAX_PER_FLOW, Opening, aim};
 pub use alternate::{Candidate, Measured, Outcome, Sample, Settings, alternate};
 pub use clock::{PinError, Times, cores, on_all_cores, pin};
 pub use feed::{BATCH, BUFFERS, Order, Ring, STRIDE, Templates};

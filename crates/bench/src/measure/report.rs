@@ -135,7 +135,9 @@ pub struct ChainReport {
     pub packets: u64,
     /// How often each different packet came, on average, while the clock ran.
     pub rounds_of_packets: f64,
-    /// Packets of flows that were there before, and of others.
+    /// Flows that these packets are of, of [`TrafficReport::flows`] that were opened.
+    pub flows_measured: usize,
+    /// Packets of flows that were opened before, and of others.
     pub hits: u64,
     /// See `hits`.
     pub misses: u64,
@@ -159,9 +161,13 @@ pub struct ChainReport {
     pub samples: Vec<Sample>,
 }
 
-/// A flow table's packets, warm-up included, and its size at the end.
+/// A flow table's packets, warm-up included where nothing else is said, and its size at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FlowReport {
+    /// Packets whose way was known while the clock ran.
+    pub measured_hits: u64,
+    /// All packets that it was given while the clock ran.
+    pub measured_packets: u64,
     /// Packets whose way was known.
     pub hits: u64,
     /// Of these, those that needed no entry.
@@ -191,9 +197,14 @@ pub struct FlowReport {
 }
 
 impl FlowReport {
-    fn new((f, mut why): (FlowStats, Vec<(&'static str, u64)>)) -> FlowReport {
+    fn new(
+        (f, mut why): (FlowStats, Vec<(&'static str, u64)>),
+        (measured_hits, measured_packets): (u64, u64),
+    ) -> FlowReport {
         why.sort_by_key(|c| std::cmp::Reverse(c.1));
         FlowReport {
+            measured_hits,
+            measured_packets,
             hits: f.hits,
             by_class: f.by_class,
             classes: f.classes,
@@ -236,6 +247,7 @@ impl ChainReport {
             above_ceiling_ns: of(|s| s.ns - s.ceiling_ns),
             packets,
             rounds_of_packets: packets as f64 / traffic.templates.max(1) as f64,
+            flows_measured: m.flows_seen,
             hits: packets - strangers,
             misses: strangers,
             opened_out: m.opened.map(|(sent, out)| out as f64 / sent as f64),
@@ -244,7 +256,8 @@ impl ChainReport {
             conserved: m.conserved,
             classes_hit: m.classes_hit,
             classes: m.classes_hit.and(classes),
-            flow_table: m.flow.clone().map(FlowReport::new),
+            flow_table: (m.flow.clone())
+                .map(|f| FlowReport::new(f, m.flow_hits.unwrap_or_default())),
             traffic,
             samples: m.samples.clone(),
         }
@@ -252,6 +265,10 @@ impl ChainReport {
 }
 
 impl ChainReport {
+    /// The packets are of fewer flows than there are (strangers have none that could be counted).
+    pub fn misses_flows(&self) -> bool {
+        self.misses == 0 && self.packets > 0 && self.flows_measured < self.traffic.flows
+    }
     /// Fewer packets than a million, and than ten of each kind.
     pub fn is_short(&self) -> bool {
         self.packets < 1_000_000 && self.rounds_of_packets < 10.0

@@ -182,7 +182,7 @@ pub struct Synthesized(pub ProgramRunner);
 
 impl Subject for Synthesized {
     fn name(&self) -> &'static str {
-        "synthesized"
+        "program"
     }
     fn run(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp, done: &mut Vec<Pkt>) {
         self.0.inject_batch(source, batch, at);

@@ -9,6 +9,7 @@ pub mod click_list;
 pub mod iptables;
 pub mod nftables;
 mod ports;
+pub mod precedence;
 mod routes;
 mod rule;
 pub mod snort;

@@ -2,6 +2,7 @@
 
 use super::chains::Interfaces;
 use super::iptables::Request;
+use super::precedence::{mixed, warn};
 use super::terms::Family;
 use crate::error::Reader;
 use onefold_click::diag::Diagnostic;
@@ -111,6 +112,43 @@ pub struct ReadOptions<'a> {
     pub interfaces: &'a Interfaces,
 }
 
+/// Says that a rule file decides nothing.
+fn no_rules(reader: &mut Reader, file: FileId, span: Span, default: Option<Verdict>) {
+    let name = reader.sources.name(file).to_string();
+    let then = match default {
+        Some(Verdict::Allow) => "its policy lets every packet pass",
+        Some(Verdict::Deny) => "its policy drops every packet",
+        None => "every packet is treated as 'default' says, which is deny unless it is given",
+    };
+    let d = Diagnostic::warning(format!("{name} has no rules: {then}"))
+        .at(&reader.sources, span)
+        .hint("is it the right file? 'rules: []' says the same without one");
+    reader.diagnostics.push(d);
+}
+
+/// Warns of rules that mix `&&` and `or`.
+fn mixtures(reader: &mut Reader, file: FileId, rules: &[Rule]) {
+    // enough to see what it is about
+    const SHOWN: usize = 20;
+    let mut shown = 0;
+    for r in rules {
+        if shown == SHOWN {
+            let more = rules.iter().filter(|r| mixed(&r.filter).is_some()).count() - SHOWN;
+            if more > 0 {
+                let name = reader.sources.name(file);
+                let d = Diagnostic::warning(format!("{name}: and {more} more rules like these"));
+                reader.diagnostics.push(d);
+            }
+            return;
+        }
+        if mixed(&r.filter).is_some() {
+            let at = reader.line_span(file, r.line as usize);
+            warn(reader, "", at, &r.filter);
+            shown += 1;
+        }
+    }
+}
+
 /// Reads a rule file. Errors and warnings go to the reader.
 pub fn read_rules(
     reader: &mut Reader,
@@ -147,6 +185,12 @@ pub fn read_rules(
                 let name = reader.sources.name(file).to_string();
                 let d = Diagnostic::warning(format!("{name}: {w}"));
                 reader.diagnostics.push(d.at(&reader.sources, span));
+            }
+            if set.rules.is_empty() {
+                no_rules(reader, file, span, set.default);
+            }
+            if matches!(format, RuleFormat::Click | RuleFormat::Auto) {
+                mixtures(reader, file, &set.rules);
             }
             Some(set)
         }

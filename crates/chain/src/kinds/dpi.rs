@@ -7,6 +7,7 @@
 use super::{ClickText, KindCx};
 use crate::file::Loc;
 use crate::import::snort;
+use onefold_click::diag::Diagnostic;
 use onefold_elements::payload::filter::rule::{compile, quote};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -178,6 +179,11 @@ impl Dpi {
         let parsed = snort::parse(&text, &context);
         let name = cx.reader.sources.name(file).to_string();
         snort::report(cx.reader, file, span, &parsed, self.skip_unsupported);
+        if parsed.signatures.is_empty() && parsed.refused.is_empty() {
+            let d = Diagnostic::warning(format!("{name} has no rules: nothing is looked for"));
+            let d = d.at(&cx.reader.sources, span).hint("is it the right file?");
+            cx.reader.diagnostics.push(d);
+        }
         lines.extend(parsed.signatures.iter().map(|s| Line {
             text: s.argument(),
             file: name.clone(),
@@ -200,6 +206,7 @@ fn pattern(cx: &mut KindCx<'_>, at: &Loc<Pattern>) -> Option<String> {
         s.push_str(&format!(" NAME {}", quote(n.as_bytes())));
     }
     if let Some(f) = &p.filter {
+        cx.warn_of_mixture(f, &f.value);
         s.push_str(&format!(" FILTER {}", quote(f.value.as_bytes())));
     }
     let nocase = if p.ignore_case { " NOCASE" } else { "" };

@@ -192,7 +192,10 @@ impl Firewall {
         for r in rules {
             let l = cx.reader.sources.locate(cx.at(r));
             match click_list::parse_rule(r.value.trim()) {
-                Ok((v, f)) => out.push((format!("{} {f}", v.action()), l.file, l.line)),
+                Ok((v, f)) => {
+                    cx.warn_of_mixture(r, &f);
+                    out.push((format!("{} {f}", v.action()), l.file, l.line));
+                }
                 Err(e) => cx.error(r, e),
             }
         }

@@ -39,6 +39,12 @@ impl KindCx<'_> {
         let message = format!("{}: {}", self.name, message.into());
         self.reader.error(span, message);
     }
+    /// Warns where an expression in a value of the chain file mixes `&&` and `or` without parentheses.
+    pub fn warn_of_mixture<T>(&mut self, v: &crate::file::Loc<T>, expression: &str) {
+        let span = self.at(v);
+        let who = format!("{}: ", self.name);
+        crate::import::precedence::warn(self.reader, &who, span, expression);
+    }
     /// Records an error about the function as a whole.
     pub fn error_whole(&mut self, message: impl Into<String>) {
         let message = format!("{}: {}", self.name, message.into());

@@ -101,8 +101,43 @@ pub fn limit_vectors(to: Vectors) {
     LIMIT.store(to as u8, Ordering::Relaxed);
 }
 
-/// What [`limit_vectors`] said last. Until then, what the environment variable `ONEFOLD_ISA` says the first time that anybody asks: `avx2`, or `any` for what every
-/// processor of the architecture has; no limit if it says something else, or nothing.
+/// A value of `ONEFOLD_ISA` that means nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnknownIsa(pub String);
+
+impl std::fmt::Display for UnknownIsa {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "ONEFOLD_ISA is '{}'; hint: it can be avx512 (no limit, as without it), avx2, or any (what every processor has)",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for UnknownIsa {}
+
+/// What a value of `ONEFOLD_ISA` means; nothing at all is no limit.
+fn limit_of(value: Option<&std::ffi::OsStr>) -> Result<Vectors, UnknownIsa> {
+    match value.map(std::ffi::OsStr::to_string_lossy).as_deref() {
+        None | Some("" | "avx512") => Ok(Vectors::Avx512),
+        Some("avx2") => Ok(Vectors::Avx2),
+        Some("any") => Ok(Vectors::Portable),
+        Some(other) => Err(UnknownIsa(other.to_string())),
+    }
+}
+
+/// Looks at the environment variable `ONEFOLD_ISA`, which [`vectors_limit`] takes for no limit if it cannot be understood.
+///
+/// # Errors
+/// It is neither of `avx512`, `avx2`, `any`, nor empty.
+pub fn check_environment() -> Result<(), UnknownIsa> {
+    limit_of(std::env::var_os("ONEFOLD_ISA").as_deref()).map(drop)
+}
+
+/// What [`limit_vectors`] said last. Until then, what the environment variable `ONEFOLD_ISA` says the first time that anybody
+/// asks: `avx2`, or `any` for what every processor of the architecture has; no limit if it says something else, or nothing
+/// ([`check_environment`] tells these apart).
 #[inline]
 pub fn vectors_limit() -> Vectors {
     match LIMIT.load(Ordering::Relaxed) {
@@ -115,11 +150,7 @@ pub fn vectors_limit() -> Vectors {
 
 #[cold]
 fn asked() -> Vectors {
-    let to = match std::env::var("ONEFOLD_ISA").as_deref() {
-        Ok("avx2") => Vectors::Avx2,
-        Ok("any") => Vectors::Portable,
-        _ => Vectors::Avx512,
-    };
+    let to = limit_of(std::env::var_os("ONEFOLD_ISA").as_deref()).unwrap_or(Vectors::Avx512);
     // somebody may have said another one meanwhile
     let _ = LIMIT.compare_exchange(UNASKED, to as u8, Ordering::Relaxed, Ordering::Relaxed);
     vectors_limit()

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use onefold_bench::experiment::{Level, StrangerSpec};
 use onefold_bench::measure::{
-    AimError, AimParams, Candidate, ChainReport, Flow, Lane, Machine, Outcome, Reference,
-    Strangers, Subject, Synthesized, Templates, TrafficReport, aim,
+    AimError, AimParams, Candidate, ChainReport, Flow, Lane, MAX_PER_FLOW, Machine, Outcome,
+    Reference, Strangers, Subject, Synthesized, Templates, TrafficReport, aim,
 };
 use onefold_bench::{ProtocolMix, SizeModel};
 use onefold_chain::Chain;
@@ -25,7 +25,7 @@ pub enum Mode {
     /// Element by element, as written, a batch at a time.
     Reference,
     /// As one function: traffic classes with one action each.
-    #[value(alias = "program")]
+    #[value(name = "program", alias = "synthesized")]
     Synthesized,
     /// As one function, with a flow table in front: what was done to a flow's packet is done to the next one without asking.
     Flow,
@@ -196,6 +196,9 @@ impl Point {
             protocols: self.protocols,
             entry: ElemId(entry.and_then(|p| p.source).unwrap_or(0) as u32),
             replies: self.replies,
+            one_way: false,
+            frames_per_flow: MAX_PER_FLOW,
+            keep_opening: false,
             seed: self.seed,
         };
         let ports = crate::cmd::verify::ports(&chain);

@@ -68,14 +68,15 @@ pub fn fate(c: &ChainReport) -> String {
     let a = &c.account;
     let t = &c.traffic;
     let known = match c.misses {
-        0 => "all of flows that were there (hits)".to_string(),
+        0 if c.misses_flows() => format!("of {} of the flows", thousands(c.flows_measured as u64)),
+        0 => "of all flows".to_string(),
         n => format!("hits {}, misses {}", thousands(c.hits), thousands(n)),
     };
     let mut parts = vec![
         format!("{} packets", thousands(c.packets)),
         known,
         format!(
-            "{} flows ({} TCP) from port {}",
+            "{} flows ({} TCP) opened from port {}",
             thousands(t.flows as u64),
             thousands(t.tcp_flows as u64),
             t.entry
@@ -103,7 +104,8 @@ pub fn fate(c: &ChainReport) -> String {
     if let Some(f) = &c.flow_table {
         let all = (f.hits + f.misses + f.others + f.shed).max(1);
         parts.push(format!(
-            "flow table: {:.2}% of all packets",
+            "flow table: knew {:.2}% of the packets while the clock ran, {:.2}% of all",
+            f.measured_hits as f64 * 100.0 / f.measured_packets.max(1) as f64,
             f.hits as f64 * 100.0 / all as f64
         ));
         if f.by_class > 0 {

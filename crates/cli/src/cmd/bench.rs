@@ -65,7 +65,7 @@ pub struct Args {
     /// Sets a parameter of all chains
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     set: Vec<(String, String)>,
-    /// How chains are executed; may be given twice [default: synthesized; all that an experiment has]
+    /// How chains are executed; may be given twice [default: program; all that an experiment has]
     #[arg(long, value_enum)]
     mode: Vec<Mode>,
     #[command(flatten)]
@@ -263,7 +263,7 @@ fn experiment(args: &Args, name: &str) -> Result<u8> {
         save: args.save.clone(),
         quiet: args.quiet,
     };
-    let mut warnings = Vec::new();
+    let mut warnings = Vec::from_iter(unlike_release());
     let core = bound(args, &mut warnings)?;
     let Some(report) = run.measure(core, warnings)? else {
         return Ok(common::BAD_INPUT);
@@ -297,6 +297,21 @@ fn experiment(args: &Args, name: &str) -> Result<u8> {
     })
 }
 
+/// Cargo's profile that this binary was built with (`build.rs`).
+pub const PROFILE: &str = env!("ONEFOLD_BUILD_PROFILE");
+
+/// What is to be known of figures of a build that is not the one to be measured.
+fn unlike_release() -> Option<String> {
+    let what = match PROFILE {
+        "release" => return None,
+        "debug" => "is not optimised",
+        _ => "lacks link-time optimisation",
+    };
+    Some(format!(
+        "this is a build of profile '{PROFILE}', which {what}: figures are worse than those of `cargo build --release`"
+    ))
+}
+
 /// The thread on a core, if that can be; it must be if a core was asked for.
 fn bound(args: &Args, warnings: &mut Vec<String>) -> Result<Option<usize>> {
     match pin(args.core) {
@@ -320,7 +335,8 @@ pub fn run(args: &Args) -> Result<u8> {
     let interrupted = || runner::interrupted().load(Ordering::SeqCst);
     let mut warnings = Vec::new();
     let core = bound(args, &mut warnings)?;
-    let machine = Machine::this(core);
+    let machine = Machine::this(core).built(PROFILE);
+    warnings.extend(unlike_release());
     let mut made = Vec::new();
     for p in &points {
         let mut progress = Progress::new(1000, args.quiet);
@@ -359,6 +375,15 @@ pub fn run(args: &Args) -> Result<u8> {
             warnings.push(format!(
                 "{} {}: only {share:.1}% of the packets left",
                 c.name, c.mode
+            ));
+        }
+        if c.misses_flows() {
+            warnings.push(format!(
+                "{} {}: the packets that were measured are of {} of {} flows: longer slices (--seconds) cover more of them",
+                c.name,
+                c.mode,
+                common::thousands(c.flows_measured as u64),
+                common::thousands(c.traffic.flows as u64)
             ));
         }
         if c.is_short() {

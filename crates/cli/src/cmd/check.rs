@@ -7,7 +7,14 @@ use onefold_engine::BuildOptions;
 
 /// Options of `onefold check`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Exit status: 0 the chain can be run, 2 it cannot.")]
+#[command(
+    after_help = "Warnings say what is surely not meant: rules that mix && and or without parentheses, rule files without rules, unconnected \
+    outputs.\n\n\
+    Examples:\n  \
+    onefold check chain.yaml\n  \
+    onefold check isp-edge --set rules=my.rules\n\n\
+    Exit status: 0 the chain can be run, 2 it cannot."
+)]
 pub struct Args {
     #[command(flatten)]
     chain: ChainArgs,

@@ -8,17 +8,37 @@ use onefold_bench::{GenArgs, run as generate};
 /// Options of `onefold gen`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
+    /// Aims at a chain: packets of flows that it lets pass, which enter at PORT (without it, at the first port from which any
+    /// leave). MAC addresses, addresses and ports fit the chain; TCP flows are opened by a handshake. With --reverse, what
+    /// comes back is written, too
+    #[arg(long = "for", value_name = "CHAIN[:PORT]", help_heading = "For a chain",
+          conflicts_with_all = ["rules", "from_rules", "answers_to", "headers", "src", "dst", "src6", "dst6", "sport", "dport",
+              "ipv6", "segments", "stateless", "src_mac", "dst_mac", "reverse_src_mac", "reverse_dst_mac", "reply_to", "vlan",
+              "ttl", "dscp", "payload", "needle", "needle_share", "exceptions", "exception_kinds"])]
+    aim: Option<String>,
+    /// Sets a parameter of that chain
+    #[arg(long = "set", value_name = "KEY=VALUE", value_parser = common::key_value, requires = "aim",
+          help_heading = "For a chain")]
+    pub set: Vec<(String, String)>,
     #[command(flatten)]
-    gen_args: GenArgs,
+    pub gen_args: GenArgs,
     /// Prints one JSON object
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     /// No progress bar
     #[arg(long, short)]
-    quiet: bool,
+    pub quiet: bool,
 }
 
-struct Bar(Option<Progress>, bool);
+/// A progress bar of packets.
+pub struct Bar(Option<Progress>, bool);
+
+impl Bar {
+    /// One that has not been shown yet.
+    pub fn new(quiet: bool) -> Bar {
+        Bar(None, quiet)
+    }
+}
 
 impl onefold_bench::Progress for Bar {
     fn packets(&mut self, done: u64, total: u64) -> bool {
@@ -34,7 +54,10 @@ impl onefold_bench::Progress for Bar {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
-    let summary = generate(&args.gen_args, &mut Bar(None, args.quiet))?;
+    if let Some(chain) = &args.aim {
+        return super::aimed::run(args, chain);
+    }
+    let summary = generate(&args.gen_args, &mut Bar::new(args.quiet))?;
     if args.json {
         return common::print_json(&summary);
     }

@@ -4,6 +4,7 @@ use super::verify::{Args, ports};
 use crate::common::{self, thousands};
 use crate::counterexample::{PACKETS, Search, Shown, hex, place, show};
 use crate::program;
+use crate::progress::Busy;
 use crate::runner;
 use anyhow::Result;
 use onefold_chain::Chain;
@@ -56,9 +57,11 @@ pub fn run(args: &Args) -> Result<u8> {
         time_limit: Some(limit),
         ..Options::default()
     };
+    let busy = Busy::new("proving that the program is the chain", args.quiet);
     let proof = prove_with(&graph.synthesis_input(), &program, &options, &|e, p| {
         graph.finer_model(e, p)
     });
+    drop(busy);
     let ports = ports(&chain);
     let how = Search {
         packets: PACKETS,

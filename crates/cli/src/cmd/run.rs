@@ -1,8 +1,9 @@
 //! `onefold run`: captures in, captures out.
 
-use crate::common::{self, ChainArgs, key_value, thousands};
+use crate::common::{self, ChainArgs, thousands};
 use crate::deploy::{self, Renewal, Verdict, Verification, Verifier, VerifyArgs};
 use crate::program::{self, Synthesized};
+use crate::progress::Busy;
 use crate::runner::{self, Outcome, Plan};
 use crate::shadow::{Policy, ShadowArgs, ShadowLog};
 use anyhow::{Context, Result};
@@ -20,6 +21,7 @@ pub enum Mode {
     /// Element by element, as written.
     Reference,
     /// As one function: traffic classes with one action each.
+    #[value(name = "program", alias = "synthesized")]
     Synthesized,
 }
 
@@ -28,6 +30,7 @@ pub enum Mode {
 #[command(
     after_help = "Several ports' captures are merged by time; the clock of the chain is the captures' time.\n\n\
     Examples:\n  \
+    onefold gen --for isp-edge --out lan.pcap --reverse wan.pcap     packets that fit the chain, both ways\n  \
     onefold run isp-edge --in lan=lan.pcap --in wan=wan.pcap --out wan=out.pcap\n  \
     onefold run isp-edge --set rules=my.rules --in lan=lan.pcap --html report.html\n\n\
     A program is verified before the first packet: proved to be the chain, or refuted, and then not run. What is not proved runs in \
@@ -37,17 +40,17 @@ pub enum Mode {
 pub struct Args {
     #[command(flatten)]
     chain: ChainArgs,
-    /// A capture (pcap, pcapng, also gzipped) that arrives at a port
-    #[arg(long = "in", value_name = "PORT=FILE", value_parser = key_value, required = true)]
+    /// A capture (pcap, pcapng, also gzipped) that arrives at a port of the chain (`onefold show CHAIN` lists its ports)
+    #[arg(long = "in", value_name = "PORT=FILE", value_parser = common::port_file, required = true)]
     inputs: Vec<(String, String)>,
     /// Where to write what leaves at a port; .pcapng or .pcap
-    #[arg(long = "out", value_name = "PORT=FILE", value_parser = key_value)]
+    #[arg(long = "out", value_name = "PORT=FILE", value_parser = common::port_file)]
     outputs: Vec<(String, String)>,
     /// Each frame also comes in forms that fit the chain: with the entry's MAC address, then also with addresses that the chain
     /// serves. Checksums follow: right ones stay right, wrong ones wrong
     #[arg(long)]
     adapt: bool,
-    /// How the chain is executed; synthesized unless --batch says otherwise
+    /// How the chain is executed; as a program unless --batch says otherwise
     #[arg(long, value_enum)]
     mode: Option<Mode>,
     /// In reference mode, packets that pass the elements together: 1 is the scalar reference itself, more is faster
@@ -87,7 +90,7 @@ pub fn run(args: &Args) -> Result<u8> {
         anyhow::bail!("--batch is for --mode reference");
     }
     if mode == Mode::Reference && args.verify.program.is_some() {
-        anyhow::bail!("--program is for --mode synthesized");
+        anyhow::bail!("--program is for --mode program");
     }
     if let Some(flag) = args.shadow.in_vain(mode == Mode::Reference) {
         let why = match mode {
@@ -95,12 +98,13 @@ pub fn run(args: &Args) -> Result<u8> {
             Mode::Synthesized => "nothing is compared with --shadow off",
         };
         anyhow::bail!(
-            "{flag} has nothing to do: {why}; leave it out, or use --mode synthesized with a rate"
+            "{flag} has nothing to do: {why}; leave it out, or use --mode program with a rate"
         );
     }
     let Some(chain) = args.chain.load_or_print() else {
         return Ok(common::BAD_INPUT);
     };
+    runner::check_bindings(&chain, &args.chain.text(), &args.inputs, &args.outputs)?;
     let start = runner::first_time(&args.inputs)?;
     let options = BuildOptions {
         seed: args.seed,
@@ -133,18 +137,20 @@ pub fn run(args: &Args) -> Result<u8> {
     let (mut runner, synthesized) = match mode {
         Mode::Reference => (Shadow::new(ProgramRunner::new(graph)), None),
         Mode::Synthesized => {
+            let busy = Busy::new("synthesizing", args.quiet);
             let Some(s) = program::given_or_made(&graph, given)? else {
                 return Ok(common::BAD_INPUT);
             };
             let loaded = ProgramRunner::with_program(graph, &s.program);
             let mut r = loaded.context("the synthesized program")?;
+            drop(busy);
             let v = verifier.verify(r.graph(), &s.program)?;
             v.say(args.quiet);
             if v.verdict == Verdict::Refuted {
                 eprintln!("{}", v.refusal(&args.chain.text(), given));
                 if args.json {
                     common::print_json(&serde_json::json!({
-                        "mode": "synthesized",
+                        "mode": "program",
                         "refused": true,
                         "verification": v.json(&[]),
                     }))?;
@@ -233,7 +239,7 @@ fn json(o: &Outcome, made: Option<&Made<'_>>) -> serde_json::Value {
         })
         .collect();
     let mut all = serde_json::json!({
-        "mode": if made.is_some() { "synthesized" } else { "reference" },
+        "mode": if made.is_some() { "program" } else { "reference" },
         "packets_in": t.packets_in,
         "packets_out": t.sent,
         "created": t.created,

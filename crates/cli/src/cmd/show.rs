@@ -7,6 +7,11 @@ use std::io::Write;
 
 /// Options of `onefold show`.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    onefold show --list\n  \
+    onefold show isp-edge                        its functions, links and ports\n  \
+    onefold show isp-edge --html chain.html\n  \
+    onefold show isp-edge --function fw          the elements that the firewall is made of")]
 pub struct Args {
     #[command(flatten)]
     chain: Option<ChainArgs>,

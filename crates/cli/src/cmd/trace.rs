@@ -2,6 +2,7 @@
 
 use crate::common::{self, ChainArgs};
 use crate::program;
+use crate::progress::Busy;
 use crate::runner;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
@@ -12,7 +13,7 @@ use onefold_engine::program::{ProgramRunner, ProgramStep};
 use onefold_engine::{BuildOptions, Entry, Graph, TraceStep};
 use onefold_io::CaptureReader;
 use onefold_packet::Timestamp;
-use onefold_synth::program::Program;
+use onefold_synth::program::{End, Origin, Program};
 
 /// Which way the packet is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -20,6 +21,7 @@ pub enum Mode {
     /// Element by element, as written.
     Reference,
     /// Stage by stage of the synthesized program.
+    #[value(name = "program", alias = "synthesized")]
     Synthesized,
     /// Both, side by side.
     Both,
@@ -38,7 +40,7 @@ pub struct Args {
     #[command(flatten)]
     chain: ChainArgs,
     /// Packet N (from 1) of a capture that arrives at a port
-    #[arg(long = "in", value_name = "PORT=FILE#N", value_parser = common::key_value, required_unless_present = "hex")]
+    #[arg(long = "in", value_name = "PORT=FILE#N", value_parser = common::port_file, required_unless_present = "hex")]
     input: Option<(String, String)>,
     /// A frame in hexadecimal; without PORT it arrives at the chain's first port
     #[arg(long, value_name = "[PORT=]HEX", conflicts_with = "input")]
@@ -67,7 +69,7 @@ pub fn run(args: &Args) -> Result<u8> {
     };
     let (port, before, frame, at) = match (&args.input, &args.hex) {
         (Some((port, spec)), _) => {
-            let (file, n) = spec.rsplit_once('#').context("expected PORT=FILE#N")?;
+            let (file, n) = spec.rsplit_once('#').context("expected PORT=FILE#N; hint: which packet of the capture, from 1, as in lan=lan.pcap#1")?;
             let n: u64 = n
                 .parse()
                 .ok()
@@ -112,9 +114,11 @@ pub fn run(args: &Args) -> Result<u8> {
         ways.push((ProgramRunner::new(graph.fork()), None));
     }
     if args.mode != Mode::Reference {
+        let busy = Busy::new("synthesizing", args.json);
         let Some(s) = program::given_or_made(&graph, args.program.as_deref())? else {
             return Ok(common::BAD_INPUT);
         };
+        drop(busy);
         let r = ProgramRunner::with_program(graph, &s.program);
         let r = r.context("the synthesized program")?;
         ways.push((r, Some(s.program)));
@@ -315,6 +319,64 @@ fn stage_json(f: &Followed, p: &Program, s: &ProgramStep) -> serde_json::Value {
     })
 }
 
+/// A step of the program: what an element of the chain as written has to do with it, and where that stands.
+fn program_step(g: &Graph, at: &Origin, decision: String) -> serde_json::Value {
+    let loc = program::location(g, at);
+    let (nf, element) = split(g.name(at.elem));
+    serde_json::json!({
+        "nf": nf,
+        "element": element,
+        "class": g.class(at.elem),
+        "file": loc.file.as_ref(),
+        "line": loc.line,
+        "column": loc.column,
+        "decision": decision,
+        "outputs": [],
+        "drops": [],
+    })
+}
+
+/// The steps of a packet that has followed the program: of each stage the rules and elements that made the class, what was
+/// counted and bound, and how it ended; then what the reference graph did behind punts.
+fn program_steps(f: &Followed) -> Vec<serde_json::Value> {
+    let Some(p) = &f.program else {
+        return Vec::new();
+    };
+    let g = &f.graph;
+    let whole = |elem: ElemId| Origin { elem, arg: None };
+    let mut all = Vec::new();
+    for s in &f.stages {
+        let rule = s.rule.and_then(|r| p.stages.get(s.stage)?.rules.get(r));
+        let entry = p.stages.get(s.stage).map(|s| s.at.0);
+        let (Some(i), Some(rule)) = (s.rule, rule) else {
+            let said = format!("stage {}: no rule fits", s.stage);
+            all.extend(entry.map(|e| program_step(g, &whole(e), said)));
+            continue;
+        };
+        let class = format!("stage {}, rule {i}: class {}", s.stage, rule.action.0);
+        for o in &rule.origin {
+            all.push(program_step(g, o, class.clone()));
+        }
+        for (e, n) in &s.counted {
+            all.push(program_step(g, &whole(*e), format!("counts {n} bytes")));
+        }
+        for (e, b) in &s.bound {
+            all.push(program_step(g, &whole(*e), binding(b)));
+        }
+        let Some(action) = program::action(p, s) else {
+            continue;
+        };
+        let at = match &action.end {
+            End::Output { sink, .. } => Some(*sink),
+            End::Drop { elem, .. } | End::Punt { elem, .. } | End::Ask { elem, .. } => Some(*elem),
+            _ => rule.origin.last().map(|o| o.elem).or(entry),
+        };
+        all.extend(at.map(|e| program_step(g, &whole(e), program::end(g, action))));
+    }
+    all.extend(f.steps.iter().map(step_json));
+    all
+}
+
 fn json(
     chain: &Chain,
     port: &str,
@@ -336,11 +398,15 @@ fn json(
         None => Vec::new(),
     };
     let outs = reference.or(synthesized).map_or(&[][..], |f| &f.outs);
+    let own = match (reference, synthesized) {
+        (None, Some(f)) => program_steps(f),
+        _ => steps(reference),
+    };
     serde_json::json!({
         "chain": chain.name,
         "port": port,
         "packet": hex(frame),
-        "steps": steps(reference),
+        "steps": own,
         "program": stages,
         "punted_steps": steps(synthesized),
         "same": same,

@@ -2,7 +2,7 @@
 
 use crate::account::{self, Hit, hit};
 use crate::classifier::ClassifierArg;
-use crate::common::{self, ChainArgs, key_value, thousands};
+use crate::common::{self, ChainArgs, thousands};
 use crate::program;
 use crate::progress::Progress;
 use crate::runner;
@@ -70,7 +70,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
     /// A capture that arrives at a port, instead of generated packets
-    #[arg(long = "in", value_name = "PORT=FILE", value_parser = key_value)]
+    #[arg(long = "in", value_name = "PORT=FILE", value_parser = common::port_file)]
     inputs: Vec<(String, String)>,
     /// Each frame of the captures also comes in forms that fit the chain: with the entry's MAC address, then also with addresses
     /// that the chain serves; what leaves is answered. Checksums follow: right ones stay right, wrong ones wrong

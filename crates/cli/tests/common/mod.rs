@@ -31,10 +31,17 @@ pub fn temp(name: &str) -> PathBuf {
     dir
 }
 
-/// Runs `onefold` in a folder.
+/// Runs `onefold` in a folder. No proof is kept: neither do tests write into the home of whoever runs them, nor does one see
+/// what another one has proved.
 pub fn onefold(dir: &Path, args: &[&str]) -> Output {
+    onefold_with(dir, &[("ONEFOLD_CACHE", "")], args)
+}
+
+/// Runs `onefold` in a folder and an environment.
+pub fn onefold_with(dir: &Path, environment: &[(&str, &str)], args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_onefold"))
         .current_dir(dir)
+        .envs(environment.iter().copied())
         .args(args)
         .output()
         .expect("the binary runs")

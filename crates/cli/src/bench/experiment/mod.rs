@@ -182,7 +182,11 @@ impl Run<'_> {
                 bail!("--series: none of {} has that in its name", all.join(", "));
             }
         }
-        let mut report = ExperimentReport::new(e, self.scale.quick, Machine::this(core));
+        let mut report = ExperimentReport::new(
+            e,
+            self.scale.quick,
+            Machine::this(core).built(crate::cmd::bench::PROFILE),
+        );
         report.warnings = warnings;
         report.warnings.append(&mut plan.remarks);
         report.seconds = self.settings.seconds;
