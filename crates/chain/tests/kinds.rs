@@ -339,7 +339,16 @@ fn router() {
     wrong(
         "    router: { interfaces: [] }",
         1,
-        &["t/chain.yaml:3:", "a router has 1 to 1024 interfaces"],
+        &["t/chain.yaml:3:", "a router has 1 to 254 interfaces"],
+    );
+    wrong(
+        "    router:\n      interfaces: [ { address6: \"fd00::1/64\", mac: \"02:00:00:00:00:01\", gateway-mac: \"02:00:00:00:00:02\", mtu: 1279 } ]\n      icmp-rate: 1000001\n      icmp-burst: 0",
+        1,
+        &[
+            "t/chain.yaml:4:105: error: f: the MTU of an interface with an IPv6 address is at least 1280 bytes (RFC 8200)",
+            "t/chain.yaml:5:18: error: f: icmp-rate 1000001 out of range, 1 to 1000000",
+            "t/chain.yaml:6:19: error: f: icmp-burst 0 out of range, 1 to 10000",
+        ],
     );
     wrong(
         "    router:\n      interfaces:\n        - { address: 10.0.0.1, mac: \"02:00:00:00:00:01\" }\n        - { address: 10.0.0.1/24, mac: nonsense }\n        - { mac: \"02:00:00:00:00:01\" }\n\

@@ -1,12 +1,16 @@
-//! `router`: a standards-compliant router for IPv4 and IPv6, the classic Click IP router (Kohler et al., TOCS 2000) with one
-//! port per interface: header checks, own MAC addresses, ARP (or fixed next-hop MAC addresses), IP options, TTL, fragmentation,
-//! the ICMP errors and redirects that RFC 1812 asks for, echo replies for its own addresses.
+//! `router`: a router for IPv4 and IPv6, the classic Click IP router (Kohler et al., TOCS 2000) with one port per interface:
+//! header checks, own MAC addresses, ARP (or fixed next-hop MAC addresses), IP options, TTL, fragmentation, the ICMP errors and
+//! redirects of RFC 1812 and RFC 4443, limited in rate, echo replies and neighbor advertisements for its own addresses.
+
+mod v4;
+mod v6;
 
 use super::{ClickText, KindCx};
 use crate::file::Loc;
 use crate::import::{Route, read_routes};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Ports: one per interface, in order.
@@ -20,11 +24,27 @@ pub struct Router {
     pub routes: Option<Vec<Loc<String>>>,
     /// A file with routes: the same lines, or the output of `ip route` (and `ip -6 route`).
     pub routes_file: Option<Loc<String>>,
-    /// MAC addresses of next hops and hosts that do not answer ARP: `192.168.1.2: 02:00:00:00:00:02`. With at least one for an
-    /// interface without `gateway-mac`, the others are still asked for.
+    /// Send ICMP redirects to hosts of the network that their next hop is on (RFC 1812 5.2.7.2, IPv4 only); true if not given.
     #[serde(default)]
     pub redirects: Option<bool>,
+    /// Most ICMP errors per second, 100 if not given (RFC 1812 4.3.2.8, RFC 4443 2.4 f): errors about IPv4 packets, redirects,
+    /// and errors about IPv6 packets each have so many.
+    pub icmp_rate: Option<Loc<u32>>,
+    /// Most ICMP errors at once, 10 if not given.
+    pub icmp_burst: Option<Loc<u32>>,
 }
+
+/// Of `icmp-rate` and `icmp-burst` unless given: bucket as RFC 4443 2.4 f proposes it, rate for a router of many hosts.
+const ICMP_RATE: u32 = 100;
+const ICMP_BURST: u32 = 10;
+/// Largest values of them.
+const MAX_ICMP_RATE: u32 = 1_000_000;
+const MAX_ICMP_BURST: u32 = 10_000;
+/// Interfaces that a paint annotation can tell apart: 0 is what the router made itself, 255 means all.
+const MAX_INTERFACES: usize = 254;
+/// Least MTU of an IPv4 interface (RFC 791), and of an IPv6 one (RFC 8200 5).
+const MIN_MTU4: u16 = 68;
+const MIN_MTU6: u16 = 1280;
 
 /// An interface of a router.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -64,12 +84,14 @@ impl Router {
 
     /// The graph as Click text.
     pub fn click(&self, cx: &mut KindCx<'_>) -> String {
-        if self.interfaces.is_empty() || self.interfaces.len() > 1024 {
-            cx.error_whole("a router has 1 to 1024 interfaces");
+        if self.interfaces.is_empty() || self.interfaces.len() > MAX_INTERFACES {
+            cx.error_whole(format!("a router has 1 to {MAX_INTERFACES} interfaces"));
             return String::new();
         }
+        let limit = self.limit(cx);
         let ports: Vec<Option<Port>> = self.interfaces.iter().map(|i| port(cx, i)).collect();
-        let Some(ports) = ports.into_iter().collect::<Option<Vec<Port>>>() else {
+        let ports = ports.into_iter().collect::<Option<Vec<Port>>>();
+        let (Some(ports), Some(limit)) = (ports, limit) else {
             return String::new();
         };
         let routes = self.all_routes(cx);
@@ -78,24 +100,35 @@ impl Router {
         for n in 0..ports.len() {
             t.line(format!("out{n} :: ToDevice({n});"));
         }
-        let has4 = ports.iter().any(|p| p.v4.is_some());
-        let has6 = ports.iter().any(|p| p.v6.is_some());
-        if has4 {
-            self.table4(cx, &mut t, &ports, &routes);
+        let mut off_link = BTreeMap::new();
+        if ports.iter().any(|p| p.v4.is_some()) {
+            off_link = self.table4(cx, &mut t, &ports, &routes, &limit);
         }
-        if has6 {
-            self.table6(cx, &mut t, &ports, &routes);
+        if ports.iter().any(|p| p.v6.is_some()) {
+            self.table6(cx, &mut t, &ports, &routes, &limit);
         }
         for (n, p) in ports.iter().enumerate() {
             interface_in(&mut t, n, p);
-            if let Some((addr, _)) = p.v4 {
-                interface_out4(&mut t, n, p, addr, self.redirects.unwrap_or(true));
-            }
-            if let Some((addr, _)) = p.v6 {
-                interface_out6(&mut t, n, p, addr);
-            }
+            let redirects = self.redirects.unwrap_or(true);
+            v4::interface_out(&mut t, n, p, redirects, off_link.get(&n));
+            v6::interface_out(&mut t, n, &ports);
         }
         t.finish()
+    }
+
+    /// The element that limits the rate of ICMP messages.
+    fn limit(&self, cx: &mut KindCx<'_>) -> Option<String> {
+        let mut number = |v: &Option<Loc<u32>>, usual: u32, max: u32, name: &str| {
+            let n = v.as_ref().map_or(usual, |v| v.value);
+            if let Some(v) = v.as_ref().filter(|_| n == 0 || n > max) {
+                cx.error(v, format!("{name} {n} out of range, 1 to {max}"));
+                return None;
+            }
+            Some(n)
+        };
+        let rate = number(&self.icmp_rate, ICMP_RATE, MAX_ICMP_RATE, "icmp-rate");
+        let burst = number(&self.icmp_burst, ICMP_BURST, MAX_ICMP_BURST, "icmp-burst");
+        Some(format!("RatedSplitter({}, BURST_SIZE {})", rate?, burst?))
     }
 
     fn all_routes(&self, cx: &mut KindCx<'_>) -> Vec<(Route, String, u32)> {
@@ -147,164 +180,42 @@ impl Router {
             )
         })
     }
+}
 
-    /// Output 0 of the look-up: for the router itself; 1 + port otherwise; the last: blackhole.
-    fn table4(
-        &self,
-        cx: &mut KindCx<'_>,
-        t: &mut ClickText,
-        ports: &[Port],
-        routes: &[(Route, String, u32)],
-    ) {
-        t.line("rt :: RadixIPLookup(");
-        let place = cx.reader.sources.locate(cx.span);
-        let mut lines: Vec<(String, String, u32)> = Vec::new();
-        for (n, p) in ports.iter().enumerate() {
-            let Some((a, l)) = p.v4 else { continue };
-            let at = self.interfaces[n]
-                .address
-                .as_ref()
-                .map(|a| cx.reader.sources.locate(cx.at(a)));
-            let at = at.unwrap_or_else(|| place.clone());
-            let mut add = |s: String| lines.push((s, at.file.clone(), at.line));
-            add(format!("{a}/32 0"));
-            if l < 31 {
-                let (net, bcast) = (u32::from(a) & mask4(l), u32::from(a) | !mask4(l));
-                add(format!("{}/32 0", Ipv4Addr::from(bcast)));
-                add(format!("{}/32 0", Ipv4Addr::from(net)));
-            }
-            if l < 32 {
-                add(format!(
-                    "{}/{l} {}",
-                    Ipv4Addr::from(u32::from(a) & mask4(l)),
-                    n + 1
-                ));
-            }
-        }
-        lines.push((
-            "255.255.255.255/32 0".into(),
-            place.file.clone(),
-            place.line,
-        ));
-        lines.push(("0.0.0.0/32 0".into(), place.file.clone(), place.line));
-        let mut blackhole = false;
-        for (r, file, line) in routes {
-            let IpAddr::V4(net) = r.net else { continue };
-            if r.blackhole {
-                blackhole = true;
-                lines.push((
-                    format!("{net}/{} {}", r.len, ports.len() + 1),
-                    file.clone(),
-                    *line,
-                ));
-                continue;
-            }
-            // what `ip route` prints of an interface's own network is there already
-            let own = |p: &Port| p.v4.is_some_and(|(a, l)| l == r.len && same4(a, net, l));
-            if r.via.is_none() && ports.iter().any(own) {
-                continue;
-            }
-            match self.port_of(r, ports) {
-                Ok(n) => {
-                    let via = match r.via {
-                        Some(IpAddr::V4(g)) => format!("{g} "),
-                        _ => String::new(),
-                    };
-                    lines.push((
-                        format!("{net}/{} {via}{}", r.len, n + 1),
-                        file.clone(),
-                        *line,
-                    ));
-                }
-                Err(e) => cx.error_whole(format!("{file}:{line}: {e}")),
-            }
-        }
-        write_lines(t, &lines);
-        // what is for the router itself: answer pings, drop the rest
-        t.line("rt[0] -> me :: IPClassifier(icmp type echo, -) -> ICMPPingResponder -> rt;");
-        t.line("me[1] -> Discard;");
-        for (n, p) in ports.iter().enumerate() {
-            if p.v4.is_none() {
-                t.line(format!("rt[{}] -> Discard;", n + 1));
-            }
-        }
-        if blackhole {
-            t.line(format!("rt[{}] -> Discard;", ports.len() + 1));
-        }
+/// The lines of a look-up's table: text, and the file and line that it was made from.
+#[derive(Debug, Default)]
+struct Lines(Vec<(String, String, u32)>);
+
+impl Lines {
+    fn add(&mut self, text: String, at: &(String, u32)) {
+        self.0.push((text, at.0.clone(), at.1));
     }
-
-    fn table6(
-        &self,
-        cx: &mut KindCx<'_>,
-        t: &mut ClickText,
-        ports: &[Port],
-        routes: &[(Route, String, u32)],
-    ) {
-        t.line("rt6 :: LookupIP6Route(");
-        let place = cx.reader.sources.locate(cx.span);
-        let mut lines: Vec<(String, String, u32)> = Vec::new();
-        for (n, p) in ports.iter().enumerate() {
-            let Some((a, l)) = p.v6 else { continue };
-            let net = Ipv6Addr::from(u128::from(a) & mask6(l));
-            lines.push((format!("{a}/128 ::0 0"), place.file.clone(), place.line));
-            if l < 128 {
-                lines.push((
-                    format!("{net}/{l} ::0 {}", n + 1),
-                    place.file.clone(),
-                    place.line,
-                ));
-            }
+    /// Writes the look-up that these are the arguments of.
+    fn write(&self, t: &mut ClickText, head: &str) {
+        t.line(format!("{head}("));
+        for (i, (text, file, line)) in self.0.iter().enumerate() {
+            let comma = if i + 1 < self.0.len() { "," } else { "" };
+            t.line_from(file, *line, format!("{text}{comma}"));
         }
-        let mut blackhole = false;
-        for (r, file, line) in routes {
-            let IpAddr::V6(net) = r.net else { continue };
-            if r.blackhole {
-                blackhole = true;
-                lines.push((
-                    format!("{net}/{} ::0 {}", r.len, ports.len() + 1),
-                    file.clone(),
-                    *line,
-                ));
-                continue;
-            }
-            let own = |p: &Port| p.v6.is_some_and(|(a, l)| l == r.len && same6(a, net, l));
-            if r.via.is_none() && ports.iter().any(own) {
-                continue;
-            }
-            match self.port_of(r, ports) {
-                Ok(n) => {
-                    let via = match r.via {
-                        Some(IpAddr::V6(g)) => g.to_string(),
-                        _ => "::0".to_string(),
-                    };
-                    lines.push((
-                        format!("{net}/{} {via} {}", r.len, n + 1),
-                        file.clone(),
-                        *line,
-                    ));
-                }
-                Err(e) => cx.error_whole(format!("{file}:{line}: {e}")),
-            }
-        }
-        write_lines(t, &lines);
-        t.line("rt6[0] -> Discard;");
-        for (n, p) in ports.iter().enumerate() {
-            if p.v6.is_none() {
-                t.line(format!("rt6[{}] -> Discard;", n + 1));
-            }
-        }
-        if blackhole {
-            t.line(format!("rt6[{}] -> Discard;", ports.len() + 1));
-        }
+        t.line(");");
     }
 }
 
-fn write_lines(t: &mut ClickText, lines: &[(String, String, u32)]) {
-    for (i, (text, file, line)) in lines.iter().enumerate() {
-        let comma = if i + 1 < lines.len() { "," } else { "" };
-        t.line_from(file, *line, format!("{text}{comma}"));
+/// Numbers of a look-up's outputs beyond those of the router itself (0) and its ports (1 + port).
+#[derive(Debug)]
+struct Outputs {
+    next: usize,
+}
+
+impl Outputs {
+    fn new(ports: usize) -> Self {
+        Outputs { next: ports + 1 }
     }
-    t.line(");");
+    /// One more.
+    fn one(&mut self) -> usize {
+        self.next += 1;
+        self.next - 1
+    }
 }
 
 /// From the device to the look-ups.
@@ -316,84 +227,9 @@ fn interface_in(t: &mut ClickText, n: usize, p: &Port) {
     t.line(format!(
         "  -> c{n} :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, 12/86dd, -);"
     ));
-    match p.v4 {
-        Some((a, _)) => {
-            t.line(format!("c{n}[0] -> ARPResponder({a} {}) -> out{n};", p.mac));
-            match p.gateway {
-                None => t.line(format!(
-                    "c{n}[1] -> [1]arpq{n} :: ARPQuerier({a}, {}) -> out{n};",
-                    p.mac
-                )),
-                Some(_) => t.line(format!("c{n}[1] -> Discard;")),
-            };
-            // paint: the colour of the interface, for redirects
-            t.line(format!(
-                "c{n}[2] -> Paint({}) -> Strip(14) -> CheckIPHeader -> GetIPAddress(16) -> rt;",
-                n + 1
-            ));
-        }
-        None => {
-            for i in 0..3 {
-                t.line(format!("c{n}[{i}] -> Discard;"));
-            }
-        }
-    }
-    match p.v6 {
-        Some(_) => t.line(format!(
-            "c{n}[3] -> Strip(14) -> CheckIP6Header -> GetIP6Address(24) -> rt6;"
-        )),
-        None => t.line(format!("c{n}[3] -> Discard;")),
-    };
+    v4::interface_in(t, n, p);
+    v6::interface_in(t, n, p);
     t.line(format!("c{n}[4] -> Discard;"));
-}
-
-/// From the IPv4 look-up to the device.
-fn interface_out4(t: &mut ClickText, n: usize, p: &Port, addr: Ipv4Addr, redirects: bool) {
-    t.line(format!("rt[{}] -> DropBroadcasts", n + 1));
-    if redirects {
-        t.line(format!("  -> cp{n} :: PaintTee({})", n + 1));
-    }
-    t.line(format!("  -> gio{n} :: IPGWOptions({addr})"));
-    t.line(format!("  -> FixIPSrc({addr})"));
-    t.line(format!("  -> dt{n} :: DecIPTTL"));
-    match &p.gateway {
-        Some(g) => t.line(format!(
-            "  -> fr{n} :: IPFragmenter({}) -> EtherEncap(0x0800, {}, {g}) -> out{n};",
-            p.mtu, p.mac
-        )),
-        None => t.line(format!(
-            "  -> fr{n} :: IPFragmenter({}) -> [0]arpq{n};",
-            p.mtu
-        )),
-    };
-    if redirects {
-        t.line(format!(
-            "cp{n}[1] -> ICMPError({addr}, redirect, host) -> rt;"
-        ));
-    }
-    t.line(format!(
-        "gio{n}[1] -> ICMPError({addr}, parameterproblem) -> rt;"
-    ));
-    t.line(format!(
-        "dt{n}[1] -> ICMPError({addr}, timeexceeded) -> rt;"
-    ));
-    t.line(format!(
-        "fr{n}[1] -> ICMPError({addr}, unreachable, needfrag, PMTU {}) -> rt;",
-        p.mtu
-    ));
-}
-
-/// From the IPv6 look-up to the device.
-fn interface_out6(t: &mut ClickText, n: usize, p: &Port, addr: Ipv6Addr) {
-    let gateway = p.gateway.clone().unwrap_or_default();
-    t.line(format!("rt6[{}] -> hl{n} :: DecIP6HLIM", n + 1));
-    t.line(format!("  -> ml{n} :: CheckLength({})", p.mtu));
-    t.line(format!(
-        "  -> EtherEncap(0x86dd, {}, {gateway}) -> out{n};",
-        p.mac
-    ));
-    t.line(format!("hl{n}[1] -> ICMP6Error({addr}, 3, 0) -> rt6;"));
-    t.line(format!("ml{n}[1] -> ICMP6Error({addr}, 2, 0) -> rt6;"));
 }
 
 fn mask4(l: u8) -> u32 {
@@ -425,12 +261,20 @@ fn port(cx: &mut KindCx<'_>, i: &Interface) -> Option<Port> {
         None => None,
     };
     if v6.is_some() && gateway.is_none() {
-        cx.error(&i.mac, "an interface with an IPv6 address needs 'gateway-mac': neighbour discovery is not built in");
+        cx.error(&i.mac, "an interface with an IPv6 address needs 'gateway-mac': nobody is asked for MAC addresses");
         return None;
     }
     let mtu = i.mtu.as_ref().map_or(1500, |m| m.value);
-    if mtu < 68 {
-        cx.error(i.mtu.as_ref()?, "an MTU is at least 68 bytes (RFC 791)");
+    if mtu < MIN_MTU4 {
+        let m = format!("an MTU is at least {MIN_MTU4} bytes (RFC 791)");
+        cx.error(i.mtu.as_ref()?, m);
+        return None;
+    }
+    if v6.is_some() && mtu < MIN_MTU6 {
+        let m = format!(
+            "the MTU of an interface with an IPv6 address is at least {MIN_MTU6} bytes (RFC 8200)"
+        );
+        cx.error(i.mtu.as_ref()?, m);
         return None;
     }
     if v4.is_none() && v6.is_none() {

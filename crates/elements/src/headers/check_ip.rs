@@ -4,7 +4,7 @@
 //! `... bad IP version`, `... bad IP header length`, `... bad IP length`, `... bad IP checksum`, `... bad source address`.
 //!
 //! Different from Click: the old syntax `CheckIPHeader(BADSRC-list, OFFSET)`, which Click documents but refuses, is
-//! accepted.
+//! accepted; BADSRC takes prefixes (`127.0.0.0/8`) beside addresses.
 
 use super::arg::PrefixList;
 use super::refusal::{Cause, Lead, Refusals, causes};
@@ -56,8 +56,8 @@ const SOURCE: usize = 5;
 struct CheckIpHeader {
     offset: usize,
     checksum: bool,
-    /// Sources that are refused ...
-    bad_src: Vec<[u8; 4]>,
+    /// Sources that are refused: address and mask ...
+    bad_src: Vec<(u32, u32)>,
     /// ... unless the packet goes to one of these.
     good_dst: Vec<[u8; 4]>,
     refusals: Refusals,
@@ -82,6 +82,12 @@ impl CheckIpHeader {
     }
 
     #[inline]
+    fn is_bad(&self, src: [u8; 4]) -> bool {
+        let src = u32::from_be_bytes(src);
+        self.bad_src.iter().any(|(a, mask)| src & mask == *a)
+    }
+
+    #[inline]
     fn check(&self, data: &[u8]) -> Result<Accepted, usize> {
         let ip = data.get(self.offset..).unwrap_or(&[]);
         let h = ipv4::Header::parse(ip).ok_or(TINY)?;
@@ -100,10 +106,7 @@ impl CheckIpHeader {
             return Err(CHECKSUM);
         }
         let dst = h.dst();
-        if !self.bad_src.is_empty()
-            && self.bad_src.contains(&h.src())
-            && !self.good_dst.contains(&dst)
-        {
+        if !self.bad_src.is_empty() && self.is_bad(h.src()) && !self.good_dst.contains(&dst) {
             return Err(SOURCE);
         }
         Ok(Accepted {
@@ -114,24 +117,36 @@ impl CheckIpHeader {
     }
 }
 
-fn octets(l: Vec<Ipv4Addr>) -> Vec<[u8; 4]> {
-    l.iter().map(Ipv4Addr::octets).collect()
+impl CheckIpHeader {
+    /// The refused sources as intervals; `None` where a mask is not a prefix.
+    fn bad_sources(&self) -> Option<ValueSet> {
+        let contiguous = |m: u32| m.leading_ones() == m.count_ones();
+        let all = self.bad_src.iter();
+        let all = all.map(|(a, m)| contiguous(*m).then_some((u128::from(*a), u128::from(a | !m))));
+        Some(ValueSet::from_intervals(all.collect::<Option<Vec<_>>>()?))
+    }
+}
+
+/// Addresses and prefixes as address and mask.
+fn masked(l: PrefixList) -> Vec<(u32, u32)> {
+    let one = |p: &Ip4Prefix| (u32::from(p.addr) & u32::from(p.mask), p.mask.into());
+    l.0.iter().map(one).collect()
 }
 
 /// Addresses that are never a source: what INTERFACES and the old syntax add.
-const NEVER_SOURCES: [[u8; 4]; 2] = [[0; 4], [255; 4]];
+const NEVER_SOURCES: [(u32, u32); 2] = [(0, u32::MAX), (u32::MAX, u32::MAX)];
 
 impl Element for CheckIpHeader {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         if let Some(l) = args.keyword("BADSRC") {
-            self.bad_src = octets(l);
+            self.bad_src = masked(l);
         }
-        if let Some(l) = args.keyword("GOODDST") {
-            self.good_dst = octets(l);
+        if let Some(l) = args.keyword::<Vec<Ipv4Addr>>("GOODDST") {
+            self.good_dst = l.iter().map(Ipv4Addr::octets).collect();
         }
         // As in Click, INTERFACES replaces what BADSRC and GOODDST gave.
         if let Some(PrefixList(interfaces)) = args.keyword("INTERFACES") {
-            let broadcast = |i: &Ip4Prefix| (u32::from(i.addr) | !u32::from(i.mask)).to_be_bytes();
+            let broadcast = |i: &Ip4Prefix| (u32::from(i.addr) | !u32::from(i.mask), u32::MAX);
             self.bad_src = interfaces.iter().map(broadcast).collect();
             self.bad_src.extend(NEVER_SOURCES);
             self.good_dst = interfaces.iter().map(|i| i.addr.octets()).collect();
@@ -148,7 +163,7 @@ impl Element for CheckIpHeader {
             self.offset = o.unwrap_or(0) as usize;
         } else if args.positional_left() > 0 {
             if let Some(l) = args.optional("BADSRC") {
-                self.bad_src = octets(l);
+                self.bad_src = masked(l);
                 self.bad_src.extend(NEVER_SOURCES);
             }
             let o: Option<u32> = args.optional("OFFSET");
@@ -229,13 +244,13 @@ impl Element for CheckIpHeader {
             c = refuse(c, fails(HeaderCheck::Ip4Checksum), CHECKSUM);
         }
         if !self.bad_src.is_empty() {
-            let set = |l: &[[u8; 4]]| {
-                let all = l.iter().map(|a| u128::from(u32::from_be_bytes(*a)));
-                ValueSet::from_intervals(all.map(|a| (a, a)))
+            let Some(sources) = self.bad_sources() else {
+                return Model::None("CheckIPHeader: masks that are not contiguous");
             };
-            let mut bad = Cond::In(Read::Field(src), set(&self.bad_src));
+            let mut bad = Cond::In(Read::Field(src), sources);
             if !self.good_dst.is_empty() {
-                let elsewhere = set(&self.good_dst).complement(32);
+                let all = self.good_dst.iter().map(|a| u32::from_be_bytes(*a).into());
+                let elsewhere = ValueSet::from_intervals(all.map(|a| (a, a))).complement(32);
                 bad = bad.and(Cond::In(Read::Field(dst), elsewhere));
             }
             c = refuse(c, bad, SOURCE);
@@ -373,6 +388,25 @@ mod tests {
         assert!(b.push(0, &d).is_empty());
         d[12..16].copy_from_slice(&[10, 0, 0, 1]);
         assert_eq!(b.push(0, &d).len(), 1);
+    }
+
+    #[test]
+    fn bad_sources_may_be_prefixes() {
+        let c = "BADSRC 127.0.0.0/8 224.0.0.0/3 192.168.0.1, GOODDST 10.0.0.9, CHECKSUM false";
+        let mut b = Bench::new("CheckIPHeader", c, 1, 1).unwrap();
+        let mut passes = |src: [u8; 4], dst: [u8; 4]| {
+            let mut d = packet();
+            d[12..16].copy_from_slice(&src);
+            d[16..20].copy_from_slice(&dst);
+            b.push(0, &d).len() == 1
+        };
+        for bad in [[127, 1, 2, 3], [224, 0, 0, 1], [255; 4], [192, 168, 0, 1]] {
+            assert!(!passes(bad, [10, 0, 0, 8]) && passes(bad, [10, 0, 0, 9]));
+        }
+        for good in [[126, 255, 255, 255], [128, 0, 0, 0], [192, 168, 0, 0]] {
+            assert!(passes(good, [10, 0, 0, 8]));
+        }
+        assert!(Bench::new("CheckIPHeader", "BADSRC 1.2.3.0/33", 1, 1).is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! SetIP6Address; small writers: SetIP6DSCP, IP6Mirror, IP6Encap.
 
 use super::{Ip6List, header, header_mut};
-use crate::args::{ArgScope, Args, FromArg, Word};
+use crate::args::{ArgScope, Args, FromArg, Ip6Prefix, Word};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -29,10 +29,11 @@ pub const CHECK_IP6_HEADER: ElementClass = ElementClass {
     new: || Box::new(CheckIp6Header::default()),
 };
 
-/// As Click. PROCESS_EH (fastclick) puts the transport header behind the extension headers.
+/// As Click, but BADADDRS takes prefixes, too. PROCESS_EH (fastclick) puts the transport header behind the extension headers.
 #[derive(Debug, Clone, Default)]
 struct CheckIp6Header {
-    bad: Vec<[u8; 16]>,
+    /// Sources that are refused: address and mask.
+    bad: Vec<(u128, u128)>,
     offset: usize,
     follow: bool,
     count: u64,
@@ -71,7 +72,8 @@ impl CheckIp6Header {
         if usize::from(h.payload_len()) > b.len() - ipv6::LEN {
             return Some(LENGTH);
         }
-        if self.bad.contains(&h.src()) {
+        let src = u128::from_be_bytes(h.src());
+        if self.bad.iter().any(|(a, mask)| src & mask == *a) {
             return Some(SOURCE);
         }
         None
@@ -81,8 +83,9 @@ impl CheckIp6Header {
 impl Element for CheckIp6Header {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         let bad = args.optional("BADADDRS").unwrap_or(Ip6List(Vec::new()));
-        self.bad = bad.0.iter().map(|a| a.octets()).collect();
-        self.bad.push([0xff; 16]);
+        let masked = |p: &Ip6Prefix| (u128::from(p.addr) & p.mask(), p.mask());
+        self.bad = bad.0.iter().map(masked).collect();
+        self.bad.push((u128::MAX, u128::MAX));
         self.offset = args.optional::<u32>("OFFSET").unwrap_or(0) as usize;
         self.follow = args.keyword("PROCESS_EH").unwrap_or(false);
         args.finish()
@@ -122,10 +125,8 @@ impl Element for CheckIp6Header {
             base: Base::Data,
             offset: at,
         };
-        let sources = ValueSet::from_intervals(self.bad.iter().map(|a| {
-            let a = u128::from_be_bytes(*a);
-            (a, a)
-        }));
+        let sources = self.bad.iter().map(|(a, mask)| (*a, a | !mask));
+        let sources = ValueSet::from_intervals(sources);
         let source = Read::Field(bytes(Base::Data, at + 8, 16));
         let mut cases = vec![
             bad(Cond::less(Read::Len, u128::from(at) + 40), SHORT),
@@ -664,6 +665,19 @@ mod tests {
         }
         assert_eq!(b.read("drops").unwrap(), "55");
         assert_eq!(b.host.log, "IP6 header check failed\n");
+    }
+
+    #[test]
+    fn bad_sources_may_be_prefixes() {
+        let c = "::/127 ff00::/8 2001:db8::bad";
+        let mut b = Bench::new("CheckIP6Header", c, 1, 2).unwrap();
+        let mut port = |src: &str| b.push(0, &ip6(src, "2001:db8::2", 17, &[]))[0].0;
+        for bad in ["::", "::1", "ff00::", "ff02::1", "2001:db8::bad"] {
+            assert_eq!(port(bad), 1, "{bad}");
+        }
+        for good in ["::2", "feff::1", "2001:db8::bae"] {
+            assert_eq!(port(good), 0, "{good}");
+        }
     }
 
     #[test]

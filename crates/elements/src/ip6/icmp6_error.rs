@@ -2,7 +2,8 @@
 //!
 //! Deliberate differences from Click, which errs in all of these: ICMPv6 errors are never answered, nor are packets whose
 //! source is unspecified or multicast (RFC 4443 2.4 e; Click looks for the type in the wrong place); the MTU of "packet too
-//! big" stands in network order and can be given; checksums are always right (Click loses a carry now and then);
+//! big" stands in network order and can be given; errors quote as much as fits in 1280 bytes (RFC 4443 2.4 c; Click: 568 bytes);
+//! checksums are always right (Click loses a carry now and then);
 //! IP6Fragmenter sends packets longer than MTU to output 1 instead of forgetting them.
 
 use super::{checksum, header};
@@ -39,8 +40,8 @@ mod kind {
     pub const REDIRECT: u8 = 137;
 }
 
-/// Most bytes of the original packet in an error, as in Click.
-const MAX_QUOTED: usize = 568;
+/// Longest error with its IPv6 header: the least MTU of IPv6 (RFC 4443 2.4 c).
+const MAX_LEN: usize = 1280;
 
 /// MTU (ours) is the value in "packet too big" messages, 1500 unless given.
 #[derive(Debug, Clone, Default)]
@@ -52,8 +53,17 @@ struct Icmp6Error {
 }
 
 impl Icmp6Error {
-    /// Why the packet gets no answer.
-    fn check(p: &Packet) -> Result<(), DropReason> {
+    /// Is this one of the errors that packets to many are answered with, too (RFC 4443 2.4 e.3)? Path MTU discovery and
+    /// unknown options need them.
+    fn about_groups(&self) -> bool {
+        matches!(
+            (self.kind, self.code),
+            (kind::TOO_BIG, _) | (kind::PARAMETER_PROBLEM, 2)
+        )
+    }
+
+    /// Why the packet gets no answer (RFC 4443 2.4 e).
+    fn check(&self, p: &Packet) -> Result<(), DropReason> {
         let h = header(p).ok_or("ICMP6Error: no IPv6 header")?;
         if let Some((ICMP6, at, false)) = h.upper_layer() {
             // types below 128 are errors; one that is cut off may be
@@ -62,13 +72,14 @@ impl Icmp6Error {
                 _ => return Err("ICMP6Error: answers no ICMPv6 error"),
             }
         }
-        if h.dst()[0] == 0xff {
+        if h.dst()[0] == 0xff && !self.about_groups() {
             return Err("ICMP6Error: destination is a multicast address");
         }
-        if is_group(p) {
+        if is_group(p) && !self.about_groups() {
             return Err("ICMP6Error: arrived as link-level broadcast or multicast");
         }
-        if h.src()[0] == 0xff || h.src() == [0; 16] {
+        let src = Ipv6Addr::from(h.src());
+        if src.is_multicast() || src.is_unspecified() || src.is_loopback() {
             return Err("ICMP6Error: source cannot be answered");
         }
         Ok(())
@@ -78,10 +89,11 @@ impl Icmp6Error {
         let (Some(h), Some(original)) = (header(p), p.network()) else {
             return;
         };
-        let quoted = &original[..original.len().min(MAX_QUOTED)];
         let redirect = self.kind == kind::REDIRECT;
         // a redirect has room for two addresses, which only code 0 uses
         let fixed = if redirect { 40 } else { 8 };
+        let room = MAX_LEN - ipv6::LEN - fixed;
+        let quoted = &original[..original.len().min(room)];
         let body = if redirect && self.code != 0 { 8 } else { fixed };
         q.put(ipv6::LEN + fixed + quoted.len());
         let Some(mut n) = Header::parse(q.data_mut()) else {
@@ -151,7 +163,7 @@ impl Element for Icmp6Error {
         Model::None("originates packets")
     }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
-        if let Err(reason) = Self::check(&p) {
+        if let Err(reason) = self.check(&p) {
             cx.decide(None, || reason.to_string());
             return cx.drop(p, reason);
         }
@@ -250,7 +262,7 @@ mod tests {
 
     #[test]
     fn particulars_of_types() {
-        let d = ip6("2001:db8::1", "2001:db8::2", 17, &[0; 700]);
+        let d = ip6("2001:db8::1", "2001:db8::2", 17, &[0; 1400]);
         let m = |config: &str| {
             let mut p = marked(&d);
             p.anno.set_dst_ip6(addr("2001:db8::77"));
@@ -261,7 +273,7 @@ mod tests {
             q
         };
         let q = m("2, 0");
-        assert_eq!((&q[44..48], q.len()), (&[0, 0, 5, 220][..], 40 + 8 + 568));
+        assert_eq!((&q[44..48], q.len()), (&[0, 0, 5, 220][..], 1280));
         assert_eq!(m("2, 0, MTU 1280")[44..48], [0, 0, 5, 0]);
         assert_eq!(m("4, 0")[44..48], [0, 0, 0, 40]);
         let q = m("137, 0");
@@ -269,7 +281,18 @@ mod tests {
             (&q[48..64], &q[64..80]),
             (&addr("2001:db8::77")[..], &addr("2001:db8::2")[..])
         );
-        assert_eq!(q[80..], d[..568]);
+        assert_eq!((&q[80..], q.len()), (&d[..1200], 1280));
+    }
+
+    /// RFC 4443 2.4 (e.3): packets to many are answered where path MTU discovery and unknown options need it.
+    #[test]
+    fn too_big_is_said_of_multicast_too() {
+        let d = ip6("2001:db8::1", "ff0e::2", 17, &[0; 8]);
+        for (config, n) in [("2, 0", 1), ("4, 2", 1), ("4, 0", 0), ("3, 0", 0)] {
+            let mut p = marked(&d);
+            p.anno.packet_type = PacketType::Multicast;
+            assert_eq!(bench(config).push_packet(0, p).len(), n, "{config}");
+        }
     }
 
     #[test]
@@ -296,7 +319,12 @@ mod tests {
             &[58, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0],
         );
         assert_eq!(n(&mut b, &e), 0);
-        for (s, d) in [("::", "::2"), ("ff02::1", "::2"), ("::1", "ff02::1")] {
+        for (s, d) in [
+            ("::", "::2"),
+            ("ff02::1", "::2"),
+            ("::1", "::2"),
+            ("2001:db8::1", "ff02::1"),
+        ] {
             assert_eq!(n(&mut b, &ip6(s, d, 17, &[])), 0, "{s} {d}");
         }
         let d = ip6("2001:db8::1", "2001:db8::2", 17, &[]);

@@ -1,19 +1,19 @@
-//! IPv6: header checks, look-ups, hop limit, ICMPv6 errors, neighbor discovery.
+//! IPv6: header checks, look-ups, hop limit, ICMPv6 errors and echo, neighbor discovery.
 
 mod filter;
 mod header;
 mod icmp6_error;
 mod lookup;
 mod neighbor;
+mod ping;
 #[cfg(test)]
 mod testpkt;
 
-use crate::args::{ArgScope, FromArg, split_words, unquote};
+use crate::args::{ArgScope, FromArg, Ip6Prefix, split_words, unquote};
 use crate::class::ElementClass;
 use crate::model::{Case, Cond, Exit, Read, ValueSet};
 use onefold_packet::Packet;
 use onefold_packet::wire::ipv6::Header;
-use std::net::Ipv6Addr;
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[
@@ -31,6 +31,7 @@ pub const CLASSES: &[ElementClass] = &[
     lookup::LOOKUP_IP6_ROUTE,
     neighbor::IP6_ND_ADVERTISER,
     neighbor::IP6_ND_SOLICITOR,
+    ping::ICMP6_PING_RESPONDER,
 ];
 
 /// A view of the IPv6 header that the network header annotation points at.
@@ -83,16 +84,17 @@ fn protocol_number(name: &str) -> Option<u8> {
     })
 }
 
-/// IPv6 addresses separated by spaces, in quotes or not (Click wants quotes around more than one).
-struct Ip6List(Vec<Ipv6Addr>);
+/// IPv6 addresses and prefixes separated by spaces, in quotes or not (Click wants quotes around more than one, and takes
+/// addresses only).
+struct Ip6List(Vec<Ip6Prefix>);
 
 impl FromArg for Ip6List {
-    const WANTS: &'static str = "IPv6 addresses separated by spaces";
+    const WANTS: &'static str = "IPv6 addresses or prefixes separated by spaces";
     fn from_arg(s: &str, scope: &ArgScope<'_>) -> Result<Self, Option<String>> {
         let s = String::from_utf8_lossy(&unquote(s)).into_owned();
         let all: Result<_, _> = split_words(&s)
             .iter()
-            .map(|w| Ipv6Addr::from_arg(w, scope))
+            .map(|w| Ip6Prefix::from_arg(w, scope))
             .collect();
         all.map(Ip6List).map_err(|_| None)
     }

@@ -97,11 +97,50 @@ struct Entry {
     arg: usize,
 }
 
-/// As Click; checksums of solicitations are checked as they should be (Click loses a carry now and then, and refuses some
-/// right ones).
+/// As Click, except: checksums of solicitations are checked as they should be (Click loses a carry now and then, and refuses
+/// some right ones); solicitations need no link-layer address; those that RFC 4861 7.1.1 calls invalid are not answered; answers
+/// to the unspecified address go to all nodes, and those for a single address override what was known before (7.2.4).
 #[derive(Debug, Clone)]
 struct Ip6NdAdvertiser {
     entries: Vec<Entry>,
+}
+
+/// Flags of advertisements: from a router, solicited, to override.
+const ROUTER: u8 = 0x80;
+const SOLICITED: u8 = 0x40;
+const OVERRIDE: u8 = 0x20;
+/// All nodes of a link, and the hardware address that stands for them (RFC 2464 7).
+const ALL_NODES: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+const ALL_NODES_ETH: EtherAddr = EtherAddr([0x33, 0x33, 0, 0, 0, 1]);
+/// Length of a solicitation without options.
+const SOLICITATION_LEN: usize = 24;
+
+/// The target of a solicitation that is valid by RFC 4861 7.1.1.
+fn solicited(h: &Header<&[u8]>) -> Option<[u8; 16]> {
+    let m = h.payload();
+    if h.version() != 6 || h.next_header() != ICMP6 || m.len() != usize::from(h.payload_len()) {
+        return None;
+    }
+    let asked = Ipv6Addr::from(*m.get(8..SOLICITATION_LEN)?.first_chunk::<16>()?);
+    let valid = h.hop_limit() == 255
+        && m[..2] == [SOLICITATION, 0]
+        // over a message with its own right checksum, the checksum is zero
+        && checksum(&h.src(), &h.dst(), ICMP6, m) == 0
+        && !asked.is_multicast();
+    let mut options = m.get(SOLICITATION_LEN..)?;
+    let mut has_address = false;
+    // Bound: every option is at least 8 bytes long.
+    while let [kind, units, ..] = *options {
+        has_address |= kind == 1;
+        options = match usize::from(units) * 8 {
+            0 => return None,
+            n => options.get(n..)?,
+        };
+    }
+    // duplicate address detection asks a group, and has no address yet
+    let group = h.dst()[..13] == [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff];
+    let known = h.src() != [0; 16] || group && !has_address;
+    (valid && known && options.is_empty()).then(|| asked.octets())
 }
 
 impl Ip6NdAdvertiser {
@@ -113,28 +152,25 @@ impl Ip6NdAdvertiser {
     }
 
     fn answer(&self, p: &Packet) -> Option<([u8; FRAME], &Entry)> {
-        let (h, m) = read(p, SOLICITATION)?;
-        let sum = u16::from_be_bytes([m[2], m[3]]);
-        let mut zeroed = *m;
-        zeroed[2..4].fill(0);
-        // the pseudo-header has the length that the IPv6 header says
-        let len = u32::from(h.payload_len());
-        let pseudo = onefold_packet::checksum::pseudo_v6(&h.src(), &h.dst(), h.next_header(), len);
-        let want = !onefold_packet::checksum::fold(onefold_packet::checksum::sum(&zeroed, pseudo));
-        if h.hop_limit() != 255 || m[1] != 0 || sum != want {
+        let ether = ethernet::Header::parse(p.data())?;
+        let h = Header::parse(p.data().get(ethernet::LEN..)?)?;
+        if ether.ethertype() != ethertype::IPV6 {
             return None;
         }
-        let asked = target(m);
+        let asked = solicited(&h)?;
         let e = self.lookup(asked)?;
-        let to = ethernet::Header::parse(p.data())?.src();
+        let (to, solicited) = match h.src() == [0; 16] {
+            true => ((ALL_NODES_ETH, ALL_NODES), 0),
+            false => ((ether.src(), h.src()), SOLICITED),
+        };
+        let single = if e.prefix.len == 128 { OVERRIDE } else { 0 };
         let frame = Message {
             kind: ADVERTISEMENT,
-            // from a router, solicited
-            flags: 0xc0,
+            flags: ROUTER | solicited | single,
             target: asked,
             option: (2, e.eth),
             from: (e.eth, asked),
-            to: (to, h.src()),
+            to,
         };
         Some((frame.frame(), e))
     }
@@ -498,12 +534,14 @@ mod tests {
         assert_eq!(q[..14], [&THEM[..], &ME_BYTES, &[0x86, 0xdd]].concat());
         assert_eq!(q[14 + 8..14 + 24], addr("3ffe:1ce1:2::5"));
         assert_eq!(q[14 + 24..54], addr("3ffe::9"));
-        assert_eq!((q[54], q[58], q[14 + 7]), (136, 0xc0, 255));
+        assert_eq!((q[54], q[58], q[14 + 7]), (136, 0xe0, 255));
         assert_eq!(q[62..78], addr("3ffe:1ce1:2::5"));
         assert_eq!(q[78..86], [&[2, 1][..], &ME_BYTES].concat());
         assert!(checksum_ok(&q[14..]));
         let f2 = frame(135, "3ffe::9", "ff02::1:ff00:5", "3ffe:1ce1:2::77");
-        assert_eq!(b.push(0, &f2)[0].1.data()[6..12], [2; 6]);
+        let out = b.push(0, &f2);
+        assert_eq!(out[0].1.data()[6..12], [2; 6]);
+        assert_eq!(out[0].1.data()[58], 0xc0, "a proxy overrides nothing");
         assert_eq!(b.host.decisions[1].0, Some(1));
         assert!(
             b.push(0, &frame(135, "3ffe::9", "::1", "3ffe:9::1"))
@@ -525,6 +563,48 @@ mod tests {
         }
         for bad in ["x", "::1 1:1:1:1:1:1 2:2:2:2:2:2", "1:1:1:1:1:1"] {
             assert!(Bench::new("IP6NDAdvertiser", bad, 1, 1).is_err(), "{bad}");
+        }
+    }
+
+    /// A solicitation with these options behind it.
+    fn asking(src: &str, dst: &str, options: &[u8]) -> Vec<u8> {
+        let mut f = frame(135, src, dst, "3ffe:1ce1:2::5")[..14].to_vec();
+        let m = [
+            &[135, 0, 0, 0, 0, 0, 0, 0][..],
+            &addr("3ffe:1ce1:2::5"),
+            options,
+        ]
+        .concat();
+        let mut d = ip6(src, dst, 58, &m);
+        d[7] = 255;
+        put_checksum(&mut d, 42);
+        f.extend(d);
+        f
+    }
+
+    /// RFC 4861 7.2.4 and 7.1.1: duplicate address detection is answered to all nodes, solicited by nobody; unreachability
+    /// detection may ask without its own address; what is not valid is not answered.
+    #[test]
+    fn advertiser_answers_what_is_valid() {
+        let mut b =
+            Bench::new("IP6NDAdvertiser", &format!("3ffe:1ce1:2::5/128 {ME}"), 1, 1).unwrap();
+        let (group, own) = ([1, 1, 2, 0, 0, 0, 0, 9], &[][..]);
+        let out = b.push(0, &asking("::", "ff02::1:ff00:5", own));
+        let q = out[0].1.data();
+        assert_eq!(q[..6], [0x33, 0x33, 0, 0, 0, 1]);
+        assert_eq!((&q[38..54], q[58]), (&addr("ff02::1")[..], 0xa0));
+        assert!(checksum_ok(&q[14..]));
+        let out = b.push(0, &asking("3ffe::9", "3ffe:1ce1:2::5", own));
+        assert_eq!(out[0].1.data()[58], 0xe0);
+        // unspecified source, but an address or no group; options that do not end
+        for bad in [
+            asking("::", "ff02::1:ff00:5", &group),
+            asking("::", "3ffe:1ce1:2::5", own),
+            asking("3ffe::9", "ff02::1:ff00:5", &[1, 0, 0, 0, 0, 0, 0, 0]),
+            asking("3ffe::9", "ff02::1:ff00:5", &[1, 2, 0, 0, 0, 0, 0, 0]),
+            asking("3ffe::9", "ff02::1:ff00:5", &[1]),
+        ] {
+            assert!(b.push(0, &bad).is_empty(), "{bad:02x?}");
         }
     }
 

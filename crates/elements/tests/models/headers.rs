@@ -35,6 +35,7 @@ fn ip() -> Vec<Plan> {
                     "DETAILS true, VERBOSE true",
                     "INTERFACES 10.0.0.1/8 192.168.1.199/24, DETAILS true",
                     "BADSRC 10.0.0.1 10.0.0.2 1.2.3.4, CHECKSUM false",
+                    "BADSRC 10.0.0.0/30 224.0.0.0/3 192.168.0.0/16, GOODDST 10.0.0.1, CHECKSUM false",
                 ],
             ),
         ),

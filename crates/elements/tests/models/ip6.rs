@@ -12,6 +12,7 @@ pub fn plans() -> Vec<Plan> {
             s("CheckIP6Header", "", 1, 2),
             s("CheckIP6Header", "2001:db8::1 ::2, 0", 1, 1),
             s("CheckIP6Header", "PROCESS_EH true", 1, 2),
+            s("CheckIP6Header", "2001:db8::/126 ff00::/8", 1, 2),
         ]),
         Plan::new(Layer::Any, vec![s("CheckIP6Header", ", 14", 1, 2)]),
         Plan::new(
@@ -31,6 +32,10 @@ pub fn plans() -> Vec<Plan> {
         ]),
         ip6(vec![s("IP6Mirror", "", 1, 1)]).plain_punts(1000),
         ip6(vec![s("IP6Encap", "udp, ::1, ::2", 1, 1)]).plain_punts(1000),
+        ip6(vec![
+            s("ICMP6PingResponder", "", 1, 1),
+            s("ICMP6PingResponder", "2001:db8::1", 1, 2),
+        ]),
         ip6(vec![s("ICMP6Error", "2001:db8::1, 3, 0", 1, 1)]).plain_punts(1000),
         ip6(vec![
             s("IP6Fragmenter", "100", 1, 1),

@@ -32,10 +32,11 @@ pub(super) const KEY: [(Dim, u8); 5] = [
 
 /// Elements whose own packets, or those that they make into others, are ICMP errors, echo replies or ARP: only rewriters of
 /// addresses make bindings of them.
-const NO_FLOWS: [&str; 7] = [
+const NO_FLOWS: [&str; 8] = [
     "ARPResponder",
     "FixIPSrc",
     "ICMP6Error",
+    "ICMP6PingResponder",
     "ICMPError",
     "ICMPPingResponder",
     "ICMPRewriter",

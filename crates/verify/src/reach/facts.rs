@@ -9,13 +9,13 @@ use std::collections::{BTreeSet, VecDeque};
 /// punt are options, lengths, fragments and times to live; and those that only pass packets on, or end their way.
 #[rustfmt::skip]
 const PLAIN: &[&str] = &[
-    "ARPQuerier", "CheckICMPHeader", "CheckIP6Header", "CheckIPHeader", "CheckIPHeader2", "CheckPaint", "CheckTCPHeader",
-    "CheckUDPHeader", "Classifier", "Counter", "DecIP6HLIM", "DecIPTTL", "DirectIPLookup", "Discard", "DropBroadcasts",
-    "EtherEncap", "EtherRewrite", "FlowMonitor", "FromDevice", "GetIPAddress", "HostEtherFilter", "IP6Filter",
-    "IPClassifier", "IPFilter", "IPFragmenter", "IPGWOptions", "LinearIPLookup", "LookupIP6Route", "MarkEtherHeader",
-    "MarkIPHeader", "NFLink", "Null", "Paint", "PaintSwitch", "PaintTee", "PayloadFilter", "Queue", "RadixIPLookup",
-    "RangeIPLookup", "SortedIPLookup", "StaticIPLookup", "Strip", "StripEtherVLANHeader", "Tee", "ToDevice", "Unqueue",
-    "Unstrip", "VLANDecap", "VLANEncap",
+    "ARPQuerier", "CheckICMPHeader", "CheckIP6Header", "CheckIPHeader", "CheckIPHeader2", "CheckLength", "CheckPaint",
+    "CheckTCPHeader", "CheckUDPHeader", "Classifier", "Counter", "DecIP6HLIM", "DecIPTTL", "DirectIPLookup", "Discard",
+    "DropBroadcasts", "EtherEncap", "EtherRewrite", "FlowMonitor", "FromDevice", "GetIP6Address", "GetIPAddress",
+    "HostEtherFilter", "IP6Filter", "IPClassifier", "IPFilter", "IPFragmenter", "IPGWOptions", "LinearIPLookup",
+    "LookupIP6Route", "MarkEtherHeader", "MarkIPHeader", "NFLink", "Null", "Paint", "PaintSwitch", "PaintTee",
+    "PayloadFilter", "Queue", "RadixIPLookup", "RangeIPLookup", "RatedSplitter", "SortedIPLookup", "StaticIPLookup",
+    "Strip", "StripEtherVLANHeader", "Tee", "ToDevice", "Unqueue", "Unstrip", "VLANDecap", "VLANEncap",
     "ICMPPingRewriter", "IPAddrPairRewriter", "IPAddrRewriter", "IPRewriter", "TCPRewriter", "UDPRewriter",
 ];
 
@@ -23,7 +23,8 @@ const PLAIN: &[&str] = &[
 /// addresses make bindings of them.
 #[rustfmt::skip]
 const NO_FLOWS: &[&str] = &[
-    "ARPResponder", "FixIPSrc", "ICMP6Error", "ICMPError", "ICMPPingResponder", "ICMPRewriter", "IP6NDAdvertiser",
+    "ARPResponder", "FixIPSrc", "ICMP6Error", "ICMP6PingResponder", "ICMPError", "ICMPPingResponder", "ICMPRewriter",
+    "IP6NDAdvertiser",
 ];
 
 /// Rewriters that know no protocols.

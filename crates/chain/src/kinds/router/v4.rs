@@ -1,0 +1,238 @@
+//! The IPv4 half of a router.
+
+use super::{KindCx, Lines, Outputs, Port, Router, mask4, same4};
+use crate::import::Route;
+use crate::kinds::ClickText;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Destinations that are never forwarded unless a route says so: this network, loopback (RFC 1812 5.3.7), and multicast and
+/// class E, the limited broadcast address with it.
+const MARTIANS: [(Ipv4Addr, u8); 3] = [
+    (Ipv4Addr::new(0, 0, 0, 0), 8),
+    (Ipv4Addr::new(127, 0, 0, 0), 8),
+    (Ipv4Addr::new(224, 0, 0, 0), 3),
+];
+
+/// The addresses of a network that are no host's: the network itself and its directed broadcast.
+fn no_hosts((a, l): (Ipv4Addr, u8)) -> Vec<Ipv4Addr> {
+    match l {
+        31.. => Vec::new(),
+        _ => {
+            let a = u32::from(a);
+            vec![(a & mask4(l)).into(), (a | !mask4(l)).into()]
+        }
+    }
+}
+
+impl Router {
+    /// The look-up and what is for the router itself. Output 0: its own addresses; 1 + port: to be forwarded; then addresses
+    /// that are no host's; blackholes; no route; and next hops outside a port's network, for which there are no
+    /// redirects: gives back these outputs by port.
+    pub(super) fn table4(
+        &self,
+        cx: &mut KindCx<'_>,
+        t: &mut ClickText,
+        ports: &[Port],
+        routes: &[(Route, String, u32)],
+        limit: &str,
+    ) -> BTreeMap<usize, usize> {
+        let mut outputs = Outputs::new(ports.len());
+        let nowhere = outputs.one();
+        let mut lines = Lines::default();
+        self.own4(cx, &mut lines, ports, nowhere);
+        let (mut blackhole, mut off_link) = (None, BTreeMap::new());
+        let mut given = Vec::new();
+        for (r, file, line) in routes {
+            let IpAddr::V4(net) = r.net else { continue };
+            let at = (file.clone(), *line);
+            // what `ip route` prints of an interface's own network is there already
+            let own = |p: &Port| p.v4.is_some_and(|(a, l)| l == r.len && same4(a, net, l));
+            if r.via.is_none() && !r.blackhole && ports.iter().any(own) {
+                continue;
+            }
+            given.push((net, r.len));
+            if r.blackhole {
+                let to = *blackhole.get_or_insert_with(|| outputs.one());
+                lines.add(format!("{net}/{} {to}", r.len), &at);
+                continue;
+            }
+            match self.port_of(r, ports) {
+                Ok(n) => {
+                    let via = match r.via {
+                        Some(IpAddr::V4(g)) => format!("{g} "),
+                        _ => String::new(),
+                    };
+                    let to = match ports.get(n).and_then(|p| p.v4) {
+                        Some(own) if self.redirects.unwrap_or(true) && !on_link(r, own) => {
+                            *off_link.entry(n).or_insert_with(|| outputs.one())
+                        }
+                        _ => n + 1,
+                    };
+                    lines.add(format!("{net}/{} {via}{to}", r.len), &at);
+                }
+                Err(e) => cx.error_whole(format!("{file}:{line}: {e}")),
+            }
+        }
+        let place = cx.reader.sources.locate(cx.span);
+        let place = (place.file, place.line);
+        for (net, len) in MARTIANS.iter().filter(|m| !given.contains(*m)) {
+            lines.add(format!("{net}/{len} {nowhere}"), &place);
+        }
+        let default = given.iter().any(|g| g.1 == 0);
+        let no_route = (!default).then(|| outputs.one());
+        if let Some(to) = no_route {
+            lines.add(format!("0.0.0.0/0 {to}"), &place);
+        }
+        lines.write(t, "rt :: RadixIPLookup");
+        // the rate of what the router says of its own accord
+        t.line(format!("errors :: {limit} -> rt;"));
+        if self.redirects.unwrap_or(true) {
+            t.line(format!("redirects :: {limit} -> rt;"));
+        }
+        for (n, p) in ports.iter().enumerate() {
+            if p.v4.is_none() {
+                t.line(format!("rt[{}] -> Discard;", n + 1));
+            }
+        }
+        t.line(format!("rt[{nowhere}] -> Discard;"));
+        if let Some(b) = blackhole {
+            t.line(format!("rt[{b}] -> Discard;"));
+        }
+        if let Some(me) = ports.iter().find_map(|p| p.v4).map(|v| v.0) {
+            self_delivery(t, me);
+            if let Some(u) = no_route {
+                t.line(format!(
+                    "rt[{u}] -> ICMPError({me}, unreachable, net) -> errors;"
+                ));
+            }
+        }
+        off_link
+    }
+
+    /// The interfaces' addresses and networks.
+    fn own4(&self, cx: &KindCx<'_>, lines: &mut Lines, ports: &[Port], nowhere: usize) {
+        for (n, p) in ports.iter().enumerate() {
+            let (Some((a, l)), Some(at)) = (p.v4, &self.interfaces[n].address) else {
+                continue;
+            };
+            let at = cx.reader.sources.locate(cx.at(at));
+            let at = (at.file, at.line);
+            lines.add(format!("{a}/32 0"), &at);
+            for x in no_hosts((a, l)) {
+                lines.add(format!("{x}/32 {nowhere}"), &at);
+            }
+            if l < 32 {
+                let net = Ipv4Addr::from(u32::from(a) & mask4(l));
+                lines.add(format!("{net}/{l} {}", n + 1), &at);
+            }
+        }
+    }
+}
+
+/// Is the next hop of a route on its interface's network? Then hosts of that network can be told of it.
+fn on_link(r: &Route, (a, l): (Ipv4Addr, u8)) -> bool {
+    match (r.via, r.net) {
+        (Some(IpAddr::V4(g)), _) => same4(a, g, l),
+        (None, IpAddr::V4(net)) => r.len >= l && same4(a, net, l),
+        _ => false,
+    }
+}
+
+/// What is for the router itself: pings are answered, ports and protocols that nobody listens to are said to be unreachable.
+/// It has no TCP to reset connections with, and does not put fragments together.
+fn self_delivery(t: &mut ClickText, me: Ipv4Addr) {
+    t.line("rt[0] -> DropBroadcasts -> me :: IPClassifier(ip frag, icmp type echo, icmp or tcp, udp, -);");
+    t.line("me[0] -> Discard;");
+    t.line("me[1] -> CheckICMPHeader -> ICMPPingResponder -> rt;");
+    t.line("me[2] -> Discard;");
+    t.line(format!(
+        "me[3] -> ICMPError({me}, unreachable, port) -> errors;"
+    ));
+    t.line(format!(
+        "me[4] -> ICMPError({me}, unreachable, protocol) -> errors;"
+    ));
+}
+
+/// From the device's ARP and IPv4 packets on.
+pub(super) fn interface_in(t: &mut ClickText, n: usize, p: &Port) {
+    let Some((a, l)) = p.v4 else {
+        for i in 0..3 {
+            t.line(format!("c{n}[{i}] -> Discard;"));
+        }
+        return;
+    };
+    t.line(format!("c{n}[0] -> ARPResponder({a} {}) -> out{n};", p.mac));
+    match p.gateway {
+        None => t.line(format!(
+            "c{n}[1] -> [1]arpq{n} :: ARPQuerier({a}, {}) -> out{n};",
+            p.mac
+        )),
+        Some(_) => t.line(format!("c{n}[1] -> Discard;")),
+    };
+    let bad: String = MARTIANS
+        .iter()
+        .map(|(net, len)| format!(" {net}/{len}"))
+        .chain(no_hosts((a, l)).iter().map(|x| format!(" {x}")))
+        .collect();
+    // paint: the colour of the interface, for redirects
+    t.line(format!(
+        "c{n}[2] -> Paint({}) -> Strip(14) -> CheckIPHeader(BADSRC{bad}) -> GetIPAddress(16) -> rt;",
+        n + 1
+    ));
+}
+
+/// From the IPv4 look-up to the device.
+pub(super) fn interface_out(
+    t: &mut ClickText,
+    n: usize,
+    p: &Port,
+    redirects: bool,
+    off_link: Option<&usize>,
+) {
+    let Some((addr, len)) = p.v4 else { return };
+    t.line(format!("gio{n} :: IPGWOptions({addr})"));
+    t.line(format!("  -> FixIPSrc({addr})"));
+    t.line(format!("  -> dt{n} :: DecIPTTL"));
+    match &p.gateway {
+        Some(g) => t.line(format!(
+            "  -> fr{n} :: IPFragmenter({}) -> EtherEncap(0x0800, {}, {g}) -> out{n};",
+            p.mtu, p.mac
+        )),
+        None => t.line(format!(
+            "  -> fr{n} :: IPFragmenter({}) -> [0]arpq{n};",
+            p.mtu
+        )),
+    };
+    t.line(format!("rt[{}] -> DropBroadcasts", n + 1));
+    if redirects && len < 32 {
+        // back to where it came from, by a host that reaches the next hop itself
+        let net = Ipv4Addr::from(u32::from(addr) & mask4(len));
+        t.line(format!("  -> back{n} :: CheckPaint({})", n + 1));
+        t.line(format!(
+            "  -> near{n} :: IPClassifier(src net {net}/{len}, -)"
+        ));
+        t.line(format!("  -> cp{n} :: Tee(2);"));
+        t.line(format!(
+            "cp{n}[0] -> ICMPError({addr}, redirect, host) -> redirects;"
+        ));
+        t.line(format!("cp{n}[1] -> gio{n};"));
+        t.line(format!("near{n}[1] -> gio{n};"));
+        t.line(format!("back{n}[1] -> gio{n};"));
+    } else {
+        t.line(format!("  -> gio{n};"));
+    }
+    if let Some(to) = off_link {
+        t.line(format!("rt[{to}] -> DropBroadcasts -> gio{n};"));
+    }
+    t.line(format!(
+        "gio{n}[1] -> ICMPError({addr}, parameterproblem) -> errors;"
+    ));
+    t.line(format!(
+        "dt{n}[1] -> ICMPError({addr}, timeexceeded) -> errors;"
+    ));
+    t.line(format!(
+        "fr{n}[1] -> ICMPError({addr}, unreachable, needfrag, PMTU {}) -> errors;",
+        p.mtu
+    ));
+}
