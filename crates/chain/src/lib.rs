@@ -18,6 +18,7 @@ pub mod kinds;
 mod links;
 mod load;
 mod params;
+mod places;
 mod stitch;
 mod yaml;
 

@@ -5,6 +5,7 @@ use crate::file::{ChainFile, ClickSpec, Function, Loc, PortSpec};
 use crate::kinds::KindCx;
 use crate::links::{PortRef, parse_links, parse_port};
 use crate::params;
+use crate::places;
 use crate::stitch::{Chain, FunctionInfo, Part, Wiring, stitch};
 use crate::yaml;
 use onefold_click::diag::Diagnostic;
@@ -157,6 +158,7 @@ fn load_click(
         unused: Vec::new(),
         failed: Vec::new(),
         addresses: Vec::new(),
+        whole: span,
     };
     let description = format!("the Click configuration {shown}");
     let chain = stitch(reader, stem, description, vec![part], wiring);
@@ -402,6 +404,7 @@ fn read_wiring(
         unused: Vec::new(),
         failed: Vec::new(),
         addresses: Vec::new(),
+        whole: addresses_at(file, reader),
     };
     for (text, span) in doc.links.iter().map(at).chain(extra) {
         match parse_links(&text) {
@@ -441,6 +444,18 @@ fn read_wiring(
         .map(|(n, a)| (n.clone(), a.as_slice().to_vec()))
         .collect();
     w
+}
+
+/// The line of the chain file that names for addresses begin in.
+fn addresses_at(file: FileId, reader: &Reader) -> Span {
+    let mut at = 0;
+    for line in reader.sources.bytes(file).split_inclusive(|b| *b == b'\n') {
+        if line.starts_with(b"addresses:") {
+            return Span::new(file, at, at + 9);
+        }
+        at += line.len();
+    }
+    Span::new(file, 0, 1)
 }
 
 /// One function's graph.
@@ -508,7 +523,7 @@ fn build_function(
         return None;
     }
     let (kind, text, shown, params) = match made.pop() {
-        Some((kind, text)) => (kind, text, format!("{name} ({kind})"), Vec::new()),
+        Some((kind, text)) => (kind, text, places::text_name(name, kind), Vec::new()),
         None => click_text(name, f.click.as_ref()?, span, reader)?,
     };
     if reader.diagnostics.iter().filter(|d| d.is_error()).count() > before {
@@ -565,7 +580,12 @@ fn click_text(
                 parameters,
             ))
         }
-        (None, Some(c)) => Some(("click", c.clone(), format!("{name} (config)"), parameters)),
+        (None, Some(c)) => Some((
+            "click",
+            c.clone(),
+            places::text_name(name, "config"),
+            parameters,
+        )),
         _ => {
             reader.error(
                 span,

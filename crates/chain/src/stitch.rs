@@ -2,12 +2,12 @@
 
 use crate::error::Reader;
 use crate::links::{Link, PortRef};
+use crate::places::{self, Places};
 use indexmap::IndexMap;
 use onefold_click::FlatGraph;
-use onefold_click::source::{SourceMap, Span};
-use onefold_elements::{ConnectionSpec, ElementSpec, GraphSpec, SourceLoc};
+use onefold_click::source::Span;
+use onefold_elements::{ConnectionSpec, ElementSpec, GraphSpec};
 use std::collections::HashMap;
-use std::sync::Arc;
 
 /// Most elements of a stitched graph.
 pub const MAX_ELEMENTS: usize = 1 << 20;
@@ -256,6 +256,8 @@ pub(crate) struct Wiring {
     pub failed: Vec<String>,
     /// `name -> addresses`, for a top-level AddressInfo.
     pub addresses: Vec<(String, Vec<String>)>,
+    /// The chain file: where what it says stands that has no place of its own.
+    pub whole: Span,
 }
 
 /// What an output port of a function is connected to.
@@ -450,6 +452,7 @@ pub(crate) fn stitch(
             name: "addresses".into(),
             class: "AddressInfo".into(),
             args,
+            decl: places::place(&reader.sources, wiring.whole),
             ..Default::default()
         });
     }
@@ -466,7 +469,7 @@ pub(crate) fn stitch(
                 v.contains(&i) && matches!(ins.get(&p), Some((Use::Link(_), _)))
             })
         };
-        let mut files = FileNames::default();
+        let mut places = Places::new(part, &reader.sources);
         for (i, e) in part.graph.elements.iter().enumerate() {
             if DOORS.contains(&e.class.as_str()) {
                 // one element for both ways cannot give way to a link
@@ -492,7 +495,7 @@ pub(crate) fn stitch(
                 continue;
             }
             map[i] = Some(chain.graph.elements.len());
-            let mut spec = element_spec(&part.info.name, e, &part.graph.sources, &mut files);
+            let mut spec = element_spec(&part.info.name, e, &mut places);
             let sink_port = part
                 .sinks
                 .iter()
@@ -512,7 +515,12 @@ pub(crate) fn stitch(
                         spec.arg_locs.clear();
                     }
                     Some((Use::Port, _)) => {}
-                    Some((Use::Unused, _)) | None => become_plain(&mut spec, "Discard"),
+                    Some((Use::Unused, _)) | None => {
+                        become_plain(&mut spec, "Discard");
+                        spec.args =
+                            vec![format!("REASON \"sent to port {port}, which is unused\"")];
+                        spec.arg_locs = vec![spec.decl.clone()];
+                    }
                 }
             }
             // A device that nothing can arrive at: called unused, or a port of the chain that only gives packets.
@@ -536,13 +544,13 @@ pub(crate) fn stitch(
     }
     // connections inside functions
     for (part, map) in parts.iter().zip(&place) {
-        let mut files = FileNames::default();
+        let mut places = Places::new(part, &reader.sources);
         for c in &part.graph.connections {
             if let (Some(f), Some(t)) = (map[c.from.element], map[c.to.element]) {
                 chain.graph.connections.push(ConnectionSpec {
                     from: (f, c.from.port),
                     to: (t, c.to.port),
-                    loc: files.loc(&part.graph.sources, c.span),
+                    loc: places.of(c.span),
                 });
             }
         }
@@ -550,12 +558,7 @@ pub(crate) fn stitch(
     // links: every NFLink of the output port to what the removed source fed
     for (a, b, s) in &links {
         let (ia, ib) = (index[&a.function], index[&b.function]);
-        let l = reader.sources.locate(*s);
-        let loc = SourceLoc {
-            file: l.file.as_str().into(),
-            line: l.line,
-            column: l.column,
-        };
+        let loc = places::place(&reader.sources, *s);
         let fed: Vec<_> = parts[ib].sources[&b.port]
             .iter()
             .flat_map(|src| {
@@ -688,46 +691,19 @@ fn become_plain(spec: &mut ElementSpec, class: &str) {
     spec.arg_locs.clear();
 }
 
-/// Interns file names: every rule of a large set has a location.
-#[derive(Default)]
-struct FileNames {
-    names: Vec<Arc<str>>,
-}
-
-impl FileNames {
-    fn loc(&mut self, sources: &SourceMap, span: Span) -> SourceLoc {
-        let l = sources.locate(span);
-        let found = self.names.iter().find(|n| n.as_ref() == l.file).cloned();
-        let file = found.unwrap_or_else(|| {
-            let n: Arc<str> = l.file.as_str().into();
-            self.names.push(n.clone());
-            n
-        });
-        SourceLoc {
-            file,
-            line: l.line,
-            column: l.column,
-        }
-    }
-}
-
 fn element_spec(
     function: &str,
     e: &onefold_click::FlatElement,
-    sources: &SourceMap,
-    files: &mut FileNames,
+    places: &mut Places<'_>,
 ) -> ElementSpec {
-    let decl = files.loc(sources, e.span);
+    let decl = places.of(e.span);
     let args = e.args();
     ElementSpec {
         name: format!("{function}/{}", e.name),
         class: e.class.clone(),
         arg_locs: args
             .iter()
-            .map(|a| {
-                a.span()
-                    .map_or_else(|| decl.clone(), |s| files.loc(sources, s))
-            })
+            .map(|a| a.span().map_or_else(|| decl.clone(), |s| places.of(s)))
             .collect(),
         args: args.iter().map(|a| a.as_str().to_string()).collect(),
         decl,

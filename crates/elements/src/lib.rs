@@ -27,6 +27,7 @@ mod link;
 pub mod model;
 mod names;
 pub mod rate;
+pub mod reason;
 mod spec;
 mod store;
 pub mod testing;
@@ -76,6 +77,7 @@ pub use element::{
 pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
 pub use names::NameDb;
 pub use spec::{ConnectionSpec, ElementSpec, GraphSpec};
+pub use standard::MAX_ROUNDS;
 pub use store::{State, StateId, StateStore};
 
 /// Index of an element in its graph.

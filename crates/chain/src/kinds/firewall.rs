@@ -1,6 +1,6 @@
 //! `firewall`: lets packets pass between port 0 (inside) and port 1 (outside) by an ordered rule set; the first match decides.
 
-use super::{ClickText, KindCx};
+use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
 use crate::file::Loc;
 use crate::import::{
     Family, ReadOptions, Rule, RuleFormat, RuleSet, Verdict, click_list, read_rules,
@@ -113,8 +113,13 @@ impl Firewall {
         for (name, from, to) in [("up", 0, 1), ("down", 1, 0)] {
             let down = name == "down";
             let only = back_all.filter(|_| down);
+            // frames with a tag are told from the others only if both are dropped
+            let tagged = match other {
+                Verdict::Deny => "12/8100, ",
+                Verdict::Allow => "",
+            };
             t.line(format!(
-                "FromDevice({from}) -> {name} :: Classifier(12/0800, 12/86dd, 12/0806, -);"
+                "FromDevice({from}) -> {name} :: Classifier(12/0800, 12/86dd, 12/0806, {tagged}-);"
             ));
             t.line(format!("{name}_out :: ToDevice({to});"));
             t.line(format!(
@@ -130,10 +135,16 @@ impl Firewall {
                     lines.write(&mut t, down, only);
                     t.line(format!(") -> Unstrip(14) -> {name}_out;"));
                 }
-                None => verdict(&mut t, &format!("{name}[1]"), other, name),
+                None => verdict(&mut t, name, 1, other, "IPv6, for which there are no rules"),
             }
-            verdict(&mut t, &format!("{name}[2]"), arp, name);
-            verdict(&mut t, &format!("{name}[3]"), other, name);
+            verdict(&mut t, name, 2, arp, "ARP does not pass");
+            match other {
+                Verdict::Allow => verdict(&mut t, name, 3, other, NOT_IP),
+                Verdict::Deny => {
+                    verdict(&mut t, name, 3, other, VLAN_TAGGED);
+                    verdict(&mut t, name, 4, other, NOT_IP);
+                }
+            }
         }
         t.finish()
     }
@@ -226,9 +237,10 @@ impl Lines {
     }
 }
 
-fn verdict(t: &mut ClickText, from: &str, v: Verdict, name: &str) {
+/// What becomes of the frames that leave the classifier `name` at `output`.
+fn verdict(t: &mut ClickText, name: &str, output: usize, v: Verdict, reason: &str) {
     match v {
-        Verdict::Allow => t.line(format!("{from} -> {name}_out;")),
-        Verdict::Deny => t.line(format!("{from} -> Discard;")),
+        Verdict::Allow => t.line(format!("{name}[{output}] -> {name}_out;")),
+        Verdict::Deny => t.line(format!("{name}[{output}] -> {};", discard(reason))),
     };
 }

@@ -1,7 +1,7 @@
 //! `load-balancer`: spreads the flows to a virtual address over servers; a flow stays with its server. Port 0 is the clients'
 //! side, port 1 the servers'.
 
-use super::{ClickText, Encap, KindCx, encap};
+use super::{ClickText, Encap, KindCx, NOT_IP4, VLAN_TAGGED, discard, encap};
 use crate::file::Loc;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -148,22 +148,32 @@ impl LoadBalancer {
         t.line(format!(
             "to_clients :: Null -> {ttl}{to_clients} -> dev0 :: ToDevice(0);"
         ));
-        t.line("FromDevice(0) -> e0 :: Classifier(12/0800, 12/0806, -);");
+        let (tagged, other) = (discard(VLAN_TAGGED), discard(NOT_IP4));
+        t.line("FromDevice(0) -> e0 :: Classifier(12/0800, 12/0806, 12/8100, -);");
         t.line("e0[0] -> Strip(14) -> CheckIPHeader");
         t.line(format!(
             "  -> c0 :: IPClassifier(dst host {vip} && (tcp or udp){only}, -) -> [0]rw;"
         ));
-        t.line("e0[1] -> dev1; e0[2] -> Discard;");
-        t.line("FromDevice(1) -> e1 :: Classifier(12/0800, 12/0806, -);");
+        t.line(format!(
+            "e0[1] -> dev1; e0[2] -> {tagged}; e0[3] -> {other};"
+        ));
+        t.line("FromDevice(1) -> e1 :: Classifier(12/0800, 12/0806, 12/8100, -);");
         t.line(
             "e1[0] -> Strip(14) -> CheckIPHeader -> c1 :: IPClassifier(tcp or udp, -) -> [1]rw;",
         );
-        t.line("e1[1] -> dev0; e1[2] -> Discard;");
+        t.line(format!(
+            "e1[1] -> dev0; e1[2] -> {tagged}; e1[3] -> {other};"
+        ));
         t.line("rw[0] -> to_servers; rw[1] -> to_clients;");
         if self.pass_other.unwrap_or(true) {
             t.line("c0[1] -> to_servers; rw[2] -> to_clients; c1[1] -> to_clients;");
         } else {
-            t.line("c0[1] -> Discard; rw[2] -> Discard; c1[1] -> Discard;");
+            t.line(format!(
+                "c0[1] -> {}; rw[2] -> {}; c1[1] -> {};",
+                discard("not for the balanced address and ports"),
+                discard("no mapping for this packet from a server"),
+                discard("from a server, neither TCP nor UDP")
+            ));
         }
         t.finish()
     }

@@ -14,7 +14,6 @@ pub mod vlan;
 
 use crate::error::Reader;
 use onefold_click::source::{FileId, Span};
-use std::fmt::Write;
 
 /// What a kind may use while it builds its graph.
 pub struct KindCx<'a> {
@@ -52,10 +51,15 @@ impl KindCx<'_> {
     }
 }
 
-/// The text of a graph, being written.
+/// The text of a graph, being written. What was made from the operator's rules, routes or patterns has their places; everything
+/// else has the text's own, for which [`crate::load`] puts the function's place in the chain file.
 #[derive(Debug, Default)]
 pub struct ClickText {
     text: String,
+    /// Line ends in `text`.
+    lines: usize,
+    /// The next line would be taken for one of the operator's file.
+    foreign: bool,
 }
 
 impl ClickText {
@@ -65,15 +69,21 @@ impl ClickText {
     }
     /// Adds a line that the kind itself is the source of.
     pub fn line(&mut self, s: impl AsRef<str>) -> &mut Self {
-        self.text.push_str(s.as_ref());
-        self.text.push('\n');
+        if std::mem::take(&mut self.foreign) {
+            // the directive's own line, and the one behind it
+            let next = self.lines + 2;
+            self.push(&format!("# {next} \"\""));
+        }
+        self.push(s.as_ref());
         self
     }
     /// Adds a line that was made from line `line` of `file`.
     pub fn line_from(&mut self, file: &str, line: u32, s: impl AsRef<str>) -> &mut Self {
-        // writing to a String cannot fail
-        let _ = writeln!(self.text, "# {line} \"{file}\"");
-        self.line(s)
+        let file = file.replace('\\', "\\\\").replace('"', "\\\"");
+        self.push(&format!("# {line} \"{file}\""));
+        self.push(s.as_ref());
+        self.foreign = true;
+        self
     }
     /// Adds a line that was made from what stands at `span`.
     pub fn line_at(&mut self, reader: &Reader, span: Span, s: impl AsRef<str>) -> &mut Self {
@@ -84,6 +94,24 @@ impl ClickText {
     pub fn finish(self) -> String {
         self.text
     }
+    fn push(&mut self, s: &str) {
+        self.text.push_str(s);
+        self.text.push('\n');
+        self.lines += 1 + s.matches('\n').count();
+    }
+}
+
+/// Of frames with a VLAN tag where a function has none to expect.
+pub(crate) const VLAN_TAGGED: &str = "VLAN-tagged frame on an untagged port";
+/// Of frames that are neither IP nor ARP.
+pub(crate) const NOT_IP: &str = "neither IP nor ARP";
+/// Of frames that a function for IPv4 cannot take.
+pub(crate) const NOT_IP4: &str = "neither IPv4 nor ARP";
+
+/// The element that packets end in, and what is said of them. Every packet that a kind drops has such a reason, or one that the
+/// element gives that found something wrong with it.
+pub(crate) fn discard(reason: &str) -> String {
+    format!("Discard(REASON \"{reason}\")")
 }
 
 /// Reads a MAC address; an error is recorded.

@@ -4,7 +4,7 @@
 //! *One-to-one*: each inside address has an outside address of its own, both ways, with static rules.
 //! Static forwards let flows from outside in. With `hairpin`, inside hosts reach each other through outside addresses.
 
-use super::{ClickText, Encap, KindCx, encap};
+use super::{ClickText, Encap, KindCx, NOT_IP4, VLAN_TAGGED, discard, encap};
 use crate::file::Loc;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -42,6 +42,10 @@ pub struct Nat {
 
 /// Most outside addresses of a pool.
 const MAX_POOL: u32 = 256;
+/// What is said of packets from outside that belong to no flow and no forward.
+const UNMAPPED: &str = "no mapping for this inbound packet";
+/// What is said of IP packets that cannot be translated.
+const NO_PORTS: &str = "neither TCP, UDP nor ICMP";
 
 impl Nat {
     /// The graph as Click text.
@@ -112,7 +116,7 @@ impl Nat {
             t.line(");");
             t.line("rw :: IPRewriter(pool,");
         }
-        t.line("drop");
+        t.line(format!("drop \"{UNMAPPED}\""));
         for (f, spec) in &forwards {
             t.line_at(
                 cx.reader,
@@ -122,13 +126,16 @@ impl Nat {
         }
         t.line(format!("{options});"));
         t.line(format!(
-            "ping :: ICMPPingRewriter(pattern {lo} 1-65535 - - 0 1, drop);"
+            "ping :: ICMPPingRewriter(pattern {lo} 1-65535 - - 0 1, drop \"{UNMAPPED}\");"
         ));
         t.line("err_out :: ICMPRewriter(rw ping);");
         t.line("err_in :: ICMPRewriter(rw ping);");
         self.frames(cx, &mut t, "from_in", "from_out");
         t.line("from_in -> c_in :: IPClassifier(tcp or udp, icmp type echo, icmp, -);");
-        t.line("c_in[0] -> [0]rw; c_in[1] -> [0]ping; c_in[2] -> err_out; c_in[3] -> Discard;");
+        let rest = discard(NO_PORTS);
+        t.line(format!(
+            "c_in[0] -> [0]rw; c_in[1] -> [0]ping; c_in[2] -> err_out; c_in[3] -> {rest};"
+        ));
         let mut rules: Vec<String> = forwards.iter().map(|(_, s)| s.filter()).collect();
         let n = rules.len();
         rules.extend([
@@ -145,15 +152,16 @@ impl Nat {
             t.line(format!("c_out[{i}] -> [{}]rw;", 2 + i));
         }
         t.line(format!(
-            "c_out[{n}] -> [1]rw; c_out[{}] -> [1]ping; c_out[{}] -> err_in; c_out[{}] -> Discard;",
+            "c_out[{n}] -> [1]rw; c_out[{}] -> [1]ping; c_out[{}] -> err_in; c_out[{}] -> {rest};",
             n + 1,
             n + 2,
             n + 3
         ));
         if self.hairpin {
-            // What was translated on its way out and goes to an outside address of ours comes in again at once.
+            // What was translated on its way out and goes to an outside address of ours comes in again at once: not for ever,
+            // should it be translated into such a packet each time.
             t.line(format!(
-                "rw[0] -> hair :: IPClassifier({}, -) -> from_out;",
+                "rw[0] -> hair :: IPClassifier({}, -) -> LoopGuard -> from_out;",
                 pool_filter(lo, hi)
             ));
             t.line("hair[1] -> to_out;");
@@ -223,7 +231,11 @@ impl Nat {
                 n + i
             ));
         }
-        t.line(format!("c_in[{n}] -> Discard; c_out[{n}] -> Discard;"));
+        t.line(format!(
+            "c_in[{n}] -> {}; c_out[{n}] -> {};",
+            discard("source address is in no one-to-one pair"),
+            discard("destination address is in no one-to-one pair")
+        ));
         t.line("rw[0] -> to_out; rw[1] -> to_in;");
         t.finish()
     }
@@ -245,12 +257,16 @@ impl Nat {
         ));
         for (n, name, other) in [(0, from_in, "dev1"), (1, from_out, "dev0")] {
             t.line(format!(
-                "FromDevice({n}) -> e{n} :: Classifier(12/0800, 12/0806, -);"
+                "FromDevice({n}) -> e{n} :: Classifier(12/0800, 12/0806, 12/8100, -);"
             ));
             t.line(format!(
                 "e{n}[0] -> Strip(14) -> CheckIPHeader -> {name} :: Null;"
             ));
-            t.line(format!("e{n}[1] -> {other}; e{n}[2] -> Discard;"));
+            t.line(format!(
+                "e{n}[1] -> {other}; e{n}[2] -> {}; e{n}[3] -> {};",
+                discard(VLAN_TAGGED),
+                discard(NOT_IP4)
+            ));
         }
     }
 

@@ -5,7 +5,7 @@
 mod v4;
 mod v6;
 
-use super::{ClickText, KindCx};
+use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
 use crate::file::Loc;
 use crate::import::{Route, read_routes};
 use schemars::JsonSchema;
@@ -63,6 +63,11 @@ pub struct Interface {
     /// Largest IP packet sent here, in bytes; 1500 if not given.
     pub mtu: Option<Loc<u16>>,
 }
+
+/// What is said of packets that a router drops.
+const BLACKHOLE: &str = "blackhole route";
+const NO_HOST: &str = "destination is no host's address";
+const FOR_ROUTER: &str = "for the router itself, which does not answer it";
 
 /// An interface, checked.
 struct Port {
@@ -225,11 +230,15 @@ fn interface_in(t: &mut ClickText, n: usize, p: &Port) {
         p.mac
     ));
     t.line(format!(
-        "  -> c{n} :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, 12/86dd, -);"
+        "  -> c{n} :: Classifier(12/0806 20/0001, 12/0806 20/0002, 12/0800, 12/86dd, 12/8100, -);"
     ));
     v4::interface_in(t, n, p);
     v6::interface_in(t, n, p);
-    t.line(format!("c{n}[4] -> Discard;"));
+    t.line(format!(
+        "c{n}[4] -> {}; c{n}[5] -> {};",
+        discard(VLAN_TAGGED),
+        discard(NOT_IP)
+    ));
 }
 
 fn mask4(l: u8) -> u32 {

@@ -1,7 +1,7 @@
 //! `vlan`: adds a VLAN tag to what goes from port 0 (untagged) to port 1 (trunk), removes it on the way back; frames on the
 //! trunk that have another tag, or none, are dropped.
 
-use super::{ClickText, KindCx};
+use super::{ClickText, KindCx, discard};
 use crate::file::Loc;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -39,7 +39,10 @@ impl Vlan {
             ))
             .line("  -> VLANDecap")
             .line("  -> ToDevice(0);")
-            .line("tagged[1] -> Discard;");
+            .line(format!(
+                "tagged[1] -> {};",
+                discard(&format!("frame on the trunk without the tag of VLAN {id}"))
+            ));
         t.finish()
     }
 }

@@ -52,6 +52,7 @@ pub fn of_class(class: &str) -> Counted {
         "GetIPAddress" | "GetIP6Address" | "SetIPAddress" | "SetIP6Address" | "StoreIPAddress"
         | "Paint" | "PaintTee" | "SetTimestamp" | "SetAnnoByte" | "SetVlanAnno" | "SetVLANAnno"
         | "SetPacketType" => As("annotate"),
+        "LoopGuard" => Check,
         "IPFragmenter" | "IP6Fragmenter" => As("fragment"),
         c if c.starts_with("Check") || c.starts_with("Mark") => Check,
         c if c.contains("Lookup") || c.contains("Route") || c.contains("IPTable") => As("look-up"),

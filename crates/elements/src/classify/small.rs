@@ -280,7 +280,7 @@ impl Element for HostEtherFilter {
         let dst = dst.unwrap_or_default();
         if self.drop_own && src == Some(self.ether) {
             cx.decide(None, || "sent by this host".to_string());
-            return cx.emit_or_drop(1, p, "HostEtherFilter: own");
+            return cx.emit_or_drop(1, p, "HostEtherFilter: frame from this MAC address");
         }
         let kind = if dst == self.ether {
             PacketType::Host
@@ -294,7 +294,7 @@ impl Element for HostEtherFilter {
         p.anno.packet_type = kind;
         if kind == PacketType::OtherHost && self.drop_other {
             cx.decide(None, || format!("for another host, {dst}"));
-            return cx.emit_or_drop(1, p, "HostEtherFilter: other host");
+            return cx.emit_or_drop(1, p, "HostEtherFilter: frame for another MAC address");
         }
         cx.emit(0, p);
     }
@@ -316,7 +316,7 @@ impl Element for HostEtherFilter {
             Exit::Drop("HostEtherFilter: no Ethernet addresses"),
         );
         if self.drop_own {
-            let refuse = Exit::PortOrDrop(1, "HostEtherFilter: own");
+            let refuse = Exit::PortOrDrop(1, "HostEtherFilter: frame from this MAC address");
             c = c.case(Cond::eq(src, own), [], refuse);
         }
         let all = max_of(48);
@@ -330,7 +330,7 @@ impl Element for HostEtherFilter {
             .otherwise(
                 kind(PacketType::OtherHost),
                 match self.drop_other {
-                    true => Exit::PortOrDrop(1, "HostEtherFilter: other host"),
+                    true => Exit::PortOrDrop(1, "HostEtherFilter: frame for another MAC address"),
                     false => PASS,
                 },
             )

@@ -172,7 +172,7 @@ impl Element for Icmp6Error {
         cx.decide(None, || {
             format!("ICMPv6 type {} code {}", self.kind, self.code)
         });
-        cx.drop(p, "ICMP6Error: answered");
+        cx.drop(p, "ICMP6Error: answered with an ICMPv6 error");
         cx.emit(0, q);
     }
     element_any!();

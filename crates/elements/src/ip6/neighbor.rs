@@ -220,7 +220,7 @@ impl Element for Ip6NdAdvertiser {
         };
         cx.decide(Some(e.arg), || format!("answers with {}", e.eth));
         let q = cx.make(&frame);
-        cx.drop(p, "IP6NDAdvertiser: answered");
+        cx.drop(p, "IP6NDAdvertiser: neighbor solicitation, answered");
         cx.emit(0, q);
     }
     element_any!();
@@ -459,7 +459,7 @@ impl Element for Ip6NdSolicitor {
         }
         given_up.sort_by_key(|g| g.0);
         for (_, p) in given_up {
-            cx.drop(p, "IP6NDSolicitor: waited in vain");
+            cx.drop(p, "IP6NDSolicitor: next hop did not answer in time");
         }
         cx.set_timer_after(CLEAN_UP, CLEAN_UP_EVERY);
     }
@@ -471,7 +471,7 @@ impl Element for Ip6NdSolicitor {
             self.handle_ip6(p, cx);
         } else {
             self.handle_response(&p, cx);
-            cx.drop(p, "IP6NDSolicitor: advertisement read");
+            cx.drop(p, "IP6NDSolicitor: neighbor advertisement, noted");
         }
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
@@ -695,7 +695,7 @@ mod tests {
         b.advance_to(b.now + Timestamp::from_secs(1));
         assert_eq!(b.store.held(), 0);
         assert_eq!(
-            b.drops()["IP6NDSolicitor: waited in vain"],
+            b.drops()["IP6NDSolicitor: next hop did not answer in time"],
             super::MAX_NEIGHBORS as u64
         );
     }

@@ -309,7 +309,7 @@ impl Kind {
             None => Err("a pattern that is not there"),
         };
         match spec {
-            InputSpec::Drop | InputSpec::Pass(_) => Ok(Vec::new()),
+            InputSpec::Drop(_) | InputSpec::Pass(_) => Ok(Vec::new()),
             InputSpec::Keep(output, reply) => {
                 let kept = Expected {
                     output,

@@ -120,7 +120,7 @@ impl Rewriter {
         let t = cx.store.get::<FlowTable>(self.handle.table)?;
         let m = t.members.get(usize::from(self.handle.member))?;
         let mut s = match m.specs.get(input)?.0 {
-            InputSpec::Drop => "<drop>".to_string(),
+            InputSpec::Drop(_) => "<drop>".to_string(),
             InputSpec::Pass(_) => "<nochange>".to_string(),
             InputSpec::Keep(..) => "<keep>".to_string(),
             InputSpec::Mapper(_) => "<mapper>".to_string(),

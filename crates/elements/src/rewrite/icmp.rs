@@ -53,7 +53,7 @@ struct IcmpRewriter {
 
 const NOT_ICMP: &str = "ICMPRewriter: not ICMP";
 const NO_ERROR: &str = "ICMPRewriter: not an error about a packet";
-const UNMAPPED: &str = "ICMPRewriter: no mapping";
+const UNMAPPED: &str = "ICMPRewriter: no mapping for the packet that the error is about";
 
 impl Element for IcmpRewriter {
     fn configure(

@@ -45,7 +45,10 @@ macro_rules! reasons {
         &Reasons {
             no_header: concat!($class, ": no IP header"),
             other: concat!($class, ": ", $other),
-            dropped: concat!($class, ": dropped by input specification"),
+            dropped: concat!(
+                $class,
+                ": no mapping for this packet, and none is made at this input"
+            ),
             no_room: concat!($class, ": no free port or address"),
             unfit: concat!($class, ": pattern rewrites too much"),
             full: concat!($class, ": mapping capacity reached"),
@@ -68,7 +71,10 @@ impl Kind {
             Kind::Udp => reasons!("UDPRewriter", "not UDP, TCP or DCCP, or a later fragment"),
             Kind::Addr => reasons!("IPAddrRewriter", "not IP"),
             Kind::AddrPair => reasons!("IPAddrPairRewriter", "not IP"),
-            Kind::Ping => reasons!("ICMPPingRewriter", "no known echo request or reply"),
+            Kind::Ping => reasons!(
+                "ICMPPingRewriter",
+                "not an echo request or reply, or a later fragment"
+            ),
         }
     }
 

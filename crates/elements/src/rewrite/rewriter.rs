@@ -317,7 +317,7 @@ impl Rewriter {
         let m = t.and_then(|t| t.members.get(usize::from(self.handle.member)));
         match m.and_then(|m| m.specs.get(port)) {
             Some((s, argument)) => (*s, Some(*argument)),
-            None => (InputSpec::Drop, None),
+            None => (InputSpec::Drop(None), None),
         }
     }
 
@@ -336,6 +336,19 @@ impl Rewriter {
                 Unbound::Drop(why)
             }
         }
+    }
+
+    /// What becomes of an echo reply that nobody has asked for.
+    #[cold]
+    fn unasked(&self, port: Port, cx: &mut Cx<'_>) -> Unbound {
+        let (spec, argument) = self.spec(port, cx);
+        let why = match spec {
+            InputSpec::Pass(_) => return self.otherwise(port, cx),
+            InputSpec::Drop(Some(said)) => said,
+            _ => self.kind.reasons().dropped,
+        };
+        cx.decide(argument, || why.to_string());
+        Unbound::Drop(why)
     }
 
     /// A packet without a binding leaves, or is dropped.
@@ -358,7 +371,7 @@ impl Rewriter {
     ) -> Result<Hit, Unbound> {
         if self.kind == Kind::Ping && s.a.head[0] == 0 {
             // nobody has asked for this echo reply
-            return Err(self.otherwise(port, cx));
+            return Err(self.unasked(port, cx));
         }
         let (spec, argument) = self.spec(port, cx);
         let ip_p = match self.kind {
@@ -384,7 +397,10 @@ impl Rewriter {
                 cx.decide(argument, || format!("pass to output {o}"));
                 return Err(Unbound::Pass(o));
             }
-            Err(NoFlow::Drop) => reasons.dropped,
+            Err(NoFlow::Drop) => match spec {
+                InputSpec::Drop(Some(said)) => said,
+                _ => reasons.dropped,
+            },
             Err(NoFlow::NoRoom) => reasons.no_room,
             Err(NoFlow::Unfit) => reasons.unfit,
             Err(NoFlow::Full) => reasons.full,

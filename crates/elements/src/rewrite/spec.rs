@@ -8,7 +8,8 @@ use super::pattern::{Pattern, PatternRef, PatternSet, Replies};
 use super::table::FlowTable;
 use crate::ElemId;
 use crate::args::{ArgScope, FromArg, split_words};
-use crate::cx::Host;
+use crate::cx::{DropReason, Host};
+use crate::reason::Reason;
 use crate::store::{StateId, StateStore};
 
 /// Classes whose elements may stand as an input specification.
@@ -17,8 +18,8 @@ pub(super) const MAPPER_CLASSES: [&str; 2] = ["RoundRobinIPMapper", "SourceIPHas
 /// What to do with a new flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputSpec {
-    /// `drop`.
-    Drop,
+    /// `drop [REASON]`.
+    Drop(Option<DropReason>),
     /// `pass OUTPUT`.
     Pass(usize),
     /// `keep FOUTPUT ROUTPUT`.
@@ -109,8 +110,18 @@ impl InputSpec {
                 })
         };
         match *first {
-            "drop" | "discard" if rest.is_empty() => Ok(InputSpec::Drop),
-            "drop" | "discard" => Err(format!("expected nothing after '{first}'")),
+            "drop" | "discard" => match rest {
+                [] => Ok(InputSpec::Drop(None)),
+                [text] if text.starts_with('"') => {
+                    let reason = Reason::from_arg(text, &scope.args).map_err(|why| {
+                        why.unwrap_or_else(|| format!("expected {} after '{first}'", Reason::WANTS))
+                    })?;
+                    Ok(InputSpec::Drop(Some(reason.0)))
+                }
+                _ => Err(format!(
+                    "expected nothing after '{first}', or a reason in quotes"
+                )),
+            },
             "pass" | "passthrough" | "nochange" => match rest {
                 [] => Ok(InputSpec::Pass(check(0)?)),
                 [o] => {
@@ -162,7 +173,7 @@ impl InputSpec {
         host: &mut dyn Host,
     ) -> Verdict {
         match self {
-            InputSpec::Drop => Verdict::Drop,
+            InputSpec::Drop(_) => Verdict::Drop,
             InputSpec::Pass(o) => Verdict::Pass(o),
             InputSpec::Keep(f, r) => Verdict::Map(flow, (f, r), false),
             InputSpec::Pattern(p, f, r) => {

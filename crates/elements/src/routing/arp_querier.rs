@@ -127,7 +127,7 @@ impl ArpQuerier {
                 ));
             }
             self.drops = self.drops.wrapping_add(1);
-            return cx.drop(p, "ARPQuerier: destination annotation is 0.0.0.0");
+            return cx.drop(p, "ARPQuerier: no next hop is known (0.0.0.0)");
         }
         let mut dropped = Vec::new();
         let anno = p.anno;
@@ -279,7 +279,7 @@ impl Element for ArpQuerier {
             self.handle_ip(p, false, cx);
         } else {
             self.handle_response(&p, cx);
-            cx.drop(p, "ARPQuerier: reply read");
+            cx.drop(p, "ARPQuerier: ARP reply, noted");
         }
     }
 
@@ -455,7 +455,7 @@ mod tests {
             "0 packets killed\n2 ARP queries sent\n"
         );
         assert_eq!(b.read("responses").unwrap(), "1");
-        assert_eq!(b.drops()["ARPQuerier: reply read"], 1);
+        assert_eq!(b.drops()["ARPQuerier: ARP reply, noted"], 1);
     }
 
     #[test]
@@ -499,7 +499,10 @@ mod tests {
         b.host.timers.insert(0, b.now);
         b.advance_to(b.now + Timestamp::from_secs(40));
         assert_eq!(b.store.held(), 0);
-        assert_eq!(b.drops()["ARPTable: waited in vain"], 1);
+        assert_eq!(
+            b.drops()["ARPTable: next hop did not answer ARP in time"],
+            1
+        );
         assert_eq!(b.read("count").unwrap(), "0");
         let mut b = bench(", POLL_TIMEOUT 1, BROADCAST_POLL true, TIMEOUT 0");
         assert!(b.element.initial_timers().is_empty());
@@ -519,7 +522,10 @@ mod tests {
         }
         // the fifth makes it five: half of the four go, oldest first
         assert_eq!(b.read("length").unwrap(), "2");
-        assert_eq!(b.drops()["ARPTable: waited in vain"], 3);
+        assert_eq!(
+            b.drops()["ARPTable: next hop did not answer ARP in time"],
+            3
+        );
         let mut b = bench(", ENTRY_PACKET_CAPACITY 2");
         for _ in 0..5 {
             b.push_packet(0, packet([10, 0, 0, 10]));

@@ -145,7 +145,7 @@ fn bad(m: impl Into<String>) -> HandlerError {
     HandlerError::BadValue(m.into())
 }
 
-const NO_REQUEST: DropReason = "ARPResponder: no request that it answers";
+const NO_REQUEST: DropReason = "ARPResponder: no ARP request for one of its addresses";
 
 /// Most intervals that a mask which is not contiguous may stand for in the model.
 const MAX_INTERVALS: usize = 1024;
@@ -181,7 +181,7 @@ impl Element for ArpResponder {
         q.set_mac_header_len(0, ethernet::LEN);
         q.anno.set_vlan_tci(p.anno.vlan_tci());
         q.anno.ingress = p.anno.ingress;
-        cx.drop(p, "ARPResponder: answered");
+        cx.drop(p, "ARPResponder: ARP request, answered");
         cx.emit(0, q);
     }
 

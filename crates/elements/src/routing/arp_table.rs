@@ -525,7 +525,7 @@ pub(super) fn expire(table: StateId, cx: &mut Cx<'_>) {
 /// Drops packets that a table gave up.
 pub(super) fn drop_all(packets: Vec<Pkt>, cx: &mut Cx<'_>) {
     for p in packets {
-        cx.drop(p, "ARPTable: waited in vain");
+        cx.drop(p, "ARPTable: next hop did not answer ARP in time");
     }
 }
 

@@ -286,7 +286,7 @@ impl Element for IcmpError {
         cx.decide(None, || {
             format!("ICMP type {} code {}", self.kind, self.code)
         });
-        cx.drop(p, "ICMPError: answered");
+        cx.drop(p, "ICMPError: answered with an ICMP error");
         cx.emit(0, q);
     }
 

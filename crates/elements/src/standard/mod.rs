@@ -1,12 +1,14 @@
-//! The plainest elements: Null, Discard, Idle, Tee, Counter, AverageCounter.
+//! The plainest elements: Null, Discard, Idle, Tee, Counter, AverageCounter, LoopGuard.
 
 mod average;
 mod clipboard;
 mod counter;
 mod hub;
+mod loop_guard;
 mod plain;
 
 use crate::class::ElementClass;
+pub use loop_guard::MAX_ROUNDS;
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[
@@ -17,6 +19,7 @@ pub const CLASSES: &[ElementClass] = &[
     counter::COUNTER,
     counter::COUNTER_MP,
     hub::HUB,
+    loop_guard::LOOP_GUARD,
     plain::DISCARD,
     plain::IDLE,
     plain::NULL,

@@ -2,10 +2,11 @@
 
 use crate::args::Args;
 use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
+use crate::cx::{Cx, DropReason};
 use crate::element::{Accounts, ConfigCx, ConfigErrors, Element, InitCx, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx, Op};
+use crate::reason::Reason;
 use crate::{Port, element_any};
 use onefold_packet::{Pkt, Timestamp};
 
@@ -47,7 +48,7 @@ pub const DISCARD: ElementClass = ElementClass {
     processing: "a/a",
     flow: "x/x",
     effect: Effect::CommutativeCount,
-    usage: "[keywords ACTIVE, BURST]",
+    usage: "[keywords ACTIVE, BURST, REASON]",
     summary: "drops every packet; pulls when its input is pull",
     new: || {
         Box::new(Discard {
@@ -55,6 +56,7 @@ pub const DISCARD: ElementClass = ElementClass {
             burst: 1,
             count: 0,
             pulls: false,
+            reason: "Discard",
         })
     },
 };
@@ -65,20 +67,25 @@ struct Discard {
     burst: u32,
     count: u64,
     pulls: bool,
+    /// What is said of the packets that end here.
+    reason: DropReason,
 }
 
 impl Element for Discard {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.active = args.keyword("ACTIVE").unwrap_or(true);
         self.burst = args.keyword("BURST").unwrap_or(1).max(1);
+        if let Some(Reason(r)) = args.keyword("REASON") {
+            self.reason = r;
+        }
         args.finish()
     }
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
         self.count += 1;
-        cx.drop(p, "Discard");
+        cx.drop(p, self.reason);
     }
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
-        let case = Case::new(Cond::Always, Exit::Drop("Discard"));
+        let case = Case::new(Cond::Always, Exit::Drop(self.reason));
         Model::Cases(vec![case.with([Op::Count(0)])])
     }
     /// Tag 0: dropped.
@@ -90,7 +97,7 @@ impl Element for Discard {
     }
     fn push_batch(&mut self, _: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
         self.count += batch.len() as u64;
-        cx.drop_batch(batch, "Discard");
+        cx.drop_batch(batch, self.reason);
     }
     fn initialize(&mut self, cx: &mut InitCx<'_>) -> Result<(), ConfigErrors> {
         self.pulls = cx.input_is_pull(0);
@@ -222,6 +229,22 @@ impl Element for Tee {
 #[cfg(test)]
 mod tests {
     use crate::testing::Bench;
+
+    #[test]
+    fn discard_says_why() {
+        let mut b = Bench::new("Discard", "REASON \"not wanted, here\"", 1, 0).unwrap();
+        b.push(0, b"x");
+        assert_eq!(b.drops()["not wanted, here"], 1);
+        let long = format!("REASON \"{}\"", "x".repeat(201));
+        for wrong in [
+            "REASON two words",
+            "REASON \"\"",
+            "REASON \"a\\<07>\"",
+            &long,
+        ] {
+            assert!(Bench::new("Discard", wrong, 1, 0).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn discard_counts_and_can_be_reset() {

@@ -10,6 +10,7 @@ pub fn plans() -> Vec<Plan> {
             Layer::Any,
             vec![
                 Subject::new("Discard", "", 1, 0),
+                Subject::new("Discard", "REASON \"not wanted here\"", 1, 0),
                 Subject::new("Discard", "BURST 3", 1, 0).write("reset_counts", ""),
             ],
         ),
@@ -18,6 +19,15 @@ pub fn plans() -> Vec<Plan> {
             Layer::Any,
             vec![Subject::new("Hub", "", 3, 3), Subject::new("Hub", "", 1, 1)],
         ),
+        // what has been here before is for the reference graph
+        Plan::new(
+            Layer::Ip4,
+            vec![
+                Subject::new("LoopGuard", "", 1, 1),
+                Subject::new("LoopGuard", "LIMIT 1, ANNO 30", 1, 1),
+            ],
+        )
+        .plain_punts(1000),
         Plan::new(Layer::Any, vec![Subject::new("Clipboard", "3/4", 2, 2)]).plain_punts(1000),
         Plan::new(
             Layer::Any,

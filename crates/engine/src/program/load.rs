@@ -4,14 +4,13 @@ use super::classify::{Builder, Condition};
 use super::code::{self, Code, NONE, Span};
 use super::error::LoadError;
 use super::image::{self, CONST, FieldWrite, Kind, Sum, Term, Value};
-use super::intern;
 use super::lookup::{Lookup, StageRules, Using};
 use super::quick::Quick;
 use super::regs::{self, Bits, Source};
 use super::tuple::Tuple;
 use crate::topology::{Edge, Topology};
-use onefold_elements::ElemId;
 use onefold_elements::model::max_of;
+use onefold_elements::{ElemId, reason};
 use onefold_synth::program::{
     Action, Address, Dim, End, EndAt, Expr, Image, LenAt, Next, Program, Slot, Stage, StageId,
     Step, SumTerm, SumWrite, TypeExpr,
@@ -697,9 +696,9 @@ impl Loader<'_> {
             },
             End::Drop { elem, reason } => code::End::Drop {
                 elem: self.elem(place, *elem)?,
-                reason: intern::intern(reason).ok_or(LoadError::TooMany {
+                reason: reason::intern(reason).ok_or(LoadError::TooMany {
                     what: "drop reasons",
-                    most: intern::MOST,
+                    most: reason::MAX_REASONS,
                 })?,
             },
             End::Punt {

@@ -51,7 +51,6 @@ mod exec;
 mod flow;
 mod foresee;
 mod image;
-mod intern;
 mod later;
 mod load;
 mod lookup;

@@ -39,6 +39,8 @@ use std::collections::{BTreeSet, HashMap};
 
 /// Most times that a path passes one input: cycles inside a function end here.
 pub const MAX_VISITS: usize = 32;
+// packets that go round with no hop counted down end at the same number
+const _: () = assert!(MAX_VISITS == onefold_elements::MAX_ROUNDS as usize);
 /// Most times that a stage is made again because more can reach it than was known; then everything is taken to reach it.
 pub const MAX_ROUNDS: u32 = 24;
 

@@ -1,8 +1,8 @@
 //! The IPv4 half of a router.
 
-use super::{KindCx, Lines, Outputs, Port, Router, mask4, same4};
+use super::{BLACKHOLE, FOR_ROUTER, KindCx, Lines, NO_HOST, Outputs, Port, Router, mask4, same4};
 use crate::import::Route;
-use crate::kinds::ClickText;
+use crate::kinds::{ClickText, discard};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -92,12 +92,13 @@ impl Router {
         }
         for (n, p) in ports.iter().enumerate() {
             if p.v4.is_none() {
-                t.line(format!("rt[{}] -> Discard;", n + 1));
+                let why = discard("route to an interface without an IPv4 address");
+                t.line(format!("rt[{}] -> {why};", n + 1));
             }
         }
-        t.line(format!("rt[{nowhere}] -> Discard;"));
+        t.line(format!("rt[{nowhere}] -> {};", discard(NO_HOST)));
         if let Some(b) = blackhole {
-            t.line(format!("rt[{b}] -> Discard;"));
+            t.line(format!("rt[{b}] -> {};", discard(BLACKHOLE)));
         }
         if let Some(me) = ports.iter().find_map(|p| p.v4).map(|v| v.0) {
             self_delivery(t, me);
@@ -143,9 +144,12 @@ fn on_link(r: &Route, (a, l): (Ipv4Addr, u8)) -> bool {
 /// It has no TCP to reset connections with, and does not put fragments together.
 fn self_delivery(t: &mut ClickText, me: Ipv4Addr) {
     t.line("rt[0] -> DropBroadcasts -> me :: IPClassifier(ip frag, icmp type echo, icmp or tcp, udp, -);");
-    t.line("me[0] -> Discard;");
+    t.line(format!(
+        "me[0] -> {};",
+        discard("fragment for the router itself")
+    ));
     t.line("me[1] -> CheckICMPHeader -> ICMPPingResponder -> rt;");
-    t.line("me[2] -> Discard;");
+    t.line(format!("me[2] -> {};", discard(FOR_ROUTER)));
     t.line(format!(
         "me[3] -> ICMPError({me}, unreachable, port) -> errors;"
     ));
@@ -158,7 +162,8 @@ fn self_delivery(t: &mut ClickText, me: Ipv4Addr) {
 pub(super) fn interface_in(t: &mut ClickText, n: usize, p: &Port) {
     let Some((a, l)) = p.v4 else {
         for i in 0..3 {
-            t.line(format!("c{n}[{i}] -> Discard;"));
+            let why = discard("IPv4 or ARP on an interface without an IPv4 address");
+            t.line(format!("c{n}[{i}] -> {why};"));
         }
         return;
     };
@@ -168,7 +173,10 @@ pub(super) fn interface_in(t: &mut ClickText, n: usize, p: &Port) {
             "c{n}[1] -> [1]arpq{n} :: ARPQuerier({a}, {}) -> out{n};",
             p.mac
         )),
-        Some(_) => t.line(format!("c{n}[1] -> Discard;")),
+        Some(_) => t.line(format!(
+            "c{n}[1] -> {};",
+            discard("ARP reply on an interface that asks nobody")
+        )),
     };
     let bad: String = MARTIANS
         .iter()

@@ -1,14 +1,18 @@
 //! The IPv6 half of a router.
 
-use super::{KindCx, Lines, Outputs, Port, Router, mask6, same6};
+use super::{BLACKHOLE, FOR_ROUTER, KindCx, Lines, NO_HOST, Outputs, Port, Router, mask6, same6};
 use crate::import::Route;
-use crate::kinds::ClickText;
+use crate::kinds::{ClickText, discard};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// All nodes and all routers of a link (RFC 4291 2.7.1).
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
+
+/// What is said of packets that are dropped.
+const NO_IP6: &str = "IPv6 on an interface without an IPv6 address";
+const NOT_OURS: &str = "link-local or multicast address that is not the router's";
 
 /// `fe80::/10`: stays on its link (RFC 4291 2.5.6).
 fn link_local(a: Ipv6Addr) -> bool {
@@ -92,12 +96,13 @@ impl Router {
         t.line(format!("errors6 :: {limit} -> rt6;"));
         for (n, p) in ports.iter().enumerate() {
             if p.v6.is_none() {
-                t.line(format!("rt6[{}] -> Discard;", n + 1));
+                let why = discard("route to an interface without an IPv6 address");
+                t.line(format!("rt6[{}] -> {why};", n + 1));
             }
         }
-        t.line(format!("rt6[{nowhere}] -> Discard;"));
+        t.line(format!("rt6[{nowhere}] -> {};", discard(NO_HOST)));
         if let Some(b) = blackhole {
-            t.line(format!("rt6[{b}] -> Discard;"));
+            t.line(format!("rt6[{b}] -> {};", discard(BLACKHOLE)));
         }
         if let Some(u) = no_route {
             let me = source(ports);
@@ -105,9 +110,15 @@ impl Router {
         }
         // by the interface that they came in at: for the router's own addresses, and what stays on the link
         t.line("mine6 :: DropBroadcasts -> mine6p :: PaintSwitch; link6 :: PaintSwitch;");
-        t.line("mine6p[0] -> Discard; link6[0] -> Discard;");
+        t.line(format!(
+            "mine6p[0] -> {0}; link6[0] -> {0};",
+            discard(NO_IP6)
+        ));
         t.line(format!("rt6[0] -> mine6; rt6[{link}] -> link6;"));
-        t.line("own6[0] -> mine6; own6[1] -> link6; own6[2] -> Discard;");
+        t.line(format!(
+            "own6[0] -> mine6; own6[1] -> link6; own6[2] -> {};",
+            discard("source address must stay on its link")
+        ));
         for (n, p) in ports.iter().enumerate() {
             self_delivery(t, n, p);
         }
@@ -145,8 +156,9 @@ pub(super) fn source(ports: &[Port]) -> Ipv6Addr {
 fn self_delivery(t: &mut ClickText, n: usize, p: &Port) {
     let (Some((a, _)), Some(gateway)) = (p.v6, &p.gateway) else {
         t.line(format!(
-            "mine6p[{0}] -> Discard; link6[{0}] -> Discard;",
-            n + 1
+            "mine6p[{0}] -> {1}; link6[{0}] -> {1};",
+            n + 1,
+            discard(NO_IP6)
         ));
         return;
     };
@@ -168,7 +180,7 @@ fn self_delivery(t: &mut ClickText, n: usize, p: &Port) {
         "loc{n}[1] -> Unstrip(14) -> IP6NDAdvertiser({a}/128 {}) -> out{n};",
         p.mac
     ));
-    t.line(format!("loc{n}[2] -> Discard;"));
+    t.line(format!("loc{n}[2] -> {};", discard(FOR_ROUTER)));
     let groups = [ALL_NODES, ALL_ROUTERS, solicited_node(a)].map(|a| bytes_at(24, a));
     let groups = groups.join(", ");
     if link_local(a) {
@@ -178,12 +190,14 @@ fn self_delivery(t: &mut ClickText, n: usize, p: &Port) {
             n + 1
         ));
         t.line(format!(
-            "grp{n}[3] -> DropBroadcasts -> loc{n}; grp{n}[4] -> Discard;"
+            "grp{n}[3] -> DropBroadcasts -> loc{n}; grp{n}[4] -> {};",
+            discard(NOT_OURS)
         ));
     } else {
         t.line(format!(
-            "link6[{}] -> grp{n} :: Classifier({groups}, -); grp{n}[3] -> Discard;",
-            n + 1
+            "link6[{}] -> grp{n} :: Classifier({groups}, -); grp{n}[3] -> {};",
+            n + 1,
+            discard(NOT_OURS)
         ));
     }
     t.line(format!(
@@ -194,7 +208,7 @@ fn self_delivery(t: &mut ClickText, n: usize, p: &Port) {
 /// From the device's IPv6 packets on.
 pub(super) fn interface_in(t: &mut ClickText, n: usize, p: &Port) {
     if p.v6.is_none() {
-        t.line(format!("c{n}[3] -> Discard;"));
+        t.line(format!("c{n}[3] -> {};", discard(NO_IP6)));
         return;
     }
     // loopback and multicast are nobody's source; link-local and unspecified ones reach the router itself only

@@ -27,7 +27,10 @@ fn napt_both_ways() {
         n.go(1, udp_packet(("10.0.0.4", 40), ("1.0.0.1", 1024), b"")),
         "-"
     );
-    assert_eq!(n.drops("IPRewriter: dropped by input specification"), 1);
+    assert_eq!(
+        n.drops("IPRewriter: no mapping for this packet, and none is made at this input"),
+        1
+    );
     // a reply finds its binding whatever input it comes in at, a forward packet too
     assert_eq!(
         n.go(0, udp_packet(("10.0.0.4", 40), ("1.0.0.1", 1025), b"1")),
@@ -38,6 +41,17 @@ fn napt_both_ways() {
         "0: 1.0.0.1 1024 > 10.0.0.4 40"
     );
     assert_eq!(n.read("rw", "table_size"), "2");
+}
+
+/// What is said of packets that belong to no flow, at an input that begins none.
+#[test]
+fn a_drop_has_the_reason_that_its_specification_gives() {
+    let spec = "pattern 1.0.0.1 1024-65535# - - 0 1, drop \"nobody asked for it\"";
+    let from = ("10.0.0.4", 40);
+    let mut n = Net::one("IPRewriter", spec);
+    assert_eq!(n.go(1, udp_packet(from, ("1.0.0.1", 1024), b"")), "-");
+    assert_eq!(n.go(1, tcp_packet(from, ("1.0.0.1", 1), ACK, b"")), "-");
+    assert_eq!(n.drops("nobody asked for it"), 2);
 }
 
 /// Expected bytes computed by hand: 10.0.0.1:5000 -> 9.9.9.9:53 becomes 1.0.0.1:1024.
@@ -376,15 +390,19 @@ fn pings() {
     // a reply that nobody asked for, another type, a request the other way
     assert_eq!(n.go(1, ping("5.0.0.5", "2.0.0.2", 0, 7)), "-");
     assert_eq!(n.go(0, ping("5.0.0.5", "2.0.0.2", 13, 7)), "-");
-    assert_eq!(
-        n.drops("ICMPPingRewriter: no known echo request or reply"),
-        2
-    );
+    let odd = "ICMPPingRewriter: not an echo request or reply, or a later fragment";
+    let unasked = "ICMPPingRewriter: no mapping for this packet, and none is made at this input";
+    assert_eq!((n.drops(odd), n.drops(unasked)), (1, 1));
     assert_eq!(n.go(1, ping("5.0.0.5", "2.0.0.2", 8, 1)), "-");
     assert!(
         n.read("rw", "table")
             .contains("(1.0.0.1, 5.0.0.5, 10230) => (2.0.0.2, 5.0.0.5, 0) [*0 1] i0")
     );
+    let spec = "pattern 1.0.0.1 1024-65535# - - 0 1, drop \"nobody asked for it\"";
+    let mut n = Net::one("ICMPPingRewriter", spec);
+    assert_eq!(n.go(1, ping("10.0.0.4", "1.0.0.1", 0, 7)), "-");
+    assert_eq!(n.go(1, ping("10.0.0.4", "1.0.0.1", 8, 7)), "-");
+    assert_eq!(n.drops("nobody asked for it"), 2);
 }
 
 #[test]
@@ -426,7 +444,7 @@ fn decisions_name_the_argument() {
         d[1],
         (
             Some(0),
-            "IPRewriter: dropped by input specification".to_string()
+            "IPRewriter: no mapping for this packet, and none is made at this input".to_string()
         )
     );
 }

@@ -72,7 +72,10 @@ fn errors_come_back_to_who_sent_the_packet() {
         n.push("err", 0, error_about(3, "9.9.9.9", "1.0.0.1", &sent, 27))
             .is_none()
     );
-    assert_eq!(n.drops("ICMPRewriter: no mapping"), 1);
+    assert_eq!(
+        n.drops("ICMPRewriter: no mapping for the packet that the error is about"),
+        1
+    );
     // an error about a reply, on its way out
     let reply = tcp_packet(("2.0.0.2", 80), ("1.0.0.1", 1024), ACK, b"");
     let (_, inner) = n.push("rw", 1, reply.clone()).unwrap();
@@ -139,7 +142,10 @@ fn what_is_no_error_is_dropped() {
     // the header length reaches beyond what is there: addresses alone count
     let p = icmp_packet("1.1.1.1", "2.2.2.2", 3, [0; 4], &[0x4f; 24]);
     assert!(n.push("err", 0, p).is_none());
-    assert_eq!(n.drops("ICMPRewriter: no mapping"), 1);
+    assert_eq!(
+        n.drops("ICMPRewriter: no mapping for the packet that the error is about"),
+        1
+    );
 }
 
 #[test]

@@ -1,0 +1,166 @@
+//! Packets that go round inside a function: one that counts no hop down is dropped at its 33rd visit, one that does ends by its
+//! time to live, and every execution does so at the same element, for the same reason, with the same state left behind.
+
+use onefold_chain::Reader;
+use onefold_elements::ElemId;
+use onefold_engine::program::ProgramRunner;
+use onefold_engine::{BuildOptions, DropCount, Graph, spec_from_flat};
+use onefold_packet::Timestamp;
+use onefold_synth::{Budget, synthesize};
+use onefold_verify::frame::{self, Keep};
+use onefold_verify::prove::{self, prove};
+use onefold_verify::{Batched, Event, Flow, Pair, Reference, Subject, Synthesized};
+use std::path::Path;
+
+const POOL: [u8; 4] = [203, 0, 113, 1];
+const HOST: [u8; 4] = [10, 0, 0, 1];
+const LOOP: &str = "LoopGuard: went round 32 times and no hop was counted down";
+
+/// A translator whose inside hosts reach each other through its outside address.
+const HAIRPIN: &str = "functions:\n  nat:\n    nat:\n      pool: 203.0.113.1\n      hairpin: true\n\
+                       \x20     forward: [ \"udp 203.0.113.1:80 -> 10.0.0.9:8080\" ]\n\
+                       ports: { in: \"nat[0]\", out: \"nat[1]\" }\n";
+
+/// Packets come back to the guard as long as they have hops left.
+const COUNTING: &str = "
+    FromDevice(lan) -> Strip(14) -> CheckIPHeader -> g :: LoopGuard -> DecIPTTL -> g;
+    Idle -> ToDevice(wan);
+    FromDevice(wan) -> Discard;
+    Idle -> ToDevice(lan);";
+
+fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16), ttl: u8) -> Vec<u8> {
+    let mut f = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+    f.extend([0x45, 0, 0, 0, 0, 1, 0, 0, ttl, 17, 0, 0]);
+    f.extend(from.0);
+    f.extend(to.0);
+    f.extend(from.1.to_be_bytes());
+    f.extend(to.1.to_be_bytes());
+    f.extend([0, 20, 0, 0]);
+    f.extend(*b"hello, world");
+    frame::finish(&mut f, Keep::default());
+    f
+}
+
+fn hairpin() -> (Graph, ElemId) {
+    let mut reader = Reader::new(Path::new("."));
+    let chain = onefold_chain::load_text(HAIRPIN, "chain.yaml", &[], &mut reader).unwrap();
+    let options = BuildOptions {
+        start: Timestamp::from_secs(1000),
+        ..Default::default()
+    };
+    let graph = Graph::build(chain.graph.clone(), &options).unwrap();
+    (graph, ElemId(chain.ports[0].source.unwrap() as u32))
+}
+
+/// The executions that are compared with the reference graph.
+fn others(g: &Graph) -> Vec<(Box<dyn Subject>, usize)> {
+    let program = synthesize(&g.synthesis_input(), Budget::default());
+    let runner = || ProgramRunner::with_program(g.fork(), &program).unwrap();
+    vec![
+        (Box::new(Batched::new(g.fork())), 1),
+        (Box::new(Batched::new(g.fork())), 64),
+        (Box::new(Synthesized(runner())), 1),
+        (Box::new(Flow::new(runner(), 1024)), 1),
+        (Box::new(Flow::new(runner(), 1024)), 64),
+    ]
+}
+
+/// Sends the frames through the reference graph and each other execution; the drops are the same everywhere.
+fn alike(g: &Graph, source: ElemId, frames: &[Vec<u8>]) -> Vec<DropCount> {
+    let mut drops = Vec::new();
+    for (other, batch) in others(g) {
+        let name = other.name();
+        let mut pair = Pair::new(Box::new(Reference(g.fork())), other, batch);
+        for (n, f) in frames.iter().enumerate() {
+            let at = Timestamp::from_secs(1000) + Timestamp(n as i64 / 8 * 1_000_000);
+            let mut e = Event::frame(at, source, f.clone());
+            e.joined = n % 8 != 0;
+            let difference = pair.step(&e);
+            assert_eq!(difference, None, "{name}, batch {batch}, packet {n}");
+        }
+        assert_eq!(pair.flush(), None, "{name}, batch {batch}");
+        assert_eq!(pair.checkpoint(), None, "{name}, batch {batch}");
+        assert_eq!(pair.left.drops(), pair.right.drops(), "{name}");
+        drops = pair.left.drops();
+    }
+    drops
+}
+
+#[test]
+fn a_hairpin_that_never_ends_is_dropped_alike_at_every_level() {
+    let (g, inside) = hairpin();
+    let round = udp((POOL, 5000), (POOL, 6000), 64);
+    let drops = alike(&g, inside, &[round.clone()]);
+    assert_eq!(drops.len(), 1, "{drops:?}");
+    assert_eq!((drops[0].reason, drops[0].packets), (LOOP, 1));
+    assert!(drops[0].element.starts_with("nat/LoopGuard"), "{drops:?}");
+    // many, between packets of other flows, and again when their flows are known
+    let mut frames = Vec::new();
+    for i in 0..24u16 {
+        frames.push(udp((POOL, 5000 + i % 5), (POOL, 6000 + i % 3), 64));
+        frames.push(udp((HOST, 1000 + i % 7), ([198, 51, 100, 1], 53), 64));
+        frames.push(udp((HOST, 2000 + i % 7), (POOL, 80), 64));
+    }
+    let drops = alike(&g, inside, &frames);
+    let circles = drops.iter().find(|d| d.reason == LOOP);
+    assert!(circles.is_some_and(|d| d.packets >= 8), "{drops:?}");
+}
+
+/// It goes through 32 rounds, not more, and not through thousands of elements.
+#[test]
+fn a_loop_has_32_rounds() {
+    let (mut g, inside) = hairpin();
+    g.start_trace();
+    g.inject(
+        inside,
+        &udp((POOL, 5000), (POOL, 6000), 64),
+        Timestamp::from_secs(1000),
+    );
+    let (steps, _) = g.take_trace();
+    let visits = steps.iter().filter(|s| s.class == "LoopGuard");
+    assert_eq!(visits.count(), 33);
+    assert!(steps.len() < 33 * 6, "{} steps", steps.len());
+}
+
+#[test]
+fn what_turns_back_once_stays_in_the_program() {
+    let (g, inside) = hairpin();
+    let program = synthesize(&g.synthesis_input(), Budget::default());
+    let mut runner = ProgramRunner::with_program(g.fork(), &program).unwrap();
+    for n in 0..4u16 {
+        let frame = udp((HOST, 2000 + n), (POOL, 80), 64);
+        runner.inject(inside, &frame, Timestamp::from_secs(1000));
+    }
+    let mut left = 0;
+    runner.graph_mut().drain_transmitted(|_, p| {
+        assert_eq!(p.data()[30..34], [10, 0, 0, 9]);
+        left += 1;
+    });
+    assert_eq!((left, runner.report().punted()), (4, 0));
+}
+
+#[test]
+fn a_chain_with_a_loop_is_proved() {
+    let (g, _) = hairpin();
+    let input = g.synthesis_input();
+    let proof = prove(
+        &input,
+        &synthesize(&input, Budget::default()),
+        &prove::Options::default(),
+    );
+    assert!(proof.holds(), "{proof:#?}");
+}
+
+#[test]
+fn a_loop_that_counts_hops_down_ends_by_them() {
+    let flat = onefold_click::load(COUNTING.as_bytes(), "t.click", &[], &Default::default());
+    let g = Graph::build(spec_from_flat(&flat.unwrap()), &BuildOptions::default()).unwrap();
+    let source = g.source("lan").unwrap();
+    let frames: Vec<Vec<u8>> = [64, 255, 1, 33, 0]
+        .iter()
+        .map(|ttl| udp((HOST, 1), (POOL, 2), *ttl))
+        .collect();
+    let drops = alike(&g, source, &frames);
+    let told: Vec<(&str, u64)> = drops.iter().map(|d| (d.reason, d.packets)).collect();
+    assert_eq!(told, [("DecIPTTL: time to live expired", 5)]);
+}
