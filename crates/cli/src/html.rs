@@ -147,19 +147,19 @@ pub fn run_page(chain: &Chain, o: &Outcome) -> String {
         let most = o
             .drops_by_element
             .iter()
-            .map(|d| d.2)
+            .map(|d| d.packets)
             .max()
             .unwrap_or(1)
             .max(1);
-        b.push_str("<table class=\"bars\"><tr><th>reason<th>element<th>packets<th></tr>");
-        for (e, r, n) in &o.drops_by_element {
-            let width = (*n as f64 / most as f64 * 100.0).max(0.5);
+        b.push_str("<table class=\"bars\"><tr><th>reason<th>where<th>packets<th></tr>");
+        for d in &o.drops_by_element {
+            let width = (d.packets as f64 / most as f64 * 100.0).max(0.5);
             let _ = write!(
                 b,
                 "<tr><td>{}<td>{}<td class=\"n\">{}<td class=\"w\"><i style=\"width:{width:.1}%\"></i></tr>",
-                esc(r),
-                esc(e),
-                thousands(*n)
+                esc(&d.told()),
+                esc(&d.at()),
+                thousands(d.packets)
             );
         }
         b.push_str("</table>");

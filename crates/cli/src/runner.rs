@@ -5,7 +5,7 @@ use crate::progress::Progress;
 use crate::shadow::ShadowLog;
 use anyhow::{Context, Result, bail};
 use onefold_chain::Chain;
-use onefold_elements::ElemId;
+use onefold_elements::{ElemId, SourceLoc};
 use onefold_engine::program::Report;
 use onefold_engine::shadow::Shadow;
 use onefold_engine::{Graph, Totals};
@@ -46,6 +46,37 @@ pub struct Count {
     pub bytes: u64,
 }
 
+/// Packets that one element dropped for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dropped {
+    /// The element; its network function is the first part of its name.
+    pub element: String,
+    /// Where the operator wrote what it was made from.
+    pub place: SourceLoc,
+    /// The reason.
+    pub reason: String,
+    /// Packets.
+    pub packets: u64,
+}
+
+impl Dropped {
+    /// The network function.
+    pub fn function(&self) -> &str {
+        self.element.split('/').next().unwrap_or_default()
+    }
+    /// `nat: no mapping for this inbound packet`.
+    pub fn told(&self) -> String {
+        format!("{}: {}", self.function(), self.reason)
+    }
+    /// `nat/rw, chain.yaml:12`.
+    pub fn at(&self) -> String {
+        match (self.place.file.is_empty(), self.place.line) {
+            (false, line @ 1..) => format!("{}, {}:{line}", self.element, self.place.file),
+            _ => self.element.clone(),
+        }
+    }
+}
+
 /// What happened.
 pub struct Outcome {
     /// The account.
@@ -54,8 +85,8 @@ pub struct Outcome {
     pub ports: Vec<(String, Count, Count)>,
     /// Reason -> packets.
     pub drops: BTreeMap<String, u64>,
-    /// (element, reason, packets), most first.
-    pub drops_by_element: Vec<(String, String, u64)>,
+    /// By element and reason, most first.
+    pub drops_by_element: Vec<Dropped>,
     /// Seconds of real time, reading and writing included.
     pub seconds: f64,
     /// Seconds of capture time.
@@ -373,9 +404,17 @@ pub fn run(
     let mut by_element = Vec::new();
     for d in graph.drops() {
         *drops.entry(d.reason.to_string()).or_default() += d.packets;
-        by_element.push((d.element.clone(), d.reason.to_string(), d.packets));
+        let element = chain.graph.find(&d.element);
+        by_element.push(Dropped {
+            place: element
+                .map_or_else(SourceLoc::default, |i| chain.graph.elements[i].decl.clone()),
+            element: d.element,
+            reason: d.reason.to_string(),
+            packets: d.packets,
+        });
     }
-    by_element.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| a.cmp(b)));
+    // those of one number stay as they are, by element and reason
+    by_element.sort_by_key(|d| std::cmp::Reverse(d.packets));
     Ok(Outcome {
         totals: graph.totals(),
         ports: chain

@@ -24,6 +24,30 @@ ports:
   wan: nat[1]
 "#;
 
+/// The function, what happened, and where it was written: the same words at every level.
+#[test]
+fn drops_are_told_with_function_reason_and_place() {
+    let dir = temp("words");
+    std::fs::write(dir.join("chain.yaml"), CHAIN).unwrap();
+    json(&dir, 0, &["gen", "--out", "wan.pcap", "--packets", "50"]);
+    let args = ["run", "chain.yaml", "--in", "wan=wan.pcap", "-q", "--mode"];
+    let why = "no mapping for this inbound packet";
+    for mode in ["reference", "synthesized"] {
+        let r = json(&dir, 0, &[&args[..], &[mode]].concat());
+        assert_eq!(r["drops"], serde_json::json!({ why: 50 }), "{mode}");
+        let place = serde_json::json!([{ "nf": "nat", "element": "nat/rw", "reason": why, "packets": 50,
+            "file": "chain.yaml", "line": 12 }]);
+        assert_eq!(r["drops_by_element"], place, "{mode}");
+    }
+    let (text, _) = run(&dir, 0, &[&args[..5], &["--html", "page.html"]].concat());
+    let page = std::fs::read_to_string(dir.join("page.html")).unwrap();
+    assert!(
+        text.contains(&format!("nat: {why}  (nat/rw, chain.yaml:12)")),
+        "{text}"
+    );
+    assert!(page.contains(&format!("nat: {why}<td>nat/rw, chain.yaml:12")));
+}
+
 #[test]
 fn there_and_back_again_through_a_nat() {
     let dir = temp("roundtrip");

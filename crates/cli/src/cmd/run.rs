@@ -246,8 +246,9 @@ fn json(o: &Outcome, made: Option<&Made<'_>>) -> serde_json::Value {
         "held": t.held,
         "dropped": t.dropped,
         "drops": o.drops,
-        "drops_by_element": o.drops_by_element.iter().map(|(e, r, n)| serde_json::json!({
-            "element": e, "reason": r, "packets": n })).collect::<Vec<_>>(),
+        "drops_by_element": o.drops_by_element.iter().map(|d| serde_json::json!({
+            "nf": d.function(), "element": d.element, "reason": d.reason, "packets": d.packets,
+            "file": d.place.file.as_ref(), "line": d.place.line })).collect::<Vec<_>>(),
         "ports": ports,
         "seconds": o.seconds,
         "mpps": t.packets_in as f64 / o.seconds.max(1e-9) / 1e6,
@@ -420,8 +421,8 @@ fn print_text(name: &str, o: &Outcome) {
     if !o.drops_by_element.is_empty() {
         crate::say!("drops by reason");
         const SHOWN: usize = 20;
-        for (e, r, n) in o.drops_by_element.iter().take(SHOWN) {
-            crate::say!("  {:>12}  {r}  ({e})", thousands(*n));
+        for d in o.drops_by_element.iter().take(SHOWN) {
+            crate::say!("  {:>12}  {}  ({})", thousands(d.packets), d.told(), d.at());
         }
         if o.drops_by_element.len() > SHOWN {
             crate::say!(
