@@ -293,6 +293,12 @@ fn one_level(
         Level::Flow => args.packets().div_ceil(5),
         _ => args.packets(),
     };
+    let total = match args.inputs.is_empty() {
+        true => args.packets(),
+        false => 0,
+    };
+    let mut progress = Progress::new(total, args.quiet);
+    progress.phase("making the program, and packets for its rules");
     let begun = Instant::now();
     let reference = Box::new(Reference(graph.fork()));
     let (name, pair, program) = match level {
@@ -329,7 +335,7 @@ fn one_level(
     let mut capture = None;
     let mut traffic = None;
     let mut directed = None;
-    let (source, total): (&mut dyn Source, u64) = if args.inputs.is_empty() {
+    let source: &mut dyn Source = if args.inputs.is_empty() {
         let hints = Hints::of(graph.spec());
         let t = Traffic::new(ports, hints, args.seed, packets, start, pair.max_batch);
         let t = t.context("nothing enters this chain")?;
@@ -342,7 +348,7 @@ fn one_level(
             }
             None => traffic.insert(t),
         };
-        (source, args.packets())
+        source
     } else {
         let mut files = Vec::new();
         for (port, file) in &args.inputs {
@@ -363,9 +369,8 @@ fn one_level(
             };
             capture.adapt(Adapter::new(p), ports);
         }
-        (capture, 0)
+        capture
     };
-    let mut progress = Progress::new(total, args.quiet);
     let mut sent = 0;
     let mut go_on = |at: At| {
         match at {
@@ -392,7 +397,7 @@ fn one_level(
         }
         _ => onefold_verify::run(&pair, source, &options, &mut go_on),
     };
-    progress.finish();
+    progress.phase("telling what could have been hit");
     // what packets hit and where they leave the program is the program's level to say
     if level == Level::Flow {
         outcome.report = None;
@@ -400,6 +405,7 @@ fn one_level(
     let hit = program
         .filter(|_| level == Level::Program)
         .map(|p| hit(&p, directed, &outcome));
+    progress.finish();
     // in batches nobody can say which frame something left after
     let adapted = (capture.iter().filter(|_| args.adapt && hit.is_some()))
         .flat_map(|c| c.counts.iter().map(|(v, (n, out))| (*v, *n, *out)));
