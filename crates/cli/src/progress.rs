@@ -56,6 +56,8 @@ pub struct Progress {
     start: Instant,
     total: u64,
     bar: Option<ProgressBar>,
+    /// Of work that does not say how far it is.
+    phase: Option<ProgressBar>,
     enabled: bool,
 }
 
@@ -67,6 +69,7 @@ impl Progress {
             start: Instant::now(),
             total,
             bar: None,
+            phase: None,
             enabled,
         }
     }
@@ -76,6 +79,7 @@ impl Progress {
         if !self.enabled {
             return;
         }
+        self.end_phase();
         if self.bar.is_none() {
             if self.start.elapsed() < PATIENCE {
                 return;
@@ -105,8 +109,42 @@ impl Progress {
         self.at(done, message);
     }
 
+    /// Work begins that does not say how far it is: from two seconds after the start on, `message` turns up beside a spinner
+    /// of its own, until the next word.
+    pub fn phase(&mut self, message: &'static str) {
+        if !self.enabled {
+            return;
+        }
+        self.finish();
+        let spinner = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        if let Ok(s) = ProgressStyle::with_template("{spinner} {elapsed} {msg}") {
+            spinner.set_style(s);
+        }
+        spinner.set_message(message);
+        let (shown, wait) = (
+            spinner.clone(),
+            PATIENCE.saturating_sub(self.start.elapsed()),
+        );
+        // ends by itself after two seconds at most
+        std::thread::spawn(move || {
+            std::thread::sleep(wait);
+            if !shown.is_finished() {
+                shown.set_draw_target(ProgressDrawTarget::stderr());
+                shown.enable_steady_tick(Duration::from_millis(100));
+            }
+        });
+        self.phase = Some(spinner);
+    }
+
+    fn end_phase(&mut self) {
+        if let Some(b) = self.phase.take() {
+            b.finish_and_clear();
+        }
+    }
+
     /// Removes the bar.
     pub fn finish(&mut self) {
+        self.end_phase();
         if let Some(b) = self.bar.take() {
             b.finish_and_clear();
         }

@@ -288,3 +288,38 @@ fn programs_in_parts() {
         assert!(err.contains("no later part takes them"), "{err}");
     }
 }
+
+/// A proof does not swallow what is asked about packets: with --packets or --level both are done, and told in one object.
+#[test]
+fn a_proof_and_a_comparison_at_once() {
+    let prove = ["verify", "l3fwd", "--prove", "-q"];
+    let alone = json(&root(), 0, &prove);
+    assert_eq!(alone["verdict"], "proved", "{alone}");
+    assert!(
+        alone["levels"].is_null() && alone["packets"].is_null(),
+        "{alone}"
+    );
+    let with = ["--level", "flow", "--packets", "2000"];
+    let both = json(&root(), 0, &[&prove[..], &with[..]].concat());
+    assert_eq!(both["verdict"], "proved", "{both}");
+    assert_eq!(both["differences"], 0, "{both}");
+    assert_eq!(both["levels"][0]["level"], "flow", "{both}");
+    assert!(both["levels"][1].is_null(), "{both}");
+    let (out, _) = run(&root(), 0, &[&prove[..], &["--packets", "500"]].concat());
+    for line in [
+        "l3fwd: proved",
+        "the flow table and the reference graph",
+        "no difference",
+    ] {
+        assert!(out.contains(line), "{line}: {out}");
+    }
+    // a given program is what both judge
+    let dir = temp("verify-both");
+    let (text, _) = run(&root(), 0, &["explain", "l2fwd", "--program"]);
+    let other = dir.join("other.txt");
+    std::fs::write(&other, text).unwrap();
+    let other = other.to_str().unwrap();
+    let given = ["--program", other, "--level", "program", "--packets", "500"];
+    let l2 = [&["verify", "l2fwd", "--prove", "-q"], &given[..]].concat();
+    assert_eq!(json(&root(), 0, &l2)["packets"], 500);
+}

@@ -26,6 +26,9 @@ pub struct Options {
     pub shrink_time: Duration,
 }
 
+/// Frames between two words about how far it is: packets for goals may cost milliseconds each.
+const TELL_EVERY: u64 = 256;
+
 impl Default for Options {
     fn default() -> Self {
         Options {
@@ -127,7 +130,7 @@ pub fn run(
         if event.is_none() {
             break;
         }
-        if o.packets % 4096 == 0 && !go_on(At::Packets(o.packets)) {
+        if o.packets.is_multiple_of(TELL_EVERY) && !go_on(At::Packets(o.packets)) {
             o.interrupted = true;
             if let Some(d) = pair.checkpoint() {
                 let time = options.shrink_time;

@@ -15,10 +15,18 @@ use onefold_synth::text;
 use onefold_verify::prove::{Doubt, Options, Proof, prove_with};
 use std::time::{Duration, Instant};
 
-/// Runs it.
-pub fn run(args: &Args) -> Result<u8> {
+/// What came of it.
+pub struct Judged {
+    /// The exit status.
+    pub status: u8,
+    /// The result, where JSON is asked for; as text it was printed.
+    pub json: Option<serde_json::Value>,
+}
+
+/// Runs it. `None`: the input is bad, which was said.
+pub fn run(args: &Args) -> Result<Option<Judged>> {
     let Some(chain) = args.chain.load_or_print() else {
-        return Ok(common::BAD_INPUT);
+        return Ok(None);
     };
     let options = BuildOptions {
         seed: args.seed,
@@ -29,7 +37,7 @@ pub fn run(args: &Args) -> Result<u8> {
         Ok(g) => g,
         Err(ds) => {
             common::print_diagnostics(&ds);
-            return Ok(common::BAD_INPUT);
+            return Ok(None);
         }
     };
     runner::catch_interrupt();
@@ -37,20 +45,20 @@ pub fn run(args: &Args) -> Result<u8> {
     let (name, program) = match args.program.is_empty() {
         false => match program::read_all(&args.program)? {
             Some(p) => ("the program".to_string(), p),
-            None => return Ok(common::BAD_INPUT),
+            None => return Ok(None),
         },
         true => {
             let made = onefold_synth::synthesize(&graph.synthesis_input(), args.budget.budget());
             // what is judged is the text
             match program::parse("the program", &text::print(&made)) {
                 Some(p) => ("the program".to_string(), p),
-                None => return Ok(common::BAD_INPUT),
+                None => return Ok(None),
             }
         }
     };
     if let Err(e) = ProgramRunner::with_program(graph.fork(), &program) {
         eprintln!("error: {name}: {e}");
-        return Ok(common::BAD_INPUT);
+        return Ok(None);
     }
     let limit = Duration::from_secs(args.time_limit.into());
     let options = Options {
@@ -79,16 +87,16 @@ pub fn run(args: &Args) -> Result<u8> {
         (None, false) => "unknown",
     };
     let seconds = begun.elapsed().as_secs_f64();
-    if args.json {
-        let v = json(&chain, &graph, verdict, &proof, shown.as_ref(), seconds);
-        common::print_json(&v)?;
-    } else {
-        print_text(&chain, &graph, verdict, &proof, shown.as_ref(), seconds);
+    let shown = shown.as_ref();
+    let json = (args.json).then(|| json(&chain, &graph, verdict, &proof, shown, seconds));
+    if !args.json {
+        print_text(&chain, &graph, verdict, &proof, shown, seconds);
     }
-    Ok(match verdict {
+    let status = match verdict {
         "proved" => common::HOLDS,
         _ => common::HOLDS_NOT,
-    })
+    };
+    Ok(Some(Judged { status, json }))
 }
 
 fn json(

@@ -58,14 +58,16 @@ pub enum Level {
     onefold verify isp-edge --in lan=lan.pcap --out-dir found/\n  \
     onefold verify isp-edge --level program --classifier tuple-space\n  \
     onefold verify isp-edge --in lan=anything.pcap --in wan=anything.pcap --adapt\n\n\
+    With --prove, --packets N or --level LEVEL does both: the proof is of the program, the comparison of every level that is\n\
+    asked for.\n\n\
     Exit status: 0 no difference, 1 a difference (or something was hit that was proved to be unreachable), 2 wrong use or bad input."
 )]
 pub struct Args {
     #[command(flatten)]
     pub(super) chain: ChainArgs,
-    /// How many packets are generated
-    #[arg(long, value_name = "N", default_value_t = 100_000)]
-    packets: u64,
+    /// How many packets are generated [default: 100000]
+    #[arg(long, value_name = "N")]
+    packets: Option<u64>,
     /// Seed of everything random
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
@@ -76,12 +78,13 @@ pub struct Args {
     /// that the chain serves; what leaves is answered. Checksums follow: right ones stay right, wrong ones wrong
     #[arg(long, requires = "inputs")]
     adapt: bool,
-    /// What is compared with the reference graph
-    #[arg(long, value_enum, default_value = "all")]
-    level: Level,
+    /// What is compared with the reference graph [default: all]
+    #[arg(long, value_enum)]
+    level: Option<Level>,
     #[command(flatten)]
     classifier: ClassifierArg,
-    /// Proves that the program is the chain, for all packets at once, instead of trying many
+    /// Proves that the program is the chain, for all packets at once, instead of trying many; with --packets, --level or --in,
+    /// packets are compared, too
     #[arg(long)]
     pub(super) prove: bool,
     /// This program (the text that `explain --program` prints), not the one that is made now. Several, in sequence: what partial
@@ -133,13 +136,44 @@ struct LevelResult {
 
 /// Frames of a batch at the batched engine.
 const BATCH: usize = 32;
+/// Packets that are generated if nobody says how many.
+const DEFAULT_PACKETS: u64 = 100_000;
+
+impl Args {
+    fn packets(&self) -> u64 {
+        self.packets.unwrap_or(DEFAULT_PACKETS)
+    }
+
+    /// Are packets compared? With --prove only where something is said about them.
+    fn compares(&self) -> bool {
+        let said = self.packets.is_some() || self.level.is_some() || !self.inputs.is_empty();
+        !self.prove || said
+    }
+}
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
-    if args.prove {
-        return super::prove::run(args);
+    let proved = match args.prove {
+        true => match super::prove::run(args)? {
+            Some(judged) => Some(judged),
+            None => return Ok(common::BAD_INPUT),
+        },
+        false => None,
+    };
+    if let Some(judged) = &proved
+        && !args.compares()
+    {
+        if let Some(v) = &judged.json {
+            common::print_json(v)?;
+        }
+        return Ok(judged.status);
     }
-    let levels: &[Level] = match args.level {
+    compare(args, proved)
+}
+
+/// Compares packets; `proved`: what came of a proof before it.
+fn compare(args: &Args, proved: Option<super::prove::Judged>) -> Result<u8> {
+    let levels: &[Level] = match args.level.unwrap_or(Level::All) {
         Level::Reference => &[Level::Reference],
         Level::Program => &[Level::Program],
         Level::All if !args.program.is_empty() => &[Level::Program, Level::Flow],
@@ -199,7 +233,11 @@ pub fn run(args: &Args) -> Result<u8> {
         }
     }
     if args.json {
-        common::print_json(&json(&chain, &graph, &results, &ports, &written))?;
+        let mut v = json(&chain, &graph, &results, &ports, &written);
+        if let Some(of_proof) = proved.as_ref().and_then(|p| p.json.as_ref()) {
+            join(&mut v, of_proof);
+        }
+        common::print_json(&v)?;
     } else {
         print_text(&chain, &graph, &results, &ports, &written);
     }
@@ -207,11 +245,24 @@ pub fn run(args: &Args) -> Result<u8> {
     let same = results
         .iter()
         .all(|r| r.outcome.findings.is_empty() && !wrong(r));
-    Ok(if same {
-        common::HOLDS
-    } else {
-        common::HOLDS_NOT
+    Ok(match same {
+        true => proved.map_or(common::HOLDS, |p| p.status),
+        false => common::HOLDS_NOT,
     })
+}
+
+/// Adds the keys of a proof's object to a comparison's; differences are added up.
+fn join(to: &mut serde_json::Value, of_proof: &serde_json::Value) {
+    let (Some(to), Some(of_proof)) = (to.as_object_mut(), of_proof.as_object()) else {
+        return;
+    };
+    for (k, v) in of_proof {
+        let both = to.get(k).and_then(|old| Some(old.as_u64()? + v.as_u64()?));
+        match both {
+            Some(sum) => to.insert(k.clone(), sum.into()),
+            None => to.insert(k.clone(), v.clone()),
+        };
+    }
 }
 
 pub(crate) fn ports(chain: &Chain) -> Vec<Port> {
@@ -239,9 +290,15 @@ fn one_level(
     };
     // packets of flows come again about five times
     let packets = match level {
-        Level::Flow => args.packets.div_ceil(5),
-        _ => args.packets,
+        Level::Flow => args.packets().div_ceil(5),
+        _ => args.packets(),
     };
+    let total = match args.inputs.is_empty() {
+        true => args.packets(),
+        false => 0,
+    };
+    let mut progress = Progress::new(total, args.quiet);
+    progress.phase("making the program, and packets for its rules");
     let begun = Instant::now();
     let reference = Box::new(Reference(graph.fork()));
     let (name, pair, program) = match level {
@@ -278,7 +335,7 @@ fn one_level(
     let mut capture = None;
     let mut traffic = None;
     let mut directed = None;
-    let (source, total): (&mut dyn Source, u64) = if args.inputs.is_empty() {
+    let source: &mut dyn Source = if args.inputs.is_empty() {
         let hints = Hints::of(graph.spec());
         let t = Traffic::new(ports, hints, args.seed, packets, start, pair.max_batch);
         let t = t.context("nothing enters this chain")?;
@@ -291,7 +348,7 @@ fn one_level(
             }
             None => traffic.insert(t),
         };
-        (source, args.packets)
+        source
     } else {
         let mut files = Vec::new();
         for (port, file) in &args.inputs {
@@ -312,9 +369,8 @@ fn one_level(
             };
             capture.adapt(Adapter::new(p), ports);
         }
-        (capture, 0)
+        capture
     };
-    let mut progress = Progress::new(total, args.quiet);
     let mut sent = 0;
     let mut go_on = |at: At| {
         match at {
@@ -341,7 +397,7 @@ fn one_level(
         }
         _ => onefold_verify::run(&pair, source, &options, &mut go_on),
     };
-    progress.finish();
+    progress.phase("telling what could have been hit");
     // what packets hit and where they leave the program is the program's level to say
     if level == Level::Flow {
         outcome.report = None;
@@ -349,6 +405,7 @@ fn one_level(
     let hit = program
         .filter(|_| level == Level::Program)
         .map(|p| hit(&p, directed, &outcome));
+    progress.finish();
     // in batches nobody can say which frame something left after
     let adapted = (capture.iter().filter(|_| args.adapt && hit.is_some()))
         .flat_map(|c| c.counts.iter().map(|(v, (n, out))| (*v, *n, *out)));

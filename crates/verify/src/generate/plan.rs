@@ -493,8 +493,13 @@ impl Planner {
                 tightened: &|f| tightened(f, None),
                 work: GAP_LOOKS * (earlier.len() + 1),
             };
-            if earlier.len() <= FEW_EARLIER || !gap.find(&c, &earlier, &mut make) {
-                left(p, &c, None, &earlier, &mut steps, &mut make);
+            match earlier.len() <= FEW_EARLIER {
+                true => {
+                    left(p, &c, None, &earlier, &mut steps, &mut make);
+                }
+                false => {
+                    gap.find(&c, &earlier, &mut make);
+                }
             }
             if frame.is_some() {
                 let elsewhere = path.binds.iter().zip(&roles);
