@@ -1,4 +1,5 @@
 //! Two small configurations between the ports `lan` and `wan`.
+#![allow(dead_code)] // each test takes what it needs
 
 use onefold_engine::{BuildOptions, Graph, spec_from_flat};
 use onefold_packet::Timestamp;
