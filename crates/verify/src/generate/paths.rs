@@ -315,6 +315,11 @@ impl Path {
         Some(())
     }
 
+    /// Stages and rules that took its packets.
+    pub fn taken(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.rules.iter().map(|(stage, rule, _)| (*stage, *rule))
+    }
+
     /// On to where a flow begins; the fields of the binding there, in the entry's terms.
     pub fn to_site(&mut self, p: &Program, s: Site) -> Option<Fields> {
         let way = Way::Site(s.step);

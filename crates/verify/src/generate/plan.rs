@@ -265,6 +265,8 @@ impl Planner {
                 }
             }
         }
+        // packets of paths that nothing else decides, searched in vain
+        let mut vain: Vec<(Filter, Vec<(usize, usize)>)> = Vec::new();
         for _ in 0..PATHS {
             let Some(path) = self.paths.sample(&self.program, stage, rng) else {
                 continue;
@@ -272,6 +274,14 @@ impl Planner {
             self.work.set(self.work.get() + 1 + path.binds.len() as u64);
             let cube = path.map.narrow(&self.program, want, &path.cube);
             let Some((cube, _)) = cube else { continue };
+            let plain = path.binds.is_empty() && !path.asked;
+            if plain {
+                let this = (cube.clone(), path.taken().collect());
+                if vain.contains(&this) {
+                    continue;
+                }
+                vain.push(this);
+            }
             let found = self.along(&path, cube, last, now, rng, &mut needs, &mut conflicts);
             if let Some(bytes) = found {
                 return Some(Shot {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// Work that is put into proofs before the first packet: rules that are looked at.
 const BEFOREHAND: u64 = 20_000_000;
 /// The same for what was not hit, in the end.
-const AFTERWARDS: u64 = 40_000_000;
+const AFTERWARDS: u64 = 20_000_000;
 
 /// A rule of a stage; a side (dimension, number) of a boundary of it.
 pub type Key = (usize, usize, Option<(usize, usize)>);
