@@ -345,7 +345,7 @@ fn router() {
         "    router:\n      interfaces: [ { address6: \"fd00::1/64\", mac: \"02:00:00:00:00:01\", gateway-mac: \"02:00:00:00:00:02\", mtu: 1279 } ]\n      icmp-rate: 1000001\n      icmp-burst: 0",
         1,
         &[
-            "t/chain.yaml:4:105: error: f: the MTU of an interface with an IPv6 address is at least 1280 bytes (RFC 8200)",
+            "t/chain.yaml:4:112: error: f: the MTU of an interface with an IPv6 address is at least 1280 bytes (RFC 8200)",
             "t/chain.yaml:5:18: error: f: icmp-rate 1000001 out of range, 1 to 1000000",
             "t/chain.yaml:6:19: error: f: icmp-burst 0 out of range, 1 to 10000",
         ],

@@ -20,20 +20,28 @@ pub const ICMP_PING_RESPONDER: ElementClass = ElementClass {
     processing: "a/ah",
     flow: "x/x",
     effect: Effect::Timed,
-    usage: "",
+    usage: "[keyword CHECKSUM]",
     summary: "turns ICMP echo requests into replies",
-    new: || Box::new(IcmpPingResponder),
+    new: || Box::new(IcmpPingResponder::default()),
 };
 
-#[derive(Debug, Clone)]
-struct IcmpPingResponder;
+/// As Click; with CHECKSUM (ours), messages whose checksum is wrong are no requests.
+#[derive(Debug, Clone, Default)]
+struct IcmpPingResponder {
+    checksum: bool,
+}
 
 const NO_ECHO: DropReason = "ICMPPingResponder: no echo request";
 
 impl Element for IcmpPingResponder {
+    fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
+        self.checksum = args.keyword("CHECKSUM").unwrap_or(false);
+        args.finish()
+    }
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         let icmp = ip4::header(&p).is_some_and(|h| h.protocol() == proto::ICMP);
-        let echo = |t: &[u8]| t.len() >= 8 && t.first() == Some(&kind::ECHO);
+        let sound = |t: &[u8]| !self.checksum || checksum::internet(t) == 0;
+        let echo = |t: &[u8]| t.len() >= 8 && t.first() == Some(&kind::ECHO) && sound(t);
         if !icmp || !p.transport().is_some_and(echo) {
             return cx.emit_or_drop(1, p, NO_ECHO);
         }
@@ -553,6 +561,18 @@ mod tests {
         );
         assert_eq!(b.push_packet(0, marked(&echo(&[])[..27]))[0].0, 1);
         assert_eq!(b.push(0, &d)[0].0, 1);
+    }
+
+    #[test]
+    fn responder_may_check_the_checksum() {
+        let mut wrong = echo(b"hello");
+        wrong[30] ^= 1;
+        for (config, port) in [("", 0), ("CHECKSUM true", 1)] {
+            let mut b = Bench::new("ICMPPingResponder", config, 1, 2).unwrap();
+            assert_eq!(b.push_packet(0, marked(&wrong))[0].0, port, "{config}");
+            assert_eq!(b.push_packet(0, marked(&echo(b"hello")))[0].0, 0);
+        }
+        assert!(Bench::new("ICMPPingResponder", "CHECKSUM x", 1, 1).is_err());
     }
 
     /// A reply of nothing but zeros must carry checksum 0xffff.

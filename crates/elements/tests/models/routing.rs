@@ -139,7 +139,7 @@ pub fn plans() -> Vec<Plan> {
         // a zero annotation
         .plain_punts(150),
         ip(vec![s("IPReassembler", "", 1, 1), s("IPReassembler", "HIMEM 1000", 1, 2)]),
-        ip(vec![s("ICMPPingResponder", "", 1, 1), s("ICMPPingResponder", "", 1, 2)]),
+        ip(vec![s("ICMPPingResponder", "", 1, 1), s("ICMPPingResponder", "CHECKSUM true", 1, 2)]),
         ip(vec![s("ICMPError", "1.2.3.4, timeexceeded", 1, 1)]).plain_punts(1000),
         ether(vec![
             s("ARPResponder", "10.0.0.1 00:01:02:03:04:05", 1, 1),

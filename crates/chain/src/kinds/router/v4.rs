@@ -148,7 +148,7 @@ fn self_delivery(t: &mut ClickText, me: Ipv4Addr) {
         "me[0] -> {};",
         discard("fragment for the router itself")
     ));
-    t.line("me[1] -> CheckICMPHeader -> ICMPPingResponder -> rt;");
+    t.line("me[1] -> ICMPPingResponder(CHECKSUM true) -> rt;");
     t.line(format!("me[2] -> {};", discard(FOR_ROUTER)));
     t.line(format!(
         "me[3] -> ICMPError({me}, unreachable, port) -> errors;"
