@@ -279,7 +279,7 @@ mod tests {
     }
 
     fn graph(rule: &str) -> (Graph, Program) {
-        let text = format!("FromDevice(a) -> Strip(14) -> IPFilter({rule}) -> ToDevice(b);");
+        let text = format!("FromDevice(a) -> Classifier({rule}) -> ToDevice(b);");
         let flat = onefold_click::load(text.as_bytes(), "t", &[], &Default::default()).unwrap();
         let g = Graph::build(spec_from_flat(&flat), &BuildOptions::default()).unwrap();
         let p = synthesize(&g.synthesis_input(), Budget::default());
@@ -288,16 +288,16 @@ mod tests {
 
     #[test]
     fn keys_are_of_build_graph_and_program() {
-        let (g, p) = graph("allow tcp");
+        let (g, p) = graph("12/0800");
         let key = Key::with("this", &g, &p).unwrap();
-        let (again, same) = graph("allow tcp");
+        let (again, same) = graph("12/0800");
         assert_eq!(
             Key::with("this", &again, &same).unwrap(),
             key,
             "the same, made anew"
         );
         assert_ne!(Key::with("that", &g, &p).unwrap(), key, "another build");
-        let (other, q) = graph("allow udp");
+        let (other, q) = graph("12/0806");
         assert_ne!(Key::with("this", &other, &q).unwrap(), key, "another rule");
         assert_ne!(Key::with("this", &g, &q).unwrap(), key, "another program");
         assert_ne!(Key::with("this", &other, &p).unwrap(), key, "another graph");

@@ -423,7 +423,7 @@ mod tests {
             "tcp || udp && dst port 53 or 5353 || icmp",
             "! tcp && src host 10.0.0.1 or src and dst net 10.0.0.0/8 && udp",
             "tcp && (dst port 80 && ip ttl >= 5 or 64) || udp",
-            "tcp && net 10.0.0.0 mask 255.0.0.0 or 1.2.3.4 || ip[8] & 3 == 2",
+            "tcp && net 10.0.0.0 mask 255.0.0.0 or 11.0.0.0/8 || ip[8] & 3 == 2",
         ] {
             let m = mixed(text).unwrap();
             assert_eq!(said(&m.reading), said(text), "{}", m.reading);
