@@ -1,5 +1,5 @@
-//! What is said is so: unknown values are refused, names are checked before work begins, every mode answers with its steps,
-//! and measurements say what they are of.
+//! What is said is so: unknown values are refused, names are checked before work begins, every mode answers with its
+//! steps, and measurements say what they are of.
 
 mod common;
 

@@ -1,8 +1,8 @@
-//! Where a filter expression mixes `&&` and `or` without parentheses: `a && b or c` is `(a && b) or c`, as in Click, which is
-//! seldom what its author meant by it.
+//! Where a filter expression mixes `&&` and `or` without parentheses: `a && b or c` is `(a && b) or c`, as in Click,
+//! which is seldom what its author meant by it.
 //!
-//! Only operators and parentheses are looked at, so that IPFilter's and IP6Filter's expressions are alike, and names that only
-//! the elements know (of addresses, services) do not matter. Side by side (`tcp udp`) counts as one term.
+//! Only operators and parentheses are looked at, so that IPFilter's and IP6Filter's expressions are alike, and names
+//! that only the elements know (of addresses, services) do not matter. Side by side (`tcp udp`) counts as one term.
 
 use crate::error::Reader;
 use onefold_click::diag::Diagnostic;
