@@ -260,7 +260,8 @@ fn expr_in(
     let (above, below) = ((bit - f_bit) as u32, (f_end - end) as u32);
     let copies = 1u128.checked_shl(above).unwrap_or(u128::MAX);
     let widened = |(l, h): &(u128, u128), top: u128| {
-        let t = top << (u32::from(bits) + below);
+        // where the field begins with these bits there is nothing above them, and it may be all of 128 bits
+        let t = top.checked_shl(u32::from(bits) + below).unwrap_or(0);
         let ones = (1u128 << below) - 1;
         (t | l << below, t | h << below | ones)
     };
