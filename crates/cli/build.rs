@@ -1,8 +1,9 @@
-//! Says which build this is: the profile, and an identity that is another one whenever anything is that the binary is made of.
+//! Says which build this is: the profile, and an identity that is another one whenever anything is that the binary is
+//! made of.
 //!
-//! Proofs are kept by that identity (`src/cache.rs`): a build must never trust what another one has proved. The identity is a
-//! hash of all sources of the workspace's crates, of the versions and checksums of all others (`Cargo.lock`), and of the
-//! compiler and its flags.
+//! Proofs are kept by that identity (`src/cache.rs`): a build must never trust what another one has proved. The
+//! identity is a hash of all sources of the workspace's crates, of the versions and checksums of all others
+//! (`Cargo.lock`), and of the compiler and its flags.
 
 use sha2::{Digest, Sha256};
 use std::env;

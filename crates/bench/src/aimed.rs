@@ -150,8 +150,8 @@ impl Writing<'_> {
     }
 }
 
-/// Writes what was aimed: flow after flow is opened, then templates come in random order, those of the way back in turn with
-/// the others. Frames that a chain is given in this order meet the state that they were tried on.
+/// Writes what was aimed: flow after flow is opened, then templates come in random order, those of the way back in
+/// turn with the others. Frames that a chain is given in this order meet the state that they were tried on.
 ///
 /// # Errors
 /// A capture cannot be written, or the answers do not fit into one.

@@ -1,12 +1,12 @@
 //! Proofs that were made before: what this build has proved of a program and a graph need not be proved again.
 //!
 //! A proof is found by its *key*: a SHA-256 hash of the identity of the build (`build.rs`), the program, the graph's
-//! configuration (every element's class and arguments, and the wiring) and the models that it was proved against. Only the
-//! verdict "proved" is kept. Large route tables, which programs ask, are part of the configuration, although no proof depends
-//! on what is in them (docs/decisions/0016): a changed table is proved anew.
+//! configuration (every element's class and arguments, and the wiring) and the models that it was proved against.
+//! Only the verdict "proved" is kept. Large route tables, which programs ask, are part of the configuration, although
+//! no proof depends on what is in them (docs/decisions/0016): a changed table is proved anew.
 //!
-//! A file is used only if it is whole (it ends in a hash of itself), names its own key, and, like its folder, belongs to the
-//! user and cannot be written by others. Anything else is no proof: it is made anew, and the file replaced.
+//! A file is used only if it is whole (it ends in a hash of itself), names its own key, and, like its folder, belongs
+//! to the user and cannot be written by others. Anything else is no proof: it is made anew, and the file replaced.
 
 use anyhow::{Context, Result, bail};
 use onefold_engine::Graph;
@@ -51,8 +51,8 @@ fn hex(hash: Sha256) -> String {
 }
 
 impl Key {
-    /// Of a program and a graph as this build sees them. `None` after a handler has changed a graph: what it is then is more
-    /// than its configuration.
+    /// Of a program and a graph as this build sees them. `None` after a handler has changed a graph: what it is then
+    /// is more than its configuration.
     pub fn of(graph: &Graph, program: &Program) -> Option<Key> {
         Key::with(BUILD, graph, program)
     }
@@ -62,8 +62,8 @@ impl Key {
             return None;
         }
         let mut h = Hashing(Sha256::new());
-        // what proofs see of an element beyond its models (`Graph::finer_model`) follows from its arguments. Writing into a
-        // hash cannot fail
+        // what proofs see of an element beyond its models (`Graph::finer_model`) follows from its arguments. Writing
+        // into a hash cannot fail
         let _ = write!(h, "{FORM}\n{build}\n{:?}\n", graph.synthesis_input());
         let spec = graph.spec();
         // without the places where things stand: files may be moved, and lines
@@ -149,8 +149,8 @@ pub struct ProofCache {
     dir: PathBuf,
 }
 
-/// The folder that the environment says; `None`: nothing is to be kept. `ONEFOLD_CACHE` is the folder itself, or empty for
-/// none; otherwise it is `onefold` in `XDG_CACHE_HOME` (if that is an absolute path) or `~/.cache`.
+/// The folder that the environment says; `None`: nothing is to be kept. `ONEFOLD_CACHE` is the folder itself, or
+/// empty for none; otherwise it is `onefold` in `XDG_CACHE_HOME` (if that is an absolute path) or `~/.cache`.
 fn folder(get: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     if let Some(own) = get("ONEFOLD_CACHE") {
         return (!own.is_empty()).then(|| PathBuf::from(own));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     fn graph(rule: &str) -> (Graph, Program) {
-        let text = format!("FromDevice(a) -> Strip(14) -> IPFilter({rule}) -> ToDevice(b);");
+        let text = format!("FromDevice(a) -> Classifier({rule}) -> ToDevice(b);");
         let flat = onefold_click::load(text.as_bytes(), "t", &[], &Default::default()).unwrap();
         let g = Graph::build(spec_from_flat(&flat), &BuildOptions::default()).unwrap();
         let p = synthesize(&g.synthesis_input(), Budget::default());
@@ -288,16 +288,16 @@ mod tests {
 
     #[test]
     fn keys_are_of_build_graph_and_program() {
-        let (g, p) = graph("allow tcp");
+        let (g, p) = graph("12/0800");
         let key = Key::with("this", &g, &p).unwrap();
-        let (again, same) = graph("allow tcp");
+        let (again, same) = graph("12/0800");
         assert_eq!(
             Key::with("this", &again, &same).unwrap(),
             key,
             "the same, made anew"
         );
         assert_ne!(Key::with("that", &g, &p).unwrap(), key, "another build");
-        let (other, q) = graph("allow udp");
+        let (other, q) = graph("12/0806");
         assert_ne!(Key::with("this", &other, &q).unwrap(), key, "another rule");
         assert_ne!(Key::with("this", &g, &q).unwrap(), key, "another program");
         assert_ne!(Key::with("this", &other, &p).unwrap(), key, "another graph");

@@ -11,7 +11,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Time from one turn of the spinner to the next.
 const TURN: Duration = Duration::from_millis(120);
 
-/// Says what is being done, and for how long already, while nothing is known of how much is left. It ends when it is dropped.
+/// Says what is being done, and for how long already, while nothing is known of how much is left. It ends when it is
+/// dropped.
 pub struct Busy(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Busy {

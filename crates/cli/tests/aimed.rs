@@ -31,8 +31,8 @@ fn frames(file: &Path) -> Vec<(i64, Vec<u8>)> {
         .collect()
 }
 
-/// The pages of the examples: the first two commands of each make packets for the chain and run them. At least nine of ten
-/// leave.
+/// The pages of the examples: the first two commands of each make packets for the chain and run them. At least nine
+/// of ten leave.
 #[test]
 fn most_packets_leave_every_example() {
     let dir = temp("aimed-examples");

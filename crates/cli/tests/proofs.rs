@@ -83,7 +83,7 @@ fn a_proof_is_made_once() {
     // damaged files are no proofs, and replaced
     for f in files(&dir) {
         let text = std::fs::read_to_string(&f).unwrap();
-        std::fs::write(&f, text.replace("proved 1", "proved 0")).unwrap();
+        std::fs::write(&f, text.replace("made 1", "made 2")).unwrap();
     }
     assert_eq!(verification(&dir, &[]).0["from_cache"], Value::Null);
     assert_ne!(verification(&dir, &[]).0["from_cache"], Value::Null);

@@ -1,5 +1,5 @@
-//! README.md from top to bottom: its chain is saved, its commands are run one after the other, as they stand but for numbers of
-//! packets and the length of measurements.
+//! README.md from top to bottom: its chain is saved, its commands are run one after the other, as they stand but for
+//! numbers of packets and the length of measurements.
 
 mod common;
 

@@ -1,8 +1,8 @@
-//! Where a filter expression mixes `&&` and `or` without parentheses: `a && b or c` is `(a && b) or c`, as in Click, which is
-//! seldom what its author meant by it.
+//! Where a filter expression mixes `&&` and `or` without parentheses: `a && b or c` is `(a && b) or c`, as in Click,
+//! which is seldom what its author meant by it.
 //!
-//! Only operators and parentheses are looked at, so that IPFilter's and IP6Filter's expressions are alike, and names that only
-//! the elements know (of addresses, services) do not matter. Side by side (`tcp udp`) counts as one term.
+//! Only operators and parentheses are looked at, so that IPFilter's and IP6Filter's expressions are alike, and names
+//! that only the elements know (of addresses, services) do not matter. Side by side (`tcp udp`) counts as one term.
 
 use crate::error::Reader;
 use onefold_click::diag::Diagnostic;
@@ -423,7 +423,7 @@ mod tests {
             "tcp || udp && dst port 53 or 5353 || icmp",
             "! tcp && src host 10.0.0.1 or src and dst net 10.0.0.0/8 && udp",
             "tcp && (dst port 80 && ip ttl >= 5 or 64) || udp",
-            "tcp && net 10.0.0.0 mask 255.0.0.0 or 1.2.3.4 || ip[8] & 3 == 2",
+            "tcp && net 10.0.0.0 mask 255.0.0.0 or 11.0.0.0/8 || ip[8] & 3 == 2",
         ] {
             let m = mixed(text).unwrap();
             assert_eq!(said(&m.reading), said(text), "{}", m.reading);

@@ -14,6 +14,7 @@ use onefold_elements::ElemId;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Log};
 use onefold_packet::Timestamp;
+use onefold_synth::program::Program;
 use std::time::Instant;
 
 /// Flows unless told otherwise, if there are packets enough for them.
@@ -54,6 +55,50 @@ fn entries(chain: &Chain, asked: Option<&str>) -> Result<Vec<usize>> {
         true => bail!("{}: packets enter nowhere", chain.name),
         false => Ok(all),
     }
+}
+
+/// The element through which packets enter at a port.
+fn source(chain: &Chain, port: usize) -> ElemId {
+    let source = chain.ports.get(port).and_then(|p| p.source);
+    ElemId(source.unwrap_or(0) as u32)
+}
+
+/// Aims at ports in turn, until packets leave.
+fn first_that_leaves(
+    runner: &ProgramRunner,
+    program: &Program,
+    chain: &Chain,
+    ports: Vec<usize>,
+    params: impl Fn(ElemId) -> AimParams,
+    quiet: bool,
+) -> Result<(usize, Aimed)> {
+    let all = super::verify::ports(chain);
+    let mut last = None;
+    for p in ports {
+        let params = params(source(chain, p));
+        let mut bar = Bar::new(quiet);
+        let mut go_on = |n: u64, of: u64| bar.packets(n, of);
+        match aim(runner, program, &all, &params, &mut go_on) {
+            Ok(a) => return Ok((p, a)),
+            Err(AimError::Interrupted) => return Err(AimError::Interrupted.into()),
+            Err(e) => last = Some(e),
+        }
+    }
+    let name = &chain.name;
+    let why = last.map_or("packets enter nowhere".to_string(), |e| match e {
+        AimError::NothingLeaves { port, tried } => {
+            let tried = thousands(tried);
+            format!(
+                "none of {tried} flows that were tried at port '{port}' leaves the chain; \
+                 hint: `onefold explain {name}` shows what it lets pass"
+            )
+        }
+        AimError::NoReplies => {
+            "no answer to what leaves passes the chain; hint: leave --reverse out".to_string()
+        }
+        e => e.to_string(),
+    });
+    bail!("{name}: {why}")
 }
 
 /// Runs it.
@@ -109,36 +154,9 @@ pub fn run(args: &Args, spec: &str) -> Result<u8> {
         keep_opening: true,
         seed: g.seed,
     };
-    let mut bar = Bar::new(args.quiet);
-    let mut found = None;
-    let mut last = None;
-    for p in candidates {
-        let entry = ElemId(chain.ports[p].source.unwrap_or(0) as u32);
-        let ports = super::verify::ports(&chain);
-        let mut go_on = |n: u64, of: u64| bar.packets(n, of);
-        match aim(&fresh, &made.program, &ports, &params(entry), &mut go_on) {
-            Ok(a) => {
-                found = Some((p, entry, a));
-                break;
-            }
-            Err(AimError::Interrupted) => return Err(AimError::Interrupted.into()),
-            Err(e) => last = Some(e),
-        }
-    }
-    let Some((at, entry, aimed)) = found else {
-        let why = last.map_or("packets enter nowhere".to_string(), |e| match e {
-            AimError::NothingLeaves { port, tried } => format!(
-                "none of {} flows that were tried at port '{port}' leaves the chain; hint: `onefold explain {}` shows what it lets pass",
-                thousands(tried),
-                chain.name
-            ),
-            AimError::NoReplies => {
-                "no answer to what leaves passes the chain; hint: leave --reverse out".to_string()
-            }
-            e => e.to_string(),
-        });
-        bail!("{}: {why}", chain.name);
-    };
+    let (program, quiet) = (&made.program, args.quiet);
+    let (at, aimed) = first_that_leaves(&fresh, program, &chain, candidates, params, quiet)?;
+    let entry = source(&chain, at);
     let how = AimedParams {
         packets: g.packets,
         pps: g.pps,

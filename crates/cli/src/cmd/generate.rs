@@ -8,9 +8,9 @@ use onefold_bench::{GenArgs, run as generate};
 /// Options of `onefold gen`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Aims at a chain: packets of flows that it lets pass, which enter at PORT (without it, at the first port from which any
-    /// leave). MAC addresses, addresses and ports fit the chain; TCP flows are opened by a handshake. With --reverse, what
-    /// comes back is written, too
+    /// Aims at a chain: packets of flows that it lets pass, which enter at PORT (without it, at the first port from
+    /// which any leave). MAC addresses, addresses and ports fit the chain; TCP flows are opened by a handshake. With
+    /// --reverse, what comes back is written, too
     #[arg(long = "for", value_name = "CHAIN[:PORT]", help_heading = "For a chain",
           conflicts_with_all = ["rules", "from_rules", "answers_to", "headers", "src", "dst", "src6", "dst6", "sport", "dport",
               "ipv6", "segments", "stateless", "src_mac", "dst_mac", "reverse_src_mac", "reverse_dst_mac", "reply_to", "vlan",
