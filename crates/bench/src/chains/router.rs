@@ -3,7 +3,7 @@
 use super::line::{Line, Made};
 use super::words::{one_in, pick};
 
-/// MTUs.
+/// MTUs; the first two are for IPv6, too, which has none below 1280.
 const MTUS: &[&str] = &["1500", "1280", "576", "300", "68"];
 
 /// A router between what is on the left and on the right; with further interfaces where the chain may have more ports.
@@ -92,7 +92,10 @@ fn interface(l: &mut Line, k: u32, n: usize, address: Option<&String>, six: bool
         parts.push(format!("gateway-mac: \"{next}\""));
     }
     if one_in(&mut l.rng, 4) {
-        parts.push(format!("mtu: {}", pick(&mut l.rng, MTUS)));
+        parts.push(format!(
+            "mtu: {}",
+            pick(&mut l.rng, if six { &MTUS[..2] } else { MTUS })
+        ));
     }
     format!("    - {{ {} }}\n", parts.join(", "))
 }
