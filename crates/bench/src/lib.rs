@@ -1,12 +1,13 @@
 //! What Onefold is measured and tested with, made from a seed: traffic, rule sets, headers that exercise rules.
 //!
-//! Five layers, each usable alone:
+//! Six layers, each usable alone:
 //! - [`Generator`] yields frames from [`TrafficParams`]: flows, sizes, skew, protocols, TCP connections, exceptions.
 //!   It writes nothing: benchmarks keep the frames in memory.
 //! - [`generate_rules`] makes a rule set from [`RuleParams`], [`exercise`] makes headers of which each rule is
 //!   the first match equally often.
 //! - [`run`] is the command `onefold gen` ([`GenArgs`] are its options) without its terminal: it writes files and
 //!   reports to a [`Progress`].
+//! - [`chains`] makes chain files of every kind of network function, for tests.
 //! - [`measure`] runs chains on such packets and says what they cost; [`experiment`] has, as data, what the papers measured.
 //!
 //! Same parameters and same seed give the same bytes, on every machine and in every release, unless the
@@ -27,6 +28,7 @@
 mod aimed;
 mod answers;
 mod args;
+pub mod chains;
 mod error;
 pub mod experiment;
 pub mod measure;

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use onefold_elements::ElemId;
 use onefold_engine::Graph;
 use onefold_engine::program::ProgramStep;
-use onefold_synth::program::{Action, End, Next, Origin, Program};
+use onefold_synth::program::{Action, End, Expect, Next, Origin, Program, Step};
 use onefold_synth::{Budget, parts, synthesize, text};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -46,8 +46,8 @@ pub fn synthesize_graph(graph: &Graph) -> Synthesized {
     }
 }
 
-/// The program of a graph: the one in the file, or else the one that is made now. Errors in the file's text are printed, and
-/// `None` comes back.
+/// The program of a graph: the one in the file, or else the one that is made now. Errors in the file's text are
+/// printed, and `None` comes back.
 pub fn given_or_made(graph: &Graph, file: Option<&Path>) -> Result<Option<Synthesized>> {
     let Some(file) = file else {
         return Ok(Some(synthesize_graph(graph)));
@@ -59,8 +59,8 @@ pub fn given_or_made(graph: &Graph, file: Option<&Path>) -> Result<Option<Synthe
     }))
 }
 
-/// A program from a file that has its text, or that of several partial programs, in sequence. Errors in it are printed, and
-/// `None` comes back.
+/// A program from a file that has its text, or that of several partial programs, in sequence. Errors in it are
+/// printed, and `None` comes back.
 pub fn read(file: &Path) -> Result<Option<Program>> {
     read_all(&[file.to_path_buf()])
 }
@@ -133,7 +133,11 @@ pub fn end(graph: &Graph, a: &Action) -> String {
         Next::Never => "never".into(),
     };
     let list = |l: &[Next]| l.iter().map(next).collect::<Vec<_>>().join(", ");
-    match &a.end {
+    // packets with another binding than the expected leave the action before its end
+    let elsewhere: Vec<String> = (bindings(a).into_iter())
+        .map(|(e, ways)| format!("{}: {}", name(&e), list(&ways)))
+        .collect();
+    let text = match &a.end {
         End::Output { sink, .. } => format!("leaves at {}", name(sink)),
         End::Drop { elem, reason } => format!("dropped by {}: {reason}", name(elem)),
         End::Punt { elem, cause, .. } => {
@@ -148,8 +152,61 @@ pub fn end(graph: &Graph, a: &Action) -> String {
         End::Write { next, .. } => format!("written out, goes on in stage {}", next.0),
         End::Goto(s) => format!("goes on in stage {}", s.0),
         End::Fork(ways) => format!("copied to {}", list(ways)),
-        End::Unreachable => "unreachable".to_string(),
+        // its last step is asked for replies and flows of other inputs only
+        End::Unreachable if elsewhere.is_empty() => return "no packet goes on".to_string(),
+        End::Unreachable => {
+            return format!("goes on by its binding of {}", elsewhere.join("; of "));
+        }
+    };
+    match elsewhere.is_empty() {
+        true => text,
+        false => format!("{text}; other bindings of {}", elsewhere.join("; of ")),
     }
+}
+
+/// Where packets go on whose binding is not the expected one, by rewriter; those of which there can be any.
+pub fn bindings(a: &Action) -> Vec<(ElemId, Vec<Next>)> {
+    let of = |s: &Step| match s {
+        Step::Bind { elem, bound, .. } => {
+            let mut ways = bound.clone();
+            ways.retain(|n| *n != Next::Never);
+            ways.dedup();
+            (!ways.is_empty()).then_some((*elem, ways))
+        }
+        _ => None,
+    };
+    a.steps.iter().filter_map(of).collect()
+}
+
+/// How an action ended for a packet: at its end, or before, by a binding other than the expected.
+pub fn ended(graph: &Graph, a: &Action, s: &ProgramStep) -> String {
+    let mut answers = s.bound.iter();
+    for step in &a.steps {
+        let Step::Bind {
+            elem,
+            port,
+            expect,
+            bound,
+            ..
+        } = step
+        else {
+            continue;
+        };
+        let Some((_, b)) = answers.next() else { break };
+        let as_expected = |x: &Expect| !b.reply && b.origin == *port && b.output == x.output;
+        if expect.as_ref().is_some_and(as_expected) {
+            continue;
+        }
+        if let Some(Next::Stage(to)) = bound.get(usize::from(b.output)) {
+            let name = graph.name(*elem);
+            return format!("goes on in stage {}, by its binding of {name}", to.0);
+        }
+    }
+    let whole = Action {
+        steps: Vec::new(),
+        ..a.clone()
+    };
+    end(graph, &whole)
 }
 
 /// The action that a traced stage took.

@@ -4,6 +4,7 @@ mod common;
 
 use common::{json, onefold, root, run, temp};
 use onefold_elements::ElemId;
+use onefold_io::{CaptureWriter, LinkType};
 use onefold_synth::Program;
 use onefold_synth::program::{Action, Dim, End, Filter, Next, Step};
 use serde_json::Value;
@@ -374,4 +375,55 @@ fn packets_that_the_reference_graph_takes_whole() {
     let whole = v["whole"].as_array().unwrap();
     let classes: Vec<&str> = whole.iter().filter_map(|w| w["class"].as_str()).collect();
     assert_eq!(classes, ["KernelTun", "TimedSource"]);
+}
+
+/// An IPv4 packet with UDP from one place to another, in a frame.
+fn udp_frame(from: ([u8; 4], u16), to: ([u8; 4], u16)) -> Vec<u8> {
+    let mut p = vec![0x45, 0, 0, 28, 0, 1, 0, 0, 64, 17, 0, 0];
+    p.extend([from.0, to.0].concat());
+    let words = p
+        .chunks(2)
+        .map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
+    let sum: u32 = words.sum();
+    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    p[10..12].copy_from_slice(&sum.to_be_bytes());
+    p.extend([from.1.to_be_bytes(), to.1.to_be_bytes(), [0, 8], [0, 0]].concat());
+    let mut f = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    f.extend(p);
+    f
+}
+
+/// Replies leave a class by the binding that they have, before its end: what is said of such a class is where they go.
+#[test]
+fn classes_of_replies_go_on() {
+    let dir = temp("classes-of-replies");
+    let chain = "functions: { nat: { nat: { pool: 203.0.113.1 } } }\nports: { inside: \"nat[0]\", outside: \"nat[1]\" }\n";
+    std::fs::write(dir.join("nat.yaml"), chain).unwrap();
+    let v = json(&dir, 0, &["explain", "nat.yaml"]);
+    let replies = class(&v, "of replies", |c| {
+        has(&c["action"], "goes on as the binding says")
+    });
+    assert_eq!(replies["fate"], "goes on", "{replies:#}");
+    assert!(has(&replies["to"], "stage "), "{replies:#}");
+    let (host, server, own) = ([10, 0, 0, 5], [198, 51, 100, 7], [203, 0, 113, 1]);
+    for (name, at, frame) in [
+        ("in.pcap", 0, udp_frame((host, 3000), (server, 53))),
+        ("out.pcap", 1_000_000, udp_frame((server, 53), (own, 1024))),
+    ] {
+        let mut w = CaptureWriter::create_for(&dir.join(name), LinkType::ETHERNET).unwrap();
+        w.write(at, &frame, frame.len() as u32).unwrap();
+        w.finish().unwrap();
+    }
+    let inputs = ["--in", "inside=in.pcap", "--in", "outside=out.pcap"];
+    let v = json(&dir, 0, &[&["run", "nat.yaml"], &inputs[..]].concat());
+    assert_eq!(v["packets_out"], 2, "{v:#}");
+    let ends: Vec<&str> = (v["classes"].as_array().unwrap().iter())
+        .filter_map(|c| c["end"].as_str())
+        .collect();
+    assert!(
+        ends.iter()
+            .any(|e| e.starts_with("goes on by its binding of nat/rw: stage ")),
+        "{ends:?}"
+    );
+    assert!(!ends.iter().any(|e| e.contains("unreachable")), "{ends:?}");
 }

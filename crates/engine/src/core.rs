@@ -6,6 +6,7 @@ use crate::random;
 use crate::sched::{RunList, Timers};
 use crate::topology::{Edge, Topology};
 use crate::trace::{Decision, Entry, MAX_TRACE_STEPS, Trace, TraceStep};
+use crate::visits::Visit;
 use onefold_elements::{
     Cx, ElemId, Element, Emission, HandlerError, Host, LogStream, NameDb, Outbox, StateStore,
     TimerId, find_element,
@@ -301,10 +302,24 @@ impl Core {
     fn trace_begin_slow(&mut self, node: u32, entry: Entry, out: &Outbox) -> Option<TraceMark> {
         let t = self.trace.as_mut()?;
         if let Some(v) = &mut t.visits {
-            if v.len() < MAX_TRACE_STEPS {
-                v.push(node);
+            if v.len() >= MAX_TRACE_STEPS {
+                return None;
             }
-            return None;
+            let port = match entry {
+                Entry::Push(port) | Entry::Pull(port) => port as u32,
+                Entry::Task | Entry::Timer => u32::MAX,
+            };
+            v.push(Visit {
+                node,
+                port,
+                left_at: 0,
+            });
+            return Some(TraceMark {
+                step: v.len() - 1,
+                node,
+                transmitted: 0,
+                drops: Vec::new(),
+            });
         }
         if t.steps.len() >= MAX_TRACE_STEPS {
             t.truncated = true;
@@ -342,6 +357,14 @@ impl Core {
     #[cold]
     fn trace_end_slow(&mut self, b: &TraceMark, mark: usize, out: &Outbox) {
         let Some(t) = self.trace.as_mut() else { return };
+        if let Some(v) = t.visits.as_mut().and_then(|v| v.get_mut(b.step)) {
+            for e in out.effects.get(mark..).into_iter().flatten() {
+                if let Emission::Emit(port, _) = e {
+                    v.leaves_at(*port);
+                }
+            }
+            return;
+        }
         t.open.retain(|i| *i != b.step);
         let Some(step) = t.steps.get_mut(b.step) else {
             return;

@@ -6,6 +6,7 @@ use crate::handlers::Target;
 use crate::limits;
 use crate::topology::Edge;
 use crate::trace::{Trace, TraceStep};
+use crate::visits::Visits;
 use onefold_elements::rewrite::FlowTable;
 use onefold_elements::{
     ENTRY, ElemId, HandlerError, HandlerResult, IoRole, LogStream, NameDb, Outbox, Port, StateId,
@@ -382,12 +383,16 @@ impl Graph {
         }));
     }
 
-    /// Ends noting: was an element visited twice, by a packet that goes round or by several that were made of one?
-    pub fn take_revisited(&mut self) -> bool {
+    /// Ends noting: the visits since then.
+    pub fn take_visits(&mut self) -> Visits {
         let visits = self.core.trace.take().and_then(|t| t.visits);
-        let mut visits = visits.unwrap_or_default();
-        visits.sort_unstable();
-        visits.windows(2).any(|w| w[0] == w[1])
+        Visits(visits.unwrap_or_default())
+    }
+
+    /// The shared states of an element.
+    pub(crate) fn states_of(&self, element: usize) -> Vec<StateId> {
+        let e = self.core.nodes.get(element).and_then(|n| n.elem.as_ref());
+        e.map_or_else(Vec::new, |e| e.states())
     }
 
     /// The shared states of all elements, each once.

@@ -43,6 +43,7 @@ pub mod shadow;
 mod topology;
 mod trace;
 mod unparse;
+mod visits;
 
 pub use build::{Bound, BuildOptions};
 pub use core::Log;
@@ -52,3 +53,4 @@ pub use flat::spec_from_flat;
 pub use graph::{DropCount, Graph, Totals};
 pub use handlers::VERSION;
 pub use trace::{Decision, Entry, MAX_TRACE_STEPS, TraceStep};
+pub use visits::Visits;

@@ -60,7 +60,7 @@ pub(crate) struct Trace {
     /// More happened than is kept.
     pub truncated: bool,
     /// Only the elements are noted, once per visit; elements are not asked what they decide.
-    pub visits: Option<Vec<u32>>,
+    pub visits: Option<Vec<crate::visits::Visit>>,
 }
 
 /// Most steps that a trace keeps.

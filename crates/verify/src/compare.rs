@@ -10,6 +10,8 @@ use onefold_engine::{DropCount, Totals};
 use onefold_packet::Timestamp;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
 /// What differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -85,6 +87,8 @@ pub struct Pair {
     done: Vec<Event>,
     /// Frames of batches that were sent alone because they go round in the chain.
     alone: u64,
+    /// What elements remember; told by the first execution when it is first needed.
+    memories: Arc<OnceLock<Vec<Option<u32>>>>,
     /// Most frames of a batch; with 1 the order is compared across flows and ports, too.
     pub max_batch: usize,
 }
@@ -102,13 +106,17 @@ impl Pair {
             batch: Vec::new(),
             done: Vec::new(),
             alone: 0,
+            memories: Arc::default(),
             max_batch: max_batch.max(1),
         }
     }
 
     /// A copy of both.
     pub fn fork(&self) -> Pair {
-        Pair::new(self.left.fork(), self.right.fork(), self.max_batch)
+        Pair {
+            memories: self.memories.clone(),
+            ..Pair::new(self.left.fork(), self.right.fork(), self.max_batch)
+        }
     }
 
     /// From now on, what elements print is kept.
@@ -189,34 +197,59 @@ impl Pair {
         self.now = self.now.max(first.at);
         self.out[0].clear();
         self.ends.clear();
-        let frames: Vec<&[u8]> = self.batch.iter().map(|e| e.bytes.as_slice()).collect();
+        let mut batch = std::mem::take(&mut self.batch);
+        let frames: Vec<&[u8]> = batch.iter().map(|e| e.bytes.as_slice()).collect();
         if frames.len() == 1 {
             self.left.inject(source, &frames, self.now);
             self.right.inject(source, &frames, self.now);
         } else {
-            // What goes round in a chain comes to an element again when the rest of its batch has been there, one by one
-            // before it has: both are right, but what they find there may differ. Such frames are sent alone.
-            let mut start = 0;
-            for (i, f) in frames.iter().enumerate() {
-                let round = self.left.inject_and_tell(source, f, self.now);
-                self.left.outputs(&mut self.out[0]);
-                self.ends.push(self.out[0].len());
-                if round {
-                    for part in [&frames[start..i], &frames[i..=i]] {
-                        if !part.is_empty() {
-                            self.right.inject(source, part, self.now);
-                        }
-                    }
-                    start = i + 1;
-                    self.alone += 1;
+            for part in self.parts(source, &frames) {
+                if let Some(part) = frames.get(part).filter(|p| !p.is_empty()) {
+                    self.right.inject(source, part, self.now);
                 }
             }
-            if start < frames.len() {
-                self.right.inject(source, &frames[start..], self.now);
-            }
         }
-        self.done.append(&mut self.batch);
+        self.done.append(&mut batch);
+        // its memory is for the next one
+        self.batch = batch;
         self.compare_outputs()
+    }
+
+    /// Sends the frames of a batch through the first execution; says which of them go through the second one together.
+    ///
+    /// What goes round in a chain comes to an element again when the rest of its batch has been there, one by one
+    /// before it has; and frames that take different ways to what an element remembers may pass each other, where the
+    /// second execution does not keep their order ([`Subject::keeps_order`]). Both are right, but what they find
+    /// there may differ. The former are sent alone, and a batch ends before a frame that may pass another one.
+    fn parts(&mut self, source: ElemId, frames: &[&[u8]]) -> Vec<Range<usize>> {
+        let memories: &[Option<u32>] = match self.right.keeps_order() {
+            true => &[],
+            false => self.memories.get_or_init(|| self.left.memories()),
+        };
+        let mut parts = Vec::new();
+        let mut start = 0;
+        let mut ways: HashMap<u32, u64> = HashMap::new();
+        for (i, f) in frames.iter().enumerate() {
+            let visits = self.left.inject_and_tell(source, f, self.now);
+            self.left.outputs(&mut self.out[0]);
+            self.ends.push(self.out[0].len());
+            if visits.again() {
+                parts.extend([start..i, i..i + 1]);
+                start = i + 1;
+                ways.clear();
+                self.alone += 1;
+                continue;
+            }
+            let meetings = visits.meetings(memories);
+            if (meetings.iter()).any(|(m, way)| ways.get(m).is_some_and(|w| w != way)) {
+                parts.push(start..i);
+                start = i;
+                ways.clear();
+            }
+            ways.extend(meetings);
+        }
+        parts.push(start..frames.len());
+        parts
     }
 
     /// What left the first execution is added to what is there of it already.
@@ -325,9 +358,9 @@ type Shown<'a> = (Timestamp, Cow<'a, [u8]>);
 /// The packets of a flow at a port in the one execution, with their indices, and in the other.
 type Sides<'a> = (Vec<usize>, [Vec<Shown<'a>>; 2]);
 
-/// The first flow at a port whose packets differ; the order across flows and ports is free, and with it the identifications
-/// of ICMP errors, which an element counts through for all flows. Packets that leave as one flow and came as several (`came`:
-/// in which the i-th of `l` did) keep the order of each of those.
+/// The first flow at a port whose packets differ; the order across flows and ports is free, and with it the
+/// identifications of ICMP errors, which an element counts through for all flows. Packets that leave as one flow and
+/// came as several (`came`: in which the i-th of `l` did) keep the order of each of those.
 fn differ_by_flow(l: &Outputs, r: &Outputs, came: &dyn Fn(usize) -> usize) -> Option<Found> {
     let mut flows: BTreeMap<(u32, Vec<u8>), Sides<'_>> = BTreeMap::new();
     for (side, outs) in [l, r].into_iter().enumerate() {
@@ -419,8 +452,8 @@ fn unordered(state: &mut String) {
     *state = lines.join("\n");
 }
 
-/// A whole sequence through both from the start, with a checkpoint at the end: the first difference. Answers go to the address
-/// and port that what they answer has left with this time, which may not be those of another run.
+/// A whole sequence through both from the start, with a checkpoint at the end: the first difference. Answers go to
+/// the address and port that what they answer has left with this time, which may not be those of another run.
 pub fn replay(pristine: &Pair, events: &mut [Event]) -> Option<Difference> {
     replay_while(pristine, events, &mut || true)
 }

@@ -98,7 +98,16 @@ pub fn flow_key(b: &[u8]) -> Vec<u8> {
                 }
             }
         }
-        None => key.extend_from_slice(b.get(..14).unwrap_or(b)),
+        None => {
+            key.extend_from_slice(b.get(..14).unwrap_or(b));
+            // who is asked for whom (RFC 826: protocol addresses): questions about different addresses are different
+            // flows
+            if v.ether_type == 0x0806 {
+                for at in [14, 24] {
+                    key.extend_from_slice(b.get(v.net + at..v.net + at + 4).unwrap_or(&[]));
+                }
+            }
+        }
     }
     key
 }
@@ -259,8 +268,8 @@ pub fn sums_right(b: &[u8]) -> (Option<bool>, Option<bool>) {
     (ip, transport)
 }
 
-/// The answer to a frame that has left: addresses and ports exchanged, echo requests become replies, ARP requests get a reply.
-/// `None` where there is nothing to answer.
+/// The answer to a frame that has left: addresses and ports exchanged, echo requests become replies, ARP requests get
+/// a reply. `None` where there is nothing to answer.
 pub fn answer(b: &[u8]) -> Option<Vec<u8>> {
     let v = view(b)?;
     let mut r = b.to_vec();
@@ -332,8 +341,8 @@ pub fn answer(b: &[u8]) -> Option<Vec<u8>> {
     Some(r)
 }
 
-/// The frame goes to the address and port that another one comes from (or has the identifier of that one's ping). Checksums
-/// that were right stay so. Frames of other kinds stay as they are.
+/// The frame goes to the address and port that another one comes from (or has the identifier of that one's ping).
+/// Checksums that were right stay so. Frames of other kinds stay as they are.
 pub fn send_to_source_of(b: &mut [u8], from: &[u8]) {
     let (Some(v), Some(f)) = (view(b), view(from)) else {
         return;

@@ -2,7 +2,7 @@
 
 use onefold_elements::{ElemId, LogStream};
 use onefold_engine::program::{FlowRunner, FlowStats, ProgramRunner, ProgramStep, Report};
-use onefold_engine::{Decision, DropCount, Graph, Totals, TraceStep};
+use onefold_engine::{Decision, DropCount, Graph, Totals, TraceStep, Visits};
 use onefold_packet::{Pkt, Timestamp};
 
 /// What has left a chain, in order, in one piece of memory.
@@ -55,10 +55,18 @@ pub trait Subject {
     fn fork(&self) -> Box<dyn Subject>;
     /// Frames arrive at a source, all at one time; at least one.
     fn inject(&mut self, source: ElemId, frames: &[&[u8]], at: Timestamp);
-    /// A frame arrives. Did it, or what was made of it, come to an element twice? Only the reference graph can tell.
-    fn inject_and_tell(&mut self, source: ElemId, frame: &[u8], at: Timestamp) -> bool {
+    /// A frame arrives. Which elements did it, or what was made of it, come to? Only the reference graph can tell.
+    fn inject_and_tell(&mut self, source: ElemId, frame: &[u8], at: Timestamp) -> Visits {
         self.inject(source, &[frame], at);
-        false
+        Visits::default()
+    }
+    /// What elements remember across packets, by element; see [`Graph::memories`]. Only the reference graph can tell.
+    fn memories(&self) -> Vec<Option<u32>> {
+        Vec::new()
+    }
+    /// Do frames of a batch come to every element in the order in which they arrived, whatever ways they take?
+    fn keeps_order(&self) -> bool {
+        true
     }
     /// The clock moves on.
     fn advance(&mut self, at: Timestamp);
@@ -361,10 +369,13 @@ impl Subject for Reference {
             self.0.inject(source, f, at);
         }
     }
-    fn inject_and_tell(&mut self, source: ElemId, frame: &[u8], at: Timestamp) -> bool {
+    fn inject_and_tell(&mut self, source: ElemId, frame: &[u8], at: Timestamp) -> Visits {
         self.0.start_visits();
         self.0.inject(source, frame, at);
-        self.0.take_revisited()
+        self.0.take_visits()
+    }
+    fn memories(&self) -> Vec<Option<u32>> {
+        self.0.memories()
     }
     fn advance(&mut self, at: Timestamp) {
         self.0.advance_to(at);
@@ -413,6 +424,9 @@ impl Subject for Batched {
             self.1.push(p);
         }
         self.0.inject_batch(source, &mut self.1, at);
+    }
+    fn keeps_order(&self) -> bool {
+        false
     }
     fn advance(&mut self, at: Timestamp) {
         self.0.advance_to(at);

@@ -315,7 +315,7 @@ fn stage_json(f: &Followed, p: &Program, s: &ProgramStep) -> serde_json::Value {
         "origin": origin.collect::<Vec<_>>(),
         "steps": steps.chain(bound).map(|(element, what)| serde_json::json!({
             "element": element, "what": what })).collect::<Vec<_>>(),
-        "end": program::action(p, s).map(|a| program::end(g, a)),
+        "end": program::action(p, s).map(|a| program::ended(g, a, s)),
     })
 }
 
@@ -469,7 +469,7 @@ fn program_lines(f: &Followed) -> Vec<String> {
             lines.push(format!("  {} {}", g.name(*e), binding(b)));
         }
         if let Some(a) = program::action(p, s) {
-            lines.push(format!("  {}", program::end(g, a)));
+            lines.push(format!("  {}", program::ended(g, a, s)));
         }
     }
     if !f.steps.is_empty() {

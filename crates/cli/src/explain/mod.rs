@@ -203,7 +203,7 @@ impl<'a> Explained<'a> {
         if let Some(r) = first {
             words = words.with(&r.filter);
         }
-        let (fate, to) = self.fate(&a.end);
+        let (fate, to) = self.fate(a);
         let mut path = prefix.path.clone();
         path.extend(&a.path);
         let (before, checks) = before(&path, kinds);
@@ -232,9 +232,9 @@ impl<'a> Explained<'a> {
             .map_or("?", String::as_str)
     }
 
-    fn fate(&self, end: &End) -> (Fate, String) {
+    fn fate(&self, a: &Action) -> (Fate, String) {
         let at = |e: &ElemId| self.name(*e).to_string();
-        match end {
+        match &a.end {
             End::Output { sink, .. } => (Fate::Leaves, port_of(self.chain, self.program, *sink)),
             End::Drop { elem, .. } => (Fate::Dropped, at(elem)),
             End::Punt { elem, .. } => (Fate::Punted, at(elem)),
@@ -242,7 +242,10 @@ impl<'a> Explained<'a> {
             End::Write { next, .. } => (Fate::GoesOn, format!("stage {}", next.0)),
             End::Goto(s) => (Fate::GoesOn, format!("stage {}", s.0)),
             End::Fork(l) => (Fate::GoesOn, self.nexts(l)),
-            End::Unreachable => (Fate::Never, String::new()),
+            End::Unreachable => match crate::program::bindings(a).pop() {
+                Some((_, ways)) => (Fate::GoesOn, self.nexts(&ways)),
+                None => (Fate::Never, String::new()),
+            },
         }
     }
 

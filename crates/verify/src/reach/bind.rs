@@ -1,5 +1,5 @@
-//! What a rewriter may answer: the expected binding, the reply direction of a flow that came forward somewhere, a flow that
-//! began at another input.
+//! What a rewriter may answer: the expected binding, the reply direction of a flow that came forward somewhere, a
+//! flow that began at another input.
 
 use super::Arrived;
 use super::apply::value;
@@ -81,7 +81,17 @@ pub struct Flows(pub BTreeMap<(ElemId, u16), Begins>);
 
 impl Flows {
     /// A flow may begin; false if that was known.
-    fn add(&mut self, at: (ElemId, u16), kind: BindKind, expect: &Expect, flow: Flow) -> bool {
+    pub(super) fn add(
+        &mut self,
+        at: (ElemId, u16),
+        kind: BindKind,
+        expect: &Expect,
+        mut flow: Flow,
+    ) -> bool {
+        if kind == BindKind::Addresses {
+            // a flow that began with one protocol is found by packets of any
+            flow.proto = ValueSet::full(8);
+        }
         let b = self.0.entry(at).or_insert_with(|| Begins {
             expect: expect.clone(),
             kind,
@@ -149,7 +159,8 @@ pub fn field_at(image: &Image, bit: i32, bits: u8) -> Option<Expr> {
 /// Where a binding's fields are.
 pub type Fields = [Option<Expr>; 6];
 
-/// Where a binding's fields are: addresses, ports or identifier, protocol, kind of ICMP message. `None` where that is not told.
+/// Where a binding's fields are: addresses, ports or identifier, protocol, kind of ICMP message. `None` where that is
+/// not told.
 pub fn fields_of(image: &Image, kind: BindKind) -> Fields {
     let Mark::At(at, _) = image.net else {
         return [None; 6];
@@ -195,6 +206,21 @@ pub struct Answer {
     pub packets: Arrived,
     /// The outputs; any, if that is not known.
     pub outputs: Option<BTreeSet<u16>>,
+}
+
+/// The flows that packets of `a` are of, as they are at a place of the chain.
+pub(super) fn flow_of(p: &Program, a: &Arrived, fields: &Fields) -> Flow {
+    let set = |i: usize| {
+        let bits = BITS.get(i).copied().unwrap_or(8);
+        match fields.get(i).copied().flatten() {
+            Some(e) => value(p, a, e, bits),
+            None => ValueSet::full(bits),
+        }
+    };
+    Flow {
+        sets: [0, 1, 2, 3].map(set),
+        proto: set(4),
+    }
 }
 
 /// What a rewriter may answer other than expected.
@@ -263,10 +289,7 @@ impl Question<'_> {
         let begins =
             self.kind != BindKind::Ping || narrow(p, &mut on, fields[5], &ValueSet::one(ECHO));
         if let Some(x) = self.expect.filter(|_| begins) {
-            let flow = Flow {
-                sets: [0, 1, 2, 3].map(|i| set(&on, i)),
-                proto: set(&on, 4),
-            };
+            let flow = flow_of(p, &on, &fields);
             out.news = flows.add(self.at, self.kind, x, flow);
             for i in 0..4 {
                 let s = match x.kept[i] {

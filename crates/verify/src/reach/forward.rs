@@ -1,12 +1,13 @@
 //! The fixed point: stages, their arrivals, and flows that rewriters may know.
 
 use super::apply::after;
-use super::bind::{Answer, Flows, Question};
+use super::bind::{Answer, Flows, Question, fields_of, flow_of};
 use super::facts::Facts;
 use super::{Arrived, From, meet};
 use crate::cubes::{Left, either, left, tightened};
 use onefold_elements::ElemId;
-use onefold_synth::program::{Action, Dim, End, Filter, Next, Program, Step};
+use onefold_elements::model::BindKind;
+use onefold_synth::program::{Action, Dim, End, Expect, Filter, Image, Next, Program, Step};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Cubes that are kept apart at a stage, in programs of few stages.
@@ -37,7 +38,8 @@ struct At {
 
 struct Forward<'a> {
     p: &'a Program,
-    facts: &'a Facts,
+    /// Others than the program's packets may begin flows there.
+    loose: BTreeSet<ElemId>,
     at: Vec<At>,
     flows: Flows,
     blocked: Vec<Vec<String>>,
@@ -50,6 +52,8 @@ struct Forward<'a> {
     ways: BTreeSet<(usize, usize, bool, usize)>,
     /// Stages that ask a rewriter.
     asking: HashMap<ElemId, Vec<usize>>,
+    /// What is expected at inputs of rewriters, and how flows are found there; nothing where none begin.
+    begins: HashMap<(ElemId, u16), (BindKind, Option<&'a Expect>)>,
 }
 
 /// What was found.
@@ -62,6 +66,8 @@ pub(super) struct Found {
     pub ways: BTreeSet<(usize, usize, bool, usize)>,
     /// Flows that may begin; none are told when the bound on work was reached.
     pub flows: Flows,
+    /// Rewriters at which others than the program's packets may begin flows.
+    pub loose: BTreeSet<ElemId>,
     /// The bound on work was not reached.
     pub whole: bool,
 }
@@ -70,9 +76,19 @@ pub(super) struct Found {
 pub(super) fn run(p: &Program, facts: &Facts) -> Found {
     let n = p.stages.len();
     let mut asking: HashMap<ElemId, Vec<usize>> = HashMap::new();
+    let mut begins: HashMap<(ElemId, u16), (BindKind, Option<&Expect>)> = HashMap::new();
     for (i, s) in p.stages.iter().enumerate() {
         for step in s.actions.iter().flat_map(|a| &a.steps) {
-            if let Step::Bind { elem, .. } = step {
+            if let Step::Bind {
+                elem,
+                port,
+                kind,
+                expect,
+                ..
+            } = step
+            {
+                let b = begins.entry((*elem, *port)).or_insert((*kind, None));
+                b.1 = b.1.or(expect.as_ref());
                 let l = asking.entry(*elem).or_default();
                 if l.last() != Some(&i) {
                     l.push(i);
@@ -82,7 +98,7 @@ pub(super) fn run(p: &Program, facts: &Facts) -> Found {
     }
     let mut f = Forward {
         p,
-        facts,
+        loose: facts.loose.clone(),
         at: vec![At::default(); n],
         flows: Flows::default(),
         blocked: vec![Vec::new(); n],
@@ -97,12 +113,14 @@ pub(super) fn run(p: &Program, facts: &Facts) -> Found {
         },
         ways: BTreeSet::new(),
         asking,
+        begins,
     };
     for e in &p.entries {
         f.arrive(e.stage.0 as usize, Arrived::entering());
     }
     let mut visits = 0;
-    while let Some(s) = f.queue.pop_front() {
+    // Bound: each time that the queue is filled again there is one more rewriter of which nothing is known.
+    while let Some(s) = f.queue.pop_front().or_else(|| f.unknown(facts)) {
         f.queued[s] = false;
         visits += 1;
         if visits > MAX_VISITS {
@@ -115,6 +133,7 @@ pub(super) fn run(p: &Program, facts: &Facts) -> Found {
                 blocked: vec![Vec::new(); n],
                 ways: f.ways,
                 flows: Flows::default(),
+                loose: f.loose,
                 whole: false,
             };
         }
@@ -127,11 +146,61 @@ pub(super) fn run(p: &Program, facts: &Facts) -> Found {
         blocked: f.blocked,
         ways: f.ways,
         flows: f.flows,
+        loose: f.loose,
         whole: true,
     }
 }
 
 impl Forward<'_> {
+    /// The fixed point is reached: a rewriter of which the program says that flows begin at some input, where none of
+    /// its packets begins any, while packets that the reference graph has taken over can come there. These are all
+    /// that is there: nothing says what they are like, so that anything is possible. Gives the first of the stages
+    /// that are to be looked at again.
+    fn unknown(&mut self, facts: &Facts) -> Option<usize> {
+        let p = self.p;
+        for step in (p.stages.iter().flat_map(|s| &s.actions)).flat_map(|a| &a.steps) {
+            let Step::Bind { elem, sides, .. } = step else {
+                continue;
+            };
+            if self.loose.contains(elem) || !facts.punted.contains(elem) {
+                continue;
+            }
+            let origins = sides.iter().flatten().map(|s| s.origin);
+            let begins = |o: u16| self.flows.0.contains_key(&(*elem, o));
+            if !origins.into_iter().all(begins) {
+                self.loosen(*elem);
+            }
+        }
+        self.queue.pop_front()
+    }
+
+    /// From now on anything is possible at a rewriter.
+    fn loosen(&mut self, elem: ElemId) {
+        if self.loose.insert(elem) {
+            for s in self.asking.get(&elem).cloned().unwrap_or_default() {
+                self.enqueue(s);
+            }
+        }
+    }
+
+    /// Packets that the reference graph takes over at a rewriter itself may begin flows there.
+    fn punted(&mut self, elem: ElemId, port: u16, image: &Image, a: &Arrived) {
+        match self.begins.get(&(elem, port)).copied() {
+            Some((kind, Some(expect))) => {
+                let flow = flow_of(self.p, a, &fields_of(image, kind));
+                if self.flows.add((elem, port), kind, expect, flow) {
+                    for s in self.asking.get(&elem).cloned().unwrap_or_default() {
+                        self.enqueue(s);
+                    }
+                }
+            }
+            // none begin there
+            Some((_, None)) => {}
+            None if self.asking.contains_key(&elem) => self.loosen(elem),
+            None => {}
+        }
+    }
+
     fn enqueue(&mut self, stage: usize) {
         if let Some(q @ false) = self.queued.get_mut(stage) {
             *q = true;
@@ -198,7 +267,7 @@ impl Forward<'_> {
             let Some(action) = stage.actions.get(rule.action.0 as usize) else {
                 continue;
             };
-            if !goes_on(action) {
+            if !self.goes_on(action) {
                 continue;
             }
             for (id, a) in &arrivals {
@@ -280,7 +349,7 @@ impl Forward<'_> {
                 image,
                 first: *first,
                 expect: expect.as_ref(),
-                loose: self.facts.loose.contains(elem),
+                loose: self.loose.contains(elem),
                 sides: sides.as_deref(),
             };
             let answers = question.answers(p, &mut self.flows, &a);
@@ -350,17 +419,25 @@ impl Forward<'_> {
                 let b = after(p, &Arrived { cube, ..a }, image);
                 go(self, outputs, &b);
             }
+            End::Punt {
+                elem, port, image, ..
+            } => {
+                if let Some(cube) = tightened(&a.cube, a.tight) {
+                    self.punted(*elem, *port, image, &Arrived { cube, ..a });
+                }
+            }
             _ => {}
         }
     }
-}
 
-/// Does anything come of it?
-fn goes_on(a: &Action) -> bool {
-    let binds = a.steps.iter().any(|s| matches!(s, Step::Bind { .. }));
-    let ends = matches!(
-        a.end,
-        End::Goto(_) | End::Fork(_) | End::Write { .. } | End::Ask { .. }
-    );
-    binds || ends
+    /// Does anything come of it?
+    fn goes_on(&self, a: &Action) -> bool {
+        let binds = a.steps.iter().any(|s| matches!(s, Step::Bind { .. }));
+        let ends = match &a.end {
+            End::Goto(_) | End::Fork(_) | End::Write { .. } | End::Ask { .. } => true,
+            End::Punt { elem, .. } => self.asking.contains_key(elem),
+            _ => false,
+        };
+        binds || ends
+    }
 }

@@ -2,14 +2,15 @@
 //! bounded union of cubes.
 //!
 //! The analysis goes forward: through every rule's filter less the rules before it, through what bindings may answer
-//! ([`bind`]), through images ([`apply`]). It errs on one side: what cannot be shown to be impossible counts as possible, so
-//! a rule or a side of a boundary that is called unreachable ([`Verdict::Never`]) is never hit. `verify` checks that with
-//! every packet that it sends.
+//! ([`bind`]), through images ([`apply`]). It errs on one side: what cannot be shown to be impossible counts as
+//! possible, so a rule or a side of a boundary that is called unreachable ([`Verdict::Never`]) is never hit. `verify`
+//! checks that with every packet that it sends.
 //!
-//! It takes for granted what a program promises of its elements: a bound flow is rewritten as its input's pattern says, and
-//! an element that is asked leaves packets and annotations as they were. Packets that the reference graph takes over make
-//! the bindings that packets of the program make at the same input, except at rewriters that the caller names
-//! ([`Facts::loose`]).
+//! It takes for granted what a program promises of its elements: a bound flow is rewritten as its input's pattern
+//! says, and an element that is asked leaves packets and annotations as they were. Packets that the reference graph
+//! takes over make the bindings that packets of the program make at the same input, except at rewriters that the
+//! caller names ([`Facts::loose`]), and at those where none of the program's packets begins a flow and such packets
+//! can come ([`Facts::punted`]): there anything is possible. What is taken over at a rewriter itself is known.
 
 pub mod apply;
 pub mod bind;
@@ -136,7 +137,7 @@ impl Reach {
             blocked: found.blocked,
             ways: found.ways,
             flows: found.flows,
-            loose: facts.loose.clone(),
+            loose: found.loose,
             whole: found.whole,
             work: AtomicU64::new(0),
         }
@@ -238,7 +239,8 @@ impl Reach {
         }
     }
 
-    /// Can a packet have this value of a dimension of a rule's filter, fit all the others, and come past the rules before?
+    /// Can a packet have this value of a dimension of a rule's filter, fit all the others, and come past the rules
+    /// before?
     pub fn side(&self, stage: usize, rule: usize, dim: usize, value: u128) -> Verdict {
         let r = (self.program.stages.get(stage)).and_then(|s| s.rules.get(rule));
         let Some(mut cube) = r.map(|r| r.filter.clone()) else {

@@ -217,6 +217,7 @@ fn bindings_answer_what_they_can() {
     let p = text::parse(&format!("{HEAD}{NAT}")).unwrap();
     let facts = Facts {
         loose: BTreeSet::from([ElemId(1)]),
+        ..Facts::default()
     };
     let r = Reach::of(Arc::new(p), &facts);
     for (stage, rule) in [(1, 0), (3, 0), (3, 3)] {
