@@ -132,9 +132,8 @@ fn least_asked(ends: &[(u128, bool)], set: &ValueSet) -> Option<(usize, ValueSet
             if now == 0 && free.len() < INTERVALS {
                 free.push((from, until));
             }
-            let better = |(n, (l, h)): &(usize, (u128, u128))| {
-                now < *n || now == *n && until - from > h - l
-            };
+            let better =
+                |(n, (l, h)): &(usize, (u128, u128))| now < *n || now == *n && until - from > h - l;
             if best.as_ref().is_none_or(better) {
                 best = Some((now, (from, until)));
             }

@@ -311,8 +311,11 @@ impl Directed {
             };
             // mostly a packet that fits is one that no earlier rule takes
             if w.map.is_identity() {
-                let own = way_indices.get(n).map(|i| i.get_or_init(|| Index::new(w.earlier.iter())));
-                let all = stage_index.get_or_init(|| Index::new(stage.rules.iter().map(|r| &r.filter)));
+                let own = way_indices
+                    .get(n)
+                    .map(|i| i.get_or_init(|| Index::new(w.earlier.iter())));
+                let all =
+                    stage_index.get_or_init(|| Index::new(stage.rules.iter().map(|r| &r.filter)));
                 let rule = |i: usize| stage.rules.get(i).map(|r| &r.filter);
                 for random in [false, true, true] {
                     let made = match random {
@@ -634,7 +637,9 @@ fn takes<'a>(
     until: usize,
     seen: &Seen,
 ) -> bool {
-    let known = index.dims().filter_map(|d| Some((d, ValueSet::one(seen.value(d)?))));
+    let known = index
+        .dims()
+        .filter_map(|d| Some((d, ValueSet::one(seen.value(d)?))));
     let point = Filter(known.collect());
     let mut any = false;
     index.overlapping(&point, until, &mut |i| {

@@ -120,7 +120,13 @@ impl Index {
 
     /// The filters that a packet may fit as far as one dimension tells, as bits: of the first `until`. `at`: which of
     /// [`Index::dims`].
-    pub fn fitting(&self, at: usize, value: u128, until: usize, scratch: &mut Vec<u64>) -> Vec<u64> {
+    pub fn fitting(
+        &self,
+        at: usize,
+        value: u128,
+        until: usize,
+        scratch: &mut Vec<u64>,
+    ) -> Vec<u64> {
         let until = until.min(self.len);
         let mut acc = vec![u64::MAX; until.div_ceil(64)];
         if let Some((_, first, last)) = self.dims.get(at) {

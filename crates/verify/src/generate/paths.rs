@@ -118,7 +118,9 @@ pub struct Translations {
 impl Translations {
     fn of(&self, p: &Program, stage: usize, map: &Map) -> Rc<Translated> {
         let mut kept = self.kept.borrow_mut();
-        let found = kept.get(&stage).and_then(|l| l.iter().find(|(m, _)| m == map));
+        let found = kept
+            .get(&stage)
+            .and_then(|l| l.iter().find(|(m, _)| m == map));
         if let Some((_, t)) = found {
             return t.clone();
         }
