@@ -165,6 +165,7 @@ pub fn run(args: &Args) -> Result<u8> {
             return Ok(common::BAD_INPUT);
         }
     };
+    common::print_warnings(&graph);
     let given = match args.program.is_empty() {
         true => None,
         false => match program::read_all(&args.program)? {
