@@ -273,7 +273,7 @@ fn a_capacity_beyond_the_bound_is_told() {
     let place = (d["file"].as_str(), d["line"].as_u64(), d["column"].as_u64());
     assert_eq!(place, (Some("c.click"), Some(3), Some(5)), "{d}");
     assert_eq!(d["severity"], "warning");
-    let text = "5000000 is more than a table ever holds: 4194304";
+    let text = "5000000: a table never holds more than 4194304 mappings";
     assert!(d["message"].as_str().unwrap().contains(text), "{d}");
     let (_, err) = run(&dir, 0, &["verify", "c.click", "--packets", "1"]);
     assert!(err.contains(text) && err.contains("c.click:3:5"), "{err}");

@@ -207,7 +207,8 @@ impl Rewriter {
             match u32::try_from(n).ok().filter(|n| *n <= i32::MAX as u32) {
                 Some(n) => {
                     if n as usize > MAX_FLOWS {
-                        let text = format!("{n} is more than a table ever holds: {MAX_FLOWS} are");
+                        let text =
+                            format!("{n}: a table never holds more than {MAX_FLOWS} mappings");
                         args.warning_at(at, name, text);
                     }
                     table.set_capacity(n);
