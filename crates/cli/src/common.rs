@@ -153,6 +153,12 @@ pub fn build(
         .map_err(|e| e.0.iter().map(engine_diagnostic).collect())
 }
 
+/// Prints what a graph's elements warn of.
+pub fn print_warnings(graph: &engine::Graph) {
+    let told = graph.warnings().iter().filter(|d| !d.info);
+    print_diagnostics(&told.map(engine_diagnostic).collect::<Vec<_>>());
+}
+
 /// An engine's diagnostic with a snippet of the file that it points at, if that can be read.
 pub fn engine_diagnostic(d: &engine::Diagnostic) -> Diagnostic {
     let message = match (&d.element, &d.argument) {

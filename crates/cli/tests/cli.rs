@@ -261,6 +261,32 @@ fn mistakes_have_places_and_status_2() {
     run(&dir, 2, &["frobnicate"]);
 }
 
+/// A rewriter's table never holds more than 4,194,304 flows: who asks for more is told, with the place.
+#[test]
+fn a_capacity_beyond_the_bound_is_told() {
+    let dir = temp("capacity");
+    let click = "FromDevice(in) -> Strip(14) -> CheckIPHeader\n  -> IPRewriter(pattern 1.0.0.1 1024-65535 - - 0 0,\n    \
+                 MAPPING_CAPACITY 5000000) -> Unstrip(14) -> ToDevice(in);\n";
+    std::fs::write(dir.join("c.click"), click).unwrap();
+    let j = json(&dir, 0, &["check", "c.click"]);
+    let d = &j["diagnostics"][0];
+    let place = (d["file"].as_str(), d["line"].as_u64(), d["column"].as_u64());
+    assert_eq!(place, (Some("c.click"), Some(3), Some(5)), "{d}");
+    assert_eq!(d["severity"], "warning");
+    let text = "5000000: a table never holds more than 4194304 mappings";
+    assert!(d["message"].as_str().unwrap().contains(text), "{d}");
+    let (_, err) = run(&dir, 0, &["verify", "c.click", "--packets", "1"]);
+    assert!(err.contains(text) && err.contains("c.click:3:5"), "{err}");
+    let chain = CHAIN.replace("pool: 203.0.113.1", "capacity: 5000000, pool: 203.0.113.1");
+    std::fs::write(dir.join("c.yaml"), chain).unwrap();
+    let j = json(&dir, 2, &["check", "c.yaml"]);
+    let d = &j["diagnostics"][0];
+    assert_eq!(d["severity"], "error");
+    assert!(d["line"].as_u64().is_some_and(|l| l > 1), "{d}");
+    let text = "capacity 5000000 out of range, at most 4194304 flows";
+    assert!(d["message"].as_str().unwrap().contains(text), "{d}");
+}
+
 #[test]
 fn pages_are_self_contained() {
     let dir = temp("pages");

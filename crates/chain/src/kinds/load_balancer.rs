@@ -1,7 +1,13 @@
 //! `load-balancer`: spreads the flows to a virtual address over servers; a flow stays with its server. Port 0 is the clients'
 //! side, port 1 the servers'.
+//!
+//! ICMP errors about a balanced flow reach the other side, the packet that they quote translated as the flow is: path MTU
+//! discovery (RFC 1191) works through it both ways. Fragments follow their first one.
 
-use super::{ClickText, Encap, KindCx, NOT_IP4, VLAN_TAGGED, discard, encap};
+use super::{
+    ClickText, Encap, FRAGMENTED, ICMP_ERRORS, KindCx, NOT_IP4, VLAN_TAGGED, WRONG_SIDE, discard,
+    encap,
+};
 use crate::file::Loc;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -121,18 +127,15 @@ impl LoadBalancer {
             t.line_at(cx.reader, *at, format!("{l}{comma}"));
         }
         t.line(");");
-        t.line("rw :: IPRewriter(servers, pass 2);");
-        let ports: Vec<String> = self
-            .ports
-            .iter()
-            .flatten()
-            .map(|p| format!("dst port {}", p.value))
-            .collect();
-        let only = if ports.is_empty() {
-            String::new()
-        } else {
-            format!(" && ({})", ports.join(" or "))
-        };
+        t.line(format!(
+            "rw :: IPRewriter(servers, pass 2, TAKE_OVER false, FRAGMENTS {FRAGMENTED});"
+        ));
+        self.ways(cx, &mut t, vip);
+        t.finish()
+    }
+
+    /// Which packets are balanced, and where all of them go.
+    fn ways(&self, cx: &mut KindCx<'_>, t: &mut ClickText, vip: Ipv4Addr) {
         let ttl = if self.decrement_ttl {
             "DecIPTTL -> "
         } else {
@@ -148,33 +151,63 @@ impl LoadBalancer {
         t.line(format!(
             "to_clients :: Null -> {ttl}{to_clients} -> dev0 :: ToDevice(0);"
         ));
+        let pass = self.pass_other.unwrap_or(true);
+        let or_discard = |to: &str, why| match pass {
+            true => to.to_string(),
+            false => discard(why),
+        };
+        let clients = or_discard("to_servers", "not for the balanced address and ports");
+        let unknown = or_discard("to_clients", "no mapping for this packet from a server");
+        let servers = or_discard("to_clients", "from a server, neither TCP nor UDP");
         let (tagged, other) = (discard(VLAN_TAGGED), discard(NOT_IP4));
+        let wrong_side = discard(WRONG_SIDE);
+        let unmapped = if pass { ", UNMAPPED 2" } else { "" };
+        t.line("err_c :: ICMPRewriter(rw:0, SOURCE own, STRICT true);");
+        t.line(format!(
+            "err_s :: ICMPRewriter(rw:0, SOURCE own, STRICT true{unmapped});"
+        ));
         t.line("FromDevice(0) -> e0 :: Classifier(12/0800, 12/0806, 12/8100, -);");
         t.line("e0[0] -> Strip(14) -> CheckIPHeader");
-        t.line(format!(
-            "  -> c0 :: IPClassifier(dst host {vip} && (tcp or udp){only}, -) -> [0]rw;"
-        ));
+        let flows = format!("dst host {vip} && (tcp or udp)");
+        let errors = format!("dst host {vip} && {ICMP_ERRORS}");
+        let ports: Vec<String> = self
+            .ports
+            .iter()
+            .flatten()
+            .map(|p| format!("dst port {}", p.value))
+            .collect();
+        if ports.is_empty() {
+            t.line(format!("  -> c0 :: IPClassifier({flows}, {errors}, -);"));
+            t.line(format!(
+                "c0[0] -> [0]rw; c0[1] -> err_c; c0[2] -> {clients};"
+            ));
+        } else {
+            // later fragments have no ports: the rewriter knows where they go
+            let ours = ports.join(" or ");
+            t.line(format!(
+                "  -> c0 :: IPClassifier({flows} && ({ours}), {errors}, {flows} && dst port >= 0, {flows}, -);"
+            ));
+            t.line("c0[0] -> [0]rw; c0[1] -> err_c; c0[3] -> [0]rw;");
+            t.line(format!("c0[2] -> {clients}; c0[4] -> {clients};"));
+        }
         t.line(format!(
             "e0[1] -> dev1; e0[2] -> {tagged}; e0[3] -> {other};"
         ));
         t.line("FromDevice(1) -> e1 :: Classifier(12/0800, 12/0806, 12/8100, -);");
-        t.line(
-            "e1[0] -> Strip(14) -> CheckIPHeader -> c1 :: IPClassifier(tcp or udp, -) -> [1]rw;",
-        );
         t.line(format!(
-            "e1[1] -> dev0; e1[2] -> {tagged}; e1[3] -> {other};"
+            "e1[0] -> Strip(14) -> CheckIPHeader -> c1 :: IPClassifier(tcp or udp, {ICMP_ERRORS}, -) -> [1]rw;"
         ));
-        t.line("rw[0] -> to_servers; rw[1] -> to_clients;");
-        if self.pass_other.unwrap_or(true) {
-            t.line("c0[1] -> to_servers; rw[2] -> to_clients; c1[1] -> to_clients;");
-        } else {
-            t.line(format!(
-                "c0[1] -> {}; rw[2] -> {}; c1[1] -> {};",
-                discard("not for the balanced address and ports"),
-                discard("no mapping for this packet from a server"),
-                discard("from a server, neither TCP nor UDP")
-            ));
-        }
-        t.finish()
+        t.line(format!(
+            "e1[1] -> dev0; e1[2] -> {tagged}; e1[3] -> {other}; c1[1] -> err_s; c1[2] -> {servers};"
+        ));
+        t.line(format!(
+            "rw[0] -> to_servers; rw[1] -> to_clients; rw[2] -> {unknown};"
+        ));
+        t.line(format!(
+            "err_c[0] -> to_servers; err_c[1] -> {wrong_side}; err_c[2] -> {wrong_side};"
+        ));
+        t.line(format!(
+            "err_s[0] -> {wrong_side}; err_s[1] -> to_clients; err_s[2] -> {servers};"
+        ));
     }
 }

@@ -133,6 +133,14 @@ pub(crate) fn mac(cx: &mut KindCx<'_>, v: &crate::file::Loc<String>) -> Option<S
     found
 }
 
+/// A filter for ICMP errors: messages about a packet, which they quote (RFC 792).
+pub(crate) const ICMP_ERRORS: &str =
+    "(icmp type 3 or icmp type 4 or icmp type 5 or icmp type 11 or icmp type 12)";
+/// What is said of ICMP errors about a packet that could not have come back from the side that they come from.
+pub(crate) const WRONG_SIDE: &str = "ICMP error from the wrong side of its flow";
+/// Fragmented packets whose later fragments find the way of the first one.
+pub(crate) const FRAGMENTED: u32 = 4096;
+
 /// How a function that works on IP packets puts its frames together.
 #[derive(Debug, Clone, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

@@ -3,11 +3,19 @@
 //! *NAPT* (the default): flows from inside get an address of the pool and a port of the range; replies find their way back.
 //! *One-to-one*: each inside address has an outside address of its own, both ways, with static rules.
 //! Static forwards let flows from outside in. With `hairpin`, inside hosts reach each other through outside addresses.
+//!
+//! No flow takes another one's place: one that would have the same replies is refused. ICMP errors follow RFC 5508 (REQ-4,
+//! REQ-5): the packet that they quote is translated back, and no inside address gets out. Fragments follow their first one.
 
-use super::{ClickText, Encap, KindCx, NOT_IP4, VLAN_TAGGED, discard, encap};
+use super::{
+    ClickText, Encap, FRAGMENTED, ICMP_ERRORS, KindCx, NOT_IP4, VLAN_TAGGED, WRONG_SIDE, discard,
+    encap,
+};
 use crate::file::Loc;
+use onefold_elements::rewrite::MAX_FLOWS;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 /// Ports: 0 inside, 1 outside.
@@ -29,7 +37,7 @@ pub struct Nat {
     pub tcp_timeout: Option<Loc<u32>>,
     /// Seconds after which an idle UDP flow is forgotten.
     pub udp_timeout: Option<Loc<u32>>,
-    /// Most flows; IPRewriter's default if not given.
+    /// Most flows, at most 4,194,304, which is also what there is room for if not given.
     pub capacity: Option<Loc<u32>>,
     /// Decrements the TTL, as a routing hop does.
     #[serde(default)]
@@ -84,11 +92,10 @@ impl Nat {
             }
             return String::new();
         }
-        let mut options = String::new();
+        let mut options = self.capacity_option(cx);
         for (name, v) in [
             ("TCP_TIMEOUT", &self.tcp_timeout),
             ("UDP_TIMEOUT", &self.udp_timeout),
-            ("MAPPING_CAPACITY", &self.capacity),
         ] {
             if let Some(v) = v {
                 options.push_str(&format!(", {name} {}", v.value));
@@ -124,26 +131,40 @@ impl Nat {
                 format!(", pattern - - {} {} 1 0", spec.inside, spec.inside_port),
             );
         }
-        t.line(format!("{options});"));
+        let promises = format!(", TAKE_OVER false, FRAGMENTS {FRAGMENTED}");
+        t.line(format!("{options}{promises});"));
         t.line(format!(
-            "ping :: ICMPPingRewriter(pattern {lo} 1-65535 - - 0 1, drop \"{UNMAPPED}\");"
+            "ping :: ICMPPingRewriter(pattern {lo} 1-65535 - - 0 1, drop \"{UNMAPPED}\"{promises});"
         ));
-        t.line("err_out :: ICMPRewriter(rw ping);");
-        t.line("err_in :: ICMPRewriter(rw ping);");
+        t.line("err_out :: ICMPRewriter(rw:0 ping:0, SOURCE all, STRICT true);");
+        t.line("err_in :: ICMPRewriter(rw:0 ping:0, SOURCE own, STRICT true);");
         self.frames(cx, &mut t, "from_in", "from_out");
-        t.line("from_in -> c_in :: IPClassifier(tcp or udp, icmp type echo, icmp, -);");
-        let rest = discard(NO_PORTS);
-        t.line(format!(
-            "c_in[0] -> [0]rw; c_in[1] -> [0]ping; c_in[2] -> err_out; c_in[3] -> {rest};"
-        ));
+        self.napt_ways(&mut t, &forwards, (lo, hi));
+        t.finish()
+    }
+
+    /// Which rewriter packets of each side come to, and where they leave.
+    fn napt_ways(
+        &self,
+        t: &mut ClickText,
+        forwards: &[(&Loc<String>, Forward)],
+        (lo, hi): (Ipv4Addr, Ipv4Addr),
+    ) {
+        // the last kind of ICMP packets are later fragments, which have no type
+        t.line(
+            "from_in -> c_in :: IPClassifier(tcp or udp, icmp type echo, icmp type >= 0, icmp, -);",
+        );
+        t.line("c_in[0] -> [0]rw; c_in[1] -> [0]ping; c_in[2] -> err_out; c_in[3] -> [0]ping;");
         let mut rules: Vec<String> = forwards.iter().map(|(_, s)| s.filter()).collect();
         let n = rules.len();
-        rules.extend([
-            "tcp or udp".into(),
-            "icmp type echo-reply".into(),
-            "icmp".into(),
-            "-".into(),
-        ]);
+        let others = [
+            "tcp or udp",
+            "icmp type echo-reply",
+            "icmp type >= 0",
+            "icmp",
+            "-",
+        ];
+        rules.extend(others.map(String::from));
         t.line(format!(
             "from_out -> c_out :: IPClassifier({});",
             rules.join(", ")
@@ -151,11 +172,13 @@ impl Nat {
         for i in 0..n {
             t.line(format!("c_out[{i}] -> [{}]rw;", 2 + i));
         }
+        let [rw, reply, errors, later, rest] = std::array::from_fn(|i| n + i);
         t.line(format!(
-            "c_out[{n}] -> [1]rw; c_out[{}] -> [1]ping; c_out[{}] -> err_in; c_out[{}] -> {rest};",
-            n + 1,
-            n + 2,
-            n + 3
+            "c_out[{rw}] -> [1]rw; c_out[{reply}] -> [1]ping; c_out[{errors}] -> err_in;"
+        ));
+        let no_ports = discard(NO_PORTS);
+        t.line(format!(
+            "c_out[{later}] -> [1]ping; c_in[4] -> {no_ports}; c_out[{rest}] -> {no_ports};"
         ));
         if self.hairpin {
             // What was translated on its way out and goes to an outside address of ours comes in again at once: not for ever,
@@ -164,35 +187,54 @@ impl Nat {
                 "rw[0] -> hair :: IPClassifier({}, -) -> LoopGuard -> from_out;",
                 pool_filter(lo, hi)
             ));
-            t.line("hair[1] -> to_out;");
+            t.line("err_out[0] -> hair; hair[1] -> to_out;");
         } else {
-            t.line("rw[0] -> to_out;");
+            t.line("rw[0] -> to_out; err_out[0] -> to_out;");
         }
-        t.line("rw[1] -> to_in; ping[0] -> to_out; ping[1] -> to_in; err_out -> to_out; err_in -> to_in;");
-        t.finish()
+        t.line("rw[1] -> to_in; ping[0] -> to_out; ping[1] -> to_in; err_in[1] -> to_in;");
+        // errors about packets of the side that they come from
+        let wrong_side = discard(WRONG_SIDE);
+        t.line(format!(
+            "err_out[1] -> {wrong_side}; err_in[0] -> {wrong_side};"
+        ));
+    }
+
+    /// The rewriter's capacity; an error is recorded where it is out of range.
+    fn capacity_option(&self, cx: &mut KindCx<'_>) -> String {
+        match &self.capacity {
+            Some(v) if v.value as usize > MAX_FLOWS => {
+                cx.error(
+                    v,
+                    format!(
+                        "capacity {} out of range, at most {MAX_FLOWS} flows",
+                        v.value
+                    ),
+                );
+                String::new()
+            }
+            Some(v) => format!(", MAPPING_CAPACITY {}", v.value),
+            None => String::new(),
+        }
     }
 
     fn static_pairs(&self, cx: &mut KindCx<'_>, list: &[Loc<String>]) -> String {
         for (what, given) in [
             ("forward", self.forward.is_some()),
             ("port-range", self.port_range.is_some()),
+            ("tcp-timeout", self.tcp_timeout.is_some()),
+            ("udp-timeout", self.udp_timeout.is_some()),
+            ("hairpin", self.hairpin),
         ] {
             if given {
                 cx.error_whole(format!("'{what}' goes with 'pool', not with 'one-to-one'"));
             }
         }
-        let mut pairs = Vec::new();
-        for l in list {
-            let p = l.value.split_once('=').and_then(|(a, b)| {
-                Some((
-                    a.trim().parse::<Ipv4Addr>().ok()?,
-                    b.trim().parse::<Ipv4Addr>().ok()?,
-                ))
-            });
-            match p {
-                Some(p) => pairs.push((l, p)),
-                None => cx.error(l, format!("expected INSIDE = OUTSIDE, found '{}'", l.value)),
-            }
+        let pairs = pairs(cx, list);
+        if list.is_empty() {
+            cx.error_whole("'one-to-one' needs at least one pair");
+        }
+        if pairs.is_empty() {
+            return String::new();
         }
         let mut t = ClickText::new();
         // Input i: from inside for pair i; input n+i: from outside for pair i.
@@ -200,17 +242,18 @@ impl Nat {
         for (l, (_, outside)) in &pairs {
             t.line_at(cx.reader, cx.at(l), format!("pattern {outside} - 0 1,"));
         }
-        for (i, (l, (inside, _))) in pairs.iter().enumerate() {
-            let comma = if i + 1 < pairs.len() { "," } else { "" };
+        for (l, (inside, _)) in &pairs {
             // flows that start outside: to the outside address, rewritten to the inside one
-            t.line_at(
-                cx.reader,
-                cx.at(l),
-                format!("pattern - {inside} 1 0{comma}"),
-            );
+            t.line_at(cx.reader, cx.at(l), format!("pattern - {inside} 1 0,"));
         }
-        t.line(");");
+        t.line(format!("TAKE_OVER false{});", self.capacity_option(cx)));
         self.frames(cx, &mut t, "from_in", "from_out");
+        t.line(format!(
+            "from_in -> q_in :: IPClassifier({ICMP_ERRORS}, -);"
+        ));
+        t.line(format!(
+            "from_out -> q_out :: IPClassifier({ICMP_ERRORS}, -);"
+        ));
         let side = |f: &dyn Fn(&(Ipv4Addr, Ipv4Addr)) -> String| -> String {
             let mut v: Vec<String> = pairs.iter().map(|(_, p)| f(p)).collect();
             v.push("-".into());
@@ -218,11 +261,11 @@ impl Nat {
         };
         let n = pairs.len();
         t.line(format!(
-            "from_in -> c_in :: IPClassifier({});",
+            "q_in[1] -> c_in :: IPClassifier({});",
             side(&|p| format!("src host {}", p.0))
         ));
         t.line(format!(
-            "from_out -> c_out :: IPClassifier({});",
+            "q_out[1] -> c_out :: IPClassifier({});",
             side(&|p| format!("dst host {}", p.1))
         ));
         for i in 0..n {
@@ -237,6 +280,7 @@ impl Nat {
             discard("destination address is in no one-to-one pair")
         ));
         t.line("rw[0] -> to_out; rw[1] -> to_in;");
+        static_errors(&mut t, &pairs);
         t.finish()
     }
 
@@ -271,9 +315,16 @@ impl Nat {
     }
 
     fn forwards<'a>(&'a self, cx: &mut KindCx<'_>) -> Vec<(&'a Loc<String>, Forward)> {
-        let mut out = Vec::new();
+        let mut out: Vec<(_, Forward)> = Vec::new();
         for f in self.forward.iter().flatten() {
             match Forward::parse(&f.value) {
+                Some(spec) if out.iter().any(|(_, o)| o.filter() == spec.filter()) => cx.error(
+                    f,
+                    format!(
+                        "{} {}:{} is forwarded already",
+                        spec.proto, spec.outside, spec.outside_port
+                    ),
+                ),
                 Some(spec) => out.push((f, spec)),
                 None => cx.error(
                     f,
@@ -286,6 +337,54 @@ impl Nat {
         }
         out
     }
+}
+
+/// A pair of addresses, inside and outside, with its place.
+type Pair<'a> = (&'a Loc<String>, (Ipv4Addr, Ipv4Addr));
+
+/// Reads one-to-one pairs: no address is in two of them.
+fn pairs<'a>(cx: &mut KindCx<'_>, list: &'a [Loc<String>]) -> Vec<Pair<'a>> {
+    let mut pairs = Vec::new();
+    let (mut inside, mut outside) = (BTreeSet::new(), BTreeSet::new());
+    for l in list {
+        let p = l.value.split_once('=').and_then(|(a, b)| {
+            Some((
+                a.trim().parse::<Ipv4Addr>().ok()?,
+                b.trim().parse::<Ipv4Addr>().ok()?,
+            ))
+        });
+        match p {
+            Some(p) if !inside.insert(p.0) => {
+                cx.error(l, format!("inside address {} has a pair already", p.0));
+            }
+            Some(p) if !outside.insert(p.1) => {
+                cx.error(l, format!("outside address {} has a pair already", p.1));
+            }
+            Some(p) => pairs.push((l, p)),
+            None => cx.error(l, format!("expected INSIDE = OUTSIDE, found '{}'", l.value)),
+        }
+    }
+    pairs
+}
+
+/// ICMP errors through one-to-one translation, from `q_in[0]` and `q_out[0]`. The packet that an error quotes
+/// is translated first. An inside sender with a pair is then translated as in any packet of its own; one without gets the
+/// outside address of who the quoted packet was for (RFC 5508 REQ-5).
+fn static_errors(t: &mut ClickText, pairs: &[Pair<'_>]) {
+    let own: Vec<String> = pairs
+        .iter()
+        .map(|(_, p)| format!("src host {}", p.0))
+        .collect();
+    let own = own.join(" or ");
+    t.line(format!("q_in[0] -> who :: IPClassifier({own}, -);"));
+    let wrong_side = discard(WRONG_SIDE);
+    t.line("who[0] -> err_own :: ICMPRewriter(rw:0, STRICT true); err_own[0] -> c_in;");
+    t.line("who[1] -> err_out :: ICMPRewriter(rw:0, SOURCE all, STRICT true);");
+    t.line(format!(
+        "err_own[1] -> {wrong_side}; err_out[0] -> to_out; err_out[1] -> {wrong_side};"
+    ));
+    t.line("q_out[0] -> err_in :: ICMPRewriter(rw:0, SOURCE own, STRICT true);");
+    t.line(format!("err_in[1] -> to_in; err_in[0] -> {wrong_side};"));
 }
 
 /// A static forward.

@@ -118,6 +118,7 @@ pub fn run(args: &Args) -> Result<u8> {
             return Ok(common::BAD_INPUT);
         }
     };
+    common::print_warnings(&graph);
     let adapter = args
         .adapt
         .then(|| Adapter::new(&program::synthesize_graph(&graph).program));

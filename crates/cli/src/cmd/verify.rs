@@ -199,6 +199,7 @@ fn compare(args: &Args, proved: Option<super::prove::Judged>) -> Result<u8> {
             return Ok(common::BAD_INPUT);
         }
     };
+    common::print_warnings(&graph);
     let given = match args.program.is_empty() {
         true => None,
         false => match program::read_all(&args.program)? {

@@ -117,6 +117,13 @@ impl<'a> Args<'a> {
         self.read(name, false, true)
     }
 
+    /// Which argument is the last one with this keyword, if it has not been read yet.
+    pub fn keyword_index(&self, name: &str) -> Option<usize> {
+        (0..self.args.len())
+            .rev()
+            .find(|i| self.is_keyword(*i, name))
+    }
+
     /// All arguments given with this keyword, in order (Click's `read_all`).
     pub fn keyword_all<T: FromArg>(&mut self, name: &str) -> Vec<T> {
         let mut out = Vec::new();
@@ -227,6 +234,15 @@ impl<'a> Args<'a> {
     /// Records a warning.
     pub fn warning(&mut self, message: impl Into<String>) {
         self.errors.push(ConfigError {
+            warning: true,
+            ..ConfigError::new(message)
+        });
+    }
+    /// Records a warning about argument `index`, if it is known.
+    pub fn warning_at(&mut self, index: Option<usize>, name: &str, message: impl Into<String>) {
+        self.errors.push(ConfigError {
+            argument: Some(name.to_string()),
+            index,
             warning: true,
             ..ConfigError::new(message)
         });

@@ -3,6 +3,7 @@
 //! Checksums are only ever updated (RFC 1624), so a wrong one stays wrong; a UDP checksum of zero stays zero.
 
 use super::flowid::{FlowId, checksum_shift, checksum_step};
+use super::kind::Kind;
 use super::record::{Record, TCP_DATA, TCP_DONE};
 use super::seqdelta::Shifts;
 use onefold_packet::Packet;
@@ -12,12 +13,19 @@ use onefold_packet::wire::tcp::flag;
 /// DCCP's protocol number.
 pub(super) const DCCP: u8 = 33;
 
+/// The bit of flags and fragment offset that says so.
+const MORE_FRAGMENTS: u16 = 0x2000;
+
 /// What a rewriter needs to know of an arriving packet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
     pub proto: u8,
     /// Not a fragment, or the first one.
     pub first: bool,
+    /// More fragments of the packet follow.
+    pub more: bool,
+    /// The packet's identification, which its fragments have in common.
+    pub id: u16,
     /// Bytes from the transport header to the end of the packet.
     pub transport_len: usize,
     pub saddr: u32,
@@ -40,6 +48,8 @@ impl Arrival {
         Some(Arrival {
             proto: ip.protocol(),
             first: ip.is_first_fragment(),
+            more: ip.frag_word() & MORE_FRAGMENTS != 0,
+            id: ip.id(),
             transport_len: t.len(),
             saddr: u32::from_be_bytes(ip.src()),
             daddr: u32::from_be_bytes(ip.dst()),
@@ -111,7 +121,14 @@ fn shift_at(b: &mut [u8], at: usize, delta: u16, reply: bool) {
 
 /// Addresses (source, destination; `None` leaves one alone), IP checksum, annotations.
 #[inline]
-fn addresses(p: &mut Packet, r: &Record, reply: bool, annos: Annos, src: bool, dst: bool) {
+pub(super) fn addresses(
+    p: &mut Packet,
+    r: &Record,
+    reply: bool,
+    annos: Annos,
+    src: bool,
+    dst: bool,
+) {
     let to = r.rewritten(reply);
     let Some(ip) = p.network_mut() else { return };
     if let Some(b) = ip.get_mut(..20) {
@@ -320,6 +337,8 @@ pub(super) struct Embedded {
     pub proto: u8,
     /// The embedded packet's flow, reversed: what a reply to it would look like. For a ping the identifier is the source port.
     pub reply: FlowId,
+    /// It is an echo reply: what would be a reply to it is the request.
+    pub answer: bool,
     /// Ports (or the identifier) are there and were used.
     ports: bool,
     /// Offset of the embedded transport header from the ICMP header.
@@ -327,8 +346,9 @@ pub(super) struct Embedded {
 }
 
 impl Embedded {
-    /// From an ICMP error's bytes, the ICMP header first. `None` when it is no error, or its packet cannot be read.
-    pub fn parse(t: &[u8]) -> Option<Embedded> {
+    /// From an ICMP error's bytes, the ICMP header first. `None` when it is no error, or its packet cannot be read. `answers`:
+    /// echo replies are known by their identifier, too.
+    pub fn parse(t: &[u8], answers: bool) -> Option<Embedded> {
         if !ERRORS.contains(t.first()?) {
             return None;
         }
@@ -340,7 +360,7 @@ impl Embedded {
         let mut reply =
             FlowId::addresses(u32::from_be_bytes(ip.dst()), u32::from_be_bytes(ip.src()));
         let (proto, first) = (ip.protocol(), ip.is_first_fragment());
-        let mut ports = false;
+        let (mut ports, mut answer) = (false, false);
         if matches!(proto, proto::TCP | proto::UDP | DCCP) && first && transport + 8 <= t.len() {
             reply.sport = get16(t, transport + 2);
             reply.dport = get16(t, transport);
@@ -348,17 +368,32 @@ impl Embedded {
         } else if proto == proto::ICMP
             && first
             && transport + 6 <= t.len()
-            && t.get(transport) == Some(&8)
+            && let Some(kind) = t.get(transport)
+            && (*kind == 8 || answers && *kind == 0)
         {
             reply.sport = get16(t, transport + 4);
             ports = true;
+            answer = *kind == 0;
         }
         Some(Embedded {
             proto,
             reply,
+            answer,
             ports,
             transport,
         })
+    }
+
+    /// What a rewriter of addresses makes of it: ports stay, and the address that it does not know.
+    pub fn of_addresses(mut self, kind: Kind, mut to: FlowId) -> (Embedded, FlowId) {
+        if kind == Kind::Addr {
+            let known = |a: u32, other: u32| if a == 0 { other } else { a };
+            to.saddr = known(to.saddr, self.reply.saddr);
+            to.daddr = known(to.daddr, self.reply.daddr);
+        }
+        (to.sport, to.dport) = (self.reply.sport, self.reply.dport);
+        self.ports &= self.proto != proto::ICMP;
+        (self, to)
     }
 
     /// Makes the embedded packet one of flow `to` reversed, with all its checksums and the ICMP checksum.
@@ -380,8 +415,9 @@ impl Embedded {
         words[0] = (old_sum, sum);
         let at = self.transport;
         if self.ports && self.proto == proto::ICMP {
-            words[n] = (get16(t, at + 4), to.dport);
-            put16(t, at + 4, to.dport);
+            let id = if self.answer { to.sport } else { to.dport };
+            words[n] = (get16(t, at + 4), id);
+            put16(t, at + 4, id);
             let old = get16(t, at + 2);
             put16(t, at + 2, checksum_step(old, words[n].0, words[n].1));
             if let Some(inner) = t.get_mut(at..) {
@@ -404,6 +440,12 @@ impl Embedded {
                 let old = get16(t, c);
                 let changed = words.get(1..n).unwrap_or(&[]);
                 let new = changed.iter().fold(old, |s, w| checksum_step(s, w.0, w.1));
+                // zero says that a datagram has none (RFC 768)
+                let new = if new == 0 && self.proto == proto::UDP {
+                    0xffff
+                } else {
+                    new
+                };
                 put16(t, c, new);
                 words[n] = (old, new);
                 n += 1;
@@ -412,6 +454,13 @@ impl Embedded {
         let outer = words.iter().take(n);
         let sum = outer.fold(get16(t, 2), |s, w| checksum_step(s, w.0, w.1));
         put16(t, 2, sum);
+    }
+}
+
+/// Sets the source of an ICMP error's own IP header, with its checksum.
+pub(super) fn set_source(p: &mut Packet, saddr: u32) {
+    if let Some(ip) = p.network_mut().and_then(|n| n.get_mut(..20)) {
+        replace32(ip, 12, saddr, 10);
     }
 }
 

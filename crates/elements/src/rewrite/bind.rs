@@ -14,8 +14,8 @@ use crate::Port;
 use crate::cx::Cx;
 use crate::ip4;
 use crate::model::{
-    Bind, BindKind, BindPacket, Binding, Bound, Case, Cond, DstAnno, Exit, Expected, FlowKind,
-    Model, ModelCx, Read, Rewritten, ValueSet, field,
+    Base, Bind, BindKind, BindPacket, Binding, Bound, Case, Cond, DstAnno, Exit, Expected,
+    FlowKind, Model, ModelCx, Read, Rewritten, ValueSet, bits, field,
 };
 use crate::store::StateStore;
 use onefold_packet::anno_field::DST_IP;
@@ -43,6 +43,8 @@ fn arrival(p: &BindPacket) -> Arrival {
     Arrival {
         proto: p.proto,
         first: true,
+        more: false,
+        id: 0,
         transport_len: p.transport_len,
         saddr: p.saddr,
         daddr: p.daddr,
@@ -365,6 +367,36 @@ impl Kind {
 }
 
 impl Rewriter {
+    /// Cases of packets that are of no flow, where the rewriter knows flows of these protocols; fragments among them.
+    fn of_no_flow(&self, protocols: &[u8], argument: usize, other: &dyn Fn() -> Exit) -> Vec<Case> {
+        let mut v = Vec::new();
+        let later = Cond::between(field::IP_FRAGOFF, 1, 0x1fff);
+        if protocols.is_empty() {
+            v.push(Case::new(later, Exit::Punt("a later fragment")));
+        } else {
+            let ours = ValueSet::from_intervals(protocols.iter().map(|p| {
+                let p = u128::from(*p);
+                (p, p)
+            }));
+            let others = Cond::In(Read::Field(field::IP_PROTO), ours.complement(8));
+            v.push(Case::new(others, other()).from_arg(argument));
+            let follow = self.fragments > 0;
+            v.push(match follow {
+                true => Case::new(later, Exit::Punt("a later fragment")),
+                false => Case::new(later, other()).from_arg(argument),
+            });
+            let least = if self.kind == Kind::Ping { 6 } else { 8 };
+            let short = Cond::less(Read::TransportLen, least);
+            v.push(Case::new(short, other()).from_arg(argument));
+            if follow {
+                let more = Read::Field(bits(Base::Net, 50, 1));
+                let first = Cond::In(more, ValueSet::one(1));
+                v.push(Case::new(first, Exit::Punt("a first fragment")));
+            }
+        }
+        v
+    }
+
     pub(super) fn model_of(&self, port: Port, cx: &ModelCx<'_>) -> Model {
         let t = cx.store.get::<FlowTable>(self.handle.table);
         let m = t.and_then(|t| t.members.get(usize::from(self.handle.member)));
@@ -409,21 +441,7 @@ impl Rewriter {
             Kind::Ping => &[proto::ICMP],
             Kind::Addr | Kind::AddrPair => &[],
         };
-        let later = Cond::between(field::IP_FRAGOFF, 1, 0x1fff);
-        if protocols.is_empty() {
-            cases.push(Case::new(later, Exit::Punt("a later fragment")));
-        } else {
-            let ours = ValueSet::from_intervals(protocols.iter().map(|p| {
-                let p = u128::from(*p);
-                (p, p)
-            }));
-            let others = Cond::In(Read::Field(field::IP_PROTO), ours.complement(8));
-            cases.push(Case::new(others, other()).from_arg(argument));
-            cases.push(Case::new(later, other()).from_arg(argument));
-            let least = if self.kind == Kind::Ping { 6 } else { 8 };
-            let short = Cond::less(Read::TransportLen, least);
-            cases.push(Case::new(short, other()).from_arg(argument));
-        }
+        cases.extend(self.of_no_flow(protocols, argument, &other));
         let cut_off = |protocol: u8, n: usize| {
             let when = Cond::eq(field::IP_PROTO, protocol.into())
                 .and(Cond::less(Read::TransportLen, n as u128));

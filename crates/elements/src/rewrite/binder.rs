@@ -59,6 +59,7 @@ pub struct Binder<'s> {
     /// The pattern that new flows get, and where they leave.
     pub(super) new: Option<(&'s mut Pattern, u16, u16)>,
     kind: Kind,
+    take_over: bool,
     /// What that makes of flows, if it follows from each.
     filling: Option<Filling>,
     /// Twice the member's number.
@@ -133,6 +134,7 @@ impl<'s> Binder<'s> {
         }
         let t = store.get::<FlowTable>(h.table)?;
         let m = t.members.get(usize::from(h.member))?;
+        let take_over = m.take_over;
         let there = |o: usize| u16::try_from(o).ok().filter(|_| o < m.noutputs);
         let new = match m.specs.get(port)?.0 {
             InputSpec::Pattern(p, f, r) => Some(p).zip(there(f)).zip(there(r)),
@@ -153,6 +155,7 @@ impl<'s> Binder<'s> {
             table,
             new,
             kind,
+            take_over,
             map: h.member * 2,
             port: u16::try_from(port).ok()?,
             sure: [0; SURE],
@@ -419,11 +422,13 @@ impl<'s> Binder<'s> {
                 (to, l.deltas, made)
             }
             _ => {
-                let free = pattern.top != 0;
+                let take_over = self.take_over;
+                let free = pattern.top != 0 || !take_over;
                 let mut replies = InTable {
                     t,
                     map,
                     ping: false,
+                    take_over,
                     free: None,
                 };
                 let to = pattern.rewrite(p.flow, &mut replies, draw);

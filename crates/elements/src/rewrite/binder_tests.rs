@@ -65,6 +65,7 @@ fn table(capacity: u32, expire: &[u64]) -> FlowTable {
         }),
         track: [Track::Tcp, Track::Udp(3)],
         noutputs: 2,
+        take_over: true,
         inputs: vec![Counts::default()],
     });
     t.set_capacity(capacity);
@@ -77,6 +78,7 @@ fn binder<'s>(table: &'s mut FlowTable, pattern: &'s mut Pattern) -> Binder<'s> 
         table,
         new: Some((pattern, 0, 1)),
         kind: Kind::Ip,
+        take_over: true,
         map: 0,
         port: 0,
         moment: (Timestamp::ZERO, 0),

@@ -7,12 +7,22 @@
 //! leaves at output 0. What is no error or belongs to no binding is dropped, whatever the number of outputs; Click's
 //! documentation promises output 1, its code drops too.
 //!
-//! Difference from Click: IPAddrRewriter knows one address of a binding only. Click writes 0.0.0.0 in the place of the
-//! other one; here it stays.
+//! Keywords that Click does not have, for translators that follow RFC 5508:
+//! - `SOURCE keep` (Click's way) leaves the error's own source address alone. `SOURCE own` translates it where the error comes
+//!   from the quoted packet's destination itself; a router's stays. `SOURCE all` writes the address that the quoted packet
+//!   was sent to whoever the error comes from: no other address of that side gets out (REQ-5).
+//! - `STRICT true` takes only errors that are addressed to the quoted packet's source, and no later fragments of errors; and
+//!   it knows errors about echo replies, too (Click: about echo requests).
+//! - `UNMAPPED OUTPUT`: where errors that belong to no binding leave, unchanged.
+//!
+//! Differences from Click: IPAddrRewriter and IPAddrPairRewriter know no ports, and IPAddrRewriter one address of a binding
+//! only. Click writes zeros in the place of what they do not know; here it stays. A quoted UDP checksum that comes to zero is
+//! written as 0xffff: zero would say that there is none.
 
 use super::access::{Handle, Wanted, entry, resolve};
-use super::apply::{Annos, ERRORS, Embedded, set_destination};
+use super::apply::{Annos, ERRORS, Embedded, set_destination, set_source};
 use super::kind::{Kind, REWRITER_CLASSES};
+use super::record::Hit;
 use super::table::FlowTable;
 use crate::args::{AnyArg, Args, SizedAnno, split_words, unquote};
 use crate::class::{Effect, ElementClass};
@@ -31,7 +41,7 @@ pub const ICMP_REWRITER: ElementClass = ElementClass {
     processing: "h/h",
     flow: "x/x",
     effect: Effect::PerFlow,
-    usage: "\"REWRITER_1[:OFFSET] ... REWRITER_n\" [, keywords DST_ANNO, REPLY_ANNO]",
+    usage: "\"REWRITER_1[:OFFSET] ... REWRITER_n\" [, keywords SOURCE, STRICT, UNMAPPED, DST_ANNO, REPLY_ANNO]",
     summary: "rewrites ICMP errors about packets that rewriters have rewritten",
     new: || Box::new(IcmpRewriter::default()),
 };
@@ -44,16 +54,55 @@ struct Map {
     handle: Option<Handle>,
 }
 
+/// What becomes of an error's own source address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Source {
+    #[default]
+    Keep,
+    Own,
+    All,
+}
+
 #[derive(Debug, Clone, Default)]
 struct IcmpRewriter {
     maps: Vec<Map>,
     annos: Annos,
+    source: Source,
+    strict: bool,
+    /// Where errors without a binding leave.
+    unmapped: Option<Port>,
     noutputs: usize,
 }
 
 const NOT_ICMP: &str = "ICMPRewriter: not ICMP";
 const NO_ERROR: &str = "ICMPRewriter: not an error about a packet";
 const UNMAPPED: &str = "ICMPRewriter: no mapping for the packet that the error is about";
+
+impl IcmpRewriter {
+    /// The first map that knows the quoted packet's flow.
+    fn find(&self, e: &Embedded, cx: &mut Cx<'_>) -> Option<(&Map, Handle, Hit)> {
+        let wanted = match e.answer {
+            true => Wanted::Check,
+            false => Wanted::Reply,
+        };
+        self.maps.iter().find_map(|map| {
+            let h = map.handle?;
+            let hit = entry(h, e.proto, e.reply, wanted, cx.now, cx.store, cx.host)?;
+            Some((map, h, hit))
+        })
+    }
+
+    /// An error that belongs to no binding.
+    fn without_mapping(&self, p: Pkt, cx: &mut Cx<'_>) {
+        match self.unmapped {
+            Some(o) => {
+                cx.decide(None, || format!("no mapping, output {o}"));
+                cx.emit_or_drop(o, p, UNMAPPED);
+            }
+            None => cx.drop(p, UNMAPPED),
+        }
+    }
+}
 
 impl Element for IcmpRewriter {
     fn configure(
@@ -65,6 +114,22 @@ impl Element for IcmpRewriter {
         self.annos.dst = args.keyword("DST_ANNO").unwrap_or(true);
         let reply = args.keyword("REPLY_ANNO");
         self.annos.reply = reply.map(|SizedAnno::<1>(offset)| offset);
+        self.strict = args.keyword("STRICT").unwrap_or(false);
+        if let Some(AnyArg(how)) = args.keyword("SOURCE") {
+            match how.as_str() {
+                "keep" => self.source = Source::Keep,
+                "own" => self.source = Source::Own,
+                "all" => self.source = Source::All,
+                _ => args.error(format!("SOURCE: expected keep, own or all, found '{how}'")),
+            }
+        }
+        self.unmapped = args.keyword::<u16>("UNMAPPED").map(usize::from);
+        if self.unmapped.is_some_and(|o| o >= cx.noutputs) {
+            args.error(format!(
+                "UNMAPPED: out of range, {} outputs are connected",
+                cx.noutputs
+            ));
+        }
         let AnyArg(text) = args.mandatory("MAPS").unwrap_or(AnyArg(String::new()));
         for word in split_words(&text) {
             let word = String::from_utf8_lossy(&unquote(word)).into_owned();
@@ -127,49 +192,45 @@ impl Element for IcmpRewriter {
 
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         let ip = p.network().and_then(ipv4::Header::parse);
-        let daddr = match ip {
-            Some(ip) if ip.protocol() == proto::ICMP => u32::from_be_bytes(ip.dst()),
-            _ => return cx.drop(p, NOT_ICMP),
+        let ip = ip.filter(|ip| ip.protocol() == proto::ICMP);
+        let Some((saddr, daddr, first)) = ip.map(|ip| {
+            let [s, d] = [ip.src(), ip.dst()].map(u32::from_be_bytes);
+            (s, d, ip.is_first_fragment())
+        }) else {
+            return cx.drop(p, NOT_ICMP);
         };
-        let Some(e) = p.transport().and_then(Embedded::parse) else {
+        let e = match self.strict && !first {
+            true => None,
+            false => p.transport().and_then(|t| Embedded::parse(t, self.strict)),
+        };
+        let Some(e) = e else {
             return cx.drop(p, NO_ERROR);
         };
-        let mut found = None;
-        for map in &self.maps {
-            let Some(h) = map.handle else { continue };
-            let hit = entry(
-                h,
-                e.proto,
-                e.reply,
-                Wanted::Reply,
-                cx.now,
-                cx.store,
-                cx.host,
-            );
-            if let Some(hit) = hit {
-                found = Some((map, h, hit));
-                break;
-            }
-        }
+        let found = match self.strict && daddr != e.reply.daddr {
+            true => None,
+            false => self.find(&e, cx),
+        };
         let t = found.and_then(|(_, h, _)| cx.store.get::<FlowTable>(h.table));
         let (Some((map, h, (i, reply))), Some(t)) = (found, t) else {
-            return cx.drop(p, UNMAPPED);
+            return self.without_mapping(p, cx);
         };
         let Some(r) = t.records.get(i as usize).copied() else {
-            return cx.drop(p, UNMAPPED);
+            return self.without_mapping(p, cx);
         };
-        let mut to = r.rewritten(reply);
         let kind = t.members.get(usize::from(h.member)).map(|m| m.kind);
-        if kind == Some(Kind::Addr) {
-            let known = |a: u32, other: u32| if a == 0 { other } else { a };
-            to.saddr = known(to.saddr, e.reply.saddr);
-            to.daddr = known(to.daddr, e.reply.daddr);
-        }
+        let (e, to) = match kind {
+            Some(k @ (Kind::Addr | Kind::AddrPair)) => e.of_addresses(k, r.rewritten(reply)),
+            _ => (e, r.rewritten(reply)),
+        };
         if daddr == e.reply.daddr {
             set_destination(&mut p, to.daddr);
             if self.annos.dst {
                 p.anno.set_dst_ip(to.daddr.to_be_bytes());
             }
+        }
+        let own = saddr == e.reply.saddr;
+        if self.source == Source::All || self.source == Source::Own && own {
+            set_source(&mut p, to.saddr);
         }
         if reply && let Some(offset) = self.annos.reply {
             p.anno.set_u8(usize::from(offset), r.reply_anno);
@@ -193,14 +254,23 @@ impl Element for IcmpRewriter {
         let errors =
             ValueSet::from_intervals(ERRORS.iter().map(|t| (u128::from(*t), u128::from(*t))));
         let other = Cond::In(Read::Field(field::ICMP_TYPE), errors.complement(8));
-        Cases::new()
+        let cases = Cases::new()
             .no_ip([], Exit::Drop(NOT_ICMP))
             .case(
                 ne(field::IP_PROTO, proto::ICMP.into()),
                 [],
                 Exit::Drop(NOT_ICMP),
             )
-            .no_options()
+            .no_options();
+        let cases = match self.strict {
+            true => cases.case(
+                Cond::between(field::IP_FRAGOFF, 1, 0x1fff),
+                [],
+                Exit::Drop(NO_ERROR),
+            ),
+            false => cases,
+        };
+        cases
             .case(
                 Cond::less(Read::TransportLen, NEEDED),
                 [],

@@ -1,7 +1,10 @@
 //! The six rewriters: what they have in common is in [`super::rewriter`], what differs is told here.
 
+use super::access::has_ports;
+use super::fragments::MAX_FRAGMENTED;
 use super::record::{CLASSES, Timeout, Track};
 use crate::args::{Args, Seconds, SizedAnno};
+use onefold_packet::wire::ipv4::proto;
 
 /// Which rewriter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +63,9 @@ macro_rules! reasons {
 pub(super) struct Settings {
     pub timeouts: [Timeout; CLASSES],
     pub track: [Track; 2],
+    pub take_over: bool,
+    /// Packets whose later fragments are to follow.
+    pub fragments: u32,
     pub annos: super::apply::Annos,
 }
 
@@ -75,6 +81,18 @@ impl Kind {
                 "ICMPPingRewriter",
                 "not an echo request or reply, or a later fragment"
             ),
+        }
+    }
+
+    /// Packets of which protocols it rewrites.
+    #[inline]
+    pub fn takes(self, protocol: u8) -> bool {
+        match self {
+            Kind::Ip => matches!(protocol, proto::TCP | proto::UDP),
+            Kind::Tcp => protocol == proto::TCP,
+            Kind::Udp => has_ports(protocol),
+            Kind::Ping => protocol == proto::ICMP,
+            Kind::Addr | Kind::AddrPair => true,
         }
     }
 
@@ -147,12 +165,22 @@ impl Kind {
         if !matches!(self, Kind::Addr | Kind::AddrPair) {
             annos.dst = args.keyword("DST_ANNO").unwrap_or(true);
         }
+        let mut fragments = 0;
+        // the others translate later fragments as any packet
+        if !matches!(self, Kind::Addr | Kind::AddrPair) {
+            fragments = args.keyword("FRAGMENTS").unwrap_or(0);
+            if fragments > MAX_FRAGMENTED {
+                args.error(format!("FRAGMENTS: out of range, 0 to {MAX_FRAGMENTED}"));
+            }
+        }
         annos.reply = args
             .keyword("REPLY_ANNO")
             .map(|SizedAnno::<1>(offset)| offset);
         Settings {
             timeouts,
             track,
+            take_over: args.keyword("TAKE_OVER").unwrap_or(true),
+            fragments,
             annos,
         }
     }

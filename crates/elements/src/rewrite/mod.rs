@@ -12,6 +12,7 @@ mod chash;
 mod crowd;
 mod flood;
 mod flowid;
+mod fragments;
 mod ftp;
 mod going;
 mod handlers;

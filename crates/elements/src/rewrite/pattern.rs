@@ -6,7 +6,8 @@
 //! - Otherwise the search starts at the number after the last one chosen (suffix `#`), or at a random one (no suffix or
 //!   `?`): `draw * (top + 1) / 2^32` for a 32-bit draw. It goes upwards, around the end, to the first variation whose
 //!   reply flow is not in the table yet.
-//! - When all are taken there is none, and the packet is dropped.
+//! - When all are taken there is none, and the packet is dropped. The only one of a pattern without a range is given whether it
+//!   is taken or not (the older flow goes), unless the rewriter says `TAKE_OVER false`.
 //!
 //! A search that looks at many in vain leaves behind which ones are taken, and the next ones are quick; see [`super::crowd`].
 
@@ -44,6 +45,8 @@ pub struct Pattern {
 
 /// What a search for a free variation needs to know of the flow table.
 pub(super) trait Replies {
+    /// Must replies be nobody's even where there is no other variation?
+    fn must_be_free(&self) -> bool;
     /// Is there a flow with such replies?
     fn taken(&mut self, reply: &FlowId) -> bool;
     /// The first free variation from this one on, around the end.
@@ -171,7 +174,8 @@ impl Pattern {
     ) -> Option<FlowId> {
         let to = self.filled(flow);
         if self.top == 0 {
-            return Some(to);
+            let refused = replies.must_be_free() && replies.taken(&to.reversed());
+            return (!refused).then_some(to);
         }
         let base = match self.ports {
             true => u32::from(self.sport),
@@ -431,6 +435,9 @@ mod tests {
     ) -> Option<FlowId> {
         struct Seen<'a>(&'a BTreeSet<FlowId>);
         impl Replies for Seen<'_> {
+            fn must_be_free(&self) -> bool {
+                false
+            }
             fn taken(&mut self, reply: &FlowId) -> bool {
                 self.0.contains(reply)
             }

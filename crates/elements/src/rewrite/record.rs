@@ -182,6 +182,8 @@ pub(super) struct Member {
     /// How flows of the two maps are followed.
     pub track: [Track; 2],
     pub noutputs: usize,
+    /// A new flow takes the place of one with the same replies, where its specification leaves no choice; else it is refused.
+    pub take_over: bool,
     /// Per input: flows that it has created and that are alive, and flows that it could not create.
     pub inputs: Vec<Counts>,
 }

@@ -5,6 +5,12 @@
 //! packet is treated by the specification of the input it came in at, which may make a binding for both directions; see
 //! [`super::spec`], [`super::pattern`] and, for how long bindings live, [`super::table`].
 //!
+//! `TAKE_OVER false` (not Click's): a new flow whose replies would be another flow's is refused for want of a free port or
+//! address, even where its specification has no variations. Without it the newer flow takes the older one's place, as in
+//! Click.
+//!
+//! `FRAGMENTS n` (not Click's either): later fragments go where the first one went; see [`super::fragments`].
+//!
 //! FastClick's keywords `USE_CACHE` and `HANDLE_MIGRATION` are accepted; they change nothing that can be seen.
 //!
 //! Differences from Click:
@@ -21,17 +27,18 @@
 //! - a pattern that is written to a handler must have numeric addresses;
 //! - random variations are drawn by the engine's generator.
 
-use super::access::{self, Handle, NoFlow, answering, has_ports};
+use super::access::{self, Handle, NoFlow, answering};
 use super::apply::{self, Annos, Arrival};
 use super::binder::Binder;
 use super::flowid::FlowId;
+use super::fragments::Fate;
 use super::kind::{Kind, REWRITER_CLASSES, read_seconds};
 use super::lease::Lasting;
 use super::mapper::Mapper;
 use super::pattern::PatternSet;
 use super::record::{Counts, Hit, Member, Record};
 use super::spec::{InputSpec, SpecScope};
-use super::table::FlowTable;
+use super::table::{FlowTable, MAX_FLOWS};
 use super::{handlers, named_pattern_sets};
 use crate::args::{AnyArg, Args, FromArg};
 use crate::class::{Effect, ElementClass};
@@ -64,42 +71,42 @@ class!(
     IP_REWRITER,
     "IPRewriter",
     Kind::Ip,
-    "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, UDP_TIMEOUT, UDP_STREAMING_TIMEOUT, UDP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, DST_ANNO, REPLY_ANNO",
+    "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, UDP_TIMEOUT, UDP_STREAMING_TIMEOUT, UDP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
     "rewrites addresses and ports of TCP and UDP flows: NAPT, load balancing"
 );
 class!(
     TCP_REWRITER,
     "TCPRewriter",
     Kind::Tcp,
-    "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, DST_ANNO, REPLY_ANNO",
+    "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
     "rewrites addresses, ports and sequence numbers of TCP flows"
 );
 class!(
     UDP_REWRITER,
     "UDPRewriter",
     Kind::Udp,
-    "TIMEOUT, STREAMING_TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, DST_ANNO, REPLY_ANNO",
+    "TIMEOUT, STREAMING_TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
     "rewrites addresses and ports of UDP (or TCP) flows"
 );
 class!(
     IP_ADDR_REWRITER,
     "IPAddrRewriter",
     Kind::Addr,
-    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, REPLY_ANNO",
+    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, REPLY_ANNO",
     "rewrites source addresses, and back in replies: basic NAT"
 );
 class!(
     IP_ADDR_PAIR_REWRITER,
     "IPAddrPairRewriter",
     Kind::AddrPair,
-    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, REPLY_ANNO",
+    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, REPLY_ANNO",
     "rewrites pairs of source and destination address"
 );
 class!(
     ICMP_PING_REWRITER,
     "ICMPPingRewriter",
     Kind::Ping,
-    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, DST_ANNO, REPLY_ANNO",
+    "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
     "rewrites addresses and identifiers of ICMP echo requests and replies"
 );
 
@@ -116,6 +123,8 @@ pub(super) struct Rewriter {
     /// All sets of named patterns.
     pub(super) named: Vec<StateId>,
     pub(super) annos: Annos,
+    /// So many packets are remembered whose later fragments have a binding.
+    pub(super) fragments: u32,
     sweep_every: Timestamp,
     ninputs: usize,
 }
@@ -126,7 +135,7 @@ const GROUP: usize = 32;
 /// A packet that a binding may be for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sought {
-    a: Arrival,
+    pub(super) a: Arrival,
     map: u16,
     key: FlowId,
     hash: u32,
@@ -135,11 +144,11 @@ pub(super) struct Sought {
 /// The table, and where packets go: [`Cx`] taken apart, so that the table is looked up once.
 pub(super) struct Way<'a> {
     pub(super) table: &'a mut FlowTable,
-    out: &'a mut Outbox,
+    pub(super) out: &'a mut Outbox,
     host: &'a mut dyn Host,
-    elem: ElemId,
+    pub(super) elem: ElemId,
     pub(super) now: Timestamp,
-    noutputs: usize,
+    pub(super) noutputs: usize,
     pub(super) tracing: bool,
 }
 
@@ -179,6 +188,7 @@ impl Rewriter {
             set: StateId(u32::MAX),
             named: Vec::new(),
             annos: Annos::default(),
+            fragments: 0,
             sweep_every: Timestamp::ZERO,
             ninputs: 0,
         }
@@ -187,14 +197,22 @@ impl Rewriter {
     fn read_capacity(&self, table: &mut FlowTable, args: &mut Args<'_>, cx: &ConfigCx<'_>) {
         let mut text = None;
         for name in ["CAPACITY", "MAPPING_CAPACITY"] {
+            let at = args.keyword_index(name);
             if let Some(AnyArg(t)) = args.keyword(name) {
-                text = Some((name, t));
+                text = Some((name, t, at));
             }
         }
-        let Some((name, text)) = text else { return };
+        let Some((name, text, at)) = text else { return };
         if let Ok(n) = i64::from_arg(&text, &args.scope()) {
             match u32::try_from(n).ok().filter(|n| *n <= i32::MAX as u32) {
-                Some(n) => table.set_capacity(n),
+                Some(n) => {
+                    if n as usize > MAX_FLOWS {
+                        let text =
+                            format!("{n}: a table never holds more than {MAX_FLOWS} mappings");
+                        args.warning_at(at, name, text);
+                    }
+                    table.set_capacity(n);
+                }
                 None => args.error(format!("{name}: out of range, 0 to {}", i32::MAX)),
             }
             return;
@@ -215,12 +233,7 @@ impl Rewriter {
         let mut map = self.handle.member * 2;
         let key = match self.kind {
             Kind::Ip | Kind::Tcp | Kind::Udp => {
-                let ours = match self.kind {
-                    Kind::Ip => matches!(a.proto, proto::TCP | proto::UDP),
-                    Kind::Tcp => a.proto == proto::TCP,
-                    _ => has_ports(a.proto),
-                };
-                if !ours || !a.first || a.transport_len < 8 {
+                if !self.kind.takes(a.proto) || !a.first || a.transport_len < 8 {
                     return None;
                 }
                 map += u16::from(self.kind == Kind::Ip && a.proto == proto::UDP);
@@ -484,10 +497,23 @@ impl Rewriter {
     fn miss(&self, port: Port, s: &Sought, p: Pkt, cx: &mut Cx<'_>) {
         match self.begin(port, s, p.anno.bytes(), cx) {
             Ok(hit) => match Way::of(self.handle, cx) {
-                Some(mut w) => self.forward(&mut w, hit, &s.a, p),
+                Some(mut w) => {
+                    if self.leads(&s.a) {
+                        self.lead_by(&mut w, s, hit);
+                    }
+                    self.forward(&mut w, hit, &s.a, p);
+                }
                 None => cx.drop(p, self.kind.reasons().dropped),
             },
-            Err(u) => self.leave(u, p, cx),
+            Err(u) => {
+                if let Unbound::Pass(o) = u
+                    && self.leads(&s.a)
+                    && let Some(mut w) = Way::of(self.handle, cx)
+                {
+                    self.lead(&mut w, s, Fate::Passed(o));
+                }
+                self.leave(u, p, cx);
+            }
         }
     }
 }
@@ -499,7 +525,7 @@ impl Element for Rewriter {
         cx: &mut ConfigCx<'_>,
     ) -> Result<(), ConfigErrors> {
         let settings = self.kind.settings(args);
-        self.annos = settings.annos;
+        (self.annos, self.fragments) = (settings.annos, settings.fragments);
         let mut table = FlowTable::new();
         self.read_capacity(&mut table, args, cx);
         let mut interval = 15 * 60;
@@ -549,6 +575,7 @@ impl Element for Rewriter {
             timeouts: settings.timeouts,
             track: settings.track,
             noutputs: cx.noutputs,
+            take_over: settings.take_over,
         });
         self.handle = Handle {
             table: cx.store.alloc(Box::new(table)),
@@ -600,11 +627,19 @@ impl Element for Rewriter {
             return cx.drop(p, self.kind.reasons().no_header);
         };
         let Some(s) = self.key(w.table, a) else {
+            if self.fragments > 0 && !a.first && self.kind.takes(a.proto) {
+                return self.follow(&a, p, cx);
+            }
             let u = self.otherwise(port, cx);
             return self.leave(u, p, cx);
         };
         match self.find(w.table, &s) {
-            Some(hit) => self.forward(&mut w, hit, &s.a, p),
+            Some(hit) => {
+                if self.leads(&s.a) {
+                    self.lead_by(&mut w, &s, hit);
+                }
+                self.forward(&mut w, hit, &s.a, p);
+            }
             None => self.miss(port, &s, p, cx),
         }
     }
@@ -622,7 +657,9 @@ impl Element for Rewriter {
             };
             let n = packets.len().min(GROUP);
             for (s, p) in sought.iter_mut().zip(packets.as_slice()) {
-                *s = Arrival::of(p).and_then(|a| self.key(w.table, a));
+                // what fragments follow is for `push`
+                let whole = Arrival::of(p).filter(|a| !self.leads(a));
+                *s = whole.and_then(|a| self.key(w.table, a));
             }
             self.expect(w.table, &sought[..n]);
             let mut todo = sought[..n].iter().zip(packets.by_ref());

@@ -424,6 +424,7 @@ mod tests {
             }; CLASSES],
             track: [Track::Tcp, Track::Udp(3)],
             noutputs: 2,
+            take_over: true,
             inputs: vec![Counts::default()],
         });
         t.set_capacity(capacity);

@@ -175,7 +175,18 @@ impl InputSpec {
         match self {
             InputSpec::Drop(_) => Verdict::Drop,
             InputSpec::Pass(o) => Verdict::Pass(o),
-            InputSpec::Keep(f, r) => Verdict::Map(flow, (f, r), false),
+            InputSpec::Keep(f, r) => {
+                let t = store.get::<FlowTable>(table);
+                match t.and_then(|t| t.member_of(map).map(|m| (t, m))) {
+                    Some((t, m)) if !m.take_over => {
+                        match t.taken(map, m.kind == Kind::Ping, &flow.reversed()) {
+                            true => Verdict::NoRoom,
+                            false => Verdict::Map(flow, (f, r), true),
+                        }
+                    }
+                    _ => Verdict::Map(flow, (f, r), false),
+                }
+            }
             InputSpec::Pattern(p, f, r) => {
                 match apply_pattern(p, flow, table, map, elem, store, host) {
                     Some((to, free)) => Verdict::Map(to, (f, r), free),
@@ -200,13 +211,15 @@ pub(super) fn apply_pattern(
     let (set, t) = store.get_two_mut::<PatternSet, FlowTable>(at.set, table)?;
     let p = set.patterns.get_mut(at.index)?;
     // a ping's reply is known by what the new identifier becomes at the other end, not by what the old one did
-    let member = t.members.get(usize::from(map >> 1));
+    let member = t.member_of(map);
     let ping = member.is_some_and(|m| m.kind == Kind::Ping);
-    let asks = p.top != 0;
+    let take_over = member.is_none_or(|m| m.take_over);
+    let asks = p.top != 0 || !take_over;
     let mut replies = InTable {
         t,
         map,
         ping,
+        take_over,
         free: None,
     };
     let to = p.rewrite(flow, &mut replies, || host.random(elem))?;
@@ -218,11 +231,17 @@ pub(super) struct InTable<'a> {
     pub t: &'a mut FlowTable,
     pub map: u16,
     pub ping: bool,
+    /// See [`super::record::Member`].
+    pub take_over: bool,
     /// The hash of the replies that were asked about last, as they are looked up, if no flow has them.
     pub free: Option<u32>,
 }
 
 impl Replies for InTable<'_> {
+    #[inline(always)]
+    fn must_be_free(&self) -> bool {
+        !self.take_over
+    }
     #[inline(always)]
     fn taken(&mut self, reply: &FlowId) -> bool {
         self.free = self.t.free_key(self.map, self.ping, reply);

@@ -15,6 +15,7 @@
 use super::access::answering;
 use super::crowd::{Crowds, Search};
 use super::flowid::FlowId;
+use super::fragments::Fragmented;
 use super::index::{Index, Keys};
 use super::kind::Kind;
 use super::lease::{Leases, NO_LEASE, STAMP_BITS};
@@ -62,6 +63,8 @@ pub struct FlowTable {
     pub(super) turn: Turn,
     /// All of the last packets that were asked about began flows: the next ones are taken to do so, too, before anybody looks.
     pub(super) flood: bool,
+    /// Packets whose later fragments have a binding.
+    pub(super) fragmented: Fragmented,
     /// Leases of its records, if somebody remembers flows.
     pub(super) leases: Option<Arc<Leases>>,
 }
@@ -93,6 +96,7 @@ impl Clone for FlowTable {
             shared_with: self.shared_with,
             turn: Turn::default(),
             flood: false,
+            fragmented: self.fragmented.clone(),
             leases: None,
         }
     }
@@ -124,6 +128,7 @@ impl FlowTable {
             shared_with: None,
             turn: Turn::default(),
             flood: false,
+            fragmented: Fragmented::default(),
             leases: None,
         }
     }
@@ -164,6 +169,11 @@ impl FlowTable {
         self.queues
             .extend(std::iter::repeat_n(AgeQueue::default(), CLASSES));
         self.members.len() - 1
+    }
+
+    /// The rewriter that a map belongs to.
+    pub(super) fn member_of(&self, map: u16) -> Option<&Member> {
+        self.members.get(usize::from(map >> 1))
     }
 
     /// A reference that survives other flows' coming and going.
@@ -635,6 +645,7 @@ impl State for FlowTable {
             out.push_str(&s);
             out.push('\n');
         }
+        out.push_str(&self.fragments_text());
         out
     }
     state_any!();

@@ -17,6 +17,11 @@ pub fn plans() -> Vec<Plan> {
             s("IPRewriter", &format!("{pat}, pass 1"), 2),
             s(
                 "IPRewriter",
+                "pattern 1.0.0.1 1024 - - 0 1, pass 1, TAKE_OVER false, FRAGMENTS 8",
+                2,
+            ),
+            s(
+                "IPRewriter",
                 "keep 1 0, pattern - - 10.0.0.1 80 0 1, REPLY_ANNO 16",
                 2,
             ),
@@ -55,6 +60,7 @@ pub fn plans() -> Vec<Plan> {
         ip(vec![
             s("ICMPPingRewriter", &format!("{pat}, drop"), 2),
             s("ICMPPingRewriter", &format!("{pat}, pass 1"), 2),
+            s("ICMPPingRewriter", &format!("{pat}, drop, FRAGMENTS 8"), 2),
         ]),
     ]
 }

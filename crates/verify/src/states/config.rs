@@ -203,6 +203,8 @@ pub struct Config {
     pub times: Times,
     /// Most bindings.
     pub capacity: u32,
+    /// A new flow takes the place of one with the same replies where it has no choice; else it is refused.
+    pub take_over: bool,
 }
 
 impl Config {
@@ -239,6 +241,9 @@ impl Config {
         }
         key("REAP_INTERVAL", t.sweep);
         key("MAPPING_CAPACITY", u64::from(self.capacity));
+        if !self.take_over {
+            all.push("TAKE_OVER false".into());
+        }
         all.join(", ")
     }
 }
@@ -283,6 +288,7 @@ pub fn all(flows: u32) -> Vec<Config> {
         mapper: None,
         times,
         capacity: room,
+        take_over: true,
     };
     let server = |n: u8| {
         let p = Pattern {
@@ -383,5 +389,69 @@ pub fn all(flows: u32) -> Vec<Config> {
         entries: vec![nat(0, 3000), nat(1, 4000)],
     });
     v.push(c);
+    v.extend(nobody_is_taken_over(&v));
     v
+}
+
+/// Configurations without variations in which a new flow is refused where another one has its replies. `all`: others, whose
+/// times and room these have.
+fn nobody_is_taken_over(all: &[Config]) -> Vec<Config> {
+    let Some(like) = all.first() else {
+        return Vec::new();
+    };
+    let config = |name, kind, inputs: Vec<Spec>, mapper: Option<Mapper>| Config {
+        name,
+        kind,
+        inputs,
+        mapper,
+        take_over: false,
+        ..like.clone()
+    };
+    let forward = |daddr| Pattern {
+        saddr: 0,
+        sport: 0,
+        daddr,
+        dport: 8080,
+        more: 0,
+        how: How::OwnFirst,
+    };
+    let address = Pattern {
+        sport: 0,
+        ..ports(0, 0, How::OwnFirst)
+    };
+    let server = ip(10, 9, 9, 1);
+    vec![
+        config(
+            "NAPT with one port, two forwards to one server",
+            Kind::Ip,
+            vec![
+                Spec::Pattern(ports(2000, 0, How::OwnFirst), 0, 1),
+                Spec::Pattern(forward(server), 1, 0),
+                Spec::Keep(2, 1),
+                Spec::Drop,
+            ],
+            None,
+        ),
+        config(
+            "IPAddrPairRewriter, one address",
+            Kind::AddrPair,
+            vec![Spec::Pattern(address, 0, 1), Spec::Keep(2, 1)],
+            None,
+        ),
+        config(
+            "ICMPPingRewriter, identifiers stay",
+            Kind::Ping,
+            vec![Spec::Pattern(address, 0, 1), Spec::Drop],
+            None,
+        ),
+        config(
+            "balancer in turn, nobody is taken over",
+            Kind::Ip,
+            vec![Spec::Mapper, Spec::Drop],
+            Some(Mapper {
+                by_source: false,
+                entries: vec![(forward(server), 0, 1), (forward(server + 1), 0, 1)],
+            }),
+        ),
+    ]
 }

@@ -5,7 +5,7 @@
 //! 1. a packet that a binding is for is rewritten by it and leaves where it says, whatever input it came in at: later packets
 //!    of the flow as the first, replies back to the origin's addresses and out of the origin's reply port;
 //! 2. no two bindings have the same key: a variation is chosen whose replies nobody else gets; a pattern without
-//!    variations takes over the replies, and the older flow goes;
+//!    variations takes over the replies, and the older flow goes (`TAKE_OVER false`: there is no room for the newer one);
 //! 3. there is no room only when all variations are taken, or all flows of a full table are within their guarantee;
 //! 4. what is evicted is the flow without guarantee that would time out first; a sweep removes what has timed out, and
 //!    nothing else;
@@ -354,9 +354,7 @@ impl Model {
                 None => return fail("no pattern of the mapper has room".into()),
             },
         };
-        if let Some(p) = &pattern
-            && !self.has_room(map, arrived, p)
-        {
+        if !self.has_room(map, arrived, pattern.as_ref()) {
             return match seen {
                 Seen::Gone => Ok(()),
                 _ => fail("all variations are taken".into()),
@@ -396,7 +394,7 @@ impl Model {
         for _ in 0..m.entries.len() {
             let e = m.entries[self.turn];
             self.turn = (self.turn + 1) % m.entries.len();
-            if self.has_room(map, arrived, &e.0) {
+            if self.has_room(map, arrived, Some(&e.0)) {
                 return Some(e);
             }
         }
@@ -436,8 +434,15 @@ impl Model {
         to
     }
 
-    fn has_room(&self, map: u8, arrived: FlowId, p: &Pattern) -> bool {
-        p.more == 0 || (0..=p.more).any(|n| self.is_free(map, self.variation(arrived, p, n)))
+    fn has_room(&self, map: u8, arrived: FlowId, p: Option<&Pattern>) -> bool {
+        let only = p.is_none_or(|p| p.more == 0);
+        if only && self.config.take_over {
+            return true;
+        }
+        match p {
+            Some(p) => (0..=p.more).any(|n| self.is_free(map, self.variation(arrived, p, n))),
+            None => self.is_free(map, self.pinged(self.known(arrived))),
+        }
     }
 
     fn is_free(&self, map: u8, to: FlowId) -> bool {
@@ -472,7 +477,7 @@ impl Model {
         let Some(n) = n else {
             return Err(format!("{arrived} became what its pattern does not give"));
         };
-        if p.more == 0 {
+        if p.more == 0 && self.config.take_over {
             return Ok(());
         }
         if !self.is_free(map, self.variation(arrived, p, n)) {

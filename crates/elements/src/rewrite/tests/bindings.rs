@@ -269,6 +269,52 @@ fn a_new_flow_with_the_same_replies_replaces_the_old_one() {
 }
 
 #[test]
+fn nobody_is_taken_over_where_that_is_refused() {
+    let specs: [(&str, &str, fn(&str) -> Pkt); 5] = [
+        ("UDPRewriter", "pattern 1.0.0.1 99 - - 0 1", |a| {
+            udp_packet((a, 1), ("2.0.0.2", 2), b"")
+        }),
+        ("IPRewriter", "pattern 1.0.0.1 99-99 - - 0 1", |a| {
+            tcp_packet((a, 1), ("2.0.0.2", 2), SYN, b"")
+        }),
+        ("IPAddrPairRewriter", "pattern 1.0.0.1 - 0 1", |a| {
+            ip_packet(a, "2.0.0.2", 47, b"")
+        }),
+        ("IPAddrRewriter", "pattern 1.0.0.1 - 0 1", |a| {
+            ip_packet(a, "2.0.0.2", 47, b"")
+        }),
+        ("ICMPPingRewriter", "pattern 1.0.0.1 99 - - 0 1", |a| {
+            icmp_packet(a, "2.0.0.2", 8, [0; 4], b"")
+        }),
+    ];
+    for (class, pattern, packet) in specs {
+        let mut n = Net::one(class, &format!("{pattern}, drop, TAKE_OVER false"));
+        let first = n.go(0, packet("10.0.0.1"));
+        assert!(first.starts_with("0: 1.0.0.1 "), "{class}: {first}");
+        assert_eq!(n.go(0, packet("10.0.0.9")), "-", "{class}");
+        assert_eq!(n.drops(&format!("{class}: no free port or address")), 1);
+        assert_eq!(n.read("rw", "mapping_failures"), "1", "{class}");
+        assert_eq!(n.go(0, packet("10.0.0.1")), first, "{class}");
+        n.write("rw", "clear", "").unwrap();
+        assert_eq!(n.go(0, packet("10.0.0.9")), first, "{class}");
+    }
+    // replies of a flow that is kept as it is, and a flow the other way
+    let mut n = Net::one(
+        "UDPRewriter",
+        "pattern - - 3.0.0.3 9 0 1, keep 1 0, TAKE_OVER false",
+    );
+    n.go(0, udp_packet(("10.0.0.1", 1), ("2.0.0.2", 2), b""));
+    assert_eq!(
+        n.go(1, udp_packet(("10.0.0.1", 1), ("3.0.0.3", 9), b"")),
+        "-"
+    );
+    assert_eq!(
+        n.go(1, udp_packet(("3.0.0.3", 9), ("10.0.0.1", 1), b"")),
+        "1: 2.0.0.2 2 > 10.0.0.1 1"
+    );
+}
+
+#[test]
 fn ports_run_out() {
     let mut n = Net::one("IPRewriter", "pattern 1.0.0.1 10-11# - - 0 1, drop");
     let go = |n: &mut Net, host: &str| n.go(0, tcp_packet((host, 1), ("2.0.0.2", 2), SYN, b""));

@@ -121,6 +121,77 @@ fn errors_about_udp_without_checksum_pings_and_addresses() {
     assert_eq!(describe(&q), "2.0.0.2 > 10.0.0.8 type 3 id 0");
 }
 
+/// Ports, and identifiers of pings, are nothing that rewriters of addresses know: they stay in the quoted packet.
+#[test]
+fn errors_through_rewriters_of_addresses_leave_ports_alone() {
+    for class in ["IPAddrRewriter", "IPAddrPairRewriter"] {
+        let mut n = Net::new(&[
+            ("rw", class, "pattern 3.0.0.1 - 0 1, drop", 2, 2),
+            ("err", "ICMPRewriter", "rw", 1, 1),
+        ])
+        .unwrap();
+        for p in [
+            udp_packet(("10.0.0.7", 5000), ("2.0.0.2", 53), b"hello"),
+            tcp_packet(("10.0.0.7", 5000), ("2.0.0.2", 53), SYN, b"hello"),
+            icmp_packet("10.0.0.7", "2.0.0.2", 8, [0x12, 0x34, 0, 1], b"ping"),
+            icmp_packet("10.0.0.7", "2.0.0.2", 8, [0; 4], b""),
+        ] {
+            let (_, sent) = n.push("rw", 0, p.clone()).unwrap();
+            for len in [100, 28] {
+                let e = error_about(3, "9.9.9.9", "3.0.0.1", &sent, len);
+                let (_, q) = n.push("err", 0, e).unwrap();
+                assert_eq!(describe(&q), "9.9.9.9 > 10.0.0.7 type 3 id 0");
+                assert_eq!(q.transport().unwrap()[8..], p.data()[..len.min(p.len())]);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_source_of_errors() {
+    let sources = ["keep", "own", "all"].map(|s| format!("rw, SOURCE {s}"));
+    let mut spec = vec![("rw", "IPRewriter", "pattern - - 5.0.0.5 - 0 1, drop", 2, 2)];
+    let names = ["keep", "own", "all"];
+    spec.extend((names.iter().zip(&sources)).map(|(n, s)| (*n, "ICMPRewriter", s.as_str(), 1, 1)));
+    spec.push((
+        "strict",
+        "ICMPRewriter",
+        "rw, STRICT true, UNMAPPED 1",
+        1,
+        2,
+    ));
+    let mut n = Net::new(&spec).unwrap();
+    let (_, sent) = n
+        .push(
+            "rw",
+            0,
+            udp_packet(("10.0.0.7", 5000), ("2.0.0.2", 53), b""),
+        )
+        .unwrap();
+    let mut source = |name: &str, from: &str| {
+        let (_, q) = n
+            .push(name, 0, error_about(3, from, "10.0.0.7", &sent, 28))
+            .unwrap();
+        describe(&q).split(' ').next().unwrap().to_string()
+    };
+    assert_eq!(source("keep", "5.0.0.5"), "5.0.0.5");
+    assert_eq!(source("keep", "9.9.9.9"), "9.9.9.9");
+    assert_eq!(source("own", "5.0.0.5"), "2.0.0.2");
+    assert_eq!(source("own", "9.9.9.9"), "9.9.9.9");
+    assert_eq!(source("all", "5.0.0.5"), "2.0.0.2");
+    assert_eq!(source("all", "9.9.9.9"), "2.0.0.2");
+    // where others leave, unchanged
+    let mut other = |to: &str, about: &Packet| {
+        let e = error_about(3, "9.9.9.9", to, about, 28);
+        let (o, q) = n.push("strict", 0, e.clone()).unwrap();
+        (o, q.data() == e.data())
+    };
+    assert_eq!(other("10.0.0.7", &sent), (0, false));
+    assert_eq!(other("10.0.0.8", &sent), (1, true));
+    let unknown = udp_packet(("10.0.0.8", 5000), ("5.0.0.5", 53), b"");
+    assert_eq!(other("10.0.0.8", &unknown), (1, true));
+}
+
 #[test]
 fn what_is_no_error_is_dropped() {
     let mut n = nat();

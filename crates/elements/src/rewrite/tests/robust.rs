@@ -51,12 +51,66 @@ fn configuration_errors() {
         "drop, drop, MAPPING_CAPACITY nobody",
         &["MAPPING_CAPACITY: expected a number or the name of a rewriter"],
     );
+    one(
+        "drop, drop, FRAGMENTS 65537",
+        &["FRAGMENTS: out of range, 0 to 65536"],
+    );
     one("rw, drop", &["element 'rw' (IPRewriter) is not a mapper"]);
+    let errors = |config, part| {
+        refused(
+            &[
+                ("rw", "IPRewriter", "drop", 1, 1),
+                ("e", "ICMPRewriter", config, 1, 1),
+            ],
+            &[part],
+        );
+    };
+    errors(
+        "rw, SOURCE some",
+        "SOURCE: expected keep, own or all, found 'some'",
+    );
+    errors(
+        "rw, UNMAPPED 1",
+        "UNMAPPED: out of range, 1 outputs are connected",
+    );
     one(
         "drop, drop, REPLY_ANNO DST_IP",
         &["REPLY_ANNO: annotation 'DST_IP' has 4 bytes, 1 are wanted"],
     );
     one("drop, drop, UDP_TIMEOUT -1", &["UDP_TIMEOUT"]);
+}
+
+#[test]
+fn a_capacity_that_no_table_has_is_told() {
+    use crate::args::{Args, split_args};
+    for (config, wanted) in [
+        ("drop, MAPPING_CAPACITY 4194304", None),
+        ("drop, MAPPING_CAPACITY 4194305", Some(1)),
+        ("REAP_INTERVAL 10, CAPACITY 2147483647, drop", Some(1)),
+    ] {
+        let text = split_args(config);
+        let all: Vec<&str> = text.iter().map(String::as_str).collect();
+        let mut args = Args::from_strings(&all);
+        let mut store = StateStore::new();
+        let mut cx = ConfigCx {
+            elem: ElemId(0),
+            name: "rw",
+            ninputs: 1,
+            noutputs: 1,
+            names: NameDb::builtin(),
+            elements: &[],
+            classes: &[],
+            store: &mut store,
+            seed: 1,
+        };
+        let mut e = (crate::lookup("IPRewriter").unwrap().new)();
+        let told = e.configure(&mut args, &mut cx).err().unwrap_or_default();
+        assert!(told.iter().all(|e| e.warning), "{told:?}");
+        assert_eq!(told.first().map(|e| e.index.unwrap()), wanted);
+        if let [e] = &told[..] {
+            assert!(e.message.contains("4194304"), "{e:?}");
+        }
+    }
 }
 
 #[test]
@@ -188,6 +242,8 @@ proptest::proptest! {
             ("pair", "IPAddrPairRewriter", "pattern 1.0.0.1/29 2.0.0.1 0 1, keep 1 0", 2, 2),
             ("ping", "ICMPPingRewriter", "pattern 1.0.0.1 - 1-3 0 1, keep 1 0", 2, 2),
             ("err", "ICMPRewriter", "tcp ip udp addr pair ping", 1, 1),
+            ("strict", "ICMPRewriter", "tcp ip udp addr pair ping, STRICT true, SOURCE own, UNMAPPED 0", 1, 1),
+            ("own", "IPRewriter", "pattern 1.0.0.1 1 - - 0 1, keep 1 0, TAKE_OVER false, FRAGMENTS 2", 2, 2),
         ]).unwrap();
         let mut out = 0u64;
         let mut pushed = 0u64;
@@ -205,8 +261,8 @@ proptest::proptest! {
             if header < 20 {
                 p.set_network_header(header as isize / 8, usize::from(version) * 4);
             }
-            for name in ["ftp", "tcp", "ip", "udp", "addr", "pair", "ping", "err"] {
-                let port = if name == "ftp" || name == "err" { 0 } else { port };
+            for name in ["ftp", "tcp", "ip", "udp", "addr", "pair", "ping", "own", "err", "strict"] {
+                let port = if matches!(name, "ftp" | "err" | "strict") { 0 } else { port };
                 pushed += 1;
                 out += u64::from(n.push(name, port, p.clone()).is_some());
             }

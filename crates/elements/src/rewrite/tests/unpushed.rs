@@ -394,7 +394,10 @@ fn play(spec: Spec<'_>, steps: &[Step], seen: &mut Seen) {
         let facts = asked(&p);
         // headers that say something else than what is marked are not asked about, nor later fragments
         let h = ipv4::Header::parse(p.network().unwrap()).unwrap();
-        let whole = h.is_first_fragment();
+        let whole = match spec.iter().any(|l| l.2.contains("FRAGMENTS")) {
+            true => !h.is_fragment(),
+            false => h.is_first_fragment(),
+        };
         let bound = match whole {
             true => asked_net.with("rw", |e, cx| e.bind(port, &facts, &|_| true, cx)),
             false => Bound::Punt("a later fragment"),
@@ -536,6 +539,43 @@ const NETS: &[Spec<'static>] = &[
     ],
     &[(
         "rw",
+        "IPRewriter",
+        "pattern 1.0.0.1 1024 - - 0 1, pattern - - 20.0.0.1 80 0 1, TAKE_OVER false",
+        2,
+        2,
+    )],
+    &[(
+        "rw",
+        "IPRewriter",
+        "keep 0 1, pattern 1.0.0.1 1024-1027# - - 0 1, TAKE_OVER false, FRAGMENTS 3",
+        2,
+        2,
+    )],
+    &[
+        (
+            "m",
+            "RoundRobinIPMapper",
+            "1.0.0.1 1024 - - 0 1, 1.0.0.2 1024 - - 0 1",
+            0,
+            0,
+        ),
+        (
+            "rw",
+            "IPRewriter",
+            "m, pass 1, TAKE_OVER false, FRAGMENTS 2",
+            2,
+            2,
+        ),
+    ],
+    &[(
+        "rw",
+        "ICMPPingRewriter",
+        "pattern 1.0.0.1 5000 - - 0 1, keep 0 1, TAKE_OVER false, FRAGMENTS 2",
+        2,
+        2,
+    )],
+    &[(
+        "rw",
         "TCPRewriter",
         "pattern 1.0.0.1 1024-1030 - - 0 1, pass 0",
         2,
@@ -672,8 +712,6 @@ fn what_new_flows_get() {
 /// What ICMPRewriter's model drops, it drops, for that reason; errors are handed over.
 #[test]
 fn only_icmp_errors_are_handed_over() {
-    use crate::model::interp::{self, Next};
-    use crate::model::samples::{Layer, samples};
     let spec: Spec<'_> = &[
         (
             "rw",
@@ -683,9 +721,24 @@ fn only_icmp_errors_are_handed_over() {
             2,
         ),
         ("ir", "ICMPRewriter", "rw", 1, 1),
+        (
+            "strict",
+            "ICMPRewriter",
+            "rw, STRICT true, SOURCE all",
+            1,
+            1,
+        ),
     ];
+    for name in ["ir", "strict"] {
+        drops_are_as_the_model_says(spec, name);
+    }
+}
+
+fn drops_are_as_the_model_says(spec: Spec<'_>, name: &str) {
+    use crate::model::interp::{self, Next};
+    use crate::model::samples::{Layer, samples};
     let mut net = Net::new(spec).unwrap();
-    let model = net.model_of("ir", 0);
+    let model = net.model_of(name, 0);
     let mut list: Vec<Pkt> = samples(Layer::Ip4, "icmp 0 8 3 11", 5, 600)
         .into_iter()
         .map(|s| s.packet)
@@ -694,6 +747,9 @@ fn only_icmp_errors_are_handed_over() {
         for n in [0, 1, 19, 20, 27, 28, 40] {
             let mut p = icmp_packet("1.2.3.4", "1.0.0.1", kind, [0; 4], &[0x45; 40][..n]);
             list.push(p.clone());
+            let mut later = p.clone();
+            later.network_mut().unwrap()[7] = 3;
+            list.push(later);
             p.clear_network_header();
             list.push(p);
         }
@@ -705,7 +761,7 @@ fn only_icmp_errors_are_handed_over() {
             (Next::Punt(_), []) => punted += 1,
             (Next::Done, [reason]) => {
                 let before = net.drops(reason);
-                assert!(net.push("ir", 0, p.clone()).is_none());
+                assert!(net.push(name, 0, p.clone()).is_none());
                 assert_eq!(net.drops(reason), before + 1, "{reason}: {:02x?}", p.data());
                 dropped += 1;
             }

@@ -1,0 +1,104 @@
+//! ICMP errors through the load balancer: path MTU discovery (RFC 1191) works both ways.
+
+use super::Rig;
+use super::packets::*;
+
+const UNMAPPED: &str = "ICMPRewriter: no mapping for the packet that the error is about";
+
+fn balancer(more: &str) -> Rig {
+    Rig::new(&format!(
+        "load-balancer: {{ address: 198.18.0.80, servers: [ {{ address: 172.16.3.1 }}, {{ address: 172.16.3.2 }} ]{more} }}"
+    ))
+}
+
+fn client() -> (Addr, u16) {
+    (a("192.0.2.1"), 4000)
+}
+fn virtual_address() -> (Addr, u16) {
+    (a("198.18.0.80"), 80)
+}
+
+const ROUTER: &str = "100.64.0.9";
+
+#[test]
+fn proved() {
+    balancer("").is_proved();
+    balancer(", ports: [80, 443]").is_proved();
+    balancer(", ports: [80], pass-other: false").is_proved();
+}
+
+#[test]
+fn errors_about_what_servers_send() {
+    for more in ["", ", ports: [80, 443]", ", ports: [80], pass-other: false"] {
+        for packet in [udp, tcp] {
+            let mut r = balancer(more);
+            let p = r.through(0, &frame(&packet(client(), virtual_address())));
+            let server = flow(&p).1;
+            let reply = packet(server, client());
+            let p = r.through(1, &frame(&reply));
+            assert_eq!(flow(&p), (virtual_address(), client()));
+            for from in [client().0, a(ROUTER)] {
+                for n in [1500, 28] {
+                    let e = error(from, virtual_address().0, &p, n);
+                    let e = r.through(0, &frame(&e));
+                    assert_eq!(ends(&e), (from, server.0));
+                    assert_eq!(quoted(&e), reply[..n.min(reply.len())]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_about_what_clients_send() {
+    for packet in [udp, tcp] {
+        let mut r = balancer("");
+        let sent = packet(client(), virtual_address());
+        let p = r.through(0, &frame(&sent));
+        let server = ends(&p).1;
+        // a server is the virtual address, a router on the way remains what it is
+        for (from, shown) in [(server, virtual_address().0), (a(ROUTER), a(ROUTER))] {
+            for n in [1500, 28] {
+                let e = r.through(1, &frame(&error(from, client().0, &p, n)));
+                assert_eq!(ends(&e), (shown, client().0));
+                assert_eq!(quoted(&e), sent[..n.min(sent.len())]);
+            }
+        }
+    }
+}
+
+#[test]
+fn each_error_goes_to_the_server_of_its_flow() {
+    let mut r = balancer("");
+    let mut servers = Vec::new();
+    for port in 0..4 {
+        let client = (client().0, 1000 + port);
+        let p = r.through(0, &frame(&udp(client, virtual_address())));
+        let server = flow(&p).1;
+        let p = r.through(1, &frame(&udp(server, client)));
+        let e = error(a(ROUTER), virtual_address().0, &p, 1500);
+        let e = r.through(0, &frame(&e));
+        assert_eq!(ends(&e).1, server.0);
+        servers.push(server.0);
+    }
+    servers.sort_unstable();
+    servers.dedup();
+    assert_eq!(servers.len(), 2);
+}
+
+#[test]
+fn errors_about_nothing_known() {
+    let mut r = balancer("");
+    let strange = udp(virtual_address(), client());
+    let e = error(a(ROUTER), virtual_address().0, &strange, 1500);
+    assert_eq!(r.lost(0, &frame(&e)), UNMAPPED);
+    // other traffic passes, and so do errors about it
+    let other = udp(client(), (a("172.16.3.1"), 53));
+    let e = error(a("172.16.3.1"), client().0, &other, 1500);
+    assert_eq!(r.through(1, &frame(&e)), e);
+    let e = error(client().0, a("172.16.3.1"), &other, 1500);
+    assert_eq!(r.through(0, &frame(&e)), e);
+    let mut r = balancer(", pass-other: false");
+    let e = error(a("172.16.3.1"), client().0, &other, 1500);
+    assert_eq!(r.lost(1, &frame(&e)), UNMAPPED);
+}
