@@ -169,36 +169,43 @@ impl LoadBalancer {
         t.line("FromDevice(0) -> e0 :: Classifier(12/0800, 12/0806, 12/8100, -);");
         t.line("e0[0] -> Strip(14) -> CheckIPHeader");
         let flows = format!("dst host {vip} && (tcp or udp)");
-        let errors = format!("dst host {vip} && {ICMP_ERRORS}");
         let ports: Vec<String> = self
             .ports
             .iter()
             .flatten()
             .map(|p| format!("dst port {}", p.value))
             .collect();
+        // The ICMP type is asked for in a classifier that only ICMP packets come to: it stands where others have half of
+        // their source port, and where that has just been rewritten, a program would have to write packets out to look.
         if ports.is_empty() {
-            t.line(format!("  -> c0 :: IPClassifier({flows}, {errors}, -);"));
             t.line(format!(
-                "c0[0] -> [0]rw; c0[1] -> err_c; c0[2] -> {clients};"
+                "  -> c0 :: IPClassifier({flows}, dst host {vip} && icmp, -);"
             ));
+            t.line(format!("c0[0] -> [0]rw; c0[2] -> {clients};"));
         } else {
             // later fragments have no ports: the rewriter knows where they go
             let ours = ports.join(" or ");
             t.line(format!(
-                "  -> c0 :: IPClassifier({flows} && ({ours}), {errors}, {flows} && dst port >= 0, {flows}, -);"
+                "  -> c0 :: IPClassifier({flows} && ({ours}), dst host {vip} && icmp, {flows} && dst port >= 0, {flows}, -);"
             ));
-            t.line("c0[0] -> [0]rw; c0[1] -> err_c; c0[3] -> [0]rw;");
+            t.line("c0[0] -> [0]rw; c0[3] -> [0]rw;");
             t.line(format!("c0[2] -> {clients}; c0[4] -> {clients};"));
         }
+        t.line(format!(
+            "c0[1] -> q0 :: IPClassifier({ICMP_ERRORS}, -) -> err_c; q0[1] -> {clients};"
+        ));
         t.line(format!(
             "e0[1] -> dev1; e0[2] -> {tagged}; e0[3] -> {other};"
         ));
         t.line("FromDevice(1) -> e1 :: Classifier(12/0800, 12/0806, 12/8100, -);");
         t.line(format!(
-            "e1[0] -> Strip(14) -> CheckIPHeader -> c1 :: IPClassifier(tcp or udp, {ICMP_ERRORS}, -) -> [1]rw;"
+            "e1[0] -> Strip(14) -> CheckIPHeader -> c1 :: IPClassifier(tcp or udp, icmp, -) -> [1]rw;"
         ));
         t.line(format!(
-            "e1[1] -> dev0; e1[2] -> {tagged}; e1[3] -> {other}; c1[1] -> err_s; c1[2] -> {servers};"
+            "e1[1] -> dev0; e1[2] -> {tagged}; e1[3] -> {other}; c1[2] -> {servers};"
+        ));
+        t.line(format!(
+            "c1[1] -> q1 :: IPClassifier({ICMP_ERRORS}, -) -> err_s; q1[1] -> {servers};"
         ));
         t.line(format!(
             "rw[0] -> to_servers; rw[1] -> to_clients; rw[2] -> {unknown};"

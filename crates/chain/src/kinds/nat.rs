@@ -248,11 +248,15 @@ impl Nat {
         }
         t.line(format!("TAKE_OVER false{});", self.capacity_option(cx)));
         self.frames(cx, &mut t, "from_in", "from_out");
+        // a type is asked of ICMP packets only: see the load balancer
+        t.line(
+            "from_in -> q_in :: IPClassifier(icmp, -); from_out -> q_out :: IPClassifier(icmp, -);",
+        );
         t.line(format!(
-            "from_in -> q_in :: IPClassifier({ICMP_ERRORS}, -);"
+            "q_in[0] -> k_in :: IPClassifier({ICMP_ERRORS}, -);"
         ));
         t.line(format!(
-            "from_out -> q_out :: IPClassifier({ICMP_ERRORS}, -);"
+            "q_out[0] -> k_out :: IPClassifier({ICMP_ERRORS}, -);"
         ));
         let side = |f: &dyn Fn(&(Ipv4Addr, Ipv4Addr)) -> String| -> String {
             let mut v: Vec<String> = pairs.iter().map(|(_, p)| f(p)).collect();
@@ -279,7 +283,7 @@ impl Nat {
             discard("source address is in no one-to-one pair"),
             discard("destination address is in no one-to-one pair")
         ));
-        t.line("rw[0] -> to_out; rw[1] -> to_in;");
+        t.line("rw[0] -> to_out; rw[1] -> to_in; k_in[1] -> c_in; k_out[1] -> c_out;");
         static_errors(&mut t, &pairs);
         t.finish()
     }
@@ -367,7 +371,7 @@ fn pairs<'a>(cx: &mut KindCx<'_>, list: &'a [Loc<String>]) -> Vec<Pair<'a>> {
     pairs
 }
 
-/// ICMP errors through one-to-one translation, from `q_in[0]` and `q_out[0]`. The packet that an error quotes
+/// ICMP errors through one-to-one translation, from `k_in[0]` and `k_out[0]`. The packet that an error quotes
 /// is translated first. An inside sender with a pair is then translated as in any packet of its own; one without gets the
 /// outside address of who the quoted packet was for (RFC 5508 REQ-5).
 fn static_errors(t: &mut ClickText, pairs: &[Pair<'_>]) {
@@ -376,14 +380,14 @@ fn static_errors(t: &mut ClickText, pairs: &[Pair<'_>]) {
         .map(|(_, p)| format!("src host {}", p.0))
         .collect();
     let own = own.join(" or ");
-    t.line(format!("q_in[0] -> who :: IPClassifier({own}, -);"));
+    t.line(format!("k_in[0] -> who :: IPClassifier({own}, -);"));
     let wrong_side = discard(WRONG_SIDE);
     t.line("who[0] -> err_own :: ICMPRewriter(rw:0, STRICT true); err_own[0] -> c_in;");
     t.line("who[1] -> err_out :: ICMPRewriter(rw:0, SOURCE all, STRICT true);");
     t.line(format!(
         "err_own[1] -> {wrong_side}; err_out[0] -> to_out; err_out[1] -> {wrong_side};"
     ));
-    t.line("q_out[0] -> err_in :: ICMPRewriter(rw:0, SOURCE own, STRICT true);");
+    t.line("k_out[0] -> err_in :: ICMPRewriter(rw:0, SOURCE own, STRICT true);");
     t.line(format!("err_in[1] -> to_in; err_in[0] -> {wrong_side};"));
 }
 

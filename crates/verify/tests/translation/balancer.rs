@@ -1,7 +1,12 @@
 //! ICMP errors through the load balancer: path MTU discovery (RFC 1191) works both ways.
 
 use super::Rig;
+use super::examples::load;
 use super::packets::*;
+use onefold_elements::ElemId;
+use onefold_engine::program::ProgramRunner;
+use onefold_packet::Timestamp;
+use onefold_verify::{Flow, Subject};
 
 const UNMAPPED: &str = "ICMPRewriter: no mapping for the packet that the error is about";
 
@@ -101,4 +106,28 @@ fn errors_about_nothing_known() {
     let mut r = balancer(", pass-other: false");
     let e = error(a("172.16.3.1"), client().0, &other, 1500);
     assert_eq!(r.lost(1, &frame(&e)), UNMAPPED);
+}
+
+/// Behind a router and a translator, packets of a balanced flow, and of others, are one look-up each: nothing that is asked
+/// about ICMP errors gets in their way.
+#[test]
+fn flows_are_remembered_behind_a_translator() {
+    let (chain, graph) = load("router-nat-lb");
+    let program = onefold_synth::synthesize(&graph.synthesis_input(), Default::default());
+    let runner = ProgramRunner::with_program(graph.fork(), &program).unwrap();
+    let mut flow = Flow::new(runner, 64);
+    let source = ElemId(chain.ports[0].source.unwrap() as u32);
+    let mut now = Timestamp::from_secs(1000);
+    for packet in [udp, tcp] {
+        for to in [virtual_address(), (a("198.18.0.99"), 80)] {
+            let f = frame(&packet((a("10.0.0.9"), 4000), to));
+            let before = flow.flow_stats().unwrap().hits;
+            for _ in 0..10 {
+                now = now + Timestamp(1_000_000);
+                flow.inject(source, &[&f], now);
+            }
+            let hits = flow.flow_stats().unwrap().hits - before;
+            assert!(hits >= 5, "{hits} hits: {:?}", flow.flow_causes());
+        }
+    }
 }

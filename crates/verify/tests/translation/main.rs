@@ -4,6 +4,8 @@
 mod balancer;
 mod bindings;
 mod errors;
+#[path = "../examples/mod.rs"]
+mod examples;
 mod fragments;
 mod one_to_one;
 mod packets;

@@ -270,7 +270,8 @@ fn a_new_flow_with_the_same_replies_replaces_the_old_one() {
 
 #[test]
 fn nobody_is_taken_over_where_that_is_refused() {
-    let specs: [(&str, &str, fn(&str) -> Pkt); 5] = [
+    type Case = (&'static str, &'static str, fn(&str) -> Pkt);
+    let specs: [Case; 5] = [
         ("UDPRewriter", "pattern 1.0.0.1 99 - - 0 1", |a| {
             udp_packet((a, 1), ("2.0.0.2", 2), b"")
         }),
