@@ -164,7 +164,7 @@ fn firewall_and_dpi_warnings() {
     for (w, place, reading, other) in [
         (
             &w[0],
-            ":6:35: warning",
+            ":6:36: warning",
             "(tcp && dst port 80) or dst port 443",
             "tcp && (dst port 80 or dst port 443)",
         ),

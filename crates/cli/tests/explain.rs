@@ -4,7 +4,7 @@ mod common;
 
 use common::{json, onefold, root, run, temp};
 use onefold_elements::ElemId;
-use onefold_io::{CaptureWriter, LinkType};
+use onefold_io::{CaptureReader, CaptureWriter, LinkType};
 use onefold_synth::Program;
 use onefold_synth::program::{Action, Dim, End, Filter, Next, Step};
 use serde_json::Value;
@@ -406,14 +406,21 @@ fn classes_of_replies_go_on() {
     assert_eq!(replies["fate"], "goes on", "{replies:#}");
     assert!(has(&replies["to"], "stage "), "{replies:#}");
     let (host, server, own) = ([10, 0, 0, 5], [198, 51, 100, 7], [203, 0, 113, 1]);
-    for (name, at, frame) in [
-        ("in.pcap", 0, udp_frame((host, 3000), (server, 53))),
-        ("out.pcap", 1_000_000, udp_frame((server, 53), (own, 1024))),
-    ] {
+    let capture = |name: &str, at: u64, frame: &[u8]| {
         let mut w = CaptureWriter::create_for(&dir.join(name), LinkType::ETHERNET).unwrap();
-        w.write(at, &frame, frame.len() as u32).unwrap();
+        w.write(at, frame, frame.len() as u32).unwrap();
         w.finish().unwrap();
-    }
+    };
+    capture("in.pcap", 0, &udp_frame((host, 3000), (server, 53)));
+    // which port is the flow's? A second run with the same seed chooses the same
+    let inputs = ["--in", "inside=in.pcap", "--out", "outside=seen.pcap"];
+    json(&dir, 0, &[&["run", "nat.yaml"], &inputs[..]].concat());
+    let mut seen = Vec::new();
+    let mut reader = CaptureReader::open(dir.join("seen.pcap")).unwrap();
+    reader.next_into(&mut seen).unwrap().unwrap();
+    let port = u16::from_be_bytes([seen[34], seen[35]]);
+    let reply = udp_frame((server, 53), (own, port));
+    capture("out.pcap", 1_000_000, &reply);
     let inputs = ["--in", "inside=in.pcap", "--in", "outside=out.pcap"];
     let v = json(&dir, 0, &[&["run", "nat.yaml"], &inputs[..]].concat());
     assert_eq!(v["packets_out"], 2, "{v:#}");

@@ -91,7 +91,7 @@ fn example(name: &'static str) -> Example {
         .collect();
     let first_come = (0..graph.len() as u32)
         .map(|i| graph.class(ElemId(i)))
-        .any(|c| c.contains("Rewriter") || c.contains("Mapper"));
+        .any(|c| c.contains("Rewriter") || c.contains("Mapper") || c == "RatedSplitter");
     Example {
         name,
         chain,
