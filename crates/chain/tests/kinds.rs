@@ -170,7 +170,7 @@ fn firewall_and_dpi_warnings() {
         ),
         (
             &w[1],
-            ":7:49: warning",
+            ":7:46: warning",
             "(tcp || (udp && port 53))",
             "((tcp || udp) && port 53)",
         ),
@@ -192,7 +192,7 @@ fn firewall_and_dpi_warnings() {
     let w = said("    firewall: { rules-file: r }", 2);
     assert_eq!(w.len(), 21, "{w:?}");
     assert!(
-        w[0].contains("/r:3:37: warning") && w[0].contains("(src net 10.0.0.0/8 && udp) or icmp"),
+        w[0].contains("/r:3:34: warning") && w[0].contains("(src net 10.0.0.0/8 && udp) or icmp"),
         "{}",
         w[0]
     );
@@ -214,7 +214,7 @@ fn firewall_and_dpi_warnings() {
         2,
     );
     assert!(
-        w.len() == 2 && w[0].contains(":4:61: warning") && w[1].contains("has no rules"),
+        w.len() == 2 && w[0].contains(":4:57: warning") && w[1].contains("has no rules"),
         "{w:?}"
     );
     std::fs::remove_dir_all(&dir).unwrap();

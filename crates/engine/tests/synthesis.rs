@@ -3,7 +3,7 @@
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph, spec_from_flat};
 use onefold_packet::{Timestamp, checksum};
-use onefold_synth::program::{End, Why};
+use onefold_synth::program::{Dim, End, Why};
 use onefold_synth::{Budget, Program, synthesize};
 
 fn build(text: &str) -> Graph {
@@ -383,4 +383,24 @@ fn copies_in_a_circle() {
         let report = onefold_synth::check::check(&p);
         assert_eq!(report.violations, [], "{text}");
     }
+}
+
+/// What is true of all longer packets is true of those that have grown: no class is made of lengths near the largest number,
+/// which no packet has.
+#[test]
+fn a_packet_that_has_grown_has_no_impossible_length() {
+    let text = "FromDevice(in) -> VLANEncap(VLAN_ID 7) -> c :: Classifier(12/8100, -) -> FlowMonitor -> ToDevice(a);
+        c[1] -> Discard;";
+    let p = exercise(text, &["in"], 0);
+    let lengths = (p.stages.iter().flat_map(|s| &s.rules))
+        .flat_map(|r| &r.filter.0)
+        .filter(|(d, _)| *d == Dim::Len);
+    for (_, set) in lengths {
+        let ends = set.intervals().iter();
+        assert!(
+            ends.clone().all(|(l, _)| *l < 1 << 31),
+            "a length from {set:?}"
+        );
+    }
+    assert_eq!(onefold_synth::check::check(&p).violations, []);
 }

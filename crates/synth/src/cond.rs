@@ -169,7 +169,12 @@ fn read_in(
                         .unwrap_or(i128::MAX)
                         .saturating_add(i128::from(less))
                 };
-                let (l, h) = (up(l).max(0), up(h).min(max));
+                // no upper bound is none for a packet that has grown since either: no length comes near it
+                let h = match *h >= u128::from(u32::MAX) {
+                    true => max,
+                    false => up(h).min(max),
+                };
+                let l = up(l).max(0);
                 (l <= h).then_some((l as u128, h as u128))
             });
             Ok(one_unless_full(

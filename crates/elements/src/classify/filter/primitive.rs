@@ -361,8 +361,11 @@ impl Parser<'_> {
         }
         let constant = |p: &mut Self, holds: bool| {
             let text = format!("{what}: the relation is always {holds} (the field is 0 to {mask})");
-            let w = p.fail_from(d.first, K::Suspicious(text));
-            p.warnings.push(w);
+            // of a field that fragments after the first do not have, `>= 0` asks whether it is there
+            if !(d.rel == Rel::Ge && (d.transport.is_some() || d.kind == Some(Kind::Port))) {
+                let w = p.fail_from(d.first, K::Suspicious(text));
+                p.warnings.push(w);
+            }
             Compare {
                 mask: 0,
                 op: Op::Equal,
