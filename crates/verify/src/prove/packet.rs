@@ -225,7 +225,11 @@ impl World {
         for (l, h) in set.intervals() {
             // nothing is less than zero
             let low = if *l == 0 { 0 } else { up(*l).max(0) };
-            let high = up(*h).min(max);
+            // "or longer" has no end: that of the numbers is further than any packet grows
+            let high = match *h >= u128::from(u32::MAX) {
+                true => max,
+                false => up(*h).min(max),
+            };
             if low <= high {
                 out.push((low as u128, high as u128));
             }
