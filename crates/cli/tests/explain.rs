@@ -407,7 +407,7 @@ fn classes_of_replies_go_on() {
     assert!(has(&replies["to"], "stage "), "{replies:#}");
     let (host, server, own) = ([10, 0, 0, 5], [198, 51, 100, 7], [203, 0, 113, 1]);
     let capture = |name: &str, at: i64, frame: &[u8]| {
-        let mut w = CaptureWriter::create_for(&dir.join(name), LinkType::ETHERNET).unwrap();
+        let mut w = CaptureWriter::create_for(dir.join(name), LinkType::ETHERNET).unwrap();
         w.write(at, frame, frame.len() as u32).unwrap();
         w.finish().unwrap();
     };

@@ -198,9 +198,7 @@ impl LoadBalancer {
             "e0[1] -> dev1; e0[2] -> {tagged}; e0[3] -> {other};"
         ));
         t.line("FromDevice(1) -> e1 :: Classifier(12/0800, 12/0806, 12/8100, -);");
-        t.line(format!(
-            "e1[0] -> Strip(14) -> CheckIPHeader -> c1 :: IPClassifier(tcp or udp, icmp, -) -> [1]rw;"
-        ));
+        t.line("e1[0] -> Strip(14) -> CheckIPHeader -> c1 :: IPClassifier(tcp or udp, icmp, -) -> [1]rw;");
         t.line(format!(
             "e1[1] -> dev0; e1[2] -> {tagged}; e1[3] -> {other}; c1[2] -> {servers};"
         ));

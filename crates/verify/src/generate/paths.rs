@@ -107,11 +107,14 @@ struct Translated {
     index: Index,
 }
 
+/// A stage's rules in an entry's terms, by how they were carried there.
+type Kept = Vec<(Map, Rc<Translated>)>;
+
 /// What a stage's rules are in the entry's terms behind some map: goals of a stage ask for the same again and again.
 /// Bound: [`MAX_TRANSLATIONS`] for a stage, [`MAX_TRANSLATED`] rules in all; then what was kept is forgotten.
 #[derive(Default)]
 pub struct Translations {
-    kept: RefCell<HashMap<usize, Vec<(Map, Rc<Translated>)>>>,
+    kept: RefCell<HashMap<usize, Kept>>,
     rules: Cell<usize>,
 }
 
