@@ -79,7 +79,7 @@ pub fn fragments(packet: &[u8], id: u16) -> Vec<Vec<u8>> {
     let parts: Vec<&[u8]> = packet[20..].chunks(16).collect();
     let last = parts.len() - 1;
     let part = |(n, part): (usize, &&[u8])| {
-        let word = n as u16 * 2 | if n < last { MORE } else { 0 };
+        let word = (n as u16 * 2) | if n < last { MORE } else { 0 };
         ip(src, dst, packet[9], id, word, part)
     };
     parts.iter().enumerate().map(part).collect()
