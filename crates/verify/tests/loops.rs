@@ -90,7 +90,7 @@ fn alike(g: &Graph, source: ElemId, frames: &[Vec<u8>]) -> Vec<DropCount> {
 fn a_hairpin_that_never_ends_is_dropped_alike_at_every_level() {
     let (g, inside) = hairpin();
     let round = udp((POOL, 5000), (POOL, 6000), 64);
-    let drops = alike(&g, inside, &[round.clone()]);
+    let drops = alike(&g, inside, std::slice::from_ref(&round));
     assert_eq!(drops.len(), 1, "{drops:?}");
     assert_eq!((drops[0].reason, drops[0].packets), (LOOP, 1));
     assert!(drops[0].element.starts_with("nat/LoopGuard"), "{drops:?}");
