@@ -12,6 +12,7 @@ use super::tables::Tables;
 use super::traffic::Traffic;
 use super::ways::{self, Way};
 use super::{Port, Source};
+use crate::cubes::PER_STEP;
 use crate::event::Event;
 use crate::frame::{self, Keep};
 use crate::gap::Gap;
@@ -32,6 +33,9 @@ use std::sync::Arc;
 const SEARCH_STEPS: usize = 3000;
 /// So many times all earlier rules may be looked at for a gap between them.
 const GAP_LOOKS: usize = 6;
+/// Rules that are looked at in searches for goals' packets, in a whole run: so many, and so many for each packet. Whatever the
+/// list, that bounds the time that aiming takes; packets that need no search are made behind it, too.
+const LOOKS: (u64, u64) = (20_000_000, 400);
 /// Ways tried for a goal.
 const WAYS_TRIED: usize = 16;
 /// Attempts at a goal.
@@ -114,6 +118,8 @@ pub struct Directed {
     reasons: HashMap<Goal, Reason>,
     /// Goals that need flows which only some rewriters have forgotten.
     outlived: HashSet<Goal>,
+    /// Rules that may still be looked at.
+    looks: u64,
     /// What is shown to be unreachable.
     proved: Option<Proved>,
     plan: Option<Planner>,
@@ -197,6 +203,7 @@ impl Directed {
             queue: VecDeque::new(),
             reasons,
             outlived: HashSet::new(),
+            looks: LOOKS.0.saturating_add(packets.saturating_mul(LOOKS.1)),
             proved: None,
             plan: None,
             moves: VecDeque::new(),
@@ -331,6 +338,10 @@ impl Directed {
                     }
                 }
             }
+            if self.looks == 0 {
+                reason = reason.max_by_hope(Reason::Budget);
+                continue;
+            }
             let before = before.get_or_insert_with(|| {
                 let index =
                     stage_index.get_or_init(|| Index::new(stage.rules.iter().map(|r| &r.filter)));
@@ -374,6 +385,8 @@ impl Directed {
                 frame = maker.frame(region, rng);
                 frame.is_some()
             });
+            let gaps = GAP_LOOKS * (earlier.len() + 1) - gap.work;
+            self.looks = (self.looks).saturating_sub((1 + earlier.len() + gaps) as u64);
             if let Some(f) = frame {
                 return Ok((w.source, f));
             }
@@ -387,6 +400,8 @@ impl Directed {
                     frame.is_some()
                 },
             );
+            let looked = (SEARCH_STEPS - steps) * PER_STEP;
+            self.looks = self.looks.saturating_sub(looked as u64);
             if let (Search::Found, Some(f)) = (found, frame) {
                 return Ok((w.source, f));
             }
@@ -596,7 +611,15 @@ impl Directed {
         if plan.asks(g.stage) {
             plan.bases = (0..BASES).map(|_| self.traffic.fresh()).collect();
         }
+        if self.looks == 0 {
+            let old = self.reasons.get(&g).copied();
+            let reason = old.map_or(Reason::Budget, |o| o.max_by_hope(Reason::Budget));
+            self.reasons.insert(g, reason);
+            return None;
+        }
+        plan.looks.set(self.looks);
         let shot = plan.shot(g.stage, g.rule, &cube, self.now, &mut self.rng);
+        self.looks = plan.looks.get();
         let work = plan.work.take() / SEARCH;
         if self.round > 0 && shot.is_none() {
             self.again = self.again.saturating_sub(work);

@@ -45,6 +45,8 @@ pub enum Reason {
     NoFrame,
     /// The search was given up.
     TooLong,
+    /// It was not searched for any more: all searches together had cost what a run may cost.
+    Budget,
     /// A frame that should have hit it was taken elsewhere.
     Elsewhere,
     /// It needs a value that a binding gives, and none that was seen does.
@@ -71,6 +73,9 @@ impl std::fmt::Display for Reason {
             Reason::Covered => "covered by earlier rules: another rule's boundary decides there",
             Reason::NoFrame => "no well-formed frame has such values",
             Reason::TooLong => "not found within the bound of the search",
+            Reason::Budget => {
+                "not aimed at: searches for packets had cost what they may in a run of so many packets"
+            }
             Reason::Elsewhere => "frames made for it were taken by another rule",
             Reason::Binding => "no binding gave such a value",
             Reason::Outlived => {
@@ -92,8 +97,9 @@ impl Reason {
             Reason::NoFrame => 3,
             Reason::Binding => 4,
             Reason::TooLong => 5,
-            Reason::Elsewhere => 6,
-            Reason::Outlived => 7,
+            Reason::Budget => 6,
+            Reason::Elsewhere => 7,
+            Reason::Outlived => 8,
         };
         match rank(other) > rank(self) {
             true => other,

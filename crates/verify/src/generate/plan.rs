@@ -12,7 +12,7 @@ use super::paths::{Answer, Passed, Path, Paths, Site, Translations, narrow};
 use super::read::Seen;
 use super::solve::{Maker, place};
 use super::tables::Tables;
-use crate::cubes::{left, tightened, width};
+use crate::cubes::{PER_STEP, left, tightened, width};
 use crate::frame::{self, Keep};
 use crate::gap::Gap;
 use crate::reach::Reach;
@@ -103,6 +103,8 @@ pub struct Planner {
     pub outlived: std::cell::Cell<bool>,
     /// Rewriters on paths that were tried since this was taken last.
     pub work: std::cell::Cell<u64>,
+    /// Rules that may still be looked at for packets along paths.
+    pub looks: std::cell::Cell<u64>,
 }
 
 impl Planner {
@@ -167,6 +169,7 @@ impl Planner {
             used: std::cell::RefCell::new(Vec::new()),
             outlived: std::cell::Cell::new(false),
             work: std::cell::Cell::new(0),
+            looks: std::cell::Cell::new(u64::MAX),
         }
     }
 
@@ -268,6 +271,9 @@ impl Planner {
         // packets of paths that nothing else decides, searched in vain
         let mut vain: Vec<(Filter, Vec<(usize, usize)>)> = Vec::new();
         for _ in 0..PATHS {
+            if self.looks.get() == 0 {
+                break;
+            }
             let Some(path) = self.paths.sample(&self.program, stage, rng) else {
                 continue;
             };
@@ -511,6 +517,10 @@ impl Planner {
                     gap.find(&c, &earlier, &mut make);
                 }
             }
+            let gaps = GAP_LOOKS * (earlier.len() + 1) - gap.work;
+            let looked = 1 + earlier.len() + gaps + (SEARCH_STEPS - steps) * PER_STEP;
+            self.looks
+                .set(self.looks.get().saturating_sub(looked as u64));
             if frame.is_some() {
                 let elsewhere = path.binds.iter().zip(&roles);
                 let used = elsewhere.filter(|(b, r)| {
