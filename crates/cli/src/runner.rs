@@ -121,6 +121,11 @@ pub fn interrupted() -> &'static AtomicBool {
     &INTERRUPTED
 }
 
+/// The same as analyses of `onefold_verify` ask for it.
+pub fn stop() -> onefold_verify::Stop {
+    onefold_verify::Stop::when(&INTERRUPTED)
+}
+
 /// The chain's ports by name, for binding files to them.
 pub fn find_port(chain: &Chain, name: &str, entry: bool) -> Result<usize> {
     let known = |want_entry: bool| -> Vec<&str> {

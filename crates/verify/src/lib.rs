@@ -45,10 +45,12 @@ mod rng;
 mod run;
 pub mod shrink;
 pub mod states;
+mod stop;
 mod subject;
 
 pub use compare::{Difference, Pair, What};
 pub use event::{Event, Record};
 pub use rng::Rng;
 pub use run::{At, Finding, Options, Outcome, examine, run, traces};
+pub use stop::Stop;
 pub use subject::{Batched, Flow, Outputs, Reference, Subject, Synthesized, lines};

@@ -24,16 +24,13 @@ pub struct Judged {
 }
 
 /// Runs it. `None`: the input is bad, which was said.
-pub fn run(args: &Args) -> Result<Option<Judged>> {
-    let Some(chain) = args.chain.load_or_print() else {
-        return Ok(None);
-    };
+pub fn run(args: &Args, chain: &Chain) -> Result<Option<Judged>> {
     let options = BuildOptions {
         seed: args.seed,
         start: Timestamp::from_secs(1_000),
         ..Default::default()
     };
-    let graph = match common::build(&chain, &options) {
+    let graph = match common::build(chain, &options) {
         Ok(g) => g,
         Err(ds) => {
             common::print_diagnostics(&ds);
@@ -70,7 +67,7 @@ pub fn run(args: &Args) -> Result<Option<Judged>> {
         graph.finer_model(e, p)
     });
     drop(busy);
-    let ports = ports(&chain);
+    let ports = ports(chain);
     let how = Search {
         packets: PACKETS,
         seed: args.seed,
@@ -88,9 +85,9 @@ pub fn run(args: &Args) -> Result<Option<Judged>> {
     };
     let seconds = begun.elapsed().as_secs_f64();
     let shown = shown.as_ref();
-    let json = (args.json).then(|| json(&chain, &graph, verdict, &proof, shown, seconds));
+    let json = (args.json).then(|| json(chain, &graph, verdict, &proof, shown, seconds));
     if !args.json {
-        print_text(&chain, &graph, verdict, &proof, shown, seconds);
+        print_text(chain, &graph, verdict, &proof, shown, seconds);
     }
     let status = match verdict {
         "proved" => common::HOLDS,

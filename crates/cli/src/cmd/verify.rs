@@ -60,7 +60,8 @@ pub enum Level {
     onefold verify isp-edge --in lan=anything.pcap --in wan=anything.pcap --adapt\n\n\
     With --prove, --packets N or --level LEVEL does both: the proof is of the program, the comparison of every level that is\n\
     asked for.\n\n\
-    Exit status: 0 no difference, 1 a difference (or something was hit that was proved to be unreachable), 2 wrong use or bad input."
+    Exit status: 0 no difference, 1 a difference (or something was hit that was proved to be unreachable), 2 wrong use or bad input, \
+    130 interrupted (Ctrl-C) before any difference: what was found out until then is printed."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -153,8 +154,11 @@ impl Args {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
+    let Some(chain) = args.chain.load_or_print() else {
+        return Ok(common::BAD_INPUT);
+    };
     let proved = match args.prove {
-        true => match super::prove::run(args)? {
+        true => match super::prove::run(args, &chain)? {
             Some(judged) => Some(judged),
             None => return Ok(common::BAD_INPUT),
         },
@@ -168,20 +172,17 @@ pub fn run(args: &Args) -> Result<u8> {
         }
         return Ok(judged.status);
     }
-    compare(args, proved)
+    compare(args, &chain, proved)
 }
 
 /// Compares packets; `proved`: what came of a proof before it.
-fn compare(args: &Args, proved: Option<super::prove::Judged>) -> Result<u8> {
+fn compare(args: &Args, chain: &Chain, proved: Option<super::prove::Judged>) -> Result<u8> {
     let levels: &[Level] = match args.level.unwrap_or(Level::All) {
         Level::Reference => &[Level::Reference],
         Level::Program => &[Level::Program],
         Level::All if !args.program.is_empty() => &[Level::Program, Level::Flow],
         Level::Flow => &[Level::Flow],
         Level::All => &[Level::Reference, Level::Program, Level::Flow],
-    };
-    let Some(chain) = args.chain.load_or_print() else {
-        return Ok(common::BAD_INPUT);
     };
     let start = match args.inputs.is_empty() {
         true => Timestamp::from_secs(1_000),
@@ -192,7 +193,7 @@ fn compare(args: &Args, proved: Option<super::prove::Judged>) -> Result<u8> {
         start,
         ..Default::default()
     };
-    let graph = match common::build(&chain, &options) {
+    let graph = match common::build(chain, &options) {
         Ok(g) => g,
         Err(ds) => {
             common::print_diagnostics(&ds);
@@ -213,11 +214,11 @@ fn compare(args: &Args, proved: Option<super::prove::Judged>) -> Result<u8> {
         eprintln!("error: the program: {e}");
         return Ok(common::BAD_INPUT);
     }
-    let ports = ports(&chain);
+    let ports = ports(chain);
     runner::catch_interrupt();
     let mut results = Vec::new();
     for level in levels {
-        let r = one_level(args, &chain, &graph, &ports, *level, start, given.as_ref())?;
+        let r = one_level(args, chain, &graph, &ports, *level, start, given.as_ref())?;
         let stop = r.outcome.interrupted;
         results.push(r);
         if stop {
@@ -234,20 +235,23 @@ fn compare(args: &Args, proved: Option<super::prove::Judged>) -> Result<u8> {
         }
     }
     if args.json {
-        let mut v = json(&chain, &graph, &results, &ports, &written);
+        let mut v = json(chain, &graph, &results, &ports, &written);
         if let Some(of_proof) = proved.as_ref().and_then(|p| p.json.as_ref()) {
             join(&mut v, of_proof);
         }
         common::print_json(&v)?;
     } else {
-        print_text(&chain, &graph, &results, &ports, &written);
+        print_text(chain, &graph, &results, &ports, &written);
     }
     let wrong = |r: &LevelResult| r.hit.as_ref().is_some_and(|h| !h.wrong.is_empty());
     let same = results
         .iter()
         .all(|r| r.outcome.findings.is_empty() && !wrong(r));
+    let interrupted = results.iter().any(|r| r.outcome.interrupted);
+    let of_proof = proved.map_or(common::HOLDS, |p| p.status);
     Ok(match same {
-        true => proved.map_or(common::HOLDS, |p| p.status),
+        true if interrupted && of_proof == common::HOLDS => common::INTERRUPTED,
+        true => of_proof,
         false => common::HOLDS_NOT,
     })
 }
@@ -342,7 +346,8 @@ fn one_level(
         let t = t.context("nothing enters this chain")?;
         let source: &mut dyn Source = match &program {
             Some(p) => {
-                let reach = Reach::of(p.clone(), &Facts::of(graph.spec(), p));
+                let facts = Facts::of(graph.spec(), p);
+                let reach = Reach::of_until(p.clone(), &facts, runner::stop());
                 let d = Directed::new(p.clone(), t, ports, args.seed, packets, start);
                 let tables = Tables::of(graph, p);
                 directed.insert(d.with_reach(reach).with_tables(tables))
@@ -407,6 +412,7 @@ fn one_level(
         .filter(|_| level == Level::Program)
         .map(|p| hit(&p, directed, &outcome));
     progress.finish();
+    outcome.interrupted |= runner::interrupted().load(Ordering::SeqCst);
     // in batches nobody can say which frame something left after
     let adapted = (capture.iter().filter(|_| args.adapt && hit.is_some()))
         .flat_map(|c| c.counts.iter().map(|(v, (n, out))| (*v, *n, *out)));

@@ -19,6 +19,7 @@ use crate::gap::Gap;
 use crate::reach::proved::{Key, Proved};
 use crate::reach::{Reach, Verdict};
 use crate::rng::Rng;
+use crate::stop::Stop;
 use crate::subject::Outputs;
 use onefold_elements::ElemId;
 use onefold_elements::model::{BindKind, ValueSet, max_of};
@@ -120,6 +121,8 @@ pub struct Directed {
     outlived: HashSet<Goal>,
     /// Rules that may still be looked at.
     looks: u64,
+    /// Set when no more goals are to be aimed at.
+    stop: Stop,
     /// What is shown to be unreachable.
     proved: Option<Proved>,
     plan: Option<Planner>,
@@ -204,6 +207,7 @@ impl Directed {
             reasons,
             outlived: HashSet::new(),
             looks: LOOKS.0.saturating_add(packets.saturating_mul(LOOKS.1)),
+            stop: Stop::default(),
             proved: None,
             plan: None,
             moves: VecDeque::new(),
@@ -223,8 +227,10 @@ impl Directed {
         }
     }
 
-    /// With what is known of what can be reached: goals that cannot are left out, the others are planned with it.
+    /// With what is known of what can be reached: goals that cannot are left out, the others are planned with it. When the
+    /// analysis is to stop, no goal is aimed at any more: what is left is traffic.
     pub fn with_reach(mut self, reach: Reach) -> Directed {
+        self.stop = reach.stop();
         let texts = self.traffic.hints().texts.clone();
         self.plan = Some(Planner::new(self.program.clone(), &reach, texts));
         let mut proved = Proved::new(reach);
@@ -246,6 +252,11 @@ impl Directed {
     pub fn account(&mut self, coverage: Coverage) -> Account {
         self.coverage = coverage;
         let mut all = Account::default();
+        // those that packets were left for
+        let waiting: HashSet<Goal> = match self.stop.asked() && self.left > 0 {
+            true => (self.goals.iter().map(|g| g.0)).collect(),
+            false => HashSet::new(),
+        };
         for g in all_goals(&self.program) {
             let reached = self.reached(g);
             let verdict = match &mut self.proved {
@@ -258,9 +269,11 @@ impl Directed {
                 (true, _) => {}
                 (false, Verdict::Never(why)) => all.never.push((g, why)),
                 (false, _) => {
-                    let reason = match self.outlived.contains(&g) {
-                        true => Reason::Outlived,
-                        false => self.reasons.get(&g).copied().unwrap_or(Reason::NotTried),
+                    let reason = match self.reasons.get(&g) {
+                        _ if self.outlived.contains(&g) => Reason::Outlived,
+                        Some(r) => *r,
+                        None if waiting.contains(&g) => Reason::Interrupted,
+                        None => Reason::NotTried,
                     };
                     let list = all.missing.entry((g.side.is_some(), reason)).or_default();
                     list.push(g);
@@ -493,6 +506,9 @@ impl Directed {
         list.sort_unstable();
         list.dedup();
         for g in list {
+            if self.stop.asked() {
+                return;
+            }
             let never = (self.proved.as_mut()).is_some_and(|p| p.verdict(g.key()).is_never());
             if !never && !self.reached(g) {
                 self.goals.push_back((g, 2));
@@ -506,7 +522,9 @@ impl Directed {
             self.try_again();
         }
         // bound: every goal is taken up a few times
-        while let Some((g, attempt)) = self.goals.pop_front() {
+        while !self.stop.asked()
+            && let Some((g, attempt)) = self.goals.pop_front()
+        {
             if self.reached(g) {
                 continue;
             }

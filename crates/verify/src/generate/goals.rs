@@ -55,6 +55,8 @@ pub enum Reason {
     Outlived,
     /// There were more goals than packets.
     NotTried,
+    /// Its turn had not come when the run was interrupted.
+    Interrupted,
     /// It is punted, and enough packets were.
     Punts,
 }
@@ -81,6 +83,7 @@ impl std::fmt::Display for Reason {
             Reason::Outlived => {
                 "needs a flow that one rewriter has forgotten while others remember it, and none was brought about"
             }
+            Reason::Interrupted => "not tried: interrupted before its turn came",
             Reason::NotTried => "not tried: more boundaries than packets",
             Reason::Punts => "put off: such packets are punted, and few of all packets are to be",
         })
@@ -91,7 +94,7 @@ impl Reason {
     /// The one that leaves more hope.
     pub(super) fn max_by_hope(self, other: Reason) -> Reason {
         let rank = |r: Reason| match r {
-            Reason::NotTried | Reason::Punts => 0,
+            Reason::NotTried | Reason::Interrupted | Reason::Punts => 0,
             Reason::NoWay => 1,
             Reason::Covered => 2,
             Reason::NoFrame => 3,

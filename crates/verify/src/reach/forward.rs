@@ -4,11 +4,14 @@ use super::apply::after;
 use super::bind::{Answer, Flows, Question, fields_of, flow_of};
 use super::facts::Facts;
 use super::{Arrived, From, meet};
-use crate::cubes::{Left, either, left, tightened};
+use crate::cubes::{Left, PER_STEP, either, left, tightened};
+use crate::generate::index::Index;
+use crate::stop::Stop;
 use onefold_elements::ElemId;
 use onefold_elements::model::BindKind;
 use onefold_synth::program::{Action, Dim, End, Expect, Filter, Image, Next, Program, Step};
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::OnceLock;
 
 /// Cubes that are kept apart at a stage, in programs of few stages.
 const MAX_CUBES: usize = 48;
@@ -24,6 +27,8 @@ const MAX_INTERVALS: usize = 64;
 const MAX_PARTS: usize = 6;
 /// Steps of the search for them.
 const SEARCH_STEPS: usize = 1500;
+/// Earlier rules looked at for them, in all; behind it, a rule's packets are all that fit its filter.
+const MAX_LOOKS: usize = 10_000_000;
 /// Stages looked at, in all; behind it, everything can come everywhere.
 const MAX_VISITS: usize = 200_000;
 /// Reasons remembered for a stage.
@@ -47,6 +52,11 @@ struct Forward<'a> {
     queued: Vec<bool>,
     /// Of an arrival and a rule: what of it the rule takes.
     taken: HashMap<(u64, u32), Vec<Filter>>,
+    /// Of each stage's rules.
+    indices: Vec<OnceLock<Index>>,
+    /// Earlier rules that may still be looked at.
+    looks: usize,
+    stop: Stop,
     next: u64,
     limit: usize,
     ways: BTreeSet<(usize, usize, bool, usize)>,
@@ -66,14 +76,16 @@ pub(super) struct Found {
     pub ways: BTreeSet<(usize, usize, bool, usize)>,
     /// Flows that may begin; none are told when the bound on work was reached.
     pub flows: Flows,
+    /// Of each stage's rules; made when first asked for.
+    pub indices: Vec<OnceLock<Index>>,
     /// Rewriters at which others than the program's packets may begin flows.
     pub loose: BTreeSet<ElemId>,
     /// The bound on work was not reached.
     pub whole: bool,
 }
 
-/// The analysis.
-pub(super) fn run(p: &Program, facts: &Facts) -> Found {
+/// The analysis. Stopped, it knows as little as when the bound on work is reached.
+pub(super) fn run(p: &Program, facts: &Facts, stop: Stop) -> Found {
     let n = p.stages.len();
     let mut asking: HashMap<ElemId, Vec<usize>> = HashMap::new();
     let mut begins: HashMap<(ElemId, u16), (BindKind, Option<&Expect>)> = HashMap::new();
@@ -105,6 +117,9 @@ pub(super) fn run(p: &Program, facts: &Facts) -> Found {
         queue: VecDeque::new(),
         queued: vec![false; n],
         taken: HashMap::new(),
+        indices: vec![OnceLock::new(); n],
+        looks: MAX_LOOKS,
+        stop,
         next: 0,
         limit: if n > MANY_STAGES {
             FEW_CUBES
@@ -123,7 +138,7 @@ pub(super) fn run(p: &Program, facts: &Facts) -> Found {
     while let Some(s) = f.queue.pop_front().or_else(|| f.unknown(facts)) {
         f.queued[s] = false;
         visits += 1;
-        if visits > MAX_VISITS {
+        if visits > MAX_VISITS || f.stop.asked() {
             let anything = Arrived {
                 zero: false,
                 ..Arrived::entering()
@@ -133,11 +148,16 @@ pub(super) fn run(p: &Program, facts: &Facts) -> Found {
                 blocked: vec![Vec::new(); n],
                 ways: f.ways,
                 flows: Flows::default(),
+                indices: f.indices,
                 loose: f.loose,
                 whole: false,
             };
         }
         f.stage(s);
+        if f.stop.asked() {
+            // it was not looked through
+            f.queue.push_back(s);
+        }
     }
     let at = f.at.into_iter();
     let lists = at.map(|a| a.list.into_iter().map(|(_, a)| a).collect());
@@ -146,6 +166,7 @@ pub(super) fn run(p: &Program, facts: &Facts) -> Found {
         blocked: f.blocked,
         ways: f.ways,
         flows: f.flows,
+        indices: f.indices,
         loose: f.loose,
         whole: true,
     }
@@ -267,6 +288,9 @@ impl Forward<'_> {
             let Some(action) = stage.actions.get(rule.action.0 as usize) else {
                 continue;
             };
+            if self.stop.asked() {
+                return;
+            }
             if !self.goes_on(action) {
                 continue;
             }
@@ -286,7 +310,7 @@ impl Forward<'_> {
     }
 
     /// What of an arrival a rule takes.
-    fn parts(&self, s: usize, rule: usize, a: &Arrived) -> Vec<Filter> {
+    fn parts(&mut self, s: usize, rule: usize, a: &Arrived) -> Vec<Filter> {
         let Some(stage) = self.p.stages.get(s) else {
             return Vec::new();
         };
@@ -296,16 +320,24 @@ impl Forward<'_> {
         let Some(cube) = meet(self.p, a, &r.filter).and_then(|c| tightened(&c, a.tight)) else {
             return Vec::new();
         };
-        let earlier: Vec<&Filter> = (stage.rules.iter().take(rule))
-            .map(|e| &e.filter)
-            .filter(|e| !e.is_disjoint(&cube))
-            .collect();
+        let index = match self.indices.get(s) {
+            Some(i) if self.looks > 0 => i,
+            _ => return vec![cube],
+        };
+        let index = index.get_or_init(|| Index::new(stage.rules.iter().map(|r| &r.filter)));
+        let mut earlier: Vec<&Filter> = Vec::new();
+        index.overlapping(&cube, rule, &mut |i| {
+            let e = stage.rules.get(i).map(|e| &e.filter);
+            earlier.extend(e.filter(|e| !e.is_disjoint(&cube)));
+        });
         let mut parts: Vec<Filter> = Vec::new();
         let mut steps = SEARCH_STEPS;
         let found = left(self.p, &cube, a.tight, &earlier, &mut steps, &mut |part| {
             parts.push(part.clone());
             parts.len() > MAX_PARTS
         });
+        let looked = 1 + earlier.len() + (SEARCH_STEPS - steps) * PER_STEP;
+        self.looks = self.looks.saturating_sub(looked);
         match found {
             Left::Nothing => parts,
             _ => vec![cube],

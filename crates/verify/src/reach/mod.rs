@@ -27,6 +27,7 @@ pub use facts::Facts;
 use crate::cubes::{Left, PER_STEP, both, left, tightened, width};
 use crate::gap::Gap;
 use crate::generate::index::Index;
+use crate::stop::Stop;
 use onefold_elements::ElemId;
 use onefold_elements::model::{AnnoKey, ValueSet};
 use onefold_synth::program::{Dim, EndAt, Filter, Program};
@@ -122,6 +123,8 @@ pub struct Reach {
     loose: BTreeSet<ElemId>,
     /// The bound on work was not reached.
     whole: bool,
+    /// Nobody waits for answers any more.
+    stop: Stop,
     /// Rules that were looked at for questions.
     work: AtomicU64,
 }
@@ -129,9 +132,14 @@ pub struct Reach {
 impl Reach {
     /// The analysis, with what is known of the chain beyond its program.
     pub fn of(program: Arc<Program>, facts: &Facts) -> Reach {
-        let found = forward::run(&program, facts);
+        Reach::of_until(program, facts, Stop::default())
+    }
+
+    /// The same; once it is to stop, everything is possible, and questions are not answered ([`Verdict::Unknown`]).
+    pub fn of_until(program: Arc<Program>, facts: &Facts, stop: Stop) -> Reach {
+        let found = forward::run(&program, facts, stop);
         Reach {
-            indices: vec![OnceLock::new(); program.stages.len()],
+            indices: found.indices,
             program,
             arrived: found.arrived,
             blocked: found.blocked,
@@ -139,6 +147,7 @@ impl Reach {
             flows: found.flows,
             loose: found.loose,
             whole: found.whole,
+            stop,
             work: AtomicU64::new(0),
         }
     }
@@ -164,6 +173,11 @@ impl Reach {
         self.work.load(Ordering::Relaxed)
     }
 
+    /// Set when it is to end.
+    pub fn stop(&self) -> Stop {
+        self.stop
+    }
+
     fn worked(&self, rules: usize) {
         self.work.fetch_add(rules as u64, Ordering::Relaxed);
     }
@@ -174,6 +188,9 @@ impl Reach {
         let Some(s) = p.stages.get(stage) else {
             return Verdict::Unknown;
         };
+        if self.stop.asked() {
+            return Verdict::Unknown;
+        }
         let all = self.at(stage);
         if all.is_empty() {
             return Verdict::Never(self.why_nothing(stage));
@@ -182,7 +199,8 @@ impl Reach {
             .filter_map(|i| s.rules.get(*i))
             .map(|r| &r.filter)
             .collect();
-        self.worked(ASKING + earlier.len());
+        // the index keeps a set of all of them as bits
+        self.worked(ASKING + rules / PER_STEP + earlier.len());
         let mut steps = SEARCH_STEPS;
         let mut taken = false;
         for a in all {

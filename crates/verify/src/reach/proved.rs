@@ -5,9 +5,11 @@ use crate::generate::coverage::{sides, width};
 use std::collections::HashMap;
 
 /// Work that is put into proofs before the first packet: rules that are looked at.
-const BEFOREHAND: u64 = 20_000_000;
+const BEFOREHAND: u64 = 10_000_000;
 /// The same for what was not hit, in the end.
-const AFTERWARDS: u64 = 20_000_000;
+const AFTERWARDS: u64 = 8_000_000;
+/// On top of it, for rules as a whole: they are few beside sides of boundaries.
+const RULES: u64 = 4_000_000;
 
 /// A rule of a stage; a side (dimension, number) of a boundary of it.
 pub type Key = (usize, usize, Option<(usize, usize)>);
@@ -33,7 +35,7 @@ impl Proved {
         let p = self.reach.program.clone();
         for (stage, s) in p.stages.iter().enumerate() {
             for (rule, r) in s.rules.iter().enumerate() {
-                if self.reach.work() > BEFOREHAND {
+                if self.reach.work() > BEFOREHAND || self.reach.stop.asked() {
                     return;
                 }
                 if self.verdict((stage, rule, None)).is_never() && self.reach.at(stage).is_empty() {
@@ -58,7 +60,8 @@ impl Proved {
         if let Some(v) = self.known.get(&key) {
             return v.clone();
         }
-        if self.reach.work() > BEFOREHAND + AFTERWARDS {
+        let more = if key.2.is_none() { RULES } else { 0 };
+        if self.reach.work() > BEFOREHAND + AFTERWARDS + more || self.reach.stop.asked() {
             return Verdict::Unknown;
         }
         let (stage, rule, side) = key;
