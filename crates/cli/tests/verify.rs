@@ -323,3 +323,65 @@ fn a_proof_and_a_comparison_at_once() {
     let l2 = [&["verify", "l2fwd", "--prove", "-q"], &given[..]].concat();
     assert_eq!(json(&root(), 0, &l2)["packets"], 500);
 }
+
+/// What is wrong with a chain is said once, although it is proved and compared.
+#[test]
+fn a_proof_and_a_comparison_warn_once() {
+    let dir = temp("verify-once");
+    let text = "functions:\n  fw:\n    firewall:\n      rules: [allow tcp && dst port 80 or udp]\n\
+                ports:\n  a: fw[0]\n  b: fw[1]\n";
+    std::fs::write(dir.join("c.yaml"), text).unwrap();
+    let args = ["verify", "c.yaml", "--prove", "-q", "--packets", "200"];
+    let (_, err) = run(&dir, 0, &args);
+    assert_eq!(err.matches("warning:").count(), 1, "{err}");
+}
+
+/// Ctrl-C while packets for rules are being prepared: the report comes, and the status says that it is not all.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_interrupt_while_preparing_ends_with_the_report() {
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+    let args = [
+        "verify",
+        "isp-edge",
+        "--packets",
+        "10000000",
+        "--json",
+        "-q",
+    ];
+    let child = Command::new(env!("CARGO_BIN_EXE_onefold"))
+        .current_dir(root())
+        .args(args)
+        .args(["--level", "program"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the binary runs");
+    // until it has a handler of its own for the signal
+    let has_handler = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|l| l.strip_prefix("SigCgt:"));
+        u64::from_str_radix(caught.unwrap().trim(), 16).unwrap() & 2 != 0
+    };
+    for _ in 0..2000 {
+        if has_handler() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &id]).status();
+    assert!(sent.expect("kill runs").success());
+    let out = child.wait_with_output().expect("it ends");
+    assert_eq!(out.status.code(), Some(130));
+    let v: serde_json::Value = serde_json::from_slice(&out.stdout).expect("one object");
+    assert_eq!(v["levels"][0]["interrupted"], true, "{v}");
+    assert_eq!(v["differences"], 0, "{v}");
+    // the packets of one word about how far it is, at most
+    assert!(v["packets"].as_u64().unwrap() <= 256, "{v}");
+    let not_hit = v["not_hit"].as_array().unwrap();
+    let told = |r: &serde_json::Value| r["reason"].as_str().unwrap().contains("interrupted");
+    assert!(not_hit.iter().any(told), "{v}");
+}

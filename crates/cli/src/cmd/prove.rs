@@ -37,7 +37,6 @@ pub fn run(args: &Args, chain: &Chain) -> Result<Option<Judged>> {
             return Ok(None);
         }
     };
-    runner::catch_interrupt();
     let begun = Instant::now();
     let (name, program) = match args.program.is_empty() {
         false => match program::read_all(&args.program)? {

@@ -154,6 +154,7 @@ impl Args {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
+    runner::catch_interrupt();
     let Some(chain) = args.chain.load_or_print() else {
         return Ok(common::BAD_INPUT);
     };
@@ -215,7 +216,6 @@ fn compare(args: &Args, chain: &Chain, proved: Option<super::prove::Judged>) -> 
         return Ok(common::BAD_INPUT);
     }
     let ports = ports(chain);
-    runner::catch_interrupt();
     let mut results = Vec::new();
     for level in levels {
         let r = one_level(args, chain, &graph, &ports, *level, start, given.as_ref())?;

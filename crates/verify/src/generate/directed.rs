@@ -241,6 +241,12 @@ impl Directed {
         self
     }
 
+    /// With another bound on the rules that are looked at in searches for goals' packets, in all.
+    pub fn with_looks(mut self, looks: u64) -> Directed {
+        self.looks = looks;
+        self
+    }
+
     /// With the route tables that the program asks; behind [`Directed::with_reach`].
     pub fn with_tables(mut self, tables: Tables) -> Directed {
         self.plan = self.plan.map(|p| p.with_tables(tables.clone()));
