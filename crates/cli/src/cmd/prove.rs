@@ -5,7 +5,6 @@ use crate::common::{self, thousands};
 use crate::counterexample::{PACKETS, Search, Shown, hex, place, show};
 use crate::program;
 use crate::progress::Busy;
-use crate::runner;
 use anyhow::Result;
 use onefold_chain::Chain;
 use onefold_engine::program::ProgramRunner;
