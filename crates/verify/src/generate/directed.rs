@@ -34,9 +34,11 @@ use std::sync::Arc;
 const SEARCH_STEPS: usize = 3000;
 /// So many times all earlier rules may be looked at for a gap between them.
 const GAP_LOOKS: usize = 6;
-/// Rules that are looked at in searches for goals' packets, in a whole run: so many, and so many for each packet. Whatever the
-/// list, that bounds the time that aiming takes; packets that need no search are made behind it, too.
-const LOOKS: (u64, u64) = (20_000_000, 400);
+/// Rules that are looked at in searches for goals' packets, in a whole run. Whatever the list, that bounds the time that aiming
+/// takes; packets that need no search are made behind it, too.
+const LOOKS: u64 = 20_000_000;
+/// And so many more for each packet.
+const LOOKS_PER_PACKET: u64 = 400;
 /// Ways tried for a goal.
 const WAYS_TRIED: usize = 16;
 /// Attempts at a goal.
@@ -206,7 +208,7 @@ impl Directed {
             queue: VecDeque::new(),
             reasons,
             outlived: HashSet::new(),
-            looks: LOOKS.0.saturating_add(packets.saturating_mul(LOOKS.1)),
+            looks: LOOKS.saturating_add(packets.saturating_mul(LOOKS_PER_PACKET)),
             stop: Stop::default(),
             proved: None,
             plan: None,

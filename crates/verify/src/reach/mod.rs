@@ -200,7 +200,7 @@ impl Reach {
             .map(|r| &r.filter)
             .collect();
         // the index keeps a set of all of them as bits
-        self.worked(ASKING + rules / PER_STEP + earlier.len());
+        self.worked(ASKING + rules / 64 + earlier.len());
         let mut steps = SEARCH_STEPS;
         let mut taken = false;
         for a in all {

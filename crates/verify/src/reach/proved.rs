@@ -5,9 +5,9 @@ use crate::generate::coverage::{sides, width};
 use std::collections::HashMap;
 
 /// Work that is put into proofs before the first packet: rules that are looked at.
-const BEFOREHAND: u64 = 16_000_000;
+const BEFOREHAND: u64 = 20_000_000;
 /// The same for what was not hit, in the end.
-const AFTERWARDS: u64 = 14_000_000;
+const AFTERWARDS: u64 = 16_000_000;
 /// On top of it, for rules as a whole: they are few beside sides of boundaries.
 const RULES: u64 = 4_000_000;
 
