@@ -12,8 +12,6 @@ use std::path::PathBuf;
 pub const HOLDS: u8 = 0;
 /// It does not.
 pub const HOLDS_NOT: u8 = 1;
-/// Exit status behind Ctrl-C: what there is until then was told.
-pub const INTERRUPTED: u8 = 130;
 /// Wrong use or bad input.
 pub const BAD_INPUT: u8 = 2;
 

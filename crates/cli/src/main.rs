@@ -1,6 +1,7 @@
 //! The `onefold` command: thin; the crates below do the work.
 //!
-//! Exit status: 0 what was asked holds, 1 it does not, 2 wrong use or bad input.
+//! Exit status: 0 what was asked holds, 1 it does not, 2 wrong use or bad input, 130 and 143 it holds as far as it went
+//! until Ctrl-C or SIGTERM.
 #![forbid(unsafe_code)]
 
 mod account;
@@ -39,7 +40,8 @@ use std::process::ExitCode;
         onefold show isp-edge --html chain.html                          the chain, drawn\n\n\
         ONEFOLD_CHAINS names a folder with more examples, ONEFOLD_CACHE the folder in which proofs are kept (empty: none),\n\
         ONEFOLD_ISA the most that is used of the processor (avx512, avx2, any).\n\
-        Exit status: 0 what was asked holds, 1 it does not, 2 wrong use or bad input.",
+        Exit status: 0 what was asked holds, 1 it does not, 2 wrong use or bad input, 130 Ctrl-C and 143 SIGTERM\n\
+        (what there was until then is printed).",
     subcommand_required = true,
     arg_required_else_help = true
 )]
@@ -106,7 +108,7 @@ fn main() -> ExitCode {
         }
     };
     match result {
-        Ok(status) => ExitCode::from(status),
+        Ok(status) => ExitCode::from(runner::status(status)),
         // the reader has gone: nobody to tell
         Err(e)
             if e.downcast_ref::<std::io::Error>()

@@ -1,5 +1,6 @@
 //! Captures through a chain: frames merged by time, one clock, an account of every packet.
 
+use crate::common;
 use crate::deploy::Renewal;
 use crate::progress::Progress;
 use crate::shadow::ShadowLog;
@@ -12,11 +13,14 @@ use onefold_engine::{Graph, Totals};
 use onefold_io::{CaptureReader, CaptureWriter, Format, LinkType, Merge};
 use onefold_packet::Timestamp;
 use onefold_verify::generate::adapt::Adapter;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 /// What to run.
@@ -103,27 +107,39 @@ pub struct Outcome {
     pub renewed: u32,
 }
 
-/// Set by Ctrl-C.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// Set by the signals that end a run.
+static INTERRUPTED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
+/// The first of them; zero: none.
+static SIGNAL: LazyLock<Arc<AtomicUsize>> = LazyLock::new(Arc::default);
 
-/// Makes Ctrl-C set a flag instead of ending the program.
+/// Makes Ctrl-C and SIGTERM set a flag instead of ending the program; the second of them ends it at once.
 pub fn catch_interrupt() {
-    // Fails only if a handler is there already, which then does the same.
-    let _ = ctrlc::set_handler(|| {
-        if INTERRUPTED.swap(true, Ordering::SeqCst) {
-            std::process::exit(130);
-        }
-    });
+    for signal in [SIGINT, SIGTERM] {
+        // Registering fails for signals that cannot be caught only. What is registered first is done first: a signal
+        // that finds the flag set ends the program.
+        let _ = flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&INTERRUPTED));
+        let _ = flag::register_usize(signal, Arc::clone(&SIGNAL), signal as usize);
+        let _ = flag::register(signal, Arc::clone(&INTERRUPTED));
+    }
 }
 
-/// The flag that Ctrl-C sets.
+/// The flag that Ctrl-C and SIGTERM set.
 pub fn interrupted() -> &'static AtomicBool {
     &INTERRUPTED
 }
 
+/// The exit status of what holds as far as it went, if a signal ended it: 130 behind Ctrl-C, 143 behind SIGTERM.
+pub fn status(holds: u8) -> u8 {
+    match SIGNAL.load(Ordering::SeqCst) {
+        0 => holds,
+        _ if holds != common::HOLDS => holds,
+        signal => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+    }
+}
+
 /// The same as analyses of `onefold_verify` ask for it.
 pub fn stop() -> onefold_verify::Stop {
-    onefold_verify::Stop::when(&INTERRUPTED)
+    onefold_verify::Stop::when(interrupted())
 }
 
 /// The chain's ports by name, for binding files to them.
@@ -365,8 +381,11 @@ pub fn run(
             progress.at(bytes, || {
                 format!("{} packets, {rate:.2} Mpps", crate::common::thousands(n))
             });
-            if out.error.is_some() || INTERRUPTED.load(Ordering::SeqCst) || graph.stop_requested() {
-                interrupted = INTERRUPTED.load(Ordering::SeqCst);
+            if out.error.is_some()
+                || self::interrupted().load(Ordering::SeqCst)
+                || graph.stop_requested()
+            {
+                interrupted = self::interrupted().load(Ordering::SeqCst);
                 break;
             }
         }

@@ -267,7 +267,7 @@ fn an_interrupt_ends_it_with_what_there_is() {
         .status();
     assert!(sent.expect("kill runs").success());
     let out = child.wait_with_output().expect("it ends");
-    assert_eq!(out.status.code(), Some(0));
+    assert_eq!(out.status.code(), Some(130));
     let v: Value = serde_json::from_slice(&out.stdout).expect("one object");
     assert_eq!(v["interrupted"], true);
     let rounds = v["rounds"].as_u64().unwrap();

@@ -358,18 +358,7 @@ fn an_interrupt_while_preparing_ends_with_the_report() {
         .stderr(Stdio::null())
         .spawn()
         .expect("the binary runs");
-    // until it has a handler of its own for the signal
-    let has_handler = || {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-        let caught = status.lines().find_map(|l| l.strip_prefix("SigCgt:"));
-        u64::from_str_radix(caught.unwrap().trim(), 16).unwrap() & 2 != 0
-    };
-    for _ in 0..2000 {
-        if has_handler() {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for_handler(child.id());
     std::thread::sleep(Duration::from_millis(300));
     let id = child.id().to_string();
     let sent = Command::new("kill").args(["-INT", &id]).status();
@@ -384,4 +373,55 @@ fn an_interrupt_while_preparing_ends_with_the_report() {
     let not_hit = v["not_hit"].as_array().unwrap();
     let told = |r: &serde_json::Value| r["reason"].as_str().unwrap().contains("interrupted");
     assert!(not_hit.iter().any(told), "{v}");
+}
+
+/// Waits until a process has a handler of its own for Ctrl-C, half a minute at most.
+#[cfg(target_os = "linux")]
+fn wait_for_handler(id: u32) {
+    let has_handler = || {
+        let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let caught = status.lines().find_map(|l| l.strip_prefix("SigCgt:"));
+        u64::from_str_radix(caught.unwrap().trim(), 16).unwrap() & 2 != 0
+    };
+    for _ in 0..6000 {
+        if has_handler() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+/// What service managers send ends a command as Ctrl-C does, with a status of its own; the report is printed.
+#[test]
+#[cfg(target_os = "linux")]
+fn sigterm_ends_a_run_with_its_report() {
+    use std::process::{Command, Stdio};
+    let child = Command::new(env!("CARGO_BIN_EXE_onefold"))
+        .args([
+            "click",
+            "-h",
+            "n.count",
+            "-e",
+            "InfiniteSource -> n :: Counter -> Discard",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    wait_for_handler(child.id());
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let id = child.id().to_string();
+    let sent = Command::new("kill").args(["-TERM", &id]).status();
+    assert!(sent.expect("kill runs").success());
+    let out = child.wait_with_output().expect("it ends");
+    assert_eq!(out.status.code(), Some(143));
+    let count = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(
+        count
+            .trim()
+            .lines()
+            .last()
+            .is_some_and(|n| n.parse::<u64>().is_ok()),
+        "{count}"
+    );
 }

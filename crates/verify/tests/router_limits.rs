@@ -127,7 +127,7 @@ fn the_same_messages_are_held_back_at_every_level() {
         let drops = subjects[0].drops();
         let held: u64 = (drops
             .iter()
-            .filter(|d| d.reason == "RatedSplitter: above the rate"))
+            .filter(|d| d.reason == "ICMP error or redirect above the rate (icmp-rate)"))
         .map(|d| d.packets)
         .sum();
         assert!(

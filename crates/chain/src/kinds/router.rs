@@ -40,6 +40,8 @@ const ICMP_BURST: u32 = 10;
 /// Largest values of them.
 const MAX_ICMP_RATE: u32 = 1_000_000;
 const MAX_ICMP_BURST: u32 = 10_000;
+/// Why an ICMP message is not sent.
+const ABOVE_RATE: &str = "ICMP error or redirect above the rate (icmp-rate)";
 /// Interfaces that a paint annotation can tell apart: 0 is what the router made itself, 255 means all.
 const MAX_INTERFACES: usize = 254;
 /// Least MTU of an IPv4 interface (RFC 791), and of an IPv6 one (RFC 8200 5).
@@ -76,6 +78,14 @@ struct Port {
     mac: String,
     gateway: Option<String>,
     mtu: u16,
+}
+
+/// Declares the element that limits the rate of what a router says, in front of a route table.
+fn rated(t: &mut ClickText, name: &str, limit: &str, table: &str) {
+    let drop = discard(ABOVE_RATE);
+    t.line(format!(
+        "{name} :: {limit} -> {table}; {name}[1] -> {drop};"
+    ));
 }
 
 impl Router {

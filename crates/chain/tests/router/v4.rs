@@ -114,7 +114,7 @@ fn a_loop_of_two_routers_makes_few_messages() {
     // a source on the network between them is told of the way by both
     let out = net.send(0, &udp4([172, 31, 0, 9], [8, 8, 8, 8], 255));
     let made = net.dropped("ICMPError: answered with an ICMP error") - 1;
-    let sent = made - net.dropped("RatedSplitter: above the rate");
+    let sent = made - net.dropped("ICMP error or redirect above the rate (icmp-rate)");
     // ten redirects each, and one error about the time to live: to a host that is not there
     assert_eq!((made, sent, out.len()), (255, 21, 0), "{}", net.drops());
 }

@@ -61,7 +61,7 @@ pub enum Level {
     With --prove, --packets N or --level LEVEL does both: the proof is of the program, the comparison of every level that is\n\
     asked for.\n\n\
     Exit status: 0 no difference, 1 a difference (or something was hit that was proved to be unreachable), 2 wrong use or bad input, \
-    130 interrupted (Ctrl-C) before any difference: what was found out until then is printed."
+    130 and 143 interrupted (Ctrl-C, SIGTERM) before any difference: what was found out until then is printed."
 )]
 pub struct Args {
     #[command(flatten)]
@@ -247,10 +247,8 @@ fn compare(args: &Args, chain: &Chain, proved: Option<super::prove::Judged>) -> 
     let same = results
         .iter()
         .all(|r| r.outcome.findings.is_empty() && !wrong(r));
-    let interrupted = results.iter().any(|r| r.outcome.interrupted);
     let of_proof = proved.map_or(common::HOLDS, |p| p.status);
     Ok(match same {
-        true if interrupted && of_proof == common::HOLDS => common::INTERRUPTED,
         true => of_proof,
         false => common::HOLDS_NOT,
     })

@@ -1,5 +1,6 @@
 //! The IPv4 half of a router.
 
+use super::rated;
 use super::{BLACKHOLE, FOR_ROUTER, KindCx, Lines, NO_HOST, Outputs, Port, Router, mask4, same4};
 use crate::import::Route;
 use crate::kinds::{ClickText, discard};
@@ -86,9 +87,9 @@ impl Router {
         }
         lines.write(t, "rt :: RadixIPLookup");
         // the rate of what the router says of its own accord
-        t.line(format!("errors :: {limit} -> rt;"));
+        rated(t, "errors", limit, "rt");
         if self.redirects.unwrap_or(true) {
-            t.line(format!("redirects :: {limit} -> rt;"));
+            rated(t, "redirects", limit, "rt");
         }
         for (n, p) in ports.iter().enumerate() {
             if p.v4.is_none() {

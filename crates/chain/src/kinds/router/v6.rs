@@ -1,5 +1,6 @@
 //! The IPv6 half of a router.
 
+use super::rated;
 use super::{BLACKHOLE, FOR_ROUTER, KindCx, Lines, NO_HOST, Outputs, Port, Router, mask6, same6};
 use crate::import::Route;
 use crate::kinds::{ClickText, discard};
@@ -93,7 +94,7 @@ impl Router {
         }
         lines.write(t, "rt6 :: LookupIP6Route");
         mine.write(t, "own6 :: LookupIP6Route");
-        t.line(format!("errors6 :: {limit} -> rt6;"));
+        rated(t, "errors6", limit, "rt6");
         for (n, p) in ports.iter().enumerate() {
             if p.v6.is_none() {
                 let why = discard("route to an interface without an IPv6 address");
