@@ -48,6 +48,16 @@ pub struct WrittenFile {
     pub items: u64,
 }
 
+impl WrittenFile {
+    /// What [`items`](Self::items) counts, as people say it.
+    pub fn counts(&self) -> &'static str {
+        match self.what {
+            "capture" => "packets",
+            what => what,
+        }
+    }
+}
+
 /// What is known about rules, generated or exercised.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RuleSummary {

@@ -237,7 +237,7 @@ impl Told<'_> {
         let packets = counts.forward + counts.reverse;
         for f in files {
             let (path, items) = (f.path.display(), thousands(f.items));
-            crate::say!("wrote {path}: {items} {}", f.what);
+            crate::say!("wrote {path}: {items} {}", f.counts());
         }
         crate::say!(
             "{} packets of {} flows that {} lets pass from port {}, {:.0} bytes on average, in {:.2} s",

@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<u8> {
             "wrote {}: {} {}",
             f.path.display(),
             common::thousands(f.items),
-            f.what
+            f.counts()
         );
     }
     if summary.packets > 0 {
