@@ -176,8 +176,9 @@ fn cut(links: &[LinkEnds], ways: &BTreeSet<Way>) -> Vec<Way> {
             .iter()
             .any(|o| o.from == links[l].to && o.to == links[l].from)
     };
-    // turns at one end of rows; at both; and where loops go round without a turn
-    take(&mut left, &|w| reverse(w) && is_back(w.0));
+    // turns of what comes the way that links were written (packets from inside, as a rule: where they are new flows' packets,
+    // a program tells them from others anyway); all turns; and where loops go round without a turn
+    take(&mut left, &|w| reverse(w) && !is_back(w.0));
     take(&mut left, &reverse);
     // Bound: each link once.
     while let Some(first) = in_loops(links.len(), &left).first().map(|w| w.1) {
