@@ -34,7 +34,7 @@ const OPTIONS: ChainOptions = ChainOptions {
     functions: 4,
     hairpin: true,
     // packets that go round for ever between two of them: which element ends that, and what was counted until then, differs
-    shared_pools: false,
+    shared_pools: true,
     // flows that take over each other's place
     one_port: false,
     shared_forwards: false,
