@@ -19,6 +19,7 @@ mod links;
 mod load;
 mod params;
 mod places;
+mod rounds;
 mod stitch;
 mod yaml;
 

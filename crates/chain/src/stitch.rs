@@ -3,6 +3,7 @@
 use crate::error::Reader;
 use crate::links::{Link, PortRef};
 use crate::places::{self, Places};
+use crate::rounds::{self, LinkEnds};
 use indexmap::IndexMap;
 use onefold_click::FlatGraph;
 use onefold_click::source::Span;
@@ -556,6 +557,7 @@ pub(crate) fn stitch(
         }
     }
     // links: every NFLink of the output port to what the removed source fed
+    let mut ends: Vec<LinkEnds> = Vec::with_capacity(links.len());
     for (a, b, s) in &links {
         let (ia, ib) = (index[&a.function], index[&b.function]);
         let loc = places::place(&reader.sources, *s);
@@ -569,6 +571,16 @@ pub(crate) fn stitch(
                     .filter(move |c| c.from.element == *src)
             })
             .collect();
+        let inputs = fed.iter();
+        let sinks = parts[ia].sinks[&a.port].iter();
+        ends.push(LinkEnds {
+            from: (ia, a.port),
+            to: (ib, b.port),
+            sinks: sinks.filter_map(|s| place[ia][*s]).collect(),
+            entries: inputs
+                .filter_map(|c| Some((place[ib][c.to.element]?, c.to.port)))
+                .collect(),
+        });
         for sink in &parts[ia].sinks[&a.port] {
             for c in &fed {
                 if let (Some(f), Some(t)) = (place[ia][*sink], place[ib][c.to.element]) {
@@ -581,6 +593,7 @@ pub(crate) fn stitch(
             }
         }
     }
+    rounds::guard(&mut chain.graph, &ends);
     for (name, entry, exit, _) in &wiring.ports {
         let source = entry.as_ref().and_then(|p| {
             let i = *index.get(&p.function)?;

@@ -6,7 +6,8 @@ use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{Accounts, ConfigCx, ConfigErrors, Element, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Case, Cond, Exit, Model, ModelCx, Op, Read, TypeOf};
+use crate::model::{AnnoKey, Case, Cond, Exit, Model, ModelCx, Op, Read, TypeOf, Value};
+use crate::standard::{MARK_ANNO, ROUNDS_ANNOS};
 use crate::{Port, element_any};
 use onefold_packet::{EtherAddr, Packet, Pkt, Timestamp, wire::ethernet};
 
@@ -20,12 +21,14 @@ pub const NF_LINK: ElementClass = ElementClass {
     processing: "a/h",
     flow: "x/x",
     effect: Effect::Pure,
-    usage: "[keywords ETHER, BURST]",
+    usage: "[keywords ETHER, BURST, KEEP_ROUNDS, MARK]",
     summary: "hands packets from one network function to the next as a wire would",
     new: || {
         Box::new(NfLink {
             ether: None,
             burst: 32,
+            keep_rounds: false,
+            mark: 0,
             count: 0,
         })
     },
@@ -34,10 +37,17 @@ pub const NF_LINK: ElementClass = ElementClass {
 /// What a wire between two devices does to a packet: the bytes stay, every annotation but the time stamp is forgotten, the
 /// packet type is what a device with address ETHER (any, if not given) would say, and the MAC header is set to the start
 /// of the frame. With a pull input (a queue in front of an output device) it pulls, BURST packets a turn.
+///
+/// Where packets can go round between functions, LoopGuards stand behind their turns: with KEEP_ROUNDS, a packet keeps what it
+/// has of them (how often it has turned, and its time to live then); with MARK, it is marked as one that has come over this
+/// link (LoopGuard's FROM looks at that).
 #[derive(Debug, Clone)]
 struct NfLink {
     ether: Option<EtherAddr>,
     burst: u32,
+    keep_rounds: bool,
+    /// 0: no mark.
+    mark: u8,
     count: u64,
 }
 
@@ -54,26 +64,63 @@ fn cross(p: &mut Packet, ether: Option<EtherAddr>) {
     }
 }
 
+const fn key(at: u8) -> AnnoKey {
+    AnnoKey {
+        offset: at,
+        size: 1,
+    }
+}
+
+impl NfLink {
+    /// One packet crosses this wire.
+    #[inline]
+    fn take(&self, p: &mut Packet) {
+        if !self.keep_rounds && self.mark == 0 {
+            return cross(p, self.ether);
+        }
+        let rounds = ROUNDS_ANNOS.map(|at| p.anno.u8(usize::from(at)));
+        cross(p, self.ether);
+        // zero it is already
+        if self.keep_rounds && rounds != [0, 0] {
+            for (at, v) in ROUNDS_ANNOS.into_iter().zip(rounds) {
+                p.anno.set_u8(usize::from(at), v);
+            }
+        }
+        if self.mark != 0 {
+            p.anno.set_u8(usize::from(MARK_ANNO), self.mark);
+        }
+    }
+}
+
 impl Element for NfLink {
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.ether = args.keyword("ETHER");
         self.burst = args.keyword("BURST").unwrap_or(32).max(1);
+        self.keep_rounds = args.keyword("KEEP_ROUNDS").unwrap_or(false);
+        self.mark = args.keyword("MARK").unwrap_or(0);
         args.finish()
     }
 
     #[inline]
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         self.count += 1;
-        cross(&mut p, self.ether);
+        self.take(&mut p);
         cx.emit(0, p);
     }
 
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
-        let wire = [Op::Count(0), Op::ClearAnnos, Op::SetMac { at: 0 }];
+        let mut wire = vec![Op::Count(0), Op::ClearAnnos, Op::SetMac { at: 0 }];
+        if self.keep_rounds {
+            let kept = |at| Op::SetAnno(key(at), Value::Of(Read::Anno(key(at))));
+            wire.extend(ROUNDS_ANNOS.map(kept));
+        }
+        if self.mark != 0 {
+            wire.push(Op::SetAnno(key(MARK_ANNO), Value::Const(self.mark.into())));
+        }
         let whole = Cond::at_least(Read::Len, ethernet::LEN as u128);
         Model::Cases(vec![
             Case::new(whole, Exit::Port(0))
-                .with(wire)
+                .with(wire.clone())
                 .with([Op::SetPacketType(TypeOf::Destination(self.ether))]),
             Case::new(Cond::Always, Exit::Port(0)).with(wire),
         ])
@@ -90,9 +137,8 @@ impl Element for NfLink {
     }
     fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
         self.count += batch.len() as u64;
-        let ether = self.ether;
         for p in batch.iter_mut() {
-            cross(p, ether);
+            self.take(p);
         }
         (0, batch.len())
     }
@@ -160,6 +206,27 @@ mod tests {
             assert_eq!(p.mac_header_offset(), Some(0));
         }
         assert_eq!(b.push(0, b"short").len(), 1);
+    }
+
+    #[test]
+    fn what_loop_guards_know_crosses_where_it_is_told_to() {
+        for (config, rounds, mark) in [
+            ("", [0, 0], 0),
+            ("KEEP_ROUNDS true", [5, 64], 0),
+            ("MARK 9", [0, 0], 9),
+            ("KEEP_ROUNDS true, MARK 255", [5, 64], 255),
+        ] {
+            let mut b = Bench::new("NFLink", config, 1, 1).unwrap();
+            let mut p = Box::new(Packet::from_slice(&[0u8; 60]));
+            for (at, v) in [(16, 3), (40, 5), (41, 64), (42, 77), (43, 1)] {
+                p.anno.set_u8(at, v);
+            }
+            let p = b.push_packet(0, p).remove(0).1;
+            let mut want = [0u8; 48];
+            (want[40], want[41], want[42]) = (rounds[0], rounds[1], mark);
+            assert_eq!(p.anno.bytes(), &want, "{config}");
+        }
+        assert!(Bench::new("NFLink", "MARK 256", 1, 1).is_err());
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! `LoopGuard`: a packet that goes round without a hop counted down does not do so for ever.
 
-use crate::args::{Args, SizedAnno};
+use crate::args::{ArgScope, Args, FromArg, SizedAnno};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::build::is;
-use crate::model::{AnnoKey, Case, Cond, Exit, FieldRef, Model, ModelCx, Op, Read, Value, field};
+use crate::model::{
+    AnnoKey, Case, Cond, Exit, FieldRef, Model, ModelCx, Op, Read, Value, ValueSet, field,
+};
 use crate::{Port, element_any, ip4};
 use onefold_packet::{Packet, Pkt, anno_field};
 
@@ -14,15 +16,16 @@ use onefold_packet::{Packet, Pkt, anno_field};
 pub const LOOP_GUARD: ElementClass = ElementClass {
     name: "LoopGuard",
     ports: "1/1",
-    processing: "h/h",
+    processing: "a/a",
     flow: "x/x",
     effect: Effect::CommutativeCount,
-    usage: "[keywords LIMIT, ANNO]",
+    usage: "[keywords LIMIT, FROM, ANNO]",
     summary: "drops a packet that comes here once more than LIMIT times with no hop counted down",
     new: || {
         Box::new(LoopGuard {
             limit: MAX_ROUNDS,
-            at: anno_field::PERFCTR.offset,
+            from: Vec::new(),
+            at: FIRST,
             drops: 0,
         })
     },
@@ -32,18 +35,31 @@ pub const LOOP_GUARD: ElementClass = ElementClass {
 pub const MAX_ROUNDS: u8 = 32;
 const LOOP: DropReason = "LoopGuard: went round 32 times and no hop was counted down";
 const LOOP_OTHER: DropReason = "LoopGuard: went round too often and no hop was counted down";
-/// Cause of punts.
+/// Causes of punts.
 const AGAIN: &str = "comes round again";
+const TURNS: &str = "turns back to where it came from";
+
+/// The first annotation byte unless `ANNO` says otherwise: visits; then the time to live, then the mark that `FROM` looks at.
+/// Links keep the first two with `KEEP_ROUNDS`, and set the third with `MARK`.
+const FIRST: u8 = anno_field::PERFCTR.offset;
+pub(crate) const ROUNDS_ANNOS: [u8; 2] = [FIRST, FIRST + 1];
+pub(crate) const MARK_ANNO: u8 = FIRST + 2;
 
 /// It stands where packets turn back into a cycle, so that those that do not turn pay nothing. How often a packet has come, and
 /// its time to live (hop limit) when it last did, travel with it in two annotation bytes: the execution that goes on with it, be
 /// it the program or the reference graph, knows how far it has come. A smaller time to live than last time begins the count anew:
 /// such a loop ends by itself.
+///
+/// With `FROM`, only packets that have one of these marks are counted: those that leave a network function for where they came
+/// from. All others leave as they came, and cost nothing in a program, which knows the mark; those that are counted are the
+/// reference graph's from there on, so that nothing behind depends on how often a packet has turned.
 #[derive(Debug, Clone)]
 struct LoopGuard {
     /// Visits before the one that is too many.
     limit: u8,
-    /// The first of the two annotation bytes: visits, then the time to live.
+    /// Marks of packets that are counted; all are if there are none.
+    from: Vec<u8>,
+    /// The first of the annotation bytes: visits, then the time to live, then the mark.
     at: u8,
     drops: u64,
 }
@@ -55,6 +71,22 @@ fn hops_left(p: &Packet) -> u8 {
         Some(h) if h.version() == 4 => h.ttl(),
         Some(h) if h.version() == 6 => h.bytes().get(7).copied().unwrap_or(0),
         _ => 0,
+    }
+}
+
+/// Marks, separated by blanks: 1 to 255.
+struct Marks(Vec<u8>);
+
+impl FromArg for Marks {
+    const WANTS: &'static str = "marks from 1 to 255, separated by blanks";
+
+    fn from_arg(text: &str, _: &ArgScope<'_>) -> Result<Self, Option<String>> {
+        let mark = |w: &str| w.parse::<u8>().ok().filter(|n| *n > 0);
+        let all: Option<Vec<u8>> = text.split_whitespace().map(mark).collect();
+        match all {
+            Some(all) if !all.is_empty() => Ok(Marks(all)),
+            _ => Err(None),
+        }
     }
 }
 
@@ -73,7 +105,8 @@ impl Element for LoopGuard {
         if !(1..=254).contains(&self.limit) {
             args.error("LIMIT: out of range, 1 to 254");
         }
-        if let Some(SizedAnno::<2>(at)) = args.keyword("ANNO") {
+        self.from = args.keyword("FROM").map_or(Vec::new(), |Marks(m)| m);
+        if let Some(SizedAnno::<3>(at)) = args.keyword("ANNO") {
             self.at = at;
         }
         args.finish()
@@ -81,6 +114,9 @@ impl Element for LoopGuard {
 
     fn push(&mut self, _: Port, mut p: Pkt, cx: &mut Cx<'_>) {
         let at = usize::from(self.at);
+        if !self.from.is_empty() && !self.from.contains(&p.anno.u8(at + 2)) {
+            return cx.emit(0, p);
+        }
         let (visits, last) = (p.anno.u8(at), p.anno.u8(at + 1));
         let left = hops_left(&p);
         let visits = if left < last { 0 } else { visits };
@@ -97,8 +133,16 @@ impl Element for LoopGuard {
         cx.emit(0, p);
     }
 
-    /// The first visit; a second one is for the reference graph, whatever comes of it.
+    /// The first visit; a second one is for the reference graph, whatever comes of it. With marks, the first is, too.
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        if !self.from.is_empty() {
+            let marks = self.from.iter().map(|m| (u128::from(*m), u128::from(*m)));
+            let marked = Cond::In(Read::Anno(self.key(2)), ValueSet::from_intervals(marks));
+            return Model::Cases(vec![
+                Case::new(marked, Exit::Punt(TURNS)),
+                Case::new(Cond::Always, Exit::Port(0)),
+            ]);
+        }
         let (visits, last) = (self.key(0), self.key(1));
         let first = |when: Cond, left: Value| {
             Case::new(when, Exit::Port(0)).with([
@@ -183,8 +227,37 @@ mod tests {
             p.data_mut()[at] += 1;
             assert!(b.push_packet(0, p).is_empty());
         }
-        for wrong in ["LIMIT 0", "LIMIT 255", "ANNO 47"] {
+        for wrong in [
+            "LIMIT 0",
+            "LIMIT 255",
+            "ANNO 46",
+            "FROM 0",
+            "FROM 256",
+            "FROM",
+        ] {
             assert!(Bench::new("LoopGuard", wrong, 1, 1).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn only_packets_with_its_marks_are_counted() {
+        let mut b = Bench::new("LoopGuard", "FROM 3 7, LIMIT 2", 1, 1).unwrap();
+        let at = usize::from(super::MARK_ANNO);
+        let mut p = packet(4, 9);
+        // neither without a mark nor with another one
+        for mark in [0, 4].repeat(40) {
+            p.anno.set_u8(at, mark);
+            p = b.push_packet(0, p).remove(0).1;
+            assert_eq!(p.anno.u8(usize::from(super::ROUNDS_ANNOS[0])), 0);
+        }
+        for mark in [3, 7] {
+            p.anno.set_u8(at, mark);
+            p = b.push_packet(0, p).remove(0).1;
+        }
+        p.anno.set_u8(at, 0);
+        p = b.push_packet(0, p).remove(0).1;
+        p.anno.set_u8(at, 3);
+        assert!(b.push_packet(0, p).is_empty());
+        assert_eq!(b.read("drops").unwrap(), "1");
     }
 }

@@ -9,6 +9,7 @@ mod plain;
 
 use crate::class::ElementClass;
 pub use loop_guard::MAX_ROUNDS;
+pub(crate) use loop_guard::{MARK_ANNO, ROUNDS_ANNOS};
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[

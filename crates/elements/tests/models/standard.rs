@@ -12,6 +12,8 @@ pub fn plans() -> Vec<Plan> {
                 Subject::new("Discard", "", 1, 0),
                 Subject::new("Discard", "REASON \"not wanted here\"", 1, 0),
                 Subject::new("Discard", "BURST 3", 1, 0).write("reset_counts", ""),
+                Subject::new("NFLink", "KEEP_ROUNDS true", 1, 1),
+                Subject::new("NFLink", "KEEP_ROUNDS true, MARK 7", 1, 1),
             ],
         ),
         Plan::new(Layer::Any, vec![Subject::new("Idle", "", 2, 1)]),
@@ -25,6 +27,7 @@ pub fn plans() -> Vec<Plan> {
             vec![
                 Subject::new("LoopGuard", "", 1, 1),
                 Subject::new("LoopGuard", "LIMIT 1, ANNO 30", 1, 1),
+                Subject::new("LoopGuard", "FROM 1 2 200", 1, 1),
             ],
         )
         .plain_punts(1000),
@@ -70,6 +73,8 @@ pub fn plans() -> Vec<Plan> {
             vec![
                 Subject::new("NFLink", "", 1, 1),
                 Subject::new("NFLink", "ETHER 02:00:00:00:00:02", 1, 1).write("reset_counts", ""),
+                Subject::new("NFLink", "KEEP_ROUNDS true", 1, 1),
+                Subject::new("NFLink", "KEEP_ROUNDS true, MARK 7", 1, 1),
             ],
         ),
     ]

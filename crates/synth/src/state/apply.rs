@@ -226,12 +226,20 @@ impl State {
     pub fn put_anno(&mut self, k: AnnoKey, v: Expr) -> Result<(), Need> {
         let end = |k: AnnoKey| k.offset + k.size;
         let mut kept = Vec::with_capacity(self.annos.len() + 1);
+        let mut over = false;
         for (o, old) in &self.annos {
             if end(*o) <= k.offset || end(k) <= o.offset {
                 kept.push((*o, *old));
-            } else if !(k.offset <= o.offset && end(*o) <= end(k)) {
+                continue;
+            }
+            over = true;
+            if !(k.offset <= o.offset && end(*o) <= end(k)) {
                 return Err(Need::Write);
             }
+        }
+        // zero where nothing stands says nothing, and makes no state another one
+        if self.annos_zero && !over && v == Expr::Const(0) {
+            return Ok(());
         }
         kept.push((k, v));
         kept.sort_unstable_by_key(|(k, _)| *k);
