@@ -13,6 +13,11 @@ state=out/soak/$commit
 mkdir -p "$state"
 
 # What each part does: `part_NAME` runs it and fails if anything is found; `# NAME: ` says what it is.
+# random-chains: 2,000 random chains, 5,000 packets each at every level and with a small flow table, and their proofs
+part_random_chains() {
+  SOAK_DIR=$PWD/$state/random-chains $CARGO test --profile quick --locked -p onefold --test random_chains -- \
+    --ignored --nocapture
+}
 # mutants: broken programs of the example chains, each refuted or proved to do the same
 part_mutants() { MUTANTS=3 $CARGO test --locked -p onefold-verify --test mutants -- --ignored --nocapture; }
 # models: every element's model broken in turn; property tests must find it out

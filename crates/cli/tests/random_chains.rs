@@ -10,9 +10,8 @@
 //! - `SOAK_THREADS` (2), `SOAK_SECONDS` (no limit): it ends early, and goes on with what is left when it is started
 //!   again.
 //! - `SOAK_DIR` (`out/random-chains`): there, `progress.jsonl` says what is done (remove it to begin anew), and a
-//!   folder per seed
-//!   that failed has the chain file and what was printed.
-
+//! - `SOAK_DIR` (`out/random-chains`): there, `progress.jsonl` says what is done (remove it to begin anew), and a folder
+//!   per seed that failed has the chain file and what was printed.
 mod common;
 
 use common::{root, temp};
@@ -57,7 +56,7 @@ struct Result {
     packets: u64,
     with_output: u64,
     seconds: f64,
-    /// Of the proof.
+    /// Of the proof; what stopped it, if anything did.
     verdict: String,
     /// What is wrong, each with the command that shows it.
     faults: Vec<String>,
@@ -71,6 +70,8 @@ fn patiently(dir: &Path, args: &[&str]) -> (Option<i32>, String, String) {
         .map(|f| std::fs::File::create(f).expect("a file"));
     let mut child = Command::new(env!("CARGO_BIN_EXE_onefold"))
         .current_dir(dir)
+        // a proof that was kept is no proof of this build's prover
+        .env("ONEFOLD_CACHE", "")
         .args(args)
         .stdin(Stdio::null())
         .stdout(out)
@@ -144,6 +145,9 @@ fn examine(dir: &Path, seed: u64, packets: u64) -> Result {
         }
         if prove {
             r.verdict = v["verdict"].as_str().unwrap_or("none").to_string();
+            if let Some(cause) = v["stopped"].as_str() {
+                r.verdict.push_str(&format!(" ({cause})"));
+            }
         }
         if let Some(what) = fault(status, &v, prove) {
             let said: String = err.chars().take(400).collect();
@@ -276,34 +280,43 @@ fn soak_random_chains() {
     );
 }
 
-/// What came of all chains so far.
+/// What came of all chains so far. The last line is what `scripts/soak.sh` keeps.
 fn summary(done: &[Value], of: u64, failed: usize, took: Duration) {
     let sum = |k: &str| done.iter().filter_map(|v| v[k].as_u64()).sum::<u64>();
     let share = |n: u64, of: u64| n as f64 * 100.0 / of.max(1) as f64;
     let mut verdicts: BTreeMap<&str, u64> = BTreeMap::new();
     for v in done {
-        *verdicts
-            .entry(v["verdict"].as_str().unwrap_or("none"))
-            .or_default() += 1;
+        let verdict = v["verdict"].as_str().unwrap_or("none");
+        *verdicts.entry(verdict).or_default() += 1;
     }
-    let some = done
-        .iter()
-        .filter(|v| v["with_output"].as_u64() > Some(0))
-        .count();
-    let mut seconds: Vec<f64> = done.iter().filter_map(|v| v["seconds"].as_f64()).collect();
-    seconds.sort_by(f64::total_cmp);
+    let out = |v: &&Value| v["with_output"].as_u64() > Some(0);
+    let some = done.iter().filter(out).count() as u64;
+    let mut times: Vec<(f64, u64)> = (done.iter())
+        .filter_map(|v| Some((v["seconds"].as_f64()?, v["seed"].as_u64()?)))
+        .collect();
+    times.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let slowest: Vec<String> = (times.iter().take(5))
+        .map(|(s, seed)| format!("{seed} ({s:.1} s)"))
+        .collect();
     println!(
-        "{} of {of} chains without fault, {failed} failed now; {} packets, {:.1}% with output; something left {:.1}% of the chains",
-        done.len(),
-        sum("packets"),
+        "{:.1}% of the packets have output; something left {:.1}% of the chains",
         share(sum("with_output"), sum("packets")),
-        share(some as u64, done.len() as u64)
+        share(some, done.len() as u64)
     );
     println!(
-        "proofs: {verdicts:?}; seconds for a chain: median {:.2}, most {:.1}, all {:.0}; {:.0} s now",
-        seconds.get(seconds.len() / 2).unwrap_or(&0.0),
-        seconds.last().unwrap_or(&0.0),
-        seconds.iter().sum::<f64>(),
+        "seconds for a chain: median {:.2}, all {:.0}; slowest seeds: {}; {:.0} s now",
+        times.get(times.len() / 2).map_or(0.0, |t| t.0),
+        times.iter().map(|t| t.0).sum::<f64>(),
+        slowest.join(", "),
         took.as_secs_f64()
+    );
+    let verdicts: Vec<String> = (verdicts.iter())
+        .map(|(verdict, n)| format!("{n} {verdict}"))
+        .collect();
+    println!(
+        "soak: {} of {of} chains, {} packets, {failed} chains with faults; {}",
+        done.len() + failed,
+        sum("packets"),
+        verdicts.join(", ")
     );
 }

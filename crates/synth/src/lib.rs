@@ -18,4 +18,4 @@ mod traverse;
 pub use input::{Budget, ElementInfo, Input};
 pub use layout::Layout;
 pub use program::Program;
-pub use traverse::{MAX_ROUNDS, MAX_VISITS, synthesize};
+pub use traverse::{MAX_CROSSINGS, MAX_ROUNDS, MAX_VISITS, synthesize};

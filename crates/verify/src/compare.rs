@@ -264,16 +264,21 @@ impl Pair {
         let (what, place, left, right) = match self.max_batch == 1 {
             true => differ_in_order(l, r),
             false => {
-                // the flow in which the frame came that made the i-th of `l`: all one where time made them
+                // the frame that made the i-th of `l`; all one where time made them
+                let ends = &self.ends;
+                let made = |i: usize| ends.partition_point(|end| *end <= i);
                 let came: Vec<Vec<u8>> = (self.done.iter())
-                    .map(|e| frame::flow_key(&e.bytes))
+                    .map(|e| frame::came_key(&e.bytes))
                     .collect();
-                let flow = |i: usize| {
-                    let f = self.ends.partition_point(|end| *end <= i);
-                    let key = came.get(f);
-                    came.iter().position(|k| Some(k) == key).unwrap_or(0)
+                let of = |f: usize| came.iter().position(|k| Some(k) == came.get(f));
+                let line = |i: usize, before: &[usize]| Line {
+                    flow: of(made(i)).unwrap_or(0),
+                    copy: match self.right.keeps_order() {
+                        true => 0,
+                        false => before.iter().filter(|j| made(**j) == made(i)).count(),
+                    },
                 };
-                differ_by_flow(l, r, &flow)?
+                differ_by_flow(l, r, &line)?
             }
         };
         Some(Difference {
@@ -358,10 +363,24 @@ type Shown<'a> = (Timestamp, Cow<'a, [u8]>);
 /// The packets of a flow at a port in the one execution, with their indices, and in the other.
 type Sides<'a> = (Vec<usize>, [Vec<Shown<'a>>; 2]);
 
+/// Packets that keep their order among each other: those that came as one flow, and of copies that a chain makes of its
+/// packets the first ones, the second ones and so on, each of which take a way of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Line {
+    /// In which flow the frame came.
+    flow: usize,
+    /// Which of the packets it is that the frame became here; 0 where executions keep the order of those, too.
+    copy: usize,
+}
+
 /// The first flow at a port whose packets differ; the order across flows and ports is free, and with it the
-/// identifications of ICMP errors, which an element counts through for all flows. Packets that leave as one flow and
-/// came as several (`came`: in which the i-th of `l` did) keep the order of each of those.
-fn differ_by_flow(l: &Outputs, r: &Outputs, came: &dyn Fn(usize) -> usize) -> Option<Found> {
+/// identifications of ICMP errors, which an element counts through for all flows. Packets that leave as one flow keep the
+/// order of each [`Line`] (`line`: in which the i-th of `l` is, given those before it).
+fn differ_by_flow(
+    l: &Outputs,
+    r: &Outputs,
+    line: &dyn Fn(usize, &[usize]) -> Line,
+) -> Option<Found> {
     let mut flows: BTreeMap<(u32, Vec<u8>), Sides<'_>> = BTreeMap::new();
     for (side, outs) in [l, r].into_iter().enumerate() {
         for (i, (sink, at, bytes)) in outs.iter().enumerate() {
@@ -376,7 +395,11 @@ fn differ_by_flow(l: &Outputs, r: &Outputs, came: &dyn Fn(usize) -> usize) -> Op
         if a == b {
             continue;
         }
-        let left: Vec<(usize, &Shown<'_>)> = indices.iter().map(|i| came(*i)).zip(a).collect();
+        let lines: Vec<Line> = (indices.iter().enumerate())
+            .map(|(n, i)| line(*i, &indices[..n]))
+            .collect();
+        let number = |x: &Line| lines.iter().position(|y| y == x).unwrap_or(0);
+        let left: Vec<(usize, &Shown<'_>)> = lines.iter().map(number).zip(a).collect();
         if interleaves(&left, &b.iter().collect::<Vec<_>>()) {
             continue;
         }

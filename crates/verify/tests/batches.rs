@@ -61,3 +61,56 @@ fn packets_that_may_pass_each_other_on_the_way_to_a_memory_come_in_batches_of_th
     }
     assert_eq!(pair.checkpoint(), None);
 }
+
+/// Sends the frames in one batch; gives what leaves one by one and in the batch, in which nothing is said to differ.
+fn in_one_batch(text: &str, frames: &[Vec<u8>]) -> [Outputs; 2] {
+    let g = graph(text);
+    let source = g.source("wan").unwrap();
+    let mut pair = Pair::new(
+        Box::new(Reference(g.fork())),
+        Box::new(Batched::new(g.fork())),
+        8,
+    );
+    for (i, f) in frames.iter().enumerate() {
+        let e = Event {
+            joined: i > 0,
+            ..Event::frame(Timestamp::from_secs(1000), source, f.clone())
+        };
+        assert_eq!(pair.step(&e), None);
+    }
+    assert_eq!(pair.checkpoint(), None);
+    let all: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+    [
+        outputs(&mut Reference(g.fork()), source, &all),
+        outputs(&mut Batched::new(g.fork()), source, &all),
+    ]
+}
+
+/// Random chain 94: what has a VLAN tag takes another way than what has none, and is of another network.
+#[test]
+fn a_frame_with_a_tag_may_pass_one_without() {
+    let ways = "FromDevice(wan) -> c :: Classifier(12/0800, -);
+        c[0] -> Strip(14) -> CheckIPHeader -> Unstrip(14) -> out :: ToDevice(lan); c[1] -> out;
+        FromDevice(lan) -> Discard; Idle -> ToDevice(wan);";
+    let plain = bytes(FRAMES[0]);
+    let tagged = [&plain[..12], &[0x81, 0, 0, 7], &plain[12..]].concat();
+    let [single, batch] = in_one_batch(ways, &[plain.clone(), tagged.clone()]);
+    let order = |o: &Outputs| o.iter().map(|(_, _, b)| b.to_vec()).collect::<Vec<_>>();
+    assert_eq!(order(&single), [plain.clone(), tagged.clone()]);
+    assert_eq!(order(&batch), [tagged, plain]);
+}
+
+/// Random chain 205: a packet becomes two that leave as one flow by different ways.
+#[test]
+fn copies_of_a_packet_may_pass_each_other() {
+    let ways = "FromDevice(wan) -> t :: Tee(2);
+        t[0] -> Strip(14) -> EtherEncap(0x0800, 2:0:0:0:0:1, 2:0:0:0:0:2) -> out :: ToDevice(lan); t[1] -> out;
+        FromDevice(lan) -> Discard; Idle -> ToDevice(wan);";
+    let frame = bytes(FRAMES[0]);
+    let mut second = frame.clone();
+    second.push(7);
+    let [single, batch] = in_one_batch(ways, &[frame, second]);
+    let ways = |o: &Outputs| o.iter().map(|(_, _, b)| b[0]).collect::<Vec<_>>();
+    assert_eq!(ways(&single), [2, 0, 2, 0]);
+    assert_eq!(ways(&batch), [0, 0, 2, 2]);
+}

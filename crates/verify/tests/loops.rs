@@ -30,6 +30,24 @@ const SHARED: &str = "functions:\n  a:\n    nat: { pool: 203.0.113.1, port-range
                       links: [ \"a[1] <-> [0]between[1] <-> [0]b\" ]\n\
                       ports: { in: \"a[0]\", out: \"b[1]\" }\n";
 
+/// Two routers, each of which takes the other one for the way to a prefix.
+const ROUTERS: &str = "functions:
+  a:
+    router:
+      interfaces:
+        - { address: 10.0.0.254/24, mac: '02:00:00:00:00:02', gateway-mac: '02:00:00:00:ff:00' }
+        - { address: 192.0.2.1/30, mac: '02:00:00:00:01:01', gateway-mac: '02:00:00:00:01:02' }
+      routes: [ default via 192.0.2.2 ]
+  b:
+    router:
+      interfaces:
+        - { address: 192.0.2.2/30, mac: '02:00:00:00:01:02', gateway-mac: '02:00:00:00:01:01' }
+        - { address: 198.51.100.1/24, mac: '02:00:00:00:00:04', gateway-mac: '02:00:00:00:ee:00' }
+      routes: [ 10.0.0.0/24 via 192.0.2.1, 203.0.113.0/24 via 192.0.2.1 ]
+links: [ 'a[1] <-> [0]b' ]
+ports: { in: 'a[0]', out: 'b[1]' }
+";
+
 /// Packets come back to the guard as long as they have hops left.
 const COUNTING: &str = "
     FromDevice(lan) -> Strip(14) -> CheckIPHeader -> g :: LoopGuard -> DecIPTTL -> g;
@@ -176,6 +194,36 @@ fn what_turns_back_once_stays_in_the_program() {
         left += 1;
     });
     assert_eq!((left, runner.report().punted()), (4, 0));
+}
+
+/// A loop between routers is in a program twice, not once for each of the hops that a packet may have left, and is proved in
+/// no time: the reference graph goes on with what goes round.
+#[test]
+fn a_loop_between_routers_does_not_make_a_large_program() {
+    let (g, inside) = chain(ROUTERS);
+    let input = g.synthesis_input();
+    let program = synthesize(&input, Budget::default());
+    let rules = |p: &onefold_synth::Program| p.stages.iter().map(|s| s.rules.len()).sum::<usize>();
+
+    let straight = ROUTERS.replace(", 203.0.113.0/24 via 192.0.2.1", "");
+    let without = synthesize(&build(&straight).0.synthesis_input(), Budget::default());
+    let (with, without) = (rules(&program), rules(&without));
+    assert!(
+        with < 4 * without,
+        "{with} rules, {without} without the loop"
+    );
+    let proof = prove(&input, &program, &prove::Options::default());
+    assert!(proof.holds(), "{proof:#?}");
+    let frames: Vec<Vec<u8>> = [64, 255, 1, 2, 3, 4, 5, 6, 7, 8, 33]
+        .iter()
+        .map(|ttl| udp((HOST, 1), (POOL, 2), *ttl))
+        .collect();
+    let drops = alike(&g, inside, &frames);
+    // all went round to their end
+    let told = drops
+        .iter()
+        .filter(|d| d.reason == "ICMPError: answered with an ICMP error");
+    assert_eq!(told.map(|d| d.packets).sum::<u64>(), 11, "{drops:?}");
 }
 
 #[test]

@@ -301,7 +301,10 @@ impl Traversal<'_, '_> {
                         state: state.clone().at_stage(),
                         write,
                     };
-                    Next::Stage(self.s.stage(Some(self.me), key, Why::Bound, known))
+                    Next::Stage(
+                        self.s
+                            .stage(Some((self.me, &group.path)), key, Why::Bound, known),
+                    )
                 }
             };
         let outputs: Vec<Next> = behind

@@ -2,7 +2,7 @@
 
 use super::cases::{Meet, covered, meet, subtract, trim};
 use super::groups::Traversal;
-use super::{Group, MAX_VISITS, Part};
+use super::{Group, MAX_CROSSINGS, MAX_VISITS, Part};
 use crate::cond::{self, Trouble};
 use crate::layout::Layout;
 use crate::program::{Dim, Expr, Filter, Origin, Why};
@@ -13,6 +13,8 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Most alternatives of earlier cases that are taken out of what a case takes.
 const MAX_EARLIER: usize = 64;
+/// Cause of punts.
+const ROUND: &str = "goes round between functions";
 /// Most groups at one element in one stage.
 const MAX_GROUPS: u32 = 4096;
 
@@ -39,6 +41,13 @@ fn lengths<'a>(all: &'a [Vec<Filter>], s: &State, hint: Layout) -> Vec<(usize, &
 }
 
 impl Traversal<'_, '_> {
+    /// How often a link was crossed on the way to here.
+    fn crossings(&self, link: ElemId, group: &Group) -> usize {
+        let before = &self.s.stages[self.me].trail;
+        let before = before.iter().filter(|t| t.0 == link);
+        before.count() + group.path.iter().filter(|e| **e == link).count()
+    }
+
     pub(super) fn element(&mut self, elem: ElemId, port: u16, s: State, mut group: Group) {
         let v = self.visits.entry(elem).or_default();
         *v += 1;
@@ -46,6 +55,9 @@ impl Traversal<'_, '_> {
         let again_on_path = group.path.iter().filter(|e| **e == elem).count();
         if again > MAX_GROUPS || again_on_path >= MAX_VISITS {
             return self.punt(elem, port, &s, group, "too many rounds of a cycle");
+        }
+        if self.s.is_link(elem) && self.crossings(elem, &group) >= MAX_CROSSINGS {
+            return self.punt(elem, port, &s, group, ROUND);
         }
         group.parts.sort_by(|a, b| a.rank.cmp(&b.rank));
         let input = self.s.input;

@@ -156,7 +156,10 @@ impl Traversal<'_, '_> {
                     state: s.clone().at_stage(),
                     write: false,
                 };
-                Next::Stage(self.s.stage(Some(self.me), key, Why::Copy, &known))
+                Next::Stage(
+                    self.s
+                        .stage(Some((self.me, &group.path)), key, Why::Copy, &known),
+                )
             }
         });
         let next = next.collect();
@@ -183,7 +186,10 @@ impl Traversal<'_, '_> {
                     state: s.written(),
                     write: false,
                 };
-                Next::Stage(self.s.stage(Some(self.me), key, Why::Asked, &known))
+                Next::Stage(
+                    self.s
+                        .stage(Some((self.me, &group.path)), key, Why::Asked, &known),
+                )
             }
         });
         let outputs = outputs.collect();

@@ -190,7 +190,7 @@ impl<'a, 'b> Traversal<'a, 'b> {
             state: s.clone().at_stage(),
             write: false,
         };
-        let id = self.s.stage(Some(self.me), key, why, &known);
+        let id = self.s.stage(Some((self.me, &group.path)), key, why, &known);
         self.leave(group, s.steps.clone(), End::Goto(id));
     }
 
@@ -204,7 +204,9 @@ impl<'a, 'b> Traversal<'a, 'b> {
             state: s.written(),
             write: false,
         };
-        let next = self.s.stage(Some(self.me), key, Why::Written, &known);
+        let next = self
+            .s
+            .stage(Some((self.me, &group.path)), key, Why::Written, &known);
         let end = End::Write {
             image: s.image(true),
             next,

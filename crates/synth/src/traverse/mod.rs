@@ -7,8 +7,9 @@
 //! order of ranks; nothing is ever subtracted (SNF's lazy subtraction, carried to its end).
 //!
 //! Bounds: a stage has at most [`Budget::rules`] rules, a program [`Budget::stages`] stages whose rules together have the
-//! [`Budget::size`], a path passes an input at most [`MAX_VISITS`] times, a stage is done over at most [`MAX_ROUNDS`] times
-//! while more becomes known to reach it, all of which together make rules of at most [`MAX_WORK`] times that size.
+//! [`Budget::size`], a path passes an input at most [`MAX_VISITS`] times and a link between functions [`MAX_CROSSINGS`] times, a stage is done
+//! over at most [`MAX_ROUNDS`] times while more becomes known to reach it, all of which together make rules of at most
+//! [`MAX_WORK`] times that size.
 
 mod assemble;
 mod bind;
@@ -41,6 +42,11 @@ use std::collections::{BTreeSet, HashMap};
 pub const MAX_VISITS: usize = 32;
 // packets that go round with no hop counted down end at the same number
 const _: () = assert!(MAX_VISITS == onefold_elements::MAX_ROUNDS as usize);
+/// Most times that a path crosses one link between functions. Packets that come to it once more go round, as between routers
+/// that send a prefix to each other: the reference graph goes on with them to the end of their time to live.
+pub const MAX_CROSSINGS: usize = 2;
+/// Class of links between functions.
+const LINK: &str = "NFLink";
 /// Most times that a stage is made again because more can reach it than was known; then everything is taken to reach it.
 pub const MAX_ROUNDS: u32 = 24;
 
@@ -92,7 +98,7 @@ struct Work {
     known: Known,
     dirty: bool,
     rounds: u32,
-    /// Where the stages began that led here first.
+    /// Where the stages began that led here first, and the links between functions on the way.
     trail: Vec<(ElemId, u16)>,
     done: Option<Stage>,
     /// What its rules take of [`Budget::size`].
@@ -219,7 +225,14 @@ impl Synthesizer<'_> {
     }
 
     /// The stage of that key; `known` can reach it.
-    fn stage(&mut self, from: Option<usize>, key: Key, why: Why, known: &Known) -> StageId {
+    /// It comes from a stage, by this path there.
+    fn stage(
+        &mut self,
+        from: Option<(usize, &[ElemId])>,
+        key: Key,
+        why: Why,
+        known: &Known,
+    ) -> StageId {
         if let Some(id) = self.index.get(&key) {
             let w = &mut self.stages[id.0 as usize];
             if w.known.join(known, &self.slots) {
@@ -232,10 +245,12 @@ impl Synthesizer<'_> {
             return *id;
         }
         let id = StageId(self.stages.len() as u32);
-        let mut trail = match from.and_then(|i| self.stages.get(i)) {
-            Some(w) => w.trail.clone(),
-            None => Vec::new(),
-        };
+        let mut trail = Vec::new();
+        if let Some((i, path)) = from {
+            trail.extend(self.stages.get(i).into_iter().flat_map(|w| &w.trail));
+            let crossed = path.iter().filter(|e| self.is_link(**e));
+            trail.extend(crossed.map(|e| (*e, 0)));
+        }
         trail.push((key.elem, key.port));
         self.index.insert(key.clone(), id);
         self.stages.push(Work {
@@ -263,6 +278,11 @@ impl Synthesizer<'_> {
             .elements
             .get(e.0 as usize)
             .map_or("?", |e| e.name.as_str())
+    }
+
+    fn is_link(&self, e: ElemId) -> bool {
+        let e = self.input.elements.get(e.0 as usize);
+        e.is_some_and(|e| e.class == LINK)
     }
 
     fn successor(&self, e: ElemId, port: usize) -> Option<(ElemId, u16)> {
@@ -306,7 +326,7 @@ impl Synthesizer<'_> {
                 ..key.clone()
             };
             let behind = known.map(&self.slots, |f| carried(f, &key.state));
-            let to = self.stage(Some(i), fresh, Why::Written, &behind);
+            let to = self.stage(Some((i, &[])), fresh, Why::Written, &behind);
             let part = Part {
                 rank: Vec::new(),
                 filter: Filter::default(),
