@@ -21,6 +21,15 @@ fn long_runs_under_pressure_keep_the_promises() {
     }
 }
 
+/// Where nearly all variations are taken, and a full table gives places of flows that go to new ones within a millisecond, addresses
+/// of those that went are free.
+#[test]
+fn what_evicted_flows_had_is_free() {
+    let c = all(64).into_iter().find(|c| c.kind == config::Kind::Addr);
+    let r = soak(&c.unwrap(), 200, 60_000, 1, &mut |_| true).unwrap_or_else(|e| panic!("{e}"));
+    assert!(r.evictions > 1000, "{r:?}");
+}
+
 /// Runs events, with something done to the rewriter behind the model's back after some of them.
 fn tampered(config: &Config, at: u64, harm: impl Fn(&mut Rig)) -> Option<Broken> {
     let mut rng = Rng::new(5);
