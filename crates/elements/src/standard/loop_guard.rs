@@ -35,9 +35,8 @@ pub const LOOP_GUARD: ElementClass = ElementClass {
 pub const MAX_ROUNDS: u8 = 32;
 const LOOP: DropReason = "LoopGuard: went round 32 times and no hop was counted down";
 const LOOP_OTHER: DropReason = "LoopGuard: went round too often and no hop was counted down";
-/// Causes of punts.
+/// Cause of punts.
 const AGAIN: &str = "comes round again";
-const TURNS: &str = "turns back to where it came from";
 
 /// The first annotation byte unless `ANNO` says otherwise: visits; then the time to live, then the mark that `FROM` looks at.
 /// Links keep the first two with `KEEP_ROUNDS`, and set the third with `MARK`.
@@ -51,8 +50,7 @@ pub(crate) const MARK_ANNO: u8 = FIRST + 2;
 /// such a loop ends by itself.
 ///
 /// With `FROM`, only packets that have one of these marks are counted: those that leave a network function for where they came
-/// from. All others leave as they came, and cost nothing in a program, which knows the mark; those that are counted are the
-/// reference graph's from there on, so that nothing behind depends on how often a packet has turned.
+/// from. All others leave as they came, and cost nothing in a program, which knows the mark.
 #[derive(Debug, Clone)]
 struct LoopGuard {
     /// Visits before the one that is too many.
@@ -133,15 +131,13 @@ impl Element for LoopGuard {
         cx.emit(0, p);
     }
 
-    /// The first visit; a second one is for the reference graph, whatever comes of it. With marks, the first is, too.
+    /// The first visit; a second one is for the reference graph, whatever comes of it.
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
+        let mut cases = Vec::new();
         if !self.from.is_empty() {
             let marks = self.from.iter().map(|m| (u128::from(*m), u128::from(*m)));
             let marked = Cond::In(Read::Anno(self.key(2)), ValueSet::from_intervals(marks));
-            return Model::Cases(vec![
-                Case::new(marked, Exit::Punt(TURNS)),
-                Case::new(Cond::Always, Exit::Port(0)),
-            ]);
+            cases.push(Case::new(marked.not(), Exit::Port(0)));
         }
         let (visits, last) = (self.key(0), self.key(1));
         let first = |when: Cond, left: Value| {
@@ -152,7 +148,7 @@ impl Element for LoopGuard {
         };
         let of = |f: FieldRef| Value::Of(Read::Field(f));
         let again = is(Read::Anno(visits), 0).not();
-        let mut cases = vec![Case::new(again, Exit::Punt(AGAIN))];
+        cases.push(Case::new(again, Exit::Punt(AGAIN)));
         cases.extend(ip4::unless_header(Exit::Port(0)).map(|c| first(c.when, Value::Const(0))));
         cases.push(first(Cond::eq(field::IP_VERSION, 4), of(field::IP_TTL)));
         cases.push(first(Cond::eq(field::IP_VERSION, 6), of(field::IP6_HLIM)));
