@@ -203,7 +203,9 @@ impl Planted {
             &["verify", "c.click", "--prove", "--program", "bad.txt", "-q"],
         );
         assert_eq!(v["verdict"], "refuted", "{v}");
-        let args = self.args(&["run", "c.click", "-q"], &["--program", "bad.txt"]);
+        // time enough on a busy machine
+        let last = ["--program", "bad.txt", "--verify-time", "120"];
+        let args = self.args(&["run", "c.click", "-q"], &last);
         let v = json(&self.dir, 1, &args);
         assert_eq!(
             (&v["refused"], &v["verification"]["verdict"]),
@@ -213,7 +215,8 @@ impl Planted {
 
     /// A difference among packets that are made for the program, and among those of the files.
     fn verify_catches(&self, more: &[&str]) {
-        let bad = ["--level", "program", "-q"];
+        // how short the sequence becomes is not what is asked here
+        let bad = ["--level", "program", "-q", "--shrink-time", "2"];
         let made = [&["verify", "c.click", "--packets", "30000"][..], &bad, more].concat();
         let v = json(&self.dir, 1, &made);
         assert_eq!(v["differences"], 1, "{v}");

@@ -39,9 +39,11 @@ const OPTIONS: ChainOptions = ChainOptions {
     shared_forwards: false,
 };
 
-/// What is done with every chain: a name, and the arguments of `onefold verify` besides chain, seed and, for those that
-/// send any, packets.
-const RUNS: &[(&str, &[&str])] = &[
+/// A name, and the arguments of `onefold verify` besides chain, seed and, for those that send any, packets.
+type Run = (&'static str, &'static [&'static str]);
+
+/// What is done with every chain.
+const RUNS: &[Run] = &[
     ("all levels", &["--level", "all"]),
     (
         "a small flow table",
@@ -123,15 +125,15 @@ fn fault(status: Option<i32>, v: &Value, prove: bool) -> Option<String> {
     }
 }
 
-/// Makes the chain of a seed in a folder and does everything with it.
-fn examine(dir: &Path, seed: u64, packets: u64) -> Result {
+/// Makes the chain of a seed in a folder and does these things with it.
+fn examine(dir: &Path, seed: u64, packets: u64, runs: &[Run]) -> Result {
     let begun = Instant::now();
     let mut r = Result::default();
     random_chain(seed, &OPTIONS)
         .write(dir)
         .expect("the chain's files");
     let (packets, number) = (packets.to_string(), seed.to_string());
-    for (name, more) in RUNS {
+    for (name, more) in runs {
         let prove = more.contains(&"--prove");
         let head = ["verify", "chain.yaml", "--seed", &number];
         let sent = ["--packets", &packets];
@@ -183,7 +185,12 @@ fn fifty_random_chains() {
     let results = Mutex::new(Vec::new());
     let seeds: Vec<u64> = (1..=50).collect();
     all(&seeds, 2, &|seed| {
-        let r = examine(&dir.join(seed.to_string()), seed, 400);
+        // a small table takes half as long as all the rest: every other chain has one
+        let all = seed % 2 == 0;
+        let runs: Vec<Run> = (RUNS.iter().copied())
+            .filter(|(_, args)| all || !args.contains(&"--flow-table"))
+            .collect();
+        let r = examine(&dir.join(seed.to_string()), seed, 400, &runs);
         results.lock().unwrap().push((seed, r));
         true
     });
@@ -196,11 +203,11 @@ fn fifty_random_chains() {
     let passes = |r: &Result| r.with_output * 20 > r.packets;
     let n = results.iter().filter(|(_, r)| passes(r)).count();
     assert!(n >= 40, "packets pass {n} of {} chains", results.len());
-    let proved = results
-        .iter()
-        .filter(|(_, r)| r.verdict == "proved")
-        .count();
-    assert!(proved >= 48, "{proved} proved");
+    let unproved: Vec<_> = (results.iter())
+        .filter(|(_, r)| r.verdict != "proved")
+        .map(|(seed, r)| (seed, &r.verdict))
+        .collect();
+    assert!(unproved.is_empty(), "{unproved:?}");
 }
 
 /// A number of the environment.
@@ -254,7 +261,7 @@ fn soak_random_chains() {
             return false;
         }
         let at = dir.join(seed.to_string());
-        let r = examine(&at, seed, packets);
+        let r = examine(&at, seed, packets, RUNS);
         let line = json!({ "seed": seed, "asked": packets, "packets": r.packets, "with_output": r.with_output,
             "verdict": r.verdict, "seconds": r.seconds, "faults": r.faults.len() });
         let mut f = file.lock().unwrap();

@@ -10,6 +10,8 @@ use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
+const FACTOR: u64 = 0x100_0003;
+
 /// A packet at an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Visit {
@@ -24,7 +26,12 @@ impl Visit {
     /// What comes of it leaves at this output, too.
     pub fn leaves_at(&mut self, output: usize) {
         let more = output as u64 + 1;
-        self.left_at = self.left_at.wrapping_mul(0x100_0003).wrapping_add(more);
+        self.left_at = self.left_at.wrapping_mul(FACTOR).wrapping_add(more);
+    }
+
+    /// Did it leave as more than one packet? No element has so many outputs that one number were as large.
+    fn copied(&self) -> bool {
+        self.left_at > FACTOR
     }
 }
 
@@ -38,6 +45,15 @@ impl Visits {
         let mut nodes: Vec<u32> = self.0.iter().map(|v| v.node).collect();
         nodes.sort_unstable();
         nodes.windows(2).any(|w| w[0] == w[1])
+    }
+
+    /// Did a packet become several, of which more than one came to the same of these memories ([`Graph::memories`])?
+    /// In a batch, even of one packet, they may do so in another order.
+    pub fn copies_meet(&self, memories: &[Option<u32>]) -> bool {
+        let of = |v: &Visit| memories.get(v.node as usize).copied().flatten();
+        let mut met: Vec<u32> = self.0.iter().filter_map(of).collect();
+        met.sort_unstable();
+        self.0.iter().any(Visit::copied) && met.windows(2).any(|w| w[0] == w[1])
     }
 
     /// Memories ([`Graph::memories`]) that were come to, and a number for the way there: equal ways have equal numbers.

@@ -199,13 +199,16 @@ impl Pair {
         self.ends.clear();
         let mut batch = std::mem::take(&mut self.batch);
         let frames: Vec<&[u8]> = batch.iter().map(|e| e.bytes.as_slice()).collect();
-        if frames.len() == 1 {
+        if frames.len() == 1 && self.right.keeps_order() {
             self.left.inject(source, &frames, self.now);
             self.right.inject(source, &frames, self.now);
         } else {
             for part in self.parts(source, &frames) {
-                if let Some(part) = frames.get(part).filter(|p| !p.is_empty()) {
-                    self.right.inject(source, part, self.now);
+                let of = frames.get(part.frames).unwrap_or_default();
+                match (of, part.single) {
+                    ([], _) => {}
+                    ([frame], true) => self.right.inject_single(source, frame, self.now),
+                    _ => self.right.inject(source, of, self.now),
                 }
             }
         }
@@ -220,8 +223,9 @@ impl Pair {
     /// What goes round in a chain comes to an element again when the rest of its batch has been there, one by one
     /// before it has; and frames that take different ways to what an element remembers may pass each other, where the
     /// second execution does not keep their order ([`Subject::keeps_order`]). Both are right, but what they find
-    /// there may differ. The former are sent alone, and a batch ends before a frame that may pass another one.
-    fn parts(&mut self, source: ElemId, frames: &[&[u8]]) -> Vec<Range<usize>> {
+    /// there may differ. The former are sent alone, and a batch ends before a frame that may pass another one. Copies of one
+    /// frame that meet at what an element remembers pass each other even alone: they are sent as a single packet.
+    fn parts(&mut self, source: ElemId, frames: &[&[u8]]) -> Vec<Sent> {
         let memories: &[Option<u32>] = match self.right.keeps_order() {
             true => &[],
             false => self.memories.get_or_init(|| self.left.memories()),
@@ -234,7 +238,11 @@ impl Pair {
             self.left.outputs(&mut self.out[0]);
             self.ends.push(self.out[0].len());
             if visits.again() {
-                parts.extend([start..i, i..i + 1]);
+                parts.push(Sent::together(start..i));
+                parts.push(Sent {
+                    frames: i..i + 1,
+                    single: visits.copies_meet(memories),
+                });
                 start = i + 1;
                 ways.clear();
                 self.alone += 1;
@@ -242,13 +250,13 @@ impl Pair {
             }
             let meetings = visits.meetings(memories);
             if (meetings.iter()).any(|(m, way)| ways.get(m).is_some_and(|w| w != way)) {
-                parts.push(start..i);
+                parts.push(Sent::together(start..i));
                 start = i;
                 ways.clear();
             }
             ways.extend(meetings);
         }
-        parts.push(start..frames.len());
+        parts.push(Sent::together(start..frames.len()));
         parts
     }
 
@@ -362,6 +370,22 @@ type Shown<'a> = (Timestamp, Cow<'a, [u8]>);
 
 /// The packets of a flow at a port in the one execution, with their indices, and in the other.
 type Sides<'a> = (Vec<usize>, [Vec<Shown<'a>>; 2]);
+
+/// Frames of a batch that the second execution is given at once.
+struct Sent {
+    frames: Range<usize>,
+    /// As a single packet ([`Subject::inject_single`]), not as a batch of one.
+    single: bool,
+}
+
+impl Sent {
+    fn together(frames: Range<usize>) -> Sent {
+        Sent {
+            frames,
+            single: false,
+        }
+    }
+}
 
 /// Packets that keep their order among each other: those that came as one flow, and of copies that a chain makes of its
 /// packets the first ones, the second ones and so on, each of which take a way of their own.

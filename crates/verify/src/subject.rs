@@ -55,6 +55,10 @@ pub trait Subject {
     fn fork(&self) -> Box<dyn Subject>;
     /// Frames arrive at a source, all at one time; at least one.
     fn inject(&mut self, source: ElemId, frames: &[&[u8]], at: Timestamp);
+    /// A frame arrives whose copies have to take turns as single packets do.
+    fn inject_single(&mut self, source: ElemId, frame: &[u8], at: Timestamp) {
+        self.inject(source, &[frame], at);
+    }
     /// A frame arrives. Which elements did it, or what was made of it, come to? Only the reference graph can tell.
     fn inject_and_tell(&mut self, source: ElemId, frame: &[u8], at: Timestamp) -> Visits {
         self.inject(source, &[frame], at);
@@ -424,6 +428,9 @@ impl Subject for Batched {
             self.1.push(p);
         }
         self.0.inject_batch(source, &mut self.1, at);
+    }
+    fn inject_single(&mut self, source: ElemId, frame: &[u8], at: Timestamp) {
+        self.0.inject(source, frame, at);
     }
     fn keeps_order(&self) -> bool {
         false

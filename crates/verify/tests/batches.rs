@@ -114,3 +114,25 @@ fn copies_of_a_packet_may_pass_each_other() {
     assert_eq!(ways(&single), [2, 0, 2, 0]);
     assert_eq!(ways(&batch), [0, 0, 2, 2]);
 }
+
+/// Random chains 442 and 560: a redirect and the packet that it is about wait for two addresses at one ARPQuerier.
+#[test]
+fn copies_that_meet_at_a_memory_come_as_single_packets() {
+    let text = "a :: ARPQuerier(10.0.0.1, 2:0:0:0:0:1);
+        FromDevice(wan) -> Strip(14) -> SetIPAddress(10.0.0.9) -> t :: Tee(2);
+        t[0] -> SetIPAddress(10.0.0.7) -> a; t[1] -> a;
+        a -> ToDevice(lan); Idle -> [1]a; FromDevice(lan) -> Discard; Idle -> ToDevice(wan);";
+    let frame = bytes(FRAMES[0]);
+    let g = graph(text);
+    let source = g.source("wan").unwrap();
+    let left = |s: &mut dyn Subject| {
+        outputs(s, source, &[&frame]);
+        s.state()
+    };
+    // a batch of one has them there in another order
+    let single = left(&mut Reference(g.fork()));
+    assert_ne!(single, left(&mut Batched::new(g.fork())));
+    for together in 1..3 {
+        in_one_batch(text, &vec![frame.clone(); together]);
+    }
+}
