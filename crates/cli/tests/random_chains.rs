@@ -28,17 +28,6 @@ use std::time::{Duration, Instant};
 /// Longest time for one command.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// What random chains have in them here.
-const OPTIONS: ChainOptions = ChainOptions {
-    functions: 4,
-    hairpin: true,
-    // some packets go round between two of them
-    shared_pools: true,
-    // flows that take over each other's place
-    one_port: false,
-    shared_forwards: false,
-};
-
 /// A name, and the arguments of `onefold verify` besides chain, seed and, for those that send any, packets.
 type Run = (&'static str, &'static [&'static str]);
 
@@ -129,7 +118,7 @@ fn fault(status: Option<i32>, v: &Value, prove: bool) -> Option<String> {
 fn examine(dir: &Path, seed: u64, packets: u64, runs: &[Run]) -> Result {
     let begun = Instant::now();
     let mut r = Result::default();
-    random_chain(seed, &OPTIONS)
+    random_chain(seed, &ChainOptions::default())
         .write(dir)
         .expect("the chain's files");
     let (packets, number) = (packets.to_string(), seed.to_string());

@@ -27,7 +27,7 @@ fn long_runs_under_pressure_keep_the_promises() {
 fn what_evicted_flows_had_is_free() {
     let c = all(64).into_iter().find(|c| c.kind == config::Kind::Addr);
     let r = soak(&c.unwrap(), 200, 60_000, 1, &mut |_| true).unwrap_or_else(|e| panic!("{e}"));
-    assert!(r.evictions > 1000, "{r:?}");
+    assert!(r.evictions > 100, "{r:?}");
 }
 
 /// Runs events, with something done to the rewriter behind the model's back after some of them.
