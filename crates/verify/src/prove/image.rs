@@ -70,8 +70,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Which action is taken where: its number plus one; zero where no rule fits.
-    pub fn rules(&self, w: &mut World, s: &Stage) -> Result<Ref, Cause> {
+    /// The rules of a stage, each with its action's number plus one.
+    pub fn rules(&self, w: &mut World, s: &Stage) -> Result<Vec<Rule>, Cause> {
         let mut known: HashMap<(Dim, &ValueSet), Ref> = HashMap::new();
         let mut dims: HashMap<Dim, Vec<Ref>> = HashMap::new();
         let mut list = Vec::with_capacity(s.rules.len());
@@ -105,7 +105,7 @@ impl Reader<'_> {
                 value: r.action.0 + 1,
             });
         }
-        Ok(w.dd.first_match(list))
+        Ok(list)
     }
 
     /// The packet as an image has it.

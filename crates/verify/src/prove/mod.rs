@@ -29,6 +29,7 @@ pub mod dd;
 mod element;
 mod first;
 mod image;
+mod lists;
 pub mod mutate;
 mod outlast;
 mod packet;
@@ -57,12 +58,15 @@ use vars::{Bit, Vars};
 pub struct Options {
     /// Longest time; without, as long as it takes.
     pub time_limit: Option<Duration>,
-    /// Most nodes of decision diagrams for one entry (about 30 bytes each).
+    /// Most nodes of decision diagrams for one entry, and what is remembered while they are made (30 to 65 bytes each).
     pub nodes: usize,
     /// Most steps of symbolic packets through elements, for one entry.
     pub steps: u64,
     /// Most differences for which frames are looked for.
     pub differences: usize,
+    /// Lists of at least so many cases are compared with the program's rule by rule; where that does not prove them equal, both
+    /// are made diagrams.
+    pub long: usize,
 }
 
 impl Default for Options {
@@ -72,6 +76,7 @@ impl Default for Options {
             nodes: 40_000_000,
             steps: 5_000_000,
             differences: 8,
+            long: 128,
         }
     }
 }
@@ -91,6 +96,22 @@ pub struct Share {
     pub different: f64,
     /// Not known.
     pub unknown: f64,
+    /// No other share is wrong by more than that. Zero: they are exact.
+    pub within: f64,
+}
+
+impl Share {
+    /// Shares that were not counted, as "not a number". If everything was proved, nothing is different or unknown all the same.
+    fn uncounted(same: bool) -> Share {
+        let none = if same { 0.0 } else { f64::NAN };
+        Share {
+            proved: f64::NAN,
+            punted: f64::NAN,
+            different: none,
+            unknown: none,
+            within: 0.0,
+        }
+    }
 }
 
 /// Something that was not shown to be the same.
@@ -218,6 +239,7 @@ pub fn prove_with(input: &Input, program: &Program, options: &Options, finer: &F
         punted: mean(|s| s.punted),
         different: mean(|s| s.different),
         unknown: mean(|s| s.unknown),
+        within: mean(|s| s.within),
     };
     proof.seconds = begun.elapsed().as_secs_f64();
     proof
@@ -239,22 +261,62 @@ fn nothing(source: ElemId) -> EntryProof {
     }
 }
 
+/// The result of one attempt to prove an entry.
+struct Attempt {
+    entry: EntryProof,
+    different: Vec<Doubt>,
+    unknown: Vec<Doubt>,
+    visited: BTreeSet<StageId>,
+}
+
+impl Attempt {
+    fn holds(&self) -> bool {
+        self.entry.stopped.is_none() && self.different.is_empty() && self.unknown.is_empty()
+    }
+}
+
 fn one_entry(
-    (input, program, finer): (&Input, &Program, &Finer<'_>),
+    of: (&Input, &Program, &Finer<'_>),
     source: ElemId,
     stage: StageId,
     options: &Options,
     deadline: Option<Instant>,
     proof: &mut Proof,
 ) -> EntryProof {
+    let (mut a, listed) = attempt(of, source, stage, options, deadline);
+    let shown = a.different.iter().any(|d| d.certain.is_some());
+    if listed && !a.holds() && !shown {
+        // differences may be due to cases that cannot decide about the packets: with diagrams there are none of those
+        let plain = Options {
+            long: usize::MAX,
+            ..*options
+        };
+        let (b, _) = attempt(of, source, stage, &plain, deadline);
+        if b.entry.stopped.is_none() || a.entry.stopped.is_some() {
+            a = b;
+        }
+    }
+    proof.unreached.retain(|id| !a.visited.contains(id));
+    proof.different.extend(a.different);
+    proof.unknown.extend(a.unknown);
+    a.entry
+}
+
+/// Tries to prove an entry. Also says whether lists were compared rule by rule.
+fn attempt(
+    (input, program, finer): (&Input, &Program, &Finer<'_>),
+    source: ElemId,
+    stage: StageId,
+    options: &Options,
+    deadline: Option<Instant>,
+) -> (Attempt, bool) {
     let w = World {
         dd: Dd::new(options.nodes, deadline),
         vars: Vars::default(),
         facts: Facts::entry(),
     };
-    let mut s = Search::new(input, program, finer, w, options.steps);
+    let mut s = Search::new(input, program, finer, w, options);
     let whole = s.entry(source, stage);
-    proof.unreached.retain(|id| !s.visited.contains(id));
     let stopped = match s.w.dd.stopped() {
         Some(Stop::Nodes) => Some(format!(
             "more than {} nodes of decision diagrams",
@@ -271,8 +333,15 @@ fn one_entry(
         stopped,
         ..nothing(source)
     };
+    let mut a = Attempt {
+        different: Vec::new(),
+        unknown: Vec::new(),
+        visited: std::mem::take(&mut s.visited),
+        entry: e.clone(),
+    };
+    let listed = !s.compared.is_empty();
     if !whole {
-        return e;
+        return (a, listed);
     }
     e.share = share(&mut s);
     let doubts = |s: &mut Search<'_>, list: Vec<Told>, frames: usize| -> Vec<Doubt> {
@@ -286,7 +355,11 @@ fn one_entry(
             if let Some(m) = s.meetings.get(t.meeting) {
                 s.w.facts = m.facts.clone();
             }
-            let seek = match sought < frames * SEEKS {
+            if made < frames || sought < frames * SEEKS {
+                // only packets about which a case of the assumed kind really decides
+                t.here = s.concrete(t.here);
+            }
+            let seek = match sought < frames * SEEKS && t.here != NO {
                 true => {
                     t.here = s.w.possible(t.here);
                     Some(seek::seek(&mut s.w, &t))
@@ -298,6 +371,10 @@ fn one_entry(
             let region = match t.meeting {
                 0 => t.here,
                 m => leads_to(s, m),
+            };
+            let region = match made < frames {
+                true => s.concrete(region),
+                false => region,
             };
             let found = match made < frames && region != NO {
                 true => witness::frames(&mut s.w, region),
@@ -337,12 +414,11 @@ fn one_entry(
         std::mem::take(&mut s.different),
         std::mem::take(&mut s.unknown),
     );
-    let different = doubts(&mut s, different, options.differences);
-    let unknown = doubts(&mut s, unknown, options.differences);
-    proof.different.extend(different);
-    proof.unknown.extend(unknown);
+    a.different = doubts(&mut s, different, options.differences);
+    a.unknown = doubts(&mut s, unknown, options.differences);
     // looking for frames may have met a bound; what was found before stays true
-    e
+    a.entry = e;
+    (a, listed)
 }
 
 /// Packets that enter and may come to a meeting.
@@ -402,6 +478,9 @@ fn share(s: &mut Search<'_>) -> Share {
     }
     let w = &mut s.w;
     w.facts = Facts::entry();
+    let Some(([d, u, p], within)) = lists::measure::settle(w, &s.compared, [d, u, p]) else {
+        return Share::uncounted(d == NO && u == NO);
+    };
     let short = w.length_in(0, EndAt::Same, &ValueSet::range(0, 2047));
     let of = w.dd.share(short);
     let mut without = YES;
@@ -424,5 +503,6 @@ fn share(s: &mut Search<'_>) -> Share {
         punted,
         different,
         unknown,
+        within,
     }
 }

@@ -127,7 +127,7 @@ impl Terms {
             }
             Bit::Type(i) => (Dim::PacketType, 7 - i.min(7)),
             Bit::Bound(..) => *self.slots.get(&level)?,
-            Bit::Apart(_) | Bit::Route(..) => return None,
+            Bit::Apart(_) | Bit::Route(..) | Bit::Decided(..) => return None,
         })
     }
 }

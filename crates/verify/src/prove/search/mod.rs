@@ -7,9 +7,11 @@
 //! meeting on: whatever leaves, is dropped, counted, bound or handed over until the next one is the same.
 
 use crate::prove::Finer;
+use crate::prove::Options;
 use crate::prove::dd::{NO, Ref, YES};
 use crate::prove::element::Cases;
 use crate::prove::image::Slots;
+use crate::prove::lists::{self, Compared};
 use crate::prove::packet::{CHECKSUM, Cause, Facts, Scope, Sym, World};
 use crate::prove::sum::Sum;
 use onefold_elements::ElemId;
@@ -25,6 +27,9 @@ mod bind;
 mod drive;
 mod finer;
 mod follow;
+mod listed;
+
+use listed::Comparisons;
 
 /// Most elements on the way of one packet between two meetings.
 const MAX_HOPS: u32 = 4_000;
@@ -182,7 +187,13 @@ pub struct Search<'a> {
     /// Steps of packets through elements.
     pub steps: u64,
     /// Most of them.
-    pub max_steps: u64,
+    max_steps: u64,
+    /// A list with at least so many cases is compared rule by rule.
+    long: usize,
+    /// Comparisons of long lists in this epoch.
+    listed: Comparisons,
+    /// All comparisons.
+    pub compared: lists::All,
     /// The bound on them was reached.
     pub exhausted: bool,
 }
@@ -194,7 +205,7 @@ impl<'a> Search<'a> {
         program: &'a Program,
         finer: &'a Finer<'a>,
         w: World,
-        max_steps: u64,
+        options: &Options,
     ) -> Self {
         Search {
             input,
@@ -212,7 +223,10 @@ impl<'a> Search<'a> {
             held: Vec::new(),
             visited: BTreeSet::new(),
             steps: 0,
-            max_steps,
+            max_steps: options.steps,
+            long: options.long,
+            listed: Comparisons::new(),
+            compared: lists::All::new(),
             exhausted: false,
         }
     }
@@ -309,6 +323,7 @@ impl<'a> Search<'a> {
         self.me = i;
         if self.w.facts != m.facts {
             self.rules.clear();
+            self.listed.clear();
             self.cases.values_mut().for_each(Cases::forget);
         }
         self.w.facts = m.facts.clone();
