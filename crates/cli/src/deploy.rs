@@ -148,6 +148,7 @@ impl Verifier {
             v.share = Share {
                 proved: kept.proved,
                 punted: kept.punted,
+                within: kept.within,
                 ..Share::default()
             };
             v.seconds = begun.elapsed().as_secs_f64();
@@ -156,7 +157,7 @@ impl Verifier {
         }
         let v = self.within(graph, program, self.limit)?;
         if v.verdict == Verdict::Proved {
-            let proof = Kept::now(v.seconds, v.share.proved, v.share.punted);
+            let proof = Kept::now(v.seconds, [v.share.proved, v.share.punted, v.share.within]);
             if let Err(e) = cache.keep(&key, &proof) {
                 eprintln!("warning: the proof is not kept: {e}");
             }
@@ -370,6 +371,7 @@ impl Verification {
                 "proved": self.share.proved,
                 "punted": self.share.punted,
                 "unknown": self.share.unknown + self.share.different,
+                "within": self.share.within,
             },
             "unknown_classes": self.unknown.iter()
                 .map(|(s, a)| serde_json::json!({ "stage": s, "action": a })).collect::<Vec<_>>(),
