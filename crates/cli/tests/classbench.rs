@@ -1,7 +1,8 @@
-//! The large ClassBench filter sets in the ISP edge's firewall: every header of their traces is taken by the rule that a linear
-//! search finds, in the reference graph and in the synthesized program.
+//! The large ClassBench filter sets in the ISP edge's firewall: every header of their traces is taken by the rule
+//! that a linear search finds, in the reference graph and in the synthesized program.
 //!
-//! Reads `$ONEFOLD_DATA/rules/classbench` (default `../shared/data` from the workspace) and skips, saying so, where it is not.
+//! Reads `$ONEFOLD_DATA/rules/classbench` (default `../shared/data` from the workspace) and skips, saying so, where
+//! it is not.
 
 mod common;
 
@@ -339,8 +340,8 @@ fn synthesis_is_quick_and_small() {
     }
 }
 
-/// A part of a list, one in three rules denying, in the ISP edge: proved, and its share of the header space counted. (Whole lists,
-/// and all mixtures of verdicts: `proved_lists.rs`.)
+/// A part of a list, one in three rules denying, in the ISP edge: proved, and its share of the header space counted.
+/// (Whole lists, and all mixtures of verdicts: `proved_lists.rs`.)
 fn proved(name: &str, part: usize) {
     let Some(rules) = text(name) else {
         return;

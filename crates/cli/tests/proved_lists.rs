@@ -1,10 +1,10 @@
-//! Firewalls with 10,000 rules and any mixture of verdicts are proved within a minute of processor time and 1 GiB each, and the ISP
-//! edge with some such lists ([`EDGE`]) within a minute and 2 GiB.
+//! Firewalls with 10,000 rules and any mixture of verdicts are proved within a minute of processor time and 1 GiB
+//! each, and the ISP edge with some such lists ([`EDGE`]) within a minute and 2 GiB.
 //!
-//! Ten proofs with generated lists, nineteen where ClassBench's lists are; minutes with an optimized build:
-//! `cargo test --profile quick -p onefold --test proved_lists -- --ignored --nocapture`. The environment variable `ONLY` restricts
-//! them to those whose name contains it; with `EDGE=all` all lists are tried in the ISP edge, which nothing promises yet. The last
-//! line printed is `soak: ...` with the worst figures.
+//! Ten proofs with generated lists, nineteen where ClassBench's lists are; minutes with an optimized build: `cargo
+//! test --profile quick -p onefold --test proved_lists -- --ignored --nocapture`. The environment variable `ONLY`
+//! restricts them to those whose name contains it; with `EDGE=all` all lists are tried in the ISP edge, which nothing
+//! promises yet. The last line printed is `soak: ...` with the worst figures.
 
 mod common;
 
@@ -24,7 +24,8 @@ const EDGE: [(&str, &str); 4] = [
 /// Bytes for the proof of a firewall alone, and of the ISP edge.
 const BYTES: [u64; 2] = [1 << 30, 2 << 30];
 
-/// Lists in ClassBench's format, with names: those of other people where they are, and one of each kind that is generated.
+/// Lists in ClassBench's format, with names: those of other people where they are, and one of each kind that is
+/// generated.
 fn lists(dir: &Path) -> Vec<(String, String)> {
     let mut out = Vec::new();
     for name in ["acl2_10k", "fw2_10k"] {

@@ -143,9 +143,9 @@ fn refuted(g: &Graph, p: &Program, what: &str) -> bool {
     true
 }
 
-/// Breaks every `step`-th rule of the program in several ways; by way, how often what should come of it came: rules exchanged that
-/// meet and have different actions, rules exchanged that do not meet (which must be proved), lost rules, other actions, a bound of
-/// a port range that is one off.
+/// Breaks every `step`-th rule of the program in several ways; by way, how often what should come of it came: rules
+/// exchanged that meet and have different actions, rules exchanged that do not meet (which must be proved), lost
+/// rules, other actions, a bound of a port range that is one off.
 fn damaged(g: &Graph, step: usize) -> [usize; 5] {
     let whole = synthesize(&g.synthesis_input(), Budget::default());
     assert!(!refuted(g, &whole, "as it was made"));

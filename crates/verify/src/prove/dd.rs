@@ -1,8 +1,9 @@
 //! Decision diagrams: functions of boolean variables, each represented once, so that equality is equality of numbers.
 //!
-//! Reduced and ordered, with any number of terminals: `0` is "no", `1` is "yes", greater ones are whatever a caller means (the
-//! number of a case or an action, plus one). Nothing is ever freed. A bound on nodes and a deadline end the work: every
-//! operation answers [`NO`] from then on, [`Dd::stopped`] says so, and nothing that was computed may be believed.
+//! Reduced and ordered, with any number of terminals: `0` is "no", `1` is "yes", greater ones are whatever a caller
+//! means (the number of a case or an action, plus one). Nothing is ever freed. A bound on nodes and a deadline end
+//! the work: every operation answers [`NO`] from then on, [`Dd::stopped`] says so, and nothing that was computed may
+//! be believed.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -130,8 +131,8 @@ impl Dd {
         self.nodes.len()
     }
 
-    /// Tries something that may take at most so many nodes more; `None`, and as if nothing had been tried, where it takes more.
-    /// Nothing that was made on the way may be kept then.
+    /// Tries something that may take at most so many nodes more; `None`, and as if nothing had been tried, where it
+    /// takes more. Nothing that was made on the way may be kept then.
     pub fn attempt<T>(&mut self, more: usize, what: impl FnOnce(&mut Dd) -> T) -> Option<T> {
         if self.stop.is_some() {
             return None;
@@ -353,7 +354,8 @@ impl Dd {
         r
     }
 
-    /// First match: what the first of the list says that says anything. Halves are joined, so that big lists meet big ones.
+    /// First match: what the first of the list says that says anything. Halves are joined, so that big lists meet big
+    /// ones.
     pub fn first(&mut self, list: &[Ref]) -> Ref {
         match list {
             [] => NO,

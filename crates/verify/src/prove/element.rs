@@ -76,7 +76,8 @@ impl<'a> Cases<'a> {
         self.known.clear();
     }
 
-    /// Which case is taken where (its number plus one; [`UNSAID`] with the cause where that cannot be said; zero: none).
+    /// Which case is taken where (its number plus one; [`UNSAID`] with the cause where that cannot be said; zero:
+    /// none).
     pub fn taken(&mut self, w: &mut World, s: &Sym, here: Ref) -> (Ref, Option<Cause>) {
         let got = self.readings(w, s, here);
         if let Some(k) = self.known.get(&got) {
@@ -476,7 +477,8 @@ fn simple(w: &mut World, s: &mut Sym, op: &Op, v: &[Ref]) -> Result<(), Cause> {
     Ok(())
 }
 
-/// A ping that has become nothing but zeros gets a checksum of all ones: what is looked at must not change behind that.
+/// A ping that has become nothing but zeros gets a checksum of all ones: what is looked at must not change behind
+/// that.
 fn whole_message(w: &World, s: &Sym, end: EndAt) -> Result<(), Cause> {
     match w.end(s.end) != end && s.sums.iter().any(|p| p.kind == SumKind::Icmp) {
         true => Err("a ping is cut behind a binding"),
@@ -505,7 +507,8 @@ fn recompute(s: &mut Sym, which: Checksum) -> Result<(), Cause> {
     Ok(())
 }
 
-/// What a write means for checksums that are computed over the packet as it is: they must follow, or are not right any more.
+/// What a write means for checksums that are computed over the packet as it is: they must follow, or are not right
+/// any more.
 fn covered(s: &Sym, from: i32, to: i32, ip: bool, l4: bool) -> Result<(), Cause> {
     let ping = |p: &&super::packet::Pending| p.kind == SumKind::Icmp && to > (p.at - 2) * 8;
     if s.sums.iter().any(|p| ping(&p)) {

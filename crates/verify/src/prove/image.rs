@@ -188,7 +188,8 @@ impl Reader<'_> {
                 to,
             } => {
                 let (from, to) = (self.expr(w, from, n)?, self.expr(w, to, n)?);
-                // words are counted from the IP header; of a word that is not touched whole, the other bits do not count
+                // words are counted from the IP header; of a word that is not touched whole, the other bits do not
+                // count
                 let start = bit - header * 8;
                 let end = start + i32::from(n);
                 for word in start.div_euclid(16)..=(end - 1).div_euclid(16) {

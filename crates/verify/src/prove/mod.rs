@@ -1,22 +1,24 @@
-//! Symbolic equivalence: a program against the composition of the models along the reference graph, for all packets at once.
+//! Symbolic equivalence: a program against the composition of the models along the reference graph, for all packets
+//! at once.
 //!
-//! [`prove`] takes a program (however it was made: usually parsed from its text) and the models and wiring of a graph. It
-//! shares nothing with the synthesizer but the models and the program's data structure. For every entry it follows both sides
-//! by functions of the packet's bits ([`dd`]): the program stage by stage, the models element by element, split wherever one of
-//! them decides. At every place where something happens both must have the same packet: what leaves and where, drops and their
-//! reasons, counts and their lengths, bindings asked for, elements asked, packets handed over to the reference graph.
+//! [`prove`] takes a program (however it was made: usually parsed from its text) and the models and wiring of a
+//! graph. It shares nothing with the synthesizer but the models and the program's data structure. For every entry it
+//! follows both sides by functions of the packet's bits ([`dd`]): the program stage by stage, the models element by
+//! element, split wherever one of them decides. At every place where something happens both must have the same
+//! packet: what leaves and where, drops and their reasons, counts and their lengths, bindings asked for, elements
+//! asked, packets handed over to the reference graph.
 //!
 //! What a proof rests on:
 //! - the models say what elements do (tests hold them against the behaviour);
 //! - a binding changes checksums by the difference that its rewriting makes;
 //! - [`onefold_engine::program`] executes a program as its grammar says.
 //!
-//! Where both have another checksum when an epoch ends, that counts if anything comes of it: the next epochs are followed with
-//! two values for it, and what is dropped with it shows nothing.
+//! Where both have another checksum when an epoch ends, that counts if anything comes of it: the next epochs are
+//! followed with two values for it, and what is dropped with it shows nothing.
 //!
-//! Values that only run time knows (bindings) are unknowns that both sides name alike. Questions about whole headers (is the
-//! checksum right?) are unknowns, too. Every set of packets is at least as big as the true one: nothing is left out, and
-//! what differs only for packets that there cannot be is not proved.
+//! Values that only run time knows (bindings) are unknowns that both sides name alike. Questions about whole headers
+//! (is the checksum right?) are unknowns, too. Every set of packets is at least as big as the true one: nothing is
+//! left out, and what differs only for packets that there cannot be is not proved.
 //!
 //! - [`sum`]: checksums in ones'-complement arithmetic;
 //! - [`settle`]: differences where no packet comes, or nobody looks;
@@ -58,14 +60,15 @@ use vars::{Bit, Vars};
 pub struct Options {
     /// Longest time; without, as long as it takes.
     pub time_limit: Option<Duration>,
-    /// Most nodes of decision diagrams for one entry, and what is remembered while they are made (30 to 65 bytes each).
+    /// Most nodes of decision diagrams for one entry, and what is remembered while they are made (30 to 65 bytes
+    /// each).
     pub nodes: usize,
     /// Most steps of symbolic packets through elements, for one entry.
     pub steps: u64,
     /// Most differences for which frames are looked for.
     pub differences: usize,
-    /// Lists of at least so many cases are compared with the program's rule by rule; where that does not prove them equal, both
-    /// are made diagrams.
+    /// Lists of at least so many cases are compared with the program's rule by rule; where that does not prove them
+    /// equal, both are made diagrams.
     pub long: usize,
 }
 
@@ -84,8 +87,8 @@ impl Default for Options {
 /// Places that are looked at for each difference.
 const SEEKS: usize = 6;
 
-/// Shares of the header space: of all values of the bits that anything reads (frames of up to 2047 bytes, each answer of each
-/// question), averaged over the entries.
+/// Shares of the header space: of all values of the bits that anything reads (frames of up to 2047 bytes, each answer
+/// of each question), averaged over the entries.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Share {
     /// The program does the same.
@@ -101,7 +104,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// Shares that were not counted, as "not a number". If everything was proved, nothing is different or unknown all the same.
+    /// Shares that were not counted, as "not a number". If everything was proved, nothing is different or unknown all
+    /// the same.
     fn uncounted(same: bool) -> Share {
         let none = if same { 0.0 } else { f64::NAN };
         Share {
@@ -135,7 +139,8 @@ pub struct Doubt {
     pub certain: Option<Vec<u8>>,
     /// Where else to look for packets that show it.
     pub seeks: Vec<Seek>,
-    /// Only checksums differ, where a rewriter is asked: it shows if the packet is handed over to the rewriter, and only then.
+    /// Only checksums differ, where a rewriter is asked: it shows if the packet is handed over to the rewriter, and
+    /// only then.
     pub unless_bound: bool,
 }
 

@@ -25,8 +25,8 @@ const BOUND: u32 = 4_000_000;
 /// Above all questions.
 const APART: u32 = 20_000_000;
 const APART_FROM: u32 = 16_000_000;
-/// Bits that a binding gives: source address, destination address, source port, destination port, terms of the IP and of the
-/// transport checksum, an annotation.
+/// Bits that a binding gives: source address, destination address, source port, destination port, terms of the IP and
+/// of the transport checksum, an annotation.
 pub const BOUND_BITS: [u8; 7] = [32, 32, 16, 16, 16, 16, 8];
 /// Levels that it takes.
 const STRIDE: u32 = 256;
@@ -58,7 +58,8 @@ pub enum Bit {
     Bound(u32, u8, u8),
     /// A bit of the reference graph's packet where it may not be what the program's is.
     Apart(i32),
-    /// Of the n-th comparison of a list of cases with a list of rules: a bit of the number of the kind of case that decides.
+    /// Of the n-th comparison of a list of cases with a list of rules: a bit of the number of the kind of case that
+    /// decides.
     Decided(u32, u8),
 }
 
@@ -134,7 +135,8 @@ impl Vars {
         let level = self.level(b);
         dd.var(level)
     }
-    /// What a route table says of an address: variables of its own for each question, the same for the same one. `None`: too many.
+    /// What a route table says of an address: variables of its own for each question, the same for the same one.
+    /// `None`: too many.
     pub fn route(&mut self, dd: &mut Dd, q: RouteQuestion) -> Option<Vec<Ref>> {
         let bits = q.1.width(u8::try_from(q.2.len()).unwrap_or(0));
         let n = self.routes.len() as u32;

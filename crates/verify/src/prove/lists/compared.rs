@@ -22,7 +22,8 @@ pub struct Compared {
     nth: u32,
     /// What the source list says, by kind.
     pub taken: Ref,
-    /// For each kind: what the program does (its action's number plus one; zero where no rule fits), and the packets it may have.
+    /// For each kind: what the program does (its action's number plus one; zero where no rule fits), and the packets
+    /// it may have.
     kinds: Vec<(Ref, Ref)>,
     /// The bits of the kind's number.
     bits: Vec<Ref>,
@@ -30,7 +31,8 @@ pub struct Compared {
     source: Vec<(Cube, Bounds, u32)>,
 }
 
-/// A function of the number whose bits are given, highest first: the list's element at that position, and "no" behind its end.
+/// A function of the number whose bits are given, highest first: the list's element at that position, and "no" behind
+/// its end.
 fn select(dd: &mut Dd, bits: &[Ref], list: &[Ref]) -> Ref {
     match (bits.split_first(), list) {
         (_, []) => NO,
@@ -65,8 +67,8 @@ impl Compared {
         }
     }
 
-    /// For everything that the program does about packets of a set (an action's number plus one; zero: no rule fits), in ascending
-    /// order: about which of them, depending on the kind.
+    /// For everything that the program does about packets of a set (an action's number plus one; zero: no rule fits),
+    /// in ascending order: about which of them, depending on the kind.
     pub fn regions(&self, dd: &mut Dd, here: Ref) -> Vec<(u32, Ref)> {
         let mut known: HashMap<Ref, Vec<(u32, Ref)>> = HashMap::new();
         let mut by: BTreeMap<u32, Vec<Ref>> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! Rules as cubes: a conjunction with at most one function for each block of variables. Blocks are the finest division of the
-//! variables such that no function reads variables of two blocks; mostly they are fields.
+//! Rules as cubes: a conjunction with at most one function for each block of variables. Blocks are the finest
+//! division of the variables such that no function reads variables of two blocks; mostly they are fields.
 
 use crate::prove::dd::{Dd, NO, Quick, Ref, YES};
 use crate::prove::first::Rule;
@@ -148,7 +148,8 @@ impl Blocks {
         })
     }
 
-    /// The lowest and the highest value for which a function may hold; a value is the block's first 64 variables, as a number.
+    /// The lowest and the highest value for which a function may hold; a value is the block's first 64 variables, as
+    /// a number.
     pub fn bounds(&self, dd: &Dd, block: u16, f: Ref) -> (u64, u64) {
         let levels = self.levels.get(usize::from(block)).map_or(&[][..], |l| l);
         let levels = levels.get(..levels.len().min(64)).unwrap_or(levels);

@@ -1,5 +1,5 @@
-//! An index of cubes: which of many may contain, or meet, another one. Cubes are compared by the lowest and the highest value in
-//! those few blocks (*columns*) in which a list's cubes differ most.
+//! An index of cubes: which of many may contain, or meet, another one. Cubes are compared by the lowest and the
+//! highest value in those few blocks (*columns*) in which a list's cubes differ most.
 
 use super::cube::{Blocks, Cube};
 use crate::prove::dd::{Dd, Quick, Ref};
@@ -110,8 +110,9 @@ impl<T: Default> Default for Level<T> {
     }
 }
 
-/// Cubes by the aligned blocks of numbers that contain their bounds in the first two columns. A cube that contains another one is
-/// in an aligned block that contains the other's, and there are only as many of those as numbers have bits.
+/// Cubes by the aligned blocks of numbers that contain their bounds in the first two columns. A cube that contains
+/// another one is in an aligned block that contains the other's, and there are only as many of those as numbers have
+/// bits.
 #[derive(Default)]
 pub struct Holders {
     first: Level<Level<Vec<(u32, Bounds)>>>,

@@ -97,8 +97,8 @@ impl Known {
     }
 }
 
-/// Compares the cases of a source list with a program's rules; `None` where that takes too much. `marks` are the functions that
-/// elements before and behind the list ask about.
+/// Compares the cases of a source list with a program's rules; `None` where that takes too much. `marks` are the
+/// functions that elements before and behind the list ask about.
 pub fn compare(
     dd: &mut Dd,
     vars: &mut Vars,
@@ -146,9 +146,9 @@ pub fn compare(
     dd.stopped().is_none().then_some(out)
 }
 
-/// Makes one kind of kinds that say the same, if the program does the same about all packets that both may have. Nothing is lost:
-/// about a packet of the new kind, the program does what it does about that packet of one of the others. Gives the new kinds, and
-/// for each old kind the number of the new one.
+/// Makes one kind of kinds that say the same, if the program does the same about all packets that both may have.
+/// Nothing is lost: about a packet of the new kind, the program does what it does about that packet of one of the
+/// others. Gives the new kinds, and for each old kind the number of the new one.
 fn merge(dd: &mut Dd, kinds: Vec<Kind>) -> (Vec<Kind>, Vec<u32>) {
     let mut out: Vec<Kind> = Vec::new();
     let mut to = Vec::with_capacity(kinds.len());

@@ -1,8 +1,9 @@
 //! What elements before and behind a long list ask about ("is the destination inside?"), field by field.
 //!
-//! The functions asked about divide a field's values into *cells*: within one cell, every such function is constant. Two things
-//! are said in cells, so that they are the same for many cases of the list: which values the packets of a case may have
-//! ([`Marks::known`]), and what a rule of the program still asks about the packets of a case ([`Marks::rest`]).
+//! The functions asked about divide a field's values into *cells*: within one cell, every such function is constant.
+//! Two things are said in cells, so that they are the same for many cases of the list: which values the packets of a
+//! case may have ([`Marks::known`]), and what a rule of the program still asks about the packets of a case
+//! ([`Marks::rest`]).
 
 use super::cube::{Blocks, Cube};
 use crate::prove::dd::{Dd, NO, Quick, Ref, YES};
@@ -70,8 +71,8 @@ impl Marks {
         Some((numbers, all))
     }
 
-    /// Where a function holds among some values of a block, as a union of cells that those values meet. `None`: it is no such
-    /// union, or the block has no cells.
+    /// Where a function holds among some values of a block, as a union of cells that those values meet. `None`: it is
+    /// no such union, or the block has no cells.
     fn in_cells(&mut self, dd: &mut Dd, block: u16, f: Ref, values: Ref) -> Option<Ref> {
         if let Some(r) = self.rest.get(&(block, f, values)) {
             return *r;
@@ -104,8 +105,9 @@ impl Marks {
         out
     }
 
-    /// What a rule still asks about the packets of a case: for each block a function that says the same as the rule's for all
-    /// values that the case has. `None`: no packet of the case fits. Blocks where that is not said in cells are added to `exact`.
+    /// What a rule still asks about the packets of a case: for each block a function that says the same as the rule's
+    /// for all values that the case has. `None`: no packet of the case fits. Blocks where that is not said in cells
+    /// are added to `exact`.
     pub fn rest(
         &mut self,
         dd: &mut Dd,
@@ -127,8 +129,8 @@ impl Marks {
         Some(out)
     }
 
-    /// What is known of a case's packets: of blocks that are asked about, the cells that they may be in, or (`exact`) all that
-    /// the case says.
+    /// What is known of a case's packets: of blocks that are asked about, the cells that they may be in, or (`exact`)
+    /// all that the case says.
     pub fn known(&mut self, dd: &mut Dd, case: &Cube, exact: &[u16]) -> Ref {
         let mut out = YES;
         for (b, f) in &case.parts {

@@ -1,7 +1,7 @@
 //! The share of the header space in sets that depend on which case of a long list decides.
 //!
-//! It is exact where the list is a small enough diagram. Where it is not, the cases with fewest packets are left out, up to a stated
-//! share of the header space: no figure is wrong by more than that.
+//! It is exact where the list is a small enough diagram. Where it is not, the cases with fewest packets are left out,
+//! up to a stated share of the header space: no figure is wrong by more than that.
 
 use super::{All, Compared};
 use crate::prove::dd::{NO, Ref};
@@ -15,8 +15,8 @@ const NODES: usize = 500_000;
 /// Shares of the header space that may be left out, one attempt after the other.
 const LEFT_OUT: [f64; 5] = [0.0, 1e-9, 1e-6, 1e-4, 1e-2];
 
-/// The sets without unknown kinds: what is in them with the case that really decides. They may be wrong for the share of the
-/// header space that is given with them. `None`: that takes too much.
+/// The sets without unknown kinds: what is in them with the case that really decides. They may be wrong for the share
+/// of the header space that is given with them. `None`: that takes too much.
 pub fn settle<const N: usize>(
     w: &mut World,
     all: &All,
@@ -114,8 +114,8 @@ fn one<const N: usize>(w: &mut World, c: &Compared, sets: [Ref; N]) -> Option<([
     None
 }
 
-/// An upper bound of the share of packets for which a function holds. Functions of lengths are not counted, because shares are of
-/// short frames only, nor are functions of what a binding gives, which may be anything.
+/// An upper bound of the share of packets for which a function holds. Functions of lengths are not counted, because
+/// shares are of short frames only, nor are functions of what a binding gives, which may be anything.
 fn share_of(w: &World, f: Ref) -> f64 {
     let free = |l: &u32| matches!(w.vars.bit(*l), Some(Bit::Len(_) | Bit::Bound(..)));
     match w.dd.support(f).iter().any(free) {

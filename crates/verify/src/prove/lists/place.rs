@@ -40,7 +40,8 @@ pub struct Lists {
     pub dead: Vec<bool>,
     /// For each value of a rule, what the holders of most rules with that value say.
     pub usual: HashMap<u32, u32>,
-    /// General cases, which ask about neither of the first two columns: position of each, and the union of all up to it.
+    /// General cases, which ask about neither of the first two columns: position of each, and the union of all up to
+    /// it.
     pub general: Vec<(usize, Ref)>,
     /// Contains all rules that are not wide.
     pub domain: Cube,

@@ -34,9 +34,10 @@ pub struct Remaining {
 }
 
 impl Lists {
-    /// The residual of a case: without the values that earlier cases take from it in one block. An earlier case that contains all
-    /// of this one but for one block leaves only other values of that block. What earlier cases take in several blocks at once is
-    /// not subtracted, so the residual may be larger than what is really left. `None`: nothing is left.
+    /// The residual of a case: without the values that earlier cases take from it in one block. An earlier case that
+    /// contains all of this one but for one block leaves only other values of that block. What earlier cases take in
+    /// several blocks at once is not subtracted, so the residual may be larger than what is really left. `None`:
+    /// nothing is left.
     pub fn residual(&self, dd: &mut Dd, i: usize) -> Option<Cube> {
         let (case, bounds) = (self.source.get(i)?, self.source_bounds.get(i)?);
         let mut taken: BTreeMap<u16, (Ref, usize)> = BTreeMap::new();
@@ -127,8 +128,9 @@ impl Lists {
         })
     }
 
-    /// Does a rule decide about no packet of the i-th case because all packets of both belong to earlier cases? This is looked for
-    /// only where the rule was probably made from another case: most rules with its value have holders that say something else.
+    /// Does a rule decide about no packet of the i-th case because all packets of both belong to earlier cases? This
+    /// is looked for only where the rule was probably made from another case: most rules with its value have holders
+    /// that say something else.
     fn is_leftover(&mut self, dd: &mut Dd, (i, case): (usize, &Cube), j: u32) -> Option<bool> {
         let rule = self.program.get(j as usize)?;
         let own = self.holder.get(j as usize) == Some(&(i as u32));
@@ -140,8 +142,8 @@ impl Lists {
         Some(self.unshadowed(dd, i, here)? == NO)
     }
 
-    /// Rules before the one at `end` whose holders are later cases, and which may decide about the packets `here` of the i-th
-    /// case, relative to that case. `None`: too many.
+    /// Rules before the one at `end` whose holders are later cases, and which may decide about the packets `here` of
+    /// the i-th case, relative to that case. `None`: too many.
     pub fn late(
         &mut self,
         dd: &mut Dd,
@@ -180,12 +182,13 @@ impl Lists {
         Some(out)
     }
 
-    /// Those packets `here` of the i-th case that are not packets of earlier cases; perhaps more, where those are many.
+    /// Those packets `here` of the i-th case that are not packets of earlier cases; perhaps more, where those are
+    /// many.
     pub fn unshadowed(&mut self, dd: &mut Dd, i: usize, mut here: Ref) -> Option<Ref> {
         let bounds = self.source_bounds.get(i)?;
         self.tests = self.tests.checked_sub(i as u64)?;
-        // earlier cases, those first that ask least beyond this case: whose bounds are outside in fewest columns, and that have
-        // fewest functions that do not hold for all these packets
+        // earlier cases, those first that ask least beyond this case: whose bounds are outside in fewest columns, and
+        // that have fewest functions that do not hold for all these packets
         let mut earlier: Vec<(usize, usize, usize)> = Vec::new();
         for (h, c) in self.source.iter().enumerate().take(i) {
             if here == NO {

@@ -164,8 +164,8 @@ fn proves(dd: &mut Dd, vars: &mut Vars, c: &Compared) -> bool {
     })
 }
 
-/// What is true of a packet is always among what is left open, whatever the program is; so what is proved is so. And what was made
-/// of the source list is proved.
+/// What is true of a packet is always among what is left open, whatever the program is; so what is proved is so. And
+/// what was made of the source list is proved.
 #[test]
 fn every_packet_is_looked_at() {
     let (mut proved, mut broken, mut equal, mut exact) = (0, 0, 0, 0);

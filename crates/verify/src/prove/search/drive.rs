@@ -102,9 +102,9 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Where a rewriter is asked about packets, some of which (`d`) are others than they should be; those with which it goes on.
-    /// A rewriter looks at no checksum, and what the program says behind the binding does not come from here: wrong ones show only
-    /// where the packet is handed over to the rewriter.
+    /// Where a rewriter is asked about packets, some of which (`d`) are others than they should be; those with which
+    /// it goes on. A rewriter looks at no checksum, and what the program says behind the binding does not come from
+    /// here: wrong ones show only where the packet is handed over to the rewriter.
     fn bind_differs(
         &mut self,
         way: &Way,

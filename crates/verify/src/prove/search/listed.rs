@@ -77,8 +77,8 @@ impl<'a> Search<'a> {
         })
     }
 
-    /// The long list that packets come to first, what its cases read, and the functions that other elements before and behind it
-    /// ask about. `None`: there is no such list, or packets come to different ones.
+    /// The long list that packets come to first, what its cases read, and the functions that other elements before
+    /// and behind it ask about. `None`: there is no such list, or packets come to different ones.
     fn first_long(&mut self, way: &Way) -> Option<(Place, Vec<Got>, Vec<Ref>)> {
         let input = self.input;
         let mut found: Option<(Place, Vec<Got>)> = None;
@@ -146,7 +146,8 @@ impl<'a> Search<'a> {
         Some((place, got, marks.into_iter().collect()))
     }
 
-    /// From now on the element's list says what the comparison leaves open. Gives what it said before, for [`Search::forget`].
+    /// From now on the element's list says what the comparison leaves open. Gives what it said before, for
+    /// [`Search::forget`].
     pub(super) fn assume(&mut self, l: &Listed) -> Option<(Ref, Option<Cause>)> {
         let cases = self.cases.get_mut(&l.place)?;
         cases.assume(&l.got, Some((l.with.taken, None)))

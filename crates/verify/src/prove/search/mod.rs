@@ -1,10 +1,11 @@
-//! Program and models side by side: for every action of a stage, the models are followed for the packets that take it, up to
-//! where the action says that something happens; there both must have the same packet.
+//! Program and models side by side: for every action of a stage, the models are followed for the packets that take
+//! it, up to where the action says that something happens; there both must have the same packet.
 //!
-//! One epoch of the program is followed at a time, from its fresh stage, where both sides have the same packet: what is known of
-//! it is a function ([`Meeting::all`]). Where an epoch ends, both sides must have the same packet again, and the next meeting is
-//! told what is known. This goes on until nothing new is known anywhere. Then the program behaves as the models do, from every
-//! meeting on: whatever leaves, is dropped, counted, bound or handed over until the next one is the same.
+//! One epoch of the program is followed at a time, from its fresh stage, where both sides have the same packet: what
+//! is known of it is a function ([`Meeting::all`]). Where an epoch ends, both sides must have the same packet again,
+//! and the next meeting is told what is known. This goes on until nothing new is known anywhere. Then the program
+//! behaves as the models do, from every meeting on: whatever leaves, is dropped, counted, bound or handed over until
+//! the next one is the same.
 
 use crate::prove::Finer;
 use crate::prove::Options;
@@ -87,7 +88,8 @@ pub struct Told {
     pub slots: Slots,
     /// A checksum differs, where this is not zero: of the packets here whoever gives it another value shows it.
     pub sum: Option<Sum>,
-    /// Only checksums differ, and only a rewriter that is asked has them: nobody sees it unless the packet is handed over to it.
+    /// Only checksums differ, and only a rewriter that is asked has them: nobody sees it unless the packet is handed
+    /// over to it.
     pub unless_bound: bool,
 }
 
@@ -245,8 +247,8 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// Differences in checksums alone that were held back are told where something comes of them: where packets of which they are
-    /// not the same any more are not shown to be treated alike. Where not, nobody can see them.
+    /// Differences in checksums alone that were held back are told where something comes of them: where packets of
+    /// which they are not the same any more are not shown to be treated alike. Where not, nobody can see them.
     fn release(&mut self) {
         let apart = |m: &Meeting| !m.facts.apart.is_empty();
         let mut shows: Vec<bool> = (self.meetings.iter())
