@@ -27,7 +27,7 @@ const MAX_BYTES: u64 = 1024;
 /// What this build is: other sources, compilers or flags have another one.
 const BUILD: &str = env!("ONEFOLD_BUILD_ID");
 /// First line of a file: the form that follows.
-const FORM: &str = "onefold proof 1";
+const FORM: &str = "onefold proof 2";
 /// Temporary files older than this belong to nobody any more.
 const ABANDONED: Duration = Duration::from_secs(600);
 
@@ -89,17 +89,20 @@ pub struct Kept {
     pub proved: f64,
     /// Share that is handed over to the reference graph.
     pub punted: f64,
+    /// Neither is wrong by more than that.
+    pub within: f64,
 }
 
 impl Kept {
     /// A proof that has just been made.
-    pub fn now(seconds: f64, proved: f64, punted: f64) -> Kept {
+    pub fn now(seconds: f64, [proved, punted, within]: [f64; 3]) -> Kept {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         Kept {
             made: now.map_or(0, |d| d.as_secs()),
             seconds,
             proved,
             punted,
+            within,
         }
     }
 
@@ -114,9 +117,11 @@ impl Kept {
             seconds,
             proved,
             punted,
+            within,
         } = self;
         let body = format!(
-            "{FORM}\nkey {}\nverdict proved\nmade {made}\nseconds {seconds:?}\nproved {proved:?}\npunted {punted:?}\n",
+            "{FORM}\nkey {}\nverdict proved\nmade {made}\nseconds {seconds:?}\nproved {proved:?}\npunted {punted:?}\n\
+             within {within:?}\n",
             key.0
         );
         let sum = hex(Sha256::new_with_prefix(&body));
@@ -137,6 +142,7 @@ impl Kept {
             seconds: value("seconds")?.parse().ok()?,
             proved: value("proved")?.parse().ok()?,
             punted: value("punted")?.parse().ok()?,
+            within: value("within")?.parse().ok()?,
         };
         let ok = FORM.ends_with(form) && named == key.0 && verdict == "proved";
         // the same bytes, the hash at their end among them
@@ -309,7 +315,7 @@ mod tests {
         let dir = folder_of("damage");
         let cache = ProofCache::at(&dir).unwrap();
         let key = Key("ab".repeat(32));
-        let proof = Kept::now(9.25, 0.75, 0.25);
+        let proof = Kept::now(9.25, [0.75, 0.25, 1e-9]);
         assert_eq!(cache.find(&key), None);
         cache.keep(&key, &proof).unwrap();
         assert_eq!(cache.find(&key), Some(proof));
@@ -339,7 +345,7 @@ mod tests {
         let dir = folder_of("others");
         let cache = ProofCache::at(&dir).unwrap();
         let key = Key("ab".repeat(32));
-        cache.keep(&key, &Kept::now(1.0, 1.0, 0.0)).unwrap();
+        cache.keep(&key, &Kept::now(1.0, [1.0, 0.0, 0.0])).unwrap();
         let mode = |path: &Path, bits| {
             fs::set_permissions(path, fs::Permissions::from_mode(bits)).unwrap();
         };
@@ -358,7 +364,7 @@ mod tests {
         let dir = folder_of("evict");
         let cache = ProofCache::at(&dir).unwrap();
         let key = |i: usize| Key(format!("{i:064x}"));
-        let proof = Kept::now(1.0, 1.0, 0.0);
+        let proof = Kept::now(1.0, [1.0, 0.0, 0.0]);
         let long_ago = UNIX_EPOCH + Duration::from_secs(1_000_000);
         for i in 0..MAX_PROOFS + 3 {
             let path = cache.file(&key(i));

@@ -1,4 +1,5 @@
-//! Verification before a program takes traffic: proved, or not known (then in shadow mode), or refuted (then not at all).
+//! Verification before a program takes traffic: proved, or not known (then in shadow mode), or refuted (then not at
+//! all).
 
 use crate::cache::{Kept, Key, ProofCache};
 use crate::common::thousands;
@@ -34,14 +35,15 @@ pub const UNVERIFIED: &str =
 /// Options of verification.
 #[derive(clap::Args, Debug)]
 pub struct VerifyArgs {
-    /// Longest time for the proof that the program is the chain, which comes before the first packet. What is not proved by then
-    /// runs in shadow mode; with 0 everything does
+    /// Longest time for the proof that the program is the chain, which comes before the first packet. What is not
+    /// proved by then runs in shadow mode; with 0 everything does
     #[arg(long, value_name = "SECONDS", default_value_t = VERIFY_SECONDS)]
     verify_time: u32,
     /// Takes packets without a proof
     #[arg(long, conflicts_with = "verify_time")]
     no_verify: bool,
-    /// Proves even what was proved before, and keeps no proof. Proofs are kept in ONEFOLD_CACHE, or else in ~/.cache/onefold
+    /// Proves even what was proved before, and keeps no proof. Proofs are kept in ONEFOLD_CACHE, or else in
+    /// ~/.cache/onefold
     #[arg(long)]
     no_proof_cache: bool,
     /// Runs this program (the text that `explain --program` prints), not the one that is made now
@@ -148,6 +150,7 @@ impl Verifier {
             v.share = Share {
                 proved: kept.proved,
                 punted: kept.punted,
+                within: kept.within,
                 ..Share::default()
             };
             v.seconds = begun.elapsed().as_secs_f64();
@@ -156,7 +159,7 @@ impl Verifier {
         }
         let v = self.within(graph, program, self.limit)?;
         if v.verdict == Verdict::Proved {
-            let proof = Kept::now(v.seconds, v.share.proved, v.share.punted);
+            let proof = Kept::now(v.seconds, [v.share.proved, v.share.punted, v.share.within]);
             if let Err(e) = cache.keep(&key, &proof) {
                 eprintln!("warning: the proof is not kept: {e}");
             }
@@ -317,7 +320,8 @@ impl Verification {
         }
     }
 
-    /// Says on standard error how it is with a program that is about to run. Whoever did not want a proof is told every time.
+    /// Says on standard error how it is with a program that is about to run. Whoever did not want a proof is told
+    /// every time.
     pub fn say(&self, quiet: bool) {
         match self.verdict {
             Verdict::Skipped => eprintln!("warning: {UNVERIFIED}"),
@@ -370,6 +374,7 @@ impl Verification {
                 "proved": self.share.proved,
                 "punted": self.share.punted,
                 "unknown": self.share.unknown + self.share.different,
+                "within": self.share.within,
             },
             "unknown_classes": self.unknown.iter()
                 .map(|(s, a)| serde_json::json!({ "stage": s, "action": a })).collect::<Vec<_>>(),
@@ -397,7 +402,8 @@ pub struct Renewal {
 }
 
 impl Renewal {
-    /// New programs are verified as the first one was; `given`: the program was given, and nobody knows what it should be now.
+    /// New programs are verified as the first one was; `given`: the program was given, and nobody knows what it
+    /// should be now.
     pub fn new(verifier: Verifier, policy: Policy, given: bool) -> Renewal {
         Renewal {
             verifier,
@@ -412,8 +418,8 @@ impl Renewal {
         &self.verifier.renewals
     }
 
-    /// Makes, verifies and loads a new program. False when the reference graph must go on: there have been too many, the
-    /// program does not fit, or it is refuted.
+    /// Makes, verifies and loads a new program. False when the reference graph must go on: there have been too many,
+    /// the program does not fit, or it is refuted.
     #[cold]
     pub fn renew(&mut self, shadow: &mut Shadow) -> bool {
         if self.never || self.renewed >= MAX_RENEWED {

@@ -121,6 +121,7 @@ fn json(
             "proved": proof.share.proved,
             "punted": proof.share.punted,
             "unknown": proof.share.unknown + proof.share.different,
+            "within": proof.share.within,
         },
         "differences": u64::from(shown.is_some()),
         "counterexample": shown.map(|s| serde_json::json!({
@@ -140,6 +141,7 @@ fn json(
                 "proved": e.share.proved,
                 "punted": e.share.punted,
                 "unknown": e.share.unknown + e.share.different,
+                "within": e.share.within,
             },
             "epochs": e.epochs,
             "steps": e.steps,
@@ -164,7 +166,10 @@ fn print_text(
 ) {
     let memory = common::peak_memory().map_or(String::new(), |b| format!(", {} MB", b >> 20));
     crate::say!("{}: {verdict} ({seconds:.1} s{memory})", chain.name);
-    let percent = |x: f64| format!("{:.2}%", x * 100.0);
+    let percent = |x: f64| match x.is_nan() {
+        true => "a share that was not counted".to_string(),
+        false => format!("{:.2}%", x * 100.0),
+    };
     for e in &proof.entries {
         let name = graph.name(e.source);
         if e.reference {

@@ -1,12 +1,15 @@
 //! Decision diagrams: functions of boolean variables, each represented once, so that equality is equality of numbers.
 //!
-//! Reduced and ordered, with any number of terminals: `0` is "no", `1` is "yes", greater ones are whatever a caller means (the
-//! number of a case or an action, plus one). Nothing is ever freed. A bound on nodes and a deadline end the work: every
-//! operation answers [`NO`] from then on, [`Dd::stopped`] says so, and nothing that was computed may be believed.
+//! Reduced and ordered, with any number of terminals: `0` is "no", `1` is "yes", greater ones are whatever a caller
+//! means (the number of a case or an action, plus one). Nothing is ever freed. A bound on nodes and a deadline end
+//! the work: every operation answers [`NO`] from then on, [`Dd::stopped`] says so, and nothing that was computed may
+//! be believed.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Instant;
+
+mod relate;
 
 /// A hasher for functions and for what is hashed already.
 #[derive(Default, Clone, Copy)]
@@ -65,6 +68,9 @@ const UNUSED: Known = Known {
 
 const ITE: u32 = 0;
 const OVER: u32 = 1;
+const IMPLIES: u32 = 2;
+const DISJOINT: u32 = 3;
+const WITHIN: u32 = 4;
 
 /// Why the work ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +129,28 @@ impl Dd {
     /// Nodes so far.
     pub fn nodes(&self) -> usize {
         self.nodes.len()
+    }
+
+    /// Tries something that may take at most so many nodes more; `None`, and as if nothing had been tried, where it
+    /// takes more. Nothing that was made on the way may be kept then.
+    pub fn attempt<T>(&mut self, more: usize, what: impl FnOnce(&mut Dd) -> T) -> Option<T> {
+        if self.stop.is_some() {
+            return None;
+        }
+        let (limit, before) = (self.limit, self.nodes.len());
+        self.limit = limit.min(before + self.extra + more);
+        let extra = self.extra;
+        let out = what(self);
+        self.limit = limit;
+        if self.stop != Some(Stop::Nodes) {
+            return self.stop.is_none().then_some(out);
+        }
+        self.stop = None;
+        self.extra = extra;
+        self.nodes.truncate(before);
+        self.cache.fill(UNUSED);
+        self.fill(self.table.len());
+        None
     }
 
     #[inline]
@@ -190,6 +218,13 @@ impl Dd {
 
     fn grow(&mut self) {
         let size = self.table.len() * 2;
+        self.fill(size);
+        if self.cache.len() < 1 << 21 {
+            self.cache = vec![UNUSED; size];
+        }
+    }
+
+    fn fill(&mut self, size: usize) {
         let mut table = vec![0u32; size];
         for (id, n) in self.nodes.iter().enumerate().skip(2) {
             let mut i = mix(n.level, n.lo, n.hi, 0) & (size - 1);
@@ -199,9 +234,6 @@ impl Dd {
             table[i] = id as u32;
         }
         self.table = table;
-        if self.cache.len() < 1 << 21 {
-            self.cache = vec![UNUSED; size];
-        }
     }
 
     /// The function that is always `v`.
@@ -322,7 +354,8 @@ impl Dd {
         r
     }
 
-    /// First match: what the first of the list says that says anything. Halves are joined, so that big lists meet big ones.
+    /// First match: what the first of the list says that says anything. Halves are joined, so that big lists meet big
+    /// ones.
     pub fn first(&mut self, list: &[Ref]) -> Ref {
         match list {
             [] => NO,
@@ -544,87 +577,4 @@ impl Dd {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// A function of six variables, as the table of its values.
-    fn build(dd: &mut Dd, table: u64) -> Ref {
-        fn go(dd: &mut Dd, table: u64, level: u32) -> Ref {
-            if level == 6 {
-                return (table & 1) as Ref;
-            }
-            let half = 1 << (5 - level);
-            let lo = go(dd, table, level + 1);
-            let hi = go(dd, table >> half, level + 1);
-            let v = dd.var(level);
-            dd.ite(v, hi, lo)
-        }
-        go(dd, table, 0)
-    }
-
-    proptest! {
-        #[test]
-        fn algebra(a: u64, b: u64, c: u64) {
-            let mut dd = Dd::new(1 << 20, None);
-            let (x, y, z) = (build(&mut dd, a), build(&mut dd, b), build(&mut dd, c));
-            let and = dd.and(x, y);
-            prop_assert_eq!(and, build(&mut dd, a & b));
-            let or = dd.or(x, y);
-            prop_assert_eq!(or, build(&mut dd, a | b));
-            let xor = dd.xor(x, y);
-            prop_assert_eq!(xor, build(&mut dd, a ^ b));
-            let minus = dd.minus(x, y);
-            prop_assert_eq!(minus, build(&mut dd, a & !b));
-            let ite = dd.ite(x, y, z);
-            prop_assert_eq!(ite, build(&mut dd, a & b | !a & c));
-            prop_assert!((dd.share(x) - f64::from(a.count_ones()) / 64.0).abs() < 1e-9);
-            // the first variable is the highest bit of the index
-            let ex = dd.exists(x, &BTreeSet::from([0]));
-            let (l, h) = (a & 0xffff_ffff, a >> 32);
-            let both = l | h;
-            prop_assert_eq!(ex, build(&mut dd, both | both << 32));
-            let swapped = dd.put(x, &HashMap::from([(0, y)]));
-            let (lo, hi) = (l | l << 32, h | h << 32);
-            prop_assert_eq!(swapped, build(&mut dd, b & hi | !b & lo));
-            if let Some(p) = dd.pick(x) {
-                let mut f = YES;
-                for (l, v) in p {
-                    let v0 = dd.var(l);
-                    let lit = if v { v0 } else { dd.not(v0) };
-                    f = dd.and(f, lit);
-                }
-                prop_assert_eq!(dd.minus(f, x), NO);
-            } else {
-                prop_assert_eq!(a, 0);
-            }
-        }
-        #[test]
-        fn first_match(sets: [u64; 5]) {
-            let mut dd = Dd::new(1 << 20, None);
-            let list: Vec<Ref> = sets.iter().enumerate().map(|(i, s)| {
-                let f = build(&mut dd, *s);
-                let t = dd.terminal(i as u32 + 1);
-                dd.ite(f, t, NO)
-            }).collect();
-            let all = dd.first(&list);
-            let mut left = u64::MAX;
-            for (i, s) in sets.iter().enumerate() {
-                let is = dd.is(all, i as u32 + 1);
-                prop_assert_eq!(is, build(&mut dd, s & left));
-                left &= !s;
-            }
-        }
-    }
-
-    #[test]
-    fn bounds_end_the_work() {
-        let mut dd = Dd::new(10, None);
-        let mut f = YES;
-        for i in 0..20 {
-            let v = dd.var(i);
-            f = dd.and(f, v);
-        }
-        assert_eq!(dd.stopped(), Some(Stop::Nodes));
-    }
-}
+mod tests;

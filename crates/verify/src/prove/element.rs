@@ -30,7 +30,7 @@ pub struct Cases<'a> {
 
 /// What a reading comes to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Got {
+pub enum Got {
     /// A number.
     Is(Vec<Ref>),
     /// The bytes from here to the end.
@@ -76,13 +76,39 @@ impl<'a> Cases<'a> {
         self.known.clear();
     }
 
-    /// Which case is taken where (its number plus one; [`UNSAID`] with the cause where that cannot be said; zero: none).
+    /// Which case is taken where (its number plus one; [`UNSAID`] with the cause where that cannot be said; zero:
+    /// none).
     pub fn taken(&mut self, w: &mut World, s: &Sym, here: Ref) -> (Ref, Option<Cause>) {
-        let got: Vec<Got> = self.reads.iter().map(|r| read(w, s, *r, here)).collect();
+        let got = self.readings(w, s, here);
         if let Some(k) = self.known.get(&got) {
             return *k;
         }
-        let by: HashMap<Read, &Got> = self.reads.iter().copied().zip(&got).collect();
+        let (rules, trouble) = self.rules(w, &got);
+        let r = (w.dd.first_match(rules), trouble);
+        self.known.insert(got, r);
+        r
+    }
+
+    /// What everything that conditions read comes to.
+    pub fn readings(&self, w: &mut World, s: &Sym, here: Ref) -> Vec<Got> {
+        self.reads.iter().map(|r| read(w, s, *r, here)).collect()
+    }
+
+    /// From now on that is what is taken for these readings (`None`: it is worked out); what was before.
+    pub fn assume(
+        &mut self,
+        got: &[Got],
+        taken: Option<(Ref, Option<Cause>)>,
+    ) -> Option<(Ref, Option<Cause>)> {
+        match taken {
+            Some(t) => self.known.insert(got.to_vec(), t),
+            None => self.known.remove(got),
+        }
+    }
+
+    /// The cases as rules, in order, for these readings; why the last one cannot be said, if so.
+    pub fn rules(&self, w: &mut World, got: &[Got]) -> (Vec<Rule>, Option<Cause>) {
+        let by: HashMap<Read, &Got> = self.reads.iter().copied().zip(got).collect();
         let mut rules = Vec::with_capacity(self.list.len());
         let mut trouble = None;
         for (c, same) in self.list.iter().zip(&self.same) {
@@ -109,9 +135,7 @@ impl<'a> Cases<'a> {
                 break;
             }
         }
-        let r = (w.dd.first_match(rules), trouble);
-        self.known.insert(got, r);
-        r
+        (rules, trouble)
     }
 }
 
@@ -453,7 +477,8 @@ fn simple(w: &mut World, s: &mut Sym, op: &Op, v: &[Ref]) -> Result<(), Cause> {
     Ok(())
 }
 
-/// A ping that has become nothing but zeros gets a checksum of all ones: what is looked at must not change behind that.
+/// A ping that has become nothing but zeros gets a checksum of all ones: what is looked at must not change behind
+/// that.
 fn whole_message(w: &World, s: &Sym, end: EndAt) -> Result<(), Cause> {
     match w.end(s.end) != end && s.sums.iter().any(|p| p.kind == SumKind::Icmp) {
         true => Err("a ping is cut behind a binding"),
@@ -482,7 +507,8 @@ fn recompute(s: &mut Sym, which: Checksum) -> Result<(), Cause> {
     Ok(())
 }
 
-/// What a write means for checksums that are computed over the packet as it is: they must follow, or are not right any more.
+/// What a write means for checksums that are computed over the packet as it is: they must follow, or are not right
+/// any more.
 fn covered(s: &Sym, from: i32, to: i32, ip: bool, l4: bool) -> Result<(), Cause> {
     let ping = |p: &&super::packet::Pending| p.kind == SumKind::Icmp && to > (p.at - 2) * 8;
     if s.sums.iter().any(|p| ping(&p)) {

@@ -70,8 +70,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Which action is taken where: its number plus one; zero where no rule fits.
-    pub fn rules(&self, w: &mut World, s: &Stage) -> Result<Ref, Cause> {
+    /// The rules of a stage, each with its action's number plus one.
+    pub fn rules(&self, w: &mut World, s: &Stage) -> Result<Vec<Rule>, Cause> {
         let mut known: HashMap<(Dim, &ValueSet), Ref> = HashMap::new();
         let mut dims: HashMap<Dim, Vec<Ref>> = HashMap::new();
         let mut list = Vec::with_capacity(s.rules.len());
@@ -105,7 +105,7 @@ impl Reader<'_> {
                 value: r.action.0 + 1,
             });
         }
-        Ok(w.dd.first_match(list))
+        Ok(list)
     }
 
     /// The packet as an image has it.
@@ -188,7 +188,8 @@ impl Reader<'_> {
                 to,
             } => {
                 let (from, to) = (self.expr(w, from, n)?, self.expr(w, to, n)?);
-                // words are counted from the IP header; of a word that is not touched whole, the other bits do not count
+                // words are counted from the IP header; of a word that is not touched whole, the other bits do not
+                // count
                 let start = bit - header * 8;
                 let end = start + i32::from(n);
                 for word in start.div_euclid(16)..=(end - 1).div_euclid(16) {

@@ -1,22 +1,24 @@
-//! Symbolic equivalence: a program against the composition of the models along the reference graph, for all packets at once.
+//! Symbolic equivalence: a program against the composition of the models along the reference graph, for all packets
+//! at once.
 //!
-//! [`prove`] takes a program (however it was made: usually parsed from its text) and the models and wiring of a graph. It
-//! shares nothing with the synthesizer but the models and the program's data structure. For every entry it follows both sides
-//! by functions of the packet's bits ([`dd`]): the program stage by stage, the models element by element, split wherever one of
-//! them decides. At every place where something happens both must have the same packet: what leaves and where, drops and their
-//! reasons, counts and their lengths, bindings asked for, elements asked, packets handed over to the reference graph.
+//! [`prove`] takes a program (however it was made: usually parsed from its text) and the models and wiring of a
+//! graph. It shares nothing with the synthesizer but the models and the program's data structure. For every entry it
+//! follows both sides by functions of the packet's bits ([`dd`]): the program stage by stage, the models element by
+//! element, split wherever one of them decides. At every place where something happens both must have the same
+//! packet: what leaves and where, drops and their reasons, counts and their lengths, bindings asked for, elements
+//! asked, packets handed over to the reference graph.
 //!
 //! What a proof rests on:
 //! - the models say what elements do (tests hold them against the behaviour);
 //! - a binding changes checksums by the difference that its rewriting makes;
 //! - [`onefold_engine::program`] executes a program as its grammar says.
 //!
-//! Where both have another checksum when an epoch ends, that counts if anything comes of it: the next epochs are followed with
-//! two values for it, and what is dropped with it shows nothing.
+//! Where both have another checksum when an epoch ends, that counts if anything comes of it: the next epochs are
+//! followed with two values for it, and what is dropped with it shows nothing.
 //!
-//! Values that only run time knows (bindings) are unknowns that both sides name alike. Questions about whole headers (is the
-//! checksum right?) are unknowns, too. Every set of packets is at least as big as the true one: nothing is left out, and
-//! what differs only for packets that there cannot be is not proved.
+//! Values that only run time knows (bindings) are unknowns that both sides name alike. Questions about whole headers
+//! (is the checksum right?) are unknowns, too. Every set of packets is at least as big as the true one: nothing is
+//! left out, and what differs only for packets that there cannot be is not proved.
 //!
 //! - [`sum`]: checksums in ones'-complement arithmetic;
 //! - [`settle`]: differences where no packet comes, or nobody looks;
@@ -29,6 +31,7 @@ pub mod dd;
 mod element;
 mod first;
 mod image;
+mod lists;
 pub mod mutate;
 mod outlast;
 mod packet;
@@ -57,12 +60,16 @@ use vars::{Bit, Vars};
 pub struct Options {
     /// Longest time; without, as long as it takes.
     pub time_limit: Option<Duration>,
-    /// Most nodes of decision diagrams for one entry (about 30 bytes each).
+    /// Most nodes of decision diagrams for one entry, and what is remembered while they are made (30 to 65 bytes
+    /// each).
     pub nodes: usize,
     /// Most steps of symbolic packets through elements, for one entry.
     pub steps: u64,
     /// Most differences for which frames are looked for.
     pub differences: usize,
+    /// Lists of at least so many cases are compared with the program's rule by rule; where that does not prove them
+    /// equal, both are made diagrams.
+    pub long: usize,
 }
 
 impl Default for Options {
@@ -72,6 +79,7 @@ impl Default for Options {
             nodes: 40_000_000,
             steps: 5_000_000,
             differences: 8,
+            long: 128,
         }
     }
 }
@@ -79,8 +87,8 @@ impl Default for Options {
 /// Places that are looked at for each difference.
 const SEEKS: usize = 6;
 
-/// Shares of the header space: of all values of the bits that anything reads (frames of up to 2047 bytes, each answer of each
-/// question), averaged over the entries.
+/// Shares of the header space: of all values of the bits that anything reads (frames of up to 2047 bytes, each answer
+/// of each question), averaged over the entries.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Share {
     /// The program does the same.
@@ -91,6 +99,23 @@ pub struct Share {
     pub different: f64,
     /// Not known.
     pub unknown: f64,
+    /// No other share is wrong by more than that. Zero: they are exact.
+    pub within: f64,
+}
+
+impl Share {
+    /// Shares that were not counted, as "not a number". If everything was proved, nothing is different or unknown all
+    /// the same.
+    fn uncounted(same: bool) -> Share {
+        let none = if same { 0.0 } else { f64::NAN };
+        Share {
+            proved: f64::NAN,
+            punted: f64::NAN,
+            different: none,
+            unknown: none,
+            within: 0.0,
+        }
+    }
 }
 
 /// Something that was not shown to be the same.
@@ -114,7 +139,8 @@ pub struct Doubt {
     pub certain: Option<Vec<u8>>,
     /// Where else to look for packets that show it.
     pub seeks: Vec<Seek>,
-    /// Only checksums differ, where a rewriter is asked: it shows if the packet is handed over to the rewriter, and only then.
+    /// Only checksums differ, where a rewriter is asked: it shows if the packet is handed over to the rewriter, and
+    /// only then.
     pub unless_bound: bool,
 }
 
@@ -218,6 +244,7 @@ pub fn prove_with(input: &Input, program: &Program, options: &Options, finer: &F
         punted: mean(|s| s.punted),
         different: mean(|s| s.different),
         unknown: mean(|s| s.unknown),
+        within: mean(|s| s.within),
     };
     proof.seconds = begun.elapsed().as_secs_f64();
     proof
@@ -239,22 +266,62 @@ fn nothing(source: ElemId) -> EntryProof {
     }
 }
 
+/// The result of one attempt to prove an entry.
+struct Attempt {
+    entry: EntryProof,
+    different: Vec<Doubt>,
+    unknown: Vec<Doubt>,
+    visited: BTreeSet<StageId>,
+}
+
+impl Attempt {
+    fn holds(&self) -> bool {
+        self.entry.stopped.is_none() && self.different.is_empty() && self.unknown.is_empty()
+    }
+}
+
 fn one_entry(
-    (input, program, finer): (&Input, &Program, &Finer<'_>),
+    of: (&Input, &Program, &Finer<'_>),
     source: ElemId,
     stage: StageId,
     options: &Options,
     deadline: Option<Instant>,
     proof: &mut Proof,
 ) -> EntryProof {
+    let (mut a, listed) = attempt(of, source, stage, options, deadline);
+    let shown = a.different.iter().any(|d| d.certain.is_some());
+    if listed && !a.holds() && !shown {
+        // differences may be due to cases that cannot decide about the packets: with diagrams there are none of those
+        let plain = Options {
+            long: usize::MAX,
+            ..*options
+        };
+        let (b, _) = attempt(of, source, stage, &plain, deadline);
+        if b.entry.stopped.is_none() || a.entry.stopped.is_some() {
+            a = b;
+        }
+    }
+    proof.unreached.retain(|id| !a.visited.contains(id));
+    proof.different.extend(a.different);
+    proof.unknown.extend(a.unknown);
+    a.entry
+}
+
+/// Tries to prove an entry. Also says whether lists were compared rule by rule.
+fn attempt(
+    (input, program, finer): (&Input, &Program, &Finer<'_>),
+    source: ElemId,
+    stage: StageId,
+    options: &Options,
+    deadline: Option<Instant>,
+) -> (Attempt, bool) {
     let w = World {
         dd: Dd::new(options.nodes, deadline),
         vars: Vars::default(),
         facts: Facts::entry(),
     };
-    let mut s = Search::new(input, program, finer, w, options.steps);
+    let mut s = Search::new(input, program, finer, w, options);
     let whole = s.entry(source, stage);
-    proof.unreached.retain(|id| !s.visited.contains(id));
     let stopped = match s.w.dd.stopped() {
         Some(Stop::Nodes) => Some(format!(
             "more than {} nodes of decision diagrams",
@@ -271,8 +338,15 @@ fn one_entry(
         stopped,
         ..nothing(source)
     };
+    let mut a = Attempt {
+        different: Vec::new(),
+        unknown: Vec::new(),
+        visited: std::mem::take(&mut s.visited),
+        entry: e.clone(),
+    };
+    let listed = !s.compared.is_empty();
     if !whole {
-        return e;
+        return (a, listed);
     }
     e.share = share(&mut s);
     let doubts = |s: &mut Search<'_>, list: Vec<Told>, frames: usize| -> Vec<Doubt> {
@@ -286,7 +360,11 @@ fn one_entry(
             if let Some(m) = s.meetings.get(t.meeting) {
                 s.w.facts = m.facts.clone();
             }
-            let seek = match sought < frames * SEEKS {
+            if made < frames || sought < frames * SEEKS {
+                // only packets about which a case of the assumed kind really decides
+                t.here = s.concrete(t.here);
+            }
+            let seek = match sought < frames * SEEKS && t.here != NO {
                 true => {
                     t.here = s.w.possible(t.here);
                     Some(seek::seek(&mut s.w, &t))
@@ -298,6 +376,10 @@ fn one_entry(
             let region = match t.meeting {
                 0 => t.here,
                 m => leads_to(s, m),
+            };
+            let region = match made < frames {
+                true => s.concrete(region),
+                false => region,
             };
             let found = match made < frames && region != NO {
                 true => witness::frames(&mut s.w, region),
@@ -337,12 +419,11 @@ fn one_entry(
         std::mem::take(&mut s.different),
         std::mem::take(&mut s.unknown),
     );
-    let different = doubts(&mut s, different, options.differences);
-    let unknown = doubts(&mut s, unknown, options.differences);
-    proof.different.extend(different);
-    proof.unknown.extend(unknown);
+    a.different = doubts(&mut s, different, options.differences);
+    a.unknown = doubts(&mut s, unknown, options.differences);
     // looking for frames may have met a bound; what was found before stays true
-    e
+    a.entry = e;
+    (a, listed)
 }
 
 /// Packets that enter and may come to a meeting.
@@ -402,6 +483,9 @@ fn share(s: &mut Search<'_>) -> Share {
     }
     let w = &mut s.w;
     w.facts = Facts::entry();
+    let Some(([d, u, p], within)) = lists::measure::settle(w, &s.compared, [d, u, p]) else {
+        return Share::uncounted(d == NO && u == NO);
+    };
     let short = w.length_in(0, EndAt::Same, &ValueSet::range(0, 2047));
     let of = w.dd.share(short);
     let mut without = YES;
@@ -424,5 +508,6 @@ fn share(s: &mut Search<'_>) -> Share {
         punted,
         different,
         unknown,
+        within,
     }
 }

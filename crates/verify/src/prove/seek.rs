@@ -1,5 +1,5 @@
-//! Where to look for packets that show a difference: at the stage where both sides part, in the terms of its epoch, the values
-//! that bindings give included.
+//! Where to look for packets that show a difference: at the stage where both sides part, in the terms of its epoch,
+//! the values that bindings give included.
 
 use super::dd::{NO, Ref, YES};
 use super::packet::World;
@@ -67,7 +67,8 @@ impl Seek {
 /// A set of packets, to be asked without the diagrams that it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Set {
-    /// Dimension, place of the bit from the least significant one, what holds for 0 and for 1: "no", "yes", or a place plus two.
+    /// Dimension, place of the bit from the least significant one, what holds for 0 and for 1: "no", "yes", or a
+    /// place plus two.
     nodes: Vec<(Dim, u8, u32, u32)>,
     root: u32,
 }
@@ -127,7 +128,7 @@ impl Terms {
             }
             Bit::Type(i) => (Dim::PacketType, 7 - i.min(7)),
             Bit::Bound(..) => *self.slots.get(&level)?,
-            Bit::Apart(_) | Bit::Route(..) => return None,
+            Bit::Apart(_) | Bit::Route(..) | Bit::Decided(..) => return None,
         })
     }
 }

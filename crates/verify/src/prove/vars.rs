@@ -6,7 +6,14 @@ use onefold_elements::model::{HeaderCheck, RouteWhat};
 use onefold_synth::program::EndAt;
 use std::collections::HashMap;
 
+/// First of all levels: the kind of case that decides, so many bits for each comparison ([`Bit::Decided`]).
+const DECIDED_BITS: u32 = 16;
+/// Most comparisons.
+pub const MAX_DECIDED: u32 = 64;
+const CHECK: u32 = MAX_DECIDED * DECIDED_BITS;
 const LEN: u32 = 4096;
+/// Number of questions whose levels come before lengths.
+const CHECKS: u32 = LEN - CHECK;
 const TYPE: u32 = LEN + 32;
 const ANNO: u32 = TYPE + 8;
 /// What route tables say: behind all annotations, so many levels for each.
@@ -18,8 +25,8 @@ const BOUND: u32 = 4_000_000;
 /// Above all questions.
 const APART: u32 = 20_000_000;
 const APART_FROM: u32 = 16_000_000;
-/// Bits that a binding gives: source address, destination address, source port, destination port, terms of the IP and of the
-/// transport checksum, an annotation.
+/// Bits that a binding gives: source address, destination address, source port, destination port, terms of the IP and
+/// of the transport checksum, an annotation.
 pub const BOUND_BITS: [u8; 7] = [32, 32, 16, 16, 16, 16, 8];
 /// Levels that it takes.
 const STRIDE: u32 = 256;
@@ -51,6 +58,9 @@ pub enum Bit {
     Bound(u32, u8, u8),
     /// A bit of the reference graph's packet where it may not be what the program's is.
     Apart(i32),
+    /// Of the n-th comparison of a list of cases with a list of rules: a bit of the number of the kind of case that
+    /// decides.
+    Decided(u32, u8),
 }
 
 /// Numbers of variables; earlier ones are tested first.
@@ -72,7 +82,7 @@ impl Vars {
                     self.questions.push(q);
                 }
                 // more questions than places share the last one's neighbourhood above all others
-                if i < LEN { i } else { BOUND * 2 + i }
+                if i < CHECKS { CHECK + i } else { BOUND * 2 + i }
             }
             Bit::Len(i) => LEN + u32::from(i),
             Bit::Type(i) => TYPE + u32::from(i),
@@ -86,13 +96,17 @@ impl Vars {
                 BOUND + (n % (MAX_BOUND / STRIDE)) * STRIDE + first + u32::from(bit)
             }
             Bit::Apart(p) => APART.saturating_add_signed(p).max(APART_FROM),
+            Bit::Decided(n, i) => {
+                (n % MAX_DECIDED) * DECIDED_BITS + u32::from(i).min(DECIDED_BITS - 1)
+            }
         }
     }
 
     /// What a level stands for.
     pub fn bit(&self, level: u32) -> Option<Bit> {
         Some(match level {
-            0..LEN => Bit::Check(*self.questions.get(level as usize)?),
+            0..CHECK => Bit::Decided(level / DECIDED_BITS, (level % DECIDED_BITS) as u8),
+            CHECK..LEN => Bit::Check(*self.questions.get((level - CHECK) as usize)?),
             LEN..TYPE => Bit::Len((level - LEN) as u8),
             TYPE..ANNO => Bit::Type((level - TYPE) as u8),
             ANNO..ROUTE => Bit::Anno((level - ANNO) as u16),
@@ -121,7 +135,8 @@ impl Vars {
         let level = self.level(b);
         dd.var(level)
     }
-    /// What a route table says of an address: variables of its own for each question, the same for the same one. `None`: too many.
+    /// What a route table says of an address: variables of its own for each question, the same for the same one.
+    /// `None`: too many.
     pub fn route(&mut self, dd: &mut Dd, q: RouteQuestion) -> Option<Vec<Ref>> {
         let bits = q.1.width(u8::try_from(q.2.len()).unwrap_or(0));
         let n = self.routes.len() as u32;
@@ -164,6 +179,8 @@ mod tests {
             Bit::Bound(4, 0, 0),
             Bit::Apart(-112),
             Bit::Apart(800),
+            Bit::Decided(0, 0),
+            Bit::Decided(MAX_DECIDED - 1, 15),
         ];
         all.extend((0..5000).map(|i| Bit::Check(check(i))));
         let mut seen = std::collections::HashSet::new();

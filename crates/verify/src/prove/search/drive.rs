@@ -102,9 +102,9 @@ impl<'a> Search<'a> {
         false
     }
 
-    /// Where a rewriter is asked about packets, some of which (`d`) are others than they should be; those with which it goes on.
-    /// A rewriter looks at no checksum, and what the program says behind the binding does not come from here: wrong ones show only
-    /// where the packet is handed over to the rewriter.
+    /// Where a rewriter is asked about packets, some of which (`d`) are others than they should be; those with which
+    /// it goes on. A rewriter looks at no checksum, and what the program says behind the binding does not come from
+    /// here: wrong ones show only where the packet is handed over to the rewriter.
     fn bind_differs(
         &mut self,
         way: &Way,
@@ -181,12 +181,11 @@ impl<'a> Search<'a> {
             .or_insert_with(|| Cases::new(list));
         let (taken, trouble) = cases.taken(&mut self.w, &at.sym, here);
         let list = cases.list;
-        let some = self.w.dd.ite(here, taken, NO);
-        let none = self.w.dd.is(taken, 0);
-        let none = self.w.dd.and(here, none);
-        self.cannot(way, elem, none, "no case of the model holds");
-        for v in self.w.dd.values(some) {
-            let here = self.w.dd.is(some, v);
+        for (v, here) in self.regions(here, taken) {
+            if v == 0 {
+                self.cannot(way, elem, here, "no case of the model holds");
+                continue;
+            }
             if v == UNSAID {
                 self.cannot(way, elem, here, trouble.unwrap_or("a condition"));
                 continue;

@@ -2,7 +2,11 @@
 
 use super::*;
 use crate::prove::carry::carry;
+use crate::prove::first::Rule;
 use crate::prove::image::Reader;
+
+/// A function of fewer nodes is small.
+const FEW: usize = 4_000;
 
 impl<'a> Search<'a> {
     /// The program is at a stage.
@@ -12,34 +16,70 @@ impl<'a> Search<'a> {
             self.visited.insert(id);
         }
         let elem = Self::elem_of(&way);
-        let Some(stage) = self.program.stages.get(id.0 as usize) else {
+        let program = self.program;
+        let Some(stage) = program.stages.get(id.0 as usize) else {
             return self.cannot(&way, elem, way.here, "a stage that there is not");
         };
+        if let Some(l) = self.listed(&way, id, stage) {
+            let before = self.assume(&l);
+            for (v, here) in l.with.regions(&mut self.w.dd, way.here) {
+                // stages behind may have compared the same list with other rules
+                self.assume(&l);
+                self.decided(&way, stage, v, here);
+            }
+            return self.forget(&l, before);
+        }
         let rules = match self.rules(id, stage, &way.slots) {
             Ok(r) => r,
             Err(cause) => return self.cannot(&way, elem, way.here, cause),
         };
-        let taken = self.w.dd.ite(way.here, rules, NO);
-        let fits = self.w.dd.is(rules, 0);
-        let none = self.w.dd.and(way.here, fits);
-        if none != NO {
-            let mut way = way.clone();
-            way.here = none;
-            match stage.fresh {
+        for (v, here) in self.regions(way.here, rules) {
+            self.decided(&way, stage, v, here);
+        }
+    }
+
+    /// A stage decides for an action (its number plus one; zero: no rule fits) about some packets.
+    fn decided(&mut self, way: &Way, stage: &'a Stage, v: u32, here: Ref) {
+        if here == NO {
+            return;
+        }
+        let mut way = way.clone();
+        way.here = here;
+        let elem = Self::elem_of(&way);
+        if v == 0 {
+            return match stage.fresh {
                 // an executor hands such packets over, at the stage's place
                 true => self.punt(&way, stage.at, &Image::default()),
-                false => self.differs(&way, elem, none, "no rule of the program fits"),
+                false => self.differs(&way, elem, here, "no rule of the program fits"),
+            };
+        }
+        way.action = Some(v - 1);
+        match stage.actions.get(v as usize - 1) {
+            Some(a) => self.action(way, a, 0),
+            None => self.cannot(&way, elem, here, "an action that there is not"),
+        }
+    }
+
+    /// Where a function has which value, within a set; zero first.
+    pub(super) fn regions(&mut self, here: Ref, f: Ref) -> Vec<(u32, Ref)> {
+        let dd = &mut self.w.dd;
+        let mut out = Vec::new();
+        let none = dd.is(f, 0);
+        out.push((0, dd.and(here, none)));
+        // the smaller one is looked at once for each value
+        if dd.size(f, FEW) < FEW && dd.size(here, FEW) >= FEW {
+            for v in dd.values(f) {
+                let is = dd.is(f, v);
+                out.push((v, dd.and(here, is)));
+            }
+        } else {
+            let some = dd.ite(here, f, NO);
+            for v in dd.values(some) {
+                out.push((v, dd.is(some, v)));
             }
         }
-        for v in self.w.dd.values(taken) {
-            let mut way = way.clone();
-            way.here = self.w.dd.is(taken, v);
-            way.action = Some(v - 1);
-            match stage.actions.get(v as usize - 1) {
-                Some(a) => self.action(way, a, 0),
-                None => self.cannot(&way, elem, way.here, "an action that there is not"),
-            }
-        }
+        out.retain(|(_, here)| *here != NO);
+        out
     }
 
     pub(super) fn rules(
@@ -48,20 +88,22 @@ impl<'a> Search<'a> {
         stage: &Stage,
         slots: &Slots,
     ) -> Result<Ref, Cause> {
-        let key: Vec<Ref> = slots
-            .iter()
-            .flat_map(|(s, v)| std::iter::once(u32::from(s.0)).chain(v.iter().copied()))
-            .collect();
+        let key = listed::slots_key(slots);
         if let Some(r) = self.rules.get(&(id, key.clone())) {
             return *r;
         }
+        let r = self.list(stage, slots).map(|l| self.w.dd.first_match(l));
+        self.rules.insert((id, key), r);
+        r
+    }
+
+    /// The rules of a stage, each with its action's number plus one.
+    pub(super) fn list(&mut self, stage: &Stage, slots: &Slots) -> Result<Vec<Rule>, Cause> {
         let reader = Reader {
             program: self.program,
             slots,
         };
-        let r = reader.rules(&mut self.w, stage);
-        self.rules.insert((id, key), r);
-        r
+        reader.rules(&mut self.w, stage)
     }
 
     pub(super) fn image(&mut self, way: &Way, m: &Image) -> Result<Sym, Cause> {

@@ -1,15 +1,18 @@
-//! Program and models side by side: for every action of a stage, the models are followed for the packets that take it, up to
-//! where the action says that something happens; there both must have the same packet.
+//! Program and models side by side: for every action of a stage, the models are followed for the packets that take
+//! it, up to where the action says that something happens; there both must have the same packet.
 //!
-//! One epoch of the program is followed at a time, from its fresh stage, where both sides have the same packet: what is known of
-//! it is a function ([`Meeting::all`]). Where an epoch ends, both sides must have the same packet again, and the next meeting is
-//! told what is known. This goes on until nothing new is known anywhere. Then the program behaves as the models do, from every
-//! meeting on: whatever leaves, is dropped, counted, bound or handed over until the next one is the same.
+//! One epoch of the program is followed at a time, from its fresh stage, where both sides have the same packet: what
+//! is known of it is a function ([`Meeting::all`]). Where an epoch ends, both sides must have the same packet again,
+//! and the next meeting is told what is known. This goes on until nothing new is known anywhere. Then the program
+//! behaves as the models do, from every meeting on: whatever leaves, is dropped, counted, bound or handed over until
+//! the next one is the same.
 
 use crate::prove::Finer;
+use crate::prove::Options;
 use crate::prove::dd::{NO, Ref, YES};
 use crate::prove::element::Cases;
 use crate::prove::image::Slots;
+use crate::prove::lists::{self, Compared};
 use crate::prove::packet::{CHECKSUM, Cause, Facts, Scope, Sym, World};
 use crate::prove::sum::Sum;
 use onefold_elements::ElemId;
@@ -25,6 +28,9 @@ mod bind;
 mod drive;
 mod finer;
 mod follow;
+mod listed;
+
+use listed::Comparisons;
 
 /// Most elements on the way of one packet between two meetings.
 const MAX_HOPS: u32 = 4_000;
@@ -82,7 +88,8 @@ pub struct Told {
     pub slots: Slots,
     /// A checksum differs, where this is not zero: of the packets here whoever gives it another value shows it.
     pub sum: Option<Sum>,
-    /// Only checksums differ, and only a rewriter that is asked has them: nobody sees it unless the packet is handed over to it.
+    /// Only checksums differ, and only a rewriter that is asked has them: nobody sees it unless the packet is handed
+    /// over to it.
     pub unless_bound: bool,
 }
 
@@ -182,7 +189,13 @@ pub struct Search<'a> {
     /// Steps of packets through elements.
     pub steps: u64,
     /// Most of them.
-    pub max_steps: u64,
+    max_steps: u64,
+    /// A list with at least so many cases is compared rule by rule.
+    long: usize,
+    /// Comparisons of long lists in this epoch.
+    listed: Comparisons,
+    /// All comparisons.
+    pub compared: lists::All,
     /// The bound on them was reached.
     pub exhausted: bool,
 }
@@ -194,7 +207,7 @@ impl<'a> Search<'a> {
         program: &'a Program,
         finer: &'a Finer<'a>,
         w: World,
-        max_steps: u64,
+        options: &Options,
     ) -> Self {
         Search {
             input,
@@ -212,7 +225,10 @@ impl<'a> Search<'a> {
             held: Vec::new(),
             visited: BTreeSet::new(),
             steps: 0,
-            max_steps,
+            max_steps: options.steps,
+            long: options.long,
+            listed: Comparisons::new(),
+            compared: lists::All::new(),
             exhausted: false,
         }
     }
@@ -231,8 +247,8 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// Differences in checksums alone that were held back are told where something comes of them: where packets of which they are
-    /// not the same any more are not shown to be treated alike. Where not, nobody can see them.
+    /// Differences in checksums alone that were held back are told where something comes of them: where packets of
+    /// which they are not the same any more are not shown to be treated alike. Where not, nobody can see them.
     fn release(&mut self) {
         let apart = |m: &Meeting| !m.facts.apart.is_empty();
         let mut shows: Vec<bool> = (self.meetings.iter())
@@ -309,6 +325,7 @@ impl<'a> Search<'a> {
         self.me = i;
         if self.w.facts != m.facts {
             self.rules.clear();
+            self.listed.clear();
             self.cases.values_mut().for_each(Cases::forget);
         }
         self.w.facts = m.facts.clone();
