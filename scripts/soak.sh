@@ -18,11 +18,13 @@ part_random_chains() {
   SOAK_DIR=$PWD/$state/random-chains $CARGO test --profile quick --locked -p onefold --test random_chains -- \
     --ignored --nocapture
 }
+# rules: lists of 10,000 rules with any mixture of verdicts, proved within a minute of processor time and 1 GiB each
+part_rules() { $CARGO test --profile quick --locked -p onefold --test proved_lists -- --ignored --nocapture; }
 # mutants: broken programs of the example chains, each refuted or proved to do the same
 part_mutants() { MUTANTS=3 $CARGO test --locked -p onefold-verify --test mutants -- --ignored --nocapture; }
 # models: every element's model broken in turn; property tests must find it out
 part_models() { scripts/mutate-models.sh; }
-# states: what rewriters promise of their bindings, 10^8 events for each of ten configurations
+# states: what rewriters promise of their bindings, 10^8 events for each of fourteen configurations
 part_states() { $CARGO run --profile quick --locked -p onefold-verify --example states -- "${STATES_EVENTS:-100000000}"; }
 # routes: half a million routes, 10^7 look-ups against a naive one, changes under traffic; longest-prefix structures likewise
 part_routes() {

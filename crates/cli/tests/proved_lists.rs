@@ -1,7 +1,7 @@
 //! Firewalls with 10,000 rules and any mixture of verdicts are proved within a minute of processor time and 1 GiB
 //! each, and the ISP edge with some such lists ([`EDGE`]) within a minute and 2 GiB.
 //!
-//! Ten proofs with generated lists, nineteen where ClassBench's lists are; minutes with an optimized build: `cargo
+//! Eleven proofs with generated lists, twenty-one where ClassBench's lists are; minutes with an optimized build: `cargo
 //! test --profile quick -p onefold --test proved_lists -- --ignored --nocapture`. The environment variable `ONLY`
 //! restricts them to those whose name contains it; with `EDGE=all` all lists are tried in the ISP edge, which nothing
 //! promises yet. The last line printed is `soak: ...` with the worst figures.
@@ -15,10 +15,12 @@ use std::path::Path;
 /// Seconds of processor time for one proof.
 const SECONDS: f64 = 60.0;
 /// Lists and verdicts that the ISP edge is proved with.
-const EDGE: [(&str, &str); 4] = [
+const EDGE: [(&str, &str); 6] = [
     ("acl2_10k", "allow"),
     ("fw2_10k", "allow"),
+    ("fw2_10k", "third"),
     ("fw2_10k", "random"),
+    ("generated-acl", "third"),
     ("generated-acl", "random"),
 ];
 /// Bytes for the proof of a firewall alone, and of the ISP edge.
