@@ -239,6 +239,32 @@ fn a_page_and_a_table() {
     );
 }
 
+/// A companion that is told to end before it has measured anything measures one round.
+#[test]
+fn a_companion_measures_one_round_at_least() {
+    use std::process::{Command, Stdio};
+    let out = Command::new(env!("CARGO_BIN_EXE_onefold"))
+        .current_dir(root())
+        .args([
+            "bench",
+            "l2fwd",
+            "--companion",
+            "--json",
+            "-q",
+            "--mode",
+            "program",
+        ])
+        .args(["--flows", "20", "--seconds", "0.01", "--repeats", "1000"])
+        .stdin(Stdio::null())
+        .output()
+        .expect("the binary runs");
+    let v: Value = serde_json::from_slice(&out.stdout).expect("one object");
+    assert_eq!(v["interrupted"], true);
+    let samples = v["chains"][0]["samples"].as_array().unwrap().len();
+    // the clock may be read late
+    assert!((1..100).contains(&samples), "{samples}");
+}
+
 /// Ctrl-C: what was measured so far is told, and nothing is half.
 #[test]
 fn an_interrupt_ends_it_with_what_there_is() {

@@ -363,8 +363,9 @@ pub fn run(args: &Args) -> Result<u8> {
     let mut progress = Progress::new(0, args.quiet);
     let outcome = alternate(&mut candidates, &settings, &mut |done, of, what| {
         progress.of(done, of, || what.to_string());
-        // on a busy machine the others may be done before a companion has measured anything: it ends behind its first round
-        let begun = args.companion && done < first_round(of, settings.repeats);
+        // on a busy machine the others may be done before a companion has measured anything: it ends behind its first round,
+        // whose last slice is measured when all run-ups have been counted
+        let begun = args.companion && done <= first_round(of, settings.repeats);
         begun || !interrupted()
     });
     progress.finish();
