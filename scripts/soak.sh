@@ -19,7 +19,9 @@ part_random_chains() {
     --ignored --nocapture
 }
 # rules: lists of 10,000 rules with any mixture of verdicts, proved within a minute of processor time and 1 GiB each (in ISP edges 2 GiB)
-part_rules() { $CARGO test --profile quick --locked -p onefold --test proved_lists -- --ignored --nocapture; }
+part_rules() {
+  $CARGO test --profile quick --locked -p onefold --test proved_lists --test classbench -- --ignored --nocapture
+}
 # mutants: broken programs of the example chains, each refuted or proved to do the same
 part_mutants() { MUTANTS=3 $CARGO test --locked -p onefold-verify --test mutants -- --ignored --nocapture; }
 # models: every element's model broken in turn; property tests must find it out
