@@ -44,7 +44,8 @@ pub(super) struct Briefs {
     pub only: u64,
     /// Of which packets nothing but lengths, boxes, and what follows ways: a bit each. They are looked up in the table by keys of two words.
     pub keyed: u64,
-    /// Some go on behind what their IP headers say.
+    /// Some go on behind what their IP headers say. Of headers at [`HEAD_AT`](super::wide::HEAD_AT) only: with a VLAN tag in
+    /// front of them, nobody has looked.
     pub longer: bool,
     /// What packets' ways may well be.
     pub usual: Usual,

@@ -10,7 +10,7 @@ use super::search::entry;
 use super::table::{NO_SLOT, Table};
 use super::way::Own;
 use super::ways::Tally;
-use super::wide::{Any, Wide};
+use super::wide::{Any, HEAD_AT, Wide};
 use super::windows::Windows;
 use onefold_elements::StateStore;
 use onefold_elements::rewrite::{Leases, NO_LEASE};
@@ -185,7 +185,7 @@ impl AtOnce<'_, '_> {
             b.sinks[i] = act.sink;
             done.went += 1;
             left &= left - 1;
-            if longer && act.trim {
+            if act.trim && (longer || act.l3 != HEAD_AT as u32) {
                 packets.keep(i, (act.l3 + total) as usize);
             }
             if KEYED {

@@ -8,7 +8,7 @@ use super::GROUP;
 use super::bits::{each_bit, first_bits};
 use super::lease::Pool;
 use super::leave::{AtOnce, Done};
-use super::wide::Wide;
+use super::wide::{HEAD_AT, Wide};
 use onefold_elements::StateStore;
 use onefold_elements::rewrite::{Leases, NO_LEASE};
 
@@ -104,7 +104,8 @@ impl AtOnce<'_, '_> {
         while k < n {
             let t = tallies.get(whose[k].1 as usize)?;
             let act = acts.get(t.act() as usize)?;
-            if !t.ready() || !act.quick || b.longer && act.trim {
+            let trims = act.trim && (b.longer || act.l3 != HEAD_AT as u32);
+            if !t.ready() || !act.quick || trims {
                 return None;
             }
             k += 1;
