@@ -23,6 +23,7 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod arrival;
 mod batch;
 mod build;
 pub mod click;

@@ -73,6 +73,7 @@ pub use onefold_classify::Kind;
 pub use report::{ClassCount, PuntCount, Report, RuleCount};
 pub use trace::{Passed, ProgramStep};
 
+use crate::arrival::Arrival;
 use crate::graph::Graph;
 use crate::trace::TraceStep;
 use code::{Code, NONE};
@@ -146,6 +147,8 @@ pub struct ProgramRunner {
     using: Using,
     /// First rules of a batch.
     rules: Vec<u32>,
+    /// Packets of a batch that arrive in one tick.
+    run: Vec<Pkt>,
 }
 
 impl std::fmt::Debug for ProgramRunner {
@@ -168,6 +171,7 @@ impl ProgramRunner {
             deaf: false,
             using: Using::default(),
             rules: Vec::new(),
+            run: Vec::new(),
         }
     }
 
@@ -320,11 +324,54 @@ impl ProgramRunner {
     /// Leaves `batch` empty.
     pub fn inject_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp) {
         self.arrive(at);
-        self.enter_batch(source, batch);
+        self.enter_batch(source, batch, Arrival::Together);
     }
 
-    /// Packets go in at the present time, one after the other. Leaves `batch` empty.
-    pub(crate) fn enter_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>) {
+    /// Packets that arrive at a source, each at the time of its annotation (none before the one in front of it): what
+    /// [`ProgramRunner::inject_packet`] does for each. Leaves `batch` empty.
+    pub fn inject_stamped(&mut self, source: ElemId, batch: &mut Vec<Pkt>) {
+        // Bound: each round takes at least one packet.
+        while let Some(first) = batch.first() {
+            self.arrive(first.anno.timestamp);
+            let n = self.graph.run_of(batch, true).max(1);
+            if n == batch.len() {
+                self.enter_batch(source, batch, Arrival::Stamped);
+                break;
+            }
+            let mut some = std::mem::take(&mut self.run);
+            some.extend(batch.drain(..n));
+            self.enter_batch(source, &mut some, Arrival::Stamped);
+            self.run = some;
+        }
+    }
+
+    /// A packet of a batch is next, which arrives at this time: the clock moves there, and what is due before happens.
+    #[inline]
+    pub(crate) fn meet(&mut self, at: Timestamp) {
+        if at <= self.graph.core.now {
+            return;
+        }
+        if self.graph.timer_due(at) {
+            let gathering = self.loaded.as_ref().is_some_and(|l| l.state.later.gathering);
+            self.tell();
+            if let Some(l) = &mut self.loaded {
+                l.state.regs.tables.release();
+            }
+            self.graph.arrive(at);
+            if let Some(l) = self.loaded.as_mut().filter(|_| gathering) {
+                let g = &self.graph;
+                (l.state.regs.tables).take(&l.code.tables, &g.store, g.core.changes);
+                l.state.later.gathering = true;
+            }
+        }
+        self.graph.core.now = self.graph.core.now.max(at);
+    }
+
+    /// Packets go in, one after the other: at the present time, or each at its own, all of which are of one tick then. Leaves
+    /// `batch` empty.
+    pub(crate) fn enter_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>, arrival: Arrival) {
+        let stamped = arrival == Arrival::Stamped;
+        let last = batch.last().map_or(Timestamp::ZERO, |p| p.anno.timestamp);
         let mut rules = std::mem::take(&mut self.rules);
         self.gather();
         if let Some(l) = &mut self.loaded {
@@ -344,9 +391,11 @@ impl ProgramRunner {
         let mut packets = short::Left::new(batch.drain(..), &rules);
         // Bound: each time a packet is taken, if there is one.
         loop {
-            let stage = stage.filter(|_| self.graph.core.changes == changes);
+            let mut stage = stage.filter(|_| self.graph.core.changes == changes);
+            // together only as long as nothing is due before the last of them
+            let together = !stamped || !self.graph.timer_due(last);
             let next = match (stage, &mut self.loaded) {
-                (Some(stage), Some(l)) => {
+                (Some(stage), Some(l)) if together => {
                     let rules = l.code.stages.get(stage as usize).map_or(0, |s| s.rules);
                     let (st, n) = (&mut l.state, &mut l.packets);
                     short::run(&l.code, st, &mut self.graph, rules, &mut packets, n)
@@ -354,6 +403,10 @@ impl ProgramRunner {
                 _ => packets.next(),
             };
             let Some((p, rule, _)) = next else { break };
+            if stamped {
+                self.meet(p.anno.timestamp);
+                stage = stage.filter(|_| self.graph.core.changes == changes);
+            }
             let first = stage.map(|stage| First {
                 stage,
                 rule: Some(rule).filter(|r| *r != classify::NO_RULE),
@@ -362,6 +415,9 @@ impl ProgramRunner {
             self.enter(source, p, first);
         }
         drop(packets);
+        if stamped {
+            self.meet(last);
+        }
         if let Some(l) = &mut self.loaded {
             l.state.regs.tables.batch = false;
             l.state.regs.tables.release();
@@ -622,6 +678,7 @@ impl ProgramRunner {
             deaf: self.deaf,
             using: self.using,
             rules: Vec::new(),
+            run: Vec::new(),
         }
     }
 

@@ -21,6 +21,7 @@ use super::way::Flow;
 use super::wide::{Any, Wide};
 use super::windows::{self, Windows};
 use super::{FlowRunner, GROUP};
+use crate::arrival::{Arrival, tick};
 use onefold_elements::rewrite::{Leases, NO_LEASE};
 use onefold_elements::{ElemId, Outbox, StateStore};
 use onefold_packet::{Pkt, Timestamp};
@@ -52,8 +53,9 @@ impl FlowRunner {
         source: ElemId,
         lane: usize,
         batch: &mut Vec<Pkt>,
-        now: Timestamp,
+        arrival: Arrival,
     ) {
+        let stamped = arrival == Arrival::Stamped;
         let asked = batch.len();
         let known = self.stats.hits;
         let (mut shed, mut by_rule) = (0, 0);
@@ -63,10 +65,17 @@ impl FlowRunner {
             // what comes to be known from here on was not when the group was looked at
             let news = self.news;
             let mut n = batch.len().min(GROUP);
+            // the clock is the same for the whole group, as far as it is looked at
+            let mut alike = true;
+            if stamped {
+                alike = self.begin_group(batch.get(..n).unwrap_or_default());
+            }
+            let now = self.runner.graph.core.now;
             let mut windows = Windows::of(batch, &mut self.briefs.lens, &mut places);
             let mut seen = self.look_up(wide, lane, &windows);
             // all known, and no more of each than has to be
             let mut at_once = match (seen.by_flow, seen.keyed) {
+                _ if !alike => Done::default(),
                 (true, true) => self.go_all::<true>(wide, &mut windows, u64::MAX, now),
                 (false, _) if seen.unknown == 0 => {
                     self.go_all::<false>(wide, &mut windows, u64::MAX, now)
@@ -77,10 +86,10 @@ impl FlowRunner {
             if let (true, Some(unknown)) = (seen.part, seen.which) {
                 let (dropped, again) =
                     self.judge(unknown, now, |r, i| (r.briefs.hashes[i % GROUP], true));
-                if dropped == unknown {
+                if dropped == unknown && alike {
                     at_once = self.go_all::<true>(wide, &mut windows, !unknown, now);
                 }
-                if dropped == unknown && at_once.upto == n {
+                if dropped == unknown && alike && at_once.upto == n {
                     gone = dropped;
                 } else {
                     // somebody is let in, or is to be told of a packet that is known
@@ -133,11 +142,24 @@ impl FlowRunner {
             let mut stale = i > 0 || seen.keyed || seen.part;
             // Bound: each round takes at least one packet.
             while i < n {
-                i += match stale {
-                    false => wide.go::<false>(self, i, n, &mut packets, now),
-                    true => wide.go::<true>(self, i, n, &mut packets, now),
+                let upto = match stamped {
+                    false => n,
+                    true => i + self.begin_run(packets.rest()),
                 };
+                let now = self.runner.graph.core.now;
+                i += match stale {
+                    false => wide.go::<false>(self, i, upto, &mut packets, now),
+                    true => wide.go::<true>(self, i, upto, &mut packets, now),
+                };
+                if i == upto && upto < n {
+                    // the next tick's, or others in the end
+                    continue;
+                }
                 let next = packets.next();
+                if let (true, Some(p)) = (stamped, &next) {
+                    self.meet(p.anno.timestamp);
+                }
+                let now = self.runner.graph.core.now;
                 if let Some(p) = next.and_then(|p| self.known(lane, i, p, now, news)) {
                     // a handler that was called may have ended the program's time
                     let first = first.filter(|_| self.runner.graph.core.changes == changes);
@@ -158,6 +180,41 @@ impl FlowRunner {
             l.monitor
                 .count(asked, known.saturating_sub(shed as u64), by_rule);
         }
+    }
+
+    /// The clock moves on to this time, at which a packet of a batch arrives.
+    pub(super) fn meet(&mut self, at: Timestamp) {
+        let g = &self.runner.graph;
+        if at <= g.core.now {
+            return;
+        }
+        if tick(at) != tick(g.core.now) {
+            self.end_moment();
+        }
+        if self.runner.graph.timer_due(at) {
+            // whatever is due may ask elements
+            self.sync();
+        }
+        self.runner.meet(at);
+    }
+
+    /// A group's packets are next, each of which arrives at its own time: the clock moves to the first one's. Are all of one tick, and
+    /// no timer due before the last?
+    fn begin_group(&mut self, group: &[Pkt]) -> bool {
+        let Some(first) = group.first() else {
+            return true;
+        };
+        self.meet(first.anno.timestamp);
+        self.runner.graph.run_of(group, true) == group.len()
+    }
+
+    /// The same for the packets that are left of a group: how many, at least one, are of the first one's tick.
+    fn begin_run(&mut self, rest: &[Pkt]) -> usize {
+        let Some(first) = rest.first() else {
+            return 0;
+        };
+        self.meet(first.anno.timestamp);
+        self.runner.graph.run_of(rest, true).max(1)
     }
 
     /// The first steps for a group, up to its entries. What is known of its packets.

@@ -2,6 +2,7 @@
 //! with AVX2, in four with what every x86-64 has.
 #![allow(unsafe_code)]
 
+use crate::arrival::Arrival;
 use super::super::wider::Isa;
 use super::FlowRunner;
 use super::brief::Briefs;
@@ -170,9 +171,9 @@ macro_rules! compiled {
             /// # Safety
             /// The processor has the instructions.
             #[target_feature(enable = $features)]
-            unsafe fn run(r: &mut FlowRunner, source: ElemId, lane: usize, batch: &mut Vec<Pkt>, now: Timestamp) {
+            unsafe fn run(r: &mut FlowRunner, source: ElemId, lane: usize, batch: &mut Vec<Pkt>, arrival: Arrival) {
                 // SAFETY: who calls this function vouches for the processor.
-                r.groups(unsafe { $isa::new() }, source, lane, batch, now);
+                r.groups(unsafe { $isa::new() }, source, lane, batch, arrival);
             }
         }
     };
@@ -193,14 +194,14 @@ pub(super) fn run(
     source: ElemId,
     lane: usize,
     batch: &mut Vec<Pkt>,
-    now: Timestamp,
+    arrival: Arrival,
 ) {
     match isa {
         // SAFETY: found, or the value would not be this one; this goes for the following, too.
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => unsafe { Avx512::run(r, source, lane, batch, now) },
+        Isa::Avx512 => unsafe { Avx512::run(r, source, lane, batch, arrival) },
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => unsafe { Avx2::run(r, source, lane, batch, now) },
-        Isa::Any => r.groups(Any, source, lane, batch, now),
+        Isa::Avx2 => unsafe { Avx2::run(r, source, lane, batch, arrival) },
+        Isa::Any => r.groups(Any, source, lane, batch, arrival),
     }
 }

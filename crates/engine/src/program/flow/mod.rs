@@ -54,6 +54,7 @@ mod windows;
 use super::path::{Path, PathEnd};
 use super::wider::Isa;
 use super::{ProgramRunner, Report};
+use crate::arrival::Arrival;
 use crate::graph::{DropCount, Graph, Totals};
 use admission::Admission;
 pub use admission::OVERLOAD;
@@ -370,17 +371,39 @@ impl FlowRunner {
             self.sync();
         }
         self.runner.arrive(at);
+        self.enter_batch(source, batch, Arrival::Together);
+    }
+
+    /// Packets that arrive at a source, each at the time of its annotation: what [`ProgramRunner::inject_stamped`] does. Leaves
+    /// `batch` empty.
+    pub fn inject_stamped(&mut self, source: ElemId, batch: &mut Vec<Pkt>) {
+        let Some((first, last)) = batch.first().zip(batch.last()) else {
+            return;
+        };
+        let (first, last) = (first.anno.timestamp, last.anno.timestamp);
+        if self.scripts || self.runner.graph.timer_due(first) {
+            self.sync();
+        }
+        self.runner.arrive(first);
+        self.enter_batch(source, batch, Arrival::Stamped);
+        self.meet(last);
+    }
+
+    /// Packets go in, the first of them at the present time. Leaves `batch` empty.
+    fn enter_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>, arrival: Arrival) {
         let lane = match self.usable() {
             true => self.lanes.iter().position(|l| l.source == source.0),
             false => None,
         };
         let Some(lane) = lane else {
             for p in batch.drain(..) {
+                if arrival == Arrival::Stamped {
+                    self.meet(p.anno.timestamp);
+                }
                 self.runner.enter(source, p, None);
             }
             return;
         };
-        let now = self.runner.graph.core.now;
         let n = batch.len();
         let (asks, begun) = match self.lanes.get_mut(lane) {
             Some(l) if self.adaptive => {
@@ -394,11 +417,18 @@ impl FlowRunner {
                 self.runner.gather();
             }
             let isa = self.isa;
-            isa::run(isa, self, source, lane, batch, now);
+            isa::run(isa, self, source, lane, batch, arrival);
             self.runner.tell();
         } else {
             self.stats.passed_by += n as u64;
-            self.runner.enter_batch(source, batch);
+            match arrival {
+                Arrival::Together => self.runner.enter_batch(source, batch, arrival),
+                Arrival::Stamped => {
+                    // what comes due on the way may ask elements
+                    self.sync();
+                    self.runner.inject_stamped(source, batch);
+                }
+            }
         }
         if let (Some(l), Some(begun)) = (self.lanes.get_mut(lane), begun) {
             l.monitor.took(asks, n, begun.elapsed());
