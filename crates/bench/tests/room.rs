@@ -1,8 +1,8 @@
 //! New flows that find room, and new flows each of which takes another one's place.
 
 use onefold_bench::measure::{
-    Account, Candidate, Flow, Lane, Reference, Settings, Strangers, Subject, Synthesized,
-    Templates, Vary, alternate, frame_of,
+    Account, Candidate, Executed, Lane, Settings, Strangers, Subject, Templates, Vary, alternate,
+    frame_of,
 };
 use onefold_elements::{ConnectionSpec, ElemId, ElementSpec, GraphSpec};
 use onefold_engine::program::{FlowRunner, ProgramRunner};
@@ -84,9 +84,12 @@ fn evictions(room: Option<u64>) -> Vec<(u64, u64)> {
         let program = synthesize(&g.synthesis_input(), Budget::default());
         ProgramRunner::with_program(g, &program).unwrap()
     };
-    let reference = Rc::new(RefCell::new(Reference(graph())));
-    let synthesized = Rc::new(RefCell::new(Synthesized(program())));
-    let flow = Rc::new(RefCell::new(Flow(FlowRunner::new(program(), 1024))));
+    let reference = Rc::new(RefCell::new(Executed(Box::new(graph()))));
+    let synthesized = Rc::new(RefCell::new(Executed(Box::new(program()))));
+    let flow = Rc::new(RefCell::new(Executed(Box::new(FlowRunner::new(
+        program(),
+        1024,
+    )))));
     let frames: Vec<Vec<u8>> = (0..FRAMES)
         .map(|i| {
             let tcp = (i % 2 == 0).then_some(0x02);
@@ -135,7 +138,7 @@ fn evictions(room: Option<u64>) -> Vec<(u64, u64)> {
         (read("nat.evictions"), read("nat.size"))
     };
     vec![
-        read(&mut reference.borrow_mut().0),
+        read(reference.borrow_mut().0.graph_mut()),
         read(synthesized.borrow_mut().0.graph_mut()),
         read(flow.borrow_mut().0.graph_mut()),
     ]

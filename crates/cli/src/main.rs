@@ -15,6 +15,7 @@ mod deploy;
 mod explain;
 mod graphview;
 mod html;
+mod ports;
 mod program;
 mod progress;
 mod runner;

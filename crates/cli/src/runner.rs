@@ -2,21 +2,22 @@
 
 use crate::common;
 use crate::deploy::Renewal;
+use crate::ports::PortArg;
 use crate::progress::Progress;
 use crate::shadow::ShadowLog;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use onefold_chain::Chain;
 use onefold_elements::{ElemId, SourceLoc};
-use onefold_engine::program::Report;
+use onefold_engine::program::{FlowStats, Report};
 use onefold_engine::shadow::Shadow;
-use onefold_engine::{Graph, Totals};
-use onefold_io::{CaptureReader, CaptureWriter, Format, LinkType, Merge};
+use onefold_engine::{Executor, Graph, Totals};
+use onefold_io::{CaptureReader, CaptureWriter, Format, LinkType};
 use onefold_packet::Timestamp;
+use onefold_runtime::{CapturePort, Count, Port, PortSpec, Worker};
 use onefold_verify::generate::adapt::Adapter;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
-use std::collections::{BTreeMap, VecDeque};
-use std::fs::File;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -29,7 +30,9 @@ pub struct Plan {
     pub inputs: Vec<(String, String)>,
     /// Port name and capture file.
     pub outputs: Vec<(String, String)>,
-    /// Packets per batch; 1 is the scalar reference engine. More only without a program.
+    /// Ports of other kinds.
+    pub ports: Vec<PortArg>,
+    /// Packets per batch.
     pub batch: usize,
     /// Frames also come in the forms that fit the chain.
     pub adapter: Option<Adapter>,
@@ -39,15 +42,6 @@ pub struct Plan {
     pub linger: Timestamp,
     /// No progress bar.
     pub quiet: bool,
-}
-
-/// Packets and bytes of a port, one way.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes.
-    pub bytes: u64,
 }
 
 /// Packets that one element dropped for one reason.
@@ -103,6 +97,10 @@ pub struct Outcome {
     pub overruns: u64,
     /// What the program did, if there was one.
     pub program: Option<Report>,
+    /// Packets by the level that took them, in the order of [`Level::ALL`].
+    pub levels: [u64; 3],
+    /// What the flow table did.
+    pub flow: FlowStats,
     /// Programs that were made because handlers had changed models.
     pub renewed: u32,
 }
@@ -234,199 +232,153 @@ fn forward_prints(graph: &mut Graph) {
     }
 }
 
-/// Where transmitted packets go.
-struct Outputs {
-    /// Element -> port.
-    port_of: Vec<Option<usize>>,
-    writers: Vec<Option<CaptureWriter<File>>>,
-    counts: Vec<Count>,
-    error: Option<onefold_io::WriteError>,
-}
-
-impl Outputs {
-    fn collect(&mut self, graph: &mut Graph, now: Timestamp) {
-        graph.drain_transmitted(|e, p| {
-            let Some(port) = self.port_of.get(e.0 as usize).copied().flatten() else {
-                return;
-            };
-            self.counts[port].packets += 1;
-            self.counts[port].bytes += p.len() as u64;
-            if let Some(w) = &mut self.writers[port]
-                && self.error.is_none()
-            {
-                let at = if p.anno.timestamp.is_set() {
-                    p.anno.timestamp
-                } else {
-                    now
-                };
-                self.error = w.write(at.0, p.data(), p.len() as u32).err();
-            }
-        });
-    }
-}
-
-/// Runs.
-pub fn run(
-    chain: &Chain,
-    runner: &mut Shadow,
-    plan: &Plan,
-    renewal: &mut Renewal,
-    log: &mut ShadowLog,
-) -> Result<Outcome> {
-    let mut warnings = Vec::new();
-    let mut synthesized = !runner.runner_mut().needs_synthesis();
-    let with_program = synthesized;
-    let mut readers = Vec::new();
-    let mut entries = Vec::new();
-    let mut total_bytes = 0;
+/// What packets come from, in the order of the command line, which is theirs at equal times; then what leaves goes to.
+fn ports(chain: &Chain, plan: &mut Plan) -> Result<Vec<PortSpec>> {
+    let mut all = Vec::new();
+    let adapter = plan.adapter.take().map(Arc::new);
     for (port, file) in &plan.inputs {
         let i = find_port(chain, port, true)?;
-        let reader = CaptureReader::open(file)?;
-        total_bytes += std::fs::metadata(file).map(|m| m.len()).unwrap_or(0);
-        let source = chain.ports[i].source.unwrap_or(0);
-        entries.push((i, ElemId(source as u32)));
-        readers.push(reader);
-    }
-    let mut out = Outputs {
-        port_of: vec![None; chain.graph.elements.len()],
-        writers: chain.ports.iter().map(|_| None).collect(),
-        counts: vec![Count::default(); chain.ports.len()],
-        error: None,
-    };
-    for (i, p) in chain.ports.iter().enumerate() {
-        for s in &p.sinks {
-            out.port_of[*s] = Some(i);
+        let source = ElemId(chain.ports[i].source.unwrap_or(0) as u32);
+        let mut p = CapturePort::new(port).reads(CaptureReader::open(file)?);
+        if let Some(a) = adapter.clone() {
+            p = p.with_variants(Box::new(move |link, frame| {
+                let forms = a.variants(source, link, frame);
+                forms.into_iter().map(|(_, f)| f).collect()
+            }));
         }
+        all.push(PortSpec {
+            name: port.clone(),
+            entry: Some(source),
+            sinks: Vec::new(),
+            port: Some(Box::new(p)),
+        });
     }
-    for (port, file) in &plan.outputs {
-        let i = find_port(chain, port, false)?;
-        out.writers[i] = Some(CaptureWriter::create_for(file, LinkType::ETHERNET)?);
-    }
-
-    let mut ins = vec![Count::default(); chain.ports.len()];
-    let mut merge = Merge::new(readers);
-    let mut progress = Progress::new(total_bytes, plan.quiet);
-    let start = Instant::now();
-    let (mut n, mut bytes) = (0u64, 0u64);
-    let (mut first, mut now) = (None, Timestamp::ZERO);
-    let mut buf = Vec::new();
-    let mut foreign: BTreeMap<(usize, u32), u64> = BTreeMap::new();
-    let mut batch = Vec::with_capacity(plan.batch);
-    let mut batch_entry = None;
-    let mut interrupted = false;
-    // forms of the frame that was read last
-    let mut adapted = VecDeque::new();
-    while plan.limit.is_none_or(|l| n < l) {
-        let (input, ts_ns) = match adapted.pop_front() {
-            Some((input, ts_ns, frame)) => {
-                buf = frame;
-                (input, ts_ns)
+    for p in &chain.ports {
+        let other = plan.ports.iter().find(|a| a.port == p.name);
+        let output = plan.outputs.iter().find(|(port, _)| *port == p.name);
+        let bound = plan.inputs.iter().any(|(port, _)| *port == p.name) || output.is_some();
+        if other.is_some() && bound {
+            bail!("port '{}' has --port besides --in or --out", p.name);
+        }
+        let port: Option<Box<dyn Port>> = match (other, output) {
+            (Some(a), _) => Some(a.open()?),
+            (None, Some((port, file))) => {
+                let w = CaptureWriter::create_for(file, LinkType::ETHERNET)?;
+                Some(Box::new(CapturePort::new(port).writes(w)))
             }
-            None => {
-                let Some(next) = merge.next_into(&mut buf) else {
-                    break;
-                };
-                let (input, meta) = match next {
-                    Ok(x) => x,
-                    Err(e) => {
-                        // what was read before the damage has been used; the rest of that file is lost
-                        warnings.push(format!("port {}: {}", plan.inputs[e.port].0, e.error));
-                        continue;
-                    }
-                };
-                bytes += buf.len() as u64 + 16;
-                if meta.link != LinkType::ETHERNET {
-                    *foreign.entry((input, meta.link.0)).or_default() += 1;
-                }
-                let forms = (plan.adapter.iter())
-                    .flat_map(|a| a.variants(entries[input].1, meta.link, &buf));
-                adapted.extend(forms.map(|(_, f)| (input, meta.ts_ns, f)));
-                (input, meta.ts_ns)
-            }
+            (None, None) => None,
         };
-        let (port, element) = entries[input];
-        n += 1;
-        ins[port].packets += 1;
-        ins[port].bytes += buf.len() as u64;
-        // the clock never goes back, whatever the capture says
-        let at = Timestamp(ts_ns).max(now);
-        first.get_or_insert(at);
-        if plan.batch <= 1 {
-            now = at;
-            if synthesized && runner.runner_mut().needs_synthesis() {
-                synthesized = renewal.renew(runner);
-            }
-            log.came(input);
-            runner.inject(element, &buf, now);
-            log.tell(runner)?;
-            out.collect(runner.runner_mut().graph_mut(), now);
-        } else {
-            let graph = runner.runner_mut().graph_mut();
-            if let Some(e) = batch_entry
-                && (e != element || batch.len() >= plan.batch)
-            {
-                graph.inject_batch(e, &mut batch, now);
-                out.collect(graph, now);
-            }
-            batch_entry = Some(element);
-            now = at;
-            let mut p = graph.make_packet(&buf);
-            p.anno.timestamp = at;
-            batch.push(p);
+        let source = p.source.filter(|_| other.is_some());
+        all.push(PortSpec {
+            name: p.name.clone(),
+            entry: source.map(|s| ElemId(s as u32)),
+            sinks: p.sinks.iter().map(|s| ElemId(*s as u32)).collect(),
+            port,
+        });
+    }
+    Ok(all)
+}
+
+/// Packets between two looks at signals, and words about how far it is.
+const LOOK_EVERY: u64 = 1024;
+
+/// Runs; the executor comes back.
+///
+/// # Errors
+/// When a capture cannot be read or written.
+pub fn run(
+    chain: &Chain,
+    executor: Shadow,
+    mut plan: Plan,
+    renewal: &mut Renewal,
+    log: &mut ShadowLog,
+) -> Result<(Outcome, Shadow)> {
+    let specs = ports(chain, &mut plan)?;
+    let mut worker = Worker::new(executor, specs, plan.batch);
+    let mut synthesized = !worker.executor().needs_program();
+    let with_program = synthesized;
+    let total = worker.progress().1;
+    let mut progress = Progress::new(total, plan.quiet);
+    let start = Instant::now();
+    let (mut n, mut looked) = (0u64, 0u64);
+    let mut interrupted = false;
+    while plan.limit.is_none_or(|l| n < l) {
+        if synthesized && worker.executor().needs_program() {
+            synthesized = renewal.renew(worker.executor());
         }
-        if n.is_multiple_of(1024) {
-            let graph = runner.runner_mut().graph_mut();
-            forward_prints(graph);
+        let most = plan.limit.map_or(u64::MAX, |l| l - n);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let Some(step) = worker.step(most)? else {
+            break;
+        };
+        n += step.packets as u64;
+        let watched = worker.executor().is_watching();
+        if watched || worker.executor().mismatches() > 0 {
+            // inputs are the first ports
+            log.came(step.port, step.packets);
+            log.tell(worker.executor())?;
+        }
+        if n - looked >= LOOK_EVERY {
+            looked = n;
+            forward_prints(worker.executor().flow_mut().peek_graph_mut());
             let rate = n as f64 / start.elapsed().as_secs_f64().max(1e-9) / 1e6;
-            progress.at(bytes, || {
+            progress.at(worker.progress().0, || {
                 format!("{} packets, {rate:.2} Mpps", crate::common::thousands(n))
             });
-            if out.error.is_some()
-                || self::interrupted().load(Ordering::SeqCst)
-                || graph.stop_requested()
-            {
-                interrupted = self::interrupted().load(Ordering::SeqCst);
+            interrupted = self::interrupted().load(Ordering::SeqCst);
+            if interrupted || worker.executor().graph().stop_requested() {
                 break;
             }
         }
     }
-    runner.end_window();
-    log.tell(runner)?;
-    let program = with_program.then(|| runner.runner().report());
-    let graph = runner.runner_mut().graph_mut();
-    if let (Some(e), false) = (batch_entry, batch.is_empty()) {
-        graph.inject_batch(e, &mut batch, now);
-    }
-    if plan.linger > Timestamp::ZERO {
-        graph.advance_to(now + plan.linger);
-    }
-    out.collect(graph, now);
-    graph.finish();
-    forward_prints(graph);
-    progress.finish();
-    for (i, w) in out.writers.iter_mut().enumerate() {
-        if let Some(w) = w.take() {
-            w.finish().with_context(|| {
-                format!("writing the capture of port '{}'", chain.ports[i].name)
-            })?;
-        }
-    }
-    if let Some(e) = out.error {
-        return Err(e.into());
-    }
-    for ((input, link), count) in foreign {
-        let name = LinkType(link)
-            .name()
-            .map_or(format!("{link}"), |s| format!("{link} ({s})"));
-        warnings.push(format!(
-            "port {}: {count} frames of link type {name} were treated as Ethernet frames",
-            plan.inputs[input].0
-        ));
-    }
+    let shadow = worker.executor();
+    shadow.end_window();
+    log.tell(shadow)?;
     let seconds = start.elapsed().as_secs_f64();
+    let program = with_program.then(|| shadow.flow().report());
+    worker.linger(plan.linger)?;
+    worker.finish()?;
+    forward_prints(worker.executor().flow_mut().graph_mut());
+    progress.finish();
+    let warnings = worker.take_warnings();
+    let ports = (chain.ports.iter())
+        .map(|p| {
+            let mine = worker.counts().filter(|(n, ..)| *n == p.name);
+            let add = |a: Count, b: Count| Count {
+                packets: a.packets + b.packets,
+                bytes: a.bytes + b.bytes,
+            };
+            let none = (Count::default(), Count::default());
+            let (i, o) = mine.fold(none, |(i, o), (_, x, y)| (add(i, x), add(o, y)));
+            (p.name.clone(), i, o)
+        })
+        .collect();
+    let span = worker.span().as_secs_f64();
+    let shadow = worker.into_executor();
+    let (drops, drops_by_element) = drops(chain, &shadow);
+    let outcome = Outcome {
+        totals: shadow.flow().totals(),
+        ports,
+        drops,
+        drops_by_element,
+        seconds,
+        span,
+        warnings,
+        interrupted,
+        overruns: shadow.graph().overruns(),
+        program,
+        levels: shadow.flow().levels(),
+        flow: shadow.flow().stats(),
+        renewed: renewal.renewed,
+    };
+    Ok((outcome, shadow))
+}
+
+/// Packets dropped by reason, and by element and reason, most first.
+fn drops(chain: &Chain, shadow: &Shadow) -> (BTreeMap<String, u64>, Vec<Dropped>) {
     let mut drops: BTreeMap<String, u64> = BTreeMap::new();
     let mut by_element = Vec::new();
-    for d in graph.drops() {
+    for d in shadow.flow().drops() {
         *drops.entry(d.reason.to_string()).or_default() += d.packets;
         let element = chain.graph.find(&d.element);
         by_element.push(Dropped {
@@ -439,25 +391,7 @@ pub fn run(
     }
     // those of one number stay as they are, by element and reason
     by_element.sort_by_key(|d| std::cmp::Reverse(d.packets));
-    Ok(Outcome {
-        totals: graph.totals(),
-        ports: chain
-            .ports
-            .iter()
-            .zip(ins)
-            .zip(out.counts)
-            .map(|((p, i), o)| (p.name.clone(), i, o))
-            .collect(),
-        drops,
-        drops_by_element: by_element,
-        seconds,
-        span: (now - first.unwrap_or(now)).as_secs_f64(),
-        warnings,
-        interrupted,
-        overruns: graph.overruns(),
-        program,
-        renewed: renewal.renewed,
-    })
+    (drops, by_element)
 }
 
 fn same_file(a: &str, b: &str) -> bool {

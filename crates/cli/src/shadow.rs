@@ -175,8 +175,14 @@ impl ShadowLog {
         })
     }
 
-    /// A packet of this input is next.
-    pub fn came(&mut self, input: usize) {
+    /// So many packets of this input have come.
+    pub fn came(&mut self, input: usize, packets: usize) {
+        for _ in 0..packets {
+            self.came_one(input);
+        }
+    }
+
+    fn came_one(&mut self, input: usize) {
         self.number += 1;
         let Some(n) = self.counts.get_mut(input) else {
             return;

@@ -318,9 +318,12 @@ impl Cx<'_> {
         self.out.drop_batch(self.elem, reason, batch);
     }
 
-    /// The packet leaves the graph through this sink.
+    /// The packet leaves the graph through this sink. One that nobody has given a time leaves at the present one.
     #[inline]
-    pub fn transmit(&mut self, p: Pkt) {
+    pub fn transmit(&mut self, mut p: Pkt) {
+        if !p.anno.timestamp.is_set() {
+            p.anno.timestamp = self.now;
+        }
         self.out.sent += 1;
         self.out.transmitted.push((self.elem, p));
     }

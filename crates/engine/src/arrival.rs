@@ -42,7 +42,10 @@ impl Graph {
             until = until.min(Timestamp((tick(first) + 1).saturating_mul(TICK)));
         }
         // times do not go back: where the last one is, all are
-        if packets.last().is_some_and(|p| p.anno.timestamp.max(now) < until) {
+        if packets
+            .last()
+            .is_some_and(|p| p.anno.timestamp.max(now) < until)
+        {
             return packets.len();
         }
         packets.partition_point(|p| p.anno.timestamp.max(now) < until)

@@ -255,6 +255,21 @@ impl Graph {
         into.extend(self.out.transmitted.drain(..).map(|(_, p)| p));
     }
 
+    /// Moves every packet that has left, in order, with its sink, to the end of `into`.
+    pub fn append_transmitted(&mut self, into: &mut Vec<(ElemId, Pkt)>) {
+        match into.is_empty() {
+            true => std::mem::swap(into, &mut self.out.transmitted),
+            false => into.append(&mut self.out.transmitted),
+        }
+    }
+
+    /// Gives packets' buffers back to the pool.
+    pub fn recycle_all(&mut self, packets: std::vec::Drain<'_, Pkt>) {
+        for p in packets {
+            self.out.pool.recycle(p);
+        }
+    }
+
     /// Gives a packet's buffer back to the pool.
     pub fn recycle(&mut self, p: Pkt) {
         self.out.pool.recycle(p);

@@ -80,7 +80,7 @@ impl Rig {
             }
             .bytes()
         };
-        let mut flow = FlowRunner::new(runner, 4096);
+        let mut flow = FlowRunner::new(runner, 4096).always();
         let free = (0..64).map(|_| flow.make_packet(&[])).collect();
         let mut r = Rig {
             flow,

@@ -178,7 +178,14 @@ fn run(seed: u64, flows: usize, always: bool, rounds: usize, calm: bool) -> Flow
 #[test]
 fn each_packet_has_its_own_time() {
     for seed in 1..6 {
-        let s = run(0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed), 4096, true, 200, false).stats();
+        let s = run(
+            0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed),
+            4096,
+            true,
+            200,
+            false,
+        )
+        .stats();
         assert!(s.hits > 0 && s.ended > 0, "{s:?}");
     }
 }

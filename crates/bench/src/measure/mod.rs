@@ -27,4 +27,4 @@ pub use feed::{BATCH, BUFFERS, Order, Ring, STRIDE, Templates};
 pub use machine::Machine;
 pub use report::{ChainReport, FlowReport, Parameters, Report, Spread, TrafficReport};
 pub use stranger::{Strangers, Vary, frame_of};
-pub use subject::{Account, Ceiling, Flow, MacSwap, Reference, Subject, Synthesized};
+pub use subject::{Account, Ceiling, Executed, MacSwap, Subject};

@@ -1,8 +1,8 @@
 //! What is measured: something that takes batches of packets. A further way to execute a chain is one more [`Subject`].
 
 use onefold_elements::ElemId;
-use onefold_engine::Graph;
-use onefold_engine::program::{FlowRunner, FlowStats, ProgramRunner, Report};
+use onefold_engine::program::{FlowStats, Report};
+use onefold_engine::{Executor, Graph};
 use onefold_packet::{Pkt, Timestamp};
 use std::time::Duration;
 
@@ -155,66 +155,16 @@ fn classes_hit(r: &Report) -> usize {
     r.classes().iter().filter(|c| c.packets > 0).count()
 }
 
-/// The reference graph in the batched engine: element by element, as written, a batch at a time.
-pub struct Reference(pub Graph);
+/// A chain, executed in one of the ways that there are.
+pub struct Executed(pub Box<dyn Executor>);
 
-impl Subject for Reference {
+impl Subject for Executed {
     fn name(&self) -> &'static str {
-        "reference"
+        self.0.name()
     }
     fn run(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp, done: &mut Vec<Pkt>) {
-        self.0.inject_batch(source, batch, at);
-        self.0.collect_transmitted(done);
-    }
-    fn forget(&mut self) {
-        self.0.forget_flows();
-    }
-    fn buffers(&mut self, to: &mut Vec<Pkt>, n: usize) {
-        self.0.lend_packets(to, n);
-    }
-    fn account(&self) -> Account {
-        account(&self.0)
-    }
-}
-
-/// The synthesized program, packet by packet.
-pub struct Synthesized(pub ProgramRunner);
-
-impl Subject for Synthesized {
-    fn name(&self) -> &'static str {
-        "program"
-    }
-    fn run(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp, done: &mut Vec<Pkt>) {
-        self.0.inject_batch(source, batch, at);
-        self.0.graph_mut().collect_transmitted(done);
-    }
-    fn forget(&mut self) {
-        self.0.graph_mut().forget_flows();
-    }
-    fn buffers(&mut self, to: &mut Vec<Pkt>, n: usize) {
-        self.0.graph_mut().lend_packets(to, n);
-    }
-    fn account(&self) -> Account {
-        Account {
-            punted: self.0.report().punted(),
-            ..account(self.0.graph())
-        }
-    }
-    fn classes_hit(&self) -> Option<usize> {
-        Some(classes_hit(&self.0.report()))
-    }
-}
-
-/// The synthesized program with a flow table in front.
-pub struct Flow(pub FlowRunner);
-
-impl Subject for Flow {
-    fn name(&self) -> &'static str {
-        "flow"
-    }
-    fn run(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp, done: &mut Vec<Pkt>) {
-        self.0.inject_batch(source, batch, at);
-        self.0.collect_transmitted(done);
+        self.0.run_at(source, batch, at);
+        self.0.collect(done);
     }
     fn forget(&mut self) {
         self.0.graph_mut().forget_flows();
@@ -224,17 +174,17 @@ impl Subject for Flow {
     }
     fn account(&self) -> Account {
         Account {
-            punted: self.0.report().punted(),
+            punted: self.0.report().map_or(0, |r| r.punted()),
             ..account(self.0.graph())
         }
     }
     fn classes_hit(&self) -> Option<usize> {
-        Some(classes_hit(&self.0.report()))
+        self.0.report().as_ref().map(classes_hit)
     }
     fn settles(&self) -> Duration {
         self.0.settles()
     }
     fn flow_stats(&self) -> Option<(FlowStats, Vec<(&'static str, u64)>)> {
-        Some((self.0.stats(), self.0.causes().to_vec()))
+        self.0.flow_stats()
     }
 }

@@ -8,14 +8,14 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use onefold_bench::experiment::{Level, StrangerSpec};
 use onefold_bench::measure::{
-    AimError, AimParams, Candidate, ChainReport, Flow, Lane, MAX_PER_FLOW, Machine, Outcome,
-    Reference, Strangers, Subject, Synthesized, Templates, TrafficReport, aim,
+    AimError, AimParams, Candidate, ChainReport, Executed, Lane, MAX_PER_FLOW, Machine, Outcome,
+    Strangers, Subject, Templates, TrafficReport, aim,
 };
 use onefold_bench::{ProtocolMix, SizeModel};
 use onefold_chain::Chain;
 use onefold_elements::ElemId;
 use onefold_engine::program::{DEFAULT_FLOWS, FlowRunner, ProgramRunner};
-use onefold_engine::{BuildOptions, Log};
+use onefold_engine::{self as engine, BuildOptions, Log};
 use onefold_packet::Timestamp;
 use std::time::Instant;
 
@@ -29,6 +29,8 @@ pub enum Mode {
     Synthesized,
     /// As one function, with a flow table in front: what was done to a flow's packet is done to the next one without asking.
     Flow,
+    /// As `onefold run` does it: at the level that costs least, as far as that is known.
+    Auto,
     /// The first two, in alternation.
     Both,
     /// All of them, in alternation.
@@ -51,7 +53,7 @@ pub fn modes(asked: &[Mode]) -> Vec<Mode> {
     for m in asked {
         let all: &[Mode] = match m {
             Mode::Both => &[Mode::Reference, Mode::Synthesized],
-            Mode::All => &[Mode::Reference, Mode::Synthesized, Mode::Flow],
+            Mode::All => &[Mode::Reference, Mode::Synthesized, Mode::Flow, Mode::Auto],
             m => std::slice::from_ref(m),
         };
         for m in all {
@@ -220,17 +222,18 @@ impl Point {
         }
         let traffic = TrafficReport::new(&aimed, entry.map_or("", |p| &p.name));
         let subject = |m: &Mode| -> Box<dyn Subject> {
-            match m {
-                Mode::Reference => Box::new(Reference(aimed.runner.graph().fork())),
-                Mode::Flow => {
+            Box::new(Executed(match m {
+                Mode::Reference => Box::new(aimed.runner.graph().fork()),
+                Mode::Flow | Mode::Auto => {
                     // a flow's two directions, and what guards keep apart
                     let flows = (4 * aimed.flows).max(DEFAULT_FLOWS);
                     let mut runner = FlowRunner::new(aimed.runner.fork(), flows);
+                    runner.force((*m == Mode::Flow).then_some(engine::Level::Flow));
                     runner.protect(self.protect);
-                    Box::new(Flow(runner))
+                    Box::new(runner)
                 }
-                _ => Box::new(Synthesized(aimed.runner.fork())),
-            }
+                _ => Box::new(aimed.runner.fork()),
+            }))
         };
         let mut bytes = Vec::new();
         let mut subjects = Vec::new();

@@ -65,7 +65,7 @@ pub struct Args {
     /// Sets a parameter of all chains
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_value)]
     set: Vec<(String, String)>,
-    /// How chains are executed; may be given twice [default: program; all that an experiment has]
+    /// How chains are executed; may be given twice [default: auto; all that an experiment has]
     #[arg(long, value_enum)]
     mode: Vec<Mode>,
     #[command(flatten)]
@@ -177,7 +177,7 @@ impl Args {
     fn points(&self) -> Result<Vec<Point>> {
         let sizes = SizeModel::parse(&self.size, None).map_err(|e| anyhow!("--size: {e}"))?;
         let asked = match self.mode.is_empty() {
-            true => vec![Mode::Synthesized],
+            true => vec![Mode::Auto],
             false => self.mode.clone(),
         };
         let point = |spec: &String| Point {

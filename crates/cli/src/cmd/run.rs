@@ -2,15 +2,16 @@
 
 use crate::common::{self, ChainArgs, thousands};
 use crate::deploy::{self, Renewal, Verdict, Verification, Verifier, VerifyArgs};
+use crate::ports::{PortArg, port_arg};
 use crate::program::{self, Synthesized};
 use crate::progress::Busy;
 use crate::runner::{self, Outcome, Plan};
 use crate::shadow::{Policy, ShadowArgs, ShadowLog};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use onefold_engine::program::{ClassCount, ProgramRunner, Report};
+use onefold_engine::program::{ClassCount, DEFAULT_FLOWS, FlowRunner, ProgramRunner, Report};
 use onefold_engine::shadow::{Report as ShadowReport, Shadow};
-use onefold_engine::{BuildOptions, Graph};
+use onefold_engine::{BuildOptions, Graph, Level};
 use onefold_packet::Timestamp;
 use onefold_synth::program::{Action, Origin, Program};
 use onefold_verify::generate::adapt::Adapter;
@@ -18,11 +19,34 @@ use onefold_verify::generate::adapt::Adapter;
 /// How the chain is executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Mode {
+    /// At the level that costs least, as far as that is known: one of the following for the packets of each port.
+    Auto,
     /// Element by element, as written.
     Reference,
     /// As one function: traffic classes with one action each.
     #[value(name = "program", alias = "synthesized")]
     Synthesized,
+    /// As one function, with a flow table in front: what was done to a flow's packet is done to the next one without asking.
+    Flow,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Mode::Auto => "auto",
+            Mode::Reference => "reference",
+            Mode::Synthesized => "program",
+            Mode::Flow => "flow",
+        }
+    }
+    fn forced(self) -> Option<Level> {
+        match self {
+            Mode::Auto => None,
+            Mode::Reference => Some(Level::Reference),
+            Mode::Synthesized => Some(Level::Program),
+            Mode::Flow => Some(Level::Flow),
+        }
+    }
 }
 
 /// Options of `onefold run`.
@@ -41,7 +65,7 @@ pub struct Args {
     #[command(flatten)]
     chain: ChainArgs,
     /// A capture (pcap, pcapng, also gzipped) that arrives at a port of the chain (`onefold show CHAIN` lists its ports)
-    #[arg(long = "in", value_name = "PORT=FILE", value_parser = common::port_file, required = true)]
+    #[arg(long = "in", value_name = "PORT=FILE", value_parser = common::port_file)]
     inputs: Vec<(String, String)>,
     /// Where to write what leaves at a port; .pcapng or .pcap
     #[arg(long = "out", value_name = "PORT=FILE", value_parser = common::port_file)]
@@ -50,12 +74,20 @@ pub struct Args {
     /// serves. Checksums follow: right ones stay right, wrong ones wrong
     #[arg(long)]
     adapt: bool,
-    /// How the chain is executed; as a program unless --batch says otherwise
-    #[arg(long, value_enum)]
-    mode: Option<Mode>,
-    /// In reference mode, packets that pass the elements together: 1 is the scalar reference itself, more is faster
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// What is behind a port otherwise: memory:FILE has a capture in memory before the clock starts and keeps what leaves
+    /// there, memory: only keeps, pcap:FILE is a capture that arrives
+    #[arg(long = "port", value_name = "PORT=KIND:NAME", value_parser = port_arg)]
+    ports: Vec<PortArg>,
+    /// How the chain is executed
+    #[arg(long, value_enum, default_value_t = Mode::Auto)]
+    mode: Mode,
+    /// Most packets that go in together; what they do does not depend on it
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=256))]
     batch: u16,
+    /// Share of the time (0 to 1) that packets of unknown flows may take; those beyond it are dropped and counted as overload, so that
+    /// a flood of new flows does not take the time of those that are known
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    protect: Option<f64>,
     #[command(flatten)]
     verify: VerifyArgs,
     #[command(flatten)]
@@ -82,12 +114,11 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
-    let mode = args.mode.unwrap_or(match args.batch {
-        1 => Mode::Synthesized,
-        _ => Mode::Reference,
-    });
-    if mode == Mode::Synthesized && args.batch > 1 {
-        anyhow::bail!("--batch is for --mode reference");
+    let mode = args.mode;
+    if args.inputs.is_empty() && args.ports.iter().all(|p| p.input().is_none()) {
+        anyhow::bail!(
+            "no packets come: --in PORT=FILE names a capture that arrives at a port; hint: `onefold gen --for CHAIN --out FILE` makes one"
+        );
     }
     if mode == Mode::Reference && args.verify.program.is_some() {
         anyhow::bail!("--program is for --mode program");
@@ -95,7 +126,7 @@ pub fn run(args: &Args) -> Result<u8> {
     if let Some(flag) = args.shadow.in_vain(mode == Mode::Reference) {
         let why = match mode {
             Mode::Reference => "the reference graph runs alone",
-            Mode::Synthesized => "nothing is compared with --shadow off",
+            _ => "nothing is compared with --shadow off",
         };
         anyhow::bail!(
             "{flag} has nothing to do: {why}; leave it out, or use --mode program with a rate"
@@ -104,8 +135,15 @@ pub fn run(args: &Args) -> Result<u8> {
     let Some(chain) = args.chain.load_or_print() else {
         return Ok(common::BAD_INPUT);
     };
-    runner::check_bindings(&chain, &args.chain.text(), &args.inputs, &args.outputs)?;
-    let start = runner::first_time(&args.inputs)?;
+    let mut inputs = args.inputs.clone();
+    inputs.extend((args.ports.iter()).filter_map(|p| Some((p.port.clone(), p.input()?.into()))));
+    runner::check_bindings(&chain, &args.chain.text(), &inputs, &args.outputs)?;
+    for p in &args.ports {
+        if chain.ports.iter().all(|q| q.name != p.port) {
+            anyhow::bail!("the chain has no port '{}'", p.port);
+        }
+    }
+    let start = runner::first_time(&inputs)?;
     let options = BuildOptions {
         seed: args.seed,
         start,
@@ -125,6 +163,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let plan = Plan {
         inputs: args.inputs.clone(),
         outputs: args.outputs.clone(),
+        ports: args.ports.clone(),
         adapter,
         batch: usize::from(args.batch),
         limit: args.limit,
@@ -135,9 +174,9 @@ pub fn run(args: &Args) -> Result<u8> {
     let ports = super::verify::ports(&chain);
     let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet);
     let policy = Policy::new(&args.shadow, args.seed);
-    let (mut runner, synthesized) = match mode {
-        Mode::Reference => (Shadow::new(ProgramRunner::new(graph)), None),
-        Mode::Synthesized => {
+    let (executor, synthesized) = match mode {
+        Mode::Reference => (flow(args, ProgramRunner::new(graph)), None),
+        _ => {
             let busy = Busy::new("synthesizing", args.quiet);
             let Some(s) = program::given_or_made(&graph, given)? else {
                 return Ok(common::BAD_INPUT);
@@ -151,7 +190,7 @@ pub fn run(args: &Args) -> Result<u8> {
                 eprintln!("{}", v.refusal(&args.chain.text(), given));
                 if args.json {
                     common::print_json(&serde_json::json!({
-                        "mode": "program",
+                        "mode": mode.name(),
                         "refused": true,
                         "verification": v.json(&[]),
                     }))?;
@@ -162,7 +201,7 @@ pub fn run(args: &Args) -> Result<u8> {
             #[cfg(debug_assertions)]
             program::Fault::plant(args.shadow.fault, &mut r);
             policy.say(&v);
-            let mut r = Shadow::new(r);
+            let mut r = flow(args, r);
             policy.watch(&mut r, &s.program, &v);
             (r, Some((s, v)))
         }
@@ -172,9 +211,9 @@ pub fn run(args: &Args) -> Result<u8> {
         Some(p) => format!("{} --program {}", args.chain.text(), p.display()),
         None => args.chain.text(),
     };
-    let mut log = ShadowLog::new(&args.shadow, &chain, command, &plan.inputs, args.adapt)?;
+    let mut log = ShadowLog::new(&args.shadow, &chain, command, &inputs, args.adapt)?;
     runner::catch_interrupt();
-    let outcome = runner::run(&chain, &mut runner, &plan, &mut renewal, &mut log)?;
+    let (outcome, runner) = runner::run(&chain, executor, plan, &mut renewal, &mut log)?;
     log.finish()?;
     let shadow = runner.report();
     let compared = runner.is_watching() || shadow.windows > 0;
@@ -193,7 +232,7 @@ pub fn run(args: &Args) -> Result<u8> {
         std::fs::write(file, crate::html::run_page(&chain, &outcome))?;
     }
     if args.json {
-        let mut v = json(&outcome, made);
+        let mut v = json(&outcome, mode, made);
         if let (Some(r), Some(all)) = (made.and_then(|m| m.shadow), v.as_object_mut()) {
             all.insert("shadow".into(), log.json(r, args.shadow.capture()));
         }
@@ -214,6 +253,22 @@ pub fn run(args: &Args) -> Result<u8> {
     })
 }
 
+/// Program and flow table, as asked for.
+fn flow(args: &Args, runner: ProgramRunner) -> Shadow {
+    let mut flow = FlowRunner::new(runner, DEFAULT_FLOWS);
+    flow.force(args.mode.forced());
+    flow.protect(args.protect);
+    Shadow::over(flow)
+}
+
+/// A share of something.
+fn share(s: &str) -> Result<f64, String> {
+    match s.parse::<f64>() {
+        Ok(x) if (0.0..=1.0).contains(&x) => Ok(x),
+        _ => Err("expected a number from 0 to 1".to_string()),
+    }
+}
+
 /// A program that ran.
 struct Made<'a> {
     graph: &'a Graph,
@@ -226,7 +281,7 @@ struct Made<'a> {
 }
 
 /// The result as INTERFACE documents it.
-fn json(o: &Outcome, made: Option<&Made<'_>>) -> serde_json::Value {
+fn json(o: &Outcome, mode: Mode, made: Option<&Made<'_>>) -> serde_json::Value {
     let t = &o.totals;
     let ports: serde_json::Map<String, serde_json::Value> = o
         .ports
@@ -240,7 +295,8 @@ fn json(o: &Outcome, made: Option<&Made<'_>>) -> serde_json::Value {
         })
         .collect();
     let mut all = serde_json::json!({
-        "mode": if made.is_some() { "program" } else { "reference" },
+        "mode": mode.name(),
+        "levels": levels_json(o),
         "packets_in": t.packets_in,
         "packets_out": t.sent,
         "created": t.created,
@@ -252,6 +308,7 @@ fn json(o: &Outcome, made: Option<&Made<'_>>) -> serde_json::Value {
             "file": d.place.file.as_ref(), "line": d.place.line })).collect::<Vec<_>>(),
         "ports": ports,
         "seconds": o.seconds,
+        "ns_per_packet": ns_per_packet(o),
         "mpps": t.packets_in as f64 / o.seconds.max(1e-9) / 1e6,
         "capture_seconds": o.span,
         "conserved": t.balanced(),
@@ -308,6 +365,70 @@ fn json(o: &Outcome, made: Option<&Made<'_>>) -> serde_json::Value {
         }
     }
     all
+}
+
+fn ns_per_packet(o: &Outcome) -> f64 {
+    o.seconds * 1e9 / o.totals.packets_in.max(1) as f64
+}
+
+/// Of packets that came in, the share whose way the flow table knew.
+fn hit_rate(o: &Outcome) -> f64 {
+    o.flow.hits as f64 / o.totals.packets_in.max(1) as f64
+}
+
+/// Packets by level, and what the flow table did.
+fn levels_json(o: &Outcome) -> serde_json::Value {
+    let [reference, program, flow] = o.levels;
+    let f = &o.flow;
+    serde_json::json!({
+        "reference": reference,
+        "program": program,
+        "flow": flow,
+        "hit_rate": hit_rate(o),
+        "flow_table": {
+            "entries": f.entries,
+            "places": f.places,
+            "made": f.made,
+            "evicted": f.evicted,
+            "ended": f.ended,
+            "refused": f.refused,
+            "shed": f.shed,
+            "bytes": f.bytes,
+        },
+    })
+}
+
+/// Which level took the packets.
+fn print_levels(o: &Outcome) {
+    let all = o.levels.iter().sum::<u64>().max(1) as f64;
+    let share = |n: u64| n as f64 * 100.0 / all;
+    let [reference, program, flow] = o.levels;
+    crate::say!("levels");
+    for (name, n, what) in [
+        ("flow", flow, "as the flow table remembers"),
+        ("program", program, "by the program"),
+        ("reference", reference, "element by element"),
+    ] {
+        crate::say!(
+            "  {name:<10} {:>14}  {:>5.1}%  {what}",
+            thousands(n),
+            share(n)
+        );
+    }
+    if flow > 0 || o.flow.made > 0 {
+        crate::say!(
+            "  flow table: {:.1}% of all packets known, {} entries of {} made",
+            hit_rate(o) * 100.0,
+            thousands(o.flow.entries as u64),
+            thousands(o.flow.made)
+        );
+    }
+    if o.flow.shed > 0 {
+        crate::say!(
+            "  overload: {} packets of unknown flows were dropped (--protect)",
+            thousands(o.flow.shed)
+        );
+    }
 }
 
 /// Classes that packets were of, most first.
@@ -409,6 +530,7 @@ fn print_text(name: &str, o: &Outcome) {
     if !t.balanced() {
         crate::say!("  NOT CONSERVED: in + created != out + dropped + held");
     }
+    print_levels(o);
     crate::say!("ports");
     for (n, i, out) in &o.ports {
         crate::say!(

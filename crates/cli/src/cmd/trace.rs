@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use onefold_chain::Chain;
 use onefold_elements::ElemId;
 use onefold_elements::model::Binding;
-use onefold_engine::program::{ProgramRunner, ProgramStep};
+use onefold_engine::program::{DEFAULT_FLOWS, FlowRunner, ProgramRunner, ProgramStep, Taken};
 use onefold_engine::{BuildOptions, Entry, Graph, TraceStep};
 use onefold_io::CaptureReader;
 use onefold_packet::Timestamp;
@@ -109,7 +109,10 @@ pub fn run(args: &Args) -> Result<u8> {
             return Ok(common::BAD_INPUT);
         }
     };
+    let before = if args.alone { Vec::new() } else { before };
+    let last = now_of(&before).max(at);
     let mut ways = Vec::new();
+    let mut taken = None;
     if args.mode != Mode::Synthesized {
         ways.push((ProgramRunner::new(graph.fork()), None));
     }
@@ -121,10 +124,9 @@ pub fn run(args: &Args) -> Result<u8> {
         drop(busy);
         let r = ProgramRunner::with_program(graph, &s.program);
         let r = r.context("the synthesized program")?;
+        taken = Some(level(&r, source, &before, (&frame, last)));
         ways.push((r, Some(s.program)));
     }
-    let before = if args.alone { Vec::new() } else { before };
-    let last = now_of(&before).max(at);
     let followed: Vec<Followed> = ways
         .into_iter()
         .map(|(r, p)| follow(&chain, r, p, source, &before, (&frame, last)))
@@ -136,14 +138,43 @@ pub fn run(args: &Args) -> Result<u8> {
     let find = |program: bool| followed.iter().find(|f| f.program.is_some() == program);
     let (reference, synthesized) = (find(false), find(true));
     if args.json {
-        common::print_json(&json(&chain, &port, &frame, reference, synthesized, same))?;
+        let mut v = json(&chain, &port, &frame, reference, synthesized, same);
+        if let (Some(t), Some(all)) = (&taken, v.as_object_mut()) {
+            let t = serde_json::json!({ "level": t.level.name(), "why": t.why });
+            all.insert("taken".into(), t);
+        }
+        common::print_json(&v)?;
     } else {
         print_text(&port, &frame, reference, synthesized, same);
+        if let Some(t) = &taken {
+            crate::say!(
+                "`onefold run` takes it at level {}: {}",
+                t.level.name(),
+                t.why
+            );
+        }
     }
     Ok(match same {
         Some(false) => common::HOLDS_NOT,
         _ => common::HOLDS,
     })
+}
+
+/// The level at which `onefold run` takes a packet behind these, and why.
+fn level(
+    r: &ProgramRunner,
+    source: ElemId,
+    before: &Frames,
+    (frame, at): (&[u8], Timestamp),
+) -> Taken {
+    let mut flow = FlowRunner::new(r.fork(), DEFAULT_FLOWS);
+    let mut now = Timestamp::ZERO;
+    for (data, t) in before {
+        now = now.max(*t);
+        flow.inject(source, data, now);
+        flow.drain_transmitted(|_, _| {});
+    }
+    flow.inject_and_tell(source, frame, at)
 }
 
 /// A packet that has been followed one way.

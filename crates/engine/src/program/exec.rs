@@ -347,6 +347,9 @@ impl<'a> Exec<'a> {
                     t.values.clone_from(&self.st.regs.v);
                 }
                 self.apply(image, &mut p, luggage);
+                if !p.anno.timestamp.is_set() {
+                    p.anno.timestamp = self.core.now;
+                }
                 if let Some(r) = &mut self.st.recorder {
                     r.left(p.len());
                 }

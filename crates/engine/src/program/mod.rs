@@ -67,7 +67,7 @@ mod tuple;
 mod wider;
 
 pub use error::LoadError;
-pub use flow::{DEFAULT_FLOWS, FlowRunner, FlowStats, OVERLOAD};
+pub use flow::{DEFAULT_FLOWS, FlowRunner, FlowStats, OVERLOAD, Taken};
 pub use lookup::{StageReport, StructureReport, Structures, Tried, Using, ViewReport};
 pub use onefold_classify::Kind;
 pub use report::{ClassCount, PuntCount, Report, RuleCount};
@@ -139,6 +139,8 @@ pub struct ProgramRunner {
     graph: Graph,
     loaded: Option<Loaded>,
     reference: u64,
+    /// Packets that took the reference graph because that is cheaper.
+    chosen: u64,
     /// What the rules of classes are recognized by that have fallen back, of all programs so far.
     fallen: HashSet<u64>,
     /// Programs go on although models have changed.
@@ -167,6 +169,7 @@ impl ProgramRunner {
             graph,
             loaded: None,
             reference: 0,
+            chosen: 0,
             fallen: HashSet::new(),
             deaf: false,
             using: Using::default(),
@@ -352,7 +355,10 @@ impl ProgramRunner {
             return;
         }
         if self.graph.timer_due(at) {
-            let gathering = self.loaded.as_ref().is_some_and(|l| l.state.later.gathering);
+            let gathering = self
+                .loaded
+                .as_ref()
+                .is_some_and(|l| l.state.later.gathering);
             self.tell();
             if let Some(l) = &mut self.loaded {
                 l.state.regs.tables.release();
@@ -424,6 +430,23 @@ impl ProgramRunner {
         }
         self.tell();
         self.rules = rules;
+    }
+
+    /// Packets go through the reference graph although there is a program. Leaves `batch` empty.
+    pub(crate) fn take_reference(
+        &mut self,
+        source: ElemId,
+        batch: &mut Vec<Pkt>,
+        arrival: Arrival,
+    ) {
+        self.chosen += batch.len() as u64;
+        let entry = self.graph.entry(source);
+        for p in batch.drain(..) {
+            if arrival == Arrival::Stamped {
+                self.meet(p.anno.timestamp);
+            }
+            self.graph.enter(source, entry, p);
+        }
     }
 
     /// From now on, until [`ProgramRunner::tell`], elements that only count may be told later.
@@ -674,12 +697,19 @@ impl ProgramRunner {
             graph,
             loaded: self.loaded.as_ref().map(Loaded::copy),
             reference: self.reference,
+            chosen: self.chosen,
             fallen: self.fallen.clone(),
             deaf: self.deaf,
             using: self.using,
             rules: Vec::new(),
             run: Vec::new(),
         }
+    }
+
+    /// Packets that entered the reference graph, and the program or what stands in front of it.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let program = self.loaded.as_ref().map_or(0, |l| l.packets);
+        (self.reference + self.chosen, program)
     }
 
     /// What has been counted since the first program was loaded.
@@ -690,6 +720,7 @@ impl ProgramRunner {
         };
         r.packets = self.loaded.as_ref().map_or(0, |l| l.packets);
         r.reference = self.reference;
+        r.chosen = self.chosen;
         r
     }
 

@@ -175,6 +175,8 @@ pub struct Report {
     pub packets: u64,
     /// Packets that went through the reference graph from the entry, because no program was valid for them.
     pub reference: u64,
+    /// The same, because that is cheaper ([`super::FlowRunner`]).
+    pub chosen: u64,
     /// Every rule.
     pub rules: Vec<RuleCount>,
     /// Packets and bytes of rules that a program had which has been replaced, and that its successors have not.
@@ -235,6 +237,7 @@ pub(super) fn report(code: &Code, counts: &Counts, names: &[String]) -> Report {
     Report {
         packets: 0,
         reference: 0,
+        chosen: 0,
         rules,
         gone: counts.gone,
         punts,

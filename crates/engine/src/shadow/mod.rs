@@ -1,7 +1,8 @@
 //! Shadow mode: some of the packets that a program takes also go through the reference graph, on a copy of the state, and both
 //! must do the same.
 //!
-//! A [`Shadow`] is a [`ProgramRunner`] that opens *windows*. When one opens, the graph is copied, state, clock and random numbers
+//! A [`Shadow`] is a [`FlowRunner`] that opens *windows*. As long as anything is watched, its packets go one by one, and through the program:
+//! what the flow table does is compared elsewhere (`onefold verify --level flow`). When one opens, the graph is copied, state, clock and random numbers
 //! and all: the *twin*. Until it ends, every packet that arrives, at whatever entry, goes through the program and then through
 //! the twin. So the twin sees what the program sees and makes the same choices (a binding's port, a balancer's server), and nothing
 //! that it does is seen: what leaves it is compared and thrown away, it prints nowhere and has no open files.
@@ -43,10 +44,11 @@ mod window;
 pub use window::{What, around};
 
 use crate::graph::Graph;
-use crate::program::{LoadError, Passed, ProgramRunner};
+use crate::level::Level;
+use crate::program::{FlowRunner, LoadError, Passed, ProgramRunner};
 use crate::random;
 use onefold_elements::ElemId;
-use onefold_packet::Timestamp;
+use onefold_packet::{Pkt, Timestamp};
 use onefold_synth::program::Program;
 use std::collections::BTreeSet;
 use window::{Came, Differs, Window};
@@ -159,15 +161,22 @@ struct Watch {
 
 /// A program that is compared with its reference graph while it runs.
 pub struct Shadow {
-    runner: ProgramRunner,
+    runner: FlowRunner,
     watch: Option<Box<Watch>>,
     packets: u64,
     report: Report,
 }
 
 impl Shadow {
-    /// Nothing is compared yet.
+    /// Of a program alone. Nothing is compared yet.
     pub fn new(runner: ProgramRunner) -> Shadow {
+        let mut runner = FlowRunner::new(runner, 1);
+        runner.force(Some(Level::Program));
+        Shadow::over(runner)
+    }
+
+    /// Nothing is compared yet.
+    pub fn over(runner: FlowRunner) -> Shadow {
         Shadow {
             runner,
             watch: None,
@@ -186,7 +195,7 @@ impl Shadow {
         let actions = program.stages.iter().map(|s| s.actions.len()).sum();
         let mut watched = vec![false; actions];
         for (stage, action) in entered {
-            let at = self.runner.action_of(stage, action);
+            let at = self.runner.program().action_of(stage, action);
             if let Some(w) = at.and_then(|i| watched.get_mut(i)) {
                 *w = true;
             }
@@ -215,13 +224,21 @@ impl Shadow {
         self.runner.load(program)
     }
 
-    /// The program.
+    /// The program. Its elements may not have been told of the last packets.
     pub fn runner(&self) -> &ProgramRunner {
-        &self.runner
+        self.runner.program()
     }
     /// The program and its graph, to take out what has left. Whoever changes the graph (writes to a handler, moves the clock) calls
     /// [`Shadow::end_window`] before: the twin does not see it.
     pub fn runner_mut(&mut self) -> &mut ProgramRunner {
+        self.runner.runner()
+    }
+    /// Program and flow table.
+    pub fn flow(&self) -> &FlowRunner {
+        &self.runner
+    }
+    /// The same, to take out what has left.
+    pub fn flow_mut(&mut self) -> &mut FlowRunner {
         &mut self.runner
     }
 
@@ -258,18 +275,31 @@ impl Shadow {
         }
     }
 
+    /// As [`FlowRunner::inject_stamped`].
+    pub fn inject_stamped(&mut self, source: ElemId, batch: &mut Vec<Pkt>) {
+        if self.watch.is_none() {
+            self.packets += batch.len() as u64;
+            return self.runner.inject_stamped(source, batch);
+        }
+        for p in batch.drain(..) {
+            self.packets += 1;
+            self.inject_watched(source, p.data(), p.anno.timestamp);
+            self.runner.runner().graph_mut().recycle(p);
+        }
+    }
+
     fn inject_watched(&mut self, source: ElemId, data: &[u8], at: Timestamp) {
         self.arrive(at);
         let mark = self.runner.graph().out.transmitted.len();
         let mut p = self.runner.graph_mut().make_packet(data);
         p.anno.timestamp = at;
-        let Some(first) = self.runner.first_class(source, &p) else {
+        let Some(first) = self.runner.runner().first_class(source, &p) else {
             // the reference graph itself: nothing to compare
             self.end_window();
-            return self.runner.enter(source, p, None);
+            return self.runner.runner().enter(source, p, None);
         };
         let Some(w) = self.watch.as_deref_mut() else {
-            return self.runner.enter(source, p, Some(first));
+            return self.runner.runner().enter(source, p, Some(first));
         };
         if w.window.is_none() && w.wants(first.action, self.packets, &self.report) {
             // the first of each group, so that short runs have one, too
@@ -279,11 +309,11 @@ impl Shadow {
         }
         let Some(window) = &mut w.window else {
             w.since = w.since.saturating_add(1);
-            return self.runner.enter(source, p, Some(first));
+            return self.runner.runner().enter(source, p, Some(first));
         };
-        self.runner.record_passed();
-        self.runner.enter(source, p, Some(first));
-        let passed = self.runner.take_passed();
+        self.runner.runner().record_passed();
+        self.runner.runner().enter(source, p, Some(first));
+        let passed = self.runner.runner().take_passed();
         window.enter(source, data, at, self.packets);
         self.report.compared += 1;
         if let Some(n) = first.action.and_then(|a| w.compared.get_mut(a)) {
@@ -305,7 +335,7 @@ impl Shadow {
     /// The clock moves, and the twin's, too. What timers let leave must be the same.
     fn arrive(&mut self, at: Timestamp) {
         let mark = self.runner.graph().out.transmitted.len();
-        self.runner.arrive(at);
+        self.runner.runner().arrive(at);
         let window = self.watch.as_mut().and_then(|w| w.window.as_mut());
         let Some(window) = window else { return };
         window.twin.arrive(at);
@@ -346,7 +376,7 @@ impl Shadow {
             return;
         };
         w.close();
-        let (at, d, passed, located) = match window.locate(&self.runner) {
+        let (at, d, passed, located) = match window.locate(self.runner.program()) {
             Some((at, found, passed)) => (at, found, passed, true),
             None => {
                 let all = window.passed.iter().copied().collect();
@@ -367,7 +397,7 @@ impl Shadow {
         self.report.mismatches += 1;
         let mut fallen = Vec::new();
         for p in passed.iter().filter(|p| p.fresh) {
-            if self.runner.fall_back(p.stage, p.action) {
+            if self.runner.runner().fall_back(p.stage, p.action) {
                 fallen.push((p.stage, p.action));
             }
         }

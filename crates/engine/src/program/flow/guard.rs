@@ -281,14 +281,14 @@ pub(super) struct Lane {
 }
 
 impl Lane {
-    pub fn new(code: &Code, reads: &EntryReads, flows: usize) -> Lane {
+    pub fn new(code: &Code, reads: &EntryReads, monitor: Monitor) -> Lane {
         let shapes = Shape::all().into_iter().zip(&reads.shapes);
         let plans = shapes.filter_map(|(s, r)| plan(code, r, s));
         Lane {
             source: reads.source,
             plans: plans.collect(),
             boxes: Vec::new(),
-            monitor: Monitor::new(flows),
+            monitor,
         }
     }
 

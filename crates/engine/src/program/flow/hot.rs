@@ -25,7 +25,6 @@ use crate::arrival::{Arrival, tick};
 use onefold_elements::rewrite::{Leases, NO_LEASE};
 use onefold_elements::{ElemId, Outbox, StateStore};
 use onefold_packet::{Pkt, Timestamp};
-use std::time::Instant;
 
 /// As many packets as there are sinks leave at these; those that have none, so many, are dropped.
 #[inline(always)]
@@ -111,7 +110,7 @@ impl FlowRunner {
             }
             if limited {
                 // one alone is classified with all else that is done for it
-                begun = (seen.unknown > 1).then(Instant::now);
+                begun = (seen.unknown > 1).then(|| self.stopwatch.read());
             }
             let mut packets = Front::of(batch, n);
             // the first rules of those that are not known: together they cost much less than one by one
@@ -123,7 +122,7 @@ impl FlowRunner {
                 by_rule += self.go_by_rule(lane, n);
             }
             if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
-                a.spent(begun.elapsed());
+                a.spent(self.stopwatch.read().saturating_sub(begun));
             }
             let mut i = at_once.upto;
             if gone == 0 {
@@ -164,10 +163,10 @@ impl FlowRunner {
                     // a handler that was called may have ended the program's time
                     let first = first.filter(|_| self.runner.graph.core.changes == changes);
                     let timed = limited && self.admission.as_mut().is_some_and(Admission::times);
-                    let begun = timed.then(Instant::now);
+                    let begun = timed.then(|| self.stopwatch.read());
                     self.unknown(source, lane, i, p, first);
                     if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
-                        a.ran(begun.elapsed());
+                        a.ran(self.stopwatch.read().saturating_sub(begun));
                     }
                     stale = true;
                 }

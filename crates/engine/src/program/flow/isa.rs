@@ -2,14 +2,13 @@
 //! with AVX2, in four with what every x86-64 has.
 #![allow(unsafe_code)]
 
-use crate::arrival::Arrival;
 use super::super::wider::Isa;
 use super::FlowRunner;
 use super::brief::Briefs;
 use super::front::Front;
 use super::guard::{Lane, Parsed};
 use super::leave::Done;
-use super::monitor::Once;
+use super::seen_filter::SeenFilter;
 use super::survey::Seen;
 use super::table::Table;
 use super::ways::Tally;
@@ -17,6 +16,7 @@ use super::wide::{Any, Wide};
 #[cfg(target_arch = "x86_64")]
 use super::wide::{Avx2, Avx512};
 use super::windows::Windows;
+use crate::arrival::Arrival;
 use onefold_elements::ElemId;
 use onefold_elements::rewrite::Leases;
 use onefold_packet::{Pkt, Timestamp};
@@ -62,7 +62,7 @@ macro_rules! steps {
                 wide,
                 table: &Table,
                 leases: &Leases,
-                once: &Once,
+                once: &SeenFilter,
                 briefs: &mut Briefs,
                 n: usize,
             ) -> u64 {
@@ -73,7 +73,7 @@ macro_rules! steps {
                 wide,
                 table: &Table,
                 leases: &Leases,
-                once: &Once,
+                once: &SeenFilter,
                 group: &mut [Parsed],
             ) -> u64 {
                 super::search::search_mixed(wide, table, leases, once, group)

@@ -36,13 +36,16 @@ mod isa;
 mod keys;
 mod lease;
 mod leave;
+mod level_choice;
 mod monitor;
 mod pressed;
 mod rules;
 mod search;
+mod seen_filter;
 mod shape;
 mod survey;
 mod table;
+mod taken;
 mod together;
 mod unknown;
 mod vain;
@@ -56,21 +59,25 @@ use super::wider::Isa;
 use super::{ProgramRunner, Report};
 use crate::arrival::Arrival;
 use crate::graph::{DropCount, Graph, Totals};
+use crate::level::{Level, Stopwatch};
 use admission::Admission;
 pub use admission::OVERLOAD;
 use brief::Briefs;
 use guard::{Lane, Parsed};
 use lease::Pool;
-use monitor::Once;
+use level_choice::Pace;
+use monitor::Monitor;
 use onefold_elements::rewrite::FlowTable;
 use onefold_elements::{ElemId, StateId};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_synth::program::Program;
 use rules::RuleWays;
+use seen_filter::SeenFilter;
 pub(super) use shape::Shape;
 use std::hash::{BuildHasher, RandomState};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use table::{Slot, Table};
+pub use taken::Taken;
 use way::{Count, Pending, Way};
 use ways::Ways;
 
@@ -148,8 +155,15 @@ pub struct FlowRunner {
     /// Rules of a group's packets.
     rules: Vec<u32>,
     /// Flows that may be worth an entry.
-    once: Once,
+    once: SeenFilter,
     adaptive: bool,
+    /// The level of all packets, if somebody wants it so.
+    forced: Option<Level>,
+    pace: Pace,
+    /// What levels cost is read from it.
+    stopwatch: Stopwatch,
+    /// Of what nobody may foresee: which flows share a bucket, and which packets are timed.
+    seed: u64,
     /// How much time unknown flows may take; all of it if there is none.
     admission: Option<Admission>,
     isa: Isa,
@@ -173,6 +187,18 @@ impl FlowRunner {
     pub fn new(runner: ProgramRunner, flows: usize) -> FlowRunner {
         // Nobody's seed: which flows collide cannot be computed from a configuration, and nothing but costs depends on it.
         let seed = RandomState::new().hash_one(0u64);
+        FlowRunner::with_seed(runner, flows, seed)
+    }
+
+    /// What costs lead to, and which flows meet in the table, follow from this seed, not from clocks and chance; and levels are changed
+    /// often. For comparisons that are to come again.
+    pub fn seeded(runner: ProgramRunner, flows: usize, seed: u64) -> FlowRunner {
+        let mut r = FlowRunner::with_seed(runner, flows, seed);
+        (r.pace, r.stopwatch) = (Pace::HASTY, Stopwatch::seeded(seed));
+        r
+    }
+
+    fn with_seed(runner: ProgramRunner, flows: usize, seed: u64) -> FlowRunner {
         let scripts = runner.graph.core.topo.classes.iter().any(|c| c == "Script");
         let table = Table::new(flows, seed);
         let pool = Pool::new(table.bound());
@@ -195,8 +221,12 @@ impl FlowRunner {
             group: vec![Parsed::default(); GROUP].into(),
             briefs: Box::default(),
             rules: Vec::with_capacity(GROUP),
-            once: Once::new(flows),
+            once: SeenFilter::new(flows),
             adaptive: true,
+            forced: None,
+            pace: Pace::USUAL,
+            stopwatch: Stopwatch::real(),
+            seed,
             admission: None,
             isa: Isa::detect(),
             news: 0,
@@ -219,6 +249,7 @@ impl FlowRunner {
     /// Packets are looked up and flows remembered however few are known: for comparisons, which want all that the table does to be done.
     pub fn always(mut self) -> FlowRunner {
         self.adaptive = false;
+        self.forced = Some(Level::Flow);
         self
     }
 
@@ -227,7 +258,7 @@ impl FlowRunner {
     /// however few are known, then.
     pub fn protect(&mut self, share: Option<f64>) {
         if self.admission.as_ref().map(Admission::share) != share {
-            self.admission = share.map(Admission::new);
+            self.admission = share.map(|s| Admission::new(s, self.seed));
         }
     }
 
@@ -238,6 +269,37 @@ impl FlowRunner {
             .map_or(Duration::ZERO, |_| admission::SETTLES)
     }
 
+    /// All packets take this level, or, with `None`, which is how it begins, the one that costs least. Packets that the flow table is in vain
+    /// for go to the program at [`Level::Flow`]. Where there is no program for the graph as it is, the reference graph takes them in any case.
+    pub fn force(&mut self, level: Option<Level>) {
+        self.forced = level;
+        for lane in &mut self.lanes {
+            lane.monitor.choice.open = level.is_none();
+        }
+    }
+
+    /// The level of all packets, if levels are not chosen.
+    pub fn forced(&self) -> Option<Level> {
+        self.forced
+    }
+
+    /// Packets by the level that took them at the entry, in the order of [`Level::ALL`].
+    pub fn levels(&self) -> [u64; 3] {
+        let r = self.runner.counts();
+        let flow = self.stats.hits;
+        [r.0, r.1.saturating_sub(flow), flow]
+    }
+
+    /// As [`ProgramRunner::needs_synthesis`].
+    pub fn needs_synthesis(&mut self) -> bool {
+        self.runner.needs_synthesis()
+    }
+
+    /// The program without the table. Elements may not have been told of the last packets.
+    pub fn program(&self) -> &ProgramRunner {
+        &self.runner
+    }
+
     /// The program without the table, everything accounted for.
     pub fn runner(&mut self) -> &mut ProgramRunner {
         self.sync();
@@ -246,6 +308,10 @@ impl FlowRunner {
     /// The graph, everything accounted for.
     pub fn graph_mut(&mut self) -> &mut Graph {
         self.sync();
+        &mut self.runner.graph
+    }
+    /// The graph. Elements may not have been told of the last packets: for what does not depend on these, such as what was printed.
+    pub fn peek_graph_mut(&mut self) -> &mut Graph {
         &mut self.runner.graph
     }
     /// The graph. Elements may not have been told of the last packets ([`FlowRunner::sync`]).
@@ -309,6 +375,14 @@ impl FlowRunner {
     pub fn drain_transmitted(&mut self, f: impl FnMut(ElemId, &Pkt)) {
         self.runner.graph.drain_transmitted(f);
     }
+    /// See [`Graph::append_transmitted`].
+    pub fn append_transmitted(&mut self, into: &mut Vec<(ElemId, Pkt)>) {
+        self.runner.graph.append_transmitted(into);
+    }
+    /// See [`Graph::recycle_all`].
+    pub fn recycle_all(&mut self, packets: std::vec::Drain<'_, Pkt>) {
+        self.runner.graph.recycle_all(packets);
+    }
     /// See [`Graph::collect_transmitted`].
     pub fn collect_transmitted(&mut self, into: &mut Vec<Pkt>) {
         self.runner.graph.collect_transmitted(into);
@@ -342,8 +416,9 @@ impl FlowRunner {
     }
     /// A copy of everything but what the table remembers.
     pub fn fork(&self) -> FlowRunner {
-        let mut copy = FlowRunner::new(self.runner.fork(), self.flows);
-        copy.adaptive = self.adaptive;
+        let mut copy = FlowRunner::with_seed(self.runner.fork(), self.flows, self.seed);
+        (copy.adaptive, copy.forced, copy.pace) = (self.adaptive, self.forced, self.pace);
+        copy.stopwatch = self.stopwatch.clone();
         copy.protect(self.admission.as_ref().map(Admission::share));
         for (w, n) in self.waiting() {
             account(w, n, &mut copy.runner);
@@ -405,33 +480,45 @@ impl FlowRunner {
             return;
         };
         let n = batch.len();
-        let (asks, begun) = match self.lanes.get_mut(lane) {
-            Some(l) if self.adaptive => {
-                let asks = self.admission.is_some() || l.monitor.asks(n);
-                (asks, l.monitor.times(n).then(Instant::now))
+        let (level, begun) = match self.lanes.get_mut(lane) {
+            Some(l) => {
+                let choice = &mut l.monitor.choice;
+                let level = match (self.forced, &self.admission) {
+                    (Some(Level::Flow) | None, None) if self.adaptive => choice.next(n),
+                    (Some(level), _) => level,
+                    (None, _) => Level::Flow,
+                };
+                let timed = choice.times(n);
+                (level, timed.then(|| self.stopwatch.read()))
             }
-            _ => (true, None),
+            None => (Level::Flow, None),
         };
-        if asks {
-            if !self.scripts {
-                self.runner.gather();
-            }
-            let isa = self.isa;
-            isa::run(isa, self, source, lane, batch, arrival);
-            self.runner.tell();
-        } else {
-            self.stats.passed_by += n as u64;
-            match arrival {
-                Arrival::Together => self.runner.enter_batch(source, batch, arrival),
-                Arrival::Stamped => {
-                    // what comes due on the way may ask elements
-                    self.sync();
-                    self.runner.inject_stamped(source, batch);
+        match level {
+            Level::Flow => {
+                if !self.scripts {
+                    self.runner.gather();
                 }
+                isa::run(self.isa, self, source, lane, batch, arrival);
+                self.runner.tell();
+            }
+            Level::Program => {
+                self.stats.passed_by += n as u64;
+                // what comes due on the way may ask elements
+                self.sync();
+                match arrival {
+                    Arrival::Together => self.runner.enter_batch(source, batch, arrival),
+                    Arrival::Stamped => self.runner.inject_stamped(source, batch),
+                }
+            }
+            Level::Reference => {
+                self.stats.passed_by += n as u64;
+                self.sync();
+                self.runner.take_reference(source, batch, arrival);
             }
         }
         if let (Some(l), Some(begun)) = (self.lanes.get_mut(lane), begun) {
-            l.monitor.took(asks, n, begun.elapsed());
+            let took = self.stopwatch.read().saturating_sub(begun);
+            l.monitor.choice.took(level, n, took);
         }
         self.end_moment();
     }
@@ -479,9 +566,11 @@ impl FlowRunner {
         self.lanes.clear();
         if let Some(l) = &self.runner.loaded {
             let reads = &l.code.reads;
+            let mut monitor = Monitor::new(self.flows, self.pace);
+            monitor.choice.open = self.forced.is_none();
             self.lanes = reads
                 .iter()
-                .map(|r| Lane::new(&l.code, r, self.flows))
+                .map(|r| Lane::new(&l.code, r, monitor))
                 .collect();
         }
     }

@@ -11,15 +11,14 @@ use super::bits::{each_bit, first_bits};
 use super::brief::Briefs;
 use super::direct::UNKNOWN;
 use super::front::Front;
-use super::monitor::Once;
 use super::search::saved;
+use super::seen_filter::SeenFilter;
 use super::table::{NO_SLOT, Table, same_short};
 use super::way::Own;
 use super::wide::Wide;
 use onefold_elements::ElemId;
 use onefold_elements::rewrite::Leases;
 use onefold_packet::{Pkt, Timestamp, prefetch};
-use std::time::Instant;
 
 /// Entries of a group's first packets, all of which are known [in short](Briefs::keyed), where many have none: which have none, a bit each.
 #[inline(always)]
@@ -27,7 +26,7 @@ pub(super) fn search_pressed(
     wide: impl Wide,
     table: &Table,
     leases: &Leases,
-    once: &Once,
+    once: &SeenFilter,
     briefs: &mut Briefs,
     n: usize,
 ) -> u64 {
@@ -97,7 +96,7 @@ impl FlowRunner {
             return (0, again);
         };
         if a.due(now) {
-            a.begin(Instant::now());
+            a.begin(self.stopwatch.read());
         }
         (unknown & !a.admit(unknown, again), again)
     }

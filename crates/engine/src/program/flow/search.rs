@@ -4,7 +4,7 @@ use super::GROUP;
 use super::brief::Briefs;
 use super::direct::{BY_FLOW, UNKNOWN};
 use super::guard::Parsed;
-use super::monitor::Once;
+use super::seen_filter::SeenFilter;
 use super::table::{KEY, LONG, Line, NO_SLOT, Table, same, tag};
 use super::way::Own;
 use super::ways::Tally;
@@ -159,7 +159,7 @@ pub(super) fn search_mixed(
     wide: impl Wide,
     table: &Table,
     leases: &Leases,
-    once: &Once,
+    once: &SeenFilter,
     group: &mut [Parsed],
 ) -> u64 {
     let n = group.len().min(GROUP);

@@ -1,0 +1,21 @@
+//! The front door: packets from ports, through an executor, to ports.
+//!
+//! - A [`Port`] gives packets, each with the time at which it arrives, and takes those that leave there: captures
+//!   ([`CapturePort`]), frames in memory ([`MemoryPort`]).
+//! - A [`Worker`] owns an executor ([`onefold_engine::Executor`]) and the ports of a chain. A [`Worker::step`] takes a batch from the port whose
+//!   next packet is the earliest, as many as arrive before any other port's, sends it all its way, and hands what has left to the ports.
+//!   Between two steps programs are installed and handlers called.
+//!
+//! The clock is the packets' time, and never goes back. What leaves, in which order, and what state stays behind is what the scalar
+//! reference graph does with the same packets, whatever the executor and the size of batches.
+#![forbid(unsafe_code)]
+
+mod capture;
+mod memory;
+mod port;
+mod worker;
+
+pub use capture::CapturePort;
+pub use memory::MemoryPort;
+pub use port::{Port, PortError, Progress};
+pub use worker::{Count, PortSpec, Step, Worker};

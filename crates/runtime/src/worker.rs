@@ -1,0 +1,262 @@
+//! A worker: batches from ports, through an executor, to ports.
+
+use crate::port::{Port, PortError};
+use onefold_elements::ElemId;
+use onefold_engine::Executor;
+use onefold_packet::{Pkt, Timestamp};
+
+/// Packets that are kept for later, in batches: what is more goes back to the executor's pool.
+const SPARE: usize = 4;
+
+/// Packets and bytes of a port, one way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// A port of a chain.
+pub struct PortSpec {
+    /// What it is called.
+    pub name: String,
+    /// Where its packets enter the graph, if any do.
+    pub entry: Option<ElemId>,
+    /// Elements whose packets leave there.
+    pub sinks: Vec<ElemId>,
+    /// What is behind it; `None`: no packets come, and what leaves is counted only.
+    pub port: Option<Box<dyn Port>>,
+}
+
+struct Slot {
+    name: String,
+    entry: Option<ElemId>,
+    port: Option<Box<dyn Port>>,
+    received: Count,
+    sent: Count,
+    /// When its next packet arrives, if that is known.
+    next: Option<Timestamp>,
+    /// Packets that leave there, of this batch.
+    leaving: Vec<Pkt>,
+}
+
+/// What a [`Worker::step`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// The port that packets came from.
+    pub port: usize,
+    /// How many.
+    pub packets: usize,
+}
+
+/// See the module's text.
+pub struct Worker<E> {
+    executor: E,
+    slots: Vec<Slot>,
+    /// By element: the port that it leads to.
+    port_of: Vec<u32>,
+    batch_size: usize,
+    /// Buffers for what arrives.
+    free: Vec<Pkt>,
+    batch: Vec<Pkt>,
+    out: Vec<(ElemId, Pkt)>,
+    /// When the first packet arrived, and the last one.
+    first: Option<Timestamp>,
+    now: Timestamp,
+}
+
+/// No port.
+const NOWHERE: u32 = u32::MAX;
+
+impl<E: Executor> Worker<E> {
+    /// With batches of so many packets, 1 at least.
+    pub fn new(executor: E, ports: Vec<PortSpec>, batch_size: usize) -> Worker<E> {
+        let mut port_of = vec![NOWHERE; executor.graph().len()];
+        for (i, p) in ports.iter().enumerate() {
+            for s in &p.sinks {
+                if let Some(at) = port_of.get_mut(s.0 as usize) {
+                    *at = i as u32;
+                }
+            }
+        }
+        let slot = |p: PortSpec| Slot {
+            name: p.name,
+            entry: p.entry,
+            port: p.port,
+            received: Count::default(),
+            sent: Count::default(),
+            next: None,
+            leaving: Vec::new(),
+        };
+        Worker {
+            executor,
+            slots: ports.into_iter().map(slot).collect(),
+            port_of,
+            batch_size: batch_size.max(1),
+            free: Vec::new(),
+            batch: Vec::new(),
+            out: Vec::new(),
+            first: None,
+            now: Timestamp::ZERO,
+        }
+    }
+
+    /// The executor: to install programs, and to ask.
+    pub fn executor(&mut self) -> &mut E {
+        &mut self.executor
+    }
+
+    /// The executor alone.
+    pub fn into_executor(self) -> E {
+        self.executor
+    }
+
+    /// Name, packets received and packets sent of each port.
+    pub fn counts(&self) -> impl Iterator<Item = (&str, Count, Count)> {
+        (self.slots.iter()).map(|s| (s.name.as_str(), s.received, s.sent))
+    }
+
+    /// When the last packet arrived.
+    pub fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Time between the first packet and the last.
+    pub fn span(&self) -> Timestamp {
+        self.now - self.first.unwrap_or(self.now)
+    }
+
+    /// Bytes that ports have read, and bytes that there are.
+    pub fn progress(&self) -> (u64, u64) {
+        let all = self.slots.iter().filter_map(|s| s.port.as_ref());
+        all.map(|p| p.progress()).fold((0, 0), |(read, total), p| {
+            (read + p.read, total + p.total.unwrap_or(p.read))
+        })
+    }
+
+    /// Remarks of ports.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        let all = self.slots.iter_mut().filter_map(|s| s.port.as_mut());
+        all.flat_map(|p| p.take_warnings()).collect()
+    }
+
+    /// The port whose packet is the earliest (of several the first one), and up to when its packets come before all others'.
+    fn earliest(&mut self) -> Option<(usize, Timestamp)> {
+        let mut best: Option<(usize, Timestamp)> = None;
+        for (i, s) in self.slots.iter_mut().enumerate() {
+            if s.next.is_none() && s.entry.is_some() {
+                s.next = s.port.as_mut().and_then(|p| p.next_at());
+            }
+            if let Some(at) = s.next
+                && best.is_none_or(|(_, b)| at < b)
+            {
+                best = Some((i, at));
+            }
+        }
+        let (port, _) = best?;
+        let others = self.slots.iter().enumerate().filter(|(i, _)| *i != port);
+        let until = others.filter_map(|(i, s)| {
+            let at = s.next?;
+            // a port in front of it comes first at the same time
+            Some(Timestamp(at.0.saturating_add(i64::from(i > port))))
+        });
+        Some((port, until.min().unwrap_or(Timestamp::MAX)))
+    }
+
+    /// Takes up to `most` packets all their way, a batch at most; `None` when no more arrive.
+    ///
+    /// # Errors
+    /// When what leaves cannot be written.
+    pub fn step(&mut self, most: usize) -> Result<Option<Step>, PortError> {
+        let Some((port, until)) = self.earliest() else {
+            return Ok(None);
+        };
+        let n = self.batch_size.min(most.max(1));
+        if self.free.len() < n {
+            let missing = n - self.free.len();
+            self.executor.lend_packets(&mut self.free, missing);
+        }
+        let Some(slot) = self.slots.get_mut(port) else {
+            return Ok(None);
+        };
+        let (Some(entry), Some(source)) = (slot.entry, &mut slot.port) else {
+            return Ok(None);
+        };
+        source.receive(&mut self.free, &mut self.batch, until, n);
+        slot.next = None;
+        let packets = self.batch.len();
+        slot.received.packets += packets as u64;
+        for p in &mut self.batch {
+            slot.received.bytes += p.len() as u64;
+            // the clock never goes back, whatever a port says
+            self.now = self.now.max(p.anno.timestamp);
+            p.anno.timestamp = self.now;
+            if self.first.is_none() {
+                self.first = Some(self.now);
+            }
+        }
+        self.executor.run(entry, &mut self.batch);
+        self.deliver()?;
+        Ok(Some(Step { port, packets }))
+    }
+
+    /// No packet arrives for so long; what timers and tasks let leave is delivered.
+    ///
+    /// # Errors
+    /// As [`Worker::step`].
+    pub fn linger(&mut self, time: Timestamp) -> Result<(), PortError> {
+        if time > Timestamp::ZERO {
+            self.executor.advance(self.now + time);
+        }
+        self.deliver()
+    }
+
+    /// Hands what has left to the ports.
+    fn deliver(&mut self) -> Result<(), PortError> {
+        self.executor.take_transmitted(&mut self.out);
+        for (sink, p) in self.out.drain(..) {
+            let port = self.port_of.get(sink.0 as usize).copied();
+            match self.slots.get_mut(port.unwrap_or(NOWHERE) as usize) {
+                Some(s) => {
+                    s.sent.packets += 1;
+                    s.sent.bytes += p.len() as u64;
+                    s.leaving.push(p);
+                }
+                None => self.free.push(p),
+            }
+        }
+        let mut failed = Ok(());
+        for s in &mut self.slots {
+            if s.leaving.is_empty() {
+                continue;
+            }
+            if let Some(port) = &mut s.port
+                && failed.is_ok()
+            {
+                failed = port.transmit(&s.leaving, self.now);
+            }
+            self.free.append(&mut s.leaving);
+        }
+        let most = SPARE * self.batch_size;
+        if self.free.len() > most {
+            self.executor.recycle(self.free.drain(most..));
+        }
+        failed
+    }
+
+    /// The run has ended: elements are told, ports write what they hold.
+    ///
+    /// # Errors
+    /// When that cannot be written.
+    pub fn finish(&mut self) -> Result<(), PortError> {
+        self.executor.graph_mut().finish();
+        self.deliver()?;
+        for s in &mut self.slots {
+            if let Some(p) = &mut s.port {
+                p.finish()?;
+            }
+        }
+        Ok(())
+    }
+}
