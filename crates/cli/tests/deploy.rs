@@ -145,7 +145,6 @@ fn shadow_mode_needs_a_program() {
     let with = |more: &[&str], status: i32| run(&dir, status, &[&RUN[..], more].concat()).1;
     for more in [
         &["--mode", "reference", "--shadow", "0.1"][..],
-        &["--batch", "32", "--shadow", "all"],
         &["--mode", "reference", "--shadow-pcap", "found.pcap"],
         &["--shadow", "off", "--shadow-pcap", "found.pcap"],
     ] {
