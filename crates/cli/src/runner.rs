@@ -245,7 +245,7 @@ struct Outputs {
 
 impl Outputs {
     fn collect(&mut self, graph: &mut Graph, now: Timestamp) {
-        graph.drain_transmitted(|e, p| {
+        graph.drain_transmitted_at(|e, p, at| {
             let Some(port) = self.port_of.get(e.0 as usize).copied().flatten() else {
                 return;
             };
@@ -254,11 +254,7 @@ impl Outputs {
             if let Some(w) = &mut self.writers[port]
                 && self.error.is_none()
             {
-                let at = if p.anno.timestamp.is_set() {
-                    p.anno.timestamp
-                } else {
-                    now
-                };
+                let at = at.unwrap_or(now);
                 self.error = w.write(at.0, p.data(), p.len() as u32).err();
             }
         });
@@ -365,7 +361,7 @@ pub fn run(
             if let Some(e) = batch_entry
                 && (e != element || batch.len() >= plan.batch)
             {
-                graph.inject_batch(e, &mut batch, now);
+                graph.inject_stamped(e, &mut batch);
                 out.collect(graph, now);
             }
             batch_entry = Some(element);
@@ -395,7 +391,7 @@ pub fn run(
     let program = with_program.then(|| runner.runner().report());
     let graph = runner.runner_mut().graph_mut();
     if let (Some(e), false) = (batch_entry, batch.is_empty()) {
-        graph.inject_batch(e, &mut batch, now);
+        graph.inject_stamped(e, &mut batch);
     }
     if plan.linger > Timestamp::ZERO {
         graph.advance_to(now + plan.linger);

@@ -193,27 +193,11 @@ impl Graph {
     pub(crate) fn enter(&mut self, element: ElemId, input: Port, p: Pkt) {
         self.packets_in += 1;
         self.core.steps = 0;
-        self.core.batch_tasks = false;
         let to = Edge {
             node: element.0,
             port: input as u32,
         };
         self.core.push(to, p, 0, &mut self.out, &mut self.store);
-        self.core.quiesce(&mut self.out, &mut self.store);
-    }
-
-    /// A batch arrives at `element`, at one moment: the batched engine. Leaves `batch` empty.
-    pub fn inject_batch(&mut self, element: ElemId, batch: &mut Vec<Pkt>, at: Timestamp) {
-        self.core.advance(at, &mut self.out, &mut self.store);
-        self.packets_in += batch.len() as u64;
-        self.core.steps = 0;
-        self.core.batch_tasks = true;
-        let to = Edge {
-            node: element.0,
-            port: self.entry(element) as u32,
-        };
-        self.core
-            .push_batch(to, batch, &mut self.out, &mut self.store);
         self.core.quiesce(&mut self.out, &mut self.store);
     }
 
@@ -236,11 +220,13 @@ impl Graph {
 
     /// Packets that have left since the last call, in order, with the sink element.
     pub fn take_transmitted(&mut self) -> Vec<(ElemId, Pkt)> {
+        self.core.together.unstamped.clear();
         std::mem::take(&mut self.out.transmitted)
     }
 
     /// Hands every packet that has left to `f`, in order, and recycles it.
     pub fn drain_transmitted(&mut self, mut f: impl FnMut(ElemId, &Pkt)) {
+        self.core.together.unstamped.clear();
         let mut list = std::mem::take(&mut self.out.transmitted);
         for (e, p) in list.drain(..) {
             f(e, &p);
@@ -250,8 +236,25 @@ impl Graph {
         self.out.transmitted = list;
     }
 
+    /// [`Graph::drain_transmitted`] with the time that goes for each packet: its time stamp, or when it left where it has none and
+    /// left before the packets that arrived last. `None` stands for the present.
+    pub fn drain_transmitted_at(&mut self, mut f: impl FnMut(ElemId, &Pkt, Option<Timestamp>)) {
+        let unstamped = std::mem::take(&mut self.core.together.unstamped);
+        let mut unstamped = unstamped.into_iter().peekable();
+        let mut list = std::mem::take(&mut self.out.transmitted);
+        for (i, (e, p)) in list.drain(..).enumerate() {
+            let left = unstamped.next_if(|(at, _)| *at == i).map(|(_, t)| t);
+            let own = Some(p.anno.timestamp).filter(|t| t.is_set());
+            f(e, &p, own.or(left));
+            self.out.pool.recycle(p);
+        }
+        // keeps its allocation
+        self.out.transmitted = list;
+    }
+
     /// Moves every packet that has left, in order, to the end of `into`, buffers and all: for those who keep their own.
     pub fn collect_transmitted(&mut self, into: &mut Vec<Pkt>) {
+        self.core.together.unstamped.clear();
         into.extend(self.out.transmitted.drain(..).map(|(_, p)| p));
     }
 
@@ -389,12 +392,6 @@ impl Graph {
         Visits(visits.unwrap_or_default())
     }
 
-    /// The shared states of an element.
-    pub(crate) fn states_of(&self, element: usize) -> Vec<StateId> {
-        let e = self.core.nodes.get(element).and_then(|n| n.elem.as_ref());
-        e.map_or_else(Vec::new, |e| e.states())
-    }
-
     /// The shared states of all elements, each once.
     pub(crate) fn states(&self) -> BTreeSet<StateId> {
         let elements = self.core.nodes.iter().flat_map(|n| &n.elem);
@@ -431,9 +428,7 @@ impl Graph {
                 now: c.now,
                 seed: c.seed,
                 stack: Vec::new(),
-                waiting: c.waiting.clone(),
-                spare: Vec::new(),
-                batch_tasks: c.batch_tasks,
+                together: c.together.clone(),
                 late: c.late.iter().cloned().collect::<VecDeque<_>>(),
                 late_calls: c.late_calls.clone(),
                 steps: 0,

@@ -504,7 +504,6 @@ impl ProgramRunner {
                 let g = &mut self.graph;
                 g.packets_in += 1;
                 g.core.steps = 0;
-                g.core.batch_tasks = false;
                 let at = |rule| Some((l.code.stages.get(stage as usize)?.rules + rule) as usize);
                 let p = match rule.and_then(at) {
                     Some(at) => straight::run(&l.code, &mut l.state, g, at, p),
