@@ -42,7 +42,7 @@ pub struct Outbox {
     /// What is emitted while `batched` is set, by output port: a batch per port, each in the order emitted. The engine
     /// provides as many as its widest element has outputs.
     pub lanes: Vec<Vec<Pkt>>,
-    /// Set by the batched engine around [`crate::Element::push_batch`]: the order across outputs does not matter then.
+    /// Set by the batched engine: what is emitted goes to `lanes`, since the order across outputs does not matter then.
     pub batched: bool,
     /// [`onefold_packet::Packet::order`] of the packet that an element is at work on: what it makes and prints has the same.
     pub order: u64,
@@ -210,7 +210,8 @@ pub trait Host {
 pub struct Cx<'a> {
     /// This element.
     pub elem: ElemId,
-    /// The time; the same for everything that happens to a packet (or batch).
+    /// The time; the same for everything that happens to a packet. In a batch, it is that of every packet as closely as the element
+    /// looks at it ([`crate::Element::clock`]).
     pub now: Timestamp,
     /// Connected inputs.
     pub ninputs: usize,

@@ -53,7 +53,7 @@ pub struct Args {
     /// How the chain is executed; as a program unless --batch says otherwise
     #[arg(long, value_enum)]
     mode: Option<Mode>,
-    /// In reference mode, packets that pass the elements together: 1 is the scalar reference itself, more is faster
+    /// In reference mode, packets that pass the elements together: more is faster, and what leaves is the same
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     batch: u16,
     #[command(flatten)]

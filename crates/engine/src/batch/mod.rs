@@ -60,6 +60,8 @@ pub(crate) struct Together {
     /// A batch is on its way: what is printed waits, with the numbers of the packets that it is about.
     printing: bool,
     printed: Vec<(u64, LogStream, Vec<u8>)>,
+    /// For putting what waits at several inputs in order.
+    merged: Vec<(u32, Pkt)>,
     /// For putting what has left in order.
     places: Vec<u32>,
     sent: Vec<Option<(ElemId, Pkt)>>,

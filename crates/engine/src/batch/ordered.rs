@@ -26,27 +26,31 @@ impl Core {
         let mut going = waiting.take(rank, batch);
         if waiting.next_from(rank + 1, end).is_none() {
             if !std::mem::replace(&mut going.sorted, true) {
-                batch.sort_by_key(|p| p.order);
+                batch.sort_unstable_by_key(|p| p.order);
             }
             return self.batch_to(plan, plan.input[rank as usize], batch, going, out, store);
         }
-        let mut all: Vec<(u32, Pkt)> = batch.drain(..).map(|p| (rank, p)).collect();
+        let mut all = std::mem::take(&mut self.together.merged);
+        all.extend(batch.drain(..).map(|p| (rank, p)));
+        let waiting = &mut self.together.waiting;
         // Bound: each rank once.
         while let Some(r) = waiting.next_from(rank + 1, end) {
             going.hops = going.hops.max(waiting.take(r, batch).hops);
             all.extend(batch.drain(..).map(|p| (r, p)));
         }
         going.sorted = true;
-        all.sort_by_key(|(_, p)| p.order);
-        let mut all = all.into_iter().peekable();
+        all.sort_unstable_by_key(|(_, p)| p.order);
+        let mut left = all.drain(..).peekable();
         // Bound: each round takes at least one packet.
-        while let Some((r, p)) = all.next() {
+        while let Some((r, p)) = left.next() {
             batch.push(p);
-            while let Some((_, p)) = all.next_if(|(next, _)| *next == r) {
+            while let Some((_, p)) = left.next_if(|(next, _)| *next == r) {
                 batch.push(p);
             }
             self.batch_to(plan, plan.input[r as usize], batch, going, out, store);
         }
+        drop(left);
+        self.together.merged = all;
     }
 
     /// In a cycle, where nothing else waits: the first packet of all that wait for their turn is given to its element, and those
@@ -231,7 +235,8 @@ impl Core {
                 None => self.split_anew(order, n, rest, out),
             },
         };
-        for e in out.effects.split_off(mark) {
+        let mut effects = std::mem::take(&mut out.effects);
+        for e in effects.drain(mark..) {
             let Emission::Emit(port, mut p) = e else {
                 debug_assert!(
                     false,
@@ -243,6 +248,8 @@ impl Core {
             next += step;
             self.send(plan, node, port, p, hops, out);
         }
+        // keeps its allocation
+        out.effects = effects;
     }
 
     /// What an element emitted that lanes did not take: outputs beyond their number. Calls, of which there are none here, would be

@@ -127,7 +127,17 @@ impl Waiting {
 
     /// The next rank from this one to before `end` at which something waits.
     pub fn next_from(&self, from: u32, end: u32) -> Option<u32> {
-        (from..end).find(|r| self.has(*r))
+        let mut at = from as usize;
+        // Bound: each word once.
+        while at < end as usize {
+            let word = self.ready.get(at / 64)? >> (at % 64);
+            if word != 0 {
+                let found = at as u32 + word.trailing_zeros();
+                return (found < end).then_some(found);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
     }
 
     /// Nothing waits at this rank any more.
