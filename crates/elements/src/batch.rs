@@ -1,7 +1,58 @@
-//! Help for [`Element::pass`](crate::Element::pass).
+//! What an element lets the batched engine do, and help for [`Element::pass`](crate::Element::pass).
 
 use crate::Port;
+use crate::class::Effect;
 use onefold_packet::{Packet, Pkt};
+
+/// What the batched engine may do at an element, so that a batch leaves it as the same packets would one by one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Batching {
+    /// Packets may come in any order: what becomes of one does not depend on others, and what is counted only adds up.
+    AnyOrder,
+    /// Packets come in the order in which they arrived: what becomes of one depends on those before it. Nothing but packets
+    /// that leave follows from one.
+    InOrder,
+    /// More than that may follow: a task is woken, a timer is set. It has happened before anything follows from a later
+    /// packet, here and wherever packets go from here.
+    Alone,
+    /// Handlers of other elements may be called: no later packet has come to any element before.
+    Calls,
+}
+
+impl Batching {
+    /// What is safe for elements of a class with this effect.
+    pub fn of(effect: Effect) -> Batching {
+        match effect {
+            Effect::Pure | Effect::CommutativeCount => Batching::AnyOrder,
+            Effect::PerFlow | Effect::OrderSensitive => Batching::InOrder,
+            Effect::Timed | Effect::Random | Effect::Originating | Effect::Holding => {
+                Batching::Alone
+            }
+        }
+    }
+}
+
+/// How closely an element looks at the clock: packets of a batch that it would tell apart are given to it one after the other,
+/// each at its own time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// Not at all.
+    Unread,
+    /// It tells times apart that lie in different steps of so many nanoseconds (at least 1), counted from zero.
+    Steps(i64),
+}
+
+impl Clock {
+    /// What is safe for elements of a class with this effect.
+    pub fn of(effect: Effect) -> Clock {
+        match effect {
+            Effect::Pure | Effect::CommutativeCount => Clock::Unread,
+            _ => Clock::Steps(1),
+        }
+    }
+    /// The millisecond: rewriters' stamps, rates' epochs, ARP tables.
+    pub const MILLISECONDS: Clock = Clock::Steps(1_000_000);
+}
 
 /// For elements whose packets nearly all leave at output 0 after a change in place: `fast` makes the change and says true, or
 /// leaves the packet alone and says false.

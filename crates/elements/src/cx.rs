@@ -42,8 +42,12 @@ pub struct Outbox {
     /// What is emitted while `batched` is set, by output port: a batch per port, each in the order emitted. The engine
     /// provides as many as its widest element has outputs.
     pub lanes: Vec<Vec<Pkt>>,
-    /// Set by the batched engine around [`crate::Element::push_batch`]: the order across outputs does not matter then.
+    /// Set by the batched engine: what is emitted goes to `lanes`, since the order across outputs does not matter then.
     pub batched: bool,
+    /// Set by the batched engine where packets of several times go together: the engine gives those that leave without a time theirs.
+    pub coarse: bool,
+    /// [`onefold_packet::Packet::order`] of the packet that an element is at work on: what it makes and prints has the same.
+    pub order: u64,
     /// The batch that [`crate::Element::push_batch`] was called with leaves at this output, as it stands; see
     /// [`Cx::pass_on`].
     pub passed: Option<u32>,
@@ -69,6 +73,18 @@ impl Outbox {
     pub fn drop(&mut self, elem: ElemId, reason: DropReason, p: Pkt) {
         self.count_drops(elem, reason, 1);
         self.pool.recycle(p);
+    }
+
+    /// A packet leaves at an output, which is connected.
+    #[inline]
+    pub fn emit(&mut self, port: Port, p: Pkt) {
+        if self.batched
+            && let Some(lane) = self.lanes.get_mut(port)
+        {
+            lane.push(p);
+        } else {
+            self.effects.push(Effect::Emit(port, p));
+        }
     }
 
     /// Drops a whole batch for one reason; leaves `batch` empty.
@@ -148,6 +164,12 @@ pub trait Host {
     ) -> Result<(), HandlerError>;
     /// Prints.
     fn log(&mut self, stream: LogStream, text: &str);
+    /// Prints what an element says of a packet with this [`onefold_packet::Packet::order`]: in a batch, texts are put in the
+    /// packets' order.
+    fn log_of(&mut self, order: u64, stream: LogStream, text: &str) {
+        let _ = order;
+        self.log(stream, text);
+    }
     /// Prints bytes that need not be text (captures and binary dumps on standard output).
     fn write(&mut self, stream: LogStream, bytes: &[u8]) {
         self.log(stream, &String::from_utf8_lossy(bytes));
@@ -190,7 +212,8 @@ pub trait Host {
 pub struct Cx<'a> {
     /// This element.
     pub elem: ElemId,
-    /// The time; the same for everything that happens to a packet (or batch).
+    /// The time; the same for everything that happens to a packet. In a batch, it is that of every packet as closely as the element
+    /// looks at it ([`crate::Element::clock`]).
     pub now: Timestamp,
     /// Connected inputs.
     pub ninputs: usize,
@@ -235,12 +258,8 @@ impl Emitter<'_> {
     pub fn emit_or_drop(&mut self, port: Port, p: Pkt, reason: DropReason) {
         if port >= self.noutputs {
             self.out.drop(self.elem, reason, p);
-        } else if self.out.batched
-            && let Some(lane) = self.out.lanes.get_mut(port)
-        {
-            lane.push(p);
         } else {
-            self.out.effects.push(Effect::Emit(port, p));
+            self.out.emit(port, p);
         }
     }
     /// See [`Cx::drop`].
@@ -321,7 +340,7 @@ impl Cx<'_> {
     /// The packet leaves the graph through this sink. One that nobody has given a time leaves at the present one.
     #[inline]
     pub fn transmit(&mut self, mut p: Pkt) {
-        if !p.anno.timestamp.is_set() {
+        if !p.anno.timestamp.is_set() && !self.out.coarse {
             p.anno.timestamp = self.now;
         }
         self.out.sent += 1;
@@ -331,7 +350,9 @@ impl Cx<'_> {
     /// A new packet with a copy of `data`; counted as created.
     pub fn make(&mut self, data: &[u8]) -> Pkt {
         self.out.created += 1;
-        self.out.pool.make(data)
+        let mut p = self.out.pool.make(data);
+        p.order = self.out.order;
+        p
     }
 
     /// A copy of a packet, annotations and all; counted as created.
@@ -428,7 +449,7 @@ impl Cx<'_> {
     }
     /// Prints a line's text (with its newline) on standard error, as Click's `click_chatter`.
     pub fn chatter(&mut self, text: &str) {
-        self.host.log(LogStream::Stderr, text);
+        self.host.log_of(self.out.order, LogStream::Stderr, text);
     }
     /// A 32-bit random number of this element's own sequence.
     pub fn random(&mut self) -> u32 {

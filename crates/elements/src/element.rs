@@ -1,6 +1,7 @@
 //! The [`Element`] trait: one node of a graph.
 
 use crate::args::Args;
+use crate::batch::{Batching, Clock};
 use crate::class::Processing;
 use crate::cx::{Cx, TimerId};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
@@ -293,6 +294,7 @@ pub trait Element: ElementClone + Send + 'static {
                     cx.emit(to, p);
                 }
                 let p = batch.remove(0);
+                cx.out.order = p.order;
                 self.push(port, p, cx);
                 if batch.is_empty() {
                     return;
@@ -300,8 +302,28 @@ pub trait Element: ElementClone + Send + 'static {
             }
         }
         for p in batch.drain(..) {
+            cx.out.order = p.order;
             self.push(port, p, cx);
         }
+    }
+
+    /// What the batched engine may do here. `class` is what follows from the class's [`crate::Effect`], see
+    /// [`Batching::of`]; an element that is more, or less, particular as it is configured now says so. Asked when the graph
+    /// is built, and again when a write handler has been called.
+    fn batching(&self, class: Batching) -> Batching {
+        class
+    }
+
+    /// How closely this element looks at the clock ([`Cx::now`]) when it is given packets. `class` is what follows from the
+    /// class's [`crate::Effect`], see [`Clock::of`]. Asked as [`Element::batching`].
+    fn clock(&self, class: Clock) -> Clock {
+        class
+    }
+
+    /// Can several packets leave for one that came (copies, fragments, packets that waited)? In a batch, these are then put in
+    /// order one behind the other.
+    fn multiplies(&self) -> bool {
+        false
     }
 
     /// Does this element implement [`Element::pass`]? Asked once, when the graph is built; it must then have a single input.

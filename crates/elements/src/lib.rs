@@ -64,7 +64,7 @@ const FAMILIES: &[&[ElementClass]] = &[
     sources::CLASSES,
 ];
 
-pub use batch::{pass_alike, pass_while};
+pub use batch::{Batching, Clock, pass_alike, pass_while};
 pub use class::{
     Effect, ElementClass, FlowCode, PortRange, Processing, all_classes, lookup, near_misses,
 };

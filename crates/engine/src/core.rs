@@ -1,6 +1,6 @@
 //! The running part of a graph: elements, clock, tasks, timers, pending work. It is the [`Host`] that elements talk to.
 
-use crate::batch::Waiting;
+use crate::batch::Together;
 use crate::limits;
 use crate::random;
 use crate::sched::{RunList, Timers};
@@ -70,12 +70,8 @@ pub(crate) struct Core {
     pub seed: u64,
     /// Work not done yet; the last is next.
     pub stack: Vec<Work>,
-    /// Batches not processed yet.
-    pub waiting: Waiting,
-    /// An empty vector for batches.
-    pub spare: Vec<Pkt>,
-    /// Tasks' packets go on in batches.
-    pub batch_tasks: bool,
+    /// What the batched engine works with.
+    pub together: Together,
     /// Packets for elements that were at work.
     pub late: VecDeque<(Edge, Pkt, u32)>,
     pub late_calls: VecDeque<LateCall>,
@@ -282,6 +278,28 @@ impl Core {
         }
     }
 
+    /// Prints at once.
+    pub fn print(&mut self, stream: LogStream, bytes: &[u8]) {
+        match self.log {
+            Log::Discard => {}
+            Log::Keep => match self.printed.last_mut() {
+                Some((s, text)) if *s == stream => text.extend_from_slice(bytes),
+                _ => self.printed.push((stream, bytes.to_vec())),
+            },
+            // a closed pipe is no reason to stop processing packets
+            Log::Stdio => match stream {
+                LogStream::Stdout => {
+                    let mut o = std::io::stdout().lock();
+                    let _ = o.write_all(bytes);
+                    let _ = o.flush();
+                }
+                LogStream::Stderr => {
+                    let _ = std::io::stderr().lock().write_all(bytes);
+                }
+            },
+        }
+    }
+
     fn wake_all(&mut self, which: &[u32]) {
         for e in which {
             self.run_list.wake(*e);
@@ -305,15 +323,7 @@ impl Core {
             if v.len() >= MAX_TRACE_STEPS {
                 return None;
             }
-            let port = match entry {
-                Entry::Push(port) | Entry::Pull(port) => port as u32,
-                Entry::Task | Entry::Timer => u32::MAX,
-            };
-            v.push(Visit {
-                node,
-                port,
-                left_at: 0,
-            });
+            v.push(Visit { node });
             return Some(TraceMark {
                 step: v.len() - 1,
                 node,
@@ -357,12 +367,7 @@ impl Core {
     #[cold]
     fn trace_end_slow(&mut self, b: &TraceMark, mark: usize, out: &Outbox) {
         let Some(t) = self.trace.as_mut() else { return };
-        if let Some(v) = t.visits.as_mut().and_then(|v| v.get_mut(b.step)) {
-            for e in out.effects.get(mark..).into_iter().flatten() {
-                if let Emission::Emit(port, _) = e {
-                    v.leaves_at(*port);
-                }
-            }
+        if t.visits.is_some() {
             return;
         }
         t.open.retain(|i| *i != b.step);
@@ -519,25 +524,11 @@ impl Host for Core {
     fn log(&mut self, stream: LogStream, text: &str) {
         self.write(stream, text.as_bytes());
     }
+    fn log_of(&mut self, order: u64, stream: LogStream, text: &str) {
+        self.print_of(Some(order), stream, text.as_bytes());
+    }
     fn write(&mut self, stream: LogStream, bytes: &[u8]) {
-        match self.log {
-            Log::Discard => {}
-            Log::Keep => match self.printed.last_mut() {
-                Some((s, text)) if *s == stream => text.extend_from_slice(bytes),
-                _ => self.printed.push((stream, bytes.to_vec())),
-            },
-            // a closed pipe is no reason to stop processing packets
-            Log::Stdio => match stream {
-                LogStream::Stdout => {
-                    let mut o = std::io::stdout().lock();
-                    let _ = o.write_all(bytes);
-                    let _ = o.flush();
-                }
-                LogStream::Stderr => {
-                    let _ = std::io::stderr().lock().write_all(bytes);
-                }
-            },
-        }
+        self.print_of(None, stream, bytes);
     }
     fn stop(&mut self) {
         self.adjust_run_count(-1);

@@ -145,11 +145,7 @@ impl Executor for Graph {
         "reference"
     }
     fn run(&mut self, entry: ElemId, batch: &mut Vec<Pkt>) {
-        let input = self.entry(entry);
-        for p in batch.drain(..) {
-            let at = p.anno.timestamp;
-            self.inject_packet(entry, input, p, at);
-        }
+        self.inject_stamped(entry, batch);
     }
     fn run_at(&mut self, entry: ElemId, batch: &mut Vec<Pkt>, at: Timestamp) {
         self.inject_batch(entry, batch, at);

@@ -193,27 +193,11 @@ impl Graph {
     pub(crate) fn enter(&mut self, element: ElemId, input: Port, p: Pkt) {
         self.packets_in += 1;
         self.core.steps = 0;
-        self.core.batch_tasks = false;
         let to = Edge {
             node: element.0,
             port: input as u32,
         };
         self.core.push(to, p, 0, &mut self.out, &mut self.store);
-        self.core.quiesce(&mut self.out, &mut self.store);
-    }
-
-    /// A batch arrives at `element`, at one moment: the batched engine. Leaves `batch` empty.
-    pub fn inject_batch(&mut self, element: ElemId, batch: &mut Vec<Pkt>, at: Timestamp) {
-        self.core.advance(at, &mut self.out, &mut self.store);
-        self.packets_in += batch.len() as u64;
-        self.core.steps = 0;
-        self.core.batch_tasks = true;
-        let to = Edge {
-            node: element.0,
-            port: self.entry(element) as u32,
-        };
-        self.core
-            .push_batch(to, batch, &mut self.out, &mut self.store);
         self.core.quiesce(&mut self.out, &mut self.store);
     }
 
@@ -404,12 +388,6 @@ impl Graph {
         Visits(visits.unwrap_or_default())
     }
 
-    /// The shared states of an element.
-    pub(crate) fn states_of(&self, element: usize) -> Vec<StateId> {
-        let e = self.core.nodes.get(element).and_then(|n| n.elem.as_ref());
-        e.map_or_else(Vec::new, |e| e.states())
-    }
-
     /// The shared states of all elements, each once.
     pub(crate) fn states(&self) -> BTreeSet<StateId> {
         let elements = self.core.nodes.iter().flat_map(|n| &n.elem);
@@ -446,9 +424,7 @@ impl Graph {
                 now: c.now,
                 seed: c.seed,
                 stack: Vec::new(),
-                waiting: c.waiting.clone(),
-                spare: Vec::new(),
-                batch_tasks: c.batch_tasks,
+                together: c.together.clone(),
                 late: c.late.iter().cloned().collect::<VecDeque<_>>(),
                 late_calls: c.late_calls.clone(),
                 steps: 0,

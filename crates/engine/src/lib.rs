@@ -4,8 +4,8 @@
 //!   classes, port counts, push and pull, configurations. All errors come back at once, with their places.
 //! - The **scalar engine** ([`Graph::inject`]) pushes one packet depth first, as Click does, on a virtual clock, and runs
 //!   tasks and due timers until nothing more happens. Bounds on what a packet may cause are in [`limits`].
-//! - The **batched engine** ([`Graph::inject_batch`]) takes a batch at a time through the same graph; it is what rates
-//!   are measured with.
+//! - The **batched engine** ([`Graph::inject_stamped`], [`Graph::inject_batch`]) takes a batch at a time through the same graph,
+//!   each packet at its own time; what comes of it is what comes of its packets one by one. Rates are measured with it.
 //! - [`program`] executes synthesized programs in a graph's stead; [`shadow`] compares some of what they do with the graph.
 //! - [`Graph::read_handler`] and [`Graph::write_handler`] reach the elements' handlers; [`Graph::start_trace`] records every
 //!   step and decision; [`Graph::fork`] copies a graph, state and all; [`Graph::totals`] is the account of packets.

@@ -19,8 +19,6 @@ pub const TASK_TURNS: u32 = 20_000;
 pub const TASK_TURNS_RUNAWAY: u32 = 64;
 /// Repetitions within one task turn ([`onefold_elements::TaskStatus::Again`]).
 pub const TASK_BURST: u32 = 65_536;
-/// Repetitions within one task turn whose packets go on as one batch, in the batched engine.
-pub const TASK_BATCH: u32 = 64;
 /// Timers fired between two injections.
 pub const TIMERS: u32 = 1_000_000;
 /// Handler calls that may be under way at once (a script that calls a script ...).

@@ -30,22 +30,12 @@ impl Core {
         };
         let before = self.work_done(out);
         let mut again = false;
-        let mut in_lanes = 0;
         for _ in 0..limits::TASK_BURST {
             let mark = out.effects.len();
             let traced = self.trace_begin(node, Entry::Task, out);
-            out.batched = self.batch_tasks;
             let status = self.with(node, out, store, |e, cx| e.run_task(cx));
-            out.batched = false;
             self.trace_end(traced, mark, out);
             self.settle(node, mark, out, store);
-            if self.batch_tasks {
-                in_lanes += 1;
-                if status != Some(TaskStatus::Again) || in_lanes >= limits::TASK_BATCH {
-                    in_lanes = 0;
-                    self.settle_lanes(node, out, store);
-                }
-            }
             match status {
                 Some(TaskStatus::Again) if self.steps <= limits::MAX_STEPS => continue,
                 Some(TaskStatus::Again | TaskStatus::Reschedule) => again = true,
@@ -88,6 +78,11 @@ impl Core {
             && self.late_calls.is_empty()
             && self.run_list.len() == 0
             && self.timers.next().is_none_or(|t| t > self.now)
+    }
+
+    /// Would nothing happen before the clock stands at `at`, nor then?
+    pub fn is_quiet_until(&self, at: Timestamp) -> bool {
+        self.is_quiet() && self.timers.next().is_none_or(|t| t > at)
     }
 
     /// Runs tasks and due timers until nothing more happens at this time. False when the budget ran out first.

@@ -8,7 +8,9 @@ use proptest::prelude::*;
 fn piece() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         Just("Discard".to_string()),
-        Just("Counter -> Discard".to_string())
+        Just("Counter -> Discard".to_string()),
+        Just("ToDevice(a)".to_string()),
+        Just("Null -> ToDevice(b)".to_string()),
     ];
     leaf.prop_recursive(5, 40, 3, |inner| {
         let one = prop_oneof![
@@ -24,6 +26,13 @@ fn piece() -> impl Strategy<Value = String> {
             Just("EtherEncap(0x0800, 0:0:0:0:0:1, 0:0:0:0:0:2)"),
             Just("Queue(1000) -> Unqueue"),
             Just("IPFragmenter(68)"),
+            Just("Queue(2) -> Unqueue"),
+            Just("Queue(3) -> DelayUnqueue(0.001)"),
+            Just("Queue(3) -> RatedUnqueue(1000)"),
+            Just("ICMPError(1.2.3.4, timeexceeded)"),
+            Just("IPRewriter(pattern 1.2.3.4 1024-65535# - - 0 0)"),
+            Just("RatedSplitter(500)"),
+            Just("SetTimestamp"),
         ];
         let two = prop_oneof![
             Just("Tee"),
@@ -33,6 +42,8 @@ fn piece() -> impl Strategy<Value = String> {
             Just("HashSwitch(0, 4)"),
             Just("PaintTee(3)"),
             Just("Switch(1)"),
+            Just("RoundRobinSwitch"),
+            Just("RandomSwitch"),
         ];
         prop_oneof![
             (one, inner.clone()).prop_map(|(e, rest)| format!("{e} -> {rest}")),
@@ -69,23 +80,19 @@ fn packet() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![proptest::collection::vec(any::<u8>(), 0..120), frame]
 }
 
-/// What does not depend on the order across outputs: the account, drops, and what counters count.
+/// Everything that can be seen of a run.
 fn outcome(
     g: &mut Graph,
 ) -> (
     onefold_engine::Totals,
     Vec<onefold_engine::DropCount>,
-    Vec<String>,
+    Vec<(String, String)>,
+    Vec<(u32, Timestamp, Vec<u8>)>,
 ) {
-    let counts = (0..g.len() as u32)
-        .filter(|i| g.class(onefold_elements::ElemId(*i)) == "Counter")
-        .map(|i| g.name(onefold_elements::ElemId(i)).to_string())
-        .collect::<Vec<_>>();
-    let counts = (counts.iter())
-        .flat_map(|n| ["count", "byte_count"].map(|h| format!("{n}.{h}")))
-        .map(|h| format!("{h} {:?}", g.read_handler(&h)))
-        .collect();
-    (g.totals(), g.drops(), counts)
+    let left = g.take_transmitted().into_iter();
+    let left = left.map(|(e, p)| (e.0, p.anno.timestamp, p.data().to_vec()));
+    let left = left.collect();
+    (g.totals(), g.drops(), g.state_summary(), left)
 }
 
 /// A task that goes to sleep without having done anything says nothing about the others: a queue is emptied although the task
@@ -119,15 +126,25 @@ proptest! {
         text in piece(),
         packets in proptest::collection::vec(packet(), 1..40),
         batch in 1usize..40,
+        steps in proptest::collection::vec(0usize..7, 1..40),
     ) {
         let (mut scalar, mut batched) = (build(&text), build(&text));
         let first = scalar.find("first").expect("it is declared");
-        for p in &packets {
-            scalar.inject(first, p, Timestamp::ZERO);
+        let mut now = Timestamp::ZERO;
+        let mut arrivals = Vec::new();
+        for (p, step) in packets.iter().zip(steps.iter().cycle()) {
+            now = now + Timestamp([0, 0, 700, 90_000, 1_700_000, 40_000_000, 3_000_000_000][*step]);
+            arrivals.push((p, now));
+            scalar.inject(first, p, now);
         }
-        for some in packets.chunks(batch) {
-            let mut list: Vec<_> = some.iter().map(|p| batched.make_packet(p)).collect();
-            batched.inject_batch(first, &mut list, Timestamp::ZERO);
+        for some in arrivals.chunks(batch) {
+            let mut list = Vec::new();
+            for (p, at) in some {
+                let mut p = batched.make_packet(p);
+                p.anno.timestamp = *at;
+                list.push(p);
+            }
+            batched.inject_stamped(first, &mut list);
             prop_assert!(list.is_empty());
         }
         let (a, b) = (outcome(&mut scalar), outcome(&mut batched));
@@ -147,6 +164,8 @@ proptest! {
         for p in &before {
             g.inject(first, p, Timestamp::ZERO);
         }
+        // what has left is not in a copy
+        g.take_transmitted();
         let mut f = g.fork();
         for p in &after {
             g.inject(first, p, Timestamp::ZERO);

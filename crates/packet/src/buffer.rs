@@ -36,6 +36,9 @@ pub struct Packet {
     transport: u32,
     /// Something may have been written before [`DEFAULT_HEADROOM`].
     stained: bool,
+    /// The packet's place among those of its batch, for engines that take many at a time: copies have it, too. No element
+    /// looks at it, and it means nothing outside of a batch.
+    pub order: u64,
     /// Annotations.
     pub anno: Anno,
 }
@@ -85,6 +88,7 @@ impl Packet {
             net: NONE,
             transport: NONE,
             stained: headroom < DEFAULT_HEADROOM,
+            order: 0,
             anno: Anno::default(),
         }
     }

@@ -11,7 +11,6 @@ use onefold_packet::Timestamp;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
-use std::sync::{Arc, OnceLock};
 
 /// What differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -87,9 +86,8 @@ pub struct Pair {
     done: Vec<Event>,
     /// Frames of batches that were sent alone because they go round in the chain.
     alone: u64,
-    /// What elements remember; told by the first execution when it is first needed.
-    memories: Arc<OnceLock<Vec<Option<u32>>>>,
-    /// Most frames of a batch; with 1 the order is compared across flows and ports, too.
+    /// Most frames of a batch; with 1, and where the second execution is [`Subject::exact`], the order is compared across
+    /// flows and ports, too.
     pub max_batch: usize,
 }
 
@@ -106,17 +104,13 @@ impl Pair {
             batch: Vec::new(),
             done: Vec::new(),
             alone: 0,
-            memories: Arc::default(),
             max_batch: max_batch.max(1),
         }
     }
 
     /// A copy of both.
     pub fn fork(&self) -> Pair {
-        Pair {
-            memories: self.memories.clone(),
-            ..Pair::new(self.left.fork(), self.right.fork(), self.max_batch)
-        }
+        Pair::new(self.left.fork(), self.right.fork(), self.max_batch)
     }
 
     /// From now on, what elements print is kept.
@@ -194,21 +188,40 @@ impl Pair {
     pub fn flush(&mut self) -> Option<Difference> {
         let first = self.batch.first()?;
         let source = first.source?;
-        self.now = self.now.max(first.at);
         self.out[0].clear();
         self.ends.clear();
         let mut batch = std::mem::take(&mut self.batch);
-        let frames: Vec<&[u8]> = batch.iter().map(|e| e.bytes.as_slice()).collect();
-        if frames.len() == 1 && self.right.keeps_order() {
-            self.left.inject(source, &frames, self.now);
-            self.right.inject(source, &frames, self.now);
+        let mut clock = self.now;
+        let mut at = |e: &Event| {
+            clock = clock.max(e.at);
+            clock
+        };
+        let stamped: Vec<(&[u8], Timestamp)> = (batch.iter())
+            .map(|e| (e.bytes.as_slice(), at(e)))
+            .collect();
+        let times = stamped.first().zip(stamped.last());
+        let (first, last) = times.map_or((self.now, self.now), |(f, l)| (f.1, l.1));
+        if self.right.exact() {
+            self.now = last;
+            for (f, at) in &stamped {
+                self.left.inject(source, &[f], *at);
+            }
+            self.right.inject_stamped(source, &stamped);
         } else {
-            for part in self.parts(source, &frames) {
-                let of = frames.get(part.frames).unwrap_or_default();
-                match (of, part.single) {
-                    ([], _) => {}
-                    ([frame], true) => self.right.inject_single(source, frame, self.now),
-                    _ => self.right.inject(source, of, self.now),
+            self.now = first;
+            let frames: Vec<&[u8]> = stamped.iter().map(|f| f.0).collect();
+            if frames.len() == 1 {
+                self.left.inject(source, &frames, self.now);
+                self.right.inject(source, &frames, self.now);
+            }
+            let parts = match frames.len() {
+                1 => Vec::new(),
+                _ => self.parts(source, &frames),
+            };
+            for part in parts {
+                match frames.get(part).unwrap_or_default() {
+                    [] => {}
+                    of => self.right.inject(source, of, self.now),
                 }
             }
         }
@@ -221,47 +234,32 @@ impl Pair {
     /// Sends the frames of a batch through the first execution; says which of them go through the second one together.
     ///
     /// What goes round in a chain comes to an element again when the rest of its batch has been there, one by one
-    /// before it has; and frames that take different ways to what an element remembers may pass each other, where the
-    /// second execution does not keep their order ([`Subject::keeps_order`]). Both are right, but what they find
-    /// there may differ. The former are sent alone, and a batch ends before a frame that may pass another one. Copies of one
-    /// frame that meet at what an element remembers pass each other even alone: they are sent as a single packet.
-    fn parts(&mut self, source: ElemId, frames: &[&[u8]]) -> Vec<Sent> {
-        let memories: &[Option<u32>] = match self.right.keeps_order() {
-            true => &[],
-            false => self.memories.get_or_init(|| self.left.memories()),
-        };
+    /// before it has. Both are right, but what it finds there may differ: such frames are sent alone.
+    fn parts(&mut self, source: ElemId, frames: &[&[u8]]) -> Vec<Range<usize>> {
         let mut parts = Vec::new();
         let mut start = 0;
-        let mut ways: HashMap<u32, u64> = HashMap::new();
         for (i, f) in frames.iter().enumerate() {
             let visits = self.left.inject_and_tell(source, f, self.now);
             self.left.outputs(&mut self.out[0]);
             self.ends.push(self.out[0].len());
             if visits.again() {
-                parts.push(Sent::together(start..i));
-                parts.push(Sent {
-                    frames: i..i + 1,
-                    single: visits.copies_meet(memories),
-                });
+                parts.extend([start..i, i..i + 1]);
                 start = i + 1;
-                ways.clear();
                 self.alone += 1;
-                continue;
             }
-            let meetings = visits.meetings(memories);
-            if (meetings.iter()).any(|(m, way)| ways.get(m).is_some_and(|w| w != way)) {
-                parts.push(Sent::together(start..i));
-                start = i;
-                ways.clear();
-            }
-            ways.extend(meetings);
         }
-        parts.push(Sent::together(start..frames.len()));
+        parts.push(start..frames.len());
         parts
+    }
+
+    /// Is everything compared in the order in which it happens?
+    fn in_order(&self) -> bool {
+        self.max_batch == 1 || self.right.exact()
     }
 
     /// What left the first execution is added to what is there of it already.
     fn compare_outputs(&mut self) -> Option<Difference> {
+        let in_order = self.in_order();
         let [l, r] = &mut self.out;
         r.clear();
         self.left.outputs(l);
@@ -269,7 +267,7 @@ impl Pair {
         if l == r {
             return None;
         }
-        let (what, place, left, right) = match self.max_batch == 1 {
+        let (what, place, left, right) = match in_order {
             true => differ_in_order(l, r),
             false => {
                 // the frame that made the i-th of `l`; all one where time made them
@@ -279,13 +277,7 @@ impl Pair {
                     .map(|e| frame::came_key(&e.bytes))
                     .collect();
                 let of = |f: usize| came.iter().position(|k| Some(k) == came.get(f));
-                let line = |i: usize, before: &[usize]| Line {
-                    flow: of(made(i)).unwrap_or(0),
-                    copy: match self.right.keeps_order() {
-                        true => 0,
-                        false => before.iter().filter(|j| made(**j) == made(i)).count(),
-                    },
-                };
+                let line = |i: usize| of(made(i)).unwrap_or(0);
                 differ_by_flow(l, r, &line)?
             }
         };
@@ -318,7 +310,7 @@ impl Pair {
             return Some(found((What::Totals, place, l, r)));
         }
         let (mut l, mut r) = (self.left.state(), self.right.state());
-        if self.max_batch > 1 && l != r {
+        if !self.in_order() && l != r {
             // the order across flows is free, and so is what tells of it
             l.iter_mut().chain(&mut r).for_each(|(_, v)| unordered(v));
         }
@@ -371,40 +363,10 @@ type Shown<'a> = (Timestamp, Cow<'a, [u8]>);
 /// The packets of a flow at a port in the one execution, with their indices, and in the other.
 type Sides<'a> = (Vec<usize>, [Vec<Shown<'a>>; 2]);
 
-/// Frames of a batch that the second execution is given at once.
-struct Sent {
-    frames: Range<usize>,
-    /// As a single packet ([`Subject::inject_single`]), not as a batch of one.
-    single: bool,
-}
-
-impl Sent {
-    fn together(frames: Range<usize>) -> Sent {
-        Sent {
-            frames,
-            single: false,
-        }
-    }
-}
-
-/// Packets that keep their order among each other: those that came as one flow, and of copies that a chain makes of its
-/// packets the first ones, the second ones and so on, each of which take a way of their own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Line {
-    /// In which flow the frame came.
-    flow: usize,
-    /// Which of the packets it is that the frame became here; 0 where executions keep the order of those, too.
-    copy: usize,
-}
-
 /// The first flow at a port whose packets differ; the order across flows and ports is free, and with it the
 /// identifications of ICMP errors, which an element counts through for all flows. Packets that leave as one flow keep the
-/// order of each [`Line`] (`line`: in which the i-th of `l` is, given those before it).
-fn differ_by_flow(
-    l: &Outputs,
-    r: &Outputs,
-    line: &dyn Fn(usize, &[usize]) -> Line,
-) -> Option<Found> {
+/// order of those that came as one (`line`: which flow the i-th of `l` came in).
+fn differ_by_flow(l: &Outputs, r: &Outputs, line: &dyn Fn(usize) -> usize) -> Option<Found> {
     let mut flows: BTreeMap<(u32, Vec<u8>), Sides<'_>> = BTreeMap::new();
     for (side, outs) in [l, r].into_iter().enumerate() {
         for (i, (sink, at, bytes)) in outs.iter().enumerate() {
@@ -419,11 +381,7 @@ fn differ_by_flow(
         if a == b {
             continue;
         }
-        let lines: Vec<Line> = (indices.iter().enumerate())
-            .map(|(n, i)| line(*i, &indices[..n]))
-            .collect();
-        let number = |x: &Line| lines.iter().position(|y| y == x).unwrap_or(0);
-        let left: Vec<(usize, &Shown<'_>)> = lines.iter().map(number).zip(a).collect();
+        let left: Vec<(usize, &Shown<'_>)> = indices.iter().map(|i| line(*i)).zip(a).collect();
         if interleaves(&left, &b.iter().collect::<Vec<_>>()) {
             continue;
         }

@@ -1,7 +1,8 @@
 //! Order within a flow where several flows leave as one.
 //!
 //! Packets that leave with the same addresses and ports need not have come so: a translator's reply and a packet that was sent
-//! to its end directly, say. A batch may carry one past the other, since they came as two flows and took two ways. What has to
+//! to its end directly, say. A batch of the flow table
+//! may carry one past the other, since they came as two flows and took two ways. What has to
 //! hold is that packets which *came* as one flow leave in the order in which they came.
 
 use std::collections::HashSet;

@@ -55,22 +55,20 @@ pub trait Subject {
     fn fork(&self) -> Box<dyn Subject>;
     /// Frames arrive at a source, all at one time; at least one.
     fn inject(&mut self, source: ElemId, frames: &[&[u8]], at: Timestamp);
-    /// A frame arrives whose copies have to take turns as single packets do.
-    fn inject_single(&mut self, source: ElemId, frame: &[u8], at: Timestamp) {
-        self.inject(source, &[frame], at);
+    /// Frames arrive at a source, each at its own time, none before the one in front of it.
+    fn inject_stamped(&mut self, source: ElemId, frames: &[(&[u8], Timestamp)]) {
+        for (f, at) in frames {
+            self.inject(source, &[f], *at);
+        }
+    }
+    /// Are batches invisible: is what comes of one exactly what comes of its frames one by one, each at its own time?
+    fn exact(&self) -> bool {
+        false
     }
     /// A frame arrives. Which elements did it, or what was made of it, come to? Only the reference graph can tell.
     fn inject_and_tell(&mut self, source: ElemId, frame: &[u8], at: Timestamp) -> Visits {
         self.inject(source, &[frame], at);
         Visits::default()
-    }
-    /// What elements remember across packets, by element; see [`Graph::memories`]. Only the reference graph can tell.
-    fn memories(&self) -> Vec<Option<u32>> {
-        Vec::new()
-    }
-    /// Do frames of a batch come to every element in the order in which they arrived, whatever ways they take?
-    fn keeps_order(&self) -> bool {
-        true
     }
     /// The clock moves on.
     fn advance(&mut self, at: Timestamp);
@@ -378,9 +376,6 @@ impl Subject for Reference {
         self.0.inject(source, frame, at);
         self.0.take_visits()
     }
-    fn memories(&self) -> Vec<Option<u32>> {
-        self.0.memories()
-    }
     fn advance(&mut self, at: Timestamp) {
         self.0.advance_to(at);
     }
@@ -429,11 +424,16 @@ impl Subject for Batched {
         }
         self.0.inject_batch(source, &mut self.1, at);
     }
-    fn inject_single(&mut self, source: ElemId, frame: &[u8], at: Timestamp) {
-        self.0.inject(source, frame, at);
+    fn inject_stamped(&mut self, source: ElemId, frames: &[(&[u8], Timestamp)]) {
+        for (f, at) in frames {
+            let mut p = self.0.make_packet(f);
+            p.anno.timestamp = *at;
+            self.1.push(p);
+        }
+        self.0.inject_stamped(source, &mut self.1);
     }
-    fn keeps_order(&self) -> bool {
-        false
+    fn exact(&self) -> bool {
+        true
     }
     fn advance(&mut self, at: Timestamp) {
         self.0.advance_to(at);
@@ -452,6 +452,12 @@ impl Subject for Batched {
     }
     fn state(&mut self) -> Vec<(String, String)> {
         self.0.state_summary()
+    }
+    fn keep_printed(&mut self) {
+        self.0.keep_printed();
+    }
+    fn printed(&mut self) -> String {
+        text(self.0.take_printed())
     }
     fn start_trace(&mut self) {
         self.0.start_trace();

@@ -341,7 +341,10 @@ fn one_level(
     let source: &mut dyn Source = if args.inputs.is_empty() {
         let hints = Hints::of(graph.spec());
         let t = Traffic::new(ports, hints, args.seed, packets, start, pair.max_batch);
-        let t = t.context("nothing enters this chain")?;
+        let mut t = t.context("nothing enters this chain")?;
+        if pair.right.exact() {
+            t = t.stamped(args.seed);
+        }
         let source: &mut dyn Source = match &program {
             Some(p) => {
                 let facts = Facts::of(graph.spec(), p);
@@ -361,6 +364,9 @@ fn one_level(
             files.push((ElemId(source as u32), file.clone()));
         }
         let capture = capture.insert(Capture::open(&files)?);
+        if pair.right.exact() {
+            capture.stamp();
+        }
         if args.adapt {
             let made;
             let p = match &program {

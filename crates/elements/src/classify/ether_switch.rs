@@ -8,6 +8,7 @@
 //! handler is sorted by address. Frames that end within their two addresses are dropped.
 
 use crate::args::{Args, Seconds};
+use crate::batch::Clock;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -92,6 +93,13 @@ impl EtherSwitch {
 }
 
 impl Element for EtherSwitch {
+    fn multiplies(&self) -> bool {
+        true
+    }
+    /// Addresses age by packets' time stamps.
+    fn clock(&self, _: Clock) -> Clock {
+        Clock::Unread
+    }
     fn configure(
         &mut self,
         args: &mut Args<'_>,

@@ -205,6 +205,9 @@ struct PaintSwitch {
 }
 
 impl Element for PaintSwitch {
+    fn multiplies(&self) -> bool {
+        true
+    }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         let anno = paint_anno(args);
         args.finish()?;

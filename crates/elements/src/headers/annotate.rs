@@ -132,6 +132,9 @@ struct PaintTee {
 }
 
 impl Element for PaintTee {
+    fn multiplies(&self) -> bool {
+        true
+    }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.colour.configure(args);
         args.finish()

@@ -6,6 +6,7 @@
 
 use super::with_refusals;
 use crate::args::{AnyArg, Args, Seconds, split_words};
+use crate::batch::Batching;
 use crate::class::{Effect, ElementClass, Processing};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element, InitCx};
@@ -164,6 +165,12 @@ impl TimeFilter {
 }
 
 impl Element for TimeFilter {
+    fn batching(&self, class: Batching) -> Batching {
+        match &self.at_end {
+            AtEnd::Call(..) => Batching::Calls,
+            _ => class,
+        }
+    }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         let (first, first_base) = one_of(
             args,
@@ -251,13 +258,6 @@ impl Element for TimeFilter {
         match self.at_end {
             AtEnd::Call(..) => Model::None("TimeFilter: calls a handler at its end"),
             _ => Model::ask("TimeFilter: looks at the time stamp"),
-        }
-    }
-    /// Calls and packets keep their order only outside of lanes.
-    fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
-        cx.out.batched &= !matches!(self.at_end, AtEnd::Call(..));
-        for p in batch.drain(..) {
-            self.push(port, p, cx);
         }
     }
     fn handlers(&self) -> &'static [HandlerInfo] {

@@ -4,6 +4,7 @@
 
 use super::one_to_one;
 use crate::args::{Args, Seconds, Word};
+use crate::batch::Batching;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -236,6 +237,13 @@ struct TimeRange {
 }
 
 impl Element for TimeRange {
+    /// With SIMPLE, the last time stamp counts.
+    fn batching(&self, class: Batching) -> Batching {
+        match self.simple {
+            true => Batching::InOrder,
+            false => class,
+        }
+    }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.simple = args.keyword("SIMPLE").unwrap_or(false);
         args.finish()

@@ -8,6 +8,7 @@
 
 use super::{checksum, header};
 use crate::args::Args;
+use crate::batch::{Batching, Clock};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -129,6 +130,12 @@ impl Icmp6Error {
 }
 
 impl Element for Icmp6Error {
+    fn clock(&self, _: Clock) -> Clock {
+        Clock::Unread
+    }
+    fn batching(&self, _: Batching) -> Batching {
+        Batching::AnyOrder
+    }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         let src: Option<Ipv6Addr> = args.mandatory("SRC");
         let kind: Option<u8> = args.mandatory("TYPE");

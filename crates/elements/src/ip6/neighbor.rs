@@ -3,6 +3,7 @@
 
 use super::checksum;
 use crate::args::{Args, FromArg, Ip6Prefix, split_words};
+use crate::batch::{Batching, Clock};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -177,6 +178,12 @@ impl Ip6NdAdvertiser {
 }
 
 impl Element for Ip6NdAdvertiser {
+    fn batching(&self, _: Batching) -> Batching {
+        Batching::AnyOrder
+    }
+    fn clock(&self, _: Clock) -> Clock {
+        Clock::Unread
+    }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         let scope = args.scope();
         self.entries.clear();
@@ -421,6 +428,12 @@ impl Ip6NdSolicitor {
 }
 
 impl Element for Ip6NdSolicitor {
+    fn batching(&self, _: Batching) -> Batching {
+        Batching::InOrder
+    }
+    fn multiplies(&self) -> bool {
+        true
+    }
     fn configure(
         &mut self,
         args: &mut Args<'_>,

@@ -2,6 +2,7 @@
 
 use super::{checksum, header, header_mut, unless_header};
 use crate::args::Args;
+use crate::batch::Batching;
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -64,6 +65,9 @@ impl Icmp6PingResponder {
 }
 
 impl Element for Icmp6PingResponder {
+    fn batching(&self, _: Batching) -> Batching {
+        Batching::AnyOrder
+    }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         let addr: Option<Ipv6Addr> = args.optional("ADDR");
         if addr.is_some_and(|a| a.is_unspecified() || a.is_multicast()) {

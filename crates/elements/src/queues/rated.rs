@@ -4,6 +4,7 @@
 
 use super::util::{unknown, value};
 use crate::args::{Args, Bandwidth, Seconds};
+use crate::batch::{Batching, Clock};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element, TaskStatus};
@@ -265,6 +266,13 @@ impl Element for RatedUnqueue {
 struct RatedSplitter(Limit);
 
 impl Element for RatedSplitter {
+    /// Its bucket is refilled by the millisecond.
+    fn batching(&self, _: Batching) -> Batching {
+        Batching::InOrder
+    }
+    fn clock(&self, _: Clock) -> Clock {
+        Clock::MILLISECONDS
+    }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.0.configure(args)
     }

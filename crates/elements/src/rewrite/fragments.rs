@@ -11,7 +11,7 @@ use super::kind::Kind;
 use super::record::FlowRef;
 use super::rewriter::{Rewriter, Sought, Way};
 use super::table::FlowTable;
-use crate::cx::{Cx, Effect as Emission};
+use crate::cx::Cx;
 use onefold_packet::wire::ipv4::proto;
 use onefold_packet::{Pkt, Timestamp};
 use std::collections::{HashMap, VecDeque};
@@ -158,7 +158,7 @@ impl Rewriter {
             None => None,
         };
         match output {
-            Some(o) if o < w.noutputs => w.out.effects.push(Emission::Emit(o, p)),
+            Some(o) if o < w.noutputs => w.out.emit(o, p),
             Some(_) => w.out.drop(w.elem, "unconnected output", p),
             None => w.out.drop(w.elem, reasons.other, p),
         }

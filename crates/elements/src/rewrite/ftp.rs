@@ -15,6 +15,7 @@ use super::flowid::FlowId;
 use super::kind::{Kind, REWRITER_CLASSES};
 use super::table::FlowTable;
 use crate::args::{Args, ElementArg};
+use crate::batch::Clock;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
@@ -204,6 +205,9 @@ fn downstream(graph: &GraphSpec, from: ElemId, to: ElemId) -> bool {
 }
 
 impl Element for FtpPortMapper {
+    fn clock(&self, _: Clock) -> Clock {
+        Clock::MILLISECONDS
+    }
     fn configure(
         &mut self,
         args: &mut Args<'_>,

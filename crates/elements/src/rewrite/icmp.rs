@@ -25,6 +25,7 @@ use super::kind::{Kind, REWRITER_CLASSES};
 use super::record::Hit;
 use super::table::FlowTable;
 use crate::args::{AnyArg, Args, SizedAnno, split_words, unquote};
+use crate::batch::Clock;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
@@ -105,6 +106,9 @@ impl IcmpRewriter {
 }
 
 impl Element for IcmpRewriter {
+    fn clock(&self, _: Clock) -> Clock {
+        Clock::MILLISECONDS
+    }
     fn configure(
         &mut self,
         args: &mut Args<'_>,

@@ -41,8 +41,9 @@ use super::spec::{InputSpec, SpecScope};
 use super::table::{FlowTable, MAX_FLOWS};
 use super::{handlers, named_pattern_sets};
 use crate::args::{AnyArg, Args, FromArg};
+use crate::batch::Clock;
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason, Effect as Emission, Host, Outbox, TimerId};
+use crate::cx::{Cx, DropReason, Host, Outbox, TimerId};
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{BindPacket, Binding, Bound, Foreseen, Model, ModelCx};
@@ -303,7 +304,7 @@ impl Rewriter {
             self.trace(w, &r, reply);
         }
         if output < w.noutputs {
-            w.out.effects.push(Emission::Emit(output, p));
+            w.out.emit(output, p);
         } else {
             w.out.drop(w.elem, "unconnected output", p);
         }
@@ -519,6 +520,9 @@ impl Rewriter {
 }
 
 impl Element for Rewriter {
+    fn clock(&self, _: Clock) -> Clock {
+        Clock::MILLISECONDS
+    }
     fn configure(
         &mut self,
         args: &mut Args<'_>,

@@ -2,6 +2,7 @@
 
 use super::arp_table::{ArpTable, EXPIRY, Limits, Waiting, clock, drop_all, expire, millis};
 use crate::args::{Args, ElementArg, FromArg, Ip4Prefix};
+use crate::batch::{Batching, Clock};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
@@ -195,6 +196,16 @@ impl ArpQuerier {
 }
 
 impl Element for ArpQuerier {
+    /// Packets that wait leave behind the answer that they wait for; the table's timers run by themselves.
+    fn batching(&self, _: Batching) -> Batching {
+        Batching::InOrder
+    }
+    fn clock(&self, _: Clock) -> Clock {
+        Clock::MILLISECONDS
+    }
+    fn multiplies(&self) -> bool {
+        true
+    }
     fn configure(
         &mut self,
         args: &mut Args<'_>,

@@ -1,6 +1,7 @@
 //! ARPResponder answers ARP requests; ARPFaker sends unasked replies (RFC 826).
 
 use crate::args::{ArgScope, Args, FromArg, Ip4Prefix, split_words};
+use crate::batch::{Batching, Clock};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -151,6 +152,12 @@ const NO_REQUEST: DropReason = "ARPResponder: no ARP request for one of its addr
 const MAX_INTERVALS: usize = 1024;
 
 impl Element for ArpResponder {
+    fn batching(&self, _: Batching) -> Batching {
+        Batching::AnyOrder
+    }
+    fn clock(&self, _: Clock) -> Clock {
+        Clock::Unread
+    }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         let scope = args.scope();
         self.entries.clear();

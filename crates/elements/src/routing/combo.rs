@@ -3,6 +3,7 @@
 use super::hop::{DECREMENT, decremented_checksum, fix_asked, fix_source, is_group, when_group};
 use super::options::{process, store_checksum};
 use crate::args::{Args, FromArg, Ip4Prefix, split_words};
+use crate::batch::{Batching, Clock};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -42,6 +43,16 @@ const OUT_GROUP: DropReason = "IPOutputCombo: link-level broadcast or multicast"
 const BAD_HEADER: DropReason = "IPInputCombo: bad IP header";
 
 impl Element for IpOutputCombo {
+    fn batching(&self, _: Batching) -> Batching {
+        Batching::AnyOrder
+    }
+    /// A time stamp option is told in milliseconds.
+    fn clock(&self, _: Clock) -> Clock {
+        Clock::MILLISECONDS
+    }
+    fn multiplies(&self) -> bool {
+        true
+    }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.color = args.mandatory("COLOR").unwrap_or(0);
         if let Some(a) = args.mandatory::<Ipv4Addr>("IPADDR") {

@@ -2,6 +2,7 @@
 
 use super::options::{kind, store_checksum};
 use crate::args::Args;
+use crate::batch::{Batching, Clock};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -161,6 +162,19 @@ impl IpFragmenter {
 }
 
 impl Element for IpFragmenter {
+    /// Where it may ignore DF it draws identifications.
+    fn batching(&self, _: Batching) -> Batching {
+        match self.ignore_df {
+            true => Batching::InOrder,
+            false => Batching::AnyOrder,
+        }
+    }
+    fn clock(&self, _: Clock) -> Clock {
+        Clock::Unread
+    }
+    fn multiplies(&self) -> bool {
+        true
+    }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.mtu = args.mandatory("MTU").unwrap_or(8);
         self.ignore_df = !args.optional("HONOR_DF").unwrap_or(true);

@@ -3,6 +3,7 @@
 use super::hop::is_group;
 use super::options::{kind as option, store_checksum};
 use crate::args::{Args, FromArg, Word};
+use crate::batch::Batching;
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -212,6 +213,10 @@ impl IcmpError {
 }
 
 impl Element for IcmpError {
+    /// Errors of all elements of the class are numbered.
+    fn batching(&self, _: Batching) -> Batching {
+        Batching::InOrder
+    }
     fn configure(
         &mut self,
         args: &mut Args<'_>,

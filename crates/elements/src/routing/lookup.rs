@@ -461,6 +461,7 @@ impl Element for Lookup {
         }
         for p in without {
             let a = u32::from_be_bytes(p.anno.dst_ip());
+            cx.out.order = p.order;
             self.no_route(a, p, cx);
         }
     }

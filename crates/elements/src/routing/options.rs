@@ -2,6 +2,7 @@
 //! does it: IPGWOptions.
 
 use crate::args::Args;
+use crate::batch::{Batching, Clock};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -158,6 +159,13 @@ struct IpGwOptions {
 const NO_HEADER: DropReason = "IPGWOptions: no IP header";
 
 impl Element for IpGwOptions {
+    fn batching(&self, _: Batching) -> Batching {
+        Batching::AnyOrder
+    }
+    /// A time stamp option is told in milliseconds.
+    fn clock(&self, _: Clock) -> Clock {
+        Clock::MILLISECONDS
+    }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         if let Some(a) = args.mandatory::<Ipv4Addr>("MYADDR") {
             self.preferred = a.octets();

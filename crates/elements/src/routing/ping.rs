@@ -2,6 +2,7 @@
 
 use super::options::store_checksum;
 use crate::args::{Args, Data, Seconds};
+use crate::batch::Batching;
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element, InitCx};
@@ -34,6 +35,9 @@ struct IcmpPingResponder {
 const NO_ECHO: DropReason = "ICMPPingResponder: no echo request";
 
 impl Element for IcmpPingResponder {
+    fn batching(&self, _: Batching) -> Batching {
+        Batching::AnyOrder
+    }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         self.checksum = args.keyword("CHECKSUM").unwrap_or(false);
         args.finish()

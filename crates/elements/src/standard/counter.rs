@@ -3,6 +3,7 @@
 //! FastClick's NO_RATE, BATCH_PRECISE and ATOMIC are taken; its CounterMP and alike are the same element.
 
 use crate::args::{AnyArg, Args, FromArg, split_words};
+use crate::batch::{Batching, Clock};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
 use crate::element::{Accounts, ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
@@ -96,6 +97,19 @@ impl Counter {
 }
 
 impl Element for Counter {
+    /// Even a threshold that has been reached may be set again.
+    fn batching(&self, class: Batching) -> Batching {
+        match self.count_call.is_some() || self.byte_call.is_some() {
+            true => Batching::Calls,
+            false => class,
+        }
+    }
+    fn clock(&self, class: Clock) -> Clock {
+        match self.no_rate {
+            true => class,
+            false => Clock::MILLISECONDS,
+        }
+    }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         for name in ["COUNT_CALL", "BYTE_COUNT_CALL"] {
             let Some(AnyArg(text)) = args.keyword(name) else {

@@ -23,6 +23,9 @@ pub const HUB: ElementClass = ElementClass {
 struct Hub;
 
 impl Element for Hub {
+    fn multiplies(&self) -> bool {
+        true
+    }
     fn model(&self, port: Port, cx: &ModelCx<'_>) -> Model {
         let others: Vec<Port> = (0..cx.noutputs).filter(|o| *o != port).collect();
         let exit = match others.is_empty() {

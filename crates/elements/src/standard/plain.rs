@@ -196,6 +196,9 @@ pub const TEE: ElementClass = ElementClass {
 struct Tee;
 
 impl Element for Tee {
+    fn multiplies(&self) -> bool {
+        true
+    }
     fn configure(
         &mut self,
         args: &mut Args<'_>,

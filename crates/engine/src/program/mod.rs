@@ -432,20 +432,20 @@ impl ProgramRunner {
         self.rules = rules;
     }
 
-    /// Packets go through the reference graph although there is a program. Leaves `batch` empty.
+    /// Packets go through the reference graph, because that costs least (`chosen`) or no program is valid. Leaves `batch` empty.
     pub(crate) fn take_reference(
         &mut self,
         source: ElemId,
         batch: &mut Vec<Pkt>,
         arrival: Arrival,
+        chosen: bool,
     ) {
-        self.chosen += batch.len() as u64;
-        let entry = self.graph.entry(source);
-        for p in batch.drain(..) {
-            if arrival == Arrival::Stamped {
-                self.meet(p.anno.timestamp);
-            }
-            self.graph.enter(source, entry, p);
+        let count = if chosen { &mut self.chosen } else { &mut self.reference };
+        *count += batch.len() as u64;
+        self.tell();
+        match arrival {
+            Arrival::Together => self.graph.inject_batch(source, batch, self.graph.now()),
+            Arrival::Stamped => self.graph.inject_stamped(source, batch),
         }
     }
 
@@ -583,7 +583,6 @@ impl ProgramRunner {
                 let g = &mut self.graph;
                 g.packets_in += 1;
                 g.core.steps = 0;
-                g.core.batch_tasks = false;
                 let at = |rule| Some((l.code.stages.get(stage as usize)?.rules + rule) as usize);
                 let p = match rule.and_then(at) {
                     Some(at) => straight::run(&l.code, &mut l.state, g, at, p),

@@ -214,7 +214,6 @@ pub(super) fn run(
     *count += n;
     g.packets_in += n;
     g.core.steps = 1;
-    g.core.batch_tasks = false;
     if !shorts.some.is_empty() {
         shorts.tell(code, &mut st.later, &mut g.out);
     }

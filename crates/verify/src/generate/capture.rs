@@ -18,6 +18,8 @@ pub struct Capture {
     now: Timestamp,
     buf: Vec<u8>,
     adapter: Option<Adapter>,
+    /// Frames of a batch have times of their own.
+    stamped: bool,
     /// Where packets leave -> where answers to them enter.
     back: Vec<(ElemId, ElemId)>,
     /// Other forms of the frame before.
@@ -30,6 +32,11 @@ pub struct Capture {
 }
 
 impl Capture {
+    /// Frames that come at different times may be of one batch, too, each with its own.
+    pub fn stamp(&mut self) {
+        self.stamped = true;
+    }
+
     /// Opens files, each with the source that its frames arrive at.
     ///
     /// # Errors
@@ -42,6 +49,7 @@ impl Capture {
             now: Timestamp::ZERO,
             buf: Vec::new(),
             adapter: None,
+            stamped: false,
             back: Vec::new(),
             queue: VecDeque::new(),
             last: Variant::AsIs,
@@ -76,7 +84,7 @@ impl Source for Capture {
             match self.merge.next_into(&mut self.buf)? {
                 Ok((input, meta)) => {
                     let at = self.now.max(Timestamp(meta.ts_ns));
-                    let joined = at == self.now;
+                    let joined = self.stamped || at == self.now;
                     self.now = at;
                     let source = *self.sources.get(input)?;
                     for (variant, bytes) in

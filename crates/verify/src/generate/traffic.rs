@@ -70,6 +70,10 @@ pub struct Traffic {
     /// Entry of the present batch.
     at: usize,
     max_batch: usize,
+    /// Frames of a batch have times of their own, which are drawn from this.
+    times: Option<Rng>,
+    /// How far apart they are in the present batch.
+    pace: usize,
     /// Frames with new flows still to come, from a frame that passed.
     exhaust: u64,
     exhausted: bool,
@@ -113,6 +117,8 @@ impl Traffic {
             batch: 0,
             at: 0,
             max_batch: max_batch.max(1),
+            times: None,
+            pace: 0,
             exhaust: 0,
             exhausted: false,
             long: packets >= 4 * EXHAUSTION,
@@ -526,6 +532,30 @@ impl Traffic {
     }
 }
 
+impl Traffic {
+    /// Frames of one batch come at times of their own: equal, or up to microseconds, milliseconds, seconds apart.
+    pub fn stamped(mut self, seed: u64) -> Traffic {
+        self.times = Some(Rng::new(seed ^ 0x7157));
+        self
+    }
+
+    /// The clock moves on to the next frame of the batch.
+    fn step_in_batch(&mut self) {
+        if let Some(t) = &mut self.times {
+            let most = PACES.get(self.pace).copied().unwrap_or(0);
+            // most of them are close to each other, whatever the pace
+            let step = match t.below(4) {
+                0 => t.below(most + 1),
+                _ => t.below(most / 50 + 1),
+            };
+            self.now = self.now + Timestamp(step as i64);
+        }
+    }
+}
+
+/// Longest times between two frames of a batch, in nanoseconds.
+const PACES: [usize; 6] = [0, 900, 20_000, 1_500_000, 40_000_000, 30_000_000_000];
+
 impl Source for Traffic {
     fn next(&mut self) -> Option<Event> {
         if self.left == 0 {
@@ -534,6 +564,7 @@ impl Source for Traffic {
         let joined = self.batch > 0;
         if joined {
             self.batch -= 1;
+            self.step_in_batch();
         } else {
             let step = match self.rng.below(20_000) {
                 // time-outs expire; a packet comes later
@@ -558,6 +589,7 @@ impl Source for Traffic {
                 0 => 0,
                 _ => self.rng.below(self.max_batch),
             };
+            self.pace = self.times.as_mut().map_or(0, |t| t.below(PACES.len()));
         }
         self.left -= 1;
         self.made += 1;

@@ -11,6 +11,7 @@ mod run;
 mod text;
 
 use crate::args::{AnyArg, Args};
+use crate::batch::Batching;
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element};
@@ -197,6 +198,9 @@ impl Script {
 }
 
 impl Element for Script {
+    fn batching(&self, _: Batching) -> Batching {
+        Batching::Calls
+    }
     fn configure(
         &mut self,
         args: &mut Args<'_>,

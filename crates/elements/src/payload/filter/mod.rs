@@ -165,6 +165,9 @@ struct PayloadFilter {
 }
 
 impl Element for PayloadFilter {
+    fn multiplies(&self) -> bool {
+        true
+    }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         let scope = args.scope();
         let list = args.rest();

@@ -471,6 +471,10 @@ impl FlowRunner {
             false => None,
         };
         let Some(lane) = lane else {
+            if !self.runner.valid() {
+                self.sync();
+                return self.runner.take_reference(source, batch, arrival, false);
+            }
             for p in batch.drain(..) {
                 if arrival == Arrival::Stamped {
                     self.meet(p.anno.timestamp);
@@ -513,7 +517,7 @@ impl FlowRunner {
             Level::Reference => {
                 self.stats.passed_by += n as u64;
                 self.sync();
-                self.runner.take_reference(source, batch, arrival);
+                self.runner.take_reference(source, batch, arrival, true);
             }
         }
         if let (Some(l), Some(begun)) = (self.lanes.get_mut(lane), begun) {
