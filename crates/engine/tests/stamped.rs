@@ -119,14 +119,16 @@ impl Three {
     }
 }
 
-fn run(seed: u64, flows: usize, always: bool, rounds: usize, calm: bool) -> FlowRunner {
+fn run(
+    seed: u64,
+    make: impl Fn(ProgramRunner) -> FlowRunner,
+    rounds: usize,
+    calm: bool,
+) -> FlowRunner {
     let graph = build(CHAIN);
     let program = synthesize(&graph.synthesis_input(), Budget::default());
     let program = ProgramRunner::with_program(graph.fork(), &program).unwrap();
-    let mut flow = FlowRunner::new(program.fork(), flows);
-    if always {
-        flow = flow.always();
-    }
+    let flow = make(program.fork());
     let mut t = Three {
         graph,
         program,
@@ -175,29 +177,44 @@ fn run(seed: u64, flows: usize, always: bool, rounds: usize, calm: bool) -> Flow
     t.flow
 }
 
+fn always(program: ProgramRunner) -> FlowRunner {
+    FlowRunner::new(program, 4096).always()
+}
+
 #[test]
 fn each_packet_has_its_own_time() {
     for seed in 1..6 {
-        let s = run(
-            0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed),
-            4096,
-            true,
-            200,
-            false,
-        )
-        .stats();
+        let seed = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed);
+        let s = run(seed, always, 200, false).stats();
         assert!(s.hits > 0 && s.ended > 0, "{s:?}");
     }
 }
 
 #[test]
 fn many_packets_within_a_millisecond() {
-    let s = run(0x1234_5678_9abc_def1, 4096, true, 200, true).stats();
+    let s = run(0x1234_5678_9abc_def1, always, 200, true).stats();
     assert!(s.hits > 1000, "{s:?}");
 }
 
 #[test]
 fn a_small_table_that_decides_by_itself() {
-    let s = run(0x0bad_cafe_1234_5671, 64, false, 400, false).stats();
+    let small = |p| FlowRunner::new(p, 64);
+    let s = run(0x0bad_cafe_1234_5671, small, 400, false).stats();
     assert!(s.hits > 0, "{s:?}");
+}
+
+/// With costs that a seed makes up, every level takes packets within a short sequence, and the same ones when it comes again.
+#[test]
+fn every_level_is_chosen_and_comes_again_with_the_seed() {
+    let mut others = 0;
+    for seed in 1..5 {
+        let auto = |p| FlowRunner::seeded(p, 64, seed);
+        let levels = run(77, auto, 200, seed % 2 == 0).levels();
+        assert!(levels.iter().all(|n| *n > 100), "{levels:?}");
+        assert_eq!(levels, run(77, auto, 200, seed % 2 == 0).levels());
+        others += usize::from(
+            levels != run(77, |p| FlowRunner::seeded(p, 64, 99), 200, seed % 2 == 0).levels(),
+        );
+    }
+    assert!(others > 2);
 }

@@ -69,6 +69,8 @@ pub struct Outcome {
     pub report: Option<onefold_engine::program::Report>,
     /// What the flow table did, if one was compared.
     pub flow: Option<onefold_engine::program::FlowStats>,
+    /// Packets by the level that took them, if there were several.
+    pub levels: Option<[u64; 3]>,
     /// Why packets that could have had an entry in it have none, most frequent first.
     pub flow_causes: Vec<(&'static str, u64)>,
 }
@@ -141,6 +143,7 @@ pub fn run(
     }
     o.report = pair.right.report();
     o.flow = pair.right.flow_stats();
+    o.levels = pair.right.levels();
     o.flow_causes = pair.right.flow_causes();
     o.flow_causes.sort_by_key(|c| std::cmp::Reverse(c.1));
     o.alone = pair.alone();

@@ -106,6 +106,10 @@ pub trait Subject {
     fn flow_stats(&self) -> Option<FlowStats> {
         None
     }
+    /// Of an execution with several levels: packets by level, in the order of [`onefold_engine::Level::ALL`].
+    fn levels(&self) -> Option<[u64; 3]> {
+        None
+    }
     /// Of a flow table: why packets that could have had an entry have none.
     fn flow_causes(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
@@ -176,10 +180,18 @@ pub struct Flow {
 }
 
 impl Flow {
-    /// With room for so many flows.
+    /// With room for so many flows, each of which is remembered.
     pub fn new(runner: ProgramRunner, flows: usize) -> Flow {
         Flow {
             runner: FlowRunner::new(runner, flows).always(),
+            batch: Vec::new(),
+        }
+    }
+
+    /// As `onefold run` executes chains, with room for so many flows: every level, whichever costs least by a clock that the seed drives.
+    pub fn auto(runner: ProgramRunner, flows: usize, seed: u64) -> Flow {
+        Flow {
+            runner: FlowRunner::seeded(runner, flows, seed),
             batch: Vec::new(),
         }
     }
@@ -187,7 +199,7 @@ impl Flow {
 
 impl Subject for Flow {
     fn name(&self) -> &'static str {
-        "flow"
+        self.runner.forced().map_or("auto", |l| l.name())
     }
     fn fork(&self) -> Box<dyn Subject> {
         Box::new(Flow {
@@ -202,6 +214,20 @@ impl Subject for Flow {
             self.batch.push(p);
         }
         self.runner.inject_batch(source, &mut self.batch, at);
+    }
+    fn inject_stamped(&mut self, source: ElemId, frames: &[(&[u8], Timestamp)]) {
+        for (f, at) in frames {
+            let mut p = self.runner.make_packet(f);
+            p.anno.timestamp = *at;
+            self.batch.push(p);
+        }
+        self.runner.inject_stamped(source, &mut self.batch);
+    }
+    fn exact(&self) -> bool {
+        true
+    }
+    fn levels(&self) -> Option<[u64; 3]> {
+        Some(self.runner.levels())
     }
     fn advance(&mut self, at: Timestamp) {
         self.runner.advance_to(at);

@@ -36,6 +36,8 @@ use std::time::{Duration, Instant};
 /// What is compared with the reference graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Level {
+    /// The program, packet by packet, and then all levels as `run` chooses them, by costs that the seed makes up
+    Auto,
     /// The batched engine over the reference graph.
     Reference,
     /// The synthesized program.
@@ -79,7 +81,7 @@ pub struct Args {
     /// that the chain serves; what leaves is answered. Checksums follow: right ones stay right, wrong ones wrong
     #[arg(long, requires = "inputs")]
     adapt: bool,
-    /// What is compared with the reference graph [default: all]
+    /// What is compared with the reference graph [default: auto]
     #[arg(long, value_enum)]
     level: Option<Level>,
     #[command(flatten)]
@@ -178,12 +180,13 @@ pub fn run(args: &Args) -> Result<u8> {
 
 /// Compares packets; `proved`: what came of a proof before it.
 fn compare(args: &Args, chain: &Chain, proved: Option<super::prove::Judged>) -> Result<u8> {
-    let levels: &[Level] = match args.level.unwrap_or(Level::All) {
+    let levels: &[Level] = match args.level.unwrap_or(Level::Auto) {
+        Level::Auto => &[Level::Program, Level::Auto],
         Level::Reference => &[Level::Reference],
         Level::Program => &[Level::Program],
-        Level::All if !args.program.is_empty() => &[Level::Program, Level::Flow],
+        Level::All if !args.program.is_empty() => &[Level::Program, Level::Flow, Level::Auto],
         Level::Flow => &[Level::Flow],
-        Level::All => &[Level::Reference, Level::Program, Level::Flow],
+        Level::All => &[Level::Reference, Level::Program, Level::Flow, Level::Auto],
     };
     let start = match args.inputs.is_empty() {
         true => Timestamp::from_secs(1_000),
@@ -293,7 +296,7 @@ fn one_level(
     };
     // packets of flows come again about five times
     let packets = match level {
-        Level::Flow => args.packets().div_ceil(5),
+        Level::Flow | Level::Auto => args.packets().div_ceil(5),
         _ => args.packets(),
     };
     let total = match args.inputs.is_empty() {
@@ -305,7 +308,7 @@ fn one_level(
     let begun = Instant::now();
     let reference = Box::new(Reference(graph.fork()));
     let (name, pair, program) = match level {
-        Level::Program | Level::Flow => {
+        Level::Program | Level::Flow | Level::Auto => {
             let program = match given {
                 Some(p) => p.clone(),
                 None => onefold_synth::synthesize(&graph.synthesis_input(), args.budget.budget()),
@@ -322,6 +325,10 @@ fn one_level(
                 Level::Flow => {
                     let flow = Box::new(Flow::new(runner, args.flow_table));
                     ("flow", Pair::new(reference, flow, BATCH))
+                }
+                Level::Auto => {
+                    let auto = Box::new(Flow::auto(runner, args.flow_table, args.seed));
+                    ("auto", Pair::new(reference, auto, BATCH))
                 }
                 _ => {
                     let program = Box::new(Synthesized(runner));
@@ -401,7 +408,7 @@ fn one_level(
         !runner::interrupted().load(Ordering::SeqCst)
     };
     let mut outcome = match level {
-        Level::Flow => {
+        Level::Flow | Level::Auto => {
             let mut again = Again::new(source, args.seed);
             onefold_verify::run(&pair, &mut again, &options, &mut go_on)
         }
@@ -409,7 +416,7 @@ fn one_level(
     };
     progress.phase("telling what could have been hit");
     // what packets hit and where they leave the program is the program's level to say
-    if level == Level::Flow {
+    if matches!(level, Level::Flow | Level::Auto) {
         outcome.report = None;
     }
     let hit = program
@@ -565,6 +572,8 @@ fn json(
             "interrupted": r.outcome.interrupted,
             "warnings": r.warnings,
             "flow_table": flow_json(&r.outcome),
+            "by_level": r.outcome.levels.map(|[reference, program, flow]| serde_json::json!({
+                "reference": reference, "program": program, "flow": flow })),
             "adapted": r.adapted.iter().map(|(v, n, out)| serde_json::json!({
                 "frames": v.to_string(), "packets": n, "with_output": out })).collect::<Vec<_>>(),
         })).collect::<Vec<_>>(),

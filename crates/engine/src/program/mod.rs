@@ -440,7 +440,11 @@ impl ProgramRunner {
         arrival: Arrival,
         chosen: bool,
     ) {
-        let count = if chosen { &mut self.chosen } else { &mut self.reference };
+        let count = if chosen {
+            &mut self.chosen
+        } else {
+            &mut self.reference
+        };
         *count += batch.len() as u64;
         self.tell();
         match arrival {

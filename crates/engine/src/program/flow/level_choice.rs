@@ -45,6 +45,10 @@ pub(super) struct Pace {
     pub timed: u32,
     /// Packets that go to a level for comparison.
     pub probe: u32,
+    /// Long windows without a look-up, where that is in vain or something else is cheaper.
+    pub rest: u32,
+    /// While the table is not asked since next to nothing was known: so many packets for each batch that is looked up all the same.
+    pub sampled: u32,
 }
 
 impl Pace {
@@ -54,6 +58,8 @@ impl Pace {
         long: None,
         timed: 512,
         probe: 8192,
+        rest: REST,
+        sampled: SAMPLED,
     };
     /// Every choice within some thousand packets: for comparisons.
     pub const HASTY: Pace = Pace {
@@ -61,6 +67,8 @@ impl Pace {
         long: Some(200),
         timed: 16,
         probe: 48,
+        rest: 1,
+        sampled: 64,
     };
 }
 
@@ -220,7 +228,7 @@ impl LevelChoice {
         self.rest = self.rest.saturating_sub(packets);
         if self.sampled {
             self.unsampled = self.unsampled.saturating_add(packets);
-            if self.unsampled >= SAMPLED {
+            if self.unsampled >= self.pace.sampled {
                 (self.unsampled, self.sampling) = (0, true);
                 return Level::Flow;
             }
@@ -255,7 +263,7 @@ impl LevelChoice {
         }
         if self.cheaper_than_flow() {
             self.wait = FRESH;
-            return self.go_away(REST * self.window, false);
+            return self.go_away(self.pace.rest * self.window, false);
         }
         // the dearer, the more seldom
         let dear = ns.is_some_and(|ns| ns > 2.0 * self.cost(Level::Flow).ns);
@@ -310,7 +318,7 @@ impl LevelChoice {
         match verdict {
             Verdict::Unknown => {
                 let doubled = (self.calm - 1).min(DOUBLED);
-                let rest = (REST * self.window).saturating_mul(1 << doubled);
+                let rest = (self.pace.rest * self.window).saturating_mul(1 << doubled);
                 self.measure(Level::Program, Some(rest));
             }
             Verdict::Mixed if self.mixed < 2 => {}
@@ -319,7 +327,7 @@ impl LevelChoice {
             Verdict::Known if self.age >= self.wait => self.measure(Level::Program, None),
             _ if self.cheaper_than_flow() => {
                 self.away = self.cheaper().0;
-                self.go_away(REST * self.window, false);
+                self.go_away(self.pace.rest * self.window, false);
             }
             _ => {}
         }
