@@ -341,20 +341,6 @@ pub fn repair(f: &mut [u8]) {
     }
 }
 
-/// Takes the identification out of an ICMP error, and the checksum over it.
-pub fn unnumber(f: &mut [u8]) {
-    let Some((at, 0x0800)) = network_at(f) else {
-        return;
-    };
-    let hl = usize::from(f.get(at).copied().unwrap_or(0) & 15) * 4;
-    let kind = f.get(at + hl).copied();
-    if f.get(at + 9) == Some(&1) && matches!(kind, Some(3 | 5 | 11 | 12)) {
-        for i in [4, 5, 10, 11] {
-            f[at + i] = 0;
-        }
-    }
-}
-
 /// Brings the checksum at `at` up to date with a word that has changed.
 fn recheck(f: &mut [u8], at: usize, old: u16, new: u16) {
     if let Some([a, b]) = f.get_mut(at..at + 2) {

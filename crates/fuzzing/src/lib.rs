@@ -6,6 +6,7 @@
 pub mod capture;
 pub mod chain_file;
 pub mod click_parser;
+pub mod executor;
 pub mod frames;
 pub mod gen_inputs;
 pub mod importers;
@@ -30,10 +31,11 @@ fn text(bytes: &[u8]) -> &str {
 pub type Target = fn(&[u8]);
 
 /// All targets by name, as `cargo fuzz list` has them.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("capture", capture::run),
     ("chain_file", chain_file::run),
     ("click_parser", click_parser::run),
+    ("executor", executor::run),
     ("gen_inputs", gen_inputs::run),
     ("importers", importers::run),
     ("ip6filter", ip6filter::run),

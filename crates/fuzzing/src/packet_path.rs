@@ -1,20 +1,18 @@
-//! Frames through every example chain: no panic, packets are conserved, a fork does what its original does, the batched engine
-//! does what the scalar one does, and so do the synthesized program, packet by packet, and the flow table: what leaves, in order, what
-//! is dropped for which reason, and what is left behind.
+//! Frames through every example chain: no panic, packets are conserved, a fork does what its original does, and batched engine,
+//! synthesized program and flow table do what the scalar engine does: what leaves, in order, what is dropped for which reason, and what is left
+//! behind.
 //!
-//! What the engines promise each other: packets that take the same way keep their order. So where all packets of a batch are of one
-//! kind ([`way`]), everything is equal, the state left behind included. Where they are not, they may overtake each other, which
-//! is seen in what comes first come first served (a translator's ports, a balancer's next server): there only the account is looked at,
-//! unless the chain has no such thing. The numbers that ICMP errors get are first come first served, too (one packet may be
-//! answered at two places), and are not looked at.
+//! Batches have packets of different times; what the batched engine and the flow table do with them is what the scalar engine does
+//! with the same packets one by one, in the same order across all flows.
 
-use crate::frames::{Frame, Kind, answer, unnumber, way};
+use crate::frames::{Frame, Kind, answer, way};
 use crate::script::{Record, Script};
 use onefold_chain::{Chain, ChainError, Options, load};
 use onefold_elements::ElemId;
 use onefold_engine::program::{FlowRunner, ProgramRunner};
-use onefold_engine::{BuildOptions, Graph};
+use onefold_engine::{BuildOptions, Executor, Graph};
 use onefold_packet::Timestamp;
+use onefold_synth::program::Program;
 use onefold_synth::{Budget, synthesize};
 use std::path::PathBuf;
 
@@ -43,16 +41,15 @@ const CHAINS: [&str; 17] = [
 const START: Timestamp = Timestamp(1_000_000_000_000);
 
 /// An example, ready to be copied.
-struct Example {
-    name: &'static str,
+pub(crate) struct Example {
+    pub(crate) name: &'static str,
     chain: Chain,
-    graph: Graph,
-    /// Its program.
-    program: ProgramRunner,
+    pub(crate) graph: Graph,
+    /// Its program, and the same loaded.
+    pub(crate) made: Program,
+    pub(crate) program: ProgramRunner,
     /// Element that packets enter through, and an address that frames may be for.
     entries: Vec<(ElemId, [u8; 6])>,
-    /// Does the first who comes get something that others do not?
-    first_come: bool,
     /// Port by element.
     port_of: Vec<Option<usize>>,
 }
@@ -89,16 +86,13 @@ fn example(name: &'static str) -> Example {
             (e, address_of(&graph, e))
         })
         .collect();
-    let first_come = (0..graph.len() as u32)
-        .map(|i| graph.class(ElemId(i)))
-        .any(|c| c.contains("Rewriter") || c.contains("Mapper") || c == "RatedSplitter");
     Example {
         name,
         chain,
         graph,
+        made,
         program,
         entries,
-        first_come,
         port_of,
     }
 }
@@ -127,24 +121,24 @@ fn address_of(graph: &Graph, entry: ElemId) -> [u8; 6] {
 }
 
 thread_local! {
-    static EXAMPLES: Vec<Example> = CHAINS.iter().map(|n| example(n)).collect();
+    pub(crate) static EXAMPLES: Vec<Example> = CHAINS.iter().map(|n| example(n)).collect();
 }
 
 /// What entered.
-struct Arrival {
-    entry: ElemId,
-    at: Timestamp,
-    bytes: Vec<u8>,
+pub(crate) struct Arrival {
+    pub(crate) entry: ElemId,
+    pub(crate) at: Timestamp,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Handlers and what they say.
 type State = Vec<(String, String)>;
 
 /// What left: port, way, bytes.
-type Left = Vec<(usize, Vec<u8>, Vec<u8>)>;
+pub(crate) type Left = Vec<(usize, Vec<u8>, Vec<u8>)>;
 
 /// Panics with the first difference.
-fn equal(name: &str, left: &Left, expected: &Left) {
+pub(crate) fn equal(name: &str, left: &Left, expected: &Left) {
     let text = |l: Option<&(usize, Vec<u8>, Vec<u8>)>| match l {
         None => "nothing".to_string(),
         Some((port, way, bytes)) => format!("port {port} way {way:02x?}\n  {bytes:02x?}"),
@@ -160,7 +154,7 @@ fn equal(name: &str, left: &Left, expected: &Left) {
     }
 }
 
-fn collect(example: &Example, graph: &mut Graph, left: &mut Left) {
+pub(crate) fn collect(example: &Example, graph: &mut Graph, left: &mut Left) {
     graph.drain_transmitted(|e, p| {
         let port = example.port_of.get(e.0 as usize).copied().flatten();
         left.push((
@@ -174,7 +168,7 @@ fn collect(example: &Example, graph: &mut Graph, left: &mut Left) {
 }
 
 /// The scalar engine, on the script; says what entered.
-fn scalar(
+pub(crate) fn scalar(
     example: &Example,
     script: Script<'_>,
     graph: &mut Graph,
@@ -236,29 +230,46 @@ fn scalar(
     arrivals
 }
 
-/// The batched engine, on the same arrivals; a batch ends where `apart` says so.
-fn batched(
+/// Packets that enter at one place, one after the other: batches.
+pub(crate) fn batches(arrivals: &[Arrival]) -> impl Iterator<Item = &[Arrival]> {
+    arrivals.chunk_by(|a, b| a.entry == b.entry)
+}
+
+/// An executor, in batches, on the same arrivals: everything is as the reference graph has it.
+fn in_batches(
     example: &Example,
     arrivals: &[Arrival],
-    graph: &mut Graph,
-    left: &mut Left,
-    end: Timestamp,
-    apart: impl Fn(&Arrival, &Arrival) -> bool,
+    executor: &mut dyn Executor,
+    reference: &Graph,
+    expected: &Left,
+    state: Option<&State>,
 ) {
+    let name = format!("{}, {}", example.name, executor.name());
+    let mut left = Left::new();
     let mut batch = Vec::new();
-    let together = |a: &Arrival, b: &Arrival| a.entry == b.entry && a.at == b.at && !apart(a, b);
-    for some in arrivals.chunk_by(together) {
+    for some in batches(arrivals) {
         for a in some {
-            let mut p = graph.make_packet(&a.bytes);
+            let mut p = executor.make_packet(&a.bytes);
             p.anno.timestamp = a.at;
             batch.push(p);
         }
-        graph.inject_batch(some[0].entry, &mut batch, some[0].at);
+        executor.run(some[0].entry, &mut batch);
         assert!(batch.is_empty());
-        collect(example, graph, left);
+        assert!(executor.totals().balanced(), "{name}");
     }
-    graph.advance_to(end);
-    collect(example, graph, left);
+    executor.advance(reference.now());
+    collect(example, executor.graph_mut(), &mut left);
+    equal(&name, &left, expected);
+    assert_eq!(executor.totals(), reference.totals(), "{name}");
+    assert_eq!(executor.drops(), reference.drops(), "{name}");
+    if let Some((stats, causes)) = executor.flow_stats() {
+        assert_eq!(stats.refused, 0, "{name}: {causes:?}");
+    }
+    if let Some(state) = state {
+        for (a, b) in executor.graph_mut().state_summary().iter().zip(state) {
+            assert_eq!(a, b, "{name}");
+        }
+    }
 }
 
 /// The program, on the same arrivals: everything is as the reference graph has it.
@@ -287,40 +298,6 @@ fn synthesized(
     }
 }
 
-/// The flow table, in batches, on the same arrivals: the same again. It keeps the order of all packets.
-fn remembered(
-    example: &Example,
-    arrivals: &[Arrival],
-    reference: &Graph,
-    expected: &Left,
-    state: Option<&State>,
-    flows: usize,
-) {
-    let name = example.name;
-    let mut runner = FlowRunner::new(example.program.fork(), flows).always();
-    let mut left = Left::new();
-    let mut batch = Vec::new();
-    for some in arrivals.chunk_by(|a, b| a.entry == b.entry && a.at == b.at) {
-        for a in some {
-            let mut p = runner.make_packet(&a.bytes);
-            p.anno.timestamp = a.at;
-            batch.push(p);
-        }
-        runner.inject_batch(some[0].entry, &mut batch, some[0].at);
-        assert!(batch.is_empty());
-        assert!(runner.totals().balanced(), "{name}");
-    }
-    runner.advance_to(reference.now());
-    collect(example, runner.graph_mut(), &mut left);
-    equal(name, &left, expected);
-    assert_eq!(runner.totals(), reference.totals(), "{name}");
-    assert_eq!(runner.drops(), reference.drops(), "{name}");
-    assert_eq!(runner.stats().refused, 0, "{name}: {:?}", runner.causes());
-    if let Some(state) = state {
-        assert_eq!(&runner.graph_mut().state_summary(), state, "{name}");
-    }
-}
-
 /// One input.
 pub fn run(data: &[u8]) {
     EXAMPLES.with(|examples| {
@@ -331,45 +308,20 @@ pub fn run(data: &[u8]) {
         let mut reference = example.graph.fork();
         let mut expected = Left::new();
         let arrivals = scalar(example, script, &mut reference, &mut expected);
-        let (totals, drops) = (reference.totals(), reference.drops());
-        assert_eq!(totals.packets_in, arrivals.len() as u64);
+        assert_eq!(reference.totals().packets_in, arrivals.len() as u64);
         // printing every table takes longer than all else: half of the inputs do
         let state = (switches & 1 != 0).then(|| reference.state_summary());
-        synthesized(example, &arrivals, &reference, &expected, state.as_ref());
+        let state = state.as_ref();
+        synthesized(example, &arrivals, &reference, &expected, state);
         let flows = if switches & 2 != 0 { 64 } else { 1024 };
-        remembered(
-            example,
-            &arrivals,
-            &reference,
-            &expected,
-            state.as_ref(),
-            flows,
-        );
-        // order across ways is free
-        expected.iter_mut().for_each(|l| unnumber(&mut l.2));
-        expected.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-        let end = reference.now();
-
-        let check = |strict: bool, alike: bool, apart: &dyn Fn(&Arrival, &Arrival) -> bool| {
-            let mut graph = example.graph.fork();
-            let mut left = Left::new();
-            batched(example, &arrivals, &mut graph, &mut left, end, apart);
-            assert_eq!(graph.totals().packets_in, totals.packets_in);
-            if !strict {
-                return;
-            }
-            assert_eq!(graph.totals(), totals, "{}", example.name);
-            assert_eq!(graph.drops(), drops, "{}", example.name);
-            left.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-            left.iter_mut().for_each(|l| unnumber(&mut l.2));
-            equal(example.name, &left, &expected);
-            if let (true, Some(state)) = (alike, &state) {
-                for (a, b) in graph.state_summary().iter().zip(state) {
-                    assert_eq!(a, b, "{}", example.name);
-                }
-            }
-        };
-        check(true, true, &|a, b| way(&a.bytes) != way(&b.bytes));
-        check(!example.first_come, false, &|_, _| false);
+        let flow = FlowRunner::new(example.program.fork(), flows).always();
+        let others: [Box<dyn Executor>; 3] = [
+            Box::new(flow),
+            Box::new(example.program.fork()),
+            Box::new(example.graph.fork()),
+        ];
+        for mut e in others {
+            in_batches(example, &arrivals, &mut *e, &reference, &expected, state);
+        }
     });
 }
