@@ -1,0 +1,158 @@
+//! The matcher of `libhs.so.5`: one database for all patterns that have an equal expression there.
+
+use super::expression::expression;
+use super::portable::Portable;
+use super::{Found, Pattern, PatternError};
+use onefold_hyperscan::{Database, Expression, Library, Scanner};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// After so many expressions that the library does not take, it is not used.
+const MAX_REFUSED: usize = 64;
+
+/// A database, and what it was made from.
+#[derive(Debug)]
+struct Made {
+    expressions: Vec<Expression>,
+    database: Arc<Database>,
+    /// Numbers of patterns that the library refused.
+    refused: Vec<u32>,
+}
+
+/// All that are in use: a chain's graph is made several times, and an element for each direction.
+static MADE: Mutex<Vec<Weak<Made>>> = Mutex::new(Vec::new());
+
+fn in_use() -> std::sync::MutexGuard<'static, Vec<Weak<Made>>> {
+    MADE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The database of these expressions, less those that the library refuses. `None`: it is of no use.
+fn made(library: &'static Library, expressions: Vec<Expression>) -> Option<Arc<Made>> {
+    let known = in_use()
+        .iter()
+        .filter_map(Weak::upgrade)
+        .find(|m| m.expressions == expressions);
+    if known.is_some() {
+        return known;
+    }
+    let mut left = expressions.clone();
+    let mut refused = Vec::new();
+    // Bound: each turn ends it or takes an expression out
+    let database = loop {
+        if left.is_empty() || refused.len() > MAX_REFUSED {
+            return None;
+        }
+        match library.compile(&left) {
+            Ok(d) => break Arc::new(d),
+            Err(e) => match e.expression.filter(|i| *i < left.len()) {
+                Some(i) => refused.push(left.remove(i).id),
+                None => return None,
+            },
+        }
+    };
+    let made = Arc::new(Made {
+        expressions,
+        database,
+        refused,
+    });
+    let mut all = in_use();
+    all.retain(|m| m.strong_count() > 0);
+    all.push(Arc::downgrade(&made));
+    Some(made)
+}
+
+/// Patterns, and room to look for them.
+#[derive(Debug, Clone)]
+pub struct Vectorscan {
+    scanner: Scanner,
+    /// Keeps it among those in use.
+    _made: Arc<Made>,
+    /// Looks for the other patterns.
+    rest: Option<Portable>,
+    left: usize,
+    version: &'static str,
+}
+
+impl Vectorscan {
+    /// `None`: not for these patterns.
+    pub fn new(
+        library: &'static Library,
+        patterns: &[Pattern],
+        memory: usize,
+    ) -> Result<Option<Vectorscan>, PatternError> {
+        let expressions: Vec<Expression> = (patterns.iter().enumerate())
+            .filter_map(|(i, p)| expression(i as u32, p))
+            .collect();
+        let Some(made) = made(library, expressions) else {
+            return Ok(None);
+        };
+        let Ok(scanner) = Scanner::new(made.database.clone()) else {
+            return Ok(None);
+        };
+        let mut taken = vec![false; patterns.len()];
+        for e in &made.expressions {
+            if let Some(t) = taken.get_mut(e.id as usize) {
+                *t = !made.refused.contains(&e.id);
+            }
+        }
+        let left = taken.iter().filter(|t| !**t).count();
+        let rest = match left {
+            0 => None,
+            _ => Some(Portable::new(
+                patterns,
+                |i| taken.get(i) == Some(&false),
+                memory,
+            )?),
+        };
+        Ok(Some(Vectorscan {
+            scanner,
+            _made: made,
+            rest,
+            left,
+            version: library.version(),
+        }))
+    }
+
+    /// The library's version.
+    pub fn version(&self) -> &'static str {
+        self.version
+    }
+
+    /// Patterns that are looked for by the portable matcher.
+    pub fn left(&self) -> usize {
+        self.left
+    }
+
+    /// Looks for all patterns. `false`: the library failed, and another one has to look.
+    pub fn scan(&mut self, patterns: &[Pattern], data: &[u8], to: &mut Found) -> bool {
+        // no expression matches nothing
+        if !data.is_empty() {
+            let done = self.scanner.scan(data, |i| {
+                to.insert(i);
+                true
+            });
+            if done.is_err() {
+                return false;
+            }
+        }
+        if let Some(rest) = &mut self.rest {
+            rest.scan(patterns, data, to);
+        }
+        true
+    }
+
+    /// Is any pattern there? Stops at the first. `None`: it takes a scan.
+    pub fn any(&mut self, data: &[u8]) -> Option<bool> {
+        let mut any = false;
+        if !data.is_empty() {
+            let stop = |_| {
+                any = true;
+                false
+            };
+            self.scanner.scan(data, stop).ok()?;
+        }
+        match &mut self.rest {
+            Some(rest) if !any => rest.any(data),
+            _ => Some(any),
+        }
+    }
+}
