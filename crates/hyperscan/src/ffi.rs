@@ -1,6 +1,7 @@
 //! The library's functions, as `hs_common.h`, `hs_compile.h` and `hs_runtime.h` of version 5 declare them, and what they own.
 #![allow(unsafe_code)]
 
+use crate::check::check;
 use crate::{CompileError, Expression, Failure, Missing};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::NonNull;
@@ -98,11 +99,22 @@ macro_rules! symbol {
     }};
 }
 
-/// The library, opened by the first who asks.
+/// The library, opened and tried by the first who asks.
 ///
 /// # Errors
-/// It is not there, or not usable; so for the life of the process.
+/// It is not there, not usable, or wrong; so for the life of the process.
 pub fn library() -> Result<&'static Library, &'static Missing> {
+    static CHECKED: OnceLock<Result<&'static Library, Missing>> = OnceLock::new();
+    let checked = CHECKED.get_or_init(|| {
+        let library = unchecked().map_err(Clone::clone)?;
+        check(library).map_err(|what| Missing::Wrong(library.version.clone(), what))?;
+        Ok(library)
+    });
+    checked.as_ref().copied()
+}
+
+/// The library, whatever it finds.
+pub(crate) fn unchecked() -> Result<&'static Library, &'static Missing> {
     static LIBRARY: OnceLock<Result<Library, Missing>> = OnceLock::new();
     LIBRARY.get_or_init(Library::open).as_ref()
 }
@@ -139,6 +151,13 @@ impl Library {
     /// Its version, such as `5.4.9`.
     pub fn version(&self) -> &str {
         &self.version
+    }
+
+    /// Whose it is, by its version: Hyperscan's last one with this interface is 5.4.2, Vectorscan's first one 5.4.3.
+    pub fn is_hyperscan(&self) -> bool {
+        let mut numbers = self.version.split('.').map(|n| n.parse().unwrap_or(0u32));
+        let mut next = || numbers.next().unwrap_or(0);
+        [next(), next(), next()] <= [5, 4, 2]
     }
 
     /// Makes a database. May take seconds: not for the threads of packets.

@@ -17,9 +17,13 @@
 //! assert_eq!(found, [7]); // each expression at most once
 //! ```
 //!
+//! Releases differ in what they find: Vectorscan 5.4.9 misses strings that begin in the last bytes of a vector. So a library is tried
+//! on a few thousand small cases when it is opened, and not used if one of them comes out wrong.
+//!
 //! Expressions are Hyperscan's: PCRE without look-around and back-references, over bytes. All `unsafe` code is in `ffi`.
 #![deny(unsafe_code)]
 
+mod check;
 mod ffi;
 
 pub use ffi::{Database, Library, Scanner, library};
@@ -67,6 +71,9 @@ pub enum Missing {
     /// It lacks a function.
     #[error("libhs.so.5 has no {0}")]
     NoSymbol(&'static str),
+    /// It misses what is there, or finds what is not: what was looked for.
+    #[error("libhs.so.5 {0} is not used, it finds wrongly: {1}")]
+    Wrong(String, String),
     /// It does not run on this processor (SSSE3 or SSE4.2 on x86-64).
     #[error("libhs.so.5 does not support this processor")]
     Processor,

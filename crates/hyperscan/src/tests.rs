@@ -55,6 +55,33 @@ fn finds_each_expression_once_and_stops_when_told() {
     assert_eq!(n, 1);
 }
 
+/// Whatever library is there, it is used if it is right about these, and only then. (Vectorscan 5.4.9 misses the first and the second.)
+#[test]
+fn wrong_libraries_are_not_used() {
+    let library = match ffi::unchecked() {
+        Ok(l) => l,
+        Err(e) => return onefold_testing::skip(e),
+    };
+    let misses = |texts: &[&str], data: &[u8]| {
+        let list: Vec<_> = (0..).zip(texts).map(|(i, t)| expression(i, t)).collect();
+        let mut s = Scanner::new(Arc::new(library.compile(&list).unwrap())).unwrap();
+        !found(&mut s, data).contains(&0)
+    };
+    let mut data = vec![b'b'; 65];
+    data[64] = b'A';
+    let one = misses(&["A"], &data);
+    let mut data = vec![b'z'; 68];
+    data[61..65].copy_from_slice(b"ABCD");
+    let two = misses(&["ABCD", "DEFG"], &data);
+    match crate::library() {
+        Ok(_) => assert!(!one && !two),
+        Err(e) => assert!(matches!(e, Missing::Wrong(..)), "{e}"),
+    }
+    if one || two {
+        assert!(crate::library().is_err());
+    }
+}
+
 #[test]
 fn what_is_wrong_is_said_with_its_place() {
     let Some(library) = there() else { return };

@@ -65,13 +65,14 @@ pub fn run(args: &Args) -> Result<u8> {
     let Some(chain) = args.chain.load_or_print() else {
         return Ok(common::BAD_INPUT);
     };
-    let graph = match common::build(&chain, &BuildOptions::default()) {
+    let mut graph = match common::build(&chain, &BuildOptions::default()) {
         Ok(g) => g,
         Err(ds) => {
             common::print_diagnostics(&ds);
             return Ok(common::BAD_INPUT);
         }
     };
+    let matchers = common::matchers(&mut graph);
     let input = graph.synthesis_input();
     let start = Instant::now();
     let program = synthesize(&input, args.budget.budget());
@@ -120,10 +121,15 @@ pub fn run(args: &Args) -> Result<u8> {
     } else if args.json {
         // printed under a lock of its own
         drop(out);
-        common::print_json(&explain::json(&x))?;
+        let mut v = explain::json(&x);
+        v["matchers"] = common::matchers_json(&matchers);
+        common::print_json(&v)?;
     } else if args.html.is_none() {
         let most = if args.all { usize::MAX - 1 } else { SHOWN };
         out.write_all(explain::print(&x, most).as_bytes())?;
+        for (name, who) in &matchers {
+            writeln!(out, "payload matcher of {name}: {who}")?;
+        }
     }
     Ok(match report.violations.is_empty() {
         true => common::HOLDS,

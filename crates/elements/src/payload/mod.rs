@@ -1,6 +1,6 @@
 //! Payload: pattern matching for DPI and per-flow monitoring.
 
-mod base;
+pub mod base;
 pub mod error;
 mod fastclick;
 pub mod filter;

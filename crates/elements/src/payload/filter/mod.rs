@@ -13,11 +13,12 @@
 //! Payloads are looked at packet by packet; streams and fragments are not put together.
 //!
 //! One [scanner](super::scan) finds the longest literal of every rule in one pass; only rules whose literal is there are asked.
-//! Rules without a literal are asked always. The keyword `MATCHER` (`auto`, `portable` or `vectorscan`) says who scans; it makes no difference
+//! Where a rule has no literal, one that its expression cannot match without is taken. Rules without either are asked always. The keyword `MATCHER` (`auto`, `portable` or `vectorscan`) says who scans; it makes no difference
 //! to what is found. Without it the environment variable `ONEFOLD_MATCHER` does.
 //!
 //! What this has that `PayloadMatcher` has not: conditions on headers per rule, conditions relative to one another, alerts.
 
+mod needle;
 pub mod rule;
 #[cfg(test)]
 mod tests;
@@ -122,12 +123,21 @@ impl Compiled {
     }
 }
 
+/// Room for the rules that may match, kept between packets; for all of them, so that no packet makes it grow.
+#[derive(Debug, Default)]
+struct Candidates(Vec<u32>);
+
+impl Clone for Candidates {
+    fn clone(&self) -> Candidates {
+        Candidates(Vec::with_capacity(self.0.capacity()))
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 struct PayloadFilter {
     compiled: Option<Arc<Compiled>>,
     scanner: Scanner,
-    /// Room for the rules that may match, kept between packets.
-    candidates: Vec<u32>,
+    candidates: Candidates,
     scratch: Scratch,
     /// Matches by rule.
     counts: Vec<u64>,
@@ -171,8 +181,7 @@ impl Element for PayloadFilter {
         match Compiled::new(rules, choice) {
             Ok((c, scanner)) => {
                 *self = PayloadFilter {
-                    // no packet makes it grow
-                    candidates: Vec::with_capacity(c.rules.len()),
+                    candidates: Candidates(Vec::with_capacity(c.rules.len())),
                     scanner,
                     compiled: Some(Arc::new(c)),
                     counts,
@@ -193,7 +202,7 @@ impl Element for PayloadFilter {
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
-        let Some(compiled) = self.compiled.clone() else {
+        let Some(compiled) = self.compiled.as_deref() else {
             return cx.drop(p, "PayloadFilter: not configured");
         };
         let version = p.network().and_then(|n| n.first()).map(|b| b >> 4);
@@ -201,11 +210,15 @@ impl Element for PayloadFilter {
             return cx.drop(p, "PayloadFilter: no IP header");
         }
         let payload = Base::Payload.of(&p);
-        compiled.candidates(payload, &mut self.scanner, &mut self.candidates);
+        let candidates = &mut self.candidates.0;
+        compiled.candidates(payload, &mut self.scanner, candidates);
+        if candidates.is_empty() {
+            return cx.emit(0, p);
+        }
         self.scratch.reset();
         let view = View::of(&p).filter(|_| version == Some(4));
         let (mut alert, mut drop) = (false, false);
-        for i in &self.candidates {
+        for i in candidates.iter() {
             let Some((argument, r)) = compiled.rules.get(*i as usize) else {
                 continue;
             };

@@ -4,19 +4,19 @@ use super::PatternError;
 use crate::args::{ArgScope, FromArg};
 use std::ffi::OsStr;
 
-/// Names the matcher: `auto` (or empty, or not set), `portable` or `vectorscan`.
+/// Names the matcher: `auto` (or empty, or not set), `portable`, or `vectorscan` (also called `hyperscan`: whichever is installed).
 pub const VARIABLE: &str = "ONEFOLD_MATCHER";
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// Vectorscan (or Hyperscan) where it can be loaded, for all patterns that it compiles; else, and for the others, the
-    /// portable matcher.
+    /// Vectorscan or Hyperscan (`libhs.so.5`) where it can be loaded, for all patterns that it compiles; else, and for the
+    /// others, the portable matcher.
     #[default]
     Auto,
     /// Aho-Corasick and regex-automata.
     Portable,
-    /// Vectorscan (or Hyperscan); an error where it cannot be loaded.
+    /// Vectorscan or Hyperscan; an error where it cannot be loaded.
     Vectorscan,
 }
 
@@ -25,7 +25,7 @@ impl Choice {
         Some(match word {
             "" | "auto" => Choice::Auto,
             "portable" => Choice::Portable,
-            "vectorscan" => Choice::Vectorscan,
+            "vectorscan" | "hyperscan" => Choice::Vectorscan,
             _ => return None,
         })
     }
@@ -67,7 +67,7 @@ impl FromArg for Choice {
 /// Who looks for patterns, for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Engine {
-    /// `vectorscan` or `portable`.
+    /// `hyperscan`, `vectorscan` or `portable`.
     pub name: &'static str,
     /// Version of the library.
     pub version: Option<&'static str>,
@@ -103,9 +103,12 @@ impl std::fmt::Display for Engine {
         if self.patterns != 1 {
             f.write_str("s")?;
         }
-        match (self.why, onefold_hyperscan::library()) {
-            (Why::Missing, Err(e)) => write!(f, "; {e}"),
-            (Why::Asked, _) => f.write_str("; as asked"),
+        match self.why {
+            Why::Missing => match onefold_hyperscan::library() {
+                Err(e) => write!(f, "; {e}"),
+                Ok(_) => Ok(()),
+            },
+            Why::Asked => f.write_str("; as asked"),
             _ if self.left > 0 => write!(f, ", {} of them portable", self.left),
             _ => Ok(()),
         }
@@ -124,6 +127,7 @@ mod tests {
         assert_eq!(of("auto"), Ok(Choice::Auto));
         assert_eq!(of("portable"), Ok(Choice::Portable));
         assert_eq!(of("vectorscan"), Ok(Choice::Vectorscan));
+        assert_eq!(of("hyperscan"), Ok(Choice::Vectorscan));
         assert_eq!(
             of("hyper").unwrap_err().to_string(),
             "ONEFOLD_MATCHER is 'hyper'; hint: it can be auto (as without it), portable or vectorscan"

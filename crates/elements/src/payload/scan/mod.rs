@@ -1,7 +1,7 @@
 //! Looking for many patterns at once.
 //!
 //! A [`Scanner`] says which of its patterns are in a payload. Who looks for them is another matter, and makes no difference to
-//! what is found: Vectorscan or Hyperscan (`libhs.so.5`) where it can be loaded, all patterns in one pass; else, and for the few patterns
+//! what is found: Hyperscan or Vectorscan (`libhs.so.5`) where it can be loaded, all patterns in one pass; else, and for the few patterns
 //! that have no equal there, the [portable](portable) matcher: Aho-Corasick and regex-automata. The environment variable
 //! [`VARIABLE`] asks for one of them.
 //!
@@ -13,6 +13,7 @@
 mod choice;
 mod expression;
 mod portable;
+pub mod record;
 #[cfg(test)]
 mod tests;
 mod vectorscan;
@@ -199,13 +200,18 @@ impl Scanner {
         choice: Choice,
     ) -> Result<Scanner, PatternError> {
         let portable = Portable::new(&patterns, |_| true, memory)?;
-        let (vectorscan, why) = match (choice, onefold_hyperscan::library()) {
-            (Choice::Portable, _) => (None, Why::Asked),
-            (Choice::Vectorscan, Err(e)) => {
-                return Err(PatternError::NoVectorscan(e.to_string()));
-            }
-            (Choice::Auto, Err(_)) => (None, Why::Missing),
-            (_, Ok(library)) => match Vectorscan::new(library, &patterns, memory)? {
+        let library = match choice {
+            // not even opened
+            Choice::Portable => Err(Why::Asked),
+            Choice::Auto => onefold_hyperscan::library().map_err(|_| Why::Missing),
+            Choice::Vectorscan => match onefold_hyperscan::library() {
+                Err(e) => return Err(PatternError::NoVectorscan(e.to_string())),
+                Ok(library) => Ok(library),
+            },
+        };
+        let (vectorscan, why) = match library {
+            Err(why) => (None, why),
+            Ok(library) => match Vectorscan::new(library, &patterns, memory)? {
                 Some(v) => (Some(Box::new(v)), Why::No),
                 None => (None, Why::Patterns),
             },
@@ -227,7 +233,7 @@ impl Scanner {
     /// Who looks for them.
     pub fn engine(&self) -> Engine {
         let (name, version, left) = match &self.vectorscan {
-            Some(v) => ("vectorscan", Some(v.version()), v.left()),
+            Some(v) => (v.name(), Some(v.version()), v.left()),
             None => ("portable", None, 0),
         };
         Engine {
@@ -241,6 +247,13 @@ impl Scanner {
 
     /// Looks for all patterns.
     pub fn scan(&mut self, data: &[u8]) -> &Found {
+        if record::on() {
+            record::note(self, data);
+        }
+        self.look(data)
+    }
+
+    fn look(&mut self, data: &[u8]) -> &Found {
         self.found.clear();
         let done = match &mut self.vectorscan {
             Some(v) => v.scan(&self.patterns, data, &mut self.found),
@@ -254,13 +267,16 @@ impl Scanner {
 
     /// Is any pattern there? Stops at the first.
     pub fn any(&mut self, data: &[u8]) -> bool {
+        if record::on() {
+            record::note(self, data);
+        }
         let any = match &mut self.vectorscan {
             Some(v) => v.any(data),
             None => self.portable.any(data),
         };
         match any {
             Some(any) => any,
-            None => self.scan(data).count() > 0,
+            None => self.look(data).count() > 0,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::expression::expression;
 use super::portable::Portable;
-use super::{Found, Pattern, PatternError};
+use super::{Found, Look, Pattern, PatternError};
 use onefold_hyperscan::{Database, Expression, Library, Scanner};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -69,7 +69,7 @@ pub struct Vectorscan {
     /// Looks for the other patterns.
     rest: Option<Portable>,
     left: usize,
-    version: &'static str,
+    library: &'static Library,
 }
 
 impl Vectorscan {
@@ -80,6 +80,9 @@ impl Vectorscan {
         memory: usize,
     ) -> Result<Option<Vectorscan>, PatternError> {
         let expressions: Vec<Expression> = (patterns.iter().enumerate())
+            // expressions are left to the portable matcher where the library is known to miss matches of some (Vectorscan's
+            // releases up to 5.4.12 at least), beyond what is tried when it is opened
+            .filter(|(_, p)| library.is_hyperscan() || matches!(p.look, Look::Literal(_)))
             .filter_map(|(i, p)| expression(i as u32, p))
             .collect();
         let Some(made) = made(library, expressions) else {
@@ -108,13 +111,27 @@ impl Vectorscan {
             _made: made,
             rest,
             left,
-            version: library.version(),
+            library,
         }))
     }
 
     /// The library's version.
     pub fn version(&self) -> &'static str {
-        self.version
+        self.library.version()
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &'static str {
+        match self.library.is_hyperscan() {
+            true => "hyperscan",
+            false => "vectorscan",
+        }
+    }
+
+    /// Where the database is: one for all with the same patterns.
+    #[cfg(test)]
+    pub fn database_address(&self) -> usize {
+        std::ptr::from_ref(self.scanner.database()).addr()
     }
 
     /// Patterns that are looked for by the portable matcher.
