@@ -34,13 +34,28 @@ fn who_looks_is_said() {
     run(
         &dir,
         0,
-        &["gen", "--for", "campus-dpi", "--out", "in.pcap", "--packets", "200", "--flows", "20"],
+        &[
+            "gen",
+            "--for",
+            "campus-dpi",
+            "--out",
+            "in.pcap",
+            "--packets",
+            "200",
+            "--flows",
+            "20",
+        ],
     );
     let port = "campus=in.pcap";
     for (asked, portable) in [("portable", true), ("auto", false)] {
         let with = |args: &[&str]| {
             let o = onefold_with(&dir, &[("ONEFOLD_MATCHER", asked)], args);
-            assert_eq!(o.status.code(), Some(0), "{}", String::from_utf8_lossy(&o.stderr));
+            assert_eq!(
+                o.status.code(),
+                Some(0),
+                "{}",
+                String::from_utf8_lossy(&o.stderr)
+            );
             [o.stdout, o.stderr].map(|b| String::from_utf8_lossy(&b).into_owned())
         };
         let [_, err] = with(&["run", "campus-dpi", "--in", port, "--mode", "reference"]);
@@ -51,7 +66,19 @@ fn who_looks_is_said() {
         let [out, _] = with(&["explain", "campus-dpi"]);
         assert!(out.contains("payload matcher of dpi/"), "{out}");
     }
-    let v = json(&dir, 0, &["run", "campus-dpi", "--in", port, "--mode", "reference", "-q"]);
+    let v = json(
+        &dir,
+        0,
+        &[
+            "run",
+            "campus-dpi",
+            "--in",
+            port,
+            "--mode",
+            "reference",
+            "-q",
+        ],
+    );
     let all = v["matchers"].as_array().unwrap();
     assert_eq!(all.len(), 2, "{v}");
     assert!(all[0]["element"].as_str().unwrap().starts_with("dpi/"));
@@ -61,18 +88,40 @@ fn who_looks_is_said() {
 #[test]
 fn bench_says_what_the_matcher_takes() {
     let dir = temp("matcher-bench");
-    let quick = ["--seconds", "0.002", "--repeats", "2", "--flows", "50", "--mode", "reference", "-q"];
-    let bench = |chain: &str| json(&dir, 0, &[&["bench", chain, "--size", "imix"][..], &quick].concat());
+    let quick = [
+        "--seconds",
+        "0.002",
+        "--repeats",
+        "2",
+        "--flows",
+        "50",
+        "--mode",
+        "reference",
+        "-q",
+    ];
+    let bench = |chain: &str| {
+        json(
+            &dir,
+            0,
+            &[&["bench", chain, "--size", "imix"][..], &quick].concat(),
+        )
+    };
     let v = bench("campus-dpi");
     let c = &v["chains"][0];
     let m = &c["matcher"];
     let number = |v: &serde_json::Value| v.as_f64().unwrap_or_else(|| panic!("{c}"));
     assert!(number(&m["scans_per_packet"]) > 0.5, "{m}");
-    let (scan, packet) = (number(&m["ns_per_scan"]["median"]), number(&m["ns_per_packet"]["median"]));
+    let (scan, packet) = (
+        number(&m["ns_per_scan"]["median"]),
+        number(&m["ns_per_packet"]["median"]),
+    );
     let ratio = packet / scan / number(&m["scans_per_packet"]);
     assert!(scan > 0.0 && (0.9..1.1).contains(&ratio), "{m}");
     let share = packet / number(&c["above_ceiling_ns"]["median"]);
-    assert!((number(&c["matcher_share"]) - share).abs() < 1e-6 * share.abs().max(1.0), "{c}");
+    assert!(
+        (number(&c["matcher_share"]) - share).abs() < 1e-6 * share.abs().max(1.0),
+        "{c}"
+    );
     assert!(m["engines"][0].as_str().unwrap().contains("pattern"), "{m}");
     let v = bench("l2fwd");
     assert!(v["chains"][0]["matcher"].is_null() && v["chains"][0]["matcher_share"].is_null());

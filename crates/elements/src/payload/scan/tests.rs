@@ -81,6 +81,34 @@ fn what_is_refused_is_refused_by_all() {
     }
 }
 
+/// Few strings of one byte are looked for beside the library, many by it.
+#[test]
+fn single_bytes() {
+    for n in [3usize, 40] {
+        let one = |i: usize| Pattern {
+            nocase: i % 2 == 0,
+            offset: (i % 3) as u32,
+            depth: (i % 5 == 0).then_some(2),
+            ..Pattern::literal(vec![b'A' + i as u8])
+        };
+        let list: Vec<Pattern> = (0..n)
+            .map(one)
+            .chain([Pattern::literal(&b"xyz"[..])])
+            .collect();
+        for data in [
+            &b"abcABC"[..],
+            b"..a",
+            b"bcd",
+            b"A",
+            b"",
+            b"cba xyz",
+            b"QRSTUVWXYZ[xyz",
+        ] {
+            found(list.clone(), data);
+        }
+    }
+}
+
 /// Clones and scanners of the same patterns share one database.
 #[test]
 fn databases_are_made_once() {

@@ -1,4 +1,7 @@
 //! The matcher of `libhs.so.5`: one database for all patterns that have an equal expression there.
+//!
+//! Strings of one byte are looked for by `memchr`: a few of them among a thousand strings take the library's filter half of its speed
+//! (docs/decisions/0045).
 
 use super::expression::expression;
 use super::portable::Portable;
@@ -8,6 +11,50 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// After so many expressions that the library does not take, it is not used.
 const MAX_REFUSED: usize = 64;
+
+/// Most strings of one byte that are looked for one by one; more are the library's.
+const MAX_BYTES: usize = 16;
+
+/// A string of one byte.
+#[derive(Debug, Clone)]
+struct Byte {
+    id: u32,
+    byte: u8,
+    /// The same letter in the other case.
+    other: u8,
+    /// First place, and the one behind the last.
+    places: (usize, usize),
+}
+
+impl Byte {
+    fn new(id: u32, p: &Pattern) -> Option<Byte> {
+        let Look::Literal(b) = &p.look else {
+            return None;
+        };
+        let &[byte] = b.as_slice() else { return None };
+        let other = match p.nocase && byte.is_ascii_alphabetic() {
+            true => byte ^ 0x20,
+            false => byte,
+        };
+        let from = p.offset as usize;
+        let to = p
+            .depth
+            .map_or(usize::MAX, |d| from.saturating_add(d as usize));
+        Some(Byte {
+            id,
+            byte,
+            other,
+            places: (from, to),
+        })
+    }
+
+    #[inline]
+    fn is_in(&self, data: &[u8]) -> bool {
+        let (from, to) = self.places;
+        let there = data.get(from..to.min(data.len())).unwrap_or(&[]);
+        memchr::memchr2(self.byte, self.other, there).is_some()
+    }
+}
 
 /// A database, and what it was made from.
 #[derive(Debug)]
@@ -66,6 +113,7 @@ pub struct Vectorscan {
     scanner: Scanner,
     /// Keeps it among those in use.
     _made: Arc<Made>,
+    bytes: Vec<Byte>,
     /// Looks for the other patterns.
     rest: Option<Portable>,
     left: usize,
@@ -79,7 +127,20 @@ impl Vectorscan {
         patterns: &[Pattern],
         memory: usize,
     ) -> Result<Option<Vectorscan>, PatternError> {
+        let mut taken = vec![false; patterns.len()];
+        let mut bytes: Vec<Byte> = (patterns.iter().enumerate())
+            .filter_map(|(i, p)| Byte::new(i as u32, p))
+            .collect();
+        if bytes.len() > MAX_BYTES {
+            bytes.clear();
+        }
+        for b in &bytes {
+            if let Some(t) = taken.get_mut(b.id as usize) {
+                *t = true;
+            }
+        }
         let expressions: Vec<Expression> = (patterns.iter().enumerate())
+            .filter(|(i, _)| taken.get(*i) == Some(&false))
             // expressions are left to the portable matcher where the library is known to miss matches of some (Vectorscan's
             // releases up to 5.4.12 at least), beyond what is tried when it is opened
             .filter(|(_, p)| library.is_hyperscan() || matches!(p.look, Look::Literal(_)))
@@ -91,7 +152,6 @@ impl Vectorscan {
         let Ok(scanner) = Scanner::new(made.database.clone()) else {
             return Ok(None);
         };
-        let mut taken = vec![false; patterns.len()];
         for e in &made.expressions {
             if let Some(t) = taken.get_mut(e.id as usize) {
                 *t = !made.refused.contains(&e.id);
@@ -109,6 +169,7 @@ impl Vectorscan {
         Ok(Some(Vectorscan {
             scanner,
             _made: made,
+            bytes,
             rest,
             left,
             library,
@@ -151,6 +212,11 @@ impl Vectorscan {
                 return false;
             }
         }
+        for b in &self.bytes {
+            if b.is_in(data) {
+                to.insert(b.id);
+            }
+        }
         if let Some(rest) = &mut self.rest {
             rest.scan(patterns, data, to);
         }
@@ -167,6 +233,7 @@ impl Vectorscan {
             };
             self.scanner.scan(data, stop).ok()?;
         }
+        any = any || self.bytes.iter().any(|b| b.is_in(data));
         match &mut self.rest {
             Some(rest) if !any => rest.any(data),
             _ => Some(any),
