@@ -155,13 +155,13 @@ pub fn build(
 
 /// Elements that look for patterns in payloads, each with who does it.
 pub fn matchers(graph: &mut engine::Graph) -> Vec<(String, String)> {
-    let all: Vec<_> = (0..graph.len() as u32)
-        .map(onefold_elements::ElemId)
-        .collect();
-    (all.into_iter())
+    let all = (0..graph.len() as u32).map(onefold_elements::ElemId);
+    let names: Vec<String> = all
         .filter(|e| graph.has_handler(*e, "matcher", false))
-        .filter_map(|e| {
-            let name = graph.name(e).to_string();
+        .map(|e| graph.name(e).to_string())
+        .collect();
+    (names.into_iter())
+        .filter_map(|name| {
             let who = graph.read_handler(&format!("{name}.matcher")).ok()?;
             Some((name, who))
         })

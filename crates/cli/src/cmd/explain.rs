@@ -2,6 +2,7 @@
 
 use crate::common::{self, ChainArgs};
 use crate::explain::{self, Explained};
+use crate::progress::Busy;
 use anyhow::{Context, Result};
 use onefold_engine::BuildOptions;
 use onefold_engine::program::{ProgramRunner, Using};
@@ -65,7 +66,11 @@ pub fn run(args: &Args) -> Result<u8> {
     let Some(chain) = args.chain.load_or_print() else {
         return Ok(common::BAD_INPUT);
     };
-    let mut graph = match common::build(&chain, &BuildOptions::default()) {
+    // databases of many patterns take seconds
+    let busy = Busy::new("configuring the elements", args.json);
+    let built = common::build(&chain, &BuildOptions::default());
+    drop(busy);
+    let mut graph = match built {
         Ok(g) => g,
         Err(ds) => {
             common::print_diagnostics(&ds);

@@ -149,7 +149,11 @@ pub fn run(args: &Args) -> Result<u8> {
         start,
         ..Default::default()
     };
-    let mut graph = match common::build(&chain, &options) {
+    // databases of many patterns take seconds
+    let busy = Busy::new("configuring the elements", args.quiet);
+    let built = common::build(&chain, &options);
+    drop(busy);
+    let mut graph = match built {
         Ok(g) => g,
         Err(ds) => {
             common::print_diagnostics(&ds);
