@@ -7,7 +7,8 @@ use onefold_chain::import::snort;
 use onefold_elements::testing::Bench;
 use std::path::Path;
 
-/// The rules, as arguments of a PayloadFilter: those that can be expressed, `flow` ignored.
+/// The rules, as arguments of a PayloadFilter: those that can be expressed, `flow` ignored, for any addresses and ports behind
+/// variables.
 fn rules(dir: &Path) -> Vec<String> {
     let nets = [
         "HOME_NET",
@@ -34,8 +35,8 @@ fn rules(dir: &Path) -> Vec<String> {
         cx.variables
             .extend(names.iter().map(|n| (n.to_string(), value.to_string())));
     };
-    set(&nets, "[10.0.0.0/8]");
-    set(&ports, "[80,8080]");
+    set(&nets, "any");
+    set(&ports, "any");
     set(&["EXTERNAL_NET"], "any");
     let mut paths = Vec::new();
     emerging::files(dir, &mut paths);
@@ -45,12 +46,17 @@ fn rules(dir: &Path) -> Vec<String> {
         .filter(|p| p.extension().is_some_and(|e| e == "rules"))
     {
         let text = String::from_utf8_lossy(&std::fs::read(p).unwrap_or_default()).into_owned();
-        all.extend(
-            snort::parse(&text, &cx)
-                .signatures
-                .iter()
-                .map(|s| s.argument()),
-        );
+        for sig in snort::parse(&text, &cx).signatures {
+            all.push(sig.argument());
+            // once more for packets with any headers, so that more is found
+            if !sig.conditions.is_empty() {
+                all.push(format!(
+                    "alert NAME {} {}",
+                    all.len(),
+                    sig.conditions.join(" ")
+                ));
+            }
+        }
     }
     all
 }
@@ -72,13 +78,12 @@ fn filters_decide_the_same_of_real_rules_in_captures() {
         .map(|m| Bench::new("PayloadFilter", &format!("{config}, MATCHER {m}"), 1, 2).unwrap());
     assert!(a.read("matcher").unwrap().starts_with("portable, "));
     assert!(b.read("matcher").unwrap().contains("scan 5."));
-    // every third: each packet is asked of all rules that may match, twice
-    for p in emerging::packets(&captures).iter().step_by(3) {
+    for p in emerging::packets(&captures).iter() {
         let [x, y] = [&mut a, &mut b].map(|e| e.push_packet(0, Box::new(p.clone())));
         let ports = |v: &[(usize, onefold_packet::Pkt)]| v.iter().map(|x| x.0).collect::<Vec<_>>();
         assert_eq!(ports(&x), ports(&y), "{:?}", p.data());
     }
     let counts = a.read("counts").unwrap();
-    assert!(counts.lines().count() > 20, "{counts}");
+    assert!(counts.lines().count() > 5, "{counts}");
     assert_eq!(counts, b.read("counts").unwrap());
 }
