@@ -1,4 +1,5 @@
-//! The rules of the Emerging Threats set that can be expressed, on captured packets: whoever looks, the element decides the same.
+//! The rules of the Emerging Threats set that can be expressed, on captured packets: whoever looks, the element
+//! decides the same.
 
 #[path = "../../elements/tests/support/emerging.rs"]
 mod emerging;
@@ -7,8 +8,8 @@ use onefold_chain::import::snort;
 use onefold_elements::testing::Bench;
 use std::path::Path;
 
-/// The rules, as arguments of a PayloadFilter: those that can be expressed, `flow` ignored, for any addresses and ports behind
-/// variables.
+/// The rules, as arguments of a PayloadFilter: those that can be expressed, `flow` ignored, for any addresses and
+/// ports behind variables.
 fn rules(dir: &Path) -> Vec<String> {
     let nets = [
         "HOME_NET",

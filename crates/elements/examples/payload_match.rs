@@ -1,12 +1,12 @@
-//! How fast payloads are searched for the needles of the Emerging Threats rules: the portable matcher and Vectorscan, in alternation, beside a
-//! pass that only reads the payloads.
+//! How fast payloads are searched for the needles of the Emerging Threats rules: the portable matcher and Vectorscan,
+//! in alternation, beside a pass that only reads the payloads.
 //!
 //! ```text
 //! cargo run --profile quick -p onefold-elements --example payload_match -- [ROUNDS] [FOLDER]
 //! ```
 //!
-//! The data is third-party (`ONEFOLD_DATA`, docs/benchmarks.md). With FOLDER, needles and payloads are written there for other
-//! matchers: `needles.bin` and `payloads.bin`, each entry behind its length (32 bits, little endian).
+//! The data is third-party (`ONEFOLD_DATA`, docs/benchmarks.md). With FOLDER, needles and payloads are written there
+//! for other matchers: `needles.bin` and `payloads.bin`, each entry behind its length (32 bits, little endian).
 
 #[path = "../tests/support/emerging.rs"]
 mod emerging;

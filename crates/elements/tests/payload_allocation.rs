@@ -1,5 +1,5 @@
-//! What a payload costs beside time: no allocation, whoever looks, which is counted. (The library's own are counted, too: it takes malloc,
-//! but its scratch is made before.)
+//! What a payload costs beside time: no allocation, whoever looks, which is counted. (The library's own are counted,
+//! too: it takes malloc, but its scratch is made before.)
 
 use onefold_elements::payload::scan::{Choice, DEFAULT_REGEX_MEMORY, Pattern, Scanner};
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,8 +1,8 @@
 //! Does a library find what is there, and nothing else?
 //!
-//! Its ways of searching differ by the number of strings, their lengths and the length of the data; what went wrong in releases was the
-//! end of a vector. So strings of all small lengths are looked for alone, in twos, threes and crowds, near every multiple of 16
-//! bytes of data of several lengths, and expressions behind runs of all lengths.
+//! Its ways of searching differ by the number of strings, their lengths and the length of the data; what went wrong
+//! in releases was the end of a vector. So strings of all small lengths are looked for alone, in twos, threes and
+//! crowds, near every multiple of 16 bytes of data of several lengths, and expressions behind runs of all lengths.
 
 use crate::{Expression, Library, Scanner};
 use std::sync::Arc;

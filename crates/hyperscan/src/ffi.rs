@@ -1,4 +1,5 @@
-//! The library's functions, as `hs_common.h`, `hs_compile.h` and `hs_runtime.h` of version 5 declare them, and what they own.
+//! The library's functions, as `hs_common.h`, `hs_compile.h` and `hs_runtime.h` of version 5 declare them, and what
+//! they own.
 #![allow(unsafe_code)]
 
 use crate::check::check;
@@ -93,8 +94,9 @@ macro_rules! symbol {
         if p.is_null() {
             return Err(Missing::NoSymbol($name));
         }
-        // SAFETY: the library's public header, the same in all releases of version 5 (its soname), declares this function with
-        // this type; a function's address and a data pointer have one size on every system that has dlsym
+        // SAFETY: the library's public header, the same in all releases of version 5 (its soname), declares this
+        // function with this type; a function's address and a data pointer have one size on every system that has
+        // dlsym
         unsafe { std::mem::transmute::<*mut c_void, $type>(p) }
     }};
 }
@@ -121,8 +123,8 @@ pub(crate) fn unchecked() -> Result<&'static Library, &'static Missing> {
 
 impl Library {
     fn open() -> Result<Library, Missing> {
-        // SAFETY: the name ends with a zero byte; the library's initialisers are those of a public C++ library. It is never
-        // closed, so what is looked up in it stays valid.
+        // SAFETY: the name ends with a zero byte; the library's initialisers are those of a public C++ library. It is
+        // never closed, so what is looked up in it stays valid.
         let handle =
             unsafe { libc::dlopen(c"libhs.so.5".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         let handle = NonNull::new(handle).ok_or(Missing::NotInstalled)?;
@@ -187,8 +189,8 @@ impl Library {
             .collect();
         let mut database = std::ptr::null_mut();
         let mut error: *mut RawCompileError = std::ptr::null_mut();
-        // SAFETY: four arrays of `n` elements that outlive the call, strings that end with zero bytes, null for "this processor",
-        // and two places for results
+        // SAFETY: four arrays of `n` elements that outlive the call, strings that end with zero bytes, null for "this
+        // processor", and two places for results
         let status = unsafe {
             (self.compile_ext_multi)(
                 texts.as_ptr(),
@@ -208,7 +210,8 @@ impl Library {
         let Some(e) = NonNull::new(error) else {
             return Err(other(&Failure(status).to_string()));
         };
-        // SAFETY: a failed compilation gives an error of the library's own, whose message is null or ends with a zero byte
+        // SAFETY: a failed compilation gives an error of the library's own, whose message is null or ends with a zero
+        // byte
         let said = unsafe {
             let e = e.as_ref();
             let message = NonNull::new(e.message).map(|m| CStr::from_ptr(m.as_ptr()));
@@ -243,8 +246,8 @@ pub struct Database {
 
 // SAFETY: a database belongs to no thread
 unsafe impl Send for Database {}
-// SAFETY: no function of the library that takes a database writes to it; its documentation lets any number of threads scan
-// with one database
+// SAFETY: no function of the library that takes a database writes to it; its documentation lets any number of threads
+// scan with one database
 unsafe impl Sync for Database {}
 
 impl Database {
@@ -298,8 +301,8 @@ impl Scanner {
         &self.database
     }
 
-    /// Looks for all expressions; `found` is told the number of each that is there, once, in no order, and says whether to go on.
-    /// Neither allocates nor locks.
+    /// Looks for all expressions; `found` is told the number of each that is there, once, in no order, and says
+    /// whether to go on. Neither allocates nor locks.
     ///
     /// # Errors
     /// The library failed (more than 4 GiB of data are one reason): what `found` was told may be incomplete.
@@ -323,8 +326,8 @@ impl Scanner {
         let Ok(len) = c_uint::try_from(data.len()) else {
             return Err(Failure(HS_NOMEM));
         };
-        // SAFETY: database and scratch fit one another (`new`), nobody else uses the scratch (`&mut self`), the data is `len` bytes
-        // long (a slice's pointer is never null), and `on_match` gets the closure that it is made for
+        // SAFETY: database and scratch fit one another (`new`), nobody else uses the scratch (`&mut self`), the data
+        // is `len` bytes long (a slice's pointer is never null), and `on_match` gets the closure that it is made for
         let status = unsafe {
             (self.database.library.scan)(
                 self.database.raw.as_ptr(),

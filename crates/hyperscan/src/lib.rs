@@ -1,9 +1,10 @@
 //! Vectorscan or Hyperscan: one database of many expressions, all looked for in one pass.
 //!
-//! The library (`libhs.so.5`, of either project: they have one binary interface) is opened at run time, so that one binary runs
-//! on machines with and without it. [`library`] opens it, once per process; [`Library::compile`] makes a [`Database`] of
-//! [`Expression`]s; a [`Scanner`] looks for them. A database is immutable and shared by all scanners (behind an `Arc`); a scanner
-//! owns the room that a scan works in, so each executor has one of its own: cloning a scanner allocates, scanning does not.
+//! The library (`libhs.so.5`, of either project: they have one binary interface) is opened at run time, so that one
+//! binary runs on machines with and without it. [`library`] opens it, once per process; [`Library::compile`] makes a
+//! [`Database`] of [`Expression`]s; a [`Scanner`] looks for them. A database is immutable and shared by all scanners
+//! (behind an `Arc`); a scanner owns the room that a scan works in, so each executor has one of its own: cloning a
+//! scanner allocates, scanning does not.
 //!
 //! ```
 //! use onefold_hyperscan::{Expression, Scanner, library};
@@ -17,10 +18,11 @@
 //! assert_eq!(found, [7]); // each expression at most once
 //! ```
 //!
-//! Releases differ in what they find: Vectorscan 5.4.9 misses strings that begin in the last bytes of a vector. So a library is tried
-//! on a few thousand small cases when it is opened, and not used if one of them comes out wrong.
+//! Releases differ in what they find: Vectorscan 5.4.9 misses strings that begin in the last bytes of a vector. So a
+//! library is tried on a few thousand small cases when it is opened, and not used if one of them comes out wrong.
 //!
-//! Expressions are Hyperscan's: PCRE without look-around and back-references, over bytes. All `unsafe` code is in `ffi`.
+//! Expressions are Hyperscan's: PCRE without look-around and back-references, over bytes. All `unsafe` code is in
+//! `ffi`.
 #![deny(unsafe_code)]
 
 mod check;

@@ -55,7 +55,8 @@ fn finds_each_expression_once_and_stops_when_told() {
     assert_eq!(n, 1);
 }
 
-/// Whatever library is there, it is used if it is right about these, and only then. (Vectorscan 5.4.9 misses the first and the second.)
+/// Whatever library is there, it is used if it is right about these, and only then. (Vectorscan 5.4.9 misses the
+/// first and the second.)
 #[test]
 fn wrong_libraries_are_not_used() {
     let library = match ffi::unchecked() {

@@ -1,8 +1,8 @@
 //! The payload matcher alone, on the payloads that a chain gives it.
 //!
-//! The chain's packets are sent through its reference graph once, and what its matchers are given is written down; then they look
-//! through the same payloads again, with nothing else done. What a matcher finds is not followed up: rules that may match are
-//! verified by their elements, and that is the elements' time.
+//! The chain's packets are sent through its reference graph once, and what its matchers are given is written down;
+//! then they look through the same payloads again, with nothing else done. What a matcher finds is not followed up:
+//! rules that may match are verified by their elements, and that is the elements' time.
 
 use super::aim::Lane;
 use super::clock::Times;

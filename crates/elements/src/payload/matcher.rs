@@ -20,8 +20,8 @@
 //! - `NOMATCH` is the action for packets that match no rule, `allow` (output 0) unless given.
 //! - `MAX_REGEX_MEMORY` bounds the expressions' automata in bytes: those of expressions that stand alone, together, and that
 //!   of each of the others. An error says when they do not fit.
-//! - `MATCHER` (`auto`, `portable` or `vectorscan`) says who looks for strings, and for expressions that stand alone; it makes no difference to
-//!   what is found. Without it the environment variable `ONEFOLD_MATCHER` does.
+//! - `MATCHER` (`auto`, `portable` or `vectorscan`) says who looks for strings, and for expressions that stand alone;
+//!   it makes no difference to what is found. Without it the environment variable `ONEFOLD_MATCHER` does.
 //!
 //! An expression that stands in a rule with strings is only tried when the strings hold (or, with `ALL false`, do not): large
 //! rule sets cost little more than their strings. Matches are looked for packet by packet; streams are not put together.

@@ -21,7 +21,8 @@ pub fn files(dir: &Path, to: &mut Vec<PathBuf>) {
     }
 }
 
-/// The bytes of a `content` option's text: `|0d 0a|` is hexadecimal, a backslash protects one character. `None`: not understood.
+/// The bytes of a `content` option's text: `|0d 0a|` is hexadecimal, a backslash protects one character. `None`: not
+/// understood.
 fn content(text: &str) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     for (i, part) in text.split('|').enumerate() {
@@ -65,8 +66,8 @@ fn longest(rule: &str) -> Option<Vec<u8>> {
     best
 }
 
-/// What a matcher looks for, of all rules of the files, those that are switched off or cannot be expressed included: the longest
-/// string of each, in lower case, each once.
+/// What a matcher looks for, of all rules of the files, those that are switched off or cannot be expressed included:
+/// the longest string of each, in lower case, each once.
 pub fn needles(dir: &Path) -> Vec<Vec<u8>> {
     let mut paths = Vec::new();
     files(dir, &mut paths);

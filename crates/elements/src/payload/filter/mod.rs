@@ -12,9 +12,10 @@
 //!
 //! Payloads are looked at packet by packet; streams and fragments are not put together.
 //!
-//! One [scanner](super::scan) finds the longest literal of every rule in one pass; only rules whose literal is there are asked.
-//! Where a rule has no literal, one that its expression cannot match without is taken. Rules without either are asked always. The keyword `MATCHER` (`auto`, `portable` or `vectorscan`) says who scans; it makes no difference
-//! to what is found. Without it the environment variable `ONEFOLD_MATCHER` does.
+//! One [scanner](super::scan) finds the longest literal of every rule in one pass; only rules whose literal is there
+//! are asked. Where a rule has no literal, one that its expression cannot match without is taken. Rules without
+//! either are asked always. The keyword `MATCHER` (`auto`, `portable` or `vectorscan`) says who scans; it makes no
+//! difference to what is found. Without it the environment variable `ONEFOLD_MATCHER` does.
 //!
 //! What this has that `PayloadMatcher` has not: conditions on headers per rule, conditions relative to one another, alerts.
 

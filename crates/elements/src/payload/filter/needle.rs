@@ -9,7 +9,8 @@ const SHORTEST: usize = 2;
 /// Longest that is looked for.
 const LONGEST: usize = 256;
 
-/// The longest that is found: bytes, in lower case, that every match contains next to one another, ASCII letters in either case.
+/// The longest that is found: bytes, in lower case, that every match contains next to one another, ASCII letters in
+/// either case.
 pub fn of_regex(text: &str) -> Option<Vec<u8>> {
     let hir = parser::parse_with(text, &syntax()).ok()?;
     let mut s = Search::default();
@@ -52,7 +53,8 @@ impl Search {
             },
             HirKind::Capture(c) => self.walk(&c.sub),
             HirKind::Concat(all) => all.iter().for_each(|h| self.walk(h)),
-            // once at least: what stands before it is followed by the first, what stands behind it by nothing that is known
+            // once at least: what stands before it is followed by the first, what stands behind it by nothing that is
+            // known
             HirKind::Repetition(r) if r.min > 0 => {
                 self.walk(&r.sub);
                 self.end();

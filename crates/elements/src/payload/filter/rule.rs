@@ -182,7 +182,8 @@ impl Rule {
         true
     }
 
-    /// The longest literal that every match contains, in lower case. One of an expression is taken only where there is no other.
+    /// The longest literal that every match contains, in lower case. One of an expression is taken only where there
+    /// is no other.
     pub fn needle(&self) -> Option<Vec<u8>> {
         let of = |f: fn(&What) -> Option<Vec<u8>>| {
             (self.conditions.iter())

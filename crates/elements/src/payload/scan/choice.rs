@@ -4,14 +4,15 @@ use super::PatternError;
 use crate::args::{ArgScope, FromArg};
 use std::ffi::OsStr;
 
-/// Names the matcher: `auto` (or empty, or not set), `portable`, or `vectorscan` (also called `hyperscan`: whichever is installed).
+/// Names the matcher: `auto` (or empty, or not set), `portable`, or `vectorscan` (also called `hyperscan`: whichever
+/// is installed).
 pub const VARIABLE: &str = "ONEFOLD_MATCHER";
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Choice {
-    /// Vectorscan or Hyperscan (`libhs.so.5`) where it can be loaded, for all patterns that it compiles; else, and for the
-    /// others, the portable matcher.
+    /// Vectorscan or Hyperscan (`libhs.so.5`) where it can be loaded, for all patterns that it compiles; else, and
+    /// for the others, the portable matcher.
     #[default]
     Auto,
     /// Aho-Corasick and regex-automata.

@@ -1,7 +1,8 @@
 //! Patterns as expressions of Vectorscan.
 //!
-//! A regular expression is not handed over as it is written: its syntax and PCRE's differ in small things (`$`, nested classes, flags). It is
-//! parsed here, and its tree is written again with the few constructs that mean the same in both.
+//! A regular expression is not handed over as it is written: its syntax and PCRE's differ in small things (`$`,
+//! nested classes, flags). It is parsed here, and its tree is written again with the few constructs that mean the
+//! same in both.
 
 use super::{Look, Pattern, syntax_config};
 use onefold_hyperscan::Expression;

@@ -1,14 +1,14 @@
 //! Looking for many patterns at once.
 //!
-//! A [`Scanner`] says which of its patterns are in a payload. Who looks for them is another matter, and makes no difference to
-//! what is found: Hyperscan or Vectorscan (`libhs.so.5`) where it can be loaded, all patterns in one pass; else, and for the few patterns
-//! that have no equal there, the [portable](portable) matcher: Aho-Corasick and regex-automata. The environment variable
-//! [`VARIABLE`] asks for one of them.
+//! A [`Scanner`] says which of its patterns are in a payload. Who looks for them is another matter, and makes no
+//! difference to what is found: Hyperscan or Vectorscan (`libhs.so.5`) where it can be loaded, all patterns in one
+//! pass; else, and for the few patterns that have no equal there, the portable matcher: Aho-Corasick and
+//! regex-automata. The environment variable [`VARIABLE`] asks for one of them.
 //!
 //! Both are made in any case, so that a configuration that is accepted on one machine is accepted on all.
 //!
-//! What is compiled is shared by the clones of a scanner, and by all scanners of a process with the same patterns; room to
-//! work in is each scanner's own. A scan neither allocates nor locks.
+//! What is compiled is shared by the clones of a scanner, and by all scanners of a process with the same patterns;
+//! room to work in is each scanner's own. A scan neither allocates nor locks.
 
 mod choice;
 mod expression;
@@ -36,7 +36,8 @@ const NEST: u32 = 100;
 pub enum Look {
     /// These bytes.
     Literal(Vec<u8>),
-    /// A match of this regular expression (syntax of the `regex` crate; bytes, ASCII classes; `(?s)`, `(?i)` ... as usual).
+    /// A match of this regular expression (syntax of the `regex` crate; bytes, ASCII classes; `(?s)`, `(?i)` ... as
+    /// usual).
     Regex(String),
 }
 
@@ -174,8 +175,8 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// Prepares patterns for the matcher that the environment asks for; `memory` limits the size of the expressions' automaton
-    /// in bytes.
+    /// Prepares patterns for the matcher that the environment asks for; `memory` limits the size of the expressions'
+    /// automaton in bytes.
     pub fn new(patterns: Vec<Pattern>, memory: usize) -> Result<Scanner, PatternError> {
         Scanner::with(patterns, memory, Choice::of_environment()?)
     }

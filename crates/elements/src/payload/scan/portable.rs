@@ -1,10 +1,10 @@
 //! The matcher that every machine has.
 //!
-//! Literals are found by one Aho-Corasick automaton (two, if some ignore case), regular expressions by one automaton of
-//! all of them that is determinized as packets come, in a cache of bounded size, and falls back to a simulation where
-//! the cache does not pay. So one pass finds all literals, and one pass all expressions. The work per payload is bounded:
-//! by its length times the longest chain of literals that are suffixes of one another, and by its length times the size of
-//! the expressions' automaton, which is limited.
+//! Literals are found by one Aho-Corasick automaton (two, if some ignore case), regular expressions by one automaton
+//! of all of them that is determinized as packets come, in a cache of bounded size, and falls back to a simulation
+//! where the cache does not pay. So one pass finds all literals, and one pass all expressions. The work per payload
+//! is bounded: by its length times the longest chain of literals that are suffixes of one another, and by its length
+//! times the size of the expressions' automaton, which is limited.
 
 use super::{Found, Look, Pattern, PatternError, line, syntax_config};
 use aho_corasick::{AhoCorasick, AhoCorasickBuilder, AhoCorasickKind, MatchKind};

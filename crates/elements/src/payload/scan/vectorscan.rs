@@ -1,7 +1,7 @@
 //! The matcher of `libhs.so.5`: one database for all patterns that have an equal expression there.
 //!
-//! Strings of one byte are looked for by `memchr`: a few of them among a thousand strings take the library's filter half of its speed
-//! (docs/decisions/0045).
+//! Strings of one byte are looked for by `memchr`: a few of them among a thousand strings take the library's filter
+//! half of its speed (docs/decisions/0045).
 
 use super::expression::expression;
 use super::portable::Portable;
@@ -141,8 +141,8 @@ impl Vectorscan {
         }
         let expressions: Vec<Expression> = (patterns.iter().enumerate())
             .filter(|(i, _)| taken.get(*i) == Some(&false))
-            // expressions are left to the portable matcher where the library is known to miss matches of some (Vectorscan's
-            // releases up to 5.4.12 at least), beyond what is tried when it is opened
+            // expressions are left to the portable matcher where the library is known to miss matches of some
+            // (Vectorscan's releases up to 5.4.12 at least), beyond what is tried when it is opened
             .filter(|(_, p)| library.is_hyperscan() || matches!(p.look, Look::Literal(_)))
             .filter_map(|(i, p)| expression(i as u32, p))
             .collect();
