@@ -50,7 +50,7 @@ fn matchers_find_the_same_of_real_rules_in_captures() {
     for (i, p) in payloads.iter().enumerate() {
         let found = numbers(&mut portable, p);
         hits += found.len();
-        if i % BY_HAND == 0 {
+        if i.is_multiple_of(BY_HAND) {
             let low = p.to_ascii_lowercase();
             let by_hand: Vec<u32> = (0..needles.len())
                 .filter(|k| low.windows(needles[*k].len()).any(|w| w == needles[*k]))

@@ -86,9 +86,9 @@ fn what_is_refused_is_refused_by_all() {
 fn single_bytes() {
     for n in [3usize, 40] {
         let one = |i: usize| Pattern {
-            nocase: i % 2 == 0,
+            nocase: i.is_multiple_of(2),
             offset: (i % 3) as u32,
-            depth: (i % 5 == 0).then_some(2),
+            depth: i.is_multiple_of(5).then_some(2),
             ..Pattern::literal(vec![b'A' + i as u8])
         };
         let list: Vec<Pattern> = (0..n)
