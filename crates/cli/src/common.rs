@@ -153,6 +153,37 @@ pub fn build(
         .map_err(|e| e.0.iter().map(engine_diagnostic).collect())
 }
 
+/// Elements that look for patterns in payloads, each with who does it.
+pub fn matchers(graph: &mut engine::Graph) -> Vec<(String, String)> {
+    let all = (0..graph.len() as u32).map(onefold_elements::ElemId);
+    let names: Vec<String> = all
+        .filter(|e| graph.has_handler(*e, "matcher", false))
+        .map(|e| graph.name(e).to_string())
+        .collect();
+    (names.into_iter())
+        .filter_map(|name| {
+            let who = graph.read_handler(&format!("{name}.matcher")).ok()?;
+            Some((name, who))
+        })
+        .collect()
+}
+
+/// Says who looks for patterns in payloads, a line for each that differs, on standard error.
+pub fn tell_matchers(matchers: &[(String, String)]) {
+    for (i, (name, who)) in matchers.iter().enumerate() {
+        if !matchers.iter().take(i).any(|m| m.1 == *who) {
+            eprintln!("payload matcher: {who} ({name})");
+        }
+    }
+}
+
+/// The same for machines.
+pub fn matchers_json(matchers: &[(String, String)]) -> serde_json::Value {
+    let one =
+        |(name, who): &(String, String)| serde_json::json!({ "element": name, "matcher": who });
+    matchers.iter().map(one).collect()
+}
+
 /// Prints what a graph's elements warn of.
 pub fn print_warnings(graph: &engine::Graph) {
     let told = graph.warnings().iter().filter(|d| !d.info);

@@ -40,7 +40,8 @@ use std::process::ExitCode;
         onefold trace isp-edge --in lan=lan.pcap#1                       why, for one of them\n  \
         onefold show isp-edge --html chain.html                          the chain, drawn\n\n\
         ONEFOLD_CHAINS names a folder with more examples, ONEFOLD_CACHE the folder in which proofs are kept (empty: none),\n\
-        ONEFOLD_ISA the most that is used of the processor (avx512, avx2, any).\n\
+        ONEFOLD_ISA the most that is used of the processor (avx512, avx2, any), ONEFOLD_MATCHER who looks for patterns in\n\
+        payloads (auto, portable, vectorscan).\n\
         Exit status: 0 what was asked holds, 1 it does not, 2 wrong use or bad input, 130 Ctrl-C and 143 SIGTERM\n\
         (what there was until then is printed).",
     subcommand_required = true,
@@ -84,6 +85,10 @@ enum Command {
 fn main() -> ExitCode {
     let cli = Cli::parse();
     if let Err(e) = onefold_classify::check_environment() {
+        eprintln!("onefold: {e}");
+        return ExitCode::from(common::BAD_INPUT);
+    }
+    if let Err(e) = onefold_elements::payload::scan::check_environment() {
         eprintln!("onefold: {e}");
         return ExitCode::from(common::BAD_INPUT);
     }

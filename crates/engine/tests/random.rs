@@ -80,15 +80,18 @@ fn packet() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![proptest::collection::vec(any::<u8>(), 0..120), frame]
 }
 
-/// Everything that can be seen of a run.
-fn outcome(
-    g: &mut Graph,
-) -> (
+/// What has left: where, when, and its bytes.
+type Left = Vec<(u32, Timestamp, Vec<u8>)>;
+/// Account, drops, handlers and what they say, what has left.
+type Seen = (
     onefold_engine::Totals,
     Vec<onefold_engine::DropCount>,
     Vec<(String, String)>,
-    Vec<(u32, Timestamp, Vec<u8>)>,
-) {
+    Left,
+);
+
+/// Everything that can be seen of a run.
+fn outcome(g: &mut Graph) -> Seen {
     let left = g.take_transmitted().into_iter();
     let left = left.map(|(e, p)| (e.0, p.anno.timestamp, p.data().to_vec()));
     let left = left.collect();

@@ -5,6 +5,7 @@
 //! - [`Subject`] is what is measured: the reference graph, the synthesized program; a further execution level is one more of them.
 //! - [`alternate()`] measures all of them in alternation, with the ceiling (the same packets, copied and looked at, no processing) and a
 //!   MAC swap in the same run.
+//! - [`matcher()`] measures a chain's payload matchers alone.
 //! - [`Report`] is what is told of it.
 //!
 //! How and why: docs/decisions, "How bench measures".
@@ -15,6 +16,7 @@ mod clock;
 mod estrange;
 mod feed;
 mod machine;
+mod matcher;
 mod report;
 mod seen;
 mod stranger;
@@ -25,6 +27,7 @@ pub use alternate::{Candidate, Measured, Outcome, Sample, Settings, alternate};
 pub use clock::{PinError, Times, cores, on_all_cores, pin};
 pub use feed::{BATCH, BUFFERS, Order, Ring, STRIDE, Templates};
 pub use machine::Machine;
+pub use matcher::{MatcherReport, matcher};
 pub use report::{ChainReport, FlowReport, Parameters, Report, Spread, TrafficReport};
 pub use stranger::{Strangers, Vary, frame_of};
 pub use subject::{Account, Ceiling, Executed, MacSwap, Subject};

@@ -3,6 +3,7 @@
 use super::aim::Aimed;
 use super::alternate::{Measured, Outcome, Sample};
 use super::machine::Machine;
+use super::matcher::MatcherReport;
 use super::subject::Account;
 use onefold_engine::program::FlowStats;
 use serde::Serialize;
@@ -155,6 +156,10 @@ pub struct ChainReport {
     pub classes: Option<usize>,
     /// What the flow table did, if there is one.
     pub flow_table: Option<FlowReport>,
+    /// The payload matchers alone, if packets come to one.
+    pub matcher: Option<MatcherReport>,
+    /// Of the time above the ceiling (medians), what the payload matchers take.
+    pub matcher_share: Option<f64>,
     /// The packets.
     pub traffic: TrafficReport,
     /// Slice by slice.
@@ -227,6 +232,7 @@ impl ChainReport {
     pub fn new(
         m: &Measured,
         traffic: TrafficReport,
+        matcher: Option<MatcherReport>,
         classes: Option<usize>,
         tsc_ghz: Option<f64>,
     ) -> ChainReport {
@@ -235,6 +241,9 @@ impl ChainReport {
         // what is known is how many of all that were sent; they come alike at all times
         let strange = m.strangers as f64 / m.offered.max(1) as f64;
         let strangers = ((packets as f64 * strange).round() as u64).min(packets);
+        let above_ceiling_ns = of(|s| s.ns - s.ceiling_ns);
+        let matcher_share = (matcher.as_ref().zip(above_ceiling_ns))
+            .map(|(m, above)| m.ns_per_packet.median / above.median.max(1e-3));
         ChainReport {
             name: m.name.0.clone(),
             mode: m.name.1.to_string(),
@@ -244,7 +253,7 @@ impl ChainReport {
             cycles_per_packet: tsc_ghz.and_then(|g| Spread::of(m.samples.iter().map(|s| s.ns * g))),
             ceiling_ns: of(|s| s.ceiling_ns),
             mac_swap_ns: of(|s| s.mac_swap_ns),
-            above_ceiling_ns: of(|s| s.ns - s.ceiling_ns),
+            above_ceiling_ns,
             packets,
             rounds_of_packets: packets as f64 / traffic.templates.max(1) as f64,
             flows_measured: m.flows_seen,
@@ -258,6 +267,8 @@ impl ChainReport {
             classes: m.classes_hit.and(classes),
             flow_table: (m.flow.clone())
                 .map(|f| FlowReport::new(f, m.flow_hits.unwrap_or_default())),
+            matcher,
+            matcher_share,
             traffic,
             samples: m.samples.clone(),
         }

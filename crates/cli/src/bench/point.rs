@@ -8,8 +8,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use onefold_bench::experiment::{Level, StrangerSpec};
 use onefold_bench::measure::{
-    AimError, AimParams, Candidate, ChainReport, Executed, Lane, MAX_PER_FLOW, Machine, Outcome,
-    Strangers, Subject, Templates, TrafficReport, aim,
+    AimError, AimParams, Candidate, ChainReport, Executed, Lane, MAX_PER_FLOW, Machine,
+    MatcherReport, Outcome, Strangers, Subject, Templates, TrafficReport, aim, matcher,
 };
 use onefold_bench::{ProtocolMix, SizeModel};
 use onefold_chain::Chain;
@@ -104,14 +104,21 @@ pub struct Point {
 pub struct Made {
     /// To be measured.
     pub candidate: Candidate,
-    traffic: TrafficReport,
-    classes: usize,
+    about: About,
     /// Bytes that each execution needed when it was made, where the system says.
     pub bytes: Vec<Option<u64>>,
     /// Seconds that synthesis and the structures of the program took.
     pub build_seconds: f64,
     /// Bytes that they need, where the system says.
     pub build_bytes: Option<u64>,
+}
+
+/// What is known of a chain before it is measured.
+#[derive(Debug, Clone)]
+pub struct About {
+    traffic: TrafficReport,
+    classes: usize,
+    matcher: Option<MatcherReport>,
 }
 
 /// The memory that this process has at present, in bytes.
@@ -221,6 +228,7 @@ impl Point {
             mix_in(lane, s);
         }
         let traffic = TrafficReport::new(&aimed, entry.map_or("", |p| &p.name));
+        let matcher = matcher(aimed.runner.graph(), &aimed.lanes, aimed.now);
         let subject = |m: &Mode| -> Box<dyn Subject> {
             Box::new(Executed(match m {
                 Mode::Reference => Box::new(aimed.runner.graph().fork()),
@@ -253,8 +261,11 @@ impl Point {
                 seed: self.seed,
                 room: self.room,
             },
-            traffic,
-            classes: program::classes(&made.program),
+            about: About {
+                traffic,
+                classes: program::classes(&made.program),
+                matcher,
+            },
             bytes,
             build_seconds,
             build_bytes,
@@ -263,22 +274,23 @@ impl Point {
 }
 
 /// What is told of each candidate and subject.
-pub fn reports(
-    made: &[(TrafficReport, usize)],
-    o: &Outcome,
-    machine: &Machine,
-) -> Vec<ChainReport> {
+pub fn reports(made: &[About], o: &Outcome, machine: &Machine) -> Vec<ChainReport> {
     (o.measured.iter())
         .filter_map(|m| {
-            let (traffic, classes) = made.get(m.candidate)?;
+            let a = made.get(m.candidate)?.clone();
             let ghz = machine.tsc_ghz;
-            Some(ChainReport::new(m, traffic.clone(), Some(*classes), ghz))
+            Some(ChainReport::new(
+                m,
+                a.traffic,
+                a.matcher,
+                Some(a.classes),
+                ghz,
+            ))
         })
         .collect()
 }
 
 /// What is measured, and what is told of it.
-pub fn split(made: Vec<Made>) -> (Vec<Candidate>, Vec<(TrafficReport, usize)>) {
-    let one = |m: Made| (m.candidate, (m.traffic, m.classes));
-    made.into_iter().map(one).unzip()
+pub fn split(made: Vec<Made>) -> (Vec<Candidate>, Vec<About>) {
+    made.into_iter().map(|m| (m.candidate, m.about)).unzip()
 }

@@ -139,6 +139,24 @@ pub fn fate(c: &ChainReport) -> String {
     parts.join(", ")
 }
 
+/// What the payload matcher takes of a packet's time, in words.
+pub fn matcher(c: &ChainReport) -> Option<String> {
+    let m = c.matcher.as_ref()?;
+    let share = c.matcher_share.map_or(String::new(), |s| {
+        format!(" ({:.0}% of what is above the ceiling)", s * 100.0)
+    });
+    Some(format!(
+        "{} {}: payload matcher alone {} ns per packet{share}: {:.2} payloads of {} bytes, {} ns each; {}",
+        c.name,
+        c.mode,
+        number(m.ns_per_packet.median),
+        m.scans_per_packet,
+        number(m.bytes_per_scan),
+        number(m.ns_per_scan.median),
+        m.engines.join("; "),
+    ))
+}
+
 /// Lines of at most 100 columns, those after the first indented.
 pub fn wrapped(s: &str) -> String {
     let mut out = String::new();
@@ -216,6 +234,11 @@ pub fn table(r: &Report) -> String {
             "{}",
             wrapped(&format!("{} {}: {}", c.name, c.mode, fate(c)))
         );
+    }
+    for c in &r.chains {
+        if let Some(m) = matcher(c) {
+            let _ = writeln!(t, "{}", wrapped(&m));
+        }
     }
     if r.interrupted {
         let _ = writeln!(

@@ -2,6 +2,7 @@
 
 use crate::common::{self, ChainArgs};
 use crate::explain::{self, Explained};
+use crate::progress::Busy;
 use anyhow::{Context, Result};
 use onefold_engine::BuildOptions;
 use onefold_engine::program::{ProgramRunner, Using};
@@ -65,13 +66,18 @@ pub fn run(args: &Args) -> Result<u8> {
     let Some(chain) = args.chain.load_or_print() else {
         return Ok(common::BAD_INPUT);
     };
-    let graph = match common::build(&chain, &BuildOptions::default()) {
+    // databases of many patterns take seconds
+    let busy = Busy::new("configuring the elements", args.json);
+    let built = common::build(&chain, &BuildOptions::default());
+    drop(busy);
+    let mut graph = match built {
         Ok(g) => g,
         Err(ds) => {
             common::print_diagnostics(&ds);
             return Ok(common::BAD_INPUT);
         }
     };
+    let matchers = common::matchers(&mut graph);
     let input = graph.synthesis_input();
     let start = Instant::now();
     let program = synthesize(&input, args.budget.budget());
@@ -120,10 +126,15 @@ pub fn run(args: &Args) -> Result<u8> {
     } else if args.json {
         // printed under a lock of its own
         drop(out);
-        common::print_json(&explain::json(&x))?;
+        let mut v = explain::json(&x);
+        v["matchers"] = common::matchers_json(&matchers);
+        common::print_json(&v)?;
     } else if args.html.is_none() {
         let most = if args.all { usize::MAX - 1 } else { SHOWN };
         out.write_all(explain::print(&x, most).as_bytes())?;
+        for (name, who) in &matchers {
+            writeln!(out, "payload matcher of {name}: {who}")?;
+        }
     }
     Ok(match report.violations.is_empty() {
         true => common::HOLDS,

@@ -149,7 +149,11 @@ pub fn run(args: &Args) -> Result<u8> {
         start,
         ..Default::default()
     };
-    let graph = match common::build(&chain, &options) {
+    // databases of many patterns take seconds
+    let busy = Busy::new("configuring the elements", args.quiet);
+    let built = common::build(&chain, &options);
+    drop(busy);
+    let mut graph = match built {
         Ok(g) => g,
         Err(ds) => {
             common::print_diagnostics(&ds);
@@ -157,6 +161,10 @@ pub fn run(args: &Args) -> Result<u8> {
         }
     };
     common::print_warnings(&graph);
+    let matchers = common::matchers(&mut graph);
+    if !args.quiet {
+        common::tell_matchers(&matchers);
+    }
     let adapter = args
         .adapt
         .then(|| Adapter::new(&program::synthesize_graph(&graph).program));
@@ -233,6 +241,7 @@ pub fn run(args: &Args) -> Result<u8> {
     }
     if args.json {
         let mut v = json(&outcome, mode, made);
+        v["matchers"] = common::matchers_json(&matchers);
         if let (Some(r), Some(all)) = (made.and_then(|m| m.shadow), v.as_object_mut()) {
             all.insert("shadow".into(), log.json(r, args.shadow.capture()));
         }

@@ -1,5 +1,7 @@
 //! What may be wrong with payload patterns.
 
+use super::scan::VARIABLE;
+
 /// An error in the patterns of a payload matcher.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatternError {
@@ -18,6 +20,12 @@ pub enum PatternError {
     /// A regular expression that is read, but would take too much memory.
     #[error("{0}")]
     TooBig(String),
+    /// A matcher that there is not.
+    #[error("{VARIABLE} is '{0}'; hint: it can be auto (as without it), portable or vectorscan")]
+    Matcher(String),
+    /// Vectorscan was asked for.
+    #[error("the matcher vectorscan was asked for: {0}")]
+    NoVectorscan(String),
 }
 
 /// Most patterns of one element.

@@ -301,13 +301,16 @@ impl Element for Matcher {
     fn handlers(&self) -> &'static [HandlerInfo] {
         const STRING: &[HandlerInfo] = &[
             HandlerInfo::r("matches"),
+            HandlerInfo::r("matcher"),
             HandlerInfo::button("reset_count"),
         ];
         const REGEX: &[HandlerInfo] = &[
             HandlerInfo::rw("payload_only"),
             HandlerInfo::rw("match_all"),
+            HandlerInfo::r("matcher"),
         ];
-        const CLASSIFIER: &[HandlerInfo] = &[HandlerInfo::rw("payload_only")];
+        const CLASSIFIER: &[HandlerInfo] =
+            &[HandlerInfo::rw("payload_only"), HandlerInfo::r("matcher")];
         match self.kind {
             Kind::StringMatcher => STRING,
             Kind::RegexMatcher => REGEX,
@@ -325,6 +328,9 @@ impl Element for Matcher {
                 self.payload_only.to_string()
             }
             ("match_all", Kind::RegexMatcher) => self.match_all.to_string(),
+            ("matcher", Kind::StringMatcher | Kind::RegexMatcher | Kind::RegexClassifier) => {
+                self.scanner.engine().to_string()
+            }
             _ => {
                 let n = name
                     .strip_prefix("pattern")

@@ -20,6 +20,8 @@
 //! - `NOMATCH` is the action for packets that match no rule, `allow` (output 0) unless given.
 //! - `MAX_REGEX_MEMORY` bounds the expressions' automata in bytes: those of expressions that stand alone, together, and that
 //!   of each of the others. An error says when they do not fit.
+//! - `MATCHER` (`auto`, `portable` or `vectorscan`) says who looks for strings, and for expressions that stand alone;
+//!   it makes no difference to what is found. Without it the environment variable `ONEFOLD_MATCHER` does.
 //!
 //! An expression that stands in a rule with strings is only tried when the strings hold (or, with `ALL false`, do not): large
 //! rule sets cost little more than their strings. Matches are looked for packet by packet; streams are not put together.
@@ -27,7 +29,7 @@
 
 use super::base::Base;
 use super::error::PatternError;
-use super::scan::{DEFAULT_REGEX_MEMORY, Look, Pattern, Scanner, check};
+use super::scan::{Choice, DEFAULT_REGEX_MEMORY, Look, Pattern, Scanner, check};
 use crate::args::{Args, split_words, unquote};
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
@@ -45,7 +47,7 @@ pub const PAYLOAD_MATCHER: ElementClass = ElementClass {
     processing: "h/h",
     flow: "x/x",
     effect: Effect::CommutativeCount,
-    usage: "ACTION TERM..., ... [, keywords BASE, PAYLOAD_ONLY, NOMATCH, ALL, CASE, MAX_REGEX_MEMORY]; a TERM is \
+    usage: "ACTION TERM..., ... [, keywords BASE, PAYLOAD_ONLY, NOMATCH, ALL, CASE, MATCHER, MAX_REGEX_MEMORY]; a TERM is \
             [!]string \"TEXT\", [!]hex \"BYTES\" or [!]regex \"EXPRESSION\" with nocase, offset N, depth N",
     summary: "looks for strings and regular expressions in payloads: the first rule that matches decides",
     new: || Box::new(PayloadMatcher::default()),
@@ -217,7 +219,11 @@ fn options(p: &mut Pattern, rest: &mut &[&str]) -> Result<(), String> {
 
 impl PayloadMatcher {
     /// Distributes the terms: strings, and expressions without a string at their side, are looked for together.
-    fn compile(&mut self, memory: usize) -> Result<(), (Option<usize>, PatternError)> {
+    fn compile(
+        &mut self,
+        memory: usize,
+        choice: Choice,
+    ) -> Result<(), (Option<usize>, PatternError)> {
         let mut common: Vec<Pattern> = Vec::new();
         let mut known = std::collections::HashMap::new();
         for r in &self.rules {
@@ -233,7 +239,9 @@ impl PayloadMatcher {
                         common.len() - 1
                     }))
                 } else {
-                    let s = Scanner::new(vec![t.pattern.clone()], memory);
+                    // asked of few packets: not worth a database
+                    let one = vec![t.pattern.clone()];
+                    let s = Scanner::with(one, memory, Choice::Portable);
                     self.own.push(s.map_err(|e| (Some(r.argument), e))?);
                     Source::Own(self.own.len() - 1)
                 };
@@ -242,7 +250,7 @@ impl PayloadMatcher {
             sources.sort_by_key(|(s, _)| matches!(s, Source::Own(_)));
             self.sources.push(sources);
         }
-        self.common = Scanner::new(common, memory).map_err(|e| (None, e))?;
+        self.common = Scanner::with(common, memory, choice).map_err(|e| (None, e))?;
         Ok(())
     }
 
@@ -291,6 +299,14 @@ impl Element for PayloadMatcher {
         let nocase = !args.keyword("CASE").unwrap_or(true);
         let memory: Option<u32> = args.keyword("MAX_REGEX_MEMORY");
         let memory = memory.map_or(DEFAULT_REGEX_MEMORY, |m| m as usize);
+        let choice: Option<Choice> = args.keyword("MATCHER");
+        let choice = match choice.map_or_else(Choice::of_environment, Ok) {
+            Ok(c) => c,
+            Err(e) => {
+                args.error(e.to_string());
+                Choice::Auto
+            }
+        };
         let nomatch: Option<crate::args::Word> = args.keyword("NOMATCH");
         match action(
             nomatch.as_ref().map_or("allow", |w| w.0.as_str()),
@@ -306,7 +322,7 @@ impl Element for PayloadMatcher {
             }
         }
         if args.ok()
-            && let Err((argument, e)) = new.compile(memory)
+            && let Err((argument, e)) = new.compile(memory, choice)
         {
             match argument {
                 Some(i) => args.error_at(i, &format!("rule {i}"), e.to_string()),
@@ -356,6 +372,7 @@ impl Element for PayloadMatcher {
             HandlerInfo::r("unmatched"),
             HandlerInfo::r("counts"),
             HandlerInfo::r("program"),
+            HandlerInfo::r("matcher"),
             HandlerInfo::button("reset_counts"),
         ];
         H
@@ -366,6 +383,7 @@ impl Element for PayloadMatcher {
         match name {
             "matches" => s = self.counts.iter().sum::<u64>().to_string(),
             "unmatched" => s = self.unmatched.to_string(),
+            "matcher" => s = self.common.engine().to_string(),
             "counts" => {
                 for (r, n) in self.rules.iter().zip(&self.counts) {
                     let _ = writeln!(s, "{} {n}", r.argument);

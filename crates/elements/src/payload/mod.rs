@@ -1,13 +1,13 @@
 //! Payload: pattern matching for DPI and per-flow monitoring.
 
-mod base;
-mod error;
+pub mod base;
+pub mod error;
 mod fastclick;
 pub mod filter;
 mod flow_monitor;
 mod flow_table;
 mod matcher;
-mod scan;
+pub mod scan;
 
 use crate::class::ElementClass;
 

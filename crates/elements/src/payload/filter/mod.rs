@@ -12,16 +12,20 @@
 //!
 //! Payloads are looked at packet by packet; streams and fragments are not put together.
 //!
-//! One automaton finds the longest literal of every rule in one pass; only rules whose literal is there are asked. Rules
-//! without a literal are asked always.
+//! One [scanner](super::scan) finds the longest literal of every rule in one pass; only rules whose literal is there
+//! are asked. Where a rule has no literal, one that its expression cannot match without is taken. Rules without
+//! either are asked always. The keyword `MATCHER` (`auto`, `portable` or `vectorscan`) says who scans; it makes no
+//! difference to what is found. Without it the environment variable `ONEFOLD_MATCHER` does.
 //!
 //! What this has that `PayloadMatcher` has not: conditions on headers per rule, conditions relative to one another, alerts.
 
+mod needle;
 pub mod rule;
 #[cfg(test)]
 mod tests;
 
 use super::base::Base;
+use super::scan::{Choice, Pattern, Scanner};
 use crate::args::Args;
 use crate::class::{Effect, ElementClass};
 use crate::cx::Cx;
@@ -30,7 +34,6 @@ use crate::filter::View;
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Model, ModelCx};
 use crate::{Port, element_any};
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use onefold_packet::Pkt;
 use rule::{Action, Rule, Scratch};
 use std::collections::HashMap;
@@ -46,7 +49,7 @@ pub const PAYLOAD_FILTER: ElementClass = ElementClass {
     effect: Effect::CommutativeCount,
     usage: "ACTION [NAME text] [FILTER \"expression\"] CONDITION..., ...; ACTION is allow, drop or alert; a CONDITION is \
             [NOT] LITERAL bytes [NOCASE] [OFFSET n] [DEPTH n] [DISTANCE n] [WITHIN n], [NOT] REGEX text [RELATIVE], \
-            [NOT] AFTER n, or [NOT] SIZE n-m",
+            [NOT] AFTER n, or [NOT] SIZE n-m [, keyword MATCHER]",
     summary: "filters packets by rules on their headers and payloads, as intrusion detection systems do",
     new: || Box::new(PayloadFilter::default()),
 };
@@ -61,8 +64,6 @@ const MAX_MESSAGES: usize = 50;
 struct Compiled {
     /// With the number of the argument that each was read from.
     rules: Vec<(usize, Rule)>,
-    /// Finds the needles: lower-case literals, each of at least one rule.
-    needles: AhoCorasick,
     /// By needle: the rules that it is the needle of, ascending.
     of_needle: Vec<Vec<u32>>,
     /// Rules without one, ascending.
@@ -70,9 +71,10 @@ struct Compiled {
 }
 
 impl Compiled {
-    fn new(rules: Vec<(usize, Rule)>) -> Result<Compiled, String> {
+    /// Rules, and what finds their needles: lower-case literals, each of at least one rule.
+    fn new(rules: Vec<(usize, Rule)>, choice: Choice) -> Result<(Compiled, Scanner), String> {
         let mut number: HashMap<Vec<u8>, usize> = HashMap::new();
-        let mut needles: Vec<Vec<u8>> = Vec::new();
+        let mut needles: Vec<Pattern> = Vec::new();
         let mut of_needle: Vec<Vec<u32>> = Vec::new();
         let mut always = Vec::new();
         for (i, (_, r)) in rules.iter().enumerate() {
@@ -80,7 +82,10 @@ impl Compiled {
                 None => always.push(i as u32),
                 Some(n) => {
                     let k = *number.entry(n).or_insert_with_key(|n| {
-                        needles.push(n.clone());
+                        needles.push(Pattern {
+                            nocase: true,
+                            ..Pattern::literal(n.clone())
+                        });
                         of_needle.push(Vec::new());
                         needles.len() - 1
                     });
@@ -90,74 +95,50 @@ impl Compiled {
                 }
             }
         }
-        let total: usize = needles.iter().map(Vec::len).sum();
-        // a full table is fastest, but may have 256 entries a byte
-        let kind = match total {
-            0..20_000 => AhoCorasickKind::DFA,
-            _ => AhoCorasickKind::ContiguousNFA,
-        };
-        let needles = AhoCorasick::builder()
-            .match_kind(MatchKind::Standard)
-            .ascii_case_insensitive(true)
-            .kind(Some(kind))
-            .build(&needles)
-            .map_err(|e| e.to_string())?;
-        Ok(Compiled {
+        let scanner = Scanner::build(needles, 0, choice).map_err(|e| e.to_string())?;
+        let compiled = Compiled {
             rules,
-            needles,
             of_needle,
             always,
-        })
+        };
+        Ok((compiled, scanner))
     }
 
     /// Which rules may match, ascending.
-    fn candidates(&self, payload: &[u8], found: &mut Found) {
-        found.candidates.clear();
-        found.candidates.extend_from_slice(&self.always);
+    fn candidates(&self, payload: &[u8], scanner: &mut Scanner, to: &mut Vec<u32>) {
+        to.clear();
+        to.extend_from_slice(&self.always);
         if self.of_needle.is_empty() {
             return;
         }
-        found.stamp = found.stamp.wrapping_add(1);
-        if found.stamp == 0 {
-            found.seen.fill(0);
-            found.stamp = 1;
-        }
-        // Cannot fail: the automaton is made for overlapping searches.
-        let Ok(matches) = self.needles.try_find_overlapping_iter(payload) else {
+        let found = scanner.scan(payload).numbers();
+        if found.is_empty() {
             return;
-        };
-        let mut left = self.of_needle.len();
-        for m in matches {
-            let k = m.pattern().as_usize();
-            let (Some(seen), Some(of)) = (found.seen.get_mut(k), self.of_needle.get(k)) else {
-                continue;
-            };
-            if *seen != found.stamp {
-                *seen = found.stamp;
-                found.candidates.extend_from_slice(of);
-                left -= 1;
-                if left == 0 {
-                    break;
-                }
+        }
+        for k in found {
+            if let Some(of) = self.of_needle.get(*k as usize) {
+                to.extend_from_slice(of);
             }
         }
-        found.candidates.sort_unstable();
+        to.sort_unstable();
     }
 }
 
-/// Room for the candidates, kept between packets.
-#[derive(Debug, Clone, Default)]
-struct Found {
-    candidates: Vec<u32>,
-    /// By needle: the last packet (stamp) that it was found in.
-    seen: Vec<u32>,
-    stamp: u32,
+/// Room for the rules that may match, kept between packets; for all of them, so that no packet makes it grow.
+#[derive(Debug, Default)]
+struct Candidates(Vec<u32>);
+
+impl Clone for Candidates {
+    fn clone(&self) -> Candidates {
+        Candidates(Vec::with_capacity(self.0.capacity()))
+    }
 }
 
 #[derive(Debug, Clone, Default)]
 struct PayloadFilter {
     compiled: Option<Arc<Compiled>>,
-    found: Found,
+    scanner: Scanner,
+    candidates: Candidates,
     scratch: Scratch,
     /// Matches by rule.
     counts: Vec<u64>,
@@ -170,6 +151,14 @@ impl Element for PayloadFilter {
     }
     fn configure(&mut self, args: &mut Args<'_>, _: &mut ConfigCx<'_>) -> Result<(), ConfigErrors> {
         let scope = args.scope();
+        let choice: Option<Choice> = args.keyword("MATCHER");
+        let choice = match choice.map_or_else(Choice::of_environment, Ok) {
+            Ok(c) => c,
+            Err(e) => {
+                args.error(e.to_string());
+                Choice::Auto
+            }
+        };
         let list = args.rest();
         if list.len() > MAX_RULES {
             args.error(format!("more than {MAX_RULES} rules"));
@@ -190,13 +179,11 @@ impl Element for PayloadFilter {
         }
         args.finish()?;
         let counts = vec![0; rules.len()];
-        match Compiled::new(rules) {
-            Ok(c) => {
+        match Compiled::new(rules, choice) {
+            Ok((c, scanner)) => {
                 *self = PayloadFilter {
-                    found: Found {
-                        seen: vec![0; c.of_needle.len()],
-                        ..Found::default()
-                    },
+                    candidates: Candidates(Vec::with_capacity(c.rules.len())),
+                    scanner,
                     compiled: Some(Arc::new(c)),
                     counts,
                     ..PayloadFilter::default()
@@ -216,7 +203,7 @@ impl Element for PayloadFilter {
     }
 
     fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
-        let Some(compiled) = self.compiled.clone() else {
+        let Some(compiled) = self.compiled.as_deref() else {
             return cx.drop(p, "PayloadFilter: not configured");
         };
         let version = p.network().and_then(|n| n.first()).map(|b| b >> 4);
@@ -224,11 +211,15 @@ impl Element for PayloadFilter {
             return cx.drop(p, "PayloadFilter: no IP header");
         }
         let payload = Base::Payload.of(&p);
-        compiled.candidates(payload, &mut self.found);
+        let candidates = &mut self.candidates.0;
+        compiled.candidates(payload, &mut self.scanner, candidates);
+        if candidates.is_empty() {
+            return cx.emit(0, p);
+        }
         self.scratch.reset();
         let view = View::of(&p).filter(|_| version == Some(4));
         let (mut alert, mut drop) = (false, false);
-        for i in &self.found.candidates {
+        for i in candidates.iter() {
             let Some((argument, r)) = compiled.rules.get(*i as usize) else {
                 continue;
             };
@@ -275,6 +266,7 @@ impl Element for PayloadFilter {
             HandlerInfo::r("alerts"),
             HandlerInfo::r("matches"),
             HandlerInfo::r("counts"),
+            HandlerInfo::r("matcher"),
             HandlerInfo::button("reset_counts"),
         ];
         H
@@ -283,6 +275,7 @@ impl Element for PayloadFilter {
     fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
         match name {
             "rules" => Ok(self.counts.len().to_string()),
+            "matcher" => Ok(self.scanner.engine().to_string()),
             "alerts" => Ok(self.alerts.to_string()),
             "matches" => Ok(self.counts.iter().sum::<u64>().to_string()),
             // rules that matched: argument, matches, name

@@ -6,6 +6,7 @@
 //! conditions hold. (Not by trying one after the other: the set of all ends of matches is carried from condition to condition, so that
 //! the work is bounded by conditions times bytes.)
 
+use super::needle;
 use crate::args::{ArgScope, split_words, unquote};
 use crate::filter::{Expr, parse_pattern};
 use memchr::memmem;
@@ -181,16 +182,24 @@ impl Rule {
         true
     }
 
-    /// The longest literal that every match contains, in lower case.
+    /// The longest literal that every match contains, in lower case. One of an expression is taken only where there
+    /// is no other.
     pub fn needle(&self) -> Option<Vec<u8>> {
-        self.conditions
-            .iter()
-            .filter(|c| !c.not)
-            .filter_map(|c| match &c.what {
-                What::Literal(l) => Some(l.bytes.to_ascii_lowercase()),
-                _ => None,
-            })
-            .max_by_key(Vec::len)
+        let of = |f: fn(&What) -> Option<Vec<u8>>| {
+            (self.conditions.iter())
+                .filter(|c| !c.not)
+                .filter_map(|c| f(&c.what))
+                .max_by_key(Vec::len)
+        };
+        let literal = |w: &What| match w {
+            What::Literal(l) => Some(l.bytes.to_ascii_lowercase()),
+            _ => None,
+        };
+        let expression = |w: &What| match w {
+            What::Regex { text, .. } => needle::of_regex(text),
+            _ => None,
+        };
+        of(literal).or_else(|| of(expression))
     }
 }
 
@@ -493,13 +502,17 @@ fn size(key: &str, w: Option<&str>) -> Result<usize, String> {
     usize::try_from(v).map_err(|_| format!("{key} {v} is negative"))
 }
 
+/// Expressions are over bytes.
+pub(super) fn syntax() -> regex_automata::util::syntax::Config {
+    regex_automata::util::syntax::Config::new()
+        .utf8(false)
+        .unicode(false)
+}
+
 /// Compiles a regular expression over bytes.
 pub fn compile(text: &str) -> Result<Regex, String> {
-    let syntax = regex_automata::util::syntax::Config::new()
-        .utf8(false)
-        .unicode(false);
     Regex::builder()
-        .syntax(syntax)
+        .syntax(syntax())
         .configure(
             Regex::config()
                 .utf8_empty(false)
