@@ -9,8 +9,8 @@ use crate::trace::{Trace, TraceStep};
 use crate::visits::Visits;
 use onefold_elements::rewrite::FlowTable;
 use onefold_elements::{
-    ENTRY, ElemId, HandlerError, HandlerResult, IoRole, LogStream, NameDb, Outbox, Port, RuleCounters, StateId,
-    StateStore,
+    ENTRY, ElemId, HandlerError, HandlerResult, IoRole, LogStream, NameDb, Outbox, Port,
+    RuleCounters, StateId, StateStore,
 };
 use onefold_packet::{Pkt, Timestamp};
 use std::collections::{BTreeSet, VecDeque};

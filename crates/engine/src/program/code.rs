@@ -172,7 +172,8 @@ pub(super) struct Code {
 impl Code {
     /// The action of a rule, among all.
     pub fn action_of(&self, rule: u32) -> Option<&Action> {
-        self.actions.get(*self.rule_action.get(rule as usize)? as usize)
+        self.actions
+            .get(*self.rule_action.get(rule as usize)? as usize)
     }
 
     /// Does the action of this rule, among all, do nothing on its way but count?

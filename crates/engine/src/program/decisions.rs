@@ -23,7 +23,9 @@ pub(super) fn of(code: &mut Code, p: &Program, core: &Core) -> Result<Decisions,
             at += 1;
             let mut list = Vec::new();
             for o in &r.origin {
-                let Some(c) = o.counted.filter(|_| lists.get(o.elem.0 as usize) == Some(&true))
+                let Some(c) = o
+                    .counted
+                    .filter(|_| lists.get(o.elem.0 as usize) == Some(&true))
                 else {
                     continue;
                 };
@@ -63,7 +65,10 @@ fn near(c: &Counted, place: impl Fn() -> String) -> Result<(), LoadError> {
         EndAt::Same => 0,
         EndAt::Ip4(at) | EndAt::Ip6(at) => at,
     };
-    match [c.len.start, end].into_iter().find(|at| i64::from(*at).abs() > MAX_POSITION) {
+    match [c.len.start, end]
+        .into_iter()
+        .find(|at| i64::from(*at).abs() > MAX_POSITION)
+    {
         None => Ok(()),
         Some(at) => Err(LoadError::Position {
             place: place(),

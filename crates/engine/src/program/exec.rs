@@ -179,7 +179,9 @@ pub(super) fn count(ledger: &mut RuleLedger, action: &Action, rule: usize, p: &P
 /// A packet that has been counted leaves its action at a binding.
 pub(super) fn left(ledger: &mut RuleLedger, rule: usize, bind: u16, p: &Packet) {
     let end = |e| end_of(e, p.buffer(), p.data_offset()) as usize;
-    ledger.left(rule, bind, (1, p.len() as u64), |e| (p.len() - end(e)) as u64);
+    ledger.left(rule, bind, (1, p.len() as u64), |e| {
+        (p.len() - end(e)) as u64
+    });
 }
 
 /// Sends a packet that arrives at a source all its way. `rule`: what [`first_rule`] has said, if it was asked.

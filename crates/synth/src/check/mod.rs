@@ -279,7 +279,10 @@ impl Checker<'_> {
                 self.elem(o.elem);
                 let binds = s.actions.get(r.action.0 as usize).map_or(0, binds_of);
                 if o.counted.is_some_and(|c| usize::from(c.binds) > binds) {
-                    self.wrong(1, "an origin is counted behind more bindings than its action asks for");
+                    self.wrong(
+                        1,
+                        "an origin is counted behind more bindings than its action asks for",
+                    );
                 }
             }
         }
