@@ -20,6 +20,7 @@ mod load;
 mod params;
 mod places;
 mod rounds;
+mod rules;
 mod stitch;
 mod yaml;
 
@@ -27,4 +28,5 @@ pub use error::{ChainError, Reader};
 pub use file::schema;
 pub use load::{Options, example_names, find, load, load_text};
 pub use onefold_click::diag::{Diagnostic, Severity};
+pub use rules::{ListedRule, RulePlace};
 pub use stitch::{Chain, ChainPort, FunctionInfo, LinkInfo};

@@ -138,6 +138,7 @@ fn load_click(
         kind: "click",
         click: text.to_string(),
         ports: Vec::new(),
+        rules: Vec::new(),
     };
     let part = Part::new(reader, info, graph, None, Vec::new(), span);
     let ports = part.info.ports.iter().enumerate().map(|(n, device)| {
@@ -486,6 +487,7 @@ fn build_function(
         reader,
         file,
         span,
+        rules: Vec::new(),
     };
     let mut made: Vec<(&'static str, String)> = Vec::new();
     if let Some(k) = &f.firewall {
@@ -509,6 +511,7 @@ fn build_function(
     if let Some(k) = &f.vlan {
         made.push(("vlan", k.click(&mut cx)));
     }
+    let rules = std::mem::take(&mut cx.rules);
     let kinds_given = made.len() + usize::from(f.click.is_some());
     if kinds_given != 1 {
         let message = match kinds_given {
@@ -541,6 +544,7 @@ fn build_function(
                 kind,
                 click: text,
                 ports: Vec::new(),
+                rules,
             };
             Some(Part::new(reader, info, graph, names, macs, span))
         }

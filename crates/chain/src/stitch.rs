@@ -4,6 +4,7 @@ use crate::error::Reader;
 use crate::links::{Link, PortRef};
 use crate::places::{self, Places};
 use crate::rounds::{self, LinkEnds};
+use crate::rules::ListedRule;
 use indexmap::IndexMap;
 use onefold_click::FlatGraph;
 use onefold_click::source::Span;
@@ -56,6 +57,8 @@ pub struct FunctionInfo {
     pub click: String,
     /// Device names of its ports, by number.
     pub ports: Vec<String>,
+    /// The operator's rules, list by list.
+    pub rules: Vec<ListedRule>,
 }
 
 /// A link of a chain, one way.

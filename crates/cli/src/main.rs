@@ -18,6 +18,7 @@ mod html;
 mod ports;
 mod program;
 mod progress;
+mod rules;
 mod runner;
 mod shadow;
 

@@ -1,7 +1,7 @@
 //! What an element lets the batched engine do, and help for [`Element::pass`](crate::Element::pass).
 
-use crate::Port;
 use crate::class::Effect;
+use crate::{Port, RuleCounters};
 use onefold_packet::{Packet, Pkt};
 
 /// What the batched engine may do at an element, so that a batch leaves it as the same packets would one by one.
@@ -62,13 +62,23 @@ pub fn pass_while(batch: &mut [Pkt], mut fast: impl FnMut(&mut Packet) -> bool) 
     (0, done.unwrap_or(batch.len()))
 }
 
-/// For elements that change nothing and choose an output, or none: the packets from the first on that go where the first one
-/// goes.
+/// For lists of rules, which change nothing: `decide` says to which output a packet goes, and by which argument, if it goes anywhere. Takes
+/// the packets from the first on that go where the first one goes, and counts them.
 #[inline]
-pub fn pass_alike(batch: &[Pkt], output: impl Fn(&Packet) -> Option<usize>) -> (Port, usize) {
-    let Some(to) = batch.first().and_then(|p| output(p)) else {
+pub fn pass_alike(
+    batch: &[Pkt],
+    counters: &mut RuleCounters,
+    decide: impl Fn(&Packet) -> Option<(Port, usize)>,
+) -> (Port, usize) {
+    let Some((to, mut argument)) = batch.first().and_then(|p| decide(p)) else {
         return (0, 0);
     };
-    let same = batch[1..].iter().position(|p| output(p) != Some(to));
-    (to, same.map_or(batch.len(), |i| i + 1))
+    for (i, p) in batch.iter().enumerate() {
+        counters.packet(Some(argument), p.len());
+        match batch.get(i + 1).and_then(|next| decide(next)) {
+            Some((output, next)) if output == to => argument = next,
+            _ => return (to, i + 1),
+        }
+    }
+    (to, batch.len())
 }

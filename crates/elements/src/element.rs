@@ -8,6 +8,7 @@ use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
 use crate::model::{BindPacket, Binding, Bound, Case, Foreseen, Model, ModelCx};
 use crate::names::NameDb;
 use crate::rewrite::{Binder, Lasting};
+use crate::rule_counts::RuleCounters;
 use crate::spec::GraphSpec;
 use crate::store::StateStore;
 use crate::{ElemId, Port};
@@ -453,6 +454,17 @@ pub trait Element: ElementClone + Send + 'static {
     /// [`crate::model::Op::Count`] with `tag`: counters, messages.
     fn account(&mut self, tag: u16, packets: u64, bytes: u64, cx: &mut Cx<'_>) {}
 
+    /// For lists of rules: how many packets each argument has decided about. Whoever executes a program adds to it what
+    /// packets have done that did not come to the element, before anybody reads.
+    fn rule_counters(&self) -> Option<&RuleCounters> {
+        None
+    }
+
+    /// The same, to be added to.
+    fn rule_counters_mut(&mut self) -> Option<&mut RuleCounters> {
+        None
+    }
+
     /// When [`Element::account`] must be told of what has passed.
     fn accounts(&self) -> Accounts {
         Accounts::Now
@@ -519,6 +531,19 @@ macro_rules! element_any {
         }
         fn as_any_mut(&mut self) -> &mut dyn std::any::Any {
             self
+        }
+    };
+}
+
+/// Implements [`Element::rule_counters`] by a field, inside an `impl Element` block.
+#[macro_export]
+macro_rules! element_counts_rules {
+    ($field:ident) => {
+        fn rule_counters(&self) -> Option<&$crate::RuleCounters> {
+            Some(&self.$field)
+        }
+        fn rule_counters_mut(&mut self) -> Option<&mut $crate::RuleCounters> {
+            Some(&mut self.$field)
         }
     };
 }

@@ -45,6 +45,7 @@ mod print;
 mod queues;
 pub mod rewrite;
 pub mod routing;
+mod rule_counts;
 mod sources;
 mod standard;
 
@@ -76,6 +77,7 @@ pub use element::{
 };
 pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
 pub use names::NameDb;
+pub use rule_counts::{RuleCount, RuleCounters};
 pub use spec::{ConnectionSpec, ElementSpec, GraphSpec};
 pub use standard::MAX_ROUNDS;
 pub use store::{State, StateId, StateStore};

@@ -262,6 +262,7 @@ impl Builder<'_> {
             changes: 0,
             changed: Default::default(),
             told: Default::default(),
+            rules: None,
             nodes,
             topo,
         };

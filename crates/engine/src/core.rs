@@ -3,6 +3,7 @@
 use crate::batch::Together;
 use crate::limits;
 use crate::random;
+use crate::rule_counts::RuleLedger;
 use crate::sched::{RunList, Timers};
 use crate::topology::{Edge, Topology};
 use crate::trace::{Decision, Entry, MAX_TRACE_STEPS, Trace, TraceStep};
@@ -110,6 +111,8 @@ pub(crate) struct Core {
     pub changed: BTreeSet<u32>,
     /// Global read handlers about the execution, see [`crate::Graph::tell`].
     pub told: BTreeMap<&'static str, String>,
+    /// What a program that stands for the graph has decided in place of lists of rules; not there while a batch is at work on it.
+    pub rules: Option<Box<RuleLedger>>,
 }
 
 impl Core {
@@ -139,6 +142,20 @@ impl Core {
         );
         self.nodes[node as usize].elem = Some(elem);
         Some(r)
+    }
+
+    /// Lists of rules are told what has been decided in their place: somebody is about to read their counters.
+    pub fn tell_rules(&mut self) {
+        if let Some(mut ledger) = self.rules.take() {
+            ledger.tell(&mut self.nodes);
+            self.rules = Some(ledger);
+        }
+    }
+
+    /// Has the element counters of rules?
+    pub fn counts_rules(&self, node: u32) -> bool {
+        let elem = self.nodes.get(node as usize).and_then(|n| n.elem.as_ref());
+        elem.is_some_and(|e| e.rule_counters().is_some())
     }
 
     #[inline]

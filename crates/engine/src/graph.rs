@@ -9,8 +9,8 @@ use crate::trace::{Trace, TraceStep};
 use crate::visits::Visits;
 use onefold_elements::rewrite::FlowTable;
 use onefold_elements::{
-    ENTRY, ElemId, HandlerError, HandlerResult, IoRole, LogStream, NameDb, Outbox, Port, StateId,
-    StateStore,
+    ENTRY, ElemId, HandlerError, HandlerResult, IoRole, LogStream, NameDb, Outbox, Port,
+    RuleCounters, StateId, StateStore,
 };
 use onefold_packet::{Pkt, Timestamp};
 use std::collections::{BTreeSet, VecDeque};
@@ -338,6 +338,13 @@ impl Graph {
         self.core.handler_exists(ElemId(u32::MAX), &call, writable)
     }
 
+    /// The counters of a list of rules, by argument; `None` for other elements.
+    pub fn rule_counters(&mut self, e: ElemId) -> Option<&RuleCounters> {
+        self.core.tell_rules();
+        let elem = self.core.nodes.get(e.0 as usize)?.elem.as_ref()?;
+        elem.rule_counters()
+    }
+
     /// Answers the global read handler `name` with this text from now on: what is to be known of the execution.
     pub fn tell(&mut self, name: &'static str, text: String) {
         self.core.told.insert(name, text);
@@ -448,6 +455,7 @@ impl Graph {
                 changes: c.changes,
                 changed: c.changed.clone(),
                 told: c.told.clone(),
+                rules: c.rules.clone(),
             },
             out,
             store: self.store.clone(),

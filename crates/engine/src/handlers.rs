@@ -223,6 +223,9 @@ impl Core {
             Some(_) => {}
         }
         self.enter()?;
+        if self.counts_rules(node) {
+            self.tell_rules();
+        }
         let mark = out.effects.len();
         let r = self.with(node, out, store, |e, cx| e.read(name, param, cx));
         self.settle(node, mark, out, store);
@@ -284,6 +287,10 @@ impl Core {
             Some(_) => {}
         }
         self.enter()?;
+        // a reset, or other rules in the place of those that have been counted
+        if self.counts_rules(node) {
+            self.tell_rules();
+        }
         self.activity += 1;
         self.changes += 1;
         self.changed.insert(node);

@@ -40,6 +40,7 @@ pub mod limits;
 mod models;
 pub mod program;
 mod random;
+mod rule_counts;
 mod run;
 mod sched;
 pub mod shadow;

@@ -141,13 +141,36 @@ pub enum Expr {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub struct Filter(pub Vec<(Dim, ValueSet)>);
 
-/// What made a part of a class: an argument (rule, route, pattern) of an element, or the element itself.
+/// What made a part of a class: an argument (rule, route, pattern) of an element, or the element itself: a list of rules of which none fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin {
     /// The element.
     pub elem: ElemId,
     /// The argument's index.
     pub arg: Option<u32>,
+    /// The packets of the class are those that this argument decided about at the element, which will not see them itself. `None` where it will
+    /// (it is asked, or the reference graph takes over there), or another stage says it.
+    pub counted: Option<Counted>,
+}
+
+impl Origin {
+    /// What made a class, without a decision that is to be counted.
+    pub fn of(elem: ElemId, arg: Option<u32>) -> Origin {
+        Origin {
+            elem,
+            arg,
+            counted: None,
+        }
+    }
+}
+
+/// What a rule's counters are told of a class's packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Counted {
+    /// The packet's length at the element.
+    pub len: LenAt,
+    /// So many of the action's bindings are asked for before the element: a packet that leaves the action at one of them does not come to it.
+    pub binds: u16,
 }
 
 /// One filter of a class.

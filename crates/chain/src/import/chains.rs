@@ -4,7 +4,9 @@
 //! what follows a `goto`) takes its packets out of the rules that follow in the same chain.
 
 use super::rule::{MAX_RULES, Rule, Verdict, Way};
+use crate::rules::RulePlace;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// How deep chains may call one another.
 const MAX_DEPTH: usize = 32;
@@ -41,6 +43,8 @@ pub struct ChainRule {
     pub target: Target,
     /// Line, from 1.
     pub line: u32,
+    /// Where it is.
+    pub place: Option<Arc<RulePlace>>,
 }
 
 /// A condition on the interface that a packet came in by or goes out by.
@@ -157,6 +161,7 @@ impl Flatten<'_> {
                             all.join(" && ")
                         },
                         line: r.line,
+                        place: r.place.clone(),
                     });
                     r.tests.is_empty()
                 }
@@ -194,6 +199,7 @@ mod tests {
             interfaces: Vec::new(),
             target,
             line,
+            place: None,
         }
     }
 

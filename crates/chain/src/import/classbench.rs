@@ -49,6 +49,7 @@ pub fn parse(text: &str, deny_every: u32) -> Result<RuleSet, Vec<(u32, String)>>
                     verdict,
                     filter: f.expression(),
                     line,
+                    place: None,
                 });
             }
             Err(e) => errors.push((line, e)),

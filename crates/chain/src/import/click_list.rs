@@ -22,6 +22,7 @@ pub fn parse(text: &str) -> Result<RuleSet, Vec<(u32, String)>> {
                 verdict,
                 filter,
                 line,
+                place: None,
             }),
             Err(e) => errors.push((line, e)),
         }

@@ -8,7 +8,9 @@ use super::chains::{ChainRule, InterfaceTest, Interfaces, Target, flatten};
 use super::ports::{ANY, Ports, complement, test, union};
 use super::rule::{RuleSet, Verdict, Way};
 use super::terms::{Family, icmp_type, protocol, service, tcp_flag};
+use crate::rules::RulePlace;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// What to take from a file.
 #[derive(Debug, Clone)]
@@ -108,7 +110,12 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         let list: Vec<ChainRule> = raw
             .into_iter()
             .flatten()
-            .filter_map(|r| reader.rule(r))
+            .zip(1..)
+            .filter_map(|(r, number)| {
+                let rule = reader.rule(r)?;
+                let place = Some(place(request.family, table, &name, number));
+                Some(ChainRule { place, ..rule })
+            })
             .collect();
         for r in &list {
             if let Target::Jump(c) | Target::Goto(c) = &r.target {
@@ -145,11 +152,26 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     if logs > 0 {
         warnings.push(format!("{logs} rules that only log do nothing"));
     }
+    let line = policy.map(|(_, line)| line);
     Ok(RuleSet {
         down: (up != down).then_some(down),
         rules: up,
         default,
+        policy: Some((place(request.family, table, chain, 0), line)),
         warnings,
+    })
+}
+
+fn place(family: Family, table: &str, chain: &str, number: u32) -> Arc<RulePlace> {
+    Arc::new(RulePlace {
+        family: match family {
+            Family::V4 => "ip".into(),
+            Family::V6 => "ip6".into(),
+        },
+        table: table.to_string(),
+        chain: chain.to_string(),
+        number,
+        handle: None,
     })
 }
 
@@ -278,6 +300,7 @@ impl Rules<'_> {
             interfaces: d.interfaces,
             target: d.target.unwrap_or(Target::Nothing),
             line: raw.line,
+            place: None,
         })
     }
 

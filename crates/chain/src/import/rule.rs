@@ -5,10 +5,12 @@ use super::iptables::Request;
 use super::precedence::{mixed, warn};
 use super::terms::Family;
 use crate::error::Reader;
+use crate::rules::RulePlace;
 use onefold_click::diag::Diagnostic;
 use onefold_click::source::{FileId, Span};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::sync::Arc;
 
 /// Most rules in one set.
 pub const MAX_RULES: usize = 1_000_000;
@@ -42,6 +44,8 @@ pub struct Rule {
     pub filter: String,
     /// Line of the file that it was read from, from 1.
     pub line: u32,
+    /// In formats with chains.
+    pub place: Option<Arc<RulePlace>>,
 }
 
 /// An ordered rule set.
@@ -51,6 +55,8 @@ pub struct RuleSet {
     pub rules: Vec<Rule>,
     /// What the file itself says about packets that no rule matches.
     pub default: Option<Verdict>,
+    /// In formats with chains: whose policy that is, and the line that says it, if there is one.
+    pub policy: Option<(Arc<RulePlace>, Option<u32>)>,
     /// Rules for packets from port 1 to port 0, if they are not the same.
     pub down: Option<Vec<Rule>>,
     /// What is not quite as it was, said once for all rules.

@@ -7,10 +7,12 @@
 use super::{ClickText, KindCx};
 use crate::file::Loc;
 use crate::import::snort;
+use crate::rules::{self, ListedRule};
 use onefold_click::diag::Diagnostic;
 use onefold_elements::payload::filter::rule::{compile, quote};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::sync::Arc;
 
 /// Ports: 0 inside, 1 outside, 2 (with `alerts`) copies of packets that an alert is about. Frames are passed on unchanged.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -104,6 +106,8 @@ struct Line {
     file: String,
     line: u32,
     direction: Direction,
+    /// As the operator wrote it.
+    written: Arc<str>,
 }
 
 impl Dpi {
@@ -118,6 +122,7 @@ impl Dpi {
             if let Some(text) = pattern(cx, p) {
                 let l = cx.reader.sources.locate(cx.at(p));
                 lines.push(Line {
+                    written: rules::shown(&text),
                     text,
                     file: l.file,
                     line: l.line,
@@ -147,6 +152,14 @@ impl Dpi {
                 let comma = if i + 1 < here.len() { "," } else { "" };
                 t.line_from(&l.file, l.line, format!("{}{comma}", l.text));
             }
+            let rule = |(argument, l): (usize, &&Line)| ListedRule {
+                element: format!("{name}_dpi"),
+                argument,
+                text: l.written.clone(),
+                policy: false,
+                place: None,
+            };
+            cx.rules.extend(here.iter().enumerate().map(rule));
             t.line(");");
             t.line(format!(
                 "{name}[0] -> Strip(14) -> CheckIPHeader -> {name}_dpi;"
@@ -184,7 +197,9 @@ impl Dpi {
             let d = d.at(&cx.reader.sources, span).hint("is it the right file?");
             cx.reader.diagnostics.push(d);
         }
+        let written = rules::Lines::of(&text);
         lines.extend(parsed.signatures.iter().map(|s| Line {
+            written: (written.text(s.line)).unwrap_or_else(|| rules::shown(&s.argument())),
             text: s.argument(),
             file: name.clone(),
             line: s.line,

@@ -5,9 +5,11 @@ use crate::file::Loc;
 use crate::import::{
     Family, ReadOptions, Rule, RuleFormat, RuleSet, Verdict, click_list, read_rules,
 };
+use crate::rules::{self, ListedRule, RulePlace};
 use onefold_click::source::Span;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::sync::Arc;
 
 /// Ports: 0 inside, 1 outside. Frames are passed on unchanged.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -67,8 +69,16 @@ pub enum Back {
     Deny,
 }
 
-/// One line of a filter element's configuration, with its place.
-type Line = (String, String, u32);
+/// One line of a filter element's configuration, with its place, and what the operator wrote there.
+#[derive(Debug, Clone)]
+struct Line {
+    text: String,
+    file: String,
+    line: u32,
+    written: Arc<str>,
+    policy: bool,
+    place: Option<Arc<RulePlace>>,
+}
 
 /// The lines for each way.
 struct Lines {
@@ -126,6 +136,7 @@ impl Firewall {
                 "{name}[0] -> Strip(14) -> CheckIPHeader -> {name}_rules :: IPFilter("
             ));
             v4.write(&mut t, down, only);
+            v4.list(cx, format!("{name}_rules"), down, only);
             t.line(format!(") -> Unstrip(14) -> {name}_out;"));
             match &v6 {
                 Some(lines) => {
@@ -133,6 +144,7 @@ impl Firewall {
                         "{name}[1] -> Strip(14) -> CheckIP6Header -> {name}_rules6 :: IP6Filter("
                     ));
                     lines.write(&mut t, down, only);
+                    lines.list(cx, format!("{name}_rules6"), down, only);
                     t.line(format!(") -> Unstrip(14) -> {name}_out;"));
                 }
                 None => verdict(&mut t, name, 1, other, "IPv6, for which there are no rules"),
@@ -177,11 +189,21 @@ impl Firewall {
         };
         let set = read_rules(cx.reader, file, &text, &options, span)?;
         let name = cx.reader.sources.name(file).to_string();
-        let last = self.last(cx, &set, span);
+        let last = self.last(cx, &set, span, &name);
+        // nothing that is read by people is written in JSON
+        let json = text.trim_start().starts_with('{');
+        let written = rules::Lines::of(if json { "" } else { &text });
         let lines = |rules: &[Rule]| -> Vec<Line> {
             let one = |r: &Rule| {
                 let text = format!("{} {}", r.verdict.action(), r.filter);
-                (text, name.clone(), r.line)
+                Line {
+                    written: (written.text(r.line)).unwrap_or_else(|| rules::shown(&text)),
+                    text,
+                    file: name.clone(),
+                    line: r.line,
+                    policy: false,
+                    place: r.place.clone(),
+                }
             };
             rules.iter().map(one).chain([last.clone()]).collect()
         };
@@ -192,10 +214,17 @@ impl Firewall {
     }
 
     /// What happens to packets that no rule of a file matches.
-    fn last(&self, cx: &KindCx<'_>, set: &RuleSet, span: Span) -> Line {
+    fn last(&self, cx: &KindCx<'_>, set: &RuleSet, span: Span, name: &str) -> Line {
         let l = cx.reader.sources.locate(span);
         let v = self.default.or(set.default).unwrap_or(Verdict::Deny);
-        (format!("{} all", v.action()), l.file, l.line)
+        let mut last = policy(v, l.file, l.line);
+        if let (None, Some((place, line))) = (self.default, &set.policy) {
+            last.place = Some(place.clone());
+            if let Some(line) = line {
+                (last.file, last.line) = (name.to_string(), *line);
+            }
+        }
+        last
     }
 
     fn inline(&self, cx: &mut KindCx<'_>, rules: &[Loc<String>]) -> Vec<Line> {
@@ -205,14 +234,21 @@ impl Firewall {
             match click_list::parse_rule(r.value.trim()) {
                 Ok((v, f)) => {
                     cx.warn_of_mixture(r, &f);
-                    out.push((format!("{} {f}", v.action()), l.file, l.line));
+                    out.push(Line {
+                        text: format!("{} {f}", v.action()),
+                        file: l.file,
+                        line: l.line,
+                        written: rules::shown(&r.value),
+                        policy: false,
+                        place: None,
+                    });
                 }
                 Err(e) => cx.error(r, e),
             }
         }
         let l = cx.reader.sources.locate(cx.span);
-        out.push((
-            format!("{} all", self.default.unwrap_or(Verdict::Deny).action()),
+        out.push(policy(
+            self.default.unwrap_or(Verdict::Deny),
             l.file,
             l.line,
         ));
@@ -226,14 +262,54 @@ impl Lines {
             t.line(all);
             return;
         }
-        let lines = match (&self.down, down) {
+        let lines = self.of(down);
+        for (i, l) in lines.iter().enumerate() {
+            let comma = if i + 1 < lines.len() { "," } else { "" };
+            t.line_from(&l.file, l.line, format!("{}{comma}", l.text));
+        }
+    }
+
+    fn of(&self, down: bool) -> &[Line] {
+        match (&self.down, down) {
             (Some(d), true) => d,
             _ => &self.up,
-        };
-        for (i, (text, file, line)) in lines.iter().enumerate() {
-            let comma = if i + 1 < lines.len() { "," } else { "" };
-            t.line_from(file, *line, format!("{text}{comma}"));
         }
+    }
+
+    /// Says which rules became the element's arguments.
+    fn list(&self, cx: &mut KindCx<'_>, element: String, down: bool, only: Option<&str>) {
+        if only.is_some() {
+            let denies = only.is_some_and(|o| o.starts_with("deny"));
+            let back = if denies { "back: deny" } else { "back: allow" };
+            cx.rules.push(ListedRule {
+                element,
+                argument: 0,
+                text: back.into(),
+                policy: true,
+                place: None,
+            });
+            return;
+        }
+        let rule = |(argument, l): (usize, &Line)| ListedRule {
+            element: element.clone(),
+            argument,
+            text: l.written.clone(),
+            policy: l.policy,
+            place: l.place.clone(),
+        };
+        cx.rules.extend(self.of(down).iter().enumerate().map(rule));
+    }
+}
+
+/// What happens to packets that no rule fits.
+fn policy(v: Verdict, file: String, line: u32) -> Line {
+    Line {
+        text: format!("{} all", v.action()),
+        file,
+        line,
+        written: format!("policy {}", v.action()).into(),
+        policy: true,
+        place: None,
     }
 }
 

@@ -13,6 +13,7 @@ pub mod router;
 pub mod vlan;
 
 use crate::error::Reader;
+use crate::rules::ListedRule;
 use onefold_click::source::{FileId, Span};
 
 /// What a kind may use while it builds its graph.
@@ -25,6 +26,8 @@ pub struct KindCx<'a> {
     pub file: FileId,
     /// The function's place in the chain file, for errors about the whole.
     pub span: Span,
+    /// The operator's rules, as they are written into elements.
+    pub rules: Vec<ListedRule>,
 }
 
 impl KindCx<'_> {

@@ -5,6 +5,7 @@ use crate::deploy::{self, Renewal, Verdict, Verification, Verifier, VerifyArgs};
 use crate::ports::{PortArg, port_arg};
 use crate::program::{self, Synthesized};
 use crate::progress::Busy;
+use crate::rules;
 use crate::runner::{self, Outcome, Plan};
 use crate::shadow::{Policy, ShadowArgs, ShadowLog};
 use anyhow::{Context, Result};
@@ -13,7 +14,7 @@ use onefold_engine::program::{ClassCount, DEFAULT_FLOWS, FlowRunner, ProgramRunn
 use onefold_engine::shadow::{Report as ShadowReport, Shadow};
 use onefold_engine::{BuildOptions, Graph, Level};
 use onefold_packet::Timestamp;
-use onefold_synth::program::{Action, Origin, Program};
+use onefold_synth::program::{Action, Program};
 use onefold_verify::generate::adapt::Adapter;
 
 /// How the chain is executed.
@@ -104,6 +105,9 @@ pub struct Args {
     /// Writes a self-contained HTML page: rates, ports, drops by reason, the graph
     #[arg(long, value_name = "FILE")]
     html: Option<std::path::PathBuf>,
+    /// Shows every rule of the operator's with the packets and bytes that it decided about, list by list, as `iptables -L -v` does
+    #[arg(long)]
+    rules: bool,
     /// Prints one JSON object
     #[arg(long)]
     json: bool,
@@ -221,8 +225,9 @@ pub fn run(args: &Args) -> Result<u8> {
     };
     let mut log = ShadowLog::new(&args.shadow, &chain, command, &inputs, args.adapt)?;
     runner::catch_interrupt();
-    let (outcome, runner) = runner::run(&chain, executor, plan, &mut renewal, &mut log)?;
+    let (outcome, mut runner) = runner::run(&chain, executor, plan, &mut renewal, &mut log)?;
     log.finish()?;
+    let listed = rules::rows(&chain, runner.runner_mut().graph_mut());
     let shadow = runner.report();
     let compared = runner.is_watching() || shadow.windows > 0;
     let made = synthesized.as_ref().map(|(s, v)| Made {
@@ -242,6 +247,9 @@ pub fn run(args: &Args) -> Result<u8> {
     if args.json {
         let mut v = json(&outcome, mode, made);
         v["matchers"] = common::matchers_json(&matchers);
+        if let Some(all) = v.as_object_mut() {
+            all.insert("rules".into(), rules::json(&listed).into());
+        }
         if let (Some(r), Some(all)) = (made.and_then(|m| m.shadow), v.as_object_mut()) {
             all.insert("shadow".into(), log.json(r, args.shadow.capture()));
         }
@@ -250,6 +258,9 @@ pub fn run(args: &Args) -> Result<u8> {
         print_text(&chain.name, &outcome);
         if let (Some(m), Some(r)) = (made, &outcome.program) {
             print_program(m, r);
+        }
+        if args.rules {
+            rules::print(&listed);
         }
         if let Some(f) = &args.html {
             crate::say!("report: {}", f.display());
@@ -327,16 +338,20 @@ fn json(o: &Outcome, mode: Mode, made: Option<&Made<'_>>) -> serde_json::Value {
     });
     if let (Some(m), Some(r), Some(all)) = (made, &o.program, all.as_object_mut()) {
         let (g, s) = (m.graph, m.synthesized);
+        let made = rules::made(&s.program);
         let hit: Vec<_> = shown_classes(r)
             .into_iter()
             .map(|c| {
-                let (action, origin) = class_of(&s.program, &c);
+                let action = action_of(&s.program, &c);
+                let by = made.get(&(c.stage, c.action));
+                let origin = by.map_or(&[][..], |m| &m.common);
                 serde_json::json!({
                     "stage": c.stage,
                     "action": c.action,
                     "packets": c.packets,
                     "bytes": c.bytes,
                     "end": action.map(|a| program::end(g, a)),
+                    "rules": by.map_or(0, |m| m.rules),
                     "origin": origin.iter().map(|o| program::origin(g, o)).collect::<Vec<_>>(),
                 })
             })
@@ -448,13 +463,9 @@ fn shown_classes(r: &Report) -> Vec<ClassCount> {
     c
 }
 
-/// The action of a class, and where the first of its rules comes from.
-fn class_of<'a>(p: &'a Program, c: &ClassCount) -> (Option<&'a Action>, &'a [Origin]) {
-    let Some(stage) = p.stages.get(c.stage) else {
-        return (None, &[]);
-    };
-    let rule = stage.rules.iter().find(|r| r.action.0 as usize == c.action);
-    (stage.actions.get(c.action), rule.map_or(&[], |r| &r.origin))
+/// The action of a class.
+fn action_of<'a>(p: &'a Program, c: &ClassCount) -> Option<&'a Action> {
+    p.stages.get(c.stage)?.actions.get(c.action)
 }
 
 fn print_program(m: &Made<'_>, r: &Report) {
@@ -474,16 +485,17 @@ fn print_program(m: &Made<'_>, r: &Report) {
         thousands(hit.len() as u64)
     );
     const SHOWN: usize = 12;
+    let made = rules::made(p);
     for c in hit.iter().take(SHOWN) {
-        let (action, origin) = class_of(p, c);
-        let by = origin.iter().rev().find(|o| o.arg.is_some());
+        let action = action_of(p, c);
+        let by = made.get(&(c.stage, c.action));
         crate::say!(
             "  {:>12}  {}.{}  {}{}",
             thousands(c.packets),
             c.stage,
             c.action,
             action.map_or(String::new(), |a| program::end(g, a)),
-            by.map_or(String::new(), |o| format!(", by {}", program::origin(g, o)))
+            by.map_or(String::new(), |m| m.told(g))
         );
     }
     if hit.len() > SHOWN {

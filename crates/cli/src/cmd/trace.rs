@@ -374,7 +374,7 @@ fn program_steps(f: &Followed) -> Vec<serde_json::Value> {
         return Vec::new();
     };
     let g = &f.graph;
-    let whole = |elem: ElemId| Origin { elem, arg: None };
+    let whole = |elem: ElemId| Origin::of(elem, None);
     let mut all = Vec::new();
     for s in &f.stages {
         let rule = s.rule.and_then(|r| p.stages.get(s.stage)?.rules.get(r));

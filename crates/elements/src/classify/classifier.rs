@@ -14,7 +14,7 @@ use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Base, Case, Cond, Exit, Model, ModelCx, Read, ValueSet, bytes};
-use crate::{Port, element_any, pass_alike};
+use crate::{Port, RuleCounters, element_any, element_counts_rules, pass_alike};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -387,6 +387,7 @@ struct Classifier {
     /// What was written, for the `program` handler and for models.
     patterns: Arc<Vec<Vec<Clause>>>,
     compiled: Vec<Compiled>,
+    counters: RuleCounters,
 }
 
 impl Element for Classifier {
@@ -420,6 +421,7 @@ impl Element for Classifier {
             ..ConfigError::new(format!("output {i} matches no packets"))
         }));
         self.compiled = patterns.iter().map(|p| Compiled::new(p)).collect();
+        self.counters = RuleCounters::new(patterns.len());
         self.patterns = Arc::new(patterns);
         if messages.is_empty() {
             Ok(())
@@ -438,10 +440,12 @@ impl Element for Classifier {
         match self.compiled.iter().position(|c| c.matches(data)) {
             Some(i) => {
                 cx.decide(Some(i), || format!("{} -> output {i}", self.text(i)));
+                self.counters.packet(Some(i), p.len());
                 cx.emit(i, p);
             }
             None => {
                 cx.decide(None, || "no pattern matches".to_string());
+                self.counters.packet(None, p.len());
                 cx.drop(p, "Classifier: no pattern matches");
             }
         }
@@ -451,8 +455,9 @@ impl Element for Classifier {
     }
     fn pass(&mut self, batch: &mut [Pkt], _: Timestamp) -> (Port, usize) {
         let compiled = &self.compiled[..];
-        pass_alike(batch, |p: &Packet| {
-            compiled.iter().position(|c| c.matches(p.data()))
+        pass_alike(batch, &mut self.counters, |p: &Packet| {
+            let i = compiled.iter().position(|c| c.matches(p.data()))?;
+            Some((i, i))
         })
     }
 
@@ -469,7 +474,7 @@ impl Element for Classifier {
             }
         }
         let none = Exit::Drop("Classifier: no pattern matches");
-        cases.push(Case::new(Cond::Always, none));
+        cases.push(Case::new(Cond::Always, none).policy());
         Model::Cases(cases)
     }
 
@@ -478,8 +483,10 @@ impl Element for Classifier {
     }
 
     fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
-        if name != "program" {
-            return Err(HandlerError::NoSuchHandler(name.to_string()));
+        match name {
+            "program" => {}
+            "rule_counts" => return Ok(self.counters.text()),
+            _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         }
         let mut s = String::new();
         for i in 0..self.patterns.len() {
@@ -488,6 +495,7 @@ impl Element for Classifier {
         Ok(s)
     }
 
+    element_counts_rules!(counters);
     element_any!();
 }
 
@@ -530,6 +538,8 @@ mod tests {
         // too short for the ethertype
         assert_eq!(b.push(0, &arp[..13])[0].0, 3);
         assert_eq!(b.push(0, &[])[0].0, 3);
+        let counts = "0 1 60\n1 1 60\n2 1 60\n3 3 73\n";
+        assert_eq!(b.read("rule_counts").unwrap(), counts);
         assert_eq!(
             b.host.decisions[0],
             (Some(0), "12/0806 20/0001 -> output 0".to_string())

@@ -25,7 +25,7 @@ use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Model, ModelCx};
 use crate::names::NameDb;
-use crate::{Port, element_any, pass_alike};
+use crate::{Port, RuleCounters, element_any, element_counts_rules, pass_alike};
 use onefold_packet::{Pkt, Timestamp};
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -91,6 +91,7 @@ struct IpFilter {
     filter: Option<Arc<Filter>>,
     /// IPClassifier's patterns as written, for the `patternN` handlers.
     texts: Arc<Vec<String>>,
+    counters: RuleCounters,
     /// Names to understand a new pattern with, and whose scope.
     names: Option<Arc<(NameDb, String)>>,
 }
@@ -245,6 +246,7 @@ impl Element for IpFilter {
         }
         if messages.iter().all(|e| e.warning) {
             self.filter = Some(Arc::new(filter));
+            self.counters = RuleCounters::new(list.last().map_or(0, |(i, _)| i + 1));
             if self.classifier {
                 self.texts = Arc::new(list.iter().map(|(_, t)| t.to_string()).collect());
                 self.names = Some(Arc::new((cx.names.clone(), cx.name.to_string())));
@@ -280,6 +282,7 @@ impl Element for IpFilter {
                     Action::Output(n) => format!("{} -> output {n}", r.expr),
                     Action::Drop => format!("{} -> drop", r.expr),
                 });
+                self.counters.packet(Some(r.argument as usize), p.len());
                 match r.action {
                     Action::Output(n) => cx.emit(n as usize, p),
                     Action::Drop => cx.drop(p, reasons.denied),
@@ -287,6 +290,7 @@ impl Element for IpFilter {
             }
             None => {
                 cx.decide(None, || "no pattern matches".to_string());
+                self.counters.packet(None, p.len());
                 cx.drop(p, reasons.no_match);
             }
         }
@@ -299,10 +303,11 @@ impl Element for IpFilter {
         let (Some(filter), false) = (&self.filter, self.six) else {
             return (0, 0);
         };
-        pass_alike(batch, |p| {
+        pass_alike(batch, &mut self.counters, |p| {
             let hit = filter.first_match(&View::of(p)?)?;
-            match filter.rules().get(hit)?.action {
-                Action::Output(n) => Some(n as usize),
+            let rule = filter.rules().get(hit)?;
+            match rule.action {
+                Action::Output(n) => Some((n as usize, rule.argument as usize)),
                 Action::Drop => None,
             }
         })
@@ -331,8 +336,10 @@ impl Element for IpFilter {
     }
 
     fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
-        if name == "program" {
-            return Ok(self.filter.as_ref().map_or(String::new(), |f| program(f)));
+        match name {
+            "program" => return Ok(self.filter.as_ref().map_or(String::new(), |f| program(f))),
+            "rule_counts" => return Ok(self.counters.text()),
+            _ => {}
         }
         let n = name
             .strip_prefix("pattern")
@@ -370,6 +377,7 @@ impl Element for IpFilter {
         Ok(())
     }
 
+    element_counts_rules!(counters);
     element_any!();
 }
 
@@ -433,6 +441,9 @@ mod tests {
         let args: Vec<Option<usize>> = b.host.decisions.iter().map(|d| d.0).collect();
         assert_eq!(args, [Some(0), Some(1), Some(2), None]);
         assert_eq!(b.host.decisions[1].1, "dst net 10.1.0.0/16 -> drop");
+        // what has no IP header was not for the rules to decide
+        let counts = "0 1 28\n1 1 28\n2 1 28\npolicy 1 28\n";
+        assert_eq!(b.read("rule_counts").unwrap(), counts);
         assert!(
             b.read("program")
                 .unwrap()
@@ -455,7 +466,9 @@ mod tests {
         assert!(b.write("pattern3", "tcp").is_err());
         assert_eq!(b.read("pattern1").unwrap(), "tcp or src server");
         let names: Vec<&str> = b.element.handlers().iter().map(|h| h.name).collect();
-        assert_eq!(names, ["program", "pattern0", "pattern1", "pattern2"]);
+        let patterns = ["pattern0", "pattern1", "pattern2"];
+        assert_eq!(names[..2], ["program", "rule_counts"]);
+        assert_eq!(names[2..], patterns);
     }
 
     #[test]

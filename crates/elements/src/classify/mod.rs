@@ -27,16 +27,16 @@ pub const CLASSES: &[ElementClass] = &[
 /// Most `patternN` handlers that are listed.
 const MAX_PATTERN_HANDLERS: usize = 1024;
 
-/// `program`, then `pattern0` to `pattern<n-1>`, read and write. Names are made once for the whole process.
+/// `program` and `rule_counts`, then `pattern0` to `pattern<n-1>`, read and write. Names are made once for the whole process.
 pub(crate) fn pattern_handlers(n: usize) -> &'static [HandlerInfo] {
     static ALL: OnceLock<Vec<HandlerInfo>> = OnceLock::new();
     let all = ALL.get_or_init(|| {
-        let mut v = vec![HandlerInfo::r("program")];
+        let mut v = vec![HandlerInfo::r("program"), HandlerInfo::r("rule_counts")];
         v.extend((0..MAX_PATTERN_HANDLERS).map(|i| {
             let name: &'static str = Box::leak(format!("pattern{i}").into_boxed_str());
             HandlerInfo::rw(name).sets(i as u16, "")
         }));
         v
     });
-    &all[..=n.min(MAX_PATTERN_HANDLERS)]
+    &all[..2 + n.min(MAX_PATTERN_HANDLERS)]
 }

@@ -23,10 +23,11 @@ use crate::args::{ArgScope, Args, FromArg, Ip6Prefix};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, DropReason};
 use crate::element::{ConfigCx, ConfigErrors, Element};
+use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{
     Base, Case, Cond, Exit, FieldRef, Model, ModelCx, Read, ValueSet, bytes, field, max_of,
 };
-use crate::{Port, element_any};
+use crate::{Port, RuleCounters, element_any, element_counts_rules};
 use onefold_packet::Pkt;
 use onefold_packet::wire::ipv6::{Header, LEN};
 use std::sync::Arc;
@@ -537,6 +538,7 @@ struct Rule {
 #[derive(Debug, Clone, Default)]
 struct Ip6Filter {
     rules: Arc<Vec<Rule>>,
+    counters: RuleCounters,
 }
 
 const NO_HEADER: DropReason = "IP6Filter: no IPv6 header";
@@ -785,6 +787,7 @@ impl Element for Ip6Filter {
             }
         }
         args.finish()?;
+        self.counters = RuleCounters::new(rules.last().map_or(0, |r| r.argument + 1));
         self.rules = Arc::new(rules);
         Ok(())
     }
@@ -829,7 +832,7 @@ impl Element for Ip6Filter {
             };
             cases.push(Case::new(when, exit).from_arg(r.argument));
         }
-        cases.push(Case::new(Cond::Always, Exit::Drop(NO_RULE)));
+        cases.push(Case::new(Cond::Always, Exit::Drop(NO_RULE)).policy());
         Model::Cases(cases)
     }
 
@@ -841,6 +844,7 @@ impl Element for Ip6Filter {
         match hit {
             Some(r) => {
                 cx.decide(Some(r.argument), || r.text.clone());
+                self.counters.packet(Some(r.argument), p.len());
                 match r.output {
                     Some(n) => cx.emit(n, p),
                     None => cx.drop(p, DENIED),
@@ -848,11 +852,25 @@ impl Element for Ip6Filter {
             }
             None => {
                 cx.decide(None, || "no pattern matches".to_string());
+                self.counters.packet(None, p.len());
                 cx.drop(p, NO_RULE);
             }
         }
     }
 
+    fn handlers(&self) -> &'static [HandlerInfo] {
+        const H: &[HandlerInfo] = &[HandlerInfo::r("rule_counts")];
+        H
+    }
+
+    fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
+        match name {
+            "rule_counts" => Ok(self.counters.text()),
+            _ => Err(HandlerError::NoSuchHandler(name.to_string())),
+        }
+    }
+
+    element_counts_rules!(counters);
     element_any!();
 }
 

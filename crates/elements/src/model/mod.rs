@@ -542,6 +542,8 @@ pub struct Case {
     pub exit: Exit,
     /// The configuration argument that made this case (a rule, a route, a pattern): provenance.
     pub origin: Option<usize>,
+    /// No argument decides here: it is what a list of rules does with packets that none of them fits.
+    pub policy: bool,
 }
 
 impl Case {
@@ -552,7 +554,13 @@ impl Case {
             ops: Vec::new(),
             exit,
             origin: None,
+            policy: false,
         }
+    }
+    /// Says that no rule of a list decides here.
+    pub fn policy(mut self) -> Case {
+        self.policy = true;
+        self
     }
     /// Adds operations.
     pub fn with(mut self, ops: impl IntoIterator<Item = Op>) -> Case {

@@ -6,7 +6,7 @@ use super::lookup::Lookup;
 use super::regs::Source;
 use crate::topology::Edge;
 use onefold_elements::model::{BindKind, FlowSide, ValueSet};
-use onefold_synth::program::LenAt;
+use onefold_synth::program::{EndAt, LenAt};
 use std::sync::Arc;
 
 /// No stage.
@@ -97,8 +97,22 @@ pub(super) enum End {
     Unreachable,
 }
 
+/// Where the packets of an action end for the lists of rules that decided about them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// Where they ended when the epoch began.
+    No,
+    /// For some lists as a header says.
+    At(EndAt),
+    /// As several headers say.
+    Several,
+}
+
 #[derive(Debug, Clone)]
 pub(super) struct Action {
+    pub cut: Cut,
+    /// Lists decide about its packets behind so many of its bindings, at most.
+    pub behind: u16,
     /// Registers that its values read, in [`Code::lists`].
     pub needs: Span,
     pub steps: Span,
@@ -156,10 +170,15 @@ pub(super) struct Code {
 }
 
 impl Code {
+    /// The action of a rule, among all.
+    pub fn action_of(&self, rule: u32) -> Option<&Action> {
+        self.actions
+            .get(*self.rule_action.get(rule as usize)? as usize)
+    }
+
     /// Does the action of this rule, among all, do nothing on its way but count?
     pub fn only_counts(&self, rule: u32) -> bool {
-        let action = self.rule_action.get(rule as usize);
-        let action = action.and_then(|a| self.actions.get(*a as usize));
+        let action = self.action_of(rule);
         let counts = |s: &Step| matches!(s, Step::Count { .. });
         action.is_some_and(|a| a.steps.of(&self.steps).iter().all(counts))
     }

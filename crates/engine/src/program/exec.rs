@@ -1,23 +1,24 @@
 //! Execution: a packet goes from stage to stage until it leaves, is dropped, or the reference graph takes over.
 
 use super::classify::NO_RULE;
-use super::code::{Action, Code, End, Expect, Next, Span, Step};
+use super::code::{Action, Code, Cut, End, Expect, Next, Span, Step};
 use super::foresee::Foresight;
 use super::image::{self, LateAnno};
 use super::later::Later;
 use super::lookup::{self, Scratch};
 use super::path::{Path, PathEnd};
-use super::regs::Regs;
+use super::regs::{Regs, end_of};
 use super::report::Counts;
 use super::trace::{Passed, Recorder};
 use crate::core::Core;
 use crate::graph::Graph;
 use crate::limits;
+use crate::rule_counts::RuleLedger;
 use crate::topology::Edge;
 use crate::trace::Entry;
 use onefold_elements::model::{BindKind, BindPacket, Binding, Bound};
 use onefold_elements::{ElemId, Emission, Outbox, StateStore};
-use onefold_packet::Pkt;
+use onefold_packet::{Packet, Pkt};
 use onefold_synth::program::Mark;
 use std::cell::Cell;
 
@@ -158,6 +159,31 @@ pub(super) fn first_rule(code: &Code, st: &mut State, stage: u32, p: &Pkt) -> Op
     (rule != NO_RULE).then_some(rule)
 }
 
+/// A packet of a rule is counted, as long as it is and as lists of rules see it.
+#[inline(always)]
+pub(super) fn count(ledger: &mut RuleLedger, action: &Action, rule: usize, p: &Packet) {
+    ledger.class(rule, p.len());
+    let end = |e| end_of(e, p.buffer(), p.data_offset()) as usize;
+    match action.cut {
+        Cut::No => {}
+        Cut::At(e) => {
+            let end = end(e);
+            if end < p.len() {
+                ledger.padded(rule, p.len() - end);
+            }
+        }
+        Cut::Several => ledger.padded_each(rule, p, end),
+    }
+}
+
+/// A packet that has been counted leaves its action at a binding.
+pub(super) fn left(ledger: &mut RuleLedger, rule: usize, bind: u16, p: &Packet) {
+    let end = |e| end_of(e, p.buffer(), p.data_offset()) as usize;
+    ledger.left(rule, bind, (1, p.len() as u64), |e| {
+        (p.len() - end(e)) as u64
+    });
+}
+
 /// Sends a packet that arrives at a source all its way. `rule`: what [`first_rule`] has said, if it was asked.
 pub(super) fn run(
     code: &Code,
@@ -289,14 +315,16 @@ impl<'a> Exec<'a> {
                     return self.hand_over(s.at, p, luggage.hops);
                 }
             }
-            self.st.counts.class(at, p.len());
+            if let Some(ledger) = &mut self.core.rules {
+                count(ledger, action, at, &p);
+            }
             if let Some(t) = &mut self.st.path {
                 t.rule(at, fresh);
             }
             for r in action.needs.of(&code.lists) {
                 self.st.regs.ensure(*r, &code.sources, &p);
             }
-            match self.steps(action, &mut packet, p, &mut luggage) {
+            match self.steps((at, action), &mut packet, p, &mut luggage) {
                 After::GoOn => {}
                 After::Gone => return,
                 After::Stage(next) => {
@@ -391,12 +419,13 @@ impl<'a> Exec<'a> {
     #[inline]
     fn steps(
         &mut self,
-        action: &Action,
+        (rule, action): (usize, &Action),
         back: &mut Option<Pkt>,
         p: Pkt,
         luggage: &mut Luggage,
     ) -> After {
         let code: &'a Code = self.code;
+        let mut binds = 0;
         for step in action.steps.of(&code.steps) {
             match step {
                 Step::Count {
@@ -416,45 +445,75 @@ impl<'a> Exec<'a> {
                         t.counts.push((*elem, *tag, *len));
                     }
                 }
-                Step::Bind { .. } => match self.bind_step(step, &p, luggage) {
-                    Outcome::Expected => {}
-                    Outcome::Next(Some(Next::Stage(s))) => {
-                        *back = Some(p);
-                        return After::Stage(s);
+                Step::Bind { .. } => {
+                    let outcome = self.bind_step(step, &p, luggage);
+                    if let Outcome::Expected = outcome {
+                        binds += 1;
+                        continue;
                     }
-                    Outcome::Next(Some(Next::Unconnected(e))) => {
-                        if let Some(t) = &mut self.st.path {
-                            t.end = PathEnd::Drop(e, UNCONNECTED);
-                        }
-                        self.out.drop(ElemId(e), UNCONNECTED, p);
-                        return After::Gone;
+                    if binds < action.behind {
+                        self.left(rule, binds, &p);
                     }
-                    Outcome::Next(None | Some(Next::Never)) => {
-                        self.out.drop(ElemId(step.elem()), UNCONNECTED, p);
-                        return After::Gone;
-                    }
-                    Outcome::Drop(reason) => {
-                        self.out.drop(ElemId(step.elem()), reason, p);
-                        return After::Gone;
-                    }
-                    Outcome::Punt(cause) => {
-                        let mut p = p;
-                        if let Step::Bind { port, image, .. } = step {
-                            self.apply(*image, &mut p, luggage);
-                            self.st.counts.punt(step.elem(), cause);
-                            let to = Edge {
-                                node: step.elem(),
-                                port: u32::from(*port),
-                            };
-                            self.hand_over(to, p, luggage.hops);
-                        }
-                        return After::Gone;
-                    }
-                },
+                    return self.unexpected(step, outcome, back, p, luggage);
+                }
             }
         }
         *back = Some(p);
         After::GoOn
+    }
+
+    /// A packet leaves its action at a step: its binding is not the expected one.
+    fn unexpected(
+        &mut self,
+        step: &Step,
+        outcome: Outcome,
+        back: &mut Option<Pkt>,
+        mut p: Pkt,
+        luggage: &Luggage,
+    ) -> After {
+        match outcome {
+            Outcome::Expected => {
+                *back = Some(p);
+                return After::GoOn;
+            }
+            Outcome::Next(Some(Next::Stage(s))) => {
+                *back = Some(p);
+                return After::Stage(s);
+            }
+            Outcome::Next(Some(Next::Unconnected(e))) => {
+                if let Some(t) = &mut self.st.path {
+                    t.end = PathEnd::Drop(e, UNCONNECTED);
+                }
+                self.out.drop(ElemId(e), UNCONNECTED, p);
+            }
+            Outcome::Next(None | Some(Next::Never)) => {
+                self.out.drop(ElemId(step.elem()), UNCONNECTED, p);
+            }
+            Outcome::Drop(reason) => self.out.drop(ElemId(step.elem()), reason, p),
+            Outcome::Punt(cause) => {
+                if let Step::Bind { port, image, .. } = step {
+                    self.apply(*image, &mut p, luggage);
+                    self.st.counts.punt(step.elem(), cause);
+                    let to = Edge {
+                        node: step.elem(),
+                        port: u32::from(*port),
+                    };
+                    self.hand_over(to, p, luggage.hops);
+                }
+            }
+        }
+        After::Gone
+    }
+
+    /// Lists of rules behind the action's binding of this number do not see the packet.
+    #[cold]
+    fn left(&mut self, rule: usize, bind: u16, p: &Packet) {
+        if let Some(ledger) = &mut self.core.rules {
+            left(ledger, rule, bind, p);
+        }
+        if let Some(t) = &mut self.st.path {
+            t.left.push((rule as u32, bind));
+        }
     }
 
     /// Elements are told what waits to be told: before anybody may ask.

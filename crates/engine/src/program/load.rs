@@ -25,7 +25,7 @@ const MAX_PARTS: usize = 1 << 24;
 /// Most ways of a fork, outputs of a binding or an asked element.
 const MAX_WAYS: usize = 1 << 16;
 /// Positions (in bytes) are nearer to the packet's start than this.
-const MAX_POSITION: i64 = 1 << 24;
+pub(super) const MAX_POSITION: i64 = 1 << 24;
 
 type R<T> = Result<T, LoadError>;
 
@@ -554,6 +554,8 @@ impl Loader<'_> {
         self.code.steps.extend(steps);
         most("steps", self.code.steps.len(), MAX_PARTS)?;
         Ok(code::Action {
+            cut: code::Cut::No,
+            behind: 0,
             needs: self.list(needs),
             steps: Span {
                 from,

@@ -46,6 +46,7 @@
 mod checks;
 mod classify;
 mod code;
+mod decisions;
 mod error;
 mod exec;
 mod flow;
@@ -75,6 +76,7 @@ pub use trace::{Passed, ProgramStep};
 
 use crate::arrival::Arrival;
 use crate::graph::Graph;
+use crate::rule_counts::RuleLedger;
 use crate::trace::TraceStep;
 use code::{Code, NONE};
 use onefold_elements::ElemId;
@@ -228,16 +230,22 @@ impl ProgramRunner {
     /// # Errors
     /// When the program is not one for this graph, or not well-formed; the old one stays then.
     pub fn load(&mut self, program: &Program) -> Result<(), LoadError> {
-        let code = load::load(program, &self.graph.core.topo, self.using)?;
+        let mut code = load::load(program, &self.graph.core.topo, self.using)?;
+        let decisions = decisions::of(&mut code, program, &self.graph.core)?;
+        self.graph.core.tell_rules();
         let models = all_models(&self.graph);
         self.graph.core.changed.clear();
         let keys = report::keys(program);
         let mut state = exec::State::new(&code);
         state.later = later::Later::new(&code, &self.graph);
-        if let Some(old) = &self.loaded {
+        let mut ledger = RuleLedger::new(Arc::new(decisions), code.rule_action.len());
+        let old = self.graph.core.rules.take();
+        if let (Some(before), Some(mut old)) = (&self.loaded, old) {
             let names = &self.graph.core.topo.names;
-            (state.counts).go_on(&keys, &old.state.counts, &old.code, &old.keys, names);
+            (state.counts).go_on(&before.state.counts, &before.code, names);
+            (state.counts).go_on_rules((&keys, &mut ledger), (&before.keys, &mut old));
         }
+        self.graph.core.rules = Some(Box::new(ledger));
         state.watched = self.still_fallen(&code, &keys);
         self.loaded = Some(Loaded {
             state,
@@ -544,7 +552,9 @@ impl ProgramRunner {
         for rule in rules.filter(|r| *r != classify::NO_RULE) {
             let at = (stage.rules + rule) as usize;
             l.code.rule_action.get(at).map(onefold_packet::prefetch);
-            l.state.counts.ask(at);
+            if let Some(ledger) = &self.graph.core.rules {
+                ledger.ask(at);
+            }
         }
     }
 
@@ -718,7 +728,11 @@ impl ProgramRunner {
     /// What has been counted since the first program was loaded.
     pub fn report(&self) -> Report {
         let mut r = match &self.loaded {
-            Some(l) => report::report(&l.code, &l.state.counts, &self.graph.core.topo.names),
+            Some(l) => {
+                let core = &self.graph.core;
+                let rules = core.rules.as_deref().map_or(&[][..], RuleLedger::all);
+                report::report(&l.code, &l.state.counts, rules, &core.topo.names)
+            }
             None => Report::default(),
         };
         r.packets = self.loaded.as_ref().map_or(0, |l| l.packets);

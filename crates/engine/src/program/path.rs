@@ -22,6 +22,8 @@ pub(crate) struct Path {
     pub rules: Vec<u32>,
     /// Element, tag, length: in order.
     pub counts: Vec<(u32, u16, LenAt)>,
+    /// Rules whose action the packet left, at their bindings of these numbers.
+    pub left: Vec<(u32, u16)>,
     /// The bindings that were used.
     pub flows: Vec<Lasting>,
     pub end: PathEnd,
@@ -36,6 +38,7 @@ impl Path {
     pub fn clear(&mut self) {
         self.rules.clear();
         self.counts.clear();
+        self.left.clear();
         self.flows.clear();
         self.end = PathEnd::Elsewhere;
         self.values.clear();

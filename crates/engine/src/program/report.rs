@@ -1,6 +1,7 @@
 //! What a program has done: packets and bytes per class and rule, packets that left it, by cause.
 
 use super::code::Code;
+use crate::rule_counts::RuleLedger;
 use onefold_synth::program::{End, Program, Rule, Stage};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,11 +9,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// Causes beyond those that the program names; more different ones are counted together.
 const MAX_CAUSES: usize = 256;
 
-/// Counters of an executor.
+/// Counters of an executor beside those of rules ([`RuleLedger`]).
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counts {
-    /// By rule, among all: packets, bytes.
-    rules: Vec<(u64, u64)>,
     sites: Vec<u64>,
     /// Element, cause, packets.
     others: Vec<(u32, &'static str, u64)>,
@@ -49,63 +48,40 @@ pub(super) fn keys(p: &Program) -> Vec<u64> {
 }
 
 impl Counts {
-    /// Goes on with what was counted before, by another program: rules that are in both keep their counts.
-    pub fn go_on(
-        &mut self,
-        keys: &[u64],
-        old: &Counts,
-        old_code: &Code,
-        old_keys: &[u64],
-        names: &[String],
-    ) {
-        let mut at: HashMap<u64, Vec<usize>> = HashMap::new();
-        for (i, k) in keys.iter().enumerate().rev() {
-            at.entry(*k).or_default().push(i);
-        }
+    /// Goes on with the punts that were counted before, by another program.
+    pub fn go_on(&mut self, old: &Counts, old_code: &Code, names: &[String]) {
         self.gone = old.gone;
-        for (k, c) in old_keys.iter().zip(&old.rules) {
-            // equal ones in their order
-            let to = at.get_mut(k).and_then(Vec::pop);
-            match to.and_then(|i| self.rules.get_mut(i)) {
-                Some(to) => *to = *c,
-                None => {
-                    self.gone.0 += c.0;
-                    self.gone.1 += c.1;
-                }
-            }
-        }
         self.before = merged(punts(old_code, old, names));
         self.before.retain(|p| p.packets > 0);
     }
 
+    /// Rules that are in both programs keep their counts; all lists have been told of the old one's.
+    pub fn go_on_rules(
+        &mut self,
+        (keys, now): (&[u64], &mut RuleLedger),
+        (old_keys, old): (&[u64], &mut RuleLedger),
+    ) {
+        now.take_waiting(old);
+        let mut at: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (i, k) in keys.iter().enumerate().rev() {
+            at.entry(*k).or_default().push(i);
+        }
+        for (k, c) in old_keys.iter().zip(old.all()) {
+            // equal ones in their order
+            let to = at.get_mut(k).and_then(Vec::pop);
+            if !to.is_some_and(|i| now.go_on(i, *c)) {
+                self.gone.0 += c.0;
+                self.gone.1 += c.1;
+            }
+        }
+    }
+
     pub fn new(code: &Code) -> Counts {
         Counts {
-            rules: vec![(0, 0); code.rule_action.len()],
             sites: vec![0; code.sites.len()],
             others: Vec::new(),
             before: Vec::new(),
             gone: (0, 0),
-        }
-    }
-    /// A rule will be counted soon.
-    #[inline]
-    pub fn ask(&self, rule: usize) {
-        if let Some(c) = self.rules.get(rule) {
-            onefold_packet::prefetch(c);
-        }
-    }
-    #[inline]
-    pub fn class(&mut self, rule: usize, bytes: usize) {
-        if let Some(c) = self.rules.get_mut(rule) {
-            c.0 += 1;
-            c.1 += bytes as u64;
-        }
-    }
-    /// So many packets of so many bytes in all.
-    pub fn classes(&mut self, rule: usize, packets: u64, bytes: u64) {
-        if let Some(c) = self.rules.get_mut(rule) {
-            c.0 += packets;
-            c.1 += bytes;
         }
     }
     #[inline]
@@ -215,13 +191,18 @@ impl Report {
 }
 
 /// Makes the report.
-pub(super) fn report(code: &Code, counts: &Counts, names: &[String]) -> Report {
+pub(super) fn report(
+    code: &Code,
+    counts: &Counts,
+    by_rule: &[(u64, u64)],
+    names: &[String],
+) -> Report {
     let mut rules = Vec::with_capacity(code.rule_action.len());
     for (i, s) in code.stages.iter().enumerate() {
         let next = code.stages.get(i + 1);
         let end = next.map_or(code.rule_action.len(), |n| n.rules as usize);
         for at in s.rules as usize..end {
-            let (packets, bytes) = counts.rules.get(at).copied().unwrap_or_default();
+            let (packets, bytes) = by_rule.get(at).copied().unwrap_or_default();
             let action = code.rule_action.get(at).copied().unwrap_or(s.actions);
             rules.push(RuleCount {
                 stage: i,

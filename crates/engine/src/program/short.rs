@@ -14,17 +14,17 @@ pub(super) use ahead::foresee;
 pub(super) use write::Write;
 
 use super::classify::NO_RULE;
-use super::code::{Action, Code, End, Step};
-use super::exec::State;
+use super::code::{Action, Code, Cut, End, Step};
+use super::exec::{self, State};
 use super::image;
 use super::later::Later;
 use super::regs::{Regs, end_of};
-use super::report::Counts;
 use super::straight;
 use super::tied::{Tie, Written};
 use super::wider::{Work, widely};
 use crate::core::Core;
 use crate::graph::Graph;
+use crate::rule_counts::RuleLedger;
 use onefold_elements::rewrite::{Binder, Tied};
 use onefold_elements::{ElemId, Host, Outbox, StateStore};
 use onefold_packet::{Packet, Pkt};
@@ -45,6 +45,8 @@ enum Fate {
 struct Short {
     /// Where packets end by their header, if that is asked.
     end: EndAt,
+    /// Lists of rules have seen packets end there.
+    cut: bool,
     /// Lengths that are summed.
     lengths: Lengths,
     /// Where the transport header begins, if the packet ends where the rewriter was told that it does.
@@ -80,6 +82,11 @@ fn lengths(code: &Code, a: &Action, mut end: EndAt) -> Option<(EndAt, Lengths)> 
         }
         list.push((len.start, by_header));
     }
+    match a.cut {
+        Cut::No => {}
+        Cut::At(e) if end == EndAt::Same || end == e => end = e,
+        Cut::At(_) | Cut::Several => return None,
+    }
     Some((end, Lengths::of(list)?))
 }
 
@@ -106,6 +113,7 @@ impl Short {
         let (end, lengths) = lengths(code, a, end)?;
         Some(Short {
             end,
+            cut: a.cut != Cut::No,
             lengths,
             alike: match &fate {
                 Fate::Bound(t) if t.end == end => Some(t.tuple.transport()),
@@ -113,6 +121,15 @@ impl Short {
             },
             fate,
         })
+    }
+
+    /// A packet of so many bytes that ends here is counted with its rule.
+    #[inline(always)]
+    fn count(&self, ledger: &mut RuleLedger, rule: usize, len: usize, end: usize) {
+        ledger.class(rule, len);
+        if self.cut && end < len {
+            ledger.padded(rule, len - end);
+        }
     }
 
     /// Where a packet ends, if that is asked; `transport_len`: what the rewriter is told, if that is known.
@@ -198,11 +215,15 @@ pub(super) fn run(
     if !may(st, g) {
         return packets.next();
     }
+    // nobody reads what it knows before the loop ends
+    let Some(mut ledger) = g.core.rules.take() else {
+        return packets.next();
+    };
     let mut shorts = std::mem::take(&mut st.later.shorts);
     let (n, back) = widely(Run {
         code,
         shorts: &mut shorts,
-        counts: &mut st.counts,
+        ledger: &mut ledger,
         later: &mut st.later,
         regs: &mut st.regs,
         core: &mut g.core,
@@ -211,6 +232,7 @@ pub(super) fn run(
         first_rule,
         packets,
     });
+    g.core.rules = Some(ledger);
     *count += n;
     g.packets_in += n;
     g.core.steps = 1;
@@ -225,7 +247,7 @@ pub(super) fn run(
 struct Run<'a, 'p> {
     code: &'a Code,
     shorts: &'a mut Shorts,
-    counts: &'a mut Counts,
+    ledger: &'a mut RuleLedger,
     later: &'a mut Later,
     regs: &'a mut Regs,
     core: &'a mut Core,
@@ -344,7 +366,7 @@ impl Work for Run<'_, '_> {
                         let len = p.len();
                         let end = s.end(&p, Some(c.length(i)));
                         s.lengths.add(t, len, end);
-                        self.counts.class(at, len);
+                        s.count(self.ledger, at, len, end);
                         tie.carry_out(code, self.regs, &c.binding(i), &mut p, end);
                         out.transmitted.push((ElemId(tie.sink), p));
                     }
@@ -366,8 +388,12 @@ impl Work for Run<'_, '_> {
                     Tied::To(b) => Some(b),
                     Tied::Drop(reason) => {
                         n += 1;
-                        self.counts.class(at, len);
-                        let steps = code.actions.get(number).map(|a| a.steps.of(&code.steps));
+                        s.count(self.ledger, at, len, end);
+                        let action = code.actions.get(number);
+                        if action.is_some_and(|a| a.behind > 0) {
+                            exec::left(self.ledger, at, 0, &p);
+                        }
+                        let steps = action.map(|a| a.steps.of(&code.steps));
                         for s in steps.unwrap_or_default().iter().take(tie.before) {
                             if let Step::Count { len, number, .. } = s {
                                 self.later.add(*number, image::length(*len, &p));
@@ -383,7 +409,7 @@ impl Work for Run<'_, '_> {
                 some.push(number as u32);
             }
             s.lengths.add(t, len, end);
-            self.counts.class(at, len);
+            s.count(self.ledger, at, len, end);
             match &s.fate {
                 Fate::Leaves(sink, w) => {
                     if w.trim {

@@ -4,7 +4,7 @@
 //! classes of most chains count, write and send, or count and drop; for their packets nothing has to be put off, and nobody is called.
 
 use super::code::{Action, Code, End, Step};
-use super::exec::State;
+use super::exec::{self, State};
 use super::image;
 use crate::graph::Graph;
 use onefold_elements::ElemId;
@@ -42,7 +42,9 @@ pub(super) fn run(
         return Some(p);
     }
     g.core.steps = 1;
-    st.counts.class(at, p.len());
+    if let Some(ledger) = &mut g.core.rules {
+        exec::count(ledger, action, at, &p);
+    }
     for s in action.steps.of(&code.steps) {
         if let Step::Count { len, number, .. } = s {
             // it waits, as has been asked

@@ -275,7 +275,16 @@ impl Checker<'_> {
                 Some(n) => *n = true,
                 None => self.wrong(1, format!("there is no a{}", r.action.0)),
             }
-            r.origin.iter().for_each(|o| self.elem(o.elem));
+            for o in &r.origin {
+                self.elem(o.elem);
+                let binds = s.actions.get(r.action.0 as usize).map_or(0, binds_of);
+                if o.counted.is_some_and(|c| usize::from(c.binds) > binds) {
+                    self.wrong(
+                        1,
+                        "an origin is counted behind more bindings than its action asks for",
+                    );
+                }
+            }
         }
         self.place = here;
         for (i, a) in s.actions.iter().enumerate() {
@@ -529,6 +538,12 @@ impl Checker<'_> {
             End::Unreachable => {}
         }
     }
+}
+
+/// Bindings that an action asks for.
+fn binds_of(a: &Action) -> usize {
+    let bind = |s: &&Step| matches!(s, Step::Bind { .. });
+    a.steps.iter().filter(bind).count()
 }
 
 /// Widths of the slots that a binding fills.

@@ -359,7 +359,16 @@ fn stage() -> BoxedStrategy<Stage> {
         Why::Written,
         Why::Budget,
     ]);
-    let origin = (elem(), any::<Option<u32>>()).prop_map(|(elem, arg)| Origin { elem, arg });
+    let counted = (any::<i32>(), end_at(), any::<u16>()).prop_map(|(start, end, binds)| Counted {
+        len: LenAt { start, end },
+        binds,
+    });
+    let counted = proptest::option::of(counted);
+    let origin = (elem(), any::<Option<u32>>(), counted).prop_map(|(elem, arg, counted)| Origin {
+        elem,
+        arg,
+        counted,
+    });
     let rule = (filter(), 0u32..4, proptest::collection::vec(origin, 0..3)).prop_map(
         |(filter, a, origin)| Rule {
             filter,

@@ -5,7 +5,7 @@ use super::groups::Traversal;
 use super::{Group, MAX_CROSSINGS, MAX_VISITS, Part};
 use crate::cond::{self, Trouble};
 use crate::layout::Layout;
-use crate::program::{Dim, Expr, Filter, Origin, Why};
+use crate::program::{Counted, Dim, Expr, Filter, Origin, Step, Why};
 use crate::state::{Got, State};
 use onefold_elements::ElemId;
 use onefold_elements::model::{Case, Cond, Exit, Model, Op, Read, field};
@@ -17,6 +17,30 @@ const MAX_EARLIER: usize = 64;
 const ROUND: &str = "goes round between functions";
 /// Most groups at one element in one stage.
 const MAX_GROUPS: u32 = 4096;
+
+/// What a case of an element makes of a class; whether its packets are counted is seen when they have taken it ([`decided`]).
+fn origin(elem: ElemId, case: &Case) -> Option<Origin> {
+    let decides = case.origin.is_some() || case.policy;
+    let arg = case.origin.and_then(|a| u32::try_from(a).ok());
+    decides.then(|| Origin::of(elem, arg))
+}
+
+/// Packets of this state at an element have been decided about by the case that their last origin is.
+pub(super) fn decided(case: &Case, before: &State, group: &mut Group) {
+    if case.origin.is_none() && !case.policy {
+        return;
+    }
+    let bind = |s: &&Step| matches!(s, Step::Bind { .. });
+    let counted = Counted {
+        len: before.len_at(),
+        binds: u16::try_from(before.steps.iter().filter(bind).count()).unwrap_or(u16::MAX),
+    };
+    for p in &mut group.parts {
+        if let Some(o) = p.origin.last_mut() {
+            o.counted = Some(counted);
+        }
+    }
+}
 
 /// Alternatives of cases (with the cases' numbers) that speak of the packet's length among other things: the few that make
 /// later cases' packets longer.
@@ -79,6 +103,9 @@ impl Traversal<'_, '_> {
         ] = &cases[..]
         {
             group.path.push(elem);
+            if let Some(origin) = origin(elem, &cases[0]) {
+                group.parts.iter_mut().for_each(|p| p.origin.push(origin));
+            }
             return self.take(elem, port, &s, group, &cases[0]);
         }
         let hint = self.hint(&group);
@@ -165,17 +192,12 @@ impl Traversal<'_, '_> {
                     }
                     let mut rank = p.rank.clone();
                     rank.push(i as u32);
-                    let mut origin = p.origin.clone();
-                    if let Some(arg) = cases[i].origin {
-                        origin.push(Origin {
-                            elem,
-                            arg: Some(arg as u32),
-                        });
-                    }
+                    let mut from = p.origin.clone();
+                    from.extend(origin(elem, &cases[i]));
                     let part = Part {
                         rank,
                         filter,
-                        origin,
+                        origin: from,
                     };
                     size += part.size();
                     out.entry(class_of[i]).or_default().push(part);

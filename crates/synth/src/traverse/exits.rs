@@ -1,6 +1,7 @@
 //! A group takes a case: its operations, then its exit.
 
 use super::carry::carried;
+use super::element::decided;
 use super::groups::Traversal;
 use super::{Group, Key, Part};
 use crate::program::{End, Expr, Next, Step, Why};
@@ -43,6 +44,10 @@ impl Traversal<'_, '_> {
                 group.path.pop();
                 return self.help(need, elem, port, before, group);
             }
+        }
+        // what is asked, or goes on in the reference graph, is counted by the element itself
+        if !matches!(case.exit, Exit::Punt(_) | Exit::Ask(_) | Exit::Bind(_)) {
+            decided(case, before, &mut group);
         }
         match &case.exit {
             Exit::Port(p) => self.go(elem, *p, s, group, "unconnected output"),

@@ -112,6 +112,7 @@ impl Reader<'_> {
                 interfaces: d.interfaces,
                 target,
                 line,
+                place: None,
             }))
         } else {
             Err(errors)

@@ -13,9 +13,11 @@ use super::chains::{ChainRule, Target, flatten};
 use super::iptables::Request;
 use super::rule::{RuleSet, Verdict, Way};
 use super::terms::Family;
+use crate::rules::RulePlace;
 use serde_json::Value;
 use set::Sets;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Most objects in a file.
 const MAX_OBJECTS: usize = 1_000_000;
@@ -25,6 +27,19 @@ type Errors = Vec<(u32, String)>;
 /// A chain's key: table, name (the family is one of those that are read).
 fn key(table: &str, chain: &str) -> String {
     format!("{table}/{chain}")
+}
+
+/// A rule's place in the chain of this key.
+fn place(key: &str, body: &Value, number: u32) -> Arc<RulePlace> {
+    let (table, chain) = key.split_once('/').unwrap_or(("", key));
+    let family = body.get("family").and_then(Value::as_str);
+    Arc::new(RulePlace {
+        family: family.unwrap_or("").to_string(),
+        table: table.to_string(),
+        chain: chain.to_string(),
+        number,
+        handle: body.get("handle").and_then(Value::as_u64),
+    })
 }
 
 /// Reads a file; errors are (line, message).
@@ -124,9 +139,11 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         };
         let table = k.split('/').next().unwrap_or("");
         let mut out = Vec::new();
-        for (body, line) in list {
+        for ((body, line), number) in list.iter().zip(1..) {
             match reader.rule(body, table, *line) {
                 Ok(Some(r)) => {
+                    let place = Some(place(&k, body, number));
+                    let r = ChainRule { place, ..r };
                     if let Target::Jump(c) | Target::Goto(c) = &r.target {
                         todo.push(c.clone());
                     }
@@ -164,10 +181,16 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     if logs > 0 {
         warnings.push(format!("{logs} log statements do nothing"));
     }
+    let family = (rules.get(&start).and_then(|l| l.first())).map_or(&Value::Null, |(b, _)| *b);
+    let of_chain = RulePlace {
+        handle: None,
+        ..RulePlace::clone(&place(&start, family, 0))
+    };
     Ok(RuleSet {
         down: (up != down).then_some(down),
         rules: up,
         default: Some(default),
+        policy: Some((Arc::new(of_chain), None)),
         warnings,
     })
 }

@@ -571,7 +571,8 @@ pub fn model(rules: &[Rule], six: bool, reasons: &Reasons) -> Model {
             return c.done();
         }
     }
-    c.otherwise([], Exit::Drop(reasons.no_match))
+    c.push(Case::new(Cond::Always, Exit::Drop(reasons.no_match)).policy())
+        .done()
 }
 
 /// No later fragments, and all that rules read of the transport header is there.

@@ -33,7 +33,7 @@ use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::filter::View;
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use crate::{Port, RuleCount, RuleCounters, element_any, element_counts_rules};
 use onefold_packet::Pkt;
 use rule::{Action, Rule, Scratch};
 use std::collections::HashMap;
@@ -140,8 +140,8 @@ struct PayloadFilter {
     scanner: Scanner,
     candidates: Candidates,
     scratch: Scratch,
-    /// Matches by rule.
-    counts: Vec<u64>,
+    /// Matches by rule, alerts among them, and what no rule decided.
+    counters: RuleCounters,
     alerts: u64,
 }
 
@@ -178,14 +178,14 @@ impl Element for PayloadFilter {
             }
         }
         args.finish()?;
-        let counts = vec![0; rules.len()];
+        let counters = RuleCounters::new(rules.last().map_or(0, |(i, _)| i + 1));
         match Compiled::new(rules, choice) {
             Ok((c, scanner)) => {
                 *self = PayloadFilter {
                     candidates: Candidates(Vec::with_capacity(c.rules.len())),
                     scanner,
                     compiled: Some(Arc::new(c)),
-                    counts,
+                    counters,
                     ..PayloadFilter::default()
                 };
             }
@@ -214,11 +214,12 @@ impl Element for PayloadFilter {
         let candidates = &mut self.candidates.0;
         compiled.candidates(payload, &mut self.scanner, candidates);
         if candidates.is_empty() {
+            self.counters.packet(None, p.len());
             return cx.emit(0, p);
         }
         self.scratch.reset();
         let view = View::of(&p).filter(|_| version == Some(4));
-        let (mut alert, mut drop) = (false, false);
+        let (mut alert, mut drop, mut decided) = (false, false, false);
         for i in candidates.iter() {
             let Some((argument, r)) = compiled.rules.get(*i as usize) else {
                 continue;
@@ -231,9 +232,7 @@ impl Element for PayloadFilter {
             if !header || !r.payload_matches(payload, &mut self.scratch) {
                 continue;
             }
-            if let Some(n) = self.counts.get_mut(*i as usize) {
-                *n += 1;
-            }
+            self.counters.packet(Some(*argument), p.len());
             cx.decide(Some(*argument), || {
                 format!("{} {}", r.action, r.name).trim_end().to_string()
             });
@@ -243,8 +242,12 @@ impl Element for PayloadFilter {
                 Action::Allow => {}
             }
             if r.action != Action::Alert {
+                decided = true;
                 break;
             }
+        }
+        if !decided {
+            self.counters.packet(None, p.len());
         }
         if alert {
             self.alerts += 1;
@@ -267,6 +270,7 @@ impl Element for PayloadFilter {
             HandlerInfo::r("matches"),
             HandlerInfo::r("counts"),
             HandlerInfo::r("matcher"),
+            HandlerInfo::r("rule_counts"),
             HandlerInfo::button("reset_counts"),
         ];
         H
@@ -274,16 +278,20 @@ impl Element for PayloadFilter {
 
     fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {
         match name {
-            "rules" => Ok(self.counts.len().to_string()),
+            "rules" => Ok(self.rules().len().to_string()),
             "matcher" => Ok(self.scanner.engine().to_string()),
             "alerts" => Ok(self.alerts.to_string()),
-            "matches" => Ok(self.counts.iter().sum::<u64>().to_string()),
+            "matches" => {
+                let of = |c: &RuleCount| c.packets;
+                Ok((self.counters.rules().iter().map(of).sum::<u64>()).to_string())
+            }
+            "rule_counts" => Ok(self.counters.text()),
             // rules that matched: argument, matches, name
             "counts" => {
                 let mut s = String::new();
-                let rules = self.compiled.iter().flat_map(|c| &c.rules);
-                for ((argument, r), n) in rules.zip(&self.counts) {
-                    if *n > 0 {
+                for (argument, r) in self.rules() {
+                    let n = self.counters.get(Some(*argument)).packets;
+                    if n > 0 {
                         let line = format!("{argument} {n} {}", r.name);
                         let _ = writeln!(s, "{}", line.trim_end());
                     }
@@ -298,10 +306,17 @@ impl Element for PayloadFilter {
         if name != "reset_counts" {
             return Err(HandlerError::NoSuchHandler(name.to_string()));
         }
-        self.counts.fill(0);
+        self.counters.reset();
         self.alerts = 0;
         Ok(())
     }
 
+    element_counts_rules!(counters);
     element_any!();
+}
+
+impl PayloadFilter {
+    fn rules(&self) -> &[(usize, Rule)] {
+        self.compiled.as_ref().map_or(&[], |c| &c.rules)
+    }
 }

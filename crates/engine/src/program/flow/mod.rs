@@ -54,6 +54,7 @@ mod ways;
 mod wide;
 mod windows;
 
+use super::code::Cut;
 use super::path::{Path, PathEnd};
 use super::wider::Isa;
 use super::{ProgramRunner, Report};
@@ -640,12 +641,20 @@ impl FlowRunner {
 
 /// Tells elements and classes of packets that have gone this way.
 fn account(w: &Way, n: Pending, runner: &mut ProgramRunner) {
-    if let Some(l) = &mut runner.loaded {
+    let g = &mut runner.graph;
+    if let (Some(l), Some(ledger)) = (&runner.loaded, &mut g.core.rules) {
+        let ends = n.ip_bytes + u64::from(w.l3) * n.packets;
+        let padding = n.bytes.saturating_sub(ends);
         for r in &w.name.rules {
-            l.state.counts.classes(*r as usize, n.packets, n.bytes);
+            let cut = l.code.action_of(*r).is_some_and(|a| a.cut != Cut::No);
+            let padding = if cut { padding } else { 0 };
+            ledger.classes(*r as usize, n.packets, n.bytes, padding);
+        }
+        for (rule, bind) in &w.left {
+            let here = (n.packets, n.bytes);
+            ledger.left(*rule as usize, *bind, here, |_| padding);
         }
     }
-    let g = &mut runner.graph;
     for c in w.name.counts.get(..w.late.0).unwrap_or_default() {
         tell(g, c, n.packets, n.bytes, n.ip_bytes);
     }

@@ -6,7 +6,7 @@
 //! sums add up; that no sum of differences is zero unless nothing changed keeps both zeros apart). A UDP checksum that comes to zero
 //! between two elements stays zero from there on: a flow knows its own ([`Flow::danger`]), and of such packets all of it is taken off.
 
-use super::super::code::Code;
+use super::super::code::{Code, Cut};
 use super::super::image::{CONST, Term, Value};
 use super::super::path::{Path, PathEnd};
 use super::super::regs::{Source, write_bits};
@@ -79,6 +79,10 @@ pub(super) struct Way {
     /// How many of [`Name::counts`] can wait for anyone to ask, and how many then for the end of the moment; the rest cannot wait.
     pub late: (usize, usize),
     pub moment: Pending,
+    /// Rules of [`Name::rules`] whose actions are left at a binding of this number: lists of rules behind it see nothing.
+    pub left: Vec<(u32, u16)>,
+    /// Bytes before the IP header.
+    pub l3: u32,
 }
 
 /// What a flow has for itself.
@@ -239,6 +243,15 @@ pub(super) fn make(
     counts.sort_by_key(|c| when(c.elem));
     let late = counts.partition_point(|c| when(c.elem) == Accounts::Later);
     let moment = counts.partition_point(|c| when(c.elem) <= Accounts::Moment) - late;
+    // lists of rules count as many bytes as the header says that is in the key, or those of the packet
+    let cut = |rule: &u32| match code.action_of(*rule).map(|a| a.cut) {
+        Some(Cut::At(e)) => ip_end(e) == Some(true),
+        Some(Cut::Several) => false,
+        Some(Cut::No) | None => true,
+    };
+    if !path.rules.iter().all(cut) {
+        return Err("a length in counts of rules");
+    }
     let mut way = Way::ends(Name {
         rules: path.rules.clone(),
         counts,
@@ -248,6 +261,8 @@ pub(super) fn make(
     });
     let (mut ip_sum, mut l4_sum) = (None, None);
     way.late = (late, moment);
+    way.left = path.left.clone();
+    way.l3 = l3 as u32;
     way.plain = late == path.counts.len();
     let mut act = Act::nothing();
     act.l3 = l3 as u32;
@@ -408,6 +423,8 @@ impl Way {
             moment: Pending::default(),
             plain: true,
             keyed: false,
+            l3: 0,
+            left: Vec::new(),
         }
     }
 }

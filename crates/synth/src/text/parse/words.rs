@@ -1,7 +1,7 @@
 //! What single words of a program's text mean: numbers, addresses, names.
 
 use super::super::names::{ANNOS, PACKET_TYPES, bits_of};
-use crate::program::{Address, Dim, Origin, Slot};
+use crate::program::{Address, Counted, Dim, EndAt, LenAt, Origin, Slot};
 use onefold_elements::ElemId;
 use onefold_elements::model::AnnoKey;
 use onefold_packet::EtherAddr;
@@ -26,7 +26,12 @@ pub(super) fn slot_of(w: &str) -> Option<Slot> {
         .map(Slot)
 }
 
+/// `eN`, `eN.A`, and where its packets are counted `@START`, `:ip4@AT` or `:ip6@AT`, `:bBINDS`.
 pub(super) fn origin_of(w: &str) -> Option<Origin> {
+    let (w, counted) = match w.split_once('@') {
+        Some((w, c)) => (w, Some(counted_of(c)?)),
+        None => (w, None),
+    };
     let (e, arg) = match w.split_once('.') {
         Some((e, a)) => (e, Some(u32::try_from(plain(a)?).ok()?)),
         None => (w, None),
@@ -35,7 +40,24 @@ pub(super) fn origin_of(w: &str) -> Option<Origin> {
     Some(Origin {
         elem: ElemId(elem),
         arg,
+        counted,
     })
+}
+
+fn counted_of(w: &str) -> Option<Counted> {
+    let mut words = w.split(':');
+    let start = words.next()?.parse().ok()?;
+    let mut end = EndAt::Same;
+    let mut binds = 0;
+    for w in words {
+        match (w.strip_prefix("ip4@"), w.strip_prefix("ip6@")) {
+            (Some(at), _) => end = EndAt::Ip4(at.parse().ok()?),
+            (_, Some(at)) => end = EndAt::Ip6(at.parse().ok()?),
+            _ => binds = indexed(w, "b").and_then(|n| u16::try_from(n).ok())?,
+        }
+    }
+    let len = LenAt { start, end };
+    Some(Counted { len, binds })
 }
 
 pub(super) fn anno_of(w: &str) -> Option<AnnoKey> {

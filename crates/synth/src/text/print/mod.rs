@@ -12,7 +12,7 @@ mod action;
 mod value;
 mod words;
 
-use crate::program::{Dim, Program, Rule, Slot, Stage, Why};
+use crate::program::{Counted, Dim, EndAt, Program, Rule, Slot, Stage, Why};
 pub(crate) use action::{EXPECTED, EXPECTED_STYLE};
 pub use value::values;
 pub(crate) use value::{quoted, set};
@@ -118,6 +118,9 @@ fn print_stage(out: &mut String, p: &Program, i: usize, s: &Stage) {
             if let Some(a) = o.arg {
                 put!(out, ".{a}");
             }
+            if let Some(c) = &o.counted {
+                put_counted(out, c);
+            }
         }
         out.push('\n');
         if let Some(f) = first.get_mut(r.action.0 as usize)
@@ -146,4 +149,17 @@ fn print_stage(out: &mut String, p: &Program, i: usize, s: &Stage) {
         out.push_str("  }\n");
     }
     out.push_str("}\n");
+}
+
+/// Where packets that an origin decides about are counted: how long they are there, and behind how many bindings.
+fn put_counted(out: &mut String, c: &Counted) {
+    put!(out, "@{}", c.len.start);
+    match c.len.end {
+        EndAt::Same => {}
+        EndAt::Ip4(at) => put!(out, ":ip4@{at}"),
+        EndAt::Ip6(at) => put!(out, ":ip6@{at}"),
+    }
+    if c.binds > 0 {
+        put!(out, ":b{}", c.binds);
+    }
 }
