@@ -11,7 +11,8 @@ use onefold_elements::{ElemId, Emission, Outbox, StateStore};
 use onefold_packet::Pkt;
 
 impl Core {
-    /// What waits at these ranks is taken up in order: all of it is there. Something waits at `rank` and nothing before it.
+    /// What waits at these ranks is taken up in order: all of it is there. Something waits at `rank` and nothing
+    /// before it.
     pub(super) fn in_order(
         &mut self,
         plan: &Plan,
@@ -53,8 +54,8 @@ impl Core {
         self.together.merged = all;
     }
 
-    /// In a cycle, where nothing else waits: the first packet of all that wait for their turn is given to its element, and those
-    /// behind it that wait for the same one, until something that follows stays in the cycle.
+    /// In a cycle, where nothing else waits: the first packet of all that wait for their turn is given to its
+    /// element, and those behind it that wait for the same one, until something that follows stays in the cycle.
     pub(super) fn take_turn(
         &mut self,
         plan: &Plan,
@@ -121,8 +122,8 @@ impl Core {
         p
     }
 
-    /// Gives a batch to an element that tells the times of its packets apart, or makes several packets of one. What it emits is in
-    /// lanes; leaves `batch` empty.
+    /// Gives a batch to an element that tells the times of its packets apart, or makes several packets of one. What
+    /// it emits is in lanes; leaves `batch` empty.
     pub(super) fn piecemeal(
         &mut self,
         plan: &Plan,
@@ -174,8 +175,8 @@ impl Core {
         }
     }
 
-    /// Gives one packet to an element, at its own time. What it emits is in lanes, or waits; several packets are numbered one behind
-    /// the other. `rest` are packets that are neither in lanes nor wait.
+    /// Gives one packet to an element, at its own time. What it emits is in lanes, or waits; several packets are
+    /// numbered one behind the other. `rest` are packets that are neither in lanes nor wait.
     #[allow(clippy::too_many_arguments)]
     fn one(
         &mut self,
@@ -252,8 +253,8 @@ impl Core {
         out.effects = effects;
     }
 
-    /// What an element emitted that lanes did not take: outputs beyond their number. Calls, of which there are none here, would be
-    /// carried out at once.
+    /// What an element emitted that lanes did not take: outputs beyond their number. Calls, of which there are none
+    /// here, would be carried out at once.
     #[cold]
     pub(super) fn spread_rest(
         &mut self,
