@@ -7,13 +7,14 @@ use onefold_packet::{Packet, Pkt};
 /// What the batched engine may do at an element, so that a batch leaves it as the same packets would one by one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Batching {
-    /// Packets may come in any order: what becomes of one does not depend on others, and what is counted only adds up.
+    /// Packets may come in any order: what becomes of one does not depend on others, and what is counted only adds
+    /// up.
     AnyOrder,
-    /// Packets come in the order in which they arrived: what becomes of one depends on those before it. Nothing but packets
-    /// that leave follows from one.
+    /// Packets come in the order in which they arrived: what becomes of one depends on those before it. Nothing but
+    /// packets that leave follows from one.
     InOrder,
-    /// More than that may follow: a task is woken, a timer is set. It has happened before anything follows from a later
-    /// packet, here and wherever packets go from here.
+    /// More than that may follow: a task is woken, a timer is set. It has happened before anything follows from a
+    /// later packet, here and wherever packets go from here.
     Alone,
     /// Handlers of other elements may be called: no later packet has come to any element before.
     Calls,
@@ -32,8 +33,8 @@ impl Batching {
     }
 }
 
-/// How closely an element looks at the clock: packets of a batch that it would tell apart are given to it one after the other,
-/// each at its own time.
+/// How closely an element looks at the clock: packets of a batch that it would tell apart are given to it one after
+/// the other, each at its own time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
     /// Not at all.
@@ -54,8 +55,8 @@ impl Clock {
     pub const MILLISECONDS: Clock = Clock::Steps(1_000_000);
 }
 
-/// For elements whose packets nearly all leave at output 0 after a change in place: `fast` makes the change and says true, or
-/// leaves the packet alone and says false.
+/// For elements whose packets nearly all leave at output 0 after a change in place: `fast` makes the change and says
+/// true, or leaves the packet alone and says false.
 #[inline]
 pub fn pass_while(batch: &mut [Pkt], mut fast: impl FnMut(&mut Packet) -> bool) -> (Port, usize) {
     let done = batch.iter_mut().position(|p| !fast(p));

@@ -1,5 +1,6 @@
-//! Batches are invisible: what the batched reference graph does with packets, each with its own time, is what the scalar one does with
-//! them one by one: bytes, time stamps, sinks, the order in which packets leave, drops, counters, states, what is printed.
+//! Batches are invisible: what the batched reference graph does with packets, each with its own time, is what the
+//! scalar one does with them one by one: bytes, time stamps, sinks, the order in which packets leave, drops,
+//! counters, states, what is printed.
 
 mod examples;
 mod small;

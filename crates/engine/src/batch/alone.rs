@@ -1,5 +1,5 @@
-//! Where tasks may be woken and timers set: packets go on as in the scalar engine, one arrival after the other, each until
-//! nothing more happens, and the clock moves from one to the next.
+//! Where tasks may be woken and timers set: packets go on as in the scalar engine, one arrival after the other, each
+//! until nothing more happens, and the clock moves from one to the next.
 
 use super::number;
 use super::plan::Plan;

@@ -19,8 +19,8 @@ enum Enter {
 }
 
 impl Graph {
-    /// A batch arrives at `element`, at one moment: the batched engine. What leaves, and everything else that can be seen, is
-    /// what [`Graph::inject`] makes of the same packets one by one. Leaves `batch` empty.
+    /// A batch arrives at `element`, at one moment: the batched engine. What leaves, and everything else that can be
+    /// seen, is what [`Graph::inject`] makes of the same packets one by one. Leaves `batch` empty.
     ///
     /// The bounds of [`crate::limits`] hold for the batch: for so many packets, so many times the steps.
     pub fn inject_batch(&mut self, element: ElemId, batch: &mut Vec<Pkt>, at: Timestamp) {
@@ -28,9 +28,9 @@ impl Graph {
         self.arrivals(element, batch, Some(at));
     }
 
-    /// [`Graph::inject_batch`] of packets that arrive one after the other, each at its own time stamp: timers that are due between two
-    /// of them fire there. One whose time stamp lies before that of the packet in front of it, or before the graph's
-    /// clock, arrives at that time, which becomes its time stamp. Leaves `batch` empty.
+    /// [`Graph::inject_batch`] of packets that arrive one after the other, each at its own time stamp: timers that
+    /// are due between two of them fire there. One whose time stamp lies before that of the packet in front of it, or
+    /// before the graph's clock, arrives at that time, which becomes its time stamp. Leaves `batch` empty.
     pub fn inject_stamped(&mut self, element: ElemId, batch: &mut Vec<Pkt>) {
         let mut clock = self.core.now;
         let times = &mut self.core.together.times;

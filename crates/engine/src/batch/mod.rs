@@ -1,16 +1,19 @@
-//! The batched engine: the same graph, a batch of packets at a time, and what comes of it is what comes of the same packets one by
-//! one, each at its own time: bytes, sinks, the order in which packets leave, drops, counters, states, what is printed.
+//! The batched engine: the same graph, a batch of packets at a time, and what comes of it is what comes of the same
+//! packets one by one, each at its own time: bytes, sinks, the order in which packets leave, drops, counters, states,
+//! what is printed.
 //!
-//! A batch goes through an element in one call; what it emits is collected per output. What waits at an element's input is
-//! taken up in the order of ranks ([`plan`]), so that batches that were split by a look-up come together again where the ways meet,
-//! and an element is called once for all of them. Most elements do not mind in which order packets come to them; those that do
-//! are given them in order of arrival, for which packets have numbers ([`number`]), and from where tasks or timers may follow,
-//! packets go one by one ([`alone`]). What has left is put in order at the end.
+//! A batch goes through an element in one call; what it emits is collected per output. What waits at an element's
+//! input is taken up in the order of ranks ([`plan`]), so that batches that were split by a look-up come together
+//! again where the ways meet, and an element is called once for all of them. Most elements do not mind in which order
+//! packets come to them; those that do are given them in order of arrival, for which packets have numbers
+//! ([`number`]), and from where tasks or timers may follow, packets go one by one ([`alone`]). What has left is put
+//! in order at the end.
 //!
-//! What a hop costs matters most where a look-up has split a batch into small ones, ten of three packets for ten routes, say.
-//! Elements that usually change packets in place and send them on ([`onefold_elements::Element::pass`]) are therefore called
-//! one after the other with the same slice of packets: no context is made, nothing is moved, and an input that only
-//! one output leads to needs no look at what waits elsewhere, because nothing can come together there.
+//! What a hop costs matters most where a look-up has split a batch into small ones, ten of three packets for ten
+//! routes, say. Elements that usually change packets in place and send them on ([`onefold_elements::Element::pass`])
+//! are therefore called one after the other with the same slice of packets: no context is made, nothing is moved, and
+//! an input that only one output leads to needs no look at what waits elsewhere, because nothing can come together
+//! there.
 
 mod alone;
 mod arrive;
@@ -105,8 +108,8 @@ impl Together {
 
 /// What became of a batch on its straight way.
 enum Straight {
-    /// It stands before an element that is for [`Core::batch_to`]; that many packets, from the first on, have passed it
-    /// already and leave at this output.
+    /// It stands before an element that is for [`Core::batch_to`]; that many packets, from the first on, have passed
+    /// it already and leave at this output.
     Here(usize, usize),
     /// It waits for others.
     Waits,
@@ -133,8 +136,8 @@ impl Core {
         self.together.spare = batch;
     }
 
-    /// Gives a batch to an element, and goes on with what it emits as long as that is a single batch whose turn it is; other
-    /// batches wait. Leaves `batch` empty.
+    /// Gives a batch to an element, and goes on with what it emits as long as that is a single batch whose turn it
+    /// is; other batches wait. Leaves `batch` empty.
     fn batch_to(
         &mut self,
         plan: &Plan,
@@ -232,8 +235,8 @@ impl Core {
         (self.steps > self.together.most_steps).then_some(limits::WORK)
     }
 
-    /// Takes a batch through elements one after the other as long as each passes on all of it at one output, and nothing has to
-    /// be waited for.
+    /// Takes a batch through elements one after the other as long as each passes on all of it at one output, and
+    /// nothing has to be waited for.
     #[inline]
     fn straight(
         &mut self,
@@ -277,7 +280,8 @@ impl Core {
         }
     }
 
-    /// Sends the batch as it stands to where output `port` leads: at once if its turn has come and nothing else was emitted.
+    /// Sends the batch as it stands to where output `port` leads: at once if its turn has come and nothing else was
+    /// emitted.
     #[allow(clippy::too_many_arguments)]
     #[inline]
     fn pass_on(
@@ -314,8 +318,8 @@ impl Core {
         None
     }
 
-    /// Moves what `node` emitted to the inputs that it goes to. If that is a single batch and nothing before its input
-    /// waits, it comes back in `batch` instead, with the input.
+    /// Moves what `node` emitted to the inputs that it goes to. If that is a single batch and nothing before its
+    /// input waits, it comes back in `batch` instead, with the input.
     #[allow(clippy::too_many_arguments)]
     #[inline]
     fn lanes_to_waiting(

@@ -1,8 +1,9 @@
 //! The numbers that keep a batch in order: [`onefold_packet::Packet::order`].
 //!
-//! A packet's number says when it came, and what was made of one packet has numbers between it and the next one, in the order in
-//! which the scalar engine would carry it on, depth first. A number whose lowest set bit is bit `t` owns itself and the `2^t - 1`
-//! numbers behind it: those of packets that are made of its packet. The first packets' own `t` is [`SHIFT`].
+//! A packet's number says when it came, and what was made of one packet has numbers between it and the next one, in
+//! the order in which the scalar engine would carry it on, depth first. A number whose lowest set bit is bit `t` owns
+//! itself and the `2^t - 1` numbers behind it: those of packets that are made of its packet. The first packets' own
+//! `t` is [`SHIFT`].
 
 /// Bits behind the number of an arrival, less one.
 const SHIFT: u32 = 46;
@@ -32,7 +33,8 @@ pub(crate) fn behind(i: usize) -> u64 {
     before(i + 1) - 1
 }
 
-/// Numbers for `n` packets made of one: the first, and from each to the next. `None` when there is no room for so many.
+/// Numbers for `n` packets made of one: the first, and from each to the next. `None` when there is no room for so
+/// many.
 pub(crate) fn split(order: u64, n: usize) -> Option<(u64, u64)> {
     let bits = n.max(1).next_power_of_two().trailing_zeros();
     let own = order.trailing_zeros().checked_sub(bits + 1)?;

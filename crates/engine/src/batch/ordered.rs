@@ -7,11 +7,12 @@ use super::waiting::Going;
 use crate::core::Core;
 use crate::limits;
 use crate::topology::Edge;
-use onefold_elements::{ElemId, Emission, Outbox, StateStore};
+use onefold_elements::{Cx, ElemId, Emission, Outbox, StateStore};
 use onefold_packet::Pkt;
 
 impl Core {
-    /// What waits at these ranks is taken up in order: all of it is there. Something waits at `rank` and nothing before it.
+    /// What waits at these ranks is taken up in order: all of it is there. Something waits at `rank` and nothing
+    /// before it.
     pub(super) fn in_order(
         &mut self,
         plan: &Plan,
@@ -53,8 +54,8 @@ impl Core {
         self.together.merged = all;
     }
 
-    /// In a cycle, where nothing else waits: the first packet of all that wait for their turn is given to its element, and those
-    /// behind it that wait for the same one, until something that follows stays in the cycle.
+    /// In a cycle, where nothing else waits: the first packet of all that wait for their turn is given to its
+    /// element, and those behind it that wait for the same one, until something that follows stays in the cycle.
     pub(super) fn take_turn(
         &mut self,
         plan: &Plan,
@@ -121,8 +122,8 @@ impl Core {
         p
     }
 
-    /// Gives a batch to an element that tells the times of its packets apart, or makes several packets of one. What it emits is in
-    /// lanes; leaves `batch` empty.
+    /// Gives a batch to an element that tells the times of its packets apart, or makes several packets of one. What
+    /// it emits is in lanes; leaves `batch` empty.
     pub(super) fn piecemeal(
         &mut self,
         plan: &Plan,
@@ -132,22 +133,77 @@ impl Core {
         out: &mut Outbox,
         store: &mut StateStore,
     ) {
-        let nature = plan.natures[to.node as usize];
-        let node = &self.nodes[to.node as usize];
-        let passes = node.passes && nature.step == 0;
+        let tells_apart = self
+            .together
+            .tells_apart(plan.natures[to.node as usize].step);
         // the last one first, so that the next can be taken off
         batch.reverse();
+        if !tells_apart {
+            return self.multiplied(plan, to, batch, going, out, store);
+        }
+        // Bound: each round takes a packet.
+        while let Some(p) = batch.pop() {
+            self.one(plan, to, p, going.hops, batch, out, store);
+        }
+    }
+
+    /// [`Core::piecemeal`] at one moment, of packets the last of which comes first: most of them leave as one packet, without
+    /// more than that being asked.
+    fn multiplied(
+        &mut self,
+        plan: &Plan,
+        to: Edge,
+        batch: &mut Vec<Pkt>,
+        going: Going,
+        out: &mut Outbox,
+        store: &mut StateStore,
+    ) {
+        let node = &mut self.nodes[to.node as usize];
+        let passes = node.passes;
+        let (ninputs, noutputs) = (node.ninputs as usize, node.noutputs as usize);
+        let Some(mut elem) = node.elem.take() else {
+            return drop_all(to.node, limits::FORGOTTEN, batch, out);
+        };
+        let lanes = noutputs.min(out.lanes.len());
+        let mark = out.effects.len();
+        let mut sent = out.transmitted.len();
         // Bound: each round takes a packet.
         while let Some(mut p) = batch.pop() {
-            if passes && let Some(elem) = self.nodes[to.node as usize].elem.as_mut() {
+            if passes {
                 let (port, done) = elem.pass(std::slice::from_mut(&mut p), self.now);
                 if done > 0 {
                     self.send(plan, to.node, port, p, going.hops + 1, out);
                     continue;
                 }
             }
-            self.one(plan, to, p, going.hops, batch, out, store);
+            let order = p.order;
+            out.order = order;
+            let mut cx = Cx {
+                elem: ElemId(to.node),
+                now: self.now,
+                ninputs,
+                noutputs,
+                store,
+                out,
+                host: self,
+            };
+            elem.push(to.port as usize, p, &mut cx);
+            if out.transmitted.len() > sent {
+                self.together.note_sent(sent, true, out);
+                sent = out.transmitted.len();
+            }
+            let single = match out.effects.last() {
+                Some(Emission::Emit(port, _)) => out.effects.len() == mark + 1 && *port < lanes,
+                _ => false,
+            };
+            if single && let Some(Emission::Emit(port, mut p)) = out.effects.pop() {
+                p.order = order;
+                out.lanes[port].push(p);
+            } else if out.effects.len() > mark {
+                self.spread(plan, to.node, mark, order, going.hops + 1, batch, out);
+            }
         }
+        self.nodes[to.node as usize].elem = Some(elem);
     }
 
     /// A packet leaves at an output: it goes to a lane, or waits where there is none for it.
@@ -174,8 +230,8 @@ impl Core {
         }
     }
 
-    /// Gives one packet to an element, at its own time. What it emits is in lanes, or waits; several packets are numbered one behind
-    /// the other. `rest` are packets that are neither in lanes nor wait.
+    /// Gives one packet to an element, at its own time. What it emits is in lanes, or waits; several packets are
+    /// numbered one behind the other. `rest` are packets that are neither in lanes nor wait.
     #[allow(clippy::too_many_arguments)]
     fn one(
         &mut self,
@@ -252,8 +308,8 @@ impl Core {
         out.effects = effects;
     }
 
-    /// What an element emitted that lanes did not take: outputs beyond their number. Calls, of which there are none here, would be
-    /// carried out at once.
+    /// What an element emitted that lanes did not take: outputs beyond their number. Calls, of which there are none
+    /// here, would be carried out at once.
     #[cold]
     pub(super) fn spread_rest(
         &mut self,

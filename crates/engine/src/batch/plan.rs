@@ -1,11 +1,13 @@
-//! What a graph lets the batched engine do: found out once, and again when a write handler has changed what an element is.
+//! What a graph lets the batched engine do: found out once, and again when a write handler has changed what an
+//! element is.
 //!
-//! Every input has a rank. Elements at which packets may come in [any order](Batching::AnyOrder) take up what waits at the
-//! lowest rank. Those that want packets [in order](Batching::InOrder) have a rank behind all elements whose packets may still
-//! come to them, or to elements that share what they remember: what waits there then is all of the batch, and is taken up in order of
-//! arrival. Where packets may come round to such an element again, it takes one packet at a time, and what follows from that one
-//! within the cycle is carried out before the next. Elements at which [more](Batching::Alone) may happen, and all that packets
-//! or tasks come to from there, are ranked last: there, packets go as in the scalar engine.
+//! Every input has a rank. Elements at which packets may come in [any order](Batching::AnyOrder) take up what waits
+//! at the lowest rank. Those that want packets [in order](Batching::InOrder) have a rank behind all elements whose
+//! packets may still come to them, or to elements that share what they remember: what waits there then is all of the
+//! batch, and is taken up in order of arrival. Where packets may come round to such an element again, it takes one
+//! packet at a time, and what follows from that one within the cycle is carried out before the next. Elements at
+//! which [more](Batching::Alone) may happen, and all that packets or tasks come to from there, are ranked last:
+//! there, packets go as in the scalar engine.
 
 use crate::core::Core;
 use crate::topology::{Edge, Topology};
@@ -241,8 +243,8 @@ fn components(next: &[Vec<u32>], out: &[bool]) -> Vec<Vec<u32>> {
     found
 }
 
-/// Can packets go round among these without passing an element that ends it? Loop guards do, and elements that answer a packet
-/// with another one, which is no longer of the kind that they answer.
+/// Can packets go round among these without passing an element that ends it? Loop guards do, and elements that answer
+/// a packet with another one, which is no longer of the kind that they answer.
 fn unguarded(component: &[u32], next: &[Vec<u32>], topo: &Topology) -> bool {
     let guards = |i: u32| {
         let c = topo.class[i as usize];
