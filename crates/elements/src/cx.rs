@@ -48,6 +48,8 @@ pub struct Outbox {
     pub coarse: bool,
     /// [`onefold_packet::Packet::order`] of the packet that an element is at work on: what it makes and prints has the same.
     pub order: u64,
+    /// [`onefold_packet::Packet::behind`] of the same packet.
+    pub behind: u32,
     /// The batch that [`crate::Element::push_batch`] was called with leaves at this output, as it stands; see
     /// [`Cx::pass_on`].
     pub passed: Option<u32>,
@@ -351,7 +353,7 @@ impl Cx<'_> {
     pub fn make(&mut self, data: &[u8]) -> Pkt {
         self.out.created += 1;
         let mut p = self.out.pool.make(data);
-        p.order = self.out.order;
+        (p.order, p.behind) = (self.out.order, self.out.behind);
         p
     }
 

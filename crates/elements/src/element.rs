@@ -295,7 +295,7 @@ pub trait Element: ElementClone + Send + 'static {
                     cx.emit(to, p);
                 }
                 let p = batch.remove(0);
-                cx.out.order = p.order;
+                (cx.out.order, cx.out.behind) = (p.order, p.behind);
                 self.push(port, p, cx);
                 if batch.is_empty() {
                     return;
@@ -303,7 +303,7 @@ pub trait Element: ElementClone + Send + 'static {
             }
         }
         for p in batch.drain(..) {
-            cx.out.order = p.order;
+            (cx.out.order, cx.out.behind) = (p.order, p.behind);
             self.push(port, p, cx);
         }
     }

@@ -39,6 +39,9 @@ pub struct Packet {
     /// The packet's place among those of its batch, for engines that take many at a time: copies have it, too. No element
     /// looks at it, and it means nothing outside of a batch.
     pub order: u64,
+    /// How many elements fewer the packet has passed than what its batch counts, for the same engines: batches that have come different
+    /// ways go on together.
+    pub behind: u32,
     /// Annotations.
     pub anno: Anno,
 }
@@ -89,6 +92,7 @@ impl Packet {
             transport: NONE,
             stained: headroom < DEFAULT_HEADROOM,
             order: 0,
+            behind: 0,
             anno: Anno::default(),
         }
     }

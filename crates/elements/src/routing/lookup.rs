@@ -461,7 +461,7 @@ impl Element for Lookup {
         }
         for p in without {
             let a = u32::from_be_bytes(p.anno.dst_ip());
-            cx.out.order = p.order;
+            (cx.out.order, cx.out.behind) = (p.order, p.behind);
             self.no_route(a, p, cx);
         }
     }

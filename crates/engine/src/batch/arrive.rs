@@ -105,7 +105,7 @@ impl Graph {
         let n = batch.len();
         self.packets_in += n as u64;
         for (i, p) in batch.iter_mut().enumerate() {
-            p.order = number::of_arrival(i);
+            (p.order, p.behind) = (number::of_arrival(i), 0);
         }
         let last = self.core.together.times.get(base + n - 1);
         let span = (first, last.copied().unwrap_or(first));

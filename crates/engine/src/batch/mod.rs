@@ -155,8 +155,14 @@ impl Core {
             let n = batch.len();
             self.steps += n as u64;
             if let Some(why) = self.too_much(going.hops) {
-                drop_all(to.node, why, batch, out);
-                return;
+                if why == limits::LOOP {
+                    going.hops = drop_looping(to.node, going.hops, batch, out);
+                } else {
+                    drop_all(to.node, why, batch, out);
+                }
+                if batch.is_empty() {
+                    return;
+                }
             }
             let Some(node) = self.nodes.get_mut(to.node as usize) else {
                 drop_all(to.node, limits::UNCONNECTED, batch, out);
@@ -372,6 +378,26 @@ impl Core {
             }
         }
     }
+}
+
+/// Drops packets that have passed as many elements as they may; how many the others have.
+#[cold]
+fn drop_looping(node: u32, hops: u32, batch: &mut Vec<Pkt>, out: &mut Outbox) -> u32 {
+    let mut fewest = u32::MAX;
+    for p in std::mem::take(batch) {
+        match hops.saturating_sub(p.behind) >= limits::MAX_HOPS {
+            true => out.drop(ElemId(node), limits::LOOP, p),
+            false => {
+                fewest = fewest.min(p.behind);
+                batch.push(p);
+            }
+        }
+    }
+    // the batch counts what the foremost of its packets has passed
+    for p in batch.iter_mut() {
+        p.behind -= fewest;
+    }
+    hops.saturating_sub(fewest)
 }
 
 #[cold]

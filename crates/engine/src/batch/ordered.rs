@@ -36,7 +36,13 @@ impl Core {
         let waiting = &mut self.together.waiting;
         // Bound: each rank once.
         while let Some(r) = waiting.next_from(rank + 1, end) {
-            going.hops = going.hops.max(waiting.take(r, batch).hops);
+            let hops = waiting.take(r, batch).hops;
+            let fewer = hops.abs_diff(going.hops);
+            match hops < going.hops {
+                true => batch.iter_mut().for_each(|p| p.behind += fewer),
+                false => all.iter_mut().for_each(|(_, p)| p.behind += fewer),
+            }
+            going.hops = going.hops.max(hops);
             all.extend(batch.drain(..).map(|p| (r, p)));
         }
         going.sorted = true;
@@ -177,7 +183,7 @@ impl Core {
                 }
             }
             let order = p.order;
-            out.order = order;
+            (out.order, out.behind) = (order, p.behind);
             let mut cx = Cx {
                 elem: ElemId(to.node),
                 now: self.now,
@@ -244,7 +250,7 @@ impl Core {
         store: &mut StateStore,
     ) {
         self.steps += 1;
-        if let Some(why) = self.too_much(hops) {
+        if let Some(why) = self.too_much(hops.saturating_sub(p.behind)) {
             return out.drop(ElemId(to.node), why, p);
         }
         let nature = plan.natures[to.node as usize];
@@ -252,7 +258,7 @@ impl Core {
             self.now = self.together.time_of(p.order);
         }
         let order = p.order;
-        out.order = order;
+        (out.order, out.behind) = (order, p.behind);
         out.batched = !nature.multiplies;
         let (mark, sent) = (out.effects.len(), out.transmitted.len());
         let done = self.with(to.node, out, store, |e, cx| {
@@ -372,7 +378,13 @@ impl Core {
                 debug_assert!(false, "a batch was left behind");
                 drop_all(to.node, limits::FORGOTTEN, &mut batch, out);
             }
-            all.extend(batch.drain(..).map(|p| (to, p, going.hops)));
+            let hops = |p: &Pkt| going.hops.saturating_sub(p.behind);
+            all.extend(
+                batch
+                    .drain(..)
+                    .map(|p| (to, hops(&p), p))
+                    .map(|(to, h, p)| (to, p, h)),
+            );
         }
         self.together.spare = batch;
         all.sort_by_key(|(_, p, _)| p.order);

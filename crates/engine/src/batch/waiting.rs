@@ -28,7 +28,7 @@ pub(crate) struct Slot {
 /// Packets on their way.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Going {
-    /// Elements passed.
+    /// Elements passed, by the packet that has passed most ([`onefold_packet::Packet::behind`]).
     pub hops: u32,
     /// They are in order.
     pub sorted: bool,
@@ -72,24 +72,28 @@ impl Waiting {
     pub fn add(&mut self, rank: u32, batch: &mut Vec<Pkt>, going: Going) {
         let rank = rank as usize;
         let Some(first) = batch.first() else { return };
+        let order = first.order;
         let slot = &mut self.slots[rank];
-        if slot.takes_turns {
-            (slot.hops, slot.sorted) = match slot.turns.back() {
-                Some(last) => (
-                    slot.hops.max(going.hops),
-                    slot.sorted && going.sorted && last.order <= first.order,
-                ),
-                None => (going.hops, going.sorted),
-            };
-            slot.turns.extend(batch.drain(..));
-        } else if slot.batch.is_empty() {
+        if !slot.takes_turns && slot.batch.is_empty() {
             std::mem::swap(&mut slot.batch, batch);
             (slot.hops, slot.sorted) = (going.hops, going.sorted);
+        } else if slot.takes_turns && slot.turns.is_empty() {
+            (slot.hops, slot.sorted) = (going.hops, going.sorted);
+            slot.turns.extend(batch.drain(..));
         } else {
-            let in_order = slot.batch.last().is_some_and(|l| l.order <= first.order);
+            let last = match slot.takes_turns {
+                true => slot.turns.back(),
+                false => slot.batch.last(),
+            };
+            let in_order = last.is_some_and(|l| l.order <= order);
             slot.sorted &= going.sorted && in_order;
-            slot.batch.append(batch);
-            slot.hops = slot.hops.max(going.hops);
+            if slot.hops != going.hops {
+                slot.meet(batch, going.hops);
+            }
+            match slot.takes_turns {
+                true => slot.turns.extend(batch.drain(..)),
+                false => slot.batch.append(batch),
+            }
         }
         self.set_ready(rank);
     }
@@ -171,6 +175,19 @@ impl Waiting {
 }
 
 impl Slot {
+    /// Packets that have passed so many elements are about to go on with those that wait here.
+    fn meet(&mut self, batch: &mut [Pkt], hops: u32) {
+        let fewer = hops.abs_diff(self.hops);
+        match hops < self.hops {
+            true => batch.iter_mut().for_each(|p| p.behind += fewer),
+            false => {
+                let waiting = self.batch.iter_mut().chain(&mut self.turns);
+                waiting.for_each(|p| p.behind += fewer);
+            }
+        }
+        self.hops = self.hops.max(hops);
+    }
+
     /// Packets that take turns are put in order.
     pub fn sort_turns(&mut self) {
         if !self.sorted {
