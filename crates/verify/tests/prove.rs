@@ -105,6 +105,61 @@ fn broken_texts_are_refuted() {
     assert_eq!(refused, Vec::<&str>::new());
 }
 
+/// A router that answers what it may not cut, at a bounded rate, and sends answers only to the upper half of the
+/// addresses. The answers come to the fragmenter, too.
+const ANSWERS: &str = "
+    FromDevice(lan) -> Strip(14) -> CheckIPHeader -> ttl :: DecIPTTL -> fr :: IPFragmenter(576)
+      -> EtherEncap(0x0800, 02-00-00-00-00-01, 02-00-00-00-00-02) -> ToDevice(wan);
+    ttl[1] -> Discard;
+    fr[1] -> ICMPError(10.0.0.254, unreachable, needfrag) -> rate :: RatedSplitter(100, BURST_SIZE 10)
+      -> to :: IPClassifier(dst net 0.0.0.0/1, -);
+    rate[1] -> Discard;
+    to[0] -> Discard;
+    to[1] -> ttl;
+    FromDevice(wan) -> Discard;
+    Idle -> ToDevice(lan);";
+
+/// The program for [`ANSWERS`] with a wrong checksum of what it hands over to the fragmenter, and its proof.
+fn wrong_checksum() -> (Graph, Program, Proof) {
+    let g = graph(ANSWERS);
+    let written = made(&g);
+    let (before, behind) = written.split_once("\"longer than the MTU\"").unwrap();
+    let broken = behind.replacen("to ip.ttl - 1", "to ip.ttl - 2", 1);
+    assert_ne!(broken, behind, "{written}");
+    let broken = format!("{before}\"longer than the MTU\"{broken}");
+    let (p, proof) = judged(&g, &broken);
+    (g, p, proof)
+}
+
+const FEW: witness::Look = witness::Look {
+    packets: 0,
+    seed: 1,
+};
+
+/// Packets may come round to where the program hands them over, and no model says what happens to them there. What is
+/// told is what differs, not that they are not handed over, with all that tells which packets show it.
+#[test]
+fn what_differs_where_the_reference_takes_over_in_a_circle_is_told() {
+    let (g, p, proof) = wrong_checksum();
+    assert_eq!((proof.different.len(), proof.unknown.len()), (1, 0));
+    assert_eq!(proof.different[0].what, "a checksum differs");
+    assert!(proof.different[0].seeks.iter().all(|s| s.sum.is_some()));
+    let shown = witness::refute(&g, &p, &ports(&g), &proof.different, &FEW, &mut |_| true);
+    assert!(shown.unwrap().is_some());
+}
+
+/// Only answers show it, of which the first are not seen and use up what the rate allows.
+#[test]
+fn what_only_answers_at_a_bounded_rate_show_is_seen() {
+    let (g, p, mut proof) = wrong_checksum();
+    for s in proof.different.iter_mut().flat_map(|d| &mut d.seeks) {
+        (s.set, s.sum) = (None, None);
+    }
+    let shown = witness::refute(&g, &p, &ports(&g), &proof.different, &FEW, &mut |_| true);
+    let shown = shown.unwrap().unwrap();
+    assert!(matches!(shown.evidence, witness::Evidence::Seen(_)));
+}
+
 /// Changes that change nothing are no difference.
 #[test]
 fn other_texts_for_the_same_are_proved() {

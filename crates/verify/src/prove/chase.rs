@@ -33,8 +33,11 @@ const RULES: usize = 4;
 const ROUNDS: u64 = 3;
 /// Frames of traffic that elements that are asked may let pass.
 const BASES: usize = 8;
-/// The clock goes on so many microseconds between frames.
+/// The clock goes on by so much between frames.
 const STEP: Timestamp = Timestamp(5_000);
+/// And by so much between filters: what bounds a rate lets packets pass again. Mostly it is that of ICMP errors, which
+/// quote what came and may be all that shows it. All of a round together is less than the time-outs of rewriters.
+const REST: Timestamp = Timestamp(200_000_000);
 
 /// Frames to be sent: entry, bytes, and the output that they answer.
 type Queue = VecDeque<(ElemId, Vec<u8>, Option<(u64, u32)>)>;
@@ -123,7 +126,7 @@ pub fn chase(
             let mine = rules.iter().filter(|r| Some(r.action.0) == seek.action);
             let all = seek.wants.iter().chain(mine.take(RULES).map(|r| &r.filter));
             for want in all {
-                if let Some(s) = c.pursue(seek, want) {
+                if let Some(s) = c.wait(REST).or_else(|| c.pursue(seek, want)) {
                     return Ok(Some(s));
                 }
                 sent += 1;

@@ -26,36 +26,9 @@ impl<'a> Search<'a> {
                 && counted == way.counts.len()
             {
                 let (d, what) = self.w.differ(&at.sym, image, here, Scope::All);
-                let new = |apart| Met {
-                    here,
-                    sym: at.sym.clone(),
-                    bind: None,
-                    ports: &[],
-                    elem: place.0,
-                    place,
-                    apart,
-                };
-                if d == NO {
-                    met.push(new(None));
-                    continue;
-                }
                 // it may come round again; most often it does not, and this is what is wrong
-                if !self.comes_again(place) || self.ends_here(place) {
-                    if matches!(want, Want::Write(..))
-                        && what == CHECKSUM
-                        && let Some(sums) = self.w.sums_apart(&at.sym, image, here, Scope::All)
-                    {
-                        // who looks at it before it is gone?
-                        let text = format!("{what} differs");
-                        let told = self.told(way, place.0, d, text, Kind::Beyond);
-                        met.push(new(told.map(|t| (sums, Box::new(t)))));
-                        continue;
-                    }
-                    let sum = match what == CHECKSUM {
-                        true => self.w.between(&at.sym, image),
-                        false => None,
-                    };
-                    self.packets_by(way, place.0, d, what, "", sum);
+                if d == NO || !self.comes_again(place) || self.ends_here(place) {
+                    self.arrived(way, want, (here, &at), (d, what), &mut met);
                     continue;
                 }
             }
@@ -73,6 +46,50 @@ impl<'a> Search<'a> {
             );
         }
         met
+    }
+
+    /// Packets are where the program hands them over or writes them out, and are not followed further in this epoch:
+    /// both sides must have the same packet. Where not (`d`), that is told, or held back for the next epoch.
+    pub(super) fn arrived(
+        &mut self,
+        way: &Way,
+        want: &Want<'_>,
+        (here, at): (Ref, &At),
+        (d, what): (Ref, &'static str),
+        met: &mut Vec<Met<'a>>,
+    ) {
+        let (Want::Punt(place, image) | Want::Write(place, image)) = want else {
+            return;
+        };
+        let place = *place;
+        let new = |apart| Met {
+            here,
+            sym: at.sym.clone(),
+            bind: None,
+            ports: &[],
+            elem: place.0,
+            place,
+            apart,
+        };
+        if d == NO {
+            met.push(new(None));
+            return;
+        }
+        if matches!(want, Want::Write(..))
+            && what == CHECKSUM
+            && let Some(sums) = self.w.sums_apart(&at.sym, image, here, Scope::All)
+        {
+            // who looks at it before it is gone?
+            let text = format!("{what} differs");
+            let told = self.told(way, place.0, d, text, Kind::Beyond);
+            met.push(new(told.map(|t| (sums, Box::new(t)))));
+            return;
+        }
+        let sum = match what == CHECKSUM {
+            true => self.w.between(&at.sym, image),
+            false => None,
+        };
+        self.packets_by(way, place.0, d, what, "", sum);
     }
 
     /// Is there nothing that says how packets go on from here?
@@ -297,18 +314,11 @@ impl<'a> Search<'a> {
                         }
                         _ => self.exceeds(way, elem, here, "the element must be asked"),
                     },
-                    Exit::Punt(cause) => {
-                        let here = match case.ops.is_empty() {
-                            true => {
-                                let at = (here, at.clone(), counted, hops);
-                                self.beyond(way, want, &at, place, open)
-                            }
-                            false => here,
-                        };
-                        let what =
-                            format!("the reference has to take over ({cause}), but does not");
-                        self.exceeds(way, elem, here, what);
+                    Exit::Punt(cause) if case.ops.is_empty() => {
+                        let packet = (here, at.clone(), counted, hops);
+                        self.beyond(way, want, &packet, (place, *cause), open, met);
                     }
+                    Exit::Punt(cause) => self.exceeds(way, elem, here, finer::missing(cause)),
                 }
             }
         }

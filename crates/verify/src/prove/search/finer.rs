@@ -6,9 +6,43 @@ use crate::prove::element::UNSAID;
 /// A packet before an element: which packets, the packet, what was counted, elements passed.
 pub(super) type Open = (Ref, At, usize, u32);
 
+/// The program does not hand over what a model hands over.
+pub(super) fn missing(cause: &str) -> String {
+    format!("the reference has to take over ({cause}), but does not")
+}
+
 impl<'a> Search<'a> {
-    /// Follows packets through an element where its model hands over; those of which nothing more is said.
+    /// Packets that come to an element where its model hands them over: they go on as far as the element says more. The
+    /// others must be handed over by the program, too.
     pub(super) fn beyond(
+        &mut self,
+        way: &Way,
+        want: &Want<'_>,
+        packet: &Open,
+        (place, cause): (Place, Cause),
+        open: &mut Vec<Open>,
+        met: &mut Vec<Met<'a>>,
+    ) {
+        let here = self.finer(way, want, packet, place, open);
+        let (_, at, counted, _) = packet;
+        if let Want::Punt(to, image) | Want::Write(to, image) = want
+            && *to == place
+            && *counted == way.counts.len()
+        {
+            let (d, what) = self.w.differ(&at.sym, image, here, Scope::All);
+            // A checksum alone is a mistake; where a field differs, the program may mean another visit, of which no
+            // model says anything.
+            match d == NO || what == CHECKSUM && self.w.may_be(d) {
+                true => self.arrived(way, want, (here, at), (d, what), met),
+                false => self.exceeds(way, place.0, here, format!("{what} differs")),
+            }
+            return;
+        }
+        self.exceeds(way, place.0, here, missing(cause));
+    }
+
+    /// Follows packets as far as the element says more than its model; those of which nothing more is said.
+    fn finer(
         &mut self,
         way: &Way,
         want: &Want<'_>,
