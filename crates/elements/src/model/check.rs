@@ -432,10 +432,15 @@ impl Modelled<'_> {
         let p = sample.packet.clone();
         let mut out = interp::apply(model, p, self.subject.noutputs, self.bench.now)
             .map_err(|e| format!("the model is not well-formed: {e}"))?;
-        let mut origin = None;
+        let (mut origin, mut decided) = (None, None);
         if let (Model::Cases(cases), Some(i)) = (model, out.case) {
             self.report.cases.insert((port, i));
-            origin = cases.get(i).map(|c| c.origin);
+            let case = cases.get(i);
+            origin = case.map(|c| c.origin);
+            // by an argument of a list, or by none of them; other cases are no list's decision
+            decided = case
+                .filter(|c| c.policy || c.origin.is_some())
+                .map(|c| c.origin);
         }
         for (tag, len) in std::mem::take(&mut out.counts) {
             let len = len as u64;
@@ -446,7 +451,22 @@ impl Modelled<'_> {
         }
         let rest = out.packet.take();
         match (std::mem::replace(&mut out.next, Next::Done), rest) {
-            (Next::Done, _) => Ok((Fate::predicted(out), origin)),
+            (Next::Done, _) => {
+                let len = sample.packet.len();
+                self.bench.with(|e, _| {
+                    if let (Some(by), Some(c)) = (decided, e.rule_counters_mut()) {
+                        c.packet(by, len);
+                    }
+                });
+                let mut fate = Fate::predicted(out);
+                // whoever sends it gives it a time if it has none
+                for p in &mut fate.transmitted {
+                    if !p.anno.timestamp.is_set() {
+                        p.anno.timestamp = self.bench.now;
+                    }
+                }
+                Ok((fate, origin))
+            }
             (Next::Punt(cause), Some(p)) => Ok((self.punt(port, p, sample.plain, cause), None)),
             (Next::Ask(_), Some(p)) => {
                 self.report.asked += 1;

@@ -76,7 +76,7 @@ fn cases(rules: &[Rule], at: Places, reasons: &Reasons) -> Vec<Case> {
             return out;
         }
     }
-    out.push(Case::new(Cond::Always, Exit::Drop(reasons.no_match)));
+    out.push(Case::new(Cond::Always, Exit::Drop(reasons.no_match)).policy());
     out
 }
 
