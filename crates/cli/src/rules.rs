@@ -270,10 +270,12 @@ impl Made {
     }
 }
 
+/// Element and argument, of a rule that one decides.
+type DecidedBy = Option<(u32, Option<u32>)>;
+
 /// What made each class, by stage and action.
 pub fn made(p: &Program) -> BTreeMap<(usize, usize), Made> {
-    let mut all: BTreeMap<(usize, usize), (BTreeSet<Option<(u32, Option<u32>)>>, Made)> =
-        BTreeMap::new();
+    let mut all: BTreeMap<(usize, usize), (BTreeSet<DecidedBy>, Made)> = BTreeMap::new();
     let key = |o: &Origin| (o.elem.0, o.arg);
     for (i, s) in p.stages.iter().enumerate() {
         for r in &s.rules {
