@@ -224,7 +224,7 @@ fn a_page_and_a_table() {
         let cells: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(
             (cells[0], cells[1], cells.len()),
-            (name, "program", 11),
+            (name, "auto", 11),
             "{line}"
         );
         assert_eq!(cells[10], "100.0%");
@@ -309,7 +309,7 @@ fn an_interrupt_ends_it_with_what_there_is() {
         let name = ["l2fwd", "l3fwd"][i];
         let slices = order
             .iter()
-            .filter(|o| **o == format!("{name} program"))
+            .filter(|o| **o == format!("{name} auto"))
             .count() as u64;
         assert_eq!(slices, n);
     }

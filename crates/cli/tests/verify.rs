@@ -7,12 +7,19 @@ use common::{json, root, run, temp};
 #[test]
 fn examples_verify_on_generated_packets() {
     for chain in ["l3fwd", "napt-fw-lb"] {
-        let v = json(&root(), 0, &["verify", chain, "--packets", "3000", "-q"]);
+        let args = ["verify", chain, "--packets", "3000", "--level", "all", "-q"];
+        let v = json(&root(), 0, &args);
         assert_eq!(v["differences"], 0, "{v}");
         // all levels; a flow table's packets come again, about as many as were asked for in all
         let of = |i: usize| v["levels"][i]["packets"].as_u64().unwrap();
         assert_eq!((of(0), of(1)), (3000, 3000), "{v}");
-        assert!((1500..6000).contains(&of(2)), "{v}");
+        assert!(
+            (1500..6000).contains(&of(2)) && (1500..6000).contains(&of(3)),
+            "{v}"
+        );
+        // the last one is what `run` does: every level has packets
+        let by_level = v["levels"][3]["by_level"].as_object().unwrap();
+        assert!(by_level.values().all(|n| n.as_u64() > Some(20)), "{v}");
         assert!(v["classes_hit"].as_u64().unwrap() > 2, "{v}");
         assert!(v["bounds_hit"].as_u64() <= v["bounds"].as_u64());
         assert!(v["bounds"].as_u64().unwrap() > 100, "{v}");
@@ -308,7 +315,7 @@ fn a_proof_and_a_comparison_at_once() {
     let (out, _) = run(&root(), 0, &[&prove[..], &["--packets", "500"]].concat());
     for line in [
         "l3fwd: proved",
-        "the flow table and the reference graph",
+        "what run does and the reference graph",
         "no difference",
     ] {
         assert!(out.contains(line), "{line}: {out}");

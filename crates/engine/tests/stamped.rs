@@ -125,7 +125,17 @@ fn run(
     rounds: usize,
     calm: bool,
 ) -> FlowRunner {
-    let graph = build(CHAIN);
+    run_chain(CHAIN, seed, make, rounds, calm)
+}
+
+fn run_chain(
+    chain: &str,
+    seed: u64,
+    make: impl Fn(ProgramRunner) -> FlowRunner,
+    rounds: usize,
+    calm: bool,
+) -> FlowRunner {
+    let graph = build(chain);
     let program = synthesize(&graph.synthesis_input(), Budget::default());
     let program = ProgramRunner::with_program(graph.fork(), &program).unwrap();
     let flow = make(program.fork());
@@ -217,4 +227,22 @@ fn every_level_is_chosen_and_comes_again_with_the_seed() {
         );
     }
     assert!(others > 2);
+}
+
+/// Two translators, one behind the other, whose tables are attached to the same flow table.
+const ROW: &str = "
+    rw :: IPRewriter(pattern 192.0.2.1 1024-1063# - - 0 1, drop, CAPACITY 30, UDP_TIMEOUT 2, TCP_TIMEOUT 3);
+    rx :: IPRewriter(pattern 203.0.113.1 1024-1063# - - 0 1, drop, CAPACITY 30, UDP_TIMEOUT 2, TCP_TIMEOUT 3);
+    FromDevice(in) -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp) -> [0] rw;
+    rw [0] -> [0] rx; Idle -> [1] rw; rw [1] -> Discard; Idle -> [1] rx; rx [1] -> Discard;
+    rx [0] -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:a) -> ToDevice(out);
+    FromDevice(out) -> Discard;";
+
+#[test]
+fn tables_that_share_a_clock_see_their_packets_at_their_times() {
+    for seed in 1..6 {
+        let auto = |p| FlowRunner::seeded(p, 64, seed);
+        let levels = run_chain(ROW, 1234 + seed, auto, 100, false).levels();
+        assert!(levels.iter().all(|n| *n > 50), "{levels:?}");
+    }
 }

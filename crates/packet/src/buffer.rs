@@ -36,14 +36,14 @@ pub struct Packet {
     transport: u32,
     /// Something may have been written before [`DEFAULT_HEADROOM`].
     stained: bool,
+    /// Annotations.
+    pub anno: Anno,
     /// The packet's place among those of its batch, for engines that take many at a time: copies have it, too. No element
     /// looks at it, and it means nothing outside of a batch.
     pub order: u64,
     /// How many elements fewer the packet has passed than what its batch counts, for the same engines: batches that have come different
     /// ways go on together.
     pub behind: u32,
-    /// Annotations.
-    pub anno: Anno,
 }
 
 /// Copies a frame; both have one length. The shortest frames, of which there are most, as two halves that overlap: lengths

@@ -261,22 +261,21 @@ pub fn split(p: &Program, at: Split) -> Result<[Program; 2], SplitError> {
                     continue;
                 };
                 let place = stage.at;
-                for (i, a) in stage.actions.iter_mut().enumerate() {
+                for i in 0..stage.actions.len() {
+                    let a = &stage.actions[i];
                     let binds = a.steps.iter().any(|s| matches!(s, Step::Bind { .. }));
                     if !binds && matches!(a.end, End::Drop { .. }) {
                         continue;
                     }
-                    let to = StageId((p.stages.len() + made.len()) as u32);
-                    let hand = Action {
-                        steps: Vec::new(),
-                        end: End::Write {
-                            image: Arc::new(Image::default()),
-                            next: to,
-                        },
-                        path: Vec::new(),
-                    };
-                    made.push(class(place, std::mem::replace(a, hand)));
-                    cuts.insert(to, format!("stage{}/a{i}", id.0));
+                    let action = stage.actions[i].clone();
+                    for (n, behind) in behind_bindings(stage, i).into_iter().enumerate() {
+                        let to = StageId((p.stages.len() + made.len()) as u32);
+                        let name = format!("stage{}/a{i}", id.0);
+                        let name = if n == 0 { name } else { format!("{name}-{n}") };
+                        cuts.insert(to, name);
+                        give(stage, i, &behind, (n == 0, hand_over(to)));
+                        made.push(class(place, action.clone(), behind));
+                    }
                 }
             }
             whole.stages.extend(made);
@@ -295,8 +294,54 @@ pub fn split(p: &Program, at: Split) -> Result<[Program; 2], SplitError> {
     Ok([first, second])
 }
 
-/// A class of its own, which all packets that come are.
-fn class(at: (ElemId, u16), action: Action) -> Stage {
+/// Decisions of lists that come behind bindings of action `i`: each set of them that rules of the action have. They go where the bindings
+/// go; there is one set at least.
+fn behind_bindings(stage: &Stage, i: usize) -> Vec<Vec<Origin>> {
+    let mine = stage.rules.iter().filter(|r| r.action.0 as usize == i);
+    let sets: BTreeSet<Vec<Origin>> = mine.map(late).collect();
+    match sets.is_empty() {
+        true => vec![Vec::new()],
+        false => sets.into_iter().collect(),
+    }
+}
+
+/// Decisions behind bindings, of a rule.
+fn late(r: &Rule) -> Vec<Origin> {
+    let behind = |o: &&Origin| o.counted.is_some_and(|c| c.binds > 0);
+    r.origin.iter().filter(behind).copied().collect()
+}
+
+/// Rules of action `i` with these decisions behind its bindings hand their packets over, in the action's place (`whole`) or by one of
+/// their own, and no longer count them.
+fn give(stage: &mut Stage, i: usize, behind: &[Origin], (whole, hand): (bool, Action)) {
+    let new = ActionId(if whole { i } else { stage.actions.len() } as u32);
+    let of = |r: &&mut Rule| r.action.0 as usize == i && late(r) == behind;
+    for r in stage.rules.iter_mut().filter(of) {
+        r.action = new;
+        for o in r.origin.iter_mut().filter(|o| behind.contains(o)) {
+            o.counted = None;
+        }
+    }
+    match stage.actions.get_mut(new.0 as usize) {
+        Some(a) => *a = hand,
+        None => stage.actions.push(hand),
+    }
+}
+
+/// All that it does is to go on there.
+fn hand_over(to: StageId) -> Action {
+    Action {
+        steps: Vec::new(),
+        end: End::Write {
+            image: Arc::new(Image::default()),
+            next: to,
+        },
+        path: Vec::new(),
+    }
+}
+
+/// A class of its own, which all packets that come are, and what lists decide about them behind its bindings.
+fn class(at: (ElemId, u16), action: Action, origin: Vec<Origin>) -> Stage {
     Stage {
         at,
         why: Why::Written,
@@ -306,7 +351,7 @@ fn class(at: (ElemId, u16), action: Action) -> Stage {
         rules: vec![Rule {
             filter: Filter::default(),
             action: ActionId(0),
-            origin: Vec::new(),
+            origin,
         }],
         actions: vec![action],
     }

@@ -629,6 +629,7 @@ fn print_text(
         let what = match r.name {
             "reference" => "the batched engine and the reference graph",
             "flow" => "the flow table and the reference graph",
+            "auto" => "what run does and the reference graph",
             _ => "the program and the reference graph",
         };
         crate::say!(

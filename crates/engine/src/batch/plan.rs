@@ -93,14 +93,20 @@ pub(crate) fn natures(core: &Core) -> Box<[Nature]> {
             false => Batching::AnyOrder,
         };
         let e = n.elem.as_ref();
+        let step = match e.map_or(clock, |e| e.clock(clock)) {
+            Clock::Unread => 0,
+            Clock::Steps(n) => n.max(1),
+        };
+        // for whoever looks at the clock it must not go back
+        let least = match step > 0 {
+            true => least.max(Batching::InOrder),
+            false => least,
+        };
         Nature {
             batching: e
                 .map_or(Batching::Calls, |e| e.batching(of_class))
                 .max(least),
-            step: match e.map_or(clock, |e| e.clock(clock)) {
-                Clock::Unread => 0,
-                Clock::Steps(n) => n.max(1),
-            },
+            step,
             multiplies: e.is_some_and(|e| e.multiplies()),
         }
     };

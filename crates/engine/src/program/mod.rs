@@ -341,17 +341,28 @@ impl ProgramRunner {
     /// Packets that arrive at a source, each at the time of its annotation (none before the one in front of it): what
     /// [`ProgramRunner::inject_packet`] does for each. Leaves `batch` empty.
     pub fn inject_stamped(&mut self, source: ElemId, batch: &mut Vec<Pkt>) {
+        self.by_ticks(batch, |r, some| {
+            r.enter_batch(source, some, Arrival::Stamped);
+        });
+    }
+
+    /// Packets that arrive each at its own time, those of one tick together as far as no timer is due between them; the clock stands at
+    /// the first one's time. Leaves `batch` empty, as `f` leaves what it gets.
+    fn by_ticks(
+        &mut self,
+        batch: &mut Vec<Pkt>,
+        mut f: impl FnMut(&mut ProgramRunner, &mut Vec<Pkt>),
+    ) {
         // Bound: each round takes at least one packet.
         while let Some(first) = batch.first() {
             self.arrive(first.anno.timestamp);
             let n = self.graph.run_of(batch, true).max(1);
             if n == batch.len() {
-                self.enter_batch(source, batch, Arrival::Stamped);
-                break;
+                return f(self, batch);
             }
             let mut some = std::mem::take(&mut self.run);
             some.extend(batch.drain(..n));
-            self.enter_batch(source, &mut some, Arrival::Stamped);
+            f(self, &mut some);
             self.run = some;
         }
     }
@@ -457,7 +468,10 @@ impl ProgramRunner {
         self.tell();
         match arrival {
             Arrival::Together => self.graph.inject_batch(source, batch, self.graph.now()),
-            Arrival::Stamped => self.graph.inject_stamped(source, batch),
+            // tables that have leases share a clock: what one of them has seen is past for all
+            Arrival::Stamped => {
+                self.by_ticks(batch, |r, some| r.graph.inject_stamped(source, some))
+            }
         }
     }
 
