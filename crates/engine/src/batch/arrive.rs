@@ -183,6 +183,13 @@ impl Core {
             _ => most,
         };
         debug_assert!(n > 0 || first >= before.unwrap_or(first));
+        let apart = |n: usize, step: &i64| {
+            let alike = |t: &Timestamp| t.0.div_euclid(*step) == first.0.div_euclid(*step);
+            times
+                .get(done..done + n)
+                .map_or(n, |t| t.partition_point(alike))
+        };
+        let n = plan.apart.iter().fold(n, apart);
         match n {
             0 | 1 => Enter::Single,
             n => Enter::Together(n),

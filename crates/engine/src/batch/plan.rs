@@ -12,7 +12,7 @@
 use crate::core::Core;
 use crate::topology::{Edge, Topology};
 use onefold_elements::{Batching, Clock, Effect, StateId};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// What an element is to the batched engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +78,9 @@ pub(crate) struct Plan {
     pub alone_from: u32,
     /// Packets that enter at this element come one by one.
     pub single: Box<[bool]>,
+    /// Steps of the clock that elements tell apart to which packets may come in any order: for them it must not go back, so that packets
+    /// of different steps do not go together.
+    pub apart: Box<[i64]>,
 }
 
 /// What every element is, as it is configured now.
@@ -96,11 +99,6 @@ pub(crate) fn natures(core: &Core) -> Box<[Nature]> {
         let step = match e.map_or(clock, |e| e.clock(clock)) {
             Clock::Unread => 0,
             Clock::Steps(n) => n.max(1),
-        };
-        // for whoever looks at the clock it must not go back
-        let least = match step > 0 {
-            true => least.max(Batching::InOrder),
-            false => least,
         };
         Nature {
             batching: e
@@ -462,7 +460,10 @@ impl Plan {
                 free: place.get(*rank as usize) == Some(&Place::Free),
             })
             .collect();
+        let reads = |n: &&Nature| n.batching == Batching::AnyOrder && n.step > 0;
+        let apart: BTreeSet<i64> = natures.iter().filter(reads).map(|n| n.step).collect();
         Plan {
+            apart: apart.into_iter().collect(),
             natures,
             rank_of_output,
             ways,
