@@ -246,3 +246,23 @@ fn tables_that_share_a_clock_see_their_packets_at_their_times() {
         assert!(levels.iter().all(|n| *n > 50), "{levels:?}");
     }
 }
+
+/// Each packet passes the translator twice, and so has two bindings in one table: which of them was used first is kept.
+const TWICE: &str = "
+    rw :: IPRewriter(pattern 203.0.113.1 1024-1063# - - 0 1, pattern 198.51.100.1 1024-1063# - - 1 0,
+      CAPACITY 30, UDP_TIMEOUT 2, TCP_TIMEOUT 3);
+    FromDevice(in) -> Strip(14) -> CheckIPHeader -> IPClassifier(tcp or udp) -> [0] rw;
+    rw [0] -> [1] rw; rw [1] -> EtherEncap(0x0800, 2:0:0:0:0:9, 2:0:0:0:0:a) -> ToDevice(out);
+    FromDevice(out) -> Discard;";
+
+#[test]
+fn two_bindings_of_one_table_have_their_order() {
+    for seed in 1..4 {
+        let flow = run_chain(TWICE, seed, always, 100, false);
+        let causes = flow.causes();
+        assert!(
+            causes.iter().any(|c| c.0 == "two bindings of one table"),
+            "{causes:?}"
+        );
+    }
+}

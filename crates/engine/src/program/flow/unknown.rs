@@ -9,7 +9,7 @@ use super::guard::{ASK, GuardBox, NO_BOX, Parsed, WINDOW};
 use super::table::{self, Line, NO_SLOT};
 use super::way::{self, Flow, Own};
 use super::{FlowRunner, GROUP, shape, wide};
-use onefold_elements::rewrite::NO_LEASE;
+use onefold_elements::rewrite::{Lasting, NO_LEASE};
 use onefold_elements::{Accounts, ElemId};
 use onefold_packet::{Packet, Pkt, Timestamp, prefetch};
 
@@ -302,6 +302,16 @@ impl FlowRunner {
         }
         if x.key[0] & table::LONG != 0 && flow != Flow::default() {
             return Err("an IPv6 flow with checksums of its own");
+        }
+        // a lease has one last use: which of two bindings of a table was used first would be forgotten
+        let twice = |(i, f): (usize, &Lasting)| {
+            let before = path.flows.get(..i).unwrap_or_default();
+            before
+                .iter()
+                .any(|b| b.table == f.table && b.flow != f.flow)
+        };
+        if path.flows.iter().enumerate().any(twice) {
+            return Err("two bindings of one table");
         }
         let lease = match path.flows.is_empty() {
             true => NO_LEASE,
