@@ -30,22 +30,36 @@ pub trait Executor: Send {
     fn advance(&mut self, to: Timestamp);
 
     /// A packet with a copy of `data`, from the pool.
-    fn make_packet(&mut self, data: &[u8]) -> Pkt;
+    fn make_packet(&mut self, data: &[u8]) -> Pkt {
+        self.peek_graph_mut().make_packet(data)
+    }
     /// Adds `n` packets to `to`, with whatever is in them: to be refilled.
-    fn lend_packets(&mut self, to: &mut Vec<Pkt>, n: usize);
-    /// Hands every packet that has left to `f`, in order, and recycles it.
-    fn drain(&mut self, f: &mut dyn FnMut(ElemId, &Pkt));
+    fn lend_packets(&mut self, to: &mut Vec<Pkt>, n: usize) {
+        self.peek_graph_mut().lend_packets(to, n);
+    }
     /// Moves every packet that has left, in order, to the end of `into`.
-    fn collect(&mut self, into: &mut Vec<Pkt>);
+    fn collect(&mut self, into: &mut Vec<Pkt>) {
+        self.peek_graph_mut().collect_transmitted(into);
+    }
     /// The same, each with the sink that it left at.
-    fn take_transmitted(&mut self, into: &mut Vec<(ElemId, Pkt)>);
+    fn take_transmitted(&mut self, into: &mut Vec<(ElemId, Pkt)>) {
+        self.peek_graph_mut().append_transmitted(into);
+    }
     /// Gives packets' buffers back to the pool.
-    fn recycle(&mut self, packets: std::vec::Drain<'_, Pkt>);
+    fn recycle(&mut self, packets: std::vec::Drain<'_, Pkt>) {
+        self.peek_graph_mut().recycle_all(packets);
+    }
 
     /// The account of packets so far.
-    fn totals(&self) -> Totals;
+    fn totals(&self) -> Totals {
+        self.graph().totals()
+    }
     /// Drops by element and reason, sorted.
-    fn drops(&self) -> Vec<DropCount>;
+    fn drops(&self) -> Vec<DropCount> {
+        self.graph().drops()
+    }
+    /// The graph. Elements may not have been told of the last packets: for what does not depend on these.
+    fn peek_graph_mut(&mut self) -> &mut Graph;
     /// The graph, every element told of all packets so far: for handlers, states, traces.
     fn graph_mut(&mut self) -> &mut Graph;
     /// The graph. Elements may not have been told of the last packets.
@@ -96,9 +110,6 @@ impl Executor for Box<dyn Executor> {
     fn lend_packets(&mut self, to: &mut Vec<Pkt>, n: usize) {
         self.as_mut().lend_packets(to, n)
     }
-    fn drain(&mut self, f: &mut dyn FnMut(ElemId, &Pkt)) {
-        self.as_mut().drain(f)
-    }
     fn collect(&mut self, into: &mut Vec<Pkt>) {
         self.as_mut().collect(into)
     }
@@ -113,6 +124,9 @@ impl Executor for Box<dyn Executor> {
     }
     fn drops(&self) -> Vec<DropCount> {
         self.as_ref().drops()
+    }
+    fn peek_graph_mut(&mut self) -> &mut Graph {
+        self.as_mut().peek_graph_mut()
     }
     fn graph_mut(&mut self) -> &mut Graph {
         self.as_mut().graph_mut()
@@ -153,29 +167,8 @@ impl Executor for Graph {
     fn advance(&mut self, to: Timestamp) {
         self.advance_to(to);
     }
-    fn make_packet(&mut self, data: &[u8]) -> Pkt {
-        Graph::make_packet(self, data)
-    }
-    fn lend_packets(&mut self, to: &mut Vec<Pkt>, n: usize) {
-        Graph::lend_packets(self, to, n);
-    }
-    fn drain(&mut self, f: &mut dyn FnMut(ElemId, &Pkt)) {
-        self.drain_transmitted(f);
-    }
-    fn collect(&mut self, into: &mut Vec<Pkt>) {
-        self.collect_transmitted(into);
-    }
-    fn take_transmitted(&mut self, into: &mut Vec<(ElemId, Pkt)>) {
-        self.append_transmitted(into);
-    }
-    fn recycle(&mut self, packets: std::vec::Drain<'_, Pkt>) {
-        self.recycle_all(packets);
-    }
-    fn totals(&self) -> Totals {
-        Graph::totals(self)
-    }
-    fn drops(&self) -> Vec<DropCount> {
-        Graph::drops(self)
+    fn peek_graph_mut(&mut self) -> &mut Graph {
+        self
     }
     fn graph_mut(&mut self) -> &mut Graph {
         self
@@ -205,29 +198,8 @@ impl Executor for ProgramRunner {
     fn advance(&mut self, to: Timestamp) {
         self.advance_to(to);
     }
-    fn make_packet(&mut self, data: &[u8]) -> Pkt {
-        ProgramRunner::graph_mut(self).make_packet(data)
-    }
-    fn lend_packets(&mut self, to: &mut Vec<Pkt>, n: usize) {
-        ProgramRunner::graph_mut(self).lend_packets(to, n);
-    }
-    fn drain(&mut self, f: &mut dyn FnMut(ElemId, &Pkt)) {
-        ProgramRunner::graph_mut(self).drain_transmitted(f);
-    }
-    fn collect(&mut self, into: &mut Vec<Pkt>) {
-        ProgramRunner::graph_mut(self).collect_transmitted(into);
-    }
-    fn take_transmitted(&mut self, into: &mut Vec<(ElemId, Pkt)>) {
-        ProgramRunner::graph_mut(self).append_transmitted(into);
-    }
-    fn recycle(&mut self, packets: std::vec::Drain<'_, Pkt>) {
-        ProgramRunner::graph_mut(self).recycle_all(packets);
-    }
-    fn totals(&self) -> Totals {
-        ProgramRunner::graph(self).totals()
-    }
-    fn drops(&self) -> Vec<DropCount> {
-        ProgramRunner::graph(self).drops()
+    fn peek_graph_mut(&mut self) -> &mut Graph {
+        ProgramRunner::graph_mut(self)
     }
     fn graph_mut(&mut self) -> &mut Graph {
         ProgramRunner::graph_mut(self)
@@ -262,29 +234,11 @@ impl Executor for FlowRunner {
     fn advance(&mut self, to: Timestamp) {
         self.advance_to(to);
     }
-    fn make_packet(&mut self, data: &[u8]) -> Pkt {
-        FlowRunner::make_packet(self, data)
-    }
-    fn lend_packets(&mut self, to: &mut Vec<Pkt>, n: usize) {
-        FlowRunner::lend_packets(self, to, n);
-    }
-    fn drain(&mut self, f: &mut dyn FnMut(ElemId, &Pkt)) {
-        self.drain_transmitted(f);
-    }
-    fn collect(&mut self, into: &mut Vec<Pkt>) {
-        self.collect_transmitted(into);
-    }
-    fn take_transmitted(&mut self, into: &mut Vec<(ElemId, Pkt)>) {
-        self.append_transmitted(into);
-    }
-    fn recycle(&mut self, packets: std::vec::Drain<'_, Pkt>) {
-        self.recycle_all(packets);
-    }
-    fn totals(&self) -> Totals {
-        FlowRunner::totals(self)
-    }
     fn drops(&self) -> Vec<DropCount> {
         FlowRunner::drops(self)
+    }
+    fn peek_graph_mut(&mut self) -> &mut Graph {
+        FlowRunner::peek_graph_mut(self)
     }
     fn graph_mut(&mut self) -> &mut Graph {
         FlowRunner::graph_mut(self)
@@ -334,29 +288,11 @@ impl Executor for Shadow {
         self.end_window();
         self.flow_mut().advance_to(to);
     }
-    fn make_packet(&mut self, data: &[u8]) -> Pkt {
-        self.flow_mut().make_packet(data)
-    }
-    fn lend_packets(&mut self, to: &mut Vec<Pkt>, n: usize) {
-        self.flow_mut().lend_packets(to, n);
-    }
-    fn drain(&mut self, f: &mut dyn FnMut(ElemId, &Pkt)) {
-        self.flow_mut().drain_transmitted(f);
-    }
-    fn collect(&mut self, into: &mut Vec<Pkt>) {
-        self.flow_mut().collect_transmitted(into);
-    }
-    fn take_transmitted(&mut self, into: &mut Vec<(ElemId, Pkt)>) {
-        self.flow_mut().append_transmitted(into);
-    }
-    fn recycle(&mut self, packets: std::vec::Drain<'_, Pkt>) {
-        self.flow_mut().recycle_all(packets);
-    }
-    fn totals(&self) -> Totals {
-        self.flow().totals()
-    }
     fn drops(&self) -> Vec<DropCount> {
         self.flow().drops()
+    }
+    fn peek_graph_mut(&mut self) -> &mut Graph {
+        self.flow_mut().peek_graph_mut()
     }
     fn graph_mut(&mut self) -> &mut Graph {
         self.flow_mut().graph_mut()

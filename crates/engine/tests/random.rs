@@ -178,28 +178,3 @@ proptest! {
         prop_assert_eq!(g.state_summary(), f.state_summary());
     }
 }
-
-/// Packets that go round and come together on ways of different lengths: each is dropped where it is when it goes alone.
-#[test]
-fn each_packet_counts_the_elements_that_it_has_passed() {
-    let text = "in :: Idle -> p :: Null -> c :: Classifier(0/01, 0/02, -);
-        c [0] -> Null -> Null -> Null -> p; c [1] -> Null -> p; c [2] -> DecTTL :: Null -> t :: PaintSwitch; t [0] -> p; t [1] -> Discard;";
-    let make = || {
-        let flat = onefold_click::load(text.as_bytes(), "loop.click", &[], &Default::default());
-        let options = onefold_engine::BuildOptions::default();
-        Graph::build(onefold_engine::spec_from_flat(&flat.unwrap()), &options).unwrap()
-    };
-    let frames: Vec<Vec<u8>> = (0..9u8).map(|i| vec![i % 3 + 1; 60]).collect();
-    let (mut one, mut all) = (make(), make());
-    let p = one.find("p").unwrap();
-    let mut batch = Vec::new();
-    for f in &frames {
-        let packet = one.make_packet(f);
-        one.inject_packet(p, 0, packet, Timestamp(7));
-        batch.push(all.make_packet(f));
-    }
-    all.inject_batch(p, &mut batch, Timestamp(7));
-    assert_eq!(one.drops(), all.drops());
-    assert!(one.drops().iter().any(|d| d.reason.contains("loop")));
-    assert_eq!(outcome(&mut one), outcome(&mut all));
-}
