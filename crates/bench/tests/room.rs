@@ -5,7 +5,8 @@ use onefold_bench::measure::{
     frame_of,
 };
 use onefold_elements::{ConnectionSpec, ElemId, ElementSpec, GraphSpec};
-use onefold_engine::program::{FlowRunner, ProgramRunner};
+use onefold_engine::flow::FlowRunner;
+use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::{Pkt, Timestamp};
 use onefold_synth::{Budget, synthesize};

@@ -8,9 +8,12 @@
 //! A batch enters at one entry. Each packet has its own time ([`Executor::run`]), or all arrive at one moment ([`Executor::run_at`]); either
 //! way what leaves, in which order, and what state stays behind are those of the reference graph that gets the packets one by one.
 
-use crate::graph::{DropCount, Graph, Totals};
+use crate::flow::{FlowRunner, FlowStats};
+use crate::graph::reference::{DropCount, Graph, Totals};
 use crate::level::Level;
-use crate::program::{FlowRunner, FlowStats, LoadError, ProgramRunner, Report};
+use crate::program::ProgramRunner;
+use crate::program::error::LoadError;
+use crate::program::report::Report;
 use crate::shadow::Shadow;
 use onefold_elements::ElemId;
 use onefold_packet::{Pkt, Timestamp};

@@ -23,40 +23,23 @@
 //! ```
 #![deny(unsafe_code)]
 
-mod arrival;
-mod batch;
-mod build;
-pub mod click;
-mod core;
-mod diag;
-mod driver;
 mod executor;
-mod flat;
+pub mod flow;
 mod graph;
-mod handlers;
-mod hookup;
 mod level;
-pub mod limits;
-mod models;
 pub mod program;
-mod random;
-mod rule_counts;
-mod run;
-mod sched;
 pub mod shadow;
-mod topology;
-mod trace;
-mod unparse;
-mod visits;
+mod simd;
 
-pub use build::{Bound, BuildOptions};
-pub use core::Log;
-pub use diag::{BuildError, Diagnostic, Severity, Stage};
-pub use driver::{DriverOptions, Ended};
-pub use executor::Executor;
-pub use flat::spec_from_flat;
-pub use graph::{DropCount, Graph, Totals};
-pub use handlers::VERSION;
-pub use level::{Level, Stopwatch};
-pub use trace::{Decision, Entry, MAX_TRACE_STEPS, TraceStep};
-pub use visits::Visits;
+pub use crate::executor::Executor;
+pub use crate::graph::build::{Bound, BuildOptions};
+pub use crate::graph::core::Log;
+pub use crate::graph::diag::{BuildError, Diagnostic, Severity, Stage};
+pub use crate::graph::driver::{DriverOptions, Ended};
+pub use crate::graph::flat::spec_from_flat;
+pub use crate::graph::handlers::VERSION;
+pub use crate::graph::reference::{DropCount, Graph, Totals};
+pub use crate::graph::trace::{Decision, Entry, MAX_TRACE_STEPS, TraceStep};
+pub use crate::graph::visits::Visits;
+pub use crate::graph::{click, limits};
+pub use crate::level::{Level, Stopwatch};

@@ -5,7 +5,8 @@
 mod harness;
 
 use harness::{Frame, build};
-use onefold_engine::program::{FlowRunner, ProgramRunner};
+use onefold_engine::flow::FlowRunner;
+use onefold_engine::program::ProgramRunner;
 use onefold_packet::{Pkt, Timestamp};
 use onefold_synth::{Budget, synthesize};
 use std::alloc::{GlobalAlloc, Layout, System};

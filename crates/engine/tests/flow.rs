@@ -11,7 +11,7 @@ use both::{Both, Left};
 use harness::{Frame, Rng};
 use onefold_elements::ElemId;
 use onefold_engine::Level;
-use onefold_engine::program::{FlowRunner, OVERLOAD};
+use onefold_engine::flow::{FlowRunner, OVERLOAD};
 use onefold_packet::{Pkt, Timestamp};
 
 /// Firewall, counters that look at the clock, translator, both ways.

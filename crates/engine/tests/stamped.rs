@@ -8,7 +8,8 @@ mod harness;
 use harness::{Frame, Rng, build};
 use onefold_elements::ElemId;
 use onefold_engine::Graph;
-use onefold_engine::program::{FlowRunner, ProgramRunner};
+use onefold_engine::flow::FlowRunner;
+use onefold_engine::program::ProgramRunner;
 use onefold_packet::{Pkt, Timestamp};
 use onefold_synth::{Budget, synthesize};
 

@@ -68,7 +68,7 @@ pub struct Outcome {
     /// What the program counted, if one was compared.
     pub report: Option<onefold_engine::program::Report>,
     /// What the flow table did, if one was compared.
-    pub flow: Option<onefold_engine::program::FlowStats>,
+    pub flow: Option<onefold_engine::flow::FlowStats>,
     /// Packets by the level that took them, if there were several.
     pub levels: Option<[u64; 3]>,
     /// Why packets that could have had an entry in it have none, most frequent first.

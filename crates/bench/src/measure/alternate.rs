@@ -6,7 +6,7 @@ use super::estrange::{Estrange, PREPARED};
 use super::feed::{Order, Ring};
 use super::seen::{Batches, Seen};
 use super::subject::{Account, Ceiling, MacSwap, Subject};
-use onefold_engine::program::FlowStats;
+use onefold_engine::flow::FlowStats;
 use onefold_packet::{Packet, Pkt, Timestamp, prefetch, refill_lines};
 use std::cell::Cell;
 use std::collections::HashMap;

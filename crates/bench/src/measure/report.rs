@@ -5,7 +5,7 @@ use super::alternate::{Measured, Outcome, Sample};
 use super::machine::Machine;
 use super::matcher::MatcherReport;
 use super::subject::Account;
-use onefold_engine::program::FlowStats;
+use onefold_engine::flow::FlowStats;
 use serde::Serialize;
 
 /// Median and extremes.

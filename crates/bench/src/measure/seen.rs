@@ -2,7 +2,7 @@
 
 use super::aim::Lane;
 use super::feed::Order;
-use onefold_engine::program::FlowStats;
+use onefold_engine::flow::FlowStats;
 
 /// Flows of the first lane that packets were measured of, and what a flow table knew of these packets.
 #[derive(Debug, Clone, Default)]

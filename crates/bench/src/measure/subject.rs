@@ -1,7 +1,8 @@
 //! What is measured: something that takes batches of packets. A further way to execute a chain is one more [`Subject`].
 
 use onefold_elements::ElemId;
-use onefold_engine::program::{FlowStats, Report};
+use onefold_engine::flow::FlowStats;
+use onefold_engine::program::Report;
 use onefold_engine::{Executor, Graph};
 use onefold_packet::{Pkt, Timestamp};
 use std::time::Duration;

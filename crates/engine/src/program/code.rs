@@ -1,20 +1,21 @@
 //! A program as the executor has it: flat arrays, everything that can be known in advance known.
 
-use super::classify::{Classifier, StageIndex};
-use super::image::Image;
-use super::lookup::Lookup;
-use super::regs::Source;
-use crate::topology::Edge;
+use crate::graph::topology::Edge;
+use crate::program::headers::registers::Source;
+use crate::program::lookup::Lookup;
+use crate::program::lookup::tree::{Classifier, StageIndex};
+use crate::program::reads::EntryReads;
+use crate::program::rewrite::image::Image;
 use onefold_elements::model::{BindKind, FlowSide, ValueSet};
 use onefold_synth::program::{EndAt, LenAt};
 use std::sync::Arc;
 
 /// No stage.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// A part of an array.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Span {
+pub(crate) struct Span {
     pub from: u32,
     pub to: u32,
 }
@@ -28,7 +29,7 @@ impl Span {
 
 /// Where a packet goes on.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Next {
+pub(crate) enum Next {
     Stage(u32),
     Unconnected(u32),
     Never,
@@ -36,14 +37,14 @@ pub(super) enum Next {
 
 /// What is expected of a binding.
 #[derive(Debug, Clone)]
-pub(super) struct Expect {
+pub(crate) struct Expect {
     pub output: u16,
     pub kept: [bool; 4],
     pub sets: [ValueSet; 4],
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Count {
         elem: u32,
         tag: u16,
@@ -67,7 +68,7 @@ pub(super) enum Step {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum End {
+pub(crate) enum End {
     Output {
         sink: u32,
         image: u32,
@@ -99,7 +100,7 @@ pub(super) enum End {
 
 /// Where the packets of an action end for the lists of rules that decided about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(crate) enum Cut {
     /// Where they ended when the epoch began.
     No,
     /// For some lists as a header says.
@@ -109,7 +110,7 @@ pub(super) enum Cut {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Action {
+pub(crate) struct Action {
     pub cut: Cut,
     /// Lists decide about its packets behind so many of its bindings, at most.
     pub behind: u16,
@@ -122,7 +123,7 @@ pub(super) struct Action {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Stage {
+pub(crate) struct Stage {
     /// Where in the reference graph.
     pub at: Edge,
     /// Registers that its rules read at once, in [`Code::lists`].
@@ -136,14 +137,14 @@ pub(super) struct Stage {
 
 /// A place where packets leave the program for the reference graph, or an element is asked.
 #[derive(Debug, Clone)]
-pub(super) struct Site {
+pub(crate) struct Site {
     pub elem: u32,
     pub cause: String,
     pub asked: bool,
 }
 
 #[derive(Debug, Clone, Default)]
-pub(super) struct Code {
+pub(crate) struct Code {
     pub sources: Vec<Source>,
     /// How many of them are slots.
     pub slots: usize,
@@ -166,7 +167,7 @@ pub(super) struct Code {
     /// Look-up elements whose route tables are asked.
     pub tables: Vec<u32>,
     /// What decides ways, by entry.
-    pub reads: Vec<super::reads::EntryReads>,
+    pub reads: Vec<EntryReads>,
 }
 
 impl Code {

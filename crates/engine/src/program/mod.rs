@@ -43,42 +43,40 @@
 //! assert!(runner.graph().totals().balanced());
 //! ```
 
-mod checks;
-mod classify;
-mod code;
-mod decisions;
-mod error;
-mod exec;
-mod flow;
-mod foresee;
-mod image;
-mod later;
-mod load;
-mod lookup;
+pub(crate) mod code;
+pub(crate) mod error;
+pub(crate) mod exec;
+pub(crate) mod headers;
+pub(crate) mod load;
+pub(crate) mod lookup;
 pub(crate) mod path;
-mod quick;
 pub(crate) mod reads;
-mod regs;
-mod report;
-mod short;
-mod straight;
-mod tied;
-mod trace;
-mod tuple;
-mod wider;
+pub(crate) mod report;
+pub(crate) mod rewrite;
+pub(crate) mod trace;
 
-pub use error::LoadError;
-pub use flow::{DEFAULT_FLOWS, FlowRunner, FlowStats, OVERLOAD, Taken};
-pub use lookup::{StageReport, StructureReport, Structures, Tried, Using, ViewReport};
+pub use crate::program::error::LoadError;
+pub use crate::program::lookup::report::{StageReport, StructureReport, Tried, ViewReport};
+pub use crate::program::lookup::{Structures, Using};
+pub use crate::program::report::{ClassCount, PuntCount, Report, RuleCount};
+pub use crate::program::trace::{Passed, ProgramStep};
 pub use onefold_classify::Kind;
-pub use report::{ClassCount, PuntCount, Report, RuleCount};
-pub use trace::{Passed, ProgramStep};
 
-use crate::arrival::Arrival;
-use crate::graph::Graph;
-use crate::rule_counts::RuleLedger;
-use crate::trace::TraceStep;
-use code::{Code, NONE};
+use crate::graph::arrival::Arrival;
+use crate::graph::reference::Graph;
+use crate::graph::rule_counts::RuleLedger;
+use crate::graph::trace::TraceStep;
+use crate::program::code::{Code, NONE};
+use crate::program::exec::batch_exec;
+use crate::program::exec::batch_exec::Left;
+use crate::program::exec::deferred_counters::Later;
+use crate::program::exec::fast_exec;
+use crate::program::exec::general;
+use crate::program::exec::general::State;
+use crate::program::exec::general::Watched;
+use crate::program::load::decisions;
+use crate::program::lookup::columns::Scratch;
+use crate::program::lookup::tree::NO_RULE;
 use onefold_elements::ElemId;
 use onefold_elements::model::Model;
 use onefold_packet::{Packet, Pkt, Timestamp};
@@ -92,25 +90,25 @@ const MANY_RULES: usize = 64;
 const NEAR: usize = 512;
 
 /// A program that is valid for the graph as it is.
-struct Loaded {
-    code: Arc<Code>,
+pub(crate) struct Loaded {
+    pub(crate) code: Arc<Code>,
     /// By rule: what it is recognized by.
-    keys: Arc<Vec<u64>>,
-    state: exec::State,
+    pub(crate) keys: Arc<Vec<u64>>,
+    pub(crate) state: State,
     /// The models that the program was made of.
-    models: Arc<Vec<Vec<Model>>>,
+    pub(crate) models: Arc<Vec<Vec<Model>>>,
     /// [`Graph::changes`] up to which they are known to be the same.
-    seen: u64,
+    pub(crate) seen: u64,
     /// They are not the same any more.
-    stale: bool,
+    pub(crate) stale: bool,
     /// Packets that entered the program.
-    packets: u64,
+    pub(crate) packets: u64,
 }
 
 impl Loaded {
     /// Another executor's, with what has been counted and what has fallen back.
     fn copy(&self) -> Loaded {
-        let mut state = exec::State::new(&self.code);
+        let mut state = State::new(&self.code);
         state.counts = self.state.counts.clone();
         // between batches nothing waits to be told
         state.later = self.state.later.clone();
@@ -130,29 +128,29 @@ impl Loaded {
 /// The class that a packet enters with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct First {
-    stage: u32,
-    rule: Option<u32>,
+    pub(crate) stage: u32,
+    pub(crate) rule: Option<u32>,
     /// Its action among all, if a rule takes the packet.
     pub action: Option<usize>,
 }
 
 /// A graph and the program that stands for it; see the module's text.
 pub struct ProgramRunner {
-    graph: Graph,
-    loaded: Option<Loaded>,
-    reference: u64,
+    pub(crate) graph: Graph,
+    pub(crate) loaded: Option<Loaded>,
+    pub(crate) reference: u64,
     /// Packets that took the reference graph because that is cheaper.
-    chosen: u64,
+    pub(crate) chosen: u64,
     /// What the rules of classes are recognized by that have fallen back, of all programs so far.
-    fallen: HashSet<u64>,
+    pub(crate) fallen: HashSet<u64>,
     /// Programs go on although models have changed.
-    deaf: bool,
+    pub(crate) deaf: bool,
     /// How programs are loaded.
-    using: Using,
+    pub(crate) using: Using,
     /// First rules of a batch.
-    rules: Vec<u32>,
+    pub(crate) rules: Vec<u32>,
     /// Packets of a batch that arrive in one tick.
-    run: Vec<Pkt>,
+    pub(crate) run: Vec<Pkt>,
 }
 
 impl std::fmt::Debug for ProgramRunner {
@@ -230,14 +228,14 @@ impl ProgramRunner {
     /// # Errors
     /// When the program is not one for this graph, or not well-formed; the old one stays then.
     pub fn load(&mut self, program: &Program) -> Result<(), LoadError> {
-        let mut code = load::load(program, &self.graph.core.topo, self.using)?;
+        let mut code = crate::program::load::load(program, &self.graph.core.topo, self.using)?;
         let decisions = decisions::of(&mut code, program, &self.graph.core)?;
         self.graph.core.tell_rules();
         let models = all_models(&self.graph);
         self.graph.core.changed.clear();
-        let keys = report::keys(program);
-        let mut state = exec::State::new(&code);
-        state.later = later::Later::new(&code, &self.graph);
+        let keys = crate::program::report::keys(program);
+        let mut state = State::new(&code);
+        state.later = Later::new(&code, &self.graph);
         let mut ledger = RuleLedger::new(Arc::new(decisions), code.rule_action.len());
         let old = self.graph.core.rules.take();
         if let (Some(before), Some(mut old)) = (&self.loaded, old) {
@@ -279,7 +277,7 @@ impl ProgramRunner {
 
     /// Is there a program, and is it that of the graph as it is now?
     #[inline]
-    fn valid(&mut self) -> bool {
+    pub(crate) fn valid(&mut self) -> bool {
         match &self.loaded {
             None => false,
             Some(l) if l.seen == self.graph.core.changes => !l.stale,
@@ -413,7 +411,7 @@ impl ProgramRunner {
         // nothing that happens to a packet changes the bytes of another one; a handler that it calls may end the program's time,
         // and then what was found is worth nothing
         let changes = self.graph.core.changes;
-        let mut packets = short::Left::new(batch.drain(..), &rules);
+        let mut packets = Left::new(batch.drain(..), &rules);
         // Bound: each time a packet is taken, if there is one.
         loop {
             let mut stage = stage.filter(|_| self.graph.core.changes == changes);
@@ -423,7 +421,7 @@ impl ProgramRunner {
                 (Some(stage), Some(l)) if together => {
                     let rules = l.code.stages.get(stage as usize).map_or(0, |s| s.rules);
                     let (st, n) = (&mut l.state, &mut l.packets);
-                    short::run(&l.code, st, &mut self.graph, rules, &mut packets, n)
+                    batch_exec::run(&l.code, st, &mut self.graph, rules, &mut packets, n)
                 }
                 _ => packets.next(),
             };
@@ -434,7 +432,7 @@ impl ProgramRunner {
             }
             let first = stage.map(|stage| First {
                 stage,
-                rule: Some(rule).filter(|r| *r != classify::NO_RULE),
+                rule: Some(rule).filter(|r| *r != NO_RULE),
                 action: None,
             });
             self.enter(source, p, first);
@@ -506,14 +504,12 @@ impl ProgramRunner {
         let l = self.loaded.as_mut().filter(|_| number != NONE)?;
         let stage = l.code.stages.get(number as usize)?;
         let st = &mut l.state;
-        let scratch = st
-            .scratch
-            .get_or_insert_with(|| Box::new(lookup::Scratch::new()));
+        let scratch = st.scratch.get_or_insert_with(|| Box::new(Scratch::new()));
         (st.regs.tables).take(&l.code.tables, &self.graph.store, self.graph.core.changes);
-        lookup::first_rules(&l.code, stage, &mut st.regs, scratch, packets, out);
+        crate::program::lookup::first_rules(&l.code, stage, &mut st.regs, scratch, packets, out);
         // foresight is about to read the actions of all of them
         if !l.code.binds.is_empty() && l.code.rule_action.len() > NEAR {
-            for rule in out.iter().filter(|r| **r != classify::NO_RULE) {
+            for rule in out.iter().filter(|r| **r != NO_RULE) {
                 let action = l.code.rule_action.get((stage.rules + rule) as usize);
                 action.map(onefold_packet::prefetch);
             }
@@ -537,7 +533,9 @@ impl ProgramRunner {
         }
         let first = l.code.stages.get(stage as usize).map_or(0, |s| s.rules);
         let (st, g) = (&mut l.state, &mut self.graph);
-        if !short::foresee(&l.code, st, g, first, packets, rules) {
+        if !crate::program::exec::batch_exec::prepare::foresee(
+            &l.code, st, g, first, packets, rules,
+        ) {
             (st.foresight).of(&l.code, g, stage, packets, rules);
         }
     }
@@ -563,7 +561,7 @@ impl ProgramRunner {
         let Some(stage) = l.code.stages.get(stage as usize) else {
             return;
         };
-        for rule in rules.filter(|r| *r != classify::NO_RULE) {
+        for rule in rules.filter(|r| *r != NO_RULE) {
             let at = (stage.rules + rule) as usize;
             l.code.rule_action.get(at).map(onefold_packet::prefetch);
             if let Some(ledger) = &self.graph.core.rules {
@@ -586,7 +584,7 @@ impl ProgramRunner {
         let l = self.loaded.as_mut().filter(|_| stage != NONE)?;
         let changes = self.graph.core.changes;
         (l.state.regs.tables).take(&l.code.tables, &self.graph.store, changes);
-        let rule = exec::first_rule(&l.code, &mut l.state, stage, p);
+        let rule = general::first_rule(&l.code, &mut l.state, stage, p);
         l.state.regs.tables.release();
         let rules = l.code.stages.get(stage as usize).map_or(0, |s| s.rules);
         let action = rule.and_then(|r| l.code.rule_action.get((rules + r) as usize));
@@ -613,11 +611,11 @@ impl ProgramRunner {
                 g.core.steps = 0;
                 let at = |rule| Some((l.code.stages.get(stage as usize)?.rules + rule) as usize);
                 let p = match rule.and_then(at) {
-                    Some(at) => straight::run(&l.code, &mut l.state, g, at, p),
+                    Some(at) => fast_exec::run(&l.code, &mut l.state, g, at, p),
                     None => Some(p),
                 };
                 if let Some(p) = p {
-                    exec::run(&l.code, &mut l.state, g, stage, p, rule);
+                    general::run(&l.code, &mut l.state, g, stage, p, rule);
                 }
                 if !g.core.is_quiet() {
                     (l.state.later).tell(&l.code, &mut g.core, &mut g.out, &mut g.store);
@@ -662,11 +660,11 @@ impl ProgramRunner {
     }
 
     /// Classes of a new program that have fallen back before.
-    fn still_fallen(&self, code: &Code, keys: &[u64]) -> Option<Box<exec::Watched>> {
+    fn still_fallen(&self, code: &Code, keys: &[u64]) -> Option<Box<Watched>> {
         if self.fallen.is_empty() {
             return None;
         }
-        let mut w = Box::<exec::Watched>::default();
+        let mut w = Box::<Watched>::default();
         w.fallen.resize(code.actions.len(), false);
         for (a, k) in code.rule_action.iter().zip(keys) {
             if self.fallen.contains(k)
@@ -702,7 +700,7 @@ impl ProgramRunner {
         self.deaf = true;
     }
 
-    fn entry(&self, source: ElemId) -> u32 {
+    pub(crate) fn entry(&self, source: ElemId) -> u32 {
         let code = self.loaded.as_ref().map(|l| &l.code);
         let stage = code.and_then(|c| c.entries.get(source.0 as usize));
         stage.copied().unwrap_or(NONE)
@@ -745,7 +743,7 @@ impl ProgramRunner {
             Some(l) => {
                 let core = &self.graph.core;
                 let rules = core.rules.as_deref().map_or(&[][..], RuleLedger::all);
-                report::report(&l.code, &l.state.counts, rules, &core.topo.names)
+                crate::program::report::report(&l.code, &l.state.counts, rules, &core.topo.names)
             }
             None => Report::default(),
         };

@@ -2,9 +2,9 @@
 //! values at which an answer can change. Told for each shape of packets that the flow table knows: a rule that no packet of a shape
 //! fits does not matter for it, nor what lies behind.
 
-use super::flow::Shape;
-use super::load::followers_of;
-use super::regs::Bits;
+use crate::program::headers::registers::Bits;
+use crate::program::headers::shape::Shape;
+use crate::program::load::followers_of;
 use onefold_elements::model::{HeaderCheck, ValueSet};
 use onefold_synth::program::{Address, Dim, EndAt, Entry, Program, Step};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -44,7 +44,7 @@ pub(crate) struct EntryReads {
 }
 
 /// For every entry of a program. `regs` has the register of each dimension.
-pub(super) fn of(p: &Program, regs: &HashMap<Dim, u16>) -> Vec<EntryReads> {
+pub(crate) fn of(p: &Program, regs: &HashMap<Dim, u16>) -> Vec<EntryReads> {
     let entry = |e: &Entry| EntryReads {
         source: e.source.0,
         shapes: (Shape::all().iter())

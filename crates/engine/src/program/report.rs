@@ -1,7 +1,7 @@
 //! What a program has done: packets and bytes per class and rule, packets that left it, by cause.
 
-use super::code::Code;
-use crate::rule_counts::RuleLedger;
+use crate::graph::rule_counts::RuleLedger;
+use crate::program::code::Code;
 use onefold_synth::program::{End, Program, Rule, Stage};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,7 +11,7 @@ const MAX_CAUSES: usize = 256;
 
 /// Counters of an executor beside those of rules ([`RuleLedger`]).
 #[derive(Debug, Clone, Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     sites: Vec<u64>,
     /// Element, cause, packets.
     others: Vec<(u32, &'static str, u64)>,
@@ -23,7 +23,7 @@ pub(super) struct Counts {
 
 /// What every rule of a program is recognized by in the one that replaces it: place, filter, and what is done, by the elements
 /// on the way. Stages may have other numbers then.
-pub(super) fn keys(p: &Program) -> Vec<u64> {
+pub(crate) fn keys(p: &Program) -> Vec<u64> {
     let key = |s: &Stage, r: &Rule| {
         let mut h = DefaultHasher::new();
         (s.at, s.why as u8, &s.known, &r.filter, &r.origin).hash(&mut h);
@@ -144,14 +144,14 @@ pub struct PuntCount {
     pub packets: u64,
 }
 
-/// All that a [`super::ProgramRunner`] has counted.
+/// All that a [`crate::program::ProgramRunner`] has counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// Packets that went through the program from its entry.
     pub packets: u64,
     /// Packets that went through the reference graph from the entry, because no program was valid for them.
     pub reference: u64,
-    /// The same, because that is cheaper ([`super::FlowRunner`]).
+    /// The same, because that is cheaper ([`crate::flow::FlowRunner`]).
     pub chosen: u64,
     /// Every rule.
     pub rules: Vec<RuleCount>,
@@ -191,7 +191,7 @@ impl Report {
 }
 
 /// Makes the report.
-pub(super) fn report(
+pub(crate) fn report(
     code: &Code,
     counts: &Counts,
     by_rule: &[(u64, u64)],

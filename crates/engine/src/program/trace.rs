@@ -34,7 +34,7 @@ pub struct Passed {
 
 /// Collects steps.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     pub steps: Vec<ProgramStep>,
     pub truncated: bool,
 }

@@ -38,20 +38,23 @@
 //! assert_eq!((shadow.report().compared, shadow.report().mismatches), (1, 0));
 //! ```
 
-mod reach;
-mod window;
+pub(crate) mod reach;
+pub(crate) mod window;
 
-pub use window::{What, around};
+pub use crate::shadow::window::{What, around};
 
-use crate::graph::Graph;
+use crate::flow::FlowRunner;
+use crate::graph::random;
+use crate::graph::reference::Graph;
 use crate::level::Level;
-use crate::program::{FlowRunner, LoadError, Passed, ProgramRunner};
-use crate::random;
+use crate::program::ProgramRunner;
+use crate::program::error::LoadError;
+use crate::program::trace::Passed;
+use crate::shadow::window::{Came, Differs, Window};
 use onefold_elements::ElemId;
 use onefold_packet::{Pkt, Timestamp};
 use onefold_synth::program::Program;
 use std::collections::BTreeSet;
-use window::{Came, Differs, Window};
 
 /// Packets of a window when every packet is compared: states are compared after so many.
 const ALL_WINDOW: u32 = 4096;
@@ -189,8 +192,8 @@ impl Shadow {
     pub fn watch(&mut self, program: &Program, options: Options) {
         self.end_window();
         let entered = match &options.classes {
-            None => reach::all(program),
-            Some(c) => reach::entries_to(program, c),
+            None => crate::shadow::reach::all(program),
+            Some(c) => crate::shadow::reach::entries_to(program, c),
         };
         let actions = program.stages.iter().map(|s| s.actions.len()).sum();
         let mut watched = vec![false; actions];

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 type Class = (usize, usize);
 
 /// Classes of all entries.
-pub(super) fn all(p: &Program) -> BTreeSet<Class> {
+pub(crate) fn all(p: &Program) -> BTreeSet<Class> {
     entries(p)
         .flat_map(|s| {
             let n = p.stages.get(s).map_or(0, |s| s.actions.len());
@@ -16,7 +16,7 @@ pub(super) fn all(p: &Program) -> BTreeSet<Class> {
 }
 
 /// Classes of entries from which packets may come to one of these, whatever happens on the way.
-pub(super) fn entries_to(p: &Program, doubt: &BTreeSet<Class>) -> BTreeSet<Class> {
+pub(crate) fn entries_to(p: &Program, doubt: &BTreeSet<Class>) -> BTreeSet<Class> {
     let mut leads = vec![false; p.stages.len()];
     for (s, _) in doubt {
         if let Some(l) = leads.get_mut(*s) {

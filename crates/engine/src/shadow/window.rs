@@ -1,7 +1,8 @@
 //! A window: packets that go through the program and through a copy of the reference graph, one after the other.
 
-use crate::graph::Graph;
-use crate::program::{Passed, ProgramRunner};
+use crate::graph::reference::Graph;
+use crate::program::ProgramRunner;
+use crate::program::trace::Passed;
 use onefold_elements::ElemId;
 use onefold_packet::{Pkt, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +38,7 @@ impl std::fmt::Display for What {
 
 /// A difference, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Differs {
+pub(crate) struct Differs {
     pub what: What,
     pub place: String,
     pub reference: String,
@@ -46,7 +47,7 @@ pub(super) struct Differs {
 
 /// A frame that came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Came {
+pub(crate) struct Came {
     pub source: ElemId,
     pub at: Timestamp,
     /// Which packet of the run, from 1.
@@ -55,7 +56,7 @@ pub(super) struct Came {
 }
 
 /// See the module's text.
-pub(super) struct Window {
+pub(crate) struct Window {
     /// The graph when the window began, if states are compared when it ends.
     start: Option<Graph>,
     /// The reference.

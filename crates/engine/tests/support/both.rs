@@ -2,7 +2,8 @@
 
 use super::harness::build;
 use onefold_elements::ElemId;
-use onefold_engine::program::{FlowRunner, ProgramRunner};
+use onefold_engine::flow::FlowRunner;
+use onefold_engine::program::ProgramRunner;
 use onefold_packet::{Pkt, Timestamp};
 use onefold_synth::{Budget, synthesize};
 

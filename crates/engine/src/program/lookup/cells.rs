@@ -3,13 +3,13 @@
 use onefold_elements::model::{ValueSet, max_of};
 
 /// Different sets of a field that are told apart, at most: one bit each.
-pub(super) const MAX_SETS: usize = 64;
+pub(crate) const MAX_SETS: usize = 64;
 /// Pieces of a field, at most.
 const MAX_PIECES: usize = 8192;
 
 /// Which sets of a list have a value, for all values.
 #[derive(Debug, Clone)]
-pub(super) struct Cells {
+pub(crate) struct Cells {
     /// Where pieces begin, ascending; the first is 0.
     starts: Vec<u128>,
     /// The cell of each piece.
@@ -110,7 +110,7 @@ impl Cells {
 }
 
 /// The set from `from` to `to`, round the end if `from > to`.
-pub(super) fn around(from: u128, to: u128, bits: u8) -> ValueSet {
+pub(crate) fn around(from: u128, to: u128, bits: u8) -> ValueSet {
     match from <= to {
         true => ValueSet::range(from, to),
         false => ValueSet::from_intervals([(0, to), (from, max_of(bits))]),

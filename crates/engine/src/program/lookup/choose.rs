@@ -4,12 +4,12 @@
 //! tells probes apart is left to the structure behind the guard, within the range that probes have. Fields that no rule asks about any
 //! more, as the guard is by then, do not matter. Probes that do not pass a guard choose the next.
 
-use super::super::regs::Source;
-use super::cells::{Cells, around};
-use super::guard::Guard;
-use super::inner::Inner;
-use super::probes::Probes;
-use super::rules::{Field, StageRules};
+use crate::program::headers::registers::Source;
+use crate::program::lookup::cells::{Cells, around};
+use crate::program::lookup::guard::Guard;
+use crate::program::lookup::inner::Inner;
+use crate::program::lookup::probes::Probes;
+use crate::program::lookup::rules::{Field, StageRules};
 use onefold_elements::model::{HeaderCheck, ValueSet, max_of};
 use onefold_synth::program::EndAt;
 
@@ -26,7 +26,7 @@ const SHORT: u8 = 16;
 const FEW_CELLS: usize = 4;
 
 /// A stage's probes, by cells.
-pub(super) struct Chooser<'a> {
+pub(crate) struct Chooser<'a> {
     rules: &'a StageRules,
     cells: &'a [Option<Cells>],
     probes: Probes,
@@ -251,7 +251,7 @@ fn is_worth(left: usize, of: usize) -> bool {
 }
 
 /// A guard as it is compiled; `None` where it asks nothing, or something that guards cannot.
-pub(super) fn compile(rules: &StageRules, guard: &[Option<ValueSet>]) -> Option<Guard> {
+pub(crate) fn compile(rules: &StageRules, guard: &[Option<ValueSet>]) -> Option<Guard> {
     let asked = rules.fields.iter().zip(guard);
     let asked: Vec<_> = asked.filter_map(|(f, g)| Some((f, g.as_ref()?))).collect();
     match asked.is_empty() {

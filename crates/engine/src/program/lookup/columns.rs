@@ -1,17 +1,17 @@
 //! Keys of a batch, one array per word, out of packets.
 
-use super::super::regs::{Bits, Regs, Source};
-use super::cells::Cells;
-use super::guard::one_load;
-use super::rows::{Part, ROW, Row};
-use super::rules::Field;
+use crate::program::headers::registers::{Bits, Regs, Source};
+use crate::program::headers::rows::{Part, ROW, Row};
+use crate::program::lookup::cells::Cells;
+use crate::program::lookup::guard::one_load;
+use crate::program::lookup::rules::Field;
 use onefold_classify::MAX_WORDS;
 use onefold_packet::Packet;
 
 /// Packets that are looked up at once.
-pub(super) const MOST: usize = 256;
+pub(crate) const MOST: usize = 256;
 /// From one word to the next: not a power of two, so that words of one packet do not compete for the same cache lines.
-pub(super) const STRIDE: usize = MOST + 16;
+pub(crate) const STRIDE: usize = MOST + 16;
 
 /// Where a word of a key comes from.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ impl Word {
 
 /// The words of a key.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Columns {
+pub(crate) struct Columns {
     words: Vec<Word>,
 }
 
@@ -223,7 +223,7 @@ fn value(source: &Source, reg: u16, p: &Packet, regs: &Regs) -> u128 {
 
 /// Numbers of a batch's packets.
 #[derive(Debug)]
-pub(in super::super) struct Numbers {
+pub(crate) struct Numbers {
     list: Box<[u16; MOST]>,
     len: usize,
 }
@@ -267,7 +267,7 @@ impl Numbers {
 
 /// Room for the keys of a batch and what is found for them.
 #[derive(Debug)]
-pub(in super::super) struct Scratch {
+pub(crate) struct Scratch {
     pub keys: Vec<u32>,
     pub found: Vec<u32>,
     /// Which packets the keys are of.

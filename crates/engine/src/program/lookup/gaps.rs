@@ -8,8 +8,8 @@
 //! each of them alone takes more, so that most gaps are filled by a single rule. A gap is closed where earlier rules take all of it
 //! *whatever else the rule asks, with all of its gaps closed*: so gaps of several fields do not wait for each other.
 
-use super::inner::Inner;
-use super::rules::{Asked, StageRules};
+use crate::program::lookup::inner::Inner;
+use crate::program::lookup::rules::{Asked, StageRules};
 use onefold_elements::model::ValueSet;
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ const SHORT: u8 = 8;
 const MAX_INTERVALS: usize = 1 << 22;
 
 /// Sets with their gaps closed.
-pub(super) struct Gaps {
+pub(crate) struct Gaps {
     /// By rule (its place among those that are left) and condition; only those that have become less.
     closed: HashMap<(u32, Asked), ValueSet>,
 }

@@ -4,10 +4,11 @@
 //! taken as 16 numbers of 16 bits, all compared at once ([`Round`]); other fields are one load each. A guard may say no to a packet
 //! that fits (one so short that it cannot be read that way), never yes to one that does not.
 
-use super::super::checks;
-use super::super::regs::{Bits, Regs, Source, end_of};
-use super::rows::{self, Row};
-use super::rules::Field;
+use crate::program::headers::checks;
+use crate::program::headers::registers::{Bits, Regs, Source, end_of};
+use crate::program::headers::rows;
+use crate::program::headers::rows::Row;
+use crate::program::lookup::rules::Field;
 use onefold_elements::model::{HeaderCheck, ValueSet, max_of};
 use onefold_packet::{Packet, checksum};
 use onefold_synth::program::EndAt;
@@ -79,7 +80,7 @@ struct Ip4 {
 
 /// A conjunction of tests.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Guard {
+pub(crate) struct Guard {
     len: Option<(u32, u32)>,
     rounds: Box<[Round]>,
     ranges: Box<[Range]>,
@@ -366,7 +367,7 @@ impl Guard {
 }
 
 /// Bits that a guard or a column reads with one load.
-pub(super) fn one_load(b: &Bits) -> (i32, u8) {
+pub(crate) fn one_load(b: &Bits) -> (i32, u8) {
     let (first, last) = (b.first(), b.first() + i32::from(b.bytes()));
     let at = (last - 8).max(first.min(0));
     (at, b.shift() + 8 * (at + 8 - last) as u8)

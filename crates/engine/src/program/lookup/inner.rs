@@ -1,11 +1,11 @@
 //! What is left of a stage's rules behind a guard, and the structure that finds the first of them.
 
-use super::cells::Cells;
-use super::columns::Columns;
-use super::gaps::Gaps;
-use super::report::{StructureReport, Tried};
-use super::rules::{Asked, StageRules};
-use super::{Structures, Using};
+use crate::program::lookup::cells::Cells;
+use crate::program::lookup::columns::Columns;
+use crate::program::lookup::gaps::Gaps;
+use crate::program::lookup::report::{StructureReport, Tried};
+use crate::program::lookup::rules::{Asked, StageRules};
+use crate::program::lookup::{Structures, Using};
 use onefold_classify::{
     BitVector, Classifier, DecisionCode, DecisionTree, Kind, Layout, Linear, MAX_FIELDS, Match,
     NO_MATCH, Needs, PrefixTrie, Rules, Table, TreeSettings, TupleSpace, choose,
@@ -25,7 +25,7 @@ const PLAIN: usize = 12;
 
 /// How the first of the rules that are left is found.
 #[derive(Debug)]
-pub(super) enum Find {
+pub(crate) enum Find {
     /// It is always this one.
     Always(u32),
     /// By a structure.
@@ -40,7 +40,7 @@ enum Left {
 }
 
 /// Rules that are left behind a guard, and what each still asks.
-pub(super) struct Inner {
+pub(crate) struct Inner {
     /// By field: what is left of each set.
     left: Vec<Vec<Left>>,
     /// Rules that are left, up to one that takes everything.

@@ -9,41 +9,42 @@
 //!
 //! Every view is exact for the packets that pass its guard, whatever the guard is; guards are chosen so that ordinary packets
 //! pass the first one ([`choose`], [`probes`]). The last view has no guard where a structure takes all rules; where none does, the
-//! tree ([`super::classify`]) takes what is left, which is also what the answers are tested against.
+//! tree ([`crate::program::lookup::tree`]) takes what is left, which is also what the answers are tested against.
 //!
 //! Views are made when they are first needed. Bounds: [`VIEWS`] of them; entries and bytes of [`inner`].
 
-mod cells;
-mod choose;
-mod columns;
-mod gaps;
-mod guard;
-mod inner;
-mod probes;
-mod report;
-pub(super) mod rows;
-mod rules;
+pub(crate) mod cells;
+pub(crate) mod choose;
+pub(crate) mod columns;
+pub(crate) mod gaps;
+pub(crate) mod guard;
+pub(crate) mod inner;
+pub(crate) mod probes;
+pub(crate) mod report;
+pub(crate) mod rules;
+pub(crate) mod tree;
+
 #[cfg(test)]
 mod tests;
 
-pub use report::{StageReport, StructureReport, Tried, ViewReport};
+pub use crate::program::lookup::report::{StageReport, ViewReport};
 
-pub(super) use columns::Scratch;
-pub(super) use rules::StageRules;
+pub(crate) use crate::program::lookup::columns::Scratch;
+pub(crate) use crate::program::lookup::rules::StageRules;
 
-use super::classify::NO_RULE;
-use super::code::{Code, Stage};
-use super::regs::Regs;
-use super::wider::{Work, widely};
-use choose::{Chooser, compile};
-use columns::{MOST, STRIDE};
-use guard::Guard;
-use inner::{Find, Inner};
+use crate::program::code::{Code, Stage};
+use crate::program::headers::registers::Regs;
+use crate::program::headers::rows::{ROW, Row};
+use crate::program::lookup::choose::{Chooser, compile};
+use crate::program::lookup::columns::{MOST, STRIDE};
+use crate::program::lookup::guard::Guard;
+use crate::program::lookup::inner::{Find, Inner};
+use crate::program::lookup::tree::NO_RULE;
+use crate::simd::dispatch::{Work, widely};
 use onefold_classify::{Keys, Kind, MAX_WORDS};
 use onefold_elements::model::ValueSet;
 use onefold_packet::Packet;
 use onefold_synth::program::{Dim, Filter};
-use rows::{ROW, Row};
 use std::ops::Deref;
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
@@ -214,14 +215,14 @@ impl<P: Deref<Target = Packet>> Work for First<'_, P> {
 
 /// All views of a stage.
 #[derive(Debug, Default)]
-pub(super) struct Views {
+pub(crate) struct Views {
     views: Vec<View>,
     pub report: StageReport,
 }
 
 /// The look-up of a stage: made when it is first needed.
 #[derive(Debug)]
-pub(super) struct Lookup {
+pub(crate) struct Lookup {
     /// What it is made from, until then.
     rules: Mutex<Option<StageRules>>,
     using: Using,
@@ -402,7 +403,7 @@ fn filter(dims: &[Dim], guard: &[Option<ValueSet>]) -> Filter {
 
 /// For each packet of a batch the first rule of a stage that fits, or [`NO_RULE`]. Nothing is changed but `s` and what `regs` has
 /// read of packets.
-pub(super) fn first_rules<P: Deref<Target = Packet>>(
+pub(crate) fn first_rules<P: Deref<Target = Packet>>(
     code: &Code,
     stage: &Stage,
     regs: &mut Regs,
@@ -432,7 +433,7 @@ pub(super) fn first_rules<P: Deref<Target = Packet>>(
 
 /// The first rule of a stage that fits a packet, or [`NO_RULE`]. `regs` is at an epoch of this packet.
 #[inline]
-pub(super) fn first_rule(code: &Code, stage: &Stage, regs: &mut Regs, p: &Packet) -> u32 {
+pub(crate) fn first_rule(code: &Code, stage: &Stage, regs: &mut Regs, p: &Packet) -> u32 {
     if let Some(views) = stage.lookup.made()
         && let Some(rule) = views.one(p, regs)
     {

@@ -3,8 +3,8 @@
 //! Each of some rules is met by a few packets that are ordinary where the rule leaves it open (TCP and UDP of four lengths, no
 //! options, no fragments, right checksums) and have what it asks for otherwise. Nothing depends on these guesses but speed.
 
-use super::super::regs::Source;
-use super::rules::StageRules;
+use crate::program::headers::registers::Source;
+use crate::program::lookup::rules::StageRules;
 use onefold_elements::model::ValueSet;
 
 /// Rules that are met.
@@ -81,7 +81,7 @@ impl Form {
 
 /// Values of all fields, for each probe.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Probes {
+pub(crate) struct Probes {
     fields: usize,
     values: Vec<u128>,
     pub weights: Vec<f32>,

@@ -71,7 +71,7 @@ impl StructureReport {
         Some(chosen.measured.unwrap_or(chosen.ns))
     }
 
-    pub(super) fn always() -> StructureReport {
+    pub(crate) fn always() -> StructureReport {
         StructureReport {
             shape: "the guard has answered everything".to_string(),
             ..StructureReport::default()

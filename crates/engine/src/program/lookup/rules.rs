@@ -1,14 +1,14 @@
 //! The rules of a stage, as look-up structures are made from them: every set of a field once.
 
-use super::super::classify::Condition;
-use super::super::regs::Source;
-use super::cells::Cells;
+use crate::program::headers::registers::Source;
+use crate::program::lookup::cells::Cells;
+use crate::program::lookup::tree::Condition;
 use onefold_elements::model::{HeaderCheck, ValueSet};
 use std::collections::HashMap;
 
 /// A field that rules ask about.
 #[derive(Debug, Clone)]
-pub(in super::super) struct Field {
+pub(crate) struct Field {
     pub reg: u16,
     pub bits: u8,
     pub source: Source,
@@ -33,11 +33,11 @@ impl Field {
 }
 
 /// A condition of a rule: field, and which of its sets.
-pub(super) type Asked = (u16, u32);
+pub(crate) type Asked = (u16, u32);
 
 /// The rules of a stage.
 #[derive(Debug, Clone, Default)]
-pub(in super::super) struct StageRules {
+pub(crate) struct StageRules {
     pub fields: Vec<Field>,
     /// Conditions of all rules.
     asked: Vec<Asked>,
@@ -125,7 +125,7 @@ impl StageRules {
     }
 
     /// The cells of each field that has few enough sets.
-    pub(super) fn cells(&self) -> Vec<Option<Cells>> {
+    pub(crate) fn cells(&self) -> Vec<Option<Cells>> {
         (self.fields.iter())
             .map(|f| Cells::new(&f.sets, f.bits))
             .collect()

@@ -1,10 +1,13 @@
 //! Whatever the structure, the answer is the tree's.
 
-use super::super::classify::{Builder, Condition};
-use super::super::code::{self, Span};
-use super::super::regs::{Bits, Source, write_bits};
 use super::*;
-use crate::topology::Edge;
+use crate::graph::topology::Edge;
+use crate::program::code;
+use crate::program::code::Span;
+use crate::program::headers::registers::{Bits, Source, write_bits};
+use crate::program::headers::rows;
+use crate::program::lookup::tree::{Builder, Condition};
+use crate::program::rewrite::image;
 use onefold_elements::model::{AnnoKey, HeaderCheck, max_of};
 use onefold_packet::Pkt;
 use onefold_packet::checksum;
@@ -174,7 +177,7 @@ fn packet(values: &[(usize, u128)], len: usize, headroom: usize, sum: bool, fill
     // with room for a whole window, and without
     let mut p = Box::new(Packet::with_room(headroom, &bytes, headroom % 3 * 40));
     p.anno.bytes_mut()[4..8].copy_from_slice(&anno.to_be_bytes());
-    if let Some(t) = super::super::image::packet_type((kind % 6) as u8) {
+    if let Some(t) = image::packet_type((kind % 6) as u8) {
         p.anno.packet_type = t;
     }
     p

@@ -1,0 +1,264 @@
+//! Packets whose ways are known go them: what is counted, what is written, and where they leave.
+
+use crate::flow::action_table::Tally;
+use crate::flow::batch_meta::Briefs;
+use crate::flow::flow_action::Own;
+use crate::flow::lease::Pool;
+use crate::flow::lookup::entry;
+use crate::flow::masked_match::Parsed;
+use crate::flow::rewrite_template::{Act, NO_SINK};
+use crate::flow::table::{NO_SLOT, Table};
+use crate::flow::windows::Windows;
+use crate::simd::GROUP;
+use crate::simd::any::Any;
+use crate::simd::bits::first_bits;
+use crate::simd::{HEAD_AT, Wide};
+use onefold_elements::StateStore;
+use onefold_elements::rewrite::{Leases, NO_LEASE};
+use onefold_packet::{Packet, Pkt};
+
+/// What packets on their way have to do with, and what they are.
+pub(crate) struct Left<'a> {
+    pub tallies: &'a mut [Tally],
+    pub acts: &'a [Act],
+    pub dirty: &'a mut Vec<u32>,
+    pub table: &'a mut Table,
+    pub packets: &'a mut [Pkt],
+    pub sinks: &'a mut [u32; GROUP],
+}
+
+/// How many went their ways, how many of them without an entry, and how many of them to be dropped.
+#[derive(Default)]
+pub(crate) struct Done {
+    pub went: usize,
+    /// Of packets that go at once, the first one that did not: all before it have gone that were to.
+    pub upto: usize,
+    pub by_class: u64,
+    pub dropped: u64,
+}
+
+impl Left<'_> {
+    /// As [`crate::flow::FlowRunner::go`]; the stamps that it gives follow `clock`.
+    #[inline(always)]
+    pub fn go<const STALE: bool>(
+        self,
+        wide: impl Wide,
+        group: &mut [Parsed],
+        (pool, store): (&Pool, &StateStore),
+        clock: &mut u64,
+    ) -> Done {
+        let Left {
+            tallies,
+            acts,
+            dirty,
+            table,
+            packets,
+            sinks,
+        } = self;
+        let words = pool.leases.words();
+        let count = group.len().min(packets.len()).min(GROUP);
+        let (group, packets) = (&mut group[..count], &mut packets[..count]);
+        let crowded = table.crowded();
+        let mut done = Done::default();
+        // Loops over indices: adapters may not be inlined
+        while done.went < count {
+            let (x, p) = (&mut group[done.went], &mut *packets[done.went]);
+            if STALE && x.slot != NO_SLOT {
+                entry(wide, table, x);
+            }
+            let Some(t) = tallies.get_mut(x.way as usize) else {
+                break;
+            };
+            let Some(act) = acts.get(t.act() as usize) else {
+                break;
+            };
+            if !t.ready() && !begins(t, x.way, dirty) {
+                break;
+            }
+            if x.lease != NO_LEASE {
+                let stamp = *clock + 1;
+                if !Leases::touch_word(words, x.lease, stamp) {
+                    break;
+                }
+                *clock = stamp;
+                debug_assert!(
+                    pool.holds(x.lease, store),
+                    "lease {} of a binding that is gone",
+                    x.lease
+                );
+            }
+            match x.slot {
+                NO_SLOT => done.by_class += 1,
+                s if crowded => table.mark(s),
+                _ => {}
+            }
+            let total = x.total;
+            t.add(1, p.len() as u32, total);
+            sinks[done.went] = act.sink;
+            done.went += 1;
+            if act.quick {
+                // before the window is there: it would have to be found again
+                act.end(p, total);
+                if let Some(b) = p.window_mut() {
+                    act.apply_quick(wide, b, &x.own);
+                    continue;
+                }
+            }
+            if let Some(turn) = &act.turn {
+                act.end(p, total);
+                if let Some(b) = p.window_mut() {
+                    act.apply_turned(wide, turn, b, &x.own);
+                    continue;
+                }
+            }
+            done.dropped += u64::from(!other(act, p, &x.own, total));
+        }
+        done
+    }
+}
+
+/// What packets have to do with that go [at once](crate::flow::FlowRunner::go_at_once).
+pub(crate) struct AtOnce<'a, 'b> {
+    pub tallies: &'a mut [Tally],
+    pub acts: &'a [Act],
+    pub dirty: &'a mut Vec<u32>,
+    pub table: &'a mut Table,
+    pub briefs: &'a mut Briefs,
+    pub packets: &'a mut Windows<'b>,
+    /// Which are to go: a bit each.
+    pub which: u64,
+}
+
+impl AtOnce<'_, '_> {
+    /// `KEYED`: they have entries, and are known [in short](Briefs::keyed); otherwise none has one. The stamps that are given follow `clock`.
+    #[inline(always)]
+    pub fn go<const KEYED: bool>(
+        self,
+        wide: impl Wide,
+        (pool, store): (&Pool, &StateStore),
+        clock: &mut u64,
+    ) -> Done {
+        let AtOnce {
+            tallies,
+            acts,
+            dirty,
+            table,
+            briefs: b,
+            packets,
+            which,
+        } = self;
+        let words = pool.leases.words();
+        let count = packets.len().min(GROUP);
+        let (crowded, longer) = (table.crowded(), b.longer);
+        let mut done = Done::default();
+        let mut left = which & first_bits(count);
+        // Bound: one bit less each time
+        while left != 0 {
+            let i = left.trailing_zeros() as usize % GROUP;
+            done.upto = i;
+            let way = b.ways[i];
+            let Some(t) = tallies.get_mut(way as usize) else {
+                break;
+            };
+            let Some(act) = acts.get(t.act() as usize) else {
+                break;
+            };
+            if !t.ready() && !begins(t, way, dirty) {
+                break;
+            }
+            if KEYED {
+                let (lease, stamp) = (b.leases[i], *clock + 1);
+                if Leases::touch_word(words, lease, stamp) {
+                    *clock = stamp;
+                    debug_assert!(
+                        pool.holds(lease, store),
+                        "lease {lease} of a binding that is gone"
+                    );
+                } else if lease != NO_LEASE {
+                    break;
+                }
+                if crowded {
+                    table.mark(b.slots[i]);
+                }
+            }
+            let total = b.totals[i];
+            t.add(1, b.lens[i], total);
+            b.sinks[i] = act.sink;
+            done.went += 1;
+            left &= left - 1;
+            if act.trim && (longer || act.l3 != HEAD_AT as u32) {
+                packets.keep(i, (act.l3 + total) as usize);
+            }
+            if KEYED {
+                if act.quick
+                    && let Some(w) = packets.get_mut(i)
+                {
+                    act.apply_quick(wide, w, &b.owns[i]);
+                    continue;
+                }
+            } else if act.simple
+                && let Some(w) = packets.get_mut(i)
+            {
+                act.apply_simple(wide, w);
+                continue;
+            }
+            let own = if KEYED { b.owns[i] } else { act.own };
+            if !KEYED
+                && act.quick
+                && let Some(w) = packets.get_mut(i)
+            {
+                act.apply_quick(wide, w, &own);
+                continue;
+            }
+            if let Some(turn) = &act.turn
+                && let Some(w) = packets.get_mut(i)
+            {
+                act.apply_turned(wide, turn, w, &own);
+                continue;
+            }
+            let stays = packets
+                .packet_mut(i)
+                .is_some_and(|p| other(act, p, &own, total));
+            done.dropped += u64::from(!stays);
+        }
+        if left == 0 {
+            done.upto = count;
+        }
+        if !KEYED {
+            done.by_class = done.went as u64;
+        }
+        done
+    }
+}
+
+/// What is seldom, one packet at a time. False if the packet is dropped.
+#[inline(never)]
+fn other(act: &Act, p: &mut Packet, own: &Own, total: u32) -> bool {
+    if act.sink == NO_SINK {
+        return false;
+    }
+    if !act.quick {
+        act.apply(p, own, total);
+        return true;
+    }
+    act.end(p, total);
+    match p.window_mut() {
+        Some(b) => act.apply_quick(Any, b, own),
+        None => act.apply(p, own, total),
+    }
+    true
+}
+
+/// The first packet of a way that has nothing to be told of: it is listed. False if somebody is to be told of each.
+#[cold]
+#[inline(never)]
+fn begins(t: &mut Tally, way: u32, dirty: &mut Vec<u32>) -> bool {
+    if !t.plain() {
+        return false;
+    }
+    if t.pending().packets == 0 {
+        dirty.push(way);
+    }
+    t.set_ready();
+    true
+}

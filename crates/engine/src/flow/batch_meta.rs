@@ -1,0 +1,162 @@
+//! What is known of a group's packets whose ways have no entries, or all of which have entries under keys of two words: in columns, as the first look has it in registers, and as little as can be.
+//!
+//! Most of what [`Parsed`] has is of no use where a packet's class says it all, and writing it down and reading it back took as long as doing it.
+
+use crate::flow::action_table::Ways;
+use crate::flow::apply_grouped::Usual;
+use crate::flow::flow_action::Own;
+use crate::flow::interval_table::{BY_FLOW, UNKNOWN};
+use crate::flow::masked_match::Parsed;
+use crate::flow::rewrite_template::NO_SINK;
+use crate::flow::table::{NO_SLOT, Slot};
+use crate::simd::GROUP;
+use crate::simd::ROW;
+use onefold_elements::rewrite::NO_LEASE;
+
+/// See the module's text. By number in the group.
+#[derive(Debug, Clone)]
+#[repr(C, align(64))]
+pub(crate) struct Briefs {
+    /// Bytes of each packet; 0 of those that have no window.
+    pub lens: [u32; GROUP],
+    pub ways: [u32; GROUP],
+    /// Bytes that its IP header says, from that header on.
+    pub totals: [u32; GROUP],
+    /// Which box; told where it is asked for.
+    pub guards: [u16; GROUP],
+    /// Where those leave that have [gone at once](crate::flow::FlowRunner::go_at_once).
+    pub sinks: [u32; GROUP],
+    pub keys: [[u64; 2]; GROUP],
+    pub hashes: [u64; GROUP],
+    /// What their hashes say in a bucket.
+    pub tags: [u16; GROUP],
+    /// The buckets that they are looked for in first.
+    pub buckets: [u32; GROUP],
+    /// Where their entries are, or what looks like it.
+    pub slots: [Slot; GROUP],
+    /// What entries say, where all have one: besides their ways these, and what is their flows' own.
+    pub leases: [u32; GROUP],
+    /// See [`Briefs::leases`].
+    pub owns: [Own; GROUP],
+    /// See [`Parsed::sum`].
+    pub sums: [u16; GROUP],
+    /// Of which packets nothing but lengths, ways and boxes has been written down: a bit each. What there is one of stands here, so that all rows begin on cache lines.
+    pub only: u64,
+    /// Of which packets nothing but lengths, boxes, and what follows ways: a bit each. They are looked up in the table by keys of two words.
+    pub keyed: u64,
+    /// Some go on behind what their IP headers say. Of headers at [`HEAD_AT`](crate::simd::HEAD_AT) only: with a VLAN tag in
+    /// front of them, nobody has looked.
+    pub longer: bool,
+    /// What packets' ways may well be.
+    pub usual: Usual,
+}
+
+impl Default for Briefs {
+    fn default() -> Briefs {
+        Briefs {
+            lens: [0; GROUP],
+            ways: [UNKNOWN; GROUP],
+            totals: [0; GROUP],
+            guards: [0; GROUP],
+            only: 0,
+            keyed: 0,
+            longer: false,
+            usual: Usual::default(),
+            sinks: [NO_SINK; GROUP],
+            keys: [[0; 2]; GROUP],
+            hashes: [0; GROUP],
+            tags: [0; GROUP],
+            buckets: [0; GROUP],
+            slots: [NO_SLOT; GROUP],
+            leases: [NO_LEASE; GROUP],
+            owns: [Own::default(); GROUP],
+            sums: [0; GROUP],
+        }
+    }
+}
+
+impl Briefs {
+    /// The rest is written down, for whoever wants to know more of these packets: a bit each.
+    pub fn fill(&mut self, which: u64, known: &Ways, group: &mut [Parsed]) {
+        let mut left = self.only & which;
+        self.only &= !which;
+        // Bound: one bit less each time
+        while left != 0 {
+            let i = left.trailing_zeros() as usize % GROUP;
+            left &= left - 1;
+            let Some(x) = group.get_mut(i) else { break };
+            (x.guard, x.total) = (self.guards[i], self.totals[i]);
+            (x.way, x.slot, x.lease) = (self.ways[i], NO_SLOT, NO_LEASE);
+            x.own = known.act(x.way).map_or_else(Own::default, |a| a.own);
+        }
+        let mut left = self.keyed & which;
+        self.keyed &= !which;
+        // Bound: as above
+        while left != 0 {
+            let i = left.trailing_zeros() as usize % GROUP;
+            left &= left - 1;
+            let Some(x) = group.get_mut(i) else { break };
+            (x.guard, x.total, x.sum) = (self.guards[i], self.totals[i], self.sums[i]);
+            (x.way, x.slot, x.lease) = (BY_FLOW, self.slots[i], NO_LEASE);
+            [x.key[0], x.key[1]] = self.keys[i];
+            x.hash = self.hashes[i];
+        }
+    }
+}
+
+/// Bits of sixteen packets, the first of which has this number in the group.
+#[inline(always)]
+pub(crate) fn bits_from(at: usize, bits: u16) -> u64 {
+    u64::from(bits) << (at / ROW * ROW % GROUP)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_in_short_is_written_down_when_asked_for() {
+        let mut b = Briefs::default();
+        let mut group = vec![Parsed::default(); GROUP];
+        for i in 0..GROUP {
+            b.ways[i] = i as u32;
+            (b.totals[i], b.guards[i]) = (46, 3);
+        }
+        b.only = bits_from(16, 0x8001) | bits_from(48, 2);
+        b.fill(!(1 << 31), &Ways::default(), &mut group);
+        assert_eq!(b.only, 1 << 31, "of one nobody has asked");
+        for (i, x) in group.iter().enumerate() {
+            let asked = i == 16 || i == 49;
+            assert_eq!(x.way == i as u32, asked, "{i}");
+            if asked {
+                assert_eq!((x.guard, x.total), (3, 46));
+                assert_eq!((x.slot, x.lease), (NO_SLOT, NO_LEASE));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_looked_up_is_written_down_when_asked_for() {
+        let mut b = Briefs::default();
+        let mut group = vec![Parsed::default(); GROUP];
+        for i in 0..GROUP {
+            let n = i as u64;
+            (b.keys[i], b.hashes[i]) = ([n, n + 1], n * 3);
+            (b.slots[i], b.sums[i]) = (i as u32 * 2, i as u16);
+            (b.totals[i], b.guards[i]) = (46, 5);
+        }
+        b.keyed = bits_from(16, u16::MAX);
+        b.fill(u64::MAX, &Ways::default(), &mut group);
+        assert_eq!(b.keyed, 0);
+        for (i, x) in group.iter().enumerate() {
+            if i / ROW != 1 {
+                assert_eq!((x.way, x.slot), (UNKNOWN, NO_SLOT));
+                continue;
+            }
+            let n = i as u64;
+            assert_eq!((x.way, x.slot, x.lease), (BY_FLOW, i as u32 * 2, NO_LEASE));
+            assert_eq!((x.key[0], x.key[1], x.hash), (n, n + 1, n * 3));
+            assert_eq!((x.guard, x.total, x.sum), (5, 46, i as u16));
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! Actions of the whole chain, ready to be done: what is the same for all flows of a class is here, what is a flow's own is in its
+//! entry.
+//!
+//! A packet's first 64 bytes are read once and written once: bytes kept, bytes set, the time to live counted down; then the flow's
+//! addresses and ports; then each checksum, with one number that stands for all changes along the chain (RFC 1624: one's complement
+//! sums add up; that no sum of differences is zero unless nothing changed keeps both zeros apart). A UDP checksum that comes to zero
+//! between two elements stays zero from there on: a flow knows its own ([`Flow::danger`]), and of such packets all of it is taken off.
+
+use crate::flow::masked_match::GuardBox;
+use crate::flow::rewrite_template::{Act, MAX_MOVES};
+use crate::program::code::{Code, Cut};
+use crate::program::headers::registers::{Source, write_bits};
+use crate::program::path::{Path, PathEnd};
+use crate::program::rewrite::image::{CONST, Term, Value};
+use crate::simd::At;
+use crate::simd::WINDOW;
+use onefold_elements::Accounts;
+use onefold_packet::checksum;
+use onefold_synth::program::{EndAt, LenAt, SumKind};
+
+/// Most bytes that are pulled or pushed.
+const MAX_SHIFT: i32 = 32;
+
+/// A count: element, tag, and how its bytes follow from the packet's length or the IP header's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Count {
+    pub elem: u32,
+    pub tag: u16,
+    /// The length that the IP header says, instead of the packet's.
+    pub of_ip: bool,
+    /// Bytes to be added.
+    pub add: i32,
+}
+
+impl Count {
+    /// Bytes of so many packets, with so many bytes in all and so many as IP headers say.
+    pub fn bytes(&self, packets: u64, bytes: u64, ip_bytes: u64) -> u64 {
+        let base = if self.of_ip { ip_bytes } else { bytes };
+        base.wrapping_add_signed(i64::from(self.add).wrapping_mul(packets as i64))
+    }
+}
+
+/// What recognizes a way: packets that passed the same rules within one box, with the same counts, to the same end.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Name {
+    pub rules: Vec<u32>,
+    pub counts: Vec<Count>,
+    pub end: PathEnd,
+    pub guard: u32,
+    pub flows: bool,
+}
+
+/// Packets not yet accounted for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Pending {
+    pub packets: u64,
+    pub bytes: u64,
+    pub ip_bytes: u64,
+}
+
+impl Pending {
+    /// One more, of so many bytes, and so many as its IP header says.
+    #[inline(always)]
+    pub fn add(&mut self, bytes: u64, ip_bytes: u32) {
+        self.packets += 1;
+        self.bytes += bytes;
+        self.ip_bytes += u64::from(ip_bytes);
+    }
+}
+
+/// A way of the whole chain. What is done to its packets is an [`Act`], which many ways may have in common; what is counted along is its [`crate::flow::action_table::Tally`]: in a
+/// chain with thousands of rules there are thousands of ways, and few things that they do.
+#[derive(Debug, Clone)]
+pub(crate) struct Way {
+    /// [`Way::late`] is all that is to be told.
+    pub plain: bool,
+    /// Something is written or added that follows from the flow's key.
+    pub keyed: bool,
+    pub name: Name,
+    /// How many of [`Name::counts`] can wait for anyone to ask, and how many then for the end of the moment; the rest cannot wait.
+    pub late: (usize, usize),
+    pub moment: Pending,
+    /// Rules of [`Name::rules`] whose actions are left at a binding of this number: lists of rules behind it see nothing.
+    pub left: Vec<(u32, u16)>,
+    /// Bytes before the IP header.
+    pub l3: u32,
+}
+
+/// What a flow has for itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Flow {
+    pub own: Own,
+    /// UDP checksums that come to zero on the way, as they stand on the wire, four to a word; zero for none.
+    pub danger: [u64; 3],
+}
+
+/// What is written to a flow's packets, or added: in the order in which entries have it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[repr(align(16))]
+pub(crate) struct Own(pub [u64; 2]);
+
+impl Own {
+    /// Addresses as they leave, their first byte the least significant.
+    #[inline(always)]
+    pub fn addresses(&self) -> u64 {
+        self.0[0]
+    }
+    /// Ports, likewise.
+    #[inline(always)]
+    pub fn ports(&self) -> u32 {
+        self.0[1] as u32
+    }
+    /// To be added to the complement of the header's checksum, as it stands on the wire; 0 for none.
+    #[inline(always)]
+    pub fn ip(&self) -> u16 {
+        (self.0[1] >> 32) as u16
+    }
+    /// The same for the checksum behind the header.
+    #[inline(always)]
+    pub fn l4(&self) -> u16 {
+        (self.0[1] >> 48) as u16
+    }
+    /// For a packet whose checksum behind the header is this one, not zero, and leaves as zero.
+    #[inline(always)]
+    pub fn emptied(&self, x: u16) -> Own {
+        let [a, b] = self.0;
+        Own([a, b & (u64::MAX >> 16) | u64::from(x) << 48])
+    }
+}
+
+/// Does a value follow from key and box?
+enum Known {
+    /// From the box.
+    Way(u128),
+    /// From the key.
+    Flow(u128),
+    No,
+}
+
+struct Maker<'a> {
+    code: &'a Code,
+    path: &'a Path,
+    guard: &'a GuardBox,
+}
+
+impl Maker<'_> {
+    fn bits_of(&self, v: &Value) -> Option<(i32, u8)> {
+        match self.code.sources.get(usize::from(v.reg))? {
+            Source::Bits(b) => Some(b.position()),
+            _ => None,
+        }
+    }
+    fn known(&self, v: &Value) -> Known {
+        let now = v.get(&self.path.values);
+        if v.reg == CONST {
+            return Known::Way(now);
+        }
+        if usize::from(v.reg) < self.code.slots {
+            return Known::Flow(now);
+        }
+        match self.bits_of(v) {
+            Some((bit, n)) if self.guard.shape.in_key(bit, n) => Known::Flow(now),
+            Some((bit, n)) if self.guard.pins(bit, n) => Known::Way(now),
+            _ => Known::No,
+        }
+    }
+    /// How much less than its register a value is, where that cannot wrap around.
+    fn less(&self, v: &Value) -> Option<(u128, (i32, u8))> {
+        let (bit, n) = self.bits_of(v)?;
+        let less = v.add.wrapping_neg() & v.mask;
+        (less <= self.guard.least(bit, n) && less <= 0xff).then_some((less, (bit, n)))
+    }
+
+    /// What is added to a complement by one term; `None` where it depends on more than key and box.
+    fn term(&self, t: &Term, keyed: &mut bool) -> Option<u64> {
+        let Term::Change {
+            from,
+            to,
+            shift,
+            words,
+        } = t
+        else {
+            *keyed |= matches!(t, Term::Slot(_));
+            return Some(t.sum(&self.path.values));
+        };
+        match (self.known(from), self.known(to)) {
+            (Known::No, _) | (_, Known::No) => {}
+            both => {
+                *keyed |= !matches!(both, (Known::Way(_), Known::Way(_)));
+                return Some(t.sum(&self.path.values));
+            }
+        }
+        let ((a, field), (b, same)) = (self.less(from)?, self.less(to)?);
+        if from.reg != to.reg || field != same || *words != 1 || !(0..=8).contains(shift) {
+            return None;
+        }
+        // old less new, in the word where it stands; never zero
+        let more = (a as i64 - b as i64) << shift;
+        Some(more.rem_euclid(0xffff) as u64 + 0xffff)
+    }
+}
+
+/// Something that no program has.
+const ODD: &str = "not understood";
+
+/// The way that a packet went, and what is its flow's own. `window`: the packet as it arrived. The error says why it cannot be gone again like
+/// this. `when` tells when an element must hear of what it counts.
+pub(crate) fn make(
+    code: &Code,
+    path: &Path,
+    guard: &GuardBox,
+    window: &[u8; WINDOW],
+    when: &dyn Fn(u32) -> Accounts,
+) -> Result<(Way, Act, Flow), &'static str> {
+    let m = Maker { code, path, guard };
+    let l3 = guard.shape.l3 as i32;
+    let ip_end = |e: EndAt| match e {
+        EndAt::Same => Some(false),
+        EndAt::Ip4(at) if at == l3 && !guard.shape.v6 => Some(true),
+        EndAt::Ip6(at) if at == l3 && guard.shape.v6 => Some(true),
+        _ => None,
+    };
+    let count = |(elem, tag, len): &(u32, u16, LenAt)| {
+        let of_ip = ip_end(len.end)?;
+        // behind the fixed part of the header a length could come to less than nothing
+        if len.start > l3 + 20 {
+            return None;
+        }
+        let add = if of_ip { l3 - len.start } else { -len.start };
+        Some(Count {
+            elem: *elem,
+            tag: *tag,
+            of_ip,
+            add,
+        })
+    };
+    let mut counts: Vec<Count> = path
+        .counts
+        .iter()
+        .map(count)
+        .collect::<Option<_>>()
+        .ok_or("a length in counts")?;
+    // the order among those that only add up is nobody's business
+    counts.sort_by_key(|c| when(c.elem));
+    let late = counts.partition_point(|c| when(c.elem) == Accounts::Later);
+    let moment = counts.partition_point(|c| when(c.elem) <= Accounts::Moment) - late;
+    // lists of rules count as many bytes as the header says that is in the key, or those of the packet
+    let cut = |rule: &u32| match code.action_of(*rule).map(|a| a.cut) {
+        Some(Cut::At(e)) => ip_end(e) == Some(true),
+        Some(Cut::Several) => false,
+        Some(Cut::No) | None => true,
+    };
+    if !path.rules.iter().all(cut) {
+        return Err("a length in counts of rules");
+    }
+    let mut way = Way::ends(Name {
+        rules: path.rules.clone(),
+        counts,
+        end: path.end,
+        guard: guard.id,
+        flows: false,
+    });
+    let (mut ip_sum, mut l4_sum) = (None, None);
+    way.late = (late, moment);
+    way.left = path.left.clone();
+    way.l3 = l3 as u32;
+    way.plain = late == path.counts.len();
+    let mut act = Act::nothing();
+    act.l3 = l3 as u32;
+    act.udp = guard.shape.udp();
+    let mut flow = Flow::default();
+    let PathEnd::Output(sink, image) = path.end else {
+        return Ok((way, act, flow));
+    };
+    act.sink = sink;
+    let image = code.images.get(image as usize).ok_or(ODD)?;
+    if image.start.abs() > MAX_SHIFT {
+        return Err("the packet begins elsewhere");
+    }
+    act.start = image.start;
+    act.trim = ip_end(image.end).ok_or("the packet ends elsewhere")?;
+
+    // writes
+    let (mut keep, mut set, mut sub) = ([0xff_u8; WINDOW], [0u8; WINDOW], [0u8; WINDOW]);
+    let mut moves = Vec::new();
+    let shape = guard.shape;
+    let (addresses, ports) = (shape.addresses().0, shape.ports());
+    // the key as it leaves
+    let mut vars = *window;
+    for f in &image.writes {
+        let end = f.bit + i32::from(f.bits);
+        let whole = f.bit & 7 == 0 && f.bits & 7 == 0;
+        if m.bits_of(&f.value) == Some((f.bit, f.bits)) && f.value.add & f.value.mask == 0 {
+            continue;
+        }
+        // what is not in the packet that leaves need not be written
+        if end <= image.start * 8 {
+            continue;
+        }
+        let at = f.bit - image.start * 8;
+        if at < 0 || at + i32::from(f.bits) > WINDOW as i32 * 8 {
+            return Err("a field behind the first 64 bytes is written");
+        }
+        let over = shape.meets_key(f.bit, f.bits);
+        let in_vars = !shape.v6 && shape.in_key(f.bit, f.bits);
+        match m.known(&f.value) {
+            Known::Way(v) if in_vars || !over => {
+                write_bits(&mut keep, 0, at, f.bits, 0);
+                write_bits(&mut set, 0, at, f.bits, v);
+                if in_vars {
+                    write_bits(&mut vars, 0, f.bit, f.bits, v);
+                }
+            }
+            Known::Flow(v) if in_vars => {
+                write_bits(&mut vars, 0, f.bit, f.bits, v);
+                way.name.flows = true;
+            }
+            _ => match m.less(&f.value) {
+                Some((n, field)) if field == (f.bit, f.bits) && whole && f.bits == 8 => {
+                    *sub.get_mut(at as usize / 8).ok_or(ODD)? = n as u8;
+                }
+                _ => {
+                    let Some(Source::Bits(b)) = code.sources.get(usize::from(f.value.reg)) else {
+                        return Err("a value that is no field is written");
+                    };
+                    if f.value.add & f.value.mask != 0 || b.position().1 != f.bits || over {
+                        return Err("a field is written that depends on another");
+                    }
+                    moves.push((*b, at, f.bits));
+                }
+            },
+        }
+    }
+    if way.name.flows {
+        way.keyed = true;
+        let place = |at: usize| usize::try_from(at as i32 - image.start).map_err(|_| ODD);
+        let two = |at: usize| place(at).and_then(|at| At::of(at).ok_or(ODD));
+        let vars = |at: usize, n: usize| vars.get(at..at + n).ok_or(ODD);
+        let of = |v: &[u8]| v.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
+        act.varies = true;
+        act.vars = At::of(place(addresses)?).ok_or(ODD)?;
+        let addresses_out = of(vars(addresses, 8)?);
+        // where there is no second port the first one is written over it, and where there is none the addresses over both
+        (act.first, act.second) = match ports.1 - ports.0 {
+            4 => (two(ports.0)?, two(ports.0 + 2)?),
+            2 => (two(ports.0)?, two(ports.0)?),
+            _ => (two(addresses)?, two(addresses)?),
+        };
+        let ports_out = of(vars(ports.0, ports.1 - ports.0)?);
+        flow.own = Own([addresses_out, ports_out]);
+    }
+
+    // checksums
+    for s in &image.sums {
+        let at = s.at - image.start;
+        let place = usize::try_from(at).ok().and_then(At::of);
+        let place = place.ok_or("a checksum behind the first 64 bytes")?;
+        let expected = match s.kind {
+            SumKind::Ip4 => !guard.shape.v6 && s.at == l3 + 10,
+            SumKind::Tcp => shape.tcp() && s.at == shape.l4() as i32 + 16,
+            SumKind::Udp => shape.udp() && s.at == shape.l4() as i32 + 6,
+            // a message of nothing but zeros is something else: a reply with the identifier zero
+            SumKind::Icmp => {
+                let request = guard.least(shape.l4() as i32 * 8, 8) == 8;
+                shape.echo() && s.at == shape.l4() as i32 + 2 && (request || flow.own.ports() != 0)
+            }
+        };
+        if s.anew || !expected {
+            return Err("a checksum that is computed anew");
+        }
+        let mut sum = 0;
+        let mut dangers = 0;
+        for (i, g) in s.groups.iter().enumerate() {
+            for t in g {
+                sum += m
+                    .term(t, &mut way.keyed)
+                    .ok_or("a checksum that depends on more than the flow")?;
+            }
+            // as numbers modulo 65,535: what it was less what was added so far
+            if s.kind == SumKind::Udp && i + 1 < s.groups.len() && sum > 0 {
+                let place = flow.danger.get_mut(dangers / 4).ok_or("too many changes")?;
+                *place |= u64::from(checksum::fold(sum).to_be()) << (dangers % 4 * 16);
+                dangers += 1;
+                act.danger = true;
+            }
+        }
+        let k = checksum::fold(sum).to_be();
+        match s.kind {
+            SumKind::Ip4 if ip_sum.is_none() => {
+                ip_sum = Some(place);
+                flow.own.0[1] |= u64::from(k) << 32;
+            }
+            _ if s.kind != SumKind::Ip4 && l4_sum.is_none() => {
+                l4_sum = Some(place);
+                flow.own.0[1] |= u64::from(k) << 48;
+            }
+            _ => return Err(ODD),
+        }
+    }
+    act.ip_sum = ip_sum.unwrap_or(act.ip_sum);
+    act.l4_sum = l4_sum.unwrap_or(act.l4_sum);
+    act.changes = keep != [0xff; WINDOW] || sub != [0; WINDOW];
+    (act.keep, act.set, act.sub) = (keep, set, sub);
+    if moves.len() > MAX_MOVES {
+        return Err("too many fields are copied");
+    }
+    act.quick = act.start == 0 && moves.is_empty();
+    act.set_moves(moves);
+    if !act.arrange((ip_sum, l4_sum)) {
+        (act.quick, act.turn) = (false, None);
+    }
+    if !way.keyed {
+        act.share(flow.own);
+    }
+    Ok((way, act, flow))
+}
+
+impl Way {
+    /// Nobody is told of packets before they ask.
+    pub fn ends(name: Name) -> Way {
+        Way {
+            name,
+            late: (0, 0),
+            moment: Pending::default(),
+            plain: true,
+            keyed: false,
+            l3: 0,
+            left: Vec::new(),
+        }
+    }
+}

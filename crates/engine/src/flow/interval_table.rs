@@ -1,0 +1,275 @@
+//! Ways without entries: where few intervals of addresses and ports decide, and nothing is a flow's own, all packets of a class go one way
+//! and need no entry of their own flow.
+//!
+//! Behind such an entry port, intervals of every field that is part of a flow's key are numbered; each combination within a
+//! [box](crate::flow::masked_match::GuardBox) is a place in a small table. A packet's place costs one comparison of a row for each field: no hash,
+//! and no memory that grows with flows. Headers never seen before cost what all others cost.
+
+use crate::simd::any::Any;
+use crate::simd::intervals::Quick;
+use crate::simd::{HEAD, HEAD_AT, ROW, Wide};
+use onefold_synth::program::Dim;
+
+use crate::flow::masked_match::{Read, bits_read, word};
+use crate::program::reads::ShapeReads;
+use crate::simd::WINDOW;
+
+/// Combinations of intervals, at most.
+const MAX_PLACES: usize = 1 << 15;
+/// Fields, at most.
+const MAX_FIELDS: usize = 4;
+
+/// Intervals of a field, at most: the last value of each row, and the rows.
+const MAX_ENDS: usize = ROW * ROW;
+
+/// A row of numbers on a cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+struct Row([u32; ROW]);
+
+/// A field of the key, cut into intervals.
+#[derive(Debug, Clone)]
+struct Field {
+    byte: u8,
+    shift: u8,
+    mask: u64,
+    /// Places from one interval to the next.
+    stride: u32,
+    /// For sixteen packets at once, if it is within one word of an IPv4 header and what follows, and intervals are few.
+    quick: Option<Quick>,
+    /// The last value of each interval but the last one; no value is above what stands behind these. If there are several rows, the first
+    /// one has the last value of each other.
+    rows: Box<[Row]>,
+}
+
+impl Field {
+    /// Which interval?
+    #[inline(always)]
+    fn number(&self, wide: impl Wide, v: u32) -> u32 {
+        let above = |i: usize| self.rows.get(i).map_or(0, |r| wide.above(v, &r.0));
+        let first = above(0);
+        match self.rows.len() {
+            1 => first,
+            _ => first * ROW as u32 + above(1 + first as usize),
+        }
+    }
+}
+
+/// Numbers in rows.
+fn rows(ends: &[u32]) -> Box<[Row]> {
+    let row = |c: &[u32]| {
+        let mut r = [u32::MAX; ROW];
+        r.iter_mut().zip(c).for_each(|(to, x)| *to = *x);
+        Row(r)
+    };
+    let mut all: Vec<Row> = ends.chunks(ROW).map(row).collect();
+    if all.len() > 1 {
+        let lasts: Vec<u32> = ends
+            .chunks_exact(ROW)
+            .filter_map(|c| c.last().copied())
+            .collect();
+        all.insert(0, row(&lasts));
+        // behind the last full row there may be none, and nothing to be above of
+        all.push(row(&[]));
+    }
+    all.into()
+}
+
+/// Nothing has been seen yet.
+pub(crate) const UNKNOWN: u32 = u32::MAX;
+/// Flows have something of their own.
+pub(crate) const BY_FLOW: u32 = u32::MAX - 1;
+
+/// How places of a shape are found.
+#[derive(Debug, Clone)]
+pub(crate) struct Fields {
+    fields: Vec<Field>,
+    places: usize,
+}
+
+impl Fields {
+    /// `None` where there are bindings, or too many intervals.
+    pub fn of(reads: &ShapeReads) -> Option<Fields> {
+        if reads.binds || reads.slots || reads.keys.len() > MAX_FIELDS {
+            return None;
+        }
+        let mut fields = Vec::new();
+        let mut places = 1;
+        for d in &reads.keys {
+            let cuts = d.cuts.as_ref()?;
+            let Dim::Bits { bit, bits } = d.dim else {
+                return None;
+            };
+            let Read::Word { byte, shift, mask } = bits_read(bit, bits)? else {
+                return None;
+            };
+            if cuts.is_empty() {
+                continue;
+            }
+            if cuts.len() > MAX_ENDS || bits > 32 {
+                return None;
+            }
+            let end = |c: &u128| u32::try_from(c.checked_sub(1)?).ok();
+            let ends = cuts.iter().map(end).collect::<Option<Vec<u32>>>()?;
+            // counted from the first bit of the columns; only boxes whose header begins there ask them
+            let from = usize::try_from(bit).ok()?.checked_sub(HEAD_AT * 8);
+            fields.push(Field {
+                byte,
+                shift,
+                mask,
+                quick: from.and_then(|from| Quick::of(from, bits, &ends)),
+                rows: rows(&ends),
+                stride: places as u32,
+            });
+            places *= cuts.len() + 1;
+            if places > MAX_PLACES {
+                return None;
+            }
+        }
+        Some(Fields { fields, places })
+    }
+}
+
+/// The places of one box.
+#[derive(Debug, Clone)]
+pub(crate) struct Direct {
+    fields: Box<[Field]>,
+    /// The way of each: [`BY_FLOW`], [`UNKNOWN`], or what is done to all packets of the place.
+    places: Box<[u32]>,
+}
+
+impl Direct {
+    pub fn new(f: &Fields) -> Direct {
+        Direct {
+            fields: f.fields.clone().into(),
+            places: vec![UNKNOWN; f.places].into(),
+        }
+    }
+
+    #[inline(always)]
+    fn index(&self, wide: impl Wide, w: &[u8; WINDOW]) -> usize {
+        let mut at = 0;
+        for f in &self.fields {
+            let v = word(w, f.byte, f.shift, f.mask);
+            at += f.number(wide, v as u32) * f.stride;
+        }
+        at as usize
+    }
+
+    /// What is known of packets like this one.
+    #[inline(always)]
+    pub fn get(&self, wide: impl Wide, w: &[u8; WINDOW]) -> u32 {
+        let place = self.index(wide, w);
+        self.places.get(place).copied().unwrap_or(UNKNOWN)
+    }
+
+    /// What is known of sixteen packets, by the words of their headers; `None` where that cannot be told at once.
+    #[inline(always)]
+    pub fn many<W: Wide>(&self, wide: W, words: &[W::N; HEAD / 4]) -> Option<W::N> {
+        let mut at = wide.all(0);
+        for f in &self.fields {
+            let n = f.quick.as_ref()?.number(wide, words)?;
+            // of the first field each interval is a place
+            at = match f.stride {
+                1 => wide.plus(at, n),
+                stride => wide.plus(at, wide.times(n, wide.all(stride))),
+            };
+        }
+        Some(wide.pick(&self.places, at))
+    }
+
+    /// Now it is known.
+    pub fn set(&mut self, w: &[u8; WINDOW], what: u32) {
+        let at = self.index(Any, w);
+        if let Some(p) = self.places.get_mut(at) {
+            *p = what;
+        }
+    }
+
+    /// All of it is forgotten.
+    pub fn clear(&mut self) {
+        for p in &mut self.places {
+            *p = UNKNOWN;
+        }
+    }
+
+    /// Places that are known.
+    pub fn known(&self) -> usize {
+        self.places.iter().filter(|p| **p < BY_FLOW).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::program::reads::DimRead;
+    use crate::simd::any::Any;
+    use crate::simd::intervals::MAX_QUICK;
+
+    fn fields(cuts: &[&[u32]]) -> Option<Fields> {
+        let key = |(i, c): (usize, &&[u32])| DimRead {
+            dim: Dim::Bits {
+                bit: 26 * 8 + i as i32 * 32,
+                bits: 32,
+            },
+            reg: 0,
+            cuts: Some(c.iter().map(|c| u128::from(*c)).collect()),
+        };
+        let reads = ShapeReads {
+            keys: cuts.iter().enumerate().map(key).collect(),
+            ..ShapeReads::default()
+        };
+        Fields::of(&reads)
+    }
+
+    proptest::proptest! {
+        /// Two values have one place if and only if no cut is between them.
+        #[test]
+        fn places_are_intervals(
+            n in 1usize..MAX_ENDS,
+            seed in proptest::num::u32::ANY,
+            values in proptest::collection::vec(proptest::num::u32::ANY, 20),
+        ) {
+            let mut cuts: Vec<u32> = (1..=n as u32).map(|i| i.wrapping_mul(seed | 1).max(1)).collect();
+            cuts.sort_unstable();
+            cuts.dedup();
+            let other = [7, 1000];
+            let mut d = Direct::new(&fields(&[&cuts, &other]).unwrap());
+            // each place its own
+            for (i, p) in d.places.iter_mut().enumerate() {
+                *p = i as u32;
+            }
+            let near = cuts.iter().flat_map(|c| [c - 1, *c]);
+            for v in near.chain(values).chain([0, u32::MAX]) {
+                let want = cuts.partition_point(|c| *c <= v);
+                for (o, k) in [(0, 0), (6, 0), (7, 1), (999, 1), (1000, 2), (u32::MAX, 2)] {
+                    let mut w = [0; WINDOW];
+                    w[26..30].copy_from_slice(&v.to_be_bytes());
+                    w[30..34].copy_from_slice(&u32::to_be_bytes(o));
+                    proptest::prop_assert_eq!(d.index(Any, &w), want + k * (cuts.len() + 1));
+                    let mut all = [&[0; WINDOW]; ROW];
+                    all[5] = &w;
+                    let many = d.many(Any, &Any.columns(&all));
+                    proptest::prop_assert_eq!(many.is_some(), cuts.len() <= MAX_QUICK);
+                    if let Some(m) = many {
+                        proptest::prop_assert_eq!(m.0[5] as usize, d.index(Any, &w));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_is_left_to_the_table() {
+        let many: Vec<u32> = (1..=MAX_ENDS as u32).collect();
+        assert!(fields(&[&many]).is_some());
+        assert!(fields(&[&many, &many]).is_none(), "too many places");
+        let more: Vec<u32> = (1..=MAX_ENDS as u32 + 1).collect();
+        assert!(fields(&[&more]).is_none());
+        let none = ShapeReads {
+            binds: true,
+            ..ShapeReads::default()
+        };
+        assert!(Fields::of(&none).is_none(), "flows have bindings");
+    }
+}

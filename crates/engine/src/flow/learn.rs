@@ -1,0 +1,376 @@
+//! A packet of an unknown flow: it goes through the program, and what happens to it is written down for those that come after it.
+
+use crate::flow::FlowRunner;
+use crate::flow::flow_action;
+use crate::flow::flow_action::{Flow, Own};
+use crate::flow::interval_table::{BY_FLOW, UNKNOWN};
+use crate::flow::masked_match::{ASK, GuardBox, NO_BOX, Parsed};
+use crate::flow::table;
+use crate::flow::table::{Line, NO_SLOT};
+use crate::program::First;
+use crate::program::headers::shape;
+use crate::program::lookup::tree::NO_RULE;
+use crate::program::path::{Path, PathEnd};
+use crate::simd;
+use crate::simd::GROUP;
+use crate::simd::WINDOW;
+use crate::simd::bits::each_bit;
+use onefold_elements::rewrite::{Lasting, NO_LEASE};
+use onefold_elements::{Accounts, ElemId};
+use onefold_packet::{Packet, Pkt, Timestamp, prefetch};
+
+/// Why there is no second one.
+const HAS_ENTRY: &str = "it has an entry";
+
+impl FlowRunner {
+    /// Which of a group's unknown packets are let in; the others are dropped. How many packets are left in the group: its first ones.
+    #[inline(always)]
+    pub(crate) fn admit(
+        &mut self,
+        source: ElemId,
+        n: usize,
+        which: Option<u64>,
+        batch: &mut Vec<Pkt>,
+        now: Timestamp,
+    ) -> usize {
+        let group = self.group.get(..n.min(batch.len())).unwrap_or_default();
+        let of = |(i, x): (usize, &Parsed)| u64::from(x.way == UNKNOWN) << (i % GROUP);
+        let unknown = which.unwrap_or_else(|| group.iter().enumerate().map(of).sum());
+        let (shed, again) = self.judge(unknown, now, |r, i| {
+            (r.group.get(i)).map_or((0, false), |x| (x.hash, x.guard != NO_BOX))
+        });
+        each_bit!(unknown, i, {
+            if let Some(x) = self.group.get_mut(i) {
+                x.again = again >> i & 1 == 1;
+            }
+        });
+        self.close_ranks(source, n, shed, batch)
+    }
+
+    /// The first rules of all packets of a group that are not known. The stage that they are of.
+    #[inline(never)]
+    pub(crate) fn firsts_of_unknown(&mut self, source: ElemId, packets: &[Pkt]) -> Option<u32> {
+        let any: &Packet = packets.first()?;
+        let (mut some, mut at) = ([any; GROUP], [0; GROUP]);
+        let mut n = 0;
+        for (i, (p, x)) in packets.iter().zip(&mut self.group).enumerate() {
+            x.rule = ASK;
+            if x.way >= BY_FLOW
+                && let (Some(s), Some(a)) = (some.get_mut(n), at.get_mut(n))
+            {
+                (*s, *a) = (p, i);
+                n += 1;
+                self.once.expect(x.hash);
+            }
+        }
+        let mut rules = std::mem::take(&mut self.rules);
+        let some = some.get(..n).unwrap_or_default();
+        let stage = self.runner.first_rules(source, some, &mut rules);
+        if let Some(stage) = stage {
+            self.runner.foresee_each(stage, some, &rules);
+        }
+        for (i, rule) in at.iter().zip(&rules) {
+            if let Some(x) = self.group.get_mut(*i) {
+                x.rule = *rule;
+            }
+        }
+        self.rules = rules;
+        stage
+    }
+
+    /// Packets whose flows are not known take the ways of their rules, where these are known and no entries are to be made: how many.
+    #[inline(never)]
+    pub(crate) fn go_by_rule(&mut self, lane: usize, n: usize) -> u64 {
+        let Some(lane) = self.lanes.get(lane) else {
+            return 0;
+        };
+        let stage = self.runner.entry(ElemId(lane.source));
+        if self.adaptive && !lane.monitor.pressed {
+            let group = self.group.iter().take(n).filter(|x| x.rule != ASK);
+            self.runner.expect_rules(stage, group.map(|x| x.rule));
+            return 0;
+        }
+        let mut found = 0;
+        for x in self.group.iter_mut().take(n) {
+            let b = lane.boxes.get(usize::from(x.guard));
+            let way = b.and_then(|b| b.rules.get(x.rule));
+            let (Some(way), UNKNOWN) = (way, x.way) else {
+                // the program's
+                let rule = (x.rule != ASK).then_some(x.rule);
+                self.runner.expect_rules(stage, rule.into_iter());
+                continue;
+            };
+            // of those that are always remembered half, so that comparisons see both
+            if !self.adaptive && x.hash & 1 == 0 {
+                continue;
+            }
+            let again = match &self.admission {
+                Some(_) => x.again,
+                None => self.once.again(x.hash),
+            };
+            if again {
+                continue;
+            }
+            let Some((t, act)) = (self.ways.tallies.get(way as usize)).zip(self.ways.act(way))
+            else {
+                continue;
+            };
+            prefetch(t);
+            (x.way, x.slot, x.lease, x.own) = (way, NO_SLOT, NO_LEASE, act.own);
+            found += 1;
+        }
+        found
+    }
+
+    /// The program runs a packet, and an entry is made of its way.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn unknown(
+        &mut self,
+        source: ElemId,
+        lane: usize,
+        i: usize,
+        p: Pkt,
+        stage: Option<u32>,
+    ) {
+        if self.scripts {
+            self.sync();
+        }
+        let mut x = self.group.get(i).copied().unwrap_or_default();
+        let first = stage.filter(|_| x.rule != ASK).map(|stage| First {
+            stage,
+            rule: Some(x.rule).filter(|r| *r != NO_RULE),
+            action: None,
+        });
+        if x.guard == NO_BOX
+            && let Some(lane) = self.lanes.get_mut(lane)
+            && lane.make_box(&p, &mut self.next_box)
+        {
+            lane.parse(simd::Any, &p, &mut x);
+            self.news += 1;
+            x.hash = self.table.hash(&x.key);
+        }
+        if x.guard == NO_BOX {
+            self.stats.others += 1;
+            self.runner.enter(source, p, first);
+            return;
+        }
+        let boxes = self.lanes.get(lane).map(|l| &l.boxes[..]);
+        let its = boxes.and_then(|b| b.get(usize::from(x.guard)));
+        let keyed = its.is_some_and(|b| b.direct.is_none());
+        if x.way == UNKNOWN && keyed {
+            x.way = BY_FLOW;
+        }
+        self.stats.misses += 1;
+        let pressed = self.lanes.get(lane).is_some_and(|l| l.monitor.pressed);
+        let once = &mut self.once;
+        let mut again = || match &self.admission {
+            // it has been asked
+            Some(_) => x.again,
+            None => once.again(x.hash),
+        };
+        // no entry is made of it
+        let single = self.adaptive && pressed && x.way == BY_FLOW && !again();
+        // of one that was not classified with others, the rule is another packet's
+        let classified = first.as_ref().is_some_and(|f| f.rule.is_some());
+        let open = classified && its.is_some_and(|b| keyed && b.rules.open(x.rule));
+        let tries = !self.adaptive || open || self.box_of(lane, &x).is_none_or(|b| b.vain.tries());
+        if single && !open || !tries {
+            self.runner.enter(source, p, first);
+            return;
+        }
+        self.original.refill(p.data());
+        let mut path = self.path.take().unwrap_or_default();
+        path.clear();
+        if let Some(l) = &mut self.runner.loaded {
+            l.state.path = Some(path);
+        }
+        let left = self.runner.graph.out.transmitted.len();
+        self.runner.enter(source, p, first);
+        let path = self
+            .runner
+            .loaded
+            .as_mut()
+            .and_then(|l| l.state.path.take());
+        let same_graph = self.seen == Some(self.runner.graph.core.changes);
+        if let Some(path) = path {
+            let may = match same_graph {
+                true => path.repeats(),
+                false => Err("a handler was written to"),
+            };
+            let done = may.and_then(|()| self.remember(lane, &x, &path, left, single));
+            if open && done != Err(HAS_ENTRY) {
+                self.learn(lane, &x, done.ok().flatten());
+            }
+            if let Some(b) = self.box_of(lane, &x).filter(|_| done != Err(HAS_ENTRY)) {
+                b.vain.tried(done.is_ok());
+            }
+            if let (Err(why), false) = (done, single) {
+                self.not_kept(why);
+            }
+            self.path = Some(path);
+        }
+    }
+
+    /// The box that a packet is in.
+    fn box_of(&mut self, lane: usize, x: &Parsed) -> Option<&mut GuardBox> {
+        let boxes = &mut self.lanes.get_mut(lane)?.boxes;
+        boxes.get_mut(usize::from(x.guard))
+    }
+
+    /// A packet's way was not written down.
+    fn not_kept(&mut self, why: &'static str) {
+        match self.causes.iter_mut().find(|c| c.0 == why) {
+            Some(c) => c.1 += 1,
+            // Bound: there are about twenty
+            None => self.causes.push((why, 1)),
+        }
+    }
+
+    /// Why packets that could have had an entry have none, and how many.
+    pub fn causes(&self) -> &[(&'static str, u64)] {
+        &self.causes
+    }
+
+    /// Makes an entry of a packet's way, or none if it is `single`; [`FlowRunner::original`] is what it was, and it left as number `left` of those that have.
+    /// The way, if it is that of all packets of the box that the entry stage's rule takes.
+    fn remember(
+        &mut self,
+        lane: usize,
+        x: &Parsed,
+        path: &Path,
+        left: usize,
+        single: bool,
+    ) -> Result<Option<u32>, &'static str> {
+        const GONE: &str = "not there any more";
+        if x.way == BY_FLOW && self.table.find(x.hash, &x.key) != NO_SLOT {
+            return Err(HAS_ENTRY);
+        }
+        let code = self.runner.loaded.as_ref().ok_or(GONE)?.code.clone();
+        let lane_at = lane;
+        let lane = self.lanes.get(lane).ok_or(GONE)?;
+        let guard = lane.boxes.get(usize::from(x.guard)).ok_or(GONE)?;
+        // the entry stage's rule is the only one, and nothing is asked for bindings
+        let entry = code
+            .stages
+            .get(self.runner.entry(ElemId(lane.source)) as usize);
+        let first = entry.and_then(|s| s.rules.checked_add(x.rule));
+        let one = first.is_some_and(|r| path.rules == [r] && code.only_counts(r));
+        let g = &mut self.runner.graph;
+        let nodes = &g.core.nodes;
+        let when = |e: u32| {
+            let elem = nodes.get(e as usize).and_then(|n| n.elem.as_ref());
+            elem.map_or(Accounts::Now, |e| e.accounts())
+        };
+        // a rewriter may have looked at ports that are not in the key
+        if guard.shape.transport == shape::Transport::Other && !path.flows.is_empty() {
+            return Err("a binding of something that is cut off");
+        }
+        let window = *self.original.window::<WINDOW>().ok_or(GONE)?;
+        let (way, act, flow) = flow_action::make(&code, path, guard, &window, &when)?;
+        let out = g.out.transmitted.get(left..).ok_or(GONE)?;
+        match (path.end, out) {
+            (PathEnd::Output(sink, _), [(e, p)]) => {
+                // it may be one whose checksum comes to zero on the way
+                let own = match act.dangerous(&flow, &self.original) {
+                    Some(sum) => flow.own.emptied(sum),
+                    None => flow.own,
+                };
+                act.apply(&mut self.original, &own, x.total);
+                if e.0 != sink || self.original.data() != p.data() {
+                    self.stats.refused += 1;
+                    return Err("REFUSED: the entry would have been wrong");
+                }
+            }
+            (PathEnd::Drop(..), []) => {}
+            // what left besides is of something that was waiting
+            _ => return Err("others left with it"),
+        }
+        let danger = act.danger;
+        let id = self.ways.number(way, act);
+        let id = id.ok_or("too many different ways")?;
+        let (w, t) = self.ways.get(id).ok_or(GONE)?;
+        let alike = self.ways.act(id).is_some_and(|a| a.own == flow.own);
+        let own = w.keyed || danger || !path.flows.is_empty() || !alike;
+        let all = Some(id).filter(|_| one && !own && t.plain());
+        if single {
+            return Ok(all);
+        }
+        if x.way == UNKNOWN {
+            let lane = self.lanes.get_mut(lane_at).ok_or(GONE)?;
+            let guard = lane.boxes.get_mut(usize::from(x.guard)).ok_or(GONE)?;
+            let way = if own { BY_FLOW } else { id };
+            let direct = guard.direct.as_mut().ok_or(GONE)?;
+            direct.set(&window, way);
+            self.stats.made += 1;
+            self.news += 1;
+            return Ok(None);
+        }
+        if x.key[0] & table::LONG != 0 && flow != Flow::default() {
+            return Err("an IPv6 flow with checksums of its own");
+        }
+        // a lease has one last use: which of two bindings of a table was used first would be forgotten
+        let twice = |(i, f): (usize, &Lasting)| {
+            let before = path.flows.get(..i).unwrap_or_default();
+            before
+                .iter()
+                .any(|b| b.table == f.table && b.flow != f.flow)
+        };
+        if path.flows.iter().enumerate().any(twice) {
+            return Err("two bindings of one table");
+        }
+        let lease = match path.flows.is_empty() {
+            true => NO_LEASE,
+            false => (self.pool.take(&path.flows, &mut g.store)).ok_or("no lease")?,
+        };
+        let line = line_of(&x.key, id, lease, &flow);
+        self.stats.made += 1;
+        self.news += 1;
+        let (stats, pool, store) = (&mut self.stats, &mut self.pool, &mut g.store);
+        self.table.insert(x.hash, line, &mut |old| {
+            stats.evicted += 1;
+            let lease = (old.0[5] >> 32) as u32;
+            if lease != NO_LEASE {
+                pool.give_back(lease, store);
+            }
+        });
+        Ok(all)
+    }
+
+    /// Notes what is known of the rule that has taken a packet: the way of all that it takes, or that there is none.
+    #[cold]
+    fn learn(&mut self, lane: usize, x: &Parsed, way: Option<u32>) {
+        let Some(lane) = self.lanes.get_mut(lane) else {
+            return;
+        };
+        let code = self.runner.loaded.as_ref().map(|l| &l.code);
+        let entry = self.runner.entry(ElemId(lane.source));
+        let Some(rules) = code.map(|c| c.rules_of(entry as usize)) else {
+            return;
+        };
+        let taken = lane.boxes.iter().map(|b| b.rules.len()).sum();
+        if let Some(b) = lane.boxes.get_mut(usize::from(x.guard)) {
+            b.rules.set(x.rule, rules, taken, way);
+        }
+    }
+}
+
+/// Key, way, lease; of a short key's flow its own values.
+fn line_of(key: &[u64; table::KEY], way: u32, lease: u32, flow: &Flow) -> Line {
+    let [a, b, c, d, e] = *key;
+    let last = u64::from(lease) << 32 | u64::from(way);
+    if a & table::LONG != 0 {
+        return Line([a, b, c, d, e, last, 0, 0]);
+    }
+    let [c, s] = flow.own.0;
+    let [d, e, f] = flow.danger;
+    Line([a, b, c, s, d, last, e, f])
+}
+
+#[inline(always)]
+pub(crate) fn flow_of(l: &Line) -> Flow {
+    Flow {
+        own: Own([l.0[2], l.0[3]]),
+        danger: [l.0[4], l.0[6], l.0[7]],
+    }
+}

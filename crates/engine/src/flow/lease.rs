@@ -1,0 +1,162 @@
+//! Who uses which bindings: leases, taken by entries of the flow table on the records of rewriters.
+//!
+//! All entries that stand for the same bindings (a flow's two directions, through all translators) share a lease.
+
+use onefold_elements::StateStore;
+use onefold_elements::rewrite::{FlowTable, Lasting, Leases, NO_LEASE};
+use std::sync::Arc;
+
+/// What a lease is on: sixteen million of them are to fit into memory, and most are on one binding.
+#[derive(Debug, Default)]
+struct Use {
+    first: Option<Lasting>,
+    others: Option<Box<[Lasting]>>,
+    entries: u32,
+}
+
+impl Use {
+    fn flows(&self) -> impl Iterator<Item = &Lasting> {
+        self.first.iter().chain(self.others.iter().flatten())
+    }
+    fn set(&mut self, flows: &[Lasting]) {
+        let (first, others) = match flows.split_first() {
+            Some((first, others)) => (Some(*first), others),
+            None => (None, flows),
+        };
+        self.first = first;
+        self.others = (!others.is_empty()).then(|| others.into());
+    }
+}
+
+/// All leases of one flow table.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub leases: Arc<Leases>,
+    uses: Vec<Use>,
+    free: Vec<u32>,
+}
+
+impl Pool {
+    /// At most so many.
+    pub fn new(n: usize) -> Pool {
+        Pool {
+            leases: Leases::new(n),
+            uses: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    /// For one entry more that stands for these bindings. `None` when there is none left, or a binding is gone.
+    pub fn take(&mut self, flows: &[Lasting], store: &mut StateStore) -> Option<u32> {
+        let mut flows = flows.to_vec();
+        flows.sort_unstable_by_key(|f| (f.table, f.flow.record));
+        flows.dedup();
+        let first = flows.first()?;
+        let table = store.get::<FlowTable>(first.table)?;
+        let have = table.lease(first.flow);
+        if have != NO_LEASE
+            && self.leases.runs(have)
+            && let Some(u) = self.uses.get_mut(have as usize)
+            && u.flows().eq(&flows)
+        {
+            u.entries += 1;
+            return Some(have);
+        }
+        // whoever had one of them before asks again
+        for f in &flows {
+            let t = store.get_mut::<FlowTable>(f.table)?;
+            let l = t.lease(f.flow);
+            if l != NO_LEASE {
+                self.leases.end(l);
+                t.take_back(f.flow, l);
+            }
+        }
+        let l = match self.free.pop() {
+            Some(l) => l,
+            None if self.uses.len() < self.leases.len() => {
+                self.uses.push(Use::default());
+                self.uses.len() as u32 - 1
+            }
+            None => return None,
+        };
+        let mut last = Some(0);
+        for f in &flows {
+            let t = store.get_mut::<FlowTable>(f.table);
+            let used = t.and_then(|t| t.let_out(f.flow, l));
+            last = last.zip(used).map(|(a, b)| a.max(b));
+        }
+        let u = self.uses.get_mut(l as usize)?;
+        u.set(&flows);
+        u.entries = 1;
+        match last {
+            Some(last) => {
+                self.leases.begin(l, last);
+                Some(l)
+            }
+            // one of them has just made room for another
+            None => {
+                self.give_back(l, store);
+                None
+            }
+        }
+    }
+
+    /// An entry is gone.
+    pub fn give_back(&mut self, lease: u32, store: &mut StateStore) {
+        let Some(u) = self.uses.get_mut(lease as usize) else {
+            return;
+        };
+        if u.entries == 0 {
+            return;
+        }
+        u.entries -= 1;
+        if u.entries == 0 {
+            self.leases.end(lease);
+            for f in u.flows() {
+                if let Some(t) = store.get_mut::<FlowTable>(f.table) {
+                    t.take_back(f.flow, lease);
+                }
+            }
+            u.set(&[]);
+            self.free.push(lease);
+        }
+    }
+
+    /// For tests: is every binding of a lease still there, and leased?
+    pub fn holds(&self, lease: u32, store: &StateStore) -> bool {
+        let u = self.uses.get(lease as usize);
+        u.is_some_and(|u| {
+            u.flows().all(|f| {
+                let t = store.get::<FlowTable>(f.table);
+                t.is_some_and(|t| t.lease(f.flow) == lease)
+            })
+        })
+    }
+
+    /// All entries are gone.
+    pub fn clear(&mut self, store: &mut StateStore) {
+        for l in 0..self.uses.len() as u32 {
+            while self.uses.get(l as usize).is_some_and(|u| u.entries > 0) {
+                self.give_back(l, store);
+            }
+        }
+    }
+
+    /// Bytes of the words, and of what they are on.
+    pub fn memory_bytes(&self) -> usize {
+        self.leases.memory_bytes()
+            + self.uses.capacity() * size_of::<Use>()
+            + self.free.capacity() * size_of::<u32>()
+    }
+
+    /// The most that [`Pool::memory_bytes`] can be: lists grow by doubling.
+    pub fn most_bytes(&self) -> usize {
+        let n = self.leases.len();
+        self.leases.memory_bytes() + n.next_power_of_two() * (size_of::<Use>() + size_of::<u32>())
+    }
+
+    /// In use.
+    pub fn len(&self) -> usize {
+        self.uses.len() - self.free.len()
+    }
+}

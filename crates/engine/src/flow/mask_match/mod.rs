@@ -1,0 +1,4 @@
+//! What a [masked match](crate::flow::masked_match) asks of bytes, asked of sixteen packets at once.
+
+pub(crate) mod equal;
+pub(crate) mod words;

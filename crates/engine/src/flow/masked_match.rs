@@ -1,0 +1,628 @@
+//! Guards: what must be true of a packet so that what was done to another one of its flow is right for it, too.
+//!
+//! A packet's [shape](Shape) says what its flow's key is. Everything else that decides a way through the program is guarded:
+//! the values at which any filter behind the entry can change its answer cut each dimension into intervals, and a [`GuardBox`] is one
+//! interval of each. Packets of one box and one key go the same way. The box's number is part of the key.
+//!
+//! Most of a box is a comparison of the first 64 bytes under a mask; what is no prefix is a range.
+
+use crate::flow::flow_action::Own;
+use crate::flow::interval_table::{BY_FLOW, Direct, Fields, UNKNOWN};
+use crate::flow::key::{Short, key};
+use crate::flow::mask_match::equal::Alike;
+use crate::flow::mask_match::words::Asked;
+use crate::flow::policy::insert_backoff::Vain;
+use crate::flow::policy::monitor::Monitor;
+use crate::flow::rule_cache::RuleWays;
+use crate::flow::table::{KEY, NO_SLOT, Slot};
+use crate::program::code::Code;
+use crate::program::headers::registers::{Source, Tables};
+use crate::program::headers::shape::{ECHO, Shape, Transport};
+use crate::program::reads::{EntryReads, ShapeReads};
+use crate::simd::WINDOW;
+use crate::simd::{HEAD_AT, Wide};
+use onefold_elements::model::HeaderCheck;
+use onefold_elements::rewrite::NO_LEASE;
+use onefold_packet::{Packet, checksum};
+use onefold_synth::program::Dim;
+
+/// Bytes that a packet's buffer must have from its first byte on, so that a header can be pulled or written.
+const ROOM: usize = 128;
+/// Boxes of one entry.
+const MAX_BOXES: usize = 48;
+/// How a guarded value is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// Bytes of the packet.
+    Len,
+    /// Bits of eight bytes of the window.
+    Word { byte: u8, shift: u8, mask: u64 },
+    /// SYN, FIN, RST, and whether there is payload.
+    Tcp,
+    /// The header checksum.
+    Sum,
+    /// Anything else.
+    Other(Source),
+}
+
+impl Read {
+    #[inline]
+    fn value(self, shape: Shape, w: &[u8; WINDOW], p: &Packet) -> u128 {
+        match self {
+            Read::Len => p.len() as u128,
+            Read::Word { byte, shift, mask } => word(w, byte, shift, mask).into(),
+            Read::Tcp => tcp_state(shape, w).into(),
+            Read::Sum => sum_right(shape, w).into(),
+            Read::Other(s) => s.read(p, &Tables::default()),
+        }
+    }
+}
+
+#[inline(always)]
+pub(crate) fn word(w: &[u8; WINDOW], byte: u8, shift: u8, mask: u64) -> u64 {
+    let b = w
+        .get(usize::from(byte)..)
+        .and_then(|b| b.first_chunk::<8>());
+    b.map_or(0, |b| u64::from_be_bytes(*b) >> (shift & 63) & mask)
+}
+
+#[inline(always)]
+fn be16(w: &[u8; WINDOW], at: usize) -> usize {
+    let b = w.get(at..).and_then(|b| b.first_chunk::<2>());
+    b.map_or(0, |b| usize::from(u16::from_be_bytes(*b)))
+}
+
+#[inline]
+fn tcp_state(shape: Shape, w: &[u8; WINDOW]) -> u8 {
+    let flags = w.get(shape.l4() + 13).map_or(0, |b| b & TCP_FLAGS);
+    flags | u8::from(tcp_payload(shape, w)) << 3
+}
+
+/// SYN, FIN, RST.
+const TCP_FLAGS: u8 = 7;
+
+#[inline(always)]
+fn tcp_payload(shape: Shape, w: &[u8; WINDOW]) -> bool {
+    let words = w.get(shape.l4() + 12).map_or(0, |b| b >> 4);
+    20 + usize::from(words) * 4 < be16(w, shape.l3 + 2)
+}
+
+#[inline(always)]
+fn sum_right(shape: Shape, w: &[u8; WINDOW]) -> bool {
+    let h = w.get(shape.l3..).and_then(|b| b.first_chunk::<20>());
+    h.is_some_and(checksum::header_ok)
+}
+
+/// A dimension that is guarded.
+#[derive(Debug, Clone)]
+struct Guarded {
+    read: Read,
+    /// Bits of the packet, if it is some.
+    at: Option<(i32, u8)>,
+    cuts: Vec<u128>,
+    max: u128,
+}
+
+/// Guards of one shape behind one entry.
+#[derive(Debug, Clone)]
+struct Plan {
+    shape: Shape,
+    /// [`Shape::fixed`].
+    fixed: ([u8; WINDOW], [u8; WINDOW]),
+    dims: Vec<Guarded>,
+    /// Where ways may do without entries.
+    fields: Option<Fields>,
+}
+
+impl Plan {
+    /// Are the bytes right that the shape says? Eight at a time: packets that get no box ask all shapes.
+    fn has_shape(&self, w: &[u8; WINDOW]) -> bool {
+        let (mask, value) = &self.fixed;
+        let all = w.as_chunks::<8>().0.iter().zip(mask.as_chunks().0);
+        let all = all.zip(value.as_chunks().0);
+        let word = |b: &[u8; 8]| u64::from_ne_bytes(*b);
+        all.fold(0, |a, ((w, m), v)| a | (word(w) & word(m)) ^ word(v)) == 0
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Range {
+    byte: u8,
+    shift: u8,
+    mask: u64,
+    lo: u64,
+    span: u64,
+}
+
+/// One interval of each guarded dimension.
+#[derive(Debug, Clone)]
+#[repr(C, align(64))]
+pub(crate) struct GuardBox {
+    /// Each byte under its mask is one of `lo` to `lo + span`.
+    pub mask: [u8; WINDOW],
+    pub lo: [u8; WINDOW],
+    pub span: [u8; WINDOW],
+    /// The same of sixteen packets at once.
+    pub asked: Option<Asked>,
+    /// The same where they mostly do not differ.
+    pub alike: Option<Alike>,
+    pub shape: Shape,
+    /// Least value of the packet's length, and how much more it may be.
+    pub len: (u32, u32),
+    /// The same of the length that the IP header says, from that header on.
+    pub total: (u32, u32),
+    /// All that is asked besides is whether the checksum of an IPv4 header at [`HEAD_AT`] is right, and whether there is payload behind TCP's.
+    pub quick: bool,
+    /// There is more to be asked: one of the following.
+    more: bool,
+    /// What is no range of bytes.
+    ranges: Box<[Range]>,
+    /// Is there payload behind the TCP header?
+    pub payload: Option<bool>,
+    pub sum: bool,
+    others: Box<[(Read, u128, u128)]>,
+    /// Number, never given twice.
+    pub id: u32,
+    /// Where a short key is.
+    pub short: Short,
+    /// Bits with their interval.
+    intervals: Box<[(i32, u8, u128, u128)]>,
+    /// Ways without entries.
+    pub direct: Option<Direct>,
+    /// Ways by rule, of a box without places.
+    pub rules: RuleWays,
+    /// Packets whose ways cannot be kept.
+    pub vain: Vain,
+}
+
+impl GuardBox {
+    /// Do these bits have one value in the box?
+    pub fn pins(&self, bit: i32, bits: u8) -> bool {
+        self.shape.in_shape(bit, bits)
+            || (self.intervals.iter()).any(|(b, n, lo, hi)| (*b, *n) == (bit, bits) && lo == hi)
+    }
+    /// The least value of these bits in the box.
+    pub fn least(&self, bit: i32, bits: u8) -> u128 {
+        let i = (self.intervals.iter()).find(|(b, n, ..)| (*b, *n) == (bit, bits));
+        i.map_or(0, |i| i.2)
+    }
+
+    /// Is the packet in the box, given that the bytes under its mask are right?
+    #[inline(always)]
+    pub fn holds(&self, w: &[u8; WINDOW], p: &Packet) -> Option<u32> {
+        let len = p.len() as u32;
+        let total = total(self.shape, w) as u32;
+        let ok = total.wrapping_sub(self.total.0) <= self.total.1
+            && self.shape.l3 as u32 + total <= len
+            && len.wrapping_sub(self.len.0) <= self.len.1
+            && (!self.sum || sum_right(self.shape, w))
+            && (!self.more || self.more_holds(w, p));
+        ok.then_some(total)
+    }
+
+    #[inline]
+    fn more_holds(&self, w: &[u8; WINDOW], p: &Packet) -> bool {
+        let mut ok = true;
+        for r in &self.ranges {
+            ok &= word(w, r.byte, r.shift, r.mask).wrapping_sub(r.lo) <= r.span;
+        }
+        ok && (self.payload).is_none_or(|t| tcp_payload(self.shape, w) == t)
+            && (self.others.is_empty() || self.others_hold(w, p))
+    }
+
+    fn others_hold(&self, w: &[u8; WINDOW], p: &Packet) -> bool {
+        (self.others.iter()).all(|(r, lo, hi)| {
+            let v = r.value(self.shape, w, p);
+            *lo <= v && v <= *hi
+        })
+    }
+}
+
+/// What was found out about a packet.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Parsed {
+    /// What its flow, or its place, has for itself.
+    pub own: Own,
+    /// The way, if it is known; [`BY_FLOW`] where the table is to be asked, [`UNKNOWN`] where nobody is.
+    pub way: u32,
+    /// Bytes from the IP header on, as it says.
+    pub total: u32,
+    /// The flow's lease.
+    pub lease: u32,
+    /// The flow's entry.
+    pub slot: Slot,
+    pub hash: u64,
+    /// The first rule of the program's entry stage that fits, or [`ASK`].
+    pub rule: u32,
+    /// Index of the box, or [`NO_BOX`].
+    pub guard: u16,
+    /// Its flow has been met before: asked only where unknown flows have a share of time ([`crate::flow::policy::admission`]).
+    pub again: bool,
+    /// The UDP checksum, as it stands on the wire; zero for other protocols, and where there is none.
+    pub sum: u16,
+    pub key: [u64; KEY],
+}
+
+/// Of an entry stage's rule nothing is known.
+pub(crate) const ASK: u32 = u32::MAX - 1;
+
+impl Default for Parsed {
+    fn default() -> Self {
+        Parsed {
+            key: [0; KEY],
+            hash: 0,
+            again: false,
+            sum: 0,
+            total: 0,
+            guard: NO_BOX,
+            own: Own::default(),
+            way: UNKNOWN,
+            lease: NO_LEASE,
+            slot: NO_SLOT,
+            rule: ASK,
+        }
+    }
+}
+
+/// Boxes that are compared together.
+const AT_ONCE: usize = 4;
+/// Not for the flow table.
+pub(crate) const NO_BOX: u16 = u16::MAX;
+
+/// Everything about one entry.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub source: u32,
+    plans: Vec<Plan>,
+    pub boxes: Vec<GuardBox>,
+    pub monitor: Monitor,
+}
+
+impl Lane {
+    pub fn new(code: &Code, reads: &EntryReads, monitor: Monitor) -> Lane {
+        let shapes = Shape::all().into_iter().zip(&reads.shapes);
+        let plans = shapes.filter_map(|(s, r)| plan(code, r, s));
+        Lane {
+            source: reads.source,
+            plans: plans.collect(),
+            boxes: Vec::new(),
+            monitor,
+        }
+    }
+
+    /// The first box that a packet is in, and what its IP header says of its length.
+    #[inline(always)]
+    fn find(&self, wide: impl Wide, w: &[u8; WINDOW], p: &Packet) -> Option<(usize, u32)> {
+        let v = wide.load(w);
+        let right = |b: &GuardBox| wide.inside(v, &b.mask, &b.lo, &b.span);
+        // Most traffic is in two or four boxes, in no order that a processor could foresee: these are compared without a branch.
+        let mut some = 0;
+        for (i, b) in self.boxes.iter().take(AT_ONCE).enumerate() {
+            some |= u32::from(right(b)) << i;
+        }
+        // Bound: one bit less each time
+        while some != 0 {
+            let i = some.trailing_zeros() as usize;
+            if let Some(total) = self.boxes.get(i)?.holds(w, p) {
+                return Some((i, total));
+            }
+            some &= some - 1;
+        }
+        let mut others = self.boxes.iter().enumerate().skip(AT_ONCE);
+        others.find_map(|(i, b)| match right(b) {
+            true => b.holds(w, p).map(|total| (i, total)),
+            false => None,
+        })
+    }
+
+    #[inline(always)]
+    fn way_of(&self, wide: impl Wide, w: Option<&[u8; WINDOW]>, x: &mut Parsed) {
+        (x.way, x.slot, x.lease) = (UNKNOWN, NO_SLOT, NO_LEASE);
+        let Some(b) = self.boxes.get(usize::from(x.guard)) else {
+            return;
+        };
+        let Some(w) = w else { return };
+        if let Some(d) = &b.direct {
+            x.way = d.get(wide, w);
+            // nothing to be looked up, or nothing known; else the table knows
+            if x.way != BY_FLOW {
+                return;
+            }
+        }
+        x.way = BY_FLOW;
+        x.sum = b.sum_of(w);
+        key(b, w, &mut x.key);
+    }
+
+    /// Both, of one packet.
+    pub fn parse(&self, wide: impl Wide, p: &Packet, x: &mut Parsed) {
+        x.guard = NO_BOX;
+        if let Some(w) = p.window()
+            && let Some((i, total)) = self.find(wide, w, p)
+        {
+            (x.guard, x.total) = (i as u16, total);
+        }
+        self.way_of(wide, p.window(), x);
+    }
+
+    /// A box for a packet that is in none; false when there cannot be one.
+    #[cold]
+    pub fn make_box(&mut self, p: &Packet, next: &mut u32) -> bool {
+        let Some(w) = p.window::<WINDOW>() else {
+            return false;
+        };
+        if p.window::<ROOM>().is_none() || self.boxes.len() >= MAX_BOXES || *next >= 1 << 31 {
+            return false;
+        }
+        let shaped = |plan: &&Plan| {
+            plan.has_shape(w) && !plan.shape.excludes(w) && fits(plan.shape, w, p.len()).is_some()
+        };
+        let Some(plan) = self.plans.iter().find(shaped) else {
+            return false;
+        };
+        let Some(made) = make(plan, w, p, *next) else {
+            return false;
+        };
+        *next += 1;
+        self.boxes.push(made);
+        true
+    }
+}
+
+/// Bytes from the IP header on, if they are there and enough.
+#[inline(always)]
+fn fits(s: Shape, w: &[u8; WINDOW], len: usize) -> Option<usize> {
+    let total = total(s, w);
+    (total >= s.least() && s.l3 + total <= len).then_some(total)
+}
+
+/// Bytes from the IP header on, as it says.
+#[inline(always)]
+fn total(s: Shape, w: &[u8; WINDOW]) -> usize {
+    match s.v6 {
+        true => be16(w, s.l3 + 4) + 40,
+        false => be16(w, s.l3 + 2),
+    }
+}
+
+/// The guards of a shape; `None` when something is read that cannot be guarded.
+fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
+    let mut dims = Vec::new();
+    for d in &reads.dims {
+        let other = || {
+            code.sources
+                .get(usize::from(d.reg))
+                .map(|s| Read::Other(*s))
+        };
+        let (read, at, max) = match d.dim {
+            Dim::Slot(_) => continue,
+            // of an address that is no part of the key
+            Dim::Route { .. } => return None,
+            // all that a source sends is alike in these
+            Dim::Anno(_) | Dim::PacketType => (other()?, None, u128::MAX),
+            Dim::Len => (Read::Len, None, u128::MAX),
+            Dim::Bits { bit, bits } => {
+                let max = u128::MAX >> (128 - u32::from(bits));
+                (bits_read(bit, bits).or_else(other)?, Some((bit, bits)), max)
+            }
+            Dim::Check { check, at, .. } => match check {
+                HeaderCheck::Ip4Checksum if at == shape.l3 as i32 && !shape.v6 => {
+                    (Read::Sum, None, 1)
+                }
+                _ => (other()?, None, 1),
+            },
+        };
+        dims.push(Guarded {
+            read,
+            at,
+            cuts: d.cuts.clone()?,
+            max,
+        });
+    }
+    if reads.binds && shape.tcp() && !shape.v6 {
+        dims.push(Guarded {
+            read: Read::Tcp,
+            at: None,
+            cuts: (1..16).collect(),
+            max: 15,
+        });
+    }
+    if shape.transport == Transport::Other {
+        // what has a shape of its own is not for this one
+        let at = (shape.protocol() as i32 * 8, 8);
+        let cuts = shape.special().iter().flat_map(|p| [*p, *p + 1]);
+        let cuts = cuts.map(u128::from);
+        match dims.iter_mut().find(|d| d.at == Some(at)) {
+            Some(d) => {
+                d.cuts.extend(cuts);
+                d.cuts.sort_unstable();
+                d.cuts.dedup();
+            }
+            None => dims.push(Guarded {
+                read: bits_read(at.0, at.1)?,
+                at: Some(at),
+                cuts: cuts.collect(),
+                max: 0xff,
+            }),
+        }
+    }
+    Some(Plan {
+        shape,
+        fixed: shape.fixed(),
+        dims,
+        fields: Fields::of(reads),
+    })
+}
+
+/// Bits within eight bytes of the window.
+pub(crate) fn bits_read(bit: i32, bits: u8) -> Option<Read> {
+    let first = usize::try_from(bit).ok()? / 8;
+    // the window's last eight bytes hold what begins behind them
+    let byte = first.min(WINDOW - 8);
+    let end = usize::try_from(bit).ok()? + usize::from(bits);
+    let shift = ((byte + 8) * 8).checked_sub(end)?;
+    (bits <= 64).then_some(Read::Word {
+        byte: byte as u8,
+        shift: shift as u8,
+        mask: u64::MAX >> (64 - u32::from(bits)),
+    })
+}
+
+/// The box that a packet is in. `None` when it ends before something that is asked of it: what is read there is zero for the program, and
+/// anything in the window.
+fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> {
+    let end = |d: &Guarded| match (d.read, d.at) {
+        (Read::Word { .. }, Some((bit, bits))) => (bit + i32::from(bits) + 7) / 8,
+        _ => 0,
+    };
+    let covered = plan.dims.iter().map(end).max().unwrap_or(0);
+    let covered = usize::try_from(covered).unwrap_or(0);
+    let icmp = plan.shape.is_icmp(w);
+    let covered = if icmp {
+        covered.max(plan.shape.l4() + 1)
+    } else {
+        covered
+    };
+    if p.len() < covered {
+        return None;
+    }
+    let (mut mask, mut value) = plan.fixed;
+    let mut span = [0u8; WINDOW];
+    let l3 = plan.shape.l3;
+    // IPv4's total length
+    let says = (!plan.shape.v6).then_some((l3 as i32 * 8 + 16, 16));
+    let mut b = GuardBox {
+        shape: plan.shape,
+        mask: [0; WINDOW],
+        lo: [0; WINDOW],
+        span: [0; WINDOW],
+        asked: None,
+        alike: None,
+        ranges: Box::default(),
+        len: (0, u32::MAX),
+        total: at_least(plan.shape.least() as u32),
+        quick: false,
+        more: false,
+        payload: None,
+        sum: false,
+        others: Box::default(),
+        id,
+        short: Short::of(plan.shape, id)?,
+        intervals: Box::default(),
+        direct: plan.fields.as_ref().map(Direct::new),
+        rules: RuleWays::default(),
+        vain: Vain::default(),
+    };
+    let (mut ranges, mut others, mut intervals) = (Vec::new(), Vec::new(), Vec::new());
+    for d in &plan.dims {
+        let v = d.read.value(plan.shape, w, p);
+        let i = d.cuts.partition_point(|c| *c <= v);
+        let lo = i.checked_sub(1).and_then(|i| d.cuts.get(i)).copied();
+        let (lo, hi) = (lo.unwrap_or(0), d.cuts.get(i).map_or(d.max, |c| c - 1));
+        if let Some((bit, bits)) = d.at {
+            intervals.push((bit, bits, lo, hi));
+        }
+        if (lo, hi) == (0, d.max) {
+            continue;
+        }
+        match d.read {
+            Read::Len => {
+                let short = |v: u128| u32::try_from(v).unwrap_or(u32::MAX);
+                b.len = (short(lo), short(hi - lo));
+            }
+            Read::Tcp => {
+                let at = plan.shape.l4() + 13;
+                if let (Some(m), Some(x)) = (mask.get_mut(at), value.get_mut(at)) {
+                    *m |= TCP_FLAGS;
+                    *x |= v as u8 & TCP_FLAGS;
+                }
+                b.payload = Some(v >> 3 & 1 == 1);
+            }
+            // a wrong one is something else
+            Read::Sum if v == 1 => b.sum = true,
+            Read::Sum | Read::Other(_) => others.push((d.read, lo, hi)),
+            Read::Word {
+                byte,
+                shift,
+                mask: m,
+            } => {
+                if d.at == says {
+                    let least = b.total.0.max(lo as u32);
+                    b.total = (least, (hi as u32).saturating_sub(least));
+                    continue;
+                }
+                let (lo, more) = (lo as u64, (hi - lo) as u64);
+                // a prefix
+                if more & more.wrapping_add(1) == 0 && lo & more == 0 {
+                    let bits = ((m & !more) << shift).to_be_bytes();
+                    let want = (lo << shift).to_be_bytes();
+                    for k in 0..8 {
+                        mask[usize::from(byte) + k] |= bits[k];
+                        value[usize::from(byte) + k] |= want[k];
+                    }
+                } else {
+                    ranges.push(Range {
+                        byte,
+                        shift,
+                        mask: m,
+                        lo,
+                        span: more,
+                    });
+                }
+            }
+        }
+    }
+    // bytes of which nothing else is asked
+    ranges.retain(|r: &Range| {
+        let at = usize::from(r.byte) + 7 - usize::from(r.shift / 8);
+        let whole = r.shift.is_multiple_of(8) && r.mask == 0xff;
+        let free = mask.get(at) == Some(&0);
+        if whole && free {
+            (mask[at], value[at], span[at]) = (0xff, r.lo as u8, r.span as u8);
+        }
+        !(whole && free)
+    });
+    if icmp {
+        // echo messages have a shape of their own
+        let at = plan.shape.l4();
+        let (m, lo, more) = (mask.get_mut(at)?, value.get_mut(at)?, span.get_mut(at)?);
+        let inside = |t: &u8| (t & *m).wrapping_sub(*lo) <= *more;
+        if ECHO.iter().any(inside) {
+            if *m != 0 {
+                return None;
+            }
+            *m = 0xff;
+            (*lo, *more) = match w.get(at)? {
+                1..8 => (1, 6),
+                _ => (9, 246),
+            };
+        }
+    }
+    b.asked = Asked::of(&mask, &value, &span);
+    b.alike = Alike::of(&mask, &value, &span);
+    (b.mask, b.lo, b.span) = (mask, value, span);
+    let simple = ranges.is_empty() && others.is_empty();
+    b.more = !ranges.is_empty() || !others.is_empty() || b.payload.is_some();
+    b.ranges = ranges.into();
+    b.others = others.into();
+    b.intervals = intervals.into();
+    let (least, more) = b.len;
+    b.len = match least.checked_sub(covered as u32) {
+        Some(_) => (least, more.min(u32::MAX - least)),
+        None => {
+            let (_, most) = at_least(covered as u32);
+            (
+                covered as u32,
+                most.min(least.saturating_add(more).saturating_sub(covered as u32)),
+            )
+        }
+    };
+    b.quick = plan.shape.l3 == HEAD_AT && !plan.shape.v6 && simple;
+    Some(b)
+}
+
+/// Least value, and how much more it may be: all there is.
+fn at_least(n: u32) -> (u32, u32) {
+    (n, u32::MAX - n)
+}

@@ -1,0 +1,75 @@
+//! When not to write a packet's way down, because those before it could not be kept.
+//!
+//! A packet that changes a binding (TCP's SYN, as long as nobody answers) has a way of its own each time. Following it through the program, copying it and making
+//! an entry that is thrown away takes a microsecond; where a [box](crate::flow::masked_match::GuardBox) has nothing but such packets, that is all that the table does.
+
+/// Ways in a row that could not be kept, after which few are tried.
+const MANY: u8 = 16;
+/// One of so many is tried then.
+const EVERY: u8 = 16;
+
+/// Of the packets in a box that have no entry.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Vain {
+    /// Up to [`MANY`]: ways that could not be kept. Above: packets since the last one that was tried.
+    count: u8,
+}
+
+impl Vain {
+    /// Shall this packet's way be written down?
+    pub fn tries(&mut self) -> bool {
+        if self.count < MANY {
+            return true;
+        }
+        self.count += 1;
+        if self.count < MANY + EVERY {
+            return false;
+        }
+        self.count = MANY;
+        true
+    }
+    /// What became of it.
+    pub fn tried(&mut self, kept: bool) {
+        self.count = match kept {
+            true => 0,
+            false => (self.count + 1).min(MANY),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_are_tried_after_many_in_vain() {
+        let mut v = Vain::default();
+        let mut tried = 0;
+        for _ in 0..MANY as usize + 10 * EVERY as usize {
+            if v.tries() {
+                tried += 1;
+                v.tried(false);
+            }
+        }
+        assert_eq!(tried, MANY as usize + 10);
+    }
+
+    #[test]
+    fn one_that_is_kept_ends_it() {
+        let mut v = Vain::default();
+        for _ in 0..1000 {
+            if v.tries() {
+                v.tried(false);
+            }
+        }
+        let asked = (0..EVERY).find(|_| v.tries());
+        assert!(asked.is_some());
+        v.tried(true);
+        assert!((0..MANY).all(|_| {
+            let yes = v.tries();
+            v.tried(false);
+            yes
+        }));
+        assert!(!v.tries());
+    }
+}

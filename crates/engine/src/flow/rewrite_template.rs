@@ -1,0 +1,447 @@
+//! What is done to the packets of ways: bytes kept and set, the time to live counted down, where a flow's own goes, and where packets leave.
+//!
+//! Ways that differ in nothing but whose packets they count share an act, so that acts stay in the nearest cache.
+
+use crate::flow::flow_action::{Flow, Own};
+use crate::program::headers::registers::{Bits, write_bits};
+use crate::simd::WINDOW;
+use crate::simd::any::Any;
+use crate::simd::{At, Wide};
+use onefold_packet::Packet;
+
+/// Most fields that are copied from one place of the packet to another.
+pub(crate) const MAX_MOVES: usize = 4;
+
+/// Bytes at the beginning of a window that hold addresses of Ethernet, and an IPv4 header up to its source.
+pub(crate) const NEAR: usize = WINDOW / 2;
+
+/// No byte of a flow's own.
+pub(crate) const NONE: u8 = 0x80;
+
+/// Where [`Own`] has what: addresses, first and second port, what is added to the header's checksum, and to the one behind it.
+const OWN: [u8; 5] = [0, 8, 10, 12, 14];
+
+/// Bytes at the beginning of a window that can change places at once.
+const TURNED: usize = 16;
+
+/// See [`Act::sink`].
+pub(crate) const NO_SINK: u32 = u32::MAX;
+
+/// See the module's text.
+///
+/// What every packet needs stands first.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[repr(C, align(64))]
+pub(crate) struct Act {
+    pub keep: [u8; WINDOW],
+    pub set: [u8; WINDOW],
+    pub sub: [u8; WINDOW],
+    /// Which byte of a flow's own is added to the checksum that stands here; [`NONE`] elsewhere. Said by [`Act::arrange`], as the following.
+    pub adds: [u8; WINDOW],
+    /// Which byte of a flow's own is written here; [`NONE`] for none.
+    pub vars_at: [u8; WINDOW],
+    /// Pairs of bytes, a bit each, to which nothing is added where they are zero: a UDP checksum that is not there.
+    pub unsummed: u32,
+    /// By how much packets begin later than they did.
+    pub start: i32,
+    /// First byte of the IP header.
+    pub l3: u32,
+    /// The sink where packets leave; [`NO_SINK`] where they are dropped.
+    pub sink: u32,
+    /// Packets begin where they began, and no fields are copied.
+    pub quick: bool,
+    /// Packets end where their IP header says.
+    pub trim: bool,
+    /// Bytes are set, or not kept.
+    pub changes: bool,
+    /// What stands behind the IP header is UDP.
+    pub udp: bool,
+    /// The flow has addresses of its own, and whatever it has for ports.
+    pub varies: bool,
+    /// Flows have checksums that come to zero on the way.
+    pub danger: bool,
+    /// Where addresses go, and ports.
+    pub vars: At<8>,
+    /// See [`Act::vars`].
+    pub first: At<2>,
+    /// See [`Act::vars`].
+    pub second: At<2>,
+    /// Where checksums are. Where there is none, nothing is ever added.
+    pub ip_sum: At<2>,
+    /// The one behind the IP header.
+    pub l4_sum: At<2>,
+    /// What is added to the checksums of all packets alike; where that is a flow's own, nothing.
+    pub own: Own,
+    /// [`Act::quick`], and besides bytes that are kept and set at most the header's checksum is another, all within [`NEAR`] bytes: [`Act::apply_simple`].
+    pub simple: bool,
+    /// What is taken off pairs of bytes of a simple one's packets: [`Act::adds`] of [`Act::own`].
+    pub less: [u8; NEAR],
+    /// Fields that are copied: from where, and to which bits.
+    pub moves: Box<[(Bits, i32, u8)]>,
+    /// Where these are whole bytes of the first sixteen and packets begin where they began (MAC addresses that change places): from which place each
+    /// byte of the window comes. [`Act::apply_turned`].
+    pub turn: Option<Box<[u8; WINDOW]>>,
+}
+
+/// Writes what becomes of a checksum that was `x`. One's complement sums do not mind which way round all of their bytes are; and to add to a complement, the
+/// carry added in its turn, is to subtract, and the borrow in its turn.
+#[inline(always)]
+fn mend(w: &mut [u8; WINDOW], at: At<2>, x: u16, k: u16, udp: bool) {
+    if k == 0 || (udp && x == 0) {
+        return;
+    }
+    let (less, borrow) = x.overflowing_sub(k);
+    at.put(w, less.wrapping_sub(borrow.into()).to_ne_bytes());
+}
+
+impl Act {
+    /// Nothing is written: a drop, or the beginning of more.
+    pub fn nothing() -> Act {
+        Act {
+            sink: NO_SINK,
+            quick: false,
+            start: 0,
+            trim: false,
+            l3: 0,
+            changes: false,
+            keep: [0xff; WINDOW],
+            set: [0; WINDOW],
+            sub: [0; WINDOW],
+            adds: [NONE; WINDOW],
+            vars_at: [NONE; WINDOW],
+            unsummed: 0,
+            varies: false,
+            vars: At::LAST,
+            first: At::LAST,
+            second: At::LAST,
+            ip_sum: At::LAST,
+            l4_sum: At::LAST,
+            udp: false,
+            danger: false,
+            own: Own::default(),
+            simple: false,
+            less: [0; NEAR],
+            moves: Box::default(),
+            turn: None,
+        }
+    }
+
+    /// This packet's UDP checksum, if it comes to zero on the way.
+    #[inline(always)]
+    pub fn dangerous(&self, flow: &Flow, p: &Packet) -> Option<u16> {
+        if !self.danger {
+            return None;
+        }
+        // where it is before anything is pulled
+        let at = self.l4_sum.place().wrapping_add_signed(self.start as isize);
+        let field = p.data().get(at..).and_then(|b| b.first_chunk::<2>());
+        let x = field.map_or(0, |f| u16::from_ne_bytes(*f));
+        (x != 0 && Any.among(&flow.danger, x)).then_some(x)
+    }
+
+    /// [`Act::apply`] of one that is [quick](Act::quick) to a packet's first bytes. Where it ends is left to be said ([`Act::end`]).
+    #[inline(always)]
+    pub fn apply_quick<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW], own: &Own) {
+        wide.rewrite(wide.load(w), wide.take(self), own, w);
+    }
+
+    /// [`Act::apply_quick`] of one that is [simple](Act::simple).
+    #[inline(always)]
+    pub fn apply_simple<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW]) {
+        wide.rewrite_near(self, w);
+    }
+
+    /// [`Act::apply_quick`] of one whose fields [change places](Act::turn).
+    #[inline(always)]
+    pub fn apply_turned<W: Wide>(
+        &self,
+        wide: W,
+        turn: &[u8; WINDOW],
+        w: &mut [u8; WINDOW],
+        own: &Own,
+    ) {
+        wide.rewrite(wide.turned_by(wide.load(w), turn), wide.take(self), own, w);
+    }
+
+    /// Writes what is to become of these bytes, which are the window's or [have changed places](Act::turn): as anyone would, field by field.
+    #[inline(always)]
+    pub fn write(&self, bytes: [u8; WINDOW], w: &mut [u8; WINDOW], own: &Own) {
+        // before anything is written: what has just been written as a whole is slow to read in parts
+        let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
+        Any.change(bytes, &self.keep, &self.set, &self.sub, w);
+        self.finish(w, own, ip, l4);
+    }
+
+    /// [`Act::write`] of one that is [simple](Act::simple).
+    #[inline(always)]
+    pub fn write_simple(&self, bytes: [u8; WINDOW], w: &mut [u8; WINDOW]) {
+        let x = u16::from_ne_bytes(self.ip_sum.get(w));
+        Any.change(bytes, &self.keep, &self.set, &self.sub, w);
+        mend(w, self.ip_sum, x, self.own.ip(), false);
+    }
+
+    /// Is nothing written behind the first [`NEAR`] bytes? Said of one that has been [arranged](Act::arrange).
+    pub fn near(&self) -> bool {
+        (NEAR..WINDOW).all(|i| {
+            let plain = (self.keep[i], self.set[i], self.sub[i]) == (0xff, 0, 0);
+            plain && (self.adds[i], self.vars_at[i]) == (NONE, NONE)
+        })
+    }
+
+    /// Where each byte of a flow's own goes, for whoever writes all of them at once ([`Wide::rewrite`]). False if that would come to something else than one after
+    /// the other: where a checksum does not stand where pairs of bytes do, or something else is written there. Said when all else has been; of checksums, where they
+    /// are.
+    #[must_use]
+    pub fn arrange(&mut self, (ip, l4): (Option<At<2>>, Option<At<2>>)) -> bool {
+        let mut to = [NONE; WINDOW];
+        if self.varies {
+            // what is written later stands
+            for (at, from, n) in [
+                (self.second.place(), OWN[2], 2),
+                (self.first.place(), OWN[1], 2),
+                (self.vars.place(), OWN[0], 8),
+            ] {
+                for i in 0..n {
+                    to[at + usize::from(i)] = from + i;
+                }
+            }
+        }
+        let (mut adds, mut unsummed) = ([NONE; WINDOW], 0);
+        for (at, from, udp) in [(ip, OWN[3], false), (l4, OWN[4], self.udp)] {
+            let Some(at) = at.map(At::place) else {
+                continue;
+            };
+            let plain = |i: usize| {
+                (self.keep[i], self.set[i], self.sub[i], to[i], adds[i]) == (0xff, 0, 0, NONE, NONE)
+            };
+            if !at.is_multiple_of(2) || !plain(at) || !plain(at + 1) {
+                return false;
+            }
+            (adds[at], adds[at + 1]) = (from, from + 1);
+            unsummed |= u32::from(udp) << (at / 2);
+        }
+        for i in (0..WINDOW).filter(|i| to[*i] != NONE) {
+            // nothing else comes to stand there
+            (self.keep[i], self.set[i], self.sub[i]) = (0, 0, 0);
+        }
+        (self.vars_at, self.adds, self.unsummed) = (to, adds, unsummed);
+        true
+    }
+
+    /// The same is added to checksums of all packets, and this is it: said of one that has been [arranged](Act::arrange).
+    pub fn share(&mut self, own: Own) {
+        self.own = own;
+        let [a, b] = own.0.map(u64::to_le_bytes);
+        for (less, from) in self.less.iter_mut().zip(self.adds) {
+            let byte = a.iter().chain(&b).nth(from.into());
+            *less = byte.copied().unwrap_or(0);
+        }
+        self.simple = self.quick && own.l4() == 0 && self.near();
+    }
+
+    /// Fields that are copied: said last, after what is written elsewhere.
+    pub fn set_moves(&mut self, moves: Vec<(Bits, i32, u8)>) {
+        let mut turn: [u8; WINDOW] = std::array::from_fn(|i| i as u8);
+        let mut all = self.start == 0 && !moves.is_empty();
+        for (from, to, bits) in &moves {
+            let (from, same) = from.position();
+            let end = from.max(*to) + i32::from(*bits);
+            // every packet of a box has an IP header, and so these bytes
+            all &= (from | to | i32::from(*bits)) & 7 == 0 && from.min(*to) >= 0;
+            all &= end <= TURNED as i32 * 8 && same == *bits;
+            if !all {
+                break;
+            }
+            for i in 0..usize::from(bits / 8) {
+                let (from, to) = (from as usize / 8 + i, *to as usize / 8 + i);
+                turn[to] = from as u8;
+                // whatever was to be written here is written over
+                (self.keep[to], self.set[to], self.sub[to]) = (0xff, 0, 0);
+            }
+        }
+        self.turn = all.then(|| Box::new(turn));
+        self.moves = moves.into();
+    }
+
+    /// A packet ends where its IP header says, if that is to be seen to.
+    #[inline(always)]
+    pub fn end(&self, p: &mut Packet, total: u32) {
+        if self.trim {
+            p.keep((self.l3 + total) as usize);
+        }
+    }
+
+    /// Writes what is a flow's own, and checksums, which were these.
+    #[inline(always)]
+    fn finish(&self, w: &mut [u8; WINDOW], own: &Own, ip: [u8; 2], l4: [u8; 2]) {
+        if self.varies {
+            let [a, b, c, d] = own.ports().to_le_bytes();
+            // one after the other, though one mostly follows the other: whether it does (an echo message has one) could not be foreseen
+            self.second.put(w, [c, d]);
+            self.first.put(w, [a, b]);
+            self.vars.put(w, own.addresses().to_le_bytes());
+        }
+        mend(w, self.ip_sum, u16::from_ne_bytes(ip), own.ip(), false);
+        mend(w, self.l4_sum, u16::from_ne_bytes(l4), own.l4(), self.udp);
+    }
+
+    /// Makes the packet what leaves. `total`: bytes that its IP header says.
+    #[inline(never)]
+    pub fn apply(&self, p: &mut Packet, own: &Own, total: u32) {
+        let mut moved = [0; MAX_MOVES];
+        if !self.moves.is_empty() {
+            for (v, (b, ..)) in moved.iter_mut().zip(&self.moves) {
+                *v = b.read(p.buffer(), p.data_offset());
+            }
+        }
+        self.end(p, total);
+        match self.start {
+            0 => {}
+            n if n > 0 => p.pull(n as usize),
+            n => p.push(n.unsigned_abs() as usize),
+        }
+        // there is room: the box was made for packets that have it
+        let Some(w) = p.window_mut::<WINDOW>() else {
+            return;
+        };
+        // before anything is written: what has just been written as a whole is slow to read in parts
+        let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
+        if self.changes {
+            Any.change(*w, &self.keep, &self.set, &self.sub, w);
+        }
+        self.finish(w, own, ip, l4);
+        if !self.moves.is_empty() {
+            for ((_, at, bits), v) in self.moves.iter().zip(moved) {
+                write_bits(w, 0, *at, *bits, v);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Bytes that change places at once are fields that are copied one after the other, after everything else.
+        #[test]
+        fn turned_as_moved(
+            moves in proptest::collection::vec((0i32..12, 0i32..12, 1u8..5), 1..MAX_MOVES),
+            changed in proptest::collection::vec((0usize..24, any::<u8>(), any::<u8>(), any::<u8>()), 0..6),
+            own: [u64; 2],
+            data in proptest::collection::vec(any::<u8>(), 64),
+        ) {
+            let mut act = Act {
+                changes: true,
+                ip_sum: At::of(24).unwrap(),
+                own: Own(own),
+                ..Act::nothing()
+            };
+            for (at, keep, set, sub) in changed {
+                (act.keep[at], act.set[at], act.sub[at]) = (keep, set, sub);
+            }
+            let bits = |(from, to, n): &(i32, i32, u8)| (Bits::new(from * 8, n * 8), to * 8, n * 8);
+            act.set_moves(moves.iter().map(bits).collect());
+            let turn = act.turn.clone().unwrap();
+            let mut want = Packet::from_slice(&data);
+            act.apply(&mut want, &act.own, 40);
+            let mut got = Packet::from_slice(&data);
+            act.apply_turned(Any, &turn, got.window_mut().unwrap(), &act.own);
+            prop_assert_eq!(want.data(), got.data());
+        }
+    }
+
+    /// All that is written at once is what is written field by field.
+    fn written(wide: impl Wide, act: &Act, w: &[u8; WINDOW], own: &Own) {
+        let (mut want, mut got) = (*w, *w);
+        act.write(*w, &mut want, own);
+        act.apply_quick(wide, &mut got, own);
+        assert_eq!(want, got);
+        if !act.varies && act.near() {
+            let (mut want, mut got) = (*w, *w);
+            act.write_simple(*w, &mut want);
+            act.apply_simple(wide, &mut got);
+            assert_eq!(want, got);
+        }
+    }
+
+    proptest! {
+        /// What is written at once is what is written one after the other.
+        #[test]
+        fn at_once_as_field_by_field(
+            changed in proptest::collection::vec((0usize..WINDOW, any::<u8>(), any::<u8>(), any::<u8>()), 0..6),
+            (addresses, ports) in (0usize..24, 0usize..6),
+            (ip, l4) in (proptest::option::of(0usize..63), proptest::option::of(0usize..63)),
+            (varies, udp, zero) in (any::<bool>(), any::<bool>(), any::<bool>()),
+            own in (any::<u64>(), any::<u64>(), proptest::sample::select(vec![0, 1, 0xfffe, 0xffff])),
+            data in proptest::collection::vec(any::<u8>(), WINDOW),
+        ) {
+            let place = |at: Option<usize>| at.and_then(At::<2>::of);
+            let (ip, l4) = (place(ip), place(l4));
+            let (a, b, k) = own;
+            let own = Own([a, b & 0x0000_ffff_ffff_ffff | if ports == 0 { b & 0xffff << 48 } else { k << 48 }]);
+            let mut act = Act {
+                changes: true,
+                varies,
+                udp,
+                vars: At::of(addresses).unwrap(),
+                first: At::of(addresses + ports * 2).unwrap(),
+                second: At::of(addresses + ports * 2 + ports / 2).unwrap(),
+                ip_sum: ip.unwrap_or(At::LAST),
+                l4_sum: l4.unwrap_or(At::LAST),
+                own: Own([own.0[0], own.0[1] & u64::MAX >> 16]),
+                ..Act::nothing()
+            };
+            for (at, keep, set, sub) in changed {
+                (act.keep[at], act.set[at], act.sub[at]) = (keep, set, sub);
+            }
+            // where there is none, nothing is added
+            let none = |at: Option<At<2>>, by: u32| if at.is_none() { u64::from(u16::MAX) << by } else { 0 };
+            let own = Own([own.0[0], own.0[1] & !none(ip, 32) & !none(l4, 48)]);
+            act.own.0[1] &= !none(ip, 32);
+            let before = act.clone();
+            if act.arrange((ip, l4)) {
+                act.share(act.own);
+                let mut w: [u8; WINDOW] = data.try_into().unwrap();
+                if zero && let Some(at) = l4 {
+                    at.put(&mut w, [0; 2]);
+                }
+                let (mut want, mut plain) = (w, w);
+                before.write(w, &mut want, &own);
+                act.write(w, &mut plain, &own);
+                prop_assert_eq!(want, plain);
+                #[cfg(target_arch = "x86_64")]
+                {
+                    use crate::simd::avx2::Avx2;
+                    use crate::simd::avx512::Avx512;
+                    if let Some(wide) = Avx2::found() {
+                        written(wide, &act, &w, &own);
+                    }
+                    if let Some(wide) = Avx512::found() {
+                        written(wide, &act, &w, &own);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_turned_is_moved() {
+        let set = |from, to, bits, start| {
+            let mut act = Act {
+                start,
+                ..Act::nothing()
+            };
+            act.set_moves(vec![(Bits::new(from, bits), to, bits)]);
+            act.turn.is_some()
+        };
+        assert!(set(0, 48, 48, 0));
+        assert!(!set(0, 48, 48, 14), "it begins elsewhere");
+        assert!(!set(4, 48, 8, 0), "half of two bytes");
+        assert!(!set(128, 0, 8, 0) && !set(0, 124, 8, 0), "too far behind");
+        let mut none = Act::nothing();
+        none.set_moves(Vec::new());
+        assert!(none.turn.is_none());
+    }
+}

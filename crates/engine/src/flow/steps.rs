@@ -1,0 +1,211 @@
+//! The same code for processors with wider registers: a window of 64 bytes is compared and written in one step with AVX-512, in two
+//! with AVX2, in four with what every x86-64 has.
+#![allow(unsafe_code)]
+
+use crate::flow::FlowRunner;
+use crate::flow::action_table::Tally;
+use crate::flow::apply::Done;
+use crate::flow::batch_drain::Front;
+use crate::flow::batch_meta::Briefs;
+use crate::flow::extract::Seen;
+use crate::flow::lookup;
+use crate::flow::masked_match::{Lane, Parsed};
+use crate::flow::overload;
+use crate::flow::policy::seen_filter::SeenFilter;
+use crate::flow::table::Table;
+use crate::flow::windows::Windows;
+use crate::graph::arrival::Arrival;
+use crate::simd::Wide;
+use crate::simd::any::Any;
+#[cfg(target_arch = "x86_64")]
+use crate::simd::avx2::Avx2;
+use crate::simd::avx512::Avx512;
+use crate::simd::dispatch::Isa;
+use onefold_elements::ElemId;
+use onefold_elements::rewrite::Leases;
+use onefold_packet::{Pkt, Timestamp};
+
+/// The steps, said once: hands them to a macro, behind whatever else it is to know.
+macro_rules! steps {
+    ($then:ident: $($with:tt)*) => {
+        $then! { $($with)*;
+            /// [`Lane::survey`].
+            fn survey[EDGES](
+                wide,
+                lane: &Lane,
+                table: &Table,
+                packets: &Windows<'_>,
+                briefs: &mut Briefs,
+                out: &mut [Parsed],
+            ) -> Seen {
+                lane.survey::<EDGES, _>(wide, table, packets, briefs, out)
+            }
+            /// [`crate::flow::lookup::search`].
+            fn search[](
+                wide,
+                table: &Table,
+                leases: &Leases,
+                tallies: &[Tally],
+                group: &mut [Parsed],
+            ) -> usize {
+                lookup::search(wide, table, leases, tallies, group)
+            }
+            /// [`crate::flow::lookup::search_keyed`].
+            fn search_keyed[](
+                wide,
+                table: &Table,
+                leases: &Leases,
+                tallies: &[Tally],
+                briefs: &mut Briefs,
+                n: usize,
+            ) -> bool {
+                lookup::search_keyed(wide, table, leases, tallies, briefs, n)
+            }
+            /// [`crate::flow::overload::search_pressed`].
+            fn search_pressed[](
+                wide,
+                table: &Table,
+                leases: &Leases,
+                once: &SeenFilter,
+                briefs: &mut Briefs,
+                n: usize,
+            ) -> u64 {
+                overload::search_pressed(wide, table, leases, once, briefs, n)
+            }
+            /// [`crate::flow::lookup::search_mixed`].
+            fn search_mixed[](
+                wide,
+                table: &Table,
+                leases: &Leases,
+                once: &SeenFilter,
+                group: &mut [Parsed],
+            ) -> u64 {
+                lookup::search_mixed(wide, table, leases, once, group)
+            }
+            /// [`FlowRunner::go`].
+            fn go[STALE](
+                wide,
+                r: &mut FlowRunner,
+                from: usize,
+                n: usize,
+                packets: &mut Front<'_>,
+                now: Timestamp,
+            ) -> usize {
+                r.go::<STALE>(wide, from, n, packets, now)
+            }
+            /// [`FlowRunner::go_together`].
+            fn go_together[](
+                wide,
+                r: &mut FlowRunner,
+                packets: &mut Windows<'_>,
+                which: u64,
+                now: Timestamp,
+            ) -> Option<Done> {
+                r.go_together(wide, packets, which, now)
+            }
+            /// [`FlowRunner::go_at_once`].
+            fn go_at_once[KEYED](
+                wide,
+                r: &mut FlowRunner,
+                packets: &mut Windows<'_>,
+                which: u64,
+                now: Timestamp,
+            ) -> Done {
+                r.go_at_once::<KEYED>(wide, packets, which, now)
+            }
+        }
+    };
+}
+
+/// The trait.
+macro_rules! declared {
+    (;$(
+        #[$doc:meta]
+        fn $name:ident[$($flag:ident)?]($wide:ident, $($arg:ident: $of:ty),+ $(,)?) -> $out:ty $do:block
+    )+) => {
+        /// The steps that take most of the time, each compiled by itself: registers are few, and loops that are compiled together keep what each of them counts in memory.
+        pub(crate) trait Steps: Wide {
+            $(
+                #[$doc]
+                fn $name$(<const $flag: bool>)?(self, $($arg: $of),+) -> $out;
+            )+
+        }
+    };
+}
+
+/// For what every processor has: nothing is called.
+macro_rules! inlined {
+    ($isa:ident;$(
+        #[$doc:meta]
+        fn $name:ident[$($flag:ident)?]($wide:ident, $($arg:ident: $of:ty),+ $(,)?) -> $out:ty $do:block
+    )+) => {
+        impl Steps for $isa {
+            $(
+                #[inline(always)]
+                fn $name$(<const $flag: bool>)?(self, $($arg: $of),+) -> $out {
+                    let $wide = self;
+                    $do
+                }
+            )+
+        }
+    };
+}
+
+/// A function for each step, compiled with these instructions.
+#[cfg(target_arch = "x86_64")]
+macro_rules! compiled {
+    ($isa:ident $features:literal;$(
+        #[$doc:meta]
+        fn $name:ident[$($flag:ident)?]($wide:ident, $($arg:ident: $of:ty),+ $(,)?) -> $out:ty $do:block
+    )+) => {
+        impl Steps for $isa {
+            $(
+                #[inline(always)]
+                fn $name$(<const $flag: bool>)?(self, $($arg: $of),+) -> $out {
+                    #[target_feature(enable = $features)]
+                    #[inline(never)]
+                    fn step$(<const $flag: bool>)?($wide: $isa, $($arg: $of),+) -> $out $do
+                    // SAFETY: the instructions are there, or the value would not be.
+                    unsafe { step$(::<$flag>)?(self, $($arg),+) }
+                }
+            )+
+        }
+
+        impl $isa {
+            /// # Safety
+            /// The processor has the instructions.
+            #[target_feature(enable = $features)]
+            unsafe fn run(r: &mut FlowRunner, source: ElemId, lane: usize, batch: &mut Vec<Pkt>, arrival: Arrival) {
+                // SAFETY: who calls this function vouches for the processor.
+                r.groups(unsafe { $isa::new() }, source, lane, batch, arrival);
+            }
+        }
+    };
+}
+
+steps! { declared: }
+steps! { inlined: Any }
+#[cfg(target_arch = "x86_64")]
+steps! { compiled: Avx2 "avx2,bmi1,bmi2,lzcnt,popcnt" }
+#[cfg(target_arch = "x86_64")]
+steps! { compiled: Avx512 "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt" }
+
+/// [`FlowRunner::groups`], compiled for these instructions, which the processor has.
+#[inline]
+pub(crate) fn run(
+    isa: Isa,
+    r: &mut FlowRunner,
+    source: ElemId,
+    lane: usize,
+    batch: &mut Vec<Pkt>,
+    arrival: Arrival,
+) {
+    match isa {
+        // SAFETY: found, or the value would not be this one; this goes for the following, too.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => unsafe { Avx512::run(r, source, lane, batch, arrival) },
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unsafe { Avx2::run(r, source, lane, batch, arrival) },
+        Isa::Any => r.groups(Any, source, lane, batch, arrival),
+    }
+}

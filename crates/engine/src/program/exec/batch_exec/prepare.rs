@@ -1,0 +1,363 @@
+//! What rewriters will be asked about a batch's packets, worked out before the first of them is carried out: docs/decisions/0032.
+
+use crate::graph::core::Core;
+use crate::graph::reference::Graph;
+use crate::program::code::Code;
+use crate::program::exec::batch_exec::{Fate, Short, Shorts, may};
+use crate::program::exec::general::State;
+use crate::program::exec::nat_action::{Tie, Written};
+use crate::program::headers::rows::{ROW, Row, WINDOW};
+use crate::simd::dispatch::{Work, one_by_one, widely};
+use onefold_elements::StateStore;
+use onefold_elements::rewrite::{
+    Binder, COLUMNS, Columns, HEADER_BYTES, HEADER_WORDS, ROW as ASKED,
+};
+use onefold_packet::{Packet, Timestamp};
+use onefold_synth::program::EndAt;
+use std::ops::Deref;
+
+/// What is to be asked about a batch's packets, by number in it, and of which rewriter's input.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ahead {
+    columns: Vec<Columns>,
+    packets: usize,
+    place: (u32, u16),
+    /// The action of each packet.
+    numbers: Vec<u32>,
+    /// Of each set of columns the packets that are bound and written here whatever the rewriter makes of a new flow, a bit each. None where few flows are new.
+    ready: Vec<u64>,
+}
+
+impl Ahead {
+    /// The columns that a packet is in.
+    #[inline(always)]
+    pub fn of(&self, place: (u32, u16), i: usize) -> Option<&Columns> {
+        match i < self.packets && place == self.place {
+            true => self.columns.get(i / COLUMNS),
+            false => None,
+        }
+    }
+    /// The action of a packet that is [bound with others](Ahead::bind).
+    #[inline(always)]
+    pub fn number(&self, i: usize) -> usize {
+        self.numbers.get(i).map_or(usize::MAX, |n| *n as usize)
+    }
+    /// There is nothing to be asked.
+    pub fn clear(&mut self) {
+        self.packets = 0;
+        self.numbers.clear();
+        self.ready.clear();
+    }
+
+    /// Binds a packet whose turn it is, and those behind it up to the end of its columns, as long as their flows are new and it is plain what is done with them: how many. All of
+    /// them are to be carried out next, with their [bindings](Columns::binding).
+    #[inline(always)]
+    pub fn bind<'s>(
+        &self,
+        place: (u32, u16),
+        i: usize,
+        b: &mut Binder<'s>,
+        now: Timestamp,
+    ) -> usize {
+        let column = i / COLUMNS;
+        let ready = self.ready.get(column).map_or(0, |r| r >> (i % COLUMNS));
+        if ready & 1 == 0 || place != self.place {
+            return 0;
+        }
+        let n = (!ready).trailing_zeros() as usize;
+        match self.columns.get(column) {
+            Some(c) => b.bind_new(c, i % COLUMNS, n, now),
+            None => 0,
+        }
+    }
+}
+
+/// Before a batch is carried out: of all packets that will be bound here, what is to be asked about them is worked out, and the memory of it asked for.
+/// `rules`: of the stage whose first rule this is. False where some packets are bound elsewhere, too.
+pub(crate) fn foresee<P: Deref<Target = Packet>>(
+    code: &Code,
+    st: &mut State,
+    g: &mut Graph,
+    first_rule: u32,
+    packets: &[P],
+    rules: &[u32],
+) -> bool {
+    st.later.shorts.ahead.clear();
+    if !may(st, g) {
+        return false;
+    }
+    let shorts = &mut st.later.shorts;
+    let mut ahead = std::mem::take(&mut shorts.ahead);
+    let all = widely(Foresee {
+        code,
+        shorts,
+        core: &g.core,
+        store: &mut g.store,
+        first_rule,
+        packets,
+        rules,
+        ahead: &mut ahead,
+    });
+    shorts.ahead = ahead;
+    all
+}
+
+/// Is nobody asked for a binding by an action that is not short?
+#[cold]
+#[inline(never)]
+fn binds_nowhere(code: &Code, number: usize) -> bool {
+    let action = code.actions.get(number);
+    action.is_none_or(|a| a.binds.of(&code.binds).is_empty())
+}
+
+/// What [`foresee`] goes through.
+struct Foresee<'a, P> {
+    code: &'a Code,
+    shorts: &'a Shorts,
+    core: &'a Core,
+    store: &'a mut StateStore,
+    first_rule: u32,
+    packets: &'a [P],
+    rules: &'a [u32],
+    ahead: &'a mut Ahead,
+}
+
+// rows of headers are rows of what is asked
+const _: () = assert!(ROW == ASKED);
+
+/// No action: of a packet that no rule takes, and that is not sure yet.
+const NONE: u32 = u32::MAX;
+const NOT_YET: u32 = u32::MAX - 1;
+
+/// What packets have to have to be read sixteen at a time.
+#[derive(Debug, Clone, Copy)]
+struct Alike {
+    /// Where the IP header is, which says where they end.
+    net: u32,
+    /// Bytes that what is written takes.
+    least: u32,
+}
+
+impl Alike {
+    fn of(short: &Short, tie: &Tie) -> Option<Alike> {
+        let net = tie.tuple.transport() - 20;
+        let all_alike = tie.tuple.says(tie.end)
+            && (short.end == EndAt::Same || short.alike.is_some())
+            && (net + HEADER_BYTES) as usize <= WINDOW;
+        let least = match &tie.write {
+            Written::Short(w) => w.least as u32,
+            Written::Image { .. } => 0,
+        };
+        all_alike.then_some(Alike { net, least })
+    }
+
+    /// Reads a row's packets into columns. False, and nothing is to be relied on, where one is too short.
+    #[inline(always)]
+    fn read<P: Deref<Target = Packet>>(
+        self,
+        packets: &[P; ROW],
+        c: &mut Columns,
+        row: usize,
+    ) -> bool {
+        let Some(r) = Row::of(packets, self.net + HEADER_BYTES) else {
+            return false;
+        };
+        let mut words = [[0; ROW]; HEADER_WORDS.len()];
+        // loops over indices: adapters may not be inlined
+        #[allow(clippy::needless_range_loop)]
+        for i in 0..ROW {
+            one_by_one();
+            let h = r.windows[i].get(self.net as usize..);
+            let Some(h) = h.and_then(|h| h.first_chunk::<{ HEADER_BYTES as usize }>()) else {
+                return false;
+            };
+            for w in 0..words.len() {
+                let at = HEADER_WORDS[w];
+                words[w][i] = u32::from_ne_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
+            }
+        }
+        c.put_row(row, &words, &r.lens, (self.net, self.least))
+    }
+}
+
+/// What a batch's packets are bound by, as far as that has been met.
+struct Met<'a> {
+    core: &'a Core,
+    store: Option<&'a mut StateStore>,
+    shorts: &'a Shorts,
+    /// The first rewriter's input.
+    place: Option<(u32, u16)>,
+    binder: Option<Binder<'a>>,
+    floods: bool,
+    /// In a flood actions that want whatever the rewriter makes of flows: most often one for each protocol, in no order.
+    sure: [u32; 2],
+    /// What packets of both have in common.
+    alike: Option<Alike>,
+}
+
+impl<'a> Met<'a> {
+    /// A packet is to be bound here.
+    #[inline(always)]
+    fn place(&mut self, here: (u32, u16)) {
+        if self.place.is_none() {
+            self.first(here);
+        }
+    }
+    #[inline(never)]
+    fn first(&mut self, here: (u32, u16)) {
+        let elem = self.core.nodes.get(here.0 as usize);
+        let elem = elem.and_then(|n| n.elem.as_ref()).zip(self.store.take());
+        self.binder = elem.and_then(|(e, store)| e.binder(usize::from(here.1), store));
+        self.place = Some(here);
+        self.floods = self.binder.as_ref().is_some_and(Binder::floods);
+    }
+
+    #[inline(always)]
+    fn is_sure(&self, number: u32) -> bool {
+        (number == self.sure[0]) | (number == self.sure[1])
+    }
+
+    /// An action of a row is none of those that are sure; it becomes one if it can be, and there are not two yet.
+    #[inline(never)]
+    fn meet(&mut self, number: u32) {
+        let Some(Some(short)) = self.shorts.all.get(number as usize) else {
+            return;
+        };
+        let Fate::Bound(tie) = &short.fate else {
+            return;
+        };
+        let here = (tie.elem, tie.port);
+        self.place(here);
+        if !self.floods || self.place != Some(here) || self.sure[1] != NOT_YET {
+            return;
+        }
+        let Some(b) = &mut self.binder else { return };
+        if b.always_as_wanted(&tie.wanted) {
+            let alike = Alike::of(short, tie);
+            self.alike = match self.sure {
+                [NOT_YET, NOT_YET] => alike,
+                _ => alike
+                    .zip(self.alike)
+                    .filter(|(a, b)| a.net == b.net)
+                    .map(|(a, b)| Alike {
+                        net: a.net,
+                        least: a.least.max(b.least),
+                    }),
+            };
+            self.sure = [number, self.sure[0]];
+        }
+    }
+}
+
+impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
+    /// Is nobody else asked?
+    type Out = bool;
+
+    #[inline(always)]
+    fn run(self) -> bool {
+        let ahead = self.ahead;
+        let n = self.packets.len().min(self.rules.len());
+        if ahead.columns.len() < n.div_ceil(COLUMNS) {
+            ahead
+                .columns
+                .resize_with(n.div_ceil(COLUMNS), Columns::default);
+        }
+        let mut met = Met {
+            core: self.core,
+            store: Some(self.store),
+            shorts: self.shorts,
+            place: None,
+            binder: None,
+            floods: false,
+            sure: [NOT_YET; 2],
+            alike: None,
+        };
+        let mut asked = 0;
+        let mut all = true;
+        let batch = self.packets.chunks(COLUMNS).zip(self.rules.chunks(COLUMNS));
+        let mut new = 0;
+        for ((packets, rules), c) in batch.zip(&mut ahead.columns) {
+            let mut ready = 0;
+            let rows = packets.chunks(ROW).zip(rules.chunks(ROW)).enumerate();
+            for (row, (some, rules)) in rows {
+                let mut numbers = [NONE; ROW];
+                let mut sure = true;
+                for (number, rule) in numbers.iter_mut().zip(rules) {
+                    one_by_one();
+                    let at = self.first_rule.saturating_add(*rule) as usize;
+                    if let Some(a) = self.code.rule_action.get(at) {
+                        *number = *a;
+                    }
+                    sure &= met.is_sure(*number);
+                }
+                ahead.numbers.extend_from_slice(&numbers[..some.len()]);
+                if !sure && met.sure[1] == NOT_YET && (met.floods || met.place.is_none()) {
+                    sure = true;
+                    for number in numbers {
+                        if !met.is_sure(number) {
+                            met.meet(number);
+                            sure &= met.is_sure(number);
+                        }
+                    }
+                }
+                if sure
+                    && let (Some(alike), Some(b)) = (met.alike, &met.binder)
+                    && let Some(some) = some.first_chunk()
+                    && alike.read(some, c, row)
+                {
+                    asked += ROW;
+                    ready |= 0xffff << (row * ROW);
+                    new += b.ask_row(c, row, ROW, new);
+                    continue;
+                }
+                for (i, (p, number)) in (row * ROW..).zip(some.iter().zip(numbers)) {
+                    one_by_one();
+                    let Some(Some(short)) = self.shorts.all.get(number as usize) else {
+                        all &= binds_nowhere(self.code, number as usize);
+                        c.put(i, None);
+                        continue;
+                    };
+                    let Fate::Bound(tie) = &short.fate else {
+                        c.put(i, None);
+                        continue;
+                    };
+                    let here = (tie.elem, tie.port);
+                    met.place(here);
+                    let Some(flow) = tie.flow(p).filter(|_| met.place == Some(here)) else {
+                        all = false;
+                        c.put(i, None);
+                        continue;
+                    };
+                    asked += 1;
+                    if met.floods {
+                        let end = short.end(p, Some(flow.transport_len));
+                        let mut is = short.fits(tie, p, end);
+                        if !met.is_sure(number) {
+                            is &= (met.binder.as_mut())
+                                .is_some_and(|b| b.always_as_wanted(&tie.wanted));
+                        }
+                        ready |= u64::from(is) << i;
+                    }
+                    c.put(i, Some(flow));
+                }
+                match &met.binder {
+                    Some(b) => new += b.ask_row(c, row, some.len(), new),
+                    None => c.forget(row),
+                }
+            }
+            ahead.ready.push(ready);
+        }
+        let Some(place) = met.place else {
+            return all;
+        };
+        let Some(mut binder) = met.binder else {
+            return false;
+        };
+        all &= binder.foresee(&ahead.columns, n, new) == asked;
+        (ahead.packets, ahead.place) = (n, place);
+        if !binder.floods() {
+            ahead.ready.clear();
+        }
+        all
+    }
+}

@@ -1,0 +1,809 @@
+//! Execution: a packet goes from stage to stage until it leaves, is dropped, or the reference graph takes over.
+
+use crate::graph::core::Core;
+use crate::graph::core::Node;
+use crate::graph::limits;
+use crate::graph::reference::Graph;
+use crate::graph::rule_counts::RuleLedger;
+use crate::graph::topology::Edge;
+use crate::graph::trace::Entry;
+use crate::program::code::{Action, Code, Cut, End, Expect, Next, Span, Step};
+use crate::program::exec::deferred_counters::Later;
+use crate::program::exec::prefetch::Foresight;
+use crate::program::headers::registers::{Regs, end_of};
+use crate::program::lookup;
+use crate::program::lookup::columns::Scratch;
+use crate::program::lookup::tree::NO_RULE;
+use crate::program::path::{Path, PathEnd};
+use crate::program::report::Counts;
+use crate::program::rewrite::image;
+use crate::program::rewrite::image::LateAnno;
+use crate::program::trace::{Passed, Recorder};
+use onefold_elements::model::{BindKind, BindPacket, Binding, Bound};
+use onefold_elements::{ElemId, Emission, Outbox, StateStore};
+use onefold_packet::{Packet, Pkt};
+use onefold_synth::program::Mark;
+use std::cell::Cell;
+
+/// Stages that one packet may pass; then the reference graph takes over as soon as a new epoch begins.
+const MAX_STAGES: u32 = 2_000;
+/// Annotation bytes that bindings may set within one epoch.
+const MAX_LATE: usize = 4;
+
+/// Classes on one packet's way that are noted.
+const MAX_PASSED: usize = 4096;
+/// Cause of handing over packets of classes that have fallen back.
+const FALLEN: &str = "fell back: program and reference graph differed";
+
+/// Drop reason of Click's elements for an output that is not connected.
+pub(crate) const UNCONNECTED: &str = "unconnected output";
+/// Drop reason of packets that no rule of a stage takes; a program that was made by synthesis has none.
+pub(crate) const NOTHING_FITS: &str = "engine: no rule of the program fits";
+/// Drop reason of packets that came to an end which is said to be unreachable.
+pub(crate) const UNREACHABLE: &str = "engine: an unreachable end was reached";
+
+/// What a packet carries besides its bytes.
+#[derive(Debug, Clone, Copy)]
+struct Luggage {
+    /// Stages passed.
+    hops: u32,
+    late: [LateAnno; MAX_LATE],
+    lates: u8,
+}
+
+impl Luggage {
+    const NEW: Luggage = Luggage {
+        hops: 0,
+        late: [LateAnno {
+            at: 0,
+            value: 0,
+            cleared: false,
+        }; MAX_LATE],
+        lates: 0,
+    };
+    fn late(&self) -> &[LateAnno] {
+        self.late.get(..usize::from(self.lates)).unwrap_or_default()
+    }
+    fn add(&mut self, l: LateAnno) {
+        if let Some(place) = self.late.get_mut(usize::from(self.lates)) {
+            *place = l;
+            self.lates += 1;
+        }
+    }
+    /// A new epoch begins.
+    fn next_epoch(&mut self) {
+        self.lates = 0;
+    }
+}
+
+/// Something to be done, last first.
+enum Job {
+    /// A packet comes to a stage; the slots are on top of [`State::slots`].
+    Stage(Pkt, u32, bool, Luggage),
+    /// A packet leaves at an output that is not connected.
+    Unconnected(Pkt, u32),
+    /// The reference graph goes on.
+    Reference(Pkt, Edge, u32),
+    /// A write handler is called on behalf of an element.
+    Call(u32, Box<(String, String)>),
+}
+
+/// What an executor keeps from packet to packet.
+#[derive(Default)]
+pub(crate) struct State {
+    pub regs: Regs,
+    stack: Vec<Job>,
+    /// Slots as they were when jobs were put on the stack, one set for each [`Job::Stage`].
+    slots: Vec<u128>,
+    pub counts: Counts,
+    pub recorder: Option<Box<Recorder>>,
+    pub watched: Option<Box<Watched>>,
+    pub scratch: Option<Box<Scratch>>,
+    pub foresight: Foresight,
+    /// What happens to the packet is written down, to be done again without asking.
+    pub path: Option<Box<Path>>,
+    pub later: Later,
+}
+
+/// Classes under observation.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Watched {
+    /// By action: its packets take the reference graph wherever they can, which is at the beginning of an epoch.
+    pub fallen: Vec<bool>,
+    /// The classes that packets have passed are noted.
+    pub noting: bool,
+    pub passed: Vec<Passed>,
+}
+
+impl Watched {
+    /// A packet is about to take this action. Does the reference graph take it?
+    fn sees(&mut self, stage: u32, first: u32, action: u32, fresh: bool) -> bool {
+        if self.noting && self.passed.len() < MAX_PASSED {
+            self.passed.push(Passed {
+                stage: stage as usize,
+                action: action.saturating_sub(first) as usize,
+                fresh,
+            });
+        }
+        fresh && self.fallen.get(action as usize) == Some(&true)
+    }
+}
+
+impl State {
+    pub fn new(code: &Code) -> State {
+        State {
+            regs: Regs::new(code.sources.len()),
+            stack: Vec::new(),
+            slots: Vec::new(),
+            counts: Counts::new(code),
+            recorder: None,
+            watched: None,
+            scratch: None,
+            foresight: Foresight::default(),
+            path: None,
+            later: Later::default(),
+        }
+    }
+
+    fn put_off(&mut self, code: &Code, job: Job) {
+        if let Job::Stage(..) = job {
+            let slots = self.regs.v.get(..code.slots).unwrap_or_default();
+            self.slots.extend_from_slice(slots);
+        }
+        self.stack.push(job);
+    }
+}
+
+/// The rule of its first stage that takes a packet, if one does.
+pub(crate) fn first_rule(code: &Code, st: &mut State, stage: u32, p: &Pkt) -> Option<u32> {
+    let s = code.stages.get(stage as usize)?;
+    st.regs.begin();
+    let rule = lookup::first_rule(code, s, &mut st.regs, p);
+    (rule != NO_RULE).then_some(rule)
+}
+
+/// A packet of a rule is counted, as long as it is and as lists of rules see it.
+#[inline(always)]
+pub(crate) fn count(ledger: &mut RuleLedger, action: &Action, rule: usize, p: &Packet) {
+    ledger.class(rule, p.len());
+    let end = |e| end_of(e, p.buffer(), p.data_offset()) as usize;
+    match action.cut {
+        Cut::No => {}
+        Cut::At(e) => {
+            let end = end(e);
+            if end < p.len() {
+                ledger.padded(rule, p.len() - end);
+            }
+        }
+        Cut::Several => ledger.padded_each(rule, p, end),
+    }
+}
+
+/// A packet that has been counted leaves its action at a binding.
+pub(crate) fn left(ledger: &mut RuleLedger, rule: usize, bind: u16, p: &Packet) {
+    let end = |e| end_of(e, p.buffer(), p.data_offset()) as usize;
+    ledger.left(rule, bind, (1, p.len() as u64), |e| {
+        (p.len() - end(e)) as u64
+    });
+}
+
+/// Sends a packet that arrives at a source all its way. `rule`: what [`first_rule`] has said, if it was asked.
+pub(crate) fn run(
+    code: &Code,
+    st: &mut State,
+    g: &mut Graph,
+    stage: u32,
+    p: Pkt,
+    rule: Option<u32>,
+) {
+    let changes = g.core.changes;
+    st.regs.tables.take(&code.tables, &g.store, changes);
+    let mut x = Exec {
+        code,
+        st,
+        core: &mut g.core,
+        out: &mut g.out,
+        store: &mut g.store,
+    };
+    x.out.batched = false;
+    x.packet(p, stage, true, Luggage::NEW, changes, rule);
+    // Bound: the engine's steps; every stage costs one.
+    while let Some(job) = x.st.stack.pop() {
+        match job {
+            Job::Stage(p, stage, fresh, luggage) => {
+                let from = x.st.slots.len() - code.slots.min(x.st.slots.len());
+                for (to, v) in x.st.regs.v.iter_mut().zip(x.st.slots.drain(from..)) {
+                    *to = v;
+                }
+                x.packet(p, stage, fresh, luggage, changes, None);
+            }
+            Job::Unconnected(p, elem) => x.out.drop(ElemId(elem), UNCONNECTED, p),
+            Job::Reference(p, to, hops) => x.hand_over(to, p, hops),
+            Job::Call(from, call) => {
+                x.tell();
+                x.core.activity += 1;
+                // an error is the caller's to see, and nobody calls any more
+                x.st.regs.tables.release();
+                let _ = (x.core).write_call(ElemId(from), &call.0, &call.1, x.out, x.store);
+                let changes = x.core.changes;
+                (x.st.regs.tables).take(&code.tables, x.store, changes);
+            }
+        }
+    }
+    if !x.st.regs.tables.batch {
+        x.st.regs.tables.release();
+    }
+}
+
+/// What a binding leads to.
+#[derive(Clone, Copy)]
+enum Outcome {
+    /// The action goes on.
+    Expected,
+    Next(Option<Next>),
+    Drop(&'static str),
+    Punt(&'static str),
+}
+
+/// What remains to be done with a packet after a step.
+enum After {
+    GoOn,
+    Gone,
+    Stage(u32),
+}
+
+struct Exec<'a> {
+    code: &'a Code,
+    st: &'a mut State,
+    core: &'a mut Core,
+    out: &'a mut Outbox,
+    store: &'a mut StateStore,
+}
+
+impl<'a> Exec<'a> {
+    /// Follows one packet to its end; what it is split into is put on the stack. `fresh`: an epoch begins.
+    fn packet(
+        &mut self,
+        p: Pkt,
+        mut stage: u32,
+        mut fresh: bool,
+        mut luggage: Luggage,
+        changes: u64,
+        mut known: Option<u32>,
+    ) {
+        let code: &'a Code = self.code;
+        self.st.regs.begin();
+        let mut packet = Some(p);
+        // Bound: stages within an epoch make no circle, epochs are counted, and so are all steps.
+        while let Some(mut p) = packet.take() {
+            let Some(s) = code.stages.get(stage as usize) else {
+                return self.out.drop(ElemId(0), UNREACHABLE, p);
+            };
+            self.core.steps += 1;
+            luggage.hops += 1;
+            if self.core.steps > limits::MAX_STEPS {
+                return self.out.drop(ElemId(s.at.node), limits::WORK, p);
+            }
+            if fresh && (luggage.hops > MAX_STAGES || self.core.changes != changes) {
+                let cause = match luggage.hops > MAX_STAGES {
+                    true => "too many stages",
+                    false => "a handler has been written to",
+                };
+                self.st.counts.punt(s.at.node, cause);
+                return self.hand_over(s.at, p, luggage.hops);
+            }
+            let rule = match known.take() {
+                Some(r) => r,
+                None => lookup::first_rule(code, s, &mut self.st.regs, &p),
+            };
+            if let Some(r) = &mut self.st.recorder {
+                r.stage(stage, (rule != NO_RULE).then_some(rule));
+            }
+            let at = s.rules as usize + rule as usize;
+            let action = match rule {
+                NO_RULE => None,
+                _ => (code.rule_action.get(at)).and_then(|a| code.actions.get(*a as usize)),
+            };
+            let Some(action) = action else {
+                if fresh {
+                    self.st.counts.punt(s.at.node, "no rule fits");
+                    return self.hand_over(s.at, p, luggage.hops);
+                }
+                return self.out.drop(ElemId(s.at.node), NOTHING_FITS, p);
+            };
+            if let Some(w) = &mut self.st.watched {
+                let number = code.rule_action.get(at).copied().unwrap_or(s.actions);
+                if w.sees(stage, s.actions, number, fresh) {
+                    self.st.counts.punt(s.at.node, FALLEN);
+                    return self.hand_over(s.at, p, luggage.hops);
+                }
+            }
+            if let Some(ledger) = &mut self.core.rules {
+                count(ledger, action, at, &p);
+            }
+            if let Some(t) = &mut self.st.path {
+                t.rule(at, fresh);
+            }
+            for r in action.needs.of(&code.lists) {
+                self.st.regs.ensure(*r, &code.sources, &p);
+            }
+            match self.steps((at, action), &mut packet, p, &mut luggage) {
+                After::GoOn => {}
+                After::Gone => return,
+                After::Stage(next) => {
+                    (stage, fresh) = (next, false);
+                    continue;
+                }
+            }
+            let Some(q) = packet.take() else { return };
+            p = q;
+            match action.end {
+                End::Goto(next) => {
+                    (stage, fresh) = (next, false);
+                    packet = Some(p);
+                }
+                End::Write { image, next } => {
+                    self.apply(image, &mut p, &luggage);
+                    luggage.next_epoch();
+                    self.st.regs.begin();
+                    (stage, fresh) = (next, true);
+                    packet = Some(p);
+                }
+                End::Ask {
+                    to,
+                    image,
+                    outputs,
+                    site,
+                } => {
+                    self.apply(image, &mut p, &luggage);
+                    luggage.next_epoch();
+                    self.st.counts.site(site);
+                    if let Some((q, next)) = self.ask(p, to, outputs, luggage) {
+                        self.st.regs.begin();
+                        (stage, fresh) = (next, true);
+                        packet = Some(q);
+                    }
+                }
+                _ => return self.end(action, p, &luggage),
+            }
+        }
+    }
+
+    /// Ends after which this packet is gone from here.
+    fn end(&mut self, action: &Action, mut p: Pkt, luggage: &Luggage) {
+        match action.end {
+            End::Output { sink, image } => {
+                if let Some(t) = &mut self.st.path {
+                    t.end = PathEnd::Output(sink, image);
+                    t.values.clone_from(&self.st.regs.v);
+                }
+                self.apply(image, &mut p, luggage);
+                if !p.anno.timestamp.is_set() {
+                    p.anno.timestamp = self.core.now;
+                }
+                if let Some(r) = &mut self.st.recorder {
+                    r.left(p.len());
+                }
+                self.out.sent += 1;
+                self.out.transmitted.push((ElemId(sink), p));
+            }
+            End::Drop { elem, reason } => {
+                if let Some(t) = &mut self.st.path {
+                    t.end = PathEnd::Drop(elem, reason);
+                }
+                self.out.drop(ElemId(elem), reason, p);
+            }
+            End::Punt { to, image, site } => {
+                if let Some(t) = &mut self.st.path {
+                    t.once = Some("the reference graph");
+                }
+                self.apply(image, &mut p, luggage);
+                self.st.counts.site(site);
+                self.hand_over(to, p, luggage.hops);
+            }
+            End::Fork(ways) => {
+                if let Some(t) = &mut self.st.path {
+                    t.once = Some("copies");
+                }
+                self.fork(p, ways, *luggage);
+            }
+            _ => self.out.drop(ElemId(0), UNREACHABLE, p),
+        }
+    }
+
+    #[inline]
+    fn apply(&mut self, image: u32, p: &mut Pkt, luggage: &Luggage) {
+        if let Some(m) = self.code.images.get(image as usize) {
+            m.apply(p, &self.st.regs.v, luggage.late());
+        }
+    }
+
+    /// Does an action's steps. The packet is put back when it goes on.
+    #[inline]
+    fn steps(
+        &mut self,
+        (rule, action): (usize, &Action),
+        back: &mut Option<Pkt>,
+        p: Pkt,
+        luggage: &mut Luggage,
+    ) -> After {
+        let code: &'a Code = self.code;
+        let mut binds = 0;
+        for step in action.steps.of(&code.steps) {
+            match step {
+                Step::Count {
+                    elem,
+                    tag,
+                    len,
+                    number,
+                } => {
+                    let bytes = image::length(*len, &p);
+                    if !self.st.later.add(*number, bytes) {
+                        self.account(*elem, *tag, bytes);
+                    }
+                    if let Some(r) = &mut self.st.recorder {
+                        r.count(*elem, bytes);
+                    }
+                    if let Some(t) = &mut self.st.path {
+                        t.counts.push((*elem, *tag, *len));
+                    }
+                }
+                Step::Bind { .. } => {
+                    let outcome = self.bind_step(step, &p, luggage);
+                    if let Outcome::Expected = outcome {
+                        binds += 1;
+                        continue;
+                    }
+                    if binds < action.behind {
+                        self.left(rule, binds, &p);
+                    }
+                    return self.unexpected(step, outcome, back, p, luggage);
+                }
+            }
+        }
+        *back = Some(p);
+        After::GoOn
+    }
+
+    /// A packet leaves its action at a step: its binding is not the expected one.
+    fn unexpected(
+        &mut self,
+        step: &Step,
+        outcome: Outcome,
+        back: &mut Option<Pkt>,
+        mut p: Pkt,
+        luggage: &Luggage,
+    ) -> After {
+        match outcome {
+            Outcome::Expected => {
+                *back = Some(p);
+                return After::GoOn;
+            }
+            Outcome::Next(Some(Next::Stage(s))) => {
+                *back = Some(p);
+                return After::Stage(s);
+            }
+            Outcome::Next(Some(Next::Unconnected(e))) => {
+                if let Some(t) = &mut self.st.path {
+                    t.end = PathEnd::Drop(e, UNCONNECTED);
+                }
+                self.out.drop(ElemId(e), UNCONNECTED, p);
+            }
+            Outcome::Next(None | Some(Next::Never)) => {
+                self.out.drop(ElemId(step.elem()), UNCONNECTED, p);
+            }
+            Outcome::Drop(reason) => self.out.drop(ElemId(step.elem()), reason, p),
+            Outcome::Punt(cause) => {
+                if let Step::Bind { port, image, .. } = step {
+                    self.apply(*image, &mut p, luggage);
+                    self.st.counts.punt(step.elem(), cause);
+                    let to = Edge {
+                        node: step.elem(),
+                        port: u32::from(*port),
+                    };
+                    self.hand_over(to, p, luggage.hops);
+                }
+            }
+        }
+        After::Gone
+    }
+
+    /// Lists of rules behind the action's binding of this number do not see the packet.
+    #[cold]
+    fn left(&mut self, rule: usize, bind: u16, p: &Packet) {
+        if let Some(ledger) = &mut self.core.rules {
+            left(ledger, rule, bind, p);
+        }
+        if let Some(t) = &mut self.st.path {
+            t.left.push((rule as u32, bind));
+        }
+    }
+
+    /// Elements are told what waits to be told: before anybody may ask.
+    #[inline]
+    fn tell(&mut self) {
+        (self.st.later).tell(self.code, self.core, self.out, self.store);
+    }
+
+    /// The reference graph goes on.
+    #[cold]
+    fn hand_over(&mut self, to: Edge, p: Pkt, hops: u32) {
+        self.tell();
+        self.core.push(to, p, hops, self.out, self.store);
+    }
+
+    #[inline(never)]
+    fn account(&mut self, elem: u32, tag: u16, bytes: u64) {
+        self.tell();
+        let mark = self.out.effects.len();
+        (self.core).with(elem, self.out, self.store, |e, cx| {
+            e.account(tag, 1, bytes, cx);
+        });
+        self.core.settle(elem, mark, self.out, self.store);
+    }
+
+    /// Asks a rewriter. Slots are filled when there is a binding.
+    fn bind_step(&mut self, step: &Step, p: &Pkt, luggage: &mut Luggage) -> Outcome {
+        let Step::Bind {
+            elem,
+            port,
+            kind,
+            image,
+            first,
+            anno,
+            expect,
+            bound,
+            sides,
+            pass,
+        } = step
+        else {
+            return Outcome::Expected;
+        };
+        let code = self.code;
+        let Some(m) = code.images.get(*image as usize) else {
+            return Outcome::Drop(UNREACHABLE);
+        };
+        let mut bp = BindPacket::default();
+        if bind_packet(m, *kind, p, &self.st.regs.v, &mut bp).is_none() {
+            return Outcome::Punt("no transport header");
+        }
+        let mark = self.out.effects.len();
+        // where a binding leads, decided before anything happens
+        let way = Cell::new(None);
+        let may = |b: &Binding| {
+            let outcome = match expect {
+                Some(e) if as_expected(e, *port, *kind, b, &bp) => Outcome::Expected,
+                _ => match sides {
+                    Some(all) if !all.iter().any(|s| s.fits(*kind, b, &bp)) => {
+                        Outcome::Next(Some(Next::Never))
+                    }
+                    _ => Outcome::Next(bound.of(&code.nexts).get(usize::from(b.output)).copied()),
+                },
+            };
+            way.set(Some(outcome));
+            !matches!(outcome, Outcome::Next(Some(Next::Never)))
+        };
+        let answer = self.core.with(*elem, self.out, self.store, |e, cx| {
+            e.bind(usize::from(*port), &bp, &may, cx)
+        });
+        self.core.settle(*elem, mark, self.out, self.store);
+        // looked at where it is: what was written in parts is not copied as a whole
+        let b = match &answer {
+            None => return Outcome::Punt("the element is at work"),
+            Some(Bound::Punt(cause)) => return Outcome::Punt(cause),
+            Some(Bound::Drop(reason)) => return Outcome::Drop(reason),
+            Some(Bound::Pass(to)) => {
+                if let Some(t) = &mut self.st.path {
+                    t.once = Some("a binding that is not there");
+                }
+                return Outcome::Next(pass.of(&code.nexts).get(*to).copied());
+            }
+            Some(Bound::To(b)) => b,
+        };
+        let slots = [
+            u128::from(b.saddr),
+            u128::from(b.daddr),
+            u128::from(b.sport),
+            u128::from(b.dport),
+            u128::from(b.ip_sum),
+            u128::from(b.transport_sum),
+        ];
+        let from = usize::from(*first);
+        if let Some(to) = self.st.regs.v.get_mut(from..from + slots.len()) {
+            to.copy_from_slice(&slots);
+        }
+        if let Some((at, slot)) = *anno {
+            // forward packets keep what they have
+            let kept = bp.anno.get(usize::from(at)).copied().unwrap_or_default();
+            let value = b.anno.filter(|a| a.0 == at).map_or(kept, |a| a.1);
+            if let Some(to) = self.st.regs.v.get_mut(usize::from(slot)) {
+                *to = value.into();
+            }
+        } else if let Some((at, value)) = b.anno {
+            luggage.add(LateAnno {
+                at,
+                value,
+                cleared: m.cleared,
+            });
+        }
+        if let Some(r) = &mut self.st.recorder {
+            r.bound(*elem, b);
+        }
+        if self.st.path.is_some() {
+            let lasting = self
+                .core
+                .with(*elem, self.out, self.store, |e, cx| e.lasting(&bp, cx));
+            if let Some(t) = &mut self.st.path {
+                t.flow(lasting.flatten());
+            }
+        }
+        way.get().unwrap_or(Outcome::Next(None))
+    }
+
+    /// Calls an element. A single packet that it emits goes on at once, with the stage that it comes to.
+    fn ask(&mut self, p: Pkt, to: Edge, outputs: Span, luggage: Luggage) -> Option<(Pkt, u32)> {
+        let busy = |n: &Node| n.elem.is_none();
+        if self.core.nodes.get(to.node as usize).is_none_or(busy) {
+            self.core.late.push_back((to, p, luggage.hops));
+            return None;
+        }
+        self.tell();
+        let outputs = outputs.of(&self.code.nexts);
+        let mark = self.out.effects.len();
+        let traced = (self.core).trace_begin(to.node, Entry::Push(to.port as usize), self.out);
+        let port = to.port as usize;
+        (self.core).with(to.node, self.out, self.store, |e, cx| e.push(port, p, cx));
+        self.core.trace_end(traced, mark, self.out);
+        if self.out.effects.len() == mark + 1
+            && let Some(Emission::Emit(port, _)) = self.out.effects.last()
+            && let Some(Next::Stage(s)) = outputs.get(*port).copied()
+        {
+            return match self.out.effects.pop() {
+                Some(Emission::Emit(_, q)) => Some((q, s)),
+                _ => None,
+            };
+        }
+        // the last one below the others: each goes all its way before the next
+        while self.out.effects.len() > mark {
+            let job = match self.out.effects.pop() {
+                Some(Emission::Emit(port, q)) => match outputs.get(port) {
+                    Some(Next::Stage(s)) => Job::Stage(q, *s, true, luggage),
+                    Some(Next::Unconnected(e)) => Job::Unconnected(q, *e),
+                    None | Some(Next::Never) => match self.core.out_edge(to.node, port) {
+                        edge if edge.is_some() => Job::Reference(q, edge, luggage.hops),
+                        _ => Job::Unconnected(q, to.node),
+                    },
+                },
+                Some(Emission::Again(port, q)) => {
+                    let back = Edge {
+                        node: to.node,
+                        port: port as u32,
+                    };
+                    Job::Reference(q, back, luggage.hops)
+                }
+                Some(Emission::Call(c)) => Job::Call(to.node, c),
+                None => break,
+            };
+            self.st.put_off(self.code, job);
+        }
+        None
+    }
+
+    /// A copy for every way but one; copies and packet are equal, so the first way gets the packet itself.
+    fn fork(&mut self, p: Pkt, ways: Span, luggage: Luggage) {
+        let code: &'a Code = self.code;
+        let job = |p: Pkt, n: &Next| match *n {
+            Next::Stage(s) => Job::Stage(p, s, false, luggage),
+            Next::Unconnected(e) => Job::Unconnected(p, e),
+            // no copy leads nowhere
+            Next::Never => Job::Unconnected(p, 0),
+        };
+        let Some((first, others)) = ways.of(&code.nexts).split_first() else {
+            return self.out.drop(ElemId(0), UNREACHABLE, p);
+        };
+        for n in others.iter().rev() {
+            self.out.created += 1;
+            self.st.put_off(code, job(p.clone(), n));
+        }
+        self.st.put_off(code, job(p, first));
+    }
+}
+
+impl Step {
+    fn elem(&self) -> u32 {
+        match self {
+            Step::Count { elem, .. } | Step::Bind { elem, .. } => *elem,
+        }
+    }
+}
+
+/// A packet as a rewriter wants it, read through the image. `None` without an IP header or eight bytes behind it.
+#[inline(always)]
+fn bind_packet(
+    m: &image::Image,
+    kind: BindKind,
+    p: &Pkt,
+    regs: &[u128],
+    to: &mut BindPacket,
+) -> Option<()> {
+    if kind == BindKind::Flow
+        && let Some(t) = &m.tuple
+        && t.packet(m, p, regs, to).is_some()
+    {
+        #[cfg(debug_assertions)]
+        {
+            let mut same = BindPacket::default();
+            debug_assert!(imaged(m, p, regs, &mut same).is_some());
+            // nobody looks at a checksum of UDP
+            [same.head[6], same.head[7]] = [to.head[6], to.head[7]];
+            debug_assert_eq!(same, *to);
+        }
+        return Some(());
+    }
+    imaged(m, p, regs, to)
+}
+
+/// The same, whatever has been written.
+#[inline(never)]
+fn imaged(m: &image::Image, p: &Pkt, regs: &[u128], to: &mut BindPacket) -> Option<()> {
+    let (net, len) = match m.net {
+        Mark::At(at, len) => (i64::from(at), i64::from(len)),
+        Mark::Same => {
+            let net = p.network_header_offset()? as i64;
+            (net, p.transport_header_offset()? as i64 - net)
+        }
+        Mark::None | Mark::Alone(_) => return None,
+    };
+    // header of 20 bytes, and the first 14 behind it
+    let mut h = [0u8; 34];
+    m.window(p, regs, net, &mut h);
+    let transport_len = usize::try_from(m.end(p) - net - len).ok()?;
+    if len != 20 || transport_len < 8 {
+        return None;
+    }
+    let mut head = [0; 8];
+    head.copy_from_slice(&h[20..28]);
+    m.annotations(p, regs, &mut to.anno);
+    to.proto = h[9];
+    to.saddr = u32::from_be_bytes([h[12], h[13], h[14], h[15]]);
+    to.daddr = u32::from_be_bytes([h[16], h[17], h[18], h[19]]);
+    to.head = head;
+    to.tcp = match transport_len >= 14 {
+        true => [h[32], h[33]],
+        false => [0; 2],
+    };
+    to.transport_len = transport_len;
+    to.total_len = u16::from_be_bytes([h[2], h[3]]);
+    Some(())
+}
+
+/// Is this the binding that the action was made for?
+fn as_expected(e: &Expect, port: u16, kind: BindKind, b: &Binding, p: &BindPacket) -> bool {
+    if b.reply || b.origin != port || b.output != e.output {
+        return false;
+    }
+    let word = |i: usize| u32::from(u16::from_be_bytes([p.head[i], p.head[i + 1]]));
+    let (sport, dport) = (u32::from(b.sport), u32::from(b.dport));
+    // old and new; what a kind of binding does not rewrite is not looked at
+    let ports = match kind {
+        BindKind::Flow => [Some((word(0), sport)), Some((word(2), dport))],
+        BindKind::Ping => [Some((word(4), sport)), None],
+        BindKind::Addresses => [None, None],
+    };
+    let fields = [
+        Some((p.saddr, b.saddr)),
+        Some((p.daddr, b.daddr)),
+        ports[0],
+        ports[1],
+    ];
+    fields
+        .iter()
+        .zip(&e.kept)
+        .zip(&e.sets)
+        .all(|((f, kept), set)| {
+            f.is_none_or(|(old, new)| match kept {
+                true => old == new,
+                false => set.contains(u128::from(new)),
+            })
+        })
+}

@@ -1,0 +1,105 @@
+//! Bindings foreseen: what rewriters will need of memory is asked for, for a batch of packets at once, before the first of them is carried out.
+//!
+//! A look-up reads a place of an index and a record, both where memory has not been read for long; one after the other, packet by packet, that
+//! is most of what a chain with a translator costs. Here all first places are asked for, then all records; records say what the
+//! next rewriter on the way will be asked about. It is a matter of speed alone: whatever is guessed, what happens is found out
+//! later, packet by packet.
+
+use crate::graph::core::Core;
+use crate::graph::reference::Graph;
+use crate::program::code::{Code, Span};
+use crate::program::lookup::tree::NO_RULE;
+use onefold_elements::model::Foreseen;
+use onefold_elements::{ElemId, StateStore};
+use onefold_packet::Packet;
+use std::ops::Deref;
+
+/// Fewer packets have little to gain.
+const LEAST: usize = 3;
+/// Rewriters on one way that are foreseen.
+const MAX_DEEP: usize = 16;
+
+/// What is foreseen of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Foresight {
+    packets: Vec<Foreseen>,
+    /// Of each: its rewriters, in [`Code::binds`].
+    binds: Vec<Span>,
+}
+
+impl Foresight {
+    /// Packets at a stage, with the rules that take them.
+    pub fn of<P: Deref<Target = Packet>>(
+        &mut self,
+        code: &Code,
+        graph: &Graph,
+        stage: u32,
+        packets: &[P],
+        rules: &[u32],
+    ) {
+        let Some(s) = code.stages.get(stage as usize) else {
+            return;
+        };
+        if packets.len() < LEAST {
+            return;
+        }
+        if code.binds.is_empty() {
+            return;
+        }
+        self.packets.clear();
+        self.binds.clear();
+        for (p, rule) in packets.iter().zip(rules).filter(|(_, r)| **r != NO_RULE) {
+            let action = code.rule_action.get(s.rules as usize + *rule as usize);
+            let action = action.and_then(|a| code.actions.get(*a as usize));
+            let binds = action.map_or(Span::default(), |a| a.binds);
+            let Some((elem, port, image)) = binds.of(&code.binds).first() else {
+                continue;
+            };
+            let image = code.images.get(*image as usize);
+            let tuple = image.and_then(|m| m.tuple.as_ref());
+            if let Some((proto, flow)) = tuple.and_then(|t| t.flow(p)) {
+                self.packets.push(Foreseen::new(*elem, *port, proto, flow));
+                self.binds.push(binds);
+            }
+        }
+        if self.packets.len() < LEAST {
+            return;
+        }
+        for deep in 0..MAX_DEEP {
+            let mut any = false;
+            for (f, binds) in self.packets.iter_mut().zip(&self.binds) {
+                match binds.of(&code.binds).get(deep) {
+                    Some((elem, port, _)) if f.goes_on => {
+                        (f.elem, f.port) = (*elem, *port);
+                        any = true;
+                    }
+                    _ => f.goes_on = false,
+                }
+            }
+            if !any {
+                break;
+            }
+            self.ask(&graph.core, &graph.store);
+        }
+    }
+
+    /// All rewriters that packets are at, each once.
+    fn ask(&mut self, core: &Core, store: &StateStore) {
+        let mut asked = [u32::MAX; 4];
+        // Bound: others are not foreseen.
+        for i in 0..asked.len() {
+            let done = asked.get(..i).unwrap_or_default();
+            let other = |f: &&Foreseen| f.goes_on && !done.contains(&f.elem);
+            let Some(elem) = self.packets.iter().find(other).map(|f| f.elem) else {
+                return;
+            };
+            let node = core.nodes.get(elem as usize);
+            if let Some(e) = node.and_then(|n| n.elem.as_ref()) {
+                e.foresee(ElemId(elem), &mut self.packets, store);
+            }
+            if let Some(place) = asked.get_mut(i) {
+                *place = elem;
+            }
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! With what every processor has.
+
+use crate::flow::flow_action::Own;
+use crate::flow::rewrite_template::Act;
+use crate::flow::table::{scaled, tag};
+use crate::simd::GROUP;
+use crate::simd::WINDOW;
+use crate::simd::intervals::Ends;
+use crate::simd::{DANGERS, EDGES, HEAD, HEAD_AT, ROW, Sixteen, TAGS, Wide};
+use onefold_packet::hash_words;
+
+/// Whatever the processor is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Any;
+
+impl Wide for Any {
+    type V = [u8; WINDOW];
+    #[inline(always)]
+    fn load(self, w: &[u8; WINDOW]) -> [u8; WINDOW] {
+        *w
+    }
+    #[inline(always)]
+    fn inside(
+        self,
+        w: [u8; WINDOW],
+        mask: &[u8; WINDOW],
+        lo: &[u8; WINDOW],
+        span: &[u8; WINDOW],
+    ) -> bool {
+        // Byte by byte and by index: vectors straight from memory. Words put together first would be stored one by one and loaded as
+        // vectors again, which stalls.
+        let mut over = 0;
+        #[allow(clippy::needless_range_loop)]
+        for i in 0..WINDOW {
+            over |= (w[i] & mask[i]).wrapping_sub(lo[i]).saturating_sub(span[i]);
+        }
+        over == 0
+    }
+    #[inline(always)]
+    fn all_inside(
+        self,
+        windows: &[&[u8; WINDOW]; ROW],
+        mask: &[u8; WINDOW],
+        lo: &[u8; WINDOW],
+        span: &[u8; WINDOW],
+    ) -> bool {
+        let mut all = true;
+        for w in windows {
+            all &= self.inside(**w, mask, lo, span);
+        }
+        all
+    }
+    #[inline(always)]
+    fn all_same(
+        self,
+        windows: &[&[u8; WINDOW]; ROW],
+        mask: &[u8; WINDOW],
+        bits: &[u8; WINDOW],
+    ) -> bool {
+        let mut other = 0;
+        for w in windows {
+            for i in 0..WINDOW {
+                other |= (w[i] ^ bits[i]) & mask[i];
+            }
+        }
+        other == 0
+    }
+    #[inline(always)]
+    fn all_same_near(
+        self,
+        windows: &[&[u8; WINDOW]; ROW],
+        mask: &[u8; WINDOW],
+        bits: &[u8; WINDOW],
+    ) -> bool {
+        self.all_same(windows, mask, bits)
+    }
+    #[inline(always)]
+    fn change(
+        self,
+        w: [u8; WINDOW],
+        keep: &[u8; WINDOW],
+        set: &[u8; WINDOW],
+        sub: &[u8; WINDOW],
+        to: &mut [u8; WINDOW],
+    ) {
+        for i in 0..WINDOW {
+            to[i] = (w[i] & keep[i] | set[i]).wrapping_sub(sub[i]);
+        }
+    }
+    type Taken<'a> = &'a Act;
+    #[inline(always)]
+    fn take(self, act: &Act) -> &Act {
+        act
+    }
+    #[inline(always)]
+    fn rewrite(self, v: [u8; WINDOW], act: &Act, own: &Own, to: &mut [u8; WINDOW]) {
+        act.write(v, to, own);
+    }
+    #[inline(always)]
+    fn rewrite_near(self, act: &Act, w: &mut [u8; WINDOW]) {
+        act.write_simple(*w, w);
+    }
+    #[inline(always)]
+    fn above(self, v: u32, row: &[u32; ROW]) -> u32 {
+        row.iter().map(|x| u32::from(v > *x)).sum()
+    }
+    #[inline(always)]
+    fn equal(self, tags: &[u16; TAGS], tag: u16) -> u32 {
+        let mut m = 0;
+        for (i, t) in tags.iter().enumerate() {
+            m |= u32::from(t & !1 == tag) << i;
+        }
+        m
+    }
+    #[inline(always)]
+    fn turned_by(self, v: [u8; WINDOW], turn: &[u8; WINDOW]) -> [u8; WINDOW] {
+        let mut to = v;
+        for (to, from) in to.iter_mut().zip(turn) {
+            *to = v[usize::from(*from) % WINDOW];
+        }
+        to
+    }
+    #[inline(always)]
+    fn odd(self, tags: &[u16; TAGS]) -> u32 {
+        let mut m = 0;
+        for (i, t) in tags.iter().enumerate() {
+            m |= u32::from(t & 1) << i;
+        }
+        m
+    }
+    #[inline(always)]
+    fn endangers(self, entry: &[u64; 8], x: u16) -> u32 {
+        let [a, b, c] = DANGERS;
+        u32::from(self.among(&[entry[a], entry[b], entry[c]], x)) & u32::from(x != 0)
+    }
+    type Dangers = u32;
+    #[inline(always)]
+    fn no_dangers(self) -> u32 {
+        0
+    }
+    #[inline(always)]
+    fn more_dangers(self, so_far: u32, entry: &[u64; 8], x: u16) -> u32 {
+        so_far | self.endangers(entry, x)
+    }
+    #[inline(always)]
+    fn any_dangers(self, of: u32) -> bool {
+        of != 0
+    }
+
+    type N = Sixteen;
+    #[inline(always)]
+    fn all(self, v: u32) -> Sixteen {
+        Sixteen([v; ROW])
+    }
+    #[inline(always)]
+    fn get(self, from: &Sixteen) -> Sixteen {
+        *from
+    }
+    #[inline(always)]
+    fn put(self, v: Sixteen, to: &mut Sixteen) {
+        *to = v;
+    }
+    #[inline(always)]
+    fn plus(self, a: Sixteen, b: Sixteen) -> Sixteen {
+        each(a, b, u32::wrapping_add)
+    }
+    #[inline(always)]
+    fn minus(self, a: Sixteen, b: Sixteen) -> Sixteen {
+        each(a, b, u32::wrapping_sub)
+    }
+    #[inline(always)]
+    fn times(self, a: Sixteen, b: Sixteen) -> Sixteen {
+        each(a, b, u32::wrapping_mul)
+    }
+    #[inline(always)]
+    fn and(self, a: Sixteen, b: Sixteen) -> Sixteen {
+        each(a, b, |a, b| a & b)
+    }
+    #[inline(always)]
+    fn right(self, a: Sixteen, by: u32) -> Sixteen {
+        each(a, a, |a, _| a >> (by & 31))
+    }
+    #[inline(always)]
+    fn over(self, a: Sixteen, b: Sixteen) -> u16 {
+        let mut m = 0;
+        for i in 0..ROW {
+            m |= u16::from(a.0[i] > b.0[i]) << i;
+        }
+        m
+    }
+    #[inline(always)]
+    fn rank(self, v: Sixteen, ends: &Ends) -> Sixteen {
+        each(v, v, |v, _| {
+            let more = |end: &u32| usize::from(v > *end);
+            let row: usize = ends.heads[..ends.rows - 1].iter().map(more).sum();
+            let quarters = ends.quarters.iter().map(|q| &q.0[row]);
+            let quarter = row * 4 + quarters.map(more).sum::<usize>();
+            let places = ends.places.iter();
+            let places = places.map(|p| &p[quarter / ROW % 2].0[quarter % ROW]);
+            (quarter * 4 + places.map(more).sum::<usize>()) as u32
+        })
+    }
+    #[inline(always)]
+    fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Sixteen; HEAD / 4] {
+        let mut to = [Sixteen([0; ROW]); HEAD / 4];
+        for (i, w) in windows.iter().enumerate() {
+            for (c, b) in to.iter_mut().zip(w[HEAD_AT..].as_chunks::<4>().0) {
+                c.0[i] = u32::from_be_bytes(*b);
+            }
+        }
+        to
+    }
+    #[inline(always)]
+    fn edges(self, windows: &[&[u8; WINDOW]; ROW]) -> [Sixteen; HEAD / 4] {
+        let mut to = [Sixteen([0; ROW]); HEAD / 4];
+        for (i, w) in windows.iter().enumerate() {
+            let (first, second) = (&w[EDGES.0..EDGES.0 + HEAD / 2], &w[EDGES.1..]);
+            let words = first.as_chunks::<4>().0.iter().chain(second.as_chunks().0);
+            for (c, b) in to.iter_mut().zip(words) {
+                c.0[i] = u32::from_le_bytes(*b);
+            }
+        }
+        to
+    }
+    #[inline(always)]
+    fn unlike(self, so_far: Sixteen, v: Sixteen, mask: u32, value: u32) -> Sixteen {
+        each(so_far, v, |s, v| s | (v & mask) ^ value)
+    }
+    #[inline(always)]
+    fn beyond(self, so_far: Sixteen, v: Sixteen, mask: u32, lo: u32, span: u32) -> Sixteen {
+        let (lo, span) = (lo.to_ne_bytes(), span.to_ne_bytes());
+        each(so_far, v, |s, v| {
+            let mut b = (v & mask).to_ne_bytes();
+            for i in 0..b.len() {
+                b[i] = b[i].wrapping_sub(lo[i]).saturating_sub(span[i]);
+            }
+            s | u32::from_ne_bytes(b)
+        })
+    }
+    #[inline(always)]
+    fn zero(self, v: Sixteen) -> u16 {
+        let mut m = 0;
+        for i in 0..ROW {
+            m |= u16::from(v.0[i] == 0) << i;
+        }
+        m
+    }
+    #[inline(always)]
+    fn pick(self, from: &[u32], at: Sixteen) -> Sixteen {
+        let last = from.len().saturating_sub(1);
+        each(at, at, |i, _| {
+            from.get(last.min(i as usize)).copied().unwrap_or(0)
+        })
+    }
+    #[inline(always)]
+    fn put_some(self, v: Sixteen, which: u16, to: &mut [u32; ROW]) {
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = if which >> i & 1 == 1 { v.0[i] } else { *to };
+        }
+    }
+    #[inline(always)]
+    fn number(self, v: u16, which: u16, to: &mut [u16; ROW]) {
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = if which >> i & 1 == 1 { v } else { *to };
+        }
+    }
+    #[inline(always)]
+    fn same(self, of: &[u32; GROUP], v: u32) -> u64 {
+        let mut m = 0;
+        for (i, x) in of.iter().enumerate() {
+            m |= u64::from(*x == v) << i;
+        }
+        m
+    }
+    #[inline(always)]
+    fn sum(self, of: &[u32; GROUP], which: u64) -> u32 {
+        let mut sum = 0u32;
+        for (i, x) in of.iter().enumerate() {
+            sum = sum.wrapping_add(if which >> i & 1 == 1 { *x } else { 0 });
+        }
+        sum
+    }
+    #[inline(always)]
+    fn set(self, v: u32, which: u64, to: &mut [u32; GROUP]) {
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = if which >> i & 1 == 1 { v } else { *to };
+        }
+    }
+    #[inline(always)]
+    fn choose(self, a: Sixteen, b: Sixteen, which: u16) -> Sixteen {
+        let mut to = a;
+        for i in 0..ROW {
+            to.0[i] = if which >> i & 1 == 1 { b.0[i] } else { a.0[i] };
+        }
+        to
+    }
+    #[inline(always)]
+    fn halves(self, v: Sixteen, to: &mut [u16; ROW]) {
+        for (to, v) in to.iter_mut().zip(v.0) {
+            *to = v as u16;
+        }
+    }
+    #[inline(always)]
+    fn pairs(self, of: &[Sixteen; 4], to: &mut [[u64; 2]; ROW]) {
+        let [a, b, c, d] = of;
+        let word = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = [word(a.0[i], b.0[i]), word(c.0[i], d.0[i])];
+        }
+    }
+    #[inline(always)]
+    fn hashes(
+        self,
+        of: &[Sixteen; 4],
+        (secrets, n): (&[u64; 4], u32),
+        (to, tags, buckets): (&mut [u64; ROW], &mut [u16; ROW], &mut [u32; ROW]),
+    ) {
+        let mut pairs = [[0; 2]; ROW];
+        self.pairs(of, &mut pairs);
+        for (i, [a, b]) in pairs.into_iter().enumerate() {
+            to[i] = hash_words(secrets, a, b);
+            tags[i] = tag(to[i]);
+            buckets[i] = scaled(to[i] as u32, n);
+        }
+    }
+}
+
+impl Any {
+    /// Is a quarter of one of these this one?
+    #[inline(always)]
+    pub fn among(self, words: &[u64; 3], x: u16) -> bool {
+        const ONES: u64 = 0x0001_0001_0001_0001;
+        let mut any = 0;
+        for w in words {
+            // a part of four that is zero
+            let v = w ^ (u64::from(x) * ONES);
+            any |= v.wrapping_sub(ONES) & !v & (ONES << 15);
+        }
+        any != 0
+    }
+}
+
+#[inline(always)]
+fn each(a: Sixteen, b: Sixteen, f: impl Fn(u32, u32) -> u32) -> Sixteen {
+    let mut to = a;
+    for i in 0..ROW {
+        to.0[i] = f(a.0[i], b.0[i]);
+    }
+    to
+}
