@@ -1,11 +1,11 @@
 //! All ways that are known, and what packets read and write of them.
 
-use crate::flow::MAX_WAYS;
-use crate::flow::flow_action::{Name, Pending, Way};
-use crate::flow::rewrite_template::Act;
+use crate::flow::MAX_ACTIONS;
+use crate::flow::flow_action::{FlowAction, Name, Pending};
+use crate::flow::rewrite_template::RewriteTemplate;
 use std::collections::HashMap;
 
-/// Packets of a way that have not been accounted for, and which [`Act`] is the way's: all that a packet reads and writes of its way.
+/// Packets of a way that have not been accounted for, and which [`RewriteTemplate`] is the way's: all that a packet reads and writes of its way.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(32))]
 pub(crate) struct Tally {
@@ -14,7 +14,7 @@ pub(crate) struct Tally {
     /// As their IP headers say.
     ip_bytes: u64,
     /// The act, and flags.
-    act: u64,
+    template: u64,
 }
 
 impl Tally {
@@ -22,32 +22,32 @@ impl Tally {
     const PLAIN: u64 = 1 << 33;
 
     /// Of no packets.
-    pub fn new(act: u32, plain: bool) -> Tally {
+    pub fn new(template: u32, plain: bool) -> Tally {
         Tally {
             packets: 0,
             bytes: 0,
             ip_bytes: 0,
-            act: u64::from(act) | if plain { Tally::PLAIN } else { 0 },
+            template: u64::from(template) | if plain { Tally::PLAIN } else { 0 },
         }
     }
     /// The number of what is done.
     #[inline(always)]
-    pub fn act(&self) -> u32 {
-        self.act as u32
+    pub fn template(&self) -> u32 {
+        self.template as u32
     }
     /// The act, and a count of packets that can wait, are all there is to do.
     #[inline(always)]
     pub fn plain(&self) -> bool {
-        self.act & Tally::PLAIN != 0
+        self.template & Tally::PLAIN != 0
     }
     /// [`Tally::plain`], and listed as one of which packets wait to be told of.
     #[inline(always)]
     pub fn ready(&self) -> bool {
-        self.act & Tally::READY != 0
+        self.template & Tally::READY != 0
     }
     /// It is listed.
     pub fn set_ready(&mut self) {
-        self.act |= Tally::READY;
+        self.template |= Tally::READY;
     }
     /// So many more, of so many bytes together, and so many as their IP headers say.
     #[inline(always)]
@@ -67,64 +67,68 @@ impl Tally {
     /// They are accounted for, and the way is no longer listed.
     pub fn take(&mut self) -> Pending {
         let n = self.pending();
-        *self = Tally::new(self.act(), self.plain());
+        *self = Tally::new(self.template(), self.plain());
         n
     }
 }
 
-/// Ways by number, each with its tally, and the acts that they have in common.
+/// ActionTable by number, each with its tally, and the acts that they have in common.
 #[derive(Debug, Default)]
-pub(crate) struct Ways {
-    all: Vec<Way>,
+pub(crate) struct ActionTable {
+    all: Vec<FlowAction>,
     pub tallies: Vec<Tally>,
-    pub acts: Vec<Act>,
+    pub templates: Vec<RewriteTemplate>,
     names: HashMap<Name, u32>,
-    known_acts: HashMap<Act, u32>,
+    known_templates: HashMap<RewriteTemplate, u32>,
 }
 
-impl Ways {
+impl ActionTable {
     /// None at all.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
     /// A way and its tally.
-    pub fn get(&self, id: u32) -> Option<(&Way, &Tally)> {
+    pub fn get(&self, id: u32) -> Option<(&FlowAction, &Tally)> {
         (self.all.get(id as usize)).zip(self.tallies.get(id as usize))
     }
     /// The same, to be changed.
-    pub fn get_mut(&mut self, id: u32) -> Option<(&mut Way, &mut Tally)> {
+    pub fn get_mut(&mut self, id: u32) -> Option<(&mut FlowAction, &mut Tally)> {
         (self.all.get_mut(id as usize)).zip(self.tallies.get_mut(id as usize))
     }
     /// What is done to a way's packets.
-    pub fn act(&self, id: u32) -> Option<&Act> {
-        self.acts.get(self.tallies.get(id as usize)?.act() as usize)
+    pub fn template(&self, id: u32) -> Option<&RewriteTemplate> {
+        self.templates
+            .get(self.tallies.get(id as usize)?.template() as usize)
     }
     /// The number of a way; of this one, if there is none of its name. `None` if there are too many.
-    pub fn number(&mut self, way: Way, act: Act) -> Option<u32> {
-        if let Some(id) = self.names.get(&way.name) {
+    pub fn number(&mut self, action: FlowAction, template: RewriteTemplate) -> Option<u32> {
+        if let Some(id) = self.names.get(&action.name) {
             return Some(*id);
         }
-        if self.all.len() >= MAX_WAYS {
+        if self.all.len() >= MAX_ACTIONS {
             return None;
         }
-        let next = self.acts.len() as u32;
-        let number = *self.known_acts.entry(act).or_insert_with_key(|act| {
-            self.acts.push(act.clone());
-            next
-        });
+        let next = self.templates.len() as u32;
+        let number = *self
+            .known_templates
+            .entry(template)
+            .or_insert_with_key(|template| {
+                self.templates.push(template.clone());
+                next
+            });
         let id = self.all.len() as u32;
-        self.names.insert(way.name.clone(), id);
-        self.tallies.push(Tally::new(number, way.plain));
-        self.all.push(way);
+        self.names.insert(action.name.clone(), id);
+        self.tallies.push(Tally::new(number, action.plain));
+        self.all.push(action);
         Some(id)
     }
     /// Forgets all of them.
     pub fn clear(&mut self) {
         self.all.clear();
         self.tallies.clear();
-        self.acts.clear();
+        self.templates.clear();
         self.names.clear();
-        self.known_acts.clear();
+        self.known_templates.clear();
     }
 }
 
@@ -133,8 +137,8 @@ mod tests {
     use super::*;
     use crate::program::path::PathEnd;
 
-    fn way(rule: u32) -> Way {
-        Way::ends(Name {
+    fn action(rule: u32) -> FlowAction {
+        FlowAction::ends(Name {
             rules: vec![rule],
             counts: Vec::new(),
             end: PathEnd::Output(rule % 3, 0),
@@ -145,20 +149,24 @@ mod tests {
 
     #[test]
     fn many_ways_do_few_things() {
-        let mut all = Ways::default();
+        let mut all = ActionTable::default();
         for rule in 0..300 {
-            let act = Act {
+            let template = RewriteTemplate {
                 sink: rule % 3,
-                ..Act::nothing()
+                ..RewriteTemplate::nothing()
             };
-            assert_eq!(all.number(way(rule), act), Some(rule));
+            assert_eq!(all.number(action(rule), template), Some(rule));
         }
-        assert_eq!(all.number(way(7), Act::nothing()), Some(7), "it is known");
-        assert_eq!((all.tallies.len(), all.acts.len()), (300, 3));
-        assert_eq!(all.act(299).map(|a| a.sink), Some(2));
+        assert_eq!(
+            all.number(action(7), RewriteTemplate::nothing()),
+            Some(7),
+            "it is known"
+        );
+        assert_eq!((all.tallies.len(), all.templates.len()), (300, 3));
+        assert_eq!(all.template(299).map(|a| a.sink), Some(2));
         all.clear();
-        assert!(all.is_empty() && all.act(0).is_none());
-        assert_eq!(all.number(way(0), Act::nothing()), Some(0));
+        assert!(all.is_empty() && all.template(0).is_none());
+        assert_eq!(all.number(action(0), RewriteTemplate::nothing()), Some(0));
     }
 
     #[test]
@@ -168,11 +176,11 @@ mod tests {
         assert!(t.plain() && !t.ready());
         t.set_ready();
         t.add(1, 1500, u32::MAX);
-        assert!(t.plain() && t.ready() && t.act() == 9);
+        assert!(t.plain() && t.ready() && t.template() == 9);
         let n = t.take();
         let bytes = u64::from(u32::MAX) + 46;
         assert_eq!((n.packets, n.bytes, n.ip_bytes), (2, 1560, bytes));
-        assert!(t.plain() && !t.ready() && t.act() == 9);
+        assert!(t.plain() && !t.ready() && t.template() == 9);
         assert_eq!(t.pending().packets, 0);
     }
 }

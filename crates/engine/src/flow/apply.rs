@@ -1,12 +1,12 @@
 //! Packets whose ways are known go them: what is counted, what is written, and where they leave.
 
 use crate::flow::action_table::Tally;
-use crate::flow::batch_meta::Briefs;
-use crate::flow::flow_action::Own;
-use crate::flow::lease::Pool;
+use crate::flow::batch_meta::BatchMeta;
+use crate::flow::flow_action::FlowOperands;
+use crate::flow::lease::LeasePool;
 use crate::flow::lookup::entry;
-use crate::flow::masked_match::Parsed;
-use crate::flow::rewrite_template::{Act, NO_SINK};
+use crate::flow::masked_match::PacketMeta;
+use crate::flow::rewrite_template::{NO_SINK, RewriteTemplate};
 use crate::flow::table::{NO_SLOT, Table};
 use crate::flow::windows::Windows;
 use crate::simd::GROUP;
@@ -18,9 +18,9 @@ use onefold_elements::rewrite::{Leases, NO_LEASE};
 use onefold_packet::{Packet, Pkt};
 
 /// What packets on their way have to do with, and what they are.
-pub(crate) struct Left<'a> {
+pub(crate) struct ApplyEach<'a> {
     pub tallies: &'a mut [Tally],
-    pub acts: &'a [Act],
+    pub templates: &'a [RewriteTemplate],
     pub dirty: &'a mut Vec<u32>,
     pub table: &'a mut Table,
     pub packets: &'a mut [Pkt],
@@ -29,7 +29,7 @@ pub(crate) struct Left<'a> {
 
 /// How many went their ways, how many of them without an entry, and how many of them to be dropped.
 #[derive(Default)]
-pub(crate) struct Done {
+pub(crate) struct Applied {
     pub went: usize,
     /// Of packets that go at once, the first one that did not: all before it have gone that were to.
     pub upto: usize,
@@ -37,19 +37,19 @@ pub(crate) struct Done {
     pub dropped: u64,
 }
 
-impl Left<'_> {
+impl ApplyEach<'_> {
     /// As [`crate::flow::FlowRunner::go`]; the stamps that it gives follow `clock`.
     #[inline(always)]
     pub fn go<const STALE: bool>(
         self,
         wide: impl Wide,
-        group: &mut [Parsed],
-        (pool, store): (&Pool, &StateStore),
+        group: &mut [PacketMeta],
+        (pool, store): (&LeasePool, &StateStore),
         clock: &mut u64,
-    ) -> Done {
-        let Left {
+    ) -> Applied {
+        let ApplyEach {
             tallies,
-            acts,
+            templates,
             dirty,
             table,
             packets,
@@ -59,20 +59,20 @@ impl Left<'_> {
         let count = group.len().min(packets.len()).min(GROUP);
         let (group, packets) = (&mut group[..count], &mut packets[..count]);
         let crowded = table.crowded();
-        let mut done = Done::default();
+        let mut done = Applied::default();
         // Loops over indices: adapters may not be inlined
         while done.went < count {
             let (x, p) = (&mut group[done.went], &mut *packets[done.went]);
             if STALE && x.slot != NO_SLOT {
                 entry(wide, table, x);
             }
-            let Some(t) = tallies.get_mut(x.way as usize) else {
+            let Some(t) = tallies.get_mut(x.action as usize) else {
                 break;
             };
-            let Some(act) = acts.get(t.act() as usize) else {
+            let Some(template) = templates.get(t.template() as usize) else {
                 break;
             };
-            if !t.ready() && !begins(t, x.way, dirty) {
+            if !t.ready() && !begins(t, x.action, dirty) {
                 break;
             }
             if x.lease != NO_LEASE {
@@ -94,76 +94,76 @@ impl Left<'_> {
             }
             let total = x.total;
             t.add(1, p.len() as u32, total);
-            sinks[done.went] = act.sink;
+            sinks[done.went] = template.sink;
             done.went += 1;
-            if act.quick {
+            if template.quick {
                 // before the window is there: it would have to be found again
-                act.end(p, total);
+                template.end(p, total);
                 if let Some(b) = p.window_mut() {
-                    act.apply_quick(wide, b, &x.own);
+                    template.apply_quick(wide, b, &x.operands);
                     continue;
                 }
             }
-            if let Some(turn) = &act.turn {
-                act.end(p, total);
+            if let Some(turn) = &template.turn {
+                template.end(p, total);
                 if let Some(b) = p.window_mut() {
-                    act.apply_turned(wide, turn, b, &x.own);
+                    template.apply_turned(wide, turn, b, &x.operands);
                     continue;
                 }
             }
-            done.dropped += u64::from(!other(act, p, &x.own, total));
+            done.dropped += u64::from(!other(template, p, &x.operands, total));
         }
         done
     }
 }
 
 /// What packets have to do with that go [at once](crate::flow::FlowRunner::go_at_once).
-pub(crate) struct AtOnce<'a, 'b> {
+pub(crate) struct ApplyAtOnce<'a, 'b> {
     pub tallies: &'a mut [Tally],
-    pub acts: &'a [Act],
+    pub templates: &'a [RewriteTemplate],
     pub dirty: &'a mut Vec<u32>,
     pub table: &'a mut Table,
-    pub briefs: &'a mut Briefs,
+    pub meta: &'a mut BatchMeta,
     pub packets: &'a mut Windows<'b>,
     /// Which are to go: a bit each.
     pub which: u64,
 }
 
-impl AtOnce<'_, '_> {
-    /// `KEYED`: they have entries, and are known [in short](Briefs::keyed); otherwise none has one. The stamps that are given follow `clock`.
+impl ApplyAtOnce<'_, '_> {
+    /// `KEYED`: they have entries, and are known [in short](BatchMeta::keyed); otherwise none has one. The stamps that are given follow `clock`.
     #[inline(always)]
     pub fn go<const KEYED: bool>(
         self,
         wide: impl Wide,
-        (pool, store): (&Pool, &StateStore),
+        (pool, store): (&LeasePool, &StateStore),
         clock: &mut u64,
-    ) -> Done {
-        let AtOnce {
+    ) -> Applied {
+        let ApplyAtOnce {
             tallies,
-            acts,
+            templates,
             dirty,
             table,
-            briefs: b,
+            meta: b,
             packets,
             which,
         } = self;
         let words = pool.leases.words();
         let count = packets.len().min(GROUP);
         let (crowded, longer) = (table.crowded(), b.longer);
-        let mut done = Done::default();
+        let mut done = Applied::default();
         let mut left = which & first_bits(count);
         // Bound: one bit less each time
         while left != 0 {
             let i = left.trailing_zeros() as usize % GROUP;
             done.upto = i;
-            let way = b.ways[i];
-            let Some(t) = tallies.get_mut(way as usize) else {
+            let action = b.actions[i];
+            let Some(t) = tallies.get_mut(action as usize) else {
                 break;
             };
-            let Some(act) = acts.get(t.act() as usize) else {
+            let Some(template) = templates.get(t.template() as usize) else {
                 break;
             };
-            if !t.ready() && !begins(t, way, dirty) {
+            if !t.ready() && !begins(t, action, dirty) {
                 break;
             }
             if KEYED {
@@ -183,42 +183,46 @@ impl AtOnce<'_, '_> {
             }
             let total = b.totals[i];
             t.add(1, b.lens[i], total);
-            b.sinks[i] = act.sink;
+            b.sinks[i] = template.sink;
             done.went += 1;
             left &= left - 1;
-            if act.trim && (longer || act.l3 != HEAD_AT as u32) {
-                packets.keep(i, (act.l3 + total) as usize);
+            if template.trim && (longer || template.l3 != HEAD_AT as u32) {
+                packets.keep(i, (template.l3 + total) as usize);
             }
             if KEYED {
-                if act.quick
+                if template.quick
                     && let Some(w) = packets.get_mut(i)
                 {
-                    act.apply_quick(wide, w, &b.owns[i]);
+                    template.apply_quick(wide, w, &b.operands[i]);
                     continue;
                 }
-            } else if act.simple
+            } else if template.simple
                 && let Some(w) = packets.get_mut(i)
             {
-                act.apply_simple(wide, w);
+                template.apply_simple(wide, w);
                 continue;
             }
-            let own = if KEYED { b.owns[i] } else { act.own };
+            let operands = if KEYED {
+                b.operands[i]
+            } else {
+                template.operands
+            };
             if !KEYED
-                && act.quick
+                && template.quick
                 && let Some(w) = packets.get_mut(i)
             {
-                act.apply_quick(wide, w, &own);
+                template.apply_quick(wide, w, &operands);
                 continue;
             }
-            if let Some(turn) = &act.turn
+            if let Some(turn) = &template.turn
                 && let Some(w) = packets.get_mut(i)
             {
-                act.apply_turned(wide, turn, w, &own);
+                template.apply_turned(wide, turn, w, &operands);
                 continue;
             }
             let stays = packets
                 .packet_mut(i)
-                .is_some_and(|p| other(act, p, &own, total));
+                .is_some_and(|p| other(template, p, &operands, total));
             done.dropped += u64::from(!stays);
         }
         if left == 0 {
@@ -233,18 +237,18 @@ impl AtOnce<'_, '_> {
 
 /// What is seldom, one packet at a time. False if the packet is dropped.
 #[inline(never)]
-fn other(act: &Act, p: &mut Packet, own: &Own, total: u32) -> bool {
-    if act.sink == NO_SINK {
+fn other(template: &RewriteTemplate, p: &mut Packet, operands: &FlowOperands, total: u32) -> bool {
+    if template.sink == NO_SINK {
         return false;
     }
-    if !act.quick {
-        act.apply(p, own, total);
+    if !template.quick {
+        template.apply(p, operands, total);
         return true;
     }
-    act.end(p, total);
+    template.end(p, total);
     match p.window_mut() {
-        Some(b) => act.apply_quick(Any, b, own),
-        None => act.apply(p, own, total),
+        Some(b) => template.apply_quick(Any, b, operands),
+        None => template.apply(p, operands, total),
     }
     true
 }
@@ -252,12 +256,12 @@ fn other(act: &Act, p: &mut Packet, own: &Own, total: u32) -> bool {
 /// The first packet of a way that has nothing to be told of: it is listed. False if somebody is to be told of each.
 #[cold]
 #[inline(never)]
-fn begins(t: &mut Tally, way: u32, dirty: &mut Vec<u32>) -> bool {
+fn begins(t: &mut Tally, action: u32, dirty: &mut Vec<u32>) -> bool {
     if !t.plain() {
         return false;
     }
     if t.pending().packets == 0 {
-        dirty.push(way);
+        dirty.push(action);
     }
     t.set_ready();
     true

@@ -1,18 +1,18 @@
 //! Packets that go their ways way by way: what is the same for all of a way's packets is done once for them.
 //!
-//! One packet after the other ([`AtOnce::go`]), each asks its way for a tally and this for an act, and adds itself to the one and loads the other: eighty instructions, half of
+//! One packet after the other ([`ApplyAtOnce::go`]), each asks its way for a tally and this for an act, and adds itself to the one and loads the other: eighty instructions, half of
 //! which come to the same for each packet. Where a group's packets go few ways, sets of bits say whose is whose; a way's count, lengths and sinks take some
 //! fifty instructions whatever their number is, its act stays in registers, and what is left for each packet is its stamp, and to be written.
 
-use crate::flow::apply::{AtOnce, Done};
-use crate::flow::lease::Pool;
+use crate::flow::apply::{Applied, ApplyAtOnce};
+use crate::flow::lease::LeasePool;
 use crate::simd::GROUP;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::{HEAD_AT, Wide};
 use onefold_elements::StateStore;
 use onefold_elements::rewrite::{Leases, NO_LEASE};
 
-/// Ways that packets go together, at most.
+/// ActionTable that packets go together, at most.
 const MOST: usize = 16;
 /// Packets of each that make it worth it, in the mean.
 const EACH: u32 = 4;
@@ -21,10 +21,10 @@ const REST: u8 = 15;
 /// Fewer packets go one after the other.
 const FEW: u32 = 8;
 
-/// Ways that the last group's packets went.
+/// ActionTable that the last group's packets went.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Usual {
-    ways: [u32; MOST],
+    actions: [u32; MOST],
     n: usize,
     /// So many groups are not asked, as there were too many ways.
     rest: u8,
@@ -37,7 +37,7 @@ pub(crate) struct Usual {
 #[inline(always)]
 fn share_out<W: Wide>(
     wide: W,
-    (ways, all): (&[u32; GROUP], u64),
+    (actions, all): (&[u32; GROUP], u64),
     usual: &mut Usual,
     whose: &mut [(u64, u32); MOST],
 ) -> Option<usize> {
@@ -47,17 +47,17 @@ fn share_out<W: Wide>(
     }
     let (mut n, mut left, mut k) = (0, all, 0);
     while k < usual.n.min(MOST) {
-        let way = usual.ways[k];
-        let those = wide.same(ways, way) & all;
-        whose[n % MOST] = (those, way);
+        let action = usual.actions[k];
+        let those = wide.same(actions, action) & all;
+        whose[n % MOST] = (those, action);
         n += usize::from(those != 0);
         left &= !those;
         k += 1;
     }
     // Bound: a way more each time
     while left != 0 {
-        let way = ways[left.trailing_zeros() as usize % GROUP];
-        let those = wide.same(ways, way) & left;
+        let action = actions[left.trailing_zeros() as usize % GROUP];
+        let those = wide.same(actions, action) & left;
         left &= !those;
         // the first ones, which are the most frequent ones more often than not, may have few
         let gone = all.count_ones() - left.count_ones();
@@ -65,29 +65,29 @@ fn share_out<W: Wide>(
             (usual.n, usual.rest) = (0, REST);
             return None;
         }
-        usual.ways[usual.n] = way;
+        usual.actions[usual.n] = action;
         usual.n += 1;
-        whose[n % MOST] = (those, way);
+        whose[n % MOST] = (those, action);
         n += 1;
     }
     Some(n)
 }
 
-impl AtOnce<'_, '_> {
-    /// What [`AtOnce::go`] does. `None`, and nothing has been done, where that had better do it: packets are few or go many ways, or there is more to be done for one than to
+impl ApplyAtOnce<'_, '_> {
+    /// What [`ApplyAtOnce::go`] does. `None`, and nothing has been done, where that had better do it: packets are few or go many ways, or there is more to be done for one than to
     /// write its window.
     #[inline(always)]
-    pub fn go_together(
+    pub fn apply_grouped(
         self,
         wide: impl Wide,
-        (pool, store): (&Pool, &StateStore),
+        (pool, store): (&LeasePool, &StateStore),
         clock: &mut u64,
-    ) -> Option<Done> {
-        let AtOnce {
+    ) -> Option<Applied> {
+        let ApplyAtOnce {
             tallies,
-            acts,
+            templates,
             table,
-            briefs: b,
+            meta: b,
             packets,
             which,
             ..
@@ -98,21 +98,21 @@ impl AtOnce<'_, '_> {
             return None;
         }
         let mut whose = [(0u64, 0u32); MOST];
-        let n = share_out(wide, (&b.ways, all), &mut b.usual, &mut whose)?;
+        let n = share_out(wide, (&b.actions, all), &mut b.usual, &mut whose)?;
         let mut k = 0;
         // Loops over indices: adapters may not be inlined. Bound: `MOST`, here and below
         while k < n {
             let t = tallies.get(whose[k].1 as usize)?;
-            let act = acts.get(t.act() as usize)?;
-            let trims = act.trim && (b.longer || act.l3 != HEAD_AT as u32);
-            if !t.ready() || !act.quick || trims {
+            let template = templates.get(t.template() as usize)?;
+            let trims = template.trim && (b.longer || template.l3 != HEAD_AT as u32);
+            if !t.ready() || !template.quick || trims {
                 return None;
             }
             k += 1;
         }
-        let mut done = Done {
+        let mut done = Applied {
             upto: count,
-            ..Done::default()
+            ..Applied::default()
         };
         let mut go = all;
         let (words, crowded) = (pool.leases.words(), table.crowded());
@@ -140,30 +140,30 @@ impl AtOnce<'_, '_> {
         // what is asked once saves two sums for each way
         let first = all.trailing_zeros() as usize % GROUP;
         let (len, total) = (b.lens[first], b.totals[first]);
-        let alike = all & !(wide.same(&b.lens, len) & wide.same(&b.totals, total)) == 0;
+        let equal_match = all & !(wide.same(&b.lens, len) & wide.same(&b.totals, total)) == 0;
         let mut k = 0;
         while k < n {
-            let (those, way) = whose[k];
+            let (those, action) = whose[k];
             k += 1;
             let those = those & go;
             // both are there: it has been asked above
-            let Some(t) = tallies.get_mut(way as usize) else {
+            let Some(t) = tallies.get_mut(action as usize) else {
                 continue;
             };
-            let Some(act) = acts.get(t.act() as usize) else {
+            let Some(template) = templates.get(t.template() as usize) else {
                 continue;
             };
             let these = those.count_ones();
-            let (bytes, ip_bytes) = match alike {
+            let (bytes, ip_bytes) = match equal_match {
                 true => (these * len, these * total),
                 false => (wide.sum(&b.lens, those), wide.sum(&b.totals, those)),
             };
             t.add(these, bytes, ip_bytes);
-            wide.set(act.sink, those, &mut b.sinks);
-            let taken = wide.take(act);
+            wide.set(template.sink, those, &mut b.sinks);
+            let taken = wide.take(template);
             let mut windows = packets.some(those);
             while let Some((i, w)) = windows.next() {
-                wide.rewrite(wide.load(w), taken, &b.owns[i], w);
+                wide.rewrite(wide.load(w), taken, &b.operands[i], w);
             }
         }
         done.went = go.count_ones() as usize;

@@ -6,14 +6,14 @@
 //! hundred instructions, which is little more than one packet's. Per packet of a router that was 34 ns and became 19; with a first look that takes sixteen packets at once ([`crate::flow::extract`]) it is 15 (AMD EPYC with AVX-512). Whatever is the same for a group (clock, counters) is done once for it.
 
 use crate::flow::FlowRunner;
-use crate::flow::apply::{AtOnce, Done, Left};
-use crate::flow::batch_drain::Front;
-use crate::flow::extract::Seen;
+use crate::flow::apply::{Applied, ApplyAtOnce, ApplyEach};
+use crate::flow::batch_drain::BatchDrain;
+use crate::flow::extract::Extracted;
 use crate::flow::flow_action::Flow;
 use crate::flow::interval_table::{BY_FLOW, UNKNOWN};
 use crate::flow::learn::flow_of;
-use crate::flow::lease::Pool;
-use crate::flow::masked_match::{Lane, NO_BOX};
+use crate::flow::lease::LeasePool;
+use crate::flow::masked_match::{IngressCache, NO_MATCH};
 use crate::flow::policy::admission::Admission;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::steps::Steps;
@@ -31,7 +31,7 @@ use onefold_packet::{Pkt, Timestamp};
 
 /// As many packets as there are sinks leave at these; those that have none, so many, are dropped.
 #[inline(always)]
-fn leave(packets: &mut Front<'_>, sinks: &[u32], dropped: u64, out: &mut Outbox) {
+fn leave(packets: &mut BatchDrain<'_>, sinks: &[u32], dropped: u64, out: &mut Outbox) {
     if dropped == 0 {
         packets.send(sinks, &mut out.transmitted);
         return;
@@ -53,12 +53,12 @@ impl FlowRunner {
         &mut self,
         wide: impl Steps,
         source: ElemId,
-        lane: usize,
+        ingress: usize,
         batch: &mut Vec<Pkt>,
         arrival: Arrival,
     ) {
         let stamped = arrival == Arrival::Stamped;
-        let asked = batch.len();
+        let looked_up = batch.len();
         let known = self.stats.hits;
         let (mut shed, mut by_rule) = (0, 0);
         let mut places = windows::places();
@@ -68,30 +68,30 @@ impl FlowRunner {
             let news = self.news;
             let mut n = batch.len().min(GROUP);
             // the clock is the same for the whole group, as far as it is looked at
-            let mut alike = true;
+            let mut equal_match = true;
             if stamped {
-                alike = self.begin_group(batch.get(..n).unwrap_or_default());
+                equal_match = self.begin_group(batch.get(..n).unwrap_or_default());
             }
             let now = self.runner.graph.core.now;
-            let mut windows = Windows::of(batch, &mut self.briefs.lens, &mut places);
-            let mut seen = self.look_up(wide, lane, &windows);
+            let mut windows = Windows::of(batch, &mut self.meta.lens, &mut places);
+            let mut seen = self.look_up(wide, ingress, &windows);
             // all known, and no more of each than has to be
             let mut at_once = match (seen.by_flow, seen.keyed) {
-                _ if !alike => Done::default(),
-                (true, true) => self.go_all::<true>(wide, &mut windows, u64::MAX, now),
+                _ if !equal_match => Applied::default(),
+                (true, true) => self.apply_all::<true>(wide, &mut windows, u64::MAX, now),
                 (false, _) if seen.unknown == 0 => {
-                    self.go_all::<false>(wide, &mut windows, u64::MAX, now)
+                    self.apply_all::<false>(wide, &mut windows, u64::MAX, now)
                 }
-                _ => Done::default(),
+                _ => Applied::default(),
             };
             let (mut begun, mut limited, mut gone) = (None, false, 0);
             if let (true, Some(unknown)) = (seen.part, seen.which) {
                 let (dropped, again) =
-                    self.judge(unknown, now, |r, i| (r.briefs.hashes[i % GROUP], true));
-                if dropped == unknown && alike {
-                    at_once = self.go_all::<true>(wide, &mut windows, !unknown, now);
+                    self.judge(unknown, now, |r, i| (r.meta.hashes[i % GROUP], true));
+                if dropped == unknown && equal_match {
+                    at_once = self.apply_all::<true>(wide, &mut windows, !unknown, now);
                 }
-                if dropped == unknown && alike && at_once.upto == n {
+                if dropped == unknown && equal_match && at_once.upto == n {
                     gone = dropped;
                 } else {
                     // somebody is let in, or is to be told of a packet that is known
@@ -115,21 +115,21 @@ impl FlowRunner {
                 // one alone is classified with all else that is done for it
                 begun = (seen.unknown > 1).then(|| self.stopwatch.read());
             }
-            let mut packets = Front::of(batch, n);
+            let mut packets = BatchDrain::of(batch, n);
             // the first rules of those that are not known: together they cost much less than one by one
             let first = match seen.unknown {
                 0 | 1 => None,
                 _ => self.firsts_of_unknown(source, packets.rest()),
             };
             if first.is_some() {
-                by_rule += self.go_by_rule(lane, n);
+                by_rule += self.go_by_rule(ingress, n);
             }
             if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
                 a.spent(self.stopwatch.read().saturating_sub(begun));
             }
             let mut i = at_once.upto;
             if gone == 0 {
-                let sinks = self.briefs.sinks.get(..i).unwrap_or_default();
+                let sinks = self.meta.sinks.get(..i).unwrap_or_default();
                 let out = &mut self.runner.graph.out;
                 leave(&mut packets, sinks, at_once.dropped, out);
             } else {
@@ -138,7 +138,7 @@ impl FlowRunner {
             if i == n {
                 continue;
             }
-            self.briefs.fill(u64::MAX, &self.ways, &mut self.group);
+            self.meta.fill(u64::MAX, &self.actions, &mut self.group);
             let changes = self.runner.graph.core.changes;
             // the table may have changed since it was asked, or has not been asked for entries
             let mut stale = i > 0 || seen.keyed || seen.part;
@@ -162,12 +162,12 @@ impl FlowRunner {
                     self.meet(p.anno.timestamp);
                 }
                 let now = self.runner.graph.core.now;
-                if let Some(p) = next.and_then(|p| self.known(lane, i, p, now, news)) {
+                if let Some(p) = next.and_then(|p| self.known(ingress, i, p, now, news)) {
                     // a handler that was called may have ended the program's time
                     let first = first.filter(|_| self.runner.graph.core.changes == changes);
                     let timed = limited && self.admission.as_mut().is_some_and(Admission::times);
                     let begun = timed.then(|| self.stopwatch.read());
-                    self.unknown(source, lane, i, p, first);
+                    self.unknown(source, ingress, i, p, first);
                     if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
                         a.ran(self.stopwatch.read().saturating_sub(begun));
                     }
@@ -177,10 +177,10 @@ impl FlowRunner {
                 i += 1;
             }
         }
-        if let Some(l) = self.lanes.get_mut(lane) {
+        if let Some(l) = self.ingress.get_mut(ingress) {
             let known = self.stats.hits - known;
             l.monitor
-                .count(asked, known.saturating_sub(shed as u64), by_rule);
+                .count(looked_up, known.saturating_sub(shed as u64), by_rule);
         }
     }
 
@@ -221,58 +221,59 @@ impl FlowRunner {
 
     /// The first steps for a group, up to its entries. What is known of its packets.
     #[inline(always)]
-    fn look_up(&mut self, wide: impl Steps, lane: usize, packets: &Windows<'_>) -> Seen {
+    fn look_up(&mut self, wide: impl Steps, ingress: usize, packets: &Windows<'_>) -> Extracted {
         let n = packets.len();
-        let Some(lane) = self.lanes.get(lane) else {
-            return Seen {
+        let Some(ingress) = self.ingress.get(ingress) else {
+            return Extracted {
                 unknown: n,
-                ..Seen::default()
+                ..Extracted::default()
             };
         };
-        let mut seen = Seen::default();
-        (self.briefs.only, self.briefs.keyed) = (0, 0);
-        self.briefs.longer = false;
+        let mut seen = Extracted::default();
+        (self.meta.only, self.meta.keyed) = (0, 0);
+        self.meta.longer = false;
         let Some(group) = self.group.get_mut(..n) else {
             return seen;
         };
-        seen = match lane.edges() {
-            true => wide.survey::<true>(lane, &self.table, packets, &mut self.briefs, group),
-            false => wide.survey::<false>(lane, &self.table, packets, &mut self.briefs, group),
+        seen = match ingress.edges() {
+            true => wide.extract::<true>(ingress, &self.table, packets, &mut self.meta, group),
+            false => wide.extract::<false>(ingress, &self.table, packets, &mut self.meta, group),
         };
-        if self.briefs.keyed != 0 {
+        if self.meta.keyed != 0 {
             let all = !0 >> (GROUP - n);
-            let (leases, briefs) = (&self.pool.leases, &mut *self.briefs);
-            match (briefs.keyed == all, lane.monitor.pressed) {
+            let (leases, meta) = (&self.pool.leases, &mut *self.meta);
+            match (meta.keyed == all, ingress.monitor.overloaded) {
                 (true, false) => {
-                    let tallies = &self.ways.tallies;
-                    seen.keyed = wide.search_keyed(&self.table, leases, tallies, briefs, n);
+                    let tallies = &self.actions.tallies;
+                    seen.keyed = wide.search_keyed(&self.table, leases, tallies, meta, n);
                     if seen.keyed {
                         return seen;
                     }
                 }
                 (true, true) if self.admission.is_some() => {
-                    let which = wide.search_pressed(&self.table, leases, &self.once, briefs, n);
+                    let which =
+                        wide.search_overloaded(&self.table, leases, &self.seen_filter, meta, n);
                     (seen.keyed, seen.part) = (which == 0, which != 0);
                     seen.which = Some(which);
                     seen.unknown = which.count_ones() as usize;
                     return seen;
                 }
-                _ => briefs.slots = [NO_SLOT; GROUP],
+                _ => meta.slots = [NO_SLOT; GROUP],
             }
         }
         if seen.by_flow || seen.unknown > 0 {
-            self.briefs.fill(u64::MAX, &self.ways, group);
+            self.meta.fill(u64::MAX, &self.actions, group);
         }
         if !seen.by_flow {
             return seen;
         }
-        if lane.monitor.pressed {
-            let which = wide.search_mixed(&self.table, &self.pool.leases, &self.once, group);
+        if ingress.monitor.overloaded {
+            let which = wide.search_mixed(&self.table, &self.pool.leases, &self.seen_filter, group);
             seen.which = (seen.unknown == 0).then_some(which);
             seen.unknown += which.count_ones() as usize;
             return seen;
         }
-        seen.unknown += wide.search(&self.table, &self.pool.leases, &self.ways.tallies, group);
+        seen.unknown += wide.search(&self.table, &self.pool.leases, &self.actions.tallies, group);
         seen
     }
 
@@ -286,7 +287,7 @@ impl FlowRunner {
         wide: impl Wide,
         from: usize,
         n: usize,
-        packets: &mut Front<'_>,
+        packets: &mut BatchDrain<'_>,
         now: Timestamp,
     ) -> usize {
         let Some(mut clock) = self.clock(now) else {
@@ -297,9 +298,9 @@ impl FlowRunner {
         let to = from + count;
         let group = self.group.get_mut(from..to).unwrap_or_default();
         let mut sinks = [NO_SINK; GROUP];
-        let left = Left {
-            tallies: &mut self.ways.tallies,
-            acts: &self.ways.acts,
+        let left = ApplyEach {
+            tallies: &mut self.actions.tallies,
+            templates: &self.actions.templates,
             dirty: &mut self.dirty,
             table: &mut self.table,
             packets: &mut rest[..count],
@@ -314,39 +315,39 @@ impl FlowRunner {
     }
 
     /// [`FlowRunner::go`] of a group's first packets, all of which are known [in short](crate::flow::batch_meta), and whose windows are at hand. Where they leave is
-    /// [written down](crate::flow::batch_meta::Briefs::sinks); they have not left.
+    /// [written down](crate::flow::batch_meta::BatchMeta::sinks); they have not left.
     ///
     /// `KEYED`: all have entries; otherwise none has.
     #[inline(always)]
-    fn go_all<const KEYED: bool>(
+    fn apply_all<const KEYED: bool>(
         &mut self,
         wide: impl Steps,
         packets: &mut Windows<'_>,
         which: u64,
         now: Timestamp,
-    ) -> Done {
+    ) -> Applied {
         // those that have no entries are written in few instructions as it is, and wait for memory
         let together = match KEYED {
-            true => wide.go_together(self, packets, which, now),
+            true => wide.apply_grouped(self, packets, which, now),
             false => None,
         };
         match together {
             Some(done) => done,
-            None => wide.go_at_once::<KEYED>(self, packets, which, now),
+            None => wide.apply_at_once::<KEYED>(self, packets, which, now),
         }
     }
 
-    /// [`FlowRunner::go_all`], one after the other.
+    /// [`FlowRunner::apply_all`], one after the other.
     #[inline(always)]
-    pub(crate) fn go_at_once<const KEYED: bool>(
+    pub(crate) fn apply_at_once<const KEYED: bool>(
         &mut self,
         wide: impl Wide,
         packets: &mut Windows<'_>,
         which: u64,
         now: Timestamp,
-    ) -> Done {
+    ) -> Applied {
         let Some(mut clock) = self.clock(now) else {
-            return Done::default();
+            return Applied::default();
         };
         let (left, shared) = self.at_once(packets, which);
         let done = left.go::<KEYED>(wide, shared, &mut clock);
@@ -354,18 +355,18 @@ impl FlowRunner {
         done
     }
 
-    /// [`FlowRunner::go_all`], way by way: `None` where [that](AtOnce::go_together) is not to be.
+    /// [`FlowRunner::apply_all`], way by way: `None` where [that](ApplyAtOnce::go_together) is not to be.
     #[inline(always)]
-    pub(crate) fn go_together(
+    pub(crate) fn apply_grouped(
         &mut self,
         wide: impl Wide,
         packets: &mut Windows<'_>,
         which: u64,
         now: Timestamp,
-    ) -> Option<Done> {
+    ) -> Option<Applied> {
         let mut clock = self.clock(now)?;
         let (left, shared) = self.at_once(packets, which);
-        let done = left.go_together(wide, shared, &mut clock)?;
+        let done = left.apply_grouped(wide, shared, &mut clock)?;
         self.went(&done, clock);
         Some(done)
     }
@@ -376,14 +377,14 @@ impl FlowRunner {
         &'a mut self,
         packets: &'a mut Windows<'b>,
         which: u64,
-    ) -> (AtOnce<'a, 'b>, (&'a Pool, &'a StateStore)) {
-        let left = AtOnce {
+    ) -> (ApplyAtOnce<'a, 'b>, (&'a LeasePool, &'a StateStore)) {
+        let left = ApplyAtOnce {
             which,
-            tallies: &mut self.ways.tallies,
-            acts: &self.ways.acts,
+            tallies: &mut self.actions.tallies,
+            templates: &self.actions.templates,
             dirty: &mut self.dirty,
             table: &mut self.table,
-            briefs: &mut self.briefs,
+            meta: &mut self.meta,
             packets,
         };
         (left, (&self.pool, &self.runner.graph.store))
@@ -403,7 +404,7 @@ impl FlowRunner {
 
     /// Packets have gone their ways, the last of those that have got a stamp with this one.
     #[inline(always)]
-    fn went(&mut self, done: &Done, clock: u64) {
+    fn went(&mut self, done: &Applied, clock: u64) {
         self.pool.leases.set_clock(clock);
         let (went, dropped) = (done.went as u64, done.dropped);
         self.stats.hits += went;
@@ -421,7 +422,7 @@ impl FlowRunner {
     #[inline(never)]
     fn known(
         &mut self,
-        lane: usize,
+        ingress: usize,
         i: usize,
         mut p: Pkt,
         now: Timestamp,
@@ -436,44 +437,45 @@ impl FlowRunner {
             return Some(p);
         }
         // nothing is known that was not then, and no entry looked like this flow's: a flood is not looked up twice
-        let keyed =
-            |l: &Lane| (l.boxes.get(usize::from(x.guard))).is_some_and(|b| b.direct.is_none());
+        let keyed = |l: &IngressCache| {
+            (l.matches.get(usize::from(x.guard))).is_some_and(|b| b.interval_table.is_none())
+        };
         if news == self.news
-            && (x.way, x.slot) == (UNKNOWN, NO_SLOT)
-            && self.lanes.get(lane).is_some_and(keyed)
+            && (x.action, x.slot) == (UNKNOWN, NO_SLOT)
+            && self.ingress.get(ingress).is_some_and(keyed)
         {
             return Some(p);
         }
         // since the group was looked at, another packet may have come to know the box or the way
-        if let Some(l) = self.lanes.get(lane) {
+        if let Some(l) = self.ingress.get(ingress) {
             l.parse(Any, &p, x);
         }
-        if x.guard == NO_BOX {
+        if x.guard == NO_MATCH {
             return Some(p);
         }
         let mut flow = Flow::default();
-        let mut way = x.way;
-        if way == BY_FLOW {
+        let mut action = x.action;
+        if action == BY_FLOW {
             x.hash = self.table.hash(&x.key);
             x.slot = self.table.find(x.hash, &x.key);
             let Some(l) = self.table.get(x.slot) else {
                 return Some(p);
             };
-            (way, x.lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
+            (action, x.lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
             flow = match x.key[0] & LONG {
                 0 => flow_of(l),
                 _ => Flow::default(),
             };
         }
         let (slot, lease) = (x.slot, x.lease);
-        let Some(act) = self.ways.act(way) else {
+        let Some(template) = self.actions.template(action) else {
             return Some(p);
         };
         if x.slot == NO_SLOT {
-            flow.own = act.own;
+            flow.operands = template.operands;
         }
-        if let Some(x) = act.dangerous(&flow, &p) {
-            flow.own = flow.own.emptied(x);
+        if let Some(x) = template.zero_udp_checksum_of(&flow, &p) {
+            flow.operands = flow.operands.with_zero_udp_checksum(x);
         }
         if lease != NO_LEASE {
             let leases = &self.pool.leases;
@@ -500,18 +502,18 @@ impl FlowRunner {
         }
         g.packets_in += 1;
         let len = p.len() as u64;
-        let Some((w, t)) = self.ways.get_mut(way) else {
+        let Some((w, t)) = self.actions.get_mut(action) else {
             return Some(p);
         };
         if t.pending().packets == 0 && !t.ready() {
-            self.dirty.push(way);
+            self.dirty.push(action);
         }
         t.add(1, len as u32, x.total);
         let (late, moment) = w.late;
         if late < w.name.counts.len() {
             if moment > 0 {
                 if w.moment.packets == 0 {
-                    self.moments.push(way);
+                    self.moments.push(action);
                 }
                 w.moment.add(len, x.total);
             }
@@ -521,8 +523,8 @@ impl FlowRunner {
         }
         match w.name.end {
             PathEnd::Output(sink, _) => {
-                if let Some(act) = self.ways.act(way) {
-                    act.apply(&mut p, &flow.own, x.total);
+                if let Some(template) = self.actions.template(action) {
+                    template.apply(&mut p, &flow.operands, x.total);
                 }
                 g.out.sent += 1;
                 g.out.transmitted.push((ElemId(sink), p));

@@ -8,7 +8,7 @@ use onefold_elements::{ElemId, Outbox};
 use onefold_packet::Pkt;
 
 /// Packets that a batch begins with. Those that nobody takes are gone in the end; the others of the batch stay in it.
-pub(crate) struct Front<'a> {
+pub(crate) struct BatchDrain<'a> {
     batch: &'a mut Vec<Pkt>,
     /// The first one that has not been taken.
     at: usize,
@@ -17,13 +17,13 @@ pub(crate) struct Front<'a> {
     len: usize,
 }
 
-impl<'a> Front<'a> {
+impl<'a> BatchDrain<'a> {
     /// The first `n`.
-    pub fn of(batch: &'a mut Vec<Pkt>, n: usize) -> Front<'a> {
+    pub fn of(batch: &'a mut Vec<Pkt>, n: usize) -> BatchDrain<'a> {
         let len = batch.len();
         // SAFETY: fewer than there are. Whatever happens to the front, nobody takes a packet from the batch a second time.
         unsafe { batch.set_len(0) };
-        Front {
+        BatchDrain {
             batch,
             at: 0,
             end: n.min(len),
@@ -93,7 +93,7 @@ impl<'a> Front<'a> {
     }
 }
 
-impl Drop for Front<'_> {
+impl Drop for BatchDrain<'_> {
     fn drop(&mut self) {
         let rest: *mut [Pkt] = self.rest();
         self.at = self.end;
@@ -124,7 +124,7 @@ mod tests {
     fn taken_sent_and_left() {
         let mut all = batch(10);
         let mut out = Vec::new();
-        let mut f = Front::of(&mut all, 7);
+        let mut f = BatchDrain::of(&mut all, 7);
         assert_eq!(numbers(f.rest()), [0, 1, 2, 3, 4, 5, 6]);
         assert_eq!(f.next().map(|p| p.data()[0]), Some(0));
         f.send(&[5, 6, 7], &mut out);
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(numbers(&all), [7, 8, 9]);
         let sent: Vec<_> = out.iter().map(|(e, p)| (e.0, p.data()[0])).collect();
         assert_eq!(sent, [(5, 1), (6, 2), (7, 3)]);
-        let mut f = Front::of(&mut all, 20);
+        let mut f = BatchDrain::of(&mut all, 20);
         f.send(&[1; 20], &mut out);
         assert!(f.next().is_none() && f.rest().is_empty());
         drop(f);
@@ -150,7 +150,7 @@ mod tests {
         let mut out = Outbox::default();
         let mut sinks = [NO_SINK; GROUP];
         sinks[..5].copy_from_slice(&[7, 8, NO_SINK, 9, 7]);
-        let mut f = Front::of(&mut all, 8);
+        let mut f = BatchDrain::of(&mut all, 8);
         f.part(5, 0b11_0010, &sinks, &mut out);
         assert_eq!(numbers(f.rest()), [5, 6, 7]);
         drop(f);

@@ -1,12 +1,12 @@
 //! What is known of a group's packets whose ways have no entries, or all of which have entries under keys of two words: in columns, as the first look has it in registers, and as little as can be.
 //!
-//! Most of what [`Parsed`] has is of no use where a packet's class says it all, and writing it down and reading it back took as long as doing it.
+//! Most of what [`PacketMeta`] has is of no use where a packet's class says it all, and writing it down and reading it back took as long as doing it.
 
-use crate::flow::action_table::Ways;
+use crate::flow::action_table::ActionTable;
 use crate::flow::apply_grouped::Usual;
-use crate::flow::flow_action::Own;
+use crate::flow::flow_action::FlowOperands;
 use crate::flow::interval_table::{BY_FLOW, UNKNOWN};
-use crate::flow::masked_match::Parsed;
+use crate::flow::masked_match::PacketMeta;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::table::{NO_SLOT, Slot};
 use crate::simd::GROUP;
@@ -16,10 +16,10 @@ use onefold_elements::rewrite::NO_LEASE;
 /// See the module's text. By number in the group.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
-pub(crate) struct Briefs {
+pub(crate) struct BatchMeta {
     /// Bytes of each packet; 0 of those that have no window.
     pub lens: [u32; GROUP],
-    pub ways: [u32; GROUP],
+    pub actions: [u32; GROUP],
     /// Bytes that its IP header says, from that header on.
     pub totals: [u32; GROUP],
     /// Which box; told where it is asked for.
@@ -36,9 +36,9 @@ pub(crate) struct Briefs {
     pub slots: [Slot; GROUP],
     /// What entries say, where all have one: besides their ways these, and what is their flows' own.
     pub leases: [u32; GROUP],
-    /// See [`Briefs::leases`].
-    pub owns: [Own; GROUP],
-    /// See [`Parsed::sum`].
+    /// See [`BatchMeta::leases`].
+    pub operands: [FlowOperands; GROUP],
+    /// See [`PacketMeta::sum`].
     pub sums: [u16; GROUP],
     /// Of which packets nothing but lengths, ways and boxes has been written down: a bit each. What there is one of stands here, so that all rows begin on cache lines.
     pub only: u64,
@@ -51,11 +51,11 @@ pub(crate) struct Briefs {
     pub usual: Usual,
 }
 
-impl Default for Briefs {
-    fn default() -> Briefs {
-        Briefs {
+impl Default for BatchMeta {
+    fn default() -> BatchMeta {
+        BatchMeta {
             lens: [0; GROUP],
-            ways: [UNKNOWN; GROUP],
+            actions: [UNKNOWN; GROUP],
             totals: [0; GROUP],
             guards: [0; GROUP],
             only: 0,
@@ -69,15 +69,15 @@ impl Default for Briefs {
             buckets: [0; GROUP],
             slots: [NO_SLOT; GROUP],
             leases: [NO_LEASE; GROUP],
-            owns: [Own::default(); GROUP],
+            operands: [FlowOperands::default(); GROUP],
             sums: [0; GROUP],
         }
     }
 }
 
-impl Briefs {
+impl BatchMeta {
     /// The rest is written down, for whoever wants to know more of these packets: a bit each.
-    pub fn fill(&mut self, which: u64, known: &Ways, group: &mut [Parsed]) {
+    pub fn fill(&mut self, which: u64, known: &ActionTable, group: &mut [PacketMeta]) {
         let mut left = self.only & which;
         self.only &= !which;
         // Bound: one bit less each time
@@ -86,8 +86,10 @@ impl Briefs {
             left &= left - 1;
             let Some(x) = group.get_mut(i) else { break };
             (x.guard, x.total) = (self.guards[i], self.totals[i]);
-            (x.way, x.slot, x.lease) = (self.ways[i], NO_SLOT, NO_LEASE);
-            x.own = known.act(x.way).map_or_else(Own::default, |a| a.own);
+            (x.action, x.slot, x.lease) = (self.actions[i], NO_SLOT, NO_LEASE);
+            x.operands = known
+                .template(x.action)
+                .map_or_else(FlowOperands::default, |a| a.operands);
         }
         let mut left = self.keyed & which;
         self.keyed &= !which;
@@ -97,7 +99,7 @@ impl Briefs {
             left &= left - 1;
             let Some(x) = group.get_mut(i) else { break };
             (x.guard, x.total, x.sum) = (self.guards[i], self.totals[i], self.sums[i]);
-            (x.way, x.slot, x.lease) = (BY_FLOW, self.slots[i], NO_LEASE);
+            (x.action, x.slot, x.lease) = (BY_FLOW, self.slots[i], NO_LEASE);
             [x.key[0], x.key[1]] = self.keys[i];
             x.hash = self.hashes[i];
         }
@@ -116,19 +118,19 @@ mod tests {
 
     #[test]
     fn what_is_known_in_short_is_written_down_when_asked_for() {
-        let mut b = Briefs::default();
-        let mut group = vec![Parsed::default(); GROUP];
+        let mut b = BatchMeta::default();
+        let mut group = vec![PacketMeta::default(); GROUP];
         for i in 0..GROUP {
-            b.ways[i] = i as u32;
+            b.actions[i] = i as u32;
             (b.totals[i], b.guards[i]) = (46, 3);
         }
         b.only = bits_from(16, 0x8001) | bits_from(48, 2);
-        b.fill(!(1 << 31), &Ways::default(), &mut group);
+        b.fill(!(1 << 31), &ActionTable::default(), &mut group);
         assert_eq!(b.only, 1 << 31, "of one nobody has asked");
         for (i, x) in group.iter().enumerate() {
-            let asked = i == 16 || i == 49;
-            assert_eq!(x.way == i as u32, asked, "{i}");
-            if asked {
+            let looked_up = i == 16 || i == 49;
+            assert_eq!(x.action == i as u32, looked_up, "{i}");
+            if looked_up {
                 assert_eq!((x.guard, x.total), (3, 46));
                 assert_eq!((x.slot, x.lease), (NO_SLOT, NO_LEASE));
             }
@@ -137,8 +139,8 @@ mod tests {
 
     #[test]
     fn what_is_looked_up_is_written_down_when_asked_for() {
-        let mut b = Briefs::default();
-        let mut group = vec![Parsed::default(); GROUP];
+        let mut b = BatchMeta::default();
+        let mut group = vec![PacketMeta::default(); GROUP];
         for i in 0..GROUP {
             let n = i as u64;
             (b.keys[i], b.hashes[i]) = ([n, n + 1], n * 3);
@@ -146,15 +148,18 @@ mod tests {
             (b.totals[i], b.guards[i]) = (46, 5);
         }
         b.keyed = bits_from(16, u16::MAX);
-        b.fill(u64::MAX, &Ways::default(), &mut group);
+        b.fill(u64::MAX, &ActionTable::default(), &mut group);
         assert_eq!(b.keyed, 0);
         for (i, x) in group.iter().enumerate() {
             if i / ROW != 1 {
-                assert_eq!((x.way, x.slot), (UNKNOWN, NO_SLOT));
+                assert_eq!((x.action, x.slot), (UNKNOWN, NO_SLOT));
                 continue;
             }
             let n = i as u64;
-            assert_eq!((x.way, x.slot, x.lease), (BY_FLOW, i as u32 * 2, NO_LEASE));
+            assert_eq!(
+                (x.action, x.slot, x.lease),
+                (BY_FLOW, i as u32 * 2, NO_LEASE)
+            );
             assert_eq!((x.key[0], x.key[1], x.hash), (n, n + 1, n * 3));
             assert_eq!((x.guard, x.total, x.sum), (5, 46, i as u16));
         }

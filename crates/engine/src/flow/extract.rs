@@ -5,36 +5,36 @@
 //! question is asked of sixteen packets in one or two instructions. What has no columns (IPv6, VLAN tags, rare guards) is asked packet
 //! by packet, as ever.
 
-use crate::flow::batch_meta::{Briefs, bits_from};
+use crate::flow::batch_meta::{BatchMeta, bits_from};
 use crate::flow::interval_table::{BY_FLOW, UNKNOWN};
 use crate::flow::key::{Keys, key};
-use crate::flow::mask_match::equal::Alike;
-use crate::flow::masked_match::{GuardBox, Lane, NO_BOX, Parsed};
+use crate::flow::mask_match::equal::EqualMatch;
+use crate::flow::masked_match::{IngressCache, MaskedMatch, NO_MATCH, PacketMeta};
 use crate::flow::table::{NO_SLOT, Table};
 use crate::flow::windows::Windows;
 use crate::simd::GROUP;
 use crate::simd::WINDOW;
 use crate::simd::bits::each_bit;
 use crate::simd::dispatch::one_by_one;
-use crate::simd::{HEAD, HEAD_AT, ROW, Sixteen, Wide, by_itself};
+use crate::simd::{HEAD, HEAD_AT, Lanes, ROW, Wide, by_itself};
 use onefold_elements::rewrite::NO_LEASE;
 
 /// What is known of a group after the first look.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Seen {
+pub(crate) struct Extracted {
     /// Some are to be looked up in the table.
     pub by_flow: bool,
     /// Of so many nothing is known.
     pub unknown: usize,
     /// Which ones these are, a bit each, if that has been found out.
     pub which: Option<u64>,
-    /// All have entries, and nothing has been written down but [in short](Briefs::keyed).
+    /// All have entries, and nothing has been written down but [in short](BatchMeta::keyed).
     pub keyed: bool,
-    /// The same, but that [some](Seen::which) have none.
+    /// The same, but that [some](Extracted::which) have none.
     pub part: bool,
 }
 
-/// Sixteen headers, by columns.
+/// Lanes headers, by columns.
 struct Columns<N> {
     words: [N; HEAD / 4],
     /// Bytes from the IP header on, as it says.
@@ -72,14 +72,14 @@ fn outside<W: Wide>(wide: W, v: W::N, (least, more): (u32, u32)) -> u16 {
     wide.over(wide.minus(v, wide.all(least)), wide.all(more))
 }
 
-impl GuardBox {
+impl MaskedMatch {
     /// Which packets' bytes are right, as far as bytes under a mask tell?
     #[inline(always)]
     fn fit<W: Wide>(&self, wide: W, windows: &[&[u8; WINDOW]; ROW], c: &Columns<W::N>) -> u16 {
-        let all = match &self.alike {
+        let all = match &self.equal_match {
             // half the instructions
             Some(a) => {
-                let v = c.words[Alike::COLUMN];
+                let v = c.words[EqualMatch::COLUMN];
                 let beyond = wide.beyond(wide.all(0), v, a.mask, a.lo, a.span);
                 wide.zero(beyond) == u16::MAX && a.same(wide, windows, &self.lo)
             }
@@ -119,57 +119,57 @@ impl GuardBox {
     }
 }
 
-/// Sixteen of a group's, from this one on.
+/// Lanes of a group's, from this one on.
 #[inline(always)]
 fn row<T>(all: &mut [T; GROUP], first: usize) -> &mut [T; ROW] {
     &mut all.as_chunks_mut().0[first / ROW % (GROUP / ROW)]
 }
 
-impl Lane {
+impl IngressCache {
     /// Is more asked of packets' bytes than what one box asks? Of one box bytes are asked packet by packet: what is around the columns takes as long to be
     /// made columns of.
     #[inline]
     pub fn edges(&self) -> bool {
-        self.boxes.len() > 1 || self.boxes.iter().any(|b| b.payload.is_some())
+        self.matches.len() > 1 || self.matches.iter().any(|b| b.payload.is_some())
     }
 
-    /// Box, and way or key, of each packet of a group. Buckets of the table are asked for. `EDGES`: as [`Lane::edges`] says.
+    /// Box, and way or key, of each packet of a group. Buckets of the table are asked for. `EDGES`: as [`IngressCache::edges`] says.
     #[inline(always)]
-    pub fn survey<const EDGES: bool, W: Wide>(
+    pub fn extract<const EDGES: bool, W: Wide>(
         &self,
         wide: W,
         table: &Table,
         packets: &Windows<'_>,
-        briefs: &mut Briefs,
-        out: &mut [Parsed],
-    ) -> Seen {
-        let mut seen = Seen::default();
+        meta: &mut BatchMeta,
+        out: &mut [PacketMeta],
+    ) -> Extracted {
+        let mut seen = Extracted::default();
         let mut first = 0;
         // Bound: sixteen packets each time
         while first < packets.len().min(GROUP) {
             let Some(out) = out.get_mut(first..) else {
                 break;
             };
-            self.sixteen::<EDGES, W>(wide, table, packets, (first, briefs), (out, &mut seen));
+            self.sixteen::<EDGES, W>(wide, table, packets, (first, meta), (out, &mut seen));
             first += ROW;
         }
         seen
     }
 
-    /// [`Lane::survey`] of sixteen packets at most, the first of which has number `first` in its group.
+    /// [`IngressCache::extract`] of sixteen packets at most, the first of which has number `first` in its group.
     #[inline(always)]
     fn sixteen<const EDGES: bool, W: Wide>(
         &self,
         wide: W,
         table: &Table,
         packets: &Windows<'_>,
-        (first, briefs): (usize, &mut Briefs),
-        (out, seen): (&mut [Parsed], &mut Seen),
+        (first, meta): (usize, &mut BatchMeta),
+        (out, seen): (&mut [PacketMeta], &mut Extracted),
     ) {
         let n = packets.len().saturating_sub(first).min(ROW);
-        let ways = row(&mut briefs.ways, first);
-        let guards = row(&mut briefs.guards, first);
-        let len = Sixteen(*row(&mut briefs.lens, first));
+        let actions = row(&mut meta.actions, first);
+        let guards = row(&mut meta.guards, first);
+        let len = Lanes(*row(&mut meta.lens, first));
         let mut only = 0u16;
         let windows = packets.row(first);
         let columns = Columns::of(wide, windows, wide.get(&len));
@@ -178,10 +178,10 @@ impl Lane {
             true => wide.edges(windows),
             false => [wide.all(0); HEAD / 4],
         };
-        let mut totals = Sixteen([0; ROW]);
+        let mut totals = Lanes([0; ROW]);
         wide.put(columns.total, &mut totals);
         let ends = wide.plus(columns.total, wide.all(HEAD_AT as u32));
-        briefs.longer |= wide.over(columns.len, ends) != 0;
+        meta.longer |= wide.over(columns.len, ends) != 0;
         let all = (u16::MAX as u32 >> (ROW - n)) as u16;
         let mut left = all;
         let mut keyed = 0u16;
@@ -191,12 +191,12 @@ impl Lane {
             ids: none,
             sums: none,
         };
-        for number in 0..self.boxes.len() {
-            let b = &self.boxes[number];
+        for number in 0..self.matches.len() {
+            let b = &self.matches[number];
             if left == 0 {
                 break;
             }
-            let here = match &b.asked {
+            let here = match &b.word_match {
                 Some(a) if EDGES => {
                     let words = columns.words;
                     a.hold(wide, &words, &edges)
@@ -213,7 +213,7 @@ impl Lane {
                 here = b.holds_each(here, packets, first, &mut totals);
             }
             left &= !here;
-            if b.quick && b.direct.is_none() {
+            if b.quick && b.interval_table.is_none() {
                 wide.number(number as u16, here, guards);
                 b.short.keys(wide, &columns.words, here, &mut keys);
                 keyed |= here;
@@ -221,11 +221,11 @@ impl Lane {
             }
             let mut found = false;
             if b.quick
-                && let Some(d) = &b.direct
+                && let Some(d) = &b.interval_table
                 && let words = columns.words
                 && let Some(v) = d.many(wide, &words)
             {
-                wide.put_some(v, here, ways);
+                wide.put_some(v, here, actions);
                 if wide.over(v, wide.all(BY_FLOW - 1)) & here == 0 {
                     wide.number(number as u16, here, guards);
                     only |= here;
@@ -240,25 +240,25 @@ impl Lane {
                 let (Some(x), Some(w)) = (out.get_mut(i), windows.get(i)) else {
                     break;
                 };
-                if let Some(d) = &b.direct {
+                if let Some(d) = &b.interval_table {
                     if !found {
-                        ways[i & (ROW - 1)] = d.get(wide, w);
+                        actions[i & (ROW - 1)] = d.get(wide, w);
                     }
                     // all is said
-                    if ways[i & (ROW - 1)] < BY_FLOW {
+                    if actions[i & (ROW - 1)] < BY_FLOW {
                         guards[i & (ROW - 1)] = number as u16;
                         only |= 1 << i;
                         continue;
                     }
                 }
                 (x.guard, x.total) = (number as u16, totals.0[i & (ROW - 1)]);
-                (x.way, x.slot, x.lease) = (BY_FLOW, NO_SLOT, NO_LEASE);
-                if b.direct.is_some() {
-                    x.way = ways[i & (ROW - 1)];
+                (x.action, x.slot, x.lease) = (BY_FLOW, NO_SLOT, NO_LEASE);
+                if b.interval_table.is_some() {
+                    x.action = actions[i & (ROW - 1)];
                 }
                 // nothing to be looked up, or nothing known; else the table knows
-                if x.way != BY_FLOW {
-                    seen.unknown += usize::from(x.way == UNKNOWN);
+                if x.action != BY_FLOW {
+                    seen.unknown += usize::from(x.action == UNKNOWN);
                     continue;
                 }
                 seen.by_flow = true;
@@ -270,11 +270,11 @@ impl Lane {
         }
         if keyed != 0 {
             let of = [keys.ports, keys.ids, columns.words[4], columns.words[3]];
-            wide.pairs(&of, row(&mut briefs.keys, first));
-            wide.halves(keys.sums, row(&mut briefs.sums, first));
-            let buckets = row(&mut briefs.buckets, first);
-            let hashes = row(&mut briefs.hashes, first);
-            let tags = row(&mut briefs.tags, first);
+            wide.pairs(&of, row(&mut meta.keys, first));
+            wide.halves(keys.sums, row(&mut meta.sums, first));
+            let buckets = row(&mut meta.buckets, first);
+            let hashes = row(&mut meta.hashes, first);
+            let tags = row(&mut meta.tags, first);
             wide.hashes(&of, table.hashing(), (hashes, tags, buckets));
             // those of packets that have no keys do no harm
             for b in buckets {
@@ -282,28 +282,28 @@ impl Lane {
                 table.ask(*b);
             }
             seen.by_flow = true;
-            briefs.keyed |= bits_from(first, keyed);
+            meta.keyed |= bits_from(first, keyed);
         }
         each_bit!(left.into(), i, {
             if let Some(x) = out.get_mut(i) {
-                (x.guard, x.way, x.slot, x.lease) = (NO_BOX, UNKNOWN, NO_SLOT, NO_LEASE);
-                ways[i & (ROW - 1)] = UNKNOWN;
+                (x.guard, x.action, x.slot, x.lease) = (NO_MATCH, UNKNOWN, NO_SLOT, NO_LEASE);
+                actions[i & (ROW - 1)] = UNKNOWN;
                 seen.unknown += 1;
             }
         });
-        *row(&mut briefs.totals, first) = totals.0;
-        briefs.only |= bits_from(first, only);
+        *row(&mut meta.totals, first) = totals.0;
+        meta.only |= bits_from(first, only);
     }
 }
 
-impl GuardBox {
-    /// [`GuardBox::holds_many`] for what has no columns. Notes lengths.
+impl MaskedMatch {
+    /// [`MaskedMatch::holds_many`] for what has no columns. Notes lengths.
     fn holds_each(
         &self,
         candidates: u16,
         packets: &Windows<'_>,
         first: usize,
-        totals: &mut Sixteen,
+        totals: &mut Lanes,
     ) -> u16 {
         let (mut here, windows) = (0, packets.row(first));
         each_bit!(candidates.into(), i, {

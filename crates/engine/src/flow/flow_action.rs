@@ -4,10 +4,10 @@
 //! A packet's first 64 bytes are read once and written once: bytes kept, bytes set, the time to live counted down; then the flow's
 //! addresses and ports; then each checksum, with one number that stands for all changes along the chain (RFC 1624: one's complement
 //! sums add up; that no sum of differences is zero unless nothing changed keeps both zeros apart). A UDP checksum that comes to zero
-//! between two elements stays zero from there on: a flow knows its own ([`Flow::danger`]), and of such packets all of it is taken off.
+//! between two elements stays zero from there on: a flow knows its own ([`Flow::zero_udp_checksum`]), and of such packets all of it is taken off.
 
-use crate::flow::masked_match::GuardBox;
-use crate::flow::rewrite_template::{Act, MAX_MOVES};
+use crate::flow::masked_match::MaskedMatch;
+use crate::flow::rewrite_template::{MAX_MOVES, RewriteTemplate};
 use crate::program::code::{Code, Cut};
 use crate::program::headers::registers::{Source, write_bits};
 use crate::program::path::{Path, PathEnd};
@@ -68,11 +68,11 @@ impl Pending {
     }
 }
 
-/// A way of the whole chain. What is done to its packets is an [`Act`], which many ways may have in common; what is counted along is its [`crate::flow::action_table::Tally`]: in a
+/// A way of the whole chain. What is done to its packets is an [`RewriteTemplate`], which many ways may have in common; what is counted along is its [`crate::flow::action_table::Tally`]: in a
 /// chain with thousands of rules there are thousands of ways, and few things that they do.
 #[derive(Debug, Clone)]
-pub(crate) struct Way {
-    /// [`Way::late`] is all that is to be told.
+pub(crate) struct FlowAction {
+    /// [`FlowAction::late`] is all that is to be told.
     pub plain: bool,
     /// Something is written or added that follows from the flow's key.
     pub keyed: bool,
@@ -89,17 +89,17 @@ pub(crate) struct Way {
 /// What a flow has for itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Flow {
-    pub own: Own,
+    pub operands: FlowOperands,
     /// UDP checksums that come to zero on the way, as they stand on the wire, four to a word; zero for none.
-    pub danger: [u64; 3],
+    pub zero_udp_checksum: [u64; 3],
 }
 
 /// What is written to a flow's packets, or added: in the order in which entries have it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[repr(align(16))]
-pub(crate) struct Own(pub [u64; 2]);
+pub(crate) struct FlowOperands(pub [u64; 2]);
 
-impl Own {
+impl FlowOperands {
     /// Addresses as they leave, their first byte the least significant.
     #[inline(always)]
     pub fn addresses(&self) -> u64 {
@@ -122,16 +122,16 @@ impl Own {
     }
     /// For a packet whose checksum behind the header is this one, not zero, and leaves as zero.
     #[inline(always)]
-    pub fn emptied(&self, x: u16) -> Own {
+    pub fn with_zero_udp_checksum(&self, x: u16) -> FlowOperands {
         let [a, b] = self.0;
-        Own([a, b & (u64::MAX >> 16) | u64::from(x) << 48])
+        FlowOperands([a, b & (u64::MAX >> 16) | u64::from(x) << 48])
     }
 }
 
 /// Does a value follow from key and box?
 enum Known {
     /// From the box.
-    Way(u128),
+    FlowAction(u128),
     /// From the key.
     Flow(u128),
     No,
@@ -140,7 +140,7 @@ enum Known {
 struct Maker<'a> {
     code: &'a Code,
     path: &'a Path,
-    guard: &'a GuardBox,
+    guard: &'a MaskedMatch,
 }
 
 impl Maker<'_> {
@@ -153,14 +153,14 @@ impl Maker<'_> {
     fn known(&self, v: &Value) -> Known {
         let now = v.get(&self.path.values);
         if v.reg == CONST {
-            return Known::Way(now);
+            return Known::FlowAction(now);
         }
         if usize::from(v.reg) < self.code.slots {
             return Known::Flow(now);
         }
         match self.bits_of(v) {
             Some((bit, n)) if self.guard.shape.in_key(bit, n) => Known::Flow(now),
-            Some((bit, n)) if self.guard.pins(bit, n) => Known::Way(now),
+            Some((bit, n)) if self.guard.pins(bit, n) => Known::FlowAction(now),
             _ => Known::No,
         }
     }
@@ -186,7 +186,7 @@ impl Maker<'_> {
         match (self.known(from), self.known(to)) {
             (Known::No, _) | (_, Known::No) => {}
             both => {
-                *keyed |= !matches!(both, (Known::Way(_), Known::Way(_)));
+                *keyed |= !matches!(both, (Known::FlowAction(_), Known::FlowAction(_)));
                 return Some(t.sum(&self.path.values));
             }
         }
@@ -208,10 +208,10 @@ const ODD: &str = "not understood";
 pub(crate) fn make(
     code: &Code,
     path: &Path,
-    guard: &GuardBox,
+    guard: &MaskedMatch,
     window: &[u8; WINDOW],
     when: &dyn Fn(u32) -> Accounts,
-) -> Result<(Way, Act, Flow), &'static str> {
+) -> Result<(FlowAction, RewriteTemplate, Flow), &'static str> {
     let m = Maker { code, path, guard };
     let l3 = guard.shape.l3 as i32;
     let ip_end = |e: EndAt| match e {
@@ -253,7 +253,7 @@ pub(crate) fn make(
     if !path.rules.iter().all(cut) {
         return Err("a length in counts of rules");
     }
-    let mut way = Way::ends(Name {
+    let mut action = FlowAction::ends(Name {
         rules: path.rules.clone(),
         counts,
         end: path.end,
@@ -261,24 +261,24 @@ pub(crate) fn make(
         flows: false,
     });
     let (mut ip_sum, mut l4_sum) = (None, None);
-    way.late = (late, moment);
-    way.left = path.left.clone();
-    way.l3 = l3 as u32;
-    way.plain = late == path.counts.len();
-    let mut act = Act::nothing();
-    act.l3 = l3 as u32;
-    act.udp = guard.shape.udp();
+    action.late = (late, moment);
+    action.left = path.left.clone();
+    action.l3 = l3 as u32;
+    action.plain = late == path.counts.len();
+    let mut template = RewriteTemplate::nothing();
+    template.l3 = l3 as u32;
+    template.udp = guard.shape.udp();
     let mut flow = Flow::default();
     let PathEnd::Output(sink, image) = path.end else {
-        return Ok((way, act, flow));
+        return Ok((action, template, flow));
     };
-    act.sink = sink;
+    template.sink = sink;
     let image = code.images.get(image as usize).ok_or(ODD)?;
     if image.start.abs() > MAX_SHIFT {
         return Err("the packet begins elsewhere");
     }
-    act.start = image.start;
-    act.trim = ip_end(image.end).ok_or("the packet ends elsewhere")?;
+    template.start = image.start;
+    template.trim = ip_end(image.end).ok_or("the packet ends elsewhere")?;
 
     // writes
     let (mut keep, mut set, mut sub) = ([0xff_u8; WINDOW], [0u8; WINDOW], [0u8; WINDOW]);
@@ -304,7 +304,7 @@ pub(crate) fn make(
         let over = shape.meets_key(f.bit, f.bits);
         let in_vars = !shape.v6 && shape.in_key(f.bit, f.bits);
         match m.known(&f.value) {
-            Known::Way(v) if in_vars || !over => {
+            Known::FlowAction(v) if in_vars || !over => {
                 write_bits(&mut keep, 0, at, f.bits, 0);
                 write_bits(&mut set, 0, at, f.bits, v);
                 if in_vars {
@@ -313,7 +313,7 @@ pub(crate) fn make(
             }
             Known::Flow(v) if in_vars => {
                 write_bits(&mut vars, 0, f.bit, f.bits, v);
-                way.name.flows = true;
+                action.name.flows = true;
             }
             _ => match m.less(&f.value) {
                 Some((n, field)) if field == (f.bit, f.bits) && whole && f.bits == 8 => {
@@ -331,23 +331,23 @@ pub(crate) fn make(
             },
         }
     }
-    if way.name.flows {
-        way.keyed = true;
+    if action.name.flows {
+        action.keyed = true;
         let place = |at: usize| usize::try_from(at as i32 - image.start).map_err(|_| ODD);
         let two = |at: usize| place(at).and_then(|at| At::of(at).ok_or(ODD));
         let vars = |at: usize, n: usize| vars.get(at..at + n).ok_or(ODD);
         let of = |v: &[u8]| v.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
-        act.varies = true;
-        act.vars = At::of(place(addresses)?).ok_or(ODD)?;
+        template.varies = true;
+        template.vars = At::of(place(addresses)?).ok_or(ODD)?;
         let addresses_out = of(vars(addresses, 8)?);
         // where there is no second port the first one is written over it, and where there is none the addresses over both
-        (act.first, act.second) = match ports.1 - ports.0 {
+        (template.first, template.second) = match ports.1 - ports.0 {
             4 => (two(ports.0)?, two(ports.0 + 2)?),
             2 => (two(ports.0)?, two(ports.0)?),
             _ => (two(addresses)?, two(addresses)?),
         };
         let ports_out = of(vars(ports.0, ports.1 - ports.0)?);
-        flow.own = Own([addresses_out, ports_out]);
+        flow.operands = FlowOperands([addresses_out, ports_out]);
     }
 
     // checksums
@@ -362,63 +362,68 @@ pub(crate) fn make(
             // a message of nothing but zeros is something else: a reply with the identifier zero
             SumKind::Icmp => {
                 let request = guard.least(shape.l4() as i32 * 8, 8) == 8;
-                shape.echo() && s.at == shape.l4() as i32 + 2 && (request || flow.own.ports() != 0)
+                shape.echo()
+                    && s.at == shape.l4() as i32 + 2
+                    && (request || flow.operands.ports() != 0)
             }
         };
         if s.anew || !expected {
             return Err("a checksum that is computed anew");
         }
         let mut sum = 0;
-        let mut dangers = 0;
+        let mut zero_sums = 0;
         for (i, g) in s.groups.iter().enumerate() {
             for t in g {
                 sum += m
-                    .term(t, &mut way.keyed)
+                    .term(t, &mut action.keyed)
                     .ok_or("a checksum that depends on more than the flow")?;
             }
             // as numbers modulo 65,535: what it was less what was added so far
             if s.kind == SumKind::Udp && i + 1 < s.groups.len() && sum > 0 {
-                let place = flow.danger.get_mut(dangers / 4).ok_or("too many changes")?;
-                *place |= u64::from(checksum::fold(sum).to_be()) << (dangers % 4 * 16);
-                dangers += 1;
-                act.danger = true;
+                let place = flow
+                    .zero_udp_checksum
+                    .get_mut(zero_sums / 4)
+                    .ok_or("too many changes")?;
+                *place |= u64::from(checksum::fold(sum).to_be()) << (zero_sums % 4 * 16);
+                zero_sums += 1;
+                template.zero_udp_checksum = true;
             }
         }
         let k = checksum::fold(sum).to_be();
         match s.kind {
             SumKind::Ip4 if ip_sum.is_none() => {
                 ip_sum = Some(place);
-                flow.own.0[1] |= u64::from(k) << 32;
+                flow.operands.0[1] |= u64::from(k) << 32;
             }
             _ if s.kind != SumKind::Ip4 && l4_sum.is_none() => {
                 l4_sum = Some(place);
-                flow.own.0[1] |= u64::from(k) << 48;
+                flow.operands.0[1] |= u64::from(k) << 48;
             }
             _ => return Err(ODD),
         }
     }
-    act.ip_sum = ip_sum.unwrap_or(act.ip_sum);
-    act.l4_sum = l4_sum.unwrap_or(act.l4_sum);
-    act.changes = keep != [0xff; WINDOW] || sub != [0; WINDOW];
-    (act.keep, act.set, act.sub) = (keep, set, sub);
+    template.ip_sum = ip_sum.unwrap_or(template.ip_sum);
+    template.l4_sum = l4_sum.unwrap_or(template.l4_sum);
+    template.changes = keep != [0xff; WINDOW] || sub != [0; WINDOW];
+    (template.keep, template.set, template.sub) = (keep, set, sub);
     if moves.len() > MAX_MOVES {
         return Err("too many fields are copied");
     }
-    act.quick = act.start == 0 && moves.is_empty();
-    act.set_moves(moves);
-    if !act.arrange((ip_sum, l4_sum)) {
-        (act.quick, act.turn) = (false, None);
+    template.quick = template.start == 0 && moves.is_empty();
+    template.set_moves(moves);
+    if !template.arrange((ip_sum, l4_sum)) {
+        (template.quick, template.turn) = (false, None);
     }
-    if !way.keyed {
-        act.share(flow.own);
+    if !action.keyed {
+        template.share(flow.operands);
     }
-    Ok((way, act, flow))
+    Ok((action, template, flow))
 }
 
-impl Way {
+impl FlowAction {
     /// Nobody is told of packets before they ask.
-    pub fn ends(name: Name) -> Way {
-        Way {
+    pub fn ends(name: Name) -> FlowAction {
+        FlowAction {
             name,
             late: (0, 0),
             moment: Pending::default(),

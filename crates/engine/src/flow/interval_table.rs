@@ -1,12 +1,12 @@
-//! Ways without entries: where few intervals of addresses and ports decide, and nothing is a flow's own, all packets of a class go one way
+//! ActionTable without entries: where few intervals of addresses and ports decide, and nothing is a flow's own, all packets of a class go one way
 //! and need no entry of their own flow.
 //!
 //! Behind such an entry port, intervals of every field that is part of a flow's key are numbered; each combination within a
-//! [box](crate::flow::masked_match::GuardBox) is a place in a small table. A packet's place costs one comparison of a row for each field: no hash,
+//! [box](crate::flow::masked_match::MaskedMatch) is a place in a small table. A packet's place costs one comparison of a row for each field: no hash,
 //! and no memory that grows with flows. Headers never seen before cost what all others cost.
 
 use crate::simd::any::Any;
-use crate::simd::intervals::Quick;
+use crate::simd::intervals::FieldIntervals;
 use crate::simd::{HEAD, HEAD_AT, ROW, Wide};
 use onefold_synth::program::Dim;
 
@@ -16,7 +16,7 @@ use crate::simd::WINDOW;
 
 /// Combinations of intervals, at most.
 const MAX_PLACES: usize = 1 << 15;
-/// Fields, at most.
+/// IntervalFields, at most.
 const MAX_FIELDS: usize = 4;
 
 /// Intervals of a field, at most: the last value of each row, and the rows.
@@ -36,7 +36,7 @@ struct Field {
     /// Places from one interval to the next.
     stride: u32,
     /// For sixteen packets at once, if it is within one word of an IPv4 header and what follows, and intervals are few.
-    quick: Option<Quick>,
+    quick: Option<FieldIntervals>,
     /// The last value of each interval but the last one; no value is above what stands behind these. If there are several rows, the first
     /// one has the last value of each other.
     rows: Box<[Row]>,
@@ -82,14 +82,14 @@ pub(crate) const BY_FLOW: u32 = u32::MAX - 1;
 
 /// How places of a shape are found.
 #[derive(Debug, Clone)]
-pub(crate) struct Fields {
+pub(crate) struct IntervalFields {
     fields: Vec<Field>,
     places: usize,
 }
 
-impl Fields {
+impl IntervalFields {
     /// `None` where there are bindings, or too many intervals.
-    pub fn of(reads: &ShapeReads) -> Option<Fields> {
+    pub fn of(reads: &ShapeReads) -> Option<IntervalFields> {
         if reads.binds || reads.slots || reads.keys.len() > MAX_FIELDS {
             return None;
         }
@@ -117,7 +117,7 @@ impl Fields {
                 byte,
                 shift,
                 mask,
-                quick: from.and_then(|from| Quick::of(from, bits, &ends)),
+                quick: from.and_then(|from| FieldIntervals::of(from, bits, &ends)),
                 rows: rows(&ends),
                 stride: places as u32,
             });
@@ -126,21 +126,21 @@ impl Fields {
                 return None;
             }
         }
-        Some(Fields { fields, places })
+        Some(IntervalFields { fields, places })
     }
 }
 
 /// The places of one box.
 #[derive(Debug, Clone)]
-pub(crate) struct Direct {
+pub(crate) struct IntervalTable {
     fields: Box<[Field]>,
     /// The way of each: [`BY_FLOW`], [`UNKNOWN`], or what is done to all packets of the place.
     places: Box<[u32]>,
 }
 
-impl Direct {
-    pub fn new(f: &Fields) -> Direct {
-        Direct {
+impl IntervalTable {
+    pub fn new(f: &IntervalFields) -> IntervalTable {
+        IntervalTable {
             fields: f.fields.clone().into(),
             places: vec![UNKNOWN; f.places].into(),
         }
@@ -204,9 +204,9 @@ mod tests {
     use super::*;
     use crate::program::reads::DimRead;
     use crate::simd::any::Any;
-    use crate::simd::intervals::MAX_QUICK;
+    use crate::simd::intervals::MAX_INTERVALS;
 
-    fn fields(cuts: &[&[u32]]) -> Option<Fields> {
+    fn fields(cuts: &[&[u32]]) -> Option<IntervalFields> {
         let key = |(i, c): (usize, &&[u32])| DimRead {
             dim: Dim::Bits {
                 bit: 26 * 8 + i as i32 * 32,
@@ -219,7 +219,7 @@ mod tests {
             keys: cuts.iter().enumerate().map(key).collect(),
             ..ShapeReads::default()
         };
-        Fields::of(&reads)
+        IntervalFields::of(&reads)
     }
 
     proptest::proptest! {
@@ -234,7 +234,7 @@ mod tests {
             cuts.sort_unstable();
             cuts.dedup();
             let other = [7, 1000];
-            let mut d = Direct::new(&fields(&[&cuts, &other]).unwrap());
+            let mut d = IntervalTable::new(&fields(&[&cuts, &other]).unwrap());
             // each place its own
             for (i, p) in d.places.iter_mut().enumerate() {
                 *p = i as u32;
@@ -250,7 +250,7 @@ mod tests {
                     let mut all = [&[0; WINDOW]; ROW];
                     all[5] = &w;
                     let many = d.many(Any, &Any.columns(&all));
-                    proptest::prop_assert_eq!(many.is_some(), cuts.len() <= MAX_QUICK);
+                    proptest::prop_assert_eq!(many.is_some(), cuts.len() <= MAX_INTERVALS);
                     if let Some(m) = many {
                         proptest::prop_assert_eq!(m.0[5] as usize, d.index(Any, &w));
                     }
@@ -270,6 +270,6 @@ mod tests {
             binds: true,
             ..ShapeReads::default()
         };
-        assert!(Fields::of(&none).is_none(), "flows have bindings");
+        assert!(IntervalFields::of(&none).is_none(), "flows have bindings");
     }
 }

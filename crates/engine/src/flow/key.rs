@@ -1,6 +1,6 @@
 //! Keys of flows: where a box's packets have them, one packet at a time and sixteen at once.
 
-use crate::flow::masked_match::GuardBox;
+use crate::flow::masked_match::MaskedMatch;
 use crate::flow::table::{KEY, LONG};
 use crate::program::headers::shape::{Shape, Transport};
 use crate::simd::WINDOW;
@@ -21,7 +21,7 @@ pub(crate) struct Short {
     sum: (At<2>, u16),
 }
 
-/// Keys of sixteen packets by columns, and what endangers their checksums ([`Parsed::sum`](crate::flow::masked_match::Parsed::sum)).
+/// Keys of sixteen packets by columns, and what endangers their checksums ([`PacketMeta::sum`](crate::flow::masked_match::PacketMeta::sum)).
 #[derive(Clone, Copy)]
 pub(crate) struct Keys<N> {
     pub ports: N,
@@ -94,8 +94,8 @@ impl Short {
     }
 }
 
-impl GuardBox {
-    /// What of a packet of the box can endanger it ([`Parsed::sum`](crate::flow::masked_match::Parsed::sum)).
+impl MaskedMatch {
+    /// What of a packet of the box can endanger it ([`PacketMeta::sum`](crate::flow::masked_match::PacketMeta::sum)).
     #[inline(always)]
     pub fn sum_of(&self, w: &[u8; WINDOW]) -> u16 {
         let (at, bits) = self.short.sum;
@@ -105,7 +105,7 @@ impl GuardBox {
 
 /// Word by word, in place: an array that is returned would be copied as vectors, which waits for the words.
 #[inline(always)]
-pub(crate) fn key(b: &GuardBox, w: &[u8; WINDOW], to: &mut [u64; KEY]) {
+pub(crate) fn key(b: &MaskedMatch, w: &[u8; WINDOW], to: &mut [u64; KEY]) {
     let s = b.shape;
     if !s.v6 {
         // the others are not looked at

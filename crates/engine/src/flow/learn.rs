@@ -2,11 +2,11 @@
 
 use crate::flow::FlowRunner;
 use crate::flow::flow_action;
-use crate::flow::flow_action::{Flow, Own};
+use crate::flow::flow_action::{Flow, FlowOperands};
 use crate::flow::interval_table::{BY_FLOW, UNKNOWN};
-use crate::flow::masked_match::{ASK, GuardBox, NO_BOX, Parsed};
+use crate::flow::masked_match::{ASK, MaskedMatch, NO_MATCH, PacketMeta};
 use crate::flow::table;
-use crate::flow::table::{Line, NO_SLOT};
+use crate::flow::table::{Entry, NO_SLOT};
 use crate::program::First;
 use crate::program::headers::shape;
 use crate::program::lookup::tree::NO_RULE;
@@ -34,10 +34,10 @@ impl FlowRunner {
         now: Timestamp,
     ) -> usize {
         let group = self.group.get(..n.min(batch.len())).unwrap_or_default();
-        let of = |(i, x): (usize, &Parsed)| u64::from(x.way == UNKNOWN) << (i % GROUP);
+        let of = |(i, x): (usize, &PacketMeta)| u64::from(x.action == UNKNOWN) << (i % GROUP);
         let unknown = which.unwrap_or_else(|| group.iter().enumerate().map(of).sum());
         let (shed, again) = self.judge(unknown, now, |r, i| {
-            (r.group.get(i)).map_or((0, false), |x| (x.hash, x.guard != NO_BOX))
+            (r.group.get(i)).map_or((0, false), |x| (x.hash, x.guard != NO_MATCH))
         });
         each_bit!(unknown, i, {
             if let Some(x) = self.group.get_mut(i) {
@@ -55,19 +55,19 @@ impl FlowRunner {
         let mut n = 0;
         for (i, (p, x)) in packets.iter().zip(&mut self.group).enumerate() {
             x.rule = ASK;
-            if x.way >= BY_FLOW
+            if x.action >= BY_FLOW
                 && let (Some(s), Some(a)) = (some.get_mut(n), at.get_mut(n))
             {
                 (*s, *a) = (p, i);
                 n += 1;
-                self.once.expect(x.hash);
+                self.seen_filter.expect(x.hash);
             }
         }
         let mut rules = std::mem::take(&mut self.rules);
         let some = some.get(..n).unwrap_or_default();
         let stage = self.runner.first_rules(source, some, &mut rules);
         if let Some(stage) = stage {
-            self.runner.foresee_each(stage, some, &rules);
+            self.runner.prefetch_bindings_each(stage, some, &rules);
         }
         for (i, rule) in at.iter().zip(&rules) {
             if let Some(x) = self.group.get_mut(*i) {
@@ -80,24 +80,24 @@ impl FlowRunner {
 
     /// Packets whose flows are not known take the ways of their rules, where these are known and no entries are to be made: how many.
     #[inline(never)]
-    pub(crate) fn go_by_rule(&mut self, lane: usize, n: usize) -> u64 {
-        let Some(lane) = self.lanes.get(lane) else {
+    pub(crate) fn go_by_rule(&mut self, ingress: usize, n: usize) -> u64 {
+        let Some(ingress) = self.ingress.get(ingress) else {
             return 0;
         };
-        let stage = self.runner.entry(ElemId(lane.source));
-        if self.adaptive && !lane.monitor.pressed {
+        let stage = self.runner.entry(ElemId(ingress.source));
+        if self.adaptive && !ingress.monitor.overloaded {
             let group = self.group.iter().take(n).filter(|x| x.rule != ASK);
-            self.runner.expect_rules(stage, group.map(|x| x.rule));
+            self.runner.prefetch_rules(stage, group.map(|x| x.rule));
             return 0;
         }
         let mut found = 0;
         for x in self.group.iter_mut().take(n) {
-            let b = lane.boxes.get(usize::from(x.guard));
-            let way = b.and_then(|b| b.rules.get(x.rule));
-            let (Some(way), UNKNOWN) = (way, x.way) else {
+            let b = ingress.matches.get(usize::from(x.guard));
+            let action = b.and_then(|b| b.rules.get(x.rule));
+            let (Some(action), UNKNOWN) = (action, x.action) else {
                 // the program's
                 let rule = (x.rule != ASK).then_some(x.rule);
-                self.runner.expect_rules(stage, rule.into_iter());
+                self.runner.prefetch_rules(stage, rule.into_iter());
                 continue;
             };
             // of those that are always remembered half, so that comparisons see both
@@ -106,17 +106,19 @@ impl FlowRunner {
             }
             let again = match &self.admission {
                 Some(_) => x.again,
-                None => self.once.again(x.hash),
+                None => self.seen_filter.again(x.hash),
             };
             if again {
                 continue;
             }
-            let Some((t, act)) = (self.ways.tallies.get(way as usize)).zip(self.ways.act(way))
+            let Some((t, template)) =
+                (self.actions.tallies.get(action as usize)).zip(self.actions.template(action))
             else {
                 continue;
             };
             prefetch(t);
-            (x.way, x.slot, x.lease, x.own) = (way, NO_SLOT, NO_LEASE, act.own);
+            (x.action, x.slot, x.lease, x.operands) =
+                (action, NO_SLOT, NO_LEASE, template.operands);
             found += 1;
         }
         found
@@ -128,7 +130,7 @@ impl FlowRunner {
     pub(crate) fn unknown(
         &mut self,
         source: ElemId,
-        lane: usize,
+        ingress: usize,
         i: usize,
         p: Pkt,
         stage: Option<u32>,
@@ -142,39 +144,46 @@ impl FlowRunner {
             rule: Some(x.rule).filter(|r| *r != NO_RULE),
             action: None,
         });
-        if x.guard == NO_BOX
-            && let Some(lane) = self.lanes.get_mut(lane)
-            && lane.make_box(&p, &mut self.next_box)
+        if x.guard == NO_MATCH
+            && let Some(ingress) = self.ingress.get_mut(ingress)
+            && ingress.make_match(&p, &mut self.next_match)
         {
-            lane.parse(simd::Any, &p, &mut x);
+            ingress.parse(simd::Any, &p, &mut x);
             self.news += 1;
             x.hash = self.table.hash(&x.key);
         }
-        if x.guard == NO_BOX {
+        if x.guard == NO_MATCH {
             self.stats.others += 1;
             self.runner.enter(source, p, first);
             return;
         }
-        let boxes = self.lanes.get(lane).map(|l| &l.boxes[..]);
-        let its = boxes.and_then(|b| b.get(usize::from(x.guard)));
-        let keyed = its.is_some_and(|b| b.direct.is_none());
-        if x.way == UNKNOWN && keyed {
-            x.way = BY_FLOW;
+        let matches = self.ingress.get(ingress).map(|l| &l.matches[..]);
+        let its = matches.and_then(|b| b.get(usize::from(x.guard)));
+        let keyed = its.is_some_and(|b| b.interval_table.is_none());
+        if x.action == UNKNOWN && keyed {
+            x.action = BY_FLOW;
         }
         self.stats.misses += 1;
-        let pressed = self.lanes.get(lane).is_some_and(|l| l.monitor.pressed);
-        let once = &mut self.once;
+        let overloaded = self
+            .ingress
+            .get(ingress)
+            .is_some_and(|l| l.monitor.overloaded);
+        let seen_filter = &mut self.seen_filter;
         let mut again = || match &self.admission {
             // it has been asked
             Some(_) => x.again,
-            None => once.again(x.hash),
+            None => seen_filter.again(x.hash),
         };
         // no entry is made of it
-        let single = self.adaptive && pressed && x.way == BY_FLOW && !again();
+        let single = self.adaptive && overloaded && x.action == BY_FLOW && !again();
         // of one that was not classified with others, the rule is another packet's
         let classified = first.as_ref().is_some_and(|f| f.rule.is_some());
         let open = classified && its.is_some_and(|b| keyed && b.rules.open(x.rule));
-        let tries = !self.adaptive || open || self.box_of(lane, &x).is_none_or(|b| b.vain.tries());
+        let tries = !self.adaptive
+            || open
+            || self
+                .match_of(ingress, &x)
+                .is_none_or(|b| b.insert_backoff.tries());
         if single && !open || !tries {
             self.runner.enter(source, p, first);
             return;
@@ -198,12 +207,15 @@ impl FlowRunner {
                 true => path.repeats(),
                 false => Err("a handler was written to"),
             };
-            let done = may.and_then(|()| self.remember(lane, &x, &path, left, single));
+            let done = may.and_then(|()| self.remember(ingress, &x, &path, left, single));
             if open && done != Err(HAS_ENTRY) {
-                self.learn(lane, &x, done.ok().flatten());
+                self.learn(ingress, &x, done.ok().flatten());
             }
-            if let Some(b) = self.box_of(lane, &x).filter(|_| done != Err(HAS_ENTRY)) {
-                b.vain.tried(done.is_ok());
+            if let Some(b) = self
+                .match_of(ingress, &x)
+                .filter(|_| done != Err(HAS_ENTRY))
+            {
+                b.insert_backoff.tried(done.is_ok());
             }
             if let (Err(why), false) = (done, single) {
                 self.not_kept(why);
@@ -213,9 +225,9 @@ impl FlowRunner {
     }
 
     /// The box that a packet is in.
-    fn box_of(&mut self, lane: usize, x: &Parsed) -> Option<&mut GuardBox> {
-        let boxes = &mut self.lanes.get_mut(lane)?.boxes;
-        boxes.get_mut(usize::from(x.guard))
+    fn match_of(&mut self, ingress: usize, x: &PacketMeta) -> Option<&mut MaskedMatch> {
+        let matches = &mut self.ingress.get_mut(ingress)?.matches;
+        matches.get_mut(usize::from(x.guard))
     }
 
     /// A packet's way was not written down.
@@ -236,24 +248,24 @@ impl FlowRunner {
     /// The way, if it is that of all packets of the box that the entry stage's rule takes.
     fn remember(
         &mut self,
-        lane: usize,
-        x: &Parsed,
+        ingress: usize,
+        x: &PacketMeta,
         path: &Path,
         left: usize,
         single: bool,
     ) -> Result<Option<u32>, &'static str> {
         const GONE: &str = "not there any more";
-        if x.way == BY_FLOW && self.table.find(x.hash, &x.key) != NO_SLOT {
+        if x.action == BY_FLOW && self.table.find(x.hash, &x.key) != NO_SLOT {
             return Err(HAS_ENTRY);
         }
         let code = self.runner.loaded.as_ref().ok_or(GONE)?.code.clone();
-        let lane_at = lane;
-        let lane = self.lanes.get(lane).ok_or(GONE)?;
-        let guard = lane.boxes.get(usize::from(x.guard)).ok_or(GONE)?;
+        let lane_at = ingress;
+        let ingress = self.ingress.get(ingress).ok_or(GONE)?;
+        let guard = ingress.matches.get(usize::from(x.guard)).ok_or(GONE)?;
         // the entry stage's rule is the only one, and nothing is asked for bindings
         let entry = code
             .stages
-            .get(self.runner.entry(ElemId(lane.source)) as usize);
+            .get(self.runner.entry(ElemId(ingress.source)) as usize);
         let first = entry.and_then(|s| s.rules.checked_add(x.rule));
         let one = first.is_some_and(|r| path.rules == [r] && code.only_counts(r));
         let g = &mut self.runner.graph;
@@ -267,16 +279,16 @@ impl FlowRunner {
             return Err("a binding of something that is cut off");
         }
         let window = *self.original.window::<WINDOW>().ok_or(GONE)?;
-        let (way, act, flow) = flow_action::make(&code, path, guard, &window, &when)?;
+        let (action, template, flow) = flow_action::make(&code, path, guard, &window, &when)?;
         let out = g.out.transmitted.get(left..).ok_or(GONE)?;
         match (path.end, out) {
             (PathEnd::Output(sink, _), [(e, p)]) => {
                 // it may be one whose checksum comes to zero on the way
-                let own = match act.dangerous(&flow, &self.original) {
-                    Some(sum) => flow.own.emptied(sum),
-                    None => flow.own,
+                let operands = match template.zero_udp_checksum_of(&flow, &self.original) {
+                    Some(sum) => flow.operands.with_zero_udp_checksum(sum),
+                    None => flow.operands,
                 };
-                act.apply(&mut self.original, &own, x.total);
+                template.apply(&mut self.original, &operands, x.total);
                 if e.0 != sink || self.original.data() != p.data() {
                     self.stats.refused += 1;
                     return Err("REFUSED: the entry would have been wrong");
@@ -286,22 +298,25 @@ impl FlowRunner {
             // what left besides is of something that was waiting
             _ => return Err("others left with it"),
         }
-        let danger = act.danger;
-        let id = self.ways.number(way, act);
+        let zero_udp_checksum = template.zero_udp_checksum;
+        let id = self.actions.number(action, template);
         let id = id.ok_or("too many different ways")?;
-        let (w, t) = self.ways.get(id).ok_or(GONE)?;
-        let alike = self.ways.act(id).is_some_and(|a| a.own == flow.own);
-        let own = w.keyed || danger || !path.flows.is_empty() || !alike;
-        let all = Some(id).filter(|_| one && !own && t.plain());
+        let (w, t) = self.actions.get(id).ok_or(GONE)?;
+        let equal_match = self
+            .actions
+            .template(id)
+            .is_some_and(|a| a.operands == flow.operands);
+        let operands = w.keyed || zero_udp_checksum || !path.flows.is_empty() || !equal_match;
+        let all = Some(id).filter(|_| one && !operands && t.plain());
         if single {
             return Ok(all);
         }
-        if x.way == UNKNOWN {
-            let lane = self.lanes.get_mut(lane_at).ok_or(GONE)?;
-            let guard = lane.boxes.get_mut(usize::from(x.guard)).ok_or(GONE)?;
-            let way = if own { BY_FLOW } else { id };
-            let direct = guard.direct.as_mut().ok_or(GONE)?;
-            direct.set(&window, way);
+        if x.action == UNKNOWN {
+            let ingress = self.ingress.get_mut(lane_at).ok_or(GONE)?;
+            let guard = ingress.matches.get_mut(usize::from(x.guard)).ok_or(GONE)?;
+            let action = if operands { BY_FLOW } else { id };
+            let interval_table = guard.interval_table.as_mut().ok_or(GONE)?;
+            interval_table.set(&window, action);
             self.stats.made += 1;
             self.news += 1;
             return Ok(None);
@@ -323,11 +338,11 @@ impl FlowRunner {
             true => NO_LEASE,
             false => (self.pool.take(&path.flows, &mut g.store)).ok_or("no lease")?,
         };
-        let line = line_of(&x.key, id, lease, &flow);
+        let entry = entry_of(&x.key, id, lease, &flow);
         self.stats.made += 1;
         self.news += 1;
         let (stats, pool, store) = (&mut self.stats, &mut self.pool, &mut g.store);
-        self.table.insert(x.hash, line, &mut |old| {
+        self.table.insert(x.hash, entry, &mut |old| {
             stats.evicted += 1;
             let lease = (old.0[5] >> 32) as u32;
             if lease != NO_LEASE {
@@ -339,38 +354,38 @@ impl FlowRunner {
 
     /// Notes what is known of the rule that has taken a packet: the way of all that it takes, or that there is none.
     #[cold]
-    fn learn(&mut self, lane: usize, x: &Parsed, way: Option<u32>) {
-        let Some(lane) = self.lanes.get_mut(lane) else {
+    fn learn(&mut self, ingress: usize, x: &PacketMeta, action: Option<u32>) {
+        let Some(ingress) = self.ingress.get_mut(ingress) else {
             return;
         };
         let code = self.runner.loaded.as_ref().map(|l| &l.code);
-        let entry = self.runner.entry(ElemId(lane.source));
+        let entry = self.runner.entry(ElemId(ingress.source));
         let Some(rules) = code.map(|c| c.rules_of(entry as usize)) else {
             return;
         };
-        let taken = lane.boxes.iter().map(|b| b.rules.len()).sum();
-        if let Some(b) = lane.boxes.get_mut(usize::from(x.guard)) {
-            b.rules.set(x.rule, rules, taken, way);
+        let taken = ingress.matches.iter().map(|b| b.rules.len()).sum();
+        if let Some(b) = ingress.matches.get_mut(usize::from(x.guard)) {
+            b.rules.set(x.rule, rules, taken, action);
         }
     }
 }
 
 /// Key, way, lease; of a short key's flow its own values.
-fn line_of(key: &[u64; table::KEY], way: u32, lease: u32, flow: &Flow) -> Line {
+fn entry_of(key: &[u64; table::KEY], action: u32, lease: u32, flow: &Flow) -> Entry {
     let [a, b, c, d, e] = *key;
-    let last = u64::from(lease) << 32 | u64::from(way);
+    let last = u64::from(lease) << 32 | u64::from(action);
     if a & table::LONG != 0 {
-        return Line([a, b, c, d, e, last, 0, 0]);
+        return Entry([a, b, c, d, e, last, 0, 0]);
     }
-    let [c, s] = flow.own.0;
-    let [d, e, f] = flow.danger;
-    Line([a, b, c, s, d, last, e, f])
+    let [c, s] = flow.operands.0;
+    let [d, e, f] = flow.zero_udp_checksum;
+    Entry([a, b, c, s, d, last, e, f])
 }
 
 #[inline(always)]
-pub(crate) fn flow_of(l: &Line) -> Flow {
+pub(crate) fn flow_of(l: &Entry) -> Flow {
     Flow {
-        own: Own([l.0[2], l.0[3]]),
-        danger: [l.0[4], l.0[6], l.0[7]],
+        operands: FlowOperands([l.0[2], l.0[3]]),
+        zero_udp_checksum: [l.0[4], l.0[6], l.0[7]],
     }
 }

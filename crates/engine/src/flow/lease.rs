@@ -30,16 +30,16 @@ impl Use {
 
 /// All leases of one flow table.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct LeasePool {
     pub leases: Arc<Leases>,
     uses: Vec<Use>,
     free: Vec<u32>,
 }
 
-impl Pool {
+impl LeasePool {
     /// At most so many.
-    pub fn new(n: usize) -> Pool {
-        Pool {
+    pub fn new(n: usize) -> LeasePool {
+        LeasePool {
             leases: Leases::new(n),
             uses: Vec::new(),
             free: Vec::new(),
@@ -149,7 +149,7 @@ impl Pool {
             + self.free.capacity() * size_of::<u32>()
     }
 
-    /// The most that [`Pool::memory_bytes`] can be: lists grow by doubling.
+    /// The most that [`LeasePool::memory_bytes`] can be: lists grow by doubling.
     pub fn most_bytes(&self) -> usize {
         let n = self.leases.len();
         self.leases.memory_bytes() + n.next_power_of_two() * (size_of::<Use>() + size_of::<u32>())

@@ -1,12 +1,12 @@
 //! Entries of packets that are looked up: in loops over a group, so that memory that is asked for in one of them is there in the next ([`crate::flow::batch`]).
 
 use crate::flow::action_table::Tally;
-use crate::flow::batch_meta::Briefs;
-use crate::flow::flow_action::Own;
+use crate::flow::batch_meta::BatchMeta;
+use crate::flow::flow_action::FlowOperands;
 use crate::flow::interval_table::{BY_FLOW, UNKNOWN};
-use crate::flow::masked_match::Parsed;
+use crate::flow::masked_match::PacketMeta;
 use crate::flow::policy::seen_filter::SeenFilter;
-use crate::flow::table::{KEY, LONG, Line, NO_SLOT, Table, same, tag};
+use crate::flow::table::{Entry, KEY, LONG, NO_SLOT, Table, same, tag};
 use crate::simd::GROUP;
 use crate::simd::any::Any;
 use crate::simd::{Wide, by_itself};
@@ -15,15 +15,15 @@ use onefold_packet::prefetch;
 
 /// Of an entry: the way, the lease, and what is the flow's own.
 #[inline(always)]
-pub(crate) fn entry(wide: impl Wide, table: &Table, x: &mut Parsed) {
-    x.way = UNKNOWN;
+pub(crate) fn entry(wide: impl Wide, table: &Table, x: &mut PacketMeta) {
+    x.action = UNKNOWN;
     let Some(l) = table.get(x.slot).filter(|l| same(l, &x.key)) else {
         return;
     };
-    (x.way, x.lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
-    x.own = own(l, &x.key);
-    if table.endangered() {
-        x.own = saved(wide, l, x.own, x.sum);
+    (x.action, x.lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
+    x.operands = operands(l, &x.key);
+    if table.zero_sums_known() {
+        x.operands = saved(wide, l, x.operands, x.sum);
     }
 }
 
@@ -31,24 +31,24 @@ pub(crate) fn entry(wide: impl Wide, table: &Table, x: &mut Parsed) {
 ///
 /// Nothing is branched on that differs from packet to packet: with UDP and TCP mixed that cost 5 ns.
 #[inline(always)]
-pub(crate) fn saved(wide: impl Wide, l: &Line, own: Own, sum: u16) -> Own {
-    if by_itself(wide.endangers(&l.0, sum)) != 0 {
-        return own.emptied(sum);
+pub(crate) fn saved(wide: impl Wide, l: &Entry, operands: FlowOperands, sum: u16) -> FlowOperands {
+    if by_itself(wide.zeroes_checksum(&l.0, sum)) != 0 {
+        return operands.with_zero_udp_checksum(sum);
     }
-    own
+    operands
 }
 
-/// Ways whose tallies take little of the nearest cache.
+/// ActionTable whose tallies take little of the nearest cache.
 const FEW_WAYS: usize = 128;
 
 /// What an entry has for itself.
 #[inline(always)]
-fn own(l: &Line, key: &[u64; KEY]) -> Own {
+fn operands(l: &Entry, key: &[u64; KEY]) -> FlowOperands {
     // a long key has its place, and nothing of its own
     if key[0] & LONG == 0 {
-        Own([l.0[2], l.0[3]])
+        FlowOperands([l.0[2], l.0[3]])
     } else {
-        Own::default()
+        FlowOperands::default()
     }
 }
 
@@ -59,25 +59,25 @@ pub(crate) fn search(
     table: &Table,
     leases: &Leases,
     tallies: &[Tally],
-    group: &mut [Parsed],
+    group: &mut [PacketMeta],
 ) -> usize {
     // a few are here anyway
     let many = tallies.len() > FEW_WAYS;
     let mut unknown = 0;
     for x in &mut *group {
         // the others' have been found
-        if x.way == BY_FLOW && x.slot == NO_SLOT {
+        if x.action == BY_FLOW && x.slot == NO_SLOT {
             x.slot = table.candidate(wide, x.hash);
         }
     }
     for x in group {
-        if x.way == BY_FLOW {
+        if x.action == BY_FLOW {
             entry(wide, table, x);
-            unknown += usize::from(x.way == UNKNOWN);
+            unknown += usize::from(x.action == UNKNOWN);
             if let Some(w) = leases.word(x.lease) {
                 prefetch(w);
             }
-            if many && let Some(t) = tallies.get(x.way as usize) {
+            if many && let Some(t) = tallies.get(x.action as usize) {
                 prefetch(t);
             }
         }
@@ -85,47 +85,47 @@ pub(crate) fn search(
     unknown
 }
 
-/// [`search`] for a group's first packets, all of which are known [in short](Briefs::keyed): false if any has no entry.
+/// [`search`] for a group's first packets, all of which are known [in short](BatchMeta::keyed): false if any has no entry.
 #[inline(always)]
 pub(crate) fn search_keyed(
     wide: impl Wide,
     table: &Table,
     leases: &Leases,
     tallies: &[Tally],
-    briefs: &mut Briefs,
+    meta: &mut BatchMeta,
     n: usize,
 ) -> bool {
     let n = n.min(GROUP);
     let mut i = 0;
     // Loops over indices: adapters may not be inlined. Bound: the group, here and below
     while i < n {
-        briefs.slots[i] = table.candidate_in(wide, briefs.buckets[i], briefs.tags[i]);
+        meta.slots[i] = table.candidate_in(wide, meta.buckets[i], meta.tags[i]);
         i += 1;
     }
     // a few are here anyway
     let many = tallies.len() > FEW_WAYS;
-    let endangered = table.endangered();
-    let (mut dangers, mut unlike) = (wide.no_dangers(), 0);
+    let zero_sums_known = table.zero_sums_known();
+    let (mut zero_sums, mut unlike) = (wide.no_zero_sums(), 0);
     let words = leases.words();
     let mut i = 0;
     while i < n {
-        let [a, b] = briefs.keys[i];
-        let Some(l) = table.get(briefs.slots[i]) else {
+        let [a, b] = meta.keys[i];
+        let Some(l) = table.get(meta.slots[i]) else {
             return false;
         };
         // next to all have the right key: nothing is branched on
         unlike |= (l.0[0] ^ a) | (l.0[1] ^ b);
-        let (way, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
-        (briefs.ways[i], briefs.leases[i]) = (way, lease);
-        briefs.owns[i] = Own([l.0[2], l.0[3]]);
-        if endangered {
+        let (action, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
+        (meta.actions[i], meta.leases[i]) = (action, lease);
+        meta.operands[i] = FlowOperands([l.0[2], l.0[3]]);
+        if zero_sums_known {
             // a packet of thousands has any: its own is mended afterwards
-            dangers = wide.more_dangers(dangers, &l.0, briefs.sums[i]);
+            zero_sums = wide.more_zero_sums(zero_sums, &l.0, meta.sums[i]);
         }
         if let Some(w) = words.get(lease as usize) {
             prefetch(w);
         }
-        if many && let Some(t) = tallies.get(way as usize) {
+        if many && let Some(t) = tallies.get(action as usize) {
             prefetch(t);
         }
         i += 1;
@@ -133,8 +133,8 @@ pub(crate) fn search_keyed(
     if unlike != 0 {
         return false;
     }
-    if wide.any_dangers(dangers) {
-        save_keyed(table, briefs, n);
+    if wide.any_zero_sums(zero_sums) {
+        save_keyed(table, meta, n);
     }
     true
 }
@@ -142,11 +142,11 @@ pub(crate) fn search_keyed(
 /// Some of a group's first packets' checksums come to zero on the way: what is their flows' own is [as it has to be](saved).
 #[cold]
 #[inline(never)]
-fn save_keyed(table: &Table, briefs: &mut Briefs, n: usize) {
-    let of = briefs.slots.iter().zip(&briefs.sums).zip(&mut briefs.owns);
-    for ((slot, sum), own) in of.take(n) {
+fn save_keyed(table: &Table, meta: &mut BatchMeta, n: usize) {
+    let of = meta.slots.iter().zip(&meta.sums).zip(&mut meta.operands);
+    for ((slot, sum), operands) in of.take(n) {
         if let Some(l) = table.get(*slot) {
-            *own = saved(Any, l, *own, *sum);
+            *operands = saved(Any, l, *operands, *sum);
         }
     }
 }
@@ -160,33 +160,33 @@ pub(crate) fn search_mixed(
     wide: impl Wide,
     table: &Table,
     leases: &Leases,
-    once: &SeenFilter,
-    group: &mut [Parsed],
+    seen_filter: &SeenFilter,
+    group: &mut [PacketMeta],
 ) -> u64 {
     let n = group.len().min(GROUP);
     let group = &mut group[..n];
     // bits by number in the group: those that are looked up, those that are not in their first bucket, and those whose first bucket counts others
-    let (mut asked, mut missed, mut more) = (0u64, 0u64, 0u64);
+    let (mut looked_up, mut missed, mut more) = (0u64, 0u64, 0u64);
     let mut i = 0;
     // Bound: the group. Loops over indices: adapters may not be inlined
     while i < n {
         let x = &mut group[i];
-        if x.way == BY_FLOW {
+        if x.action == BY_FLOW {
             let others;
             (x.slot, others) = table.in_first(wide, table.first_bucket(x.hash), tag(x.hash));
-            x.way = UNKNOWN;
-            asked |= 1 << i;
+            x.action = UNKNOWN;
+            looked_up |= 1 << i;
             missed |= u64::from(x.slot == NO_SLOT) << i;
             more |= u64::from(others) << i;
         }
         i += 1;
     }
-    let mut found = asked & !missed;
+    let mut found = looked_up & !missed;
     // Bounds: a bit less each time, here and in the following
     let mut left = missed;
     while left != 0 {
         if let Some(x) = group.get(left.trailing_zeros() as usize) {
-            once.expect(x.hash);
+            seen_filter.expect(x.hash);
         }
         left &= left - 1;
     }
@@ -205,13 +205,13 @@ pub(crate) fn search_mixed(
         x.slot = table.in_other(wide, x.hash);
         found |= u64::from(x.slot != NO_SLOT) << i;
     }
-    let mut unknown = asked & !found;
+    let mut unknown = looked_up & !found;
     while found != 0 {
         let i = found.trailing_zeros() as usize % GROUP;
         found &= found - 1;
         let Some(x) = group.get_mut(i) else { break };
         entry(wide, table, x);
-        unknown |= u64::from(x.way == UNKNOWN) << i;
+        unknown |= u64::from(x.action == UNKNOWN) << i;
         if let Some(w) = leases.word(x.lease) {
             prefetch(w);
         }

@@ -1,19 +1,19 @@
 //! Guards: what must be true of a packet so that what was done to another one of its flow is right for it, too.
 //!
 //! A packet's [shape](Shape) says what its flow's key is. Everything else that decides a way through the program is guarded:
-//! the values at which any filter behind the entry can change its answer cut each dimension into intervals, and a [`GuardBox`] is one
+//! the values at which any filter behind the entry can change its answer cut each dimension into intervals, and a [`MaskedMatch`] is one
 //! interval of each. Packets of one box and one key go the same way. The box's number is part of the key.
 //!
 //! Most of a box is a comparison of the first 64 bytes under a mask; what is no prefix is a range.
 
-use crate::flow::flow_action::Own;
-use crate::flow::interval_table::{BY_FLOW, Direct, Fields, UNKNOWN};
+use crate::flow::flow_action::FlowOperands;
+use crate::flow::interval_table::{BY_FLOW, IntervalFields, IntervalTable, UNKNOWN};
 use crate::flow::key::{Short, key};
-use crate::flow::mask_match::equal::Alike;
-use crate::flow::mask_match::words::Asked;
-use crate::flow::policy::insert_backoff::Vain;
+use crate::flow::mask_match::equal::EqualMatch;
+use crate::flow::mask_match::words::WordMatch;
+use crate::flow::policy::insert_backoff::InsertBackoff;
 use crate::flow::policy::monitor::Monitor;
-use crate::flow::rule_cache::RuleWays;
+use crate::flow::rule_cache::RuleCache;
 use crate::flow::table::{KEY, NO_SLOT, Slot};
 use crate::program::code::Code;
 use crate::program::headers::registers::{Source, Tables};
@@ -29,7 +29,7 @@ use onefold_synth::program::Dim;
 /// Bytes that a packet's buffer must have from its first byte on, so that a header can be pulled or written.
 const ROOM: usize = 128;
 /// Boxes of one entry.
-const MAX_BOXES: usize = 48;
+const MAX_MATCHES: usize = 48;
 /// How a guarded value is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Read {
@@ -111,7 +111,7 @@ struct Plan {
     fixed: ([u8; WINDOW], [u8; WINDOW]),
     dims: Vec<Guarded>,
     /// Where ways may do without entries.
-    fields: Option<Fields>,
+    fields: Option<IntervalFields>,
 }
 
 impl Plan {
@@ -137,15 +137,15 @@ struct Range {
 /// One interval of each guarded dimension.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
-pub(crate) struct GuardBox {
+pub(crate) struct MaskedMatch {
     /// Each byte under its mask is one of `lo` to `lo + span`.
     pub mask: [u8; WINDOW],
     pub lo: [u8; WINDOW],
     pub span: [u8; WINDOW],
     /// The same of sixteen packets at once.
-    pub asked: Option<Asked>,
+    pub word_match: Option<WordMatch>,
     /// The same where they mostly do not differ.
-    pub alike: Option<Alike>,
+    pub equal_match: Option<EqualMatch>,
     pub shape: Shape,
     /// Least value of the packet's length, and how much more it may be.
     pub len: (u32, u32),
@@ -167,15 +167,15 @@ pub(crate) struct GuardBox {
     pub short: Short,
     /// Bits with their interval.
     intervals: Box<[(i32, u8, u128, u128)]>,
-    /// Ways without entries.
-    pub direct: Option<Direct>,
-    /// Ways by rule, of a box without places.
-    pub rules: RuleWays,
+    /// ActionTable without entries.
+    pub interval_table: Option<IntervalTable>,
+    /// ActionTable by rule, of a box without places.
+    pub rules: RuleCache,
     /// Packets whose ways cannot be kept.
-    pub vain: Vain,
+    pub insert_backoff: InsertBackoff,
 }
 
-impl GuardBox {
+impl MaskedMatch {
     /// Do these bits have one value in the box?
     pub fn pins(&self, bit: i32, bits: u8) -> bool {
         self.shape.in_shape(bit, bits)
@@ -221,11 +221,11 @@ impl GuardBox {
 /// What was found out about a packet.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-pub(crate) struct Parsed {
+pub(crate) struct PacketMeta {
     /// What its flow, or its place, has for itself.
-    pub own: Own,
+    pub operands: FlowOperands,
     /// The way, if it is known; [`BY_FLOW`] where the table is to be asked, [`UNKNOWN`] where nobody is.
-    pub way: u32,
+    pub action: u32,
     /// Bytes from the IP header on, as it says.
     pub total: u32,
     /// The flow's lease.
@@ -235,7 +235,7 @@ pub(crate) struct Parsed {
     pub hash: u64,
     /// The first rule of the program's entry stage that fits, or [`ASK`].
     pub rule: u32,
-    /// Index of the box, or [`NO_BOX`].
+    /// Index of the box, or [`NO_MATCH`].
     pub guard: u16,
     /// Its flow has been met before: asked only where unknown flows have a share of time ([`crate::flow::policy::admission`]).
     pub again: bool,
@@ -247,17 +247,17 @@ pub(crate) struct Parsed {
 /// Of an entry stage's rule nothing is known.
 pub(crate) const ASK: u32 = u32::MAX - 1;
 
-impl Default for Parsed {
+impl Default for PacketMeta {
     fn default() -> Self {
-        Parsed {
+        PacketMeta {
             key: [0; KEY],
             hash: 0,
             again: false,
             sum: 0,
             total: 0,
-            guard: NO_BOX,
-            own: Own::default(),
-            way: UNKNOWN,
+            guard: NO_MATCH,
+            operands: FlowOperands::default(),
+            action: UNKNOWN,
             lease: NO_LEASE,
             slot: NO_SLOT,
             rule: ASK,
@@ -268,25 +268,25 @@ impl Default for Parsed {
 /// Boxes that are compared together.
 const AT_ONCE: usize = 4;
 /// Not for the flow table.
-pub(crate) const NO_BOX: u16 = u16::MAX;
+pub(crate) const NO_MATCH: u16 = u16::MAX;
 
 /// Everything about one entry.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct IngressCache {
     pub source: u32,
     plans: Vec<Plan>,
-    pub boxes: Vec<GuardBox>,
+    pub matches: Vec<MaskedMatch>,
     pub monitor: Monitor,
 }
 
-impl Lane {
-    pub fn new(code: &Code, reads: &EntryReads, monitor: Monitor) -> Lane {
+impl IngressCache {
+    pub fn new(code: &Code, reads: &EntryReads, monitor: Monitor) -> IngressCache {
         let shapes = Shape::all().into_iter().zip(&reads.shapes);
         let plans = shapes.filter_map(|(s, r)| plan(code, r, s));
-        Lane {
+        IngressCache {
             source: reads.source,
             plans: plans.collect(),
-            boxes: Vec::new(),
+            matches: Vec::new(),
             monitor,
         }
     }
@@ -295,21 +295,21 @@ impl Lane {
     #[inline(always)]
     fn find(&self, wide: impl Wide, w: &[u8; WINDOW], p: &Packet) -> Option<(usize, u32)> {
         let v = wide.load(w);
-        let right = |b: &GuardBox| wide.inside(v, &b.mask, &b.lo, &b.span);
+        let right = |b: &MaskedMatch| wide.inside(v, &b.mask, &b.lo, &b.span);
         // Most traffic is in two or four boxes, in no order that a processor could foresee: these are compared without a branch.
         let mut some = 0;
-        for (i, b) in self.boxes.iter().take(AT_ONCE).enumerate() {
+        for (i, b) in self.matches.iter().take(AT_ONCE).enumerate() {
             some |= u32::from(right(b)) << i;
         }
         // Bound: one bit less each time
         while some != 0 {
             let i = some.trailing_zeros() as usize;
-            if let Some(total) = self.boxes.get(i)?.holds(w, p) {
+            if let Some(total) = self.matches.get(i)?.holds(w, p) {
                 return Some((i, total));
             }
             some &= some - 1;
         }
-        let mut others = self.boxes.iter().enumerate().skip(AT_ONCE);
+        let mut others = self.matches.iter().enumerate().skip(AT_ONCE);
         others.find_map(|(i, b)| match right(b) {
             true => b.holds(w, p).map(|total| (i, total)),
             false => None,
@@ -317,42 +317,42 @@ impl Lane {
     }
 
     #[inline(always)]
-    fn way_of(&self, wide: impl Wide, w: Option<&[u8; WINDOW]>, x: &mut Parsed) {
-        (x.way, x.slot, x.lease) = (UNKNOWN, NO_SLOT, NO_LEASE);
-        let Some(b) = self.boxes.get(usize::from(x.guard)) else {
+    fn action_of_packet(&self, wide: impl Wide, w: Option<&[u8; WINDOW]>, x: &mut PacketMeta) {
+        (x.action, x.slot, x.lease) = (UNKNOWN, NO_SLOT, NO_LEASE);
+        let Some(b) = self.matches.get(usize::from(x.guard)) else {
             return;
         };
         let Some(w) = w else { return };
-        if let Some(d) = &b.direct {
-            x.way = d.get(wide, w);
+        if let Some(d) = &b.interval_table {
+            x.action = d.get(wide, w);
             // nothing to be looked up, or nothing known; else the table knows
-            if x.way != BY_FLOW {
+            if x.action != BY_FLOW {
                 return;
             }
         }
-        x.way = BY_FLOW;
+        x.action = BY_FLOW;
         x.sum = b.sum_of(w);
         key(b, w, &mut x.key);
     }
 
     /// Both, of one packet.
-    pub fn parse(&self, wide: impl Wide, p: &Packet, x: &mut Parsed) {
-        x.guard = NO_BOX;
+    pub fn parse(&self, wide: impl Wide, p: &Packet, x: &mut PacketMeta) {
+        x.guard = NO_MATCH;
         if let Some(w) = p.window()
             && let Some((i, total)) = self.find(wide, w, p)
         {
             (x.guard, x.total) = (i as u16, total);
         }
-        self.way_of(wide, p.window(), x);
+        self.action_of_packet(wide, p.window(), x);
     }
 
     /// A box for a packet that is in none; false when there cannot be one.
     #[cold]
-    pub fn make_box(&mut self, p: &Packet, next: &mut u32) -> bool {
+    pub fn make_match(&mut self, p: &Packet, next: &mut u32) -> bool {
         let Some(w) = p.window::<WINDOW>() else {
             return false;
         };
-        if p.window::<ROOM>().is_none() || self.boxes.len() >= MAX_BOXES || *next >= 1 << 31 {
+        if p.window::<ROOM>().is_none() || self.matches.len() >= MAX_MATCHES || *next >= 1 << 31 {
             return false;
         }
         let shaped = |plan: &&Plan| {
@@ -365,7 +365,7 @@ impl Lane {
             return false;
         };
         *next += 1;
-        self.boxes.push(made);
+        self.matches.push(made);
         true
     }
 }
@@ -451,7 +451,7 @@ fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
         shape,
         fixed: shape.fixed(),
         dims,
-        fields: Fields::of(reads),
+        fields: IntervalFields::of(reads),
     })
 }
 
@@ -471,7 +471,7 @@ pub(crate) fn bits_read(bit: i32, bits: u8) -> Option<Read> {
 
 /// The box that a packet is in. `None` when it ends before something that is asked of it: what is read there is zero for the program, and
 /// anything in the window.
-fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> {
+fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<MaskedMatch> {
     let end = |d: &Guarded| match (d.read, d.at) {
         (Read::Word { .. }, Some((bit, bits))) => (bit + i32::from(bits) + 7) / 8,
         _ => 0,
@@ -492,13 +492,13 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
     let l3 = plan.shape.l3;
     // IPv4's total length
     let says = (!plan.shape.v6).then_some((l3 as i32 * 8 + 16, 16));
-    let mut b = GuardBox {
+    let mut b = MaskedMatch {
         shape: plan.shape,
         mask: [0; WINDOW],
         lo: [0; WINDOW],
         span: [0; WINDOW],
-        asked: None,
-        alike: None,
+        word_match: None,
+        equal_match: None,
         ranges: Box::default(),
         len: (0, u32::MAX),
         total: at_least(plan.shape.least() as u32),
@@ -510,9 +510,9 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
         id,
         short: Short::of(plan.shape, id)?,
         intervals: Box::default(),
-        direct: plan.fields.as_ref().map(Direct::new),
-        rules: RuleWays::default(),
-        vain: Vain::default(),
+        interval_table: plan.fields.as_ref().map(IntervalTable::new),
+        rules: RuleCache::default(),
+        insert_backoff: InsertBackoff::default(),
     };
     let (mut ranges, mut others, mut intervals) = (Vec::new(), Vec::new(), Vec::new());
     for d in &plan.dims {
@@ -599,8 +599,8 @@ fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<GuardBox> 
             };
         }
     }
-    b.asked = Asked::of(&mask, &value, &span);
-    b.alike = Alike::of(&mask, &value, &span);
+    b.word_match = WordMatch::of(&mask, &value, &span);
+    b.equal_match = EqualMatch::of(&mask, &value, &span);
     (b.mask, b.lo, b.span) = (mask, value, span);
     let simple = ranges.is_empty() && others.is_empty();
     b.more = !ranges.is_empty() || !others.is_empty() || b.payload.is_some();

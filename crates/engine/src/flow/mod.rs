@@ -1,7 +1,7 @@
 //! The flow table's level of execution: what the chain did to a flow's packet is done to the next one without asking.
 //!
 //! A [`FlowRunner`] is a [`ProgramRunner`] with a table in front of it. For a packet that the table does not know, the program runs
-//! and its way is written down ([`Path`]); what can be repeated becomes an entry: the composed [`Way`] of the whole chain, with
+//! and its way is written down ([`Path`]); what can be repeated becomes an entry: the composed [`FlowAction`] of the whole chain, with
 //! the flow's own addresses, ports and checksum differences, under a key of addresses, ports and guards ([`guard`]). The
 //! next packet of the flow costs one look-up and one write, however long the chain is.
 //!
@@ -45,18 +45,18 @@ pub(crate) mod table;
 pub(crate) mod taken;
 pub(crate) mod windows;
 
-use crate::flow::action_table::Ways;
-use crate::flow::batch_meta::Briefs;
-use crate::flow::flow_action::{Count, Pending, Way};
-use crate::flow::lease::Pool;
-use crate::flow::masked_match::{Lane, Parsed};
+use crate::flow::action_table::ActionTable;
+use crate::flow::batch_meta::BatchMeta;
+use crate::flow::flow_action::{Count, FlowAction, Pending};
+use crate::flow::lease::LeasePool;
+use crate::flow::masked_match::{IngressCache, PacketMeta};
 use crate::flow::policy::admission::Admission;
 pub use crate::flow::policy::admission::OVERLOAD;
 use crate::flow::policy::admission::SETTLES;
 use crate::flow::policy::level_choice::Pace;
 use crate::flow::policy::monitor::Monitor;
 use crate::flow::policy::seen_filter::SeenFilter;
-use crate::flow::rule_cache::RuleWays;
+use crate::flow::rule_cache::RuleCache;
 use crate::flow::table::{Slot, Table};
 pub use crate::flow::taken::Taken;
 use crate::graph::arrival::Arrival;
@@ -79,7 +79,7 @@ use std::time::Duration;
 /// Entries unless told otherwise.
 pub const DEFAULT_FLOWS: usize = 1 << 17;
 /// Different ways; what would need more is not remembered.
-pub(crate) const MAX_WAYS: usize = 1 << 16;
+pub(crate) const MAX_ACTIONS: usize = 1 << 16;
 
 /// What a flow table has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -124,14 +124,14 @@ pub struct FlowStats {
 pub struct FlowRunner {
     runner: ProgramRunner,
     table: Table,
-    pool: Pool,
+    pool: LeasePool,
     flows: usize,
-    ways: Ways,
-    /// Ways with packets that have not been accounted for: to anyone, and at this moment.
+    actions: ActionTable,
+    /// ActionTable with packets that have not been accounted for: to anyone, and at this moment.
     dirty: Vec<u32>,
     moments: Vec<u32>,
-    lanes: Vec<Lane>,
-    next_box: u32,
+    ingress: Vec<IngressCache>,
+    next_match: u32,
     /// Tables that are attached.
     tables: Vec<StateId>,
     /// [`Graph::changes`] that entries were made under; `None` before the first packet and after a program has been loaded.
@@ -142,13 +142,13 @@ pub struct FlowRunner {
     /// A packet as it came.
     original: Packet,
     /// Packets between the steps.
-    group: Box<[Parsed]>,
+    group: Box<[PacketMeta]>,
     /// The same in short.
-    briefs: Box<Briefs>,
+    meta: Box<BatchMeta>,
     /// Rules of a group's packets.
     rules: Vec<u32>,
     /// Flows that may be worth an entry.
-    once: SeenFilter,
+    seen_filter: SeenFilter,
     adaptive: bool,
     /// The level of all packets, if somebody wants it so.
     forced: Option<Level>,
@@ -194,27 +194,27 @@ impl FlowRunner {
     fn with_seed(runner: ProgramRunner, flows: usize, seed: u64) -> FlowRunner {
         let scripts = runner.graph.core.topo.classes.iter().any(|c| c == "Script");
         let table = Table::new(flows, seed);
-        let pool = Pool::new(table.bound());
+        let pool = LeasePool::new(table.bound());
         FlowRunner {
             runner,
             table,
             pool,
             flows,
-            ways: Ways::default(),
+            actions: ActionTable::default(),
             dirty: Vec::new(),
             moments: Vec::new(),
-            lanes: Vec::new(),
+            ingress: Vec::new(),
             // no key is zero
-            next_box: 1,
+            next_match: 1,
             tables: Vec::new(),
             seen: None,
             scripts,
             path: Some(Box::default()),
             original: Packet::from_slice(&[]),
-            group: vec![Parsed::default(); GROUP].into(),
-            briefs: Box::default(),
+            group: vec![PacketMeta::default(); GROUP].into(),
+            meta: Box::default(),
             rules: Vec::with_capacity(GROUP),
-            once: SeenFilter::new(flows),
+            seen_filter: SeenFilter::new(flows),
             adaptive: true,
             forced: None,
             pace: Pace::USUAL,
@@ -264,8 +264,8 @@ impl FlowRunner {
     /// for go to the program at [`Level::Flow`]. Where there is no program for the graph as it is, the reference graph takes them in any case.
     pub fn force(&mut self, level: Option<Level>) {
         self.forced = level;
-        for lane in &mut self.lanes {
-            lane.monitor.choice.open = level.is_none();
+        for ingress in &mut self.ingress {
+            ingress.monitor.choice.open = level.is_none();
         }
     }
 
@@ -348,9 +348,9 @@ impl FlowRunner {
         }
         all
     }
-    /// Ways with packets that have not been accounted for.
-    fn waiting(&self) -> impl Iterator<Item = (&Way, Pending)> {
-        let listed = self.dirty.iter().filter_map(|i| self.ways.get(*i));
+    /// ActionTable with packets that have not been accounted for.
+    fn waiting(&self) -> impl Iterator<Item = (&FlowAction, Pending)> {
+        let listed = self.dirty.iter().filter_map(|i| self.actions.get(*i));
         // one that was about to be gone may be listed already
         (listed.map(|(w, t)| (w, t.pending()))).filter(|(_, n)| n.packets > 0)
     }
@@ -380,7 +380,7 @@ impl FlowRunner {
     }
     /// What the table has done.
     pub fn stats(&self) -> FlowStats {
-        let boxes = || self.lanes.iter().flat_map(|l| &l.boxes);
+        let matches = || self.ingress.iter().flat_map(|l| &l.matches);
         // there are no lanes before the first packet
         let entries = self
             .runner
@@ -390,18 +390,18 @@ impl FlowRunner {
         FlowStats {
             entries: self.table.len(),
             places: self.table.places(),
-            classes: boxes()
-                .map(|b| b.direct.as_ref().map_or(0, |d| d.known()) + b.rules.known())
+            classes: matches()
+                .map(|b| b.interval_table.as_ref().map_or(0, |d| d.known()) + b.rules.known())
                 .sum(),
             leases: self.pool.len(),
             bytes: self.table.memory_bytes()
                 + self.pool.memory_bytes()
-                + self.once.memory_bytes()
-                + boxes().map(|b| b.rules.memory_bytes()).sum::<usize>(),
+                + self.seen_filter.memory_bytes()
+                + matches().map(|b| b.rules.memory_bytes()).sum::<usize>(),
             most_bytes: self.table.most_bytes()
                 + self.pool.most_bytes()
-                + self.once.memory_bytes()
-                + entries * RuleWays::most_bytes(),
+                + self.seen_filter.memory_bytes()
+                + entries * RuleCache::most_bytes(),
             ..self.stats
         }
     }
@@ -457,11 +457,11 @@ impl FlowRunner {
 
     /// Packets go in, the first of them at the present time. Leaves `batch` empty.
     fn enter_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>, arrival: Arrival) {
-        let lane = match self.usable() {
-            true => self.lanes.iter().position(|l| l.source == source.0),
+        let ingress = match self.usable() {
+            true => self.ingress.iter().position(|l| l.source == source.0),
             false => None,
         };
-        let Some(lane) = lane else {
+        let Some(ingress) = ingress else {
             if !self.runner.valid() {
                 self.sync();
                 return self.runner.take_reference(source, batch, arrival, false);
@@ -475,7 +475,7 @@ impl FlowRunner {
             return;
         };
         let n = batch.len();
-        let (level, begun) = match self.lanes.get_mut(lane) {
+        let (level, begun) = match self.ingress.get_mut(ingress) {
             Some(l) => {
                 let choice = &mut l.monitor.choice;
                 let level = match (self.forced, &self.admission) {
@@ -493,7 +493,7 @@ impl FlowRunner {
                 if !self.scripts {
                     self.runner.gather();
                 }
-                crate::flow::steps::run(self.isa, self, source, lane, batch, arrival);
+                crate::flow::steps::run(self.isa, self, source, ingress, batch, arrival);
                 self.runner.tell();
             }
             Level::Program => {
@@ -511,7 +511,7 @@ impl FlowRunner {
                 self.runner.take_reference(source, batch, arrival, true);
             }
         }
-        if let (Some(l), Some(begun)) = (self.lanes.get_mut(lane), begun) {
+        if let (Some(l), Some(begun)) = (self.ingress.get_mut(ingress), begun) {
             let took = self.stopwatch.read().saturating_sub(begun);
             l.monitor.choice.took(level, n, took);
         }
@@ -558,21 +558,21 @@ impl FlowRunner {
                 self.tables.push(id);
             }
         }
-        self.lanes.clear();
+        self.ingress.clear();
         if let Some(l) = &self.runner.loaded {
             let reads = &l.code.reads;
             let mut monitor = Monitor::new(self.flows, self.pace);
             monitor.choice.open = self.forced.is_none();
-            self.lanes = reads
+            self.ingress = reads
                 .iter()
-                .map(|r| Lane::new(&l.code, r, monitor))
+                .map(|r| IngressCache::new(&l.code, r, monitor))
                 .collect();
         }
     }
 
     /// Forgets everything. Counts must have been told.
     fn clear(&mut self) {
-        if self.table.len() > 0 || !self.ways.is_empty() {
+        if self.table.len() > 0 || !self.actions.is_empty() {
             self.stats.cleared += 1;
         }
         if let Some(a) = &mut self.admission {
@@ -580,15 +580,15 @@ impl FlowRunner {
         }
         self.pool.clear(&mut self.runner.graph.store);
         self.table.clear();
-        for lane in &mut self.lanes {
-            for b in &mut lane.boxes {
+        for ingress in &mut self.ingress {
+            for b in &mut ingress.matches {
                 b.rules.clear();
-                if let Some(d) = &mut b.direct {
+                if let Some(d) = &mut b.interval_table {
                     d.clear();
                 }
             }
         }
-        self.ways.clear();
+        self.actions.clear();
     }
 
     #[cold]
@@ -603,7 +603,7 @@ impl FlowRunner {
     #[inline]
     fn end_moment(&mut self) {
         while let Some(i) = self.moments.pop() {
-            let Some((w, _)) = self.ways.get_mut(i) else {
+            let Some((w, _)) = self.actions.get_mut(i) else {
                 continue;
             };
             let n = std::mem::take(&mut w.moment);
@@ -618,7 +618,7 @@ impl FlowRunner {
     pub fn sync(&mut self) {
         self.end_moment();
         while let Some(i) = self.dirty.pop() {
-            let Some((w, t)) = self.ways.get_mut(i) else {
+            let Some((w, t)) = self.actions.get_mut(i) else {
                 continue;
             };
             let n = t.take();
@@ -630,7 +630,7 @@ impl FlowRunner {
 }
 
 /// Tells elements and classes of packets that have gone this way.
-fn account(w: &Way, n: Pending, runner: &mut ProgramRunner) {
+fn account(w: &FlowAction, n: Pending, runner: &mut ProgramRunner) {
     let g = &mut runner.graph;
     if let (Some(l), Some(ledger)) = (&runner.loaded, &mut g.core.rules) {
         let ends = n.ip_bytes + u64::from(w.l3) * n.packets;

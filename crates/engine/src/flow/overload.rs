@@ -1,13 +1,13 @@
 //! Groups of a flood: packets of known flows among as many that nobody knows, most of which are dropped at the door.
 //!
 //! Which packets are known cannot be foreseen, and each branch that depends on it costs as much as a look-up. So there are bits: which ones are known, which ones
-//! were met before, which ones are let in. Where none is let in, which is the rule, the known ones go their ways as they would [at once](crate::flow::apply::AtOnce), and nothing
+//! were met before, which ones are let in. Where none is let in, which is the rule, the known ones go their ways as they would [at once](crate::flow::apply::ApplyAtOnce), and nothing
 //! but their [briefs](crate::flow::batch_meta) is ever written down.
 
 use crate::flow::FlowRunner;
-use crate::flow::batch_drain::Front;
-use crate::flow::batch_meta::Briefs;
-use crate::flow::flow_action::Own;
+use crate::flow::batch_drain::BatchDrain;
+use crate::flow::batch_meta::BatchMeta;
+use crate::flow::flow_action::FlowOperands;
 use crate::flow::interval_table::UNKNOWN;
 use crate::flow::lookup::saved;
 use crate::flow::policy::admission::OVERLOAD;
@@ -20,14 +20,14 @@ use onefold_elements::ElemId;
 use onefold_elements::rewrite::Leases;
 use onefold_packet::{Pkt, Timestamp, prefetch};
 
-/// Entries of a group's first packets, all of which are known [in short](Briefs::keyed), where many have none: which have none, a bit each.
+/// Entries of a group's first packets, all of which are known [in short](BatchMeta::keyed), where many have none: which have none, a bit each.
 #[inline(always)]
-pub(crate) fn search_pressed(
+pub(crate) fn search_overloaded(
     wide: impl Wide,
     table: &Table,
     leases: &Leases,
-    once: &SeenFilter,
-    briefs: &mut Briefs,
+    seen_filter: &SeenFilter,
+    meta: &mut BatchMeta,
     n: usize,
 ) -> u64 {
     let n = n.min(GROUP);
@@ -36,37 +36,37 @@ pub(crate) fn search_pressed(
     let mut i = 0;
     // Loops over indices: adapters may not be inlined. Bound: the group
     while i < n {
-        let (slot, others) = table.in_first(wide, briefs.buckets[i], briefs.tags[i]);
-        briefs.slots[i] = slot;
+        let (slot, others) = table.in_first(wide, meta.buckets[i], meta.tags[i]);
+        meta.slots[i] = slot;
         missed |= u64::from(slot == NO_SLOT) << i;
         more |= u64::from(others) << i;
         i += 1;
     }
     let mut found = first_bits(n) & !missed;
     each_bit!(missed, i, {
-        once.expect(briefs.hashes[i]);
+        seen_filter.expect(meta.hashes[i]);
     });
     each_bit!(missed & more, i, {
-        table.ask_other(briefs.hashes[i]);
+        table.ask_other(meta.hashes[i]);
     });
     each_bit!(missed & more, i, {
-        let slot = table.in_other(wide, briefs.hashes[i]);
-        briefs.slots[i] = slot;
+        let slot = table.in_other(wide, meta.hashes[i]);
+        meta.slots[i] = slot;
         found |= u64::from(slot != NO_SLOT) << i;
     });
     let mut unknown = first_bits(n) & !found;
-    let endangered = table.endangered();
+    let zero_sums_known = table.zero_sums_known();
     let words = leases.words();
     each_bit!(found, i, {
-        let key = &briefs.keys[i];
-        match table.get(briefs.slots[i]).filter(|l| same_short(l, key)) {
+        let key = &meta.keys[i];
+        match table.get(meta.slots[i]).filter(|l| same_short(l, key)) {
             Some(l) => {
                 let lease = (l.0[5] >> 32) as u32;
-                (briefs.ways[i], briefs.leases[i]) = (l.0[5] as u32, lease);
-                let own = Own([l.0[2], l.0[3]]);
-                briefs.owns[i] = match endangered {
-                    true => saved(wide, l, own, briefs.sums[i]),
-                    false => own,
+                (meta.actions[i], meta.leases[i]) = (l.0[5] as u32, lease);
+                let operands = FlowOperands([l.0[2], l.0[3]]);
+                meta.operands[i] = match zero_sums_known {
+                    true => saved(wide, l, operands, meta.sums[i]),
+                    false => operands,
                 };
                 if let Some(w) = words.get(lease as usize) {
                     prefetch(w);
@@ -90,7 +90,7 @@ impl FlowRunner {
         let mut again = 0u64;
         each_bit!(unknown, i, {
             let (hash, flow) = hash(self, i);
-            again |= u64::from(self.once.meet(hash) & flow) << i;
+            again |= u64::from(self.seen_filter.meet(hash) & flow) << i;
         });
         let Some(a) = &mut self.admission else {
             return (0, again);
@@ -106,12 +106,12 @@ impl FlowRunner {
     pub(crate) fn part(
         &mut self,
         source: ElemId,
-        packets: &mut Front<'_>,
+        packets: &mut BatchDrain<'_>,
         n: usize,
         shed: u64,
     ) -> usize {
         let out = &mut self.runner.graph.out;
-        packets.part(n, shed, &self.briefs.sinks, out);
+        packets.part(n, shed, &self.meta.sinks, out);
         let dropped = u64::from(shed.count_ones());
         self.shed(source, dropped);
         dropped as usize
@@ -126,16 +126,16 @@ impl FlowRunner {
         self.stats.shed += dropped;
     }
 
-    /// What has been found of packets [in short](Briefs::keyed) is written down for whoever takes them one by one: some are not known, a bit each.
+    /// What has been found of packets [in short](BatchMeta::keyed) is written down for whoever takes them one by one: some are not known, a bit each.
     #[inline(never)]
     pub(crate) fn spell_out(&mut self, unknown: u64, again: u64) {
-        self.briefs.fill(u64::MAX, &self.ways, &mut self.group);
-        let b = &*self.briefs;
+        self.meta.fill(u64::MAX, &self.actions, &mut self.group);
+        let b = &*self.meta;
         for (i, x) in self.group.iter_mut().enumerate() {
             if unknown >> i & 1 == 1 {
-                (x.way, x.again) = (UNKNOWN, again >> i & 1 == 1);
+                (x.action, x.again) = (UNKNOWN, again >> i & 1 == 1);
             } else {
-                (x.way, x.lease, x.own) = (b.ways[i], b.leases[i], b.owns[i]);
+                (x.action, x.lease, x.operands) = (b.actions[i], b.leases[i], b.operands[i]);
             }
         }
     }
@@ -160,7 +160,7 @@ impl FlowRunner {
             if let Ok([to, from]) = self.group.get_disjoint_mut([left, i]) {
                 *to = *from;
             }
-            let sinks = &mut self.briefs.sinks;
+            let sinks = &mut self.meta.sinks;
             sinks[left % GROUP] = sinks[i];
             batch.swap(left, i);
             left += 1;

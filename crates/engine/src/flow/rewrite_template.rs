@@ -1,8 +1,8 @@
 //! What is done to the packets of ways: bytes kept and set, the time to live counted down, where a flow's own goes, and where packets leave.
 //!
-//! Ways that differ in nothing but whose packets they count share an act, so that acts stay in the nearest cache.
+//! ActionTable that differ in nothing but whose packets they count share an act, so that acts stay in the nearest cache.
 
-use crate::flow::flow_action::{Flow, Own};
+use crate::flow::flow_action::{Flow, FlowOperands};
 use crate::program::headers::registers::{Bits, write_bits};
 use crate::simd::WINDOW;
 use crate::simd::any::Any;
@@ -18,13 +18,13 @@ pub(crate) const NEAR: usize = WINDOW / 2;
 /// No byte of a flow's own.
 pub(crate) const NONE: u8 = 0x80;
 
-/// Where [`Own`] has what: addresses, first and second port, what is added to the header's checksum, and to the one behind it.
+/// Where [`FlowOperands`] has what: addresses, first and second port, what is added to the header's checksum, and to the one behind it.
 const OWN: [u8; 5] = [0, 8, 10, 12, 14];
 
 /// Bytes at the beginning of a window that can change places at once.
 const TURNED: usize = 16;
 
-/// See [`Act::sink`].
+/// See [`RewriteTemplate::sink`].
 pub(crate) const NO_SINK: u32 = u32::MAX;
 
 /// See the module's text.
@@ -32,11 +32,11 @@ pub(crate) const NO_SINK: u32 = u32::MAX;
 /// What every packet needs stands first.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[repr(C, align(64))]
-pub(crate) struct Act {
+pub(crate) struct RewriteTemplate {
     pub keep: [u8; WINDOW],
     pub set: [u8; WINDOW],
     pub sub: [u8; WINDOW],
-    /// Which byte of a flow's own is added to the checksum that stands here; [`NONE`] elsewhere. Said by [`Act::arrange`], as the following.
+    /// Which byte of a flow's own is added to the checksum that stands here; [`NONE`] elsewhere. Said by [`RewriteTemplate::arrange`], as the following.
     pub adds: [u8; WINDOW],
     /// Which byte of a flow's own is written here; [`NONE`] for none.
     pub vars_at: [u8; WINDOW],
@@ -59,34 +59,34 @@ pub(crate) struct Act {
     /// The flow has addresses of its own, and whatever it has for ports.
     pub varies: bool,
     /// Flows have checksums that come to zero on the way.
-    pub danger: bool,
+    pub zero_udp_checksum: bool,
     /// Where addresses go, and ports.
     pub vars: At<8>,
-    /// See [`Act::vars`].
+    /// See [`RewriteTemplate::vars`].
     pub first: At<2>,
-    /// See [`Act::vars`].
+    /// See [`RewriteTemplate::vars`].
     pub second: At<2>,
     /// Where checksums are. Where there is none, nothing is ever added.
     pub ip_sum: At<2>,
     /// The one behind the IP header.
     pub l4_sum: At<2>,
     /// What is added to the checksums of all packets alike; where that is a flow's own, nothing.
-    pub own: Own,
-    /// [`Act::quick`], and besides bytes that are kept and set at most the header's checksum is another, all within [`NEAR`] bytes: [`Act::apply_simple`].
+    pub operands: FlowOperands,
+    /// [`RewriteTemplate::quick`], and besides bytes that are kept and set at most the header's checksum is another, all within [`NEAR`] bytes: [`RewriteTemplate::apply_simple`].
     pub simple: bool,
-    /// What is taken off pairs of bytes of a simple one's packets: [`Act::adds`] of [`Act::own`].
+    /// What is taken off pairs of bytes of a simple one's packets: [`RewriteTemplate::adds`] of [`RewriteTemplate::operands`].
     pub less: [u8; NEAR],
     /// Fields that are copied: from where, and to which bits.
     pub moves: Box<[(Bits, i32, u8)]>,
     /// Where these are whole bytes of the first sixteen and packets begin where they began (MAC addresses that change places): from which place each
-    /// byte of the window comes. [`Act::apply_turned`].
+    /// byte of the window comes. [`RewriteTemplate::apply_turned`].
     pub turn: Option<Box<[u8; WINDOW]>>,
 }
 
 /// Writes what becomes of a checksum that was `x`. One's complement sums do not mind which way round all of their bytes are; and to add to a complement, the
 /// carry added in its turn, is to subtract, and the borrow in its turn.
 #[inline(always)]
-fn mend(w: &mut [u8; WINDOW], at: At<2>, x: u16, k: u16, udp: bool) {
+fn update_checksum(w: &mut [u8; WINDOW], at: At<2>, x: u16, k: u16, udp: bool) {
     if k == 0 || (udp && x == 0) {
         return;
     }
@@ -94,10 +94,10 @@ fn mend(w: &mut [u8; WINDOW], at: At<2>, x: u16, k: u16, udp: bool) {
     at.put(w, less.wrapping_sub(borrow.into()).to_ne_bytes());
 }
 
-impl Act {
+impl RewriteTemplate {
     /// Nothing is written: a drop, or the beginning of more.
-    pub fn nothing() -> Act {
-        Act {
+    pub fn nothing() -> RewriteTemplate {
+        RewriteTemplate {
             sink: NO_SINK,
             quick: false,
             start: 0,
@@ -117,8 +117,8 @@ impl Act {
             ip_sum: At::LAST,
             l4_sum: At::LAST,
             udp: false,
-            danger: false,
-            own: Own::default(),
+            zero_udp_checksum: false,
+            operands: FlowOperands::default(),
             simple: false,
             less: [0; NEAR],
             moves: Box::default(),
@@ -128,59 +128,64 @@ impl Act {
 
     /// This packet's UDP checksum, if it comes to zero on the way.
     #[inline(always)]
-    pub fn dangerous(&self, flow: &Flow, p: &Packet) -> Option<u16> {
-        if !self.danger {
+    pub fn zero_udp_checksum_of(&self, flow: &Flow, p: &Packet) -> Option<u16> {
+        if !self.zero_udp_checksum {
             return None;
         }
         // where it is before anything is pulled
         let at = self.l4_sum.place().wrapping_add_signed(self.start as isize);
         let field = p.data().get(at..).and_then(|b| b.first_chunk::<2>());
         let x = field.map_or(0, |f| u16::from_ne_bytes(*f));
-        (x != 0 && Any.among(&flow.danger, x)).then_some(x)
+        (x != 0 && Any.among(&flow.zero_udp_checksum, x)).then_some(x)
     }
 
-    /// [`Act::apply`] of one that is [quick](Act::quick) to a packet's first bytes. Where it ends is left to be said ([`Act::end`]).
+    /// [`RewriteTemplate::apply`] of one that is [quick](RewriteTemplate::quick) to a packet's first bytes. Where it ends is left to be said ([`RewriteTemplate::end`]).
     #[inline(always)]
-    pub fn apply_quick<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW], own: &Own) {
-        wide.rewrite(wide.load(w), wide.take(self), own, w);
+    pub fn apply_quick<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW], operands: &FlowOperands) {
+        wide.rewrite(wide.load(w), wide.take(self), operands, w);
     }
 
-    /// [`Act::apply_quick`] of one that is [simple](Act::simple).
+    /// [`RewriteTemplate::apply_quick`] of one that is [simple](RewriteTemplate::simple).
     #[inline(always)]
     pub fn apply_simple<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW]) {
         wide.rewrite_near(self, w);
     }
 
-    /// [`Act::apply_quick`] of one whose fields [change places](Act::turn).
+    /// [`RewriteTemplate::apply_quick`] of one whose fields [change places](RewriteTemplate::turn).
     #[inline(always)]
     pub fn apply_turned<W: Wide>(
         &self,
         wide: W,
         turn: &[u8; WINDOW],
         w: &mut [u8; WINDOW],
-        own: &Own,
+        operands: &FlowOperands,
     ) {
-        wide.rewrite(wide.turned_by(wide.load(w), turn), wide.take(self), own, w);
+        wide.rewrite(
+            wide.turned_by(wide.load(w), turn),
+            wide.take(self),
+            operands,
+            w,
+        );
     }
 
-    /// Writes what is to become of these bytes, which are the window's or [have changed places](Act::turn): as anyone would, field by field.
+    /// Writes what is to become of these bytes, which are the window's or [have changed places](RewriteTemplate::turn): as anyone would, field by field.
     #[inline(always)]
-    pub fn write(&self, bytes: [u8; WINDOW], w: &mut [u8; WINDOW], own: &Own) {
+    pub fn write(&self, bytes: [u8; WINDOW], w: &mut [u8; WINDOW], operands: &FlowOperands) {
         // before anything is written: what has just been written as a whole is slow to read in parts
         let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
         Any.change(bytes, &self.keep, &self.set, &self.sub, w);
-        self.finish(w, own, ip, l4);
+        self.finish(w, operands, ip, l4);
     }
 
-    /// [`Act::write`] of one that is [simple](Act::simple).
+    /// [`RewriteTemplate::write`] of one that is [simple](RewriteTemplate::simple).
     #[inline(always)]
     pub fn write_simple(&self, bytes: [u8; WINDOW], w: &mut [u8; WINDOW]) {
         let x = u16::from_ne_bytes(self.ip_sum.get(w));
         Any.change(bytes, &self.keep, &self.set, &self.sub, w);
-        mend(w, self.ip_sum, x, self.own.ip(), false);
+        update_checksum(w, self.ip_sum, x, self.operands.ip(), false);
     }
 
-    /// Is nothing written behind the first [`NEAR`] bytes? Said of one that has been [arranged](Act::arrange).
+    /// Is nothing written behind the first [`NEAR`] bytes? Said of one that has been [arranged](RewriteTemplate::arrange).
     pub fn near(&self) -> bool {
         (NEAR..WINDOW).all(|i| {
             let plain = (self.keep[i], self.set[i], self.sub[i]) == (0xff, 0, 0);
@@ -228,15 +233,15 @@ impl Act {
         true
     }
 
-    /// The same is added to checksums of all packets, and this is it: said of one that has been [arranged](Act::arrange).
-    pub fn share(&mut self, own: Own) {
-        self.own = own;
-        let [a, b] = own.0.map(u64::to_le_bytes);
+    /// The same is added to checksums of all packets, and this is it: said of one that has been [arranged](RewriteTemplate::arrange).
+    pub fn share(&mut self, operands: FlowOperands) {
+        self.operands = operands;
+        let [a, b] = operands.0.map(u64::to_le_bytes);
         for (less, from) in self.less.iter_mut().zip(self.adds) {
             let byte = a.iter().chain(&b).nth(from.into());
             *less = byte.copied().unwrap_or(0);
         }
-        self.simple = self.quick && own.l4() == 0 && self.near();
+        self.simple = self.quick && operands.l4() == 0 && self.near();
     }
 
     /// Fields that are copied: said last, after what is written elsewhere.
@@ -273,21 +278,27 @@ impl Act {
 
     /// Writes what is a flow's own, and checksums, which were these.
     #[inline(always)]
-    fn finish(&self, w: &mut [u8; WINDOW], own: &Own, ip: [u8; 2], l4: [u8; 2]) {
+    fn finish(&self, w: &mut [u8; WINDOW], operands: &FlowOperands, ip: [u8; 2], l4: [u8; 2]) {
         if self.varies {
-            let [a, b, c, d] = own.ports().to_le_bytes();
+            let [a, b, c, d] = operands.ports().to_le_bytes();
             // one after the other, though one mostly follows the other: whether it does (an echo message has one) could not be foreseen
             self.second.put(w, [c, d]);
             self.first.put(w, [a, b]);
-            self.vars.put(w, own.addresses().to_le_bytes());
+            self.vars.put(w, operands.addresses().to_le_bytes());
         }
-        mend(w, self.ip_sum, u16::from_ne_bytes(ip), own.ip(), false);
-        mend(w, self.l4_sum, u16::from_ne_bytes(l4), own.l4(), self.udp);
+        update_checksum(w, self.ip_sum, u16::from_ne_bytes(ip), operands.ip(), false);
+        update_checksum(
+            w,
+            self.l4_sum,
+            u16::from_ne_bytes(l4),
+            operands.l4(),
+            self.udp,
+        );
     }
 
     /// Makes the packet what leaves. `total`: bytes that its IP header says.
     #[inline(never)]
-    pub fn apply(&self, p: &mut Packet, own: &Own, total: u32) {
+    pub fn apply(&self, p: &mut Packet, operands: &FlowOperands, total: u32) {
         let mut moved = [0; MAX_MOVES];
         if !self.moves.is_empty() {
             for (v, (b, ..)) in moved.iter_mut().zip(&self.moves) {
@@ -309,7 +320,7 @@ impl Act {
         if self.changes {
             Any.change(*w, &self.keep, &self.set, &self.sub, w);
         }
-        self.finish(w, own, ip, l4);
+        self.finish(w, operands, ip, l4);
         if !self.moves.is_empty() {
             for ((_, at, bits), v) in self.moves.iter().zip(moved) {
                 write_bits(w, 0, *at, *bits, v);
@@ -329,39 +340,44 @@ mod tests {
         fn turned_as_moved(
             moves in proptest::collection::vec((0i32..12, 0i32..12, 1u8..5), 1..MAX_MOVES),
             changed in proptest::collection::vec((0usize..24, any::<u8>(), any::<u8>(), any::<u8>()), 0..6),
-            own: [u64; 2],
+            operands: [u64; 2],
             data in proptest::collection::vec(any::<u8>(), 64),
         ) {
-            let mut act = Act {
+            let mut template = RewriteTemplate {
                 changes: true,
                 ip_sum: At::of(24).unwrap(),
-                own: Own(own),
-                ..Act::nothing()
+                operands: FlowOperands(operands),
+                ..RewriteTemplate::nothing()
             };
             for (at, keep, set, sub) in changed {
-                (act.keep[at], act.set[at], act.sub[at]) = (keep, set, sub);
+                (template.keep[at], template.set[at], template.sub[at]) = (keep, set, sub);
             }
             let bits = |(from, to, n): &(i32, i32, u8)| (Bits::new(from * 8, n * 8), to * 8, n * 8);
-            act.set_moves(moves.iter().map(bits).collect());
-            let turn = act.turn.clone().unwrap();
+            template.set_moves(moves.iter().map(bits).collect());
+            let turn = template.turn.clone().unwrap();
             let mut want = Packet::from_slice(&data);
-            act.apply(&mut want, &act.own, 40);
+            template.apply(&mut want, &template.operands, 40);
             let mut got = Packet::from_slice(&data);
-            act.apply_turned(Any, &turn, got.window_mut().unwrap(), &act.own);
+            template.apply_turned(Any, &turn, got.window_mut().unwrap(), &template.operands);
             prop_assert_eq!(want.data(), got.data());
         }
     }
 
     /// All that is written at once is what is written field by field.
-    fn written(wide: impl Wide, act: &Act, w: &[u8; WINDOW], own: &Own) {
+    fn written(
+        wide: impl Wide,
+        template: &RewriteTemplate,
+        w: &[u8; WINDOW],
+        operands: &FlowOperands,
+    ) {
         let (mut want, mut got) = (*w, *w);
-        act.write(*w, &mut want, own);
-        act.apply_quick(wide, &mut got, own);
+        template.write(*w, &mut want, operands);
+        template.apply_quick(wide, &mut got, operands);
         assert_eq!(want, got);
-        if !act.varies && act.near() {
+        if !template.varies && template.near() {
             let (mut want, mut got) = (*w, *w);
-            act.write_simple(*w, &mut want);
-            act.apply_simple(wide, &mut got);
+            template.write_simple(*w, &mut want);
+            template.apply_simple(wide, &mut got);
             assert_eq!(want, got);
         }
     }
@@ -374,14 +390,14 @@ mod tests {
             (addresses, ports) in (0usize..24, 0usize..6),
             (ip, l4) in (proptest::option::of(0usize..63), proptest::option::of(0usize..63)),
             (varies, udp, zero) in (any::<bool>(), any::<bool>(), any::<bool>()),
-            own in (any::<u64>(), any::<u64>(), proptest::sample::select(vec![0, 1, 0xfffe, 0xffff])),
+            operands in (any::<u64>(), any::<u64>(), proptest::sample::select(vec![0, 1, 0xfffe, 0xffff])),
             data in proptest::collection::vec(any::<u8>(), WINDOW),
         ) {
             let place = |at: Option<usize>| at.and_then(At::<2>::of);
             let (ip, l4) = (place(ip), place(l4));
-            let (a, b, k) = own;
-            let own = Own([a, b & 0x0000_ffff_ffff_ffff | if ports == 0 { b & 0xffff << 48 } else { k << 48 }]);
-            let mut act = Act {
+            let (a, b, k) = operands;
+            let operands = FlowOperands([a, b & 0x0000_ffff_ffff_ffff | if ports == 0 { b & 0xffff << 48 } else { k << 48 }]);
+            let mut template = RewriteTemplate {
                 changes: true,
                 varies,
                 udp,
@@ -390,36 +406,36 @@ mod tests {
                 second: At::of(addresses + ports * 2 + ports / 2).unwrap(),
                 ip_sum: ip.unwrap_or(At::LAST),
                 l4_sum: l4.unwrap_or(At::LAST),
-                own: Own([own.0[0], own.0[1] & u64::MAX >> 16]),
-                ..Act::nothing()
+                operands: FlowOperands([operands.0[0], operands.0[1] & u64::MAX >> 16]),
+                ..RewriteTemplate::nothing()
             };
             for (at, keep, set, sub) in changed {
-                (act.keep[at], act.set[at], act.sub[at]) = (keep, set, sub);
+                (template.keep[at], template.set[at], template.sub[at]) = (keep, set, sub);
             }
             // where there is none, nothing is added
             let none = |at: Option<At<2>>, by: u32| if at.is_none() { u64::from(u16::MAX) << by } else { 0 };
-            let own = Own([own.0[0], own.0[1] & !none(ip, 32) & !none(l4, 48)]);
-            act.own.0[1] &= !none(ip, 32);
-            let before = act.clone();
-            if act.arrange((ip, l4)) {
-                act.share(act.own);
+            let operands = FlowOperands([operands.0[0], operands.0[1] & !none(ip, 32) & !none(l4, 48)]);
+            template.operands.0[1] &= !none(ip, 32);
+            let before = template.clone();
+            if template.arrange((ip, l4)) {
+                template.share(template.operands);
                 let mut w: [u8; WINDOW] = data.try_into().unwrap();
                 if zero && let Some(at) = l4 {
                     at.put(&mut w, [0; 2]);
                 }
                 let (mut want, mut plain) = (w, w);
-                before.write(w, &mut want, &own);
-                act.write(w, &mut plain, &own);
+                before.write(w, &mut want, &operands);
+                template.write(w, &mut plain, &operands);
                 prop_assert_eq!(want, plain);
                 #[cfg(target_arch = "x86_64")]
                 {
                     use crate::simd::avx2::Avx2;
                     use crate::simd::avx512::Avx512;
                     if let Some(wide) = Avx2::found() {
-                        written(wide, &act, &w, &own);
+                        written(wide, &template, &w, &operands);
                     }
                     if let Some(wide) = Avx512::found() {
-                        written(wide, &act, &w, &own);
+                        written(wide, &template, &w, &operands);
                     }
                 }
             }
@@ -429,18 +445,18 @@ mod tests {
     #[test]
     fn what_cannot_be_turned_is_moved() {
         let set = |from, to, bits, start| {
-            let mut act = Act {
+            let mut template = RewriteTemplate {
                 start,
-                ..Act::nothing()
+                ..RewriteTemplate::nothing()
             };
-            act.set_moves(vec![(Bits::new(from, bits), to, bits)]);
-            act.turn.is_some()
+            template.set_moves(vec![(Bits::new(from, bits), to, bits)]);
+            template.turn.is_some()
         };
         assert!(set(0, 48, 48, 0));
         assert!(!set(0, 48, 48, 14), "it begins elsewhere");
         assert!(!set(4, 48, 8, 0), "half of two bytes");
         assert!(!set(128, 0, 8, 0) && !set(0, 124, 8, 0), "too far behind");
-        let mut none = Act::nothing();
+        let mut none = RewriteTemplate::nothing();
         none.set_moves(Vec::new());
         assert!(none.turn.is_none());
     }

@@ -1,8 +1,8 @@
-//! Ways of classes: where the entry stage's rule that takes a packet says all that becomes of it.
+//! ActionTable of classes: where the entry stage's rule that takes a packet says all that becomes of it.
 //!
 //! A packet whose flow the table does not know goes to the program, which looks for its first rule, together with those of the packets around it, and then does the
 //! rest one packet at a time. Where that rule's action is the end (what is written does not follow from the flow's own addresses, and nothing is bound), all
-//! packets that one [box](crate::flow::masked_match::GuardBox) and one rule have in common go one way: it is noted by rule, and the next of these packets goes it as those do
+//! packets that one [box](crate::flow::masked_match::MaskedMatch) and one rule have in common go one way: it is noted by rule, and the next of these packets goes it as those do
 //! that have an entry. Headers that never come again cost their look-up among the rules then, and little else.
 
 use crate::flow::interval_table::{BY_FLOW, UNKNOWN};
@@ -14,40 +14,40 @@ const NEVER: u32 = BY_FLOW;
 
 /// By rule of the entry stage.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct RuleWays {
-    ways: Box<[u32]>,
+pub(crate) struct RuleCache {
+    actions: Box<[u32]>,
     known: usize,
 }
 
-impl RuleWays {
+impl RuleCache {
     /// The way of packets that this rule takes, if it is known.
     #[inline(always)]
     pub fn get(&self, rule: u32) -> Option<u32> {
-        let way = self.ways.get(rule as usize).copied();
-        way.filter(|w| *w < NEVER)
+        let action = self.actions.get(rule as usize).copied();
+        action.filter(|w| *w < NEVER)
     }
     /// Has nothing been found out about this rule?
     pub fn open(&self, rule: u32) -> bool {
-        let way = self.ways.get(rule as usize);
-        way.is_none_or(|w| *w == UNKNOWN)
+        let action = self.actions.get(rule as usize);
+        action.is_none_or(|w| *w == UNKNOWN)
     }
     /// Notes what was found out about one of so many rules; `None`: it says not enough. `taken`: rules that the tables of all boxes have. Where they have too
     /// many, nothing is noted.
-    pub fn set(&mut self, rule: u32, of: usize, taken: usize, way: Option<u32>) {
-        if self.ways.is_empty() {
+    pub fn set(&mut self, rule: u32, of: usize, taken: usize, action: Option<u32>) {
+        if self.actions.is_empty() {
             if taken.saturating_add(of) > MOST {
                 return;
             }
-            self.ways = vec![UNKNOWN; of].into();
+            self.actions = vec![UNKNOWN; of].into();
         }
-        if let Some(to) = self.ways.get_mut(rule as usize) {
-            self.known += usize::from(way.is_some() && *to >= NEVER);
-            *to = way.unwrap_or(NEVER);
+        if let Some(to) = self.actions.get_mut(rule as usize) {
+            self.known += usize::from(action.is_some() && *to >= NEVER);
+            *to = action.unwrap_or(NEVER);
         }
     }
     /// Rules that there is room for.
     pub fn len(&self) -> usize {
-        self.ways.len()
+        self.actions.len()
     }
     /// Rules whose ways are known.
     pub fn known(&self) -> usize {
@@ -55,11 +55,11 @@ impl RuleWays {
     }
     /// Forgets all of them.
     pub fn clear(&mut self) {
-        *self = RuleWays::default();
+        *self = RuleCache::default();
     }
     /// Bytes.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&self.ways[..])
+        size_of_val(&self.actions[..])
     }
     /// The most that all boxes of an entry port take.
     pub fn most_bytes() -> usize {
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_was_found_out_is_noted_by_rule() {
-        let mut w = RuleWays::default();
+        let mut w = RuleCache::default();
         assert!(w.open(3) && w.get(3).is_none() && w.memory_bytes() == 0);
         w.set(3, 10, 0, Some(7));
         w.set(4, 10, 0, None);
@@ -89,11 +89,11 @@ mod tests {
 
     #[test]
     fn there_is_no_more_room_than_is_said() {
-        let mut w = RuleWays::default();
+        let mut w = RuleCache::default();
         w.set(0, 10, MOST - 9, Some(1));
         assert_eq!((w.get(0), w.len()), (None, 0));
         w.set(0, 10, MOST - 10, Some(1));
         assert_eq!((w.get(0), w.len()), (Some(1), 10));
-        assert!(w.memory_bytes() <= RuleWays::most_bytes());
+        assert!(w.memory_bytes() <= RuleCache::most_bytes());
     }
 }

@@ -4,12 +4,12 @@
 
 use crate::flow::FlowRunner;
 use crate::flow::action_table::Tally;
-use crate::flow::apply::Done;
-use crate::flow::batch_drain::Front;
-use crate::flow::batch_meta::Briefs;
-use crate::flow::extract::Seen;
+use crate::flow::apply::Applied;
+use crate::flow::batch_drain::BatchDrain;
+use crate::flow::batch_meta::BatchMeta;
+use crate::flow::extract::Extracted;
 use crate::flow::lookup;
-use crate::flow::masked_match::{Lane, Parsed};
+use crate::flow::masked_match::{IngressCache, PacketMeta};
 use crate::flow::overload;
 use crate::flow::policy::seen_filter::SeenFilter;
 use crate::flow::table::Table;
@@ -29,16 +29,16 @@ use onefold_packet::{Pkt, Timestamp};
 macro_rules! steps {
     ($then:ident: $($with:tt)*) => {
         $then! { $($with)*;
-            /// [`Lane::survey`].
-            fn survey[EDGES](
+            /// [`IngressCache::extract`].
+            fn extract[EDGES](
                 wide,
-                lane: &Lane,
+                ingress: &IngressCache,
                 table: &Table,
                 packets: &Windows<'_>,
-                briefs: &mut Briefs,
-                out: &mut [Parsed],
-            ) -> Seen {
-                lane.survey::<EDGES, _>(wide, table, packets, briefs, out)
+                meta: &mut BatchMeta,
+                out: &mut [PacketMeta],
+            ) -> Extracted {
+                ingress.extract::<EDGES, _>(wide, table, packets, meta, out)
             }
             /// [`crate::flow::lookup::search`].
             fn search[](
@@ -46,7 +46,7 @@ macro_rules! steps {
                 table: &Table,
                 leases: &Leases,
                 tallies: &[Tally],
-                group: &mut [Parsed],
+                group: &mut [PacketMeta],
             ) -> usize {
                 lookup::search(wide, table, leases, tallies, group)
             }
@@ -56,31 +56,31 @@ macro_rules! steps {
                 table: &Table,
                 leases: &Leases,
                 tallies: &[Tally],
-                briefs: &mut Briefs,
+                meta: &mut BatchMeta,
                 n: usize,
             ) -> bool {
-                lookup::search_keyed(wide, table, leases, tallies, briefs, n)
+                lookup::search_keyed(wide, table, leases, tallies, meta, n)
             }
-            /// [`crate::flow::overload::search_pressed`].
-            fn search_pressed[](
+            /// [`crate::flow::overload::search_overloaded`].
+            fn search_overloaded[](
                 wide,
                 table: &Table,
                 leases: &Leases,
-                once: &SeenFilter,
-                briefs: &mut Briefs,
+                seen_filter: &SeenFilter,
+                meta: &mut BatchMeta,
                 n: usize,
             ) -> u64 {
-                overload::search_pressed(wide, table, leases, once, briefs, n)
+                overload::search_overloaded(wide, table, leases, seen_filter, meta, n)
             }
             /// [`crate::flow::lookup::search_mixed`].
             fn search_mixed[](
                 wide,
                 table: &Table,
                 leases: &Leases,
-                once: &SeenFilter,
-                group: &mut [Parsed],
+                seen_filter: &SeenFilter,
+                group: &mut [PacketMeta],
             ) -> u64 {
-                lookup::search_mixed(wide, table, leases, once, group)
+                lookup::search_mixed(wide, table, leases, seen_filter, group)
             }
             /// [`FlowRunner::go`].
             fn go[STALE](
@@ -88,30 +88,30 @@ macro_rules! steps {
                 r: &mut FlowRunner,
                 from: usize,
                 n: usize,
-                packets: &mut Front<'_>,
+                packets: &mut BatchDrain<'_>,
                 now: Timestamp,
             ) -> usize {
                 r.go::<STALE>(wide, from, n, packets, now)
             }
-            /// [`FlowRunner::go_together`].
-            fn go_together[](
+            /// [`FlowRunner::apply_grouped`].
+            fn apply_grouped[](
                 wide,
                 r: &mut FlowRunner,
                 packets: &mut Windows<'_>,
                 which: u64,
                 now: Timestamp,
-            ) -> Option<Done> {
-                r.go_together(wide, packets, which, now)
+            ) -> Option<Applied> {
+                r.apply_grouped(wide, packets, which, now)
             }
-            /// [`FlowRunner::go_at_once`].
-            fn go_at_once[KEYED](
+            /// [`FlowRunner::apply_at_once`].
+            fn apply_at_once[KEYED](
                 wide,
                 r: &mut FlowRunner,
                 packets: &mut Windows<'_>,
                 which: u64,
                 now: Timestamp,
-            ) -> Done {
-                r.go_at_once::<KEYED>(wide, packets, which, now)
+            ) -> Applied {
+                r.apply_at_once::<KEYED>(wide, packets, which, now)
             }
         }
     };
@@ -175,9 +175,9 @@ macro_rules! compiled {
             /// # Safety
             /// The processor has the instructions.
             #[target_feature(enable = $features)]
-            unsafe fn run(r: &mut FlowRunner, source: ElemId, lane: usize, batch: &mut Vec<Pkt>, arrival: Arrival) {
+            unsafe fn run(r: &mut FlowRunner, source: ElemId, ingress: usize, batch: &mut Vec<Pkt>, arrival: Arrival) {
                 // SAFETY: who calls this function vouches for the processor.
-                r.groups(unsafe { $isa::new() }, source, lane, batch, arrival);
+                r.groups(unsafe { $isa::new() }, source, ingress, batch, arrival);
             }
         }
     };
@@ -196,16 +196,16 @@ pub(crate) fn run(
     isa: Isa,
     r: &mut FlowRunner,
     source: ElemId,
-    lane: usize,
+    ingress: usize,
     batch: &mut Vec<Pkt>,
     arrival: Arrival,
 ) {
     match isa {
         // SAFETY: found, or the value would not be this one; this goes for the following, too.
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx512 => unsafe { Avx512::run(r, source, lane, batch, arrival) },
+        Isa::Avx512 => unsafe { Avx512::run(r, source, ingress, batch, arrival) },
         #[cfg(target_arch = "x86_64")]
-        Isa::Avx2 => unsafe { Avx2::run(r, source, lane, batch, arrival) },
-        Isa::Any => r.groups(Any, source, lane, batch, arrival),
+        Isa::Avx2 => unsafe { Avx2::run(r, source, ingress, batch, arrival) },
+        Isa::Any => r.groups(Any, source, ingress, batch, arrival),
     }
 }

@@ -17,7 +17,7 @@
 
 use crate::flow::bucket::Bucket;
 use crate::simd::any::Any;
-use crate::simd::{DANGERS, TAGS, Wide};
+use crate::simd::{TAGS, Wide, ZERO_SUM_WORDS};
 use onefold_packet::{Roomy, prefetch, spread};
 
 /// Entries of a bucket.
@@ -32,7 +32,7 @@ pub(crate) const KEY: usize = 5;
 /// An entry: its key and what the owner keeps with it.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(align(64))]
-pub(crate) struct Line(pub [u64; 8]);
+pub(crate) struct Entry(pub [u64; 8]);
 
 /// Where an entry is.
 pub(crate) type Slot = u32;
@@ -42,15 +42,15 @@ pub(crate) const NO_SLOT: Slot = Slot::MAX;
 #[derive(Debug)]
 pub(crate) struct Table {
     buckets: Roomy<Bucket>,
-    lines: Roomy<Line>,
+    lines: Roomy<Entry>,
     /// By bucket: which entries have been used since somebody wanted their places.
     used: Roomy<u8>,
     seed: [u64; 4],
     len: usize,
     /// Most buckets.
     bound: usize,
-    /// Some entry has had dangers ([`crate::simd::DANGERS`]) since the table was empty.
-    endangered: bool,
+    /// Some entry has had dangers ([`crate::simd::ZERO_SUM_WORDS`]) since the table was empty.
+    zero_sums_known: bool,
 }
 
 #[inline(always)]
@@ -76,13 +76,13 @@ pub(crate) const LONG: u64 = 1 << 63;
 
 /// Does an entry have this key of two words?
 #[inline(always)]
-pub(crate) fn same_short(l: &Line, key: &[u64; 2]) -> bool {
+pub(crate) fn same_short(l: &Entry, key: &[u64; 2]) -> bool {
     l.0[0] == key[0] && l.0[1] == key[1]
 }
 
 /// Does an entry have this key?
 #[inline(always)]
-pub(crate) fn same(l: &Line, key: &[u64; KEY]) -> bool {
+pub(crate) fn same(l: &Entry, key: &[u64; KEY]) -> bool {
     let [a, b, rest @ ..] = key;
     l.0[0] == *a && l.0[1] == *b && (a & LONG == 0 || l.0[2..KEY] == rest[..])
 }
@@ -106,7 +106,7 @@ impl Table {
             seed: [mix(1), mix(2), mix(3), mix(4)],
             len: 0,
             bound,
-            endangered: false,
+            zero_sums_known: false,
         }
     }
 
@@ -129,7 +129,7 @@ impl Table {
 
     /// The most that [`Table::memory_bytes`] can be.
     pub fn most_bytes(&self) -> usize {
-        let lines = Roomy::<Line>::bytes_for(self.bound * WAYS);
+        let lines = Roomy::<Entry>::bytes_for(self.bound * WAYS);
         Roomy::<Bucket>::bytes_for(self.bound) + lines + Roomy::<u8>::bytes_for(self.bound)
     }
 
@@ -287,13 +287,13 @@ impl Table {
 
     /// An entry.
     #[inline(always)]
-    pub fn get(&self, slot: Slot) -> Option<&Line> {
+    pub fn get(&self, slot: Slot) -> Option<&Entry> {
         self.lines.get(slot as usize)
     }
     /// May any entry have dangers? Which ones do cannot be foreseen where some protocols' entries have and others' have not.
     #[inline(always)]
-    pub fn endangered(&self) -> bool {
-        self.endangered
+    pub fn zero_sums_known(&self) -> bool {
+        self.zero_sums_known
     }
     /// Is it so full that it is good to know which entries are in use? Before, none has to make room for another.
     #[inline(always)]
@@ -312,10 +312,10 @@ impl Table {
         }
     }
 
-    fn put(&mut self, slot: usize, tag: u16, line: Line) {
+    fn put(&mut self, slot: usize, tag: u16, entry: Entry) {
         if let (Some(b), Some(l)) = (self.buckets.get_mut(slot / WAYS), self.lines.get_mut(slot)) {
             b.set_tag(slot % WAYS, tag);
-            *l = line;
+            *l = entry;
         }
         if let Some(u) = self.used.get_mut(slot / WAYS) {
             *u &= !(1 << (slot % WAYS));
@@ -328,19 +328,19 @@ impl Table {
         }
     }
     /// The bucket that an entry is looked for in first.
-    fn home(&self, l: &Line) -> usize {
+    fn home(&self, l: &Entry) -> usize {
         let [a, b, c, d, e, ..] = l.0;
         self.first(self.hash(&[a, b, c, d, e]))
     }
     /// This entry is about to be in a bucket: its own one counts those that are not there.
-    fn arrives(&mut self, bucket: usize, l: &Line) {
+    fn arrives(&mut self, bucket: usize, l: &Entry) {
         let home = self.home(l);
         if home != bucket {
             self.count(home, true);
         }
     }
     /// It is not in that bucket any more.
-    fn leaves(&mut self, bucket: usize, l: &Line) {
+    fn leaves(&mut self, bucket: usize, l: &Entry) {
         let home = self.home(l);
         if home != bucket {
             self.count(home, false);
@@ -354,7 +354,7 @@ impl Table {
 
     /// Twice the size, or all there may be. The few entries that find no place are gone; they are given to `gone`.
     #[cold]
-    fn grow(&mut self, gone: &mut dyn FnMut(Line)) {
+    fn grow(&mut self, gone: &mut dyn FnMut(Entry)) {
         let n = (self.buckets.len() * 2).min(self.bound);
         let old = Table {
             buckets: std::mem::replace(&mut self.buckets, spread(n)),
@@ -378,34 +378,34 @@ impl Table {
     }
 
     /// Puts in an entry whose key is not there. Those that had to make room are given to `gone`.
-    pub fn insert(&mut self, hash: u64, line: Line, gone: &mut dyn FnMut(Line)) {
-        self.endangered |= line.0[0] & LONG == 0 && line.0[DANGERS[0]] != 0;
+    pub fn insert(&mut self, hash: u64, entry: Entry, gone: &mut dyn FnMut(Entry)) {
+        self.zero_sums_known |= entry.0[0] & LONG == 0 && entry.0[ZERO_SUM_WORDS[0]] != 0;
         let mut small = self.buckets.len() < self.bound;
         if small && self.len >= self.places() / 8 * 7 {
             self.grow(gone);
             small = self.buckets.len() < self.bound;
         }
-        if self.settle(hash, line) {
+        if self.settle(hash, entry) {
             return;
         }
         if small {
             self.grow(gone);
         }
-        if let Some(out) = self.place(hash, line) {
+        if let Some(out) = self.place(hash, entry) {
             gone(out);
         }
     }
 
     /// Where there is room for it, another entry having moved if need be. The one that had to go if there is none.
-    fn place(&mut self, hash: u64, line: Line) -> Option<Line> {
-        if self.settle(hash, line) {
+    fn place(&mut self, hash: u64, entry: Entry) -> Option<Entry> {
+        if self.settle(hash, entry) {
             return None;
         }
-        Some(self.replace(hash, line))
+        Some(self.replace(hash, entry))
     }
 
     /// Puts an entry in if there is room for it, another one having moved if need be.
-    fn settle(&mut self, hash: u64, line: Line) -> bool {
+    fn settle(&mut self, hash: u64, entry: Entry) -> bool {
         let tag = tag(hash);
         let b = self.first(hash);
         let other = self.other(b, tag);
@@ -413,7 +413,7 @@ impl Table {
             if slot / WAYS != b {
                 self.count(b, true);
             }
-            self.put(slot, tag, line);
+            self.put(slot, tag, entry);
             self.len += 1;
             return true;
         }
@@ -434,8 +434,8 @@ impl Table {
                     if used {
                         self.mark(to as Slot);
                     }
-                    self.arrives(at, &line);
-                    self.put(slot, tag, line);
+                    self.arrives(at, &entry);
+                    self.put(slot, tag, entry);
                     self.len += 1;
                     return true;
                 }
@@ -445,7 +445,7 @@ impl Table {
     }
 
     /// Puts an entry in the place of another of its two full buckets.
-    fn replace(&mut self, hash: u64, line: Line) -> Line {
+    fn replace(&mut self, hash: u64, entry: Entry) -> Entry {
         let tag = tag(hash);
         let b = self.first(hash);
         let other = self.other(b, tag);
@@ -469,13 +469,13 @@ impl Table {
         let slot = at * WAYS + i;
         let victim = self.lines.get(slot).copied().unwrap_or_default();
         self.leaves(at, &victim);
-        self.arrives(at, &line);
-        self.put(slot, tag, line);
+        self.arrives(at, &entry);
+        self.put(slot, tag, entry);
         victim
     }
 
     /// Takes an entry out. Nothing has its key any more, so that a place found before is known to be empty.
-    pub fn remove(&mut self, slot: Slot) -> Option<Line> {
+    pub fn remove(&mut self, slot: Slot) -> Option<Entry> {
         let slot = slot as usize;
         let b = self.buckets.get_mut(slot / WAYS)?;
         if b.tag(slot % WAYS) == 0 {
@@ -483,9 +483,9 @@ impl Table {
         }
         b.set_tag(slot % WAYS, 0);
         self.len -= 1;
-        let line = self.lines.get_mut(slot).map(std::mem::take)?;
-        self.leaves(slot / WAYS, &line);
-        Some(line)
+        let entry = self.lines.get_mut(slot).map(std::mem::take)?;
+        self.leaves(slot / WAYS, &entry);
+        Some(entry)
     }
 
     /// Takes all entries out.
@@ -493,7 +493,7 @@ impl Table {
         self.buckets.fill(Bucket::default());
         self.used.fill(0);
         self.len = 0;
-        self.endangered = false;
+        self.zero_sums_known = false;
     }
 }
 
@@ -508,16 +508,16 @@ mod tests {
             _ => [i, !i, 0, 0, 0],
         }
     }
-    fn line(i: u64) -> Line {
+    fn entry(i: u64) -> Entry {
         let k = key(i);
-        Line([k[0], k[1], k[2], k[3], k[4], i, 0, 0])
+        Entry([k[0], k[1], k[2], k[3], k[4], i, 0, 0])
     }
 
     #[test]
     fn holds_what_it_has_room_for() {
         let mut t = Table::new(10_000, 5);
         for i in 0..10_000 {
-            t.insert(t.hash(&key(i)), line(i), &mut |_| panic!("{i}"));
+            t.insert(t.hash(&key(i)), entry(i), &mut |_| panic!("{i}"));
         }
         assert_eq!(t.len(), 10_000);
         for i in 0..10_000 {
@@ -533,7 +533,7 @@ mod tests {
         for n in [64, 100, 1000, 5000, 16_000] {
             let mut t = Table::new(n, 3);
             for i in 0..n as u64 {
-                t.insert(t.hash(&key(i)), line(i), &mut |_| ());
+                t.insert(t.hash(&key(i)), entry(i), &mut |_| ());
                 let h = t.hash(&key(i * 7));
                 let (b, tag) = (t.first(h), tag(h));
                 let other = t.other(b, tag);
@@ -551,7 +551,7 @@ mod tests {
             assert!(t.bound() <= n * 8 / 7 + WAYS, "{n}: {}", t.bound());
             let mut gone = 0;
             for i in 0..n as u64 {
-                t.insert(t.hash(&key(i)), line(i), &mut |_| gone += 1);
+                t.insert(t.hash(&key(i)), entry(i), &mut |_| gone += 1);
             }
             assert!(gone * 5_000 <= n, "{gone} of {n}");
         }
@@ -561,18 +561,18 @@ mod tests {
     fn those_in_use_stay_in_a_flood() {
         let mut t = Table::new(4096, 9);
         for i in 0..1000 {
-            t.insert(t.hash(&key(i)), line(i), &mut |_| ());
+            t.insert(t.hash(&key(i)), entry(i), &mut |_| ());
         }
         let mut gone = 0;
         for i in 1000..100_000u64 {
-            t.insert(t.hash(&key(i)), line(i), &mut |_| ());
+            t.insert(t.hash(&key(i)), entry(i), &mut |_| ());
             // as the thousand are used again and again
             let u = i % 1000;
             let s = t.find(t.hash(&key(u)), &key(u));
             match s {
                 NO_SLOT => {
                     gone += 1;
-                    t.insert(t.hash(&key(u)), line(u), &mut |_| ());
+                    t.insert(t.hash(&key(u)), entry(u), &mut |_| ());
                 }
                 _ => t.mark(s),
             }
@@ -597,7 +597,7 @@ mod tests {
     fn most_keys_that_are_not_there_take_one_bucket() {
         let mut t = Table::new(60_000, 7);
         for i in 0..40_000u64 {
-            t.insert(t.hash(&key(i)), line(i), &mut |_| ());
+            t.insert(t.hash(&key(i)), entry(i), &mut |_| ());
         }
         counts_right(&t);
         let more = t.buckets.iter().filter(|b| b.any_elsewhere(Any)).count();
@@ -617,7 +617,7 @@ mod tests {
                 match op {
                     0 | 1 if s == NO_SLOT => {
                         m.insert(i, ());
-                        t.insert(h, line(i), &mut |out| {
+                        t.insert(h, entry(i), &mut |out| {
                             assert!(m.remove(&out.0[5]).is_some());
                         });
                     }

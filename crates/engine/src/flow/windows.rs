@@ -87,7 +87,7 @@ impl<'a> Windows<'a> {
         self.n
     }
 
-    /// Sixteen windows, from the row on that this number is in, to be read.
+    /// Lanes windows, from the row on that this number is in, to be read.
     #[inline(always)]
     pub fn row(&self, first: usize) -> &[&[u8; WINDOW]; ROW] {
         if first >= self.n {

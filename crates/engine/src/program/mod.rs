@@ -69,7 +69,7 @@ use crate::graph::trace::TraceStep;
 use crate::program::code::{Code, NONE};
 use crate::program::exec::batch_exec;
 use crate::program::exec::batch_exec::Left;
-use crate::program::exec::deferred_counters::Later;
+use crate::program::exec::deferred_counters::DeferredCounters;
 use crate::program::exec::fast_exec;
 use crate::program::exec::general;
 use crate::program::exec::general::State;
@@ -111,7 +111,7 @@ impl Loaded {
         let mut state = State::new(&self.code);
         state.counts = self.state.counts.clone();
         // between batches nothing waits to be told
-        state.later = self.state.later.clone();
+        state.deferred = self.state.deferred.clone();
         state.watched = self.state.watched.clone();
         Loaded {
             code: self.code.clone(),
@@ -235,7 +235,7 @@ impl ProgramRunner {
         self.graph.core.changed.clear();
         let keys = crate::program::report::keys(program);
         let mut state = State::new(&code);
-        state.later = Later::new(&code, &self.graph);
+        state.deferred = DeferredCounters::new(&code, &self.graph);
         let mut ledger = RuleLedger::new(Arc::new(decisions), code.rule_action.len());
         let old = self.graph.core.rules.take();
         if let (Some(before), Some(mut old)) = (&self.loaded, old) {
@@ -375,7 +375,7 @@ impl ProgramRunner {
             let gathering = self
                 .loaded
                 .as_ref()
-                .is_some_and(|l| l.state.later.gathering);
+                .is_some_and(|l| l.state.deferred.gathering);
             self.tell();
             if let Some(l) = &mut self.loaded {
                 l.state.regs.tables.release();
@@ -384,7 +384,7 @@ impl ProgramRunner {
             if let Some(l) = self.loaded.as_mut().filter(|_| gathering) {
                 let g = &self.graph;
                 (l.state.regs.tables).take(&l.code.tables, &g.store, g.core.changes);
-                l.state.later.gathering = true;
+                l.state.deferred.gathering = true;
             }
         }
         self.graph.core.now = self.graph.core.now.max(at);
@@ -405,8 +405,8 @@ impl ProgramRunner {
             _ => self.first_rules(source, batch, &mut rules),
         };
         if let Some(stage) = stage {
-            self.expect_rules(stage, rules.iter().copied());
-            self.foresee(stage, batch, &rules);
+            self.prefetch_rules(stage, rules.iter().copied());
+            self.prefetch_bindings(stage, batch, &rules);
         }
         // nothing that happens to a packet changes the bytes of another one; a handler that it calls may end the program's time,
         // and then what was found is worth nothing
@@ -476,7 +476,7 @@ impl ProgramRunner {
     /// From now on, until [`ProgramRunner::tell`], elements that only count may be told later.
     pub(crate) fn gather(&mut self) {
         if let Some(l) = &mut self.loaded {
-            l.state.later.gathering = true;
+            l.state.deferred.gathering = true;
         }
     }
 
@@ -484,8 +484,8 @@ impl ProgramRunner {
     pub(crate) fn tell(&mut self) {
         if let Some(l) = &mut self.loaded {
             let g = &mut self.graph;
-            l.state.later.gathering = false;
-            (l.state.later).tell(&l.code, &mut g.core, &mut g.out, &mut g.store);
+            l.state.deferred.gathering = false;
+            (l.state.deferred).tell(&l.code, &mut g.core, &mut g.out, &mut g.store);
         }
     }
 
@@ -521,7 +521,7 @@ impl ProgramRunner {
     }
 
     /// Packets with these rules of a stage are about to go through the program in one batch: memory that rewriters will need is asked for.
-    fn foresee<P: std::ops::Deref<Target = Packet>>(
+    fn prefetch_bindings<P: std::ops::Deref<Target = Packet>>(
         &mut self,
         stage: u32,
         packets: &[P],
@@ -533,27 +533,27 @@ impl ProgramRunner {
         }
         let first = l.code.stages.get(stage as usize).map_or(0, |s| s.rules);
         let (st, g) = (&mut l.state, &mut self.graph);
-        if !crate::program::exec::batch_exec::prepare::foresee(
+        if !crate::program::exec::batch_exec::prepare::prefetch_bindings(
             &l.code, st, g, first, packets, rules,
         ) {
-            (st.foresight).of(&l.code, g, stage, packets, rules);
+            (st.prefetcher).of(&l.code, g, stage, packets, rules);
         }
     }
 
     /// The same for packets that go through it one by one.
-    pub(crate) fn foresee_each<P: std::ops::Deref<Target = Packet>>(
+    pub(crate) fn prefetch_bindings_each<P: std::ops::Deref<Target = Packet>>(
         &mut self,
         stage: u32,
         packets: &[P],
         rules: &[u32],
     ) {
         if let Some(l) = &mut self.loaded {
-            (l.state.foresight).of(&l.code, &self.graph, stage, packets, rules);
+            (l.state.prefetcher).of(&l.code, &self.graph, stage, packets, rules);
         }
     }
 
     /// The program is about to do what these rules of a stage say: with many of them, what is known of each is far away.
-    pub(crate) fn expect_rules(&self, stage: u32, rules: impl Iterator<Item = u32>) {
+    pub(crate) fn prefetch_rules(&self, stage: u32, rules: impl Iterator<Item = u32>) {
         let many = |l: &&Loaded| l.code.rule_action.len() > NEAR;
         let Some(l) = self.loaded.as_ref().filter(many) else {
             return;
@@ -618,7 +618,7 @@ impl ProgramRunner {
                     general::run(&l.code, &mut l.state, g, stage, p, rule);
                 }
                 if !g.core.is_quiet() {
-                    (l.state.later).tell(&l.code, &mut g.core, &mut g.out, &mut g.store);
+                    (l.state.deferred).tell(&l.code, &mut g.core, &mut g.out, &mut g.store);
                     g.core.quiesce(&mut g.out, &mut g.store);
                 }
             }

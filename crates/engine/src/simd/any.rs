@@ -1,12 +1,12 @@
 //! With what every processor has.
 
-use crate::flow::flow_action::Own;
-use crate::flow::rewrite_template::Act;
+use crate::flow::flow_action::FlowOperands;
+use crate::flow::rewrite_template::RewriteTemplate;
 use crate::flow::table::{scaled, tag};
 use crate::simd::GROUP;
 use crate::simd::WINDOW;
-use crate::simd::intervals::Ends;
-use crate::simd::{DANGERS, EDGES, HEAD, HEAD_AT, ROW, Sixteen, TAGS, Wide};
+use crate::simd::intervals::IntervalEnds;
+use crate::simd::{EDGES, HEAD, HEAD_AT, Lanes, ROW, TAGS, Wide, ZERO_SUM_WORDS};
 use onefold_packet::hash_words;
 
 /// Whatever the processor is.
@@ -87,18 +87,24 @@ impl Wide for Any {
             to[i] = (w[i] & keep[i] | set[i]).wrapping_sub(sub[i]);
         }
     }
-    type Taken<'a> = &'a Act;
+    type LoadedTemplate<'a> = &'a RewriteTemplate;
     #[inline(always)]
-    fn take(self, act: &Act) -> &Act {
-        act
+    fn take(self, template: &RewriteTemplate) -> &RewriteTemplate {
+        template
     }
     #[inline(always)]
-    fn rewrite(self, v: [u8; WINDOW], act: &Act, own: &Own, to: &mut [u8; WINDOW]) {
-        act.write(v, to, own);
+    fn rewrite(
+        self,
+        v: [u8; WINDOW],
+        template: &RewriteTemplate,
+        operands: &FlowOperands,
+        to: &mut [u8; WINDOW],
+    ) {
+        template.write(v, to, operands);
     }
     #[inline(always)]
-    fn rewrite_near(self, act: &Act, w: &mut [u8; WINDOW]) {
-        act.write_simple(*w, w);
+    fn rewrite_near(self, template: &RewriteTemplate, w: &mut [u8; WINDOW]) {
+        template.write_simple(*w, w);
     }
     #[inline(always)]
     fn above(self, v: u32, row: &[u32; ROW]) -> u32 {
@@ -129,59 +135,59 @@ impl Wide for Any {
         m
     }
     #[inline(always)]
-    fn endangers(self, entry: &[u64; 8], x: u16) -> u32 {
-        let [a, b, c] = DANGERS;
+    fn zeroes_checksum(self, entry: &[u64; 8], x: u16) -> u32 {
+        let [a, b, c] = ZERO_SUM_WORDS;
         u32::from(self.among(&[entry[a], entry[b], entry[c]], x)) & u32::from(x != 0)
     }
-    type Dangers = u32;
+    type ZeroSums = u32;
     #[inline(always)]
-    fn no_dangers(self) -> u32 {
+    fn no_zero_sums(self) -> u32 {
         0
     }
     #[inline(always)]
-    fn more_dangers(self, so_far: u32, entry: &[u64; 8], x: u16) -> u32 {
-        so_far | self.endangers(entry, x)
+    fn more_zero_sums(self, so_far: u32, entry: &[u64; 8], x: u16) -> u32 {
+        so_far | self.zeroes_checksum(entry, x)
     }
     #[inline(always)]
-    fn any_dangers(self, of: u32) -> bool {
+    fn any_zero_sums(self, of: u32) -> bool {
         of != 0
     }
 
-    type N = Sixteen;
+    type N = Lanes;
     #[inline(always)]
-    fn all(self, v: u32) -> Sixteen {
-        Sixteen([v; ROW])
+    fn all(self, v: u32) -> Lanes {
+        Lanes([v; ROW])
     }
     #[inline(always)]
-    fn get(self, from: &Sixteen) -> Sixteen {
+    fn get(self, from: &Lanes) -> Lanes {
         *from
     }
     #[inline(always)]
-    fn put(self, v: Sixteen, to: &mut Sixteen) {
+    fn put(self, v: Lanes, to: &mut Lanes) {
         *to = v;
     }
     #[inline(always)]
-    fn plus(self, a: Sixteen, b: Sixteen) -> Sixteen {
+    fn plus(self, a: Lanes, b: Lanes) -> Lanes {
         each(a, b, u32::wrapping_add)
     }
     #[inline(always)]
-    fn minus(self, a: Sixteen, b: Sixteen) -> Sixteen {
+    fn minus(self, a: Lanes, b: Lanes) -> Lanes {
         each(a, b, u32::wrapping_sub)
     }
     #[inline(always)]
-    fn times(self, a: Sixteen, b: Sixteen) -> Sixteen {
+    fn times(self, a: Lanes, b: Lanes) -> Lanes {
         each(a, b, u32::wrapping_mul)
     }
     #[inline(always)]
-    fn and(self, a: Sixteen, b: Sixteen) -> Sixteen {
+    fn and(self, a: Lanes, b: Lanes) -> Lanes {
         each(a, b, |a, b| a & b)
     }
     #[inline(always)]
-    fn right(self, a: Sixteen, by: u32) -> Sixteen {
+    fn right(self, a: Lanes, by: u32) -> Lanes {
         each(a, a, |a, _| a >> (by & 31))
     }
     #[inline(always)]
-    fn over(self, a: Sixteen, b: Sixteen) -> u16 {
+    fn over(self, a: Lanes, b: Lanes) -> u16 {
         let mut m = 0;
         for i in 0..ROW {
             m |= u16::from(a.0[i] > b.0[i]) << i;
@@ -189,7 +195,7 @@ impl Wide for Any {
         m
     }
     #[inline(always)]
-    fn rank(self, v: Sixteen, ends: &Ends) -> Sixteen {
+    fn rank(self, v: Lanes, ends: &IntervalEnds) -> Lanes {
         each(v, v, |v, _| {
             let more = |end: &u32| usize::from(v > *end);
             let row: usize = ends.heads[..ends.rows - 1].iter().map(more).sum();
@@ -201,8 +207,8 @@ impl Wide for Any {
         })
     }
     #[inline(always)]
-    fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Sixteen; HEAD / 4] {
-        let mut to = [Sixteen([0; ROW]); HEAD / 4];
+    fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Lanes; HEAD / 4] {
+        let mut to = [Lanes([0; ROW]); HEAD / 4];
         for (i, w) in windows.iter().enumerate() {
             for (c, b) in to.iter_mut().zip(w[HEAD_AT..].as_chunks::<4>().0) {
                 c.0[i] = u32::from_be_bytes(*b);
@@ -211,8 +217,8 @@ impl Wide for Any {
         to
     }
     #[inline(always)]
-    fn edges(self, windows: &[&[u8; WINDOW]; ROW]) -> [Sixteen; HEAD / 4] {
-        let mut to = [Sixteen([0; ROW]); HEAD / 4];
+    fn edges(self, windows: &[&[u8; WINDOW]; ROW]) -> [Lanes; HEAD / 4] {
+        let mut to = [Lanes([0; ROW]); HEAD / 4];
         for (i, w) in windows.iter().enumerate() {
             let (first, second) = (&w[EDGES.0..EDGES.0 + HEAD / 2], &w[EDGES.1..]);
             let words = first.as_chunks::<4>().0.iter().chain(second.as_chunks().0);
@@ -223,11 +229,11 @@ impl Wide for Any {
         to
     }
     #[inline(always)]
-    fn unlike(self, so_far: Sixteen, v: Sixteen, mask: u32, value: u32) -> Sixteen {
+    fn unlike(self, so_far: Lanes, v: Lanes, mask: u32, value: u32) -> Lanes {
         each(so_far, v, |s, v| s | (v & mask) ^ value)
     }
     #[inline(always)]
-    fn beyond(self, so_far: Sixteen, v: Sixteen, mask: u32, lo: u32, span: u32) -> Sixteen {
+    fn beyond(self, so_far: Lanes, v: Lanes, mask: u32, lo: u32, span: u32) -> Lanes {
         let (lo, span) = (lo.to_ne_bytes(), span.to_ne_bytes());
         each(so_far, v, |s, v| {
             let mut b = (v & mask).to_ne_bytes();
@@ -238,7 +244,7 @@ impl Wide for Any {
         })
     }
     #[inline(always)]
-    fn zero(self, v: Sixteen) -> u16 {
+    fn zero(self, v: Lanes) -> u16 {
         let mut m = 0;
         for i in 0..ROW {
             m |= u16::from(v.0[i] == 0) << i;
@@ -246,14 +252,14 @@ impl Wide for Any {
         m
     }
     #[inline(always)]
-    fn pick(self, from: &[u32], at: Sixteen) -> Sixteen {
+    fn pick(self, from: &[u32], at: Lanes) -> Lanes {
         let last = from.len().saturating_sub(1);
         each(at, at, |i, _| {
             from.get(last.min(i as usize)).copied().unwrap_or(0)
         })
     }
     #[inline(always)]
-    fn put_some(self, v: Sixteen, which: u16, to: &mut [u32; ROW]) {
+    fn put_some(self, v: Lanes, which: u16, to: &mut [u32; ROW]) {
         for (i, to) in to.iter_mut().enumerate() {
             *to = if which >> i & 1 == 1 { v.0[i] } else { *to };
         }
@@ -287,7 +293,7 @@ impl Wide for Any {
         }
     }
     #[inline(always)]
-    fn choose(self, a: Sixteen, b: Sixteen, which: u16) -> Sixteen {
+    fn choose(self, a: Lanes, b: Lanes, which: u16) -> Lanes {
         let mut to = a;
         for i in 0..ROW {
             to.0[i] = if which >> i & 1 == 1 { b.0[i] } else { a.0[i] };
@@ -295,13 +301,13 @@ impl Wide for Any {
         to
     }
     #[inline(always)]
-    fn halves(self, v: Sixteen, to: &mut [u16; ROW]) {
+    fn halves(self, v: Lanes, to: &mut [u16; ROW]) {
         for (to, v) in to.iter_mut().zip(v.0) {
             *to = v as u16;
         }
     }
     #[inline(always)]
-    fn pairs(self, of: &[Sixteen; 4], to: &mut [[u64; 2]; ROW]) {
+    fn pairs(self, of: &[Lanes; 4], to: &mut [[u64; 2]; ROW]) {
         let [a, b, c, d] = of;
         let word = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         for (i, to) in to.iter_mut().enumerate() {
@@ -311,7 +317,7 @@ impl Wide for Any {
     #[inline(always)]
     fn hashes(
         self,
-        of: &[Sixteen; 4],
+        of: &[Lanes; 4],
         (secrets, n): (&[u64; 4], u32),
         (to, tags, buckets): (&mut [u64; ROW], &mut [u16; ROW], &mut [u32; ROW]),
     ) {
@@ -341,7 +347,7 @@ impl Any {
 }
 
 #[inline(always)]
-fn each(a: Sixteen, b: Sixteen, f: impl Fn(u32, u32) -> u32) -> Sixteen {
+fn each(a: Lanes, b: Lanes, f: impl Fn(u32, u32) -> u32) -> Lanes {
     let mut to = a;
     for i in 0..ROW {
         to.0[i] = f(a.0[i], b.0[i]);

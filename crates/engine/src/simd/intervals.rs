@@ -3,64 +3,64 @@
 //! A search by halves takes seven steps among 128 numbers, each of which waits for the one before: a number to be read, compared, and added up. Here there are
 //! three: which row of sixteen, which quarter of it, which place; and in each all numbers that matter are read and compared at the same time.
 
-use crate::simd::{HEAD, ROW, Sixteen, Wide};
+use crate::simd::{HEAD, Lanes, ROW, Wide};
 
 /// Intervals of a field but the last one: as many as registers have room for, and one number that is above all.
-pub(crate) const MAX_QUICK: usize = 8 * ROW - 1;
+pub(crate) const MAX_INTERVALS: usize = 8 * ROW - 1;
 
 /// A field of the columns that [`Wide::columns`] makes.
 #[derive(Debug, Clone)]
-pub(crate) struct Quick {
+pub(crate) struct FieldIntervals {
     /// Which word, how far right, and what of it.
     word: u8,
     right: u8,
     mask: u32,
     /// The last value of each interval but the last one.
-    ends: Ends,
+    ends: IntervalEnds,
 }
 
 /// Numbers in order, as [`Wide::rank`] wants them: rows of sixteen, the last of which are more than whatever is asked for.
 #[derive(Debug, Clone)]
-pub(crate) struct Ends {
+pub(crate) struct IntervalEnds {
     /// 1, 2, 4 or 8.
     pub rows: usize,
     /// The last number of each row.
     pub heads: [u32; 8],
     /// By row: the last number of its first quarter, of its second, and of its third.
-    pub quarters: [Sixteen; 3],
+    pub quarters: [Lanes; 3],
     /// By quarter, counted through all rows: its first number, its second, and its third.
-    pub places: [[Sixteen; 2]; 3],
+    pub places: [[Lanes; 2]; 3],
 }
 
-impl Ends {
-    /// Of these, which are in order and [`MAX_QUICK`] at most.
-    pub fn of(ends: &[u32]) -> Ends {
+impl IntervalEnds {
+    /// Of these, which are in order and [`MAX_INTERVALS`] at most.
+    pub fn of(ends: &[u32]) -> IntervalEnds {
         let at = |i: usize| ends.get(i).copied().unwrap_or(u32::MAX);
         let quarter =
-            |q: usize, i: usize| Sixteen(std::array::from_fn(|k| at((i * ROW + k) * 4 + q)));
-        Ends {
+            |q: usize, i: usize| Lanes(std::array::from_fn(|k| at((i * ROW + k) * 4 + q)));
+        IntervalEnds {
             rows: (ends.len() + 1).div_ceil(ROW).next_power_of_two(),
             heads: std::array::from_fn(|row| at(row * ROW + ROW - 1)),
             quarters: std::array::from_fn(|q| {
-                Sixteen(std::array::from_fn(|row| at(row * ROW + q * 4 + 3)))
+                Lanes(std::array::from_fn(|row| at(row * ROW + q * 4 + 3)))
             }),
             places: std::array::from_fn(|q| std::array::from_fn(|i| quarter(q, i))),
         }
     }
 }
 
-impl Quick {
+impl FieldIntervals {
     /// A field of 1 to 32 bits, from this bit of the columns on, with these intervals, each but the last one told by its last value. `None` if it is not
     /// within a word, or if there are too many.
-    pub fn of(from: usize, bits: u8, ends: &[u32]) -> Option<Quick> {
+    pub fn of(from: usize, bits: u8, ends: &[u32]) -> Option<FieldIntervals> {
         let bits = usize::from(bits);
         let last = (from + bits).checked_sub(1)?;
         let within = from / 32 == last / 32 && last / 32 < HEAD / 4;
-        (within && ends.len() <= MAX_QUICK).then(|| Quick {
+        (within && ends.len() <= MAX_INTERVALS).then(|| FieldIntervals {
             word: (from / 32) as u8,
             right: (31 - last % 32) as u8,
             mask: u32::MAX >> (32 - bits),
-            ends: Ends::of(ends),
+            ends: IntervalEnds::of(ends),
         })
     }
 
@@ -85,18 +85,18 @@ mod tests {
             far in proptest::collection::btree_set(0u32..0xffff_fffe, 0..20),
             near in proptest::collection::btree_set(0u32..300, 0..100),
             crowd in 0u32..0xffff_f000,
-            asked in proptest::collection::vec(proptest::num::u32::ANY, ROW),
+            word_match in proptest::collection::vec(proptest::num::u32::ANY, ROW),
         ) {
             let ends: std::collections::BTreeSet<u32> =
                 far.iter().copied().chain(near.iter().map(|n| crowd + n)).collect();
-            let ends: Vec<u32> = ends.into_iter().take(MAX_QUICK).collect();
-            let q = Quick::of(96, 32, &ends).unwrap();
+            let ends: Vec<u32> = ends.into_iter().take(MAX_INTERVALS).collect();
+            let q = FieldIntervals::of(96, 32, &ends).unwrap();
             let edges = ends.iter().flat_map(|e| [*e, e + 1]);
-            let asked: Vec<u32> = asked.into_iter().chain(edges).chain([0, u32::MAX]).collect();
-            for some in asked.chunks(ROW) {
-                let mut values = Sixteen([some[0]; ROW]);
+            let word_match: Vec<u32> = word_match.into_iter().chain(edges).chain([0, u32::MAX]).collect();
+            for some in word_match.chunks(ROW) {
+                let mut values = Lanes([some[0]; ROW]);
                 values.0[..some.len()].copy_from_slice(some);
-                let mut words = [Sixteen([0; ROW]); HEAD / 4];
+                let mut words = [Lanes([0; ROW]); HEAD / 4];
                 words[3] = values;
                 let got = q.number(Any, &words).unwrap();
                 for (got, v) in got.0.iter().zip(values.0) {
@@ -108,12 +108,13 @@ mod tests {
 
     #[test]
     fn fields_within_words_and_others() {
-        let of = |from, bits| Quick::of(from, bits, &[7]).map(|q| (q.word, q.right, q.mask));
+        let of =
+            |from, bits| FieldIntervals::of(from, bits, &[7]).map(|q| (q.word, q.right, q.mask));
         assert_eq!(of(160, 16), Some((5, 16, 0xffff)));
         assert_eq!(of(176, 16), Some((5, 0, 0xffff)));
         assert_eq!(of(170, 32), None, "in two words");
         assert_eq!(of(256, 8), None, "behind the columns");
-        let many: Vec<u32> = (0..=MAX_QUICK as u32).collect();
-        assert!(Quick::of(0, 32, &many).is_none());
+        let many: Vec<u32> = (0..=MAX_INTERVALS as u32).collect();
+        assert!(FieldIntervals::of(0, 32, &many).is_none());
     }
 }

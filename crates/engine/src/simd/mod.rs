@@ -11,10 +11,10 @@ pub(crate) mod bits;
 pub(crate) mod dispatch;
 pub(crate) mod intervals;
 
-use crate::flow::flow_action::Own;
-use crate::flow::rewrite_template::Act;
+use crate::flow::flow_action::FlowOperands;
+use crate::flow::rewrite_template::RewriteTemplate;
 pub(crate) use crate::simd::any::Any;
-use crate::simd::intervals::Ends;
+use crate::simd::intervals::IntervalEnds;
 
 /// Bytes of a packet that are looked at together.
 pub(crate) const WINDOW: usize = 64;
@@ -33,10 +33,10 @@ pub(crate) const HEAD_AT: usize = 14;
 /// Bytes before those columns and behind them that are turned into columns, too: where the first and the second half of them begin.
 pub(crate) const EDGES: (usize, usize) = (0, HEAD_AT + HEAD);
 
-/// Sixteen numbers on a cache line.
+/// Lanes numbers on a cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-pub(crate) struct Sixteen(pub [u32; ROW]);
+pub(crate) struct Lanes(pub [u32; ROW]);
 
 /// The same number, in a register of its own. Answers of several comparisons would be put together into wide registers otherwise, one by one, to
 /// be looked at together: it takes longer than the comparisons.
@@ -87,8 +87,8 @@ impl<const N: usize> At<N> {
     }
 }
 
-/// Which of an entry's words have what endangers its packets ([`crate::flow::flow_action::Flow::danger`]).
-pub(crate) const DANGERS: [usize; 3] = [4, 6, 7];
+/// Which of an entry's words have what endangers its packets ([`crate::flow::flow_action::Flow::zero_udp_checksum`]).
+pub(crate) const ZERO_SUM_WORDS: [usize; 3] = [4, 6, 7];
 
 /// A way to do it.
 pub(crate) trait Wide: Copy {
@@ -135,12 +135,18 @@ pub(crate) trait Wide: Copy {
         to: &mut [u8; WINDOW],
     );
     /// What is done to many packets, in registers if there are enough of them.
-    type Taken<'a>: Copy;
-    fn take(self, act: &Act) -> Self::Taken<'_>;
-    /// Writes what becomes of bytes by what is done to them, and by what is their flow's own: [`Act::write`], of one that has been [arranged](Act::arrange).
-    fn rewrite(self, v: Self::V, taken: Self::Taken<'_>, own: &Own, to: &mut [u8; WINDOW]);
-    /// The same by an act that is [simple](Act::simple).
-    fn rewrite_near(self, act: &Act, w: &mut [u8; WINDOW]);
+    type LoadedTemplate<'a>: Copy;
+    fn take(self, template: &RewriteTemplate) -> Self::LoadedTemplate<'_>;
+    /// Writes what becomes of bytes by what is done to them, and by what is their flow's own: [`RewriteTemplate::write`], of one that has been [arranged](RewriteTemplate::arrange).
+    fn rewrite(
+        self,
+        v: Self::V,
+        taken: Self::LoadedTemplate<'_>,
+        operands: &FlowOperands,
+        to: &mut [u8; WINDOW],
+    );
+    /// The same by an act that is [simple](RewriteTemplate::simple).
+    fn rewrite_near(self, template: &RewriteTemplate, w: &mut [u8; WINDOW]);
     /// How many numbers of a row `v` is above.
     fn above(self, v: u32, row: &[u32; ROW]) -> u32;
     /// Which tags are equal to this one, but for their low bits: a bit each. The tag's own low bit is not set.
@@ -149,21 +155,21 @@ pub(crate) trait Wide: Copy {
     fn turned_by(self, v: Self::V, turn: &[u8; WINDOW]) -> Self::V;
     /// Which tags' low bits are set: a bit each.
     fn odd(self, tags: &[u16; TAGS]) -> u32;
-    /// Is a quarter of one of an entry's words of [`DANGERS`] this one, and not zero? Some bit is set if so.
-    fn endangers(self, entry: &[u64; 8], x: u16) -> u32;
+    /// Is a quarter of one of an entry's words of [`ZERO_SUM_WORDS`] this one, and not zero? Some bit is set if so.
+    fn zeroes_checksum(self, entry: &[u64; 8], x: u16) -> u32;
     /// What has been found of many packets.
-    type Dangers: Copy;
-    fn no_dangers(self) -> Self::Dangers;
-    /// [`Wide::endangers`] of one packet more. What is zero may be taken for one, which is a danger to few: that nothing is found is right, and something may be found that is none.
-    fn more_dangers(self, so_far: Self::Dangers, entry: &[u64; 8], x: u16) -> Self::Dangers;
+    type ZeroSums: Copy;
+    fn no_zero_sums(self) -> Self::ZeroSums;
+    /// [`Wide::zeroes_checksum`] of one packet more. What is zero may be taken for one, which is a danger to few: that nothing is found is right, and something may be found that is none.
+    fn more_zero_sums(self, so_far: Self::ZeroSums, entry: &[u64; 8], x: u16) -> Self::ZeroSums;
     /// Has any been found?
-    fn any_dangers(self, of: Self::Dangers) -> bool;
+    fn any_zero_sums(self, of: Self::ZeroSums) -> bool;
 
-    /// Sixteen numbers in registers.
+    /// Lanes numbers in registers.
     type N: Copy;
     fn all(self, v: u32) -> Self::N;
-    fn get(self, from: &Sixteen) -> Self::N;
-    fn put(self, v: Self::N, to: &mut Sixteen);
+    fn get(self, from: &Lanes) -> Self::N;
+    fn put(self, v: Self::N, to: &mut Lanes);
     /// Sums, without carry.
     fn plus(self, a: Self::N, b: Self::N) -> Self::N;
     /// Differences, without borrow.
@@ -176,7 +182,7 @@ pub(crate) trait Wide: Copy {
     /// Where `a` is above `b`: a bit each.
     fn over(self, a: Self::N, b: Self::N) -> u16;
     /// How many of these numbers each is above.
-    fn rank(self, v: Self::N, ends: &Ends) -> Self::N;
+    fn rank(self, v: Self::N, ends: &IntervalEnds) -> Self::N;
     /// The big-endian words of sixteen headers, from [`HEAD_AT`] on: one column for each.
     fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4];
     /// The words of what is around them, little-endian: four from the first place that [`EDGES`] says, and four from the second.
@@ -230,7 +236,7 @@ mod tests {
     fn numbers<W: Wide>(wide: W, windows: &[&[u8; WINDOW]; ROW]) -> Vec<u32> {
         let mut all = Vec::new();
         let mut keep = |v: W::N| {
-            let mut to = Sixteen([0; ROW]);
+            let mut to = Lanes([0; ROW]);
             wide.put(wide.plus(wide.get(&to), v), &mut to);
             all.extend(to.0);
         };
@@ -245,12 +251,12 @@ mod tests {
         for n in [1, 2, 4, 8] {
             let mut some: Vec<u32> = (0..n * ROW - 1).map(|i| all_of(windows, i)).collect();
             some.sort_unstable();
-            let ends = Ends::of(&some);
-            let mut to = Sixteen([0; ROW]);
+            let ends = IntervalEnds::of(&some);
+            let mut to = Lanes([0; ROW]);
             for v in [a, b, wide.all(some[3]), wide.all(0), wide.all(u32::MAX)] {
                 wide.put(wide.rank(v, &ends), &mut to);
                 all.extend(to.0);
-                let mut of = Sixteen([0; ROW]);
+                let mut of = Lanes([0; ROW]);
                 wide.put(v, &mut of);
                 for (got, v) in to.0.iter().zip(of.0) {
                     assert_eq!(*got as usize, some.partition_point(|s| *s < v));
@@ -258,7 +264,7 @@ mod tests {
             }
         }
         let mut keep = |v: W::N| {
-            let mut to = Sixteen([0; ROW]);
+            let mut to = Lanes([0; ROW]);
             wide.put(v, &mut to);
             all.extend(to.0);
         };
@@ -272,8 +278,8 @@ mod tests {
         let (mut some, mut same) = ([7; ROW], [7; ROW]);
         wide.put_some(a, wide.over(a, b), &mut some);
         wide.number(9, wide.over(a, b), &mut same);
-        keep(wide.get(&Sixteen(some)));
-        keep(wide.get(&Sixteen(same.map(u32::from))));
+        keep(wide.get(&Lanes(some)));
+        keep(wide.get(&Lanes(same.map(u32::from))));
         let mut group: [u32; GROUP] = std::array::from_fn(|i| all_of(windows, i * 3));
         group[GROUP / 2 + 1] = group[3];
         let which = u64::from(all_of(windows, 1)) << 32 | u64::from(all_of(windows, 2));
@@ -291,7 +297,7 @@ mod tests {
         keep(wide.choose(a, b, wide.over(a, b)));
         let mut halves = [0; ROW];
         wide.halves(a, &mut halves);
-        keep(wide.get(&Sixteen(halves.map(u32::from))));
+        keep(wide.get(&Lanes(halves.map(u32::from))));
         let four = [c[2], a, b, c[3]];
         let mut pairs = [[0; 2]; ROW];
         wide.pairs(&four, &mut pairs);
@@ -305,8 +311,8 @@ mod tests {
             assert_eq!((h, bucket), (hashes[i], buckets[i]));
             assert_eq!(crate::flow::table::tag(h), tags[i]);
         }
-        keep(wide.get(&Sixteen(pairs.map(|p| p[0] as u32))));
-        keep(wide.get(&Sixteen(pairs.map(|p| (p[1] >> 32) as u32))));
+        keep(wide.get(&Lanes(pairs.map(|p| p[0] as u32))));
+        keep(wide.get(&Lanes(pairs.map(|p| (p[1] >> 32) as u32))));
         let (mut mask, mut lo, mut span) = ([0; WINDOW], [0; WINDOW], [0; WINDOW]);
         for i in 0..4 {
             let at = i * 17;
@@ -362,18 +368,25 @@ mod tests {
             std::array::from_fn(|i| u64::from(row[i]) << 32 | u64::from(row[i + 8]));
         let quarters = |i: usize| (0..4).map(move |k| (i, k));
         let quarter = |(i, k): (usize, usize)| (entry[i] >> (16 * k)) as u16;
-        let dangers = || DANGERS.iter().flat_map(|i| quarters(*i)).map(quarter);
-        for asked in dangers()
+        let zero_sums = || {
+            ZERO_SUM_WORDS
+                .iter()
+                .flat_map(|i| quarters(*i))
+                .map(quarter)
+        };
+        for word_match in zero_sums()
             .chain(quarters(2).map(quarter))
             .chain([0, 1, v as u16])
         {
-            let want = asked != 0 && dangers().any(|d| d == asked);
-            assert_eq!(x.endangers(&entry, asked) != 0, want);
-            let none = x.no_dangers();
-            assert!(!x.any_dangers(none));
-            let some = x.more_dangers(none, &entry, asked);
-            assert!(x.any_dangers(some) == want || asked == 0 && dangers().any(|d| d == 1));
-            assert!(!want || x.any_dangers(x.more_dangers(some, &[1; 8], 2)));
+            let want = word_match != 0 && zero_sums().any(|d| d == word_match);
+            assert_eq!(x.zeroes_checksum(&entry, word_match) != 0, want);
+            let none = x.no_zero_sums();
+            assert!(!x.any_zero_sums(none));
+            let some = x.more_zero_sums(none, &entry, word_match);
+            assert!(
+                x.any_zero_sums(some) == want || word_match == 0 && zero_sums().any(|d| d == 1)
+            );
+            assert!(!want || x.any_zero_sums(x.more_zero_sums(some, &[1; 8], 2)));
         }
         let none = [0; WINDOW];
         assert!(x.inside(x.load(w), &mask, &value, &none));

@@ -6,20 +6,20 @@ use crate::simd::{HEAD_AT, ROW, Wide};
 
 /// Bytes that are to be one value each, and one word of the [columns](crate::simd::Wide::columns) of which each byte may be an interval: the one that has the time to live.
 #[derive(Debug, Clone)]
-pub(crate) struct Alike {
+pub(crate) struct EqualMatch {
     /// Bits that are to be one value.
     pub exact: [u8; WINDOW],
     /// All of these are in the first [`NEAR`] bytes.
     pub near: bool,
     /// Of the word: each byte under its mask is one of `lo` to `lo + span`.
     pub mask: u32,
-    /// See [`Alike::mask`].
+    /// See [`EqualMatch::mask`].
     pub lo: u32,
-    /// See [`Alike::mask`].
+    /// See [`EqualMatch::mask`].
     pub span: u32,
 }
 
-impl Alike {
+impl EqualMatch {
     /// Which column has intervals.
     pub const COLUMN: usize = 2;
 
@@ -38,7 +38,7 @@ impl Alike {
     }
 
     /// Each byte under its mask is to be one of `lo` to `lo + span`. `None` if any of several values is right elsewhere than in the word.
-    pub fn of(mask: &[u8; WINDOW], lo: &[u8; WINDOW], span: &[u8; WINDOW]) -> Option<Alike> {
+    pub fn of(mask: &[u8; WINDOW], lo: &[u8; WINDOW], span: &[u8; WINDOW]) -> Option<EqualMatch> {
         let at = HEAD_AT + Self::COLUMN * 4;
         let word = at..at + 4;
         if (0..WINDOW).any(|i| span[i] != 0 && !word.contains(&i)) {
@@ -55,7 +55,7 @@ impl Alike {
             let byte = |k: usize| if span[at + k] == 0 { 0 } else { of[at + k] };
             u32::from_be_bytes(std::array::from_fn(byte))
         };
-        Some(Alike {
+        Some(EqualMatch {
             near: exact[NEAR..].iter().all(|m| *m == 0),
             exact,
             mask: some(mask),
@@ -83,13 +83,13 @@ mod tests {
                 (mask[at], lo[at]) = (m, v & m & 3);
             }
             for (at, l, s) in ranged {
-                let at = HEAD_AT + Alike::COLUMN * 4 + at;
+                let at = HEAD_AT + EqualMatch::COLUMN * 4 + at;
                 (mask[at], lo[at], span[at]) = (0xff, l & 1, s & 3);
             }
             let w: [u8; WINDOW] = bytes.try_into().unwrap();
             let windows = [&w; ROW];
-            let a = Alike::of(&mask, &lo, &span).unwrap();
-            let v = Any.columns(&windows)[Alike::COLUMN];
+            let a = EqualMatch::of(&mask, &lo, &span).unwrap();
+            let v = Any.columns(&windows)[EqualMatch::COLUMN];
             let inside = Any.zero(Any.beyond(Any.all(0), v, a.mask, a.lo, a.span));
             let got = inside == u16::MAX && a.same(Any, &windows, &lo);
             proptest::prop_assert_eq!(got, Any.inside(w, &mask, &lo, &span));
@@ -100,8 +100,8 @@ mod tests {
     fn intervals_elsewhere_are_not_for_it() {
         let (mut mask, mut span) = ([0; WINDOW], [0; WINDOW]);
         (mask[40], span[40]) = (0xff, 1);
-        assert!(Alike::of(&mask, &[0; WINDOW], &span).is_none());
+        assert!(EqualMatch::of(&mask, &[0; WINDOW], &span).is_none());
         span[40] = 0;
-        assert!(Alike::of(&mask, &[0; WINDOW], &span).is_some());
+        assert!(EqualMatch::of(&mask, &[0; WINDOW], &span).is_some());
     }
 }

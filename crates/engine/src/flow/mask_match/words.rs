@@ -19,16 +19,16 @@ struct Word {
 
 /// All that is asked of bytes.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct WordMatch {
     /// Of the columns that [`Wide::columns`] makes.
     inner: Box<[Word]>,
     /// Of those that [`Wide::edges`] makes.
     outer: Box<[Word]>,
 }
 
-impl Asked {
+impl WordMatch {
     /// Each byte under its mask is to be one of `lo` to `lo + span`. `None` if something is asked of bytes that no column has.
-    pub fn of(mask: &[u8; WINDOW], lo: &[u8; WINDOW], span: &[u8; WINDOW]) -> Option<Asked> {
+    pub fn of(mask: &[u8; WINDOW], lo: &[u8; WINDOW], span: &[u8; WINDOW]) -> Option<WordMatch> {
         let (first, second) = EDGES;
         let inner = |i: usize| HEAD_AT + i * 4;
         let outer = |i: usize| match i < WORDS / 2 {
@@ -65,7 +65,7 @@ impl Asked {
             (0..WORDS).map(word).filter(|w| w.mask != 0).collect()
         };
         let within = |at: usize| (HEAD_AT..HEAD_AT + HEAD).contains(&at);
-        Some(Asked {
+        Some(WordMatch {
             inner: words(&inner, true, &within),
             outer: words(&outer, false, &|at| !within(at)),
         })
@@ -81,8 +81,8 @@ impl Asked {
 
 /// Bits are set for packets that have something else.
 #[inline(always)]
-fn some<W: Wide>(wide: W, asked: &[Word], columns: &[W::N; WORDS], mut no: W::N) -> W::N {
-    for a in asked {
+fn some<W: Wide>(wide: W, words: &[Word], columns: &[W::N; WORDS], mut no: W::N) -> W::N {
+    for a in words {
         let v = columns[usize::from(a.column) % WORDS];
         no = match a.exact {
             true => wide.unlike(no, v, a.mask, a.lo),
@@ -99,14 +99,14 @@ mod tests {
     use crate::simd::any::Any;
 
     proptest::proptest! {
-        /// Sixteen packets at once are told what each of them is told.
+        /// Lanes packets at once are told what each of them is told.
         #[test]
         fn as_byte_by_byte(
             bytes in proptest::collection::vec(0u8..4, ROW * WINDOW),
-            asked in proptest::collection::vec((0..WINDOW - 2, 0u8..5, 0u8..4, 0u8..3), 0..6),
+            words in proptest::collection::vec((0..WINDOW - 2, 0u8..5, 0u8..4, 0u8..3), 0..6),
         ) {
             let (mut mask, mut lo, mut span) = ([0; WINDOW], [0; WINDOW], [0; WINDOW]);
-            for (at, m, l, s) in asked {
+            for (at, m, l, s) in words {
                 mask[at] = [0xff, 3, 2, 1, 0][usize::from(m)];
                 (lo[at], span[at]) = match m {
                     4 => (0, 0),
@@ -115,7 +115,7 @@ mod tests {
             }
             let all: Vec<&[u8; WINDOW]> = bytes.as_chunks().0.iter().collect();
             let windows: [&[u8; WINDOW]; ROW] = all.try_into().unwrap();
-            let a = Asked::of(&mask, &lo, &span).unwrap();
+            let a = WordMatch::of(&mask, &lo, &span).unwrap();
             let got = a.hold(Any, &Any.columns(&windows), &Any.edges(&windows));
             for (i, w) in windows.iter().enumerate() {
                 let want = Any.inside(**w, &mask, &lo, &span);
@@ -128,6 +128,6 @@ mod tests {
     fn bytes_without_columns() {
         let mut mask = [0; WINDOW];
         mask[WINDOW - 1] = 1;
-        assert!(Asked::of(&mask, &[0; WINDOW], &[0; WINDOW]).is_none());
+        assert!(WordMatch::of(&mask, &[0; WINDOW], &[0; WINDOW]).is_none());
     }
 }

@@ -1,21 +1,21 @@
 //! When not to write a packet's way down, because those before it could not be kept.
 //!
 //! A packet that changes a binding (TCP's SYN, as long as nobody answers) has a way of its own each time. Following it through the program, copying it and making
-//! an entry that is thrown away takes a microsecond; where a [box](crate::flow::masked_match::GuardBox) has nothing but such packets, that is all that the table does.
+//! an entry that is thrown away takes a microsecond; where a [box](crate::flow::masked_match::MaskedMatch) has nothing but such packets, that is all that the table does.
 
-/// Ways in a row that could not be kept, after which few are tried.
+/// ActionTable in a row that could not be kept, after which few are tried.
 const MANY: u8 = 16;
 /// One of so many is tried then.
 const EVERY: u8 = 16;
 
 /// Of the packets in a box that have no entry.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Vain {
+pub(crate) struct InsertBackoff {
     /// Up to [`MANY`]: ways that could not be kept. Above: packets since the last one that was tried.
     count: u8,
 }
 
-impl Vain {
+impl InsertBackoff {
     /// Shall this packet's way be written down?
     pub fn tries(&mut self) -> bool {
         if self.count < MANY {
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn few_are_tried_after_many_in_vain() {
-        let mut v = Vain::default();
+        let mut v = InsertBackoff::default();
         let mut tried = 0;
         for _ in 0..MANY as usize + 10 * EVERY as usize {
             if v.tries() {
@@ -56,14 +56,14 @@ mod tests {
 
     #[test]
     fn one_that_is_kept_ends_it() {
-        let mut v = Vain::default();
+        let mut v = InsertBackoff::default();
         for _ in 0..1000 {
             if v.tries() {
                 v.tried(false);
             }
         }
-        let asked = (0..EVERY).find(|_| v.tries());
-        assert!(asked.is_some());
+        let looked_up = (0..EVERY).find(|_| v.tries());
+        assert!(looked_up.is_some());
         v.tried(true);
         assert!((0..MANY).all(|_| {
             let yes = v.tries();

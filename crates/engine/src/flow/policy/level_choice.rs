@@ -294,11 +294,11 @@ impl LevelChoice {
     }
 
     /// So many of a sample were looked up, and so many of them were known.
-    pub fn sampled(&mut self, asked: usize, known: u64) {
+    pub fn sampled(&mut self, looked_up: usize, known: u64) {
         self.sampling = false;
         // twice as many as would have begun it: what is little known stays at rest
-        if let Some(s) = self.sample.count(asked, known, SAMPLE)
-            && s.known > s.asked / 8
+        if let Some(s) = self.sample.count(looked_up, known, SAMPLE)
+            && s.known > s.looked_up / 8
         {
             (self.rest, self.calm) = (0, 0);
         }

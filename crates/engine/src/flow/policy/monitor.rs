@@ -13,17 +13,17 @@ use crate::flow::policy::level_choice::{LevelChoice, Pace, REST, Verdict};
 /// Packets, and those that were known.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Share {
-    pub asked: u32,
+    pub looked_up: u32,
     pub known: u32,
 }
 
 impl Share {
     /// Counts some more; at the end of a window of so many, all of it.
     #[inline]
-    pub fn count(&mut self, asked: usize, known: u64, window: u32) -> Option<Share> {
-        self.asked = self.asked.saturating_add(asked as u32);
+    pub fn count(&mut self, looked_up: usize, known: u64, window: u32) -> Option<Share> {
+        self.looked_up = self.looked_up.saturating_add(looked_up as u32);
         self.known = self.known.saturating_add(known as u32);
-        (self.asked >= window).then(|| std::mem::take(self))
+        (self.looked_up >= window).then(|| std::mem::take(self))
     }
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Monitor {
     /// Packets of a short window, and of a long one.
     windows: (u32, u32),
     /// Many are new.
-    pub pressed: bool,
+    pub overloaded: bool,
     /// Which level takes them.
     pub choice: LevelChoice,
 }
@@ -55,7 +55,7 @@ impl Monitor {
             long: Share::default(),
             ruled: 0,
             windows: (pace.window, long),
-            pressed: false,
+            overloaded: false,
             choice: LevelChoice::new(long, pace),
         }
     }
@@ -63,20 +63,20 @@ impl Monitor {
     /// So many were looked up, and so many of them were known, these among them by the rule that takes them and not by their flow: they need no program, but
     /// entries would be of no use to them.
     #[inline]
-    pub fn count(&mut self, asked: usize, known: u64, by_rule: u64) {
+    pub fn count(&mut self, looked_up: usize, known: u64, by_rule: u64) {
         if self.choice.sampling {
-            return self.choice.sampled(asked, known);
+            return self.choice.sampled(looked_up, known);
         }
         let (short, long) = self.windows;
-        if let Some(s) = (self.short).count(asked, known.saturating_sub(by_rule), short) {
-            self.pressed = s.known / 3 < s.asked / 4;
+        if let Some(s) = (self.short).count(looked_up, known.saturating_sub(by_rule), short) {
+            self.overloaded = s.known / 3 < s.looked_up / 4;
         }
         self.ruled = self.ruled.saturating_add(by_rule as u32);
-        if let Some(s) = self.long.count(asked, known, long) {
+        if let Some(s) = self.long.count(looked_up, known, long) {
             // what the rule says is looked up by the program as well: which is cheaper is to be measured
             let ruled = std::mem::take(&mut self.ruled);
-            let mixed = s.known.saturating_sub(ruled) / 3 < s.asked / 4;
-            self.choice.window_ended(match s.known < s.asked / 16 {
+            let mixed = s.known.saturating_sub(ruled) / 3 < s.looked_up / 4;
+            self.choice.window_ended(match s.known < s.looked_up / 16 {
                 true => Verdict::Unknown,
                 false if mixed => Verdict::Mixed,
                 false => Verdict::Known,
@@ -104,7 +104,7 @@ mod tests {
     fn what_is_known_by_rule_goes_where_it_is_cheaper() {
         for (table, program, rests) in [(120, 100, true), (100, 120, false)] {
             let mut m = monitor(10_000);
-            let mut asked = 0;
+            let mut looked_up = 0;
             for _ in 0..100_000 {
                 let level = m.choice.next(32);
                 let asks = level == Level::Flow;
@@ -113,13 +113,13 @@ mod tests {
                     (m.choice).took(level, 32, Duration::from_nanos(32 * ns));
                 }
                 if asks {
-                    asked += 32;
+                    looked_up += 32;
                     m.count(32, 32, 32);
                 }
             }
-            assert!(m.pressed, "no entries are made");
+            assert!(m.overloaded, "no entries are made");
             // two windows, and then one of sixteen
-            let share = f64::from(asked) / 3_200_000.0;
+            let share = f64::from(looked_up) / 3_200_000.0;
             assert_eq!(share < 0.2, rests, "{share}");
             assert_eq!(share > 0.9, !rests, "{share}");
         }
@@ -128,16 +128,16 @@ mod tests {
     #[test]
     fn packets_that_are_never_known_are_not_looked_up_for_long() {
         let mut m = monitor(10_000);
-        let mut asked = 0;
+        let mut looked_up = 0;
         for _ in 0..100_000 {
             if asks(&mut m, 32) {
-                asked += 32;
+                looked_up += 32;
                 m.count(32, 0, 0);
             }
         }
-        assert!(m.pressed);
+        assert!(m.overloaded);
         // four windows and samples
-        assert!((80_000..95_000).contains(&asked), "{asked}");
+        assert!((80_000..95_000).contains(&looked_up), "{looked_up}");
         // times change: rests are longer by now
         let mut late = 0;
         loop {
@@ -154,12 +154,12 @@ mod tests {
             m.count(32, 31, 0);
             assert!(asks(&mut m, 32));
         }
-        assert!(!m.pressed);
+        assert!(!m.overloaded);
         for _ in 0..1000 {
             m.count(32, 16, 0);
             assert!(asks(&mut m, 32), "half of them are known");
         }
-        assert!(m.pressed);
+        assert!(m.overloaded);
     }
 
     /// While next to nothing is known, of many packets only a few are looked up; when flows of the table come back, they are found.
@@ -167,19 +167,19 @@ mod tests {
     fn samples_find_those_that_come_back() {
         let mut m = monitor(10_000);
         let run = |m: &mut Monitor, packets: u32, known: u64| {
-            let mut asked = 0;
+            let mut looked_up = 0;
             for _ in 0..packets / 32 {
                 if asks(m, 32) {
-                    asked += 32;
+                    looked_up += 32;
                     m.count(32, known, 0);
                 }
             }
-            asked
+            looked_up
         };
         run(&mut m, 3_000_000, 0);
         // rests are eight times as long in the end
-        let asked = run(&mut m, 10_000_000, 1);
-        assert!(asked < 300_000, "{asked}");
+        let looked_up = run(&mut m, 10_000_000, 1);
+        assert!(looked_up < 300_000, "{looked_up}");
         // a rest has begun, and one sample window is enough to end it
         while m.choice.rest < 1_000_000 {
             run(&mut m, 32, 0);
@@ -193,8 +193,8 @@ mod tests {
         while m.choice.rest == 0 {
             run(&mut m, 32, 0);
         }
-        let (rest, asked) = (m.choice.rest, run(&mut m, 256_000, 3));
-        assert!(m.choice.rest < rest && asked < 4_000, "{asked}");
+        let (rest, looked_up) = (m.choice.rest, run(&mut m, 256_000, 3));
+        assert!(m.choice.rest < rest && looked_up < 4_000, "{looked_up}");
     }
 
     /// Half of the packets are known; the table costs so much, the program so much: the share of packets that went to the program.
@@ -241,13 +241,13 @@ mod tests {
             for i in batch * 32..batch * 32 + 32 {
                 let h = hash(i % 10_000);
                 known += u64::from(entries.contains(&h));
-                if !m.pressed || o.again(h) {
+                if !m.overloaded || o.again(h) {
                     entries.insert(h);
                 }
             }
             m.count(32, known, 0);
         }
         assert!(probed <= 2 * (8192 + 32), "{probed}");
-        assert!(!m.pressed && entries.len() > 9900, "{}", entries.len());
+        assert!(!m.overloaded && entries.len() > 9900, "{}", entries.len());
     }
 }

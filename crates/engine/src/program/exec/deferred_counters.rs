@@ -3,19 +3,19 @@
 use crate::graph::core::Core;
 use crate::graph::reference::Graph;
 use crate::program::code::Code;
-use crate::program::exec::batch_exec::Shorts;
+use crate::program::exec::batch_exec::BatchActions;
 use crate::program::exec::fast_exec;
 use onefold_elements::{Accounts, Outbox, StateStore};
 
 /// What is counted, and has not been told.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Later {
+pub(crate) struct DeferredCounters {
     /// By number of what is counted ([`Code::counts`]): may it wait?
     waits: Box<[bool]>,
-    /// By action: see [`straight`].
-    straight: Box<[bool]>,
+    /// By action: see [`fast`].
+    fast: Box<[bool]>,
     /// Those of them that are shorter still.
-    pub shorts: Shorts,
+    pub batch_actions: BatchActions,
     /// Packets and bytes.
     sums: Box<[(u64, u64)]>,
     /// Those with packets.
@@ -24,19 +24,19 @@ pub(crate) struct Later {
     pub gathering: bool,
 }
 
-impl Later {
+impl DeferredCounters {
     /// Nothing is counted yet.
-    pub fn new(code: &Code, g: &Graph) -> Later {
+    pub fn new(code: &Code, g: &Graph) -> DeferredCounters {
         let waits = |(elem, _): &(u32, u16)| {
             let n = g.core.nodes.get(*elem as usize);
             let elem = n.and_then(|n| n.elem.as_ref());
             elem.is_some_and(|e| e.accounts() == Accounts::Later)
         };
         let waits: Box<[bool]> = code.counts.iter().map(waits).collect();
-        let straight = |a| fast_exec::is_straight(code, a, &waits);
-        Later {
-            straight: code.actions.iter().map(straight).collect(),
-            shorts: Shorts::new(code, &waits),
+        let fast = |a| fast_exec::is_fast(code, a, &waits);
+        DeferredCounters {
+            fast: code.actions.iter().map(fast).collect(),
+            batch_actions: BatchActions::new(code, &waits),
             waits,
             sums: vec![(0, 0); code.counts.len()].into(),
             some: Vec::new(),
@@ -46,8 +46,8 @@ impl Later {
 
     /// May this action be carried out at once?
     #[inline(always)]
-    pub fn straight(&self, action: usize) -> bool {
-        self.gathering && self.straight.get(action) == Some(&true)
+    pub fn fast(&self, action: usize) -> bool {
+        self.gathering && self.fast.get(action) == Some(&true)
     }
 
     /// A packet of so many bytes; false, and nothing is counted, where its element is to be told at once.

@@ -12,7 +12,7 @@ use onefold_elements::ElemId;
 use onefold_packet::Pkt;
 
 /// Is the action a matter of counts that may wait, and of an output or a drop? `waits`: by number of what is counted.
-pub(crate) fn is_straight(code: &Code, action: &Action, waits: &[bool]) -> bool {
+pub(crate) fn is_fast(code: &Code, action: &Action, waits: &[bool]) -> bool {
     let counted = |s: &Step| match s {
         Step::Count { number, .. } => waits.get(*number as usize) == Some(&true),
         Step::Bind { .. } => false,
@@ -35,7 +35,7 @@ pub(crate) fn run(
     let Some(action) = code.actions.get(number) else {
         return Some(p);
     };
-    if !st.later.straight(number)
+    if !st.deferred.fast(number)
         || st.recorder.is_some()
         || st.watched.is_some()
         || st.path.is_some()
@@ -49,7 +49,7 @@ pub(crate) fn run(
     for s in action.steps.of(&code.steps) {
         if let Step::Count { len, number, .. } = s {
             // it waits, as has been asked
-            st.later.add(*number, image::length(*len, &p));
+            st.deferred.add(*number, image::length(*len, &p));
         }
     }
     match action.end {

@@ -8,8 +8,8 @@ use crate::graph::rule_counts::RuleLedger;
 use crate::graph::topology::Edge;
 use crate::graph::trace::Entry;
 use crate::program::code::{Action, Code, Cut, End, Expect, Next, Span, Step};
-use crate::program::exec::deferred_counters::Later;
-use crate::program::exec::prefetch::Foresight;
+use crate::program::exec::deferred_counters::DeferredCounters;
+use crate::program::exec::prefetch::Prefetcher;
 use crate::program::headers::registers::{Regs, end_of};
 use crate::program::lookup;
 use crate::program::lookup::columns::Scratch;
@@ -44,15 +44,15 @@ pub(crate) const UNREACHABLE: &str = "engine: an unreachable end was reached";
 
 /// What a packet carries besides its bytes.
 #[derive(Debug, Clone, Copy)]
-struct Luggage {
+struct PacketState {
     /// Stages passed.
     hops: u32,
     late: [LateAnno; MAX_LATE],
     lates: u8,
 }
 
-impl Luggage {
-    const NEW: Luggage = Luggage {
+impl PacketState {
+    const NEW: PacketState = PacketState {
         hops: 0,
         late: [LateAnno {
             at: 0,
@@ -79,7 +79,7 @@ impl Luggage {
 /// Something to be done, last first.
 enum Job {
     /// A packet comes to a stage; the slots are on top of [`State::slots`].
-    Stage(Pkt, u32, bool, Luggage),
+    Stage(Pkt, u32, bool, PacketState),
     /// A packet leaves at an output that is not connected.
     Unconnected(Pkt, u32),
     /// The reference graph goes on.
@@ -99,10 +99,10 @@ pub(crate) struct State {
     pub recorder: Option<Box<Recorder>>,
     pub watched: Option<Box<Watched>>,
     pub scratch: Option<Box<Scratch>>,
-    pub foresight: Foresight,
+    pub prefetcher: Prefetcher,
     /// What happens to the packet is written down, to be done again without asking.
     pub path: Option<Box<Path>>,
-    pub later: Later,
+    pub deferred: DeferredCounters,
 }
 
 /// Classes under observation.
@@ -139,9 +139,9 @@ impl State {
             recorder: None,
             watched: None,
             scratch: None,
-            foresight: Foresight::default(),
+            prefetcher: Prefetcher::default(),
             path: None,
-            later: Later::default(),
+            deferred: DeferredCounters::default(),
         }
     }
 
@@ -206,16 +206,16 @@ pub(crate) fn run(
         store: &mut g.store,
     };
     x.out.batched = false;
-    x.packet(p, stage, true, Luggage::NEW, changes, rule);
+    x.packet(p, stage, true, PacketState::NEW, changes, rule);
     // Bound: the engine's steps; every stage costs one.
     while let Some(job) = x.st.stack.pop() {
         match job {
-            Job::Stage(p, stage, fresh, luggage) => {
+            Job::Stage(p, stage, fresh, packet_state) => {
                 let from = x.st.slots.len() - code.slots.min(x.st.slots.len());
                 for (to, v) in x.st.regs.v.iter_mut().zip(x.st.slots.drain(from..)) {
                     *to = v;
                 }
-                x.packet(p, stage, fresh, luggage, changes, None);
+                x.packet(p, stage, fresh, packet_state, changes, None);
             }
             Job::Unconnected(p, elem) => x.out.drop(ElemId(elem), UNCONNECTED, p),
             Job::Reference(p, to, hops) => x.hand_over(to, p, hops),
@@ -237,7 +237,7 @@ pub(crate) fn run(
 
 /// What a binding leads to.
 #[derive(Clone, Copy)]
-enum Outcome {
+enum BindOutcome {
     /// The action goes on.
     Expected,
     Next(Option<Next>),
@@ -267,7 +267,7 @@ impl<'a> Exec<'a> {
         p: Pkt,
         mut stage: u32,
         mut fresh: bool,
-        mut luggage: Luggage,
+        mut packet_state: PacketState,
         changes: u64,
         mut known: Option<u32>,
     ) {
@@ -280,17 +280,17 @@ impl<'a> Exec<'a> {
                 return self.out.drop(ElemId(0), UNREACHABLE, p);
             };
             self.core.steps += 1;
-            luggage.hops += 1;
+            packet_state.hops += 1;
             if self.core.steps > limits::MAX_STEPS {
                 return self.out.drop(ElemId(s.at.node), limits::WORK, p);
             }
-            if fresh && (luggage.hops > MAX_STAGES || self.core.changes != changes) {
-                let cause = match luggage.hops > MAX_STAGES {
+            if fresh && (packet_state.hops > MAX_STAGES || self.core.changes != changes) {
+                let cause = match packet_state.hops > MAX_STAGES {
                     true => "too many stages",
                     false => "a handler has been written to",
                 };
                 self.st.counts.punt(s.at.node, cause);
-                return self.hand_over(s.at, p, luggage.hops);
+                return self.hand_over(s.at, p, packet_state.hops);
             }
             let rule = match known.take() {
                 Some(r) => r,
@@ -307,7 +307,7 @@ impl<'a> Exec<'a> {
             let Some(action) = action else {
                 if fresh {
                     self.st.counts.punt(s.at.node, "no rule fits");
-                    return self.hand_over(s.at, p, luggage.hops);
+                    return self.hand_over(s.at, p, packet_state.hops);
                 }
                 return self.out.drop(ElemId(s.at.node), NOTHING_FITS, p);
             };
@@ -315,7 +315,7 @@ impl<'a> Exec<'a> {
                 let number = code.rule_action.get(at).copied().unwrap_or(s.actions);
                 if w.sees(stage, s.actions, number, fresh) {
                     self.st.counts.punt(s.at.node, FALLEN);
-                    return self.hand_over(s.at, p, luggage.hops);
+                    return self.hand_over(s.at, p, packet_state.hops);
                 }
             }
             if let Some(ledger) = &mut self.core.rules {
@@ -327,7 +327,7 @@ impl<'a> Exec<'a> {
             for r in action.needs.of(&code.lists) {
                 self.st.regs.ensure(*r, &code.sources, &p);
             }
-            match self.steps((at, action), &mut packet, p, &mut luggage) {
+            match self.steps((at, action), &mut packet, p, &mut packet_state) {
                 After::GoOn => {}
                 After::Gone => return,
                 After::Stage(next) => {
@@ -343,8 +343,8 @@ impl<'a> Exec<'a> {
                     packet = Some(p);
                 }
                 End::Write { image, next } => {
-                    self.apply(image, &mut p, &luggage);
-                    luggage.next_epoch();
+                    self.apply(image, &mut p, &packet_state);
+                    packet_state.next_epoch();
                     self.st.regs.begin();
                     (stage, fresh) = (next, true);
                     packet = Some(p);
@@ -355,29 +355,29 @@ impl<'a> Exec<'a> {
                     outputs,
                     site,
                 } => {
-                    self.apply(image, &mut p, &luggage);
-                    luggage.next_epoch();
+                    self.apply(image, &mut p, &packet_state);
+                    packet_state.next_epoch();
                     self.st.counts.site(site);
-                    if let Some((q, next)) = self.ask(p, to, outputs, luggage) {
+                    if let Some((q, next)) = self.ask(p, to, outputs, packet_state) {
                         self.st.regs.begin();
                         (stage, fresh) = (next, true);
                         packet = Some(q);
                     }
                 }
-                _ => return self.end(action, p, &luggage),
+                _ => return self.end(action, p, &packet_state),
             }
         }
     }
 
     /// Ends after which this packet is gone from here.
-    fn end(&mut self, action: &Action, mut p: Pkt, luggage: &Luggage) {
+    fn end(&mut self, action: &Action, mut p: Pkt, packet_state: &PacketState) {
         match action.end {
             End::Output { sink, image } => {
                 if let Some(t) = &mut self.st.path {
                     t.end = PathEnd::Output(sink, image);
                     t.values.clone_from(&self.st.regs.v);
                 }
-                self.apply(image, &mut p, luggage);
+                self.apply(image, &mut p, packet_state);
                 if !p.anno.timestamp.is_set() {
                     p.anno.timestamp = self.core.now;
                 }
@@ -397,24 +397,24 @@ impl<'a> Exec<'a> {
                 if let Some(t) = &mut self.st.path {
                     t.once = Some("the reference graph");
                 }
-                self.apply(image, &mut p, luggage);
+                self.apply(image, &mut p, packet_state);
                 self.st.counts.site(site);
-                self.hand_over(to, p, luggage.hops);
+                self.hand_over(to, p, packet_state.hops);
             }
             End::Fork(ways) => {
                 if let Some(t) = &mut self.st.path {
                     t.once = Some("copies");
                 }
-                self.fork(p, ways, *luggage);
+                self.fork(p, ways, *packet_state);
             }
             _ => self.out.drop(ElemId(0), UNREACHABLE, p),
         }
     }
 
     #[inline]
-    fn apply(&mut self, image: u32, p: &mut Pkt, luggage: &Luggage) {
+    fn apply(&mut self, image: u32, p: &mut Pkt, packet_state: &PacketState) {
         if let Some(m) = self.code.images.get(image as usize) {
-            m.apply(p, &self.st.regs.v, luggage.late());
+            m.apply(p, &self.st.regs.v, packet_state.late());
         }
     }
 
@@ -425,7 +425,7 @@ impl<'a> Exec<'a> {
         (rule, action): (usize, &Action),
         back: &mut Option<Pkt>,
         p: Pkt,
-        luggage: &mut Luggage,
+        packet_state: &mut PacketState,
     ) -> After {
         let code: &'a Code = self.code;
         let mut binds = 0;
@@ -438,7 +438,7 @@ impl<'a> Exec<'a> {
                     number,
                 } => {
                     let bytes = image::length(*len, &p);
-                    if !self.st.later.add(*number, bytes) {
+                    if !self.st.deferred.add(*number, bytes) {
                         self.account(*elem, *tag, bytes);
                     }
                     if let Some(r) = &mut self.st.recorder {
@@ -449,15 +449,15 @@ impl<'a> Exec<'a> {
                     }
                 }
                 Step::Bind { .. } => {
-                    let outcome = self.bind_step(step, &p, luggage);
-                    if let Outcome::Expected = outcome {
+                    let outcome = self.bind_step(step, &p, packet_state);
+                    if let BindOutcome::Expected = outcome {
                         binds += 1;
                         continue;
                     }
                     if binds < action.behind {
                         self.left(rule, binds, &p);
                     }
-                    return self.unexpected(step, outcome, back, p, luggage);
+                    return self.unexpected(step, outcome, back, p, packet_state);
                 }
             }
         }
@@ -469,39 +469,39 @@ impl<'a> Exec<'a> {
     fn unexpected(
         &mut self,
         step: &Step,
-        outcome: Outcome,
+        outcome: BindOutcome,
         back: &mut Option<Pkt>,
         mut p: Pkt,
-        luggage: &Luggage,
+        packet_state: &PacketState,
     ) -> After {
         match outcome {
-            Outcome::Expected => {
+            BindOutcome::Expected => {
                 *back = Some(p);
                 return After::GoOn;
             }
-            Outcome::Next(Some(Next::Stage(s))) => {
+            BindOutcome::Next(Some(Next::Stage(s))) => {
                 *back = Some(p);
                 return After::Stage(s);
             }
-            Outcome::Next(Some(Next::Unconnected(e))) => {
+            BindOutcome::Next(Some(Next::Unconnected(e))) => {
                 if let Some(t) = &mut self.st.path {
                     t.end = PathEnd::Drop(e, UNCONNECTED);
                 }
                 self.out.drop(ElemId(e), UNCONNECTED, p);
             }
-            Outcome::Next(None | Some(Next::Never)) => {
+            BindOutcome::Next(None | Some(Next::Never)) => {
                 self.out.drop(ElemId(step.elem()), UNCONNECTED, p);
             }
-            Outcome::Drop(reason) => self.out.drop(ElemId(step.elem()), reason, p),
-            Outcome::Punt(cause) => {
+            BindOutcome::Drop(reason) => self.out.drop(ElemId(step.elem()), reason, p),
+            BindOutcome::Punt(cause) => {
                 if let Step::Bind { port, image, .. } = step {
-                    self.apply(*image, &mut p, luggage);
+                    self.apply(*image, &mut p, packet_state);
                     self.st.counts.punt(step.elem(), cause);
                     let to = Edge {
                         node: step.elem(),
                         port: u32::from(*port),
                     };
-                    self.hand_over(to, p, luggage.hops);
+                    self.hand_over(to, p, packet_state.hops);
                 }
             }
         }
@@ -522,7 +522,7 @@ impl<'a> Exec<'a> {
     /// Elements are told what waits to be told: before anybody may ask.
     #[inline]
     fn tell(&mut self) {
-        (self.st.later).tell(self.code, self.core, self.out, self.store);
+        (self.st.deferred).tell(self.code, self.core, self.out, self.store);
     }
 
     /// The reference graph goes on.
@@ -543,7 +543,7 @@ impl<'a> Exec<'a> {
     }
 
     /// Asks a rewriter. Slots are filled when there is a binding.
-    fn bind_step(&mut self, step: &Step, p: &Pkt, luggage: &mut Luggage) -> Outcome {
+    fn bind_step(&mut self, step: &Step, p: &Pkt, packet_state: &mut PacketState) -> BindOutcome {
         let Step::Bind {
             elem,
             port,
@@ -557,31 +557,33 @@ impl<'a> Exec<'a> {
             pass,
         } = step
         else {
-            return Outcome::Expected;
+            return BindOutcome::Expected;
         };
         let code = self.code;
         let Some(m) = code.images.get(*image as usize) else {
-            return Outcome::Drop(UNREACHABLE);
+            return BindOutcome::Drop(UNREACHABLE);
         };
         let mut bp = BindPacket::default();
         if bind_packet(m, *kind, p, &self.st.regs.v, &mut bp).is_none() {
-            return Outcome::Punt("no transport header");
+            return BindOutcome::Punt("no transport header");
         }
         let mark = self.out.effects.len();
         // where a binding leads, decided before anything happens
         let way = Cell::new(None);
         let may = |b: &Binding| {
             let outcome = match expect {
-                Some(e) if as_expected(e, *port, *kind, b, &bp) => Outcome::Expected,
+                Some(e) if as_expected(e, *port, *kind, b, &bp) => BindOutcome::Expected,
                 _ => match sides {
                     Some(all) if !all.iter().any(|s| s.fits(*kind, b, &bp)) => {
-                        Outcome::Next(Some(Next::Never))
+                        BindOutcome::Next(Some(Next::Never))
                     }
-                    _ => Outcome::Next(bound.of(&code.nexts).get(usize::from(b.output)).copied()),
+                    _ => {
+                        BindOutcome::Next(bound.of(&code.nexts).get(usize::from(b.output)).copied())
+                    }
                 },
             };
             way.set(Some(outcome));
-            !matches!(outcome, Outcome::Next(Some(Next::Never)))
+            !matches!(outcome, BindOutcome::Next(Some(Next::Never)))
         };
         let answer = self.core.with(*elem, self.out, self.store, |e, cx| {
             e.bind(usize::from(*port), &bp, &may, cx)
@@ -589,14 +591,14 @@ impl<'a> Exec<'a> {
         self.core.settle(*elem, mark, self.out, self.store);
         // looked at where it is: what was written in parts is not copied as a whole
         let b = match &answer {
-            None => return Outcome::Punt("the element is at work"),
-            Some(Bound::Punt(cause)) => return Outcome::Punt(cause),
-            Some(Bound::Drop(reason)) => return Outcome::Drop(reason),
+            None => return BindOutcome::Punt("the element is at work"),
+            Some(Bound::Punt(cause)) => return BindOutcome::Punt(cause),
+            Some(Bound::Drop(reason)) => return BindOutcome::Drop(reason),
             Some(Bound::Pass(to)) => {
                 if let Some(t) = &mut self.st.path {
                     t.once = Some("a binding that is not there");
                 }
-                return Outcome::Next(pass.of(&code.nexts).get(*to).copied());
+                return BindOutcome::Next(pass.of(&code.nexts).get(*to).copied());
             }
             Some(Bound::To(b)) => b,
         };
@@ -620,7 +622,7 @@ impl<'a> Exec<'a> {
                 *to = value.into();
             }
         } else if let Some((at, value)) = b.anno {
-            luggage.add(LateAnno {
+            packet_state.add(LateAnno {
                 at,
                 value,
                 cleared: m.cleared,
@@ -637,14 +639,20 @@ impl<'a> Exec<'a> {
                 t.flow(lasting.flatten());
             }
         }
-        way.get().unwrap_or(Outcome::Next(None))
+        way.get().unwrap_or(BindOutcome::Next(None))
     }
 
     /// Calls an element. A single packet that it emits goes on at once, with the stage that it comes to.
-    fn ask(&mut self, p: Pkt, to: Edge, outputs: Span, luggage: Luggage) -> Option<(Pkt, u32)> {
+    fn ask(
+        &mut self,
+        p: Pkt,
+        to: Edge,
+        outputs: Span,
+        packet_state: PacketState,
+    ) -> Option<(Pkt, u32)> {
         let busy = |n: &Node| n.elem.is_none();
         if self.core.nodes.get(to.node as usize).is_none_or(busy) {
-            self.core.late.push_back((to, p, luggage.hops));
+            self.core.late.push_back((to, p, packet_state.hops));
             return None;
         }
         self.tell();
@@ -667,10 +675,10 @@ impl<'a> Exec<'a> {
         while self.out.effects.len() > mark {
             let job = match self.out.effects.pop() {
                 Some(Emission::Emit(port, q)) => match outputs.get(port) {
-                    Some(Next::Stage(s)) => Job::Stage(q, *s, true, luggage),
+                    Some(Next::Stage(s)) => Job::Stage(q, *s, true, packet_state),
                     Some(Next::Unconnected(e)) => Job::Unconnected(q, *e),
                     None | Some(Next::Never) => match self.core.out_edge(to.node, port) {
-                        edge if edge.is_some() => Job::Reference(q, edge, luggage.hops),
+                        edge if edge.is_some() => Job::Reference(q, edge, packet_state.hops),
                         _ => Job::Unconnected(q, to.node),
                     },
                 },
@@ -679,7 +687,7 @@ impl<'a> Exec<'a> {
                         node: to.node,
                         port: port as u32,
                     };
-                    Job::Reference(q, back, luggage.hops)
+                    Job::Reference(q, back, packet_state.hops)
                 }
                 Some(Emission::Call(c)) => Job::Call(to.node, c),
                 None => break,
@@ -690,10 +698,10 @@ impl<'a> Exec<'a> {
     }
 
     /// A copy for every way but one; copies and packet are equal, so the first way gets the packet itself.
-    fn fork(&mut self, p: Pkt, ways: Span, luggage: Luggage) {
+    fn fork(&mut self, p: Pkt, ways: Span, packet_state: PacketState) {
         let code: &'a Code = self.code;
         let job = |p: Pkt, n: &Next| match *n {
-            Next::Stage(s) => Job::Stage(p, s, false, luggage),
+            Next::Stage(s) => Job::Stage(p, s, false, packet_state),
             Next::Unconnected(e) => Job::Unconnected(p, e),
             // no copy leads nowhere
             Next::Never => Job::Unconnected(p, 0),

@@ -19,7 +19,7 @@ const SLOTS: usize = 6;
 
 /// An action's binding.
 #[derive(Debug, Clone)]
-pub(crate) struct Tie {
+pub(crate) struct NatAction {
     /// The rewriter and its input.
     pub elem: u32,
     pub port: u16,
@@ -31,14 +31,14 @@ pub(crate) struct Tie {
     /// How many counts there are before.
     pub before: usize,
     /// What becomes of the packet.
-    pub write: Written,
+    pub write: NatWrite,
 }
 
 /// How an image is written with a binding.
 #[derive(Debug, Clone)]
-pub(crate) enum Written {
+pub(crate) enum NatWrite {
     /// At once.
-    Short(Box<Write>),
+    BatchAction(Box<Write>),
     /// With registers, which these and the binding's are, from the first one on.
     Image { image: u32, needs: Span, first: u16 },
 }
@@ -65,9 +65,9 @@ fn wanted(e: &Expect) -> Option<Wanted> {
     })
 }
 
-impl Tie {
+impl NatAction {
     /// `None` where an action is more than that. `waits`: by number of what is counted.
-    pub fn of(code: &Code, a: &Action, waits: &[bool]) -> Option<Tie> {
+    pub fn of(code: &Code, a: &Action, waits: &[bool]) -> Option<NatAction> {
         let End::Output { sink, image } = a.end else {
             return None;
         };
@@ -105,16 +105,16 @@ impl Tie {
             !matches!(source, Some(Source::Route(..)))
         };
         let write = match Write::of(&code.sources, m, image, Some(*first)) {
-            Some(w) => Written::Short(Box::new(w)),
+            Some(w) => NatWrite::BatchAction(Box::new(w)),
             // tables are not at hand
-            None if a.needs.of(&code.lists).iter().all(route) => Written::Image {
+            None if a.needs.of(&code.lists).iter().all(route) => NatWrite::Image {
                 image,
                 needs: a.needs,
                 first: *first,
             },
             None => return None,
         };
-        Some(Tie {
+        Some(NatAction {
             elem: *elem,
             port: *port,
             wanted: wanted(expect)?,
@@ -127,7 +127,7 @@ impl Tie {
     }
 }
 
-impl Tie {
+impl NatAction {
     /// What the rewriter looks at of a packet as it came.
     #[inline(always)]
     pub fn flow(&self, p: &Packet) -> Option<FlowPacket> {
@@ -150,7 +150,7 @@ impl Tie {
         end: usize,
     ) {
         match &self.write {
-            Written::Short(w) => {
+            NatWrite::BatchAction(w) => {
                 if w.trim {
                     p.keep(end);
                 }
@@ -159,7 +159,7 @@ impl Tie {
                 }
                 w.mark(code, p);
             }
-            Written::Image {
+            NatWrite::Image {
                 image,
                 needs,
                 first,

@@ -21,13 +21,13 @@ const MAX_DEEP: usize = 16;
 
 /// What is foreseen of a batch.
 #[derive(Debug, Default)]
-pub(crate) struct Foresight {
+pub(crate) struct Prefetcher {
     packets: Vec<Foreseen>,
     /// Of each: its rewriters, in [`Code::binds`].
     binds: Vec<Span>,
 }
 
-impl Foresight {
+impl Prefetcher {
     /// Packets at a stage, with the rules that take them.
     pub fn of<P: Deref<Target = Packet>>(
         &mut self,

@@ -556,7 +556,7 @@ impl Loader<'_> {
             steps.push(self.step(place, s, &mut needs)?);
         }
         let end = self.end(place, &a.end, &mut needs)?;
-        let binds = self.foreseen(&steps);
+        let binds = self.prefetched(&steps);
         let from = self.code.steps.len() as u32;
         self.code.steps.extend(steps);
         most("steps", self.code.steps.len(), MAX_PARTS)?;
@@ -575,7 +575,7 @@ impl Loader<'_> {
 
     /// The bindings that can be foreseen before anything has been done: those of the first rewriter that is asked, if it looks at the packet as
     /// it came, and of all behind it.
-    fn foreseen(&mut self, steps: &[code::Step]) -> Span {
+    fn prefetched(&mut self, steps: &[code::Step]) -> Span {
         let from = self.code.binds.len() as u32;
         for s in steps {
             let code::Step::Bind {

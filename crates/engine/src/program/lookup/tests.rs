@@ -202,10 +202,10 @@ fn compare(rules: &[Vec<Condition>], packets: &[Pkt], slot: u128, sizes: &[usize
         let mut rest = packets;
         let mut have: Vec<u32> = Vec::new();
         for n in sizes.iter().cycle() {
-            let (now, later) = rest.split_at((*n).min(rest.len()));
+            let (now, deferred) = rest.split_at((*n).min(rest.len()));
             first_rules(&code, stage, &mut regs, &mut scratch, now, &mut out);
             have.extend(&out);
-            rest = later;
+            rest = deferred;
             if rest.is_empty() {
                 break;
             }

@@ -136,7 +136,7 @@ struct Group {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Mend {
+struct ChecksumUpdate {
     at: u8,
     udp: bool,
     groups: Box<[Group]>,
@@ -147,7 +147,7 @@ struct Mend {
 pub(crate) struct Quick {
     fixed: Box<[Fixed]>,
     fields: Box<[Field]>,
-    sums: Box<[Mend]>,
+    sums: Box<[ChecksumUpdate]>,
     /// Bytes that the packet must have.
     pub least: usize,
 }
@@ -190,7 +190,7 @@ impl Quick {
                 fields.push(Field { value, at, bytes });
             }
         }
-        let mut mends = Vec::new();
+        let mut updates = Vec::new();
         for s in sums {
             // a message of nothing but zeros is looked at as a whole
             if s.anew || s.kind == SumKind::Icmp {
@@ -212,7 +212,7 @@ impl Quick {
                 all.parts = parts.into();
                 groups.push(all);
             }
-            mends.push(Mend {
+            updates.push(ChecksumUpdate {
                 at: take(s.at, 2)?,
                 udp: s.kind == SumKind::Udp,
                 groups: groups.into(),
@@ -232,7 +232,7 @@ impl Quick {
         Some(Quick {
             fixed: fixed.into(),
             fields: fields.into(),
-            sums: mends.into(),
+            sums: updates.into(),
             least,
         })
     }
@@ -292,7 +292,7 @@ fn put(w: &mut [u8; WINDOW], f: &Field, v: u64) {
     }
 }
 
-impl Mend {
+impl ChecksumUpdate {
     #[inline(always)]
     fn apply(&self, w: &mut [u8; WINDOW], regs: &[u128]) {
         let field = w.get_mut(usize::from(self.at)..);

@@ -29,7 +29,7 @@ impl Change {
 
 /// A checksum, and what is added to its complement.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Mend {
+struct ChecksumUpdate {
     at: u8,
     udp: bool,
     fixed: u64,
@@ -66,7 +66,7 @@ impl Lowered {
 
 impl Plain {
     /// With the byte that is to be lowered, if there is one.
-    fn of(m: &Mend) -> Option<(Plain, Option<Lowered>)> {
+    fn of(m: &ChecksumUpdate) -> Option<(Plain, Option<Lowered>)> {
         let (lowered, change) = match *m.changes {
             [] => (None, 0),
             [c] => {
@@ -94,7 +94,7 @@ impl Plain {
         Some((plain, lowered))
     }
 
-    /// [`Mend::sum`] with a binding's sums, where no byte [passes zero](Lowered::passes_zero).
+    /// [`ChecksumUpdate::sum`] with a binding's sums, where no byte [passes zero](Lowered::passes_zero).
     #[inline(always)]
     fn sum(&self, w: &[u8; WINDOW], ip: u16, transport: u16) -> [u8; 2] {
         let c = w.get(usize::from(self.at)..).and_then(|w| w.first_chunk());
@@ -120,8 +120,8 @@ struct Plains {
 
 impl Plains {
     /// Of one or two.
-    fn of(mends: &[Mend]) -> Option<Plains> {
-        let (a, b) = match mends {
+    fn of(updates: &[ChecksumUpdate]) -> Option<Plains> {
+        let (a, b) = match updates {
             [a] => (Plain::of(a)?, Plain::of(a)?),
             [a, b] => (Plain::of(a)?, Plain::of(b)?),
             _ => return None,
@@ -149,7 +149,7 @@ pub(crate) struct Write {
     keep: [u8; WINDOW],
     set: [u8; WINDOW],
     sub: [u8; WINDOW],
-    mends: Box<[Mend]>,
+    updates: Box<[ChecksumUpdate]>,
     /// The same where they are plain, for packets that are bound.
     plain: Option<Plains>,
     /// Where a binding's addresses and ports are written, or [`NOWHERE`].
@@ -186,8 +186,8 @@ fn slot(first: Option<u16>, v: &Value, bits: u8) -> Option<u8> {
     as_it_is.then_some(n as u8)
 }
 
-impl Mend {
-    fn of(sources: &[Source], s: &Sum, first: Option<u16>) -> Option<Mend> {
+impl ChecksumUpdate {
+    fn of(sources: &[Source], s: &Sum, first: Option<u16>) -> Option<ChecksumUpdate> {
         // a checksum that comes to zero between two changes stays zero with UDP: there may be one change only
         let udp = s.kind == SumKind::Udp;
         if udp && s.groups.len() > 1 {
@@ -233,7 +233,7 @@ impl Mend {
                 _ => return None,
             }
         }
-        Some(Mend {
+        Some(ChecksumUpdate {
             at: u8::try_from(s.at).ok()?,
             udp,
             fixed,
@@ -252,7 +252,7 @@ impl Write {
             keep: [0xff; WINDOW],
             set: [0; WINDOW],
             sub: [0; WINDOW],
-            mends: Box::default(),
+            updates: Box::default(),
             plain: None,
             slots: [NOWHERE; 4],
             least: quick.least,
@@ -281,13 +281,13 @@ impl Write {
                 *w.sub.get_mut(at)? = add.wrapping_neg();
             }
         }
-        let mends = m.sums.iter().map(|s| Mend::of(sources, s, first));
-        w.mends = mends.collect::<Option<_>>()?;
-        if first.is_some() && w.mends.len() > SUMS {
+        let updates = m.sums.iter().map(|s| ChecksumUpdate::of(sources, s, first));
+        w.updates = updates.collect::<Option<_>>()?;
+        if first.is_some() && w.updates.len() > SUMS {
             return None;
         }
-        w.plain = Plains::of(&w.mends);
-        for c in w.mends.iter().flat_map(|m| &m.changes) {
+        w.plain = Plains::of(&w.updates);
+        for c in w.updates.iter().flat_map(|m| &m.changes) {
             w.least = w.least.max(usize::from(c.at) + 1);
         }
         (m.reads_nothing_for_marks() && w.least <= WINDOW).then_some(w)
@@ -302,7 +302,7 @@ impl Write {
     #[inline(always)]
     pub fn apply(&self, w: &mut [u8; WINDOW]) {
         // checksums first: what has just been written as a whole is slow to read in parts
-        match &self.mends[..] {
+        match &self.updates[..] {
             [] => self.change(w),
             [m] => {
                 let sum = m.sum(w, 0);
@@ -324,7 +324,7 @@ impl Write {
     fn apply_many(&self, w: &mut [u8; WINDOW]) {
         let old = *w;
         self.change(w);
-        for m in &self.mends {
+        for m in &self.updates {
             put(w, m.at, m.sum(&old, 0));
         }
     }
@@ -351,13 +351,13 @@ impl Write {
     #[inline(never)]
     fn apply_many_bound(&self, w: &mut [u8; WINDOW], b: &FlowBinding) {
         let mut sums = [[0; 2]; SUMS];
-        for (to, m) in sums.iter_mut().zip(&self.mends) {
+        for (to, m) in sums.iter_mut().zip(&self.updates) {
             let part = |bit: u8, v: u16| if m.sums & bit != 0 { v.into() } else { 0 };
             *to = m.sum(w, part(1, b.ip_sum) + part(2, b.transport_sum));
         }
         self.change(w);
         self.fill(w, b);
-        for (m, sum) in self.mends.iter().zip(sums) {
+        for (m, sum) in self.updates.iter().zip(sums) {
             put(w, m.at, sum);
         }
     }
@@ -392,7 +392,7 @@ fn put<const N: usize>(w: &mut [u8; WINDOW], at: u8, bytes: [u8; N]) {
     }
 }
 
-impl Mend {
+impl ChecksumUpdate {
     /// The checksum as it will be.
     #[inline(always)]
     fn sum(&self, w: &[u8; WINDOW], more: u64) -> [u8; 2] {

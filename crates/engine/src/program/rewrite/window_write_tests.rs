@@ -162,7 +162,7 @@ fn a_router_s_change_is_simple() {
             .map(|g| Box::from(&g[..]))
             .into(),
     }];
-    let m = Mend::of(&sources, &sums[0], None).unwrap();
+    let m = ChecksumUpdate::of(&sources, &sums[0], None).unwrap();
     let once = Change {
         at: 22,
         from: 0,
@@ -175,7 +175,7 @@ fn a_router_s_change_is_simple() {
         ..sums[0].clone()
     };
     assert_eq!(
-        Mend::of(&sources, &udp, None),
+        ChecksumUpdate::of(&sources, &udp, None),
         None,
         "it may come to zero between"
     );

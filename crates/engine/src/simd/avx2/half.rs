@@ -2,8 +2,8 @@
 
 use crate::simd::WINDOW;
 use crate::simd::avx2::{Avx2, EIGHT, HALF, Two};
-use crate::simd::intervals::Ends;
-use crate::simd::{HEAD, ROW, Sixteen, Wide};
+use crate::simd::intervals::IntervalEnds;
+use crate::simd::{HEAD, Lanes, ROW, Wide};
 use std::arch::x86_64::{
     __m256i, _mm_loadu_si128, _mm256_add_epi16, _mm256_add_epi32, _mm256_add_epi64,
     _mm256_and_si256, _mm256_blend_epi32, _mm256_blendv_ps, _mm256_castps_si256,
@@ -69,7 +69,7 @@ impl Avx2 {
     }
     /// All ones where the bit is set, and zeros elsewhere.
     #[inline(always)]
-    pub fn lanes(self, which: u16) -> Two {
+    pub fn ingress(self, which: u16) -> Two {
         let which = self.all(which.into());
         // SAFETY: as above.
         unsafe {
@@ -111,7 +111,7 @@ impl Avx2 {
 
     /// Eight of a row's numbers.
     #[inline(always)]
-    pub fn eight_of(self, row: &Sixteen, from: usize) -> __m256i {
+    pub fn eight_of(self, row: &Lanes, from: usize) -> __m256i {
         // SAFETY: as above; eight numbers.
         unsafe { _mm256_loadu_si256(row.0[from..from + EIGHT].as_ptr().cast()) }
     }
@@ -158,7 +158,7 @@ impl Avx2 {
 
     /// [`Wide::rank`] of eight, among `16 * R` numbers. What is added up is minus one where a number is not less: it begins with as many as there are.
     #[inline(always)]
-    pub fn search<const R: usize>(self, v: __m256i, ends: &Ends) -> __m256i {
+    pub fn search<const R: usize>(self, v: __m256i, ends: &IntervalEnds) -> __m256i {
         let mut row = self.eight(R as u32 - 1);
         let (mut quarter, mut place) = (self.eight(3), self.eight(3));
         // SAFETY: as above; this goes for all of the following.

@@ -13,13 +13,13 @@ macro_rules! both {
 
 mod half;
 
-use crate::flow::flow_action::Own;
-use crate::flow::rewrite_template::{Act, NEAR};
+use crate::flow::flow_action::FlowOperands;
+use crate::flow::rewrite_template::{NEAR, RewriteTemplate};
 use crate::flow::table::tag;
 use crate::simd::GROUP;
 use crate::simd::WINDOW;
-use crate::simd::intervals::Ends;
-use crate::simd::{DANGERS, EDGES, HEAD, HEAD_AT, ROW, Sixteen, TAGS, Wide};
+use crate::simd::intervals::IntervalEnds;
+use crate::simd::{EDGES, HEAD, HEAD_AT, Lanes, ROW, TAGS, Wide, ZERO_SUM_WORDS};
 use std::arch::x86_64::{
     __m256i, _mm_and_si128, _mm_cmpeq_epi16, _mm_cvtsi32_si128, _mm_load_si128, _mm_loadu_si128,
     _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16, _mm_setzero_si128, _mm_slli_epi16,
@@ -163,44 +163,50 @@ impl Wide for Avx2 {
         let far = self.changed(w.1, self.far(keep), self.far(set), self.far(sub));
         self.store(Two(near, far), to);
     }
-    type Taken<'a> = &'a Act;
+    type LoadedTemplate<'a> = &'a RewriteTemplate;
     #[inline(always)]
-    fn take(self, act: &Act) -> &Act {
-        act
+    fn take(self, template: &RewriteTemplate) -> &RewriteTemplate {
+        template
     }
     /// As with AVX-512: all pairs of bytes are sums at once.
     #[inline(always)]
-    fn rewrite(self, v: Two, act: &Act, own: &Own, to: &mut [u8; WINDOW]) {
-        let (adds, vars) = (self.load(&act.adds), self.load(&act.vars_at));
+    fn rewrite(
+        self,
+        v: Two,
+        template: &RewriteTemplate,
+        operands: &FlowOperands,
+        to: &mut [u8; WINDOW],
+    ) {
+        let (adds, vars) = (self.load(&template.adds), self.load(&template.vars_at));
         // SAFETY: as above; sixteen bytes, aligned to as many.
         unsafe {
-            let own = _mm256_broadcastsi128_si256(_mm_load_si128(own.0.as_ptr().cast()));
-            let own = Two(own, own);
-            let less = both!(_mm256_shuffle_epi8(own, adds));
+            let operands = _mm256_broadcastsi128_si256(_mm_load_si128(operands.0.as_ptr().cast()));
+            let operands = Two(operands, operands);
+            let less = both!(_mm256_shuffle_epi8(operands, adds));
             let unsummed = Two(
-                self.pairs_of_bytes(act.unsummed as u16),
-                self.pairs_of_bytes((act.unsummed >> ROW) as u16),
+                self.pairs_of_bytes(template.unsummed as u16),
+                self.pairs_of_bytes((template.unsummed >> ROW) as u16),
             );
             let zero = Two(self.none(), self.none());
             let zero = both!(_mm256_cmpeq_epi16(v, zero));
             let unsummed = both!(_mm256_and_si256(unsummed, zero));
             let less = both!(_mm256_andnot_si256(unsummed, less));
             let (near, far) = (self.less(v.0, less.0), self.less(v.1, less.1));
-            let (keep, set, sub) = (&act.keep, &act.set, &act.sub);
+            let (keep, set, sub) = (&template.keep, &template.set, &template.sub);
             let near = self.changed(near, self.near(keep), self.near(set), self.near(sub));
             let far = self.changed(far, self.far(keep), self.far(set), self.far(sub));
-            let vars = both!(_mm256_shuffle_epi8(own, vars));
+            let vars = both!(_mm256_shuffle_epi8(operands, vars));
             let x = Two(near, far);
             self.store(both!(_mm256_or_si256(x, vars)), to);
         }
     }
     #[inline(always)]
-    fn rewrite_near(self, act: &Act, w: &mut [u8; WINDOW]) {
-        let (keep, set) = (self.near(&act.keep), self.near(&act.set));
-        let sub = self.near(&act.sub);
+    fn rewrite_near(self, template: &RewriteTemplate, w: &mut [u8; WINDOW]) {
+        let (keep, set) = (self.near(&template.keep), self.near(&template.set));
+        let sub = self.near(&template.sub);
         // SAFETY: as above; arrays of 32 bytes.
         unsafe {
-            let less = _mm256_loadu_si256(act.less.as_ptr().cast());
+            let less = _mm256_loadu_si256(template.less.as_ptr().cast());
             let x = self.less(self.near(w), less);
             _mm256_storeu_si256(w.as_mut_ptr().cast(), self.changed(x, keep, set, sub));
         }
@@ -245,11 +251,11 @@ impl Wide for Avx2 {
         m as u32
     }
     #[inline(always)]
-    fn endangers(self, entry: &[u64; 8], x: u16) -> u32 {
+    fn zeroes_checksum(self, entry: &[u64; 8], x: u16) -> u32 {
         const WORDS: usize = 4;
-        let mut dangers = 0;
-        for d in DANGERS {
-            dangers |= 0xff << ((d - WORDS) * 8);
+        let mut zero_sums = 0;
+        for d in ZERO_SUM_WORDS {
+            zero_sums |= 0xff << ((d - WORDS) * 8);
         }
         // SAFETY: as above; the second half of 64 bytes.
         let same = unsafe {
@@ -257,32 +263,32 @@ impl Wide for Avx2 {
             let same = _mm256_cmpeq_epi16(entry, _mm256_set1_epi16(x as i16));
             _mm256_movemask_epi8(same) as u32
         };
-        same & dangers & u32::from(x != 0).wrapping_neg()
+        same & zero_sums & u32::from(x != 0).wrapping_neg()
     }
 
-    type Dangers = __m256i;
+    type ZeroSums = __m256i;
     #[inline(always)]
-    fn no_dangers(self) -> __m256i {
+    fn no_zero_sums(self) -> __m256i {
         self.none()
     }
     #[inline(always)]
-    fn more_dangers(self, so_far: __m256i, entry: &[u64; 8], x: u16) -> __m256i {
+    fn more_zero_sums(self, so_far: __m256i, entry: &[u64; 8], x: u16) -> __m256i {
         // SAFETY: as above; the second half of 64 bytes.
         unsafe {
-            let entry = _mm256_loadu_si256(entry[DANGERS[0]..].as_ptr().cast());
+            let entry = _mm256_loadu_si256(entry[ZERO_SUM_WORDS[0]..].as_ptr().cast());
             // not zero, which entries have where they have no danger
             let x = _mm256_max_epu16(_mm256_set1_epi16(x as i16), _mm256_set1_epi16(1));
             _mm256_or_si256(so_far, _mm256_cmpeq_epi16(entry, x))
         }
     }
     #[inline(always)]
-    fn any_dangers(self, of: __m256i) -> bool {
-        let mut dangers = 0u32;
-        for d in DANGERS {
-            dangers |= 0xff << ((d - DANGERS[0]) * 8);
+    fn any_zero_sums(self, of: __m256i) -> bool {
+        let mut zero_sums = 0u32;
+        for d in ZERO_SUM_WORDS {
+            zero_sums |= 0xff << ((d - ZERO_SUM_WORDS[0]) * 8);
         }
         // SAFETY: as above.
-        unsafe { _mm256_movemask_epi8(of) as u32 & dangers != 0 }
+        unsafe { _mm256_movemask_epi8(of) as u32 & zero_sums != 0 }
     }
 
     type N = Two;
@@ -291,11 +297,11 @@ impl Wide for Avx2 {
         Two(self.eight(v), self.eight(v))
     }
     #[inline(always)]
-    fn get(self, from: &Sixteen) -> Two {
+    fn get(self, from: &Lanes) -> Two {
         Two(self.eight_of(from, 0), self.eight_of(from, EIGHT))
     }
     #[inline(always)]
-    fn put(self, v: Two, to: &mut Sixteen) {
+    fn put(self, v: Two, to: &mut Lanes) {
         let (first, second) = to.0.split_at_mut(EIGHT);
         // SAFETY: as above; halves of sixteen numbers.
         unsafe {
@@ -336,7 +342,7 @@ impl Wide for Avx2 {
         !self.bits(Two(self.at_most(a.0, b.0), self.at_most(a.1, b.1)))
     }
     #[inline(always)]
-    fn rank(self, v: Two, ends: &Ends) -> Two {
+    fn rank(self, v: Two, ends: &IntervalEnds) -> Two {
         match ends.rows {
             1 => Two(self.search::<1>(v.0, ends), self.search::<1>(v.1, ends)),
             2 => Two(self.search::<2>(v.0, ends), self.search::<2>(v.1, ends)),
@@ -408,8 +414,8 @@ impl Wide for Avx2 {
     #[inline(always)]
     fn put_some(self, v: Two, which: u16, to: &mut [u32; ROW]) {
         // not a store under a mask, which is a microprogram on some processors
-        let v = self.choose(self.get(&Sixteen(*to)), v, which);
-        let mut all = Sixteen([0; ROW]);
+        let v = self.choose(self.get(&Lanes(*to)), v, which);
+        let mut all = Lanes([0; ROW]);
         self.put(v, &mut all);
         *to = all.0;
     }
@@ -431,7 +437,7 @@ impl Wide for Avx2 {
         let mut i = 0;
         // Loops over indices: adapters may not be inlined. Bound: the group, here and in the following
         while i < rows.len() {
-            let x = self.get(&Sixteen(rows[i]));
+            let x = self.get(&Lanes(rows[i]));
             // SAFETY: as above.
             let zero = unsafe { both!(_mm256_xor_si256(x, v)) };
             same |= u64::from(self.zero(zero)) << (i * ROW);
@@ -445,15 +451,11 @@ impl Wide for Avx2 {
         let rows = of.as_chunks::<ROW>().0;
         let mut i = 0;
         while i < rows.len() {
-            let some = self.choose(
-                none,
-                self.get(&Sixteen(rows[i])),
-                (which >> (i * ROW)) as u16,
-            );
+            let some = self.choose(none, self.get(&Lanes(rows[i])), (which >> (i * ROW)) as u16);
             sum = self.plus(sum, some);
             i += 1;
         }
-        let mut all = Sixteen([0; ROW]);
+        let mut all = Lanes([0; ROW]);
         self.put(sum, &mut all);
         all.0.iter().fold(0, |a, b| a.wrapping_add(*b))
     }
@@ -469,7 +471,7 @@ impl Wide for Avx2 {
     }
     #[inline(always)]
     fn choose(self, a: Two, b: Two, which: u16) -> Two {
-        let which = self.lanes(which);
+        let which = self.ingress(which);
         // SAFETY: as above.
         unsafe { both!(_mm256_blendv_epi8(a, b, which)) }
     }

@@ -3,13 +3,13 @@
 
 pub(crate) mod turn;
 
-use crate::flow::flow_action::Own;
-use crate::flow::rewrite_template::{Act, NEAR};
+use crate::flow::flow_action::FlowOperands;
+use crate::flow::rewrite_template::{NEAR, RewriteTemplate};
 use crate::simd::GROUP;
 use crate::simd::WINDOW;
 use crate::simd::avx2::Avx2;
-use crate::simd::intervals::Ends;
-use crate::simd::{DANGERS, EDGES, HEAD, HEAD_AT, ROW, Sixteen, TAGS, Wide};
+use crate::simd::intervals::IntervalEnds;
+use crate::simd::{EDGES, HEAD, HEAD_AT, Lanes, ROW, TAGS, Wide, ZERO_SUM_WORDS};
 use std::arch::x86_64::{__m256i, __m512i};
 
 /// With AVX-512 (F, BW, VL).
@@ -34,7 +34,7 @@ impl Avx512 {
 
 /// What is done to packets of a way.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Taken {
+pub(crate) struct LoadedTemplate {
     keep: __m512i,
     set: __m512i,
     sub: __m512i,
@@ -76,7 +76,7 @@ impl Avx512 {
     fn search<const R: usize>(
         self,
         v: std::arch::x86_64::__m512i,
-        ends: &Ends,
+        ends: &IntervalEnds,
     ) -> std::arch::x86_64::__m512i {
         use std::arch::x86_64::{
             _mm512_permutex2var_epi32, _mm512_permutexvar_epi32, _mm512_slli_epi32,
@@ -220,16 +220,16 @@ impl Wide for Avx512 {
             _mm512_storeu_si512(to.as_mut_ptr().cast(), _mm512_sub_epi8(x, sub));
         }
     }
-    type Taken<'a> = Taken;
+    type LoadedTemplate<'a> = LoadedTemplate;
     #[inline(always)]
-    fn take(self, act: &Act) -> Taken {
-        Taken {
-            keep: self.load(&act.keep),
-            set: self.load(&act.set),
-            sub: self.load(&act.sub),
-            adds: self.load(&act.adds),
-            vars_at: self.load(&act.vars_at),
-            unsummed: act.unsummed,
+    fn take(self, template: &RewriteTemplate) -> LoadedTemplate {
+        LoadedTemplate {
+            keep: self.load(&template.keep),
+            set: self.load(&template.set),
+            sub: self.load(&template.sub),
+            adds: self.load(&template.adds),
+            vars_at: self.load(&template.vars_at),
+            unsummed: template.unsummed,
         }
     }
     /// One store. Field by field it was six, and forty instructions more.
@@ -238,7 +238,13 @@ impl Wide for Avx512 {
     /// sums at once: to most of them nothing is added. One's complement sums do not mind which way round their bytes are; and to add to a complement, the carry
     /// added in its turn, is to subtract, and the borrow in its turn.
     #[inline(always)]
-    fn rewrite(self, v: Self::V, taken: Taken, own: &Own, to: &mut [u8; WINDOW]) {
+    fn rewrite(
+        self,
+        v: Self::V,
+        taken: LoadedTemplate,
+        operands: &FlowOperands,
+        to: &mut [u8; WINDOW],
+    ) {
         use std::arch::x86_64::{
             _mm_load_si128, _mm512_broadcast_i32x4, _mm512_cmplt_epu16_mask, _mm512_mask_sub_epi16,
             _mm512_mask_testn_epi16_mask, _mm512_maskz_mov_epi16, _mm512_or_si512,
@@ -247,8 +253,8 @@ impl Wide for Avx512 {
         };
         // SAFETY: the instructions are there, or the value would not be; sixteen bytes, aligned to as many; an array of 64 bytes.
         unsafe {
-            let own = _mm512_broadcast_i32x4(_mm_load_si128(own.0.as_ptr().cast()));
-            let less = _mm512_shuffle_epi8(own, taken.adds);
+            let operands = _mm512_broadcast_i32x4(_mm_load_si128(operands.0.as_ptr().cast()));
+            let less = _mm512_shuffle_epi8(operands, taken.adds);
             let none = _mm512_mask_testn_epi16_mask(taken.unsummed, v, v);
             let less = _mm512_maskz_mov_epi16(!none, less);
             let sums = _mm512_sub_epi16(v, less);
@@ -257,23 +263,26 @@ impl Wide for Avx512 {
             // the number is the truth table of a & b | c
             let x = _mm512_ternarylogic_epi32(sums, taken.keep, taken.set, 0xea);
             let x = _mm512_sub_epi8(x, taken.sub);
-            let x = _mm512_or_si512(x, _mm512_shuffle_epi8(own, taken.vars_at));
+            let x = _mm512_or_si512(x, _mm512_shuffle_epi8(operands, taken.vars_at));
             _mm512_storeu_si512(to.as_mut_ptr().cast(), x);
         }
     }
     /// The same with half as wide registers, as there is nothing to be done behind.
     #[inline(always)]
-    fn rewrite_near(self, act: &Act, w: &mut [u8; WINDOW]) {
+    fn rewrite_near(self, template: &RewriteTemplate, w: &mut [u8; WINDOW]) {
         use std::arch::x86_64::{
             _mm256_cmplt_epu16_mask, _mm256_loadu_si256, _mm256_mask_sub_epi16, _mm256_set1_epi16,
             _mm256_storeu_si256, _mm256_sub_epi8, _mm256_sub_epi16, _mm256_ternarylogic_epi32,
         };
         let v = self.load_near(w);
-        let (keep, set) = (self.load_near(&act.keep), self.load_near(&act.set));
-        let sub = self.load_near(&act.sub);
+        let (keep, set) = (
+            self.load_near(&template.keep),
+            self.load_near(&template.set),
+        );
+        let sub = self.load_near(&template.sub);
         // SAFETY: as above; arrays of 32 bytes.
         unsafe {
-            let less = _mm256_loadu_si256(act.less.as_ptr().cast());
+            let less = _mm256_loadu_si256(template.less.as_ptr().cast());
             let sums = _mm256_sub_epi16(v, less);
             let borrow = _mm256_cmplt_epu16_mask(v, less);
             let sums = _mm256_mask_sub_epi16(sums, borrow, sums, _mm256_set1_epi16(1));
@@ -320,34 +329,34 @@ impl Wide for Avx512 {
         m.into()
     }
     #[inline(always)]
-    fn endangers(self, entry: &[u64; 8], x: u16) -> u32 {
+    fn zeroes_checksum(self, entry: &[u64; 8], x: u16) -> u32 {
         use std::arch::x86_64::{
             _mm512_loadu_si512, _mm512_mask_cmpeq_epi16_mask, _mm512_mask_test_epi16_mask,
             _mm512_set1_epi16,
         };
-        let [a, b, c] = DANGERS;
-        let dangers = 0xf << (a * 4) | 0xf << (b * 4) | 0xf << (c * 4);
+        let [a, b, c] = ZERO_SUM_WORDS;
+        let zero_sums = 0xf << (a * 4) | 0xf << (b * 4) | 0xf << (c * 4);
         // SAFETY: an array of 64 bytes; the instructions are there, or the value would not be.
         unsafe {
             let entry = _mm512_loadu_si512(entry.as_ptr().cast());
-            let some = _mm512_mask_test_epi16_mask(dangers, entry, entry);
+            let some = _mm512_mask_test_epi16_mask(zero_sums, entry, entry);
             _mm512_mask_cmpeq_epi16_mask(some, entry, _mm512_set1_epi16(x as i16))
         }
     }
 
     // as with AVX2, which is there, too
-    type Dangers = __m256i;
+    type ZeroSums = __m256i;
     #[inline(always)]
-    fn no_dangers(self) -> __m256i {
-        self.narrow().no_dangers()
+    fn no_zero_sums(self) -> __m256i {
+        self.narrow().no_zero_sums()
     }
     #[inline(always)]
-    fn more_dangers(self, so_far: __m256i, entry: &[u64; 8], x: u16) -> __m256i {
-        self.narrow().more_dangers(so_far, entry, x)
+    fn more_zero_sums(self, so_far: __m256i, entry: &[u64; 8], x: u16) -> __m256i {
+        self.narrow().more_zero_sums(so_far, entry, x)
     }
     #[inline(always)]
-    fn any_dangers(self, of: __m256i) -> bool {
-        self.narrow().any_dangers(of)
+    fn any_zero_sums(self, of: __m256i) -> bool {
+        self.narrow().any_zero_sums(of)
     }
 
     type N = std::arch::x86_64::__m512i;
@@ -357,12 +366,12 @@ impl Wide for Avx512 {
         unsafe { std::arch::x86_64::_mm512_set1_epi32(v as i32) }
     }
     #[inline(always)]
-    fn get(self, from: &Sixteen) -> Self::N {
+    fn get(self, from: &Lanes) -> Self::N {
         // SAFETY: an array of 64 bytes, on a cache line.
         unsafe { std::arch::x86_64::_mm512_load_si512(from.0.as_ptr().cast()) }
     }
     #[inline(always)]
-    fn put(self, v: Self::N, to: &mut Sixteen) {
+    fn put(self, v: Self::N, to: &mut Lanes) {
         // SAFETY: an array of 64 bytes, on a cache line.
         unsafe { std::arch::x86_64::_mm512_store_si512(to.0.as_mut_ptr().cast(), v) }
     }
@@ -400,7 +409,7 @@ impl Wide for Avx512 {
         unsafe { std::arch::x86_64::_mm512_cmpgt_epu32_mask(a, b) }
     }
     #[inline(always)]
-    fn rank(self, v: Self::N, ends: &Ends) -> Self::N {
+    fn rank(self, v: Self::N, ends: &IntervalEnds) -> Self::N {
         match ends.rows {
             1 => self.search::<1>(v, ends),
             2 => self.search::<2>(v, ends),

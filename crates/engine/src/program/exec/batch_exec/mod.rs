@@ -8,7 +8,7 @@
 pub(crate) mod prepare;
 pub(crate) mod tally;
 
-use crate::program::exec::batch_exec::prepare::Ahead;
+use crate::program::exec::batch_exec::prepare::Prepared;
 pub(crate) use crate::program::rewrite::window_write::Write;
 
 use crate::graph::core::Core;
@@ -16,11 +16,11 @@ use crate::graph::reference::Graph;
 use crate::graph::rule_counts::RuleLedger;
 use crate::program::code::{Action, Code, Cut, End, Step};
 use crate::program::exec::batch_exec::tally::{Lengths, Tally};
-use crate::program::exec::deferred_counters::Later;
+use crate::program::exec::deferred_counters::DeferredCounters;
 use crate::program::exec::fast_exec;
 use crate::program::exec::general;
 use crate::program::exec::general::State;
-use crate::program::exec::nat_action::{Tie, Written};
+use crate::program::exec::nat_action::{NatAction, NatWrite};
 use crate::program::headers::registers::{Regs, end_of};
 use crate::program::lookup::tree::NO_RULE;
 use crate::program::rewrite::image;
@@ -32,16 +32,16 @@ use onefold_synth::program::EndAt;
 use std::vec::Drain;
 
 #[derive(Debug, Clone)]
-enum Fate {
+enum Outcome {
     Leaves(u32, Box<Write>),
     Dropped,
     /// It leaves after it has been bound.
-    Bound(Box<Tie>),
+    Bound(Box<NatAction>),
 }
 
 /// An action that is short.
 #[derive(Debug, Clone)]
-struct Short {
+struct BatchAction {
     /// Where packets end by their header, if that is asked.
     end: EndAt,
     /// Lists of rules have seen packets end there.
@@ -50,18 +50,18 @@ struct Short {
     lengths: Lengths,
     /// Where the transport header begins, if the packet ends where the rewriter was told that it does.
     alike: Option<u32>,
-    fate: Fate,
+    outcome: Outcome,
 }
 
-/// Short actions by number.
+/// BatchAction actions by number.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Shorts {
-    all: Box<[Option<Box<Short>>]>,
+pub(crate) struct BatchActions {
+    all: Box<[Option<Box<BatchAction>>]>,
     tallies: Box<[Tally]>,
     /// Actions with packets.
     some: Vec<u32>,
     any: bool,
-    ahead: Ahead,
+    prepared: Prepared,
 }
 
 /// Every length that an action counts; `None` if there are too many of them, or of ends.
@@ -89,36 +89,36 @@ fn lengths(code: &Code, a: &Action, mut end: EndAt) -> Option<(EndAt, Lengths)> 
     Some((end, Lengths::of(list)?))
 }
 
-impl Short {
-    fn of(code: &Code, a: &Action, waits: &[bool]) -> Option<Short> {
-        let (end, fate) = match a.end {
-            End::Output { image, .. } if !fast_exec::is_straight(code, a, waits) => {
-                let tie = Tie::of(code, a, waits)?;
-                let end = match tie.write {
-                    Written::Short(_) => code.images.get(image as usize)?.end,
-                    Written::Image { .. } => EndAt::Same,
+impl BatchAction {
+    fn of(code: &Code, a: &Action, waits: &[bool]) -> Option<BatchAction> {
+        let (end, outcome) = match a.end {
+            End::Output { image, .. } if !fast_exec::is_fast(code, a, waits) => {
+                let nat = NatAction::of(code, a, waits)?;
+                let end = match nat.write {
+                    NatWrite::BatchAction(_) => code.images.get(image as usize)?.end,
+                    NatWrite::Image { .. } => EndAt::Same,
                 };
-                (end, Fate::Bound(Box::new(tie)))
+                (end, Outcome::Bound(Box::new(nat)))
             }
-            _ if !fast_exec::is_straight(code, a, waits) => return None,
+            _ if !fast_exec::is_fast(code, a, waits) => return None,
             End::Output { sink, image } => {
                 let m = code.images.get(image as usize)?;
                 let w = Write::of(&code.sources, m, image, None)?;
-                (m.end, Fate::Leaves(sink, Box::new(w)))
+                (m.end, Outcome::Leaves(sink, Box::new(w)))
             }
-            End::Drop { .. } => (EndAt::Same, Fate::Dropped),
+            End::Drop { .. } => (EndAt::Same, Outcome::Dropped),
             _ => return None,
         };
         let (end, lengths) = lengths(code, a, end)?;
-        Some(Short {
+        Some(BatchAction {
             end,
             cut: a.cut != Cut::No,
             lengths,
-            alike: match &fate {
-                Fate::Bound(t) if t.end == end => Some(t.tuple.transport()),
+            alike: match &outcome {
+                Outcome::Bound(t) if t.end == end => Some(t.tuple.transport()),
                 _ => None,
             },
-            fate,
+            outcome,
         })
     }
 
@@ -143,42 +143,42 @@ impl Short {
 
     /// Is a packet that ends here long enough for what is written when it has been bound?
     #[inline(always)]
-    fn fits(&self, tie: &Tie, p: &Packet, end: usize) -> bool {
-        match &tie.write {
-            Written::Short(w) => w.fits(p, end),
-            Written::Image { .. } => true,
+    fn fits(&self, nat: &NatAction, p: &Packet, end: usize) -> bool {
+        match &nat.write {
+            NatWrite::BatchAction(w) => w.fits(p, end),
+            NatWrite::Image { .. } => true,
         }
     }
 }
 
-impl Shorts {
+impl BatchActions {
     /// `waits`: by number of what is counted.
-    pub fn new(code: &Code, waits: &[bool]) -> Shorts {
-        let short = |a: &Action| Short::of(code, a, waits).map(Box::new);
-        let all: Box<[_]> = code.actions.iter().map(short).collect();
-        Shorts {
+    pub fn new(code: &Code, waits: &[bool]) -> BatchActions {
+        let batch_action = |a: &Action| BatchAction::of(code, a, waits).map(Box::new);
+        let all: Box<[_]> = code.actions.iter().map(batch_action).collect();
+        BatchActions {
             any: all.iter().any(|s| s.is_some()),
             tallies: vec![Tally::default(); all.len()].into(),
             some: Vec::new(),
-            ahead: Ahead::default(),
+            prepared: Prepared::default(),
             all,
         }
     }
 
     /// Everybody is told of what has been tallied.
     #[inline(never)]
-    fn tell(&mut self, code: &Code, later: &mut Later, out: &mut Outbox) {
+    fn tell(&mut self, code: &Code, deferred: &mut DeferredCounters, out: &mut Outbox) {
         while let Some(number) = self.some.pop() {
             let i = number as usize;
             let tally = self.tallies.get_mut(i).map(std::mem::take);
-            let short = self.all.get(i).and_then(|s| s.as_ref());
-            let (Some(t), Some(s), Some(a)) = (tally, short, code.actions.get(i)) else {
+            let batch_action = self.all.get(i).and_then(|s| s.as_ref());
+            let (Some(t), Some(s), Some(a)) = (tally, batch_action, code.actions.get(i)) else {
                 continue;
             };
             for step in a.steps.of(&code.steps) {
                 if let Step::Count { len, number, .. } = step {
                     let bytes = s.lengths.sum(&t, len);
-                    later.add_all(*number, t.packets, bytes);
+                    deferred.add_all(*number, t.packets, bytes);
                 }
             }
             match a.end {
@@ -191,8 +191,8 @@ impl Shorts {
 
 /// May packets be carried out here at all?
 fn may(st: &State, g: &Graph) -> bool {
-    st.later.shorts.any
-        && st.later.gathering
+    st.deferred.batch_actions.any
+        && st.deferred.gathering
         && st.recorder.is_none()
         && st.watched.is_none()
         && st.path.is_none()
@@ -218,12 +218,12 @@ pub(crate) fn run(
     let Some(mut ledger) = g.core.rules.take() else {
         return packets.next();
     };
-    let mut shorts = std::mem::take(&mut st.later.shorts);
+    let mut batch_actions = std::mem::take(&mut st.deferred.batch_actions);
     let (n, back) = widely(Run {
         code,
-        shorts: &mut shorts,
+        batch_actions: &mut batch_actions,
         ledger: &mut ledger,
-        later: &mut st.later,
+        deferred: &mut st.deferred,
         regs: &mut st.regs,
         core: &mut g.core,
         store: &mut g.store,
@@ -235,19 +235,19 @@ pub(crate) fn run(
     *count += n;
     g.packets_in += n;
     g.core.steps = 1;
-    if !shorts.some.is_empty() {
-        shorts.tell(code, &mut st.later, &mut g.out);
+    if !batch_actions.some.is_empty() {
+        batch_actions.tell(code, &mut st.deferred, &mut g.out);
     }
-    st.later.shorts = shorts;
+    st.deferred.batch_actions = batch_actions;
     back
 }
 
 /// What [`run`] goes through.
 struct Run<'a, 'p> {
     code: &'a Code,
-    shorts: &'a mut Shorts,
+    batch_actions: &'a mut BatchActions,
     ledger: &'a mut RuleLedger,
-    later: &'a mut Later,
+    deferred: &'a mut DeferredCounters,
     regs: &'a mut Regs,
     core: &'a mut Core,
     store: &'a mut StateStore,
@@ -295,19 +295,19 @@ impl Work for Run<'_, '_> {
 
     #[inline(always)]
     fn run(self) -> Self::Out {
-        let (code, shorts, out) = (self.code, self.shorts, self.out);
+        let (code, batch_actions, out) = (self.code, self.batch_actions, self.out);
         let (core, store) = (self.core, self.store);
         // of the input that was the last one
         let mut binder: Option<((u32, u16), Binder<'_>)> = None;
         let mut n = 0;
         let packets = self.packets;
-        let Shorts {
+        let BatchActions {
             all,
             tallies,
             some,
-            ahead,
+            prepared,
             ..
-        } = shorts;
+        } = batch_actions;
         while let Some((mut p, rule, i)) = packets.next() {
             let at = self.first_rule.saturating_add(rule) as usize;
             let number = code.rule_action.get(at).map_or(usize::MAX, |a| *a as usize);
@@ -316,32 +316,32 @@ impl Work for Run<'_, '_> {
             };
             let len = p.len();
             // what was asked for is as it was then: packets' bytes are their own
-            let foreseen = match &s.fate {
-                Fate::Bound(t) => ahead.of((t.elem, t.port), i),
+            let prefetched = match &s.outcome {
+                Outcome::Bound(t) => prepared.of((t.elem, t.port), i),
                 _ => None,
             };
-            let end = s.end(&p, foreseen.and_then(|c| c.transport_len(i)));
-            if let Fate::Leaves(_, w) = &s.fate
+            let end = s.end(&p, prefetched.and_then(|c| c.transport_len(i)));
+            if let Outcome::Leaves(_, w) = &s.outcome
                 && !w.fits(&p, end)
             {
                 return (n, Some((p, rule, i)));
             }
             let mut bound = None;
-            if let Fate::Bound(tie) = &s.fate {
-                let place = (tie.elem, tie.port);
+            if let Outcome::Bound(nat) = &s.outcome {
+                let place = (nat.elem, nat.port);
                 if binder.as_ref().is_none_or(|b| b.0 != place) {
-                    let elem = core.nodes.get(tie.elem as usize);
+                    let elem = core.nodes.get(nat.elem as usize);
                     let elem = elem.and_then(|n| n.elem.as_ref());
-                    let made = elem.and_then(|e| e.binder(usize::from(tie.port), &mut *store));
+                    let made = elem.and_then(|e| e.binder(usize::from(nat.port), &mut *store));
                     binder = made.map(|b| (place, b));
                 }
                 let Some((_, b)) = binder.as_mut() else {
                     return (n, Some((p, rule, i)));
                 };
                 let now = core.now;
-                let made = ahead.bind(place, i, b, now);
+                let made = prepared.bind(place, i, b, now);
                 if made > 0
-                    && let Some(c) = ahead.of(place, i)
+                    && let Some(c) = prepared.of(place, i)
                 {
                     // all of them now: what has been found out about them is not asked again. One that were not what foresight has seen would find its flow known, on the way of all others
                     let mut next = Some((p, rule, i));
@@ -350,12 +350,12 @@ impl Work for Run<'_, '_> {
                             break;
                         };
                         let at = self.first_rule.saturating_add(rule) as usize;
-                        let number = ahead.number(i);
+                        let number = prepared.number(i);
                         let (Some(Some(s)), Some(t)) = (all.get(number), tallies.get_mut(number))
                         else {
                             return (n, Some((p, rule, i)));
                         };
-                        let Fate::Bound(tie) = &s.fate else {
+                        let Outcome::Bound(nat) = &s.outcome else {
                             return (n, Some((p, rule, i)));
                         };
                         n += 1;
@@ -366,23 +366,23 @@ impl Work for Run<'_, '_> {
                         let end = s.end(&p, Some(c.length(i)));
                         s.lengths.add(t, len, end);
                         s.count(self.ledger, at, len, end);
-                        tie.carry_out(code, self.regs, &c.binding(i), &mut p, end);
-                        out.transmitted.push((ElemId(tie.sink), p));
+                        nat.carry_out(code, self.regs, &c.binding(i), &mut p, end);
+                        out.transmitted.push((ElemId(nat.sink), p));
                     }
                     continue;
                 }
-                if !s.fits(tie, &p, end) {
+                if !s.fits(nat, &p, end) {
                     return (n, Some((p, rule, i)));
                 }
-                let asked = match ahead.of(place, i).and_then(|c| c.get(i)) {
+                let asked = match prepared.of(place, i).and_then(|c| c.get(i)) {
                     Some(a) => a,
-                    None => match tie.flow(&p).and_then(|f| b.ask(f)) {
+                    None => match nat.flow(&p).and_then(|f| b.ask(f)) {
                         Some(a) => a,
                         None => return (n, Some((p, rule, i))),
                     },
                 };
-                let draw = || core.random(ElemId(tie.elem));
-                bound = match b.bind(&asked, &tie.wanted, now, draw) {
+                let draw = || core.random(ElemId(nat.elem));
+                bound = match b.bind(&asked, &nat.wanted, now, draw) {
                     Tied::Ask => return (n, Some((p, rule, i))),
                     Tied::To(b) => Some(b),
                     Tied::Drop(reason) => {
@@ -393,12 +393,12 @@ impl Work for Run<'_, '_> {
                             general::left(self.ledger, at, 0, &p);
                         }
                         let steps = action.map(|a| a.steps.of(&code.steps));
-                        for s in steps.unwrap_or_default().iter().take(tie.before) {
+                        for s in steps.unwrap_or_default().iter().take(nat.before) {
                             if let Step::Count { len, number, .. } = s {
-                                self.later.add(*number, image::length(*len, &p));
+                                self.deferred.add(*number, image::length(*len, &p));
                             }
                         }
-                        out.drop(ElemId(tie.elem), reason, p);
+                        out.drop(ElemId(nat.elem), reason, p);
                         continue;
                     }
                 };
@@ -409,8 +409,8 @@ impl Work for Run<'_, '_> {
             }
             s.lengths.add(t, len, end);
             s.count(self.ledger, at, len, end);
-            match &s.fate {
-                Fate::Leaves(sink, w) => {
+            match &s.outcome {
+                Outcome::Leaves(sink, w) => {
                     if w.trim {
                         p.keep(end);
                     }
@@ -420,11 +420,11 @@ impl Work for Run<'_, '_> {
                     w.mark(code, &mut p);
                     out.transmitted.push((ElemId(*sink), p));
                 }
-                Fate::Dropped => out.pool.recycle(p),
-                Fate::Bound(tie) => {
+                Outcome::Dropped => out.pool.recycle(p),
+                Outcome::Bound(nat) => {
                     let Some(b) = bound else { continue };
-                    tie.carry_out(code, self.regs, &b, &mut p, end);
-                    out.transmitted.push((ElemId(tie.sink), p));
+                    nat.carry_out(code, self.regs, &b, &mut p, end);
+                    out.transmitted.push((ElemId(nat.sink), p));
                 }
             }
         }

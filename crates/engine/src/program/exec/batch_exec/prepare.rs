@@ -3,9 +3,9 @@
 use crate::graph::core::Core;
 use crate::graph::reference::Graph;
 use crate::program::code::Code;
-use crate::program::exec::batch_exec::{Fate, Short, Shorts, may};
+use crate::program::exec::batch_exec::{BatchAction, BatchActions, Outcome, may};
 use crate::program::exec::general::State;
-use crate::program::exec::nat_action::{Tie, Written};
+use crate::program::exec::nat_action::{NatAction, NatWrite};
 use crate::program::headers::rows::{ROW, Row, WINDOW};
 use crate::simd::dispatch::{Work, one_by_one, widely};
 use onefold_elements::StateStore;
@@ -18,7 +18,7 @@ use std::ops::Deref;
 
 /// What is to be asked about a batch's packets, by number in it, and of which rewriter's input.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Ahead {
+pub(crate) struct Prepared {
     columns: Vec<Columns>,
     packets: usize,
     place: (u32, u16),
@@ -28,7 +28,7 @@ pub(crate) struct Ahead {
     ready: Vec<u64>,
 }
 
-impl Ahead {
+impl Prepared {
     /// The columns that a packet is in.
     #[inline(always)]
     pub fn of(&self, place: (u32, u16), i: usize) -> Option<&Columns> {
@@ -37,7 +37,7 @@ impl Ahead {
             false => None,
         }
     }
-    /// The action of a packet that is [bound with others](Ahead::bind).
+    /// The action of a packet that is [bound with others](Prepared::bind).
     #[inline(always)]
     pub fn number(&self, i: usize) -> usize {
         self.numbers.get(i).map_or(usize::MAX, |n| *n as usize)
@@ -74,7 +74,7 @@ impl Ahead {
 
 /// Before a batch is carried out: of all packets that will be bound here, what is to be asked about them is worked out, and the memory of it asked for.
 /// `rules`: of the stage whose first rule this is. False where some packets are bound elsewhere, too.
-pub(crate) fn foresee<P: Deref<Target = Packet>>(
+pub(crate) fn prefetch_bindings<P: Deref<Target = Packet>>(
     code: &Code,
     st: &mut State,
     g: &mut Graph,
@@ -82,23 +82,23 @@ pub(crate) fn foresee<P: Deref<Target = Packet>>(
     packets: &[P],
     rules: &[u32],
 ) -> bool {
-    st.later.shorts.ahead.clear();
+    st.deferred.batch_actions.prepared.clear();
     if !may(st, g) {
         return false;
     }
-    let shorts = &mut st.later.shorts;
-    let mut ahead = std::mem::take(&mut shorts.ahead);
+    let batch_actions = &mut st.deferred.batch_actions;
+    let mut prepared = std::mem::take(&mut batch_actions.prepared);
     let all = widely(Foresee {
         code,
-        shorts,
+        batch_actions,
         core: &g.core,
         store: &mut g.store,
         first_rule,
         packets,
         rules,
-        ahead: &mut ahead,
+        prepared: &mut prepared,
     });
-    shorts.ahead = ahead;
+    batch_actions.prepared = prepared;
     all
 }
 
@@ -110,16 +110,16 @@ fn binds_nowhere(code: &Code, number: usize) -> bool {
     action.is_none_or(|a| a.binds.of(&code.binds).is_empty())
 }
 
-/// What [`foresee`] goes through.
+/// What [`prefetch_bindings`] goes through.
 struct Foresee<'a, P> {
     code: &'a Code,
-    shorts: &'a Shorts,
+    batch_actions: &'a BatchActions,
     core: &'a Core,
     store: &'a mut StateStore,
     first_rule: u32,
     packets: &'a [P],
     rules: &'a [u32],
-    ahead: &'a mut Ahead,
+    prepared: &'a mut Prepared,
 }
 
 // rows of headers are rows of what is asked
@@ -139,14 +139,14 @@ struct Alike {
 }
 
 impl Alike {
-    fn of(short: &Short, tie: &Tie) -> Option<Alike> {
-        let net = tie.tuple.transport() - 20;
-        let all_alike = tie.tuple.says(tie.end)
-            && (short.end == EndAt::Same || short.alike.is_some())
+    fn of(batch_action: &BatchAction, nat: &NatAction) -> Option<Alike> {
+        let net = nat.tuple.transport() - 20;
+        let all_alike = nat.tuple.says(nat.end)
+            && (batch_action.end == EndAt::Same || batch_action.alike.is_some())
             && (net + HEADER_BYTES) as usize <= WINDOW;
-        let least = match &tie.write {
-            Written::Short(w) => w.least as u32,
-            Written::Image { .. } => 0,
+        let least = match &nat.write {
+            NatWrite::BatchAction(w) => w.least as u32,
+            NatWrite::Image { .. } => 0,
         };
         all_alike.then_some(Alike { net, least })
     }
@@ -184,7 +184,7 @@ impl Alike {
 struct Met<'a> {
     core: &'a Core,
     store: Option<&'a mut StateStore>,
-    shorts: &'a Shorts,
+    batch_actions: &'a BatchActions,
     /// The first rewriter's input.
     place: Option<(u32, u16)>,
     binder: Option<Binder<'a>>,
@@ -220,20 +220,20 @@ impl<'a> Met<'a> {
     /// An action of a row is none of those that are sure; it becomes one if it can be, and there are not two yet.
     #[inline(never)]
     fn meet(&mut self, number: u32) {
-        let Some(Some(short)) = self.shorts.all.get(number as usize) else {
+        let Some(Some(batch_action)) = self.batch_actions.all.get(number as usize) else {
             return;
         };
-        let Fate::Bound(tie) = &short.fate else {
+        let Outcome::Bound(nat) = &batch_action.outcome else {
             return;
         };
-        let here = (tie.elem, tie.port);
+        let here = (nat.elem, nat.port);
         self.place(here);
         if !self.floods || self.place != Some(here) || self.sure[1] != NOT_YET {
             return;
         }
         let Some(b) = &mut self.binder else { return };
-        if b.always_as_wanted(&tie.wanted) {
-            let alike = Alike::of(short, tie);
+        if b.always_as_wanted(&nat.wanted) {
+            let alike = Alike::of(batch_action, nat);
             self.alike = match self.sure {
                 [NOT_YET, NOT_YET] => alike,
                 _ => alike
@@ -255,17 +255,17 @@ impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
 
     #[inline(always)]
     fn run(self) -> bool {
-        let ahead = self.ahead;
+        let prepared = self.prepared;
         let n = self.packets.len().min(self.rules.len());
-        if ahead.columns.len() < n.div_ceil(COLUMNS) {
-            ahead
+        if prepared.columns.len() < n.div_ceil(COLUMNS) {
+            prepared
                 .columns
                 .resize_with(n.div_ceil(COLUMNS), Columns::default);
         }
         let mut met = Met {
             core: self.core,
             store: Some(self.store),
-            shorts: self.shorts,
+            batch_actions: self.batch_actions,
             place: None,
             binder: None,
             floods: false,
@@ -276,7 +276,7 @@ impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
         let mut all = true;
         let batch = self.packets.chunks(COLUMNS).zip(self.rules.chunks(COLUMNS));
         let mut new = 0;
-        for ((packets, rules), c) in batch.zip(&mut ahead.columns) {
+        for ((packets, rules), c) in batch.zip(&mut prepared.columns) {
             let mut ready = 0;
             let rows = packets.chunks(ROW).zip(rules.chunks(ROW)).enumerate();
             for (row, (some, rules)) in rows {
@@ -290,7 +290,7 @@ impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
                     }
                     sure &= met.is_sure(*number);
                 }
-                ahead.numbers.extend_from_slice(&numbers[..some.len()]);
+                prepared.numbers.extend_from_slice(&numbers[..some.len()]);
                 if !sure && met.sure[1] == NOT_YET && (met.floods || met.place.is_none()) {
                     sure = true;
                     for number in numbers {
@@ -312,29 +312,30 @@ impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
                 }
                 for (i, (p, number)) in (row * ROW..).zip(some.iter().zip(numbers)) {
                     one_by_one();
-                    let Some(Some(short)) = self.shorts.all.get(number as usize) else {
+                    let Some(Some(batch_action)) = self.batch_actions.all.get(number as usize)
+                    else {
                         all &= binds_nowhere(self.code, number as usize);
                         c.put(i, None);
                         continue;
                     };
-                    let Fate::Bound(tie) = &short.fate else {
+                    let Outcome::Bound(nat) = &batch_action.outcome else {
                         c.put(i, None);
                         continue;
                     };
-                    let here = (tie.elem, tie.port);
+                    let here = (nat.elem, nat.port);
                     met.place(here);
-                    let Some(flow) = tie.flow(p).filter(|_| met.place == Some(here)) else {
+                    let Some(flow) = nat.flow(p).filter(|_| met.place == Some(here)) else {
                         all = false;
                         c.put(i, None);
                         continue;
                     };
                     asked += 1;
                     if met.floods {
-                        let end = short.end(p, Some(flow.transport_len));
-                        let mut is = short.fits(tie, p, end);
+                        let end = batch_action.end(p, Some(flow.transport_len));
+                        let mut is = batch_action.fits(nat, p, end);
                         if !met.is_sure(number) {
                             is &= (met.binder.as_mut())
-                                .is_some_and(|b| b.always_as_wanted(&tie.wanted));
+                                .is_some_and(|b| b.always_as_wanted(&nat.wanted));
                         }
                         ready |= u64::from(is) << i;
                     }
@@ -345,7 +346,7 @@ impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
                     None => c.forget(row),
                 }
             }
-            ahead.ready.push(ready);
+            prepared.ready.push(ready);
         }
         let Some(place) = met.place else {
             return all;
@@ -353,10 +354,10 @@ impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
         let Some(mut binder) = met.binder else {
             return false;
         };
-        all &= binder.foresee(&ahead.columns, n, new) == asked;
-        (ahead.packets, ahead.place) = (n, place);
+        all &= binder.foresee(&prepared.columns, n, new) == asked;
+        (prepared.packets, prepared.place) = (n, place);
         if !binder.floods() {
-            ahead.ready.clear();
+            prepared.ready.clear();
         }
         all
     }
