@@ -1,11 +1,13 @@
-//! All ways that are known, and what packets read and write of them.
+//! All actions that are known, and what packets read and write of them.
 
-use crate::flow::MAX_ACTIONS;
 use crate::flow::flow_action::{FlowAction, Name, Pending};
 use crate::flow::rewrite_template::RewriteTemplate;
 use std::collections::HashMap;
 
-/// Packets of a way that have not been accounted for, and which [`RewriteTemplate`] is the way's: all that a packet reads and writes of its way.
+/// Different actions; what would need more is not remembered.
+pub(crate) const MAX_ACTIONS: usize = 1 << 16;
+
+/// Packets of an action that have not been accounted for, and which [`RewriteTemplate`] is the action's: all that a packet reads and writes of its action.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(32))]
 pub(crate) struct Tally {
@@ -13,7 +15,7 @@ pub(crate) struct Tally {
     bytes: u64,
     /// As their IP headers say.
     ip_bytes: u64,
-    /// The act, and flags.
+    /// The template, and flags.
     template: u64,
 }
 
@@ -35,7 +37,7 @@ impl Tally {
     pub fn template(&self) -> u32 {
         self.template as u32
     }
-    /// The act, and a count of packets that can wait, are all there is to do.
+    /// The template, and a count of packets that can wait, are all there is to do.
     #[inline(always)]
     pub fn plain(&self) -> bool {
         self.template & Tally::PLAIN != 0
@@ -64,7 +66,7 @@ impl Tally {
             ip_bytes: self.ip_bytes,
         }
     }
-    /// They are accounted for, and the way is no longer listed.
+    /// They are accounted for, and the action is no longer listed.
     pub fn take(&mut self) -> Pending {
         let n = self.pending();
         *self = Tally::new(self.template(), self.plain());
@@ -72,7 +74,7 @@ impl Tally {
     }
 }
 
-/// ActionTable by number, each with its tally, and the acts that they have in common.
+/// Actions by number, each with its tally, and the templates that they have in common.
 #[derive(Debug, Default)]
 pub(crate) struct ActionTable {
     all: Vec<FlowAction>,
@@ -87,7 +89,7 @@ impl ActionTable {
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
-    /// A way and its tally.
+    /// An action and its tally.
     pub fn get(&self, id: u32) -> Option<(&FlowAction, &Tally)> {
         (self.all.get(id as usize)).zip(self.tallies.get(id as usize))
     }
@@ -95,12 +97,12 @@ impl ActionTable {
     pub fn get_mut(&mut self, id: u32) -> Option<(&mut FlowAction, &mut Tally)> {
         (self.all.get_mut(id as usize)).zip(self.tallies.get_mut(id as usize))
     }
-    /// What is done to a way's packets.
+    /// What is done to an action's packets.
     pub fn template(&self, id: u32) -> Option<&RewriteTemplate> {
         self.templates
             .get(self.tallies.get(id as usize)?.template() as usize)
     }
-    /// The number of a way; of this one, if there is none of its name. `None` if there are too many.
+    /// The number of an action; of this one, if there is none of its name. `None` if there are too many.
     pub fn number(&mut self, action: FlowAction, template: RewriteTemplate) -> Option<u32> {
         if let Some(id) = self.names.get(&action.name) {
             return Some(*id);

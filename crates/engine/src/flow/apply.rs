@@ -1,17 +1,17 @@
-//! Packets whose ways are known go them: what is counted, what is written, and where they leave.
+//! Packets whose actions are known: these are applied: what is counted, what is written, and where they leave.
 
 use crate::flow::action_table::Tally;
 use crate::flow::batch_meta::BatchMeta;
-use crate::flow::flow_action::FlowOperands;
 use crate::flow::lease::LeasePool;
 use crate::flow::lookup::entry;
-use crate::flow::masked_match::PacketMeta;
+use crate::flow::packet_meta::PacketMeta;
 use crate::flow::rewrite_template::{NO_SINK, RewriteTemplate};
 use crate::flow::table::{NO_SLOT, Table};
 use crate::flow::windows::Windows;
 use crate::simd::GROUP;
 use crate::simd::any::Any;
 use crate::simd::bits::first_bits;
+use crate::simd::window_rewrite::Operands as FlowOperands;
 use crate::simd::{HEAD_AT, Wide};
 use onefold_elements::StateStore;
 use onefold_elements::rewrite::{Leases, NO_LEASE};
@@ -27,7 +27,7 @@ pub(crate) struct ApplyEach<'a> {
     pub sinks: &'a mut [u32; GROUP],
 }
 
-/// How many went their ways, how many of them without an entry, and how many of them to be dropped.
+/// How many had their actions applied, how many of them without an entry, and how many of them to be dropped.
 #[derive(Default)]
 pub(crate) struct Applied {
     pub went: usize,
@@ -205,7 +205,7 @@ impl ApplyAtOnce<'_, '_> {
             let operands = if KEYED {
                 b.operands[i]
             } else {
-                template.operands
+                template.bytes.operands
             };
             if !KEYED
                 && template.quick
@@ -253,7 +253,7 @@ fn other(template: &RewriteTemplate, p: &mut Packet, operands: &FlowOperands, to
     true
 }
 
-/// The first packet of a way that has nothing to be told of: it is listed. False if somebody is to be told of each.
+/// The first packet of an action that has nothing to be told of: it is listed. False if somebody is to be told of each.
 #[cold]
 #[inline(never)]
 fn begins(t: &mut Tally, action: u32, dirty: &mut Vec<u32>) -> bool {

@@ -1,10 +1,11 @@
-//! Packets that go their ways way by way: what is the same for all of a way's packets is done once for them.
+//! Packets that have their actions applied action by action: what is the same for all of an action's packets is done once for them.
 //!
-//! One packet after the other ([`ApplyAtOnce::go`]), each asks its way for a tally and this for an act, and adds itself to the one and loads the other: eighty instructions, half of
-//! which come to the same for each packet. Where a group's packets go few ways, sets of bits say whose is whose; a way's count, lengths and sinks take some
-//! fifty instructions whatever their number is, its act stays in registers, and what is left for each packet is its stamp, and to be written.
+//! One packet after the other ([`ApplyAtOnce::go`]), each asks its action for a tally and this for a template, and adds itself to the one and loads the other: eighty instructions, half of
+//! which come to the same for each packet. Where a group's packets have few actions, sets of bits say whose is whose; an action's count, lengths and sinks take some
+//! fifty instructions whatever their number is, its template stays in registers, and what is left for each packet is its stamp, and to be written.
 
 use crate::flow::apply::{Applied, ApplyAtOnce};
+use crate::flow::batch_meta::{MOST, Usual};
 use crate::flow::lease::LeasePool;
 use crate::simd::GROUP;
 use crate::simd::bits::{each_bit, first_bits};
@@ -12,27 +13,16 @@ use crate::simd::{HEAD_AT, Wide};
 use onefold_elements::StateStore;
 use onefold_elements::rewrite::{Leases, NO_LEASE};
 
-/// ActionTable that packets go together, at most.
-const MOST: usize = 16;
 /// Packets of each that make it worth it, in the mean.
 const EACH: u32 = 4;
-/// Groups that are not asked how many ways they go after one that goes too many: to find that out takes three instructions for each packet.
+/// Groups that are not asked how many actions they have after one that goes too many: to find that out takes three instructions for each packet.
 const REST: u8 = 15;
 /// Fewer packets go one after the other.
 const FEW: u32 = 8;
 
-/// ActionTable that the last group's packets went.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Usual {
-    actions: [u32; MOST],
-    n: usize,
-    /// So many groups are not asked, as there were too many ways.
-    rest: u8,
-}
-
-/// Which of a group's packets go which way: how many ways there are, or `None` if they are too many.
+/// Which of a group's packets have which action: how many actions there are, or `None` if they are too many.
 ///
-/// What the ways are is known from the group before, more often than not. To find that out from the packets, one way after the other, takes a chain of steps each of which waits for
+/// What the actions are is known from the group before, more often than not. To find that out from the packets, one action after the other, takes a chain of steps each of which waits for
 /// the one before.
 #[inline(always)]
 fn share_out<W: Wide>(
@@ -54,7 +44,7 @@ fn share_out<W: Wide>(
         left &= !those;
         k += 1;
     }
-    // Bound: a way more each time
+    // Bound: an action more each time
     while left != 0 {
         let action = actions[left.trailing_zeros() as usize % GROUP];
         let those = wide.same(actions, action) & left;
@@ -74,7 +64,7 @@ fn share_out<W: Wide>(
 }
 
 impl ApplyAtOnce<'_, '_> {
-    /// What [`ApplyAtOnce::go`] does. `None`, and nothing has been done, where that had better do it: packets are few or go many ways, or there is more to be done for one than to
+    /// What [`ApplyAtOnce::go`] does. `None`, and nothing has been done, where that had better do it: packets are few or have many actions, or there is more to be done for one than to
     /// write its window.
     #[inline(always)]
     pub fn apply_grouped(
@@ -137,7 +127,7 @@ impl ApplyAtOnce<'_, '_> {
             }
         });
         *clock = stamp - 1;
-        // what is asked once saves two sums for each way
+        // what is asked once saves two sums for each action
         let first = all.trailing_zeros() as usize % GROUP;
         let (len, total) = (b.lens[first], b.totals[first]);
         let equal_match = all & !(wide.same(&b.lens, len) & wide.same(&b.totals, total)) == 0;
@@ -160,7 +150,7 @@ impl ApplyAtOnce<'_, '_> {
             };
             t.add(these, bytes, ip_bytes);
             wide.set(template.sink, those, &mut b.sinks);
-            let taken = wide.take(template);
+            let taken = wide.take(&template.bytes);
             let mut windows = packets.some(those);
             while let Some((i, w)) = windows.next() {
                 wide.rewrite(wide.load(w), taken, &b.operands[i], w);

@@ -1,21 +1,22 @@
 //! What is done for every packet of a known flow: the loops that everything else in this folder exists for.
 //!
-//! A group goes through in steps: boxes; ways or keys; buckets; entries; then each packet in its turn. Two things make steps: memory that was
+//! A group goes through in steps: matches; actions or keys; buckets; entries; then each packet in its turn. Two things make steps: memory that was
 //! asked for in one is there in the next, and a short loop has many packets in flight. One loop that does everything for a packet before
 //! it looks at the next waits, for each packet, for the whole chain of comparisons, look-ups and indices behind one another: a core holds a few
 //! hundred instructions, which is little more than one packet's. Per packet of a router that was 34 ns and became 19; with a first look that takes sixteen packets at once ([`crate::flow::extract`]) it is 15 (AMD EPYC with AVX-512). Whatever is the same for a group (clock, counters) is done once for it.
 
-use crate::flow::FlowRunner;
 use crate::flow::apply::{Applied, ApplyAtOnce, ApplyEach};
 use crate::flow::batch_drain::BatchDrain;
 use crate::flow::extract::Extracted;
-use crate::flow::flow_action::Flow;
-use crate::flow::interval_table::{BY_FLOW, UNKNOWN};
+use crate::flow::ingress_cache::IngressCache;
 use crate::flow::learn::flow_of;
 use crate::flow::lease::LeasePool;
-use crate::flow::masked_match::{IngressCache, NO_MATCH};
+use crate::flow::packet_meta::NO_MATCH;
+use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
 use crate::flow::policy::admission::Admission;
+use crate::flow::rewrite_template::Flow;
 use crate::flow::rewrite_template::NO_SINK;
+use crate::flow::runner::FlowRunner;
 use crate::flow::steps::Steps;
 use crate::flow::table::{LONG, NO_SLOT};
 use crate::flow::windows;
@@ -277,7 +278,7 @@ impl FlowRunner {
         seen
     }
 
-    /// Packets from number `from` of the group on go their ways, up to the first one of which more is to be known, which is the next one then. How many went.
+    /// Packets from number `from` of the group on have their actions applied, up to the first one of which more is to be known, which is the next one then. How many went.
     /// `STALE`: the table may have changed since it was asked for their entries.
     ///
     /// Packets stay where they are until all of them are done: lists that grow along the way are looked up in memory for each.
@@ -355,7 +356,7 @@ impl FlowRunner {
         done
     }
 
-    /// [`FlowRunner::apply_all`], way by way: `None` where [that](ApplyAtOnce::go_together) is not to be.
+    /// [`FlowRunner::apply_all`], action by action: `None` where [that](ApplyAtOnce::go_together) is not to be.
     #[inline(always)]
     pub(crate) fn apply_grouped(
         &mut self,
@@ -402,7 +403,7 @@ impl FlowRunner {
         Some(self.pool.leases.clock().max(first))
     }
 
-    /// Packets have gone their ways, the last of those that have got a stamp with this one.
+    /// Packets have had their actions applied, the last of those that have got a stamp with this one.
     #[inline(always)]
     fn went(&mut self, done: &Applied, clock: u64) {
         self.pool.leases.set_clock(clock);
@@ -428,7 +429,8 @@ impl FlowRunner {
         now: Timestamp,
         news: u64,
     ) -> Option<Pkt> {
-        use crate::flow::{PathEnd, tell};
+        use crate::flow::runner::tell;
+        use crate::program::path::PathEnd;
         let Some(x) = self.group.get_mut(i) else {
             return Some(p);
         };
@@ -446,7 +448,7 @@ impl FlowRunner {
         {
             return Some(p);
         }
-        // since the group was looked at, another packet may have come to know the box or the way
+        // since the group was looked at, another packet may have come to know the match or the action
         if let Some(l) = self.ingress.get(ingress) {
             l.parse(Any, &p, x);
         }
@@ -472,7 +474,7 @@ impl FlowRunner {
             return Some(p);
         };
         if x.slot == NO_SLOT {
-            flow.operands = template.operands;
+            flow.operands = template.bytes.operands;
         }
         if let Some(x) = template.zero_udp_checksum_of(&flow, &p) {
             flow.operands = flow.operands.with_zero_udp_checksum(x);

@@ -1,17 +1,28 @@
-//! What is known of a group's packets whose ways have no entries, or all of which have entries under keys of two words: in columns, as the first look has it in registers, and as little as can be.
+//! What is known of a group's packets whose actions have no entries, or all of which have entries under keys of two words: in columns, as the first look has it in registers, and as little as can be.
 //!
 //! Most of what [`PacketMeta`] has is of no use where a packet's class says it all, and writing it down and reading it back took as long as doing it.
 
 use crate::flow::action_table::ActionTable;
-use crate::flow::apply_grouped::Usual;
-use crate::flow::flow_action::FlowOperands;
-use crate::flow::interval_table::{BY_FLOW, UNKNOWN};
-use crate::flow::masked_match::PacketMeta;
+use crate::flow::packet_meta::PacketMeta;
+use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::table::{NO_SLOT, Slot};
 use crate::simd::GROUP;
 use crate::simd::ROW;
+use crate::simd::window_rewrite::Operands as FlowOperands;
 use onefold_elements::rewrite::NO_LEASE;
+
+/// Actions that packets go together, at most.
+pub(crate) const MOST: usize = 16;
+
+/// Actions that the last group's packets went.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Usual {
+    pub actions: [u32; MOST],
+    pub n: usize,
+    /// So many groups are not asked, as there were too many actions.
+    pub rest: u8,
+}
 
 /// See the module's text. By number in the group.
 #[derive(Debug, Clone)]
@@ -22,7 +33,7 @@ pub(crate) struct BatchMeta {
     pub actions: [u32; GROUP],
     /// Bytes that its IP header says, from that header on.
     pub totals: [u32; GROUP],
-    /// Which box; told where it is asked for.
+    /// Which masked match; told where it is asked for.
     pub guards: [u16; GROUP],
     /// Where those leave that have [gone at once](crate::flow::FlowRunner::go_at_once).
     pub sinks: [u32; GROUP],
@@ -34,20 +45,20 @@ pub(crate) struct BatchMeta {
     pub buckets: [u32; GROUP],
     /// Where their entries are, or what looks like it.
     pub slots: [Slot; GROUP],
-    /// What entries say, where all have one: besides their ways these, and what is their flows' own.
+    /// What entries say, where all have one: besides their actions these, and what is their flows' own.
     pub leases: [u32; GROUP],
     /// See [`BatchMeta::leases`].
     pub operands: [FlowOperands; GROUP],
     /// See [`PacketMeta::sum`].
     pub sums: [u16; GROUP],
-    /// Of which packets nothing but lengths, ways and boxes has been written down: a bit each. What there is one of stands here, so that all rows begin on cache lines.
+    /// Of which packets nothing but lengths, actions and matches has been written down: a bit each. What there is one of stands here, so that all rows begin on cache lines.
     pub only: u64,
-    /// Of which packets nothing but lengths, boxes, and what follows ways: a bit each. They are looked up in the table by keys of two words.
+    /// Of which packets nothing but lengths, masked matches, and what follows actions: a bit each. They are looked up in the table by keys of two words.
     pub keyed: u64,
     /// Some go on behind what their IP headers say. Of headers at [`HEAD_AT`](crate::simd::HEAD_AT) only: with a VLAN tag in
     /// front of them, nobody has looked.
     pub longer: bool,
-    /// What packets' ways may well be.
+    /// What packets' actions may well be.
     pub usual: Usual,
 }
 
@@ -89,7 +100,7 @@ impl BatchMeta {
             (x.action, x.slot, x.lease) = (self.actions[i], NO_SLOT, NO_LEASE);
             x.operands = known
                 .template(x.action)
-                .map_or_else(FlowOperands::default, |a| a.operands);
+                .map_or_else(FlowOperands::default, |a| a.bytes.operands);
         }
         let mut left = self.keyed & which;
         self.keyed &= !which;

@@ -1,15 +1,17 @@
-//! The first look at a batch: box, and way or key, of sixteen packets at once.
+//! Extraction: the first look at a batch: match, and action or key, of sixteen packets at once.
 //!
-//! One packet after the other, each box asks for a length here, a sum there, and each field for a word, a shift, and a comparison: a
+//! One packet after the other, each masked match asks for a length here, a sum there, and each field for a word, a shift, and a comparison: a
 //! hundred instructions for each packet. Here the first 32 bytes of sixteen IP headers become columns, a register for each word, what is around them, too, and every
 //! question is asked of sixteen packets in one or two instructions. What has no columns (IPv6, VLAN tags, rare guards) is asked packet
 //! by packet, as ever.
 
 use crate::flow::batch_meta::{BatchMeta, bits_from};
-use crate::flow::interval_table::{BY_FLOW, UNKNOWN};
-use crate::flow::key::{Keys, key};
+use crate::flow::ingress_cache::IngressCache;
+use crate::flow::key::Keys;
 use crate::flow::mask_match::equal::EqualMatch;
-use crate::flow::masked_match::{IngressCache, MaskedMatch, NO_MATCH, PacketMeta};
+use crate::flow::masked_match::MaskedMatch;
+use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
+use crate::flow::packet_meta::{NO_MATCH, PacketMeta};
 use crate::flow::table::{NO_SLOT, Table};
 use crate::flow::windows::Windows;
 use crate::simd::GROUP;
@@ -89,7 +91,7 @@ impl MaskedMatch {
             return u16::MAX;
         }
         let mut here = 0;
-        // no branch: which packet is in which box cannot be foreseen
+        // no branch: which packet is in which masked match cannot be foreseen
         #[allow(clippy::needless_range_loop)]
         for i in 0..ROW {
             let fits = wide.inside(wide.load(windows[i]), &self.mask, &self.lo, &self.span);
@@ -98,7 +100,7 @@ impl MaskedMatch {
         here as u16
     }
 
-    /// Which packets are in the box, given that the bytes under its mask are right? `behind`: the first word behind the columns.
+    /// Which packets are in the masked match, given that the bytes under its mask are right? `behind`: the first word behind the columns.
     #[inline(always)]
     fn holds_many<W: Wide>(&self, wide: W, c: &Columns<W::N>, behind: W::N) -> u16 {
         let ends = wide.plus(c.total, wide.all(HEAD_AT as u32));
@@ -126,14 +128,14 @@ fn row<T>(all: &mut [T; GROUP], first: usize) -> &mut [T; ROW] {
 }
 
 impl IngressCache {
-    /// Is more asked of packets' bytes than what one box asks? Of one box bytes are asked packet by packet: what is around the columns takes as long to be
+    /// Is more asked of packets' bytes than what one masked match asks? Of one masked match bytes are asked packet by packet: what is around the columns takes as long to be
     /// made columns of.
     #[inline]
     pub fn edges(&self) -> bool {
         self.matches.len() > 1 || self.matches.iter().any(|b| b.payload.is_some())
     }
 
-    /// Box, and way or key, of each packet of a group. Buckets of the table are asked for. `EDGES`: as [`IngressCache::edges`] says.
+    /// Match, and action or key, of each packet of a group. Buckets of the table are asked for. `EDGES`: as [`IngressCache::edges`] says.
     #[inline(always)]
     pub fn extract<const EDGES: bool, W: Wide>(
         &self,
@@ -263,7 +265,7 @@ impl IngressCache {
                 }
                 seen.by_flow = true;
                 x.sum = b.sum_of(w);
-                key(b, w, &mut x.key);
+                b.key(w, &mut x.key);
                 x.hash = table.hash(&x.key);
                 table.ask_bucket(x.hash);
             }

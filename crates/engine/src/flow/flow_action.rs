@@ -7,13 +7,14 @@
 //! between two elements stays zero from there on: a flow knows its own ([`Flow::zero_udp_checksum`]), and of such packets all of it is taken off.
 
 use crate::flow::masked_match::MaskedMatch;
-use crate::flow::rewrite_template::{MAX_MOVES, RewriteTemplate};
+use crate::flow::rewrite_template::{Flow, MAX_MOVES, RewriteTemplate};
 use crate::program::code::{Code, Cut};
 use crate::program::headers::registers::{Source, write_bits};
 use crate::program::path::{Path, PathEnd};
-use crate::program::rewrite::image::{CONST, Term, Value};
+use crate::program::rewrite::value::{CONST, Term, Value};
 use crate::simd::At;
 use crate::simd::WINDOW;
+use crate::simd::window_rewrite::Operands as FlowOperands;
 use onefold_elements::Accounts;
 use onefold_packet::checksum;
 use onefold_synth::program::{EndAt, LenAt, SumKind};
@@ -40,7 +41,7 @@ impl Count {
     }
 }
 
-/// What recognizes a way: packets that passed the same rules within one box, with the same counts, to the same end.
+/// What recognizes an action: packets that passed the same rules within one masked match, with the same counts, to the same end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Name {
     pub rules: Vec<u32>,
@@ -68,8 +69,8 @@ impl Pending {
     }
 }
 
-/// A way of the whole chain. What is done to its packets is an [`RewriteTemplate`], which many ways may have in common; what is counted along is its [`crate::flow::action_table::Tally`]: in a
-/// chain with thousands of rules there are thousands of ways, and few things that they do.
+/// An action of the whole chain. What is done to its packets is a [`RewriteTemplate`], which many actions may have in common; what is counted along is its [`crate::flow::action_table::Tally`]: in a
+/// chain with thousands of rules there are thousands of actions, and few things that they do.
 #[derive(Debug, Clone)]
 pub(crate) struct FlowAction {
     /// [`FlowAction::late`] is all that is to be told.
@@ -86,52 +87,10 @@ pub(crate) struct FlowAction {
     pub l3: u32,
 }
 
-/// What a flow has for itself.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Flow {
-    pub operands: FlowOperands,
-    /// UDP checksums that come to zero on the way, as they stand on the wire, four to a word; zero for none.
-    pub zero_udp_checksum: [u64; 3],
-}
-
-/// What is written to a flow's packets, or added: in the order in which entries have it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[repr(align(16))]
-pub(crate) struct FlowOperands(pub [u64; 2]);
-
-impl FlowOperands {
-    /// Addresses as they leave, their first byte the least significant.
-    #[inline(always)]
-    pub fn addresses(&self) -> u64 {
-        self.0[0]
-    }
-    /// Ports, likewise.
-    #[inline(always)]
-    pub fn ports(&self) -> u32 {
-        self.0[1] as u32
-    }
-    /// To be added to the complement of the header's checksum, as it stands on the wire; 0 for none.
-    #[inline(always)]
-    pub fn ip(&self) -> u16 {
-        (self.0[1] >> 32) as u16
-    }
-    /// The same for the checksum behind the header.
-    #[inline(always)]
-    pub fn l4(&self) -> u16 {
-        (self.0[1] >> 48) as u16
-    }
-    /// For a packet whose checksum behind the header is this one, not zero, and leaves as zero.
-    #[inline(always)]
-    pub fn with_zero_udp_checksum(&self, x: u16) -> FlowOperands {
-        let [a, b] = self.0;
-        FlowOperands([a, b & (u64::MAX >> 16) | u64::from(x) << 48])
-    }
-}
-
-/// Does a value follow from key and box?
+/// Does a value follow from key and masked match?
 enum Known {
-    /// From the box.
-    FlowAction(u128),
+    /// From the masked match.
+    Match(u128),
     /// From the key.
     Flow(u128),
     No,
@@ -153,14 +112,14 @@ impl Maker<'_> {
     fn known(&self, v: &Value) -> Known {
         let now = v.get(&self.path.values);
         if v.reg == CONST {
-            return Known::FlowAction(now);
+            return Known::Match(now);
         }
         if usize::from(v.reg) < self.code.slots {
             return Known::Flow(now);
         }
         match self.bits_of(v) {
             Some((bit, n)) if self.guard.shape.in_key(bit, n) => Known::Flow(now),
-            Some((bit, n)) if self.guard.pins(bit, n) => Known::FlowAction(now),
+            Some((bit, n)) if self.guard.pins(bit, n) => Known::Match(now),
             _ => Known::No,
         }
     }
@@ -171,7 +130,7 @@ impl Maker<'_> {
         (less <= self.guard.least(bit, n) && less <= 0xff).then_some((less, (bit, n)))
     }
 
-    /// What is added to a complement by one term; `None` where it depends on more than key and box.
+    /// What is added to a complement by one term; `None` where it depends on more than key and masked match.
     fn term(&self, t: &Term, keyed: &mut bool) -> Option<u64> {
         let Term::Change {
             from,
@@ -186,7 +145,7 @@ impl Maker<'_> {
         match (self.known(from), self.known(to)) {
             (Known::No, _) | (_, Known::No) => {}
             both => {
-                *keyed |= !matches!(both, (Known::FlowAction(_), Known::FlowAction(_)));
+                *keyed |= !matches!(both, (Known::Match(_), Known::Match(_)));
                 return Some(t.sum(&self.path.values));
             }
         }
@@ -203,7 +162,7 @@ impl Maker<'_> {
 /// Something that no program has.
 const ODD: &str = "not understood";
 
-/// The way that a packet went, and what is its flow's own. `window`: the packet as it arrived. The error says why it cannot be gone again like
+/// The action of a packet that went, and what is its flow's own. `window`: the packet as it arrived. The error says why it cannot be gone again like
 /// this. `when` tells when an element must hear of what it counts.
 pub(crate) fn make(
     code: &Code,
@@ -267,7 +226,7 @@ pub(crate) fn make(
     action.plain = late == path.counts.len();
     let mut template = RewriteTemplate::nothing();
     template.l3 = l3 as u32;
-    template.udp = guard.shape.udp();
+    template.bytes.udp = guard.shape.udp();
     let mut flow = Flow::default();
     let PathEnd::Output(sink, image) = path.end else {
         return Ok((action, template, flow));
@@ -304,7 +263,7 @@ pub(crate) fn make(
         let over = shape.meets_key(f.bit, f.bits);
         let in_vars = !shape.v6 && shape.in_key(f.bit, f.bits);
         match m.known(&f.value) {
-            Known::FlowAction(v) if in_vars || !over => {
+            Known::Match(v) if in_vars || !over => {
                 write_bits(&mut keep, 0, at, f.bits, 0);
                 write_bits(&mut set, 0, at, f.bits, v);
                 if in_vars {
@@ -337,11 +296,11 @@ pub(crate) fn make(
         let two = |at: usize| place(at).and_then(|at| At::of(at).ok_or(ODD));
         let vars = |at: usize, n: usize| vars.get(at..at + n).ok_or(ODD);
         let of = |v: &[u8]| v.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
-        template.varies = true;
-        template.vars = At::of(place(addresses)?).ok_or(ODD)?;
+        template.bytes.varies = true;
+        template.bytes.vars = At::of(place(addresses)?).ok_or(ODD)?;
         let addresses_out = of(vars(addresses, 8)?);
         // where there is no second port the first one is written over it, and where there is none the addresses over both
-        (template.first, template.second) = match ports.1 - ports.0 {
+        (template.bytes.first, template.bytes.second) = match ports.1 - ports.0 {
             4 => (two(ports.0)?, two(ports.0 + 2)?),
             2 => (two(ports.0)?, two(ports.0)?),
             _ => (two(addresses)?, two(addresses)?),
@@ -402,16 +361,16 @@ pub(crate) fn make(
             _ => return Err(ODD),
         }
     }
-    template.ip_sum = ip_sum.unwrap_or(template.ip_sum);
-    template.l4_sum = l4_sum.unwrap_or(template.l4_sum);
-    template.changes = keep != [0xff; WINDOW] || sub != [0; WINDOW];
-    (template.keep, template.set, template.sub) = (keep, set, sub);
+    template.bytes.ip_sum = ip_sum.unwrap_or(template.bytes.ip_sum);
+    template.bytes.l4_sum = l4_sum.unwrap_or(template.bytes.l4_sum);
+    template.bytes.changes = keep != [0xff; WINDOW] || sub != [0; WINDOW];
+    (template.bytes.keep, template.bytes.set, template.bytes.sub) = (keep, set, sub);
     if moves.len() > MAX_MOVES {
         return Err("too many fields are copied");
     }
     template.quick = template.start == 0 && moves.is_empty();
     template.set_moves(moves);
-    if !template.arrange((ip_sum, l4_sum)) {
+    if !template.bytes.arrange((ip_sum, l4_sum)) {
         (template.quick, template.turn) = (false, None);
     }
     if !action.keyed {

@@ -1,8 +1,8 @@
-//! ActionTable without entries: where few intervals of addresses and ports decide, and nothing is a flow's own, all packets of a class go one way
+//! Actions without entries: where few intervals of addresses and ports decide, and nothing is a flow's own, all packets of a class have one action
 //! and need no entry of their own flow.
 //!
 //! Behind such an entry port, intervals of every field that is part of a flow's key are numbered; each combination within a
-//! [box](crate::flow::masked_match::MaskedMatch) is a place in a small table. A packet's place costs one comparison of a row for each field: no hash,
+//! [masked match](crate::flow::masked_match::MaskedMatch) is a place in a small table. A packet's place costs one comparison of a row for each field: no hash,
 //! and no memory that grows with flows. Headers never seen before cost what all others cost.
 
 use crate::simd::any::Any;
@@ -10,7 +10,8 @@ use crate::simd::intervals::FieldIntervals;
 use crate::simd::{HEAD, HEAD_AT, ROW, Wide};
 use onefold_synth::program::Dim;
 
-use crate::flow::masked_match::{Read, bits_read, word};
+use crate::flow::field_read::{Read, bits_read, word};
+use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
 use crate::program::reads::ShapeReads;
 use crate::simd::WINDOW;
 
@@ -75,11 +76,6 @@ fn rows(ends: &[u32]) -> Box<[Row]> {
     all.into()
 }
 
-/// Nothing has been seen yet.
-pub(crate) const UNKNOWN: u32 = u32::MAX;
-/// Flows have something of their own.
-pub(crate) const BY_FLOW: u32 = u32::MAX - 1;
-
 /// How places of a shape are found.
 #[derive(Debug, Clone)]
 pub(crate) struct IntervalFields {
@@ -111,7 +107,7 @@ impl IntervalFields {
             }
             let end = |c: &u128| u32::try_from(c.checked_sub(1)?).ok();
             let ends = cuts.iter().map(end).collect::<Option<Vec<u32>>>()?;
-            // counted from the first bit of the columns; only boxes whose header begins there ask them
+            // counted from the first bit of the columns; only masked matches whose header begins there ask them
             let from = usize::try_from(bit).ok()?.checked_sub(HEAD_AT * 8);
             fields.push(Field {
                 byte,
@@ -130,11 +126,11 @@ impl IntervalFields {
     }
 }
 
-/// The places of one box.
+/// The places of one masked match.
 #[derive(Debug, Clone)]
 pub(crate) struct IntervalTable {
     fields: Box<[Field]>,
-    /// The way of each: [`BY_FLOW`], [`UNKNOWN`], or what is done to all packets of the place.
+    /// The action of each: [`BY_FLOW`], [`UNKNOWN`], or what is done to all packets of the place.
     places: Box<[u32]>,
 }
 

@@ -1,7 +1,5 @@
-//! Keys of flows: where a box's packets have them, one packet at a time and sixteen at once.
+//! Keys of flows: where a masked match's packets have them, one packet at a time and sixteen at once.
 
-use crate::flow::masked_match::MaskedMatch;
-use crate::flow::table::{KEY, LONG};
 use crate::program::headers::shape::{Shape, Transport};
 use crate::simd::WINDOW;
 use crate::simd::{At, HEAD, Wide};
@@ -9,7 +7,7 @@ use crate::simd::{At, HEAD, Wide};
 /// Where a key of two words is: an IPv4 flow's.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Short {
-    /// The box's number, in the upper half.
+    /// the match's number, in the upper half.
     id: u64,
     ports: At<4>,
     /// Bits of the ports that are part of the key.
@@ -18,10 +16,10 @@ pub(crate) struct Short {
     later: bool,
     addresses: At<8>,
     /// The UDP checksum, and its bits if there is one.
-    sum: (At<2>, u16),
+    pub sum: (At<2>, u16),
 }
 
-/// Keys of sixteen packets by columns, and what endangers their checksums ([`PacketMeta::sum`](crate::flow::masked_match::PacketMeta::sum)).
+/// Keys of sixteen packets by columns, and what endangers their checksums ([`PacketMeta::sum`](crate::flow::packet_meta::PacketMeta::sum)).
 #[derive(Clone, Copy)]
 pub(crate) struct Keys<N> {
     pub ports: N,
@@ -92,43 +90,4 @@ impl Short {
         to.ids = wide.choose(to.ids, wide.all((self.id >> 32) as u32), which);
         to.sums = wide.choose(to.sums, sum, which);
     }
-}
-
-impl MaskedMatch {
-    /// What of a packet of the box can endanger it ([`PacketMeta::sum`](crate::flow::masked_match::PacketMeta::sum)).
-    #[inline(always)]
-    pub fn sum_of(&self, w: &[u8; WINDOW]) -> u16 {
-        let (at, bits) = self.short.sum;
-        u16::from_ne_bytes(at.get(w)) & bits
-    }
-}
-
-/// Word by word, in place: an array that is returned would be copied as vectors, which waits for the words.
-#[inline(always)]
-pub(crate) fn key(b: &MaskedMatch, w: &[u8; WINDOW], to: &mut [u64; KEY]) {
-    let s = b.shape;
-    if !s.v6 {
-        // the others are not looked at
-        (to[0], to[1]) = b.short.key(w);
-        return;
-    }
-    let eight = |at: usize| {
-        let c = w.get(at..).and_then(|b| b.first_chunk::<8>());
-        c.map_or(0, |c| u64::from_ne_bytes(*c))
-    };
-    let four = |at: usize| {
-        let c = w.get(at..).and_then(|b| b.first_chunk::<4>());
-        c.map_or(0, |c| u64::from(u32::from_ne_bytes(*c)))
-    };
-    let ports = match s.transport {
-        Transport::Tcp | Transport::Udp => four(s.l4()),
-        Transport::Echo => four(s.l4() + 4) & u64::from(u32::from_ne_bytes([0xff, 0xff, 0, 0])),
-        Transport::Other => 0,
-    };
-    let id = u64::from(b.id) << 32;
-    to[0] = LONG | id | ports;
-    to[1] = eight(s.l3 + 8);
-    to[2] = eight(s.l3 + 16);
-    to[3] = eight(s.l3 + 24);
-    to[4] = eight(s.l3 + 32);
 }

@@ -1,20 +1,22 @@
 //! A packet of an unknown flow: it goes through the program, and what happens to it is written down for those that come after it.
 
-use crate::flow::FlowRunner;
 use crate::flow::flow_action;
-use crate::flow::flow_action::{Flow, FlowOperands};
-use crate::flow::interval_table::{BY_FLOW, UNKNOWN};
-use crate::flow::masked_match::{ASK, MaskedMatch, NO_MATCH, PacketMeta};
+use crate::flow::masked_match::MaskedMatch;
+use crate::flow::packet_meta::{ASK, NO_MATCH, PacketMeta};
+use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
+use crate::flow::rewrite_template::Flow;
+use crate::flow::runner::FlowRunner;
 use crate::flow::table;
 use crate::flow::table::{Entry, NO_SLOT};
-use crate::program::First;
 use crate::program::headers::shape;
 use crate::program::lookup::tree::NO_RULE;
 use crate::program::path::{Path, PathEnd};
+use crate::program::runner::First;
 use crate::simd;
 use crate::simd::GROUP;
 use crate::simd::WINDOW;
 use crate::simd::bits::each_bit;
+use crate::simd::window_rewrite::Operands as FlowOperands;
 use onefold_elements::rewrite::{Lasting, NO_LEASE};
 use onefold_elements::{Accounts, ElemId};
 use onefold_packet::{Packet, Pkt, Timestamp, prefetch};
@@ -78,7 +80,7 @@ impl FlowRunner {
         stage
     }
 
-    /// Packets whose flows are not known take the ways of their rules, where these are known and no entries are to be made: how many.
+    /// Packets whose flows are not known take the actions of their rules, where these are known and no entries are to be made: how many.
     #[inline(never)]
     pub(crate) fn go_by_rule(&mut self, ingress: usize, n: usize) -> u64 {
         let Some(ingress) = self.ingress.get(ingress) else {
@@ -118,13 +120,13 @@ impl FlowRunner {
             };
             prefetch(t);
             (x.action, x.slot, x.lease, x.operands) =
-                (action, NO_SLOT, NO_LEASE, template.operands);
+                (action, NO_SLOT, NO_LEASE, template.bytes.operands);
             found += 1;
         }
         found
     }
 
-    /// The program runs a packet, and an entry is made of its way.
+    /// The program runs a packet, and an entry is made of its action.
     #[cold]
     #[inline(never)]
     pub(crate) fn unknown(
@@ -224,13 +226,13 @@ impl FlowRunner {
         }
     }
 
-    /// The box that a packet is in.
+    /// The masked match that a packet is in.
     fn match_of(&mut self, ingress: usize, x: &PacketMeta) -> Option<&mut MaskedMatch> {
         let matches = &mut self.ingress.get_mut(ingress)?.matches;
         matches.get_mut(usize::from(x.guard))
     }
 
-    /// A packet's way was not written down.
+    /// A packet's action was not written down.
     fn not_kept(&mut self, why: &'static str) {
         match self.causes.iter_mut().find(|c| c.0 == why) {
             Some(c) => c.1 += 1,
@@ -244,8 +246,8 @@ impl FlowRunner {
         &self.causes
     }
 
-    /// Makes an entry of a packet's way, or none if it is `single`; [`FlowRunner::original`] is what it was, and it left as number `left` of those that have.
-    /// The way, if it is that of all packets of the box that the entry stage's rule takes.
+    /// Makes an entry of a packet's action, or none if it is `single`; [`FlowRunner::original`] is what it was, and it left as number `left` of those that have.
+    /// The action, if it is that of all packets of the masked match that the entry stage's rule takes.
     fn remember(
         &mut self,
         ingress: usize,
@@ -305,7 +307,7 @@ impl FlowRunner {
         let equal_match = self
             .actions
             .template(id)
-            .is_some_and(|a| a.operands == flow.operands);
+            .is_some_and(|a| a.bytes.operands == flow.operands);
         let operands = w.keyed || zero_udp_checksum || !path.flows.is_empty() || !equal_match;
         let all = Some(id).filter(|_| one && !operands && t.plain());
         if single {
@@ -352,7 +354,7 @@ impl FlowRunner {
         Ok(all)
     }
 
-    /// Notes what is known of the rule that has taken a packet: the way of all that it takes, or that there is none.
+    /// Notes what is known of the rule that has taken a packet: the action of all that it takes, or that there is none.
     #[cold]
     fn learn(&mut self, ingress: usize, x: &PacketMeta, action: Option<u32>) {
         let Some(ingress) = self.ingress.get_mut(ingress) else {
@@ -370,7 +372,7 @@ impl FlowRunner {
     }
 }
 
-/// Key, way, lease; of a short key's flow its own values.
+/// Key, action, lease; of a short key's flow its own values.
 fn entry_of(key: &[u64; table::KEY], action: u32, lease: u32, flow: &Flow) -> Entry {
     let [a, b, c, d, e] = *key;
     let last = u64::from(lease) << 32 | u64::from(action);

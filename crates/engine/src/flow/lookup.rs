@@ -2,18 +2,19 @@
 
 use crate::flow::action_table::Tally;
 use crate::flow::batch_meta::BatchMeta;
-use crate::flow::flow_action::FlowOperands;
-use crate::flow::interval_table::{BY_FLOW, UNKNOWN};
-use crate::flow::masked_match::PacketMeta;
+use crate::flow::packet_meta::PacketMeta;
+use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
 use crate::flow::policy::seen_filter::SeenFilter;
-use crate::flow::table::{Entry, KEY, LONG, NO_SLOT, Table, same, tag};
+use crate::flow::table::{Entry, KEY, LONG, NO_SLOT, Table, same};
 use crate::simd::GROUP;
 use crate::simd::any::Any;
+use crate::simd::hash::tag;
+use crate::simd::window_rewrite::Operands as FlowOperands;
 use crate::simd::{Wide, by_itself};
 use onefold_elements::rewrite::Leases;
 use onefold_packet::prefetch;
 
-/// Of an entry: the way, the lease, and what is the flow's own.
+/// Of an entry: the action, the lease, and what is the flow's own.
 #[inline(always)]
 pub(crate) fn entry(wide: impl Wide, table: &Table, x: &mut PacketMeta) {
     x.action = UNKNOWN;
@@ -38,7 +39,7 @@ pub(crate) fn saved(wide: impl Wide, l: &Entry, operands: FlowOperands, sum: u16
     operands
 }
 
-/// ActionTable whose tallies take little of the nearest cache.
+/// Actions whose tallies take little of the nearest cache.
 const FEW_WAYS: usize = 128;
 
 /// What an entry has for itself.

@@ -1,97 +1,27 @@
 //! Guards: what must be true of a packet so that what was done to another one of its flow is right for it, too.
 //!
-//! A packet's [shape](Shape) says what its flow's key is. Everything else that decides a way through the program is guarded:
+//! A packet's [shape](Shape) says what its flow's key is. Everything else that decides a path through the program is guarded:
 //! the values at which any filter behind the entry can change its answer cut each dimension into intervals, and a [`MaskedMatch`] is one
-//! interval of each. Packets of one box and one key go the same way. The box's number is part of the key.
+//! interval of each. Packets of one masked match and one key have the same action. the match's number is part of the key.
 //!
-//! Most of a box is a comparison of the first 64 bytes under a mask; what is no prefix is a range.
+//! Most of a masked match is a comparison of the first 64 bytes under a mask; what is no prefix is a range.
 
-use crate::flow::flow_action::FlowOperands;
-use crate::flow::interval_table::{BY_FLOW, IntervalFields, IntervalTable, UNKNOWN};
-use crate::flow::key::{Short, key};
+use crate::flow::field_read::{Read, TCP_FLAGS, be16, bits_read, sum_right, tcp_payload, word};
+use crate::flow::interval_table::{IntervalFields, IntervalTable};
+use crate::flow::key::Short;
 use crate::flow::mask_match::equal::EqualMatch;
 use crate::flow::mask_match::words::WordMatch;
 use crate::flow::policy::insert_backoff::InsertBackoff;
-use crate::flow::policy::monitor::Monitor;
 use crate::flow::rule_cache::RuleCache;
-use crate::flow::table::{KEY, NO_SLOT, Slot};
+use crate::flow::table::{KEY, LONG};
 use crate::program::code::Code;
-use crate::program::headers::registers::{Source, Tables};
 use crate::program::headers::shape::{ECHO, Shape, Transport};
-use crate::program::reads::{EntryReads, ShapeReads};
+use crate::program::reads::ShapeReads;
+use crate::simd::HEAD_AT;
 use crate::simd::WINDOW;
-use crate::simd::{HEAD_AT, Wide};
 use onefold_elements::model::HeaderCheck;
-use onefold_elements::rewrite::NO_LEASE;
-use onefold_packet::{Packet, checksum};
+use onefold_packet::Packet;
 use onefold_synth::program::Dim;
-
-/// Bytes that a packet's buffer must have from its first byte on, so that a header can be pulled or written.
-const ROOM: usize = 128;
-/// Boxes of one entry.
-const MAX_MATCHES: usize = 48;
-/// How a guarded value is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Read {
-    /// Bytes of the packet.
-    Len,
-    /// Bits of eight bytes of the window.
-    Word { byte: u8, shift: u8, mask: u64 },
-    /// SYN, FIN, RST, and whether there is payload.
-    Tcp,
-    /// The header checksum.
-    Sum,
-    /// Anything else.
-    Other(Source),
-}
-
-impl Read {
-    #[inline]
-    fn value(self, shape: Shape, w: &[u8; WINDOW], p: &Packet) -> u128 {
-        match self {
-            Read::Len => p.len() as u128,
-            Read::Word { byte, shift, mask } => word(w, byte, shift, mask).into(),
-            Read::Tcp => tcp_state(shape, w).into(),
-            Read::Sum => sum_right(shape, w).into(),
-            Read::Other(s) => s.read(p, &Tables::default()),
-        }
-    }
-}
-
-#[inline(always)]
-pub(crate) fn word(w: &[u8; WINDOW], byte: u8, shift: u8, mask: u64) -> u64 {
-    let b = w
-        .get(usize::from(byte)..)
-        .and_then(|b| b.first_chunk::<8>());
-    b.map_or(0, |b| u64::from_be_bytes(*b) >> (shift & 63) & mask)
-}
-
-#[inline(always)]
-fn be16(w: &[u8; WINDOW], at: usize) -> usize {
-    let b = w.get(at..).and_then(|b| b.first_chunk::<2>());
-    b.map_or(0, |b| usize::from(u16::from_be_bytes(*b)))
-}
-
-#[inline]
-fn tcp_state(shape: Shape, w: &[u8; WINDOW]) -> u8 {
-    let flags = w.get(shape.l4() + 13).map_or(0, |b| b & TCP_FLAGS);
-    flags | u8::from(tcp_payload(shape, w)) << 3
-}
-
-/// SYN, FIN, RST.
-const TCP_FLAGS: u8 = 7;
-
-#[inline(always)]
-fn tcp_payload(shape: Shape, w: &[u8; WINDOW]) -> bool {
-    let words = w.get(shape.l4() + 12).map_or(0, |b| b >> 4);
-    20 + usize::from(words) * 4 < be16(w, shape.l3 + 2)
-}
-
-#[inline(always)]
-fn sum_right(shape: Shape, w: &[u8; WINDOW]) -> bool {
-    let h = w.get(shape.l3..).and_then(|b| b.first_chunk::<20>());
-    h.is_some_and(checksum::header_ok)
-}
 
 /// A dimension that is guarded.
 #[derive(Debug, Clone)]
@@ -105,18 +35,18 @@ struct Guarded {
 
 /// Guards of one shape behind one entry.
 #[derive(Debug, Clone)]
-struct Plan {
-    shape: Shape,
+pub(crate) struct Plan {
+    pub shape: Shape,
     /// [`Shape::fixed`].
     fixed: ([u8; WINDOW], [u8; WINDOW]),
     dims: Vec<Guarded>,
-    /// Where ways may do without entries.
+    /// Where actions may do without entries.
     fields: Option<IntervalFields>,
 }
 
 impl Plan {
-    /// Are the bytes right that the shape says? Eight at a time: packets that get no box ask all shapes.
-    fn has_shape(&self, w: &[u8; WINDOW]) -> bool {
+    /// Are the bytes right that the shape says? Eight at a time: packets that get no masked match ask all shapes.
+    pub fn has_shape(&self, w: &[u8; WINDOW]) -> bool {
         let (mask, value) = &self.fixed;
         let all = w.as_chunks::<8>().0.iter().zip(mask.as_chunks().0);
         let all = all.zip(value.as_chunks().0);
@@ -167,27 +97,27 @@ pub(crate) struct MaskedMatch {
     pub short: Short,
     /// Bits with their interval.
     intervals: Box<[(i32, u8, u128, u128)]>,
-    /// ActionTable without entries.
+    /// Actions without entries.
     pub interval_table: Option<IntervalTable>,
-    /// ActionTable by rule, of a box without places.
+    /// Actions by rule, of a masked match without places.
     pub rules: RuleCache,
-    /// Packets whose ways cannot be kept.
+    /// Packets whose actions cannot be kept.
     pub insert_backoff: InsertBackoff,
 }
 
 impl MaskedMatch {
-    /// Do these bits have one value in the box?
+    /// Do these bits have one value in the masked match?
     pub fn pins(&self, bit: i32, bits: u8) -> bool {
         self.shape.in_shape(bit, bits)
             || (self.intervals.iter()).any(|(b, n, lo, hi)| (*b, *n) == (bit, bits) && lo == hi)
     }
-    /// The least value of these bits in the box.
+    /// The least value of these bits in the masked match.
     pub fn least(&self, bit: i32, bits: u8) -> u128 {
         let i = (self.intervals.iter()).find(|(b, n, ..)| (*b, *n) == (bit, bits));
         i.map_or(0, |i| i.2)
     }
 
-    /// Is the packet in the box, given that the bytes under its mask are right?
+    /// Is the packet in the masked match, given that the bytes under its mask are right?
     #[inline(always)]
     pub fn holds(&self, w: &[u8; WINDOW], p: &Packet) -> Option<u32> {
         let len = p.len() as u32;
@@ -216,163 +146,48 @@ impl MaskedMatch {
             *lo <= v && v <= *hi
         })
     }
-}
 
-/// What was found out about a packet.
-#[derive(Debug, Clone, Copy)]
-#[repr(C, align(64))]
-pub(crate) struct PacketMeta {
-    /// What its flow, or its place, has for itself.
-    pub operands: FlowOperands,
-    /// The way, if it is known; [`BY_FLOW`] where the table is to be asked, [`UNKNOWN`] where nobody is.
-    pub action: u32,
-    /// Bytes from the IP header on, as it says.
-    pub total: u32,
-    /// The flow's lease.
-    pub lease: u32,
-    /// The flow's entry.
-    pub slot: Slot,
-    pub hash: u64,
-    /// The first rule of the program's entry stage that fits, or [`ASK`].
-    pub rule: u32,
-    /// Index of the box, or [`NO_MATCH`].
-    pub guard: u16,
-    /// Its flow has been met before: asked only where unknown flows have a share of time ([`crate::flow::policy::admission`]).
-    pub again: bool,
-    /// The UDP checksum, as it stands on the wire; zero for other protocols, and where there is none.
-    pub sum: u16,
-    pub key: [u64; KEY],
-}
-
-/// Of an entry stage's rule nothing is known.
-pub(crate) const ASK: u32 = u32::MAX - 1;
-
-impl Default for PacketMeta {
-    fn default() -> Self {
-        PacketMeta {
-            key: [0; KEY],
-            hash: 0,
-            again: false,
-            sum: 0,
-            total: 0,
-            guard: NO_MATCH,
-            operands: FlowOperands::default(),
-            action: UNKNOWN,
-            lease: NO_LEASE,
-            slot: NO_SLOT,
-            rule: ASK,
-        }
-    }
-}
-
-/// Boxes that are compared together.
-const AT_ONCE: usize = 4;
-/// Not for the flow table.
-pub(crate) const NO_MATCH: u16 = u16::MAX;
-
-/// Everything about one entry.
-#[derive(Debug)]
-pub(crate) struct IngressCache {
-    pub source: u32,
-    plans: Vec<Plan>,
-    pub matches: Vec<MaskedMatch>,
-    pub monitor: Monitor,
-}
-
-impl IngressCache {
-    pub fn new(code: &Code, reads: &EntryReads, monitor: Monitor) -> IngressCache {
-        let shapes = Shape::all().into_iter().zip(&reads.shapes);
-        let plans = shapes.filter_map(|(s, r)| plan(code, r, s));
-        IngressCache {
-            source: reads.source,
-            plans: plans.collect(),
-            matches: Vec::new(),
-            monitor,
-        }
-    }
-
-    /// The first box that a packet is in, and what its IP header says of its length.
+    /// The key of a packet that is in it. Word by word, in place: an array that is returned would be copied as vectors, which waits for the words.
     #[inline(always)]
-    fn find(&self, wide: impl Wide, w: &[u8; WINDOW], p: &Packet) -> Option<(usize, u32)> {
-        let v = wide.load(w);
-        let right = |b: &MaskedMatch| wide.inside(v, &b.mask, &b.lo, &b.span);
-        // Most traffic is in two or four boxes, in no order that a processor could foresee: these are compared without a branch.
-        let mut some = 0;
-        for (i, b) in self.matches.iter().take(AT_ONCE).enumerate() {
-            some |= u32::from(right(b)) << i;
-        }
-        // Bound: one bit less each time
-        while some != 0 {
-            let i = some.trailing_zeros() as usize;
-            if let Some(total) = self.matches.get(i)?.holds(w, p) {
-                return Some((i, total));
-            }
-            some &= some - 1;
-        }
-        let mut others = self.matches.iter().enumerate().skip(AT_ONCE);
-        others.find_map(|(i, b)| match right(b) {
-            true => b.holds(w, p).map(|total| (i, total)),
-            false => None,
-        })
-    }
-
-    #[inline(always)]
-    fn action_of_packet(&self, wide: impl Wide, w: Option<&[u8; WINDOW]>, x: &mut PacketMeta) {
-        (x.action, x.slot, x.lease) = (UNKNOWN, NO_SLOT, NO_LEASE);
-        let Some(b) = self.matches.get(usize::from(x.guard)) else {
+    pub fn key(&self, w: &[u8; WINDOW], to: &mut [u64; KEY]) {
+        let s = self.shape;
+        if !s.v6 {
+            // the others are not looked at
+            (to[0], to[1]) = self.short.key(w);
             return;
-        };
-        let Some(w) = w else { return };
-        if let Some(d) = &b.interval_table {
-            x.action = d.get(wide, w);
-            // nothing to be looked up, or nothing known; else the table knows
-            if x.action != BY_FLOW {
-                return;
-            }
         }
-        x.action = BY_FLOW;
-        x.sum = b.sum_of(w);
-        key(b, w, &mut x.key);
+        let eight = |at: usize| {
+            let c = w.get(at..).and_then(|b| b.first_chunk::<8>());
+            c.map_or(0, |c| u64::from_ne_bytes(*c))
+        };
+        let four = |at: usize| {
+            let c = w.get(at..).and_then(|b| b.first_chunk::<4>());
+            c.map_or(0, |c| u64::from(u32::from_ne_bytes(*c)))
+        };
+        let ports = match s.transport {
+            Transport::Tcp | Transport::Udp => four(s.l4()),
+            Transport::Echo => four(s.l4() + 4) & u64::from(u32::from_ne_bytes([0xff, 0xff, 0, 0])),
+            Transport::Other => 0,
+        };
+        let id = u64::from(self.id) << 32;
+        to[0] = LONG | id | ports;
+        to[1] = eight(s.l3 + 8);
+        to[2] = eight(s.l3 + 16);
+        to[3] = eight(s.l3 + 24);
+        to[4] = eight(s.l3 + 32);
     }
 
-    /// Both, of one packet.
-    pub fn parse(&self, wide: impl Wide, p: &Packet, x: &mut PacketMeta) {
-        x.guard = NO_MATCH;
-        if let Some(w) = p.window()
-            && let Some((i, total)) = self.find(wide, w, p)
-        {
-            (x.guard, x.total) = (i as u16, total);
-        }
-        self.action_of_packet(wide, p.window(), x);
-    }
-
-    /// A box for a packet that is in none; false when there cannot be one.
-    #[cold]
-    pub fn make_match(&mut self, p: &Packet, next: &mut u32) -> bool {
-        let Some(w) = p.window::<WINDOW>() else {
-            return false;
-        };
-        if p.window::<ROOM>().is_none() || self.matches.len() >= MAX_MATCHES || *next >= 1 << 31 {
-            return false;
-        }
-        let shaped = |plan: &&Plan| {
-            plan.has_shape(w) && !plan.shape.excludes(w) && fits(plan.shape, w, p.len()).is_some()
-        };
-        let Some(plan) = self.plans.iter().find(shaped) else {
-            return false;
-        };
-        let Some(made) = make(plan, w, p, *next) else {
-            return false;
-        };
-        *next += 1;
-        self.matches.push(made);
-        true
+    /// What of a packet of the masked match can endanger it ([`PacketMeta::sum`](crate::flow::packet_meta::PacketMeta::sum)).
+    #[inline(always)]
+    pub fn sum_of(&self, w: &[u8; WINDOW]) -> u16 {
+        let (at, bits) = self.short.sum;
+        u16::from_ne_bytes(at.get(w)) & bits
     }
 }
 
 /// Bytes from the IP header on, if they are there and enough.
 #[inline(always)]
-fn fits(s: Shape, w: &[u8; WINDOW], len: usize) -> Option<usize> {
+pub(crate) fn fits(s: Shape, w: &[u8; WINDOW], len: usize) -> Option<usize> {
     let total = total(s, w);
     (total >= s.least() && s.l3 + total <= len).then_some(total)
 }
@@ -387,7 +202,7 @@ fn total(s: Shape, w: &[u8; WINDOW]) -> usize {
 }
 
 /// The guards of a shape; `None` when something is read that cannot be guarded.
-fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
+pub(crate) fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
     let mut dims = Vec::new();
     for d in &reads.dims {
         let other = || {
@@ -455,23 +270,9 @@ fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
     })
 }
 
-/// Bits within eight bytes of the window.
-pub(crate) fn bits_read(bit: i32, bits: u8) -> Option<Read> {
-    let first = usize::try_from(bit).ok()? / 8;
-    // the window's last eight bytes hold what begins behind them
-    let byte = first.min(WINDOW - 8);
-    let end = usize::try_from(bit).ok()? + usize::from(bits);
-    let shift = ((byte + 8) * 8).checked_sub(end)?;
-    (bits <= 64).then_some(Read::Word {
-        byte: byte as u8,
-        shift: shift as u8,
-        mask: u64::MAX >> (64 - u32::from(bits)),
-    })
-}
-
-/// The box that a packet is in. `None` when it ends before something that is asked of it: what is read there is zero for the program, and
+/// The masked match that a packet is in. `None` when it ends before something that is asked of it: what is read there is zero for the program, and
 /// anything in the window.
-fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<MaskedMatch> {
+pub(crate) fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<MaskedMatch> {
     let end = |d: &Guarded| match (d.read, d.at) {
         (Read::Word { .. }, Some((bit, bits))) => (bit + i32::from(bits) + 7) / 8,
         _ => 0,

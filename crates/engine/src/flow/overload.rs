@@ -1,21 +1,21 @@
 //! Groups of a flood: packets of known flows among as many that nobody knows, most of which are dropped at the door.
 //!
 //! Which packets are known cannot be foreseen, and each branch that depends on it costs as much as a look-up. So there are bits: which ones are known, which ones
-//! were met before, which ones are let in. Where none is let in, which is the rule, the known ones go their ways as they would [at once](crate::flow::apply::ApplyAtOnce), and nothing
+//! were met before, which ones are let in. Where none is let in, which is the rule, the known ones have their actions applied as they would [at once](crate::flow::apply::ApplyAtOnce), and nothing
 //! but their [briefs](crate::flow::batch_meta) is ever written down.
 
-use crate::flow::FlowRunner;
 use crate::flow::batch_drain::BatchDrain;
 use crate::flow::batch_meta::BatchMeta;
-use crate::flow::flow_action::FlowOperands;
-use crate::flow::interval_table::UNKNOWN;
 use crate::flow::lookup::saved;
+use crate::flow::packet_meta::UNKNOWN;
 use crate::flow::policy::admission::OVERLOAD;
 use crate::flow::policy::seen_filter::SeenFilter;
+use crate::flow::runner::FlowRunner;
 use crate::flow::table::{NO_SLOT, Table, same_short};
 use crate::simd::GROUP;
 use crate::simd::Wide;
 use crate::simd::bits::{each_bit, first_bits};
+use crate::simd::window_rewrite::Operands as FlowOperands;
 use onefold_elements::ElemId;
 use onefold_elements::rewrite::Leases;
 use onefold_packet::{Pkt, Timestamp, prefetch};
@@ -101,7 +101,7 @@ impl FlowRunner {
         (unknown & !a.admit(unknown, again), again)
     }
 
-    /// Packets that were to go their ways leave at their sinks; the others, a bit each, are dropped at the door. How many these are.
+    /// Packets that were to have their actions applied leave at their sinks; the others, a bit each, are dropped at the door. How many these are.
     #[inline(always)]
     pub(crate) fn part(
         &mut self,

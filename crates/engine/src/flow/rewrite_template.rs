@@ -1,25 +1,17 @@
-//! What is done to the packets of ways: bytes kept and set, the time to live counted down, where a flow's own goes, and where packets leave.
+//! What is done to the packets of actions: bytes kept and set, the time to live counted down, where a flow's own goes, and where packets leave.
 //!
-//! ActionTable that differ in nothing but whose packets they count share an act, so that acts stay in the nearest cache.
+//! Actions that differ in nothing but whose packets they count share a template, so that templates stay in the nearest cache.
 
-use crate::flow::flow_action::{Flow, FlowOperands};
 use crate::program::headers::registers::{Bits, write_bits};
 use crate::simd::WINDOW;
+use crate::simd::Wide;
 use crate::simd::any::Any;
-use crate::simd::{At, Wide};
+use crate::simd::window_rewrite::Operands as FlowOperands;
+use crate::simd::window_rewrite::WindowRewrite;
 use onefold_packet::Packet;
 
 /// Most fields that are copied from one place of the packet to another.
 pub(crate) const MAX_MOVES: usize = 4;
-
-/// Bytes at the beginning of a window that hold addresses of Ethernet, and an IPv4 header up to its source.
-pub(crate) const NEAR: usize = WINDOW / 2;
-
-/// No byte of a flow's own.
-pub(crate) const NONE: u8 = 0x80;
-
-/// Where [`FlowOperands`] has what: addresses, first and second port, what is added to the header's checksum, and to the one behind it.
-const OWN: [u8; 5] = [0, 8, 10, 12, 14];
 
 /// Bytes at the beginning of a window that can change places at once.
 const TURNED: usize = 16;
@@ -27,21 +19,22 @@ const TURNED: usize = 16;
 /// See [`RewriteTemplate::sink`].
 pub(crate) const NO_SINK: u32 = u32::MAX;
 
+/// What a flow has for itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Flow {
+    pub operands: FlowOperands,
+    /// UDP checksums that come to zero on the way, as they stand on the wire, four to a word; zero for none.
+    pub zero_udp_checksum: [u64; 3],
+}
+
 /// See the module's text.
 ///
 /// What every packet needs stands first.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[repr(C, align(64))]
 pub(crate) struct RewriteTemplate {
-    pub keep: [u8; WINDOW],
-    pub set: [u8; WINDOW],
-    pub sub: [u8; WINDOW],
-    /// Which byte of a flow's own is added to the checksum that stands here; [`NONE`] elsewhere. Said by [`RewriteTemplate::arrange`], as the following.
-    pub adds: [u8; WINDOW],
-    /// Which byte of a flow's own is written here; [`NONE`] for none.
-    pub vars_at: [u8; WINDOW],
-    /// Pairs of bytes, a bit each, to which nothing is added where they are zero: a UDP checksum that is not there.
-    pub unsummed: u32,
+    /// What is written to the first bytes.
+    pub bytes: WindowRewrite,
     /// By how much packets begin later than they did.
     pub start: i32,
     /// First byte of the IP header.
@@ -52,30 +45,10 @@ pub(crate) struct RewriteTemplate {
     pub quick: bool,
     /// Packets end where their IP header says.
     pub trim: bool,
-    /// Bytes are set, or not kept.
-    pub changes: bool,
-    /// What stands behind the IP header is UDP.
-    pub udp: bool,
-    /// The flow has addresses of its own, and whatever it has for ports.
-    pub varies: bool,
     /// Flows have checksums that come to zero on the way.
     pub zero_udp_checksum: bool,
-    /// Where addresses go, and ports.
-    pub vars: At<8>,
-    /// See [`RewriteTemplate::vars`].
-    pub first: At<2>,
-    /// See [`RewriteTemplate::vars`].
-    pub second: At<2>,
-    /// Where checksums are. Where there is none, nothing is ever added.
-    pub ip_sum: At<2>,
-    /// The one behind the IP header.
-    pub l4_sum: At<2>,
-    /// What is added to the checksums of all packets alike; where that is a flow's own, nothing.
-    pub operands: FlowOperands,
     /// [`RewriteTemplate::quick`], and besides bytes that are kept and set at most the header's checksum is another, all within [`NEAR`] bytes: [`RewriteTemplate::apply_simple`].
     pub simple: bool,
-    /// What is taken off pairs of bytes of a simple one's packets: [`RewriteTemplate::adds`] of [`RewriteTemplate::operands`].
-    pub less: [u8; NEAR],
     /// Fields that are copied: from where, and to which bits.
     pub moves: Box<[(Bits, i32, u8)]>,
     /// Where these are whole bytes of the first sixteen and packets begin where they began (MAC addresses that change places): from which place each
@@ -83,44 +56,18 @@ pub(crate) struct RewriteTemplate {
     pub turn: Option<Box<[u8; WINDOW]>>,
 }
 
-/// Writes what becomes of a checksum that was `x`. One's complement sums do not mind which way round all of their bytes are; and to add to a complement, the
-/// carry added in its turn, is to subtract, and the borrow in its turn.
-#[inline(always)]
-fn update_checksum(w: &mut [u8; WINDOW], at: At<2>, x: u16, k: u16, udp: bool) {
-    if k == 0 || (udp && x == 0) {
-        return;
-    }
-    let (less, borrow) = x.overflowing_sub(k);
-    at.put(w, less.wrapping_sub(borrow.into()).to_ne_bytes());
-}
-
 impl RewriteTemplate {
     /// Nothing is written: a drop, or the beginning of more.
     pub fn nothing() -> RewriteTemplate {
         RewriteTemplate {
+            bytes: WindowRewrite::nothing(),
             sink: NO_SINK,
             quick: false,
             start: 0,
             trim: false,
             l3: 0,
-            changes: false,
-            keep: [0xff; WINDOW],
-            set: [0; WINDOW],
-            sub: [0; WINDOW],
-            adds: [NONE; WINDOW],
-            vars_at: [NONE; WINDOW],
-            unsummed: 0,
-            varies: false,
-            vars: At::LAST,
-            first: At::LAST,
-            second: At::LAST,
-            ip_sum: At::LAST,
-            l4_sum: At::LAST,
-            udp: false,
             zero_udp_checksum: false,
-            operands: FlowOperands::default(),
             simple: false,
-            less: [0; NEAR],
             moves: Box::default(),
             turn: None,
         }
@@ -133,7 +80,11 @@ impl RewriteTemplate {
             return None;
         }
         // where it is before anything is pulled
-        let at = self.l4_sum.place().wrapping_add_signed(self.start as isize);
+        let at = self
+            .bytes
+            .l4_sum
+            .place()
+            .wrapping_add_signed(self.start as isize);
         let field = p.data().get(at..).and_then(|b| b.first_chunk::<2>());
         let x = field.map_or(0, |f| u16::from_ne_bytes(*f));
         (x != 0 && Any.among(&flow.zero_udp_checksum, x)).then_some(x)
@@ -142,13 +93,13 @@ impl RewriteTemplate {
     /// [`RewriteTemplate::apply`] of one that is [quick](RewriteTemplate::quick) to a packet's first bytes. Where it ends is left to be said ([`RewriteTemplate::end`]).
     #[inline(always)]
     pub fn apply_quick<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW], operands: &FlowOperands) {
-        wide.rewrite(wide.load(w), wide.take(self), operands, w);
+        wide.rewrite(wide.load(w), wide.take(&self.bytes), operands, w);
     }
 
     /// [`RewriteTemplate::apply_quick`] of one that is [simple](RewriteTemplate::simple).
     #[inline(always)]
     pub fn apply_simple<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW]) {
-        wide.rewrite_near(self, w);
+        wide.rewrite_near(&self.bytes, w);
     }
 
     /// [`RewriteTemplate::apply_quick`] of one whose fields [change places](RewriteTemplate::turn).
@@ -162,86 +113,21 @@ impl RewriteTemplate {
     ) {
         wide.rewrite(
             wide.turned_by(wide.load(w), turn),
-            wide.take(self),
+            wide.take(&self.bytes),
             operands,
             w,
         );
     }
 
-    /// Writes what is to become of these bytes, which are the window's or [have changed places](RewriteTemplate::turn): as anyone would, field by field.
-    #[inline(always)]
-    pub fn write(&self, bytes: [u8; WINDOW], w: &mut [u8; WINDOW], operands: &FlowOperands) {
-        // before anything is written: what has just been written as a whole is slow to read in parts
-        let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
-        Any.change(bytes, &self.keep, &self.set, &self.sub, w);
-        self.finish(w, operands, ip, l4);
-    }
-
-    /// [`RewriteTemplate::write`] of one that is [simple](RewriteTemplate::simple).
-    #[inline(always)]
-    pub fn write_simple(&self, bytes: [u8; WINDOW], w: &mut [u8; WINDOW]) {
-        let x = u16::from_ne_bytes(self.ip_sum.get(w));
-        Any.change(bytes, &self.keep, &self.set, &self.sub, w);
-        update_checksum(w, self.ip_sum, x, self.operands.ip(), false);
-    }
-
-    /// Is nothing written behind the first [`NEAR`] bytes? Said of one that has been [arranged](RewriteTemplate::arrange).
-    pub fn near(&self) -> bool {
-        (NEAR..WINDOW).all(|i| {
-            let plain = (self.keep[i], self.set[i], self.sub[i]) == (0xff, 0, 0);
-            plain && (self.adds[i], self.vars_at[i]) == (NONE, NONE)
-        })
-    }
-
-    /// Where each byte of a flow's own goes, for whoever writes all of them at once ([`Wide::rewrite`]). False if that would come to something else than one after
-    /// the other: where a checksum does not stand where pairs of bytes do, or something else is written there. Said when all else has been; of checksums, where they
-    /// are.
-    #[must_use]
-    pub fn arrange(&mut self, (ip, l4): (Option<At<2>>, Option<At<2>>)) -> bool {
-        let mut to = [NONE; WINDOW];
-        if self.varies {
-            // what is written later stands
-            for (at, from, n) in [
-                (self.second.place(), OWN[2], 2),
-                (self.first.place(), OWN[1], 2),
-                (self.vars.place(), OWN[0], 8),
-            ] {
-                for i in 0..n {
-                    to[at + usize::from(i)] = from + i;
-                }
-            }
-        }
-        let (mut adds, mut unsummed) = ([NONE; WINDOW], 0);
-        for (at, from, udp) in [(ip, OWN[3], false), (l4, OWN[4], self.udp)] {
-            let Some(at) = at.map(At::place) else {
-                continue;
-            };
-            let plain = |i: usize| {
-                (self.keep[i], self.set[i], self.sub[i], to[i], adds[i]) == (0xff, 0, 0, NONE, NONE)
-            };
-            if !at.is_multiple_of(2) || !plain(at) || !plain(at + 1) {
-                return false;
-            }
-            (adds[at], adds[at + 1]) = (from, from + 1);
-            unsummed |= u32::from(udp) << (at / 2);
-        }
-        for i in (0..WINDOW).filter(|i| to[*i] != NONE) {
-            // nothing else comes to stand there
-            (self.keep[i], self.set[i], self.sub[i]) = (0, 0, 0);
-        }
-        (self.vars_at, self.adds, self.unsummed) = (to, adds, unsummed);
-        true
-    }
-
     /// The same is added to checksums of all packets, and this is it: said of one that has been [arranged](RewriteTemplate::arrange).
     pub fn share(&mut self, operands: FlowOperands) {
-        self.operands = operands;
+        self.bytes.operands = operands;
         let [a, b] = operands.0.map(u64::to_le_bytes);
-        for (less, from) in self.less.iter_mut().zip(self.adds) {
+        for (less, from) in self.bytes.less.iter_mut().zip(self.bytes.adds) {
             let byte = a.iter().chain(&b).nth(from.into());
             *less = byte.copied().unwrap_or(0);
         }
-        self.simple = self.quick && operands.l4() == 0 && self.near();
+        self.simple = self.quick && operands.l4() == 0 && self.bytes.near();
     }
 
     /// Fields that are copied: said last, after what is written elsewhere.
@@ -251,7 +137,7 @@ impl RewriteTemplate {
         for (from, to, bits) in &moves {
             let (from, same) = from.position();
             let end = from.max(*to) + i32::from(*bits);
-            // every packet of a box has an IP header, and so these bytes
+            // every packet of a masked match has an IP header, and so these bytes
             all &= (from | to | i32::from(*bits)) & 7 == 0 && from.min(*to) >= 0;
             all &= end <= TURNED as i32 * 8 && same == *bits;
             if !all {
@@ -261,7 +147,7 @@ impl RewriteTemplate {
                 let (from, to) = (from as usize / 8 + i, *to as usize / 8 + i);
                 turn[to] = from as u8;
                 // whatever was to be written here is written over
-                (self.keep[to], self.set[to], self.sub[to]) = (0xff, 0, 0);
+                (self.bytes.keep[to], self.bytes.set[to], self.bytes.sub[to]) = (0xff, 0, 0);
             }
         }
         self.turn = all.then(|| Box::new(turn));
@@ -274,26 +160,6 @@ impl RewriteTemplate {
         if self.trim {
             p.keep((self.l3 + total) as usize);
         }
-    }
-
-    /// Writes what is a flow's own, and checksums, which were these.
-    #[inline(always)]
-    fn finish(&self, w: &mut [u8; WINDOW], operands: &FlowOperands, ip: [u8; 2], l4: [u8; 2]) {
-        if self.varies {
-            let [a, b, c, d] = operands.ports().to_le_bytes();
-            // one after the other, though one mostly follows the other: whether it does (an echo message has one) could not be foreseen
-            self.second.put(w, [c, d]);
-            self.first.put(w, [a, b]);
-            self.vars.put(w, operands.addresses().to_le_bytes());
-        }
-        update_checksum(w, self.ip_sum, u16::from_ne_bytes(ip), operands.ip(), false);
-        update_checksum(
-            w,
-            self.l4_sum,
-            u16::from_ne_bytes(l4),
-            operands.l4(),
-            self.udp,
-        );
     }
 
     /// Makes the packet what leaves. `total`: bytes that its IP header says.
@@ -311,16 +177,16 @@ impl RewriteTemplate {
             n if n > 0 => p.pull(n as usize),
             n => p.push(n.unsigned_abs() as usize),
         }
-        // there is room: the box was made for packets that have it
+        // there is room: the masked match was made for packets that have it
         let Some(w) = p.window_mut::<WINDOW>() else {
             return;
         };
         // before anything is written: what has just been written as a whole is slow to read in parts
-        let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
-        if self.changes {
-            Any.change(*w, &self.keep, &self.set, &self.sub, w);
+        let (ip, l4) = (self.bytes.ip_sum.get(w), self.bytes.l4_sum.get(w));
+        if self.bytes.changes {
+            Any.change(*w, &self.bytes.keep, &self.bytes.set, &self.bytes.sub, w);
         }
-        self.finish(w, operands, ip, l4);
+        self.bytes.finish(w, operands, ip, l4);
         if !self.moves.is_empty() {
             for ((_, at, bits), v) in self.moves.iter().zip(moved) {
                 write_bits(w, 0, *at, *bits, v);
@@ -332,6 +198,7 @@ impl RewriteTemplate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simd::At;
     use proptest::prelude::*;
 
     proptest! {
@@ -343,22 +210,20 @@ mod tests {
             operands: [u64; 2],
             data in proptest::collection::vec(any::<u8>(), 64),
         ) {
-            let mut template = RewriteTemplate {
-                changes: true,
-                ip_sum: At::of(24).unwrap(),
-                operands: FlowOperands(operands),
-                ..RewriteTemplate::nothing()
-            };
+            let mut template = RewriteTemplate::nothing();
+            template.bytes.changes = true;
+            template.bytes.ip_sum = At::of(24).unwrap();
+            template.bytes.operands = FlowOperands(operands);
             for (at, keep, set, sub) in changed {
-                (template.keep[at], template.set[at], template.sub[at]) = (keep, set, sub);
+                (template.bytes.keep[at], template.bytes.set[at], template.bytes.sub[at]) = (keep, set, sub);
             }
             let bits = |(from, to, n): &(i32, i32, u8)| (Bits::new(from * 8, n * 8), to * 8, n * 8);
             template.set_moves(moves.iter().map(bits).collect());
             let turn = template.turn.clone().unwrap();
             let mut want = Packet::from_slice(&data);
-            template.apply(&mut want, &template.operands, 40);
+            template.apply(&mut want, &template.bytes.operands, 40);
             let mut got = Packet::from_slice(&data);
-            template.apply_turned(Any, &turn, got.window_mut().unwrap(), &template.operands);
+            template.apply_turned(Any, &turn, got.window_mut().unwrap(), &template.bytes.operands);
             prop_assert_eq!(want.data(), got.data());
         }
     }
@@ -371,12 +236,12 @@ mod tests {
         operands: &FlowOperands,
     ) {
         let (mut want, mut got) = (*w, *w);
-        template.write(*w, &mut want, operands);
+        template.bytes.write(*w, &mut want, operands);
         template.apply_quick(wide, &mut got, operands);
         assert_eq!(want, got);
-        if !template.varies && template.near() {
+        if !template.bytes.varies && template.bytes.near() {
             let (mut want, mut got) = (*w, *w);
-            template.write_simple(*w, &mut want);
+            template.bytes.write_simple(*w, &mut want);
             template.apply_simple(wide, &mut got);
             assert_eq!(want, got);
         }
@@ -397,7 +262,8 @@ mod tests {
             let (ip, l4) = (place(ip), place(l4));
             let (a, b, k) = operands;
             let operands = FlowOperands([a, b & 0x0000_ffff_ffff_ffff | if ports == 0 { b & 0xffff << 48 } else { k << 48 }]);
-            let mut template = RewriteTemplate {
+            let mut template = RewriteTemplate::nothing();
+            template.bytes = WindowRewrite {
                 changes: true,
                 varies,
                 udp,
@@ -407,25 +273,25 @@ mod tests {
                 ip_sum: ip.unwrap_or(At::LAST),
                 l4_sum: l4.unwrap_or(At::LAST),
                 operands: FlowOperands([operands.0[0], operands.0[1] & u64::MAX >> 16]),
-                ..RewriteTemplate::nothing()
+                ..WindowRewrite::nothing()
             };
             for (at, keep, set, sub) in changed {
-                (template.keep[at], template.set[at], template.sub[at]) = (keep, set, sub);
+                (template.bytes.keep[at], template.bytes.set[at], template.bytes.sub[at]) = (keep, set, sub);
             }
             // where there is none, nothing is added
             let none = |at: Option<At<2>>, by: u32| if at.is_none() { u64::from(u16::MAX) << by } else { 0 };
             let operands = FlowOperands([operands.0[0], operands.0[1] & !none(ip, 32) & !none(l4, 48)]);
-            template.operands.0[1] &= !none(ip, 32);
+            template.bytes.operands.0[1] &= !none(ip, 32);
             let before = template.clone();
-            if template.arrange((ip, l4)) {
-                template.share(template.operands);
+            if template.bytes.arrange((ip, l4)) {
+                template.share(template.bytes.operands);
                 let mut w: [u8; WINDOW] = data.try_into().unwrap();
                 if zero && let Some(at) = l4 {
                     at.put(&mut w, [0; 2]);
                 }
                 let (mut want, mut plain) = (w, w);
-                before.write(w, &mut want, &operands);
-                template.write(w, &mut plain, &operands);
+                before.bytes.write(w, &mut want, &operands);
+                template.bytes.write(w, &mut plain, &operands);
                 prop_assert_eq!(want, plain);
                 #[cfg(target_arch = "x86_64")]
                 {

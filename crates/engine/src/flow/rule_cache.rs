@@ -1,13 +1,13 @@
-//! ActionTable of classes: where the entry stage's rule that takes a packet says all that becomes of it.
+//! Actions of classes: where the entry stage's rule that takes a packet says all that becomes of it.
 //!
 //! A packet whose flow the table does not know goes to the program, which looks for its first rule, together with those of the packets around it, and then does the
 //! rest one packet at a time. Where that rule's action is the end (what is written does not follow from the flow's own addresses, and nothing is bound), all
-//! packets that one [box](crate::flow::masked_match::MaskedMatch) and one rule have in common go one way: it is noted by rule, and the next of these packets goes it as those do
+//! packets that one [masked match](crate::flow::masked_match::MaskedMatch) and one rule have in common have one action: it is noted by rule, and the next of these packets goes it as those do
 //! that have an entry. Headers that never come again cost their look-up among the rules then, and little else.
 
-use crate::flow::interval_table::{BY_FLOW, UNKNOWN};
+use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
 
-/// Rules of all boxes of an entry port together, at most: four bytes each.
+/// Rules of all masked matches of an entry port together, at most: four bytes each.
 const MOST: usize = 1 << 20;
 /// The rule says not enough.
 const NEVER: u32 = BY_FLOW;
@@ -20,7 +20,7 @@ pub(crate) struct RuleCache {
 }
 
 impl RuleCache {
-    /// The way of packets that this rule takes, if it is known.
+    /// The action of packets that this rule takes, if it is known.
     #[inline(always)]
     pub fn get(&self, rule: u32) -> Option<u32> {
         let action = self.actions.get(rule as usize).copied();
@@ -31,7 +31,7 @@ impl RuleCache {
         let action = self.actions.get(rule as usize);
         action.is_none_or(|w| *w == UNKNOWN)
     }
-    /// Notes what was found out about one of so many rules; `None`: it says not enough. `taken`: rules that the tables of all boxes have. Where they have too
+    /// Notes what was found out about one of so many rules; `None`: it says not enough. `taken`: rules that the tables of all masked matches have. Where they have too
     /// many, nothing is noted.
     pub fn set(&mut self, rule: u32, of: usize, taken: usize, action: Option<u32>) {
         if self.actions.is_empty() {
@@ -49,7 +49,7 @@ impl RuleCache {
     pub fn len(&self) -> usize {
         self.actions.len()
     }
-    /// Rules whose ways are known.
+    /// Rules whose actions are known.
     pub fn known(&self) -> usize {
         self.known
     }
@@ -61,7 +61,7 @@ impl RuleCache {
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&self.actions[..])
     }
-    /// The most that all boxes of an entry port take.
+    /// The most that all masked matches of an entry port take.
     pub fn most_bytes() -> usize {
         MOST * size_of::<u32>()
     }

@@ -2,16 +2,17 @@
 //! with AVX2, in four with what every x86-64 has.
 #![allow(unsafe_code)]
 
-use crate::flow::FlowRunner;
 use crate::flow::action_table::Tally;
 use crate::flow::apply::Applied;
 use crate::flow::batch_drain::BatchDrain;
 use crate::flow::batch_meta::BatchMeta;
 use crate::flow::extract::Extracted;
+use crate::flow::ingress_cache::IngressCache;
 use crate::flow::lookup;
-use crate::flow::masked_match::{IngressCache, PacketMeta};
 use crate::flow::overload;
+use crate::flow::packet_meta::PacketMeta;
 use crate::flow::policy::seen_filter::SeenFilter;
+use crate::flow::runner::FlowRunner;
 use crate::flow::table::Table;
 use crate::flow::windows::Windows;
 use crate::graph::arrival::Arrival;

@@ -17,6 +17,7 @@
 
 use crate::flow::bucket::Bucket;
 use crate::simd::any::Any;
+use crate::simd::hash::{scaled, tag};
 use crate::simd::{TAGS, Wide, ZERO_SUM_WORDS};
 use onefold_packet::{Roomy, prefetch, spread};
 
@@ -57,18 +58,6 @@ pub(crate) struct Table {
 fn fold_mul(a: u64, b: u64) -> u64 {
     let m = u128::from(a) * u128::from(b);
     (m >> 64) as u64 ^ m as u64
-}
-
-/// What a bucket says of an entry with this hash.
-#[inline(always)]
-pub(crate) fn tag(hash: u64) -> u16 {
-    ((hash >> 48) as u16 & !1).max(2)
-}
-
-/// 32 bits as one of so many.
-#[inline(always)]
-pub(crate) fn scaled(bits: u32, of: u32) -> u32 {
-    ((u64::from(bits) * u64::from(of)) >> 32) as u32
 }
 
 /// Bit of a key's first word: all of its words count, not just two.

@@ -1,7 +1,8 @@
 //! Which level takes a packet, and why: for those who want to know of one.
 
 use crate::flow::policy::admission::OVERLOAD;
-use crate::flow::{FlowRunner, FlowStats};
+use crate::flow::runner::FlowRunner;
+use crate::flow::stats::FlowStats;
 use crate::level::Level;
 use crate::program::report::PuntCount;
 use crate::program::report::Report;

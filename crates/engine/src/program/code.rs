@@ -2,8 +2,8 @@
 
 use crate::graph::topology::Edge;
 use crate::program::headers::registers::Source;
-use crate::program::lookup::Lookup;
 use crate::program::lookup::tree::{Classifier, StageIndex};
+use crate::program::lookup::{Lookup, StageLookup};
 use crate::program::reads::EntryReads;
 use crate::program::rewrite::image::Image;
 use onefold_elements::model::{BindKind, FlowSide, ValueSet};
@@ -98,6 +98,9 @@ pub(crate) enum End {
     Unreachable,
 }
 
+/// Positions (in bytes) are nearer to the packet's start than this.
+pub(crate) const MAX_POSITION: i64 = 1 << 24;
+
 /// Where the packets of an action end for the lists of rules that decided about them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
@@ -171,6 +174,18 @@ pub(crate) struct Code {
 }
 
 impl Code {
+    /// A stage as it is looked up.
+    #[inline]
+    pub fn lookup_of<'a>(&'a self, stage: &'a Stage) -> StageLookup<'a> {
+        StageLookup {
+            lookup: &stage.lookup,
+            classifier: &self.classifier,
+            index: stage.index,
+            sources: &self.sources,
+            needs: stage.needs.of(&self.lists),
+        }
+    }
+
     /// The action of a rule, among all.
     pub fn action_of(&self, rule: u32) -> Option<&Action> {
         self.actions
@@ -182,6 +197,16 @@ impl Code {
         let action = self.action_of(rule);
         let counts = |s: &Step| matches!(s, Step::Count { .. });
         action.is_some_and(|a| a.steps.of(&self.steps).iter().all(counts))
+    }
+
+    /// Is the action a matter of counts that may wait, and of an output or a drop? `waits`: by number of what is counted.
+    pub fn is_fast(&self, action: &Action, waits: &[bool]) -> bool {
+        let counted = |s: &Step| match s {
+            Step::Count { number, .. } => waits.get(*number as usize) == Some(&true),
+            Step::Bind { .. } => false,
+        };
+        action.steps.of(&self.steps).iter().all(counted)
+            && matches!(action.end, End::Output { .. } | End::Drop { .. })
     }
 
     /// How many rules a stage has.

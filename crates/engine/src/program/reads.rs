@@ -2,9 +2,9 @@
 //! values at which an answer can change. Told for each shape of packets that the flow table knows: a rule that no packet of a shape
 //! fits does not matter for it, nor what lies behind.
 
+use crate::program::followers::followers_of;
 use crate::program::headers::registers::Bits;
 use crate::program::headers::shape::Shape;
-use crate::program::load::followers_of;
 use onefold_elements::model::{HeaderCheck, ValueSet};
 use onefold_synth::program::{Address, Dim, EndAt, Entry, Program, Step};
 use std::collections::{BTreeSet, HashMap, HashSet};

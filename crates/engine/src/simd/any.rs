@@ -1,11 +1,11 @@
 //! With what every processor has.
 
-use crate::flow::flow_action::FlowOperands;
-use crate::flow::rewrite_template::RewriteTemplate;
-use crate::flow::table::{scaled, tag};
 use crate::simd::GROUP;
 use crate::simd::WINDOW;
+use crate::simd::hash::{scaled, tag};
 use crate::simd::intervals::IntervalEnds;
+use crate::simd::window_rewrite::Operands;
+use crate::simd::window_rewrite::WindowRewrite;
 use crate::simd::{EDGES, HEAD, HEAD_AT, Lanes, ROW, TAGS, Wide, ZERO_SUM_WORDS};
 use onefold_packet::hash_words;
 
@@ -87,23 +87,23 @@ impl Wide for Any {
             to[i] = (w[i] & keep[i] | set[i]).wrapping_sub(sub[i]);
         }
     }
-    type LoadedTemplate<'a> = &'a RewriteTemplate;
+    type LoadedTemplate<'a> = &'a WindowRewrite;
     #[inline(always)]
-    fn take(self, template: &RewriteTemplate) -> &RewriteTemplate {
+    fn take(self, template: &WindowRewrite) -> &WindowRewrite {
         template
     }
     #[inline(always)]
     fn rewrite(
         self,
         v: [u8; WINDOW],
-        template: &RewriteTemplate,
-        operands: &FlowOperands,
+        template: &WindowRewrite,
+        operands: &Operands,
         to: &mut [u8; WINDOW],
     ) {
         template.write(v, to, operands);
     }
     #[inline(always)]
-    fn rewrite_near(self, template: &RewriteTemplate, w: &mut [u8; WINDOW]) {
+    fn rewrite_near(self, template: &WindowRewrite, w: &mut [u8; WINDOW]) {
         template.write_simple(*w, w);
     }
     #[inline(always)]

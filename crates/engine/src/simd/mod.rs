@@ -9,12 +9,14 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 pub(crate) mod bits;
 pub(crate) mod dispatch;
+pub(crate) mod hash;
 pub(crate) mod intervals;
+pub(crate) mod window_rewrite;
 
-use crate::flow::flow_action::FlowOperands;
-use crate::flow::rewrite_template::RewriteTemplate;
 pub(crate) use crate::simd::any::Any;
 use crate::simd::intervals::IntervalEnds;
+use crate::simd::window_rewrite::Operands;
+use crate::simd::window_rewrite::WindowRewrite;
 
 /// Bytes of a packet that are looked at together.
 pub(crate) const WINDOW: usize = 64;
@@ -90,7 +92,7 @@ impl<const N: usize> At<N> {
 /// Which of an entry's words have what endangers its packets ([`crate::flow::flow_action::Flow::zero_udp_checksum`]).
 pub(crate) const ZERO_SUM_WORDS: [usize; 3] = [4, 6, 7];
 
-/// A way to do it.
+/// An instruction set.
 pub(crate) trait Wide: Copy {
     /// 64 bytes in registers.
     type V: Copy;
@@ -118,7 +120,7 @@ pub(crate) trait Wide: Copy {
         mask: &[u8; WINDOW],
         bits: &[u8; WINDOW],
     ) -> bool;
-    /// [`Wide::all_same`], where the mask has none behind the first [`NEAR`](crate::flow::rewrite_template::NEAR) bytes.
+    /// [`Wide::all_same`], where the mask has none behind the first [`NEAR`](crate::simd::window_rewrite::NEAR) bytes.
     fn all_same_near(
         self,
         windows: &[&[u8; WINDOW]; ROW],
@@ -136,17 +138,17 @@ pub(crate) trait Wide: Copy {
     );
     /// What is done to many packets, in registers if there are enough of them.
     type LoadedTemplate<'a>: Copy;
-    fn take(self, template: &RewriteTemplate) -> Self::LoadedTemplate<'_>;
-    /// Writes what becomes of bytes by what is done to them, and by what is their flow's own: [`RewriteTemplate::write`], of one that has been [arranged](RewriteTemplate::arrange).
+    fn take(self, template: &WindowRewrite) -> Self::LoadedTemplate<'_>;
+    /// Writes what becomes of bytes by what is done to them, and by what is their flow's own: [`WindowRewrite::write`], of one that has been [arranged](WindowRewrite::arrange).
     fn rewrite(
         self,
         v: Self::V,
         taken: Self::LoadedTemplate<'_>,
-        operands: &FlowOperands,
+        operands: &Operands,
         to: &mut [u8; WINDOW],
     );
-    /// The same by an act that is [simple](RewriteTemplate::simple).
-    fn rewrite_near(self, template: &RewriteTemplate, w: &mut [u8; WINDOW]);
+    /// The same by a template that is [simple](WindowRewrite::simple).
+    fn rewrite_near(self, template: &WindowRewrite, w: &mut [u8; WINDOW]);
     /// How many numbers of a row `v` is above.
     fn above(self, v: u32, row: &[u32; ROW]) -> u32;
     /// Which tags are equal to this one, but for their low bits: a bit each. The tag's own low bit is not set.
@@ -211,7 +213,7 @@ pub(crate) trait Wide: Copy {
     fn halves(self, v: Self::N, to: &mut [u16; ROW]);
     /// Two words each, of these numbers: the lower and the upper half of the first, and of the second.
     fn pairs(self, of: &[Self::N; 4], to: &mut [[u64; 2]; ROW]);
-    /// [`onefold_packet::hash_words`] of those, their [tags](crate::flow::table::tag), and the numbers of buckets, of so many.
+    /// [`onefold_packet::hash_words`] of those, their [tags](crate::simd::hash::tag), and the numbers of buckets, of so many.
     fn hashes(
         self,
         of: &[Self::N; 4],
@@ -307,9 +309,9 @@ mod tests {
         wide.hashes(&four, (&secrets, 12_345), to);
         for i in 0..ROW {
             let h = onefold_packet::hash_words(&secrets, pairs[i][0], pairs[i][1]);
-            let bucket = crate::flow::table::scaled(h as u32, 12_345);
+            let bucket = crate::simd::hash::scaled(h as u32, 12_345);
             assert_eq!((h, bucket), (hashes[i], buckets[i]));
-            assert_eq!(crate::flow::table::tag(h), tags[i]);
+            assert_eq!(crate::simd::hash::tag(h), tags[i]);
         }
         keep(wide.get(&Lanes(pairs.map(|p| p[0] as u32))));
         keep(wide.get(&Lanes(pairs.map(|p| (p[1] >> 32) as u32))));
@@ -326,7 +328,7 @@ mod tests {
             let mut one = [0; WINDOW];
             one[at] = mask[at];
             assert_eq!(wide.all_same(windows, &one, &lo), span[at] == 0);
-            if at < crate::flow::rewrite_template::NEAR {
+            if at < crate::simd::window_rewrite::NEAR {
                 assert_eq!(wide.all_same_near(windows, &one, &lo), span[at] == 0);
             }
         }

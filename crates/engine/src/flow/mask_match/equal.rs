@@ -1,7 +1,7 @@
-//! What a box asks of bytes, where all but few of them are one value: sixteen packets are told not to differ in half the instructions that intervals take.
+//! What a masked match asks of bytes, where all but few of them are one value: sixteen packets are told not to differ in half the instructions that intervals take.
 
-use crate::flow::rewrite_template::NEAR;
 use crate::simd::WINDOW;
+use crate::simd::window_rewrite::NEAR;
 use crate::simd::{HEAD_AT, ROW, Wide};
 
 /// Bytes that are to be one value each, and one word of the [columns](crate::simd::Wide::columns) of which each byte may be an interval: the one that has the time to live.

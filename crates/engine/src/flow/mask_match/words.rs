@@ -1,4 +1,4 @@
-//! What a box asks of a packet's bytes, asked of sixteen packets at once: of each of their words that any of it is in.
+//! What a masked match asks of a packet's bytes, asked of sixteen packets at once: of each of their words that any of it is in.
 
 use crate::simd::WINDOW;
 use crate::simd::{EDGES, HEAD, HEAD_AT, Wide};

@@ -1,22 +1,22 @@
-//! When not to write a packet's way down, because those before it could not be kept.
+//! When not to write a packet's action down, because those before it could not be kept.
 //!
-//! A packet that changes a binding (TCP's SYN, as long as nobody answers) has a way of its own each time. Following it through the program, copying it and making
-//! an entry that is thrown away takes a microsecond; where a [box](crate::flow::masked_match::MaskedMatch) has nothing but such packets, that is all that the table does.
+//! A packet that changes a binding (TCP's SYN, as long as nobody answers) has an action of its own each time. Following it through the program, copying it and making
+//! an entry that is thrown away takes a microsecond; where a [masked match](crate::flow::masked_match::MaskedMatch) has nothing but such packets, that is all that the table does.
 
-/// ActionTable in a row that could not be kept, after which few are tried.
+/// Actions in a row that could not be kept, after which few are tried.
 const MANY: u8 = 16;
 /// One of so many is tried then.
 const EVERY: u8 = 16;
 
-/// Of the packets in a box that have no entry.
+/// Of the packets in a masked match that have no entry.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct InsertBackoff {
-    /// Up to [`MANY`]: ways that could not be kept. Above: packets since the last one that was tried.
+    /// Up to [`MANY`]: Actions that could not be kept. Above: packets since the last one that was tried.
     count: u8,
 }
 
 impl InsertBackoff {
-    /// Shall this packet's way be written down?
+    /// Shall this packet's action be written down?
     pub fn tries(&mut self) -> bool {
         if self.count < MANY {
             return true;

@@ -12,7 +12,6 @@
 //!   again much later ([`FRESH`]).
 //! - Where most are known, hardly anything is faster than the table: the others are probed after the first window, and ever more seldom the more they cost.
 
-use crate::flow::policy::monitor::Share;
 use crate::level::Level;
 use std::time::Duration;
 
@@ -33,6 +32,23 @@ const SELDOM: u32 = 64 * FRESH;
 const CHEAPER: f32 = 0.97;
 /// Batches of a probe that are not counted: caches have something else in them.
 const COLD: u32 = 2;
+
+/// Packets, and those that were known.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Share {
+    pub looked_up: u32,
+    pub known: u32,
+}
+
+impl Share {
+    /// Counts some more; at the end of a window of so many, all of it.
+    #[inline]
+    pub fn count(&mut self, looked_up: usize, known: u64, window: u32) -> Option<Share> {
+        self.looked_up = self.looked_up.saturating_add(looked_up as u32);
+        self.known = self.known.saturating_add(known as u32);
+        (self.looked_up >= window).then(|| std::mem::take(self))
+    }
+}
 
 /// How fast is learnt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,24 +8,7 @@
 //! - What a long window says decides whether packets are looked up at all ([`crate::flow::policy::level_choice`]). It is long enough for every flow that the table has room for to
 //!   come twice: in a short one, many flows that all come again look as those that never do.
 
-use crate::flow::policy::level_choice::{LevelChoice, Pace, REST, Verdict};
-
-/// Packets, and those that were known.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Share {
-    pub looked_up: u32,
-    pub known: u32,
-}
-
-impl Share {
-    /// Counts some more; at the end of a window of so many, all of it.
-    #[inline]
-    pub fn count(&mut self, looked_up: usize, known: u64, window: u32) -> Option<Share> {
-        self.looked_up = self.looked_up.saturating_add(looked_up as u32);
-        self.known = self.known.saturating_add(known as u32);
-        (self.looked_up >= window).then(|| std::mem::take(self))
-    }
-}
+use crate::flow::policy::level_choice::{LevelChoice, Pace, REST, Share, Verdict};
 
 /// What is known of the packets of an entry port.
 #[derive(Debug, Clone, Copy)]

@@ -3,8 +3,6 @@
 use crate::graph::core::Core;
 use crate::graph::reference::Graph;
 use crate::program::code::Code;
-use crate::program::exec::batch_exec::BatchActions;
-use crate::program::exec::fast_exec;
 use onefold_elements::{Accounts, Outbox, StateStore};
 
 /// What is counted, and has not been told.
@@ -14,8 +12,6 @@ pub(crate) struct DeferredCounters {
     waits: Box<[bool]>,
     /// By action: see [`fast`].
     fast: Box<[bool]>,
-    /// Those of them that are shorter still.
-    pub batch_actions: BatchActions,
     /// Packets and bytes.
     sums: Box<[(u64, u64)]>,
     /// Those with packets.
@@ -33,15 +29,19 @@ impl DeferredCounters {
             elem.is_some_and(|e| e.accounts() == Accounts::Later)
         };
         let waits: Box<[bool]> = code.counts.iter().map(waits).collect();
-        let fast = |a| fast_exec::is_fast(code, a, &waits);
+        let fast = |a| code.is_fast(a, &waits);
         DeferredCounters {
             fast: code.actions.iter().map(fast).collect(),
-            batch_actions: BatchActions::new(code, &waits),
             waits,
             sums: vec![(0, 0); code.counts.len()].into(),
             some: Vec::new(),
             gathering: false,
         }
+    }
+
+    /// By number of what is counted: may it wait?
+    pub fn waits(&self) -> &[bool] {
+        &self.waits
     }
 
     /// May this action be carried out at once?

@@ -4,22 +4,12 @@
 //! classes of most chains count, write and send, or count and drop; for their packets nothing has to be put off, and nobody is called.
 
 use crate::graph::reference::Graph;
-use crate::program::code::{Action, Code, End, Step};
-use crate::program::exec::general;
-use crate::program::exec::general::State;
+use crate::program::code::{Code, End, Step};
+use crate::program::exec::rule_counting;
+use crate::program::exec::state::State;
 use crate::program::rewrite::image;
 use onefold_elements::ElemId;
 use onefold_packet::Pkt;
-
-/// Is the action a matter of counts that may wait, and of an output or a drop? `waits`: by number of what is counted.
-pub(crate) fn is_fast(code: &Code, action: &Action, waits: &[bool]) -> bool {
-    let counted = |s: &Step| match s {
-        Step::Count { number, .. } => waits.get(*number as usize) == Some(&true),
-        Step::Bind { .. } => false,
-    };
-    action.steps.of(&code.steps).iter().all(counted)
-        && matches!(action.end, End::Output { .. } | End::Drop { .. })
-}
 
 /// Carries out what becomes of a packet that this rule (among all) takes at the entry, if it is that simple and nobody looks on;
 /// otherwise answers the packet, with which nothing has happened.
@@ -44,7 +34,7 @@ pub(crate) fn run(
     }
     g.core.steps = 1;
     if let Some(ledger) = &mut g.core.rules {
-        general::count(ledger, action, at, &p);
+        rule_counting::count(ledger, action, at, &p);
     }
     for s in action.steps.of(&code.steps) {
         if let Step::Count { len, number, .. } = s {

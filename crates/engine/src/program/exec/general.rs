@@ -4,21 +4,16 @@ use crate::graph::core::Core;
 use crate::graph::core::Node;
 use crate::graph::limits;
 use crate::graph::reference::Graph;
-use crate::graph::rule_counts::RuleLedger;
 use crate::graph::topology::Edge;
 use crate::graph::trace::Entry;
-use crate::program::code::{Action, Code, Cut, End, Expect, Next, Span, Step};
-use crate::program::exec::deferred_counters::DeferredCounters;
-use crate::program::exec::prefetch::Prefetcher;
-use crate::program::headers::registers::{Regs, end_of};
+use crate::program::code::{Action, Code, End, Expect, Next, Span, Step};
+use crate::program::exec::rule_counting::{self, count};
+use crate::program::exec::state::{Job, PacketState, State};
 use crate::program::lookup;
-use crate::program::lookup::columns::Scratch;
 use crate::program::lookup::tree::NO_RULE;
-use crate::program::path::{Path, PathEnd};
-use crate::program::report::Counts;
+use crate::program::path::PathEnd;
 use crate::program::rewrite::image;
 use crate::program::rewrite::image::LateAnno;
-use crate::program::trace::{Passed, Recorder};
 use onefold_elements::model::{BindKind, BindPacket, Binding, Bound};
 use onefold_elements::{ElemId, Emission, Outbox, StateStore};
 use onefold_packet::{Packet, Pkt};
@@ -27,11 +22,7 @@ use std::cell::Cell;
 
 /// Stages that one packet may pass; then the reference graph takes over as soon as a new epoch begins.
 const MAX_STAGES: u32 = 2_000;
-/// Annotation bytes that bindings may set within one epoch.
-const MAX_LATE: usize = 4;
 
-/// Classes on one packet's way that are noted.
-const MAX_PASSED: usize = 4096;
 /// Cause of handing over packets of classes that have fallen back.
 const FALLEN: &str = "fell back: program and reference graph differed";
 
@@ -42,149 +33,12 @@ pub(crate) const NOTHING_FITS: &str = "engine: no rule of the program fits";
 /// Drop reason of packets that came to an end which is said to be unreachable.
 pub(crate) const UNREACHABLE: &str = "engine: an unreachable end was reached";
 
-/// What a packet carries besides its bytes.
-#[derive(Debug, Clone, Copy)]
-struct PacketState {
-    /// Stages passed.
-    hops: u32,
-    late: [LateAnno; MAX_LATE],
-    lates: u8,
-}
-
-impl PacketState {
-    const NEW: PacketState = PacketState {
-        hops: 0,
-        late: [LateAnno {
-            at: 0,
-            value: 0,
-            cleared: false,
-        }; MAX_LATE],
-        lates: 0,
-    };
-    fn late(&self) -> &[LateAnno] {
-        self.late.get(..usize::from(self.lates)).unwrap_or_default()
-    }
-    fn add(&mut self, l: LateAnno) {
-        if let Some(place) = self.late.get_mut(usize::from(self.lates)) {
-            *place = l;
-            self.lates += 1;
-        }
-    }
-    /// A new epoch begins.
-    fn next_epoch(&mut self) {
-        self.lates = 0;
-    }
-}
-
-/// Something to be done, last first.
-enum Job {
-    /// A packet comes to a stage; the slots are on top of [`State::slots`].
-    Stage(Pkt, u32, bool, PacketState),
-    /// A packet leaves at an output that is not connected.
-    Unconnected(Pkt, u32),
-    /// The reference graph goes on.
-    Reference(Pkt, Edge, u32),
-    /// A write handler is called on behalf of an element.
-    Call(u32, Box<(String, String)>),
-}
-
-/// What an executor keeps from packet to packet.
-#[derive(Default)]
-pub(crate) struct State {
-    pub regs: Regs,
-    stack: Vec<Job>,
-    /// Slots as they were when jobs were put on the stack, one set for each [`Job::Stage`].
-    slots: Vec<u128>,
-    pub counts: Counts,
-    pub recorder: Option<Box<Recorder>>,
-    pub watched: Option<Box<Watched>>,
-    pub scratch: Option<Box<Scratch>>,
-    pub prefetcher: Prefetcher,
-    /// What happens to the packet is written down, to be done again without asking.
-    pub path: Option<Box<Path>>,
-    pub deferred: DeferredCounters,
-}
-
-/// Classes under observation.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Watched {
-    /// By action: its packets take the reference graph wherever they can, which is at the beginning of an epoch.
-    pub fallen: Vec<bool>,
-    /// The classes that packets have passed are noted.
-    pub noting: bool,
-    pub passed: Vec<Passed>,
-}
-
-impl Watched {
-    /// A packet is about to take this action. Does the reference graph take it?
-    fn sees(&mut self, stage: u32, first: u32, action: u32, fresh: bool) -> bool {
-        if self.noting && self.passed.len() < MAX_PASSED {
-            self.passed.push(Passed {
-                stage: stage as usize,
-                action: action.saturating_sub(first) as usize,
-                fresh,
-            });
-        }
-        fresh && self.fallen.get(action as usize) == Some(&true)
-    }
-}
-
-impl State {
-    pub fn new(code: &Code) -> State {
-        State {
-            regs: Regs::new(code.sources.len()),
-            stack: Vec::new(),
-            slots: Vec::new(),
-            counts: Counts::new(code),
-            recorder: None,
-            watched: None,
-            scratch: None,
-            prefetcher: Prefetcher::default(),
-            path: None,
-            deferred: DeferredCounters::default(),
-        }
-    }
-
-    fn put_off(&mut self, code: &Code, job: Job) {
-        if let Job::Stage(..) = job {
-            let slots = self.regs.v.get(..code.slots).unwrap_or_default();
-            self.slots.extend_from_slice(slots);
-        }
-        self.stack.push(job);
-    }
-}
-
 /// The rule of its first stage that takes a packet, if one does.
 pub(crate) fn first_rule(code: &Code, st: &mut State, stage: u32, p: &Pkt) -> Option<u32> {
     let s = code.stages.get(stage as usize)?;
     st.regs.begin();
-    let rule = lookup::first_rule(code, s, &mut st.regs, p);
+    let rule = lookup::first_rule(code.lookup_of(s), &mut st.regs, p);
     (rule != NO_RULE).then_some(rule)
-}
-
-/// A packet of a rule is counted, as long as it is and as lists of rules see it.
-#[inline(always)]
-pub(crate) fn count(ledger: &mut RuleLedger, action: &Action, rule: usize, p: &Packet) {
-    ledger.class(rule, p.len());
-    let end = |e| end_of(e, p.buffer(), p.data_offset()) as usize;
-    match action.cut {
-        Cut::No => {}
-        Cut::At(e) => {
-            let end = end(e);
-            if end < p.len() {
-                ledger.padded(rule, p.len() - end);
-            }
-        }
-        Cut::Several => ledger.padded_each(rule, p, end),
-    }
-}
-
-/// A packet that has been counted leaves its action at a binding.
-pub(crate) fn left(ledger: &mut RuleLedger, rule: usize, bind: u16, p: &Packet) {
-    let end = |e| end_of(e, p.buffer(), p.data_offset()) as usize;
-    ledger.left(rule, bind, (1, p.len() as u64), |e| {
-        (p.len() - end(e)) as u64
-    });
 }
 
 /// Sends a packet that arrives at a source all its way. `rule`: what [`first_rule`] has said, if it was asked.
@@ -294,7 +148,7 @@ impl<'a> Exec<'a> {
             }
             let rule = match known.take() {
                 Some(r) => r,
-                None => lookup::first_rule(code, s, &mut self.st.regs, &p),
+                None => lookup::first_rule(code.lookup_of(s), &mut self.st.regs, &p),
             };
             if let Some(r) = &mut self.st.recorder {
                 r.stage(stage, (rule != NO_RULE).then_some(rule));
@@ -512,7 +366,7 @@ impl<'a> Exec<'a> {
     #[cold]
     fn left(&mut self, rule: usize, bind: u16, p: &Packet) {
         if let Some(ledger) = &mut self.core.rules {
-            left(ledger, rule, bind, p);
+            rule_counting::left(ledger, rule, bind, p);
         }
         if let Some(t) = &mut self.st.path {
             t.left.push((rule as u32, bind));
@@ -734,10 +588,7 @@ fn bind_packet(
     regs: &[u128],
     to: &mut BindPacket,
 ) -> Option<()> {
-    if kind == BindKind::Flow
-        && let Some(t) = &m.tuple
-        && t.packet(m, p, regs, to).is_some()
-    {
+    if kind == BindKind::Flow && m.bind_packet(p, regs, to).is_some() {
         #[cfg(debug_assertions)]
         {
             let mut same = BindPacket::default();

@@ -6,3 +6,5 @@ pub(crate) mod fast_exec;
 pub(crate) mod general;
 pub(crate) mod nat_action;
 pub(crate) mod prefetch;
+pub(crate) mod rule_counting;
+pub(crate) mod state;

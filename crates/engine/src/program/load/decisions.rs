@@ -2,9 +2,9 @@
 
 use crate::graph::core::Core;
 use crate::graph::rule_counts::{Decision, Decisions};
+use crate::program::code::MAX_POSITION;
 use crate::program::code::{Action, Code, Cut};
 use crate::program::error::LoadError;
-use crate::program::load::MAX_POSITION;
 use onefold_synth::program::{Counted, EndAt, Origin, Program};
 
 /// Finds them, and notes with actions what executors must see of their packets.

@@ -4,18 +4,22 @@ pub(crate) mod decisions;
 
 use crate::graph::topology::{Edge, Topology};
 use crate::program::code;
+use crate::program::code::MAX_POSITION;
 use crate::program::code::{Code, NONE, Span};
 use crate::program::error::LoadError;
+use crate::program::followers::followers_of;
 use crate::program::headers::registers;
 use crate::program::headers::registers::{Bits, Source};
+use crate::program::lookup::Lookup;
 use crate::program::lookup::rules::StageRules;
 use crate::program::lookup::tree::{Builder, Condition};
-use crate::program::lookup::{Lookup, Using};
+use crate::program::lookup::using::Using;
 use crate::program::reads;
 use crate::program::rewrite::compiled::Quick;
 use crate::program::rewrite::flow_tuple::Tuple;
 use crate::program::rewrite::image;
-use crate::program::rewrite::image::{CONST, FieldWrite, Kind, Sum, Term, Value};
+use crate::program::rewrite::image::Kind;
+use crate::program::rewrite::value::{CONST, FieldWrite, Sum, Term, Value};
 use onefold_elements::model::max_of;
 use onefold_elements::{ElemId, reason};
 use onefold_synth::program::{
@@ -31,8 +35,6 @@ const MAX_REGS: usize = 60_000;
 const MAX_PARTS: usize = 1 << 24;
 /// Most ways of a fork, outputs of a binding or an asked element.
 const MAX_WAYS: usize = 1 << 16;
-/// Positions (in bytes) are nearer to the packet's start than this.
-pub(crate) const MAX_POSITION: i64 = 1 << 24;
 
 type R<T> = Result<T, LoadError>;
 
@@ -107,27 +109,6 @@ fn most(what: &'static str, n: usize, most: usize) -> R<()> {
 /// Stages that a packet may come to from this one within the same epoch.
 fn followers(s: &Stage) -> impl Iterator<Item = u32> + '_ {
     s.actions.iter().flat_map(followers_of)
-}
-
-/// Stages that a packet may come to from an action within the same epoch.
-pub(crate) fn followers_of(a: &Action) -> impl Iterator<Item = u32> + '_ {
-    let of_next = |n: &Next| match n {
-        Next::Stage(s) => Some(s.0),
-        Next::Unconnected(_) | Next::Never => None,
-    };
-    let bound = a.steps.iter().flat_map(move |s| match s {
-        Step::Bind { bound, pass, .. } => {
-            let all = bound.iter().chain(pass).filter_map(of_next);
-            all.collect::<Vec<_>>()
-        }
-        Step::Count { .. } => Vec::new(),
-    });
-    let end: Vec<u32> = match &a.end {
-        End::Goto(s) => vec![s.0],
-        End::Fork(ways) => ways.iter().filter_map(of_next).collect(),
-        _ => Vec::new(),
-    };
-    bound.chain(end)
 }
 
 /// Within an epoch nothing that stages read changes, so that a circle would never be left.

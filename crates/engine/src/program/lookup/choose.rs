@@ -7,7 +7,7 @@
 use crate::program::headers::registers::Source;
 use crate::program::lookup::cells::{Cells, around};
 use crate::program::lookup::guard::Guard;
-use crate::program::lookup::inner::Inner;
+use crate::program::lookup::left_rules::Inner;
 use crate::program::lookup::probes::Probes;
 use crate::program::lookup::rules::{Field, StageRules};
 use onefold_elements::model::{HeaderCheck, ValueSet, max_of};

@@ -8,7 +8,7 @@
 //! each of them alone takes more, so that most gaps are filled by a single rule. A gap is closed where earlier rules take all of it
 //! *whatever else the rule asks, with all of its gaps closed*: so gaps of several fields do not wait for each other.
 
-use crate::program::lookup::inner::Inner;
+use crate::program::lookup::left_rules::Inner;
 use crate::program::lookup::rules::{Asked, StageRules};
 use onefold_elements::model::ValueSet;
 use std::collections::HashMap;

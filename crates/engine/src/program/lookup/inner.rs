@@ -3,14 +3,14 @@
 use crate::program::lookup::cells::Cells;
 use crate::program::lookup::columns::Columns;
 use crate::program::lookup::gaps::Gaps;
+use crate::program::lookup::left_rules::Inner;
 use crate::program::lookup::report::{StructureReport, Tried};
-use crate::program::lookup::rules::{Asked, StageRules};
-use crate::program::lookup::{Structures, Using};
+use crate::program::lookup::rules::StageRules;
+use crate::program::lookup::using::{Structures, Using};
 use onefold_classify::{
     BitVector, Classifier, DecisionCode, DecisionTree, Kind, Layout, Linear, MAX_FIELDS, Match,
     NO_MATCH, Needs, PrefixTrie, Rules, Table, TreeSettings, TupleSpace, choose,
 };
-use onefold_elements::model::ValueSet;
 use onefold_synth::program::Dim;
 use std::collections::BinaryHeap;
 use std::time::Instant;
@@ -32,90 +32,7 @@ pub(crate) enum Find {
     By(Columns, Box<dyn Classifier>),
 }
 
-/// What of a set is left within a field's guard.
-enum Left {
-    Nothing,
-    All,
-    Part(ValueSet),
-}
-
-/// Rules that are left behind a guard, and what each still asks.
-pub(crate) struct Inner {
-    /// By field: what is left of each set.
-    left: Vec<Vec<Left>>,
-    /// Rules that are left, up to one that takes everything.
-    pub rules: Vec<u32>,
-}
-
 impl Inner {
-    /// `guard`: by field, what it lets pass.
-    pub fn new(all: &StageRules, guard: &[Option<ValueSet>]) -> Inner {
-        let left: Vec<Vec<Left>> = (all.fields.iter().zip(guard))
-            .map(|(f, g)| {
-                let of = |s: &ValueSet| match g {
-                    None => Left::Part(s.clone()),
-                    Some(g) if g.is_subset(s) => Left::All,
-                    Some(g) => match s.intersect(g) {
-                        s if s.is_empty() => Left::Nothing,
-                        s => Left::Part(s),
-                    },
-                };
-                f.sets.iter().map(of).collect()
-            })
-            .collect();
-        let mut inner = Inner {
-            left,
-            rules: Vec::new(),
-        };
-        for i in 0..all.len() {
-            let asked = all.rule(i);
-            let nothing = |a: &Asked| matches!(inner.of(*a), Left::Nothing);
-            if !all.possible(i) || asked.iter().any(nothing) {
-                continue;
-            }
-            inner.rules.push(i as u32);
-            if inner.open(all, i as u32).next().is_none() {
-                break;
-            }
-        }
-        inner
-    }
-
-    fn of(&self, (f, s): Asked) -> &Left {
-        &self.left[usize::from(f)][s as usize]
-    }
-
-    /// What a rule still asks.
-    pub fn open<'a>(
-        &'a self,
-        all: &'a StageRules,
-        rule: u32,
-    ) -> impl Iterator<Item = (u16, u32, &'a ValueSet)> {
-        (all.rule(rule as usize).iter()).filter_map(|a| match self.of(*a) {
-            Left::Part(s) => Some((a.0, a.1, s)),
-            _ => None,
-        })
-    }
-
-    /// By field: how many rules still ask about it.
-    pub fn asked(&self, all: &StageRules) -> Vec<u32> {
-        let mut asked = vec![0; all.fields.len()];
-        for r in &self.rules {
-            for (f, ..) in self.open(all, *r) {
-                asked[usize::from(f)] += 1;
-            }
-        }
-        asked
-    }
-
-    /// Fields that are still asked about, in order.
-    pub fn fields(&self, all: &StageRules) -> Vec<u16> {
-        let asked = self.asked(all);
-        (0..asked.len() as u16)
-            .filter(|f| asked[usize::from(*f)] > 0)
-            .collect()
-    }
-
     /// Makes the structure. `cells`: of every field that has them. The error says why there is none.
     pub fn find(
         &self,

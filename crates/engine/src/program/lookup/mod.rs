@@ -19,10 +19,12 @@ pub(crate) mod columns;
 pub(crate) mod gaps;
 pub(crate) mod guard;
 pub(crate) mod inner;
+pub(crate) mod left_rules;
 pub(crate) mod probes;
 pub(crate) mod report;
 pub(crate) mod rules;
 pub(crate) mod tree;
+pub(crate) mod using;
 
 #[cfg(test)]
 mod tests;
@@ -32,14 +34,15 @@ pub use crate::program::lookup::report::{StageReport, ViewReport};
 pub(crate) use crate::program::lookup::columns::Scratch;
 pub(crate) use crate::program::lookup::rules::StageRules;
 
-use crate::program::code::{Code, Stage};
-use crate::program::headers::registers::Regs;
+use crate::program::headers::registers::{Regs, Source};
 use crate::program::headers::rows::{ROW, Row};
 use crate::program::lookup::choose::{Chooser, compile};
 use crate::program::lookup::columns::{MOST, STRIDE};
 use crate::program::lookup::guard::Guard;
-use crate::program::lookup::inner::{Find, Inner};
-use crate::program::lookup::tree::NO_RULE;
+use crate::program::lookup::inner::Find;
+use crate::program::lookup::left_rules::Inner;
+use crate::program::lookup::tree::{Classifier, NO_RULE, StageIndex};
+use crate::program::lookup::using::{Structures, Using};
 use crate::simd::dispatch::{Work, widely};
 use onefold_classify::{Keys, Kind, MAX_WORDS};
 use onefold_elements::model::ValueSet;
@@ -59,27 +62,6 @@ const SELDOM_LARGE: f64 = 0.0005;
 const VECTOR: usize = 16;
 /// Stages with more rules have guarded views only, and the tree for the rest.
 const LARGE: usize = 16_384;
-
-/// What stages are looked up in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Structures {
-    /// What the cost model chooses.
-    #[default]
-    Chosen,
-    /// The program's own tree, one packet at a time.
-    Tree,
-    /// This structure, wherever it takes the rules; else the tree.
-    Only(Kind),
-}
-
-/// How a program is loaded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Using {
-    /// What stages are looked up in.
-    pub structures: Structures,
-    /// Candidates are measured, which takes some milliseconds for each.
-    pub measure: bool,
-}
 
 /// Rules as they are behind a guard.
 #[derive(Debug)]
@@ -401,11 +383,25 @@ fn filter(dims: &[Dim], guard: &[Option<ValueSet>]) -> Filter {
     Filter(f)
 }
 
+/// A stage as it is looked up.
+#[derive(Clone, Copy)]
+pub(crate) struct StageLookup<'a> {
+    /// Its views.
+    pub lookup: &'a Lookup,
+    /// The tree of all stages, and the stage's place in it.
+    pub classifier: &'a Classifier,
+    /// See [`StageLookup::classifier`].
+    pub index: StageIndex,
+    /// What registers are filled from.
+    pub sources: &'a [Source],
+    /// Registers that the stage's rules read at once.
+    pub needs: &'a [u16],
+}
+
 /// For each packet of a batch the first rule of a stage that fits, or [`NO_RULE`]. Nothing is changed but `s` and what `regs` has
 /// read of packets.
 pub(crate) fn first_rules<P: Deref<Target = Packet>>(
-    code: &Code,
-    stage: &Stage,
+    stage: StageLookup<'_>,
     regs: &mut Regs,
     s: &mut Scratch,
     packets: &[P],
@@ -416,7 +412,7 @@ pub(crate) fn first_rules<P: Deref<Target = Packet>>(
     let views = stage.lookup.views();
     if let ([p], [o]) = (packets, &mut out[..]) {
         regs.begin();
-        *o = first_rule(code, stage, regs, p);
+        *o = first_rule(stage, regs, p);
         return;
     }
     for (packets, out) in packets.chunks(MOST).zip(out.chunks_mut(MOST)) {
@@ -425,7 +421,7 @@ pub(crate) fn first_rules<P: Deref<Target = Packet>>(
         for i in s.open.as_slice().iter().map(|i| usize::from(*i)) {
             if let (Some(p), Some(o)) = (packets.get(i), out.get_mut(i)) {
                 regs.begin();
-                *o = tree(code, stage, regs, p);
+                *o = tree(stage, regs, p);
             }
         }
     }
@@ -433,19 +429,19 @@ pub(crate) fn first_rules<P: Deref<Target = Packet>>(
 
 /// The first rule of a stage that fits a packet, or [`NO_RULE`]. `regs` is at an epoch of this packet.
 #[inline]
-pub(crate) fn first_rule(code: &Code, stage: &Stage, regs: &mut Regs, p: &Packet) -> u32 {
+pub(crate) fn first_rule(stage: StageLookup<'_>, regs: &mut Regs, p: &Packet) -> u32 {
     if let Some(views) = stage.lookup.made()
         && let Some(rule) = views.one(p, regs)
     {
         return rule;
     }
-    tree(code, stage, regs, p)
+    tree(stage, regs, p)
 }
 
 /// What the tree says. `regs` is at an epoch of this packet.
-fn tree(code: &Code, stage: &Stage, regs: &mut Regs, p: &Packet) -> u32 {
-    for r in stage.needs.of(&code.lists) {
-        regs.ensure(*r, &code.sources, p);
+fn tree(stage: StageLookup<'_>, regs: &mut Regs, p: &Packet) -> u32 {
+    for r in stage.needs {
+        regs.ensure(*r, stage.sources, p);
     }
-    code.classifier.first(stage.index, regs, &code.sources, p)
+    stage.classifier.first(stage.index, regs, stage.sources, p)
 }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::graph::topology::Edge;
 use crate::program::code;
+use crate::program::code::Code;
 use crate::program::code::Span;
 use crate::program::headers::registers::{Bits, Source, write_bits};
 use crate::program::headers::rows;
@@ -191,7 +192,7 @@ fn compare(rules: &[Vec<Condition>], packets: &[Pkt], slot: u128, sizes: &[usize
     let want: Vec<u32> = (packets.iter())
         .map(|p| {
             regs.begin();
-            tree(&oracle, &oracle.stages[0], &mut regs, p)
+            tree(oracle.lookup_of(&oracle.stages[0]), &mut regs, p)
         })
         .collect();
     for kind in ALL {
@@ -203,7 +204,13 @@ fn compare(rules: &[Vec<Condition>], packets: &[Pkt], slot: u128, sizes: &[usize
         let mut have: Vec<u32> = Vec::new();
         for n in sizes.iter().cycle() {
             let (now, deferred) = rest.split_at((*n).min(rest.len()));
-            first_rules(&code, stage, &mut regs, &mut scratch, now, &mut out);
+            first_rules(
+                code.lookup_of(stage),
+                &mut regs,
+                &mut scratch,
+                now,
+                &mut out,
+            );
             have.extend(&out);
             rest = deferred;
             if rest.is_empty() {
@@ -219,7 +226,13 @@ fn compare(rules: &[Vec<Condition>], packets: &[Pkt], slot: u128, sizes: &[usize
                 if let Some(at) = at {
                     row[at] = packets[other].clone();
                 }
-                first_rules(&code, stage, &mut regs, &mut scratch, &row, &mut rows);
+                first_rules(
+                    code.lookup_of(stage),
+                    &mut regs,
+                    &mut scratch,
+                    &row,
+                    &mut rows,
+                );
                 for (k, rule) in rows.iter().enumerate() {
                     let of = if at == Some(k) { other } else { i };
                     assert_eq!(*rule, want[of], "{kind:?} row {i} {k} {:x?}", row[k].data());
@@ -230,7 +243,7 @@ fn compare(rules: &[Vec<Condition>], packets: &[Pkt], slot: u128, sizes: &[usize
         for (i, p) in packets.iter().enumerate() {
             assert_eq!(have[i], want[i], "{kind:?} {i} {:x?} {report:#?}", p.data());
             regs.begin();
-            let one = first_rule(&code, stage, &mut regs, p);
+            let one = first_rule(code.lookup_of(stage), &mut regs, p);
             assert_eq!(one, want[i], "{kind:?} alone {i} {:x?}", p.data());
         }
     }
@@ -694,7 +707,7 @@ fn costs() {
         let mut n = 0;
         for _ in 0..40_000 * batch / (batch + 8) {
             for p in packets.chunks(batch) {
-                first_rules(&c, stage, &mut regs, &mut scratch, p, &mut out);
+                first_rules(c.lookup_of(stage), &mut regs, &mut scratch, p, &mut out);
                 n += p.len();
             }
         }

@@ -4,7 +4,7 @@
 //! checksum's constant terms are one number. Where fields overlap, stand behind the first bytes or are wider, [`Quick::of`] says so and the image is written
 //! field by field ([`crate::program::rewrite::image`]), which is also what tests compare it with.
 
-use crate::program::rewrite::image::{CONST, FieldWrite, Sum, Term, Value};
+use crate::program::rewrite::value::{CONST, FieldWrite, Sum, Term, Value};
 use onefold_packet::checksum;
 use onefold_synth::program::SumKind;
 

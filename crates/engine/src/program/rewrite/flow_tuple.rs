@@ -3,7 +3,7 @@
 //! An image says how a packet looks at some place of the chain. All that a rewriter looks at there is a protocol, two lengths, addresses, ports and
 //! a few bits, and of these earlier functions have written, if anything, addresses and ports as a whole. Then no image needs to be made.
 
-use crate::program::rewrite::image::{FieldWrite, Image, Sum, Value};
+use crate::program::rewrite::value::{FieldWrite, Sum, Value};
 use onefold_elements::model::BindPacket;
 use onefold_elements::rewrite::{FlowId, FlowPacket, HEADER_BYTES};
 use onefold_packet::Packet;
@@ -80,11 +80,11 @@ impl Tuple {
     }
 
     /// The packet as a rewriter of flows wants it, put where it is wanted: what is written in parts and then copied as a whole is waited
-    /// for. `None` if that takes the image.
+    /// for. `None` if that takes the image. `end`: where the packet ends. Annotations are left to [`Image::bind_packet`](crate::program::rewrite::image::Image::bind_packet).
     #[inline(always)]
-    pub fn packet(&self, m: &Image, p: &Packet, regs: &[u128], to: &mut BindPacket) -> Option<()> {
+    pub fn packet(&self, end: i64, p: &Packet, regs: &[u128], to: &mut BindPacket) -> Option<()> {
         let h = self.window(p)?;
-        let transport_len = usize::try_from(m.end(p) - i64::from(self.net) - 20).ok()?;
+        let transport_len = usize::try_from(end - i64::from(self.net) - 20).ok()?;
         if transport_len < 14 {
             return None;
         }
@@ -99,7 +99,6 @@ impl Tuple {
             head = head & !(0xffff << 32) | u64::from(v as u16) << 32;
         }
         let address = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
-        m.annotations(p, regs, &mut to.anno);
         to.proto = h[9];
         to.saddr = value(saddr).map_or_else(|| address(12), |v| v as u32);
         to.daddr = value(daddr).map_or_else(|| address(16), |v| v as u32);
@@ -160,7 +159,7 @@ impl Tuple {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::program::rewrite::image::CONST;
+    use crate::program::rewrite::value::CONST;
     use onefold_synth::program::SumKind;
 
     fn write(bit: i32, bits: u8) -> FieldWrite {

@@ -13,12 +13,12 @@ macro_rules! both {
 
 mod half;
 
-use crate::flow::flow_action::FlowOperands;
-use crate::flow::rewrite_template::{NEAR, RewriteTemplate};
-use crate::flow::table::tag;
 use crate::simd::GROUP;
 use crate::simd::WINDOW;
+use crate::simd::hash::tag;
 use crate::simd::intervals::IntervalEnds;
+use crate::simd::window_rewrite::Operands;
+use crate::simd::window_rewrite::{NEAR, WindowRewrite};
 use crate::simd::{EDGES, HEAD, HEAD_AT, Lanes, ROW, TAGS, Wide, ZERO_SUM_WORDS};
 use std::arch::x86_64::{
     __m256i, _mm_and_si128, _mm_cmpeq_epi16, _mm_cvtsi32_si128, _mm_load_si128, _mm_loadu_si128,
@@ -163,20 +163,14 @@ impl Wide for Avx2 {
         let far = self.changed(w.1, self.far(keep), self.far(set), self.far(sub));
         self.store(Two(near, far), to);
     }
-    type LoadedTemplate<'a> = &'a RewriteTemplate;
+    type LoadedTemplate<'a> = &'a WindowRewrite;
     #[inline(always)]
-    fn take(self, template: &RewriteTemplate) -> &RewriteTemplate {
+    fn take(self, template: &WindowRewrite) -> &WindowRewrite {
         template
     }
     /// As with AVX-512: all pairs of bytes are sums at once.
     #[inline(always)]
-    fn rewrite(
-        self,
-        v: Two,
-        template: &RewriteTemplate,
-        operands: &FlowOperands,
-        to: &mut [u8; WINDOW],
-    ) {
+    fn rewrite(self, v: Two, template: &WindowRewrite, operands: &Operands, to: &mut [u8; WINDOW]) {
         let (adds, vars) = (self.load(&template.adds), self.load(&template.vars_at));
         // SAFETY: as above; sixteen bytes, aligned to as many.
         unsafe {
@@ -201,7 +195,7 @@ impl Wide for Avx2 {
         }
     }
     #[inline(always)]
-    fn rewrite_near(self, template: &RewriteTemplate, w: &mut [u8; WINDOW]) {
+    fn rewrite_near(self, template: &WindowRewrite, w: &mut [u8; WINDOW]) {
         let (keep, set) = (self.near(&template.keep), self.near(&template.set));
         let sub = self.near(&template.sub);
         // SAFETY: as above; arrays of 32 bytes.

@@ -3,12 +3,12 @@
 
 pub(crate) mod turn;
 
-use crate::flow::flow_action::FlowOperands;
-use crate::flow::rewrite_template::{NEAR, RewriteTemplate};
 use crate::simd::GROUP;
 use crate::simd::WINDOW;
 use crate::simd::avx2::Avx2;
 use crate::simd::intervals::IntervalEnds;
+use crate::simd::window_rewrite::Operands;
+use crate::simd::window_rewrite::{NEAR, WindowRewrite};
 use crate::simd::{EDGES, HEAD, HEAD_AT, Lanes, ROW, TAGS, Wide, ZERO_SUM_WORDS};
 use std::arch::x86_64::{__m256i, __m512i};
 
@@ -32,7 +32,7 @@ impl Avx512 {
     }
 }
 
-/// What is done to packets of a way.
+/// What is done to packets of an action.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LoadedTemplate {
     keep: __m512i,
@@ -222,7 +222,7 @@ impl Wide for Avx512 {
     }
     type LoadedTemplate<'a> = LoadedTemplate;
     #[inline(always)]
-    fn take(self, template: &RewriteTemplate) -> LoadedTemplate {
+    fn take(self, template: &WindowRewrite) -> LoadedTemplate {
         LoadedTemplate {
             keep: self.load(&template.keep),
             set: self.load(&template.set),
@@ -234,7 +234,7 @@ impl Wide for Avx512 {
     }
     /// One store. Field by field it was six, and forty instructions more.
     ///
-    /// What is added to checksums, and what is written, comes from the sixteen bytes of a flow's own, each byte from where the act says. All pairs of bytes are
+    /// What is added to checksums, and what is written, comes from the sixteen bytes of a flow's own, each byte from where the rewrite says. All pairs of bytes are
     /// sums at once: to most of them nothing is added. One's complement sums do not mind which way round their bytes are; and to add to a complement, the carry
     /// added in its turn, is to subtract, and the borrow in its turn.
     #[inline(always)]
@@ -242,7 +242,7 @@ impl Wide for Avx512 {
         self,
         v: Self::V,
         taken: LoadedTemplate,
-        operands: &FlowOperands,
+        operands: &Operands,
         to: &mut [u8; WINDOW],
     ) {
         use std::arch::x86_64::{
@@ -269,7 +269,7 @@ impl Wide for Avx512 {
     }
     /// The same with half as wide registers, as there is nothing to be done behind.
     #[inline(always)]
-    fn rewrite_near(self, template: &RewriteTemplate, w: &mut [u8; WINDOW]) {
+    fn rewrite_near(self, template: &WindowRewrite, w: &mut [u8; WINDOW]) {
         use std::arch::x86_64::{
             _mm256_cmplt_epu16_mask, _mm256_loadu_si256, _mm256_mask_sub_epi16, _mm256_set1_epi16,
             _mm256_storeu_si256, _mm256_sub_epi8, _mm256_sub_epi16, _mm256_ternarylogic_epi32,

@@ -5,193 +5,32 @@
 //! are filled, nobody is called, and elements, drops and counters are told once for all packets of the batch that an action takes.
 //! Whatever is more than that is left to be done as before.
 
+pub(crate) mod actions;
 pub(crate) mod prepare;
+pub(crate) mod prepared;
 pub(crate) mod tally;
-
-use crate::program::exec::batch_exec::prepare::Prepared;
-pub(crate) use crate::program::rewrite::window_write::Write;
 
 use crate::graph::core::Core;
 use crate::graph::reference::Graph;
 use crate::graph::rule_counts::RuleLedger;
-use crate::program::code::{Action, Code, Cut, End, Step};
-use crate::program::exec::batch_exec::tally::{Lengths, Tally};
+use crate::program::code::{Code, Step};
+use crate::program::exec::batch_exec::actions::{BatchActions, Outcome};
+use crate::program::exec::batch_exec::prepared::Prepared;
 use crate::program::exec::deferred_counters::DeferredCounters;
-use crate::program::exec::fast_exec;
-use crate::program::exec::general;
-use crate::program::exec::general::State;
-use crate::program::exec::nat_action::{NatAction, NatWrite};
-use crate::program::headers::registers::{Regs, end_of};
+use crate::program::exec::rule_counting;
+use crate::program::exec::state::State;
+use crate::program::headers::registers::Regs;
 use crate::program::lookup::tree::NO_RULE;
 use crate::program::rewrite::image;
 use crate::simd::dispatch::{Work, widely};
 use onefold_elements::rewrite::{Binder, Tied};
 use onefold_elements::{ElemId, Host, Outbox, StateStore};
-use onefold_packet::{Packet, Pkt};
-use onefold_synth::program::EndAt;
+use onefold_packet::Pkt;
 use std::vec::Drain;
-
-#[derive(Debug, Clone)]
-enum Outcome {
-    Leaves(u32, Box<Write>),
-    Dropped,
-    /// It leaves after it has been bound.
-    Bound(Box<NatAction>),
-}
-
-/// An action that is short.
-#[derive(Debug, Clone)]
-struct BatchAction {
-    /// Where packets end by their header, if that is asked.
-    end: EndAt,
-    /// Lists of rules have seen packets end there.
-    cut: bool,
-    /// Lengths that are summed.
-    lengths: Lengths,
-    /// Where the transport header begins, if the packet ends where the rewriter was told that it does.
-    alike: Option<u32>,
-    outcome: Outcome,
-}
-
-/// BatchAction actions by number.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct BatchActions {
-    all: Box<[Option<Box<BatchAction>>]>,
-    tallies: Box<[Tally]>,
-    /// Actions with packets.
-    some: Vec<u32>,
-    any: bool,
-    prepared: Prepared,
-}
-
-/// Every length that an action counts; `None` if there are too many of them, or of ends.
-fn lengths(code: &Code, a: &Action, mut end: EndAt) -> Option<(EndAt, Lengths)> {
-    let mut list = Vec::new();
-    for s in a.steps.of(&code.steps) {
-        // whoever is asked for a binding is asked about that elsewhere
-        let Step::Count { len, .. } = s else {
-            continue;
-        };
-        let by_header = len.end != EndAt::Same;
-        if by_header && end != EndAt::Same && end != len.end {
-            return None;
-        }
-        if by_header {
-            end = len.end;
-        }
-        list.push((len.start, by_header));
-    }
-    match a.cut {
-        Cut::No => {}
-        Cut::At(e) if end == EndAt::Same || end == e => end = e,
-        Cut::At(_) | Cut::Several => return None,
-    }
-    Some((end, Lengths::of(list)?))
-}
-
-impl BatchAction {
-    fn of(code: &Code, a: &Action, waits: &[bool]) -> Option<BatchAction> {
-        let (end, outcome) = match a.end {
-            End::Output { image, .. } if !fast_exec::is_fast(code, a, waits) => {
-                let nat = NatAction::of(code, a, waits)?;
-                let end = match nat.write {
-                    NatWrite::BatchAction(_) => code.images.get(image as usize)?.end,
-                    NatWrite::Image { .. } => EndAt::Same,
-                };
-                (end, Outcome::Bound(Box::new(nat)))
-            }
-            _ if !fast_exec::is_fast(code, a, waits) => return None,
-            End::Output { sink, image } => {
-                let m = code.images.get(image as usize)?;
-                let w = Write::of(&code.sources, m, image, None)?;
-                (m.end, Outcome::Leaves(sink, Box::new(w)))
-            }
-            End::Drop { .. } => (EndAt::Same, Outcome::Dropped),
-            _ => return None,
-        };
-        let (end, lengths) = lengths(code, a, end)?;
-        Some(BatchAction {
-            end,
-            cut: a.cut != Cut::No,
-            lengths,
-            alike: match &outcome {
-                Outcome::Bound(t) if t.end == end => Some(t.tuple.transport()),
-                _ => None,
-            },
-            outcome,
-        })
-    }
-
-    /// A packet of so many bytes that ends here is counted with its rule.
-    #[inline(always)]
-    fn count(&self, ledger: &mut RuleLedger, rule: usize, len: usize, end: usize) {
-        ledger.class(rule, len);
-        if self.cut && end < len {
-            ledger.padded(rule, len - end);
-        }
-    }
-
-    /// Where a packet ends, if that is asked; `transport_len`: what the rewriter is told, if that is known.
-    #[inline(always)]
-    fn end(&self, p: &Packet, transport_len: Option<u32>) -> usize {
-        match (self.end, transport_len, self.alike) {
-            (EndAt::Same, ..) => p.len(),
-            (_, Some(len), Some(from)) => (len + from) as usize,
-            (e, ..) => end_of(e, p.buffer(), p.data_offset()) as usize,
-        }
-    }
-
-    /// Is a packet that ends here long enough for what is written when it has been bound?
-    #[inline(always)]
-    fn fits(&self, nat: &NatAction, p: &Packet, end: usize) -> bool {
-        match &nat.write {
-            NatWrite::BatchAction(w) => w.fits(p, end),
-            NatWrite::Image { .. } => true,
-        }
-    }
-}
-
-impl BatchActions {
-    /// `waits`: by number of what is counted.
-    pub fn new(code: &Code, waits: &[bool]) -> BatchActions {
-        let batch_action = |a: &Action| BatchAction::of(code, a, waits).map(Box::new);
-        let all: Box<[_]> = code.actions.iter().map(batch_action).collect();
-        BatchActions {
-            any: all.iter().any(|s| s.is_some()),
-            tallies: vec![Tally::default(); all.len()].into(),
-            some: Vec::new(),
-            prepared: Prepared::default(),
-            all,
-        }
-    }
-
-    /// Everybody is told of what has been tallied.
-    #[inline(never)]
-    fn tell(&mut self, code: &Code, deferred: &mut DeferredCounters, out: &mut Outbox) {
-        while let Some(number) = self.some.pop() {
-            let i = number as usize;
-            let tally = self.tallies.get_mut(i).map(std::mem::take);
-            let batch_action = self.all.get(i).and_then(|s| s.as_ref());
-            let (Some(t), Some(s), Some(a)) = (tally, batch_action, code.actions.get(i)) else {
-                continue;
-            };
-            for step in a.steps.of(&code.steps) {
-                if let Step::Count { len, number, .. } = step {
-                    let bytes = s.lengths.sum(&t, len);
-                    deferred.add_all(*number, t.packets, bytes);
-                }
-            }
-            match a.end {
-                End::Drop { elem, reason } => out.count_drops(ElemId(elem), reason, t.packets),
-                _ => out.sent += t.packets,
-            }
-        }
-    }
-}
 
 /// May packets be carried out here at all?
 fn may(st: &State, g: &Graph) -> bool {
-    st.deferred.batch_actions.any
+    st.batch_actions.any
         && st.deferred.gathering
         && st.recorder.is_none()
         && st.watched.is_none()
@@ -218,9 +57,11 @@ pub(crate) fn run(
     let Some(mut ledger) = g.core.rules.take() else {
         return packets.next();
     };
-    let mut batch_actions = std::mem::take(&mut st.deferred.batch_actions);
+    let mut batch_actions = std::mem::take(&mut st.batch_actions);
+    let prepared = std::mem::take(&mut st.prepared);
     let (n, back) = widely(Run {
         code,
+        prepared: &prepared,
         batch_actions: &mut batch_actions,
         ledger: &mut ledger,
         deferred: &mut st.deferred,
@@ -238,7 +79,8 @@ pub(crate) fn run(
     if !batch_actions.some.is_empty() {
         batch_actions.tell(code, &mut st.deferred, &mut g.out);
     }
-    st.deferred.batch_actions = batch_actions;
+    st.batch_actions = batch_actions;
+    st.prepared = prepared;
     back
 }
 
@@ -246,6 +88,7 @@ pub(crate) fn run(
 struct Run<'a, 'p> {
     code: &'a Code,
     batch_actions: &'a mut BatchActions,
+    prepared: &'a Prepared,
     ledger: &'a mut RuleLedger,
     deferred: &'a mut DeferredCounters,
     regs: &'a mut Regs,
@@ -302,12 +145,9 @@ impl Work for Run<'_, '_> {
         let mut n = 0;
         let packets = self.packets;
         let BatchActions {
-            all,
-            tallies,
-            some,
-            prepared,
-            ..
+            all, tallies, some, ..
         } = batch_actions;
+        let prepared = self.prepared;
         while let Some((mut p, rule, i)) = packets.next() {
             let at = self.first_rule.saturating_add(rule) as usize;
             let number = code.rule_action.get(at).map_or(usize::MAX, |a| *a as usize);
@@ -390,7 +230,7 @@ impl Work for Run<'_, '_> {
                         s.count(self.ledger, at, len, end);
                         let action = code.actions.get(number);
                         if action.is_some_and(|a| a.behind > 0) {
-                            general::left(self.ledger, at, 0, &p);
+                            rule_counting::left(self.ledger, at, 0, &p);
                         }
                         let steps = action.map(|a| a.steps.of(&code.steps));
                         for s in steps.unwrap_or_default().iter().take(nat.before) {

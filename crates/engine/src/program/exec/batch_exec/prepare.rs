@@ -3,74 +3,20 @@
 use crate::graph::core::Core;
 use crate::graph::reference::Graph;
 use crate::program::code::Code;
-use crate::program::exec::batch_exec::{BatchAction, BatchActions, Outcome, may};
-use crate::program::exec::general::State;
+use crate::program::exec::batch_exec::actions::{BatchAction, BatchActions, Outcome};
+use crate::program::exec::batch_exec::may;
+use crate::program::exec::batch_exec::prepared::Prepared;
 use crate::program::exec::nat_action::{NatAction, NatWrite};
+use crate::program::exec::state::State;
 use crate::program::headers::rows::{ROW, Row, WINDOW};
 use crate::simd::dispatch::{Work, one_by_one, widely};
 use onefold_elements::StateStore;
 use onefold_elements::rewrite::{
     Binder, COLUMNS, Columns, HEADER_BYTES, HEADER_WORDS, ROW as ASKED,
 };
-use onefold_packet::{Packet, Timestamp};
+use onefold_packet::Packet;
 use onefold_synth::program::EndAt;
 use std::ops::Deref;
-
-/// What is to be asked about a batch's packets, by number in it, and of which rewriter's input.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Prepared {
-    columns: Vec<Columns>,
-    packets: usize,
-    place: (u32, u16),
-    /// The action of each packet.
-    numbers: Vec<u32>,
-    /// Of each set of columns the packets that are bound and written here whatever the rewriter makes of a new flow, a bit each. None where few flows are new.
-    ready: Vec<u64>,
-}
-
-impl Prepared {
-    /// The columns that a packet is in.
-    #[inline(always)]
-    pub fn of(&self, place: (u32, u16), i: usize) -> Option<&Columns> {
-        match i < self.packets && place == self.place {
-            true => self.columns.get(i / COLUMNS),
-            false => None,
-        }
-    }
-    /// The action of a packet that is [bound with others](Prepared::bind).
-    #[inline(always)]
-    pub fn number(&self, i: usize) -> usize {
-        self.numbers.get(i).map_or(usize::MAX, |n| *n as usize)
-    }
-    /// There is nothing to be asked.
-    pub fn clear(&mut self) {
-        self.packets = 0;
-        self.numbers.clear();
-        self.ready.clear();
-    }
-
-    /// Binds a packet whose turn it is, and those behind it up to the end of its columns, as long as their flows are new and it is plain what is done with them: how many. All of
-    /// them are to be carried out next, with their [bindings](Columns::binding).
-    #[inline(always)]
-    pub fn bind<'s>(
-        &self,
-        place: (u32, u16),
-        i: usize,
-        b: &mut Binder<'s>,
-        now: Timestamp,
-    ) -> usize {
-        let column = i / COLUMNS;
-        let ready = self.ready.get(column).map_or(0, |r| r >> (i % COLUMNS));
-        if ready & 1 == 0 || place != self.place {
-            return 0;
-        }
-        let n = (!ready).trailing_zeros() as usize;
-        match self.columns.get(column) {
-            Some(c) => b.bind_new(c, i % COLUMNS, n, now),
-            None => 0,
-        }
-    }
-}
 
 /// Before a batch is carried out: of all packets that will be bound here, what is to be asked about them is worked out, and the memory of it asked for.
 /// `rules`: of the stage whose first rule this is. False where some packets are bound elsewhere, too.
@@ -82,12 +28,12 @@ pub(crate) fn prefetch_bindings<P: Deref<Target = Packet>>(
     packets: &[P],
     rules: &[u32],
 ) -> bool {
-    st.deferred.batch_actions.prepared.clear();
+    st.prepared.clear();
     if !may(st, g) {
         return false;
     }
-    let batch_actions = &mut st.deferred.batch_actions;
-    let mut prepared = std::mem::take(&mut batch_actions.prepared);
+    let batch_actions = &mut st.batch_actions;
+    let mut prepared = std::mem::take(&mut st.prepared);
     let all = widely(Foresee {
         code,
         batch_actions,
@@ -98,7 +44,7 @@ pub(crate) fn prefetch_bindings<P: Deref<Target = Packet>>(
         rules,
         prepared: &mut prepared,
     });
-    batch_actions.prepared = prepared;
+    st.prepared = prepared;
     all
 }
 

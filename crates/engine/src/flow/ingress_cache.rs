@@ -1,0 +1,121 @@
+//! What the flow table knows of one entry port: its masked matches, and how often they find something.
+
+use crate::flow::masked_match::{MaskedMatch, Plan, fits, make, plan};
+use crate::flow::packet_meta::{BY_FLOW, NO_MATCH, PacketMeta, UNKNOWN};
+use crate::flow::policy::monitor::Monitor;
+use crate::flow::table::NO_SLOT;
+use crate::program::code::Code;
+use crate::program::headers::shape::Shape;
+use crate::program::reads::EntryReads;
+use crate::simd::{WINDOW, Wide};
+use onefold_elements::rewrite::NO_LEASE;
+use onefold_packet::Packet;
+
+/// Masked matches that are compared together.
+const AT_ONCE: usize = 4;
+
+/// Everything about one entry.
+#[derive(Debug)]
+pub(crate) struct IngressCache {
+    pub source: u32,
+    plans: Vec<Plan>,
+    pub matches: Vec<MaskedMatch>,
+    pub monitor: Monitor,
+}
+
+impl IngressCache {
+    pub fn new(code: &Code, reads: &EntryReads, monitor: Monitor) -> IngressCache {
+        let shapes = Shape::all().into_iter().zip(&reads.shapes);
+        let plans = shapes.filter_map(|(s, r)| plan(code, r, s));
+        IngressCache {
+            source: reads.source,
+            plans: plans.collect(),
+            matches: Vec::new(),
+            monitor,
+        }
+    }
+
+    /// The first masked match that a packet is in, and what its IP header says of its length.
+    #[inline(always)]
+    fn find(&self, wide: impl Wide, w: &[u8; WINDOW], p: &Packet) -> Option<(usize, u32)> {
+        let v = wide.load(w);
+        let right = |b: &MaskedMatch| wide.inside(v, &b.mask, &b.lo, &b.span);
+        // Most traffic is in two or four masked matches, in no order that a processor could foresee: these are compared without a branch.
+        let mut some = 0;
+        for (i, b) in self.matches.iter().take(AT_ONCE).enumerate() {
+            some |= u32::from(right(b)) << i;
+        }
+        // Bound: one bit less each time
+        while some != 0 {
+            let i = some.trailing_zeros() as usize;
+            if let Some(total) = self.matches.get(i)?.holds(w, p) {
+                return Some((i, total));
+            }
+            some &= some - 1;
+        }
+        let mut others = self.matches.iter().enumerate().skip(AT_ONCE);
+        others.find_map(|(i, b)| match right(b) {
+            true => b.holds(w, p).map(|total| (i, total)),
+            false => None,
+        })
+    }
+
+    #[inline(always)]
+    fn action_of_packet(&self, wide: impl Wide, w: Option<&[u8; WINDOW]>, x: &mut PacketMeta) {
+        (x.action, x.slot, x.lease) = (UNKNOWN, NO_SLOT, NO_LEASE);
+        let Some(b) = self.matches.get(usize::from(x.guard)) else {
+            return;
+        };
+        let Some(w) = w else { return };
+        if let Some(d) = &b.interval_table {
+            x.action = d.get(wide, w);
+            // nothing to be looked up, or nothing known; else the table knows
+            if x.action != BY_FLOW {
+                return;
+            }
+        }
+        x.action = BY_FLOW;
+        x.sum = b.sum_of(w);
+        b.key(w, &mut x.key);
+    }
+
+    /// Both, of one packet.
+    pub fn parse(&self, wide: impl Wide, p: &Packet, x: &mut PacketMeta) {
+        x.guard = NO_MATCH;
+        if let Some(w) = p.window()
+            && let Some((i, total)) = self.find(wide, w, p)
+        {
+            (x.guard, x.total) = (i as u16, total);
+        }
+        self.action_of_packet(wide, p.window(), x);
+    }
+
+    /// A masked match for a packet that is in none; false when there cannot be one.
+    #[cold]
+    pub fn make_match(&mut self, p: &Packet, next: &mut u32) -> bool {
+        let Some(w) = p.window::<WINDOW>() else {
+            return false;
+        };
+        if p.window::<ROOM>().is_none() || self.matches.len() >= MAX_MATCHES || *next >= 1 << 31 {
+            return false;
+        }
+        let shaped = |plan: &&Plan| {
+            plan.has_shape(w) && !plan.shape.excludes(w) && fits(plan.shape, w, p.len()).is_some()
+        };
+        let Some(plan) = self.plans.iter().find(shaped) else {
+            return false;
+        };
+        let Some(made) = make(plan, w, p, *next) else {
+            return false;
+        };
+        *next += 1;
+        self.matches.push(made);
+        true
+    }
+}
+
+/// Masked matches of one entry.
+const MAX_MATCHES: usize = 48;
+
+/// Bytes that a packet's buffer must have from its first byte on, so that a header can be pulled or written.
+const ROOM: usize = 128;

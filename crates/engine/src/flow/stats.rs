@@ -1,0 +1,40 @@
+//! What a flow table has done, in numbers.
+
+/// What a flow table has done.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FlowStats {
+    /// Packets whose action was known.
+    pub hits: u64,
+    /// Of these, those whose class has one action for all, so that no entry is needed.
+    pub by_class: u64,
+    /// Packets that an entry could have been there for.
+    pub misses: u64,
+    /// Packets that went to the program at once, as next to none was known before.
+    pub passed_by: u64,
+    /// Packets that cannot have one: no IP, options, fragments, lengths that lie, too many kinds.
+    pub others: u64,
+    /// Entries made.
+    pub made: u64,
+    /// Entries that had to make room.
+    pub evicted: u64,
+    /// Entries that did not hold any more when they were met.
+    pub ended: u64,
+    /// Entries that would have been wrong. A defect, and harmless.
+    pub refused: u64,
+    /// Packets of unknown flows that were dropped because these had had their share of time ([`FlowRunner::protect`]).
+    pub shed: u64,
+    /// Times that all entries went.
+    pub cleared: u64,
+    /// Entries at present, and places for them.
+    pub entries: usize,
+    /// See [`FlowStats::entries`].
+    pub places: usize,
+    /// Classes whose packets all have one action.
+    pub classes: usize,
+    /// Leases in use.
+    pub leases: usize,
+    /// Bytes of the table.
+    pub bytes: usize,
+    /// The most that they can be, whatever arrives.
+    pub most_bytes: usize,
+}

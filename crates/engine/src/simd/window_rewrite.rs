@@ -1,0 +1,203 @@
+//! What is written to a packet's first bytes at once: bits kept and set, bytes subtracted, operands put in, operands taken off one's
+//! complement sums.
+
+use crate::simd::any::Any;
+use crate::simd::{At, WINDOW, Wide};
+
+/// Bytes at the beginning of a window that hold addresses of Ethernet, and an IPv4 header up to its source.
+pub(crate) const NEAR: usize = WINDOW / 2;
+
+/// No byte of a flow's own.
+pub(crate) const NONE: u8 = 0x80;
+
+/// Where [`Operands`] has what: addresses, first and second port, what is added to the header's checksum, and to the one behind it.
+const OWN: [u8; 5] = [0, 8, 10, 12, 14];
+
+/// Writes what becomes of a checksum that was `x`. One's complement sums do not mind which way round all of their bytes are; and to add to a complement, the
+/// carry added in its turn, is to subtract, and the borrow in its turn.
+#[inline(always)]
+fn update_checksum(w: &mut [u8; WINDOW], at: At<2>, x: u16, k: u16, udp: bool) {
+    if k == 0 || (udp && x == 0) {
+        return;
+    }
+    let (less, borrow) = x.overflowing_sub(k);
+    at.put(w, less.wrapping_sub(borrow.into()).to_ne_bytes());
+}
+
+/// What is written to a flow's packets, or added: in the order in which entries have it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[repr(align(16))]
+pub(crate) struct Operands(pub [u64; 2]);
+
+impl Operands {
+    /// Addresses as they leave, their first byte the least significant.
+    #[inline(always)]
+    pub fn addresses(&self) -> u64 {
+        self.0[0]
+    }
+    /// Ports, likewise.
+    #[inline(always)]
+    pub fn ports(&self) -> u32 {
+        self.0[1] as u32
+    }
+    /// To be added to the complement of the header's checksum, as it stands on the wire; 0 for none.
+    #[inline(always)]
+    pub fn ip(&self) -> u16 {
+        (self.0[1] >> 32) as u16
+    }
+    /// The same for the checksum behind the header.
+    #[inline(always)]
+    pub fn l4(&self) -> u16 {
+        (self.0[1] >> 48) as u16
+    }
+    /// For a packet whose checksum behind the header is this one, not zero, and leaves as zero.
+    #[inline(always)]
+    pub fn with_zero_udp_checksum(&self, x: u16) -> Operands {
+        let [a, b] = self.0;
+        Operands([a, b & (u64::MAX >> 16) | u64::from(x) << 48])
+    }
+}
+
+/// See the module's text.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[repr(C, align(64))]
+pub(crate) struct WindowRewrite {
+    pub keep: [u8; WINDOW],
+    pub set: [u8; WINDOW],
+    pub sub: [u8; WINDOW],
+    /// Which byte of a flow's own is added to the checksum that stands here; [`NONE`] elsewhere. Said by [`WindowRewrite::arrange`], as the following.
+    pub adds: [u8; WINDOW],
+    /// Which byte of a flow's own is written here; [`NONE`] for none.
+    pub vars_at: [u8; WINDOW],
+    /// Pairs of bytes, a bit each, to which nothing is added where they are zero: a UDP checksum that is not there.
+    pub unsummed: u32,
+    /// Bytes are set, or not kept.
+    pub changes: bool,
+    /// What stands behind the IP header is UDP.
+    pub udp: bool,
+    /// The flow has addresses of its own, and whatever it has for ports.
+    pub varies: bool,
+    /// Where addresses go, and ports.
+    pub vars: At<8>,
+    /// See [`WindowRewrite::vars`].
+    pub first: At<2>,
+    /// See [`WindowRewrite::vars`].
+    pub second: At<2>,
+    /// Where checksums are. Where there is none, nothing is ever added.
+    pub ip_sum: At<2>,
+    /// The one behind the IP header.
+    pub l4_sum: At<2>,
+    /// What is added to the checksums of all packets alike; where that is a flow's own, nothing.
+    pub operands: Operands,
+    /// What is taken off pairs of bytes of a simple one's packets: [`WindowRewrite::adds`] of [`WindowRewrite::operands`].
+    pub less: [u8; NEAR],
+}
+
+impl WindowRewrite {
+    /// Nothing is written.
+    pub fn nothing() -> WindowRewrite {
+        WindowRewrite {
+            keep: [0xff; WINDOW],
+            set: [0; WINDOW],
+            sub: [0; WINDOW],
+            adds: [NONE; WINDOW],
+            vars_at: [NONE; WINDOW],
+            unsummed: 0,
+            changes: false,
+            udp: false,
+            varies: false,
+            vars: At::LAST,
+            first: At::LAST,
+            second: At::LAST,
+            ip_sum: At::LAST,
+            l4_sum: At::LAST,
+            operands: Operands::default(),
+            less: [0; NEAR],
+        }
+    }
+
+    /// Writes what is to become of these bytes, which are the window's or have changed places: as anyone would, field by field.
+    #[inline(always)]
+    pub fn write(&self, bytes: [u8; WINDOW], w: &mut [u8; WINDOW], operands: &Operands) {
+        // before anything is written: what has just been written as a whole is slow to read in parts
+        let (ip, l4) = (self.ip_sum.get(w), self.l4_sum.get(w));
+        Any.change(bytes, &self.keep, &self.set, &self.sub, w);
+        self.finish(w, operands, ip, l4);
+    }
+
+    /// [`WindowRewrite::write`] of one that is simple: [`WindowRewrite::near`], and nothing but the header's checksum.
+    #[inline(always)]
+    pub fn write_simple(&self, bytes: [u8; WINDOW], w: &mut [u8; WINDOW]) {
+        let x = u16::from_ne_bytes(self.ip_sum.get(w));
+        Any.change(bytes, &self.keep, &self.set, &self.sub, w);
+        update_checksum(w, self.ip_sum, x, self.operands.ip(), false);
+    }
+
+    /// Is nothing written behind the first [`NEAR`] bytes? Said of one that has been [arranged](WindowRewrite::arrange).
+    pub fn near(&self) -> bool {
+        (NEAR..WINDOW).all(|i| {
+            let plain = (self.keep[i], self.set[i], self.sub[i]) == (0xff, 0, 0);
+            plain && (self.adds[i], self.vars_at[i]) == (NONE, NONE)
+        })
+    }
+
+    /// Where each byte of a flow's own goes, for whoever writes all of them at once ([`Wide::rewrite`]). False if that would come to something else than one after
+    /// the other: where a checksum does not stand where pairs of bytes do, or something else is written there. Said when all else has been; of checksums, where they
+    /// are.
+    #[must_use]
+    pub fn arrange(&mut self, (ip, l4): (Option<At<2>>, Option<At<2>>)) -> bool {
+        let mut to = [NONE; WINDOW];
+        if self.varies {
+            // what is written later stands
+            for (at, from, n) in [
+                (self.second.place(), OWN[2], 2),
+                (self.first.place(), OWN[1], 2),
+                (self.vars.place(), OWN[0], 8),
+            ] {
+                for i in 0..n {
+                    to[at + usize::from(i)] = from + i;
+                }
+            }
+        }
+        let (mut adds, mut unsummed) = ([NONE; WINDOW], 0);
+        for (at, from, udp) in [(ip, OWN[3], false), (l4, OWN[4], self.udp)] {
+            let Some(at) = at.map(At::place) else {
+                continue;
+            };
+            let plain = |i: usize| {
+                (self.keep[i], self.set[i], self.sub[i], to[i], adds[i]) == (0xff, 0, 0, NONE, NONE)
+            };
+            if !at.is_multiple_of(2) || !plain(at) || !plain(at + 1) {
+                return false;
+            }
+            (adds[at], adds[at + 1]) = (from, from + 1);
+            unsummed |= u32::from(udp) << (at / 2);
+        }
+        for i in (0..WINDOW).filter(|i| to[*i] != NONE) {
+            // nothing else comes to stand there
+            (self.keep[i], self.set[i], self.sub[i]) = (0, 0, 0);
+        }
+        (self.vars_at, self.adds, self.unsummed) = (to, adds, unsummed);
+        true
+    }
+
+    /// Writes what is a flow's own, and checksums, which were these.
+    #[inline(always)]
+    pub fn finish(&self, w: &mut [u8; WINDOW], operands: &Operands, ip: [u8; 2], l4: [u8; 2]) {
+        if self.varies {
+            let [a, b, c, d] = operands.ports().to_le_bytes();
+            // one after the other, though one mostly follows the other: whether it does (an echo message has one) could not be foreseen
+            self.second.put(w, [c, d]);
+            self.first.put(w, [a, b]);
+            self.vars.put(w, operands.addresses().to_le_bytes());
+        }
+        update_checksum(w, self.ip_sum, u16::from_ne_bytes(ip), operands.ip(), false);
+        update_checksum(
+            w,
+            self.l4_sum,
+            u16::from_ne_bytes(l4),
+            operands.l4(),
+            self.udp,
+        );
+    }
+}
