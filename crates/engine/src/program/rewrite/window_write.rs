@@ -144,12 +144,46 @@ const SUMS: usize = 4;
 /// A value of a binding is not written.
 const NOWHERE: u8 = u8::MAX;
 
+/// Whole bytes that are copied to another place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Move {
+    from: u8,
+    to: u8,
+    bytes: u8,
+}
+
+impl Move {
+    /// From the bytes as they were.
+    #[inline(always)]
+    fn apply(self, old: &[u8; WINDOW], w: &mut [u8; WINDOW]) {
+        match self.bytes {
+            2 => self.copy::<2>(old, w, 0),
+            4 => self.copy::<4>(old, w, 0),
+            // a MAC address
+            6 => {
+                self.copy::<4>(old, w, 0);
+                self.copy::<2>(old, w, 4);
+            }
+            n => (0..n).for_each(|i| self.copy::<1>(old, w, i)),
+        }
+    }
+    #[inline(always)]
+    fn copy<const N: usize>(self, old: &[u8; WINDOW], w: &mut [u8; WINDOW], at: u8) {
+        let from = old.get(usize::from(self.from + at)..);
+        if let Some(bytes) = from.and_then(|b| b.first_chunk::<N>()) {
+            put(w, self.to + at, *bytes);
+        }
+    }
+}
+
 /// What an image does to a packet's first bytes.
 #[derive(Debug, Clone)]
 pub(crate) struct Write {
     keep: [u8; WINDOW],
     set: [u8; WINDOW],
     sub: [u8; WINDOW],
+    /// Fields that are copied from one place to another.
+    moves: Box<[Move]>,
     updates: Box<[ChecksumUpdate]>,
     /// The same where they are plain, for packets that are bound.
     plain: Option<Plains>,
@@ -174,6 +208,20 @@ fn byte(code: &[Source], v: &Value) -> Option<(u8, u8)> {
             }
             _ => None,
         },
+        _ => None,
+    }
+}
+
+/// Whole bytes of the packet as they are: where they stand.
+fn bytes(sources: &[Source], v: &Value, n: usize) -> Option<u8> {
+    let bits = i32::try_from(n * 8).ok()?;
+    let whole = u128::MAX.checked_shr(128 - u32::try_from(bits).ok()?)?;
+    match sources.get(usize::from(v.reg))? {
+        Source::Bits(b) if v.reg != CONST && v.add == 0 && v.mask & whole == whole => {
+            let (bit, same) = b.position();
+            let inside = bit & 7 == 0 && i32::from(same) == bits && bit >= 0;
+            (inside && bit + bits <= WINDOW as i32 * 8).then_some((bit / 8) as u8)
+        }
         _ => None,
     }
 }
@@ -253,6 +301,7 @@ impl Write {
             keep: [0xff; WINDOW],
             set: [0; WINDOW],
             sub: [0; WINDOW],
+            moves: Box::default(),
             updates: Box::default(),
             plain: None,
             slots: [NOWHERE; 4],
@@ -261,6 +310,7 @@ impl Write {
             marks: m.marks().then_some(number),
             headers: m.sets_headers_alone(),
         };
+        let mut moves = Vec::new();
         for f in &m.writes {
             let at = usize::try_from(f.bit / 8).ok()?;
             let n = usize::from(f.bits / 8);
@@ -274,6 +324,16 @@ impl Write {
                 if std::mem::replace(to, at as u8) != NOWHERE {
                     return None;
                 }
+            } else if let Some(from) =
+                bytes(sources, &f.value, n).filter(|from| usize::from(*from) != at)
+            {
+                w.keep.get_mut(at..at + n)?.fill(0);
+                w.least = w.least.max(usize::from(from) + n);
+                moves.push(Move {
+                    from,
+                    to: at as u8,
+                    bytes: n as u8,
+                });
             } else {
                 let (from, add) = byte(sources, &f.value)?;
                 if n != 1 || usize::from(from) != at {
@@ -282,6 +342,7 @@ impl Write {
                 *w.sub.get_mut(at)? = add.wrapping_neg();
             }
         }
+        w.moves = moves.into();
         let updates = m.sums.iter().map(|s| ChecksumUpdate::of(sources, s, first));
         w.updates = updates.collect::<Option<_>>()?;
         if first.is_some() && w.updates.len() > SUMS {
@@ -316,6 +377,18 @@ impl Write {
 
     #[inline(always)]
     fn change(&self, w: &mut [u8; WINDOW]) {
+        if self.moves.is_empty() {
+            return self.change_in_place(w);
+        }
+        let old = *w;
+        self.change_in_place(w);
+        for m in &self.moves {
+            m.apply(&old, w);
+        }
+    }
+
+    #[inline(always)]
+    fn change_in_place(&self, w: &mut [u8; WINDOW]) {
         for (i, b) in w.iter_mut().enumerate() {
             *b = (*b & self.keep[i] | self.set[i]).wrapping_sub(self.sub[i]);
         }

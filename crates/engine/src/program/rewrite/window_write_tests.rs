@@ -181,3 +181,49 @@ fn a_router_s_change_is_simple() {
         "it may come to zero between"
     );
 }
+
+proptest! {
+    /// Fields that change places, of any length, are what registers and images make of them.
+    #[test]
+    fn fields_change_places(
+        fields in proptest::collection::vec((0i32..50, 0i32..50, 1u8..=8), 1..4),
+        data in proptest::collection::vec(any::<u8>(), 40..90),
+    ) {
+        let sources: Vec<Source> = fields.iter().map(|(from, _, n)| Source::Bits(Bits::new(from * 8, n * 8))).collect();
+        let write = |(reg, (_, to, n)): (usize, &(i32, i32, u8))| FieldWrite {
+            bit: to * 8,
+            bits: n * 8,
+            value: Value { reg: reg as u16, add: 0, mask: u128::MAX >> (128 - u32::from(*n) * 8) },
+        };
+        let writes: Vec<FieldWrite> = fields.iter().enumerate().map(write).collect();
+        let m = Image {
+            start: 0,
+            end: EndAt::Same,
+            quick: Quick::of(0, &writes, &[]),
+            writes: writes.into(),
+            net: Mark::Same,
+            mac: Mark::Same,
+            cleared: false,
+            annos: Box::default(),
+            kind: Kind::Same,
+            tuple: None,
+            sums: Box::default(),
+        };
+        let Some(w) = Write::of(&sources, &m, 0, None) else {
+            // they overlap, or one stays where it is
+            return Ok(());
+        };
+        let mut p = Packet::from_slice(&data);
+        if p.len() < w.least {
+            return Ok(());
+        }
+        let mut slow = p.clone();
+        let regs: Vec<u128> = sources.iter().map(|s| match s {
+            Source::Bits(b) => b.read(p.buffer(), p.data_offset()),
+            _ => 0,
+        }).collect();
+        m.apply(&mut slow, &regs, &[]);
+        w.apply(p.window_mut().unwrap());
+        prop_assert_eq!(p.data(), slow.data());
+    }
+}
