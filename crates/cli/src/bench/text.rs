@@ -124,9 +124,12 @@ pub fn fate(c: &ChainReport) -> String {
             ));
         }
         if f.shed > 0 {
+            // warm-up included, as the counts are
+            let ns = c.ns_per_packet.as_ref().map_or(f64::INFINITY, |s| s.median);
             parts.push(format!(
-                "{} dropped at the door: of no known flow",
-                thousands(f.shed)
+                "{} dropped at the door: of no known flow; {} packets of unknown flows let in each second",
+                thousands(f.shed),
+                thousands((f.misses as f64 * 1e9 / (all as f64 * ns)) as u64)
             ));
         }
         for (why, n) in f.not_remembered.iter().filter(|c| c.1 * 100 > all) {
