@@ -9,7 +9,9 @@ use crate::progress::Busy;
 use crate::shadow::Policy;
 use anyhow::Result;
 use onefold_engine::Graph;
+use onefold_engine::program::{LoadError, Using};
 use onefold_engine::shadow::Shadow;
+use onefold_runtime::{Planned, Planner};
 use onefold_synth::program::{Program, StageId};
 use onefold_verify::generate::Port;
 use onefold_verify::prove::{self, EntryProof, Proof, Share, prove_with};
@@ -391,23 +393,48 @@ impl Verification {
     }
 }
 
-/// What happens when a handler has changed a model: a new program, if it is the chain as it is now.
+/// What happens when a handler has changed a model: a new program, if it is the chain as it is now. It is made, verified and
+/// prepared in a thread of its own; the reference graph takes packets until it is there.
 pub struct Renewal {
-    verifier: Verifier,
+    /// With the thread while a program is made.
+    verifier: Option<Verifier>,
     policy: Policy,
+    planner: Planner<Made>,
+    /// Packets wait for a new program: those of captures, which have the time. Others do not.
+    waits: bool,
     /// No new program is made.
     never: bool,
     /// Programs that were made anew.
     pub renewed: u32,
 }
 
+/// What the thread has made.
+struct Made {
+    verifier: Verifier,
+    made: Result<(Program, Verification, program::Plan)>,
+}
+
+/// On a copy of the graph.
+fn make(graph: &Graph, using: Using, mut verifier: Verifier) -> Made {
+    let mut one = || {
+        let s = program::synthesize_graph(graph);
+        let v = verifier.verify_renewed(graph, &s.program)?;
+        let plan = program::Plan::new(graph, &s.program, using)?.prepared();
+        Ok((s.program, v, plan))
+    };
+    let made = one();
+    Made { verifier, made }
+}
+
 impl Renewal {
     /// New programs are verified as the first one was; `given`: the program was given, and nobody knows what it
-    /// should be now.
-    pub fn new(verifier: Verifier, policy: Policy, given: bool) -> Renewal {
+    /// should be now. `waits`: packets wait for them.
+    pub fn new(verifier: Verifier, policy: Policy, given: bool, waits: bool) -> Renewal {
         Renewal {
-            verifier,
+            verifier: Some(verifier),
             policy,
+            planner: Planner::default(),
+            waits,
             never: given,
             renewed: 0,
         }
@@ -415,21 +442,68 @@ impl Renewal {
 
     /// Verdicts about the new programs.
     pub fn verdicts(&self) -> &[Verdict] {
-        &self.verifier.renewals
+        self.verifier.as_ref().map_or(&[], |v| &v.renewals)
     }
 
-    /// Makes, verifies and loads a new program. False when the reference graph must go on: there have been too many,
-    /// the program does not fit, or it is refuted.
+    /// No more programs are needed. One that is being made is waited for, so that what is known of it is told.
+    pub fn end(&mut self) {
+        if let Planned::Made(m) = self.planner.wait() {
+            self.verifier = Some(m.verifier);
+        }
+    }
+
+    /// Has a new program made, verified and loaded: called between two batches as long as one is needed. False when the reference graph must
+    /// go on for good: there have been too many, the program does not fit, or it is refuted.
     #[cold]
     pub fn renew(&mut self, shadow: &mut Shadow) -> bool {
-        if self.never || self.renewed >= MAX_RENEWED {
+        if self.never {
             return false;
         }
-        self.renewed += 1;
-        shadow.stop();
-        let s = program::synthesize_graph(shadow.graph());
-        let v = match self.verifier.verify_renewed(shadow.graph(), &s.program) {
-            Ok(v) => v,
+        let goes_on = self.step(shadow);
+        self.never = !goes_on;
+        goes_on
+    }
+
+    fn step(&mut self, shadow: &mut Shadow) -> bool {
+        if !self.planner.is_busy() {
+            if self.renewed >= MAX_RENEWED {
+                return false;
+            }
+            let Some(verifier) = self.verifier.take() else {
+                return false;
+            };
+            self.renewed += 1;
+            shadow.stop();
+            let (graph, using) = (shadow.graph().fork(), shadow.runner().using());
+            if !(self.planner).start(move || make(&graph, using, verifier)) {
+                eprintln!(
+                    "warning: there is no thread to make a new program in; the reference graph goes on"
+                );
+                return false;
+            }
+        }
+        let planned = match self.waits {
+            true => self.planner.wait(),
+            false => self.planner.take(),
+        };
+        match planned {
+            Planned::Busy | Planned::Idle => true,
+            Planned::Lost => false,
+            Planned::Made(m) => {
+                self.verifier = Some(m.verifier);
+                self.take_over(shadow, m.made)
+            }
+        }
+    }
+
+    /// A program has been made.
+    fn take_over(
+        &mut self,
+        shadow: &mut Shadow,
+        made: Result<(Program, Verification, program::Plan)>,
+    ) -> bool {
+        let (program, v, plan) = match made {
+            Ok(made) => made,
             Err(e) => {
                 eprintln!("warning: the program that a handler made necessary: {e:#}");
                 return false;
@@ -442,12 +516,15 @@ impl Renewal {
             );
             return false;
         }
-        if shadow.load(&s.program).is_err() {
-            return false;
+        match shadow.install(plan) {
+            Ok(()) => {}
+            // a handler has been written to meanwhile: another one is made
+            Err(LoadError::Outdated) => return true,
+            Err(_) => return false,
         }
         let graph = shadow.runner_mut().graph_mut();
         graph.tell("verification", v.told());
-        self.policy.watch(shadow, &s.program, &v);
+        self.policy.watch(shadow, &program, &v);
         true
     }
 }

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use onefold_elements::ElemId;
 use onefold_engine::Graph;
+pub use onefold_engine::program::Plan;
 use onefold_engine::program::ProgramStep;
 use onefold_synth::program::{Action, End, Expect, Next, Origin, Program, Step};
 use onefold_synth::{Budget, parts, synthesize, text};

@@ -332,6 +332,7 @@ pub fn run(
             }
         }
     }
+    renewal.end();
     let shadow = worker.executor();
     shadow.end_window();
     log.tell(shadow)?;

@@ -13,11 +13,11 @@ use crate::graph::reference::{DropCount, Graph, Totals};
 use crate::level::Level;
 use crate::program::ProgramRunner;
 use crate::program::error::LoadError;
+use crate::program::plan::Plan;
 use crate::program::report::Report;
 use crate::shadow::Shadow;
 use onefold_elements::ElemId;
 use onefold_packet::{Pkt, Timestamp};
-use onefold_synth::program::Program;
 use std::time::Duration;
 
 /// A way to execute a chain; see the module's text.
@@ -84,11 +84,11 @@ pub trait Executor: Send {
     fn needs_program(&mut self) -> bool {
         false
     }
-    /// Goes on with this program, made of the models as they are now.
+    /// Goes on with this plan, which was made of the models as they are now, elsewhere and before.
     ///
     /// # Errors
-    /// When the program is not one for this graph, or not well-formed; what was there before stays then.
-    fn install(&mut self, program: &Program) -> Result<(), LoadError>;
+    /// When it is another graph's, or a handler has been written to since it was made; what was there before stays then.
+    fn install(&mut self, plan: Plan) -> Result<(), LoadError>;
 
     /// A copy, state and all, with the same seed.
     fn fork(&self) -> Box<dyn Executor>;
@@ -149,8 +149,8 @@ impl Executor for Box<dyn Executor> {
     fn needs_program(&mut self) -> bool {
         self.as_mut().needs_program()
     }
-    fn install(&mut self, program: &Program) -> Result<(), LoadError> {
-        self.as_mut().install(program)
+    fn install(&mut self, plan: Plan) -> Result<(), LoadError> {
+        self.as_mut().install(plan)
     }
     fn fork(&self) -> Box<dyn Executor> {
         self.as_ref().fork()
@@ -180,7 +180,7 @@ impl Executor for Graph {
         self
     }
     /// The reference graph needs none; there is nothing to check it against.
-    fn install(&mut self, _: &Program) -> Result<(), LoadError> {
+    fn install(&mut self, _: Plan) -> Result<(), LoadError> {
         Ok(())
     }
     fn fork(&self) -> Box<dyn Executor> {
@@ -216,8 +216,8 @@ impl Executor for ProgramRunner {
     fn needs_program(&mut self) -> bool {
         self.needs_synthesis()
     }
-    fn install(&mut self, program: &Program) -> Result<(), LoadError> {
-        self.load(program)
+    fn install(&mut self, plan: Plan) -> Result<(), LoadError> {
+        ProgramRunner::install(self, plan)
     }
     fn fork(&self) -> Box<dyn Executor> {
         Box::new(ProgramRunner::fork(self))
@@ -261,8 +261,8 @@ impl Executor for FlowRunner {
     fn needs_program(&mut self) -> bool {
         self.needs_synthesis()
     }
-    fn install(&mut self, program: &Program) -> Result<(), LoadError> {
-        self.load(program)
+    fn install(&mut self, plan: Plan) -> Result<(), LoadError> {
+        FlowRunner::install(self, plan)
     }
     fn fork(&self) -> Box<dyn Executor> {
         Box::new(FlowRunner::fork(self))
@@ -312,8 +312,8 @@ impl Executor for Shadow {
     fn needs_program(&mut self) -> bool {
         self.flow_mut().needs_synthesis()
     }
-    fn install(&mut self, program: &Program) -> Result<(), LoadError> {
-        self.load(program)
+    fn install(&mut self, plan: Plan) -> Result<(), LoadError> {
+        Shadow::install(self, plan)
     }
     /// Nothing is compared in the copy.
     fn fork(&self) -> Box<dyn Executor> {

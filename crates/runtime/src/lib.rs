@@ -4,7 +4,8 @@
 //!   ([`CapturePort`]), frames in memory ([`MemoryPort`]).
 //! - A [`Worker`] owns an executor ([`onefold_engine::Executor`]) and the ports of a chain. A [`Worker::step`] takes a batch from the port whose
 //!   next packet is the earliest, as many as arrive before any other port's, sends it all its way, and hands what has left to the ports.
-//!   Between two steps programs are installed and handlers called.
+//!   Between two steps plans are installed and handlers called.
+//! - A [`Planner`] makes plans in a thread of its own.
 //!
 //! The clock is the packets' time, and never goes back. What leaves, in which order, and what state stays behind is what the scalar
 //! reference graph does with the same packets, whatever the executor and the size of batches.
@@ -12,10 +13,12 @@
 
 mod capture;
 mod memory;
+mod planner;
 mod port;
 mod worker;
 
 pub use capture::CapturePort;
 pub use memory::MemoryPort;
+pub use planner::{Planned, Planner};
 pub use port::{Port, PortError, Progress};
 pub use worker::{Count, PortSpec, Step, Worker};

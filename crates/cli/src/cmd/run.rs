@@ -219,7 +219,7 @@ pub fn run(args: &Args) -> Result<u8> {
             (r, Some((s, v)))
         }
     };
-    let mut renewal = Renewal::new(verifier, policy, given.is_some());
+    let mut renewal = Renewal::new(verifier, policy, given.is_some(), true);
     let command = match given {
         Some(p) => format!("{} --program {}", args.chain.text(), p.display()),
         None => args.chain.text(),

@@ -19,6 +19,7 @@ use crate::program::ProgramRunner;
 use crate::program::code::Cut;
 use crate::program::error::LoadError;
 use crate::program::path::{Path, PathEnd};
+use crate::program::plan::Plan;
 use crate::program::report::Report;
 use crate::simd::GROUP;
 use crate::simd::dispatch::Isa;
@@ -144,10 +145,19 @@ impl FlowRunner {
     /// # Errors
     /// When the program is not one for this graph, or not well-formed; the old one stays then.
     pub fn load(&mut self, program: &Program) -> Result<(), LoadError> {
+        let plan = Plan::new(&self.runner.graph, program, self.runner.using())?;
+        self.install(plan)
+    }
+
+    /// As [`ProgramRunner::install`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn install(&mut self, plan: Plan) -> Result<(), LoadError> {
         self.sync();
         self.clear();
         self.seen = None;
-        self.runner.load(program)
+        self.runner.install(plan)
     }
 
     /// Packets are looked up and flows remembered however few are known: for comparisons, which want all that the table does to be done.

@@ -3,6 +3,9 @@
 /// Why a program cannot be executed on a graph.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
+    /// A handler has been written to since the plan was made: it may be of other models.
+    #[error("the plan is outdated: a handler has been written to since it was made")]
+    Outdated,
     /// The graph has other elements.
     #[error("the program is for a graph of {program} elements, this one has {graph}")]
     Size {

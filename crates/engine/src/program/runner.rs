@@ -8,9 +8,9 @@ use crate::program::error::LoadError;
 use crate::program::exec::batch_exec::actions::BatchActions;
 use crate::program::exec::deferred_counters::DeferredCounters;
 use crate::program::exec::state::{State, Watched};
-use crate::program::load::decisions;
 use crate::program::lookup::report::StageReport;
 use crate::program::lookup::using::Using;
+use crate::program::plan::{self, Plan, all_models};
 use crate::program::report::Report;
 use crate::program::trace::{Passed, ProgramStep};
 use onefold_elements::ElemId;
@@ -19,9 +19,6 @@ use onefold_packet::{Pkt, Timestamp};
 use onefold_synth::program::Program;
 use std::collections::HashSet;
 use std::sync::Arc;
-
-/// Stages in the middle of a program with more rules have structures of their own.
-const MANY_RULES: usize = 64;
 
 /// A program that is valid for the graph as it is.
 pub(crate) struct Loaded {
@@ -142,11 +139,7 @@ impl ProgramRunner {
     /// first batch of packets at a source waits for its own; others are not made.
     pub fn prepare(&mut self) {
         if let Some(l) = &self.loaded {
-            for (i, s) in l.code.stages.iter().enumerate() {
-                if l.code.entries.contains(&(i as u32)) || l.code.rules_of(i) > MANY_RULES {
-                    s.lookup.views();
-                }
-            }
+            plan::prepare(&l.code);
         }
     }
 
@@ -163,34 +156,55 @@ impl ProgramRunner {
     /// # Errors
     /// When the program is not one for this graph, or not well-formed; the old one stays then.
     pub fn load(&mut self, program: &Program) -> Result<(), LoadError> {
-        let mut code = crate::program::load::load(program, &self.graph.core.topo, self.using)?;
-        let decisions = decisions::of(&mut code, program, &self.graph.core)?;
+        let plan = Plan::new(&self.graph, program, self.using)?;
+        self.install(plan)
+    }
+
+    /// As [`ProgramRunner::load`], with all that takes time done already.
+    ///
+    /// # Errors
+    /// When a handler has been written to since the plan was made, or it is another graph's; what was there before stays then.
+    pub fn install(&mut self, plan: Plan) -> Result<(), LoadError> {
+        let nodes = self.graph.core.topo.names.len();
+        if plan.models.len() != nodes {
+            return Err(LoadError::Size {
+                program: plan.models.len(),
+                graph: nodes,
+            });
+        }
+        if plan.changes != self.graph.core.changes {
+            return Err(LoadError::Outdated);
+        }
+        let code = plan.code;
         self.graph.core.tell_rules();
-        let models = all_models(&self.graph);
         self.graph.core.changed.clear();
-        let keys = crate::program::report::keys(program);
         let mut state = State::new(&code);
         state.deferred = DeferredCounters::new(&code, &self.graph);
         state.batch_actions = BatchActions::new(&code, state.deferred.waits());
-        let mut ledger = RuleLedger::new(Arc::new(decisions), code.rule_action.len());
+        let mut ledger = RuleLedger::new(plan.decisions, code.rule_action.len());
         let old = self.graph.core.rules.take();
         if let (Some(before), Some(mut old)) = (&self.loaded, old) {
             let names = &self.graph.core.topo.names;
             (state.counts).go_on(&before.state.counts, &before.code, names);
-            (state.counts).go_on_rules((&keys, &mut ledger), (&before.keys, &mut old));
+            (state.counts).go_on_rules((&plan.keys, &mut ledger), (&before.keys, &mut old));
         }
         self.graph.core.rules = Some(Box::new(ledger));
-        state.watched = self.still_fallen(&code, &keys);
+        state.watched = self.still_fallen(&code, &plan.keys);
         self.loaded = Some(Loaded {
             state,
-            code: Arc::new(code),
-            keys: Arc::new(keys),
-            models: Arc::new(models),
-            seen: self.graph.core.changes,
+            code,
+            keys: plan.keys,
+            models: plan.models,
+            seen: plan.changes,
             stale: false,
             packets: self.loaded.as_ref().map_or(0, |l| l.packets),
         });
         Ok(())
+    }
+
+    /// How programs are loaded: what [`Plan::new`] is to be told.
+    pub fn using(&self) -> Using {
+        self.using
     }
 
     /// The graph.
@@ -389,10 +403,4 @@ impl ProgramRunner {
         let recorder = recorder.map(|r| *r).unwrap_or_default();
         (recorder.steps, steps, truncated || recorder.truncated)
     }
-}
-
-fn all_models(g: &Graph) -> Vec<Vec<Model>> {
-    (0..g.len() as u32)
-        .map(|i| g.models_of(ElemId(i)))
-        .collect()
 }

@@ -49,6 +49,7 @@ use crate::graph::reference::Graph;
 use crate::level::Level;
 use crate::program::ProgramRunner;
 use crate::program::error::LoadError;
+use crate::program::plan::Plan;
 use crate::program::trace::Passed;
 use crate::shadow::window::{Came, Differs, Window};
 use onefold_elements::ElemId;
@@ -225,6 +226,15 @@ impl Shadow {
     pub fn load(&mut self, program: &Program) -> Result<(), LoadError> {
         self.stop();
         self.runner.load(program)
+    }
+
+    /// As [`Shadow::load`], with all that takes time done already.
+    ///
+    /// # Errors
+    /// As [`ProgramRunner::install`].
+    pub fn install(&mut self, plan: Plan) -> Result<(), LoadError> {
+        self.stop();
+        self.runner.install(plan)
     }
 
     /// The program. Its elements may not have been told of the last packets.

@@ -1,0 +1,72 @@
+//! Plans: made on a copy of a graph, in another thread, and taken at the end of a batch.
+
+use onefold_engine::flow::FlowRunner;
+use onefold_engine::program::{LoadError, Plan, ProgramRunner};
+use onefold_engine::{BuildOptions, Executor, Graph, spec_from_flat};
+use onefold_packet::Timestamp;
+use onefold_synth::{Budget, synthesize};
+
+fn build(text: &str) -> Graph {
+    let flat = onefold_click::load(text.as_bytes(), "test", &[], &Default::default())
+        .unwrap_or_else(|e| panic!("{text}: {e:?}"));
+    Graph::build(spec_from_flat(&flat), &BuildOptions::default())
+        .unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+const CHAIN: &str = "FromDevice(a) -> s :: Switch(0); s[0] -> x :: Counter -> ToDevice(b);
+                     s[1] -> y :: Counter -> ToDevice(c);";
+
+/// As the compile thread does it: from a copy, where nobody waits.
+fn plan(graph: &Graph) -> Plan {
+    let copy = graph.fork();
+    let made = std::thread::spawn(move || {
+        let program = synthesize(&copy.synthesis_input(), Budget::default());
+        Plan::new(&copy, &program, Default::default())
+            .unwrap()
+            .prepared()
+    });
+    made.join().unwrap()
+}
+
+fn send(e: &mut dyn Executor, n: usize) {
+    let source = e.graph().source("a").unwrap();
+    let mut batch = (0..n).map(|_| e.make_packet(&[0; 60])).collect();
+    e.run_at(source, &mut batch, Timestamp(1));
+}
+
+#[test]
+fn a_plan_that_is_made_elsewhere_takes_over_between_batches() {
+    let mut e = FlowRunner::new(ProgramRunner::new(build(CHAIN)), 64);
+    send(&mut e, 3);
+    assert_eq!(e.levels()[0], 3, "there is no program yet");
+    let first = plan(e.graph());
+    send(&mut e, 2);
+    Executor::install(&mut e, first).unwrap();
+    assert!(!Executor::needs_program(&mut e));
+    send(&mut e, 5);
+    assert_eq!((e.levels()[0], e.levels().iter().sum::<u64>()), (5, 10));
+    assert_eq!(e.graph_mut().read_handler("x.count").unwrap(), "10");
+}
+
+#[test]
+fn a_plan_of_other_models_is_refused() {
+    let mut e = FlowRunner::new(ProgramRunner::new(build(CHAIN)), 64);
+    let old = plan(e.graph());
+    e.graph_mut().write_handler("s.switch", "1").unwrap();
+    assert_eq!(Executor::install(&mut e, old), Err(LoadError::Outdated));
+    assert!(Executor::needs_program(&mut e));
+    send(&mut e, 4);
+    let now = plan(e.graph());
+    Executor::install(&mut e, now).unwrap();
+    send(&mut e, 4);
+    let count = |e: &mut FlowRunner, c: &str| e.graph_mut().read_handler(c).unwrap();
+    assert_eq!(
+        (count(&mut e, "x.count"), count(&mut e, "y.count")),
+        ("0".into(), "8".into())
+    );
+    let other = plan(&build("FromDevice(a) -> ToDevice(b);"));
+    assert!(matches!(
+        Executor::install(&mut e, other),
+        Err(LoadError::Size { .. })
+    ));
+}
