@@ -144,7 +144,7 @@ const SUMS: usize = 4;
 /// A value of a binding is not written.
 const NOWHERE: u8 = u8::MAX;
 
-/// Whole bytes that are copied to another place.
+/// Up to eight whole bytes that are copied to another place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Move {
     from: u8,
@@ -153,28 +153,33 @@ struct Move {
 }
 
 impl Move {
-    /// From the bytes as they were.
+    /// The bytes, and whatever stands around them.
     #[inline(always)]
-    fn apply(self, old: &[u8; WINDOW], w: &mut [u8; WINDOW]) {
-        match self.bytes {
-            2 => self.copy::<2>(old, w, 0),
-            4 => self.copy::<4>(old, w, 0),
-            // a MAC address
-            6 => {
-                self.copy::<4>(old, w, 0);
-                self.copy::<2>(old, w, 4);
-            }
-            n => (0..n).for_each(|i| self.copy::<1>(old, w, i)),
-        }
+    fn read(self, w: &[u8; WINDOW]) -> u64 {
+        // the last eight bytes have what begins behind them
+        let at = usize::from(self.from).min(WINDOW - 8);
+        let eight = w.get(at..).and_then(|w| w.first_chunk::<8>());
+        let behind = 8 * (usize::from(self.from) - at) as u32;
+        u64::from_le_bytes(eight.copied().unwrap_or_default()) >> (behind & 63)
     }
     #[inline(always)]
-    fn copy<const N: usize>(self, old: &[u8; WINDOW], w: &mut [u8; WINDOW], at: u8) {
-        let from = old.get(usize::from(self.from + at)..);
-        if let Some(bytes) = from.and_then(|b| b.first_chunk::<N>()) {
-            put(w, self.to + at, *bytes);
+    fn write(self, w: &mut [u8; WINDOW], v: u64) {
+        let b = v.to_le_bytes();
+        match self.bytes {
+            2 => put(w, self.to, [b[0], b[1]]),
+            4 => put(w, self.to, [b[0], b[1], b[2], b[3]]),
+            // a MAC address
+            6 => {
+                put(w, self.to, [b[0], b[1], b[2], b[3]]);
+                put(w, self.to + 4, [b[4], b[5]]);
+            }
+            n => (0..n & 15).for_each(|i| put(w, self.to + i, [b[usize::from(i) & 7]])),
         }
     }
 }
+
+/// Fields that are copied, at most.
+const MOVES: usize = 4;
 
 /// What an image does to a packet's first bytes.
 #[derive(Debug, Clone)]
@@ -325,7 +330,7 @@ impl Write {
                     return None;
                 }
             } else if let Some(from) =
-                bytes(sources, &f.value, n).filter(|from| usize::from(*from) != at)
+                bytes(sources, &f.value, n).filter(|from| usize::from(*from) != at && n <= 8)
             {
                 w.keep.get_mut(at..at + n)?.fill(0);
                 w.least = w.least.max(usize::from(from) + n);
@@ -341,6 +346,9 @@ impl Write {
                 }
                 *w.sub.get_mut(at)? = add.wrapping_neg();
             }
+        }
+        if moves.len() > MOVES {
+            return None;
         }
         w.moves = moves.into();
         let updates = m.sums.iter().map(|s| ChecksumUpdate::of(sources, s, first));
@@ -380,10 +388,14 @@ impl Write {
         if self.moves.is_empty() {
             return self.change_in_place(w);
         }
-        let old = *w;
+        // all are read before anything is written
+        let mut read = [0; MOVES];
+        for (to, m) in read.iter_mut().zip(&self.moves) {
+            *to = m.read(w);
+        }
         self.change_in_place(w);
-        for m in &self.moves {
-            m.apply(&old, w);
+        for (v, m) in read.iter().zip(&self.moves) {
+            m.write(w, *v);
         }
     }
 
