@@ -10,7 +10,8 @@
 
 use super::record::FlowRef;
 use crate::store::StateId;
-use onefold_packet::{Roomy, Timestamp};
+use onefold_packet::Timestamp;
+use onefold_table::HugeVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -34,7 +35,7 @@ pub struct Lasting {
 /// tables and the flow table both hold on to them.
 #[derive(Debug)]
 pub struct Leases {
-    words: Roomy<AtomicU64>,
+    words: HugeVec<AtomicU64>,
     clock: AtomicU64,
 }
 

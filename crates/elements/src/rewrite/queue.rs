@@ -14,9 +14,8 @@
 //! have been refreshed since they were filed; over a run it is constant per packet, but for the heap's logarithm.
 
 use super::lease::Leases;
-use super::line::Line;
 use super::record::Record;
-use onefold_packet::prefetch;
+use onefold_table::{RingBuffer, prefetch};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -41,7 +40,7 @@ pub(super) struct Filed {
 #[derive(Debug, Clone, Default)]
 pub(super) struct AgeQueue {
     /// Filed for the first time: stamps grow.
-    line: Line<Filed>,
+    line: RingBuffer<Filed>,
     /// The stamp of the last one that came into the line: nobody in it has a greater one.
     last: u64,
     /// Filed again.

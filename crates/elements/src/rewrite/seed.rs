@@ -1,7 +1,7 @@
 //! What keys the hashes of a flow table.
 
 use super::flowid::FlowId;
-use onefold_packet::hash_words;
+use onefold_table::hash_words;
 use std::hash::{BuildHasher, RandomState};
 
 /// Secret numbers. They are the table's own and no part of the run's seed: nobody who sends packets can know which of them collide, and nothing that can be

@@ -16,7 +16,6 @@ use super::access::answering;
 use super::crowd::{Crowds, Search};
 use super::flowid::FlowId;
 use super::fragments::Fragmented;
-use super::index::{Index, Keys};
 use super::kind::Kind;
 use super::lease::{Leases, NO_LEASE, STAMP_BITS};
 use super::queue::{AgeQueue, NIL};
@@ -28,7 +27,8 @@ use super::seqdelta::Shifts;
 use super::spec::InputSpec;
 use crate::store::State;
 use crate::{ElemId, state_any};
-use onefold_packet::{Roomy, Timestamp, prefetch};
+use onefold_packet::Timestamp;
+use onefold_table::{HugeVec, IndexKeys, TagIndex, prefetch};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ pub const MAX_FLOWS: usize = 1 << 22;
 /// The bindings of one rewriter, or of several that share a capacity.
 #[derive(Debug)]
 pub struct FlowTable {
-    pub(super) records: Roomy<Record>,
-    pub(super) index: Index,
+    pub(super) records: HugeVec<Record>,
+    pub(super) index: TagIndex,
     pub(super) seed: Seed,
     pub(super) members: Vec<Member>,
     /// [`CLASSES`] per member.
@@ -72,7 +72,7 @@ pub struct FlowTable {
 /// A copy has no part in leases: what they know of is written down in it.
 impl Clone for FlowTable {
     fn clone(&self) -> Self {
-        let mut records = Roomy::with_room(self.records.len());
+        let mut records = HugeVec::with_capacity(self.records.len());
         records.extend(self.records.iter().map(|r| {
             let mut r = *r;
             r.settle(self.leases.as_deref());
@@ -112,8 +112,8 @@ impl FlowTable {
     /// An empty table.
     pub fn new() -> FlowTable {
         FlowTable {
-            records: Roomy::new(),
-            index: Index::default(),
+            records: HugeVec::new(),
+            index: TagIndex::default(),
             seed: Seed::new(),
             members: Vec::new(),
             queues: Vec::new(),
@@ -220,7 +220,7 @@ impl FlowTable {
     }
     /// The index, and what is in it.
     #[inline]
-    pub(super) fn indexed(&mut self) -> (&mut Index, Indexed<'_>) {
+    pub(super) fn indexed(&mut self) -> (&mut TagIndex, Indexed<'_>) {
         let (records, seed) = (&self.records[..], &self.seed);
         (&mut self.index, Indexed { records, seed })
     }
@@ -228,7 +228,7 @@ impl FlowTable {
     /// A look-up of this hash is about to come: its place in the index is asked for.
     #[inline(always)]
     pub(super) fn expect(&self, hash: u32) {
-        self.index.expect(hash);
+        self.index.prefetch(hash);
     }
     /// The record that a look-up of this hash will most likely end at is asked for; there is none for a flow that is not known.
     #[inline(always)]
@@ -576,12 +576,12 @@ pub(super) struct Indexed<'t> {
     seed: &'t Seed,
 }
 
-impl Keys for Indexed<'_> {
+impl IndexKeys for Indexed<'_> {
     fn hash(&self, reference: u32) -> u32 {
         let r = self.records.get((reference >> 1) as usize);
         r.map_or(0, |r| self.seed.of(r.map, &r.key(reference & 1 != 0)))
     }
-    fn expect(&self, reference: u32) {
+    fn prefetch(&self, reference: u32) {
         if let Some(r) = self.records.get((reference >> 1) as usize) {
             prefetch(r);
         }

@@ -21,7 +21,7 @@ use crate::model::{Exit, Model, ModelCx, Op};
 use crate::store::StateId;
 use crate::unparse::fixed_point;
 use crate::{Port, element_any};
-use onefold_io::{CaptureError, CaptureReader, LinkType, Reason};
+use onefold_capture::{CaptureError, CaptureReader, LinkType, Reason};
 use onefold_packet::{Pkt, Timestamp, anno_field};
 
 /// `FromDump`.

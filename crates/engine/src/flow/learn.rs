@@ -19,7 +19,8 @@ use crate::simd::bits::each_bit;
 use crate::simd::window_rewrite::Operands as FlowOperands;
 use onefold_elements::rewrite::{Lasting, NO_LEASE};
 use onefold_elements::{Accounts, ElemId};
-use onefold_packet::{Packet, Pkt, Timestamp, prefetch};
+use onefold_packet::{Packet, Pkt, Timestamp};
+use onefold_table::prefetch;
 
 /// Why there is no second one.
 const HAS_ENTRY: &str = "it has an entry";

@@ -93,7 +93,7 @@ impl RuleLedger {
     #[inline]
     pub fn ask(&self, rule: usize) {
         if let Some(c) = self.rules.get(rule) {
-            onefold_packet::prefetch(c);
+            onefold_table::prefetch(c);
         }
     }
 

@@ -1,5 +1,5 @@
 use crate::testing::{Bench, Setup};
-use onefold_io::{CaptureWriter, Format, LinkType};
+use onefold_capture::{CaptureWriter, Format, LinkType};
 use onefold_packet::{Timestamp, anno_field};
 use std::path::PathBuf;
 

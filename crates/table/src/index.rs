@@ -1,6 +1,8 @@
-//! The hash index of a flow table: buckets of a cache line each.
+//! A hash index: 32-bit hashes to 32-bit references, in buckets of a cache line each.
+//!
+//! It does not hold keys: whoever asks says which reference has the key ([`IndexKeys`] says a reference's hash where the index grows).
 
-use onefold_packet::{Roomy, equal_to, prefetch, spread};
+use crate::{HugeVec, equal_to, prefetch};
 
 /// References of a bucket.
 const WAYS: usize = 10;
@@ -65,40 +67,40 @@ impl Bucket {
 
 /// A free place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Vacancy {
+pub struct Vacancy {
     bucket: usize,
     way: usize,
 }
 
 /// What references stand for.
-pub(super) trait Keys {
+pub trait IndexKeys {
     /// The hash of a reference's key.
     fn hash(&self, reference: u32) -> u32;
-    /// Its hash will be asked for.
-    fn expect(&self, reference: u32);
+    /// Asks for the memory that [`IndexKeys::hash`] of this reference will read.
+    fn prefetch(&self, reference: u32);
 }
 
 /// Maps 32-bit hashes to 32-bit references; the caller says which reference has the key that is looked for. What finds its bucket full stands
 /// in the next one that is not, and is counted in those that it went by, so that there are no tombstones and a long-lived table does not decay.
 #[derive(Debug)]
-pub(super) struct Index {
-    buckets: Roomy<Bucket>,
+pub struct TagIndex {
+    buckets: HugeVec<Bucket>,
     used: usize,
 }
 
-impl Clone for Index {
+impl Clone for TagIndex {
     fn clone(&self) -> Self {
-        Index {
+        TagIndex {
             buckets: self.buckets.clone(),
             used: self.used,
         }
     }
 }
 
-impl Default for Index {
+impl Default for TagIndex {
     fn default() -> Self {
-        Index {
-            buckets: spread(FIRST),
+        TagIndex {
+            buckets: HugeVec::filled(FIRST),
             used: 0,
         }
     }
@@ -111,7 +113,7 @@ fn tag(hash: u32) -> u16 {
     t + u16::from(t == 0)
 }
 
-impl Index {
+impl TagIndex {
     #[inline(always)]
     fn mask(&self) -> usize {
         self.buckets.len() - 1
@@ -157,9 +159,9 @@ impl Index {
         self.position(hash, is_it).map(|(_, _, r)| r)
     }
 
-    /// A look-up of `hash` is about to come.
+    /// Asks for the bucket that a look-up of `hash` will read.
     #[inline(always)]
-    pub fn expect(&self, hash: u32) {
+    pub fn prefetch(&self, hash: u32) {
         if let Some(b) = self.buckets.get(hash as usize & self.mask()) {
             prefetch(b);
         }
@@ -177,7 +179,7 @@ impl Index {
         hash: u32,
         reference: u32,
         is_it: impl Fn(u32) -> bool,
-        keys: &impl Keys,
+        keys: &impl IndexKeys,
     ) -> Option<u32> {
         if let Some((at, i, _)) = self.position(hash, is_it)
             && let Some(r) = (self.buckets.get_mut(at)).and_then(|b| b.references.get_mut(i))
@@ -190,7 +192,7 @@ impl Index {
 
     /// Adds a reference whose key is not in. `keys`: of those that are in.
     #[inline(always)]
-    pub fn add(&mut self, hash: u32, reference: u32, keys: &impl Keys) {
+    pub fn add(&mut self, hash: u32, reference: u32, keys: &impl IndexKeys) {
         if self.used >= self.buckets.len() * LOAD {
             self.grow(keys);
         }
@@ -222,14 +224,14 @@ impl Index {
     fn is_behind(&self, hash: u32) -> bool {
         self.behind(hash, |_| true).is_some()
     }
-    /// [`Index::vacancy`] of two hashes that are put in together.
+    /// [`TagIndex::vacancy`] of two hashes that are put in together.
     #[inline(always)]
     pub fn vacancies(&self, [a, b]: [u32; 2]) -> Option<[Vacancy; 2]> {
         let (a, b) = (self.vacancy(a)?, self.vacancy(b)?);
         let grows = self.used + 2 > self.buckets.len() * LOAD;
         (a.bucket != b.bucket && !grows).then_some([a, b])
     }
-    /// Puts a reference where [`Index::vacancy`] has said; others may have gone since, but none come.
+    /// Puts a reference where [`TagIndex::vacancy`] has said; others may have gone since, but none come.
     #[inline(always)]
     pub fn fill(&mut self, at: Vacancy, hash: u32, reference: u32) {
         if let Some(b) = self.buckets.get_mut(at.bucket)
@@ -257,8 +259,8 @@ impl Index {
     }
 
     #[cold]
-    fn grow(&mut self, keys: &impl Keys) {
-        let bigger = spread(self.buckets.len() * 2);
+    fn grow(&mut self, keys: &impl IndexKeys) {
+        let bigger = HugeVec::filled(self.buckets.len() * 2);
         let old = std::mem::replace(&mut self.buckets, bigger);
         let of = |b: &Bucket| {
             let some = b.tags.into_iter().zip(b.references);
@@ -266,12 +268,12 @@ impl Index {
         };
         for (at, b) in old.iter().enumerate() {
             let ahead = old.get(at + AHEAD).map(of).into_iter().flatten();
-            ahead.for_each(|r| keys.expect(r));
+            ahead.for_each(|r| keys.prefetch(r));
             of(b).for_each(|r| self.place(keys.hash(r), r));
         }
     }
 
-    /// [`Index::remove`] where most often the first one with this hash is the one.
+    /// [`TagIndex::remove`] where most often the first one with this hash is the one.
     #[inline(always)]
     pub fn take_out(&mut self, hash: u32, reference: u32) {
         let at = hash as usize & self.mask();
@@ -316,9 +318,13 @@ impl Index {
     }
 
     /// References in it.
-    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.used
+    }
+
+    /// Is no reference in it?
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
     }
 
     /// How many went by a bucket, in all.
@@ -335,11 +341,11 @@ mod tests {
 
     /// References are 1000 * version + key.
     struct Mod<F>(F);
-    impl<F: Fn(u32) -> u32> Keys for Mod<F> {
+    impl<F: Fn(u32) -> u32> IndexKeys for Mod<F> {
         fn hash(&self, reference: u32) -> u32 {
             self.0(reference % 1000)
         }
-        fn expect(&self, _: u32) {}
+        fn prefetch(&self, _: u32) {}
     }
 
     proptest::proptest! {
@@ -352,7 +358,7 @@ mod tests {
                 3 => (key % 7) << 24 | key,
                 _ => (key % 7) << (spread * 8),
             };
-            let mut index = Index::default();
+            let mut index = TagIndex::default();
             let mut model = BTreeMap::new();
             let (mut filled, twos) = (0, ops.iter().filter(|o| o.0 == 2).count());
             for (version, (op, key)) in ops.into_iter().enumerate() {
@@ -403,7 +409,7 @@ mod tests {
 
     #[test]
     fn removes_only_the_very_reference() {
-        let mut index = Index::default();
+        let mut index = TagIndex::default();
         index.set(5, 10, |_| false, &Mod(|_| 5));
         assert!(!index.remove(5, 11));
         assert!(index.remove(5, 10));

@@ -2,7 +2,9 @@
 
 use std::io::{Cursor, Write};
 
-use onefold_io::{CaptureError, CaptureFormat, CaptureReader, Frame, LinkType, MAX_FRAME, Reason};
+use onefold_capture::{
+    CaptureError, CaptureFormat, CaptureReader, Frame, LinkType, MAX_FRAME, Reason,
+};
 
 /// All frames, and the error at the end if there is one. Asserts that nothing follows.
 fn read(bytes: &[u8]) -> (Vec<Frame>, Option<CaptureError>) {

@@ -13,7 +13,7 @@ pub fn prefetch<T: ?Sized>(x: &T) {
 
 /// [`prefetch`] of any address.
 #[inline(always)]
-pub(crate) fn prefetch_at(x: *const u8) {
+pub fn prefetch_at(x: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a hint, whatever the address is; nothing is read or written.
     unsafe {

@@ -20,22 +20,22 @@ const LEAST: usize = HUGE / 2;
 /// Smaller memory begins on a cache line.
 const LINE: usize = 64;
 
-/// A list with room that has been taken at once, from 1 MiB on upon huge pages.
+/// A vector whose memory is allocated at once, from 1 MiB on upon huge pages.
 ///
-/// The last huge page is taken as a whole where at least half of it is asked for: [`Roomy::bytes`] says what there is.
-pub struct Roomy<T> {
+/// The last huge page is taken as a whole where at least half of it is asked for: [`HugeVec::bytes`] says what there is.
+pub struct HugeVec<T> {
     at: NonNull<T>,
     len: usize,
-    room: usize,
+    capacity: usize,
     bytes: usize,
     /// Pages of its own, and not the allocator's.
     pages: bool,
 }
 
 // SAFETY: it owns what is in it, as a `Vec` does; nothing is shared that a shared reference to `T` does not share.
-unsafe impl<T: Send> Send for Roomy<T> {}
+unsafe impl<T: Send> Send for HugeVec<T> {}
 // SAFETY: as above.
-unsafe impl<T: Sync> Sync for Roomy<T> {}
+unsafe impl<T: Sync> Sync for HugeVec<T> {}
 
 /// Bytes of the pages that so many bytes get, if they get any of their own.
 const fn pages_for(bytes: usize) -> Option<usize> {
@@ -86,23 +86,23 @@ unsafe fn unmap(at: NonNull<u8>, bytes: usize) {
     let _ = (at, bytes);
 }
 
-impl<T> Roomy<T> {
-    /// Nothing, and no room.
-    pub const fn new() -> Roomy<T> {
+impl<T> HugeVec<T> {
+    /// Empty, without memory.
+    pub const fn new() -> HugeVec<T> {
         const { assert!(size_of::<T>() > 0, "what takes no room needs none") };
-        Roomy {
+        HugeVec {
             at: NonNull::dangling(),
             len: 0,
-            room: 0,
+            capacity: 0,
             bytes: 0,
             pages: false,
         }
     }
 
-    /// Nothing, and room for so many at least.
-    pub fn with_room(n: usize) -> Roomy<T> {
+    /// Empty, with capacity for at least `n`.
+    pub fn with_capacity(n: usize) -> HugeVec<T> {
         if n == 0 {
-            return Roomy::new();
+            return HugeVec::new();
         }
         let layout = Self::layout(n);
         let pages = pages_for(layout.size()).and_then(|bytes| Some((map(bytes)?, bytes)));
@@ -114,10 +114,10 @@ impl<T> Roomy<T> {
                 layout.size(),
             )
         });
-        Roomy {
+        HugeVec {
             at: at.cast(),
             len: 0,
-            room: bytes / size_of::<T>(),
+            capacity: bytes / size_of::<T>(),
             bytes,
             pages: pages.is_some(),
         }
@@ -129,15 +129,15 @@ impl<T> Roomy<T> {
         layout.unwrap_or_else(|_| handle_alloc_error(Layout::new::<T>()))
     }
 
-    /// Room, in numbers of `T`.
-    pub fn room(&self) -> usize {
-        self.room
+    /// How many `T` fit in without allocating.
+    pub fn capacity(&self) -> usize {
+        self.capacity
     }
-    /// Bytes that it takes.
+    /// Bytes of memory that it takes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
-    /// Bytes that room for so many takes.
+    /// Bytes of memory that capacity for `n` takes.
     pub const fn bytes_for(n: usize) -> usize {
         let bytes = n.saturating_mul(size_of::<T>());
         match pages_for(bytes) {
@@ -149,7 +149,7 @@ impl<T> Roomy<T> {
     /// One more, at the end. Where there is no room for it, all move to where there is twice as much.
     #[inline]
     pub fn push(&mut self, x: T) {
-        if self.len == self.room {
+        if self.len == self.capacity {
             self.grow();
         }
         // SAFETY: there is room for one more behind the last one, in memory that this owns, and nothing is there yet.
@@ -157,9 +157,24 @@ impl<T> Roomy<T> {
         self.len += 1;
     }
 
+    /// `n` times the default of `T`.
+    pub fn filled(n: usize) -> HugeVec<T>
+    where
+        T: Copy + Default,
+    {
+        let mut v = HugeVec::with_capacity(n);
+        let one = T::default();
+        for i in 0..n {
+            // SAFETY: there is room for `n`, and `i` is less.
+            unsafe { v.at.add(i).write(one) };
+        }
+        v.len = n;
+        v
+    }
+
     #[cold]
     fn grow(&mut self) {
-        let mut more = Roomy::with_room((self.room * 2).max(LINE));
+        let mut more = HugeVec::with_capacity((self.capacity * 2).max(LINE));
         // SAFETY: there is room for all of them, elsewhere; from here on they are there, and nowhere else.
         unsafe { more.at.copy_from_nonoverlapping(self.at, self.len) };
         more.len = std::mem::take(&mut self.len);
@@ -167,24 +182,24 @@ impl<T> Roomy<T> {
     }
 }
 
-impl<T> Drop for Roomy<T> {
+impl<T> Drop for HugeVec<T> {
     fn drop(&mut self) {
         // SAFETY: so many are there, and nobody sees them again.
         unsafe { NonNull::slice_from_raw_parts(self.at, self.len).drop_in_place() };
         if self.bytes == 0 {
             return;
         }
-        // SAFETY: what `with_room` was given, by whom, and of that layout.
+        // SAFETY: what `with_capacity` was given, by whom, and of that layout.
         unsafe {
             match self.pages {
                 true => unmap(self.at.cast(), self.bytes),
-                false => dealloc(self.at.as_ptr().cast(), Self::layout(self.room)),
+                false => dealloc(self.at.as_ptr().cast(), Self::layout(self.capacity)),
             }
         }
     }
 }
 
-impl<T> Deref for Roomy<T> {
+impl<T> Deref for HugeVec<T> {
     type Target = [T];
     #[inline(always)]
     fn deref(&self) -> &[T] {
@@ -193,7 +208,7 @@ impl<T> Deref for Roomy<T> {
     }
 }
 
-impl<T> DerefMut for Roomy<T> {
+impl<T> DerefMut for HugeVec<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [T] {
         // SAFETY: as above.
@@ -201,19 +216,19 @@ impl<T> DerefMut for Roomy<T> {
     }
 }
 
-impl<T> Default for Roomy<T> {
+impl<T> Default for HugeVec<T> {
     fn default() -> Self {
-        Roomy::new()
+        HugeVec::new()
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Roomy<T> {
+impl<T: fmt::Debug> fmt::Debug for HugeVec<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&**self, f)
     }
 }
 
-impl<T> Extend<T> for Roomy<T> {
+impl<T> Extend<T> for HugeVec<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, all: I) {
         for x in all {
             self.push(x);
@@ -221,32 +236,20 @@ impl<T> Extend<T> for Roomy<T> {
     }
 }
 
-impl<T> FromIterator<T> for Roomy<T> {
+impl<T> FromIterator<T> for HugeVec<T> {
     /// With room for as many as are said to come at least.
     fn from_iter<I: IntoIterator<Item = T>>(all: I) -> Self {
         let all = all.into_iter();
-        let mut v = Roomy::with_room(all.size_hint().0);
+        let mut v = HugeVec::with_capacity(all.size_hint().0);
         v.extend(all);
         v
     }
 }
 
-impl<T: Clone> Clone for Roomy<T> {
+impl<T: Clone> Clone for HugeVec<T> {
     fn clone(&self) -> Self {
         self.iter().cloned().collect()
     }
-}
-
-/// So many of `T`'s default, on huge pages if it is worth it.
-pub fn spread<T: Copy + Default>(n: usize) -> Roomy<T> {
-    let mut v = Roomy::with_room(n);
-    let one = T::default();
-    for i in 0..n {
-        // SAFETY: there is room for `n`, and `i` is less.
-        unsafe { v.at.add(i).write(one) };
-    }
-    v.len = n;
-    v
 }
 
 #[cfg(test)]
@@ -257,9 +260,9 @@ mod tests {
     #[test]
     fn large_and_small() {
         for n in [0, 1, 1000, 1 << 17, (1 << 17) + 1, 1 << 20] {
-            let v = spread::<u64>(n);
+            let v = HugeVec::<u64>::filled(n);
             assert_eq!(*v, vec![0; n]);
-            assert!(v.room() >= n && v.bytes() == Roomy::<u64>::bytes_for(n));
+            assert!(v.capacity() >= n && v.bytes() == HugeVec::<u64>::bytes_for(n));
             assert_eq!(v.as_ptr().addr() % LINE.min(v.bytes().max(8)), 0);
             if cfg!(target_os = "linux") && n * 8 >= LEAST {
                 assert_eq!(v.as_ptr().addr() % HUGE, 0);
@@ -270,17 +273,17 @@ mod tests {
     #[test]
     fn no_more_than_half_of_a_huge_page_is_taken_for_nothing() {
         for bytes in (0..5 * HUGE).step_by(PAGE / 2) {
-            let got = Roomy::<u8>::bytes_for(bytes);
+            let got = HugeVec::<u8>::bytes_for(bytes);
             assert!(got >= bytes && got - bytes <= bytes.min(LEAST), "{bytes}");
             assert!(bytes >= LEAST || got == bytes, "{bytes}");
         }
-        assert_eq!(Roomy::<u64>::bytes_for(usize::MAX), usize::MAX);
+        assert_eq!(HugeVec::<u64>::bytes_for(usize::MAX), usize::MAX);
     }
 
     #[test]
     fn what_is_pushed_stays_and_goes_once() {
         let one = Rc::new(());
-        let mut v = Roomy::new();
+        let mut v = HugeVec::new();
         for n in 1..200_000 {
             v.push((n, one.clone()));
             assert_eq!(v.len(), n);
@@ -299,7 +302,7 @@ mod tests {
     #[test]
     fn many_come_and_go() {
         for i in 0..100 {
-            let mut v = spread::<u8>(LEAST + i * PAGE * 7);
+            let mut v = HugeVec::<u8>::filled(LEAST + i * PAGE * 7);
             if let Some(last) = v.last_mut() {
                 *last = 1;
             }

@@ -2,7 +2,7 @@
 
 use std::io::Cursor;
 
-use onefold_io::{
+use onefold_capture::{
     CaptureReader, CaptureWriter, Format, Frame, LinkType, MAX_FRAME, Merge, WriteError,
 };
 use proptest::prelude::*;
@@ -157,7 +157,7 @@ fn the_name_chooses_the_format() {
         Format::from_path("a.pcap.gz"),
         Err(WriteError::Name { .. })
     ));
-    let dir = std::env::temp_dir().join(format!("onefold-io-{}", std::process::id()));
+    let dir = std::env::temp_dir().join(format!("onefold-capture-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let path = dir.join("x.pcapng");
     let mut w = CaptureWriter::create_for(&path, LinkType::ETHERNET).unwrap();

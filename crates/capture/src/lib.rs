@@ -11,7 +11,7 @@
 //! is passed on as [`FrameMeta::orig_len`] and never trusted.
 //!
 //! ```
-//! use onefold_io::{CaptureReader, CaptureWriter, Format, LinkType};
+//! use onefold_capture::{CaptureReader, CaptureWriter, Format, LinkType};
 //!
 //! let mut file = Vec::new();
 //! let mut writer = CaptureWriter::new(&mut file, Format::PcapNg, LinkType::ETHERNET, 0)?;

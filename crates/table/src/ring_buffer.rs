@@ -1,56 +1,57 @@
-//! Those who stand in line: they come in at one end and go at the other.
+//! A growing ring buffer: elements are added at the end and taken from the front.
 
-use onefold_packet::Roomy;
+use crate::HugeVec;
 
 /// Places that are made at first. A power of two.
 const FIRST: usize = 16;
 
-/// A queue in one piece of memory, on huge pages where it is large ([`Roomy`]): a flood's flows come and go through it, and what a `VecDeque` has takes a page of
-/// four kibibytes for each 170 of them. It has as many places as it has ever needed, rounded up to a power of two.
+/// A queue in one piece of memory, on huge pages where it is large ([`HugeVec`]): new flows of a flood go through one at full
+/// rate, and a `VecDeque` would touch a page of 4 KiB for each 170 of them. Its capacity is what it has ever needed, rounded up
+/// to a power of two; it never shrinks.
 #[derive(Debug)]
-pub(super) struct Line<T> {
-    /// All places; those that nobody stands at hold what was there last.
-    places: Roomy<T>,
-    /// The number of whoever is first, and of the next one to come: their lowest bits are places.
+pub struct RingBuffer<T> {
+    /// All places; those that are not in use hold what was there last.
+    places: HugeVec<T>,
+    /// The number of the first element, and of the next one to come: their lowest bits are places.
     first: usize,
     next: usize,
 }
 
-impl<T> Default for Line<T> {
-    fn default() -> Line<T> {
-        Line {
-            places: Roomy::new(),
+impl<T> Default for RingBuffer<T> {
+    fn default() -> RingBuffer<T> {
+        RingBuffer {
+            places: HugeVec::new(),
             first: 0,
             next: 0,
         }
     }
 }
 
-impl<T: Copy + Default> Clone for Line<T> {
-    fn clone(&self) -> Line<T> {
-        let mut to = Line::default();
+impl<T: Copy + Default> Clone for RingBuffer<T> {
+    fn clone(&self) -> RingBuffer<T> {
+        let mut to = RingBuffer::default();
         (0..self.len()).for_each(|n| to.push_back(self.get(n).copied().unwrap_or_default()));
         to
     }
 }
 
-impl<T: Copy + Default> Line<T> {
+impl<T: Copy + Default> RingBuffer<T> {
     #[inline(always)]
     fn place(&self, number: usize) -> usize {
         number & self.places.len().wrapping_sub(1)
     }
 
-    /// How many there are.
+    /// Number of elements.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.next.wrapping_sub(self.first)
     }
-    /// Nobody.
+    /// Is there no element?
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.next == self.first
     }
-    /// Whoever is number `n` from the front.
+    /// Element number `n` from the front.
     #[inline(always)]
     pub fn get(&self, n: usize) -> Option<&T> {
         match n < self.len() {
@@ -58,13 +59,13 @@ impl<T: Copy + Default> Line<T> {
             false => None,
         }
     }
-    /// Whoever is first.
+    /// The first element.
     #[inline(always)]
     pub fn front(&self) -> Option<&T> {
         self.get(0)
     }
 
-    /// One more, at the end.
+    /// Adds an element at the end.
     #[inline(always)]
     pub fn push_back(&mut self, x: T) {
         if self.len() == self.places.len() {
@@ -77,7 +78,7 @@ impl<T: Copy + Default> Line<T> {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Whoever is first goes.
+    /// Removes the first element.
     #[inline(always)]
     pub fn pop_front(&mut self) {
         if !self.is_empty() {
@@ -85,7 +86,7 @@ impl<T: Copy + Default> Line<T> {
         }
     }
 
-    /// Those of whom it does not hold go.
+    /// Keeps only the elements for which `stays` holds, in order.
     pub fn retain(&mut self, mut stays: impl FnMut(&T) -> bool) {
         let all = self.len();
         let mut kept = 0;
@@ -107,7 +108,7 @@ impl<T: Copy + Default> Line<T> {
     #[cold]
     fn grow(&mut self) {
         let room = (self.places.len() * 2).max(FIRST);
-        let mut places = Roomy::with_room(room);
+        let mut places = HugeVec::with_capacity(room);
         for n in 0..self.len() {
             places.push(self.get(n).copied().unwrap_or_default());
         }
@@ -118,7 +119,7 @@ impl<T: Copy + Default> Line<T> {
         (self.places, self.first, self.next) = (places, 0, len);
     }
 
-    /// Bytes.
+    /// Bytes of memory that it takes.
     pub fn memory_bytes(&self) -> usize {
         self.places.bytes()
     }
@@ -133,7 +134,7 @@ mod tests {
         /// As a `VecDeque`.
         #[test]
         fn as_a_deque(steps in proptest::collection::vec((0u8..9, 0usize..40), 1..500)) {
-            let (mut line, mut deque) = (Line::default(), VecDeque::new());
+            let (mut line, mut deque) = (RingBuffer::default(), VecDeque::new());
             for (i, (what, n)) in steps.into_iter().enumerate() {
                 match what {
                     0..5 => {

@@ -4,7 +4,7 @@
 //! cache. The system's allocator aligns to 16 bytes, so that three of four headers were such.
 #![allow(unsafe_code)]
 
-use crate::Roomy;
+use crate::HugeVec;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -17,41 +17,41 @@ const LINE: usize = 64;
 #[repr(C, align(64))]
 struct Line([u8; LINE]);
 
-/// Memory that several [`Lines`] have parts of; nobody reads or writes it but they.
+/// Memory that several [`AlignedBuf`] have parts of; nobody reads or writes it but they.
 struct Slab {
-    _lines: Roomy<Line>,
+    _lines: HugeVec<Line>,
 }
 
 /// Whole cache lines, of an allocation of their own, or a part of one that others have parts of.
-pub(crate) struct Lines {
+pub struct AlignedBuf {
     at: NonNull<Line>,
     n: usize,
     slab: Option<Arc<Slab>>,
 }
 
 // SAFETY: it owns its bytes, as a box does, and its slab is nothing but memory that goes when the last one does.
-unsafe impl Send for Lines {}
+unsafe impl Send for AlignedBuf {}
 // SAFETY: as above.
-unsafe impl Sync for Lines {}
+unsafe impl Sync for AlignedBuf {}
 
-impl Lines {
+impl AlignedBuf {
     /// At least so many zero bytes.
-    pub fn zeroed(len: usize) -> Lines {
+    pub fn zeroed(len: usize) -> AlignedBuf {
         let lines: Box<[Line]> = vec![Line([0; LINE]); len.div_ceil(LINE)].into();
-        Lines {
+        AlignedBuf {
             n: lines.len(),
             at: NonNull::from(Box::leak(lines)).cast(),
             slab: None,
         }
     }
     /// So many times at least `len` zero bytes, one behind the other, from 1 MiB on upon huge pages.
-    pub fn side_by_side(times: usize, len: usize) -> impl Iterator<Item = Lines> {
+    pub fn adjacent(times: usize, len: usize) -> impl Iterator<Item = AlignedBuf> {
         let each = len.div_ceil(LINE);
         let all = std::iter::repeat_n(Line([0; LINE]), times.saturating_mul(each));
-        let mut lines: Roomy<Line> = all.collect();
+        let mut lines: HugeVec<Line> = all.collect();
         let at = NonNull::from(&mut *lines).cast::<Line>();
         let slab = Arc::new(Slab { _lines: lines });
-        (0..times).map(move |i| Lines {
+        (0..times).map(move |i| AlignedBuf {
             // SAFETY: so many are there, `each` for every one; nobody else has this part.
             at: unsafe { at.add(i * each) },
             n: each,
@@ -59,8 +59,8 @@ impl Lines {
         })
     }
     /// At least so many zero bytes with these at `at`, as far as there is room, and zeros around them.
-    fn with(len: usize, at: usize, bytes: &[u8]) -> Lines {
-        let mut to = Lines::zeroed(len);
+    fn with(len: usize, at: usize, bytes: &[u8]) -> AlignedBuf {
+        let mut to = AlignedBuf::zeroed(len);
         if let Some(to) = to.get_mut(at..at.saturating_add(bytes.len())) {
             to.copy_from_slice(bytes);
         }
@@ -70,17 +70,17 @@ impl Lines {
     #[cold]
     pub fn grow(&mut self, len: usize) {
         if len > self.len() {
-            *self = Lines::with(len, 0, self);
+            *self = AlignedBuf::with(len, 0, self);
         }
     }
     /// So many zero bytes come in before all others.
     #[cold]
     pub fn grow_front(&mut self, by: usize) {
-        *self = Lines::with(self.len().saturating_add(by), by, self);
+        *self = AlignedBuf::with(self.len().saturating_add(by), by, self);
     }
 }
 
-impl Drop for Lines {
+impl Drop for AlignedBuf {
     fn drop(&mut self) {
         if self.slab.is_none() {
             // SAFETY: what `zeroed` has leaked, and nobody sees it again.
@@ -90,19 +90,19 @@ impl Drop for Lines {
 }
 
 /// A copy has an allocation of its own.
-impl Clone for Lines {
-    fn clone(&self) -> Lines {
-        Lines::with(self.len(), 0, self)
+impl Clone for AlignedBuf {
+    fn clone(&self) -> AlignedBuf {
+        AlignedBuf::with(self.len(), 0, self)
     }
 }
 
-impl fmt::Debug for Lines {
+impl fmt::Debug for AlignedBuf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&**self, f)
     }
 }
 
-impl Deref for Lines {
+impl Deref for AlignedBuf {
     type Target = [u8];
     #[inline(always)]
     fn deref(&self) -> &[u8] {
@@ -112,7 +112,7 @@ impl Deref for Lines {
     }
 }
 
-impl DerefMut for Lines {
+impl DerefMut for AlignedBuf {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above; any bytes are a line.
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn begin_at_lines_and_keep_what_is_there() {
         for len in [0, 1, 63, 64, 65, 1000] {
-            let mut l = Lines::zeroed(len);
+            let mut l = AlignedBuf::zeroed(len);
             assert!(l.len() >= len && l.len() < len + LINE);
             assert_eq!(l.as_ptr().addr() % LINE, 0);
             assert!(l.iter().all(|b| *b == 0));
@@ -151,13 +151,13 @@ mod tests {
     #[test]
     fn parts_lie_side_by_side_and_outlive_each_other() {
         for times in [0, 1, 7, 1000] {
-            let mut all: Vec<Lines> = Lines::side_by_side(times, 2100).collect();
+            let mut all: Vec<AlignedBuf> = AlignedBuf::adjacent(times, 2100).collect();
             assert_eq!(all.len(), times);
             assert!(
                 all.iter()
                     .all(|l| l.len() == 2112 && l.iter().all(|b| *b == 0))
             );
-            let apart = |w: &[Lines]| w[1].as_ptr().addr() - w[0].as_ptr().addr();
+            let apart = |w: &[AlignedBuf]| w[1].as_ptr().addr() - w[0].as_ptr().addr();
             assert!(all.windows(2).all(|w| apart(w) == 2112));
             for (i, l) in all.iter_mut().enumerate() {
                 l.fill(i as u8);

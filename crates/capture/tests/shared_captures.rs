@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use onefold_io::CaptureReader;
+use onefold_capture::CaptureReader;
 
 fn data() -> Option<PathBuf> {
     let table = onefold_testing::data("PCAP_STATS.tsv")?;
