@@ -3,13 +3,9 @@
 use crate::args::{ArgScope, FromArg};
 use crate::handler::HandlerError;
 use crate::names::NameDb;
-use crate::store::StateStore;
-use crate::{ElemId, Port};
+use crate::{DropReason, ElemId, Port, StateStore};
 use onefold_packet::{Pkt, Pool, Timestamp};
 use std::sync::Arc;
-
-/// Why a packet went no further: a stable, documented text such as `"CheckIPHeader: bad checksum"`.
-pub type DropReason = &'static str;
 
 /// A timer of an element; an element numbers its own.
 pub type TimerId = u32;

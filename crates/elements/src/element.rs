@@ -1,17 +1,17 @@
 //! The [`Element`] trait: one node of a graph.
 
+use crate::StateStore;
 use crate::args::Args;
 use crate::batch::{Batching, Clock};
 use crate::class::Processing;
 use crate::cx::{Cx, TimerId};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
-use crate::model::{BindPacket, Binding, Bound, Case, Foreseen, Model, ModelCx};
+use crate::model::{BindPacket, Binding, Bound, Case, Model, ModelCx};
 use crate::names::NameDb;
-use crate::rewrite::{Binder, Lasting};
 use crate::rule_counts::RuleCounters;
 use crate::spec::GraphSpec;
-use crate::store::StateStore;
 use crate::{ElemId, Port};
+use onefold_nat::{Binder, LastingBinding, PrefetchPacket};
 use onefold_packet::{Pkt, Timestamp};
 use std::any::Any;
 use std::fmt;
@@ -472,7 +472,7 @@ pub trait Element: ElementClone + Send + 'static {
 
     /// For rewriters, when `bind` has just answered [`Bound::To`] for a packet: is the binding one that further packets like it (same
     /// addresses, ports, protocol; same SYN, FIN and RST; with or without TCP payload as this one) do nothing to but refresh?
-    fn lasting(&mut self, p: &BindPacket, cx: &mut Cx<'_>) -> Option<Lasting> {
+    fn lasting(&mut self, p: &BindPacket, cx: &mut Cx<'_>) -> Option<LastingBinding> {
         None
     }
 
@@ -498,10 +498,10 @@ pub trait Element: ElementClone + Send + 'static {
     /// For rewriters: packets that [`Element::bind`] will soon be asked about. Memory that this will take is asked for, for all of them at once,
     /// and what the bindings will make of their addresses and ports is told as far as it can be guessed. Nothing changes by it, and nothing may
     /// be concluded from it. Only packets for this element, `me`, are looked at.
-    fn foresee(&self, me: ElemId, all: &mut [Foreseen], store: &StateStore) {}
+    fn prefetch_bindings(&self, me: ElemId, all: &mut [PrefetchPacket], store: &StateStore) {}
 
     /// Shared state that this element uses, for forks, comparison and reports.
-    fn states(&self) -> Vec<crate::store::StateId> {
+    fn states(&self) -> Vec<crate::StateId> {
         Vec::new()
     }
 

@@ -29,7 +29,6 @@ mod names;
 pub mod rate;
 pub mod reason;
 mod spec;
-mod store;
 pub mod testing;
 pub mod token_bucket;
 pub mod unparse;
@@ -70,21 +69,14 @@ pub use class::{
     Effect, ElementClass, FlowCode, PortRange, Processing, all_classes, lookup, near_misses,
 };
 pub use classify::filter;
-pub use cx::{Cx, DropReason, Effect as Emission, Host, LogStream, Outbox, TimerId};
+pub use cx::{Cx, Effect as Emission, Host, LogStream, Outbox, TimerId};
 pub use element::{
     Accounts, ConfigCx, ConfigError, ConfigErrors, ENTRY, Element, ElementClone, InitCx, IoRole,
     SourceLoc, TaskStatus, find_element,
 };
 pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
 pub use names::NameDb;
+pub use onefold_state::{DropReason, ElemId, Port, State, StateId, StateStore, state_any};
 pub use rule_counts::{RuleCount, RuleCounters};
 pub use spec::{ConnectionSpec, ElementSpec, GraphSpec};
 pub use standard::MAX_ROUNDS;
-pub use store::{State, StateId, StateStore};
-
-/// Index of an element in its graph.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ElemId(pub u32);
-
-/// An input or output port number of an element.
-pub type Port = usize;

@@ -1,8 +1,8 @@
 //! Reasons of drops that configurations and programs bring along: texts that live as long as the process.
 
+use crate::DropReason;
 use crate::args::ArgScope;
 use crate::args::FromArg;
-use crate::cx::DropReason;
 use std::collections::HashSet;
 use std::sync::Mutex;
 

@@ -8,6 +8,7 @@
 //! assert_eq!(b.read("count").unwrap(), "1");
 //! ```
 
+use crate::StateStore;
 use crate::args::{ArgScope, Args, split_args};
 use crate::class::{ElementClass, Processing};
 use crate::cx::{Cx, Effect, Host, LogStream, Outbox, TimerId};
@@ -15,7 +16,6 @@ use crate::element::{ConfigCx, Element, InitCx, TaskStatus};
 use crate::handler::HandlerError;
 use crate::names::NameDb;
 use crate::spec::GraphSpec;
-use crate::store::StateStore;
 use crate::{ElemId, Port};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use std::collections::{BTreeMap, VecDeque};

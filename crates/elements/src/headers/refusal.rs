@@ -1,7 +1,8 @@
 //! What the header checkers have in common: refused packets, counted by cause.
 
+use crate::DropReason;
 use crate::args::Args;
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Exit, Op};
 use onefold_packet::Pkt;

@@ -19,9 +19,10 @@
 //!
 //! Tests on ports, flags, types and transport bytes fail for later fragments and for headers that are cut off.
 
+use crate::DropReason;
 use crate::args::{ArgScope, Args, FromArg, Ip6Prefix};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{

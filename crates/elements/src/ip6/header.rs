@@ -2,9 +2,10 @@
 //! SetIP6Address; small writers: SetIP6DSCP, IP6Mirror, IP6Encap.
 
 use super::{Ip6List, header, header_mut};
+use crate::DropReason;
 use crate::args::{ArgScope, Args, FromArg, Ip6Prefix, Word};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{

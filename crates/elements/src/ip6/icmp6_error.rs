@@ -7,10 +7,11 @@
 //! IP6Fragmenter sends packets longer than MTU to output 1 instead of forgetting them.
 
 use super::{checksum, header};
+use crate::DropReason;
 use crate::args::Args;
 use crate::batch::{Batching, Clock};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx, Op, Read};

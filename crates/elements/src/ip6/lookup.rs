@@ -3,14 +3,15 @@
 //! Differences from Click: the look-up takes tens of nanoseconds whatever the number of routes; route changes take effect at
 //! once (Click goes on using its last two results); masks must be contiguous.
 
+use crate::DropReason;
+use crate::StateId;
 use crate::args::{ArgScope, Args, FromArg, Ip6Prefix, split_words};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx};
 use crate::routing::table::{Addr, Placing, Route, RouteTable, Routes, show_prefix};
-use crate::store::StateId;
 use crate::{Port, element_any};
 use onefold_packet::{Pkt, anno_field};
 use std::fmt::Write;

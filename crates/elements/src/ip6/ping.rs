@@ -1,10 +1,11 @@
 //! ICMP6PingResponder answers ICMPv6 echo requests (RFC 4443 4.2).
 
 use super::{checksum, header, header_mut, unless_header};
+use crate::DropReason;
 use crate::args::Args;
 use crate::batch::Batching;
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::model::{Base, Case, Cond, Exit, Model, ModelCx, Read, ValueSet, bytes, field};
 use crate::{Port, element_any};

@@ -8,8 +8,8 @@ use super::{
     AT_ZERO, Base, Bind, BindKind, BindPacket, Binding, Case, Checksum, Cond, DstAnno, Exit,
     FieldRef, Fix, HeaderCheck, Model, Op, Read, TypeOf, Value, max_of,
 };
+use crate::DropReason;
 use crate::Port;
-use crate::cx::DropReason;
 use onefold_packet::wire::ipv4::proto;
 use onefold_packet::wire::{ethernet, ipv4};
 use onefold_packet::{Packet, Pkt, Timestamp, checksum};

@@ -29,9 +29,8 @@ pub mod solve;
 pub use flows::{FlowKind, FlowSide};
 pub use set::{ValueSet, max_of};
 
-use crate::cx::DropReason;
-use crate::rewrite::FlowId;
-use crate::store::StateStore;
+use crate::DropReason;
+use crate::StateStore;
 use crate::{ElemId, Port};
 use onefold_packet::{AnnoField, EtherAddr, PacketType, Timestamp};
 
@@ -638,38 +637,6 @@ impl Default for BindPacket {
             transport_len: 0,
             total_len: 0,
             anno: [0; 48],
-        }
-    }
-}
-
-/// A packet that a rewriter will be asked about, as far as memory is concerned; see [`crate::Element::foresee`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Foreseen {
-    /// The rewriter.
-    pub elem: u32,
-    /// Its input.
-    pub port: u16,
-    /// IP protocol.
-    pub proto: u8,
-    /// It may be followed further.
-    pub goes_on: bool,
-    /// Its addresses and ports, there and then behind.
-    pub flow: FlowId,
-    pub(crate) map: u16,
-    pub(crate) hash: u32,
-    pub(crate) found: Option<u32>,
-}
-
-impl Foreseen {
-    /// Before the rewriter has been asked.
-    pub fn new(elem: u32, port: u16, proto: u8, flow: FlowId) -> Foreseen {
-        Foreseen {
-            elem,
-            port,
-            proto,
-            flow,
-            goes_on: true,
-            ..Foreseen::default()
         }
     }
 }

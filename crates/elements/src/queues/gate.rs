@@ -1,9 +1,10 @@
 //! Elements that let packets pass or not: Suppressor, Block, RandomSample (Click).
 
 use super::util::{unknown, value};
+use crate::DropReason;
 use crate::args::{Args, Fixed};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx};

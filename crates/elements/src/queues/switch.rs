@@ -4,9 +4,10 @@
 //! does on one CPU.
 
 use super::util::{unknown, value};
+use crate::DropReason;
 use crate::args::Args;
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx};

@@ -1,8 +1,9 @@
 //! Destination address annotations: GetIPAddress, SetIPAddress, StoreIPAddress.
 
+use crate::DropReason;
 use crate::args::{Args, FromArg, SizedAnno, Word};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{

@@ -1,6 +1,7 @@
 //! ARPQuerier: finds hardware addresses with ARP (RFC 826) and puts Ethernet headers in front of IP packets.
 
 use super::arp_table::{ArpTable, EXPIRY, Limits, Waiting, clock, drop_all, expire, millis};
+use crate::StateId;
 use crate::args::{Args, ElementArg, FromArg, Ip4Prefix};
 use crate::batch::{Batching, Clock};
 use crate::class::{Effect, ElementClass};
@@ -8,7 +9,6 @@ use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Model, ModelCx};
-use crate::store::StateId;
 use crate::{ElemId, Port, element_any};
 use onefold_packet::wire::{arp, ethernet};
 use onefold_packet::{EtherAddr, Packet, Pkt, Timestamp};

@@ -1,9 +1,10 @@
 //! ARPResponder answers ARP requests; ARPFaker sends unasked replies (RFC 826).
 
+use crate::DropReason;
 use crate::args::{ArgScope, Args, FromArg, Ip4Prefix, split_words};
 use crate::batch::{Batching, Clock};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason, TimerId};
+use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Base, Case, Cond, Exit, Model, ModelCx, Read, ValueSet, bytes};

@@ -2,10 +2,11 @@
 
 use super::hop::{DECREMENT, decremented_checksum, fix_asked, fix_source, is_group, when_group};
 use super::options::{process, store_checksum};
+use crate::DropReason;
 use crate::args::{Args, FromArg, Ip4Prefix, split_words};
 use crate::batch::{Batching, Clock};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{

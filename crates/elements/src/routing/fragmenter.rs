@@ -1,10 +1,11 @@
 //! IPFragmenter: splits IP packets that are longer than a link allows (RFC 791).
 
 use super::options::{kind, store_checksum};
+use crate::DropReason;
 use crate::args::Args;
 use crate::batch::{Batching, Clock};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx, Read, ValueSet};

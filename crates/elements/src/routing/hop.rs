@@ -1,9 +1,10 @@
 //! What a router does to every packet that it forwards: DropBroadcasts, DecIPTTL, FixIPSrc.
 
 use super::options::store_checksum;
+use crate::DropReason;
 use crate::args::Args;
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
 use crate::model::{

@@ -1,10 +1,11 @@
 //! The IP options that every router processes, Record Route and Timestamp (RFC 791, RFC 1812 4.2.2), and the element that
 //! does it: IPGWOptions.
 
+use crate::DropReason;
 use crate::args::Args;
 use crate::batch::{Batching, Clock};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx, field};

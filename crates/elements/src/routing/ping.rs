@@ -1,10 +1,11 @@
 //! Pings: ICMPPingResponder answers them, ICMPPingSource sends them (RFC 792).
 
 use super::options::store_checksum;
+use crate::DropReason;
 use crate::args::{Args, Data, Seconds};
 use crate::batch::Batching;
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason, TimerId};
+use crate::cx::{Cx, TimerId};
 use crate::element::{ConfigCx, ConfigErrors, Element, InitCx};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
 use crate::model::{Case, Cond, Exit, Model, ModelCx, Read, field};

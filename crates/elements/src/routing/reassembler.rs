@@ -1,8 +1,9 @@
 //! IPReassembler: puts fragments together again (RFC 791).
 
+use crate::DropReason;
 use crate::args::{Args, SizedAnno};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx};

@@ -222,8 +222,8 @@ mod tests {
     /// Of a large table the model says that it is asked, and the table says what its look-up says.
     #[test]
     fn large_tables_are_asked() {
+        use crate::StateStore;
         use crate::routing::table::{HeldRoutes, NO_ROUTE, Routes};
-        use crate::store::StateStore;
         let routes: Vec<_> = (0..=MAX_LISTED as u32)
             .map(|i| (0x0a00_0000 | i << 8, 24, i % 3, i % 2))
             .collect();

@@ -3,10 +3,10 @@
 
 use super::lpm::{Key, Lpm};
 use crate::ElemId;
+use crate::State;
+use crate::StateStore;
 use crate::model::RouteWhat;
 use crate::state_any;
-use crate::store::State;
-use crate::store::StateStore;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::{BitAnd, Deref, DerefMut, Not};

@@ -11,6 +11,7 @@
 use super::link;
 use super::to_dump::{Encap, os_error};
 use super::util::{AtEnd, Own, value};
+use crate::StateId;
 use crate::args::{Args, Filename, Fixed, Seconds};
 use crate::class::{Effect, ElementClass};
 use crate::cx::{Cx, TimerId};
@@ -18,7 +19,6 @@ use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRol
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
 use crate::model::build::Cases;
 use crate::model::{Exit, Model, ModelCx, Op};
-use crate::store::StateId;
 use crate::unparse::fixed_point;
 use crate::{Port, element_any};
 use onefold_capture::{CaptureError, CaptureReader, LinkType, Reason};

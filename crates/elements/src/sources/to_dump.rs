@@ -17,8 +17,8 @@ use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRol
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::build::Cases;
 use crate::model::{Exit, Model, ModelCx, Op};
-use crate::store::{State, StateStore};
 use crate::{ElemId, Port, element_any, state_any};
+use crate::{State, StateStore};
 use onefold_packet::{Pkt, anno_field};
 use std::fs::File;
 use std::io::{BufWriter, Write};

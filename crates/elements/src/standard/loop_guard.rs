@@ -1,8 +1,9 @@
 //! `LoopGuard`: a packet that goes round without a hop counted down does not do so for ever.
 
+use crate::DropReason;
 use crate::args::{ArgScope, Args, FromArg, SizedAnno};
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::build::is;

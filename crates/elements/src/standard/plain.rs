@@ -1,8 +1,9 @@
 //! Elements with next to no behaviour: Null, Discard, Idle, Tee.
 
+use crate::DropReason;
 use crate::args::Args;
 use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
+use crate::cx::Cx;
 use crate::element::{Accounts, ConfigCx, ConfigErrors, Element, InitCx, TaskStatus};
 use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::model::{Case, Cond, Exit, Model, ModelCx, Op};

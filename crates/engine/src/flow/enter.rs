@@ -7,7 +7,7 @@ use crate::flow::steps;
 use crate::graph::arrival::Arrival;
 use crate::level::Level;
 use onefold_elements::ElemId;
-use onefold_elements::rewrite::FlowTable;
+use onefold_nat::FlowTable;
 use onefold_packet::{Pkt, Timestamp};
 
 impl FlowRunner {

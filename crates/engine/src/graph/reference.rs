@@ -8,11 +8,11 @@ use crate::graph::limits;
 use crate::graph::topology::Edge;
 use crate::graph::trace::{Trace, TraceStep};
 use crate::graph::visits::Visits;
-use onefold_elements::rewrite::FlowTable;
 use onefold_elements::{
     ENTRY, ElemId, HandlerError, HandlerResult, IoRole, LogStream, NameDb, Outbox, Port,
     RuleCounters, StateId, StateStore,
 };
+use onefold_nat::FlowTable;
 use onefold_packet::{Pkt, Timestamp};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -13,7 +13,7 @@
 use super::expr::{Check, Compare, Expr, Field, Layer, Op, Test, Transport, Which};
 use super::parse::Action;
 use super::rules::Rule;
-use crate::cx::DropReason;
+use crate::DropReason;
 use crate::model::build::{CUT_OFF, Cases, FRAGMENT};
 use crate::model::{
     Base, Case, Cond, Exit, FieldRef, Model, Read, ValueSet, bits, bytes, field, max_of,

@@ -7,13 +7,13 @@ mod lifetime;
 mod robust;
 mod unpushed;
 
+use crate::StateStore;
 use crate::args::{ArgScope, Args, split_args};
 use crate::class::Processing;
 use crate::cx::{Cx, Outbox};
 use crate::element::{ConfigCx, Element, InitCx};
 use crate::names::NameDb;
 use crate::spec::{ConnectionSpec, GraphSpec};
-use crate::store::StateStore;
 use crate::testing::BenchHost;
 use crate::{ElemId, Port};
 use onefold_packet::checksum;

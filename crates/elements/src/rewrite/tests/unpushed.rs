@@ -5,7 +5,7 @@ use super::*;
 use crate::model::{
     BindKind, BindPacket, Binding, Bound, DstAnno, Exit, Expected, Model, ModelCx, Rewritten,
 };
-use crate::rewrite::{COLUMNS, Columns, FlowId, FlowPacket, ROW, Tied, Wanted};
+use onefold_nat::{BindAnswer, COLUMNS, Columns, FlowId, FlowPacket, ROW, Wanted};
 use proptest::prelude::*;
 
 /// What is done to both nets.
@@ -293,18 +293,18 @@ fn tie(
         let of_many = columns.get(at);
         assert_eq!(of_many.is_some(), one.is_some());
         let (Some(one), Some(of_many)) = (one, of_many) else {
-            return Some(Tied::Ask);
+            return Some(BindAnswer::Ask);
         };
         // which may not change anything
         let columns = [columns];
-        b.foresee(&columns, COLUMNS, 0);
+        b.batch_prepare(&columns, COLUMNS, 0);
         // as one of a flood's, if it is new
         if p.total_len % 3 == 1
             && b.always_as_wanted(wanted)
             && b.bind_new(&columns[0], at, 1, cx.now) == 1
         {
             *flooded += 1;
-            return Some(Tied::To(columns[0].binding(at)));
+            return Some(BindAnswer::To(columns[0].binding(at)));
         }
         let a = if p.total_len.is_multiple_of(3) {
             one
@@ -314,9 +314,9 @@ fn tie(
         Some(b.bind(&a, wanted, cx.now, || cx.host.random(cx.elem)))
     });
     match tied? {
-        Tied::Ask => None,
-        Tied::Drop(why) => Some(Bound::Drop(why)),
-        Tied::To(b) => Some(Bound::To(Binding {
+        BindAnswer::Ask => None,
+        BindAnswer::Drop(why) => Some(Bound::Drop(why)),
+        BindAnswer::To(b) => Some(Bound::To(Binding {
             origin: port as u16,
             reply: false,
             output: wanted.output,

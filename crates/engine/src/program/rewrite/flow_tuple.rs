@@ -5,7 +5,7 @@
 
 use crate::program::rewrite::value::{FieldWrite, Sum, Value};
 use onefold_elements::model::BindPacket;
-use onefold_elements::rewrite::{FlowId, FlowPacket, HEADER_BYTES};
+use onefold_nat::{FlowId, FlowPacket, HEADER_BYTES};
 use onefold_packet::Packet;
 use onefold_synth::program::{EndAt, Mark};
 

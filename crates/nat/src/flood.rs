@@ -4,12 +4,12 @@
 //! all packets of a flood, or bring to the stack what a processor has no registers left for. Here all places in the index are found, then all records are
 //! written (docs/decisions/0033). What is plain is made, in the order of packets; at what is not it ends, and [`Binder::bind`] goes on.
 
-use super::asked::{COLUMNS, Columns};
-use super::binder::{Binder, Wanted};
-use super::queue::Filed;
-use super::record::{CLASSES, NewFlow};
-use super::room::Turn;
-use super::table::FlowTable;
+use crate::age_queue::Filed;
+use crate::binder::{Binder, Wanted};
+use crate::columns::{COLUMNS, Columns};
+use crate::insert_evict::EvictionOrder;
+use crate::record::{CLASSES, NewFlow};
+use crate::table::FlowTable;
 use onefold_packet::Timestamp;
 
 /// Packets that may be new flows.
@@ -24,7 +24,7 @@ struct News<'c> {
 }
 
 impl<'s> Binder<'s> {
-    /// Did all packets of the batch that was [foreseen](Binder::foresee) last look as if they began flows?
+    /// Did all packets of the batch that was [foreseen](Binder::batch_prepare) last look as if they began flows?
     #[inline(always)]
     pub fn floods(&self) -> bool {
         self.table.flood
@@ -66,7 +66,7 @@ impl FlowTable {
     /// Makes flows as long as there is nothing special about them: how many.
     #[inline(always)]
     fn insert_new(&mut self, news: &News<'_>) -> usize {
-        if self.has_crowds() || news.n == 0 {
+        if self.has_exhaustion() || news.n == 0 {
             return 0;
         }
         match self.limit().checked_sub(self.live) {
@@ -108,7 +108,7 @@ impl FlowTable {
             alone |= self.file_newest(&mut queues, &new, filed);
         }
         if alone {
-            self.turn = Turn::default();
+            self.order = EvictionOrder::default();
         }
         self.set_last_stamp(first + made as u64 - 1);
         self.live += made;
@@ -123,7 +123,7 @@ impl FlowTable {
         let map = c.map(news.from);
         self.keep_tidy(map);
         let first = self.next_stamp(news.first);
-        let Some(mut going) = self.going(map, first) else {
+        let Some(mut cursor) = self.eviction_cursor(map, first) else {
             return 0;
         };
         let mut queues = Queues::default();
@@ -135,7 +135,7 @@ impl FlowTable {
             };
             let (new, deltas) = c.new_flow(i, news.input, news.outputs);
             self.check_free(&new, hashes, deltas);
-            let gone = self.take_next(&mut going, new.map, stamp, news.input);
+            let gone = self.take_next(&mut cursor, new.map, stamp, news.input);
             let Some((record, same)) = gone else { break };
             more += u32::from(!same);
             self.index.fill(forward, hashes[0], record << 1);
@@ -143,7 +143,7 @@ impl FlowTable {
             let filed = self.fill(record, &new, stamp, hashes, deltas);
             made += 1;
             if self.file_newest(&mut queues, &new, filed) {
-                self.turn = Turn::default();
+                self.order = EvictionOrder::default();
                 break;
             }
         }

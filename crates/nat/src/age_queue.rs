@@ -13,21 +13,21 @@
 //! Bound: one call of [`AgeQueue::oldest`] files each flow of the queue at most once, and that only when all of them
 //! have been refreshed since they were filed; over a run it is constant per packet, but for the heap's logarithm.
 
-use super::lease::Leases;
-use super::record::Record;
+use crate::lease::Leases;
+use crate::record::Record;
 use onefold_table::{RingBuffer, prefetch};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// "No record".
-pub(super) const NIL: u32 = u32::MAX;
+pub(crate) const NIL: u32 = u32::MAX;
 
 /// What is worth nothing may be so much more than what is.
 const SLACK: usize = 64;
 
 /// A flow as it was when it was filed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Filed {
+pub(crate) struct Filed {
     pub stamp: u64,
     pub record: u32,
     /// Of this filing: another one stands in its record if it has left.
@@ -38,7 +38,7 @@ pub(super) struct Filed {
 
 /// Flows with the same time-out, so that the one that has been silent longest is the one to expire first.
 #[derive(Debug, Clone, Default)]
-pub(super) struct AgeQueue {
+pub(crate) struct AgeQueue {
     /// Filed for the first time: stamps grow.
     line: RingBuffer<Filed>,
     /// The stamp of the last one that came into the line: nobody in it has a greater one.
@@ -205,9 +205,9 @@ impl AgeQueue {
         }
     }
 
-    /// [`AgeQueue::ahead`] of so many will be asked.
+    /// [`AgeQueue::nth`] of so many will be asked.
     #[inline(always)]
-    pub fn expect(&self, n: usize) {
+    pub fn prefetch(&self, n: usize) {
         if let Some(f) = self.line.get(n) {
             prefetch(f);
         }
@@ -215,7 +215,7 @@ impl AgeQueue {
 
     /// The record that is number `n` in line, and its hashes: soon the oldest, if it has not been used since. Possibly one that has left.
     #[inline(always)]
-    pub fn ahead(&self, n: usize) -> Option<(u32, [u32; 2])> {
+    pub fn nth(&self, n: usize) -> Option<(u32, [u32; 2])> {
         self.line.get(n).map(|f| (f.record, f.hashes))
     }
     /// Bytes.

@@ -3,11 +3,11 @@
 //! Found out anew for each, it is some 300 instructions who goes next: two queues' first flows, how they rank, and how the new one does. Most of that is
 //! the same from one flow to the next within a millisecond, and of the two queues only the one that somebody went from has another first flow.
 
-use super::lease::{NO_LEASE, STAMP_BITS};
-use super::queue::{Filed, NIL};
-use super::record::Timeout;
-use super::room::rank;
-use super::table::{FlowTable, timeout};
+use crate::age_queue::{Filed, NIL};
+use crate::insert_evict::rank;
+use crate::lease::{NO_LEASE, STAMP_BITS};
+use crate::record::Timeout;
+use crate::table::{FlowTable, timeout};
 
 /// What orders flows that may go, as numbers that are compared at once: when, behind all others if it is guaranteed until then; stamp.
 type Order = (u64, u64);
@@ -26,11 +26,11 @@ struct Head {
     filed: Filed,
 }
 
-/// Two queues whose flows go next, as [the last search](super::room::Turn) left it, and what is known of them within one millisecond.
+/// Two queues whose flows go next, as [the last search](crate::insert_evict::EvictionOrder) left it, and what is known of them within one millisecond.
 ///
-/// It holds as long as nobody leaves a queue but by [`FlowTable::take_next`], and nobody comes who is [alone](super::queue::AgeQueue::file_newest) in one.
+/// It holds as long as nobody leaves a queue but by [`FlowTable::take_next`], and nobody comes who is [alone](crate::age_queue::AgeQueue::file_newest) in one.
 #[derive(Debug)]
-pub(super) struct Going {
+pub(crate) struct EvictionCursor {
     now_ms: u64,
     until: Order,
     queues: [usize; 2],
@@ -42,10 +42,10 @@ pub(super) struct Going {
 
 impl FlowTable {
     /// Who goes next for flows of these maps' rewriter with stamps of this millisecond; `None` where that takes a search.
-    pub(super) fn going(&self, map: u16, stamp: u64) -> Option<Going> {
+    pub(crate) fn eviction_cursor(&self, map: u16, stamp: u64) -> Option<EvictionCursor> {
         let now_ms = stamp >> STAMP_BITS;
-        let turn = &self.turn;
-        if turn.now_ms != now_ms {
+        let last = &self.order;
+        if last.now_ms != now_ms {
             return None;
         }
         let own = [map & !1, map | 1].map(|map| {
@@ -55,23 +55,23 @@ impl FlowTable {
                 _ => u64::MAX,
             }
         });
-        let mut going = Going {
+        let mut cursor = EvictionCursor {
             now_ms,
-            until: order(turn.until),
-            queues: turn.queues,
-            timeouts: turn.queues.map(|q| timeout(&self.members, q)),
+            until: order(last.until),
+            queues: last.queues,
+            timeouts: last.queues.map(|q| timeout(&self.members, q)),
             heads: [None; 2],
             own,
         };
         for n in 0..2 {
-            self.look_again(&mut going, n);
+            self.look_again(&mut cursor, n);
         }
-        Some(going)
+        Some(cursor)
     }
 
     /// Who is first in a queue now?
     #[inline(always)]
-    fn look_again(&self, g: &mut Going, n: usize) {
+    fn look_again(&self, g: &mut EvictionCursor, n: usize) {
         let first = match self.queues.get(g.queues[n]) {
             Some(q) => q.first(),
             None => None,
@@ -89,9 +89,9 @@ impl FlowTable {
     /// has happened, where that takes a search. `all_as`: member and input of new flows; where the one that goes was counted there, nothing is, and true comes back: one
     /// goes, one comes.
     #[inline(always)]
-    pub(super) fn take_next(
+    pub(crate) fn take_next(
         &mut self,
-        g: &mut Going,
+        g: &mut EvictionCursor,
         map: u16,
         stamp: u64,
         input: u16,
@@ -135,7 +135,7 @@ impl FlowTable {
         if g.queues[0] == g.queues[1] {
             g.heads = [g.heads[n]; 2];
         }
-        self.expect_victims(queue);
+        self.prefetch_victims(queue);
         Some((i, same))
     }
 }

@@ -1,12 +1,12 @@
-//! What a [`Binder`](super::binder::Binder) is asked about: one packet, or a batch of them field by field.
+//! What a [`Binder`](crate::binder::Binder) is asked about: one packet, or a batch of them field by field.
 //!
 //! One packet after the other, a hash is a handful of multiplications that the next one's wait for, and a new flow takes two of them and two checksum differences. Field
 //! by field, sixteen packets take about as many instructions as one does (docs/decisions/0032).
 
-use super::binder::FlowBinding;
-use super::flowid::FlowId;
-use super::record::{NewFlow, TCP_DATA, TCP_DONE};
-use super::seed::Seed;
+use crate::binder::FlowBinding;
+use crate::flow_id::FlowId;
+use crate::hash_key::HashKey;
+use crate::record::{NewFlow, TCP_DATA, TCP_DONE};
 use onefold_packet::checksum;
 use onefold_packet::wire::tcp::flag;
 
@@ -15,7 +15,7 @@ pub const COLUMNS: usize = 64;
 /// Packets of a column that are worked out together.
 pub const ROW: usize = 16;
 
-/// What a [`Binder`](super::binder::Binder) looks at of a packet: an IP header of 20 bytes, no later fragment.
+/// What a [`Binder`](crate::binder::Binder) looks at of a packet: an IP header of 20 bytes, no later fragment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlowPacket {
     /// IP protocol.
@@ -30,28 +30,28 @@ pub struct FlowPacket {
     pub total_len: u16,
 }
 
-/// A packet that a [`Binder`](super::binder::Binder) knows, with what is looked up.
+/// A packet that a [`Binder`](crate::binder::Binder) knows, with what is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Asked {
-    pub(super) packet: FlowPacket,
-    pub(super) map: u16,
-    pub(super) hash: u32,
+pub struct BindRequest {
+    pub(crate) packet: FlowPacket,
+    pub(crate) map: u16,
+    pub(crate) hash: u32,
     /// What is known of a new flow, if what it becomes follows from the packet.
-    pub(super) likely: Option<Likely>,
+    pub(crate) likely: Option<Likely>,
 }
 
 /// What is known of a new flow before it is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Likely {
+pub(crate) struct Likely {
     /// Of its replies.
     pub hash: u32,
-    /// As [`super::record::NewFlow::deltas`].
+    /// As [`crate::record::NewFlow::deltas`].
     pub deltas: (u16, u16),
 }
 
 /// What a pattern makes of flows where that follows from each flow alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Filling {
+pub(crate) struct Filling {
     /// Of source, destination, and both ports: bits that stay, and bits that are set.
     pub keep: [u32; 3],
     pub set: [u32; 3],
@@ -61,8 +61,8 @@ pub(super) struct Filling {
 
 /// Which packets are known, and how they are looked up.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct How<'t> {
-    pub seed: &'t Seed,
+pub(crate) struct How<'t> {
+    pub seed: &'t HashKey,
     pub filling: Option<Filling>,
     pub map: u16,
     /// UDP flows are in a map of their own.
@@ -190,12 +190,12 @@ impl Columns {
             .for_each(|s| *s = 0);
     }
 
-    /// What is to be asked about a packet, after [`Binder::ask_row`](super::binder::Binder::ask_row), if anything is.
+    /// What is to be asked about a packet, after [`Binder::ask_row`](crate::binder::Binder::ask_row), if anything is.
     #[inline(always)]
-    pub fn get(&self, i: usize) -> Option<Asked> {
+    pub fn get(&self, i: usize) -> Option<BindRequest> {
         let i = i % COLUMNS;
         let (state, deltas, proto) = (self.state[i], self.deltas[i], self.proto[i]);
-        (state & KNOWN != 0).then(|| Asked {
+        (state & KNOWN != 0).then(|| BindRequest {
             packet: FlowPacket {
                 proto: proto as u8,
                 flow: FlowId::of(self.saddr[i], self.daddr[i], self.ports[i]),
@@ -224,32 +224,32 @@ impl Columns {
     }
     /// Is there something to be asked about it?
     #[inline(always)]
-    pub(super) fn is_known(&self, i: usize) -> bool {
+    pub(crate) fn is_known(&self, i: usize) -> bool {
         self.state[i % COLUMNS] & KNOWN != 0
     }
     /// Its hash.
     #[inline(always)]
-    pub(super) fn hash(&self, i: usize) -> u32 {
+    pub(crate) fn hash(&self, i: usize) -> u32 {
         self.hash[i % COLUMNS]
     }
     /// The hash of a new flow's replies, if it is known.
     #[inline(always)]
-    pub(super) fn reply(&self, i: usize) -> Option<u32> {
+    pub(crate) fn reply(&self, i: usize) -> Option<u32> {
         (self.state[i % COLUMNS] & LIKELY != 0).then_some(self.reply[i % COLUMNS])
     }
     /// The map that it is looked up in.
-    pub(super) fn map(&self, i: usize) -> u16 {
+    pub(crate) fn map(&self, i: usize) -> u16 {
         self.map[i % COLUMNS] as u16
     }
     /// Its addresses and ports.
-    pub(super) fn flow(&self, i: usize) -> FlowId {
+    pub(crate) fn flow(&self, i: usize) -> FlowId {
         let i = i % COLUMNS;
         FlowId::of(self.saddr[i], self.daddr[i], self.ports[i])
     }
 
     /// Works out the packets of a row.
     #[inline(always)]
-    pub(super) fn work_out(&mut self, row: usize, how: &How<'_>) {
+    pub(crate) fn work_out(&mut self, row: usize, how: &How<'_>) {
         let fill = how.filling.unwrap_or(Filling {
             keep: [!0; 3],
             set: [0; 3],
@@ -295,7 +295,7 @@ impl Columns {
 
     /// How many packets there are from number `from` on, up to `n`, of which it is [known](Likely) what new flows will become.
     #[inline(always)]
-    pub(super) fn likely(&self, from: usize, n: usize) -> usize {
+    pub(crate) fn likely(&self, from: usize, n: usize) -> usize {
         // all of them are looked at: few vector instructions, and one that ends at the first takes several for each packet
         let mut first = COLUMNS as u32;
         for (i, state) in (0..).zip(&self.state) {
@@ -306,12 +306,12 @@ impl Columns {
     }
     /// The hashes of a new flow and of its replies.
     #[inline(always)]
-    pub(super) fn hashes(&self, i: usize) -> [u32; 2] {
+    pub(crate) fn hashes(&self, i: usize) -> [u32; 2] {
         [self.hash[i % COLUMNS], self.reply[i % COLUMNS]]
     }
     /// A new flow, if it becomes what it is likely to become, and what it does to checksums.
     #[inline(always)]
-    pub(super) fn new_flow(
+    pub(crate) fn new_flow(
         &self,
         i: usize,
         input: u16,
@@ -338,7 +338,7 @@ impl Columns {
         let i = i % COLUMNS;
         FlowId::of(saddr[i], daddr[i], ports[i])
     }
-    /// The binding of a packet that [`Binder::bind_new`](super::binder::Binder::bind_new) has bound.
+    /// The binding of a packet that [`Binder::bind_new`](crate::binder::Binder::bind_new) has bound.
     #[inline(always)]
     pub fn binding(&self, i: usize) -> FlowBinding {
         let sums = self.sums[i % COLUMNS];
@@ -350,7 +350,7 @@ impl Columns {
     }
 }
 
-/// [`super::bind::shift`] of forward packets, of both halves.
+/// [`crate::bind::shift`] of forward packets, of both halves.
 #[inline(always)]
 fn shifts(deltas: u32) -> u32 {
     let one = |d: u32| match d {
@@ -361,7 +361,7 @@ fn shifts(deltas: u32) -> u32 {
     one(deltas & 0xffff) | one(deltas >> 16) << 16
 }
 
-/// Tracking flags behind the packet that makes a flow: those of [`super::binder::Binder`], of a column's numbers.
+/// Tracking flags behind the packet that makes a flow: those of [`crate::binder::Binder`], of a column's numbers.
 #[inline(always)]
 fn first_flags(proto: u32, total_len: u32) -> u32 {
     let (words, control) = (proto >> 12 & 15, proto >> 16);
@@ -376,7 +376,7 @@ fn first_flags(proto: u32, total_len: u32) -> u32 {
     }
 }
 
-/// [`super::flowid::checksum_deltas`] of addresses and ports in words, in one word.
+/// [`crate::flow_id::checksum_deltas`] of addresses and ports in words, in one word.
 #[inline(always)]
 fn deltas(from: [u32; 3], to: [u32; 3]) -> u32 {
     let halves = |x: u32| (x >> 16) + (x & 0xffff);
@@ -388,10 +388,10 @@ fn deltas(from: [u32; 3], to: [u32; 3]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::bind::shift;
-    use super::super::binder::Binder;
-    use super::super::flowid::checksum_deltas;
     use super::*;
+    use crate::binder::Binder;
+    use crate::flow_id::checksum_addend;
+    use crate::flow_id::checksum_deltas;
     use proptest::prelude::*;
 
     proptest! {
@@ -441,7 +441,7 @@ mod tests {
             (base, more, two, map) in (0u32..0x10000, 0u32..0x10000, any::<bool>(), 0u16..9),
             known in any::<bool>(),
         ) {
-            let seed = Seed::new();
+            let seed = HashKey::new();
             let filling = known.then_some(Filling {
                 keep: set.map(|s| if s { 0 } else { !0 }),
                 set: std::array::from_fn(|i| if set[i] { value[i] } else { 0 }),
@@ -485,7 +485,7 @@ mod tests {
                     let (new, deltas) = c.new_flow(i, 3, (1, 2));
                     prop_assert_eq!((new.flow, new.rewritten, new.map, deltas), (flow, to, map, l.deltas));
                     prop_assert_eq!(new.flags, Binder::flags(0, &a.packet));
-                    let sums = [l.deltas.0, l.deltas.1].map(|d| shift(d, false));
+                    let sums = [l.deltas.0, l.deltas.1].map(|d| checksum_addend(d, false));
                     prop_assert_eq!(c.binding(i), FlowBinding { to, ip_sum: sums[0], transport_sum: sums[1] });
                     prop_assert_eq!(c.hashes(i), [a.hash, l.hash]);
                 }

@@ -1,19 +1,19 @@
 //! What keys the hashes of a flow table.
 
-use super::flowid::FlowId;
+use crate::flow_id::FlowId;
 use onefold_table::hash_words;
 use std::hash::{BuildHasher, RandomState};
 
 /// Secret numbers. They are the table's own and no part of the run's seed: nobody who sends packets can know which of them collide, and nothing that can be
 /// seen depends on it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Seed([u64; 4]);
+pub(crate) struct HashKey([u64; 4]);
 
-impl Seed {
+impl HashKey {
     /// Nobody knows which.
-    pub fn new() -> Seed {
+    pub fn new() -> HashKey {
         let key = || RandomState::new().hash_one(0u64);
-        Seed([key(), key(), key() | 1, key() | 1])
+        HashKey([key(), key(), key() | 1, key() | 1])
     }
 
     /// Of four numbers; see [`hash_words`].
@@ -43,7 +43,7 @@ mod tests {
             ("port", [0, 0, 0x1_0000]),
             ("both", [3, 1 << 16, 1]),
         ] {
-            let seed = Seed::new();
+            let seed = HashKey::new();
             let mut buckets = vec![0u32; 1 << 12];
             let mut tags = vec![0u32; 1 << 12];
             for n in 0..1u32 << 14 {

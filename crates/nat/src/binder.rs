@@ -1,25 +1,26 @@
 //! Many packets of one input bound one after the other, with the flow table and the input's pattern at hand.
 //!
-//! [`super::bind`] does what `push` does for whatever packet and specification there is. Most packets of floods and of usual traffic are of TCP or UDP, go
+//! [`crate::bind`] does what `push` does for whatever packet and specification there is. Most packets of floods and of usual traffic are of TCP or UDP, go
 //! forward, and begin flows, if any, by a pattern. A [`Binder`] knows these alone; of everything else it says so before anything has
 //! happened. What it does for those that it knows is the same: the same draws, records, stamps and counters.
 
-use super::access::Handle;
-use super::apply;
-use super::asked::{Asked, COLUMNS, Columns, Filling, FlowPacket, How, ROW};
-use super::bind::{HEAD, TCP_NEEDED, shift};
-use super::flowid::FlowId;
-use super::kind::Kind;
-use super::lease::Leases;
-use super::pattern::{Pattern, PatternSet};
-use super::record::NewFlow;
-use super::spec::{InTable, InputSpec};
-use super::table::FlowTable;
-use crate::Port;
-use crate::cx::DropReason;
-use crate::store::StateStore;
+use crate::access::RewriterHandle;
+use crate::apply;
+use crate::apply::{TCP_NEEDED, UDP_NEEDED};
+use crate::columns::{BindRequest, COLUMNS, Columns, Filling, FlowPacket, How, ROW};
+use crate::flow_id::FlowId;
+use crate::flow_id::checksum_addend;
+use crate::kind::RewriterKind;
+use crate::lease::Leases;
+use crate::pattern::{Pattern, PatternSet};
+use crate::record::NewFlow;
+use crate::spec::{InTable, InputSpec};
+use crate::table::FlowTable;
 use onefold_packet::Timestamp;
 use onefold_packet::wire::ipv4::proto;
+use onefold_state::DropReason;
+use onefold_state::Port;
+use onefold_state::StateStore;
 
 /// What whoever asks has been made for: nothing else is done for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +44,7 @@ pub struct FlowBinding {
 
 /// A [`Binder`]'s answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tied {
+pub enum BindAnswer {
     /// Nothing has happened: [`crate::Element::bind`] is to be asked.
     Ask,
     /// By this binding.
@@ -55,16 +56,16 @@ pub enum Tied {
 /// See the module's text.
 #[derive(Debug)]
 pub struct Binder<'s> {
-    pub(super) table: &'s mut FlowTable,
+    pub(crate) table: &'s mut FlowTable,
     /// The pattern that new flows get, and where they leave.
-    pub(super) new: Option<(&'s mut Pattern, u16, u16)>,
-    kind: Kind,
+    pub(crate) new: Option<(&'s mut Pattern, u16, u16)>,
+    kind: RewriterKind,
     take_over: bool,
     /// What that makes of flows, if it follows from each.
     filling: Option<Filling>,
     /// Twice the member's number.
     map: u16,
-    pub(super) port: u16,
+    pub(crate) port: u16,
     /// A moment, and the [first stamp](Leases::first_stamp) of its millisecond.
     moment: (Timestamp, u64),
     /// Where those are of [`Wanted`] that take all that the pattern may make of any flow, by a part of that number.
@@ -123,13 +124,16 @@ impl Pattern {
 
 impl<'s> Binder<'s> {
     /// For an input of a rewriter without a reply annotation; `None` for rewriters of other things than addresses and ports.
-    pub(super) fn of(
-        kind: Kind,
-        h: Handle,
+    pub fn of(
+        kind: RewriterKind,
+        h: RewriterHandle,
         port: Port,
         store: &'s mut StateStore,
     ) -> Option<Binder<'s>> {
-        if !matches!(kind, Kind::Ip | Kind::Tcp | Kind::Udp) {
+        if !matches!(
+            kind,
+            RewriterKind::Ip | RewriterKind::Tcp | RewriterKind::Udp
+        ) {
             return None;
         }
         let t = store.get::<FlowTable>(h.table)?;
@@ -165,17 +169,17 @@ impl<'s> Binder<'s> {
     /// Least bytes of TCP's and UDP's transport headers; [`u32::MAX`] for what is not known.
     #[inline(always)]
     fn least(&self) -> [u32; 2] {
-        let (tcp, udp) = (TCP_NEEDED as u32, HEAD as u32);
+        let (tcp, udp) = (TCP_NEEDED as u32, UDP_NEEDED as u32);
         match self.kind {
-            Kind::Tcp => [tcp, u32::MAX],
-            Kind::Udp => [u32::MAX, udp],
+            RewriterKind::Tcp => [tcp, u32::MAX],
+            RewriterKind::Udp => [u32::MAX, udp],
             _ => [tcp, udp],
         }
     }
 
     /// What is to be asked about a packet, if it is of a kind that is known.
     #[inline(always)]
-    pub fn ask(&self, packet: FlowPacket) -> Option<Asked> {
+    pub fn ask(&self, packet: FlowPacket) -> Option<BindRequest> {
         let [tcp, udp] = self.least();
         let least = match packet.proto {
             proto::TCP => tcp,
@@ -185,9 +189,9 @@ impl<'s> Binder<'s> {
         if packet.transport_len < least {
             return None;
         }
-        let two = self.kind == Kind::Ip && packet.proto != proto::TCP;
+        let two = self.kind == RewriterKind::Ip && packet.proto != proto::TCP;
         let map = self.map + u16::from(two);
-        Some(Asked {
+        Some(BindRequest {
             packet,
             map,
             hash: self.table.hash(map, &packet.flow),
@@ -205,23 +209,23 @@ impl<'s> Binder<'s> {
             seed: &self.table.seed,
             filling: self.filling,
             map: self.map,
-            two: self.kind == Kind::Ip,
+            two: self.kind == RewriterKind::Ip,
             least: self.least(),
         };
         c.work_out(row, &how);
         let from = row * ROW;
         if !self.table.flood {
-            (from..from + n).for_each(|i| self.table.expect(c.hash(i)));
+            (from..from + n).for_each(|i| self.table.prefetch_bucket(c.hash(i)));
             return 0;
         }
         for i in from..from + n {
             let [forward, reply] = c.hashes(i);
-            self.table.expect(forward);
-            self.table.expect(reply);
+            self.table.prefetch_bucket(forward);
+            self.table.prefetch_bucket(reply);
         }
         let likely = c.likely(from, n);
         if !self.table.full() {
-            self.table.expect_new(new, likely);
+            self.table.prefetch_new(new, likely);
         }
         likely
     }
@@ -229,7 +233,7 @@ impl<'s> Binder<'s> {
     /// Once the places of all `n` packets are there: the records of flows that are known are asked for, and the places and records of new ones (of `asked` of them they have been, by [`Binder::ask_row`]). Nothing is
     /// concluded from it but of how many packets there is something to be asked.
     #[inline(always)]
-    pub fn foresee(&mut self, all: &[Columns], n: usize, asked: usize) -> usize {
+    pub fn batch_prepare(&mut self, all: &[Columns], n: usize, asked: usize) -> usize {
         let mut new = 0;
         let mut known = 0;
         for (c, from) in all.iter().zip((0..n).step_by(COLUMNS)) {
@@ -246,11 +250,11 @@ impl<'s> Binder<'s> {
                 known += 1;
                 // in a flood nobody looks
                 let sure = self.table.flood && c.reply(i).is_some();
-                if !sure && self.table.expect_record(c.hash(i)).is_some() {
+                if !sure && self.table.prefetch_record(c.hash(i)).is_some() {
                     continue;
                 }
                 if !sure {
-                    self.expect_replies(c, i, new);
+                    self.prefetch_replies(c, i, new);
                 }
                 new += 1;
             }
@@ -258,7 +262,7 @@ impl<'s> Binder<'s> {
         // those that take over another's are asked for as others go
         let left = (new as usize).saturating_sub(asked);
         if left > 0 && !self.table.full() {
-            self.table.expect_new(asked, left);
+            self.table.prefetch_new(asked, left);
         }
         self.table.flood = known == new && known >= FLOOD;
         known as usize
@@ -266,13 +270,14 @@ impl<'s> Binder<'s> {
 
     /// Where the replies of the `n`th new flow will most likely stand is asked for.
     #[inline]
-    fn expect_replies(&self, c: &Columns, i: usize, n: u32) {
+    fn prefetch_replies(&self, c: &Columns, i: usize, n: u32) {
         if let Some(h) = c.reply(i) {
-            return self.table.expect(h);
+            return self.table.prefetch_bucket(h);
         }
         let to = self.new.as_ref();
-        if let Some(to) = to.and_then(|(p, ..)| p.foresee(c.flow(i), n)) {
-            self.table.expect(self.table.hash(c.map(i), &to.reversed()));
+        if let Some(to) = to.and_then(|(p, ..)| p.predict(c.flow(i), n)) {
+            self.table
+                .prefetch_bucket(self.table.hash(c.map(i), &to.reversed()));
         }
     }
 
@@ -280,17 +285,17 @@ impl<'s> Binder<'s> {
     #[inline(always)]
     pub fn bind(
         &mut self,
-        a: &Asked,
+        a: &BindRequest,
         wanted: &'s Wanted,
         now: Timestamp,
         draw: impl FnMut() -> u32,
-    ) -> Tied {
+    ) -> BindAnswer {
         match self.table.lookup_hashed(a.hash, a.map, &a.packet.flow) {
             Some((i, reply)) => {
                 self.table.flood = false;
                 match reply {
                     false => self.found(i, &a.packet, wanted, now),
-                    true => Tied::Ask,
+                    true => BindAnswer::Ask,
                 }
             }
             None => self.make(a, wanted, now, draw),
@@ -299,7 +304,7 @@ impl<'s> Binder<'s> {
 
     /// The first stamp of a moment's millisecond.
     #[inline(always)]
-    pub(super) fn first_stamp(&mut self, now: Timestamp) -> u64 {
+    pub(crate) fn first_stamp(&mut self, now: Timestamp) -> u64 {
         if self.moment.0 != now {
             self.moment = (now, Leases::first_stamp(now));
         }
@@ -321,7 +326,7 @@ impl<'s> Binder<'s> {
 
     /// Is all wanted that the pattern may make of any flow? It is found out once.
     #[inline(always)]
-    pub(super) fn is_always_wanted(&mut self, wanted: &'s Wanted) -> bool {
+    pub(crate) fn is_always_wanted(&mut self, wanted: &'s Wanted) -> bool {
         let Some((pattern, ..)) = &self.new else {
             return false;
         };
@@ -344,7 +349,7 @@ impl<'s> Binder<'s> {
 
     /// A flow's flags after a forward packet.
     #[inline(always)]
-    pub(super) fn flags(before: u8, p: &FlowPacket) -> u8 {
+    pub(crate) fn flags(before: u8, p: &FlowPacket) -> u8 {
         if p.proto != proto::TCP {
             return apply::udp_flags(before, false);
         }
@@ -354,47 +359,47 @@ impl<'s> Binder<'s> {
     }
 
     #[inline(always)]
-    fn found(&mut self, i: u32, p: &FlowPacket, wanted: &Wanted, now: Timestamp) -> Tied {
+    fn found(&mut self, i: u32, p: &FlowPacket, wanted: &Wanted, now: Timestamp) -> BindAnswer {
         let t = &mut *self.table;
         let Some(r) = t.records.get(i as usize) else {
-            return Tied::Ask;
+            return BindAnswer::Ask;
         };
         let to = r.rewritten(false);
         let as_wanted =
             r.input == self.port && r.output[0] == wanted.output && wanted.takes(&p.flow, &to, &to);
         if !as_wanted || r.shifts_sequence_numbers() {
-            return Tied::Ask;
+            return BindAnswer::Ask;
         }
         let (ip_delta, port_delta) = (r.ip_delta, r.port_delta);
         let flags = Self::flags(r.flags, p);
         t.touch(i, now);
         t.set_flags(i, flags);
-        Tied::To(FlowBinding {
+        BindAnswer::To(FlowBinding {
             to,
-            ip_sum: shift(ip_delta, false),
-            transport_sum: shift(port_delta, false),
+            ip_sum: checksum_addend(ip_delta, false),
+            transport_sum: checksum_addend(port_delta, false),
         })
     }
 
     #[inline(always)]
     fn make(
         &mut self,
-        a: &Asked,
+        a: &BindRequest,
         wanted: &'s Wanted,
         now: Timestamp,
         draw: impl FnMut() -> u32,
-    ) -> Tied {
+    ) -> BindAnswer {
         let (p, map) = (&a.packet, a.map);
         if !self.is_wanted(wanted, p.flow) {
-            return Tied::Ask;
+            return BindAnswer::Ask;
         }
         let first = self.first_stamp(now);
         let (input, t) = (self.port, &mut *self.table);
         let Some((pattern, f, r)) = &mut self.new else {
-            return Tied::Ask;
+            return BindAnswer::Ask;
         };
         if *f != wanted.output {
-            return Tied::Ask;
+            return BindAnswer::Ask;
         }
         let flow = |to: FlowId, free: bool| NewFlow {
             map,
@@ -435,7 +440,7 @@ impl<'s> Binder<'s> {
                 let found = replies.free;
                 let Some(to) = to else {
                     t.count_failure(map, input);
-                    return Tied::Drop(self.kind.reasons().no_room);
+                    return BindAnswer::Drop(self.kind.reasons().no_room);
                 };
                 let new = flow(to, free);
                 let deltas = new.deltas();
@@ -456,12 +461,12 @@ impl<'s> Binder<'s> {
             }
         };
         if made.is_none() {
-            return Tied::Drop(self.kind.reasons().full);
+            return BindAnswer::Drop(self.kind.reasons().full);
         }
-        Tied::To(FlowBinding {
+        BindAnswer::To(FlowBinding {
             to,
-            ip_sum: shift(deltas.0, false),
-            transport_sum: shift(deltas.1, false),
+            ip_sum: checksum_addend(deltas.0, false),
+            transport_sum: checksum_addend(deltas.1, false),
         })
     }
 }

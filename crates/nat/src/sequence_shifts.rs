@@ -1,4 +1,4 @@
-//! Shifts of a TCP connection's sequence numbers: what an application gateway (FTPPortMapper) asks for when it changes the
+//! SequenceShifts of a TCP connection's sequence numbers: what an application gateway (FTPPortMapper) asks for when it changes the
 //! length of the data.
 
 /// Most shifts that one connection remembers; a further one is refused, as if memory had run out.
@@ -17,14 +17,14 @@ struct Step {
 
 /// All steps of one connection, newest first; direction 0 is forward, 1 the reply's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Shifts(Vec<Step>);
+pub struct SequenceShifts(Vec<Step>);
 
 /// Sequence number comparison modulo 2^32.
 fn at_or_after(a: u32, b: u32) -> bool {
     a.wrapping_sub(b) as i32 >= 0
 }
 
-impl Shifts {
+impl SequenceShifts {
     /// The shift that new data of this direction gets.
     pub fn current(&self, reply: bool) -> i32 {
         self.0.first().map_or(0, |s| s.delta[usize::from(reply)])
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn one_shift() {
-        let mut s = Shifts::default();
+        let mut s = SequenceShifts::default();
         assert!(s.add(false, 30, -12));
         // before the trigger nothing changes, from it on everything does
         assert_eq!(s.sequence(false, 1), 1);
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn shifts_add_up_and_both_ways() {
-        let mut s = Shifts::default();
+        let mut s = SequenceShifts::default();
         assert!(s.add(false, 30, -12));
         assert!(s.add(false, 65, -12));
         assert_eq!(s.sequence(false, 65), 41);
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn far_away_shifts_are_forgotten() {
-        let mut s = Shifts::default();
+        let mut s = SequenceShifts::default();
         s.add(false, 30, -12);
         s.seen(false, 29);
         assert_eq!(s.sequence(false, 0), 0);
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn bounded() {
-        let mut s = Shifts::default();
+        let mut s = SequenceShifts::default();
         let n = (0..1000u32).filter(|i| s.add(false, i * 100, 1)).count();
         assert_eq!(n, MAX_SHIFTS);
     }

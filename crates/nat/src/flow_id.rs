@@ -31,12 +31,12 @@ impl FlowId {
 
     /// Both ports, the source's in the upper half.
     #[inline(always)]
-    pub(super) fn ports(&self) -> u32 {
+    pub(crate) fn ports(&self) -> u32 {
         u32::from(self.sport) << 16 | u32::from(self.dport)
     }
     /// Of addresses and [both ports](FlowId::ports).
     #[inline(always)]
-    pub(super) fn of(saddr: u32, daddr: u32, ports: u32) -> FlowId {
+    pub(crate) fn of(saddr: u32, daddr: u32, ports: u32) -> FlowId {
         FlowId {
             saddr,
             daddr,
@@ -58,7 +58,7 @@ impl FlowId {
 
     /// The six 16-bit words that a checksum sees: addresses, then ports.
     #[cfg(test)]
-    pub(super) fn words(self) -> [u16; 6] {
+    pub(crate) fn words(self) -> [u16; 6] {
         [
             (self.saddr >> 16) as u16,
             self.saddr as u16,
@@ -86,7 +86,7 @@ impl fmt::Display for FlowId {
 
 /// RFC 1624 equation 3, folded as Click folds it.
 #[inline]
-pub(super) fn checksum_step(sum: u16, old: u16, new: u16) -> u16 {
+pub(crate) fn checksum_step(sum: u16, old: u16, new: u16) -> u16 {
     let s = u32::from(!sum) + u32::from(!old) + u32::from(new);
     let s = (s & 0xffff) + (s >> 16);
     !((s + (s >> 16)) as u16)
@@ -95,7 +95,7 @@ pub(super) fn checksum_step(sum: u16, old: u16, new: u16) -> u16 {
 /// Applies a stored difference in a direction. Nothing changes where the difference is nothing, not even a checksum
 /// field that holds the other zero.
 #[inline]
-pub(super) fn checksum_shift(sum: u16, delta: u16, reply: bool) -> u16 {
+pub fn checksum_shift(sum: u16, delta: u16, reply: bool) -> u16 {
     if delta == 0 {
         return sum;
     }
@@ -107,7 +107,7 @@ pub(super) fn checksum_shift(sum: u16, delta: u16, reply: bool) -> u16 {
 /// These are [`checksum_step`]s from zero on, word by word. As a sum that is not zero never folds to zero, it does not matter when it is
 /// folded, and two words may be added as one number.
 #[inline]
-pub(super) fn checksum_deltas(a: FlowId, b: FlowId) -> (u16, u16) {
+pub(crate) fn checksum_deltas(a: FlowId, b: FlowId) -> (u16, u16) {
     let address = |x: u32, y: u32| u64::from(!x) + u64::from(y);
     let port = |x: u16, y: u16| u64::from(!x) + u64::from(y);
     let addresses = 0xffff + address(a.saddr, b.saddr) + address(a.daddr, b.daddr);
@@ -117,6 +117,18 @@ pub(super) fn checksum_deltas(a: FlowId, b: FlowId) -> (u16, u16) {
         !checksum::fold_few((sum >> 32) as u32 + (sum as u32 >> 16) + (sum as u32 & 0xffff))
     };
     (folded(addresses), folded(all))
+}
+
+/// What is to be added to a checksum's complement in one direction. Nothing means that the field is left alone, even where
+/// it holds the other zero; so a difference that comes to zero is written as minus zero.
+#[inline]
+pub fn checksum_addend(delta: u16, reply: bool) -> u16 {
+    match (delta, reply) {
+        (0, _) => 0,
+        (d, true) => d,
+        (0xffff, false) => 0xffff,
+        (d, false) => !d,
+    }
 }
 
 #[cfg(test)]
@@ -175,6 +187,22 @@ mod tests {
             proptest::prop_assert_eq!(checksum_shift(sum(b), all, true), sum(a));
             if a[4..] == b[4..] {
                 proptest::prop_assert_eq!(addresses, all);
+            }
+        }
+    }
+
+    #[test]
+    fn shifts_add_up_as_the_packet_path_does() {
+        for delta in 0..=u16::MAX {
+            for reply in [false, true] {
+                let x = checksum_addend(delta, reply);
+                for sum in [0, 1, 0x7fff, 0x8000, 0xfffe, 0xffff, delta, !delta] {
+                    let got = match x {
+                        0 => sum,
+                        x => !checksum::fold(u64::from(!sum) + u64::from(x)),
+                    };
+                    assert_eq!(got, checksum_shift(sum, delta, reply), "{sum:x} {delta:x}");
+                }
             }
         }
     }

@@ -1,46 +1,46 @@
 //! What a flow table is made of: bindings, their time-out classes, and the rewriters that they belong to.
 
-use super::flowid::{FlowId, checksum_deltas, checksum_step};
-use super::kind::Kind;
-use super::lease::{Leases, NO_LEASE, STAMP_BITS};
-use super::queue::NIL;
-use super::spec::InputSpec;
-use crate::ElemId;
+use crate::age_queue::NIL;
+use crate::flow_id::{FlowId, checksum_addend, checksum_deltas, checksum_step};
+use crate::kind::RewriterKind;
+use crate::lease::{Leases, NO_LEASE, STAMP_BITS};
+use crate::spec::InputSpec;
+use onefold_state::ElemId;
 
 /// Time-out classes of one rewriter.
-pub(super) const CLASSES: usize = 5;
+pub const CLASSES: usize = 5;
 /// One binding.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Record {
     /// What packets of the forward direction look like when they arrive.
-    pub(super) forward: FlowId,
+    pub(crate) forward: FlowId,
     /// What packets of the reply direction look like when they arrive.
-    pub(super) reply: FlowId,
+    pub(crate) reply: FlowId,
     /// When it was last used: milliseconds, then a running number.
-    pub(super) stamp: u64,
-    pub(super) ip_delta: u16,
-    pub(super) port_delta: u16,
+    pub(crate) stamp: u64,
+    pub(crate) ip_delta: u16,
+    pub(crate) port_delta: u16,
     /// Output of each direction.
-    pub(super) output: [u16; 2],
+    pub(crate) output: [u16; 2],
     /// Rewriter and protocol map: twice the member's number, plus one for IPRewriter's UDP.
-    pub(super) map: u16,
+    pub(crate) map: u16,
     /// Input that the first packet came in at: the flow's origin.
-    pub(super) input: u16,
-    pub(super) generation: u32,
+    pub(crate) input: u16,
+    pub(crate) generation: u32,
     /// Index of the sequence number shifts, [`NIL`] for none.
-    pub(super) shifts: u32,
+    pub(crate) shifts: u32,
     /// Number of its last filing in an age queue; it goes on when the record is used again.
-    pub(super) filing: u32,
-    pub(super) ip_p: u8,
+    pub(crate) filing: u32,
+    pub(crate) ip_p: u8,
     /// The connection's state so far; see [`Track`].
-    pub(super) flags: u8,
+    pub(crate) flags: u8,
     /// Annotation value that replies get.
-    pub(super) reply_anno: u8,
+    pub(crate) reply_anno: u8,
     /// A binding is in it.
-    pub(super) used: bool,
+    pub(crate) used: bool,
     /// Who has last use, too; [`NO_LEASE`] for nobody.
-    pub(super) lease: u32,
+    pub(crate) lease: u32,
 }
 
 // what is found at random touches one line
@@ -87,34 +87,57 @@ impl Record {
     }
     /// What a direction adds to the one's complement sum of the addresses, and of addresses and ports (of an ICMP message: of
     /// the identifier). Zero stands for "the checksum is not touched".
+    #[inline]
     pub fn checksum_shifts(&self, reply: bool) -> (u16, u16) {
         // forward packets subtract what is stored; nothing stays nothing
         let side = |d: u16| if reply || d == 0 { d } else { !d };
         (side(self.ip_delta), side(self.port_delta))
     }
+    /// What is added to the one's complements of the checksums of packets of a direction: see [`checksum_addend`].
+    #[inline]
+    pub fn checksum_addends(&self, reply: bool) -> (u16, u16) {
+        let of = |delta| checksum_addend(delta, reply);
+        (of(self.ip_delta), of(self.port_delta))
+    }
     /// Sequence numbers are shifted: not to be folded.
+    #[inline]
     pub fn shifts_sequence_numbers(&self) -> bool {
         self.shifts != NIL
     }
+    /// The flow's IP protocol; zero where the rewriter knows none.
+    pub fn ip_protocol(&self) -> u8 {
+        self.ip_p
+    }
+    /// Tracking flags: the connection's state so far.
+    #[inline]
+    pub fn flags(&self) -> u8 {
+        self.flags
+    }
+    /// The annotation value that replies get.
+    #[inline]
+    pub fn reply_anno(&self) -> u8 {
+        self.reply_anno
+    }
     /// Input that the flow's first packet came in at.
+    #[inline]
     pub fn origin(&self) -> usize {
         usize::from(self.input)
     }
     /// Takes over the last use that a lease knows of.
     #[inline]
-    pub(super) fn settle(&mut self, leases: Option<&Leases>) {
+    pub(crate) fn settle(&mut self, leases: Option<&Leases>) {
         self.stamp = self.last_use(leases);
     }
     /// The stamp of the last use, whoever knows of it.
     #[inline]
-    pub(super) fn last_use(&self, leases: Option<&Leases>) -> u64 {
+    pub(crate) fn last_use(&self, leases: Option<&Leases>) -> u64 {
         match (self.lease, leases) {
             (NO_LEASE, _) | (_, None) => self.stamp,
             (l, Some(all)) => self.stamp.max(all.last_use(l)),
         }
     }
     #[inline]
-    pub(super) fn last_ms(&self) -> u64 {
+    pub(crate) fn last_ms(&self) -> u64 {
         self.stamp >> STAMP_BITS
     }
 }
@@ -129,11 +152,11 @@ pub struct FlowRef {
 }
 
 /// A record and the direction in which a packet matched it.
-pub(super) type Hit = (u32, bool);
+pub type Hit = (u32, bool);
 
 /// How a map's flows are followed, which decides their time-out class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Track {
+pub enum Track {
     /// Not at all: class 0.
     None,
     /// TCP: classes 0 (data one way at most), 1 (data both ways), 2 (closed).
@@ -143,11 +166,12 @@ pub(super) enum Track {
 }
 
 /// TCP: the forward side has closed; `<< 1` the reply side.
-pub(super) const TCP_DONE: u8 = 1;
+pub(crate) const TCP_DONE: u8 = 1;
 /// TCP: the forward side has sent data; `<< 1` the reply side.
-pub(super) const TCP_DATA: u8 = 4;
+pub(crate) const TCP_DATA: u8 = 4;
 
 impl Track {
+    /// The time-out class of a flow with these tracking flags.
     #[inline]
     pub fn class(self, flags: u8) -> usize {
         match self {
@@ -164,7 +188,7 @@ impl Track {
 
 /// A time-out class, in milliseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Timeout {
+pub struct Timeout {
     /// A silent flow is swept after so long.
     pub expire: u64,
     /// A flow is not evicted before it has been silent for so long; 0 for no such promise.
@@ -173,14 +197,18 @@ pub(super) struct Timeout {
 
 /// One rewriter of the table.
 #[derive(Debug, Clone)]
-pub(super) struct Member {
+pub struct Member {
+    /// The rewriter.
     pub elem: ElemId,
-    pub kind: Kind,
+    /// Which kind it is of.
+    pub kind: RewriterKind,
     /// Per input: the specification, and the configuration argument that it stands in.
     pub specs: Vec<(InputSpec, usize)>,
+    /// By time-out class.
     pub timeouts: [Timeout; CLASSES],
     /// How flows of the two maps are followed.
     pub track: [Track; 2],
+    /// Connected outputs.
     pub noutputs: usize,
     /// A new flow takes the place of one with the same replies, where its specification leaves no choice; else it is refused.
     pub take_over: bool,
@@ -190,14 +218,16 @@ pub(super) struct Member {
 
 /// What an input specification has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub struct Counts {
+    /// Flows that it has created and that are alive.
     pub flows: u32,
+    /// Flows that it could not create.
     pub failures: u32,
 }
 
 /// A binding to be made.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct NewFlow {
+pub(crate) struct NewFlow {
     pub map: u16,
     pub input: u16,
     pub ip_p: u8,

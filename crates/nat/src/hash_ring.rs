@@ -43,16 +43,16 @@ impl Feedback {
 
 /// Nodes of all servers in order of their places.
 #[derive(Debug, Clone)]
-pub(super) struct Ring {
+pub(crate) struct HashRing {
     /// Place and number of the server, counted in ascending order of server IDs.
     nodes: Vec<(u32, u16)>,
     /// Where an address past the last node goes: the root of Click's search tree.
     past_end: u16,
 }
 
-impl Ring {
+impl HashRing {
     /// `nodes` places for each of the servers with these IDs.
-    pub fn new(ids: &[u16], nodes: u32, seed: u32) -> Ring {
+    pub fn new(ids: &[u16], nodes: u32, seed: u32) -> HashRing {
         let mut feedback = Feedback::new(seed);
         let servers = ids.iter().max().map_or(0, |i| u32::from(*i) + 1);
         let mut ring = Vec::new();
@@ -69,7 +69,7 @@ impl Ring {
             number += u16::from(ours);
         }
         ring.sort_unstable();
-        Ring {
+        HashRing {
             past_end: ring.get(root_rank(ring.len())).map_or(0, |n| n.1),
             nodes: ring,
         }
@@ -120,8 +120,8 @@ mod tests {
 
     #[test]
     fn servers_share_and_keep_addresses() {
-        let all = Ring::new(&[0, 1, 2, 3], 100, 7);
-        let fewer = Ring::new(&[0, 1, 3], 100, 7);
+        let all = HashRing::new(&[0, 1, 2, 3], 100, 7);
+        let fewer = HashRing::new(&[0, 1, 3], 100, 7);
         let mut count = [0usize; 4];
         let mut moved = 0;
         for i in 0..4000u32 {
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn no_servers_is_no_panic() {
-        assert_eq!(Ring::new(&[], 3, 1).server(5), 0);
+        assert_eq!(HashRing::new(&[], 3, 1).server(5), 0);
         for n in 1..200 {
             assert!(root_rank(n) < n);
         }

@@ -1,10 +1,10 @@
 //! Who comes into a flow table, and who goes for it.
 
-use super::lease::{NO_LEASE, STAMP_BITS};
-use super::queue::{Filed, NIL};
-use super::record::{Counts, NewFlow, Record, Timeout};
-use super::seqdelta::Shifts;
-use super::table::{FlowTable, MAX_FLOWS, timeout};
+use crate::age_queue::{Filed, NIL};
+use crate::lease::{NO_LEASE, STAMP_BITS};
+use crate::record::{Counts, NewFlow, Record, Timeout};
+use crate::sequence_shifts::SequenceShifts;
+use crate::table::{FlowTable, MAX_FLOWS, timeout};
 use onefold_packet::Timestamp;
 
 /// What orders flows that may go: guaranteed, when, stamp.
@@ -16,19 +16,19 @@ const LAST: Rank = (true, u64::MAX, u64::MAX);
 /// What the last search for the flow that goes first has found out, and holds for the next ones: in a flood one flow goes for each that comes.
 ///
 /// Nothing in a third queue ranks before `until` within the same millisecond: flows there are filed under stamps that only grow, and the
-/// [first one of an empty queue](FlowTable::file) ends the turn.
+/// [first one of an empty queue](FlowTable::file) ends it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Turn {
+pub(crate) struct EvictionOrder {
     /// The two whose flows go first, or one twice: where TCP and UDP are mixed, they take turns.
-    pub(super) queues: [usize; 2],
-    pub(super) now_ms: u64,
-    pub(super) until: Rank,
+    pub(crate) queues: [usize; 2],
+    pub(crate) now_ms: u64,
+    pub(crate) until: Rank,
 }
 
-impl Default for Turn {
+impl Default for EvictionOrder {
     /// Of no time.
-    fn default() -> Turn {
-        Turn {
+    fn default() -> EvictionOrder {
+        EvictionOrder {
             queues: [0; 2],
             now_ms: u64::MAX,
             until: (false, 0, 0),
@@ -38,7 +38,7 @@ impl Default for Turn {
 
 /// Of a flow with this time-out and last use. Later stamps never rank before earlier ones.
 #[inline(always)]
-pub(super) fn rank(t: Timeout, now_ms: u64, stamp: u64) -> Rank {
+pub(crate) fn rank(t: Timeout, now_ms: u64, stamp: u64) -> Rank {
     let last = stamp >> STAMP_BITS;
     let guaranteed = now_ms < last + t.guarantee;
     let when = last + if guaranteed { t.guarantee } else { t.expire };
@@ -47,7 +47,7 @@ pub(super) fn rank(t: Timeout, now_ms: u64, stamp: u64) -> Rank {
 
 impl FlowTable {
     /// Makes a binding; `None` when there is no room for it. A flow whose replies would look the same goes.
-    pub(super) fn insert(&mut self, new: &NewFlow, now: Timestamp) -> Option<u32> {
+    pub(crate) fn insert(&mut self, new: &NewFlow, now: Timestamp) -> Option<u32> {
         if !self.leads_out(new) {
             return None;
         }
@@ -96,7 +96,7 @@ impl FlowTable {
     /// All of it is in one piece with whoever makes the flow: handed over in memory, fields that have just been written one by one would be read two at a
     /// time, which has to wait until everything written before has arrived, and some of that is on its way to lines that are far away.
     #[inline(always)]
-    pub(super) fn insert_free(
+    pub(crate) fn insert_free(
         &mut self,
         new: &NewFlow,
         hashes: [u32; 2],
@@ -129,7 +129,7 @@ impl FlowTable {
 
     /// Debug builds find out that what is said of a new flow is so, and that nobody has its keys.
     #[inline(always)]
-    pub(super) fn check_free(&self, new: &NewFlow, hashes: [u32; 2], deltas: (u16, u16)) {
+    pub(crate) fn check_free(&self, new: &NewFlow, hashes: [u32; 2], deltas: (u16, u16)) {
         let (map, reply) = (new.map, new.rewritten.reversed());
         debug_assert!(self.leads_out(new));
         debug_assert_eq!(deltas, new.deltas());
@@ -148,7 +148,7 @@ impl FlowTable {
 
     /// Writes a record, and files it; it is not in the index yet.
     #[inline(always)]
-    pub(super) fn write_down(
+    pub(crate) fn write_down(
         &mut self,
         i: u32,
         new: &NewFlow,
@@ -159,7 +159,7 @@ impl FlowTable {
         let q = self.queue_of(new.map, new.flags);
         let filed = self.fill(i, new, stamp, hashes, deltas);
         if self.queues[q].file(&self.records, filed) {
-            self.turn = Turn::default();
+            self.order = EvictionOrder::default();
         }
         self.live += 1;
         self.count_flows(new.map, new.input, 1);
@@ -167,7 +167,7 @@ impl FlowTable {
 
     /// Writes a record alone: what it is to be filed as.
     #[inline(always)]
-    pub(super) fn fill(
+    pub(crate) fn fill(
         &mut self,
         i: u32,
         new: &NewFlow,
@@ -203,22 +203,22 @@ impl FlowTable {
 
     /// [`FlowTable::take_place`] has found the one that a search finds.
     #[cfg(debug_assertions)]
-    pub(super) fn is_first_to_go(&mut self, now_ms: u64, i: u32) -> bool {
-        let turn = self.turn;
+    pub(crate) fn is_first_to_go(&mut self, now_ms: u64, i: u32) -> bool {
+        let order = self.order;
         let found = self.first_to_go(now_ms, false);
-        self.turn = turn;
+        self.order = order;
         found.map(|(_, i)| i) == Some(i)
     }
 
     /// What [`FlowTable::make_room`] and [`FlowTable::allocate`] do, where it is known who goes: the record that a new flow of the map takes over.
     #[inline(always)]
     fn take_place(&mut self, map: u16, input: u16, stamp: u64) -> Option<u32> {
-        let mut going = self.going(map, stamp)?;
-        let (i, same) = self.take_next(&mut going, map, stamp, input)?;
+        let mut cursor = self.eviction_cursor(map, stamp)?;
+        let (i, same) = self.take_next(&mut cursor, map, stamp, input)?;
         if same {
             self.count_gone(map, input);
         }
-        if self.has_crowds() {
+        if self.has_exhaustion() {
             self.note_gone(i);
         }
         self.live -= 1;
@@ -259,7 +259,7 @@ impl FlowTable {
                 let q = self.queue_of(r.map, r.flags);
                 self.remove(victim);
                 self.evictions += 1;
-                self.expect_victims(q);
+                self.prefetch_victims(q);
                 true
             }
             _ => {
@@ -270,7 +270,7 @@ impl FlowTable {
     }
 
     #[inline(always)]
-    pub(super) fn allocate(&mut self) -> Option<u32> {
+    pub(crate) fn allocate(&mut self) -> Option<u32> {
         if let Some(i) = self.free.pop() {
             return Some(i);
         }
@@ -288,18 +288,18 @@ impl FlowTable {
         let m = self.members.get_mut(usize::from(map >> 1))?;
         m.inputs.get_mut(usize::from(input))
     }
-    pub(super) fn count_flows(&mut self, map: u16, input: u16, more: u32) {
+    pub(crate) fn count_flows(&mut self, map: u16, input: u16, more: u32) {
         if let Some(c) = self.counts_mut(map, input) {
             c.flows += more;
         }
     }
     /// One less.
-    pub(super) fn count_gone(&mut self, map: u16, input: u16) {
+    pub(crate) fn count_gone(&mut self, map: u16, input: u16) {
         if let Some(c) = self.counts_mut(map, input) {
             c.flows = c.flows.saturating_sub(1);
         }
     }
-    pub(super) fn count_failure(&mut self, map: u16, input: u16) {
+    pub(crate) fn count_failure(&mut self, map: u16, input: u16) {
         if let Some(c) = self.counts_mut(map, input) {
             c.failures = c.failures.saturating_add(1);
         }
@@ -321,7 +321,7 @@ impl FlowTable {
     }
 
     /// Removes a binding, both directions.
-    pub(super) fn remove(&mut self, i: u32) {
+    pub(crate) fn remove(&mut self, i: u32) {
         let record = &self.records[i as usize];
         if !record.used {
             return;
@@ -333,7 +333,7 @@ impl FlowTable {
         let q = self.queue_of(map, flags);
         self.queues[q].unlink(&mut self.records, i);
         if shifts != NIL {
-            self.shifts[shifts as usize] = Shifts::default();
+            self.shifts[shifts as usize] = SequenceShifts::default();
             self.free_shifts.push(shifts);
         }
         // most often another flow is about to be in it, and writes all of it
@@ -354,7 +354,7 @@ impl FlowTable {
     /// The same, with what orders those that may go: guaranteed, when, stamp. A queue's records are looked at only when what they were filed
     /// under leaves open that one of them goes first: flows that are used all the time are not looked at for each that is not.
     fn first_to_go(&mut self, now_ms: u64, any: bool) -> Option<(Rank, u32)> {
-        self.turn = Turn::default();
+        self.order = EvictionOrder::default();
         // Bound: each round but the last finds out the real rank of one queue more, or that of one that has been found out is the least.
         for _ in 0..=2 * self.queues.len() {
             // the least, the one behind it, and what is left
@@ -386,7 +386,7 @@ impl FlowTable {
                 && self.records[i as usize].stamp == bound.2
             {
                 let next = next.map_or(class, |(_, next)| next);
-                self.turn = Turn {
+                self.order = EvictionOrder {
                     queues: [class, next],
                     now_ms,
                     until,
@@ -422,19 +422,19 @@ impl FlowTable {
 
 #[cfg(test)]
 mod tests {
-    use super::super::crowd::Search;
-    use super::super::flowid::FlowId;
-    use super::super::kind::Kind;
-    use super::super::record::{CLASSES, Counts, Member, Timeout, Track};
     use super::*;
-    use crate::ElemId;
+    use crate::flow_id::FlowId;
+    use crate::kind::RewriterKind;
+    use crate::port_exhaustion::Search;
+    use crate::record::{CLASSES, Counts, Member, Timeout, Track};
+    use onefold_state::ElemId;
 
     fn table(capacity: u32) -> FlowTable {
         let mut t = FlowTable::new();
         let expire = 1000;
         t.add_member(Member {
             elem: ElemId(0),
-            kind: Kind::Ip,
+            kind: RewriterKind::Ip,
             specs: Vec::new(),
             timeouts: [Timeout {
                 expire,
@@ -588,13 +588,13 @@ mod tests {
         let mut searched = 0;
         for i in 0..2000u32 {
             let now = Timestamp(1_000_000_000 + i64::from(i) * 1000);
-            let before = t.turn.now_ms;
+            let before = t.order.now_ms;
             let n = NewFlow {
                 map: u16::from(i % 3 == 0),
                 ..new(i, 1, (1024 + i) as u16)
             };
             assert!(put(&mut t, n, now).is_some());
-            searched += u32::from(t.full() && t.turn.now_ms != before);
+            searched += u32::from(t.full() && t.order.now_ms != before);
         }
         assert_eq!(t.evictions(), 1900);
         assert!(

@@ -8,9 +8,9 @@
 //! A record whose connection changes state, that goes, or whose sequence numbers begin to be shifted, [ends](Leases::end) its lease. The
 //! last use stays readable until the lease is given back.
 
-use super::record::FlowRef;
-use crate::store::StateId;
+use crate::record::FlowRef;
 use onefold_packet::Timestamp;
+use onefold_state::StateId;
 use onefold_table::HugeVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,11 +20,11 @@ pub const NO_LEASE: u32 = u32::MAX;
 /// Bit of a word: the lease has ended.
 const ENDED: u64 = 1 << 63;
 /// Bits of a stamp below the millisecond: a running number, so that stamps are never equal.
-pub(super) const STAMP_BITS: u32 = 20;
+pub(crate) const STAMP_BITS: u32 = 20;
 
 /// A binding that the next packets of the flow only refresh, as long as nothing else happens to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lasting {
+pub struct LastingBinding {
     /// The flow table.
     pub table: StateId,
     /// The record in it.

@@ -1,21 +1,22 @@
 //! How other elements reach a rewriter's bindings: ICMPRewriter looks them up, FTPPortMapper makes them.
 
-use super::apply::DCCP;
-use super::flowid::FlowId;
-use super::kind::Kind;
-use super::record::{Hit, NewFlow};
-use super::spec::{InputSpec, Verdict};
-use super::table::FlowTable;
-use crate::ElemId;
-use crate::cx::Host;
-use crate::store::{StateId, StateStore};
+use crate::apply::DCCP;
+use crate::flow_id::FlowId;
+use crate::kind::RewriterKind;
+use crate::record::{Hit, NewFlow};
+use crate::spec::{InputSpec, Verdict};
+use crate::table::FlowTable;
 use onefold_packet::Timestamp;
 use onefold_packet::wire::ipv4::proto;
+use onefold_state::ElemId;
+use onefold_state::{StateId, StateStore};
 
 /// A rewriter as others see it: its table, and its number among the table's members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Handle {
+pub struct RewriterHandle {
+    /// The [`FlowTable`].
     pub table: StateId,
+    /// Number among its members.
     pub member: u16,
 }
 
@@ -23,7 +24,7 @@ pub(super) struct Handle {
 const MAX_MEMBERS: usize = 1024;
 
 /// Finds the table that a configured rewriter uses, following `MAPPING_CAPACITY` references, and joins it.
-pub(super) fn resolve(store: &mut StateStore, elem: ElemId) -> Result<Handle, String> {
+pub fn resolve(store: &mut StateStore, elem: ElemId) -> Result<RewriterHandle, String> {
     const NOT_ONE: &str = "not an IP rewriter";
     let own = store.published_by(elem).ok_or(NOT_ONE)?;
     let next = |store: &StateStore, table| match store.get::<FlowTable>(table) {
@@ -60,7 +61,7 @@ fn join(
     own: StateId,
     table: StateId,
     elem: ElemId,
-) -> Result<Handle, String> {
+) -> Result<RewriterHandle, String> {
     let find = |t: &FlowTable| t.members.iter().position(|m| m.elem == elem);
     let t = store.get::<FlowTable>(table).ok_or("not an IP rewriter")?;
     let member = match find(t) {
@@ -79,12 +80,12 @@ fn join(
         }
     };
     let member = u16::try_from(member).map_err(|_| "too many rewriters share a capacity")?;
-    Ok(Handle { table, member })
+    Ok(RewriterHandle { table, member })
 }
 
 /// What to do when there is no binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub enum EntryMode {
     /// Nothing; the flow is one that a packet would have.
     Check,
     /// Nothing; the flow is a reply's (for pings).
@@ -95,66 +96,66 @@ pub(super) enum Wanted {
 
 /// What a ping's identifier becomes at the answering end, so that requests and replies have different keys. Counted on the
 /// identifier as a little-endian machine reads it, which is what Click does.
-pub(super) fn answering(id: u16) -> u16 {
+pub fn answering(id: u16) -> u16 {
     id.swap_bytes().wrapping_add(1).swap_bytes()
 }
 
 /// Looks up, or makes, the binding of a flow (Click's `get_entry`). A look-up does not refresh the binding.
-pub(super) fn entry(
-    h: Handle,
+pub fn entry(
+    h: RewriterHandle,
     protocol: u8,
     flow: FlowId,
-    wanted: Wanted,
+    wanted: EntryMode,
     now: Timestamp,
     store: &mut StateStore,
-    host: &mut dyn Host,
+    draw: &mut impl FnMut(ElemId) -> u32,
 ) -> Option<Hit> {
     let t = store.get::<FlowTable>(h.table)?;
     let m = t.members.get(usize::from(h.member))?;
     let (kind, elem) = (m.kind, m.elem);
-    let udp = kind == Kind::Ip && protocol == proto::UDP;
+    let udp = kind == RewriterKind::Ip && protocol == proto::UDP;
     let map = h.member * 2 + u16::from(udp);
     let mut key = flow;
     match kind {
-        Kind::Ip if !udp && protocol != proto::TCP => return None,
-        Kind::Ping if protocol != proto::ICMP => return None,
-        Kind::Ping => {
+        RewriterKind::Ip if !udp && protocol != proto::TCP => return None,
+        RewriterKind::Ping if protocol != proto::ICMP => return None,
+        RewriterKind::Ping => {
             let (id, answer) = (flow.sport, answering(flow.sport));
             (key.sport, key.dport) = match wanted {
-                Wanted::Reply => (answer, id),
+                EntryMode::Reply => (answer, id),
                 _ => (id, answer),
             };
         }
-        Kind::Addr => key = FlowId::addresses(flow.saddr, 0),
-        Kind::AddrPair => key = FlowId::addresses(flow.saddr, flow.daddr),
+        RewriterKind::Addr => key = FlowId::addresses(flow.saddr, 0),
+        RewriterKind::AddrPair => key = FlowId::addresses(flow.saddr, flow.daddr),
         _ => {}
     }
     let mut hit = t.lookup(map, &key);
-    if hit.is_none() && kind == Kind::Addr {
+    if hit.is_none() && kind == RewriterKind::Addr {
         hit = t.lookup(map, &FlowId::addresses(0, flow.daddr));
     }
     if let Some((i, _)) = hit {
         let ip_p = t.records.get(i as usize)?.ip_p;
-        let by_protocol = matches!(kind, Kind::Tcp | Kind::Udp);
+        let by_protocol = matches!(kind, RewriterKind::Tcp | RewriterKind::Udp);
         let other = by_protocol && protocol != 0 && ip_p != 0 && ip_p != protocol;
         return if other { None } else { hit };
     }
-    let Wanted::Create(input) = wanted else {
+    let EntryMode::Create(input) = wanted else {
         return None;
     };
     let spec = m.specs.get(input)?.0;
     // UDPRewriter remembers the protocol of flows that others make; the address rewriters know none
     let ip_p = match kind {
-        Kind::Tcp | Kind::Udp | Kind::Ip if !udp => protocol,
-        Kind::Ping => proto::ICMP,
+        RewriterKind::Tcp | RewriterKind::Udp | RewriterKind::Ip if !udp => protocol,
+        RewriterKind::Ping => proto::ICMP,
         _ => 0,
     };
-    create(h, map, input, ip_p, spec, key, elem, now, store, host).ok()
+    create(h, map, input, ip_p, spec, key, elem, now, store, draw).ok()
 }
 
 /// Why there is no new binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoFlow {
+pub enum NoFlow {
     /// The specification lets the packet pass at this output.
     Pass(usize),
     /// The specification drops it.
@@ -169,8 +170,8 @@ pub(super) enum NoFlow {
 
 /// Asks an input's specification about a new flow, and makes the binding.
 #[allow(clippy::too_many_arguments)]
-pub(super) fn create(
-    h: Handle,
+pub fn create(
+    h: RewriterHandle,
     map: u16,
     input: usize,
     ip_p: u8,
@@ -179,16 +180,16 @@ pub(super) fn create(
     elem: ElemId,
     now: Timestamp,
     store: &mut StateStore,
-    host: &mut dyn Host,
+    draw: &mut impl FnMut(ElemId) -> u32,
 ) -> Result<Hit, NoFlow> {
-    let verdict = spec.decide(flow, h.table, map, elem, store, host);
+    let verdict = spec.decide(flow, h.table, map, elem, store, draw);
     let t = store.get_mut::<FlowTable>(h.table).ok_or(NoFlow::Drop)?;
     let m = t
         .members
         .get_mut(usize::from(h.member))
         .ok_or(NoFlow::Drop)?;
     let (mut to, outputs, free) = match verdict {
-        Verdict::Map(to, outputs, free) => (to, outputs, free && m.kind != Kind::Ping),
+        Verdict::Map(to, outputs, free) => (to, outputs, free && m.kind != RewriterKind::Ping),
         Verdict::Pass(o) => return Err(NoFlow::Pass(o)),
         Verdict::Drop => return Err(NoFlow::Drop),
         Verdict::NoRoom => {
@@ -199,9 +200,9 @@ pub(super) fn create(
         }
     };
     let fits = match m.kind {
-        Kind::Addr => to.sport == 0 && to.dport == 0 && to.daddr == 0,
-        Kind::AddrPair => to.sport == 0 && to.dport == 0,
-        Kind::Ping => {
+        RewriterKind::Addr => to.sport == 0 && to.dport == 0 && to.daddr == 0,
+        RewriterKind::AddrPair => to.sport == 0 && to.dport == 0,
+        RewriterKind::Ping => {
             to.dport = answering(to.sport);
             true
         }
@@ -210,7 +211,7 @@ pub(super) fn create(
     if !fits {
         return Err(NoFlow::Unfit);
     }
-    let ping = m.kind == Kind::Ping;
+    let ping = m.kind == RewriterKind::Ping;
     let new = NewFlow {
         map,
         input: input as u16,
@@ -230,6 +231,6 @@ pub(super) fn create(
 }
 
 /// The protocols whose first four bytes are ports.
-pub(super) fn has_ports(protocol: u8) -> bool {
+pub fn has_ports(protocol: u8) -> bool {
     matches!(protocol, proto::TCP | proto::UDP | DCCP)
 }

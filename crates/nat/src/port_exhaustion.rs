@@ -1,22 +1,22 @@
-//! Crowds: patterns with few variations left for somebody.
+//! PortExhaustion: patterns with few variations left for somebody.
 //!
 //! A search for a free variation looks at one after the other in the flow table's index, which is quick as long as many are free. Where
 //! one has looked at many in vain, the variations that are taken are written down, a bit for each, and kept up to date with the index: the next
 //! searches for the same addresses and ports look at bits, sixty-four times sixty-four at once. So a NAPT whose ports are all taken, or all but
 //! a few, costs no more than one with free ports, whoever comes and goes.
 
-use super::access::answering;
-use super::flowid::FlowId;
+use crate::access::answering;
+use crate::flow_id::FlowId;
 use std::collections::HashMap;
 
 /// Variations of a pattern that has a crowd, at most.
 const MOST: u32 = 1 << 22;
-/// Bytes of all crowds; beyond that they are forgotten, and written down again where they are needed.
+/// Bytes of all exhaustion; beyond that they are forgotten, and written down again where they are needed.
 const BYTES: usize = 16 << 20;
 
 /// The variations of a pattern for one flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Search {
+pub(crate) struct Search {
     /// Ports vary; else addresses do.
     pub ports: bool,
     /// The first of them, and how many follow.
@@ -83,7 +83,7 @@ struct Place {
 
 /// Which variations are taken.
 #[derive(Debug, Clone)]
-struct Crowd {
+struct TakenVariations {
     base: u32,
     top: u32,
     free: u32,
@@ -92,10 +92,10 @@ struct Crowd {
     full: Vec<u64>,
 }
 
-impl Crowd {
-    fn new(base: u32, top: u32) -> Crowd {
+impl TakenVariations {
+    fn new(base: u32, top: u32) -> TakenVariations {
         let words = top as usize / 64 + 1;
-        Crowd {
+        TakenVariations {
             base,
             top,
             free: top + 1,
@@ -104,7 +104,8 @@ impl Crowd {
         }
     }
     fn bytes(&self) -> usize {
-        size_of::<(Place, Vec<Crowd>, Crowd)>() + (self.taken.len() + self.full.len()) * 8
+        size_of::<(Place, Vec<TakenVariations>, TakenVariations)>()
+            + (self.taken.len() + self.full.len()) * 8
     }
     fn set(&mut self, v: u32, taken: bool) {
         let (at, bit) = (v as usize / 64, 1u64 << (v % 64));
@@ -154,10 +155,10 @@ impl Crowd {
     }
 }
 
-/// All crowds of a flow table.
+/// All exhaustion of a flow table.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Crowds {
-    all: HashMap<Place, Vec<Crowd>>,
+pub(crate) struct PortExhaustion {
+    all: HashMap<Place, Vec<TakenVariations>>,
     bytes: usize,
     /// A bit for some hash of the other end's address, of each.
     filter: u64,
@@ -168,7 +169,7 @@ fn filter_bit(other_end: u32) -> u64 {
     1 << (other_end.wrapping_mul(0x9e37_79b9) >> 26)
 }
 
-impl Crowds {
+impl PortExhaustion {
     /// So many variations are looked at before a crowd is written down: a part of what that costs.
     pub fn patience(s: &Search) -> u64 {
         let all = u64::from(s.top) + 1;
@@ -183,8 +184,10 @@ impl Crowds {
         if self.filter & filter_bit(s.to.daddr) == 0 {
             return None;
         }
-        let crowds = self.all.get(&s.place(map, ping))?;
-        let c = crowds.iter().find(|c| (c.base, c.top) == (s.base, s.top))?;
+        let exhaustion = self.all.get(&s.place(map, ping))?;
+        let c = exhaustion
+            .iter()
+            .find(|c| (c.base, c.top) == (s.base, s.top))?;
         Some(c.next(v))
     }
     /// Writes down which variations are taken.
@@ -195,14 +198,14 @@ impl Crowds {
         s: &Search,
         taken: impl Fn(&FlowId) -> bool,
     ) {
-        let mut c = Crowd::new(s.base, s.top);
+        let mut c = TakenVariations::new(s.base, s.top);
         for v in 0..=s.top {
             if taken(&s.reply(v)) {
                 c.set(v, true);
             }
         }
         if self.bytes + c.bytes() > BYTES {
-            *self = Crowds::default();
+            *self = PortExhaustion::default();
         }
         self.bytes += c.bytes();
         self.filter |= filter_bit(s.to.daddr);
@@ -238,10 +241,10 @@ impl Crowds {
                 to,
             };
             let place = s.place(map, ping);
-            let Some(crowds) = self.all.get_mut(&place) else {
+            let Some(exhaustion) = self.all.get_mut(&place) else {
                 continue;
             };
-            for c in crowds.iter_mut() {
+            for c in exhaustion.iter_mut() {
                 let v = at.wrapping_sub(c.base);
                 if v <= c.top {
                     c.set(v, there);
@@ -249,12 +252,12 @@ impl Crowds {
             }
             // few are taken, and searches are quick again
             let bytes = &mut self.bytes;
-            crowds.retain(|c| {
+            exhaustion.retain(|c| {
                 let keep = c.free <= c.top - c.top / 16;
                 *bytes -= if keep { 0 } else { c.bytes() };
                 keep
             });
-            if crowds.is_empty() {
+            if exhaustion.is_empty() {
                 self.all.remove(&place);
             }
         }
@@ -298,7 +301,7 @@ mod tests {
             let s = search(1000, top, ports);
             let mut taken: BTreeSet<FlowId> =
                 (0..=top).filter(|v| v.wrapping_mul(2_654_435_761) % 100 >= share / 4).map(|v| s.reply(v)).collect();
-            let mut c = Crowds::default();
+            let mut c = PortExhaustion::default();
             c.write_down(3, false, &s, |k| taken.contains(k));
             // another destination is somebody else's
             let mut other = s;
@@ -323,7 +326,7 @@ mod tests {
     #[test]
     fn goes_when_most_are_free_and_never_takes_too_much_memory() {
         let s = search(0, 999, true);
-        let mut c = Crowds::default();
+        let mut c = PortExhaustion::default();
         c.write_down(0, false, &s, |_| true);
         assert_eq!(c.ask(0, false, &s, 5), Some(None));
         for v in 0..937 {
@@ -343,7 +346,7 @@ mod tests {
     #[test]
     fn pings_are_known_by_their_identifier() {
         let mut s = search(1, 9, true);
-        let mut c = Crowds::default();
+        let mut c = PortExhaustion::default();
         c.write_down(0, true, &s, |_| true);
         // the search for another identifier's flow is the same
         s.to.dport = 999;

@@ -2,23 +2,29 @@
 //!
 //! Checksums are only ever updated (RFC 1624), so a wrong one stays wrong; a UDP checksum of zero stays zero.
 
-use super::flowid::{FlowId, checksum_shift, checksum_step};
-use super::kind::Kind;
-use super::record::{Record, TCP_DATA, TCP_DONE};
-use super::seqdelta::Shifts;
+use crate::flow_id::{FlowId, checksum_shift, checksum_step};
+use crate::kind::RewriterKind;
+use crate::record::{Record, TCP_DATA, TCP_DONE};
+use crate::sequence_shifts::SequenceShifts;
 use onefold_packet::Packet;
 use onefold_packet::wire::ipv4::{self, proto};
 use onefold_packet::wire::tcp::flag;
 
 /// DCCP's protocol number.
-pub(super) const DCCP: u8 = 33;
+pub const DCCP: u8 = 33;
+
+/// Bytes of a TCP header that a rewriter needs: up to the checksum.
+pub const TCP_NEEDED: usize = 18;
+/// Bytes of a UDP header, and of an ICMP echo message.
+pub const UDP_NEEDED: usize = 8;
 
 /// The bit of flags and fragment offset that says so.
 const MORE_FRAGMENTS: u16 = 0x2000;
 
 /// What a rewriter needs to know of an arriving packet.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Arrival {
+pub struct Arrival {
+    /// IP protocol.
     pub proto: u8,
     /// Not a fragment, or the first one.
     pub first: bool,
@@ -28,7 +34,9 @@ pub(super) struct Arrival {
     pub id: u16,
     /// Bytes from the transport header to the end of the packet.
     pub transport_len: usize,
+    /// Source address.
     pub saddr: u32,
+    /// Destination address.
     pub daddr: u32,
     /// The first eight bytes of the transport header; zero where there are fewer.
     pub head: [u8; 8],
@@ -72,7 +80,7 @@ impl Arrival {
 
 /// Which annotations a rewriter sets.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Annos {
+pub struct Annos {
     /// The destination address annotation.
     pub dst: bool,
     /// The one-byte annotation at this offset: replies get the value that the flow's first packet had.
@@ -121,14 +129,7 @@ fn shift_at(b: &mut [u8], at: usize, delta: u16, reply: bool) {
 
 /// Addresses (source, destination; `None` leaves one alone), IP checksum, annotations.
 #[inline]
-pub(super) fn addresses(
-    p: &mut Packet,
-    r: &Record,
-    reply: bool,
-    annos: Annos,
-    src: bool,
-    dst: bool,
-) {
+pub fn addresses(p: &mut Packet, r: &Record, reply: bool, annos: Annos, src: bool, dst: bool) {
     let to = r.rewritten(reply);
     let Some(ip) = p.network_mut() else { return };
     if let Some(b) = ip.get_mut(..20) {
@@ -157,7 +158,7 @@ fn ports(t: &mut [u8], to: FlowId) {
 /// TCP: everything but sequence numbers. Returns the connection's flags after this packet. A header of less than 18 bytes
 /// keeps its ports, as in Click.
 #[inline]
-pub(super) fn tcp(p: &mut Packet, r: &Record, reply: bool, annos: Annos) -> u8 {
+pub fn tcp(p: &mut Packet, r: &Record, reply: bool, annos: Annos) -> u8 {
     addresses(p, r, reply, annos, true, true);
     let Some(t) = p.transport_mut().filter(|t| t.len() >= 18) else {
         return r.flags;
@@ -175,7 +176,7 @@ pub(super) fn tcp(p: &mut Packet, r: &Record, reply: bool, annos: Annos) -> u8 {
 
 /// A connection's flags after a segment with these control bits, with or without payload.
 #[inline]
-pub(super) fn tcp_flags(mut flags: u8, reply: bool, control: u8, payload: bool) -> u8 {
+pub fn tcp_flags(mut flags: u8, reply: bool, control: u8, payload: bool) -> u8 {
     let side = u8::from(reply);
     if control & flag::RST != 0 {
         flags |= TCP_DONE | TCP_DONE << 1;
@@ -191,7 +192,7 @@ pub(super) fn tcp_flags(mut flags: u8, reply: bool, control: u8, payload: bool) 
 }
 
 /// TCP sequence and acknowledgment numbers, and those in SACK options.
-pub(super) fn sequence_numbers(p: &mut Packet, shifts: &mut Shifts, reply: bool) {
+pub fn sequence_numbers(p: &mut Packet, shifts: &mut SequenceShifts, reply: bool) {
     let Some(t) = p.transport_mut().filter(|t| t.len() >= 18) else {
         return;
     };
@@ -215,7 +216,7 @@ pub(super) fn sequence_numbers(p: &mut Packet, shifts: &mut Shifts, reply: bool)
 }
 
 /// `t` is the TCP header with its options.
-fn sack(t: &mut [u8], shifts: &Shifts, reply: bool) {
+fn sack(t: &mut [u8], shifts: &SequenceShifts, reply: bool) {
     let mut changed = 0u32;
     let mut at = 20;
     // Bound: every round goes at least one byte on.
@@ -257,7 +258,7 @@ fn sack(t: &mut [u8], shifts: &Shifts, reply: bool) {
 
 /// UDPRewriter's and IPRewriter's UDP flows (UDPRewriter takes TCP and DCCP as well). Returns the flow's flags.
 #[inline]
-pub(super) fn udp(p: &mut Packet, r: &Record, reply: bool, annos: Annos, protocol: u8) -> u8 {
+pub fn udp(p: &mut Packet, r: &Record, reply: bool, annos: Annos, protocol: u8) -> u8 {
     addresses(p, r, reply, annos, true, true);
     if let Some(t) = p.transport_mut() {
         ports(t, r.rewritten(reply));
@@ -276,7 +277,7 @@ pub(super) fn udp(p: &mut Packet, r: &Record, reply: bool, annos: Annos, protoco
 
 /// A flow's flags after a datagram.
 #[inline]
-pub(super) fn udp_flags(flags: u8, reply: bool) -> u8 {
+pub fn udp_flags(flags: u8, reply: bool) -> u8 {
     let flags = flags | u8::from(reply);
     if flags < 6 { flags + 2 } else { flags }
 }
@@ -292,7 +293,7 @@ fn transport_checksum(t: &mut [u8], r: &Record, reply: bool, protocol: u8) {
 
 /// Addresses only: both, or for IPAddrRewriter the source forward and the destination of replies.
 #[inline]
-pub(super) fn addresses_only(
+pub fn addresses_only(
     p: &mut Packet,
     r: &Record,
     reply: bool,
@@ -309,7 +310,7 @@ pub(super) fn addresses_only(
 }
 
 /// ICMP echo: addresses and identifier.
-pub(super) fn ping(p: &mut Packet, r: &Record, reply: bool, annos: Annos) {
+pub fn ping(p: &mut Packet, r: &Record, reply: bool, annos: Annos) {
     addresses(p, r, reply, annos, true, true);
     // the identifier is the source port of the forward flow, and so the destination port of its reverse
     let to = r.rewritten(reply);
@@ -317,23 +318,24 @@ pub(super) fn ping(p: &mut Packet, r: &Record, reply: bool, annos: Annos) {
     if let Some(t) = p.transport_mut() {
         put16(t, 4, id);
         shift_at(t, 2, r.port_delta, reply);
-        mend_zero(t);
+        avoid_zero_checksum(t);
     }
 }
 
 /// The ICMP checksum of nothing but zeros is all ones, where incremental updates may have come to zero.
-fn mend_zero(t: &mut [u8]) {
+fn avoid_zero_checksum(t: &mut [u8]) {
     if get16(t, 2) == 0 && t.iter().all(|b| *b == 0) {
         put16(t, 2, 0xffff);
     }
 }
 
 /// Types of ICMP messages that are about a packet.
-pub(super) const ERRORS: &[u8] = &[3, 4, 5, 11, 12];
+pub const ERRORS: &[u8] = &[3, 4, 5, 11, 12];
 
 /// The part of an ICMP error that says which packet it is about.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Embedded {
+pub struct Embedded {
+    /// IP protocol of the embedded packet.
     pub proto: u8,
     /// The embedded packet's flow, reversed: what a reply to it would look like. For a ping the identifier is the source port.
     pub reply: FlowId,
@@ -385,8 +387,8 @@ impl Embedded {
     }
 
     /// What a rewriter of addresses makes of it: ports stay, and the address that it does not know.
-    pub fn of_addresses(mut self, kind: Kind, mut to: FlowId) -> (Embedded, FlowId) {
-        if kind == Kind::Addr {
+    pub fn of_addresses(mut self, kind: RewriterKind, mut to: FlowId) -> (Embedded, FlowId) {
+        if kind == RewriterKind::Addr {
             let known = |a: u32, other: u32| if a == 0 { other } else { a };
             to.saddr = known(to.saddr, self.reply.saddr);
             to.daddr = known(to.daddr, self.reply.daddr);
@@ -421,7 +423,7 @@ impl Embedded {
             let old = get16(t, at + 2);
             put16(t, at + 2, checksum_step(old, words[n].0, words[n].1));
             if let Some(inner) = t.get_mut(at..) {
-                mend_zero(inner);
+                avoid_zero_checksum(inner);
             }
             words[n + 1] = (old, get16(t, at + 2));
             n += 2;
@@ -458,14 +460,14 @@ impl Embedded {
 }
 
 /// Sets the source of an ICMP error's own IP header, with its checksum.
-pub(super) fn set_source(p: &mut Packet, saddr: u32) {
+pub fn set_source(p: &mut Packet, saddr: u32) {
     if let Some(ip) = p.network_mut().and_then(|n| n.get_mut(..20)) {
         replace32(ip, 12, saddr, 10);
     }
 }
 
 /// Sets the destination of an ICMP error's own IP header, with its checksum.
-pub(super) fn set_destination(p: &mut Packet, daddr: u32) {
+pub fn set_destination(p: &mut Packet, daddr: u32) {
     if let Some(ip) = p.network_mut().and_then(|n| n.get_mut(..20)) {
         replace32(ip, 16, daddr, 10);
     }

@@ -97,7 +97,7 @@ impl StateStore {
             y.as_any_mut().downcast_mut()?,
         ))
     }
-    /// Packets kept inside shared states; elements' own come on top ([`crate::Element::held`]).
+    /// Packets kept inside shared states; elements' own come on top.
     pub fn held(&self) -> usize {
         self.states.iter().map(|s| s.held()).sum()
     }

@@ -8,26 +8,26 @@
 //! Expiry is as Click's: a flow that has had a packet within its *guarantee* is never evicted for another one; the others
 //! are best effort and are evicted in the order in which they would time out, when the table is over its capacity; a
 //! periodic sweep removes those that have timed out. Until a sweep or an eviction removes it, a flow that has timed out
-//! goes on working. Click keeps binary heaps sorted by expiry and so re-sorts at every packet; here see [`super::queue`].
+//! goes on working. Click keeps binary heaps sorted by expiry and so re-sorts at every packet; here see [`crate::age_queue`].
 //! Where several flows would time out in the same millisecond, Click's choice depends on its heap's shape; here it is the
 //! one that has been silent longest.
 
-use super::access::answering;
-use super::crowd::{Crowds, Search};
-use super::flowid::FlowId;
-use super::fragments::Fragmented;
-use super::kind::Kind;
-use super::lease::{Leases, NO_LEASE, STAMP_BITS};
-use super::queue::{AgeQueue, NIL};
-use super::record::{CLASSES, Hit, Member, Timeout, Track};
-use super::record::{FlowRef, Record};
-use super::room::Turn;
-use super::seed::Seed;
-use super::seqdelta::Shifts;
-use super::spec::InputSpec;
-use crate::store::State;
-use crate::{ElemId, state_any};
+use crate::access::answering;
+use crate::age_queue::{AgeQueue, NIL};
+use crate::flow_id::FlowId;
+use crate::fragments::Fragmented;
+use crate::hash_key::HashKey;
+use crate::insert_evict::EvictionOrder;
+use crate::kind::RewriterKind;
+use crate::lease::{Leases, NO_LEASE, STAMP_BITS};
+use crate::port_exhaustion::{PortExhaustion, Search};
+use crate::record::{CLASSES, Hit, Member, Timeout, Track};
+use crate::record::{FlowRef, Record};
+use crate::sequence_shifts::SequenceShifts;
+use crate::spec::InputSpec;
 use onefold_packet::Timestamp;
+use onefold_state::State;
+use onefold_state::{ElemId, state_any};
 use onefold_table::{HugeVec, IndexKeys, TagIndex, prefetch};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -40,33 +40,33 @@ pub const MAX_FLOWS: usize = 1 << 22;
 /// The bindings of one rewriter, or of several that share a capacity.
 #[derive(Debug)]
 pub struct FlowTable {
-    pub(super) records: HugeVec<Record>,
-    pub(super) index: TagIndex,
-    pub(super) seed: Seed,
-    pub(super) members: Vec<Member>,
+    pub(crate) records: HugeVec<Record>,
+    pub(crate) index: TagIndex,
+    pub(crate) seed: HashKey,
+    pub(crate) members: Vec<Member>,
     /// [`CLASSES`] per member.
-    pub(super) queues: Vec<AgeQueue>,
-    pub(super) shifts: Vec<Shifts>,
-    pub(super) free_shifts: Vec<u32>,
+    pub(crate) queues: Vec<AgeQueue>,
+    pub(crate) shifts: Vec<SequenceShifts>,
+    pub(crate) free_shifts: Vec<u32>,
     /// Records that are not in use; the last one is used next. A list through the records themselves would be waited for, one line after the other, when the
     /// next ones are asked for.
-    pub(super) free: Vec<u32>,
-    pub(super) live: usize,
+    pub(crate) free: Vec<u32>,
+    pub(crate) live: usize,
     capacity: u32,
     last_stamp: u64,
     /// Patterns with few variations left.
-    crowds: Crowds,
-    pub(super) evictions: u64,
+    exhaustion: PortExhaustion,
+    pub(crate) evictions: u64,
     /// The rewriter that this one shares the capacity of: its table is used in the place of this one.
-    pub(super) shared_with: Option<ElemId>,
+    pub(crate) shared_with: Option<ElemId>,
     /// Who goes next.
-    pub(super) turn: Turn,
+    pub(crate) order: EvictionOrder,
     /// All of the last packets that were asked about began flows: the next ones are taken to do so, too, before anybody looks.
-    pub(super) flood: bool,
+    pub(crate) flood: bool,
     /// Packets whose later fragments have a binding.
-    pub(super) fragmented: Fragmented,
+    pub(crate) fragmented: Fragmented,
     /// Leases of its records, if somebody remembers flows.
-    pub(super) leases: Option<Arc<Leases>>,
+    pub(crate) leases: Option<Arc<Leases>>,
 }
 
 /// A copy has no part in leases: what they know of is written down in it.
@@ -91,10 +91,10 @@ impl Clone for FlowTable {
             live: self.live,
             capacity: self.capacity,
             last_stamp: self.last_stamp.max(self.lease_clock()),
-            crowds: self.crowds.clone(),
+            exhaustion: self.exhaustion.clone(),
             evictions: self.evictions,
             shared_with: self.shared_with,
-            turn: Turn::default(),
+            order: EvictionOrder::default(),
             flood: false,
             fragmented: self.fragmented.clone(),
             leases: None,
@@ -114,7 +114,7 @@ impl FlowTable {
         FlowTable {
             records: HugeVec::new(),
             index: TagIndex::default(),
-            seed: Seed::new(),
+            seed: HashKey::new(),
             members: Vec::new(),
             queues: Vec::new(),
             shifts: Vec::new(),
@@ -123,10 +123,10 @@ impl FlowTable {
             live: 0,
             capacity: DEFAULT_CAPACITY,
             last_stamp: 0,
-            crowds: Crowds::default(),
+            exhaustion: PortExhaustion::default(),
             evictions: 0,
             shared_with: None,
-            turn: Turn::default(),
+            order: EvictionOrder::default(),
             flood: false,
             fragmented: Fragmented::default(),
             leases: None,
@@ -153,26 +153,53 @@ impl FlowTable {
     pub fn set_capacity(&mut self, flows: u32) {
         self.capacity = flows;
     }
-    pub(super) fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         (self.capacity as usize).min(MAX_FLOWS)
     }
 
     /// Has each new flow to take the place of another?
     #[inline(always)]
-    pub(super) fn full(&self) -> bool {
+    pub(crate) fn full(&self) -> bool {
         self.live >= self.limit()
     }
 
-    pub(super) fn add_member(&mut self, m: Member) -> usize {
-        self.turn = Turn::default();
+    /// Adds a rewriter to those that use the table: its number.
+    pub fn add_member(&mut self, m: Member) -> usize {
+        self.order = EvictionOrder::default();
         self.members.push(m);
         self.queues
             .extend(std::iter::repeat_n(AgeQueue::default(), CLASSES));
         self.members.len() - 1
     }
 
+    /// The rewriter with this number.
+    #[inline]
+    pub fn member(&self, number: u16) -> Option<&Member> {
+        self.members.get(usize::from(number))
+    }
+    /// [`FlowTable::member`], to be changed: specifications and counts.
+    pub fn member_mut(&mut self, number: u16) -> Option<&mut Member> {
+        self.members.get_mut(usize::from(number))
+    }
+    /// The record with this number, in use or not.
+    #[inline(always)]
+    pub fn record(&self, record: u32) -> Option<&Record> {
+        self.records.get(record as usize)
+    }
+    /// Sets the annotation value that replies of a record's flow get.
+    #[inline]
+    pub fn set_reply_anno(&mut self, record: u32, value: u8) {
+        if let Some(r) = self.records.get_mut(record as usize) {
+            r.reply_anno = value;
+        }
+    }
+    /// The table of the rewriter `elem` is used in the place of this one; see [`resolve`](crate::resolve).
+    pub fn share_with(&mut self, elem: ElemId) {
+        self.shared_with = Some(elem);
+    }
+
     /// The rewriter that a map belongs to.
-    pub(super) fn member_of(&self, map: u16) -> Option<&Member> {
+    pub(crate) fn member_of(&self, map: u16) -> Option<&Member> {
         self.members.get(usize::from(map >> 1))
     }
 
@@ -195,7 +222,7 @@ impl FlowTable {
     /// two maps. A look-up does not refresh it.
     pub fn binding(&self, elem: ElemId, udp: bool, flow: &FlowId) -> Option<(FlowRef, bool)> {
         let member = self.members.iter().position(|m| m.elem == elem)?;
-        let two_maps = self.members.get(member)?.kind == Kind::Ip;
+        let two_maps = self.members.get(member)?.kind == RewriterKind::Ip;
         let map = member as u16 * 2 + u16::from(udp && two_maps);
         let (i, reply) = self.lookup(map, flow)?;
         Some((self.reference(i)?, reply))
@@ -214,41 +241,42 @@ impl FlowTable {
         m.map_or(&[], |m| &m.specs)
     }
 
+    /// Hash of a flow's key in a map (twice the member's number, plus one for IPRewriter's UDP).
     #[inline(always)]
-    pub(super) fn hash(&self, map: u16, k: &FlowId) -> u32 {
+    pub fn hash(&self, map: u16, k: &FlowId) -> u32 {
         self.seed.of(map, k)
     }
     /// The index, and what is in it.
     #[inline]
-    pub(super) fn indexed(&mut self) -> (&mut TagIndex, Indexed<'_>) {
+    pub(crate) fn indexed(&mut self) -> (&mut TagIndex, Indexed<'_>) {
         let (records, seed) = (&self.records[..], &self.seed);
         (&mut self.index, Indexed { records, seed })
     }
 
     /// A look-up of this hash is about to come: its place in the index is asked for.
     #[inline(always)]
-    pub(super) fn expect(&self, hash: u32) {
+    pub fn prefetch_bucket(&self, hash: u32) {
         self.index.prefetch(hash);
     }
     /// The record that a look-up of this hash will most likely end at is asked for; there is none for a flow that is not known.
     #[inline(always)]
-    pub(super) fn expect_record(&self, hash: u32) -> Option<u32> {
+    pub fn prefetch_record(&self, hash: u32) -> Option<u32> {
         let found = self.index.candidate(hash)?;
         if let Some(r) = self.records.get((found >> 1) as usize) {
             prefetch(r);
         }
         Some(found)
     }
-    /// The record of [`FlowTable::expect_record`], if it is that of the flow; and the direction.
+    /// The record of [`FlowTable::prefetch_record`], if it is that of the flow; and the direction.
     #[inline]
-    pub(super) fn expected(&self, found: u32, map: u16, key: &FlowId) -> Option<(&Record, bool)> {
+    pub(crate) fn prefetched(&self, found: u32, map: u16, key: &FlowId) -> Option<(&Record, bool)> {
         let r = self.records.get((found >> 1) as usize)?;
         let reply = found & 1 != 0;
         (r.map == map && r.key(reply) == *key).then_some((r, reply))
     }
     /// So many flows are about to be made, after `before` others: the records that they will be in are asked for.
     #[inline(always)]
-    pub(super) fn expect_new(&self, before: usize, n: usize) {
+    pub fn prefetch_new(&self, before: usize, n: usize) {
         // those that have never been used come one after the other: memory sees that by itself
         let last = self.free.len().saturating_sub(before);
         let next = self.free.get(last.saturating_sub(n)..last);
@@ -261,25 +289,27 @@ impl FlowTable {
 
     /// A flow of a queue has made room, and the next ones in line are about to: their records, and where they stand in the index, are asked for.
     #[inline(always)]
-    pub(super) fn expect_victims(&self, q: usize) {
+    pub(crate) fn prefetch_victims(&self, q: usize) {
         let Some(q) = self.queues.get(q) else { return };
         // a line has two or three of them, and was written long ago
-        q.expect(40);
-        if let Some((i, hashes)) = q.ahead(12) {
+        q.prefetch(40);
+        if let Some((i, hashes)) = q.nth(12) {
             if let Some(r) = self.records.get(i as usize) {
                 prefetch(r);
             }
-            hashes.into_iter().for_each(|h| self.expect(h));
+            hashes.into_iter().for_each(|h| self.prefetch_bucket(h));
         }
     }
 
+    /// The record that packets with this key meet in a map. A look-up does not refresh it.
     #[inline(always)]
-    pub(super) fn lookup(&self, map: u16, key: &FlowId) -> Option<Hit> {
+    pub fn lookup(&self, map: u16, key: &FlowId) -> Option<Hit> {
         self.lookup_hashed(self.hash(map, key), map, key)
     }
 
+    /// [`FlowTable::lookup`] where [`FlowTable::hash`] is known.
     #[inline(always)]
-    pub(super) fn lookup_hashed(&self, hash: u32, map: u16, key: &FlowId) -> Option<Hit> {
+    pub fn lookup_hashed(&self, hash: u32, map: u16, key: &FlowId) -> Option<Hit> {
         let records = &self.records;
         let found = self.index.find(hash, |i| {
             let r = &records[(i >> 1) as usize];
@@ -290,13 +320,13 @@ impl FlowTable {
 
     /// Is there a flow with such replies? A ping's are known by what the identifier becomes at the other end.
     #[inline(always)]
-    pub(super) fn taken(&self, map: u16, ping: bool, reply: &FlowId) -> bool {
+    pub(crate) fn taken(&self, map: u16, ping: bool, reply: &FlowId) -> bool {
         self.free_key(map, ping, reply).is_none()
     }
 
     /// The hash of what is looked up for [`FlowTable::taken`], if no flow has it.
     #[inline(always)]
-    pub(super) fn free_key(&self, map: u16, ping: bool, reply: &FlowId) -> Option<u32> {
+    pub(crate) fn free_key(&self, map: u16, ping: bool, reply: &FlowId) -> Option<u32> {
         let key = match ping {
             false => *reply,
             true => FlowId {
@@ -313,19 +343,19 @@ impl FlowTable {
 
     /// The first variation from `v` on, around the end, whose replies no flow has.
     #[inline(never)]
-    pub(super) fn search(&mut self, map: u16, ping: bool, s: &Search, v: u32) -> Option<u32> {
-        if let Some(found) = self.crowds.ask(map, ping, s, v) {
+    pub(crate) fn search(&mut self, map: u16, ping: bool, s: &Search, v: u32) -> Option<u32> {
+        if let Some(found) = self.exhaustion.ask(map, ping, s, v) {
             return found;
         }
-        let patience = Crowds::patience(s);
+        let patience = PortExhaustion::patience(s);
         match s.look(v, patience, |k| self.taken(map, ping, k)) {
             Ok(v) => Some(v),
             Err(_) if patience > u64::from(s.top) => None,
             Err(v) => {
-                let mut crowds = std::mem::take(&mut self.crowds);
-                crowds.write_down(map, ping, s, |k| self.taken(map, ping, k));
-                let found = crowds.ask(map, ping, s, v);
-                self.crowds = crowds;
+                let mut exhaustion = std::mem::take(&mut self.exhaustion);
+                exhaustion.write_down(map, ping, s, |k| self.taken(map, ping, k));
+                let found = exhaustion.ask(map, ping, s, v);
+                self.exhaustion = exhaustion;
                 found.flatten()
             }
         }
@@ -333,47 +363,47 @@ impl FlowTable {
 
     /// A key has come into the index, or gone from it.
     #[inline(always)]
-    pub(super) fn note(&mut self, map: u16, key: &FlowId, there: bool) {
-        if self.has_crowds() {
-            self.note_crowds(map, key.saddr, key.daddr, key.ports(), there);
+    pub(crate) fn note(&mut self, map: u16, key: &FlowId, there: bool) {
+        if self.has_exhaustion() {
+            self.note_exhaustion(map, key.saddr, key.daddr, key.ports(), there);
         }
     }
     /// Does [`FlowTable::note`] do anything?
     #[inline(always)]
-    pub(super) fn has_crowds(&self) -> bool {
-        !self.crowds.is_empty()
+    pub(crate) fn has_exhaustion(&self) -> bool {
+        !self.exhaustion.is_empty()
     }
     /// Not by reference: a key would be in memory wherever it is seldom needed there.
     #[cold]
     #[inline(never)]
-    fn note_crowds(&mut self, map: u16, saddr: u32, daddr: u32, ports: u32, there: bool) {
+    fn note_exhaustion(&mut self, map: u16, saddr: u32, daddr: u32, ports: u32, there: bool) {
         let member = self.members.get(usize::from(map >> 1));
-        let ping = member.is_some_and(|m| m.kind == Kind::Ping);
+        let ping = member.is_some_and(|m| m.kind == RewriterKind::Ping);
         let key = FlowId::of(saddr, daddr, ports);
-        self.crowds.note(map, ping, &key, there);
+        self.exhaustion.note(map, ping, &key, there);
     }
 
     #[inline]
-    pub(super) fn now_ms(&self, now: Timestamp) -> u64 {
+    pub(crate) fn now_ms(&self, now: Timestamp) -> u64 {
         let ms = now.nanos().max(0) as u64 / 1_000_000;
         ms.max(self.last_stamp.max(self.lease_clock()) >> STAMP_BITS)
     }
 
     /// The next stamp: of this millisecond, after all others.
     #[inline]
-    pub(super) fn stamp(&mut self, now: Timestamp) -> u64 {
+    pub(crate) fn stamp(&mut self, now: Timestamp) -> u64 {
         self.stamp_from(Leases::first_stamp(now))
     }
     /// The same of the millisecond whose [first stamp](Leases::first_stamp) this is.
     #[inline(always)]
-    pub(super) fn stamp_from(&mut self, first: u64) -> u64 {
+    pub(crate) fn stamp_from(&mut self, first: u64) -> u64 {
         let stamp = self.next_stamp(first);
         self.set_last_stamp(stamp);
         stamp
     }
     /// This stamp, and those before, have been given.
     #[inline(always)]
-    pub(super) fn set_last_stamp(&mut self, stamp: u64) {
+    pub(crate) fn set_last_stamp(&mut self, stamp: u64) {
         self.last_stamp = stamp;
         if let Some(l) = &self.leases {
             l.set_clock(stamp);
@@ -381,7 +411,7 @@ impl FlowTable {
     }
     /// The one that [`FlowTable::stamp_from`] gives next.
     #[inline(always)]
-    pub(super) fn next_stamp(&self, first: u64) -> u64 {
+    pub(crate) fn next_stamp(&self, first: u64) -> u64 {
         first.max(self.last_stamp.max(self.lease_clock()) + 1)
     }
     #[inline]
@@ -392,7 +422,7 @@ impl FlowTable {
     /// A packet of the flow has been processed. The last one to have been used, in the same millisecond, stays as it is: a new flow is
     /// used by the packet that has made it, and does not look as if it had been used again.
     #[inline]
-    pub(super) fn touch(&mut self, i: u32, now: Timestamp) {
+    pub fn touch(&mut self, i: u32, now: Timestamp) {
         let last = self.last_stamp.max(self.lease_clock());
         let r = &mut self.records[i as usize];
         if r.stamp == last && self.now_ms(now) == last >> STAMP_BITS {
@@ -429,14 +459,14 @@ impl FlowTable {
         self.resolve(f).map_or(NO_LEASE, |r| r.lease)
     }
     /// Leases a record; it must have no lease. Gives its last use, `None` when it is gone.
-    pub fn let_out(&mut self, f: FlowRef, lease: u32) -> Option<u64> {
+    pub fn grant(&mut self, f: FlowRef, lease: u32) -> Option<u64> {
         self.resolve(f)?;
         let r = self.records.get_mut(f.record as usize)?;
         r.lease = lease;
         Some(r.stamp)
     }
     /// A lease is given back: the record keeps the last use. Nothing happens to one that is gone or has another lease.
-    pub fn take_back(&mut self, f: FlowRef, lease: u32) {
+    pub fn release(&mut self, f: FlowRef, lease: u32) {
         if self.lease(f) == lease
             && lease != NO_LEASE
             && let Some(r) = self.records.get_mut(f.record as usize)
@@ -447,7 +477,7 @@ impl FlowTable {
     }
     /// What was said of the flow does not hold any more. The record keeps what the lease knows.
     #[inline]
-    pub(super) fn end_lease(&mut self, i: u32) {
+    pub(crate) fn end_lease(&mut self, i: u32) {
         if let Some(r) = self.records.get_mut(i as usize)
             && r.lease != NO_LEASE
             && let Some(l) = &self.leases
@@ -458,14 +488,14 @@ impl FlowTable {
 
     /// Files a record in a queue; `hashes`: of its keys.
     #[inline(always)]
-    pub(super) fn file(&mut self, q: usize, i: u32, hashes: [u32; 2]) {
+    pub(crate) fn file(&mut self, q: usize, i: u32, hashes: [u32; 2]) {
         if self.queues[q].push(&mut self.records, i, hashes) {
-            self.turn = Turn::default();
+            self.order = EvictionOrder::default();
         }
     }
 
     #[inline(always)]
-    pub(super) fn queue_of(&self, map: u16, flags: u8) -> usize {
+    pub(crate) fn queue_of(&self, map: u16, flags: u8) -> usize {
         let member = usize::from(map >> 1);
         let track = self
             .members
@@ -476,7 +506,7 @@ impl FlowTable {
 
     /// Sets the tracking flags of a record that has just been touched, and so its time-out class.
     #[inline]
-    pub(super) fn set_flags(&mut self, i: u32, flags: u8) {
+    pub fn set_flags(&mut self, i: u32, flags: u8) {
         if self.records[i as usize].flags != flags {
             self.change_flags(i, flags);
         }
@@ -502,7 +532,7 @@ impl FlowTable {
         let free = self.free.capacity() * size_of::<u32>();
         self.records.bytes()
             + self.index.memory_bytes()
-            + self.crowds.memory_bytes()
+            + self.exhaustion.memory_bytes()
             + queues
             + free
     }
@@ -513,7 +543,7 @@ impl FlowTable {
     }
 
     /// Removes flows that an input of a member has created.
-    pub(super) fn forget_input(&mut self, member: u16, input: u16) {
+    pub fn forget_input(&mut self, member: u16, input: u16) {
         self.remove_where(|r| r.map >> 1 == member && r.input == input);
     }
 
@@ -526,13 +556,13 @@ impl FlowTable {
     }
 
     /// When an idle flow would be swept, in milliseconds since the epoch.
-    pub(super) fn expiry_ms(&self, r: &Record) -> u64 {
+    pub fn expiry_ms(&self, r: &Record) -> u64 {
         (r.last_use(self.leases.as_deref()) >> STAMP_BITS)
             + timeout(&self.members, self.queue_of(r.map, r.flags)).expire
     }
 
     /// All flows of a map, by the key that packets arrive with: the directions that a look-up finds.
-    pub(super) fn entries(&self, map: u16) -> Vec<(&Record, bool)> {
+    pub fn entries(&self, map: u16) -> Vec<(&Record, bool)> {
         let mut v: Vec<(&Record, bool)> = Vec::new();
         for (i, r) in self.records.iter().enumerate() {
             if !r.used || r.map != map {
@@ -548,20 +578,23 @@ impl FlowTable {
         v
     }
 
-    pub(super) fn shifts(&self, r: &Record) -> Option<&Shifts> {
+    /// The sequence number shifts of a record's connection, if it has any.
+    pub fn shifts(&self, r: &Record) -> Option<&SequenceShifts> {
         self.shifts.get(r.shifts as usize)
     }
-    pub(super) fn shifts_mut(&mut self, i: u32) -> Option<&mut Shifts> {
+    /// [`FlowTable::shifts`] of the record with this number, to be changed.
+    #[inline]
+    pub fn shifts_mut(&mut self, i: u32) -> Option<&mut SequenceShifts> {
         let s = self.records.get(i as usize)?.shifts;
         self.shifts.get_mut(s as usize)
     }
     /// The shifts of a record, made if there are none.
-    pub(super) fn make_shifts(&mut self, i: u32) -> Option<&mut Shifts> {
+    pub fn make_shifts(&mut self, i: u32) -> Option<&mut SequenceShifts> {
         self.end_lease(i);
         let r = self.records.get_mut(i as usize)?;
         if r.shifts == NIL {
             r.shifts = self.free_shifts.pop().unwrap_or_else(|| {
-                self.shifts.push(Shifts::default());
+                self.shifts.push(SequenceShifts::default());
                 self.shifts.len() as u32 - 1
             });
         }
@@ -571,9 +604,9 @@ impl FlowTable {
 
 /// Records that are in the index, by reference: twice the number, plus one for the reply direction.
 #[derive(Clone, Copy)]
-pub(super) struct Indexed<'t> {
+pub(crate) struct Indexed<'t> {
     pub records: &'t [Record],
-    seed: &'t Seed,
+    seed: &'t HashKey,
 }
 
 impl IndexKeys for Indexed<'_> {
@@ -589,7 +622,7 @@ impl IndexKeys for Indexed<'_> {
 }
 
 #[inline(always)]
-pub(super) fn timeout(members: &[Member], queue: usize) -> Timeout {
+pub(crate) fn timeout(members: &[Member], queue: usize) -> Timeout {
     let class = |m: &Member| m.timeouts[queue % CLASSES];
     members.get(queue / CLASSES).map(class).unwrap_or_default()
 }

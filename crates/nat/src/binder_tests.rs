@@ -1,10 +1,10 @@
 //! Binders, alone and in floods.
 
-use super::super::record::{CLASSES, Counts, Member, Timeout, Track};
 use super::*;
-use crate::ElemId;
-use crate::store::State;
+use crate::record::{CLASSES, Counts, Member, Timeout, Track};
 use onefold_packet::wire::tcp::flag;
+use onefold_state::ElemId;
+use onefold_state::State;
 use proptest::prelude::*;
 
 proptest! {
@@ -57,7 +57,7 @@ fn table(capacity: u32, expire: &[u64]) -> FlowTable {
     let mut t = FlowTable::new();
     t.add_member(Member {
         elem: ElemId(0),
-        kind: Kind::Ip,
+        kind: RewriterKind::Ip,
         specs: Vec::new(),
         timeouts: std::array::from_fn(|i| Timeout {
             expire: expire[i],
@@ -77,7 +77,7 @@ fn binder<'s>(table: &'s mut FlowTable, pattern: &'s mut Pattern) -> Binder<'s> 
         filling: pattern.filling(),
         table,
         new: Some((pattern, 0, 1)),
-        kind: Kind::Ip,
+        kind: RewriterKind::Ip,
         take_over: true,
         map: 0,
         port: 0,
@@ -152,7 +152,7 @@ proptest! {
                     prop_assert!(a.is_some());
                     let Some(a) = a else { continue };
                     let tied = each.bind(&a, &wanted, now, || draw(1));
-                    prop_assert_eq!(tied, Tied::To(c.binding(j)));
+                    prop_assert_eq!(tied, BindAnswer::To(c.binding(j)));
                 }
                 i += made;
                 if let Some(a) = c.get(i).filter(|_| made == 0) {
@@ -212,7 +212,7 @@ fn one_that_is_its_own_reply_and_closed_finds_a_place() {
             total_len: 40,
         });
         let tied = asked.map(|a| b.bind(&a, &wanted, now, || 0));
-        assert!(matches!(tied, Some(Tied::To(_))), "{tied:?}");
+        assert!(matches!(tied, Some(BindAnswer::To(_))), "{tied:?}");
         assert!(t.lookup(0, &flow).is_some());
     }
     assert_eq!((t.len(), t.evictions()), (1, 1));
@@ -268,7 +268,7 @@ fn one_that_comes_alone_ends_a_turn() {
         };
         if let Some(a) = c.get(0).filter(|_| made == 0) {
             let tied = b.bind(&a, &wanted, now, || 0);
-            assert!(matches!(tied, Tied::To(_)), "{tied:?}");
+            assert!(matches!(tied, BindAnswer::To(_)), "{tied:?}");
         }
         (u16::from(proto == 17), flow)
     };
