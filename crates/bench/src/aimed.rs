@@ -5,7 +5,7 @@ use crate::measure::{Aimed, Order};
 use crate::run::{Progress, WrittenFile};
 use crate::traffic::Counts;
 use onefold_capture::{CaptureWriter, LinkType};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_verify::frame::view;
 use serde::Serialize;
 use std::fs::File;

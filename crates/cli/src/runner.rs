@@ -8,7 +8,7 @@ use crate::shadow::ShadowLog;
 use anyhow::{Result, bail};
 use onefold_capture::{CaptureReader, CaptureWriter, Format, LinkType};
 use onefold_chain::Chain;
-use onefold_elements::{ElemId, SourceLoc};
+use onefold_element::{ElemId, SourceLoc};
 use onefold_engine::flow::FlowStats;
 use onefold_engine::program::Report;
 use onefold_engine::shadow::Shadow;

@@ -12,7 +12,7 @@ use common::judge::{Layout, Sum, judge};
 use common::wireshark::Part;
 use common::{adapt, wireshark};
 use onefold_capture::{CaptureWriter, LinkType};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
 use std::collections::BTreeMap;

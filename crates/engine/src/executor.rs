@@ -15,7 +15,7 @@ use crate::program::ProgramRunner;
 use crate::program::error::LoadError;
 use crate::program::report::Report;
 use crate::shadow::Shadow;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_packet::{Pkt, Timestamp};
 use onefold_synth::program::Program;
 use std::time::Duration;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 use onefold_capture::{CaptureWriter, LinkType};
 use onefold_chain::Chain;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::flow::{DEFAULT_FLOWS, FlowStats};
 use onefold_engine::program::{ProgramRunner, Report};
 use onefold_engine::{BuildOptions, Graph};

@@ -2,14 +2,12 @@
 //! the packet; and the model that says for which packets that can be done.
 
 use super::rewriter::{Rewriter, Unbound, Way};
-use crate::Port;
-use crate::StateStore;
-use crate::cx::Cx;
 use crate::ip4;
-use crate::model::{
+use onefold_element::model::{
     Base, Bind, BindKind, BindPacket, Binding, Bound, Case, Cond, DstAnno, Exit, Expected,
     FlowKind, Model, ModelCx, Read, Rewritten, ValueSet, bits, field,
 };
+use onefold_element::{Cx, Port, StateStore};
 use onefold_nat::apply::{self, Arrival, TCP_NEEDED, UDP_NEEDED};
 use onefold_nat::{
     FlowTable, Hit, InputSpec, LastingBinding, Mapper, Pattern, PatternRef, PatternSet,
@@ -78,7 +76,7 @@ impl Rewriter {
         }
     }
 
-    /// See [`crate::Element::lasting`].
+    /// See [`onefold_element::Element::lasting`].
     pub(super) fn lasting_binding(
         &self,
         p: &BindPacket,

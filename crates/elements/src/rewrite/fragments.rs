@@ -1,7 +1,7 @@
 //! Later fragments at a rewriter (keyword `FRAGMENTS`): what is remembered of first ones is in [`onefold_nat::FragmentFate`].
 
 use super::rewriter::{Rewriter, Sought, Way};
-use crate::cx::Cx;
+use onefold_element::Cx;
 use onefold_nat::apply::{self, Arrival};
 use onefold_nat::{FragmentFate, Hit};
 use onefold_packet::Pkt;

@@ -9,14 +9,12 @@
 //! Differences from Click: a packet that is no TCP, or whose header lies about its length, passes unchanged (Click aborts,
 //! or reads beyond the packet); a rewriter without ports leaves the announced port as it is (Click announces port 0).
 
-use crate::args::{Args, ElementArg};
-use crate::batch::Clock;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
-use crate::model::{Model, ModelCx};
-use crate::spec::GraphSpec;
-use crate::{ElemId, Port, element_any};
+use onefold_element::args::{Args, ElementArg};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element, ElementClass,
+    GraphSpec, InitCx, Port, element_any,
+};
 use onefold_nat::apply::Arrival;
 use onefold_nat::{
     EntryMode, FlowId, FlowTable, REWRITER_CLASSES, RewriterHandle, RewriterKind, entry, resolve,

@@ -2,9 +2,9 @@
 
 use super::rewriter::Rewriter;
 use super::spec::{SpecScope, parse};
-use crate::args::{ArgScope, FromArg, split_words};
-use crate::cx::Cx;
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::Cx;
+use onefold_element::args::{ArgScope, FromArg, split_words};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_nat::{FlowId, FlowTable, InputSpec, Mapper, PatternSet, Record, RewriterKind};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
@@ -195,7 +195,11 @@ impl Rewriter {
                 return None;
             };
             let ip = |s: &str| Ipv4Addr::from_arg(s, scope).ok().map(u32::from);
-            let port = |s: &str| crate::args::IpPort::from_arg(s, scope).ok().map(|p| p.0);
+            let port = |s: &str| {
+                onefold_element::args::IpPort::from_arg(s, scope)
+                    .ok()
+                    .map(|p| p.0)
+            };
             Some(FlowId {
                 saddr: ip(s)?,
                 daddr: ip(d)?,

@@ -19,14 +19,13 @@
 //! only. Click writes zeros in the place of what they do not know; here it stays. A quoted UDP checksum that comes to zero is
 //! written as 0xffff: zero would say that there is none.
 
-use crate::args::{AnyArg, Args, SizedAnno, split_words, unquote};
-use crate::batch::Clock;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
-use crate::model::build::{Cases, ne};
-use crate::model::{Cond, Exit, Model, ModelCx, Read, ValueSet, field};
-use crate::{ElemId, Port, element_any};
+use onefold_element::args::{AnyArg, Args, SizedAnno, split_words, unquote};
+use onefold_element::model::build::{Cases, ne};
+use onefold_element::model::{Cond, Exit, Model, ModelCx, Read, ValueSet, field};
+use onefold_element::{
+    Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element, ElementClass, InitCx,
+    Port, element_any,
+};
 use onefold_nat::apply::{Annos, ERRORS, Embedded, set_destination, set_source};
 use onefold_nat::{
     EntryMode, FlowTable, Hit, REWRITER_CLASSES, RewriterHandle, RewriterKind, entry, resolve,

@@ -8,13 +8,11 @@
 
 use super::named_pattern_sets;
 use super::spec::{SpecScope, parse_pattern};
-use crate::StateId;
-use crate::args::{Args, FromArg, split_words};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::{Args, FromArg, split_words};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId, element_any,
+};
 use onefold_nat::{Mapper, PatternSet};
 use onefold_packet::Pkt;
 

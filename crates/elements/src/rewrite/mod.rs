@@ -18,8 +18,7 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
-use crate::class::ElementClass;
-use crate::{StateId, StateStore};
+use onefold_element::{ElementClass, StateId, StateStore};
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[
@@ -41,6 +40,6 @@ fn named_pattern_sets(classes: &[String], store: &StateStore) -> Vec<StateId> {
     let named = classes.iter().enumerate();
     let named = named.filter(|(_, c)| *c == patterns::IP_REWRITER_PATTERNS.name);
     named
-        .filter_map(|(i, _)| store.published_by(crate::ElemId(i as u32)))
+        .filter_map(|(i, _)| store.published_by(onefold_element::ElemId(i as u32)))
         .collect()
 }

@@ -1,6 +1,6 @@
 //! The text of a rewrite pattern: `SADDR SPORT DADDR DPORT` with a range of source addresses or ports; see [`Pattern`].
 
-use crate::args::{ArgScope, FromArg, Ip4Prefix};
+use onefold_element::args::{ArgScope, FromArg, Ip4Prefix};
 use onefold_nat::Pattern;
 use std::net::Ipv4Addr;
 
@@ -122,8 +122,8 @@ fn port(s: &str, scope: &ArgScope<'_>) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::split_words;
-    use crate::names::NameDb;
+    use onefold_element::NameDb;
+    use onefold_element::args::split_words;
 
     fn scope() -> ArgScope<'static> {
         ArgScope {

@@ -5,13 +5,11 @@
 
 use super::named_pattern_sets;
 use super::pattern::parse_words;
-use crate::StateId;
-use crate::args::{Args, split_words};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::{Args, split_words};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId, element_any,
+};
 use onefold_nat::PatternSet;
 use onefold_packet::Pkt;
 

@@ -30,16 +30,13 @@
 use super::settings::{read_seconds, settings};
 use super::spec::{SpecScope, parse};
 use super::{handlers, named_pattern_sets};
-use crate::DropReason;
-use crate::args::{AnyArg, Args, FromArg};
-use crate::batch::Clock;
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, Host, Outbox, TimerId};
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{BindPacket, Binding, Bound, Model, ModelCx};
-use crate::{ElemId, Port, element_any};
-use crate::{StateId, StateStore};
+use onefold_element::args::{AnyArg, Args, FromArg};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{BindPacket, Binding, Bound, Model, ModelCx};
+use onefold_element::{
+    Clock, ConfigCx, ConfigError, ConfigErrors, Cx, DropReason, Effect, ElemId, Element,
+    ElementClass, Host, InitCx, Outbox, Port, StateId, StateStore, TimerId, element_any,
+};
 use onefold_nat::apply::{self, Annos, Arrival};
 use onefold_nat::{
     Binder, Counts, FlowId, FlowTable, FragmentFate, Hit, InputSpec, LastingBinding, MAX_FLOWS,

@@ -1,6 +1,6 @@
 //! Keywords of the rewriters: time-outs, tracking, annotations.
 
-use crate::args::{Args, Seconds, SizedAnno};
+use onefold_element::args::{Args, Seconds, SizedAnno};
 use onefold_nat::apply::Annos;
 use onefold_nat::{CLASSES, MAX_FRAGMENTED, RewriterKind, Timeout, Track};
 

@@ -1,9 +1,9 @@
 //! The text of input specifications: what a rewriter does with a packet that no mapping matches ([`InputSpec`]).
 
 use super::pattern::parse_words;
-use crate::args::{ArgScope, FromArg, split_words};
-use crate::reason::Reason;
-use crate::{StateId, StateStore};
+use onefold_element::args::{ArgScope, FromArg, split_words};
+use onefold_element::reason::Reason;
+use onefold_element::{StateId, StateStore};
 use onefold_nat::{InputSpec, PatternRef, PatternSet};
 
 /// Classes whose elements may stand as an input specification.
@@ -111,7 +111,8 @@ pub(super) fn parse(
             Ok(InputSpec::Pattern(p, check(f)?, check(r)?))
         }
         name => {
-            let found = crate::element::find_element(scope.args.elements, scope.args.element, name);
+            let found =
+                onefold_element::find_element(scope.args.elements, scope.args.element, name);
             let Some(e) = found else {
                 return Err(format!(
                     "unknown specification '{name}'; expected drop, pass, keep, pattern or an element's name"

@@ -13,7 +13,7 @@ use crate::simd::any::Any;
 use crate::simd::bits::first_bits;
 use crate::simd::window_rewrite::Operands as FlowOperands;
 use crate::simd::{HEAD_AT, Wide};
-use onefold_elements::StateStore;
+use onefold_element::StateStore;
 use onefold_nat::{Leases, NO_LEASE};
 use onefold_packet::{Packet, Pkt};
 

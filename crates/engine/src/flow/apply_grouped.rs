@@ -10,7 +10,7 @@ use crate::flow::lease::LeasePool;
 use crate::simd::GROUP;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::{HEAD_AT, Wide};
-use onefold_elements::StateStore;
+use onefold_element::StateStore;
 use onefold_nat::{Leases, NO_LEASE};
 
 /// Packets of each that make it worth it, in the mean.

@@ -26,7 +26,7 @@ use crate::simd::GROUP;
 use crate::simd::Wide;
 use crate::simd::any::Any;
 use crate::simd::bits::first_bits;
-use onefold_elements::{ElemId, Outbox, StateStore};
+use onefold_element::{ElemId, Outbox, StateStore};
 use onefold_nat::{Leases, NO_LEASE};
 use onefold_packet::{Pkt, Timestamp};
 

@@ -6,7 +6,7 @@ use crate::flow::runner::FlowRunner;
 use crate::flow::steps;
 use crate::graph::arrival::Arrival;
 use crate::level::Level;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_nat::FlowTable;
 use onefold_packet::{Pkt, Timestamp};
 

@@ -17,7 +17,7 @@ use crate::simd::GROUP;
 use crate::simd::WINDOW;
 use crate::simd::bits::each_bit;
 use crate::simd::window_rewrite::Operands as FlowOperands;
-use onefold_elements::{Accounts, ElemId};
+use onefold_element::{Accounts, ElemId};
 use onefold_nat::{LastingBinding, NO_LEASE};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_table::prefetch;

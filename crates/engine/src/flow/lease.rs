@@ -2,7 +2,7 @@
 //!
 //! All entries that stand for the same bindings (a flow's two directions, through all translators) share a lease.
 
-use onefold_elements::StateStore;
+use onefold_element::StateStore;
 use onefold_nat::{FlowTable, LastingBinding, Leases, NO_LEASE};
 use std::sync::Arc;
 

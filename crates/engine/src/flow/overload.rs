@@ -16,7 +16,7 @@ use crate::simd::GROUP;
 use crate::simd::Wide;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::window_rewrite::Operands as FlowOperands;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_nat::Leases;
 use onefold_packet::{Pkt, Timestamp};
 use onefold_table::prefetch;

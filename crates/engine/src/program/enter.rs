@@ -9,7 +9,7 @@ use crate::program::exec::general;
 use crate::program::lookup::columns::Scratch;
 use crate::program::lookup::tree::NO_RULE;
 use crate::program::runner::{First, Loaded, ProgramRunner};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_packet::{Packet, Pkt, Timestamp};
 
 /// Programs with at most so many rules have all that is known of them in the nearest caches.

@@ -2,7 +2,7 @@
 //! binding, which is then written into the packet here. In a third one a binder is asked first.
 
 use super::*;
-use crate::model::{
+use onefold_element::model::{
     BindKind, BindPacket, Binding, Bound, DstAnno, Exit, Expected, Model, ModelCx, Rewritten,
 };
 use onefold_nat::{BindAnswer, COLUMNS, Columns, FlowId, FlowPacket, ROW, Wanted};
@@ -696,14 +696,23 @@ fn what_new_flows_get() {
     let e = expected(0).unwrap().unwrap();
     assert_eq!(
         e.saddr,
-        Rewritten::To(crate::model::ValueSet::one(0x0100_0001))
+        Rewritten::To(onefold_element::model::ValueSet::one(0x0100_0001))
     );
     assert_eq!(
         e.daddr,
-        Rewritten::To(crate::model::ValueSet::range(0x1e00_0001, 0x1e00_0002))
+        Rewritten::To(onefold_element::model::ValueSet::range(
+            0x1e00_0001,
+            0x1e00_0002
+        ))
     );
-    assert_eq!(e.sport, Rewritten::To(crate::model::ValueSet::full(16)));
-    assert_eq!(e.dport, Rewritten::To(crate::model::ValueSet::full(16)));
+    assert_eq!(
+        e.sport,
+        Rewritten::To(onefold_element::model::ValueSet::full(16))
+    );
+    assert_eq!(
+        e.dport,
+        Rewritten::To(onefold_element::model::ValueSet::full(16))
+    );
     assert_eq!(expected(1), Err("a mapper with several outputs"));
     assert_eq!(expected(2), Ok(None));
     assert_eq!(expected(3), Ok(None));
@@ -735,8 +744,8 @@ fn only_icmp_errors_are_handed_over() {
 }
 
 fn drops_are_as_the_model_says(spec: Spec<'_>, name: &str) {
-    use crate::model::interp::{self, Next};
-    use crate::model::samples::{Layer, samples};
+    use crate::model_check::samples::{Layer, samples};
+    use onefold_element::model::interp::{self, Next};
     let mut net = Net::new(spec).unwrap();
     let model = net.model_of(name, 0);
     let mut list: Vec<Pkt> = samples(Layer::Ip4, "icmp 0 8 3 11", 5, 600)

@@ -9,7 +9,7 @@ use crate::program::headers::registers::{Regs, Source, end_of};
 use crate::program::rewrite::flow_tuple::Tuple;
 use crate::program::rewrite::image::Image;
 use crate::program::rewrite::window_write::Write;
-use onefold_elements::model::BindKind;
+use onefold_element::model::BindKind;
 use onefold_nat::{FlowBinding, FlowPacket, Wanted};
 use onefold_packet::{Packet, Pkt};
 use onefold_synth::program::EndAt;

@@ -9,7 +9,7 @@ use crate::graph::core::Core;
 use crate::graph::reference::Graph;
 use crate::program::code::{Code, Span};
 use crate::program::lookup::tree::NO_RULE;
-use onefold_elements::{ElemId, StateStore};
+use onefold_element::{ElemId, StateStore};
 use onefold_nat::PrefetchPacket;
 use onefold_packet::Packet;
 use std::ops::Deref;

@@ -23,7 +23,7 @@ use crate::program::headers::registers::Regs;
 use crate::program::lookup::tree::NO_RULE;
 use crate::program::rewrite::image;
 use crate::simd::dispatch::{Work, widely};
-use onefold_elements::{ElemId, Host, Outbox, StateStore};
+use onefold_element::{ElemId, Host, Outbox, StateStore};
 use onefold_nat::{BindAnswer, Binder};
 use onefold_packet::Pkt;
 use std::vec::Drain;

@@ -10,7 +10,7 @@ use crate::program::exec::nat_action::{NatAction, NatWrite};
 use crate::program::exec::state::State;
 use crate::program::headers::rows::{ROW, Row, WINDOW};
 use crate::simd::dispatch::{Work, one_by_one, widely};
-use onefold_elements::StateStore;
+use onefold_element::StateStore;
 use onefold_nat::{Binder, COLUMNS, Columns, HEADER_BYTES, HEADER_WORDS, ROW as ASKED};
 use onefold_packet::Packet;
 use onefold_synth::program::EndAt;

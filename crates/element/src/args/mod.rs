@@ -1,7 +1,7 @@
 //! Reading an element's configuration: positional and keyword arguments, with Click's matching rules.
 //!
 //! ```
-//! use onefold_elements::args::Args;
+//! use onefold_element::args::Args;
 //! let mut a = Args::from_strings(&["14", "CHECKSUM true"]);
 //! let offset: u32 = a.mandatory("OFFSET").unwrap_or(0);
 //! let check: bool = a.keyword("CHECKSUM").unwrap_or(false);

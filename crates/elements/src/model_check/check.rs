@@ -1,20 +1,20 @@
 //! Holding a model against the element's behaviour: the same packets through both, everything that can be seen compared.
 //!
 //! Two instances of the element get the same packets. The first is pushed into: that is the meaning. For the second the model
-//! decides ([`super::interp`]), and the element only accounts ([`crate::Element::account`]), is asked for bindings, or gets the
+//! decides ([`onefold_element::model::interp`]), and the element only accounts ([`onefold_element::Element::account`]), is asked for bindings, or gets the
 //! packets that the model hands over. Compared are outputs, bytes, annotations, marked headers, drop reasons, what was printed
 //! and which handlers were called, and, every now and then and at the end, all read handlers and all shared state.
 //!
 //! A model that punts is right, but not free: [`Report`] says how many packets were punted, and how many of those were
 //! plain ([`super::samples::Sample::plain`]).
 
-use super::interp::{self, Next, Predicted};
 use super::probe::probes;
-use super::samples::{Layer, Rng, Sample, answer, samples};
-use super::{Bind, Binding, Bound, Model, ModelCx, Rewritten};
-use crate::element::ENTRY;
+use super::samples::{Layer, Sample, answer, samples};
 use crate::testing::{Bench, Setup};
-use crate::{ElemId, HandlerFlags, NameDb, Port};
+use onefold_element::model::interp::{self, Next, Predicted};
+use onefold_element::model::rng::Rng;
+use onefold_element::model::{Bind, Binding, Bound, Model, ModelCx, Rewritten};
+use onefold_element::{ENTRY, ElemId, HandlerFlags, NameDb, Port};
 use onefold_packet::{Pkt, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -38,7 +38,7 @@ pub struct Subject {
     pub origins: bool,
     /// Printed lines are compared. (Accounting knows no packet, so messages about one may lack details.)
     pub messages: bool,
-    /// Looked at is what becomes of packets that the model hands over ([`crate::Element::finer`]).
+    /// Looked at is what becomes of packets that the model hands over ([`onefold_element::Element::finer`]).
     pub finer: bool,
 }
 
@@ -518,8 +518,13 @@ impl Modelled<'_> {
 }
 
 /// Does a binding do what the model says of its kind of flow?
-fn unexpected(port: Port, bind: &Bind, b: &Binding, p: &super::BindPacket) -> Option<String> {
-    let any = super::flows::BITS.map(super::ValueSet::full);
+fn unexpected(
+    port: Port,
+    bind: &Bind,
+    b: &Binding,
+    p: &onefold_element::model::BindPacket,
+) -> Option<String> {
+    let any = onefold_element::model::BIND_BITS.map(onefold_element::model::ValueSet::full);
     let mut sides = (bind.flows.iter()).flat_map(|f| f.sides(bind.kind, bind.source_only, &any));
     // IPAddrRewriter looks up the source address zero where replies' keys are, too
     let zero = bind.source_only && p.saddr == 0;
@@ -538,9 +543,9 @@ fn unexpected(port: Port, bind: &Bind, b: &Binding, p: &super::BindPacket) -> Op
     };
     let word = |i: usize| u128::from(u16::from_be_bytes([p.head[i], p.head[i + 1]]));
     let (sport, dport) = match bind.kind {
-        super::BindKind::Flow => (word(0), word(2)),
-        super::BindKind::Ping => (word(4), u128::from(b.dport)),
-        super::BindKind::Addresses => (u128::from(b.sport), u128::from(b.dport)),
+        onefold_element::model::BindKind::Flow => (word(0), word(2)),
+        onefold_element::model::BindKind::Ping => (word(4), u128::from(b.dport)),
+        onefold_element::model::BindKind::Addresses => (u128::from(b.sport), u128::from(b.dport)),
     };
     let wrong = [
         (e.output != usize::from(b.output), "output"),
@@ -612,7 +617,9 @@ pub fn check(
     let mut rng = Rng::new(seed);
     let inputs = s.inputs();
     let binds = |m: &Model| match m {
-        Model::Cases(all) => all.iter().any(|c| matches!(c.exit, super::Exit::Bind(_))),
+        Model::Cases(all) => all
+            .iter()
+            .any(|c| matches!(c.exit, onefold_element::model::Exit::Bind(_))),
         Model::None(_) => false,
     };
     let answered: Vec<Port> = (m.models.iter())

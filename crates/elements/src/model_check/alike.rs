@@ -1,8 +1,8 @@
 //! Do two lists of cases mean the same? A proof, so that a change that changes nothing is not taken for one that tests overlook.
 
-use super::samples::Rng;
-use super::solve::{self, Ended, axioms, plainly};
-use super::{Case, Cond, Exit, Op};
+use onefold_element::model::rng::Rng;
+use onefold_element::model::solve::{self, Ended, axioms, plainly};
+use onefold_element::model::{Case, Cond, Exit, Op};
 
 /// Alternatives that are looked at for one pair of lists.
 const BUDGET: u32 = 200_000;
@@ -92,7 +92,7 @@ pub fn alike(right: &[Case], wrong: &[Case], sight: Sight<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Read, field};
+    use onefold_element::model::{Read, field};
 
     fn proven(a: &[Case], b: &[Case]) -> bool {
         let sight = Sight {

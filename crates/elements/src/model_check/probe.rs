@@ -2,13 +2,15 @@
 //! of which this condition alone makes the difference. Random ones rarely meet them.
 //!
 //! A condition is decisive where all before it in the list fail, what stands beside it in the same case holds (or, of
-//! alternatives, fails), and the packet would fare differently without it. Such values are searched ([`super::solve`]), and a
+//! alternatives, fails), and the packet would fare differently without it. Such values are searched ([`onefold_element::model::solve`]), and a
 //! random packet is given them.
 
-use super::interp;
-use super::samples::{Rng, Sample};
-use super::solve::{self, Known, axioms, plainly};
-use super::{AT_ZERO, Base, Case, Cond, HeaderCheck, Model, Read, ValueSet, field, max_of};
+use super::samples::Sample;
+use onefold_element::model::rng::Rng;
+use onefold_element::model::solve::{self, Known, axioms, plainly};
+use onefold_element::model::{
+    AT_ZERO, Base, Case, Cond, HeaderCheck, Model, Read, ValueSet, field, interp, max_of,
+};
 use onefold_packet::wire::ipv4;
 use onefold_packet::{Packet, PacketType, checksum};
 use std::collections::BTreeSet;
@@ -533,8 +535,8 @@ pub fn probes(models: &[Model], base: &[Sample], seed: u64, limit: usize) -> Vec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Exit;
-    use crate::model::samples::{Layer, samples};
+    use crate::model_check::samples::{Layer, samples};
+    use onefold_element::model::Exit;
 
     #[test]
     fn both_sides_of_a_boundary_are_met() {

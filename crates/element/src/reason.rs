@@ -31,7 +31,7 @@ pub fn intern(text: &str) -> Option<DropReason> {
 }
 
 /// The argument of `REASON`: what is said of packets that are dropped here, instead of the element's own words.
-pub(crate) struct Reason(pub DropReason);
+pub struct Reason(pub DropReason);
 
 impl FromArg for Reason {
     const WANTS: &'static str = "a text of 1 to 200 characters";

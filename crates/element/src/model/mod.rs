@@ -15,24 +15,23 @@
 //!
 //! Source: thesis of G. Katsikas, section 7.2 (processing units as lists of cases); the words are those of the design.
 
-pub mod alike;
 pub mod build;
-pub mod check;
 mod flows;
 pub mod interp;
-pub mod mutate;
-pub mod probe;
-pub mod samples;
+pub mod rng;
 pub mod set;
 pub mod solve;
 
-pub use flows::{FlowKind, FlowSide};
+pub use flows::{BITS as BIND_BITS, FlowKind, FlowSide};
 pub use set::{ValueSet, max_of};
 
 use crate::DropReason;
 use crate::StateStore;
 use crate::{ElemId, Port};
 use onefold_packet::{AnnoField, EtherAddr, PacketType, Timestamp};
+
+/// Visits of one packet at a `LoopGuard`, unless its LIMIT says otherwise: the same bound that synthesis follows cycles to.
+pub const MAX_ROUNDS: u8 = 32;
 
 /// What an offset counts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -38,7 +38,7 @@ pub struct FlowSide {
 }
 
 /// Widths of the fields.
-pub(super) const BITS: [u8; 4] = [32, 32, 16, 16];
+pub const BITS: [u8; 4] = [32, 32, 16, 16];
 
 impl BindKind {
     /// How many of source address, destination address, source port, destination port it rewrites.

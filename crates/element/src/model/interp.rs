@@ -214,12 +214,12 @@ fn write_field(b: &mut [u8], f: FieldRef, v: u128) -> Option<()> {
 }
 
 /// Writes a field, where the packet has it.
-pub(super) fn write(p: &mut Packet, f: FieldRef, v: u128) -> Option<()> {
+pub fn write(p: &mut Packet, f: FieldRef, v: u128) -> Option<()> {
     write_field(bytes_of_mut(p, f.base)?, f, v)
 }
 
 /// The first case that holds.
-pub(super) fn chosen(cases: &[Case], p: &Packet) -> R<usize> {
+pub fn chosen(cases: &[Case], p: &Packet) -> R<usize> {
     for (i, c) in cases.iter().enumerate() {
         if holds(&c.when, p)? {
             return Ok(i);

@@ -4,7 +4,7 @@
 //! A mutant may mean the same as the model it was made of (a guard that another one implies), or only hand over more packets
 //! than it had to: such ones are not wrong, and no test can find them out.
 
-use super::{
+use onefold_element::model::{
     Case, Cond, DstAnno, Exit, FieldRef, Fix, Model, Op, Read, Rewritten, Value, ValueSet, max_of,
 };
 
@@ -354,7 +354,7 @@ fn exits(c: &Case) -> Vec<(String, Exit)> {
                 to("not bound", Exit::Port(0));
                 return out;
             };
-            let mut with = |what: &str, e: super::Expected| {
+            let mut with = |what: &str, e: onefold_element::model::Expected| {
                 let mut b = b.clone();
                 b.expected = Some(e);
                 to(what, Exit::Bind(b));
@@ -386,7 +386,7 @@ fn exits(c: &Case) -> Vec<(String, Exit)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::field;
+    use onefold_element::model::field;
 
     #[test]
     fn every_mutant_differs_and_a_limit_holds() {

@@ -2,9 +2,9 @@
 //!
 //! Conditions are brought to a form without negation; what must hold narrows the values, alternatives are tried one after the
 //! other. Everything that is read counts as independent of everything else, so "nothing satisfies it" is a proof, and what is
-//! found may still be no packet ([`super::probe`] tries).
+//! found may still be no packet (whoever makes packets of it tries).
 
-use super::samples::Rng;
+use super::rng::Rng;
 use super::{Base, Cond, Read, ValueSet, bits, max_of};
 use onefold_packet::MAX_PACKET_LEN;
 use std::collections::BTreeMap;
