@@ -5,7 +5,7 @@
 //! of a reference count. They never wait for a change, a change never waits for them: while a reader is still in the copy that is needed, changes
 //! queue up. (Left-right, Ramalhete & Correia, 2013, with reference counts instead of read indicators.)
 //!
-//! Structures that cannot be changed in place are replaced whole: [`Twin::replace`].
+//! Structures that cannot be changed in place are replaced whole: [`LeftRight::replace`].
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,7 +48,7 @@ impl<T> Shared<T> {
 
 /// The owner of both copies.
 #[derive(Debug)]
-pub struct Twin<T, C> {
+pub struct LeftRight<T, C> {
     shared: Arc<Shared<T>>,
     /// The copy that is not live; readers may still be in it.
     spare: Arc<T>,
@@ -67,7 +67,7 @@ pub struct Published<E> {
     pub waiting: usize,
 }
 
-impl<T: Apply<C> + Clone, C> Twin<T, C> {
+impl<T: Apply<C> + Clone, C> LeftRight<T, C> {
     /// Two copies of the same.
     pub fn new(value: T) -> Self {
         Self {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn both_copies_take_the_same_changes_and_a_slow_reader_delays_them() {
-        let mut t = Twin::new(Sum(1));
+        let mut t = LeftRight::new(Sum(1));
         let (mut quick, mut slow) = (t.reader(), t.reader());
         t.queue(1).unwrap();
         t.queue(13).unwrap();
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_stays_is_told_of() {
-        let mut t = Twin::new(Sum(1));
+        let mut t = LeftRight::new(Sum(1));
         let mut r = t.reader();
         t.queue(1).unwrap();
         t.publish();
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn readers_in_other_threads_see_only_whole_states() {
-        let mut t = Twin::new(Sum(0));
+        let mut t = LeftRight::new(Sum(0));
         let readers: Vec<_> = (0..2)
             .map(|_| {
                 let mut r = t.reader();
