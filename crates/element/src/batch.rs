@@ -63,8 +63,8 @@ pub fn pass_while(batch: &mut [Pkt], mut fast: impl FnMut(&mut Packet) -> bool) 
     (0, done.unwrap_or(batch.len()))
 }
 
-/// For lists of rules, which change nothing: `decide` says to which output a packet goes, and by which argument, if it goes anywhere. Takes
-/// the packets from the first on that go where the first one goes, and counts them.
+/// For lists of rules, which change nothing: `decide` says to which output a packet goes, and by which argument, if it
+/// goes anywhere. Takes the packets from the first on that go where the first one goes, and counts them.
 #[inline]
 pub fn pass_alike(
     batch: &[Pkt],

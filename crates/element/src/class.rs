@@ -93,7 +93,8 @@ impl Processing {
     }
 }
 
-/// A Click flow code (`"x/x"`: every input flows to every output, `"x/y"`: none does, `"xy/yx"`, `"#/#"`, `"[^y]/..."`).
+/// A Click flow code (`"x/x"`: every input flows to every output, `"x/y"`: none does, `"xy/yx"`, `"#/#"`,
+/// `"[^y]/..."`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowCode(pub &'static str);
 

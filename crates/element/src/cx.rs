@@ -40,9 +40,11 @@ pub struct Outbox {
     pub lanes: Vec<Vec<Pkt>>,
     /// Set by the batched engine: what is emitted goes to `lanes`, since the order across outputs does not matter then.
     pub batched: bool,
-    /// Set by the batched engine where packets of several times go together: the engine gives those that leave without a time theirs.
+    /// Set by the batched engine where packets of several times go together: the engine gives those that leave without
+    /// a time theirs.
     pub coarse: bool,
-    /// [`onefold_packet::Packet::order`] of the packet that an element is at work on: what it makes and prints has the same.
+    /// [`onefold_packet::Packet::order`] of the packet that an element is at work on: what it makes and prints has the
+    /// same.
     pub order: u64,
     /// [`onefold_packet::Packet::behind`] of the same packet.
     pub behind: u32,
@@ -134,9 +136,10 @@ pub trait Host {
     fn notify_nonempty(&mut self, elem: ElemId);
     /// `elem` (a queue) has room again: wakes the tasks that push into it.
     fn notify_nonfull(&mut self, elem: ElemId);
-    /// Are all queues that packets pushed at output `port` of `elem` come to full? True only if every push path from there
-    /// ends at a queue whose [`crate::Element::full`] answers `Some(true)`; a path that ends anywhere else makes it false
-    /// (Click's downstream full signal). The task of `elem` is woken by a [`Host::notify_nonfull`] of any of those queues.
+    /// Are all queues that packets pushed at output `port` of `elem` come to full? True only if every push path from
+    /// there ends at a queue whose [`crate::Element::full`] answers `Some(true)`; a path that ends anywhere else makes
+    /// it false (Click's downstream full signal). The task of `elem` is woken by a [`Host::notify_nonfull`] of any of
+    /// those queues.
     fn downstream_full(&mut self, elem: ElemId, port: Port) -> bool;
     /// Packets stored in a queue ([`crate::Element::storage`]); `None` for other elements.
     fn storage(&self, elem: ElemId) -> Option<usize> {
@@ -162,8 +165,8 @@ pub trait Host {
     ) -> Result<(), HandlerError>;
     /// Prints.
     fn log(&mut self, stream: LogStream, text: &str);
-    /// Prints what an element says of a packet with this [`onefold_packet::Packet::order`]: in a batch, texts are put in the
-    /// packets' order.
+    /// Prints what an element says of a packet with this [`onefold_packet::Packet::order`]: in a batch, texts are put
+    /// in the packets' order.
     fn log_of(&mut self, order: u64, stream: LogStream, text: &str) {
         let _ = order;
         self.log(stream, text);
@@ -210,8 +213,8 @@ pub trait Host {
 pub struct Cx<'a> {
     /// This element.
     pub elem: ElemId,
-    /// The time; the same for everything that happens to a packet. In a batch, it is that of every packet as closely as the element
-    /// looks at it ([`crate::Element::clock`]).
+    /// The time; the same for everything that happens to a packet. In a batch, it is that of every packet as closely as
+    /// the element looks at it ([`crate::Element::clock`]).
     pub now: Timestamp,
     /// Connected inputs.
     pub ninputs: usize,
@@ -275,8 +278,8 @@ impl Cx<'_> {
         self.emit_or_drop(port, p, "unconnected output");
     }
 
-    /// A whole batch leaves at output `port`, in order; leaves `batch` empty. Costs next to nothing when nothing has been
-    /// emitted at `port` before.
+    /// A whole batch leaves at output `port`, in order; leaves `batch` empty. Costs next to nothing when nothing has
+    /// been emitted at `port` before.
     #[inline]
     pub fn emit_batch(&mut self, port: Port, batch: &mut Vec<Pkt>) {
         if port < self.noutputs
@@ -294,8 +297,8 @@ impl Cx<'_> {
         }
     }
 
-    /// In [`crate::Element::push_batch`]: what is left in the batch leaves at output `port`, which has to be connected, behind
-    /// what was emitted there before. Nothing may be emitted after it.
+    /// In [`crate::Element::push_batch`]: what is left in the batch leaves at output `port`, which has to be connected,
+    /// behind what was emitted there before. Nothing may be emitted after it.
     #[inline]
     pub fn pass_on(&mut self, port: Port, batch: &mut Vec<Pkt>) {
         if self.out.batched && port < self.noutputs && port < self.out.lanes.len() {
@@ -411,8 +414,8 @@ impl Cx<'_> {
         self.out.effects.push(Effect::Call(c));
     }
 
-    /// The packet comes back to this element at input `port` (one that the graph does not have, to know it by) once everything
-    /// emitted and called so far has been processed. Only where packets are pushed.
+    /// The packet comes back to this element at input `port` (one that the graph does not have, to know it by) once
+    /// everything emitted and called so far has been processed. Only where packets are pushed.
     pub fn again(&mut self, port: Port, p: Pkt) {
         self.out.effects.push(Effect::Again(port, p));
     }

@@ -216,15 +216,15 @@ pub enum TaskStatus {
     Again,
     /// Done for this turn; schedule again.
     Reschedule,
-    /// Nothing to do until woken ([`Cx::wake_task`], a notifier upstream or downstream). A wake-up that came while the task
-    /// ran counts: it runs again.
+    /// Nothing to do until woken ([`Cx::wake_task`], a notifier upstream or downstream). A wake-up that came while the
+    /// task ran counts: it runs again.
     Sleep,
 }
 
 /// One node of a graph.
 ///
-/// Agnostic elements implement [`Element::push`] only. In a pull context the engine pulls a packet upstream, gives it to
-/// `push`, takes what was emitted at the pulled output as the answer, and pushes whatever left at other outputs.
+/// Agnostic elements implement [`Element::push`] only. In a pull context the engine pulls a packet upstream, gives it
+/// to `push`, takes what was emitted at the pulled output as the answer, and pushes whatever left at other outputs.
 #[allow(unused_variables)]
 pub trait Element: ElementClone + Send + 'static {
     /// Reads the configuration. Errors are collected in `args` and reported together; return what else is wrong.
@@ -236,7 +236,8 @@ pub trait Element: ElementClone + Send + 'static {
         Ok(())
     }
 
-    /// Order of configuration: lower first (AddressInfo and other information elements 0, others 100), as Click's phases.
+    /// Order of configuration: lower first (AddressInfo and other information elements 0, others 100), as Click's
+    /// phases.
     fn configure_phase(&self) -> i32 {
         100
     }
@@ -257,8 +258,8 @@ pub trait Element: ElementClone + Send + 'static {
         Ok(())
     }
 
-    /// Scheduling tickets that this element gives to the tasks of others (ScheduleInfo): element names, seen from its own
-    /// compound, and tickets; 1024 is what a task has unless told otherwise. Asked after initialization.
+    /// Scheduling tickets that this element gives to the tasks of others (ScheduleInfo): element names, seen from its
+    /// own compound, and tickets; 1024 is what a task has unless told otherwise. Asked after initialization.
     fn tickets(&self) -> &[(String, u32)] {
         &[]
     }
@@ -271,8 +272,8 @@ pub trait Element: ElementClone + Send + 'static {
         false
     }
 
-    /// The run has been asked to stop and this is its driver script: takes a step. True when the step was a plain one, so
-    /// that another may follow while the run is still asked to stop.
+    /// The run has been asked to stop and this is its driver script: takes a step. True when the step was a plain one,
+    /// so that another may follow while the run is still asked to stop.
     fn driver_step(&mut self, cx: &mut Cx<'_>) -> bool {
         false
     }
@@ -280,8 +281,8 @@ pub trait Element: ElementClone + Send + 'static {
     /// A packet arrives at input `port`. It must be emitted, dropped, transmitted or kept; never just forgotten.
     fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>);
 
-    /// A batch arrives at input `port`, in order; leaves `batch` empty. The default passes on what [`Element::pass`] takes,
-    /// and calls `push` for the others.
+    /// A batch arrives at input `port`, in order; leaves `batch` empty. The default passes on what [`Element::pass`]
+    /// takes, and calls `push` for the others.
     fn push_batch(&mut self, port: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {
         if self.passes() && !cx.out.traced {
             // taking out one packet moves those behind it: not for more than a few
@@ -309,45 +310,46 @@ pub trait Element: ElementClone + Send + 'static {
     }
 
     /// What the batched engine may do here. `class` is what follows from the class's [`crate::Effect`], see
-    /// [`Batching::of`]; an element that is more, or less, particular as it is configured now says so. Asked when the graph
-    /// is built, and again when a write handler has been called.
+    /// [`Batching::of`]; an element that is more, or less, particular as it is configured now says so. Asked when the
+    /// graph is built, and again when a write handler has been called.
     fn batching(&self, class: Batching) -> Batching {
         class
     }
 
-    /// How closely this element looks at the clock ([`Cx::now`]) when it is given packets. `class` is what follows from the
-    /// class's [`crate::Effect`], see [`Clock::of`]. Asked as [`Element::batching`].
+    /// How closely this element looks at the clock ([`Cx::now`]) when it is given packets. `class` is what follows from
+    /// the class's [`crate::Effect`], see [`Clock::of`]. Asked as [`Element::batching`].
     fn clock(&self, class: Clock) -> Clock {
         class
     }
 
-    /// Can several packets leave for one that came (copies, fragments, packets that waited)? In a batch, these are then put in
-    /// order one behind the other.
+    /// Can several packets leave for one that came (copies, fragments, packets that waited)? In a batch, these are then
+    /// put in order one behind the other.
     fn multiplies(&self) -> bool {
         false
     }
 
-    /// Does this element implement [`Element::pass`]? Asked once, when the graph is built; it must then have a single input.
+    /// Does this element implement [`Element::pass`]? Asked once, when the graph is built; it must then have a single
+    /// input.
     fn passes(&self) -> bool {
         false
     }
 
     /// The way of nearly every packet through an element that changes packets where they are: does what
-    /// [`Element::push`] would do to the first `n` packets, if all of them leave at one output, and says which output that is,
-    /// and `n`. It stops at the first packet that leaves at another output, is dropped or copied, or of which anything has to
-    /// be said; this one and those behind it are untouched and go through [`Element::push`]. Whole batches go from one such
-    /// element to the next without being moved, and without anything else that a [`Cx`] stands for: that is what makes a hop
-    /// of a small batch cheap. Not called while a trace is taken.
+    /// [`Element::push`] would do to the first `n` packets, if all of them leave at one output, and says which output
+    /// that is, and `n`. It stops at the first packet that leaves at another output, is dropped or copied, or of which
+    /// anything has to be said; this one and those behind it are untouched and go through [`Element::push`]. Whole
+    /// batches go from one such element to the next without being moved, and without anything else that a [`Cx`] stands
+    /// for: that is what makes a hop of a small batch cheap. Not called while a trace is taken.
     fn pass(&mut self, batch: &mut [Pkt], now: Timestamp) -> (Port, usize) {
         (0, 0)
     }
 
-    /// Output `port` is asked for a packet. Only elements with a pull output of their own kind (queues, schedulers) override
-    /// this; the default pulls input 0 and applies `push`.
+    /// Output `port` is asked for a packet. Only elements with a pull output of their own kind (queues, schedulers)
+    /// override this; the default pulls input 0 and applies `push`.
     ///
-    /// Who answers `None` promises to call [`Cx::notify_nonempty`] once there may be a packet again (a push into a queue, a
-    /// rate limiter's timer, a handler that switches something on): the tasks that pull sleep until then and nobody polls.
-    /// Elements that merely passed the `None` of their input on need not.
+    /// Who answers `None` promises to call [`Cx::notify_nonempty`] once there may be a packet again (a push into a
+    /// queue, a rate limiter's timer, a handler that switches something on): the tasks that pull sleep until then and
+    /// nobody polls. Elements that merely passed the `None` of their input on need not.
     fn pull(&mut self, port: Port, cx: &mut Cx<'_>) -> Option<Pkt> {
         let mark = cx.mark();
         let p = cx.pull(0)?;
@@ -383,8 +385,8 @@ pub trait Element: ElementClone + Send + 'static {
         Vec::new()
     }
 
-    /// For queues that tell sources when they are full: are they? `None` for everything else. A queue that answers calls
-    /// [`Cx::notify_nonfull`] when it has room again; see [`Cx::downstream_full`].
+    /// For queues that tell sources when they are full: are they? `None` for everything else. A queue that answers
+    /// calls [`Cx::notify_nonfull`] when it has room again; see [`Cx::downstream_full`].
     fn full(&self) -> Option<bool> {
         None
     }
@@ -438,20 +440,21 @@ pub trait Element: ElementClone + Send + 'static {
         false
     }
 
-    /// The symbolic model of input `port`, as configured now; see [`crate::model`]. Asked after initialization, and again
-    /// when a write handler has been called.
+    /// The symbolic model of input `port`, as configured now; see [`crate::model`]. Asked after initialization, and
+    /// again when a write handler has been called.
     fn model(&self, port: Port, cx: &ModelCx<'_>) -> Model {
         Model::None("no model")
     }
 
-    /// What becomes of packets that the model hands over, as far as it can be told at all: cases that hold for packets which the model
-    /// punts, and hand over the others. Too many for a program; a proof asks for them where a program does not hand over.
+    /// What becomes of packets that the model hands over, as far as it can be told at all: cases that hold for packets
+    /// which the model punts, and hand over the others. Too many for a program; a proof asks for them where a program
+    /// does not hand over.
     fn finer(&self, port: Port, cx: &ModelCx<'_>) -> Option<Vec<Case>> {
         None
     }
 
-    /// Does for `packets` packets of `bytes` bytes together what `push` does besides deciding their way, where the model has
-    /// [`crate::model::Op::Count`] with `tag`: counters, messages.
+    /// Does for `packets` packets of `bytes` bytes together what `push` does besides deciding their way, where the
+    /// model has [`crate::model::Op::Count`] with `tag`: counters, messages.
     fn account(&mut self, tag: u16, packets: u64, bytes: u64, cx: &mut Cx<'_>) {}
 
     /// For lists of rules: how many packets each argument has decided about. Whoever executes a program adds to it what
@@ -470,15 +473,16 @@ pub trait Element: ElementClone + Send + 'static {
         Accounts::Now
     }
 
-    /// For rewriters, when `bind` has just answered [`Bound::To`] for a packet: is the binding one that further packets like it (same
-    /// addresses, ports, protocol; same SYN, FIN and RST; with or without TCP payload as this one) do nothing to but refresh?
+    /// For rewriters, when `bind` has just answered [`Bound::To`] for a packet: is the binding one that further packets
+    /// like it (same addresses, ports, protocol; same SYN, FIN and RST; with or without TCP payload as this one) do
+    /// nothing to but refresh?
     fn lasting(&mut self, p: &BindPacket, cx: &mut Cx<'_>) -> Option<LastingBinding> {
         None
     }
 
-    /// For rewriters, where the model has [`crate::model::Exit::Bind`]: finds or makes the binding of a packet. The answer is
-    /// [`Bound::To`] only after `may` has been asked about that binding; where it says no, the answer is [`Bound::Punt`], and
-    /// nothing has happened but that a binding may be new.
+    /// For rewriters, where the model has [`crate::model::Exit::Bind`]: finds or makes the binding of a packet. The
+    /// answer is [`Bound::To`] only after `may` has been asked about that binding; where it says no, the answer is
+    /// [`Bound::Punt`], and nothing has happened but that a binding may be new.
     fn bind(
         &mut self,
         port: Port,
@@ -489,15 +493,16 @@ pub trait Element: ElementClone + Send + 'static {
         Bound::Punt("no bindings here")
     }
 
-    /// For rewriters: who binds many packets of an input one after the other, if they are of the usual kinds. What it does is what
-    /// [`Element::bind`] would have done; see [`Binder`].
+    /// For rewriters: who binds many packets of an input one after the other, if they are of the usual kinds. What it
+    /// does is what [`Element::bind`] would have done; see [`Binder`].
     fn binder<'s>(&self, port: Port, store: &'s mut StateStore) -> Option<Binder<'s>> {
         None
     }
 
-    /// For rewriters: packets that [`Element::bind`] will soon be asked about. Memory that this will take is asked for, for all of them at once,
-    /// and what the bindings will make of their addresses and ports is told as far as it can be guessed. Nothing changes by it, and nothing may
-    /// be concluded from it. Only packets for this element, `me`, are looked at.
+    /// For rewriters: packets that [`Element::bind`] will soon be asked about. Memory that this will take is asked for,
+    /// for all of them at once, and what the bindings will make of their addresses and ports is told as far as it can
+    /// be guessed. Nothing changes by it, and nothing may be concluded from it. Only packets for this element, `me`,
+    /// are looked at.
     fn prefetch_bindings(&self, me: ElemId, all: &mut [PrefetchPacket], store: &StateStore) {}
 
     /// Shared state that this element uses, for forks, comparison and reports.

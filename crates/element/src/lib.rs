@@ -1,17 +1,21 @@
-//! What every element is: the trait [`Element`], what it sees and answers with, how it is configured, what its model says.
+//! What every element is: the trait [`Element`], what it sees and answers with, how it is configured, what its model
+//! says.
 //!
-//! - [`Element`] is one node of a graph. It is *passive*: it gets packets through [`Element::push`], and answers by telling
-//!   its [`Cx`] what leaves where. Who runs next, clocks, timers and queues of work are the engine's business (the [`Host`]
-//!   trait), so that the same element serves the scalar reference graph, the batched graph and punts from a synthesized program.
-//! - [`ElementClass`] says what is known of a class without a configuration; the classes themselves, and their registry, are in
-//!   `onefold-elements`.
+//! - [`Element`] is one node of a graph. It is *passive*: it gets packets through [`Element::push`], and answers by
+//!   telling its [`Cx`] what leaves where. Who runs next, clocks, timers and queues of work are the engine's business
+//!   (the [`Host`] trait), so that the same element serves the scalar reference graph, the batched graph and punts from
+//!   a synthesized program.
+//! - [`ElementClass`] says what is known of a class without a configuration; the classes themselves, and their
+//!   registry, are in `onefold-elements`.
 //! - [`args::Args`] reads configurations as Click's `Args` does: positional and keyword arguments, all errors at once.
 //! - [`model`] is the language of models: what an element does to a packet, as data.
 //! - [`GraphSpec`] is a graph as written.
 //!
-//! What an element's signatures name of `onefold-state` ([`StateStore`], [`ElemId`], [`Port`] ...) is exported here, too.
+//! What an element's signatures name of `onefold-state` ([`StateStore`], [`ElemId`], [`Port`] ...) is exported here,
+//! too.
 //!
-//! Elements are `Clone` (through [`ElementClone`]): a graph can be forked, state and all, so that an oracle runs beside it.
+//! Elements are `Clone` (through [`ElementClone`]): a graph can be forked, state and all, so that an oracle runs beside
+//! it.
 #![forbid(unsafe_code)]
 
 pub mod args;

@@ -1,7 +1,7 @@
 //! Named addresses and numbers: what AddressInfo defines, and the built-in tables (annotations, services).
 //!
-//! Names are scoped as in Click: a definition made inside compound `a/b` is seen by elements inside `a/b` and below; inner
-//! definitions hide outer ones.
+//! Names are scoped as in Click: a definition made inside compound `a/b` is seen by elements inside `a/b` and below;
+//! inner definitions hide outer ones.
 
 use onefold_packet::{AnnoField, EtherAddr, anno_field};
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! Counters of lists of rules: packets and bytes of each rule, and of the list's policy.
 //!
-//! A rule's counters say of how many packets it was the rule that decided, as `iptables -L -v` does; rules that do not end the search
-//! (alerts) count every packet that they match. Bytes are those of the packet as it came to the element: behind `Strip(14)` and
-//! `CheckIPHeader`, the IP packet without Ethernet header and padding.
+//! A rule's counters say of how many packets it was the rule that decided, as `iptables -L -v` does; rules that do not
+//! end the search (alerts) count every packet that they match. Bytes are those of the packet as it came to the element:
+//! behind `Strip(14)` and `CheckIPHeader`, the IP packet without Ethernet header and padding.
 
 use std::fmt::Write;
 
@@ -82,7 +82,8 @@ impl RuleCounters {
         self.policy = RuleCount::default();
     }
 
-    /// What the `rule_counts` handler says: a line for each argument that has decided, `ARGUMENT PACKETS BYTES`, and `policy PACKETS BYTES`.
+    /// What the `rule_counts` handler says: a line for each argument that has decided, `ARGUMENT PACKETS BYTES`, and
+    /// `policy PACKETS BYTES`.
     pub fn text(&self) -> String {
         let mut s = String::new();
         for (i, c) in self.rules.iter().enumerate().filter(|(_, c)| c.packets > 0) {

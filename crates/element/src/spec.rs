@@ -1,5 +1,5 @@
-//! A graph as it is written, before any element exists: what the language and the chain produce, and what the engine (and
-//! the synthesizer) builds from.
+//! A graph as it is written, before any element exists: what the language and the chain produce, and what the engine
+//! (and the synthesizer) builds from.
 
 use crate::Port;
 use crate::element::SourceLoc;
@@ -14,8 +14,8 @@ pub struct ElementSpec {
     pub class: String,
     /// The configuration's arguments, split, trimmed and free of comments.
     pub args: Vec<String>,
-    /// Where each argument was written (same length as `args`, or empty when unknown): generated configurations point at
-    /// the rule file's line.
+    /// Where each argument was written (same length as `args`, or empty when unknown): generated configurations point
+    /// at the rule file's line.
     pub arg_locs: Vec<SourceLoc>,
     /// Where the element was declared.
     pub decl: SourceLoc,

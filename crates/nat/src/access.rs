@@ -94,8 +94,8 @@ pub enum EntryMode {
     Create(usize),
 }
 
-/// What a ping's identifier becomes at the answering end, so that requests and replies have different keys. Counted on the
-/// identifier as a little-endian machine reads it, which is what Click does.
+/// What a ping's identifier becomes at the answering end, so that requests and replies have different keys. Counted on
+/// the identifier as a little-endian machine reads it, which is what Click does.
 pub fn answering(id: u16) -> u16 {
     id.swap_bytes().wrapping_add(1).swap_bytes()
 }

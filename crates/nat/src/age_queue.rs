@@ -1,14 +1,14 @@
-//! Flows by age: which one has been silent longest.
+//! Flows by age: which one has been idle longest.
 //!
-//! A packet of a flow only writes the flow's stamp; it moves nothing. An [`AgeQueue`] files every flow under the stamp that
-//! it had when it was last filed, and looks at the real stamp when the flow comes up as the oldest: one that has been
-//! refreshed since is filed again. Stamps only grow, so flows that are filed for the first time stand in line, in an array that is
-//! read from one end and written at the other: of flows that are never used again (a flood's) nothing is read but the one that goes.
-//! Those that are filed again go to a heap.
+//! A packet of a flow only writes the flow's stamp; it moves nothing. An [`AgeQueue`] files every flow under the stamp
+//! that it had when it was last filed, and looks at the real stamp when the flow comes up as the oldest: one that has
+//! been refreshed since is filed again. Stamps only grow, so flows that are filed for the first time stand in line, in
+//! an array that is read from one end and written at the other: of flows that are never used again (a flood's) nothing
+//! is read but the one that is evicted. Those that are filed again go to a heap.
 //!
-//! What is filed says so itself: a record has the number of its last filing, and whatever has another number is of no worth any more. So
-//! nothing is searched for or linked, and leaving the queue costs one number; what is left behind goes when it comes up, or when it
-//! is more than what is worth something.
+//! What is filed says so itself: a record has the number of its last filing, and whatever has another number is of no
+//! worth any more. So nothing is searched for or linked, and leaving the queue costs one number; what is left behind
+//! goes when it comes up, or when it is more than what is worth something.
 //!
 //! Bound: one call of [`AgeQueue::oldest`] files each flow of the queue at most once, and that only when all of them
 //! have been refreshed since they were filed; over a run it is constant per packet, but for the heap's logarithm.
@@ -32,7 +32,8 @@ pub(crate) struct Filed {
     pub record: u32,
     /// Of this filing: another one stands in its record if it has left.
     pub number: u32,
-    /// Of its keys in the index, as they arrive in both directions: who goes is taken out without being read.
+    /// Of its keys in the index, as they arrive in both directions: an evicted flow leaves the index without its record
+    /// being read.
     pub hashes: [u32; 2],
 }
 
@@ -41,7 +42,7 @@ pub(crate) struct Filed {
 pub(crate) struct AgeQueue {
     /// Filed for the first time: stamps grow.
     line: RingBuffer<Filed>,
-    /// The stamp of the last one that came into the line: nobody in it has a greater one.
+    /// The stamp of the last one that was added to the line: no other one in it has a greater one.
     last: u64,
     /// Filed again.
     again: BinaryHeap<Reverse<Filed>>,
@@ -49,7 +50,8 @@ pub(crate) struct AgeQueue {
 }
 
 impl AgeQueue {
-    /// Files a record under its stamp; it must not be in a queue. `hashes`: of its keys. True where it may have the least stamp of all now, or is the only one.
+    /// Files a record under its stamp; it must not be in a queue. `hashes`: of its keys. True where it may have the
+    /// least stamp of all now, or is the only one.
     pub fn push(&mut self, records: &mut [Record], i: u32, hashes: [u32; 2]) -> bool {
         let r = &mut records[i as usize];
         r.filing = r.filing.wrapping_add(1);
@@ -65,7 +67,7 @@ impl AgeQueue {
     /// The same of a record in which number and stamp stand already.
     #[inline(always)]
     pub fn file(&mut self, records: &[Record], f: Filed) -> bool {
-        // those that have left may still stand in it: nobody looked at them
+        // entries of flows that have left may still be in it: they are removed when they come up
         let alone = self.is_empty();
         let empty = self.line.is_empty();
         let behind = !empty && self.last <= f.stamp;
@@ -73,7 +75,8 @@ impl AgeQueue {
             self.last = f.stamp;
             self.line.push_back(f);
         } else {
-            // field by field: what is handed over in memory is in memory on the other way, too, where it is written in parts, read as a whole, and waited for
+            // field by field: what is handed over in memory is in memory on the other way, too, where it is written in
+            // parts, read as a whole, and waited for
             self.file_again(f.stamp, f.record, f.number, f.hashes);
         }
         self.live += 1;
@@ -81,7 +84,8 @@ impl AgeQueue {
         alone || !behind
     }
 
-    /// The same of one with a stamp after all others, as long as others [keep it tidy](AgeQueue::keep_tidy): whoever comes leaves nothing behind.
+    /// The same of one with a stamp after all others. It does not [tidy](AgeQueue::keep_tidy): one filing leaves
+    /// nothing stale behind.
     #[inline(always)]
     pub fn file_newest(&mut self, f: Filed) -> bool {
         let alone = self.is_empty();
@@ -91,7 +95,7 @@ impl AgeQueue {
         alone
     }
 
-    /// Forgets what is worth nothing, where that is more than what is worth something.
+    /// Removes stale entries where there are more of them than of valid ones.
     #[inline(always)]
     pub fn keep_tidy(&mut self, records: &[Record]) {
         if self.line.len() + self.again.len() > 2 * self.live + SLACK {
@@ -110,7 +114,7 @@ impl AgeQueue {
         }));
     }
 
-    /// Forgets what is worth nothing.
+    /// Removes stale entries.
     #[cold]
     fn tidy(&mut self, records: &[Record]) {
         let worth = |f: &Filed| records[f.record as usize].filing == f.number;
@@ -129,7 +133,7 @@ impl AgeQueue {
         self.live -= 1;
     }
 
-    /// Who is first in line, if nobody who has been filed again is older.
+    /// The first entry of the line, if no entry that has been filed again is older.
     #[inline(always)]
     pub fn first(&self) -> Option<Filed> {
         let f = self.line.front()?;
@@ -139,14 +143,14 @@ impl AgeQueue {
         Some(*f)
     }
 
-    /// Takes out who is first in line, and is filed nowhere else.
+    /// Removes the first entry of the line, whose flow is filed nowhere else.
     #[inline(always)]
     pub fn pop_first(&mut self) {
         self.line.pop_front();
         self.live -= 1;
     }
 
-    /// Nobody is in it.
+    /// Is no flow in it?
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.live == 0
@@ -213,7 +217,8 @@ impl AgeQueue {
         }
     }
 
-    /// The record that is number `n` in line, and its hashes: soon the oldest, if it has not been used since. Possibly one that has left.
+    /// The record that is number `n` in line, and its hashes: soon the oldest, if it has not been used since. Possibly
+    /// one that has left.
     #[inline(always)]
     pub fn nth(&self, n: usize) -> Option<(u32, [u32; 2])> {
         self.line.get(n).map(|f| (f.record, f.hashes))

@@ -110,7 +110,7 @@ fn get32(b: &[u8], at: usize) -> u32 {
     }
 }
 
-/// Replaces 32 bits and mends a checksum that covers them.
+/// Replaces 32 bits and updates a checksum that covers them.
 fn replace32(b: &mut [u8], at: usize, v: u32, checksum: usize) {
     let old = get32(b, at);
     let mut sum = get16(b, checksum);
@@ -155,8 +155,8 @@ fn ports(t: &mut [u8], to: FlowId) {
     put16(t, 2, to.dport);
 }
 
-/// TCP: everything but sequence numbers. Returns the connection's flags after this packet. A header of less than 18 bytes
-/// keeps its ports, as in Click.
+/// TCP: everything but sequence numbers. Returns the connection's flags after this packet. A header of less than 18
+/// bytes keeps its ports, as in Click.
 #[inline]
 pub fn tcp(p: &mut Packet, r: &Record, reply: bool, annos: Annos) -> u8 {
     addresses(p, r, reply, annos, true, true);
@@ -337,7 +337,8 @@ pub const ERRORS: &[u8] = &[3, 4, 5, 11, 12];
 pub struct Embedded {
     /// IP protocol of the embedded packet.
     pub proto: u8,
-    /// The embedded packet's flow, reversed: what a reply to it would look like. For a ping the identifier is the source port.
+    /// The embedded packet's flow, reversed: what a reply to it would look like. For a ping the identifier is the
+    /// source port.
     pub reply: FlowId,
     /// It is an echo reply: what would be a reply to it is the request.
     pub answer: bool,
@@ -348,8 +349,8 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// From an ICMP error's bytes, the ICMP header first. `None` when it is no error, or its packet cannot be read. `answers`:
-    /// echo replies are known by their identifier, too.
+    /// From an ICMP error's bytes, the ICMP header first. `None` when it is no error, or its packet cannot be read.
+    /// `answers`: echo replies are known by their identifier, too.
     pub fn parse(t: &[u8], answers: bool) -> Option<Embedded> {
         if !ERRORS.contains(t.first()?) {
             return None;

@@ -1,8 +1,9 @@
 //! Many packets of one input bound one after the other, with the flow table and the input's pattern at hand.
 //!
-//! [`crate::bind`] does what `push` does for whatever packet and specification there is. Most packets of floods and of usual traffic are of TCP or UDP, go
-//! forward, and begin flows, if any, by a pattern. A [`Binder`] knows these alone; of everything else it says so before anything has
-//! happened. What it does for those that it knows is the same: the same draws, records, stamps and counters.
+//! [`crate::bind`] does what `push` does for whatever packet and specification there is. Most packets of floods and of
+//! usual traffic are of TCP or UDP, go forward, and begin flows, if any, by a pattern. A [`Binder`] knows these alone;
+//! of everything else it says so before anything has happened. What it does for those that it knows is the same: the
+//! same draws, records, stamps and counters.
 
 use crate::access::RewriterHandle;
 use crate::apply;
@@ -22,12 +23,13 @@ use onefold_state::DropReason;
 use onefold_state::Port;
 use onefold_state::StateStore;
 
-/// What whoever asks has been made for: nothing else is done for it.
+/// The bindings that the caller's code has been made for: with any other, nothing is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted {
     /// Where the packet leaves.
     pub output: u16,
-    /// Of source and destination address and port: the least and the greatest value that it may get, or none where it has to stay.
+    /// Of source and destination address and port: the least and the greatest value that it may get, or none where it
+    /// has to stay.
     pub fields: [Option<(u32, u32)>; 4],
 }
 
@@ -123,7 +125,8 @@ impl Pattern {
 }
 
 impl<'s> Binder<'s> {
-    /// For an input of a rewriter without a reply annotation; `None` for rewriters of other things than addresses and ports.
+    /// For an input of a rewriter without a reply annotation; `None` for rewriters of other things than addresses and
+    /// ports.
     pub fn of(
         kind: RewriterKind,
         h: RewriterHandle,
@@ -199,14 +202,16 @@ impl<'s> Binder<'s> {
         })
     }
 
-    /// What is to be asked about a row's packets, `n` of them, which have been [put](Columns::put) into columns: it is worked out, and their places in the index are asked
-    /// for; in a flood those of their replies and the records of new flows, too. `new`: how many new flows there were before in this batch.
+    /// What is to be asked about a row's packets, `n` of them, which have been [put](Columns::put) into columns: it is
+    /// worked out, and their places in the index are asked for; in a flood those of their replies and the records of
+    /// new flows, too. `new`: how many new flows there were before in this batch.
     ///
-    /// Row by row, so that lines are on their way while the next row is read: all of a batch's at once are more than a processor waits for at a time.
+    /// Row by row, so that lines are on their way while the next row is read: all of a batch's at once are more than a
+    /// processor waits for at a time.
     #[inline(always)]
     pub fn ask_row(&self, c: &mut Columns, row: usize, n: usize, new: usize) -> usize {
         let how = How {
-            seed: &self.table.seed,
+            hash_key: &self.table.hash_key,
             filling: self.filling,
             map: self.map,
             two: self.kind == RewriterKind::Ip,
@@ -230,8 +235,9 @@ impl<'s> Binder<'s> {
         likely
     }
 
-    /// Once the places of all `n` packets are there: the records of flows that are known are asked for, and the places and records of new ones (of `asked` of them they have been, by [`Binder::ask_row`]). Nothing is
-    /// concluded from it but of how many packets there is something to be asked.
+    /// Once the places of all `n` packets are there: the records of flows that are known are asked for, and the places
+    /// and records of new ones (of `asked` of them they have been, by [`Binder::ask_row`]). Nothing is concluded from
+    /// it but of how many packets there is something to be asked.
     #[inline(always)]
     pub fn batch_prepare(&mut self, all: &[Columns], n: usize, asked: usize) -> usize {
         let mut new = 0;
@@ -248,7 +254,7 @@ impl<'s> Binder<'s> {
                     continue;
                 }
                 known += 1;
-                // in a flood nobody looks
+                // in a flood records are not looked at
                 let sure = self.table.flood && c.reply(i).is_some();
                 if !sure && self.table.prefetch_record(c.hash(i)).is_some() {
                     continue;
@@ -281,7 +287,8 @@ impl<'s> Binder<'s> {
         }
     }
 
-    /// Finds or makes the binding of a packet that it has been asked about since the element was; `draw` gives 32 random bits of the rewriter's.
+    /// Finds or makes the binding of a packet that it has been asked about since the element was; `draw` gives 32
+    /// random bits of the rewriter's.
     #[inline(always)]
     pub fn bind(
         &mut self,
@@ -332,8 +339,8 @@ impl<'s> Binder<'s> {
         };
         // nothing else is there as long as the binder is: a number is enough
         let at = std::ptr::from_ref(wanted).addr();
-        // two places for each: which ones share one depends on where they happen to lie, and two that take turns, as those of TCP and UDP do, would be found out
-        // anew for every fifth packet
+        // two places for each: which ones share one depends on where they happen to lie, and two that take turns, as
+        // those of TCP and UDP do, would be found out anew for every fifth packet
         let first = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let [a, b] = [first as usize % SURE, (first as usize % SURE) ^ 1];
         if self.sure[a] == at || self.sure[b] == at {
@@ -341,7 +348,7 @@ impl<'s> Binder<'s> {
         }
         let always = pattern.always_wanted(wanted);
         if always {
-            // whoever came first stays near
+            // the older one stays in the second place
             self.sure[b] = std::mem::replace(&mut self.sure[a], at);
         }
         always

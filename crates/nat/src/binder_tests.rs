@@ -87,7 +87,8 @@ fn binder<'s>(table: &'s mut FlowTable, pattern: &'s mut Pattern) -> Binder<'s> 
 }
 
 proptest! {
-    /// New flows that are made together are those that are made one after the other, whoever else comes, is known, finds its port taken, or has to go.
+    /// New flows that are made together are those that are made one after the other, whoever else comes, is known,
+    /// finds its port taken, or has to go.
     #[test]
     fn a_flood_is_one_after_the_other(
         capacity in prop_oneof![1u32..150, 100u32..600], top in 0u32..3000,
@@ -114,7 +115,7 @@ proptest! {
             fields: [Some((pattern.saddr, pattern.saddr)), None, Some((1024, port(1025 + top))), None],
         };
         let mut tables = [table(capacity, &expire), table(capacity, &expire)];
-        tables[1].seed = tables[0].seed;
+        tables[1].hash_key = tables[0].hash_key;
         let mut patterns = [pattern; 2];
         let mut draws = [0u32; 2];
         let mut draw = |of: usize| {
@@ -165,14 +166,16 @@ proptest! {
             prop_assert_eq!(tables[0].evictions(), tables[1].evictions());
             prop_assert_eq!(patterns[0], patterns[1]);
         }
-        // the first flows of all are new, and find room, unless they are odd; by chance both places of one may be in one bucket
+        // the first flows of all are new, and find room, unless they are odd; by chance both places of one may be in
+        // one bucket
         let new = batches[0].1.iter().filter(|p| p.5 != 0 && (4..4 + top as u16).contains(&p.2));
         let flows: std::collections::HashSet<_> = new.map(|p| (p.0, p.1, p.2, p.3)).collect();
         prop_assert!(together > 0 || flows.len() < 8 || capacity < 100);
     }
 }
 
-/// A flow that is its own reply, and closed by the packet that makes it, takes another one's place as if it were open: what it has become is found out when it is there.
+/// A flow that is its own reply, and closed by the packet that makes it, takes another one's place as if it were open:
+/// what it has become is found out when it is there.
 #[test]
 fn one_that_is_its_own_reply_and_closed_finds_a_place() {
     let mut pattern = Pattern {
@@ -218,7 +221,8 @@ fn one_that_is_its_own_reply_and_closed_finds_a_place() {
     assert_eq!((t.len(), t.evictions()), (1, 1));
 }
 
-/// A flood's flow that is alone in its queue may be the next to go: what a search has found out before does not hold any more.
+/// A flood's flow that is alone in its queue may be the next to go: what a search has found out before does not hold
+/// any more.
 #[test]
 fn one_that_comes_alone_ends_a_turn() {
     let mut pattern = Pattern {

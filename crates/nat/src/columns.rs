@@ -1,7 +1,8 @@
-//! What a [`Binder`](crate::binder::Binder) is asked about: one packet, or a batch of them field by field.
+//! Headers of packets that a [`Binder`](crate::binder::Binder) binds: one packet, or a batch of them field by field.
 //!
-//! One packet after the other, a hash is a handful of multiplications that the next one's wait for, and a new flow takes two of them and two checksum differences. Field
-//! by field, sixteen packets take about as many instructions as one does (docs/decisions/0032).
+//! One packet after the other, a hash is a handful of multiplications that the next one's wait for, and a new flow
+//! takes two of them and two checksum differences. Field by field, sixteen packets take about as many instructions as
+//! one does (docs/decisions/0032).
 
 use crate::binder::FlowBinding;
 use crate::flow_id::FlowId;
@@ -62,7 +63,7 @@ pub(crate) struct Filling {
 /// Which packets are known, and how they are looked up.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct How<'t> {
-    pub seed: &'t HashKey,
+    pub hash_key: &'t HashKey,
     pub filling: Option<Filling>,
     pub map: u16,
     /// UDP flows are in a map of their own.
@@ -71,8 +72,8 @@ pub(crate) struct How<'t> {
     pub least: [u32; 2],
 }
 
-/// Where the words of an IP header without options, and of what is behind it, begin that [`Columns::put_row`] wants: total length first, protocol last, addresses, ports,
-/// TCP's length and flags last.
+/// Where the words of an IP header without options, and of what is behind it, begin that [`Columns::put_row`] wants:
+/// total length first, protocol last, addresses, ports, TCP's length and flags last.
 pub const HEADER_WORDS: [usize; 6] = [2, 6, 12, 16, 20, 30];
 /// Bytes of them from the IP header on.
 pub const HEADER_BYTES: u32 = 34;
@@ -104,7 +105,8 @@ pub struct Columns {
     reply: [u32; COLUMNS],
     /// Of addresses, of all in the upper half.
     deltas: [u32; COLUMNS],
-    // what is known of a new flow besides: addresses and ports that it gets, what is added to the complements of both checksums, and its tracking flags
+    // what is known of a new flow besides: addresses and ports that it gets, what is added to the complements of both
+    // checksums, and its tracking flags
     to: [[u32; COLUMNS]; 3],
     sums: [u32; COLUMNS],
     flags: [u32; COLUMNS],
@@ -149,9 +151,10 @@ impl Columns {
         self.total_len[i] = p.total_len.into();
     }
 
-    /// Writes down a row's packets, all of which have an IP header of 20 bytes that many bytes (`net`) behind their beginning, no later fragments: their [words](HEADER_WORDS) as they
-    /// stand, and how long they are. A packet ends where its IP header says, if not before. False, and nothing is to be relied on, where one does so before byte `least`, or before
-    /// all that is looked at.
+    /// Writes down a row's packets, all of which have an IP header of 20 bytes that many bytes (`net`) behind their
+    /// beginning, no later fragments: their [words](HEADER_WORDS) as they stand, and how long they are. A packet ends
+    /// where its IP header says, if not before. False, and nothing is to be relied on, where one does so before byte
+    /// `least`, or before all that is looked at.
     #[inline(always)]
     pub fn put_row(
         &mut self,
@@ -281,8 +284,8 @@ impl Columns {
             let likely = stays * u32::from(other != 0) * likely;
             self.state[i] = known * (KNOWN | likely);
             self.map[i] = map;
-            self.hash[i] = how.seed.hash([saddr, daddr, ports, map]);
-            self.reply[i] = how.seed.hash([reply[0], reply[1], reply[2], map]);
+            self.hash[i] = how.hash_key.hash([saddr, daddr, ports, map]);
+            self.reply[i] = how.hash_key.hash([reply[0], reply[1], reply[2], map]);
             let deltas = deltas([saddr, daddr, ports], to);
             self.deltas[i] = deltas;
             self.sums[i] = shifts(deltas);
@@ -293,10 +296,12 @@ impl Columns {
         }
     }
 
-    /// How many packets there are from number `from` on, up to `n`, of which it is [known](Likely) what new flows will become.
+    /// How many packets there are from number `from` on, up to `n`, of which it is [known](Likely) what new flows will
+    /// become.
     #[inline(always)]
     pub(crate) fn likely(&self, from: usize, n: usize) -> usize {
-        // all of them are looked at: few vector instructions, and one that ends at the first takes several for each packet
+        // all of them are looked at: few vector instructions, and one that ends at the first takes several for each
+        // packet
         let mut first = COLUMNS as u32;
         for (i, state) in (0..).zip(&self.state) {
             let odd = (state & LIKELY == 0) & (u32::wrapping_sub(i, from as u32) < n as u32);
@@ -441,13 +446,13 @@ mod tests {
             (base, more, two, map) in (0u32..0x10000, 0u32..0x10000, any::<bool>(), 0u16..9),
             known in any::<bool>(),
         ) {
-            let seed = HashKey::new();
+            let hash_key = HashKey::new();
             let filling = known.then_some(Filling {
                 keep: set.map(|s| if s { 0 } else { !0 }),
                 set: std::array::from_fn(|i| if set[i] { value[i] } else { 0 }),
                 stay: (base, more),
             });
-            let how = How { seed: &seed, filling, map, two, least: [18, 8] };
+            let how = How { hash_key: &hash_key, filling, map, two, least: [18, 8] };
             let mut c = Columns::default();
             for (i, ((saddr, daddr, ports), proto, tcp, transport_len, total_len)) in flows.iter().enumerate() {
                 let p = FlowPacket {
@@ -469,7 +474,7 @@ mod tests {
                 prop_assert_eq!((a.packet.transport_len, a.packet.total_len), (*transport_len, *total_len));
                 let map = map + u16::from(two && *proto != 0);
                 prop_assert_eq!(a.map, map);
-                prop_assert_eq!(a.hash, seed.of(map, &flow));
+                prop_assert_eq!(a.hash, hash_key.of(map, &flow));
                 let stays = (u32::from(flow.sport)).wrapping_sub(base) <= more;
                 let becomes = filling.map(|f| {
                     let word = |i: usize, old: u32| if set[i] { f.set[i] } else { old };
@@ -480,7 +485,7 @@ mod tests {
                 if let (Some(l), Some(f)) = (a.likely, filling) {
                     let word = |i: usize, old: u32| if set[i] { value[i] } else { old };
                     let to = FlowId::of(word(0, *saddr), word(1, *daddr), word(2, *ports));
-                    prop_assert_eq!(l.hash, seed.of(map, &to.reversed()));
+                    prop_assert_eq!(l.hash, hash_key.of(map, &to.reversed()));
                     prop_assert_eq!(l.deltas, checksum_deltas(flow, to), "{:?}", f);
                     let (new, deltas) = c.new_flow(i, 3, (1, 2));
                     prop_assert_eq!((new.flow, new.rewritten, new.map, deltas), (flow, to, map, l.deltas));

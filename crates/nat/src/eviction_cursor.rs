@@ -1,7 +1,8 @@
-//! Who goes, one after the other, where each new flow of a flood takes another one's place.
+//! Evictions one after the other, where each new flow of a flood replaces another one.
 //!
-//! Found out anew for each, it is some 300 instructions who goes next: two queues' first flows, how they rank, and how the new one does. Most of that is
-//! the same from one flow to the next within a millisecond, and of the two queues only the one that somebody went from has another first flow.
+//! Finding the next victim anew takes some 300 instructions: two queues' first flows, their ranks, and the new one's.
+//! Most of that is the same from one flow to the next within a millisecond, and only the queue that a flow was evicted
+//! from has another first flow.
 
 use crate::age_queue::{Filed, NIL};
 use crate::insert_evict::rank;
@@ -9,7 +10,8 @@ use crate::lease::{NO_LEASE, STAMP_BITS};
 use crate::record::Timeout;
 use crate::table::{FlowTable, timeout};
 
-/// What orders flows that may go, as numbers that are compared at once: when, behind all others if it is guaranteed until then; stamp.
+/// What orders flows that may go, as numbers that are compared at once: when, behind all others if it is guaranteed
+/// until then; stamp.
 type Order = (u64, u64);
 
 /// Set where a flow is guaranteed.
@@ -26,9 +28,11 @@ struct Head {
     filed: Filed,
 }
 
-/// Two queues whose flows go next, as [the last search](crate::insert_evict::EvictionOrder) left it, and what is known of them within one millisecond.
+/// Two queues whose flows go next, as [the last search](crate::insert_evict::EvictionOrder) left it, and what is known
+/// of them within one millisecond.
 ///
-/// It holds as long as nobody leaves a queue but by [`FlowTable::take_next`], and nobody comes who is [alone](crate::age_queue::AgeQueue::file_newest) in one.
+/// It holds as long as flows leave queues only by [`FlowTable::evict_next`], and no flow is added that is
+/// [alone](crate::age_queue::AgeQueue::file_newest) in its queue.
 #[derive(Debug)]
 pub(crate) struct EvictionCursor {
     now_ms: u64,
@@ -41,7 +45,8 @@ pub(crate) struct EvictionCursor {
 }
 
 impl FlowTable {
-    /// Who goes next for flows of these maps' rewriter with stamps of this millisecond; `None` where that takes a search.
+    /// A cursor for new flows of these maps' rewriter with stamps of this millisecond; `None` where the next victim
+    /// takes a search.
     pub(crate) fn eviction_cursor(&self, map: u16, stamp: u64) -> Option<EvictionCursor> {
         let now_ms = stamp >> STAMP_BITS;
         let last = &self.order;
@@ -64,14 +69,14 @@ impl FlowTable {
             own,
         };
         for n in 0..2 {
-            self.look_again(&mut cursor, n);
+            self.read_head(&mut cursor, n);
         }
         Some(cursor)
     }
 
-    /// Who is first in a queue now?
+    /// Reads a queue's first flow again.
     #[inline(always)]
-    fn look_again(&self, g: &mut EvictionCursor, n: usize) {
+    fn read_head(&self, g: &mut EvictionCursor, n: usize) {
         let first = match self.queues.get(g.queues[n]) {
             Some(q) => q.first(),
             None => None,
@@ -85,11 +90,12 @@ impl FlowTable {
         };
     }
 
-    /// The flow that goes for a new one of the map with this stamp is taken out of its queue and of the index: its record, which the new one takes over. `None`, and nothing
-    /// has happened, where that takes a search. `all_as`: member and input of new flows; where the one that goes was counted there, nothing is, and true comes back: one
-    /// goes, one comes.
+    /// Evicts the flow that a new one of the map with this stamp replaces: takes it out of its queue and of the index,
+    /// and gives its record, which the new one reuses. `None`, and nothing has happened, where that takes a search.
+    /// Where the victim was counted for the same member and `input`, its count stays as it is and true is returned: one
+    /// less and one more.
     #[inline(always)]
-    pub(crate) fn take_next(
+    pub(crate) fn evict_next(
         &mut self,
         g: &mut EvictionCursor,
         map: u16,
@@ -119,19 +125,19 @@ impl FlowTable {
         r.generation = r.generation.wrapping_add(1);
         let (its_map, its_input) = (r.map, r.input);
         #[cfg(debug_assertions)]
-        debug_assert!(self.is_first_to_go(g.now_ms, i));
+        debug_assert!(self.is_victim(g.now_ms, i));
         let [forward, reply] = head.filed.hashes;
         self.index.take_out(forward, i << 1);
         self.index.take_out(reply, i << 1 | 1);
         let same = (its_map >> 1 == map >> 1) & (its_input == input);
         if !same {
-            self.count_gone(its_map, its_input);
+            self.count_removed(its_map, its_input);
         }
         let queue = g.queues[n];
         if let Some(q) = self.queues.get_mut(queue) {
             q.pop_first();
         }
-        self.look_again(g, n);
+        self.read_head(g, n);
         if g.queues[0] == g.queues[1] {
             g.heads = [g.heads[n]; 2];
         }

@@ -1,8 +1,10 @@
 //! New flows of a batch, all of them made before the first of their packets is written.
 //!
-//! What [`Binder::bind`] does for a packet, and what is then written into the packet, are some hundreds of instructions, most of which find out what is the same for
-//! all packets of a flood, or bring to the stack what a processor has no registers left for. Here all places in the index are found, then all records are
-//! written (docs/decisions/0033). What is plain is made, in the order of packets; at what is not it ends, and [`Binder::bind`] goes on.
+//! What [`Binder::bind`] does for a packet, and what is then written into the packet, are some hundreds of
+//! instructions, most of which find out what is the same for all packets of a flood, or bring to the stack what a
+//! processor has no registers left for. Here all places in the index are found, then all records are written
+//! (docs/decisions/0033). What is plain is made, in the order of packets; at what is not it ends, and [`Binder::bind`]
+//! goes on.
 
 use crate::age_queue::Filed;
 use crate::binder::{Binder, Wanted};
@@ -24,7 +26,7 @@ struct News<'c> {
 }
 
 impl<'s> Binder<'s> {
-    /// Did all packets of the batch that was [foreseen](Binder::batch_prepare) last look as if they began flows?
+    /// Did all packets of the batch that was [prepared](Binder::batch_prepare) last look as if they began flows?
     #[inline(always)]
     pub fn floods(&self) -> bool {
         self.table.flood
@@ -37,9 +39,10 @@ impl<'s> Binder<'s> {
         leaves == Some(wanted.output) && self.is_always_wanted(wanted)
     }
 
-    /// Binds up to `n` packets, from number `from` of these columns on, which are [always as wanted](Binder::always_as_wanted): as many as begin flows of which nothing
-    /// special is to be seen. What [`Binder::bind`] would give for each is then their [`Columns::binding`]; how many there are comes back, and nothing has happened
-    /// for the others.
+    /// Binds up to `n` packets, from number `from` of these columns on, which are [always as
+    /// wanted](Binder::always_as_wanted): as many as begin flows of which nothing special is to be seen. What
+    /// [`Binder::bind`] would give for each is then their [`Columns::binding`]; how many there are comes back, and
+    /// nothing has happened for the others.
     #[inline(always)]
     pub fn bind_new(&mut self, c: &Columns, from: usize, n: usize, now: Timestamp) -> usize {
         let first = self.first_stamp(now);
@@ -63,7 +66,7 @@ impl<'s> Binder<'s> {
 }
 
 impl FlowTable {
-    /// Makes flows as long as there is nothing special about them: how many.
+    /// Inserts flows as long as there is nothing special about them, and says how many.
     #[inline(always)]
     fn insert_new(&mut self, news: &News<'_>) -> usize {
         if self.has_exhaustion() || news.n == 0 {
@@ -71,14 +74,14 @@ impl FlowTable {
         }
         match self.limit().checked_sub(self.live) {
             // in places of others where there is no room, and next time where there is not enough
-            None | Some(0) => self.insert_in_places(news),
-            Some(room) => self.insert_with_room(news, news.n.min(room)),
+            None | Some(0) => self.insert_evicting(news),
+            Some(room) => self.insert_without_evicting(news, news.n.min(room)),
         }
     }
 
     /// Where all of them find room.
     #[inline(always)]
-    fn insert_with_room(&mut self, news: &News<'_>, n: usize) -> usize {
+    fn insert_without_evicting(&mut self, news: &News<'_>, n: usize) -> usize {
         let c = news.c;
         let mut records = [0; COLUMNS];
         let mut made = 0;
@@ -116,9 +119,9 @@ impl FlowTable {
         made
     }
 
-    /// Where all of them take another one's place: who goes next may depend on whoever has just come.
+    /// Where each of them replaces another one: the next victim may depend on the flow that has just been inserted.
     #[inline(always)]
-    fn insert_in_places(&mut self, news: &News<'_>) -> usize {
+    fn insert_evicting(&mut self, news: &News<'_>) -> usize {
         let c = news.c;
         let map = c.map(news.from);
         self.keep_tidy(map);
@@ -135,7 +138,7 @@ impl FlowTable {
             };
             let (new, deltas) = c.new_flow(i, news.input, news.outputs);
             self.check_free(&new, hashes, deltas);
-            let gone = self.take_next(&mut cursor, new.map, stamp, news.input);
+            let gone = self.evict_next(&mut cursor, new.map, stamp, news.input);
             let Some((record, same)) = gone else { break };
             more += u32::from(!same);
             self.index.fill(forward, hashes[0], record << 1);
@@ -155,7 +158,8 @@ impl FlowTable {
         made
     }
 
-    /// What new flows of a rewriter would do to its queues one by one: who comes leaves nothing behind, so that once is enough.
+    /// What new flows of a rewriter would do to its queues one by one: filings leave nothing stale behind, so that once
+    /// is enough.
     #[inline(always)]
     fn keep_tidy(&mut self, map: u16) {
         let member = usize::from(map >> 1);

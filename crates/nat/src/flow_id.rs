@@ -104,8 +104,8 @@ pub fn checksum_shift(sum: u16, delta: u16, reply: bool) -> u16 {
 
 /// The differences that a mapping from `a` to `b` makes to a checksum over the addresses, and over addresses and ports.
 ///
-/// These are [`checksum_step`]s from zero on, word by word. As a sum that is not zero never folds to zero, it does not matter when it is
-/// folded, and two words may be added as one number.
+/// These are [`checksum_step`]s from zero on, word by word. As a sum that is not zero never folds to zero, it does not
+/// matter when it is folded, and two words may be added as one number.
 #[inline]
 pub(crate) fn checksum_deltas(a: FlowId, b: FlowId) -> (u16, u16) {
     let address = |x: u32, y: u32| u64::from(!x) + u64::from(y);
@@ -119,8 +119,8 @@ pub(crate) fn checksum_deltas(a: FlowId, b: FlowId) -> (u16, u16) {
     (folded(addresses), folded(all))
 }
 
-/// What is to be added to a checksum's complement in one direction. Nothing means that the field is left alone, even where
-/// it holds the other zero; so a difference that comes to zero is written as minus zero.
+/// What is to be added to a checksum's complement in one direction. Nothing means that the field is left alone, even
+/// where it holds the other zero; so a difference that comes to zero is written as minus zero.
 #[inline]
 pub fn checksum_addend(delta: u16, reply: bool) -> u16 {
     match (delta, reply) {

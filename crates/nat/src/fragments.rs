@@ -1,10 +1,10 @@
 //! Fragments that follow their first one (keyword `FRAGMENTS`, which Click does not have).
 //!
-//! Only the first fragment of a packet has ports. Click's rewriters treat later ones as packets of no flow: they are dropped,
-//! or pass. With `FRAGMENTS n` a rewriter remembers what became of the last `n` packets whose first fragment it has seen, by
-//! addresses, protocol and identification (RFC 791 section 3.2), and later fragments go the same way with the same addresses.
-//! A later fragment whose first one is not known, or came more than 30 seconds ago, is dropped, whatever the input's
-//! specification says. Fragments are not held: one that overtakes the first one is lost.
+//! Only the first fragment of a packet has ports. Click's rewriters treat later ones as packets of no flow: they are
+//! dropped, or pass. With `FRAGMENTS n` a rewriter remembers what became of the last `n` packets whose first fragment
+//! it has seen, by addresses, protocol and identification (RFC 791 section 3.2), and later fragments go the same way
+//! with the same addresses. A later fragment whose first one is not known, or came more than 30 seconds ago, is
+//! dropped, whatever the input's specification says. Fragments are not held: one that overtakes the first one is lost.
 
 use crate::access::RewriterHandle;
 use crate::apply::Arrival;
@@ -92,8 +92,8 @@ impl Fragmented {
 }
 
 impl FlowTable {
-    /// Later fragments of the packet that arrived as `a`, the first fragment, are to fare as it did. At most `most` packets
-    /// are remembered, each for 30 seconds.
+    /// Later fragments of the packet that arrived as `a`, the first fragment, are to fare as it did. At most `most`
+    /// packets are remembered, each for 30 seconds.
     pub fn remember_fragments(
         &mut self,
         kind: RewriterKind,
@@ -171,7 +171,7 @@ mod tests {
             f.fate(&key(990), 50_000),
             Some(FragmentFate::Passed(2))
         ));
-        // who is over goes without being asked for
+        // what has expired is removed without being looked up
         f.remember(key(1), FragmentFate::Passed(3), 100_000, 10);
         assert_eq!((f.known.len(), f.order.len()), (1, 1));
     }

@@ -1,16 +1,16 @@
-//! What keys the hashes of a flow table.
+//! The secret key of a flow table's hashes.
 
 use crate::flow_id::FlowId;
 use onefold_table::hash_words;
 use std::hash::{BuildHasher, RandomState};
 
-/// Secret numbers. They are the table's own and no part of the run's seed: nobody who sends packets can know which of them collide, and nothing that can be
-/// seen depends on it.
+/// Secret numbers. They are the table's own and no part of the run's seed: nobody who sends packets can know which of
+/// them collide, and nothing that can be seen depends on it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HashKey([u64; 4]);
 
 impl HashKey {
-    /// Nobody knows which.
+    /// From the system's random numbers.
     pub fn new() -> HashKey {
         let key = || RandomState::new().hash_one(0u64);
         HashKey([key(), key(), key() | 1, key() | 1])

@@ -1,11 +1,11 @@
 //! The consistent hash ring of SourceIPHashMapper: the same server for the same source address as Click chooses.
 //!
-//! Each server has a number of nodes at pseudo-random places on a ring of 2^31 places; an address belongs to the node at or
-//! after its own place. The places come from the additive feedback generator that the C library calls `random()`, seeded
-//! with the configured seed, because that is what decides which server an address belongs to.
+//! Each server has a number of nodes at pseudo-random places on a ring of 2^31 places; an address belongs to the node
+//! at or after its own place. The places come from the additive feedback generator that the C library calls `random()`,
+//! seeded with the configured seed, because that is what decides which server an address belongs to.
 
-/// The generator behind the C library's `random()` with its default state of 31 words: `x[i] = x[i-3] + x[i-31]`, started by
-/// a linear congruential generator; a draw is the upper 31 bits.
+/// The generator behind the C library's `random()` with its default state of 31 words: `x[i] = x[i-3] + x[i-31]`,
+/// started by a linear congruential generator; a draw is the upper 31 bits.
 struct Feedback {
     x: [u32; 31],
     at: usize,

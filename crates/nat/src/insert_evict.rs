@@ -1,4 +1,4 @@
-//! Who comes into a flow table, and who goes for it.
+//! Inserting bindings, and evicting others where the table is full.
 
 use crate::age_queue::{Filed, NIL};
 use crate::lease::{NO_LEASE, STAMP_BITS};
@@ -13,10 +13,11 @@ type Rank = (bool, u64, u64);
 /// Behind all of them.
 const LAST: Rank = (true, u64::MAX, u64::MAX);
 
-/// What the last search for the flow that goes first has found out, and holds for the next ones: in a flood one flow goes for each that comes.
+/// What the last search for a victim has found out, and what holds for the next ones: in a flood one flow is evicted
+/// for each that is inserted.
 ///
-/// Nothing in a third queue ranks before `until` within the same millisecond: flows there are filed under stamps that only grow, and the
-/// [first one of an empty queue](FlowTable::file) ends it.
+/// Nothing in a third queue ranks before `until` within the same millisecond: flows there are filed under stamps that
+/// only grow, and the [first one of an empty queue](FlowTable::file) ends it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EvictionOrder {
     /// The two whose flows go first, or one twice: where TCP and UDP are mixed, they take turns.
@@ -46,7 +47,7 @@ pub(crate) fn rank(t: Timeout, now_ms: u64, stamp: u64) -> Rank {
 }
 
 impl FlowTable {
-    /// Makes a binding; `None` when there is no room for it. A flow whose replies would look the same goes.
+    /// Inserts a binding; `None` when there is no room for it. A flow whose replies would look the same is replaced.
     pub(crate) fn insert(&mut self, new: &NewFlow, now: Timestamp) -> Option<u32> {
         if !self.leads_out(new) {
             return None;
@@ -62,7 +63,7 @@ impl FlowTable {
         }
         let stamp = self.stamp(now);
         let i = self.allocate()?;
-        self.write_down(i, new, stamp, hashes, new.deltas());
+        self.insert_record(i, new, stamp, hashes, new.deltas());
         for (n, hash) in (0..).zip(hashes) {
             let key = if n == 1 { reply } else { new.flow };
             let (index, keys) = self.indexed();
@@ -90,11 +91,12 @@ impl FlowTable {
         Some(i)
     }
 
-    /// The same for a flow whose replies no flow has, nor its own packets, and whose outputs there are; `hashes`: of both, `deltas`: [`NewFlow::deltas`],
-    /// `stamp`: the last one.
+    /// The same for a flow whose replies no flow has, nor its own packets, and whose outputs there are; `hashes`: of
+    /// both, `deltas`: [`NewFlow::deltas`], `stamp`: the last one.
     ///
-    /// All of it is in one piece with whoever makes the flow: handed over in memory, fields that have just been written one by one would be read two at a
-    /// time, which has to wait until everything written before has arrived, and some of that is on its way to lines that are far away.
+    /// All of it is inlined where the flow is made: handed over in memory, fields that have just been written one by
+    /// one would be read two at a time, which has to wait until everything written before has arrived, and some of that
+    /// is on its way to lines that are far away.
     #[inline(always)]
     pub(crate) fn insert_free(
         &mut self,
@@ -109,8 +111,8 @@ impl FlowTable {
         // room is made first: its record is the next one to be used
         let mut place = None;
         if self.full() {
-            place = self.take_place(map, new.input, stamp);
-            if place.is_none() && !self.make_room(map, new.input, stamp) {
+            place = self.evict_in_place(map, new.input, stamp);
+            if place.is_none() && !self.evict_for_new(map, new.input, stamp) {
                 return None;
             }
         }
@@ -118,7 +120,7 @@ impl FlowTable {
             Some(i) => i,
             None => self.allocate()?,
         };
-        self.write_down(i, new, stamp, hashes, deltas);
+        self.insert_record(i, new, stamp, hashes, deltas);
         let (index, keys) = self.indexed();
         index.add(hashes[0], i << 1, &keys);
         index.add(hashes[1], i << 1 | 1, &keys);
@@ -127,14 +129,14 @@ impl FlowTable {
         Some(i)
     }
 
-    /// Debug builds find out that what is said of a new flow is so, and that nobody has its keys.
+    /// Debug builds check that what is said of a new flow is so, and that no flow has its keys.
     #[inline(always)]
     pub(crate) fn check_free(&self, new: &NewFlow, hashes: [u32; 2], deltas: (u16, u16)) {
         let (map, reply) = (new.map, new.rewritten.reversed());
         debug_assert!(self.leads_out(new));
         debug_assert_eq!(deltas, new.deltas());
         debug_assert_eq!(hashes, [new.flow, reply].map(|k| self.hash(map, &k)));
-        // whoever makes a flow has looked for it
+        // the caller has looked it up
         debug_assert!(self.lookup(map, &new.flow).is_none());
         debug_assert!(self.lookup(map, &reply).is_none() && new.flow != reply);
     }
@@ -148,7 +150,7 @@ impl FlowTable {
 
     /// Writes a record, and files it; it is not in the index yet.
     #[inline(always)]
-    pub(crate) fn write_down(
+    pub(crate) fn insert_record(
         &mut self,
         i: u32,
         new: &NewFlow,
@@ -201,25 +203,26 @@ impl FlowTable {
         }
     }
 
-    /// [`FlowTable::take_place`] has found the one that a search finds.
+    /// [`FlowTable::evict_in_place`] has found the one that a search finds.
     #[cfg(debug_assertions)]
-    pub(crate) fn is_first_to_go(&mut self, now_ms: u64, i: u32) -> bool {
+    pub(crate) fn is_victim(&mut self, now_ms: u64, i: u32) -> bool {
         let order = self.order;
-        let found = self.first_to_go(now_ms, false);
+        let found = self.find_victim(now_ms, false);
         self.order = order;
         found.map(|(_, i)| i) == Some(i)
     }
 
-    /// What [`FlowTable::make_room`] and [`FlowTable::allocate`] do, where it is known who goes: the record that a new flow of the map takes over.
+    /// What [`FlowTable::evict_for_new`] and [`FlowTable::allocate`] do, where the victim is known: the record that a
+    /// new flow of the map reuses.
     #[inline(always)]
-    fn take_place(&mut self, map: u16, input: u16, stamp: u64) -> Option<u32> {
+    fn evict_in_place(&mut self, map: u16, input: u16, stamp: u64) -> Option<u32> {
         let mut cursor = self.eviction_cursor(map, stamp)?;
-        let (i, same) = self.take_next(&mut cursor, map, stamp, input)?;
+        let (i, same) = self.evict_next(&mut cursor, map, stamp, input)?;
         if same {
-            self.count_gone(map, input);
+            self.count_removed(map, input);
         }
         if self.has_exhaustion() {
-            self.note_gone(i);
+            self.note_evicted(i);
         }
         self.live -= 1;
         self.evictions += 1;
@@ -229,7 +232,7 @@ impl FlowTable {
     /// The keys of a record that has been taken out of the index are free, unless another record has them.
     #[cold]
     #[inline(never)]
-    fn note_gone(&mut self, i: u32) {
+    fn note_evicted(&mut self, i: u32) {
         let Some(r) = self.records.get(i as usize) else {
             return;
         };
@@ -250,10 +253,10 @@ impl FlowTable {
 
     /// Removes the flow that has to make room for a new one; false when none has to, or the new one itself would be it.
     #[inline(never)]
-    fn make_room(&mut self, map: u16, input: u16, stamp: u64) -> bool {
+    fn evict_for_new(&mut self, map: u16, input: u16, stamp: u64) -> bool {
         let own = self.own_rank(map, stamp);
         // the time that a stamp has just been given at
-        match self.first_to_go(stamp >> STAMP_BITS, false) {
+        match self.find_victim(stamp >> STAMP_BITS, false) {
             Some((rank, victim)) if own.is_none_or(|own| rank < own) => {
                 let r = &self.records[victim as usize];
                 let q = self.queue_of(r.map, r.flags);
@@ -294,7 +297,7 @@ impl FlowTable {
         }
     }
     /// One less.
-    pub(crate) fn count_gone(&mut self, map: u16, input: u16) {
+    pub(crate) fn count_removed(&mut self, map: u16, input: u16) {
         if let Some(c) = self.counts_mut(map, input) {
             c.flows = c.flows.saturating_sub(1);
         }
@@ -307,7 +310,7 @@ impl FlowTable {
 
     /// A binding is not found any more, nor counted; `hashes`: of its keys.
     #[inline(always)]
-    fn strike(&mut self, i: u32, hashes: [u32; 2]) {
+    fn unindex(&mut self, i: u32, hashes: [u32; 2]) {
         // no copy of it: its last use may just have been written to it
         let r = &self.records[i as usize];
         let (map, input, keys) = (r.map, r.input, [r.forward, r.reply]);
@@ -316,7 +319,7 @@ impl FlowTable {
                 self.note(map, key, false);
             }
         }
-        self.count_gone(map, input);
+        self.count_removed(map, input);
         self.live -= 1;
     }
 
@@ -329,7 +332,7 @@ impl FlowTable {
         let (map, flags, shifts) = (record.map, record.flags, record.shifts);
         let hashes = [false, true].map(|reply| self.hash(map, &record.key(reply)));
         self.end_lease(i);
-        self.strike(i, hashes);
+        self.unindex(i, hashes);
         let q = self.queue_of(map, flags);
         self.queues[q].unlink(&mut self.records, i);
         if shifts != NIL {
@@ -345,17 +348,19 @@ impl FlowTable {
         record.shifts = NIL;
     }
 
-    /// The flow that goes first: the best-effort one that times out first; else, if `any`, the guaranteed one whose guarantee
+    /// The next victim: the best-effort one that times out first; else, if `any`, the guaranteed one whose guarantee
     /// ends first.
     fn victim(&mut self, now: Timestamp, any: bool) -> Option<u32> {
-        self.first_to_go(self.now_ms(now), any).map(|(_, i)| i)
+        self.find_victim(self.now_ms(now), any).map(|(_, i)| i)
     }
 
-    /// The same, with what orders those that may go: guaranteed, when, stamp. A queue's records are looked at only when what they were filed
-    /// under leaves open that one of them goes first: flows that are used all the time are not looked at for each that is not.
-    fn first_to_go(&mut self, now_ms: u64, any: bool) -> Option<(Rank, u32)> {
+    /// The same, with what orders those that may go: guaranteed, when, stamp. A queue's records are looked at only when
+    /// what they were filed under leaves open that one of them is the next victim: flows that are used all the time are
+    /// not looked at for each that is not.
+    fn find_victim(&mut self, now_ms: u64, any: bool) -> Option<(Rank, u32)> {
         self.order = EvictionOrder::default();
-        // Bound: each round but the last finds out the real rank of one queue more, or that of one that has been found out is the least.
+        // Bound: each round but the last finds out the real rank of one queue more, or that of one that has been found
+        // out is the least.
         for _ in 0..=2 * self.queues.len() {
             // the least, the one behind it, and what is left
             let mut best: Option<(Rank, usize)> = None;
@@ -479,7 +484,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Ports are found as if one after the other had been looked at, whoever comes, makes room, times out or is taken the place of.
+        /// Ports are found as if one after the other had been looked at, whoever comes, makes room, times out or is
+        /// taken the place of.
         #[test]
         fn free_ports_are_those_of_a_plain_search(
             capacity in 20u32..200, top in 1u32..120,
@@ -488,7 +494,7 @@ mod tests {
             let mut t = table(capacity);
             let mut ms = 1i64;
             for (host, (what, to, at)) in (0u32..).zip(steps) {
-                // within a millisecond it is known who goes next
+                // within a millisecond the next victim is known
                 ms += i64::from(at % 4 == 0);
                 let now = Timestamp(ms * 1_000_000);
                 let n = new(host, to, 0);
@@ -497,7 +503,7 @@ mod tests {
                 let want = s.look(from, u64::from(top) + 1, |k| t.taken(1, false, k)).ok();
                 proptest::prop_assert_eq!(t.search(1, false, &s, from), want);
                 match (what, want) {
-                    // somebody who does not care takes the place of another
+                    // a rewriter that takes over replaces another flow
                     (0, _) => drop(put(&mut t, new(host, to, (1024 + from) as u16), now)),
                     (1, _) => t.sweep(Timestamp((ms + 900) * 1_000_000)),
                     (2, _) => ms += 300,
@@ -535,7 +541,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Who goes for a new flow is the one that a plain search finds, whoever came before, of whatever class, at whatever time.
+        /// The victim for a new flow is the one that a plain search finds, whatever was inserted before, of whatever
+        /// class, at whatever time.
         #[test]
         fn who_goes_is_found_by_a_plain_search(
             capacity in 1u32..12,
@@ -603,7 +610,8 @@ mod tests {
         );
     }
 
-    /// However many flows come, and whatever they do: 64 bytes for the record, and twice as much at most for finding it and for its age.
+    /// However many flows come, and whatever they do: 64 bytes for the record, and twice as much at most for finding it
+    /// and for its age.
     #[test]
     fn a_flood_takes_no_more_memory_than_the_capacity_allows() {
         let mut t = table(1000);

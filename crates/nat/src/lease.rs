@@ -1,12 +1,12 @@
 //! Leases: a flow is used without its record being written to.
 //!
-//! Who remembers what a chain does to a flow (the engine's flow table) writes one word per packet, however many rewriters the
-//! chain has; records that the flow goes through share it ([`Leases::word`]). The word is the flow's last use, in the same stamps as
-//! the records' own, and says when what was remembered is no longer so. A table looks at it when it wants to know how old a record is:
-//! when something expires, has to make room, or is listed.
+//! A flow table in front of a chain writes one word per packet, however many rewriters the chain has; records that the
+//! flow goes through share it ([`Leases::word`]). The word is the flow's last use, in the same stamps as the records'
+//! own, and says when what was remembered is no longer so. A table looks at it when it wants to know how old a record
+//! is: when something expires, has to make room, or is listed.
 //!
-//! A record whose connection changes state, that goes, or whose sequence numbers begin to be shifted, [ends](Leases::end) its lease. The
-//! last use stays readable until the lease is given back.
+//! A record whose connection changes state, that goes, or whose sequence numbers begin to be shifted,
+//! [ends](Leases::end) its lease. The last use stays readable until the lease is given back.
 
 use crate::record::FlowRef;
 use onefold_packet::Timestamp;
@@ -31,8 +31,8 @@ pub struct LastingBinding {
     pub flow: FlowRef,
 }
 
-/// The words of all leases, and the clock that they share with the tables. One thread uses them; the words are atomic because the
-/// tables and the flow table both hold on to them.
+/// The words of all leases, and the clock that they share with the tables. One thread uses them; the words are atomic
+/// because the tables and the flow table both hold on to them.
 #[derive(Debug)]
 pub struct Leases {
     words: HugeVec<AtomicU64>,

@@ -1,21 +1,23 @@
-//! Bindings of address translators: what they are, which rewriter has which, for how long, and who is evicted.
+//! Bindings of address translators: what they are, which rewriter has which, for how long, and which are evicted.
 //!
-//! - [`FlowTable`]: all bindings of one rewriter, or of several that share a capacity; a [`Record`] is one binding, found by
-//!   [`FlowId`]s of both directions. It is a state of the graph's store, so that every execution works on the same bindings.
-//! - [`InputSpec`], [`Pattern`], [`Mapper`]: what becomes of new flows; [`RewriterHandle`], [`entry`] and [`create`] look up
-//!   bindings and make them.
+//! - [`FlowTable`]: all bindings of one rewriter, or of several that share a capacity; a [`Record`] is one binding,
+//!   found by [`FlowId`]s of both directions. It is a state of the graph's store, so that every execution works on the
+//!   same bindings.
+//! - [`InputSpec`], [`Pattern`], [`Mapper`]: what becomes of new flows; [`RewriterHandle`], [`entry`] and [`create`]
+//!   look up bindings and make them.
 //! - [`Binder`]: the bindings of a batch's packets, headers in [`Columns`], memory prefetched.
 //! - [`Leases`]: flows that a flow table in front keeps in use without touching their records.
 //! - [`apply`]: writing a binding into a packet.
 //!
 //! The elements that use them (IPRewriter and its family) are in `onefold-elements`; this crate knows no element.
 //!
-//! **Bounds.** A table holds at most [`MAX_FLOWS`] flows; evictions, searches and remembered fragments have bounds that are stated
-//! where they are made.
+//! **Bounds.** A table holds at most [`MAX_FLOWS`] flows; evictions, searches and remembered fragments have bounds that
+//! are stated where they are made.
 //!
-//! **Inlining across crates.** What lies on the way of each packet (look-ups, stamps, [`Binder::bind`], [`Binder::ask_row`],
-//! [`Binder::bind_new`], the setters of [`Columns`]) is `#[inline]` or `#[inline(always)]`: the profile `quick` has no link-time
-//! optimisation, and loops over sixteen packets are vectorised only where all of their body is seen by one crate.
+//! **Inlining across crates.** What lies on the way of each packet (look-ups, stamps, [`Binder::bind`],
+//! [`Binder::ask_row`], [`Binder::bind_new`], the setters of [`Columns`]) is `#[inline]` or `#[inline(always)]`: the
+//! profile `quick` has no link-time optimisation, and loops over sixteen packets are vectorised only where all of their
+//! body is seen by one crate.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -31,8 +31,8 @@ impl Mapper {
             entries,
         }
     }
-    /// By source address, on a consistent hash ring on which each server (its ID, in the order of `entries`) has `nodes` places,
-    /// drawn from `seed`. It takes `nodes` times the greatest ID draws.
+    /// By source address, on a consistent hash ring on which each server (its ID, in the order of `entries`) has
+    /// `nodes` places, drawn from `seed`. It takes `nodes` times the greatest ID draws.
     pub fn source_hash(
         entries: Vec<(PatternRef, i64, i64)>,
         ids: &[u16],

@@ -6,10 +6,11 @@
 //! - Otherwise the search starts at the number after the last one chosen (suffix `#`), or at a random one (no suffix or
 //!   `?`): `draw * (top + 1) / 2^32` for a 32-bit draw. It goes upwards, around the end, to the first variation whose
 //!   reply flow is not in the table yet.
-//! - When all are taken there is none, and the packet is dropped. The only one of a pattern without a range is given whether it
-//!   is taken or not (the older flow goes), unless the rewriter says `TAKE_OVER false`.
+//! - When all are taken there is none, and the packet is dropped. The only one of a pattern without a range is given
+//!   whether it is taken or not (the older flow is replaced), unless the rewriter says `TAKE_OVER false`.
 //!
-//! A search that looks at many in vain leaves behind which ones are taken, and the next ones are quick; see [`crate::port_exhaustion`].
+//! A search that looks at many in vain leaves behind which ones are taken, and the next ones are quick; see
+//! [`crate::port_exhaustion`].
 
 use crate::columns::Filling;
 use crate::flow_id::FlowId;
@@ -44,7 +45,7 @@ pub struct Pattern {
 
 /// What a search for a free variation needs to know of the flow table.
 pub(crate) trait Replies {
-    /// Must replies be nobody's even where there is no other variation?
+    /// Must replies be no other flow's even where there is only one variation?
     fn must_be_free(&self) -> bool;
     /// Is there a flow with such replies?
     fn taken(&mut self, reply: &FlowId) -> bool;
@@ -93,7 +94,7 @@ impl Pattern {
         Some(self.take(to, search.reply(v), v))
     }
 
-    /// What it makes of flows, where that follows from each flow alone unless somebody has such replies already.
+    /// What it makes of flows, where that follows from each flow alone unless a flow has such replies already.
     pub(crate) fn filling(&self) -> Option<Filling> {
         if !self.ports || self.sequential || !self.same_first || self.top == 0 {
             return None;
@@ -111,7 +112,8 @@ impl Pattern {
         })
     }
 
-    /// What [`Pattern::rewrite`] makes of a flow whose source port [stays](Filling::stay), once it is known that nobody has such replies: it is taken.
+    /// What [`Pattern::rewrite`] makes of a flow whose source port [stays](Filling::stay), once it is known that no
+    /// flow has such replies: it is taken.
     #[inline(always)]
     pub(crate) fn take_own(&mut self, flow: FlowId) {
         let own = u32::from(flow.sport).wrapping_sub(self.sport.into());

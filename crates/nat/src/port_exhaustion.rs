@@ -1,17 +1,18 @@
-//! PortExhaustion: patterns with few variations left for somebody.
+//! Patterns whose ports (or addresses) are nearly exhausted for some destination.
 //!
-//! A search for a free variation looks at one after the other in the flow table's index, which is quick as long as many are free. Where
-//! one has looked at many in vain, the variations that are taken are written down, a bit for each, and kept up to date with the index: the next
-//! searches for the same addresses and ports look at bits, sixty-four times sixty-four at once. So a NAPT whose ports are all taken, or all but
-//! a few, costs no more than one with free ports, whoever comes and goes.
+//! A search for a free variation looks at one after the other in the flow table's index, which is quick as long as many
+//! are free. Where one has looked at many in vain, the variations that are taken are written down, a bit for each, and
+//! kept up to date with the index: the next searches for the same addresses and ports look at bits, sixty-four times
+//! sixty-four at once. So a NAPT whose ports are all taken, or all but a few, costs no more than one with free ports,
+//! whatever flows come and go.
 
 use crate::access::answering;
 use crate::flow_id::FlowId;
 use std::collections::HashMap;
 
-/// Variations of a pattern that has a crowd, at most.
+/// Variations of a pattern for which bits are kept, at most.
 const MOST: u32 = 1 << 22;
-/// Bytes of all exhaustion; beyond that they are forgotten, and written down again where they are needed.
+/// Bytes of all bit sets; beyond that they are dropped, and made again where they are needed.
 const BYTES: usize = 16 << 20;
 
 /// The variations of a pattern for one flow.
@@ -170,7 +171,7 @@ fn filter_bit(other_end: u32) -> u64 {
 }
 
 impl PortExhaustion {
-    /// So many variations are looked at before a crowd is written down: a part of what that costs.
+    /// So many variations are looked at before a bit set is made: a part of what that costs.
     pub fn patience(s: &Search) -> u64 {
         let all = u64::from(s.top) + 1;
         match s.top < MOST {
@@ -178,7 +179,7 @@ impl PortExhaustion {
             false => all,
         }
     }
-    /// The first variation from `v` on that is not taken, around the end, if there is a crowd that knows.
+    /// The first variation from `v` on that is not taken, around the end, if there is a bit set for it.
     #[inline]
     pub fn ask(&self, map: u16, ping: bool, s: &Search, v: u32) -> Option<Option<u32>> {
         if self.filter & filter_bit(s.to.daddr) == 0 {
@@ -191,7 +192,7 @@ impl PortExhaustion {
         Some(c.next(v))
     }
     /// Writes down which variations are taken.
-    pub fn write_down(
+    pub fn record_taken(
         &mut self,
         map: u16,
         ping: bool,
@@ -302,8 +303,8 @@ mod tests {
             let mut taken: BTreeSet<FlowId> =
                 (0..=top).filter(|v| v.wrapping_mul(2_654_435_761) % 100 >= share / 4).map(|v| s.reply(v)).collect();
             let mut c = PortExhaustion::default();
-            c.write_down(3, false, &s, |k| taken.contains(k));
-            // another destination is somebody else's
+            c.record_taken(3, false, &s, |k| taken.contains(k));
+            // another destination has its own variations
             let mut other = s;
             other.to.daddr = 7;
             proptest::prop_assert_eq!(c.ask(3, false, &other, 0), None);
@@ -327,7 +328,7 @@ mod tests {
     fn goes_when_most_are_free_and_never_takes_too_much_memory() {
         let s = search(0, 999, true);
         let mut c = PortExhaustion::default();
-        c.write_down(0, false, &s, |_| true);
+        c.record_taken(0, false, &s, |_| true);
         assert_eq!(c.ask(0, false, &s, 5), Some(None));
         for v in 0..937 {
             c.note(0, false, &s.reply(v), false);
@@ -338,7 +339,7 @@ mod tests {
         for i in 0..5000 {
             let mut s = search(1024, 64511, true);
             s.to.daddr = i;
-            c.write_down(0, false, &s, |_| true);
+            c.record_taken(0, false, &s, |_| true);
             assert!(c.memory_bytes() <= BYTES);
         }
     }
@@ -347,7 +348,7 @@ mod tests {
     fn pings_are_known_by_their_identifier() {
         let mut s = search(1, 9, true);
         let mut c = PortExhaustion::default();
-        c.write_down(0, true, &s, |_| true);
+        c.record_taken(0, true, &s, |_| true);
         // the search for another identifier's flow is the same
         s.to.dport = 999;
         assert_eq!(c.ask(0, true, &s, 5), Some(None));

@@ -41,9 +41,9 @@ impl PrefetchPacket {
     }
 }
 
-/// Asks for the memory that look-ups of these packets by the rewriter `h` (element number `me`), and new flows of those that are not
-/// known, will need, for all of them at once, and predicts what the bindings will make of their addresses and ports. Nothing
-/// changes by it, and nothing may be concluded from it. Only packets for `me` are looked at.
+/// Asks for the memory that look-ups of these packets by the rewriter `h` (element number `me`), and new flows of those
+/// that are not known, will need, for all of them at once, and predicts what the bindings will make of their addresses
+/// and ports. Nothing changes by it, and nothing may be concluded from it. Only packets for `me` are looked at.
 pub fn prefetch_bindings(
     h: RewriterHandle,
     me: u32,

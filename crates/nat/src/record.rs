@@ -39,7 +39,7 @@ pub struct Record {
     pub(crate) reply_anno: u8,
     /// A binding is in it.
     pub(crate) used: bool,
-    /// Who has last use, too; [`NO_LEASE`] for nobody.
+    /// The lease that knows its last use, too, or [`NO_LEASE`].
     pub(crate) lease: u32,
 }
 
@@ -85,8 +85,8 @@ impl Record {
     pub fn output(&self, reply: bool) -> usize {
         usize::from(self.output[usize::from(reply)])
     }
-    /// What a direction adds to the one's complement sum of the addresses, and of addresses and ports (of an ICMP message: of
-    /// the identifier). Zero stands for "the checksum is not touched".
+    /// What a direction adds to the one's complement sum of the addresses, and of addresses and ports (of an ICMP
+    /// message: of the identifier). Zero stands for "the checksum is not touched".
     #[inline]
     pub fn checksum_shifts(&self, reply: bool) -> (u16, u16) {
         // forward packets subtract what is stored; nothing stays nothing
@@ -128,7 +128,7 @@ impl Record {
     pub(crate) fn settle(&mut self, leases: Option<&Leases>) {
         self.stamp = self.last_use(leases);
     }
-    /// The stamp of the last use, whoever knows of it.
+    /// The stamp of the last use, by the record or its lease.
     #[inline]
     pub(crate) fn last_use(&self, leases: Option<&Leases>) -> u64 {
         match (self.lease, leases) {
@@ -210,7 +210,8 @@ pub struct Member {
     pub track: [Track; 2],
     /// Connected outputs.
     pub noutputs: usize,
-    /// A new flow takes the place of one with the same replies, where its specification leaves no choice; else it is refused.
+    /// A new flow takes the place of one with the same replies, where its specification leaves no choice; else it is
+    /// refused.
     pub take_over: bool,
     /// Per input: flows that it has created and that are alive, and flows that it could not create.
     pub inputs: Vec<Counts>,

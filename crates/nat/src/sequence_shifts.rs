@@ -1,5 +1,5 @@
-//! SequenceShifts of a TCP connection's sequence numbers: what an application gateway (FTPPortMapper) asks for when it changes the
-//! length of the data.
+//! SequenceShifts of a TCP connection's sequence numbers: what an application gateway (FTPPortMapper) asks for when it
+//! changes the length of the data.
 
 /// Most shifts that one connection remembers; a further one is refused, as if memory had run out.
 const MAX_SHIFTS: usize = 256;
@@ -30,8 +30,8 @@ impl SequenceShifts {
         self.0.first().map_or(0, |s| s.delta[usize::from(reply)])
     }
 
-    /// From sequence number `trigger` (as the sender counts) on, data of this direction is shifted by `by` more. False when
-    /// that cannot be remembered: it lies before an earlier shift, or there are too many.
+    /// From sequence number `trigger` (as the sender counts) on, data of this direction is shifted by `by` more. False
+    /// when that cannot be remembered: it lies before an earlier shift, or there are too many.
     pub fn add(&mut self, reply: bool, trigger: u32, by: i32) -> bool {
         let (d, o) = (usize::from(reply), usize::from(!reply));
         let newest = self.0.first().copied();

@@ -75,7 +75,8 @@ impl InputSpec {
     }
 }
 
-/// Rewrites a flow by a pattern; the pattern remembers what it has chosen. And whether it has found out that no flow has such replies.
+/// Rewrites a flow by a pattern; the pattern remembers what it has chosen. And whether it has found out that no flow
+/// has such replies.
 pub(crate) fn apply_pattern(
     at: PatternRef,
     flow: FlowId,

@@ -1,16 +1,16 @@
 //! The flow table: one per rewriter, or one for several rewriters that share a capacity.
 //!
-//! A [`Record`] is one binding: both directions, the checksum differences, where each direction leaves, when it was last
-//! used. It is 64 bytes, one cache line, and is named by its index and generation ([`FlowRef`]), so that a fast path can
-//! point at it and notice when it is gone. A look-up is one probe of the hash index and one record; a packet that hits
-//! writes nothing but the record's stamp and, when the connection's state changes, its tracking flags.
+//! A [`Record`] is one binding: both directions, the checksum differences, where each direction leaves, when it was
+//! last used. It is 64 bytes, one cache line, and is named by its index and generation ([`FlowRef`]), so that a fast
+//! path can point at it and notice when it is gone. A look-up is one probe of the hash index and one record; a packet
+//! that hits writes nothing but the record's stamp and, when the connection's state changes, its tracking flags.
 //!
-//! Expiry is as Click's: a flow that has had a packet within its *guarantee* is never evicted for another one; the others
-//! are best effort and are evicted in the order in which they would time out, when the table is over its capacity; a
-//! periodic sweep removes those that have timed out. Until a sweep or an eviction removes it, a flow that has timed out
-//! goes on working. Click keeps binary heaps sorted by expiry and so re-sorts at every packet; here see [`crate::age_queue`].
-//! Where several flows would time out in the same millisecond, Click's choice depends on its heap's shape; here it is the
-//! one that has been silent longest.
+//! Expiry is as Click's: a flow that has had a packet within its *guarantee* is never evicted for another one; the
+//! others are best effort and are evicted in the order in which they would time out, when the table is over its
+//! capacity; a periodic sweep removes those that have timed out. Until a sweep or an eviction removes it, a flow that
+//! has timed out goes on working. Click keeps binary heaps sorted by expiry and so re-sorts at every packet; here see
+//! [`crate::age_queue`]. Where several flows would time out in the same millisecond, Click's choice depends on its
+//! heap's shape; here it is the one that has been idle longest.
 
 use crate::access::answering;
 use crate::age_queue::{AgeQueue, NIL};
@@ -34,7 +34,8 @@ use std::sync::Arc;
 
 /// Capacity that a rewriter has when none is configured, as Click reports it.
 pub const DEFAULT_CAPACITY: u32 = 0x7fff_ffff;
-/// Most flows that a table ever holds, whatever the configured capacity: 256 MB of records, and about as much again for their index, their ages and the list of free ones.
+/// Most flows that a table ever holds, whatever the configured capacity: 256 MB of records, and about as much again for
+/// their index, their ages and the list of free ones.
 pub const MAX_FLOWS: usize = 1 << 22;
 
 /// The bindings of one rewriter, or of several that share a capacity.
@@ -42,14 +43,14 @@ pub const MAX_FLOWS: usize = 1 << 22;
 pub struct FlowTable {
     pub(crate) records: HugeVec<Record>,
     pub(crate) index: TagIndex,
-    pub(crate) seed: HashKey,
+    pub(crate) hash_key: HashKey,
     pub(crate) members: Vec<Member>,
     /// [`CLASSES`] per member.
     pub(crate) queues: Vec<AgeQueue>,
     pub(crate) shifts: Vec<SequenceShifts>,
     pub(crate) free_shifts: Vec<u32>,
-    /// Records that are not in use; the last one is used next. A list through the records themselves would be waited for, one line after the other, when the
-    /// next ones are asked for.
+    /// Records that are not in use; the last one is used next. A list through the records themselves would be waited
+    /// for, one line after the other, when the next ones are asked for.
     pub(crate) free: Vec<u32>,
     pub(crate) live: usize,
     capacity: u32,
@@ -59,13 +60,14 @@ pub struct FlowTable {
     pub(crate) evictions: u64,
     /// The rewriter that this one shares the capacity of: its table is used in the place of this one.
     pub(crate) shared_with: Option<ElemId>,
-    /// Who goes next.
+    /// Which flows are evicted next.
     pub(crate) order: EvictionOrder,
-    /// All of the last packets that were asked about began flows: the next ones are taken to do so, too, before anybody looks.
+    /// All of the last packets that were asked about began flows: the next ones are taken to do so, too, before anybody
+    /// looks.
     pub(crate) flood: bool,
     /// Packets whose later fragments have a binding.
     pub(crate) fragmented: Fragmented,
-    /// Leases of its records, if somebody remembers flows.
+    /// Leases of its records, if a flow table in front has attached them.
     pub(crate) leases: Option<Arc<Leases>>,
 }
 
@@ -82,7 +84,7 @@ impl Clone for FlowTable {
         FlowTable {
             records,
             index: self.index.clone(),
-            seed: self.seed,
+            hash_key: self.hash_key,
             members: self.members.clone(),
             queues: self.queues.clone(),
             shifts: self.shifts.clone(),
@@ -114,7 +116,7 @@ impl FlowTable {
         FlowTable {
             records: HugeVec::new(),
             index: TagIndex::default(),
-            seed: HashKey::new(),
+            hash_key: HashKey::new(),
             members: Vec::new(),
             queues: Vec::new(),
             shifts: Vec::new(),
@@ -218,8 +220,8 @@ impl FlowTable {
         (r.generation == f.generation && r.used).then_some(r)
     }
 
-    /// The binding, and its direction, that packets of a flow meet in the rewriter `elem`; `udp` chooses between IPRewriter's
-    /// two maps. A look-up does not refresh it.
+    /// The binding, and its direction, that packets of a flow meet in the rewriter `elem`; `udp` chooses between
+    /// IPRewriter's two maps. A look-up does not refresh it.
     pub fn binding(&self, elem: ElemId, udp: bool, flow: &FlowId) -> Option<(FlowRef, bool)> {
         let member = self.members.iter().position(|m| m.elem == elem)?;
         let two_maps = self.members.get(member)?.kind == RewriterKind::Ip;
@@ -244,13 +246,13 @@ impl FlowTable {
     /// Hash of a flow's key in a map (twice the member's number, plus one for IPRewriter's UDP).
     #[inline(always)]
     pub fn hash(&self, map: u16, k: &FlowId) -> u32 {
-        self.seed.of(map, k)
+        self.hash_key.of(map, k)
     }
     /// The index, and what is in it.
     #[inline]
     pub(crate) fn indexed(&mut self) -> (&mut TagIndex, Indexed<'_>) {
-        let (records, seed) = (&self.records[..], &self.seed);
-        (&mut self.index, Indexed { records, seed })
+        let (records, hash_key) = (&self.records[..], &self.hash_key);
+        (&mut self.index, Indexed { records, hash_key })
     }
 
     /// A look-up of this hash is about to come: its place in the index is asked for.
@@ -258,7 +260,8 @@ impl FlowTable {
     pub fn prefetch_bucket(&self, hash: u32) {
         self.index.prefetch(hash);
     }
-    /// The record that a look-up of this hash will most likely end at is asked for; there is none for a flow that is not known.
+    /// The record that a look-up of this hash will most likely end at is asked for; there is none for a flow that is
+    /// not known.
     #[inline(always)]
     pub fn prefetch_record(&self, hash: u32) -> Option<u32> {
         let found = self.index.candidate(hash)?;
@@ -287,7 +290,8 @@ impl FlowTable {
         }
     }
 
-    /// A flow of a queue has made room, and the next ones in line are about to: their records, and where they stand in the index, are asked for.
+    /// A flow of a queue has made room, and the next ones in line are about to: their records, and where they stand in
+    /// the index, are asked for.
     #[inline(always)]
     pub(crate) fn prefetch_victims(&self, q: usize) {
         let Some(q) = self.queues.get(q) else { return };
@@ -353,7 +357,7 @@ impl FlowTable {
             Err(_) if patience > u64::from(s.top) => None,
             Err(v) => {
                 let mut exhaustion = std::mem::take(&mut self.exhaustion);
-                exhaustion.write_down(map, ping, s, |k| self.taken(map, ping, k));
+                exhaustion.record_taken(map, ping, s, |k| self.taken(map, ping, k));
                 let found = exhaustion.ask(map, ping, s, v);
                 self.exhaustion = exhaustion;
                 found.flatten()
@@ -419,8 +423,8 @@ impl FlowTable {
         self.leases.as_ref().map_or(0, |l| l.clock())
     }
 
-    /// A packet of the flow has been processed. The last one to have been used, in the same millisecond, stays as it is: a new flow is
-    /// used by the packet that has made it, and does not look as if it had been used again.
+    /// A packet of the flow has been processed. The last one to have been used, in the same millisecond, stays as it
+    /// is: a new flow is used by the packet that has made it, and does not look as if it had been used again.
     #[inline]
     pub fn touch(&mut self, i: u32, now: Timestamp) {
         let last = self.last_stamp.max(self.lease_clock());
@@ -606,13 +610,13 @@ impl FlowTable {
 #[derive(Clone, Copy)]
 pub(crate) struct Indexed<'t> {
     pub records: &'t [Record],
-    seed: &'t HashKey,
+    hash_key: &'t HashKey,
 }
 
 impl IndexKeys for Indexed<'_> {
     fn hash(&self, reference: u32) -> u32 {
         let r = self.records.get((reference >> 1) as usize);
-        r.map_or(0, |r| self.seed.of(r.map, &r.key(reference & 1 != 0)))
+        r.map_or(0, |r| self.hash_key.of(r.map, &r.key(reference & 1 != 0)))
     }
     fn prefetch(&self, reference: u32) {
         if let Some(r) = self.records.get((reference >> 1) as usize) {

@@ -1,5 +1,5 @@
-//! State that several parts of a graph share ([`StateStore`]), and the few names that everything which works on a graph has in
-//! common: elements by number ([`ElemId`]), ports ([`Port`]), why a packet was dropped ([`DropReason`]).
+//! State that several parts of a graph share ([`StateStore`]), and the few names that everything which works on a graph
+//! has in common: elements by number ([`ElemId`]), ports ([`Port`]), why a packet was dropped ([`DropReason`]).
 //!
 //! It lies below `nat`, whose tables are states, and below `element`, whose elements use them.
 #![forbid(unsafe_code)]

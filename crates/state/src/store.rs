@@ -1,7 +1,7 @@
 //! State that outlives a packet and that more than one place uses: rewriter tables, mapper choices, ARP tables.
 //!
-//! DESIGN: a stateful element's table exists once; fast path and slow path share it. So tables live here, and elements hold a
-//! [`StateId`]. Forking a graph clones the store with it.
+//! DESIGN: a stateful element's table exists once; fast path and slow path share it. So tables live here, and elements
+//! hold a [`StateId`]. Forking a graph clones the store with it.
 
 use crate::ElemId;
 use onefold_packet::Pkt;
@@ -13,7 +13,8 @@ pub trait State: Any + Send {
     fn clone_state(&self) -> Box<dyn State>;
     /// A text form that is equal exactly when two states behave the same (sorted; no addresses, no capacities).
     fn summary(&self) -> String;
-    /// Packets kept inside (an ARP table's waiting lists). They count as held once, however many elements share the state.
+    /// Packets kept inside (an ARP table's waiting lists). They count as held once, however many elements share the
+    /// state.
     fn held(&self) -> usize {
         0
     }

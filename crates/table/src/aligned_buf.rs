@@ -1,7 +1,8 @@
 //! Bytes that begin at a cache line.
 //!
-//! A header of 64 bytes that lies across two lines costs two of everything: loads and stores of 64 bytes are split, and twice as many lines take part in each
-//! cache. The system's allocator aligns to 16 bytes, so that three of four headers were such.
+//! A header of 64 bytes that lies across two lines costs two of everything: loads and stores of 64 bytes are split, and
+//! twice as many lines take part in each cache. The system's allocator aligns to 16 bytes, so that three of four
+//! headers were such.
 #![allow(unsafe_code)]
 
 use crate::HugeVec;
@@ -106,8 +107,8 @@ impl Deref for AlignedBuf {
     type Target = [u8];
     #[inline(always)]
     fn deref(&self) -> &[u8] {
-        // SAFETY: so many lines are there, for as long as this is; lines are arrays of bytes, without anything between them, as their size is their
-        // alignment; the slice is borrowed as they are.
+        // SAFETY: so many lines are there, for as long as this is; lines are arrays of bytes, without anything between
+        // them, as their size is their alignment; the slice is borrowed as they are.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr().cast(), self.n * LINE) }
     }
 }

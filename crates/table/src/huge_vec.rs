@@ -1,9 +1,10 @@
 //! Memory on huge pages, where there are some.
 //!
-//! What is found at random (a table's entries) touches a page each. With pages of 4 KiB every packet would wait for the translation of
-//! its entry's address: 15% of all time at 4,000 flows, on a virtual machine. Huge pages begin at multiples of 2 MiB, which what an allocator gives out
-//! does not: a quarter of 8 MiB, and all of what is smaller than 4 MiB, would be on small pages however loudly huge ones are asked for. So what is
-//! worth it begins where a huge page does.
+//! What is found at random (a table's entries) touches a page each. With pages of 4 KiB every packet would wait for the
+//! translation of its entry's address: 15% of all time at 4,000 flows, on a virtual machine. Huge pages begin at
+//! multiples of 2 MiB, which what an allocator gives out does not: a quarter of 8 MiB, and all of what is smaller than
+//! 4 MiB, would be on small pages however loudly huge ones are asked for. So what is worth it begins where a huge page
+//! does.
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -22,7 +23,8 @@ const LINE: usize = 64;
 
 /// A vector whose memory is allocated at once, from 1 MiB on upon huge pages.
 ///
-/// The last huge page is taken as a whole where at least half of it is asked for: [`HugeVec::bytes`] says what there is.
+/// The last huge page is taken as a whole where at least half of it is asked for: [`HugeVec::bytes`] says what there
+/// is.
 pub struct HugeVec<T> {
     at: NonNull<T>,
     len: usize,
@@ -55,8 +57,8 @@ fn map(bytes: usize) -> Option<NonNull<u8>> {
     // SAFETY: fresh memory of nobody's, where the system wants it to be.
     let found = unsafe { mmap_anonymous(None, all, how, MapFlags::MAP_PRIVATE) }.ok()?;
     let skip = found.addr().get().wrapping_neg() % HUGE;
-    // SAFETY: `skip` is less than what was mapped beyond `bytes`, as is what is behind both; nobody has been told of any of it. Where
-    // nothing is to be given back, or that is refused, nothing happens.
+    // SAFETY: `skip` is less than what was mapped beyond `bytes`, as is what is behind both; nobody has been told of
+    // any of it. Where nothing is to be given back, or that is refused, nothing happens.
     let at = unsafe {
         let at = found.byte_add(skip);
         if skip > 0 {

@@ -1,6 +1,7 @@
 //! A hash index: 32-bit hashes to 32-bit references, in buckets of a cache line each.
 //!
-//! It does not hold keys: whoever asks says which reference has the key ([`IndexKeys`] says a reference's hash where the index grows).
+//! It does not hold keys: whoever asks says which reference has the key ([`IndexKeys`] says a reference's hash where
+//! the index grows).
 
 use crate::{HugeVec, equal_to, prefetch};
 
@@ -15,9 +16,10 @@ const AHEAD: usize = 8;
 
 /// Tags and references, side by side; a tag of zero is free.
 ///
-/// Ten tags are compared without a branch between them, so that where a reference stands, and how many there are, is nothing that a processor has to
-/// guess. Another number says how many references that belong here, or came by, stand in a bucket behind: a look-up seldom goes on (with four references
-/// for each bucket on average, one of 350 buckets is full; with whole hashes there would be room for seven, and one of twenty was).
+/// Ten tags are compared without a branch between them, so that where a reference stands, and how many there are, is
+/// nothing that a processor has to guess. Another number says how many references that belong here, or came by, stand
+/// in a bucket behind: a look-up seldom goes on (with four references for each bucket on average, one of 350 buckets is
+/// full; with whole hashes there would be room for seven, and one of twenty was).
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C, align(64))]
 struct Bucket {
@@ -80,8 +82,9 @@ pub trait IndexKeys {
     fn prefetch(&self, reference: u32);
 }
 
-/// Maps 32-bit hashes to 32-bit references; the caller says which reference has the key that is looked for. What finds its bucket full stands
-/// in the next one that is not, and is counted in those that it went by, so that there are no tombstones and a long-lived table does not decay.
+/// Maps 32-bit hashes to 32-bit references; the caller says which reference has the key that is looked for. What finds
+/// its bucket full stands in the next one that is not, and is counted in those that it went by, so that there are no
+/// tombstones and a long-lived table does not decay.
 #[derive(Debug)]
 pub struct TagIndex {
     buckets: HugeVec<Bucket>,
@@ -200,8 +203,8 @@ impl TagIndex {
         self.used += 1;
     }
 
-    /// Where references with this hash would be put, if none that may be one is in, and its bucket is not full; `None` also where another one is in that
-    /// has this hash by chance.
+    /// Where references with this hash would be put, if none that may be one is in, and its bucket is not full; `None`
+    /// also where another one is in that has this hash by chance.
     #[inline(always)]
     pub fn vacancy(&self, hash: u32) -> Option<Vacancy> {
         const PLACES: u32 = (1 << WAYS) - 1;

@@ -3,9 +3,10 @@
 
 /// Asks for the cache line at the start of `x`, into the second cache. Nothing waits for it.
 ///
-/// Not into the first: a core has few places for lines that are on their way there, and what is asked for comes from far away; more can be on their way to the
-/// second (docs/decisions/0028). Of 64 lines asked for at random one takes 14.6 ns on its way to the first cache and 5.9 to the
-/// second where 12 MB are in use (AMD EPYC, fourth generation), and what is in the second cache is read in a few cycles, one packet's beside the next one's.
+/// Not into the first: a core has few places for lines that are on their way there, and what is asked for comes from
+/// far away; more can be on their way to the second (docs/decisions/0028). Of 64 lines asked for at random one takes
+/// 14.6 ns on its way to the first cache and 5.9 to the second where 12 MB are in use (AMD EPYC, fourth generation),
+/// and what is in the second cache is read in a few cycles, one packet's beside the next one's.
 #[inline(always)]
 pub fn prefetch<T: ?Sized>(x: &T) {
     prefetch_at(std::ptr::from_ref(x).cast());

@@ -5,9 +5,9 @@ use crate::HugeVec;
 /// Places that are made at first. A power of two.
 const FIRST: usize = 16;
 
-/// A queue in one piece of memory, on huge pages where it is large ([`HugeVec`]): new flows of a flood go through one at full
-/// rate, and a `VecDeque` would touch a page of 4 KiB for each 170 of them. Its capacity is what it has ever needed, rounded up
-/// to a power of two; it never shrinks.
+/// A queue in one piece of memory, on huge pages where it is large ([`HugeVec`]): new flows of a flood go through one
+/// at full rate, and a `VecDeque` would touch a page of 4 KiB for each 170 of them. Its capacity is what it has ever
+/// needed, rounded up to a power of two; it never shrinks.
 #[derive(Debug)]
 pub struct RingBuffer<T> {
     /// All places; those that are not in use hold what was there last.

@@ -47,8 +47,8 @@ enum Slot {
     Used,
 }
 
-/// An element's arguments while they are being read. Every reading method records what is wrong and goes on, so that all
-/// errors of a configuration are reported at once by [`Args::finish`].
+/// An element's arguments while they are being read. Every reading method records what is wrong and goes on, so that
+/// all errors of a configuration are reported at once by [`Args::finish`].
 pub struct Args<'a> {
     args: Vec<&'a str>,
     slots: Vec<Slot>,

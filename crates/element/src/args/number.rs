@@ -2,8 +2,8 @@
 
 use super::{ArgScope, FromArg};
 
-/// A decimal number `digits[.digits][e[+-]N]` times `10^power`, exactly, as a 128-bit integer; fractions that remain are
-/// rounded to nearest. `None` if it is not a number or too large.
+/// A decimal number `digits[.digits][e[+-]N]` times `10^power`, exactly, as a 128-bit integer; fractions that remain
+/// are rounded to nearest. `None` if it is not a number or too large.
 pub fn parse_fraction(s: &str, power: i32) -> Option<u128> {
     let (mantissa, exp) = match s.find(['e', 'E']) {
         Some(i) => (&s[..i], s[i + 1..].parse::<i32>().ok()?),
@@ -62,8 +62,8 @@ fn split_unit(s: &str) -> (&str, &str) {
     (s[..end].trim_end(), s[end..].trim())
 }
 
-/// A bandwidth in bytes per second (Click's `BandwidthArg`): `1000`, `10kbps` (bits), `1.5Mbps`, `8MBps` (bytes), `baud`.
-/// A bare number is bytes per second.
+/// A bandwidth in bytes per second (Click's `BandwidthArg`): `1000`, `10kbps` (bits), `1.5Mbps`, `8MBps` (bytes),
+/// `baud`. A bare number is bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bandwidth(pub u32);
 
@@ -128,7 +128,8 @@ impl FromArg for Bandwidth {
     }
 }
 
-/// A time span in nanoseconds (Click's `SecondsArg`, `TimestampArg`): `1.5`, `10ms`, `2min`, `1hr`; a bare number is seconds.
+/// A time span in nanoseconds (Click's `SecondsArg`, `TimestampArg`): `1.5`, `10ms`, `2min`, `1hr`; a bare number is
+/// seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seconds(pub onefold_packet::Timestamp);
 

@@ -1,8 +1,9 @@
 //! Kinds of flows that a rewriter's table can hold, and what packets of both directions look like.
 //!
-//! Told from the configuration alone: that a packet has such a binding is not said, only that none has another one. Whoever
-//! relies on that asks first ([`crate::Element::bind`]): bindings also come from handlers, other elements and earlier
-//! configurations, and a packet from 0.0.0.0 to anywhere gets IPAddrRewriter's binding of replies to 0.0.0.0, if there is one.
+//! Told from the configuration alone: that a packet has such a binding is not said, only that none has another one.
+//! Whoever relies on that asks first ([`crate::Element::bind`]): bindings also come from handlers, other elements and
+//! earlier configurations, and a packet from 0.0.0.0 to anywhere gets IPAddrRewriter's binding of replies to 0.0.0.0,
+//! if there is one.
 
 use super::{BindKind, BindPacket, Binding, Expected, Rewritten, ValueSet};
 use crate::Port;
@@ -19,8 +20,8 @@ pub struct FlowKind {
 }
 
 /// One direction of a kind of flow: its packets as they arrive, and what becomes of them. Fields are source address,
-/// destination address, source port (the identifier of a ping), destination port; what a kind of binding does not look at is
-/// anything, and kept.
+/// destination address, source port (the identifier of a ping), destination port; what a kind of binding does not look
+/// at is anything, and kept.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowSide {
     /// Input that the flow's first packet came in at.

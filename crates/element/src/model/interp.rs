@@ -1,8 +1,9 @@
 //! What a model means: its cases executed on one packet.
 //!
-//! This is the yardstick that models are held against: tests push a packet into the element and give a copy of it to [`apply`],
-//! and compare. It is written for clearness, not for speed; nothing in it trusts the model. A case that reads or writes a
-//! field that is not there, a list that no case of matches, bytes pushed and not written: all are a [`ModelError`].
+//! This is the yardstick that models are held against: tests push a packet into the element and give a copy of it to
+//! [`apply`], and compare. It is written for clearness, not for speed; nothing in it trusts the model. A case that
+//! reads or writes a field that is not there, a list that no case of matches, bytes pushed and not written: all are a
+//! [`ModelError`].
 
 use super::{
     AT_ZERO, Base, Bind, BindKind, BindPacket, Binding, Case, Checksum, Cond, DstAnno, Exit,
@@ -529,7 +530,8 @@ fn recompute(c: Checksum, p: &mut Packet) -> Option<()> {
     Some(())
 }
 
-/// The packet as [`crate::Element::bind`] wants it; `None` without a whole IPv4 header or without eight bytes behind it.
+/// The packet as [`crate::Element::bind`] wants it; `None` without a whole IPv4 header or without eight bytes behind
+/// it.
 pub fn bind_packet(p: &Packet) -> Option<BindPacket> {
     let h = ipv4::Header::parse(p.network()?)?;
     let t = p.transport()?;

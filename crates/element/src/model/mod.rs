@@ -1,16 +1,16 @@
 //! Symbolic models: what an element does to a packet, as data.
 //!
-//! A model says, for one input of one configured element: which fields it reads, in which cases it does what, which fields it
-//! writes with which values, and where each case leaves. The synthesizer composes models along a chain; tests compare every
-//! model with the element's behaviour ([`crate::Element::push`], which stays the meaning).
+//! A model says, for one input of one configured element: which fields it reads, in which cases it does what, which
+//! fields it writes with which values, and where each case leaves. The synthesizer composes models along a chain; tests
+//! compare every model with the element's behaviour ([`crate::Element::push`], which stays the meaning).
 //!
 //! - A model is a list of [`Case`]s, tried in order: the first whose condition holds is taken. The list is exhaustive.
-//! - Fields are named by a [`Base`] and a bit offset *in the packet as it is at this element*. Conditions and values of one
-//!   case are read **before** any of its operations; operations then take place in order.
+//! - Fields are named by a [`Base`] and a bit offset *in the packet as it is at this element*. Conditions and values of
+//!   one case are read **before** any of its operations; operations then take place in order.
 //! - A model never reads a field that may lie behind the packet's end: it asks for [`Read::Len`] (or `NetLen`,
 //!   `TransportLen`) first, or punts. Unsure, difficult, rare: [`Exit::Punt`] with a cause. Honest, but not free.
-//! - A network header counts as an IPv4 header of 20 bytes wherever a model uses [`Base::Transport`]: a case that would mark
-//!   another header length punts ("IP options"), so that every offset is a constant.
+//! - A network header counts as an IPv4 header of 20 bytes wherever a model uses [`Base::Transport`]: a case that would
+//!   mark another header length punts ("IP options"), so that every offset is a constant.
 //! - Counters are [`Op::Count`]: the element's [`crate::Element::account`] then does what `push` would have done.
 //!
 //! Source: thesis of G. Katsikas, section 7.2 (processing units as lists of cases); the words are those of the design.
@@ -30,7 +30,8 @@ use crate::StateStore;
 use crate::{ElemId, Port};
 use onefold_packet::{AnnoField, EtherAddr, PacketType, Timestamp};
 
-/// Visits of one packet at a `LoopGuard`, unless its LIMIT says otherwise: the same bound that synthesis follows cycles to.
+/// Visits of one packet at a `LoopGuard`, unless its LIMIT says otherwise: the same bound that synthesis follows cycles
+/// to.
 pub const MAX_ROUNDS: u8 = 32;
 
 /// What an offset counts from.
@@ -163,14 +164,15 @@ pub enum Read {
     Len,
     /// Bytes from the network header to the packet's end.
     NetLen,
-    /// Bytes from the transport header to the packet's end; 0 if a network header is marked, but nothing that follows it.
+    /// Bytes from the transport header to the packet's end; 0 if a network header is marked, but nothing that follows
+    /// it.
     TransportLen,
     /// 1 if a network header is marked, else 0.
     HasNet,
     /// 1 if a MAC header is marked, else 0.
     HasMac,
-    /// Where this header begins, in bytes from the packet's first one, plus [`AT_ZERO`]; 0 if it is not marked. (With every
-    /// offset a constant, this is known without looking at a packet.)
+    /// Where this header begins, in bytes from the packet's first one, plus [`AT_ZERO`]; 0 if it is not marked. (With
+    /// every offset a constant, this is known without looking at a packet.)
     At(Base),
     /// The question about the header that starts `offset` bytes behind `base` (Data or Net): 1 for yes.
     Check {
@@ -181,8 +183,8 @@ pub enum Read {
         /// Bytes behind it.
         offset: u16,
     },
-    /// What a look-up element's route table says of the address in an annotation, when the packet comes. What is in the table is
-    /// no part of the model: a route that changes changes no model.
+    /// What a look-up element's route table says of the address in an annotation, when the packet comes. What is in the
+    /// table is no part of the model: a route that changes changes no model.
     Route {
         /// The look-up element.
         table: ElemId,
@@ -336,8 +338,8 @@ pub enum Value {
     Plus(Read, u128),
 }
 
-/// Which checksums follow a write, *incrementally*: a wrong one stays wrong (RFC 1624, equation 3, for each 16-bit word that
-/// the field touches).
+/// Which checksums follow a write, *incrementally*: a wrong one stays wrong (RFC 1624, equation 3, for each 16-bit word
+/// that the field touches).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Fix {
     /// None.
@@ -366,8 +368,9 @@ pub enum Checksum {
 pub enum TypeOf {
     /// This one.
     Is(PacketType),
-    /// The Ethernet destination at the packet's start, as a device with this address sees it (`None`: any unicast address is
-    /// its own): [`onefold_packet::wire::ethernet::Header::packet_type`]. The packet is at least 14 bytes long.
+    /// The Ethernet destination at the packet's start, as a device with this address sees it (`None`: any unicast
+    /// address is its own): [`onefold_packet::wire::ethernet::Header::packet_type`]. The packet is at least 14 bytes
+    /// long.
     Destination(Option<EtherAddr>),
 }
 
@@ -402,8 +405,8 @@ pub enum Op {
         /// Bytes from the packet's start to the IPv4 header.
         at: u16,
     },
-    /// What lies behind the end of the IPv6 packet that starts at this offset (40 bytes and the payload length) goes. (It is
-    /// known to fit.)
+    /// What lies behind the end of the IPv6 packet that starts at this offset (40 bytes and the payload length) goes.
+    /// (It is known to fit.)
     TrimToIp6 {
         /// Bytes from the packet's start to the IPv6 header.
         at: u16,
@@ -420,8 +423,8 @@ pub enum Op {
         /// Bytes from the packet's start.
         at: i16,
     },
-    /// The packet begins with this marked header (Net or Transport): bytes go, or come back with what stood there before they
-    /// were pulled. The header begins at or before the packet's end.
+    /// The packet begins with this marked header (Net or Transport): bytes go, or come back with what stood there
+    /// before they were pulled. The header begins at or before the packet's end.
     StartAt(Base),
     /// The time stamp becomes this one, or the present.
     SetTime(Option<Timestamp>),
@@ -480,20 +483,21 @@ pub enum DstAnno {
     Kept,
     /// It becomes the rewritten destination.
     Rewritten,
-    /// It does for replies; forward packets of flows that begin at this input keep theirs. (Of forward packets of other flows,
-    /// [`crate::Element::bind`] tells only those whose annotation is their destination.)
+    /// It does for replies; forward packets of flows that begin at this input keep theirs. (Of forward packets of other
+    /// flows, [`crate::Element::bind`] tells only those whose annotation is their destination.)
     OfReplies,
 }
 
-/// A stateful rewriter is asked for the packet's binding ([`crate::Element::bind`]), which may be made now; the packet is
-/// rewritten by it, checksums follow incrementally, and leaves at the binding's output.
+/// A stateful rewriter is asked for the packet's binding ([`crate::Element::bind`]), which may be made now; the packet
+/// is rewritten by it, checksums follow incrementally, and leaves at the binding's output.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Bind {
     /// By what.
     pub kind: BindKind,
     /// What forward packets of flows that begin at this input get; `None` when none begin here (only replies pass).
     pub expected: Option<Expected>,
-    /// Every kind of flow that bindings can be of, of all inputs of this rewriter: an input that is not named begins none.
+    /// Every kind of flow that bindings can be of, of all inputs of this rewriter: an input that is not named begins
+    /// none.
     pub flows: Vec<FlowKind>,
     /// Bindings are found by the source address alone, those of replies by the destination address.
     pub source_only: bool,
@@ -522,8 +526,9 @@ pub enum Exit {
     Transmit,
     /// A binding decides.
     Bind(Box<Bind>),
-    /// The element itself is called with the packet as it is there and decides (payload, time, chance, order). It leaves bytes
-    /// and annotations of what it emits as they were, keeps nothing for later and makes nothing new but copies.
+    /// The element itself is called with the packet as it is there and decides (payload, time, chance, order). It
+    /// leaves bytes and annotations of what it emits as they were, keeps nothing for later and makes nothing new but
+    /// copies.
     Ask(&'static str),
     /// The reference graph takes over here, for this cause.
     Punt(&'static str),
@@ -659,14 +664,15 @@ pub struct Binding {
     pub dport: u16,
     /// What is added to the one's complement of the IP header checksum.
     pub ip_sum: u16,
-    /// What is added to the one's complement of the transport checksum. (A ping of nothing but zeros then gets all ones.)
+    /// What is added to the one's complement of the transport checksum. (A ping of nothing but zeros then gets all
+    /// ones.)
     pub transport_sum: u16,
     /// An annotation byte to set: place and value.
     pub anno: Option<(u8, u8)>,
 }
 
-/// What [`crate::Element::bind`] answers. All effects on the rewriter's own state (new binding, time stamps, connection state)
-/// have taken place, except with [`Bound::Punt`].
+/// What [`crate::Element::bind`] answers. All effects on the rewriter's own state (new binding, time stamps, connection
+/// state) have taken place, except with [`Bound::Punt`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// By this binding.

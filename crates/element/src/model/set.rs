@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A set of unsigned numbers of up to 128 bits: disjoint inclusive intervals, ascending, never adjacent. Cheap to clone.
+/// A set of unsigned numbers of up to 128 bits: disjoint inclusive intervals, ascending, never adjacent. Cheap to
+/// clone.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ValueSet(Arc<[(u128, u128)]>);
 

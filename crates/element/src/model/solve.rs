@@ -1,8 +1,8 @@
 //! Which values of what is read satisfy a list of conditions: a small search, for tests.
 //!
-//! Conditions are brought to a form without negation; what must hold narrows the values, alternatives are tried one after the
-//! other. Everything that is read counts as independent of everything else, so "nothing satisfies it" is a proof, and what is
-//! found may still be no packet (whoever makes packets of it tries).
+//! Conditions are brought to a form without negation; what must hold narrows the values, alternatives are tried one
+//! after the other. Everything that is read counts as independent of everything else, so "nothing satisfies it" is a
+//! proof, and what is found may still be no packet (whoever makes packets of it tries).
 
 use super::rng::Rng;
 use super::{Base, Cond, Read, ValueSet, bits, max_of};

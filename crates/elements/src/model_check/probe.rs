@@ -271,7 +271,7 @@ fn member(s: &ValueSet, rng: &mut Rng) -> Option<u128> {
 }
 
 /// A packet with these values, made of another one; `None` where they do not go together.
-fn build(base: &Sample, k: &Known, mend: bool, rng: &mut Rng) -> Option<Sample> {
+fn build(base: &Sample, k: &Known, update_checksums: bool, rng: &mut Rng) -> Option<Sample> {
     let mut p = base.packet.clone();
     let mut all: Vec<(&Read, &ValueSet)> = k.iter().collect();
     all.sort_by_key(|(r, _)| turn(**r));
@@ -312,7 +312,7 @@ fn build(base: &Sample, k: &Known, mend: bool, rng: &mut Rng) -> Option<Sample> 
         if !marked {
             remark(&mut p, k);
         }
-        if mend {
+        if update_checksums {
             let at = p
                 .network_header_offset()
                 .and_then(|o| usize::try_from(o).ok());
@@ -421,8 +421,8 @@ impl Prober<'_> {
                     return true;
                 };
                 tries = tries.saturating_sub(1);
-                let mend = inner.one_in(2);
-                let p = build(s, k, mend, &mut inner);
+                let update_checksums = inner.one_in(2);
+                let p = build(s, k, update_checksums, &mut inner);
                 let p = p.filter(|p| interp::chosen(cases, &p.packet).is_ok_and(|c| c >= i));
                 found.extend(p);
                 if found.len() >= wanted || tries == 0 {

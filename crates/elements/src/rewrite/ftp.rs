@@ -138,7 +138,7 @@ impl FtpPortMapper {
         let length = p.transport()?.len() - c.payload;
         let change = text.len() as i32 - c.numbers.len() as i32;
         replace(p, c.numbers, text.as_bytes())?;
-        mend_headers(p)?;
+        update_headers(p)?;
 
         let t = cx.store.get_mut::<FlowTable>(control.table)?;
         let trigger = sequence.wrapping_add(length as u32);
@@ -170,7 +170,7 @@ fn replace(p: &mut Packet, part: Range<usize>, text: &[u8]) -> Option<()> {
 }
 
 /// IP length with its checksum incrementally, TCP checksum anew.
-fn mend_headers(p: &mut Packet) -> Option<()> {
+fn update_headers(p: &mut Packet) -> Option<()> {
     let len = p.network()?.len() as u16;
     let mut ip = ipv4::Header::parse(p.network_mut()?)?;
     let sum = checksum::update(ip.checksum(), ip.total_len(), len);
