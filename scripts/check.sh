@@ -11,6 +11,7 @@ changed=$({ git diff --name-only "$base"; git ls-files --others --exclude-standa
 
 crates=() tests=()
 for dir in $(sed -n 's#^crates/\([^/]*\)/.*#\1#p' <<<"$changed" | sort -u); do
+  [ -e "crates/$dir/Cargo.toml" ] || continue # it has gone
   name=$(sed -n 's/^name = "\(.*\)"/\1/p' "crates/$dir/Cargo.toml" | head -n 1)
   crates+=(-p "$name")
   for t in $(sed -n "s#^crates/$dir/tests/\([^/]*\)\.rs\$#\1#p; s#^crates/$dir/tests/\([^/]*\)/.*#\1#p" <<<"$changed" | sort -u); do

@@ -38,7 +38,8 @@ part_routes() {
 # properties: property tests of headers, models, rewriters and classifiers with many times their cases
 part_properties() {
   PROPTEST_CASES=${PROPTEST_CASES:-1000} $CARGO test --locked \
-    -p onefold-packet -p onefold-classify -p onefold-elements -p onefold-synth -p onefold-engine
+    -p onefold-table -p onefold-packet -p onefold-classify -p onefold-nat -p onefold-element -p onefold-elements \
+    -p onefold-synth -p onefold-engine
 }
 # fuzz: every fuzz target with address sanitizer, two at a time
 part_fuzz() { scripts/fuzz.sh "${FUZZ_SECONDS:-240}" "$state/fuzz"; }

@@ -3,7 +3,7 @@
 use onefold_bench::measure::{
     Candidate, Ceiling, Lane, MacSwap, Settings, Spread, Templates, alternate, pin,
 };
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_packet::Timestamp;
 
 fn main() {

@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use onefold_io::{CaptureReader, CaptureWriter, LinkType};
+use onefold_capture::{CaptureReader, CaptureWriter, LinkType};
 use onefold_packet::checksum;
 use onefold_packet::wire::{ethernet, icmp, ipv4, ipv6, tcp};
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use onefold_io::{CaptureError, WriteError};
+use onefold_capture::{CaptureError, WriteError};
 
 use crate::rules::{RuleError, RuleParamsError};
 use crate::traffic::TrafficError;

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use onefold_io::{CaptureWriter, LinkType};
+use onefold_capture::{CaptureWriter, LinkType};
 use serde::Serialize;
 
 use crate::args::{GenArgs, RuleFormat};

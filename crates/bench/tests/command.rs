@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 use onefold_bench::{GenArgs, GenError, NoProgress, Progress, first_match, parse_rules, run};
-use onefold_io::{CaptureReader, Merge};
+use onefold_capture::{CaptureReader, Merge};
 
 #[derive(Parser)]
 #[command(name = "gen", no_binary_name = true)]

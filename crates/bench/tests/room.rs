@@ -4,7 +4,7 @@ use onefold_bench::measure::{
     Account, Candidate, Executed, Lane, Settings, Strangers, Subject, Templates, Vary, alternate,
     frame_of,
 };
-use onefold_elements::{ConnectionSpec, ElemId, ElementSpec, GraphSpec};
+use onefold_element::{ConnectionSpec, ElemId, ElementSpec, GraphSpec};
 use onefold_engine::flow::FlowRunner;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};

@@ -8,7 +8,7 @@ use onefold_bench::{
     Direction, ExceptionKind, Generator, Payload, RuleKind, RuleParams, SizeModel, TcpStyle,
     TrafficError, TrafficParams, exercise, first_match, generate_rules,
 };
-use onefold_io::{CaptureWriter, LinkType};
+use onefold_capture::{CaptureWriter, LinkType};
 
 /// A frame, when, and what the generator says about it.
 type Made = (onefold_bench::GeneratedFrame, Vec<u8>);

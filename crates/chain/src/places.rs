@@ -3,7 +3,7 @@
 
 use crate::stitch::Part;
 use onefold_click::source::{SourceMap, Span};
-use onefold_elements::SourceLoc;
+use onefold_element::SourceLoc;
 use std::sync::Arc;
 
 /// The name, in messages, of the Click text that a function's kind (`config`: the chain file itself) gives.

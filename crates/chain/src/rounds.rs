@@ -4,8 +4,9 @@
 //!
 //! [`LoopGuard`]: onefold_elements::standard
 
-use onefold_elements::flow::flows;
-use onefold_elements::{ConnectionSpec, ElementSpec, GraphSpec, lookup};
+use onefold_element::flow::flows;
+use onefold_element::{ConnectionSpec, ElementSpec, GraphSpec};
+use onefold_elements::lookup;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A link of a stitched chain, one way.

@@ -8,7 +8,7 @@ use crate::rules::ListedRule;
 use indexmap::IndexMap;
 use onefold_click::FlatGraph;
 use onefold_click::source::Span;
-use onefold_elements::{ConnectionSpec, ElementSpec, GraphSpec};
+use onefold_element::{ConnectionSpec, ElementSpec, GraphSpec};
 use std::collections::HashMap;
 
 /// Most elements of a stitched graph.

@@ -1,7 +1,7 @@
 //! Rule sets of others: every rule is either taken, by the element too, or refused with its line and a reason.
 
 use onefold_chain::import::{Family, Interfaces, iptables, snort};
-use onefold_elements::args::Args;
+use onefold_element::args::Args;
 use onefold_elements::payload::filter::rule;
 use std::path::PathBuf;
 

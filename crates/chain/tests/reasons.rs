@@ -5,9 +5,10 @@ mod common;
 
 use common::{Frame, build, chains, example, load_in, send};
 use onefold_chain::Chain;
-use onefold_elements::flow::flows;
-use onefold_elements::model::{Exit, Model};
-use onefold_elements::{SourceLoc, lookup};
+use onefold_element::SourceLoc;
+use onefold_element::flow::flows;
+use onefold_element::model::{Exit, Model};
+use onefold_elements::lookup;
 use std::path::Path;
 
 const MAC: &str = "mac: \"02:00:00:00:00:01\"";

@@ -5,8 +5,9 @@ mod common;
 
 use common::{build, chains, example, load_in, send};
 use onefold_chain::Chain;
-use onefold_elements::flow::flows;
-use onefold_elements::{ElementSpec, lookup};
+use onefold_element::ElementSpec;
+use onefold_element::flow::flows;
+use onefold_elements::lookup;
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -45,6 +45,7 @@ mod bits;
 mod error;
 mod keys;
 mod layout;
+mod left_right;
 mod linear;
 mod lpm;
 mod plan;
@@ -56,12 +57,12 @@ mod steps;
 mod table;
 mod tree;
 mod tuple;
-mod twin;
 
 pub use bits::BitVector;
 pub use error::{Refusal, RuleError};
 pub use keys::{KeyBuf, Keys};
 pub use layout::{Layout, MAX_FIELDS, MAX_WORDS};
+pub use left_right::{Apply, LeftRight, MAX_QUEUED, Published, Reader, Stalled};
 pub use linear::Linear;
 pub use lpm::{PrefixTrie, RouteChange, RouteError, Routes};
 pub use plan::{
@@ -73,7 +74,6 @@ pub use small::{DecisionCode, MAX_SMALL};
 pub use table::{MAX_ENTRIES, MAX_PARTS, Table, Test};
 pub use tree::{DecisionTree, MAX_DEPTH, Settings as TreeSettings, Steps as TreeSteps};
 pub use tuple::{MAX_TABLES, RuleChange, TupleSpace, UpdateError};
-pub use twin::{Apply, MAX_QUEUED, Published, Reader, Stalled, Twin};
 
 /// What a look-up answers where no rule fits.
 pub const NO_MATCH: u32 = u32::MAX;

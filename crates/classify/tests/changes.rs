@@ -16,8 +16,8 @@ proptest! {
         let layout = Layout::new(LAYOUTS[layout]).unwrap();
         let all = rules(SHAPES[shape], &layout, 120, &mut rng);
         let keys = keys(&all, 1, 60, &mut rng);
-        let mut twin = Twin::new(TupleSpace::empty(&layout, 1 << 26));
-        let mut reader = twin.reader();
+        let mut left_right = LeftRight::new(TupleSpace::empty(&layout, 1 << 26));
+        let mut reader = left_right.reader();
         // priority -> rule
         let mut there: BTreeMap<u32, usize> = BTreeMap::new();
         for _ in 0..250 {
@@ -36,8 +36,8 @@ proptest! {
             };
             // a batch begins: the reader leaves the old copy
             reader.get();
-            twin.queue(change).unwrap();
-            let p = twin.publish();
+            left_right.queue(change).unwrap();
+            let p = left_right.publish();
             prop_assert!(p.refused.is_empty() && p.waiting == 0, "{:?}", p);
             if rng.chance(20) {
                 let mut list = Rules::new(layout.clone());

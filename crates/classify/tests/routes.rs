@@ -134,8 +134,8 @@ proptest! {
         let mut rng = Rng(seed);
         let all = routes(&mut rng, bits, 80);
         let mut naive = Naive::new(bits);
-        let mut twin = Twin::new(PrefixTrie::new(bits, 0, 1 << 30).unwrap());
-        let mut reader = twin.reader();
+        let mut left_right = LeftRight::new(PrefixTrie::new(bits, 0, 1 << 30).unwrap());
+        let mut reader = left_right.reader();
         for _ in 0..300 {
             let (value, len, next) = all.list[rng.below(all.list.len())];
             let change = match rng.chance(55) {
@@ -148,8 +148,8 @@ proptest! {
                     RouteChange::Remove { value, len }
                 }
             };
-            twin.queue(change).unwrap();
-            let p = twin.publish();
+            left_right.queue(change).unwrap();
+            let p = left_right.publish();
             prop_assert!(p.refused.is_empty() && p.waiting == 0);
             let a = addresses(&mut rng, bits, &all, 20);
             let want: Vec<u32> = a.iter().map(|a| naive.find(*a)).collect();

@@ -2,7 +2,7 @@
 
 use crate::cmd::verify::percent;
 use crate::common::thousands;
-use onefold_elements::model::ValueSet;
+use onefold_element::model::ValueSet;
 use onefold_engine::program::Report;
 use onefold_synth::Program;
 use onefold_synth::program::{End, Next};

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use onefold_chain::{Chain, ChainError, Diagnostic};
 use onefold_click::source::Location;
-use onefold_elements::SourceLoc;
+use onefold_element::SourceLoc;
 use onefold_engine as engine;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
@@ -155,7 +155,7 @@ pub fn build(
 
 /// Elements that look for patterns in payloads, each with who does it.
 pub fn matchers(graph: &mut engine::Graph) -> Vec<(String, String)> {
-    let all = (0..graph.len() as u32).map(onefold_elements::ElemId);
+    let all = (0..graph.len() as u32).map(onefold_element::ElemId);
     let names: Vec<String> = all
         .filter(|e| graph.has_handler(*e, "matcher", false))
         .map(|e| graph.name(e).to_string())

@@ -1,7 +1,7 @@
 //! `--port PORT=KIND:NAME`: ports that are not captures bound by `--in` and `--out`.
 
 use anyhow::{Result, bail};
-use onefold_io::CaptureReader;
+use onefold_capture::CaptureReader;
 use onefold_runtime::{CapturePort, MemoryPort, Port};
 
 /// What is behind a port.

@@ -1,7 +1,7 @@
 //! Programs in words: origins of rules, ends of actions, what a run made of them.
 
 use anyhow::{Context, Result};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::Graph;
 pub use onefold_engine::program::Plan;
 use onefold_engine::program::ProgramStep;
@@ -115,7 +115,7 @@ pub fn origin(graph: &Graph, o: &Origin) -> String {
 }
 
 /// The place itself: that of the argument, or of the element's declaration.
-pub fn location(graph: &Graph, o: &Origin) -> onefold_elements::SourceLoc {
+pub fn location(graph: &Graph, o: &Origin) -> onefold_element::SourceLoc {
     let spec = graph.spec();
     match o.arg {
         Some(a) => spec.arg_loc(o.elem.0 as usize, a as usize),

@@ -3,7 +3,7 @@
 use crate::common::thousands;
 use crate::program;
 use onefold_chain::{Chain, ListedRule, RulePlace};
-use onefold_elements::{ElemId, RuleCount, SourceLoc};
+use onefold_element::{ElemId, RuleCount, SourceLoc};
 use onefold_engine::Graph;
 use onefold_synth::Program;
 use onefold_synth::program::Origin;

@@ -3,9 +3,9 @@
 use crate::counterexample::hex;
 use crate::deploy::{Verdict, Verification};
 use anyhow::{Context, Result};
+use onefold_capture::{CaptureWriter, LinkType};
 use onefold_chain::Chain;
 use onefold_engine::shadow::{Mismatch, Options, Report, Shadow};
-use onefold_io::{CaptureWriter, LinkType};
 use onefold_synth::Program;
 use std::fs::File;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{json, root, run, temp};
-use onefold_io::CaptureReader;
+use onefold_capture::CaptureReader;
 use std::path::Path;
 
 /// A firewall and a NAT.

@@ -7,7 +7,7 @@ mod common;
 
 use common::temp;
 use onefold_bench::chains::{ChainOptions, random_chain};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
 use onefold_verify::generate::Port;

@@ -4,10 +4,10 @@
 
 mod common;
 
-use onefold_elements::ElemId;
+use onefold_capture::CaptureReader;
+use onefold_element::ElemId;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};
-use onefold_io::CaptureReader;
 use onefold_packet::Timestamp;
 use onefold_synth::{Budget, synthesize};
 use onefold_verify::generate::adapt::{Adapter, Variant};

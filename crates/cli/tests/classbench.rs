@@ -6,7 +6,7 @@
 
 mod common;
 
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;

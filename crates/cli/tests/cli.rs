@@ -123,7 +123,7 @@ fn there_and_back_again_through_a_nat() {
         Some(sent),
         "{both}"
     );
-    let answers: Vec<_> = onefold_io::CaptureReader::open(dir.join("back.pcapng"))
+    let answers: Vec<_> = onefold_capture::CaptureReader::open(dir.join("back.pcapng"))
         .unwrap()
         .collect();
     for a in answers.iter().take(500) {
@@ -175,7 +175,8 @@ fn batches_give_the_same_as_packet_by_packet() {
         ];
         let r = json(&dir, 0, &args);
         // the order across flows is free within a batch
-        let reader = onefold_io::CaptureReader::open(dir.join(format!("out{batch}.pcap"))).unwrap();
+        let reader =
+            onefold_capture::CaptureReader::open(dir.join(format!("out{batch}.pcap"))).unwrap();
         let mut frames: Vec<Vec<u8>> = reader.map(|f| f.unwrap().data).collect();
         frames.sort();
         results.push((r["drops"].clone(), r["packets_out"].clone(), frames));
@@ -481,7 +482,7 @@ fn nat_pools_and_pairs() {
         )
     };
     let sources = |file: &str| -> std::collections::BTreeSet<[u8; 4]> {
-        let frames = onefold_io::CaptureReader::open(dir.join(file)).unwrap();
+        let frames = onefold_capture::CaptureReader::open(dir.join(file)).unwrap();
         frames
             .map(|f| {
                 match etherparse::SlicedPacket::from_ethernet(&f.unwrap().data)

@@ -3,7 +3,7 @@
 mod common;
 
 use common::corpus::Corpus;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
 use std::sync::atomic::{AtomicUsize, Ordering};

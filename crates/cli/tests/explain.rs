@@ -3,8 +3,8 @@
 mod common;
 
 use common::{json, onefold, root, run, temp};
-use onefold_elements::ElemId;
-use onefold_io::{CaptureReader, CaptureWriter, LinkType};
+use onefold_capture::{CaptureReader, CaptureWriter, LinkType};
+use onefold_element::ElemId;
 use onefold_synth::Program;
 use onefold_synth::program::{Action, Dim, End, Filter, Next, Step};
 use serde_json::Value;

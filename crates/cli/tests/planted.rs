@@ -16,7 +16,7 @@
 mod common;
 
 use common::{json, onefold, run, temp};
-use onefold_io::{CaptureReader, CaptureWriter, LinkType};
+use onefold_capture::{CaptureReader, CaptureWriter, LinkType};
 use onefold_packet::checksum;
 use serde_json::Value;
 use std::collections::HashMap;

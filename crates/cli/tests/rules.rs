@@ -3,7 +3,7 @@
 mod common;
 
 use common::{json, run, temp};
-use onefold_io::{CaptureWriter, LinkType};
+use onefold_capture::{CaptureWriter, LinkType};
 use onefold_packet::checksum;
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -198,10 +198,12 @@ fn captures_of_other_networks_are_adapted() {
     ];
     json(&dir, 0, &gen_args);
     // for another MAC address
-    let reader = onefold_io::CaptureReader::open(dir.join("x.pcap")).unwrap();
-    let mut w =
-        onefold_io::CaptureWriter::create_for(dir.join("y.pcap"), onefold_io::LinkType::ETHERNET)
-            .unwrap();
+    let reader = onefold_capture::CaptureReader::open(dir.join("x.pcap")).unwrap();
+    let mut w = onefold_capture::CaptureWriter::create_for(
+        dir.join("y.pcap"),
+        onefold_capture::LinkType::ETHERNET,
+    )
+    .unwrap();
     for f in reader.map_while(Result::ok) {
         let mut data = f.data;
         data[..6].copy_from_slice(&[2, 9, 9, 9, 9, 9]);

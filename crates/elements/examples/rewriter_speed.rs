@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p onefold-elements --example rewriter_speed [FLOWS]`
 
-use onefold_elements::Emission;
+use onefold_element::Emission;
 use onefold_elements::testing::Bench;
 use onefold_packet::{Packet, Pkt};
 use std::time::Instant;

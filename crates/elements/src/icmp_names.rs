@@ -1,6 +1,6 @@
 //! Names of ICMP types and codes, as configurations write them and as they are printed (RFC 792, RFC 950, RFC 1256, RFC 1812).
 
-use crate::args::{ArgScope, FromArg};
+use onefold_element::args::{ArgScope, FromArg};
 
 /// (name, type), sorted by name.
 const TYPES: &[(&str, u8)] = &[

@@ -1,6 +1,6 @@
 //! Small helpers around the IPv4 header that a packet's network header annotation points at.
 
-use crate::model::{Base, Case, Cond, Exit, Read, ValueSet, field};
+use onefold_element::model::{Base, Case, Cond, Exit, Read, ValueSet, field};
 use onefold_packet::Packet;
 use onefold_packet::wire::ipv4;
 
@@ -45,5 +45,5 @@ pub(crate) fn punt_options() -> Case {
 
 /// Neither a first nor a later fragment: the more-fragments flag and the offset are zero.
 pub(crate) fn whole_packet() -> Cond {
-    Cond::eq(crate::model::bits(Base::Net, 50, 14), 0)
+    Cond::eq(onefold_element::model::bits(Base::Net, 50, 14), 0)
 }

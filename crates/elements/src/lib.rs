@@ -1,38 +1,14 @@
-//! What every element means: configuration, ports, reference behaviour, handlers.
+//! The elements: every class that a configuration may name, family by family.
 //!
-//! - [`registry`] finds an [`ElementClass`] by name; every family of elements has a file (or folder) of its own and lists its
-//!   classes in a `CLASSES` constant.
-//! - [`Element`] is one node of a graph. It is *passive*: it gets packets through [`Element::push`], and answers by telling
-//!   its [`Cx`] what leaves where. Who runs next, clocks, timers and queues of work are the engine's business (the [`Host`]
-//!   trait), so that the same element serves the scalar reference graph, the batched graph and, later, punts from a
-//!   synthesized program.
-//! - [`args::Args`] reads configurations as Click's `Args` does: positional and keyword arguments, all errors at once.
-//! - [`StateStore`] owns the state that several elements (and later a fast path) share: address mappings, tables.
-//!
-//! Elements are `Clone` (through [`ElementClone`]): a graph can be forked, state and all, so that an oracle runs beside it.
+//! - [`lookup`] finds an [`ElementClass`](onefold_element::ElementClass) by name; every family of elements has a file (or
+//!   folder) of its own and lists its classes in a `CLASSES` constant.
+//! - What an element is at all, is in `onefold-element`; the bindings of rewriters are in `onefold-nat`.
+//! - [`testing`]: a bench for single elements. `model_check` (feature `testing`) compares models with their elements.
 //!
 //! The crate starts no thread and never panics on packets or configurations. The only I/O is that of the elements whose purpose
 //! is a file (FromDump, ToDump, the summary dumps, Print's OUTFILE): opened when initialized, never by an element that the engine
 //! has bound to a port or by a clone.
 #![forbid(unsafe_code)]
-
-pub mod args;
-mod batch;
-mod class;
-mod cx;
-mod element;
-pub mod flow;
-pub mod handler;
-mod link;
-pub mod model;
-mod names;
-pub mod rate;
-pub mod reason;
-mod spec;
-mod store;
-pub mod testing;
-pub mod token_bucket;
-pub mod unparse;
 
 mod classify;
 mod control;
@@ -40,14 +16,22 @@ mod headers;
 pub mod icmp_names;
 mod ip4;
 mod ip6;
+mod link;
+#[cfg(any(test, feature = "testing"))]
+pub mod model_check;
 pub mod payload;
 mod print;
 mod queues;
-pub mod rewrite;
+pub mod rate;
+mod registry;
+mod rewrite;
 pub mod routing;
-mod rule_counts;
 mod sources;
 mod standard;
+pub mod testing;
+pub mod token_bucket;
+
+use onefold_element::ElementClass;
 
 /// Every family's list of classes.
 const FAMILIES: &[&[ElementClass]] = &[
@@ -65,26 +49,5 @@ const FAMILIES: &[&[ElementClass]] = &[
     sources::CLASSES,
 ];
 
-pub use batch::{Batching, Clock, pass_alike, pass_while};
-pub use class::{
-    Effect, ElementClass, FlowCode, PortRange, Processing, all_classes, lookup, near_misses,
-};
 pub use classify::filter;
-pub use cx::{Cx, DropReason, Effect as Emission, Host, LogStream, Outbox, TimerId};
-pub use element::{
-    Accounts, ConfigCx, ConfigError, ConfigErrors, ENTRY, Element, ElementClone, InitCx, IoRole,
-    SourceLoc, TaskStatus, find_element,
-};
-pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
-pub use names::NameDb;
-pub use rule_counts::{RuleCount, RuleCounters};
-pub use spec::{ConnectionSpec, ElementSpec, GraphSpec};
-pub use standard::MAX_ROUNDS;
-pub use store::{State, StateId, StateStore};
-
-/// Index of an element in its graph.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ElemId(pub u32);
-
-/// An input or output port number of an element.
-pub type Port = usize;
+pub use registry::{all_classes, lookup, near_misses};

@@ -1,7 +1,7 @@
 //! Moving averages of rates, in integer arithmetic, with Click's parameters: epochs of one millisecond, weight 1/16, ten
 //! bits of fraction (unless told otherwise).
 
-use crate::unparse::fixed_point;
+use onefold_element::unparse::fixed_point;
 use onefold_packet::Timestamp;
 
 /// The average moves by 1/2^STABILITY of the difference per epoch.

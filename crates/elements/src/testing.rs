@@ -8,15 +8,12 @@
 //! assert_eq!(b.read("count").unwrap(), "1");
 //! ```
 
-use crate::args::{ArgScope, Args, split_args};
-use crate::class::{ElementClass, Processing};
-use crate::cx::{Cx, Effect, Host, LogStream, Outbox, TimerId};
-use crate::element::{ConfigCx, Element, InitCx, TaskStatus};
-use crate::handler::HandlerError;
-use crate::names::NameDb;
-use crate::spec::GraphSpec;
-use crate::store::StateStore;
-use crate::{ElemId, Port};
+use onefold_element::args::{ArgScope, Args, split_args};
+use onefold_element::handler::HandlerError;
+use onefold_element::{
+    ConfigCx, Cx, ElemId, Element, ElementClass, Emission as Effect, GraphSpec, Host, InitCx,
+    LogStream, NameDb, Outbox, Port, Processing, StateStore, TaskStatus, TimerId,
+};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 

@@ -3,10 +3,11 @@
 //!
 //! Reads `$ONEFOLD_DATA/rules/classbench` (default `../shared/data` from the workspace) and skips, saying so, where it is not.
 
-use onefold_elements::args::ArgScope;
+use onefold_element::NameDb;
+use onefold_element::args::ArgScope;
 use onefold_elements::filter::{Filter, Rule, View, parse_rule};
+use onefold_elements::lookup;
 use onefold_elements::testing::Bench;
-use onefold_elements::{NameDb, lookup};
 use onefold_packet::Packet;
 use std::io::Read;
 use std::path::PathBuf;

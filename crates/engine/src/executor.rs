@@ -16,7 +16,7 @@ use crate::program::error::LoadError;
 use crate::program::plan::Plan;
 use crate::program::report::Report;
 use crate::shadow::Shadow;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_packet::{Pkt, Timestamp};
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Executes graphs of elements: the reference graph, the meaning of a chain.
 //!
-//! - [`Graph::build`] makes a running [`Graph`] from a [`GraphSpec`](onefold_elements::GraphSpec), checking everything first:
+//! - [`Graph::build`] makes a running [`Graph`] from a [`GraphSpec`](onefold_element::GraphSpec), checking everything first:
 //!   classes, port counts, push and pull, configurations. All errors come back at once, with their places.
 //! - The **scalar engine** ([`Graph::inject`]) pushes one packet depth first, as Click does, on a virtual clock, and runs
 //!   tasks and due timers until nothing more happens. Bounds on what a packet may cause are in [`limits`].

@@ -9,7 +9,7 @@ mod both;
 
 use both::{Both, Left};
 use harness::{Frame, Rng};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::Level;
 use onefold_engine::flow::{FlowRunner, OVERLOAD};
 use onefold_packet::{Pkt, Timestamp};

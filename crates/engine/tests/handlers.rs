@@ -1,6 +1,6 @@
 //! Handlers: what `config` shows after a change, names of addresses in values, calls that packets wait for.
 
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::{BuildOptions, Graph, spec_from_flat};
 use onefold_packet::Timestamp;
 

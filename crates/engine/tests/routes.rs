@@ -4,8 +4,8 @@
 #[path = "support/table.rs"]
 mod table;
 
-use onefold_elements::ElemId;
-use onefold_elements::model::RouteWhat;
+use onefold_element::ElemId;
+use onefold_element::model::RouteWhat;
 use onefold_elements::routing::table::HeldRoutes;
 use onefold_engine::flow::FlowRunner;
 use onefold_engine::program::ProgramRunner;

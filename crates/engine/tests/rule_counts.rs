@@ -5,7 +5,7 @@
 mod harness;
 
 use harness::{Frame, Rng, build};
-use onefold_elements::RuleCount;
+use onefold_element::RuleCount;
 use onefold_engine::Graph;
 use onefold_engine::flow::FlowRunner;
 use onefold_engine::program::ProgramRunner;

@@ -48,8 +48,8 @@ fn frame(rng: &mut Rng) -> (&'static str, Vec<u8>) {
 
 type Left = Vec<(u32, Vec<u8>, Timestamp)>;
 
-fn left(list: Vec<(onefold_elements::ElemId, Pkt)>) -> Left {
-    let one = |(e, p): (onefold_elements::ElemId, Pkt)| (e.0, p.data().to_vec(), p.anno.timestamp);
+fn left(list: Vec<(onefold_element::ElemId, Pkt)>) -> Left {
+    let one = |(e, p): (onefold_element::ElemId, Pkt)| (e.0, p.data().to_vec(), p.anno.timestamp);
     list.into_iter().map(one).collect()
 }
 

@@ -6,7 +6,7 @@
 mod harness;
 
 use harness::{Frame, Rng, build};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::Graph;
 use onefold_engine::flow::FlowRunner;
 use onefold_engine::program::ProgramRunner;

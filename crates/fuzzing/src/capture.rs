@@ -3,7 +3,7 @@
 
 use std::io::Cursor;
 
-use onefold_io::{CaptureReader, CaptureWriter, Format, Frame, MAX_FRAME, Merge};
+use onefold_capture::{CaptureReader, CaptureWriter, Format, Frame, MAX_FRAME, Merge};
 
 fn read(bytes: &[u8]) -> (Vec<Frame>, bool) {
     let Ok(mut reader) = CaptureReader::from_reader(Cursor::new(bytes.to_vec())) else {

@@ -4,7 +4,7 @@
 
 use crate::packet_path::{Arrival, EXAMPLES, Example, Left, batches, collect, equal, scalar};
 use crate::script::Script;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::flow::{FlowRunner, OVERLOAD};
 use onefold_engine::{DropCount, Graph};
 

@@ -4,7 +4,7 @@
 use onefold_chain::import::{
     Family, Interfaces, RuleSet, classbench, click_list, iptables, nftables, parse_route, snort,
 };
-use onefold_elements::args::Args;
+use onefold_element::args::Args;
 use onefold_elements::filter::{FilterErrorKind, parse_rule};
 use onefold_elements::payload::filter::rule;
 

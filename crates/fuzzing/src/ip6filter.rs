@@ -1,8 +1,8 @@
 //! Any text as the rules of IP6Filter, or, behind a number sign, of IP6Classifier; any bytes as packets: no panic, places of errors lie
 //! in the text, a tree prints and reads back the same, the search agrees with the walk over the trees, no packet is lost.
 
-use onefold_elements::NameDb;
-use onefold_elements::args::{ArgScope, split_args};
+use onefold_element::NameDb;
+use onefold_element::args::{ArgScope, split_args};
 use onefold_elements::filter::{View6, parse_pattern6, parse_rule6};
 use onefold_elements::testing::Bench;
 use onefold_packet::Packet;

@@ -1,8 +1,8 @@
 //! Any text as filter rules (one a line) and byte patterns, any bytes as packets: no panic, what is read prints and reads back
 //! as the same tree, and the search finds the rule that the walk over the trees finds.
 
-use onefold_elements::NameDb;
-use onefold_elements::args::ArgScope;
+use onefold_element::NameDb;
+use onefold_element::args::ArgScope;
 use onefold_elements::filter::{View, parse_pattern, parse_rule};
 use onefold_elements::testing::Bench;
 use onefold_packet::Packet;

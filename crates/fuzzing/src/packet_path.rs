@@ -8,7 +8,7 @@
 use crate::frames::{Frame, Kind, answer, way};
 use crate::script::{Record, Script};
 use onefold_chain::{Chain, ChainError, Options, load};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::flow::FlowRunner;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Executor, Graph};

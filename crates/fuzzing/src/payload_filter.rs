@@ -2,7 +2,7 @@
 //! no panic, bounded time and memory, no packet is lost, and a list of rules does what its rules do one by one.
 
 use onefold_chain::import::snort;
-use onefold_elements::args::split_args;
+use onefold_element::args::split_args;
 use onefold_elements::testing::Bench;
 use onefold_packet::Packet;
 

@@ -1,9 +1,8 @@
 //! The packet buffer: headroom, data, tailroom, header offsets, annotations.
 
 use crate::anno::Anno;
-use crate::hint::prefetch_at;
-use crate::lines::Lines;
 use crate::time::Timestamp;
+use onefold_table::{AlignedBuf, prefetch_at};
 
 /// Headroom that a new packet gets. Click's user-level default is 28; 64 leaves room for a VLAN stack and a tunnel
 /// header without moving data and is not visible in any output.
@@ -28,7 +27,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub struct Packet {
-    buf: Lines,
+    buf: AlignedBuf,
     head: u32,
     tail: u32,
     mac: u32,
@@ -75,14 +74,14 @@ impl Packet {
         let data = &data[..data.len().min(MAX_PACKET_LEN)];
         let headroom = headroom.min(MAX_PACKET_LEN);
         let want = (headroom + data.len() + tailroom.min(MAX_PACKET_LEN)).max(MIN_BUFFER_LEN);
-        let mut p = Packet::of(Lines::zeroed(want), headroom);
+        let mut p = Packet::of(AlignedBuf::zeroed(want), headroom);
         p.buf[headroom..headroom + data.len()].copy_from_slice(data);
         p.tail = (headroom + data.len()) as u32;
         p
     }
 
     /// An empty packet in this buffer, which is zero and not shorter than the headroom.
-    pub(crate) fn of(buf: Lines, headroom: usize) -> Packet {
+    pub(crate) fn of(buf: AlignedBuf, headroom: usize) -> Packet {
         Packet {
             buf,
             head: headroom as u32,

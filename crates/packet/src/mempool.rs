@@ -5,7 +5,7 @@
 //! packets on huge pages for that reason.
 
 use crate::buffer::{DEFAULT_HEADROOM, Packet, Pkt};
-use crate::lines::Lines;
+use onefold_table::AlignedBuf;
 use std::collections::HashSet;
 use std::mem::MaybeUninit;
 
@@ -48,7 +48,7 @@ fn handles(n: usize) -> Vec<Handle> {
 /// So many empty packets with buffers of at least `len` bytes, all of them side by side (from 1 MiB on upon huge pages), [`DEFAULT_HEADROOM`] of it before the data.
 /// A buffer is a number of cache lines, which should be odd: then the headers do not share a few sets of the cache. Memory is given back when the last of them goes.
 pub fn mempool(n: usize, len: usize) -> Vec<Pkt> {
-    let buffers = Lines::side_by_side(n, len.max(DEFAULT_HEADROOM));
+    let buffers = AlignedBuf::adjacent(n, len.max(DEFAULT_HEADROOM));
     let all = handles(n).into_iter().zip(buffers);
     all.map(|(h, buf)| Box::write(h, Packet::of(buf, DEFAULT_HEADROOM)))
         .collect()

@@ -4,7 +4,8 @@
 //! every x86-64 has.
 #![allow(unsafe_code)]
 
-use crate::{Pkt, Timestamp, prefetch};
+use crate::{Pkt, Timestamp};
+use onefold_table::prefetch;
 
 /// Fills packets with the first `len` bytes of lines, as [`crate::Packet::refill_line`] does, and gives them the time `at`. `these` says which
 /// line each packet gets; those of `ahead` are asked for, to be in the cache when it is their turn. Numbers beyond the last line leave a packet as it was.

@@ -2,7 +2,7 @@
 
 use crate::memory::MemoryPort;
 use crate::port::{Port, PortError, Progress};
-use onefold_io::{CaptureReader, CaptureWriter, LinkType};
+use onefold_capture::{CaptureReader, CaptureWriter, LinkType};
 use onefold_packet::{Pkt, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;

@@ -11,7 +11,7 @@ pub enum PortError {
         /// The port's name.
         port: String,
         /// Why not.
-        error: onefold_io::WriteError,
+        error: onefold_capture::WriteError,
     },
     /// A port that gives packets only was given some.
     #[error("{port}: packets leave here, but the port only gives packets")]

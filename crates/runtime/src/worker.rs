@@ -1,7 +1,7 @@
 //! A worker: batches from ports, through an executor, to ports.
 
 use crate::port::{Port, PortError};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::Executor;
 use onefold_packet::{Pkt, Timestamp};
 

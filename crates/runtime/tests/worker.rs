@@ -1,6 +1,6 @@
 //! What leaves does not depend on executor or batch, and ports are merged by time.
 
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::flow::FlowRunner;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Executor, Graph, spec_from_flat};

@@ -3,7 +3,7 @@
 use crate::layout::Layout;
 use crate::program::{Dim, Expr, Filter};
 use crate::state::{Got, Need, State};
-use onefold_elements::model::{Cond, FieldRef, Read, ValueSet, max_of};
+use onefold_element::model::{Cond, FieldRef, Read, ValueSet, max_of};
 
 /// Most intervals that a mask may turn into before its bits become dimensions of their own.
 const MASK_INTERVALS: usize = 256;

@@ -1,7 +1,7 @@
 //! What the synthesizer works on: a configured graph's models and wiring, free of engine and files.
 
-use onefold_elements::ElemId;
-use onefold_elements::model::Model;
+use onefold_element::ElemId;
+use onefold_element::model::Model;
 
 /// An element as the synthesizer sees it.
 #[derive(Debug, Clone)]

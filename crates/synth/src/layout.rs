@@ -1,7 +1,7 @@
 //! Where the fields of known headers lie, so that every test of the same bits is about the same dimension.
 
 use crate::program::{Dim, Filter};
-use onefold_elements::model::ValueSet;
+use onefold_element::model::ValueSet;
 
 /// What is known of the network header's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -8,7 +8,7 @@
 //! tries programs does it with that one. [`split`] makes two parts of a program.
 
 use crate::program::*;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

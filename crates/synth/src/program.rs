@@ -12,8 +12,8 @@
 //! **Slots** are registers for values known at run time only, which bindings fill. A stage reads slots that earlier stages (or
 //! earlier steps of its own action) have filled.
 
-use onefold_elements::ElemId;
-use onefold_elements::model::{AnnoKey, BindKind, FlowSide, HeaderCheck, RouteWhat, ValueSet};
+use onefold_element::ElemId;
+use onefold_element::model::{AnnoKey, BindKind, FlowSide, HeaderCheck, RouteWhat, ValueSet};
 use onefold_packet::{EtherAddr, PacketType};
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::frame;
 use crate::order::interleaves;
 use crate::subject::{Outputs, Subject};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::shadow::around;
 use onefold_engine::{DropCount, Totals};
 use onefold_packet::Timestamp;

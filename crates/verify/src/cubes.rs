@@ -5,7 +5,7 @@
 //! Everything errs on one side: a cube that is said to be empty is empty, one packet that fits a cube fits what
 //! [`tightened`] makes of it.
 
-use onefold_elements::model::{HeaderCheck, ValueSet, max_of};
+use onefold_element::model::{HeaderCheck, ValueSet, max_of};
 use onefold_synth::program::{Dim, EndAt, Filter, Program};
 
 /// Rounds in which dimensions narrow each other.

@@ -1,6 +1,6 @@
 //! What is fed to the executions: frames with entry and time.
 
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_packet::Timestamp;
 use std::collections::HashMap;
 

@@ -6,7 +6,7 @@
 //! ask for, the cube is narrowed to them, and the rules that are left decide the next dimension. Most cubes have a gap that
 //! this finds in as many looks at the rules as there are dimensions. It proves nothing where it finds none.
 
-use onefold_elements::model::{ValueSet, max_of};
+use onefold_element::model::{ValueSet, max_of};
 use onefold_synth::program::{Dim, Filter};
 use std::collections::BTreeMap;
 

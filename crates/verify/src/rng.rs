@@ -1,6 +1,6 @@
 //! Random numbers that stay the same for a seed, so that a difference can be found again.
 
-use onefold_elements::model::ValueSet;
+use onefold_element::model::ValueSet;
 
 /// SplitMix64.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! An execution of a chain, as a comparison sees it.
 
-use onefold_elements::{ElemId, LogStream};
+use onefold_element::{ElemId, LogStream};
 use onefold_engine::flow::{FlowRunner, FlowStats};
 use onefold_engine::program::{ProgramRunner, ProgramStep, Report};
 use onefold_engine::{Decision, DropCount, Graph, Totals, TraceStep, Visits};

@@ -5,7 +5,7 @@
 mod examples;
 mod small;
 
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_packet::{Timestamp, checksum};
 use onefold_verify::generate::Port;
 use onefold_verify::generate::hints::Hints;

@@ -2,7 +2,7 @@
 
 mod small;
 
-use onefold_elements::model::ValueSet;
+use onefold_element::model::ValueSet;
 use onefold_engine::Graph;
 use onefold_packet::Timestamp;
 use onefold_synth::program::{Dim, Program, Rule};

@@ -3,7 +3,7 @@
 //! left behind.
 
 use onefold_chain::Reader;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, DropCount, Graph, spec_from_flat};
 use onefold_packet::Timestamp;

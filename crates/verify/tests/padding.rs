@@ -2,7 +2,7 @@
 //! tag is in front of the IP header.
 
 use onefold_chain::Reader;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;

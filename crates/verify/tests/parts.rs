@@ -3,7 +3,7 @@
 mod examples;
 
 use examples::load;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::Graph;
 use onefold_engine::program::ProgramRunner;
 use onefold_synth::parts::{Split, compose, split};

@@ -8,7 +8,7 @@
 mod examples;
 
 use examples::load;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::program::{ProgramRunner, ProgramStep};
 use onefold_packet::Timestamp;
 use onefold_verify::frame::{self, Keep, Shape};

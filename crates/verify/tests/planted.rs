@@ -2,7 +2,7 @@
 
 mod small;
 
-use onefold_elements::model::{HeaderCheck, ValueSet};
+use onefold_element::model::{HeaderCheck, ValueSet};
 use onefold_engine::Graph;
 use onefold_engine::program::ProgramRunner;
 use onefold_packet::Timestamp;

@@ -2,7 +2,7 @@
 //! reference graph, the program, and the program with a flow table, packet by packet and in batches.
 
 use onefold_chain::{Reader, load_text};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::{Timestamp, checksum};

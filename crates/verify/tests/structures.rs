@@ -4,7 +4,7 @@
 mod examples;
 
 use examples::load;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::program::{ProgramRunner, ProgramStep, Structures, Using};
 use onefold_engine::{Graph, program::Report};
 use onefold_packet::Timestamp;

@@ -7,7 +7,8 @@ use super::feed::{Order, Ring};
 use super::seen::{Batches, Seen};
 use super::subject::{Account, Ceiling, MacSwap, Subject};
 use onefold_engine::flow::FlowStats;
-use onefold_packet::{Packet, Pkt, Timestamp, prefetch, refill_lines};
+use onefold_packet::{Packet, Pkt, Timestamp, refill_lines};
+use onefold_table::prefetch;
 use std::cell::Cell;
 use std::collections::HashMap;
 

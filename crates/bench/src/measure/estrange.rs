@@ -2,7 +2,8 @@
 
 use super::feed::Templates;
 use super::stranger::Strangers;
-use onefold_packet::{Pkt, Roomy, Timestamp, prefetch, refill_lines};
+use onefold_packet::{Pkt, Timestamp, refill_lines};
+use onefold_table::{HugeVec, prefetch};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -17,7 +18,7 @@ pub struct Estrange<'a> {
     templates: &'a Templates,
     /// Templates of strangers: so many packets are a round.
     others: u64,
-    lines: Roomy<[u8; LINE]>,
+    lines: HugeVec<[u8; LINE]>,
     /// Lines that are in use.
     used: usize,
     /// First line and length of each.
@@ -36,7 +37,7 @@ impl<'a> Estrange<'a> {
             strangers,
             templates,
             others: others as u64,
-            lines: Roomy::new(),
+            lines: HugeVec::new(),
             used: 0,
             spans: Vec::new(),
             numbers: Vec::new(),

@@ -2,7 +2,8 @@
 
 use crate::rng::Rng;
 use crate::zipf::Zipf;
-use onefold_packet::{Pkt, Roomy, mempool, prefetch};
+use onefold_packet::{Pkt, mempool};
+use onefold_table::{HugeVec, prefetch};
 
 /// Bytes from one buffer to the next: an odd number of cache lines, so that headers of packets in flight do not share a
 /// few sets of the cache.
@@ -22,7 +23,7 @@ pub const MAX_ORDER: usize = 1 << 26;
 /// Frames in memory, one after the other, each at the start of a cache line.
 #[derive(Debug, Clone, Default)]
 pub struct Templates {
-    lines: Roomy<[u8; LINE]>,
+    lines: HugeVec<[u8; LINE]>,
     places: Spans,
     /// Frames of a flow.
     per_flow: usize,
@@ -48,7 +49,7 @@ impl Templates {
     pub fn new(frames: &[Vec<u8>], per_flow: usize) -> Templates {
         let lines = |f: &Vec<u8>| f.len().div_ceil(LINE).max(1);
         let all: usize = frames.iter().map(lines).sum();
-        let mut all: Roomy<_> = std::iter::repeat_n([0; LINE], all).collect();
+        let mut all: HugeVec<_> = std::iter::repeat_n([0; LINE], all).collect();
         let bytes = all.as_flattened_mut();
         let mut line = 0;
         let mut each = Vec::with_capacity(frames.len());
@@ -83,7 +84,7 @@ impl Templates {
     /// The first `n` of them, places only: what [`Order::new`] asks for.
     fn first(&self, n: usize) -> Templates {
         Templates {
-            lines: Roomy::new(),
+            lines: HugeVec::new(),
             places: Spans::Alike(n.min(self.len()), 1, 0),
             per_flow: self.per_flow,
         }

@@ -89,7 +89,7 @@ impl Seen {
 mod tests {
     use super::*;
     use crate::measure::{Strangers, Templates, Vary};
-    use onefold_elements::ElemId;
+    use onefold_element::ElemId;
 
     fn lane(n: usize, per_flow: usize, known: Option<usize>) -> Lane {
         let frames: Vec<Vec<u8>> = (0..n).map(|i| vec![i as u8; 60]).collect();

@@ -1,6 +1,6 @@
 //! What is measured: something that takes batches of packets. A further way to execute a chain is one more [`Subject`].
 
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::flow::FlowStats;
 use onefold_engine::program::Report;
 use onefold_engine::{Executor, Graph};

@@ -409,8 +409,8 @@ mod tests {
 
     #[test]
     fn readings_are_read_back_the_same() {
-        use onefold_elements::NameDb;
-        use onefold_elements::args::ArgScope;
+        use onefold_element::NameDb;
+        use onefold_element::args::ArgScope;
         use onefold_elements::filter::parse_pattern;
         let scope = ArgScope {
             names: NameDb::builtin(),

@@ -12,7 +12,7 @@ use super::{
     encap,
 };
 use crate::file::Loc;
-use onefold_elements::rewrite::MAX_FLOWS;
+use onefold_nat::MAX_FLOWS;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use onefold_chain::{Chain, ChainError, Options, Reader, load_text};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::checksum;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use crate::common::{build, load_in};
 use onefold_chain::Chain;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::Graph;
 use onefold_packet::checksum::{fold, internet, pseudo_v6, sum};
 use onefold_packet::{Timestamp, checksum};

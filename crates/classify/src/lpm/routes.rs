@@ -1,9 +1,9 @@
 //! Routes: as they are written, as rules, as changes.
 
 use super::PrefixTrie;
+use crate::left_right::Apply;
 use crate::rule::prefix_mask;
 use crate::table::Test;
-use crate::twin::Apply;
 use crate::{Kind, Layout, Match, Refusal, RuleError, Rules, Table};
 use std::collections::HashSet;
 

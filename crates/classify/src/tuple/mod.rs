@@ -8,7 +8,7 @@
 //! A bucket is one cache line: eight tags of 16 bits, compared at once, eight numbers of entries, a link. Hashes are keyed, so that nobody who does not know the
 //! key can choose rules that fall together; and what headers can cost is bounded by the tables and their longest chain, whatever they are.
 //!
-//! Rules come and go one by one, in place: [`TupleSpace::insert`], [`TupleSpace::remove`]; a [`Twin`](crate::Twin) of it does so under readers.
+//! Rules come and go one by one, in place: [`TupleSpace::insert`], [`TupleSpace::remove`]; a [`LeftRight`](crate::LeftRight) of it does so under readers.
 
 mod update;
 

@@ -1,8 +1,8 @@
 //! Rules come and go.
 
 use super::{Bucket, EMPTY, Group, LANES, MAX_TABLES, NONE, Rows, TupleSpace, bucket, hash, tag};
+use crate::left_right::Apply;
 use crate::table::{Test, parts};
-use crate::twin::Apply;
 use crate::{Kind, Layout, Match, NO_MATCH, Refusal, RuleError, Rules, Table};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};

@@ -13,7 +13,7 @@ use onefold_bench::measure::{
 };
 use onefold_bench::{ProtocolMix, SizeModel};
 use onefold_chain::Chain;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::flow::{DEFAULT_FLOWS, FlowRunner};
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{self as engine, BuildOptions, Log};

@@ -10,7 +10,7 @@ use onefold_bench::{
     AimedParams, AimedSummary, Counts, Progress as _, SizeModel, WrittenFile, write_aimed,
 };
 use onefold_chain::Chain;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Log};
 use onefold_packet::Timestamp;

@@ -6,13 +6,13 @@ use crate::progress::Busy;
 use crate::runner;
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
+use onefold_capture::CaptureReader;
 use onefold_chain::Chain;
-use onefold_elements::ElemId;
-use onefold_elements::model::Binding;
+use onefold_element::ElemId;
+use onefold_element::model::Binding;
 use onefold_engine::flow::{DEFAULT_FLOWS, FlowRunner, Taken};
 use onefold_engine::program::{ProgramRunner, ProgramStep};
 use onefold_engine::{BuildOptions, Entry, Graph, TraceStep};
-use onefold_io::CaptureReader;
 use onefold_packet::Timestamp;
 use onefold_synth::program::{End, Origin, Program};
 
@@ -253,8 +253,8 @@ fn parse_hex(s: &str) -> Result<Vec<u8>> {
     if !digits.len().is_multiple_of(2) {
         bail!("an odd number of hexadecimal digits");
     }
-    if digits.len() / 2 > onefold_io::MAX_FRAME {
-        bail!("a frame has at most {} bytes", onefold_io::MAX_FRAME);
+    if digits.len() / 2 > onefold_capture::MAX_FRAME {
+        bail!("a frame has at most {} bytes", onefold_capture::MAX_FRAME);
     }
     Ok(digits.chunks(2).map(|c| (c[0] << 4 | c[1]) as u8).collect())
 }

@@ -12,7 +12,7 @@ pub use view::{class as class_json, json, summary};
 use crate::graphview::split;
 use kinds::{Counted, Ops};
 use onefold_chain::Chain;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::program::StageReport;
 use onefold_synth::program::*;
 use onefold_synth::text::Words;
@@ -276,9 +276,9 @@ impl<'a> Explained<'a> {
                     elem, kind, expect, ..
                 } => {
                     let by = match kind {
-                        onefold_elements::model::BindKind::Flow => "the flow",
-                        onefold_elements::model::BindKind::Addresses => "its addresses",
-                        onefold_elements::model::BindKind::Ping => "the ping",
+                        onefold_element::model::BindKind::Flow => "the flow",
+                        onefold_element::model::BindKind::Addresses => "its addresses",
+                        onefold_element::model::BindKind::Ping => "the ping",
                     };
                     let mut t = format!("{} finds or makes the binding of {by}", self.name(*elem));
                     if let Some(x) = expect {
@@ -399,7 +399,7 @@ impl<'a> Explained<'a> {
     }
 
     /// An origin's element, argument text and place.
-    pub fn origin(&self, o: &From) -> (String, Option<String>, onefold_elements::SourceLoc) {
+    pub fn origin(&self, o: &From) -> (String, Option<String>, onefold_element::SourceLoc) {
         let i = o.elem.0 as usize;
         let spec = self.chain.graph.elements.get(i);
         let arg = o

@@ -3,7 +3,7 @@
 use super::Explained;
 use crate::common::thousands;
 use crate::html::esc;
-use onefold_elements::model::ValueSet;
+use onefold_element::model::ValueSet;
 use onefold_engine::program::{StageReport, StructureReport, Tried, ViewReport};
 use onefold_synth::program::{Dim, Filter};
 use onefold_synth::text::Words;

@@ -1,7 +1,7 @@
 //! Makes a stranger's capture fit a chain: link headers, addresses, answers. What was wrong with a packet stays wrong.
 
 use super::judge::{Layout, Sum, ones};
-use onefold_io::LinkType;
+use onefold_capture::LinkType;
 
 /// The MAC address that adapted frames come from.
 const FROM: [u8; 6] = [2, 0, 0, 0, 0xfe, 1];

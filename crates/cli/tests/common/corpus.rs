@@ -1,6 +1,6 @@
 //! The third-party captures, read once.
 
-use onefold_io::{CaptureReader, LinkType};
+use onefold_capture::{CaptureReader, LinkType};
 use std::path::{Path, PathBuf};
 
 /// A frame of the corpus.

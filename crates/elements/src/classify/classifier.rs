@@ -8,13 +8,13 @@
 //! packets" is given for contradictory patterns and for patterns that one earlier pattern covers.
 
 use super::pattern_handlers;
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Base, Case, Cond, Exit, Model, ModelCx, Read, ValueSet, bytes};
-use crate::{Port, RuleCounters, element_any, element_counts_rules, pass_alike};
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Base, Case, Cond, Exit, Model, ModelCx, Read, ValueSet, bytes};
+use onefold_element::{
+    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, Port, RuleCounters,
+    element_any, element_counts_rules, pass_alike,
+};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};

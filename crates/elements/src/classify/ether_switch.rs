@@ -7,15 +7,13 @@
 //! has expired is removed, and if nothing has, new addresses are not learned and their packets go to all ports. The `table`
 //! handler is sorted by address. Frames that end within their two addresses are dropped.
 
-use crate::args::{Args, Seconds};
-use crate::batch::Clock;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::store::{State, StateId};
-use crate::{Port, element_any, state_any};
+use onefold_element::args::{Args, Seconds};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    Clock, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, State, StateId,
+    element_any, state_any,
+};
 use onefold_packet::{EtherAddr, Pkt, Timestamp};
 use std::collections::HashMap;
 use std::fmt::Write;

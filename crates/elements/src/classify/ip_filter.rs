@@ -18,14 +18,13 @@ use super::filter::{
     parse_rule,
 };
 use super::pattern_handlers;
-use crate::args::{ArgScope, Args, unquote};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Case, Model, ModelCx};
-use crate::names::NameDb;
-use crate::{Port, RuleCounters, element_any, element_counts_rules, pass_alike};
+use onefold_element::args::{ArgScope, Args, unquote};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Case, Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, NameDb, Port,
+    RuleCounters, element_any, element_counts_rules, pass_alike,
+};
 use onefold_packet::{Pkt, Timestamp};
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -402,8 +401,8 @@ fn program(f: &Filter) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::names::NameDb;
     use crate::testing::Bench;
+    use onefold_element::NameDb;
     use onefold_packet::Packet;
 
     fn udp(dst: [u8; 4], dport: u16) -> Box<Packet> {

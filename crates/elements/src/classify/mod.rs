@@ -7,8 +7,8 @@ mod ether_switch;
 mod ip_filter;
 mod small;
 
-use crate::class::ElementClass;
-use crate::handler::HandlerInfo;
+use onefold_element::ElementClass;
+use onefold_element::handler::HandlerInfo;
 use std::sync::OnceLock;
 
 /// Classes of this family.

@@ -3,16 +3,15 @@
 //! Source: Click's documentation of the elements; FastClick's `EXTRA_LENGTH` of CheckLength. HostEtherFilter drops frames that
 //! end within their two addresses (Click reads behind their end).
 
-use crate::args::{Args, SizedAnno};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::build::{Cases, is};
-use crate::model::{
+use onefold_element::args::{Args, SizedAnno};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::build::{Cases, is};
+use onefold_element::model::{
     AnnoKey, Base, Case, Cond, Exit, Model, ModelCx, Op, Read, TypeOf, bits, bytes, max_of,
 };
-use crate::{Port, element_any};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::{EtherAddr, PacketType, Pkt, anno_field};
 
 /// `CheckLength`.

@@ -4,13 +4,14 @@
 //! Click elements of the same names. Differences: there is one thread, so that thread preferences are checked and otherwise
 //! ignored; AlignmentInfo too is only checked (data is never misaligned for us).
 
-use crate::args::{ArgScope, Args, FromArg, Ip4Prefix, Ip6Prefix, parse_fraction, split_words};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
-use crate::model::{Model, ModelCx};
-use crate::names::NameDb;
-use crate::{Port, element_any};
+use onefold_element::args::{
+    ArgScope, Args, FromArg, Ip4Prefix, Ip6Prefix, parse_fraction, split_words,
+};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, NameDb, Port,
+    element_any,
+};
 use onefold_packet::{EtherAddr, Pkt};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -360,8 +361,8 @@ impl Element for Info {
 
 #[cfg(test)]
 mod tests {
-    use crate::names::NameDb;
     use crate::testing::Bench;
+    use onefold_element::NameDb;
 
     fn names(class: &str, args: &[&str]) -> Result<NameDb, Vec<String>> {
         let mut db = NameDb::default();

@@ -6,7 +6,7 @@ mod random_seed;
 mod script;
 mod socket;
 
-use crate::class::ElementClass;
+use onefold_element::ElementClass;
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[

@@ -3,12 +3,11 @@
 //! A control connection without authentication would let anybody on the machine (or beyond) rewrite a running graph; control
 //! goes through the agent, which authenticates. So configurations that ask for one are refused with that reason.
 
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::Pkt;
 
 /// `ControlSocket`.

@@ -3,16 +3,15 @@
 //! StoreData takes FastClick's MASK and GROW too.
 
 use super::one_to_one;
-use crate::args::{Args, Data, FromArg, SizedAnno, Word};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::build::{Cases, is};
-use crate::model::{
+use onefold_element::args::{Args, Data, FromArg, SizedAnno, Word};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::build::{Cases, is};
+use onefold_element::model::{
     AnnoKey, Base, Case, Cond, Exit, Model, ModelCx, Op, Read, TypeOf, Value, bits,
 };
-use crate::{Port, element_any, pass_while};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any, pass_while,
+};
 use onefold_packet::{PacketType, Pkt, Timestamp, anno_field};
 
 const PAINT_AT: usize = anno_field::PAINT.offset as usize;
@@ -257,7 +256,10 @@ struct TypeArg(PacketType);
 
 impl FromArg for TypeArg {
     const WANTS: &'static str = "HOST, BROADCAST, MULTICAST, OTHERHOST, OUTGOING or LOOPBACK";
-    fn from_arg(s: &str, scope: &crate::args::ArgScope<'_>) -> Result<Self, Option<String>> {
+    fn from_arg(
+        s: &str,
+        scope: &onefold_element::args::ArgScope<'_>,
+    ) -> Result<Self, Option<String>> {
         let Word(w) = Word::from_arg(s, scope)?;
         Ok(TypeArg(match w.to_ascii_uppercase().as_str() {
             "HOST" => PacketType::Host,
@@ -330,7 +332,7 @@ impl StoreData {
             }
             let at = (self.offset * 8 + first) as u16;
             let field = bits(Base::Data, at, (i - first) as u8);
-            ops.push(crate::model::build::set(field, v));
+            ops.push(onefold_element::model::build::set(field, v));
         }
         ops
     }

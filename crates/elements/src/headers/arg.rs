@@ -1,6 +1,6 @@
 //! Kinds of arguments that several header elements take.
 
-use crate::args::{ArgScope, FromArg, Ip4Prefix, split_words};
+use onefold_element::args::{ArgScope, FromArg, Ip4Prefix, split_words};
 
 /// An integer between two bounds, both allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl FromArg for PrefixList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Args;
+    use onefold_element::args::Args;
 
     fn value<T: FromArg>(text: &str) -> Result<T, Option<String>> {
         T::from_arg(text, &Args::from_strings(&[]).scope())

@@ -5,14 +5,13 @@
 
 use super::refusal::{Cause, Lead, Refusals, causes};
 use super::with_refusals;
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerInfo, HandlerResult};
-use crate::model::build::{Cases, ne};
-use crate::model::{Base, Cond, Exit, Model, ModelCx, Op, Read, bytes};
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerInfo, HandlerResult};
+use onefold_element::model::build::{Cases, ne};
+use onefold_element::model::{Base, Cond, Exit, Model, ModelCx, Op, Read, bytes};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::Pkt;
 use onefold_packet::wire::ethernet::ethertype;
 

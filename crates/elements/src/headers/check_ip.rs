@@ -9,16 +9,15 @@
 use super::arg::PrefixList;
 use super::refusal::{Cause, Lead, Refusals, causes};
 use super::with_refusals;
-use crate::args::{Args, Ip4Prefix};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerInfo, HandlerResult};
-use crate::model::build::{Cases, OPTIONS, is};
-use crate::model::{
+use onefold_element::args::{Args, Ip4Prefix};
+use onefold_element::handler::{HandlerInfo, HandlerResult};
+use onefold_element::model::build::{Cases, OPTIONS, is};
+use onefold_element::model::{
     Base, Cond, Exit, HeaderCheck, Model, ModelCx, Op, Read, Value, ValueSet, bits, bytes,
 };
-use crate::{Port, element_any, pass_while};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any, pass_while,
+};
 use onefold_packet::{Pkt, Timestamp, anno_field, wire::ipv4};
 use std::net::Ipv4Addr;
 
@@ -235,7 +234,7 @@ impl Element for CheckIpHeader {
         let mut c = Cases::new();
         c = refuse(c, Cond::less(Read::Len, u128::from(at) + 20), TINY);
         let version = bits(Base::Data, at * 8, 4);
-        c = refuse(c, crate::model::build::ne(version, 4), VERSION);
+        c = refuse(c, onefold_element::model::build::ne(version, 4), VERSION);
         c = refuse(c, Cond::between(ihl, 0, 4), HEADER_LENGTH);
         c = c.punt(Cond::between(ihl, 6, 15), OPTIONS);
         c = refuse(c, Cond::between(byte(2, 2), 0, 19), LENGTH);

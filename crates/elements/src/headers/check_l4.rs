@@ -8,16 +8,15 @@
 
 use super::refusal::{Cause, Lead, Refusals, causes};
 use super::{ip_header, with_refusals};
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerInfo, HandlerResult};
-use crate::model::build::{Cases, fails, ne, no_net};
-use crate::model::{
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerInfo, HandlerResult};
+use onefold_element::model::build::{Cases, fails, ne, no_net};
+use onefold_element::model::{
     Base, Cond, Exit, HeaderCheck, Model, ModelCx, Read, ValueSet, bits, bytes, field,
 };
-use crate::{Port, element_any};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::wire::ipv4::{Header, proto};
 use onefold_packet::{Packet, Pkt, checksum};
 

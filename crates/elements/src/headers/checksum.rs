@@ -8,16 +8,15 @@
 //! says once per element, not once per router, that it met a packet it cannot treat.
 
 use super::{ip_header, one_to_one, with_refusals};
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::build::{Cases, OPTIONS, fails, ne, no_net, set};
-use crate::model::{
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::build::{Cases, OPTIONS, fails, ne, no_net, set};
+use onefold_element::model::{
     Base, Checksum, Cond, Exit, FieldRef, HeaderCheck, Model, ModelCx, Op, Read, bits, field,
 };
-use crate::{Port, element_any};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::wire::ipv4;
 use onefold_packet::{Packet, Pkt, checksum};
 

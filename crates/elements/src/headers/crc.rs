@@ -4,11 +4,8 @@
 //! stand in host (little-endian) order as Click's do on the machines it runs on.
 
 use super::one_to_one;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::Element;
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{Cx, Effect, Element, ElementClass, Port, element_any};
 use onefold_packet::Pkt;
 
 const TABLE: [u32; 256] = {

@@ -6,13 +6,12 @@
 //! to true, as documented (Click reads a variable that was never set).
 
 use super::one_to_one;
-use crate::args::{ArgScope, Args, FromArg, IpPort, Word};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::{ArgScope, Args, FromArg, IpPort, Word};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::{Packet, Pkt, checksum, wire::ipv4};
 use std::net::Ipv4Addr;
 

@@ -4,17 +4,18 @@
 //! header annotation EtherRewrite takes the start of the data (Click writes through a null pointer).
 
 use super::{one_to_one, pull_message, with_refusals};
-use crate::args::{Args, FromArg, SizedAnno, Word};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::build::{Cases, at_start, before_start, copy, is, no_net, set_bytes, set_ether};
-use crate::model::{
+use onefold_element::args::{Args, FromArg, SizedAnno, Word};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::build::{
+    Cases, at_start, before_start, copy, is, no_net, set_bytes, set_ether,
+};
+use onefold_element::model::{
     AT_ZERO, AnnoKey, Base, Cond, Exit, Fix, Model, ModelCx, Op, Read, Value, ValueSet, bytes,
     field,
 };
-use crate::{Port, element_any, pass_while};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any, pass_while,
+};
 use onefold_packet::wire::ethernet::ethertype;
 use onefold_packet::{EtherAddr, Pkt, Timestamp};
 

@@ -2,14 +2,13 @@
 
 use super::ether::ether_header;
 use super::one_to_one;
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::build::{set, set_ether};
-use crate::model::{Model, ModelCx, Op, field};
-use crate::{Port, element_any, pass_while};
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::build::{set, set_ether};
+use onefold_element::model::{Model, ModelCx, Op, field};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any, pass_while,
+};
 use onefold_packet::{EtherAddr, Pkt, Timestamp};
 
 /// `EtherEncap`.

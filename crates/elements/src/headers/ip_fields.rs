@@ -5,14 +5,15 @@
 
 use super::arg::Spelled;
 use super::{ip_header, one_to_one};
-use crate::args::{ArgScope, Args, FromArg};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::build::{CUT_OFF, Cases, copy};
-use crate::model::{Base, Cond, Exit, Fix, Model, ModelCx, Op, Read, Value, bytes, field};
-use crate::{Port, element_any};
+use onefold_element::args::{ArgScope, Args, FromArg};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::build::{CUT_OFF, Cases, copy};
+use onefold_element::model::{
+    Base, Cond, Exit, Fix, Model, ModelCx, Op, Read, Value, bytes, field,
+};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::wire::ipv4::{Header, proto};
 use onefold_packet::{Packet, Pkt, checksum};
 

@@ -4,14 +4,13 @@
 //! (Click leaves whatever the buffer held).
 
 use super::one_to_one;
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::build::{Cases, is};
-use crate::model::{Cond, Exit, Model, ModelCx, Op, Read, Value};
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::build::{Cases, is};
+use onefold_element::model::{Cond, Exit, Model, ModelCx, Op, Read, Value};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::{Pkt, anno_field::EXTRA_LENGTH};
 
 const EXTRA: usize = EXTRA_LENGTH.offset as usize;

@@ -1,13 +1,12 @@
 //! Setting header annotations: MarkIPHeader, MarkMACHeader.
 
 use super::one_to_one;
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::model::build::{Cases, OPTIONS, ne};
-use crate::model::{Base, Cond, Exit, Model, ModelCx, Op, Read, bits};
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::model::build::{Cases, OPTIONS, ne};
+use onefold_element::model::{Base, Cond, Exit, Model, ModelCx, Op, Read, bits};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::Pkt;
 
 /// `MarkIPHeader`.

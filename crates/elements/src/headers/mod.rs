@@ -25,8 +25,7 @@ mod timestamp;
 mod vlan;
 mod vlan_encap;
 
-use crate::class::{Effect, ElementClass};
-use crate::element::Element;
+use onefold_element::{Effect, Element, ElementClass};
 use onefold_packet::{Packet, wire::ipv4};
 
 /// Classes of this family.

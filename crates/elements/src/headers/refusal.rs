@@ -1,9 +1,9 @@
 //! What the header checkers have in common: refused packets, counted by cause.
 
-use crate::args::Args;
-use crate::cx::{Cx, DropReason};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Exit, Op};
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Exit, Op};
+use onefold_element::{Cx, DropReason};
 use onefold_packet::Pkt;
 
 /// Most causes that one checker tells apart.

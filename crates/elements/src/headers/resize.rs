@@ -3,14 +3,13 @@
 //! Different from Click: added bytes are zero, or what was taken away there before; more than [`MAX`] bytes are refused.
 
 use super::one_to_one;
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::build::Cases;
-use crate::model::{Cond, Exit, Model, ModelCx, Op, Read};
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::build::Cases;
+use onefold_element::model::{Cond, Exit, Model, ModelCx, Op, Read};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::Pkt;
 
 /// `Resize`.

@@ -6,15 +6,14 @@
 //! the buffer held).
 
 use super::{one_to_one, pull_message, with_refusals};
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::model::build::{CUT_OFF, Cases, before_start, is, no_net};
-use crate::model::{
+use onefold_element::args::Args;
+use onefold_element::model::build::{CUT_OFF, Cases, before_start, is, no_net};
+use onefold_element::model::{
     Base, Cond, Exit, Model, ModelCx, Op, Read, Value, ValueSet, bits, bytes, field,
 };
-use crate::{Port, element_any, pass_while};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any, pass_while,
+};
 use onefold_packet::{MAX_PACKET_LEN, Pkt, Timestamp, wire::ethernet};
 
 /// `Strip`.

@@ -5,14 +5,13 @@
 //! calls to this element's own handlers, which are made at once and so may let that packet through, as documented.
 
 use super::with_refusals;
-use crate::args::{AnyArg, Args, Seconds, split_words};
-use crate::batch::Batching;
-use crate::class::{Effect, ElementClass, Processing};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element, InitCx};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::{AnyArg, Args, Seconds, split_words};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    Batching, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, InitCx, Port, Processing,
+    element_any,
+};
 use onefold_packet::{Pkt, Timestamp};
 
 /// `TimeFilter`.

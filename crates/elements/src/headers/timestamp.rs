@@ -3,15 +3,13 @@
 //! The "first timestamp" annotation is eight bytes, nanoseconds in host order, as in a nanosecond-precision Click.
 
 use super::one_to_one;
-use crate::args::{Args, Seconds, Word};
-use crate::batch::Batching;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx, Op};
-use crate::unparse::general12;
-use crate::{Port, element_any};
+use onefold_element::args::{Args, Seconds, Word};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx, Op};
+use onefold_element::unparse::general12;
+use onefold_element::{
+    Batching, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::{Anno, Pkt, Timestamp, anno_field};
 
 const FIRST: usize = anno_field::FIRST_TIMESTAMP.offset as usize;

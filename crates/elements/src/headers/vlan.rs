@@ -7,16 +7,15 @@
 
 use super::arg::Bounded;
 use super::one_to_one;
-use crate::args::{Args, FromArg, Word};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::build::{Cases, copy, set};
-use crate::model::{
+use onefold_element::args::{Args, FromArg, Word};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::build::{Cases, copy, set};
+use onefold_element::model::{
     Base, Cond, Exit, FieldRef, Fix, Model, ModelCx, Op, Read, Value, ValueSet, bytes, field,
 };
-use crate::{Port, element_any};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::anno_field::VLAN_TCI as TCI;
 use onefold_packet::wire::ethernet::ethertype;
 use onefold_packet::{Packet, Pkt};

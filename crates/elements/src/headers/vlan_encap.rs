@@ -2,14 +2,13 @@
 
 use super::one_to_one;
 use super::vlan::Tagging;
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::build::{Cases, set, set_ether};
-use crate::model::{Base, Exit, Model, ModelCx, Op, bytes, field};
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::build::{Cases, set, set_ether};
+use onefold_element::model::{Base, Exit, Model, ModelCx, Op, bytes, field};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::wire::ethernet::ethertype;
 use onefold_packet::{EtherAddr, Pkt};
 

@@ -19,15 +19,15 @@
 //!
 //! Tests on ports, flags, types and transport bytes fail for later fragments and for headers that are cut off.
 
-use crate::args::{ArgScope, Args, FromArg, Ip6Prefix};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{
+use onefold_element::args::{ArgScope, Args, FromArg, Ip6Prefix};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{
     Base, Case, Cond, Exit, FieldRef, Model, ModelCx, Read, ValueSet, bytes, field, max_of,
 };
-use crate::{Port, RuleCounters, element_any, element_counts_rules};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port, RuleCounters,
+    element_any, element_counts_rules,
+};
 use onefold_packet::Pkt;
 use onefold_packet::wire::ipv6::{Header, LEN};
 use std::sync::Arc;
@@ -688,7 +688,7 @@ impl Expr {
                 Subject::Address(_) => Cond::Never,
                 Subject::Protocol => number(field::IP6_NEXT, *op, *n),
                 Subject::HopLimit => number(field::IP6_HLIM, *op, *n),
-                Subject::Class => number(crate::model::bits(Base::Net, 4, 8), *op, *n),
+                Subject::Class => number(onefold_element::model::bits(Base::Net, 4, 8), *op, *n),
                 Subject::IcmpType => {
                     let f = bytes(Base::Net, LEN as u16, 1);
                     protocol_is(58).and(number(f, *op, *n))
@@ -731,7 +731,11 @@ impl Expr {
                         _ if mask & (mask + 1) == 0 && mask != 0 => {
                             let n_bits = mask.count_ones() as u8;
                             let bit = f.bit + u16::from(f.bits - n_bits);
-                            number(crate::model::bits(Base::Net, bit, n_bits), *op, *n)
+                            number(
+                                onefold_element::model::bits(Base::Net, bit, n_bits),
+                                *op,
+                                *n,
+                            )
                         }
                         _ => return None,
                     };

@@ -2,17 +2,16 @@
 //! SetIP6Address; small writers: SetIP6DSCP, IP6Mirror, IP6Encap.
 
 use super::{Ip6List, header, header_mut};
-use crate::args::{ArgScope, Args, FromArg, Ip6Prefix, Word};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{
+use crate::routing::table::show_ip6;
+use onefold_element::args::{ArgScope, Args, FromArg, Ip6Prefix, Word};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{
     AnnoKey, Base, Case, Cond, Exit, Fix, HeaderCheck, Model, ModelCx, Op, Read, Value, ValueSet,
     bits, bytes, field,
 };
-use crate::routing::table::show_ip6;
-use crate::{Port, element_any};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::wire::ipv6::{self, Header};
 use onefold_packet::{Pkt, anno_field};
 use std::net::Ipv6Addr;

@@ -7,15 +7,14 @@
 //! IP6Fragmenter sends packets longer than MTU to output 1 instead of forgetting them.
 
 use super::{checksum, header};
-use crate::args::Args;
-use crate::batch::{Batching, Clock};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Case, Cond, Exit, Model, ModelCx, Op, Read};
 use crate::routing::hop::is_group;
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Case, Cond, Exit, Model, ModelCx, Op, Read};
+use onefold_element::{
+    Batching, Clock, ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port,
+    element_any,
+};
 use onefold_packet::wire::ipv4::proto::ICMP6;
 use onefold_packet::wire::ipv6::{self, Header};
 use onefold_packet::{Packet, Pkt, anno_field};

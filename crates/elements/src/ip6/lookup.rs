@@ -3,15 +3,14 @@
 //! Differences from Click: the look-up takes tens of nanoseconds whatever the number of routes; route changes take effect at
 //! once (Click goes on using its last two results); masks must be contiguous.
 
-use crate::args::{ArgScope, Args, FromArg, Ip6Prefix, split_words};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Case, Cond, Exit, Model, ModelCx};
 use crate::routing::table::{Addr, Placing, Route, RouteTable, Routes, show_prefix};
-use crate::store::StateId;
-use crate::{Port, element_any};
+use onefold_element::args::{ArgScope, Args, FromArg, Ip6Prefix, split_words};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Case, Cond, Exit, Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port, StateId,
+    element_any,
+};
 use onefold_packet::{Pkt, anno_field};
 use std::fmt::Write;
 use std::net::Ipv6Addr;

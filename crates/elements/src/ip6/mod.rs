@@ -9,9 +9,9 @@ mod ping;
 #[cfg(test)]
 mod testpkt;
 
-use crate::args::{ArgScope, FromArg, Ip6Prefix, split_words, unquote};
-use crate::class::ElementClass;
-use crate::model::{Case, Cond, Exit, Read, ValueSet};
+use onefold_element::ElementClass;
+use onefold_element::args::{ArgScope, FromArg, Ip6Prefix, split_words, unquote};
+use onefold_element::model::{Case, Cond, Exit, Read, ValueSet};
 use onefold_packet::Packet;
 use onefold_packet::wire::ipv6::Header;
 

@@ -2,16 +2,14 @@
 //! Ethernet headers in front of IPv6 packets.
 
 use super::checksum;
-use crate::args::{Args, FromArg, Ip6Prefix, split_words};
-use crate::batch::{Batching, Clock};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, TimerId};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
 use crate::routing::table::show_ip6;
-use crate::store::{State, StateId};
-use crate::{Port, element_any, state_any};
+use onefold_element::args::{Args, FromArg, Ip6Prefix, split_words};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    Batching, Clock, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, State,
+    StateId, TimerId, element_any, state_any,
+};
 use onefold_packet::wire::ethernet::{self, ethertype};
 use onefold_packet::wire::ipv4::proto::ICMP6;
 use onefold_packet::wire::ipv6::{self, Header};

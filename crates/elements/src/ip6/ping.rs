@@ -1,13 +1,14 @@
 //! ICMP6PingResponder answers ICMPv6 echo requests (RFC 4443 4.2).
 
 use super::{checksum, header, header_mut, unless_header};
-use crate::args::Args;
-use crate::batch::Batching;
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::model::{Base, Case, Cond, Exit, Model, ModelCx, Read, ValueSet, bytes, field};
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::model::{
+    Base, Case, Cond, Exit, Model, ModelCx, Read, ValueSet, bytes, field,
+};
+use onefold_element::{
+    Batching, ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port,
+    element_any,
+};
 use onefold_packet::wire::ipv4::proto::ICMP6;
 use onefold_packet::wire::ipv6;
 use onefold_packet::{Packet, Pkt};

@@ -1,14 +1,14 @@
 //! The link between two network functions: what replaces an output device and the next function's input device when
 //! functions are stitched into one graph.
 
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{Accounts, ConfigCx, ConfigErrors, Element, TaskStatus};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{AnnoKey, Case, Cond, Exit, Model, ModelCx, Op, Read, TypeOf, Value};
 use crate::standard::{MARK_ANNO, ROUNDS_ANNOS};
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{AnnoKey, Case, Cond, Exit, Model, ModelCx, Op, Read, TypeOf, Value};
+use onefold_element::{
+    Accounts, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, TaskStatus,
+    element_any,
+};
 use onefold_packet::{EtherAddr, Packet, Pkt, Timestamp, wire::ethernet};
 
 /// Classes of this family.

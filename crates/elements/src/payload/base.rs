@@ -1,6 +1,6 @@
 //! Which bytes of a packet a payload element looks at.
 
-use crate::args::{ArgScope, FromArg};
+use onefold_element::args::{ArgScope, FromArg};
 use onefold_packet::{Packet, wire};
 
 /// Where to start. Each falls back to the one before it where the packet's header annotations do not reach.

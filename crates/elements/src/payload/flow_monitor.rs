@@ -14,14 +14,12 @@
 
 use super::base::ip_facts;
 use super::flow_table::{FlowKey, FlowTable, Record};
-use crate::args::{Args, Seconds};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::store::StateId;
-use crate::{Port, element_any};
+use onefold_element::args::{Args, Seconds};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId, element_any,
+};
 use onefold_packet::{Packet, Pkt, Timestamp, wire};
 use std::fmt::Write;
 

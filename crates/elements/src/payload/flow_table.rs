@@ -1,7 +1,6 @@
 //! A bounded table of flows, the least recently seen one giving way to a new one.
 
-use crate::state_any;
-use crate::store::State;
+use onefold_element::{State, state_any};
 use onefold_packet::Timestamp;
 use std::collections::HashMap;
 use std::fmt;

@@ -30,13 +30,12 @@
 use super::base::Base;
 use super::error::PatternError;
 use super::scan::{Choice, DEFAULT_REGEX_MEMORY, Look, Pattern, Scanner, check};
-use crate::args::{Args, split_words, unquote};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::{Args, split_words, unquote};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::Pkt;
 use std::fmt::Write;
 
@@ -307,7 +306,7 @@ impl Element for PayloadMatcher {
                 Choice::Auto
             }
         };
-        let nomatch: Option<crate::args::Word> = args.keyword("NOMATCH");
+        let nomatch: Option<onefold_element::args::Word> = args.keyword("NOMATCH");
         match action(
             nomatch.as_ref().map_or("allow", |w| w.0.as_str()),
             cx.noutputs,

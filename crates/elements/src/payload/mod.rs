@@ -9,7 +9,7 @@ mod flow_table;
 mod matcher;
 pub mod scan;
 
-use crate::class::ElementClass;
+use onefold_element::ElementClass;
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[

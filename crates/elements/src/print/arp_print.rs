@@ -6,13 +6,12 @@
 use super::ip_print::ether;
 use super::line::{ACTIVE, Output, read_active, write_active};
 use super::printer;
-use crate::args::Args;
-use crate::class::ElementClass;
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element, InitCx};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Element, ElementClass, InitCx, Port, element_any,
+};
 use onefold_packet::{EtherAddr, Packet, Pkt};
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;

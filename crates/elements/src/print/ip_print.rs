@@ -6,13 +6,12 @@
 use super::ip_line::{Line, dump};
 use super::line::{ACTIVE, Contents, Output, limited, read_active, write_active};
 use super::printer;
-use crate::args::{ArgScope, Args, FromArg};
-use crate::class::ElementClass;
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element, InitCx};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::{ArgScope, Args, FromArg};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Element, ElementClass, InitCx, Port, element_any,
+};
 use onefold_packet::wire::ipv4::{Header, proto};
 use onefold_packet::{EtherAddr, Packet, Pkt, anno_field};
 use std::fmt::Write as _;

@@ -1,9 +1,8 @@
 //! Where printed lines go, and how packet bytes are written out in them.
 
-use crate::args::{ArgScope, Args, Filename, FromArg, Word};
-use crate::cx::Cx;
-use crate::element::{ConfigError, ConfigErrors};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::args::{ArgScope, Args, Filename, FromArg, Word};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::{ConfigError, ConfigErrors, Cx};
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Write as _;
@@ -136,7 +135,7 @@ pub fn read_active(active: bool, name: &str) -> HandlerResult {
 /// Writes the `active` handler.
 pub fn write_active(active: &mut bool, name: &str, value: &str) -> Result<(), HandlerError> {
     match name {
-        "active" => *active = crate::handler::parse_bool(value)?,
+        "active" => *active = onefold_element::handler::parse_bool(value)?,
         _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
     }
     Ok(())

@@ -7,8 +7,7 @@ mod ip_print;
 mod line;
 mod packet_print;
 
-use crate::class::{Effect, ElementClass};
-use crate::element::Element;
+use onefold_element::{Effect, Element, ElementClass};
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[

@@ -4,13 +4,10 @@
 
 use super::line::{ACTIVE, Contents, Output, ascii, hex, limited, read_active, write_active};
 use super::printer;
-use crate::args::Args;
-use crate::class::ElementClass;
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{ConfigCx, ConfigErrors, Cx, Element, ElementClass, Port, element_any};
 use onefold_packet::{Packet, Pkt};
 use std::fmt::Write as _;
 

@@ -1,13 +1,12 @@
 //! DelayShaper, DelayUnqueue (Click): a packet with time stamp T passes no earlier than T + DELAY.
 
 use super::util::{unknown, value};
-use crate::args::{Args, Seconds};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element, TaskStatus};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::{Args, Seconds};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, TaskStatus, element_any,
+};
 use onefold_packet::{Pkt, Timestamp};
 
 /// `DelayShaper`.

@@ -1,14 +1,13 @@
 //! Elements that let packets pass or not: Suppressor, Block, RandomSample (Click).
 
 use super::util::{unknown, value};
-use crate::args::{Args, Fixed};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
-use crate::model::{Case, Cond, Exit, Model, ModelCx};
-use crate::unparse::fixed_point;
-use crate::{Port, element_any};
+use onefold_element::args::{Args, Fixed};
+use onefold_element::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
+use onefold_element::model::{Case, Cond, Exit, Model, ModelCx};
+use onefold_element::unparse::fixed_point;
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::{Pkt, anno_field};
 
 /// `Suppressor`.

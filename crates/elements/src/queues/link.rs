@@ -4,13 +4,12 @@
 //! packets with a huge extra-length annotation; `latency` and `bandwidth` can be written as in Click, which empties the link.
 
 use super::util::{unknown, value};
-use crate::args::{Args, Bandwidth, Seconds};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element, TaskStatus};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::{Args, Bandwidth, Seconds};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, TaskStatus, element_any,
+};
 use onefold_packet::{Pkt, Timestamp, anno_field};
 use std::collections::VecDeque;
 
@@ -175,8 +174,8 @@ impl Element for Link {
 
 #[cfg(test)]
 mod tests {
-    use crate::element::TaskStatus;
     use crate::testing::Bench;
+    use onefold_element::TaskStatus;
     use onefold_packet::{Packet, Timestamp};
 
     fn ms(n: i64) -> Timestamp {

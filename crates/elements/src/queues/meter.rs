@@ -1,15 +1,14 @@
 //! Meter, BandwidthMeter (Click): the whole stream goes to the output of its present rate.
 
 use super::util::unknown;
-use crate::args::{Args, Bandwidth, FromArg};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
 use crate::rate::RateEwma;
-use crate::unparse::fixed_point;
-use crate::{Port, element_any};
+use onefold_element::args::{Args, Bandwidth, FromArg};
+use onefold_element::handler::{HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::unparse::fixed_point;
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::Pkt;
 
 /// `Meter`.

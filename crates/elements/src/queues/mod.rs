@@ -17,7 +17,7 @@ mod timed;
 mod unqueue;
 mod util;
 
-use crate::class::ElementClass;
+use onefold_element::ElementClass;
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[

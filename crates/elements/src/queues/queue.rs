@@ -7,13 +7,12 @@
 //! of 0 drops everything in MixedQueue and FrontDropQueue too.
 
 use super::util::{say_overflow, unknown, value};
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::Pkt;
 use std::collections::VecDeque;
 

@@ -3,15 +3,14 @@
 //! Deliberate difference from Click: writing `active` wakes a task that had been switched off.
 
 use super::util::{unknown, value};
-use crate::args::{Args, Bandwidth, Seconds};
-use crate::batch::{Batching, Clock};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element, TaskStatus};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
 use crate::token_bucket::TokenBucket;
-use crate::{Port, element_any};
+use onefold_element::args::{Args, Bandwidth, Seconds};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    Batching, Clock, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, TaskStatus,
+    element_any,
+};
 use onefold_packet::Pkt;
 
 /// `RatedUnqueue`.
@@ -319,8 +318,8 @@ impl Element for RatedSplitter {
 
 #[cfg(test)]
 mod tests {
-    use crate::element::TaskStatus;
     use crate::testing::Bench;
+    use onefold_element::TaskStatus;
     use onefold_packet::{Packet, Timestamp};
 
     fn feed(b: &mut Bench, n: usize, len: usize) {

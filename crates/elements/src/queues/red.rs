@@ -4,15 +4,16 @@
 //! dropped packets and goes on at the next one.
 
 use super::util::{unknown, value};
-use crate::args::{AnyArg, Args, Fixed, split_words};
-use crate::class::{Effect, ElementClass, lookup};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
-use crate::flow::flows;
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::unparse::fixed_point;
-use crate::{ElemId, Port, element_any};
+use crate::lookup;
+use onefold_element::args::{AnyArg, Args, Fixed, split_words};
+use onefold_element::flow::flows;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::unparse::fixed_point;
+use onefold_element::{
+    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element, ElementClass, InitCx, Port,
+    element_any,
+};
 use onefold_packet::Pkt;
 use std::collections::HashSet;
 

@@ -2,12 +2,11 @@
 //!
 //! Click's Simple variants differ in notification only; here nobody polls, so that they are the same.
 
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::Pkt;
 
 const fn class(

@@ -3,14 +3,13 @@
 //! Deliberate difference from Click: who pulls in vain is woken by a timer when the next packet may pass; nobody polls.
 
 use super::util::{unknown, value};
-use crate::args::{Args, Bandwidth};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
 use crate::token_bucket::{GapRate, MAX_GAP_RATE};
-use crate::{Port, element_any};
+use onefold_element::args::{Args, Bandwidth};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::Pkt;
 
 /// `Shaper`.

@@ -1,13 +1,12 @@
 //! StrideSched, StrideSwitch (Click): ports take turns in proportion to their tickets.
 
 use super::util::{unknown, value};
-use crate::args::{Args, FromArg};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::{Args, FromArg};
+use onefold_element::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::Pkt;
 
 /// `StrideSched`.

@@ -1,11 +1,10 @@
 //! TimedUnqueue, Burster (Click): at most BURST packets per INTERVAL.
 
-use crate::args::{Args, Seconds};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element, TaskStatus};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::{Args, Seconds};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, TaskStatus, element_any,
+};
 use onefold_packet::{Pkt, Timestamp};
 
 /// `TimedUnqueue`.

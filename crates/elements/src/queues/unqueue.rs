@@ -3,13 +3,13 @@
 //! Deliberate differences: a BURST of 0 does not keep the task busy; RoundRobinUnqueue sleeps after a round without a packet.
 
 use super::util::{unknown, value};
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, TaskStatus};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, InitCx, Port,
+    TaskStatus, element_any,
+};
 use onefold_packet::Pkt;
 
 /// `Unqueue`.
@@ -248,8 +248,8 @@ impl Element for RoundRobinUnqueue {
 
 #[cfg(test)]
 mod tests {
-    use crate::element::TaskStatus;
     use crate::testing::Bench;
+    use onefold_element::TaskStatus;
     use onefold_packet::Packet;
 
     fn feed(b: &mut Bench, port: usize, n: u8) {

@@ -1,9 +1,8 @@
 //! What the elements of this family have in common.
 
-use crate::args::{ArgScope, FromArg};
-use crate::cx::Cx;
-use crate::handler::HandlerError;
-use crate::names::NameDb;
+use onefold_element::args::{ArgScope, FromArg};
+use onefold_element::handler::HandlerError;
+use onefold_element::{Cx, NameDb};
 
 /// Reads the value written to a handler.
 pub(crate) fn value<T: FromArg>(handler: &str, text: &str) -> Result<T, HandlerError> {

@@ -1,43 +1,21 @@
 //! Bindings without a packet: what `push` does to a rewriter's own state, told as numbers that somebody else writes into
 //! the packet; and the model that says for which packets that can be done.
 
-use super::apply::{self, Arrival};
-use super::kind::Kind;
-use super::lease::Lasting;
-use super::mapper::Mapper;
-use super::pattern::{Pattern, PatternRef, PatternSet};
-use super::record::Hit;
 use super::rewriter::{Rewriter, Unbound, Way};
-use super::spec::InputSpec;
-use super::table::FlowTable;
-use crate::Port;
-use crate::cx::Cx;
 use crate::ip4;
-use crate::model::{
+use onefold_element::model::{
     Base, Bind, BindKind, BindPacket, Binding, Bound, Case, Cond, DstAnno, Exit, Expected,
     FlowKind, Model, ModelCx, Read, Rewritten, ValueSet, bits, field,
 };
-use crate::store::StateStore;
+use onefold_element::{Cx, Port, StateStore};
+use onefold_nat::apply::{self, Arrival, TCP_NEEDED, UDP_NEEDED};
+use onefold_nat::{
+    FlowTable, Hit, InputSpec, LastingBinding, Mapper, Pattern, PatternRef, PatternSet,
+    RewriterKind,
+};
 use onefold_packet::anno_field::DST_IP;
 use onefold_packet::wire::ipv4::proto;
 use onefold_packet::wire::tcp::flag;
-
-/// Bytes of a TCP header that a rewriter needs: up to the checksum.
-pub(super) const TCP_NEEDED: usize = 18;
-/// Bytes of a UDP header, and of an ICMP echo message.
-pub(super) const HEAD: usize = 8;
-
-/// What is to be added to a checksum's complement in one direction. Nothing means that the field is left alone, even where
-/// it holds the other zero; so a difference that comes to zero is written as minus zero.
-#[inline]
-pub(super) fn shift(delta: u16, reply: bool) -> u16 {
-    match (delta, reply) {
-        (0, _) => 0,
-        (d, true) => d,
-        (0xffff, false) => 0xffff,
-        (d, false) => !d,
-    }
-}
 
 fn arrival(p: &BindPacket) -> Arrival {
     Arrival {
@@ -58,10 +36,12 @@ impl Rewriter {
     /// Packets that `bind` leaves to `push`, whatever the table says about them.
     fn odd(&self, p: &BindPacket) -> Option<&'static str> {
         match p.proto {
-            proto::TCP if self.kind != Kind::Ping && p.transport_len < TCP_NEEDED => Some(CUT_OFF),
+            proto::TCP if self.kind != RewriterKind::Ping && p.transport_len < TCP_NEEDED => {
+                Some(CUT_OFF)
+            }
             proto::TCP => None,
-            _ if self.kind == Kind::Udp && p.proto != proto::UDP => Some("DCCP"),
-            _ if p.transport_len < HEAD => Some(CUT_OFF),
+            _ if self.kind == RewriterKind::Udp && p.proto != proto::UDP => Some("DCCP"),
+            _ if p.transport_len < UDP_NEEDED => Some(CUT_OFF),
             _ => None,
         }
     }
@@ -96,33 +76,40 @@ impl Rewriter {
         }
     }
 
-    /// See [`crate::Element::lasting`].
-    pub(super) fn lasting_binding(&self, p: &BindPacket, cx: &mut Cx<'_>) -> Option<Lasting> {
-        let flows = matches!(self.kind, Kind::Ip | Kind::Tcp | Kind::Udp | Kind::Ping);
+    /// See [`onefold_element::Element::lasting`].
+    pub(super) fn lasting_binding(
+        &self,
+        p: &BindPacket,
+        cx: &mut Cx<'_>,
+    ) -> Option<LastingBinding> {
+        let flows = matches!(
+            self.kind,
+            RewriterKind::Ip | RewriterKind::Tcp | RewriterKind::Udp | RewriterKind::Ping
+        );
         if !flows || self.odd(p).is_some() {
             return None;
         }
         let w = Way::of(self.handle, cx)?;
         let s = self.key(w.table, arrival(p))?;
         let (i, reply) = self.find(w.table, &s)?;
-        let r = w.table.records.get(i as usize)?;
+        let r = w.table.record(i)?;
         let after = match p.proto {
-            proto::TCP if self.kind != Kind::Udp => {
+            proto::TCP if self.kind != RewriterKind::Udp => {
                 let [words, control] = p.tcp;
                 // the element's own state machine is for these
                 if control & (flag::SYN | flag::FIN | flag::RST) != 0 {
                     return None;
                 }
                 let payload = 20 + usize::from(words >> 4) * 4 < usize::from(p.total_len);
-                apply::tcp_flags(r.flags, reply, control, payload)
+                apply::tcp_flags(r.flags(), reply, control, payload)
             }
-            _ if self.kind == Kind::Ping => r.flags,
-            _ => apply::udp_flags(r.flags, reply),
+            _ if self.kind == RewriterKind::Ping => r.flags(),
+            _ => apply::udp_flags(r.flags(), reply),
         };
-        if after != r.flags || r.shifts_sequence_numbers() {
+        if after != r.flags() || r.shifts_sequence_numbers() {
             return None;
         }
-        Some(Lasting {
+        Some(LastingBinding {
             table: self.handle.table,
             flow: w.table.reference(i)?,
         })
@@ -144,41 +131,44 @@ impl Rewriter {
         may: &dyn Fn(&Binding) -> bool,
     ) -> Bound {
         // nothing is copied as a whole here that has just been written in parts: that would wait for all that was written before
-        let Some(r) = w.table.records.get(i as usize) else {
+        let Some(r) = w.table.record(i) else {
             return Bound::Drop(self.kind.reasons().dropped);
         };
         if r.shifts_sequence_numbers() {
             return Bound::Punt("sequence numbers are shifted");
         }
         let to = r.rewritten(reply);
+        let (ip_sum, transport_sum) = r.checksum_addends(reply);
         let mut b = Binding {
-            origin: r.input,
+            origin: r.origin() as u16,
             reply,
-            output: r.output[usize::from(reply)],
+            output: r.output(reply) as u16,
             saddr: to.saddr,
             daddr: to.daddr,
             sport: to.sport,
             dport: to.dport,
-            ip_sum: shift(r.ip_delta, reply),
-            transport_sum: shift(r.port_delta, reply),
+            ip_sum,
+            transport_sum,
             anno: None,
         };
         if reply && let Some(offset) = self.annos.reply {
-            b.anno = Some((offset, r.reply_anno));
+            b.anno = Some((offset, r.reply_anno()));
         }
         let flags = match self.kind {
-            Kind::Ip | Kind::Tcp if p.proto == proto::TCP => {
+            RewriterKind::Ip | RewriterKind::Tcp if p.proto == proto::TCP => {
                 let [words, control] = p.tcp;
                 let payload = 20 + usize::from(words >> 4) * 4 < usize::from(p.total_len);
-                apply::tcp_flags(r.flags, reply, control, payload)
+                apply::tcp_flags(r.flags(), reply, control, payload)
             }
-            Kind::Ip | Kind::Tcp | Kind::Udp => apply::udp_flags(r.flags, reply),
-            Kind::Addr | Kind::AddrPair => {
-                if self.kind == Kind::Addr {
+            RewriterKind::Ip | RewriterKind::Tcp | RewriterKind::Udp => {
+                apply::udp_flags(r.flags(), reply)
+            }
+            RewriterKind::Addr | RewriterKind::AddrPair => {
+                if self.kind == RewriterKind::Addr {
                     match reply {
                         // who wrote down what becomes of this flow knows that the annotation stays; of other flows, it is
                         // taken to follow the destination, which stays: only where it says so already
-                        false if usize::from(r.input) != port && self.moved(p) => {
+                        false if r.origin() != port && self.moved(p) => {
                             return Bound::Punt(MOVED);
                         }
                         false => b.daddr = p.daddr,
@@ -190,12 +180,12 @@ impl Rewriter {
                 }
                 let [s0, s1, d0, d1, ..] = p.head;
                 (b.sport, b.dport) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
-                r.flags
+                r.flags()
             }
-            Kind::Ping => {
+            RewriterKind::Ping => {
                 b.sport = if reply { to.dport } else { to.sport };
                 b.dport = 0;
-                r.flags
+                r.flags()
             }
         };
         if !may(&b) {
@@ -204,7 +194,7 @@ impl Rewriter {
         w.table.touch(i, w.now);
         w.table.set_flags(i, flags);
         if w.tracing {
-            let r = w.table.records.get(i as usize).copied();
+            let r = w.table.record(i).copied();
             r.into_iter().for_each(|r| self.trace(w, &r, reply));
         }
         let Binding {
@@ -267,103 +257,104 @@ fn both(a: Expected, b: &Expected) -> Expected {
     }
 }
 
-impl Kind {
-    /// What forward packets of a pattern's flows get; nothing when this rewriter refuses the pattern. The error says why no
-    /// model can tell.
-    fn expected(self, p: &Pattern, output: Port) -> Result<Option<Expected>, &'static str> {
-        let (addresses, ports) = match p.ports {
-            true => (0, p.top),
-            false => (p.top, 0),
-        };
-        let mut e = Expected {
-            output,
-            saddr: pattern_field(p.saddr, addresses),
-            daddr: pattern_field(p.daddr, 0),
-            sport: pattern_field(p.sport.into(), ports),
-            dport: pattern_field(p.dport.into(), 0),
-        };
-        let kept = |f: &Rewritten| *f == Rewritten::Kept;
-        match self {
-            Kind::Ip | Kind::Tcp | Kind::Udp => {}
-            Kind::Ping => e.dport = Rewritten::Kept,
-            Kind::Addr | Kind::AddrPair => {
-                if p.sport == 0 && ports != 0 {
-                    return Err("a pattern of ports that may be zero");
-                }
-                let fits = kept(&e.sport) && kept(&e.dport);
-                if !fits || self == Kind::Addr && !kept(&e.daddr) {
-                    return Ok(None);
-                }
+/// What forward packets of a pattern's flows get; nothing when this rewriter refuses the pattern. The error says why no
+/// model can tell.
+fn expected(
+    kind: RewriterKind,
+    p: &Pattern,
+    output: Port,
+) -> Result<Option<Expected>, &'static str> {
+    let (addresses, ports) = match p.ports {
+        true => (0, p.top),
+        false => (p.top, 0),
+    };
+    let mut e = Expected {
+        output,
+        saddr: pattern_field(p.saddr, addresses),
+        daddr: pattern_field(p.daddr, 0),
+        sport: pattern_field(p.sport.into(), ports),
+        dport: pattern_field(p.dport.into(), 0),
+    };
+    let kept = |f: &Rewritten| *f == Rewritten::Kept;
+    match kind {
+        RewriterKind::Ip | RewriterKind::Tcp | RewriterKind::Udp => {}
+        RewriterKind::Ping => e.dport = Rewritten::Kept,
+        RewriterKind::Addr | RewriterKind::AddrPair => {
+            if p.sport == 0 && ports != 0 {
+                return Err("a pattern of ports that may be zero");
+            }
+            let fits = kept(&e.sport) && kept(&e.dport);
+            if !fits || kind == RewriterKind::Addr && !kept(&e.daddr) {
+                return Ok(None);
             }
         }
-        Ok(Some(e))
     }
+    Ok(Some(e))
+}
 
-    /// The kinds of flows that begin at an input: what forward packets get, and where replies leave. No two are alike in both
-    /// outputs.
-    fn flows_of(
-        self,
-        spec: InputSpec,
-        store: &StateStore,
-    ) -> Result<Vec<(Expected, Port)>, &'static str> {
-        let pattern = |r: PatternRef, o: Port| match PatternSet::get(store, r) {
-            Some(p) => self.expected(&p, o),
-            None => Err("a pattern that is not there"),
-        };
-        match spec {
-            InputSpec::Drop(_) | InputSpec::Pass(_) => Ok(Vec::new()),
-            InputSpec::Keep(output, reply) => {
-                let kept = Expected {
-                    output,
-                    saddr: Rewritten::Kept,
-                    daddr: Rewritten::Kept,
-                    sport: Rewritten::Kept,
-                    dport: Rewritten::Kept,
+/// The kinds of flows that begin at an input: what forward packets get, and where replies leave. No two are alike in both
+/// outputs.
+fn flows_of(
+    kind: RewriterKind,
+    spec: InputSpec,
+    store: &StateStore,
+) -> Result<Vec<(Expected, Port)>, &'static str> {
+    let pattern = |r: PatternRef, o: Port| match PatternSet::get(store, r) {
+        Some(p) => expected(kind, &p, o),
+        None => Err("a pattern that is not there"),
+    };
+    match spec {
+        InputSpec::Drop(_) | InputSpec::Pass(_) => Ok(Vec::new()),
+        InputSpec::Keep(output, reply) => {
+            let kept = Expected {
+                output,
+                saddr: Rewritten::Kept,
+                daddr: Rewritten::Kept,
+                sport: Rewritten::Kept,
+                dport: Rewritten::Kept,
+            };
+            Ok(vec![(kept, reply)])
+        }
+        InputSpec::Pattern(r, output, reply) => {
+            let e = pattern(r, output)?;
+            Ok(e.map(|e| (e, reply)).into_iter().collect())
+        }
+        InputSpec::Mapper(elem) => {
+            let id = store.published_by(elem);
+            let Some(m) = id.and_then(|id| store.get::<Mapper>(id)) else {
+                return Err("a mapper that is not there");
+            };
+            let mut all: Vec<(Expected, Port)> = Vec::new();
+            for (r, output, reply) in m.patterns() {
+                let (Ok(output), Ok(reply)) = (usize::try_from(*output), usize::try_from(*reply))
+                else {
+                    return Err("a mapper with an output that is not there");
                 };
-                Ok(vec![(kept, reply)])
-            }
-            InputSpec::Pattern(r, output, reply) => {
-                let e = pattern(r, output)?;
-                Ok(e.map(|e| (e, reply)).into_iter().collect())
-            }
-            InputSpec::Mapper(elem) => {
-                let id = store.published_by(elem);
-                let Some(m) = id.and_then(|id| store.get::<Mapper>(id)) else {
-                    return Err("a mapper that is not there");
+                let Some(e) = pattern(*r, output)? else {
+                    continue;
                 };
-                let mut all: Vec<(Expected, Port)> = Vec::new();
-                for (r, output, reply) in m.patterns() {
-                    let (Ok(output), Ok(reply)) =
-                        (usize::try_from(*output), usize::try_from(*reply))
-                    else {
-                        return Err("a mapper with an output that is not there");
-                    };
-                    let Some(e) = pattern(*r, output)? else {
-                        continue;
-                    };
-                    let same = |(a, r): &&mut (Expected, Port)| a.output == e.output && *r == reply;
-                    match all.iter_mut().find(same) {
-                        Some((a, _)) => *a = both(a.clone(), &e),
-                        None => all.push((e, reply)),
-                    }
+                let same = |(a, r): &&mut (Expected, Port)| a.output == e.output && *r == reply;
+                match all.iter_mut().find(same) {
+                    Some((a, _)) => *a = both(a.clone(), &e),
+                    None => all.push((e, reply)),
                 }
-                Ok(all)
             }
+            Ok(all)
         }
     }
+}
 
-    /// What forward packets of flows that begin at an input get, all kinds taken together.
-    fn expected_of(flows: &[(Expected, Port)]) -> Result<Option<Expected>, &'static str> {
-        let mut all: Option<Expected> = None;
-        for (e, _) in flows {
-            all = Some(match all {
-                None => e.clone(),
-                Some(a) if a.output == e.output => both(a, e),
-                Some(_) => return Err("a mapper with several outputs"),
-            });
-        }
-        Ok(all)
+/// What forward packets of flows that begin at an input get, all kinds taken together.
+fn expected_of(flows: &[(Expected, Port)]) -> Result<Option<Expected>, &'static str> {
+    let mut all: Option<Expected> = None;
+    for (e, _) in flows {
+        all = Some(match all {
+            None => e.clone(),
+            Some(a) if a.output == e.output => both(a, e),
+            Some(_) => return Err("a mapper with several outputs"),
+        });
     }
+    Ok(all)
 }
 
 impl Rewriter {
@@ -385,7 +376,11 @@ impl Rewriter {
                 true => Case::new(later, Exit::Punt("a later fragment")),
                 false => Case::new(later, other()).from_arg(argument),
             });
-            let least = if self.kind == Kind::Ping { 6 } else { 8 };
+            let least = if self.kind == RewriterKind::Ping {
+                6
+            } else {
+                8
+            };
             let short = Cond::less(Read::TransportLen, least);
             v.push(Case::new(short, other()).from_arg(argument));
             if follow {
@@ -399,7 +394,7 @@ impl Rewriter {
 
     pub(super) fn model_of(&self, port: Port, cx: &ModelCx<'_>) -> Model {
         let t = cx.store.get::<FlowTable>(self.handle.table);
-        let m = t.and_then(|t| t.members.get(usize::from(self.handle.member)));
+        let m = t.and_then(|t| t.member(self.handle.member));
         let specs = m.map_or(&[][..], |m| &m.specs);
         let Some((spec, argument)) = specs.get(port).copied() else {
             return Model::None("no input specification");
@@ -407,15 +402,15 @@ impl Rewriter {
         if self.annos.reply.is_some_and(|at| at < 4) {
             return Model::None("a reply annotation within the destination annotation");
         }
-        let own = self.kind.flows_of(spec, cx.store);
-        let expected = match own.and_then(|own| Kind::expected_of(&own)) {
+        let own = flows_of(self.kind, spec, cx.store);
+        let expected = match own.and_then(|own| expected_of(&own)) {
             Ok(e) => e,
             Err(cause) => return Model::None(cause),
         };
         // no other rewriter's bindings are looked at, not even those of one that shares the table
         let mut flows = Vec::new();
         for (input, (spec, _)) in specs.iter().enumerate() {
-            match self.kind.flows_of(*spec, cx.store) {
+            match flows_of(self.kind, *spec, cx.store) {
                 Ok(all) => flows.extend(all.into_iter().map(|(forward, reply)| FlowKind {
                     input,
                     forward,
@@ -435,11 +430,11 @@ impl Rewriter {
         let options = Cond::In(Read::Field(field::IP_IHL), lengths);
         cases.push(Case::new(options, Exit::Punt("IP options")));
         let protocols: &[u8] = match self.kind {
-            Kind::Ip => &[proto::TCP, proto::UDP],
-            Kind::Tcp => &[proto::TCP],
-            Kind::Udp => &[proto::TCP, proto::UDP, apply::DCCP],
-            Kind::Ping => &[proto::ICMP],
-            Kind::Addr | Kind::AddrPair => &[],
+            RewriterKind::Ip => &[proto::TCP, proto::UDP],
+            RewriterKind::Tcp => &[proto::TCP],
+            RewriterKind::Udp => &[proto::TCP, proto::UDP, apply::DCCP],
+            RewriterKind::Ping => &[proto::ICMP],
+            RewriterKind::Addr | RewriterKind::AddrPair => &[],
         };
         cases.extend(self.of_no_flow(protocols, argument, &other));
         let cut_off = |protocol: u8, n: usize| {
@@ -448,18 +443,20 @@ impl Rewriter {
             Case::new(when, Exit::Punt(CUT_OFF))
         };
         match self.kind {
-            Kind::Ping => {
+            RewriterKind::Ping => {
                 let kinds = ValueSet::from_intervals([(0, 0), (8, 8)]).complement(8);
                 let no_echo = Cond::In(Read::Field(field::ICMP_TYPE), kinds);
                 cases.push(Case::new(no_echo, other()).from_arg(argument));
-                cases.push(cut_off(proto::ICMP, HEAD));
+                cases.push(cut_off(proto::ICMP, UDP_NEEDED));
             }
-            Kind::Addr | Kind::AddrPair => {
-                let short = Cond::less(Read::TransportLen, HEAD as u128);
+            RewriterKind::Addr | RewriterKind::AddrPair => {
+                let short = Cond::less(Read::TransportLen, UDP_NEEDED as u128);
                 cases.push(Case::new(short, Exit::Punt(CUT_OFF)));
                 cases.push(cut_off(proto::TCP, TCP_NEEDED));
             }
-            Kind::Ip | Kind::Tcp | Kind::Udp => cases.push(cut_off(proto::TCP, TCP_NEEDED)),
+            RewriterKind::Ip | RewriterKind::Tcp | RewriterKind::Udp => {
+                cases.push(cut_off(proto::TCP, TCP_NEEDED))
+            }
         }
         if protocols.contains(&apply::DCCP) {
             let dccp = Cond::eq(field::IP_PROTO, apply::DCCP.into());
@@ -467,19 +464,22 @@ impl Rewriter {
         }
         let bind = Bind {
             kind: match self.kind {
-                Kind::Ping => BindKind::Ping,
-                Kind::Addr | Kind::AddrPair => BindKind::Addresses,
+                RewriterKind::Ping => BindKind::Ping,
+                RewriterKind::Addr | RewriterKind::AddrPair => BindKind::Addresses,
                 _ => BindKind::Flow,
             },
             expected,
             flows,
-            source_only: self.kind == Kind::Addr,
+            source_only: self.kind == RewriterKind::Addr,
             // UDPRewriter finds flows of TCP by packets of UDP
-            by_protocol: matches!(self.kind, Kind::Ip | Kind::Tcp | Kind::Ping),
+            by_protocol: matches!(
+                self.kind,
+                RewriterKind::Ip | RewriterKind::Tcp | RewriterKind::Ping
+            ),
             dst_anno: match (self.annos.dst, self.kind) {
                 (false, _) => DstAnno::Kept,
                 // forward packets get another source only
-                (true, Kind::Addr) => DstAnno::OfReplies,
+                (true, RewriterKind::Addr) => DstAnno::OfReplies,
                 (true, _) => DstAnno::Rewritten,
             },
             reply_anno: self.annos.reply,
@@ -491,28 +491,5 @@ impl Rewriter {
         let exit = Exit::Bind(Box::new(bind));
         cases.push(Case::new(Cond::Always, exit).from_arg(argument));
         Model::Cases(cases)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rewrite::flowid::checksum_shift;
-    use onefold_packet::checksum::fold;
-
-    #[test]
-    fn shifts_add_up_as_the_packet_path_does() {
-        for delta in 0..=u16::MAX {
-            for reply in [false, true] {
-                let x = shift(delta, reply);
-                for sum in [0, 1, 0x7fff, 0x8000, 0xfffe, 0xffff, delta, !delta] {
-                    let got = match x {
-                        0 => sum,
-                        x => !fold(u64::from(!sum) + u64::from(x)),
-                    };
-                    assert_eq!(got, checksum_shift(sum, delta, reply), "{sum:x} {delta:x}");
-                }
-            }
-        }
     }
 }

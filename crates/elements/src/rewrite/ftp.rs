@@ -9,19 +9,16 @@
 //! Differences from Click: a packet that is no TCP, or whose header lies about its length, passes unchanged (Click aborts,
 //! or reads beyond the packet); a rewriter without ports leaves the announced port as it is (Click announces port 0).
 
-use super::access::{Handle, Wanted, entry, resolve};
-use super::apply::Arrival;
-use super::flowid::FlowId;
-use super::kind::{Kind, REWRITER_CLASSES};
-use super::table::FlowTable;
-use crate::args::{Args, ElementArg};
-use crate::batch::Clock;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
-use crate::model::{Model, ModelCx};
-use crate::spec::GraphSpec;
-use crate::{ElemId, Port, element_any};
+use onefold_element::args::{Args, ElementArg};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element, ElementClass,
+    GraphSpec, InitCx, Port, element_any,
+};
+use onefold_nat::apply::Arrival;
+use onefold_nat::{
+    EntryMode, FlowId, FlowTable, REWRITER_CLASSES, RewriterHandle, RewriterKind, entry, resolve,
+};
 use onefold_packet::checksum;
 use onefold_packet::wire::{ipv4, tcp};
 use onefold_packet::{Packet, Pkt};
@@ -44,8 +41,8 @@ pub const FTP_PORT_MAPPER: ElementClass = ElementClass {
 #[derive(Debug, Clone, Default)]
 struct FtpPortMapper {
     elems: [Option<ElemId>; 2],
-    control: Option<Handle>,
-    data: Option<Handle>,
+    control: Option<RewriterHandle>,
+    data: Option<RewriterHandle>,
     input: usize,
 }
 
@@ -115,19 +112,21 @@ impl FtpPortMapper {
             control,
             tcp_p,
             a.flow(),
-            Wanted::Check,
+            EntryMode::Check,
             now,
             cx.store,
-            cx.host,
+            &mut |e| cx.host.random(e),
         );
         let (connection, reply) = known?;
-        let wanted = Wanted::Create(self.input);
-        let (binding, direction) = entry(data, tcp_p, c.flow, wanted, now, cx.store, cx.host)?;
+        let wanted = EntryMode::Create(self.input);
+        let (binding, direction) = entry(data, tcp_p, c.flow, wanted, now, cx.store, &mut |e| {
+            cx.host.random(e)
+        })?;
 
         let t = cx.store.get::<FlowTable>(data.table)?;
-        let mut to = t.records.get(binding as usize)?.rewritten(direction);
-        let kind = t.members.get(usize::from(data.member))?.kind;
-        if matches!(kind, Kind::Addr | Kind::AddrPair) {
+        let mut to = t.record(binding)?.rewritten(direction);
+        let kind = t.member(data.member)?.kind;
+        if matches!(kind, RewriterKind::Addr | RewriterKind::AddrPair) {
             to.sport = c.flow.sport;
         }
         let [i, j, k, l] = Ipv4Addr::from(to.saddr).octets();
@@ -139,16 +138,16 @@ impl FtpPortMapper {
         let length = p.transport()?.len() - c.payload;
         let change = text.len() as i32 - c.numbers.len() as i32;
         replace(p, c.numbers, text.as_bytes())?;
-        mend_headers(p)?;
+        update_headers(p)?;
 
         let t = cx.store.get_mut::<FlowTable>(control.table)?;
         let trigger = sequence.wrapping_add(length as u32);
-        let anno = t.records.get(connection as usize)?.reply_anno;
+        let anno = t.record(connection)?.reply_anno();
         if let Some(s) = t.make_shifts(connection) {
             s.add(reply, trigger, change);
         }
         let t = cx.store.get_mut::<FlowTable>(data.table)?;
-        t.records.get_mut(binding as usize)?.reply_anno = anno;
+        t.set_reply_anno(binding, anno);
         Some(())
     }
 }
@@ -171,7 +170,7 @@ fn replace(p: &mut Packet, part: Range<usize>, text: &[u8]) -> Option<()> {
 }
 
 /// IP length with its checksum incrementally, TCP checksum anew.
-fn mend_headers(p: &mut Packet) -> Option<()> {
+fn update_headers(p: &mut Packet) -> Option<()> {
     let len = p.network()?.len() as u16;
     let mut ip = ipv4::Header::parse(p.network_mut()?)?;
     let sum = checksum::update(ip.checksum(), ip.total_len(), len);
@@ -245,7 +244,7 @@ impl Element for FtpPortMapper {
         let data = get(data)?;
         self.data = Some(data);
         let t = cx.store.get::<FlowTable>(data.table);
-        let m = t.and_then(|t| t.members.get(usize::from(data.member)));
+        let m = t.and_then(|t| t.member(data.member));
         if m.is_none_or(|m| self.input >= m.specs.len()) {
             return Err(vec![ConfigError::new("DATA_REWRITER_INPUT: out of range")]);
         }

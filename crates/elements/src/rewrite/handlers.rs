@@ -1,16 +1,11 @@
 //! Handlers of the rewriters: Click's names and texts. Tables are sorted by flow (Click's order is its hash table's).
 
-use super::flowid::FlowId;
-use super::kind::Kind;
-use super::mapper::Mapper;
-use super::pattern::PatternSet;
-use super::record::Record;
 use super::rewriter::Rewriter;
-use super::spec::{InputSpec, SpecScope};
-use super::table::FlowTable;
-use crate::args::{ArgScope, FromArg, split_words};
-use crate::cx::Cx;
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
+use super::spec::{SpecScope, parse};
+use onefold_element::Cx;
+use onefold_element::args::{ArgScope, FromArg, split_words};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_nat::{FlowId, FlowTable, InputSpec, Mapper, PatternSet, Record, RewriterKind};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::sync::OnceLock;
@@ -31,7 +26,7 @@ const PATTERNS: [&str; LISTED] = [
 ];
 
 /// The handlers of a rewriter with so many inputs.
-pub(super) fn list(kind: Kind, ninputs: usize) -> &'static [HandlerInfo] {
+pub(super) fn list(kind: RewriterKind, ninputs: usize) -> &'static [HandlerInfo] {
     static LISTS: OnceLock<[Vec<HandlerInfo>; 3]> = OnceLock::new();
     let lists = LISTS.get_or_init(|| {
         let r = HandlerInfo::r;
@@ -58,8 +53,8 @@ pub(super) fn list(kind: Kind, ninputs: usize) -> &'static [HandlerInfo] {
         ]
     });
     let all = match kind {
-        Kind::Ip => &lists[0],
-        Kind::Tcp => &lists[1],
+        RewriterKind::Ip => &lists[0],
+        RewriterKind::Tcp => &lists[1],
         _ => &lists[2],
     };
     let unlisted = LISTED - ninputs.min(LISTED);
@@ -81,10 +76,7 @@ impl Rewriter {
             .store
             .get::<FlowTable>(self.handle.table)
             .ok_or_else(|| no_such(name))?;
-        let m = t
-            .members
-            .get(usize::from(self.handle.member))
-            .ok_or_else(|| no_such(name))?;
+        let m = t.member(self.handle.member).ok_or_else(|| no_such(name))?;
         let udp_map = self.handle.member * 2 + 1;
         let names = cx.names();
         Ok(match name {
@@ -118,7 +110,7 @@ impl Rewriter {
     /// `PATTERN [FLOWS]`.
     fn pattern_text(&self, input: usize, cx: &Cx<'_>) -> Option<String> {
         let t = cx.store.get::<FlowTable>(self.handle.table)?;
-        let m = t.members.get(usize::from(self.handle.member))?;
+        let m = t.member(self.handle.member)?;
         let mut s = match m.specs.get(input)?.0 {
             InputSpec::Drop(_) => "<drop>".to_string(),
             InputSpec::Pass(_) => "<nochange>".to_string(),
@@ -168,15 +160,15 @@ impl Rewriter {
     ) -> String {
         let ip = Ipv4Addr::from;
         match self.kind {
-            Kind::Addr => format!("{} => {}", ip(from.saddr), ip(to.saddr)),
-            Kind::AddrPair => format!(
+            RewriterKind::Addr => format!("{} => {}", ip(from.saddr), ip(to.saddr)),
+            RewriterKind::AddrPair => format!(
                 "({}, {}) => ({}, {})",
                 ip(from.saddr),
                 ip(from.daddr),
                 ip(to.saddr),
                 ip(to.daddr)
             ),
-            Kind::Ping => format!(
+            RewriterKind::Ping => format!(
                 "({}, {}, {}) => ({}, {}, {})",
                 ip(from.saddr),
                 ip(from.daddr),
@@ -203,7 +195,11 @@ impl Rewriter {
                 return None;
             };
             let ip = |s: &str| Ipv4Addr::from_arg(s, scope).ok().map(u32::from);
-            let port = |s: &str| crate::args::IpPort::from_arg(s, scope).ok().map(|p| p.0);
+            let port = |s: &str| {
+                onefold_element::args::IpPort::from_arg(s, scope)
+                    .ok()
+                    .map(|p| p.0)
+            };
             Some(FlowId {
                 saddr: ip(s)?,
                 daddr: ip(d)?,
@@ -217,7 +213,7 @@ impl Rewriter {
             ));
         };
         let hit = t.lookup(self.handle.member * 2, &flow);
-        let to = hit.and_then(|(i, reply)| Some(t.records.get(i as usize)?.rewritten(reply)));
+        let to = hit.and_then(|(i, reply)| Some(t.record(i)?.rewritten(reply)));
         Ok(to.map_or(String::new(), |to| {
             format!(
                 "{} {} {} {}",
@@ -276,13 +272,7 @@ impl Rewriter {
     ) -> Result<(), HandlerError> {
         let (table, member) = (self.handle.table, self.handle.member);
         let missing = || no_such(&format!("pattern{input}"));
-        let m = |t: &FlowTable| {
-            t.members
-                .get(usize::from(member))?
-                .specs
-                .get(input)
-                .copied()
-        };
+        let m = |t: &FlowTable| t.member(member)?.specs.get(input).copied();
         let (old, argument) = cx
             .store
             .get::<FlowTable>(table)
@@ -307,7 +297,7 @@ impl Rewriter {
                     named: &self.named,
                     set: self.set,
                 };
-                InputSpec::parse(value, &scope, cx.store).map_err(HandlerError::BadValue)?
+                parse(value, &scope, cx.store).map_err(HandlerError::BadValue)?
             }
         };
         // the new pattern takes the old one's place, so that writing again and again does not use more and more
@@ -323,7 +313,7 @@ impl Rewriter {
         }
         let t = cx.store.get_mut::<FlowTable>(table).ok_or_else(missing)?;
         t.forget_input(member, input as u16);
-        if let Some(m) = t.members.get_mut(usize::from(member)) {
+        if let Some(m) = t.member_mut(member) {
             if let Some(s) = m.specs.get_mut(input) {
                 *s = (spec, argument);
             }

@@ -19,19 +19,17 @@
 //! only. Click writes zeros in the place of what they do not know; here it stays. A quoted UDP checksum that comes to zero is
 //! written as 0xffff: zero would say that there is none.
 
-use super::access::{Handle, Wanted, entry, resolve};
-use super::apply::{Annos, ERRORS, Embedded, set_destination, set_source};
-use super::kind::{Kind, REWRITER_CLASSES};
-use super::record::Hit;
-use super::table::FlowTable;
-use crate::args::{AnyArg, Args, SizedAnno, split_words, unquote};
-use crate::batch::Clock;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
-use crate::model::build::{Cases, ne};
-use crate::model::{Cond, Exit, Model, ModelCx, Read, ValueSet, field};
-use crate::{ElemId, Port, element_any};
+use onefold_element::args::{AnyArg, Args, SizedAnno, split_words, unquote};
+use onefold_element::model::build::{Cases, ne};
+use onefold_element::model::{Cond, Exit, Model, ModelCx, Read, ValueSet, field};
+use onefold_element::{
+    Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element, ElementClass, InitCx,
+    Port, element_any,
+};
+use onefold_nat::apply::{Annos, ERRORS, Embedded, set_destination, set_source};
+use onefold_nat::{
+    EntryMode, FlowTable, Hit, REWRITER_CLASSES, RewriterHandle, RewriterKind, entry, resolve,
+};
 use onefold_packet::Pkt;
 use onefold_packet::wire::ipv4::{self, proto};
 
@@ -52,7 +50,7 @@ struct Map {
     elem: ElemId,
     name: String,
     offset: Option<usize>,
-    handle: Option<Handle>,
+    handle: Option<RewriterHandle>,
 }
 
 /// What becomes of an error's own source address.
@@ -81,14 +79,16 @@ const UNMAPPED: &str = "ICMPRewriter: no mapping for the packet that the error i
 
 impl IcmpRewriter {
     /// The first map that knows the quoted packet's flow.
-    fn find(&self, e: &Embedded, cx: &mut Cx<'_>) -> Option<(&Map, Handle, Hit)> {
+    fn find(&self, e: &Embedded, cx: &mut Cx<'_>) -> Option<(&Map, RewriterHandle, Hit)> {
         let wanted = match e.answer {
-            true => Wanted::Check,
-            false => Wanted::Reply,
+            true => EntryMode::Check,
+            false => EntryMode::Reply,
         };
         self.maps.iter().find_map(|map| {
             let h = map.handle?;
-            let hit = entry(h, e.proto, e.reply, wanted, cx.now, cx.store, cx.host)?;
+            let hit = entry(h, e.proto, e.reply, wanted, cx.now, cx.store, &mut |e| {
+                cx.host.random(e)
+            })?;
             Some((map, h, hit))
         })
     }
@@ -177,7 +177,7 @@ impl Element for IcmpRewriter {
                 }
             };
             let t = cx.store.get::<FlowTable>(handle.table);
-            let m = t.and_then(|t| t.members.get(usize::from(handle.member)));
+            let m = t.and_then(|t| t.member(handle.member));
             let needed = map.offset.and_then(|o| Some(o.saturating_add(m?.noutputs)));
             if needed.is_some_and(|n| n > self.noutputs) {
                 errors.push(ConfigError::new(format!(
@@ -218,12 +218,14 @@ impl Element for IcmpRewriter {
         let (Some((map, h, (i, reply))), Some(t)) = (found, t) else {
             return self.without_mapping(p, cx);
         };
-        let Some(r) = t.records.get(i as usize).copied() else {
+        let Some(r) = t.record(i).copied() else {
             return self.without_mapping(p, cx);
         };
-        let kind = t.members.get(usize::from(h.member)).map(|m| m.kind);
+        let kind = t.member(h.member).map(|m| m.kind);
         let (e, to) = match kind {
-            Some(k @ (Kind::Addr | Kind::AddrPair)) => e.of_addresses(k, r.rewritten(reply)),
+            Some(k @ (RewriterKind::Addr | RewriterKind::AddrPair)) => {
+                e.of_addresses(k, r.rewritten(reply))
+            }
             _ => (e, r.rewritten(reply)),
         };
         if daddr == e.reply.daddr {
@@ -237,7 +239,7 @@ impl Element for IcmpRewriter {
             set_source(&mut p, to.saddr);
         }
         if reply && let Some(offset) = self.annos.reply {
-            p.anno.set_u8(usize::from(offset), r.reply_anno);
+            p.anno.set_u8(usize::from(offset), r.reply_anno());
         }
         if let Some(b) = p.transport_mut() {
             e.rewrite(b, to);

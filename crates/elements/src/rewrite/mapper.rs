@@ -6,18 +6,14 @@
 //! Differences from Click: a server ID that is used twice, or above 65534, is refused (Click reads memory that nothing has
 //! set, or never ends), and so are hash rings of more than 2^24 draws.
 
-use super::chash::Ring;
-use super::flowid::FlowId;
 use super::named_pattern_sets;
-use super::pattern::{PatternRef, PatternSet};
-use super::spec::{SpecScope, Verdict, apply_pattern, parse_pattern};
-use crate::args::{Args, FromArg, split_words};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, Host};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::model::{Model, ModelCx};
-use crate::store::{State, StateId, StateStore};
-use crate::{ElemId, Port, element_any, state_any};
+use super::spec::{SpecScope, parse_pattern};
+use onefold_element::args::{Args, FromArg, split_words};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId, element_any,
+};
+use onefold_nat::{Mapper, PatternSet};
 use onefold_packet::Pkt;
 
 /// `RoundRobinIPMapper`.
@@ -52,93 +48,6 @@ pub const SOURCE_HASH: ElementClass = ElementClass {
 /// Most random draws that a hash ring may need: nodes times the greatest server ID plus one.
 const MAX_DRAWS: u64 = 1 << 24;
 
-/// How a mapper chooses.
-#[derive(Debug, Clone)]
-enum Choice {
-    /// The next one; one that has no room is passed over.
-    RoundRobin { next: usize },
-    /// By source address.
-    SourceHash { ring: Ring },
-}
-
-/// A mapper's state.
-#[derive(Debug, Clone)]
-pub struct Mapper {
-    choice: Choice,
-    /// Patterns with forward and reply output, in order of configuration.
-    entries: Vec<(PatternRef, i64, i64)>,
-}
-
-impl Mapper {
-    /// The patterns with forward and reply output, in order of configuration.
-    pub fn patterns(&self) -> &[(PatternRef, i64, i64)] {
-        &self.entries
-    }
-
-    /// Number of the first pattern whose outputs a rewriter with `noutputs` outputs does not have.
-    pub(super) fn out_of_range(&self, noutputs: usize) -> Option<usize> {
-        let ok = |o: i64| usize::try_from(o).is_ok_and(|o| o < noutputs);
-        self.entries.iter().position(|e| !ok(e.1) || !ok(e.2))
-    }
-
-    /// Chooses a pattern for a new flow.
-    pub(super) fn decide(
-        mapper: ElemId,
-        flow: FlowId,
-        table: StateId,
-        map: u16,
-        elem: ElemId,
-        store: &mut StateStore,
-        host: &mut dyn Host,
-    ) -> Verdict {
-        let Some(id) = store.published_by(mapper) else {
-            return Verdict::Drop;
-        };
-        let tries = match store.get::<Mapper>(id) {
-            Some(Mapper {
-                choice: Choice::RoundRobin { .. },
-                entries,
-            }) => entries.len(),
-            Some(_) => 1,
-            None => return Verdict::Drop,
-        };
-        // Bound: each pattern once.
-        for _ in 0..tries {
-            let Some((p, f, r)) = store.get_mut::<Mapper>(id).and_then(|m| m.next(flow)) else {
-                break;
-            };
-            if let Some((to, free)) = apply_pattern(p, flow, table, map, elem, store, host) {
-                // negative outputs are refused by whoever makes the binding
-                let port = |o: i64| usize::try_from(o).unwrap_or(usize::MAX);
-                return Verdict::Map(to, (port(f), port(r)), free);
-            }
-        }
-        Verdict::NoRoom
-    }
-
-    fn next(&mut self, flow: FlowId) -> Option<(PatternRef, i64, i64)> {
-        let i = match &mut self.choice {
-            Choice::RoundRobin { next } => {
-                let i = *next;
-                *next = (i + 1) % self.entries.len().max(1);
-                i
-            }
-            Choice::SourceHash { ring } => ring.server(flow.saddr),
-        };
-        self.entries.get(i).copied()
-    }
-}
-
-impl State for Mapper {
-    fn summary(&self) -> String {
-        match &self.choice {
-            Choice::RoundRobin { next } => format!("round robin, next {next}\n"),
-            Choice::SourceHash { .. } => "source hash\n".to_string(),
-        }
-    }
-    state_any!();
-}
-
 #[derive(Debug, Clone, Default)]
 struct MapperElement {
     hash: bool,
@@ -146,8 +55,8 @@ struct MapperElement {
 }
 
 impl MapperElement {
-    /// The ring of SourceIPHashMapper from its first argument and the servers' IDs.
-    fn ring(first: &str, ids: &[u16], args: &Args<'_>) -> Result<Ring, String> {
+    /// Nodes of each server, and seed, from SourceIPHashMapper's first argument.
+    fn ring(first: &str, ids: &[u16], args: &Args<'_>) -> Result<(u32, u32), String> {
         let words = split_words(first);
         let [nodes, seed] = words[..] else {
             return Err("expected 'NNODES SEED'".into());
@@ -165,7 +74,7 @@ impl MapperElement {
                 "too many nodes: NNODES times the greatest server ID must not exceed {MAX_DRAWS}"
             ));
         }
-        Ok(Ring::new(ids, nodes, seed as u32))
+        Ok((nodes, seed as u32))
     }
 }
 
@@ -224,14 +133,18 @@ impl Element for MapperElement {
                 Err(e) => args.error_at(index, &name, e),
             }
         }
-        let mut choice = Choice::RoundRobin { next: 0 };
+        let mut ring = None;
         if let Some((index, text)) = first {
             match Self::ring(text, &ids, args) {
-                Ok(ring) => choice = Choice::SourceHash { ring },
+                Ok(r) => ring = Some(r),
                 Err(e) => args.error_at(index, "NNODES SEED", e),
             }
         }
-        let id = cx.store.alloc(Box::new(Mapper { choice, entries }));
+        let mapper = match ring {
+            Some((nodes, seed)) => Mapper::source_hash(entries, &ids, nodes, seed),
+            None => Mapper::round_robin(entries),
+        };
+        let id = cx.store.alloc(Box::new(mapper));
         cx.store.publish(cx.elem, id);
         self.states = vec![id, set];
         args.finish()

@@ -1,53 +1,24 @@
 //! Rewriters: NAT and its mappers.
 //!
-//! All bindings live in the state store, in [`FlowTable`]s, where a fast path can share them; patterns and mappers keep
-//! their state there too. See `table` for how bindings are kept and `rewriter` for the elements.
+//! All bindings live in the state store, in [`onefold_nat::FlowTable`]s, where a fast path can share them; patterns and mappers
+//! keep their state there too. How bindings are kept is told in `onefold-nat`; here are the elements.
 
-mod access;
-mod apply;
-mod asked;
 mod bind;
-mod binder;
-mod chash;
-mod crowd;
-mod flood;
-mod flowid;
 mod fragments;
 mod ftp;
-mod going;
 mod handlers;
 mod icmp;
-mod index;
-mod kind;
-mod lease;
-mod line;
 mod mapper;
 mod pattern;
 mod patterns;
-mod queue;
-mod record;
 mod rewriter;
-mod room;
-mod seed;
-mod seqdelta;
+mod settings;
 mod spec;
-mod table;
 
 #[cfg(test)]
 mod tests;
 
-use crate::class::ElementClass;
-use crate::store::{StateId, StateStore};
-
-pub use asked::{Asked, COLUMNS, Columns, FlowPacket, HEADER_BYTES, HEADER_WORDS, ROW};
-pub use binder::{Binder, FlowBinding, Tied, Wanted};
-pub use flowid::FlowId;
-pub use lease::{Lasting, Leases, NO_LEASE};
-pub use mapper::Mapper;
-pub use pattern::{Pattern, PatternRef, PatternSet};
-pub use record::{FlowRef, Record};
-pub use spec::InputSpec;
-pub use table::{DEFAULT_CAPACITY, FlowTable, MAX_FLOWS};
+use onefold_element::{ElementClass, StateId, StateStore};
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[
@@ -69,6 +40,6 @@ fn named_pattern_sets(classes: &[String], store: &StateStore) -> Vec<StateId> {
     let named = classes.iter().enumerate();
     let named = named.filter(|(_, c)| *c == patterns::IP_REWRITER_PATTERNS.name);
     named
-        .filter_map(|(i, _)| store.published_by(crate::ElemId(i as u32)))
+        .filter_map(|(i, _)| store.published_by(onefold_element::ElemId(i as u32)))
         .collect()
 }

@@ -4,14 +4,13 @@
 //! from the compound that the element stands in downwards.
 
 use super::named_pattern_sets;
-use super::pattern::{Pattern, PatternSet};
-use crate::args::{Args, split_words};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::model::{Model, ModelCx};
-use crate::store::StateId;
-use crate::{Port, element_any};
+use super::pattern::parse_words;
+use onefold_element::args::{Args, split_words};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId, element_any,
+};
+use onefold_nat::PatternSet;
 use onefold_packet::Pkt;
 
 /// `IPRewriterPatterns`.
@@ -58,7 +57,7 @@ impl Element for Patterns {
                 [other] => PatternSet::find(cx.store, &known, cx.name, other)
                     .ok_or_else(|| format!("no pattern named '{other}'")),
                 words => {
-                    Pattern::parse(words, &args.scope()).map(|p| PatternSet::add(cx.store, set, p))
+                    parse_words(words, &args.scope()).map(|p| PatternSet::add(cx.store, set, p))
                 }
             };
             match (known, cx.store.get_mut::<PatternSet>(set)) {

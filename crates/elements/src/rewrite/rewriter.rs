@@ -3,7 +3,7 @@
 //!
 //! A packet that matches a binding is rewritten by it and leaves where it says, whatever input it came in at. Any other
 //! packet is treated by the specification of the input it came in at, which may make a binding for both directions; see
-//! [`super::spec`], [`super::pattern`] and, for how long bindings live, [`super::table`].
+//! [`InputSpec`], [`onefold_nat::Pattern`] and, for how long bindings live, [`FlowTable`].
 //!
 //! `TAKE_OVER false` (not Click's): a new flow whose replies would be another flow's is refused for want of a free port or
 //! address, even where its specification has no variations. Without it the newer flow takes the older one's place, as in
@@ -15,7 +15,7 @@
 //!
 //! Differences from Click:
 //! - packets without an IP header (no network header mark, or less than 20 bytes behind it) are dropped; Click crashes;
-//! - a table never holds more than [`super::table::MAX_FLOWS`] bindings;
+//! - a table never holds more than [`MAX_FLOWS`] bindings;
 //! - a negative capacity is refused;
 //! - a chain of `MAPPING_CAPACITY` references makes all its rewriters share one capacity, whatever the order in which they
 //!   are configured;
@@ -27,28 +27,22 @@
 //! - a pattern that is written to a handler must have numeric addresses;
 //! - random variations are drawn by the engine's generator.
 
-use super::access::{self, Handle, NoFlow, answering};
-use super::apply::{self, Annos, Arrival};
-use super::binder::Binder;
-use super::flowid::FlowId;
-use super::fragments::Fate;
-use super::kind::{Kind, REWRITER_CLASSES, read_seconds};
-use super::lease::Lasting;
-use super::mapper::Mapper;
-use super::pattern::PatternSet;
-use super::record::{Counts, Hit, Member, Record};
-use super::spec::{InputSpec, SpecScope};
-use super::table::{FlowTable, MAX_FLOWS};
+use super::settings::{read_seconds, settings};
+use super::spec::{SpecScope, parse};
 use super::{handlers, named_pattern_sets};
-use crate::args::{AnyArg, Args, FromArg};
-use crate::batch::Clock;
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason, Host, Outbox, TimerId};
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{BindPacket, Binding, Bound, Foreseen, Model, ModelCx};
-use crate::store::{StateId, StateStore};
-use crate::{ElemId, Port, element_any};
+use onefold_element::args::{AnyArg, Args, FromArg};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{BindPacket, Binding, Bound, Model, ModelCx};
+use onefold_element::{
+    Clock, ConfigCx, ConfigError, ConfigErrors, Cx, DropReason, Effect, ElemId, Element,
+    ElementClass, Host, InitCx, Outbox, Port, StateId, StateStore, TimerId, element_any,
+};
+use onefold_nat::apply::{self, Annos, Arrival};
+use onefold_nat::{
+    Binder, Counts, FlowId, FlowTable, FragmentFate, Hit, InputSpec, LastingBinding, MAX_FLOWS,
+    Mapper, Member, NoFlow, PatternSet, PrefetchPacket, REWRITER_CLASSES, Record, RewriterHandle,
+    RewriterKind, answering, create, prefetch_bindings, resolve,
+};
 use onefold_packet::wire::ipv4::proto;
 use onefold_packet::{Pkt, Timestamp};
 
@@ -71,42 +65,42 @@ macro_rules! class {
 class!(
     IP_REWRITER,
     "IPRewriter",
-    Kind::Ip,
+    RewriterKind::Ip,
     "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, UDP_TIMEOUT, UDP_STREAMING_TIMEOUT, UDP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
     "rewrites addresses and ports of TCP and UDP flows: NAPT, load balancing"
 );
 class!(
     TCP_REWRITER,
     "TCPRewriter",
-    Kind::Tcp,
+    RewriterKind::Tcp,
     "TCP_TIMEOUT, TCP_DONE_TIMEOUT, TCP_NODATA_TIMEOUT, TCP_GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
     "rewrites addresses, ports and sequence numbers of TCP flows"
 );
 class!(
     UDP_REWRITER,
     "UDPRewriter",
-    Kind::Udp,
+    RewriterKind::Udp,
     "TIMEOUT, STREAMING_TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
     "rewrites addresses and ports of UDP (or TCP) flows"
 );
 class!(
     IP_ADDR_REWRITER,
     "IPAddrRewriter",
-    Kind::Addr,
+    RewriterKind::Addr,
     "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, REPLY_ANNO",
     "rewrites source addresses, and back in replies: basic NAT"
 );
 class!(
     IP_ADDR_PAIR_REWRITER,
     "IPAddrPairRewriter",
-    Kind::AddrPair,
+    RewriterKind::AddrPair,
     "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, REPLY_ANNO",
     "rewrites pairs of source and destination address"
 );
 class!(
     ICMP_PING_REWRITER,
     "ICMPPingRewriter",
-    Kind::Ping,
+    RewriterKind::Ping,
     "TIMEOUT, GUARANTEE, REAP_INTERVAL, MAPPING_CAPACITY, TAKE_OVER, FRAGMENTS, DST_ANNO, REPLY_ANNO",
     "rewrites addresses and identifiers of ICMP echo requests and replies"
 );
@@ -117,8 +111,8 @@ const SWEEP: TimerId = 0;
 /// A rewriter. Its bindings are in the store.
 #[derive(Debug, Clone)]
 pub(super) struct Rewriter {
-    pub(super) kind: Kind,
-    pub(super) handle: Handle,
+    pub(super) kind: RewriterKind,
+    pub(super) handle: RewriterHandle,
     /// Patterns of this element's own.
     pub(super) set: StateId,
     /// All sets of named patterns.
@@ -164,7 +158,7 @@ pub(super) enum Unbound {
 
 impl Way<'_> {
     #[inline]
-    pub(super) fn of<'a>(h: Handle, cx: &'a mut Cx<'_>) -> Option<Way<'a>> {
+    pub(super) fn of<'a>(h: RewriterHandle, cx: &'a mut Cx<'_>) -> Option<Way<'a>> {
         let tracing = cx.host.tracing();
         Some(Way {
             table: cx.store.get_mut(h.table)?,
@@ -179,10 +173,10 @@ impl Way<'_> {
 }
 
 impl Rewriter {
-    fn new(kind: Kind) -> Rewriter {
+    fn new(kind: RewriterKind) -> Rewriter {
         Rewriter {
             kind,
-            handle: Handle {
+            handle: RewriterHandle {
                 table: StateId(u32::MAX),
                 member: 0,
             },
@@ -221,7 +215,7 @@ impl Rewriter {
         let class = |e: ElemId| cx.classes.get(e.0 as usize).map_or("", String::as_str);
         match cx.find_element(&text) {
             Some(e) if e == cx.elem => {}
-            Some(e) if REWRITER_CLASSES.contains(&class(e)) => table.shared_with = Some(e),
+            Some(e) if REWRITER_CLASSES.contains(&class(e)) => table.share_with(e),
             _ => args.error(format!(
                 "{name}: expected a number or the name of a rewriter, found '{text}'"
             )),
@@ -233,16 +227,16 @@ impl Rewriter {
     pub(super) fn key(&self, t: &FlowTable, a: Arrival) -> Option<Sought> {
         let mut map = self.handle.member * 2;
         let key = match self.kind {
-            Kind::Ip | Kind::Tcp | Kind::Udp => {
+            RewriterKind::Ip | RewriterKind::Tcp | RewriterKind::Udp => {
                 if !self.kind.takes(a.proto) || !a.first || a.transport_len < 8 {
                     return None;
                 }
-                map += u16::from(self.kind == Kind::Ip && a.proto == proto::UDP);
+                map += u16::from(self.kind == RewriterKind::Ip && a.proto == proto::UDP);
                 a.flow()
             }
-            Kind::AddrPair => FlowId::addresses(a.saddr, a.daddr),
-            Kind::Addr => FlowId::addresses(a.saddr, 0),
-            Kind::Ping => {
+            RewriterKind::AddrPair => FlowId::addresses(a.saddr, a.daddr),
+            RewriterKind::Addr => FlowId::addresses(a.saddr, 0),
+            RewriterKind::Ping => {
                 let (echo, answer) = (a.head[0] == 8, a.head[0] == 0);
                 if a.proto != proto::ICMP || !a.first || a.transport_len < 6 || !(echo || answer) {
                     return None;
@@ -266,7 +260,7 @@ impl Rewriter {
     #[inline]
     pub(super) fn find(&self, t: &FlowTable, s: &Sought) -> Option<Hit> {
         let hit = t.lookup_hashed(s.hash, s.map, &s.key);
-        if hit.is_none() && self.kind == Kind::Addr {
+        if hit.is_none() && self.kind == RewriterKind::Addr {
             return t.lookup(s.map, &FlowId::addresses(0, s.a.daddr));
         }
         hit
@@ -275,26 +269,28 @@ impl Rewriter {
     /// Rewrites a packet by its binding and sends it on.
     #[inline]
     fn forward(&self, w: &mut Way<'_>, (i, reply): Hit, a: &Arrival, mut p: Pkt) {
-        let Some(&r) = w.table.records.get(i as usize) else {
+        let Some(&r) = w.table.record(i) else {
             return w.out.drop(w.elem, self.kind.reasons().dropped, p);
         };
         let flags = match self.kind {
-            Kind::Ip | Kind::Tcp if a.proto == proto::TCP => {
+            RewriterKind::Ip | RewriterKind::Tcp if a.proto == proto::TCP => {
                 let flags = apply::tcp(&mut p, &r, reply, self.annos);
                 if let Some(s) = w.table.shifts_mut(i) {
                     apply::sequence_numbers(&mut p, s, reply);
                 }
                 flags
             }
-            Kind::Ip | Kind::Tcp | Kind::Udp => apply::udp(&mut p, &r, reply, self.annos, a.proto),
-            Kind::Addr | Kind::AddrPair => {
-                let pair = self.kind == Kind::AddrPair;
-                apply::addresses_only(&mut p, &r, reply, self.annos, a, pair);
-                r.flags
+            RewriterKind::Ip | RewriterKind::Tcp | RewriterKind::Udp => {
+                apply::udp(&mut p, &r, reply, self.annos, a.proto)
             }
-            Kind::Ping => {
+            RewriterKind::Addr | RewriterKind::AddrPair => {
+                let pair = self.kind == RewriterKind::AddrPair;
+                apply::addresses_only(&mut p, &r, reply, self.annos, a, pair);
+                r.flags()
+            }
+            RewriterKind::Ping => {
                 apply::ping(&mut p, &r, reply, self.annos);
-                r.flags
+                r.flags()
             }
         };
         w.table.touch(i, w.now);
@@ -320,7 +316,7 @@ impl Rewriter {
             r.rewritten(reply),
             r.output(reply)
         );
-        let m = w.table.members.get(usize::from(self.handle.member));
+        let m = w.table.member(self.handle.member);
         let argument = m.and_then(|m| Some(m.specs.get(r.origin())?.1));
         w.host.trace(w.elem, argument, text);
     }
@@ -328,7 +324,7 @@ impl Rewriter {
     /// The specification of an input and the argument that it stands in.
     fn spec(&self, port: Port, cx: &Cx<'_>) -> (InputSpec, Option<usize>) {
         let t = cx.store.get::<FlowTable>(self.handle.table);
-        let m = t.and_then(|t| t.members.get(usize::from(self.handle.member)));
+        let m = t.and_then(|t| t.member(self.handle.member));
         match m.and_then(|m| m.specs.get(port)) {
             Some((s, argument)) => (*s, Some(*argument)),
             None => (InputSpec::Drop(None), None),
@@ -383,27 +379,36 @@ impl Rewriter {
         anno: &[u8; 48],
         cx: &mut Cx<'_>,
     ) -> Result<Hit, Unbound> {
-        if self.kind == Kind::Ping && s.a.head[0] == 0 {
+        if self.kind == RewriterKind::Ping && s.a.head[0] == 0 {
             // nobody has asked for this echo reply
             return Err(self.unasked(port, cx));
         }
         let (spec, argument) = self.spec(port, cx);
         let ip_p = match self.kind {
-            Kind::Addr | Kind::AddrPair => 0,
+            RewriterKind::Addr | RewriterKind::AddrPair => 0,
             _ => s.a.proto,
         };
         let (h, elem, now) = (self.handle, cx.elem, cx.now);
-        let made = access::create(
-            h, s.map, port, ip_p, spec, s.key, elem, now, cx.store, cx.host,
+        let made = create(
+            h,
+            s.map,
+            port,
+            ip_p,
+            spec,
+            s.key,
+            elem,
+            now,
+            cx.store,
+            &mut |e| cx.host.random(e),
         );
         let reasons = self.kind.reasons();
         let why = match made {
             Ok(hit) => {
                 if let Some(offset) = self.annos.reply
                     && let Some(t) = cx.store.get_mut::<FlowTable>(h.table)
-                    && let Some(r) = t.records.get_mut(hit.0 as usize)
                 {
-                    r.reply_anno = anno.get(usize::from(offset)).copied().unwrap_or(0);
+                    let value = anno.get(usize::from(offset)).copied().unwrap_or(0);
+                    t.set_reply_anno(hit.0, value);
                 }
                 return Ok(hit);
             }
@@ -425,71 +430,14 @@ impl Rewriter {
 
     /// Memory that the look-ups of packets, and new flows of those that are not known, will need is asked for.
     #[inline]
-    fn expect(&self, t: &FlowTable, all: &[Option<Sought>]) {
-        all.iter().flatten().for_each(|s| t.expect(s.hash));
+    fn prefetch(&self, t: &FlowTable, all: &[Option<Sought>]) {
+        all.iter().flatten().for_each(|s| t.prefetch_bucket(s.hash));
         let mut new = 0;
         for s in all.iter().flatten() {
-            new += usize::from(t.expect_record(s.hash).is_none());
+            new += usize::from(t.prefetch_record(s.hash).is_none());
         }
         if new > 0 {
-            t.expect_new(0, new);
-        }
-    }
-
-    /// See [`Element::foresee`].
-    fn foresee_bindings(&self, me: u32, all: &mut [Foreseen], store: &StateStore) {
-        let Some(t) = store.get::<FlowTable>(self.handle.table) else {
-            return;
-        };
-        let m = t.members.get(usize::from(self.handle.member));
-        let mine = |f: &&mut Foreseen| f.elem == me && f.goes_on;
-        for f in all.iter_mut().filter(mine) {
-            let udp = f.proto == proto::UDP;
-            f.map = self.handle.member * 2 + u16::from(self.kind == Kind::Ip && udp);
-            match self.kind {
-                Kind::Ip | Kind::Tcp | Kind::Udp => {}
-                Kind::AddrPair => f.flow = FlowId::addresses(f.flow.saddr, f.flow.daddr),
-                Kind::Addr | Kind::Ping => {
-                    f.goes_on = false;
-                    continue;
-                }
-            }
-            f.hash = t.hash(f.map, &f.flow);
-            t.expect(f.hash);
-        }
-        let pattern = |port: u16| match m.and_then(|m| m.specs.get(usize::from(port))) {
-            Some((InputSpec::Pattern(r, ..), _)) => PatternSet::peek(store, *r),
-            _ => None,
-        };
-        // most packets came in where the one before did
-        let mut last = (0, pattern(0));
-        let mut new = 0;
-        for f in all.iter_mut().filter(mine) {
-            f.found = t.expect_record(f.hash);
-            if f.found.is_none() {
-                if last.0 != f.port {
-                    last = (f.port, pattern(f.port));
-                }
-                new += 1;
-                match last.1.and_then(|p| p.foresee(f.flow, new - 1)) {
-                    Some(to) => {
-                        f.flow = to;
-                        t.expect(t.hash(f.map, &to.reversed()));
-                    }
-                    None => f.goes_on = false,
-                }
-            }
-        }
-        if new > 0 {
-            t.expect_new(0, new as usize);
-        }
-        for f in all.iter_mut().filter(mine) {
-            if let Some(found) = f.found {
-                match t.expected(found, f.map, &f.flow) {
-                    Some((r, reply)) => f.flow = r.rewritten(reply),
-                    None => f.goes_on = false,
-                }
-            }
+            t.prefetch_new(0, new);
         }
     }
 
@@ -511,7 +459,7 @@ impl Rewriter {
                     && self.leads(&s.a)
                     && let Some(mut w) = Way::of(self.handle, cx)
                 {
-                    self.lead(&mut w, s, Fate::Passed(o));
+                    self.lead(&mut w, s, FragmentFate::Passed(o));
                 }
                 self.leave(u, p, cx);
             }
@@ -528,7 +476,7 @@ impl Element for Rewriter {
         args: &mut Args<'_>,
         cx: &mut ConfigCx<'_>,
     ) -> Result<(), ConfigErrors> {
-        let settings = self.kind.settings(args);
+        let settings = settings(self.kind, args);
         (self.annos, self.fragments) = (settings.annos, settings.fragments);
         let mut table = FlowTable::new();
         self.read_capacity(&mut table, args, cx);
@@ -566,7 +514,7 @@ impl Element for Rewriter {
                 named: &self.named,
                 set: self.set,
             };
-            match InputSpec::parse(text, &scope, cx.store) {
+            match parse(text, &scope, cx.store) {
                 Ok(s) => specs.push((s, index)),
                 Err(e) => args.error_at(index, &format!("INPUTSPEC_{}", n + 1), e),
             }
@@ -581,7 +529,7 @@ impl Element for Rewriter {
             noutputs: cx.noutputs,
             take_over: settings.take_over,
         });
-        self.handle = Handle {
+        self.handle = RewriterHandle {
             table: cx.store.alloc(Box::new(table)),
             member: 0,
         };
@@ -590,11 +538,11 @@ impl Element for Rewriter {
     }
 
     fn initialize(&mut self, cx: &mut InitCx<'_>) -> Result<(), ConfigErrors> {
-        self.handle = access::resolve(cx.store, cx.elem)
+        self.handle = resolve(cx.store, cx.elem)
             .map_err(|e| vec![ConfigError::new(format!("MAPPING_CAPACITY: {e}"))])?;
         let mut errors = Vec::new();
         let t = cx.store.get::<FlowTable>(self.handle.table);
-        let m = t.and_then(|t| t.members.get(usize::from(self.handle.member)));
+        let m = t.and_then(|t| t.member(self.handle.member));
         for (n, (spec, index)) in m.map_or(&[][..], |m| &m.specs[..]).iter().enumerate() {
             let InputSpec::Mapper(e) = spec else { continue };
             let name = format!("INPUTSPEC_{}", n + 1);
@@ -665,7 +613,7 @@ impl Element for Rewriter {
                 let whole = Arrival::of(p).filter(|a| !self.leads(a));
                 *s = whole.and_then(|a| self.key(w.table, a));
             }
-            self.expect(w.table, &sought[..n]);
+            self.prefetch(w.table, &sought[..n]);
             let mut todo = sought[..n].iter().zip(packets.by_ref());
             // Bound: each packet of the group once.
             while let Some(mut w) = Way::of(self.handle, cx) {
@@ -700,7 +648,7 @@ impl Element for Rewriter {
     ) -> Bound {
         self.bind_packet(port, p, may, cx)
     }
-    fn lasting(&mut self, p: &BindPacket, cx: &mut Cx<'_>) -> Option<Lasting> {
+    fn lasting(&mut self, p: &BindPacket, cx: &mut Cx<'_>) -> Option<LastingBinding> {
         self.lasting_binding(p, cx)
     }
     fn binder<'s>(&self, port: Port, store: &'s mut StateStore) -> Option<Binder<'s>> {
@@ -710,8 +658,8 @@ impl Element for Rewriter {
             Some(_) => None,
         }
     }
-    fn foresee(&self, me: ElemId, all: &mut [Foreseen], store: &StateStore) {
-        self.foresee_bindings(me.0, all, store);
+    fn prefetch_bindings(&self, me: ElemId, all: &mut [PrefetchPacket], store: &StateStore) {
+        prefetch_bindings(self.handle, me.0, all, store);
     }
 
     fn initial_timers(&self) -> Vec<(TimerId, Timestamp)> {

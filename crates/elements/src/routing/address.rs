@@ -1,14 +1,14 @@
 //! Destination address annotations: GetIPAddress, SetIPAddress, StoreIPAddress.
 
-use crate::args::{Args, FromArg, SizedAnno, Word};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{
+use crate::ip4;
+use onefold_element::args::{Args, FromArg, SizedAnno, Word};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{
     AnnoKey, Base, Case, Cond, Exit, Fix, Model, ModelCx, Op, Read, Value, ValueSet, bytes, field,
 };
-use crate::{Port, element_any, ip4};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::wire::ipv4::proto;
 use onefold_packet::{Packet, Pkt, anno_field, checksum};
 use std::net::Ipv4Addr;

@@ -1,15 +1,13 @@
 //! ARPQuerier: finds hardware addresses with ARP (RFC 826) and puts Ethernet headers in front of IP packets.
 
 use super::arp_table::{ArpTable, EXPIRY, Limits, Waiting, clock, drop_all, expire, millis};
-use crate::args::{Args, ElementArg, FromArg, Ip4Prefix};
-use crate::batch::{Batching, Clock};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, TimerId};
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::store::StateId;
-use crate::{ElemId, Port, element_any};
+use onefold_element::args::{Args, ElementArg, FromArg, Ip4Prefix};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    Batching, Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element,
+    ElementClass, InitCx, Port, StateId, TimerId, element_any,
+};
 use onefold_packet::wire::{arp, ethernet};
 use onefold_packet::{EtherAddr, Packet, Pkt, Timestamp};
 use std::net::Ipv4Addr;
@@ -381,7 +379,7 @@ fn named_ether(args: &mut Args<'_>) -> Option<EtherAddr> {
 mod tests {
     use crate::routing::testpkt::*;
     use crate::testing::Bench;
-    use crate::{NameDb, Port};
+    use onefold_element::{NameDb, Port};
     use onefold_packet::wire::arp;
     use onefold_packet::{EtherAddr, Packet, Pkt, Timestamp};
 

@@ -1,13 +1,12 @@
 //! ARPResponder answers ARP requests; ARPFaker sends unasked replies (RFC 826).
 
-use crate::args::{ArgScope, Args, FromArg, Ip4Prefix, split_words};
-use crate::batch::{Batching, Clock};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason, TimerId};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Base, Case, Cond, Exit, Model, ModelCx, Read, ValueSet, bytes};
-use crate::{Port, element_any};
+use onefold_element::args::{ArgScope, Args, FromArg, Ip4Prefix, split_words};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Base, Case, Cond, Exit, Model, ModelCx, Read, ValueSet, bytes};
+use onefold_element::{
+    Batching, Clock, ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port,
+    TimerId, element_any,
+};
 use onefold_packet::wire::{arp, ethernet};
 use onefold_packet::{EtherAddr, Packet, Pkt, Timestamp};
 use std::net::Ipv4Addr;

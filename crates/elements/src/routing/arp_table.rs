@@ -1,14 +1,13 @@
 //! ARPTable: what is known about hardware addresses, and the packets that wait for them. ARPQuerier elements own one or share
 //! one.
 
-use crate::args::{ArgScope, Args, FromArg, Seconds};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, TimerId};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::store::{State, StateId};
-use crate::{Port, element_any, state_any};
+use onefold_element::args::{ArgScope, Args, FromArg, Seconds};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, State, StateId, TimerId,
+    element_any, state_any,
+};
 use onefold_packet::{EtherAddr, Pkt, Timestamp};
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;

@@ -2,17 +2,17 @@
 
 use super::hop::{DECREMENT, decremented_checksum, fix_asked, fix_source, is_group, when_group};
 use super::options::{process, store_checksum};
-use crate::args::{Args, FromArg, Ip4Prefix, split_words};
-use crate::batch::{Batching, Clock};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{
+use crate::ip4;
+use onefold_element::args::{Args, FromArg, Ip4Prefix, split_words};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{
     AnnoKey, Base, Case, Cond, Exit, HeaderCheck, Model, ModelCx, Op, Read, Value, ValueSet, bits,
     bytes, field,
 };
-use crate::{Port, element_any, ip4, pass_while};
+use onefold_element::{
+    Batching, Clock, ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port,
+    element_any, pass_while,
+};
 use onefold_packet::wire::ipv4::Header;
 use onefold_packet::{Packet, Pkt, Timestamp, anno_field};
 use std::net::Ipv4Addr;
@@ -212,7 +212,10 @@ struct Interfaces(Vec<Ip4Prefix>);
 
 impl FromArg for Interfaces {
     const WANTS: &'static str = "IPv4 prefixes separated by spaces";
-    fn from_arg(s: &str, scope: &crate::args::ArgScope<'_>) -> Result<Self, Option<String>> {
+    fn from_arg(
+        s: &str,
+        scope: &onefold_element::args::ArgScope<'_>,
+    ) -> Result<Self, Option<String>> {
         let all: Result<_, _> = split_words(s)
             .iter()
             .map(|w| Ip4Prefix::from_arg(w, scope))

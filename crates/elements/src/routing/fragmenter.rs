@@ -1,14 +1,14 @@
 //! IPFragmenter: splits IP packets that are longer than a link allows (RFC 791).
 
 use super::options::{kind, store_checksum};
-use crate::args::Args;
-use crate::batch::{Batching, Clock};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Case, Cond, Exit, Model, ModelCx, Read, ValueSet};
-use crate::{Port, element_any, ip4, pass_while};
+use crate::ip4;
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Case, Cond, Exit, Model, ModelCx, Read, ValueSet};
+use onefold_element::{
+    Batching, Clock, ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port,
+    element_any, pass_while,
+};
 use onefold_packet::wire::ipv4::{DF, LEN, MF};
 use onefold_packet::{MAX_PACKET_LEN, Pkt, Timestamp};
 use std::net::Ipv4Addr;

@@ -1,15 +1,16 @@
 //! What a router does to every packet that it forwards: DropBroadcasts, DecIPTTL, FixIPSrc.
 
 use super::options::store_checksum;
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
-use crate::model::{
+use crate::ip4;
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use onefold_element::model::{
     AnnoKey, Case, Checksum, Cond, Exit, Fix, Model, ModelCx, Op, Read, Value, ValueSet, field,
 };
-use crate::{Port, element_any, ip4, pass_while};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port, element_any,
+    pass_while,
+};
 use onefold_packet::{Packet, PacketType, Pkt, Timestamp, anno_field};
 use std::net::Ipv4Addr;
 

@@ -1,13 +1,12 @@
 //! ICMPIPEncap: puts packets into ICMP messages (Click element; RFC 792).
 
-use crate::args::{Args, FromArg, Word};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::icmp_names::{IcmpType, icmp_code};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::{Args, FromArg, Word};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::wire::icmp::kind;
 use onefold_packet::wire::ipv4::proto;
 use onefold_packet::{Pkt, checksum};

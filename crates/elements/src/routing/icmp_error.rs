@@ -2,16 +2,15 @@
 
 use super::hop::is_group;
 use super::options::{kind as option, store_checksum};
-use crate::args::{Args, FromArg, Word};
-use crate::batch::Batching;
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
 use crate::icmp_names::{IcmpType, icmp_code};
-use crate::model::{Model, ModelCx};
-use crate::store::{State, StateId};
-use crate::{ElemId, Port, element_any, ip4, state_any};
+use crate::ip4;
+use onefold_element::args::{Args, FromArg, Word};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    Batching, ConfigCx, ConfigErrors, Cx, DropReason, Effect, ElemId, Element, ElementClass, Port,
+    State, StateId, element_any, state_any,
+};
 use onefold_packet::wire::icmp::kind;
 use onefold_packet::wire::ipv4::{self, proto};
 use onefold_packet::{Packet, Pkt, anno_field, checksum};

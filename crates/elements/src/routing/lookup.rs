@@ -18,14 +18,13 @@
 //! - Handlers take addresses as numbers, not names from AddressInfo.
 
 use super::table::{AddError, Addr, Hop, Placing, Route, RouteTable, Routes, show_prefix};
-use crate::args::{ArgScope, Args, FromArg, Ip4Prefix, split_words};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Case, Cond, Exit, Model, ModelCx, Op};
-use crate::store::StateId;
-use crate::{Port, element_any};
+use onefold_element::args::{ArgScope, Args, FromArg, Ip4Prefix, split_words};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Case, Cond, Exit, Model, ModelCx, Op};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port, StateId,
+    element_any,
+};
 use onefold_packet::{Pkt, anno_field};
 use std::net::Ipv4Addr;
 

@@ -19,7 +19,7 @@ pub mod table;
 #[cfg(test)]
 pub(crate) mod testpkt;
 
-use crate::class::ElementClass;
+use onefold_element::ElementClass;
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[

@@ -1,14 +1,14 @@
 //! The IP options that every router processes, Record Route and Timestamp (RFC 791, RFC 1812 4.2.2), and the element that
 //! does it: IPGWOptions.
 
-use crate::args::Args;
-use crate::batch::{Batching, Clock};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Case, Cond, Exit, Model, ModelCx, field};
-use crate::{Port, element_any, ip4, pass_while};
+use crate::ip4;
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Case, Cond, Exit, Model, ModelCx, field};
+use onefold_element::{
+    Batching, Clock, ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port,
+    element_any, pass_while,
+};
 use onefold_packet::{Pkt, Timestamp, anno_field, checksum};
 use std::net::Ipv4Addr;
 

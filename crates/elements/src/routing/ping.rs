@@ -1,14 +1,14 @@
 //! Pings: ICMPPingResponder answers them, ICMPPingSource sends them (RFC 792).
 
 use super::options::store_checksum;
-use crate::args::{Args, Data, Seconds};
-use crate::batch::Batching;
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason, TimerId};
-use crate::element::{ConfigCx, ConfigErrors, Element, InitCx};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
-use crate::model::{Case, Cond, Exit, Model, ModelCx, Read, field};
-use crate::{Port, element_any, ip4};
+use crate::ip4;
+use onefold_element::args::{Args, Data, Seconds};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use onefold_element::model::{Case, Cond, Exit, Model, ModelCx, Read, field};
+use onefold_element::{
+    Batching, ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, InitCx, Port,
+    TimerId, element_any,
+};
 use onefold_packet::wire::icmp::kind;
 use onefold_packet::wire::ipv4::proto;
 use onefold_packet::{Pkt, Timestamp, checksum};
@@ -370,7 +370,7 @@ impl Element for IcmpPingSource {
         self.pulled = cx.output_is_pull(0);
         self.scheduled = !self.pulled && self.active && self.limit != 0;
         if self.pulled && self.mirror {
-            return Err(vec![crate::ConfigError::new(
+            return Err(vec![onefold_element::ConfigError::new(
                 "MIRROR: not with a pull output",
             )]);
         }
@@ -649,7 +649,7 @@ mod tests {
             pull: true,
             ..Setup::default()
         };
-        let names = crate::NameDb::builtin();
+        let names = onefold_element::NameDb::builtin();
         let mut b =
             Bench::with_setup("ICMPPingSource", "1.0.0.1, 1.0.0.2, LIMIT 2", setup, names).unwrap();
         assert!(b.element.initial_timers().is_empty());

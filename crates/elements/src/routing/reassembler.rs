@@ -1,12 +1,12 @@
 //! IPReassembler: puts fragments together again (RFC 791).
 
-use crate::args::{Args, SizedAnno};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Case, Cond, Exit, Model, ModelCx};
-use crate::{Port, element_any, ip4};
+use crate::ip4;
+use onefold_element::args::{Args, SizedAnno};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Case, Cond, Exit, Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::wire::ipv4::{DF, LEN, MF, RF};
 use onefold_packet::{Packet, Pkt};
 use std::cmp::Reverse;

@@ -1,7 +1,7 @@
 //! The model of a route table: which destinations go where.
 
 use super::table::{Addr, Hop, Route, RouteTable};
-use crate::model::{
+use onefold_element::model::{
     AnnoKey, Case, Cond, Exit, ModelCx, Op, Read, RouteWhat, Value, ValueSet, max_of,
 };
 use std::collections::HashMap;
@@ -223,13 +223,16 @@ mod tests {
     #[test]
     fn large_tables_are_asked() {
         use crate::routing::table::{HeldRoutes, NO_ROUTE, Routes};
-        use crate::store::StateStore;
+        use onefold_element::StateStore;
         let routes: Vec<_> = (0..=MAX_LISTED as u32)
             .map(|i| (0x0a00_0000 | i << 8, 24, i % 3, i % 2))
             .collect();
         let t = table(&routes);
         let mut store = StateStore::new();
-        let (elem, id) = (crate::ElemId(7), store.alloc(Box::new(Routes::new(t))));
+        let (elem, id) = (
+            onefold_element::ElemId(7),
+            store.alloc(Box::new(Routes::new(t))),
+        );
         store.publish(elem, id);
         let held = HeldRoutes::of(&store, elem).unwrap();
         let cx = ModelCx {

@@ -2,11 +2,8 @@
 //! routes, and the longest-prefix structure built from them.
 
 use super::lpm::{Key, Lpm};
-use crate::ElemId;
-use crate::model::RouteWhat;
-use crate::state_any;
-use crate::store::State;
-use crate::store::StateStore;
+use onefold_element::model::RouteWhat;
+use onefold_element::{ElemId, State, StateStore, state_any};
 use std::collections::{BTreeSet, HashMap};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::{BitAnd, Deref, DerefMut, Not};
@@ -490,7 +487,7 @@ impl HeldRoutes {
     }
 
     /// An address whose output is in a set: some of the table's routes from the `n`-th on are tried.
-    pub fn example(&self, outputs: &crate::model::ValueSet, n: u64) -> Option<u128> {
+    pub fn example(&self, outputs: &onefold_element::model::ValueSet, n: u64) -> Option<u128> {
         let host = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let fits = |a: u128| {
             outputs

@@ -11,16 +11,14 @@
 //! Differences from Click: `ToDevice` takes push as well as pull input (as FastClick's does), and `METHOD`, `BPF_FILTER` are not
 //! looked into.
 
-use crate::args::{AnyArg, Args};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{
-    Accounts, ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus,
+use onefold_element::args::{AnyArg, Args};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::build::Cases;
+use onefold_element::model::{Cond, Exit, Model, ModelCx, Op, Read, TypeOf};
+use onefold_element::{
+    Accounts, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, InitCx,
+    IoRole, Port, TaskStatus, element_any,
 };
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::build::Cases;
-use crate::model::{Cond, Exit, Model, ModelCx, Op, Read, TypeOf};
-use crate::{Port, element_any};
 use onefold_packet::{EtherAddr, Pkt, wire::ethernet};
 
 /// Keywords of device elements that say how a driver works.
@@ -44,7 +42,9 @@ fn device(args: &mut Args<'_>, name: &str) -> Option<String> {
     }
     // PollDevice(eth0, true, 8), FromDPDKDevice(0, 1): queue numbers and the like
     while args.optional::<AnyArg>("ARGUMENT").is_some() {}
-    named.map(|AnyArg(text)| String::from_utf8_lossy(&crate::args::unquote(&text)).into_owned())
+    named.map(|AnyArg(text)| {
+        String::from_utf8_lossy(&onefold_element::args::unquote(&text)).into_owned()
+    })
 }
 
 /// A frame as a device hands it over: MAC header at its start, packet type by its destination.
@@ -212,7 +212,7 @@ impl Element for Source {
     fn write(&mut self, name: &str, value: &str, _: &mut Cx<'_>) -> Result<(), HandlerError> {
         match name {
             "reset_counts" => self.count = 0,
-            "active" => self.active = crate::handler::parse_bool(value)?,
+            "active" => self.active = onefold_element::handler::parse_bool(value)?,
             _ => return Err(HandlerError::NoSuchHandler(name.to_string())),
         }
         Ok(())
@@ -384,8 +384,8 @@ impl Element for Sink {
 
 #[cfg(test)]
 mod tests {
-    use crate::element::IoRole;
     use crate::testing::Bench;
+    use onefold_element::IoRole;
     use onefold_packet::PacketType;
 
     #[test]

@@ -4,14 +4,13 @@
 //! zero here; ports, sequence numbers and the choice of the flow are random (but come again with the same seed).
 
 use super::util::value;
-use crate::args::{Args, IpPort};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, TimerId};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
-use crate::model::{Model, ModelCx};
 use crate::token_bucket::{GapRate, MAX_GAP_RATE};
-use crate::{Port, element_any};
+use onefold_element::args::{Args, IpPort};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, TimerId, element_any,
+};
 use onefold_packet::{EtherAddr, Pkt, Timestamp, checksum};
 use std::net::Ipv4Addr;
 

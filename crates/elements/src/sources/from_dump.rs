@@ -11,17 +11,16 @@
 use super::link;
 use super::to_dump::{Encap, os_error};
 use super::util::{AtEnd, Own, value};
-use crate::args::{Args, Filename, Fixed, Seconds};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, TimerId};
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
-use crate::model::build::Cases;
-use crate::model::{Exit, Model, ModelCx, Op};
-use crate::store::StateId;
-use crate::unparse::fixed_point;
-use crate::{Port, element_any};
-use onefold_io::{CaptureError, CaptureReader, LinkType, Reason};
+use onefold_capture::{CaptureError, CaptureReader, LinkType, Reason};
+use onefold_element::args::{Args, Filename, Fixed, Seconds};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use onefold_element::model::build::Cases;
+use onefold_element::model::{Exit, Model, ModelCx, Op};
+use onefold_element::unparse::fixed_point;
+use onefold_element::{
+    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, InitCx, IoRole, Port,
+    StateId, TaskStatus, TimerId, element_any,
+};
 use onefold_packet::{Pkt, Timestamp, anno_field};
 
 /// `FromDump`.
@@ -325,7 +324,7 @@ impl Element for FromDump {
             "ACCELERATION",
             "TIMING_FNT",
         ] {
-            let _: Option<crate::args::AnyArg> = args.keyword(tuning);
+            let _: Option<onefold_element::args::AnyArg> = args.keyword(tuning);
         }
         if self.sampling > ALWAYS {
             args.warning("SAMPLE probability reduced to 1");

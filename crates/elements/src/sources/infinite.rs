@@ -5,13 +5,13 @@
 
 use super::data::{DEFAULT_DATA, repeated};
 use super::util::{AtEnd, value};
-use crate::args::{Args, Data};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element, InitCx, TaskStatus};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::{Args, Data};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, InitCx, Port, TaskStatus,
+    element_any,
+};
 use onefold_packet::{Pkt, Timestamp};
 
 /// `InfiniteSource`.
@@ -321,7 +321,7 @@ mod tests {
             pull: true,
             ..Setup::default()
         };
-        let names = crate::NameDb::builtin();
+        let names = onefold_element::NameDb::builtin();
         let mut b =
             Bench::with_setup("InfiniteSource", "LIMIT 1, END_CALL x.y z w", setup, names).unwrap();
         assert!(!b.element.has_task());

@@ -5,14 +5,12 @@
 //! initialized.
 
 use super::link;
-use crate::args::{AnyArg, Args, Ip4Prefix};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{
-    ConfigCx, ConfigError, ConfigErrors, ENTRY, Element, InitCx, IoRole, TaskStatus,
+use onefold_element::args::{AnyArg, Args, Ip4Prefix};
+use onefold_element::model::{Case, Cond, Exit, Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigError, ConfigErrors, Cx, ENTRY, Effect, Element, ElementClass, InitCx, IoRole,
+    Port, TaskStatus, element_any,
 };
-use crate::model::{Case, Cond, Exit, Model, ModelCx};
-use crate::{Port, element_any};
 use onefold_packet::{EtherAddr, Pkt};
 use std::net::Ipv4Addr;
 
@@ -68,7 +66,8 @@ impl Element for KernelTun {
         }
         for name in ["DEV_NAME", "DEVNAME"] {
             if let Some(AnyArg(d)) = args.keyword(name) {
-                self.device = String::from_utf8_lossy(&crate::args::unquote(&d)).into_owned();
+                self.device =
+                    String::from_utf8_lossy(&onefold_element::args::unquote(&d)).into_owned();
             }
         }
         args.finish()
@@ -136,8 +135,8 @@ impl Element for KernelTun {
 
 #[cfg(test)]
 mod tests {
-    use crate::element::{ENTRY, IoRole};
     use crate::testing::{Bench, Setup};
+    use onefold_element::{ENTRY, IoRole};
 
     #[test]
     fn packets_leave_and_devices_are_not_opened() {
@@ -163,7 +162,7 @@ mod tests {
             unbound: true,
             ..Setup::default()
         };
-        let names = crate::NameDb::builtin();
+        let names = onefold_element::NameDb::builtin();
         let e = Bench::with_setup("KernelTap", "10.0.0.1/8", setup, names)
             .err()
             .unwrap();

@@ -1,7 +1,9 @@
 //! Link types of captures by Click's names, and where the IP header of a frame stands.
 
-use crate::model::build::{Cases, OPTIONS};
-use crate::model::{Base, Cond, Exit, Model, Op, Read, Value, ValueSet, bits, bytes, field};
+use onefold_element::model::build::{Cases, OPTIONS};
+use onefold_element::model::{
+    Base, Cond, Exit, Model, Op, Read, Value, ValueSet, bits, bytes, field,
+};
 
 /// Ethernet.
 pub const ETHER: u32 = 1;

@@ -13,7 +13,7 @@ mod timed;
 mod to_dump;
 mod util;
 
-use crate::class::ElementClass;
+use onefold_element::ElementClass;
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[

@@ -5,14 +5,14 @@
 
 use super::data::{DEFAULT_DATA, repeated};
 use super::util::{AtEnd, value};
-use crate::args::{Args, Bandwidth, Data};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, TimerId};
-use crate::element::{ConfigCx, ConfigErrors, Element, InitCx, TaskStatus};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
-use crate::model::{Model, ModelCx};
 use crate::token_bucket::TokenBucket;
-use crate::{Port, element_any};
+use onefold_element::args::{Args, Bandwidth, Data};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, InitCx, Port, TaskStatus, TimerId,
+    element_any,
+};
 use onefold_packet::Pkt;
 
 /// `RatedSource`.

@@ -4,13 +4,12 @@
 
 use super::data::DEFAULT_DATA;
 use super::util::value;
-use crate::args::{Args, Data, Seconds};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, TimerId};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
-use crate::model::{Case, Cond, Exit, Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::{Args, Data, Seconds};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use onefold_element::model::{Case, Cond, Exit, Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, TimerId, element_any,
+};
 use onefold_packet::{Pkt, Timestamp};
 
 /// `TimedSource`.

@@ -10,15 +10,14 @@
 
 use super::link;
 use super::util::Own;
-use crate::args::{AnyArg, Args, ElementArg, Filename, FromArg, Word, split_words};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, LogStream};
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::build::Cases;
-use crate::model::{Exit, Model, ModelCx, Op};
-use crate::store::{State, StateStore};
-use crate::{ElemId, Port, element_any, state_any};
+use onefold_element::args::{AnyArg, Args, ElementArg, Filename, FromArg, Word, split_words};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::build::Cases;
+use onefold_element::model::{Exit, Model, ModelCx, Op};
+use onefold_element::{
+    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element, ElementClass, InitCx, IoRole,
+    LogStream, Port, State, StateStore, TaskStatus, element_any, state_any,
+};
 use onefold_packet::{Pkt, anno_field};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -384,7 +383,7 @@ mod tests {
             unbound: true,
             ..Setup::default()
         };
-        Bench::with_setup("ToDump", config, setup, crate::NameDb::builtin())
+        Bench::with_setup("ToDump", config, setup, onefold_element::NameDb::builtin())
     }
 
     /// The format by hand: pcap 2.4, little endian, nanoseconds.

@@ -1,9 +1,8 @@
 //! Small things that sources share: end-of-run calls, handler values, files that belong to one graph only.
 
-use crate::args::{AnyArg, ArgScope, Args, FromArg, split_words};
-use crate::cx::Cx;
-use crate::handler::HandlerError;
-use crate::names::NameDb;
+use onefold_element::args::{AnyArg, ArgScope, Args, FromArg, split_words};
+use onefold_element::handler::HandlerError;
+use onefold_element::{Cx, NameDb};
 use std::fmt;
 
 /// Something that only the original of an element has, such as an open file: a copy (of a forked graph) has none, so that

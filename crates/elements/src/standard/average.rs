@@ -3,14 +3,13 @@
 //! Time is counted in milliseconds. Of FastClick's version the arguments LINK_FCS, MAX and THRESHOLD, fractional IGNORE, and
 //! the handlers for bits, link bits and time are taken; AverageCounterMP and AverageCounterIMP are the same element.
 
-use crate::args::{ArgScope, Args, FromArg};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{Accounts, ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx, Op};
-use crate::unparse::general12;
-use crate::{Port, element_any};
+use onefold_element::args::{ArgScope, Args, FromArg};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx, Op};
+use onefold_element::unparse::general12;
+use onefold_element::{
+    Accounts, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::Pkt;
 
 /// Milliseconds per second.

@@ -3,12 +3,11 @@
 //! Different from Click: bytes that the first packet does not have, and all of them before there was one, are zero, not whatever
 //! was in memory.
 
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::Pkt;
 use std::ops::Range;
 
@@ -161,7 +160,13 @@ mod tests {
             pull: true,
             ..Setup::default()
         };
-        let mut b = Bench::with_setup("Clipboard", "1/1", setup, crate::NameDb::builtin()).unwrap();
+        let mut b = Bench::with_setup(
+            "Clipboard",
+            "1/1",
+            setup,
+            onefold_element::NameDb::builtin(),
+        )
+        .unwrap();
         b.host
             .upstream
             .entry(0)

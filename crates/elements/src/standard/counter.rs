@@ -2,15 +2,14 @@
 //!
 //! FastClick's NO_RATE, BATCH_PRECISE and ATOMIC are taken; its CounterMP and alike are the same element.
 
-use crate::args::{AnyArg, Args, FromArg, split_words};
-use crate::batch::{Batching, Clock};
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{Accounts, ConfigCx, ConfigError, ConfigErrors, Element, InitCx};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx, Op};
 use crate::rate::RateEwma;
-use crate::{Port, element_any};
+use onefold_element::args::{AnyArg, Args, FromArg, split_words};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx, Op};
+use onefold_element::{
+    Accounts, Batching, Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element,
+    ElementClass, InitCx, Port, element_any,
+};
 use onefold_packet::{Pkt, Timestamp};
 
 /// `Counter`.

@@ -1,10 +1,7 @@
 //! Hub: every packet leaves at all outputs but the one with the number of its input (Click element).
 
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::Element;
-use crate::model::{Case, Cond, Exit, Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::model::{Case, Cond, Exit, Model, ModelCx};
+use onefold_element::{Cx, Effect, Element, ElementClass, Port, element_any};
 use onefold_packet::Pkt;
 
 /// `Hub`.

@@ -1,15 +1,16 @@
 //! `LoopGuard`: a packet that goes round without a hop counted down does not do so for ever.
 
-use crate::args::{ArgScope, Args, FromArg, SizedAnno};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::build::is;
-use crate::model::{
-    AnnoKey, Case, Cond, Exit, FieldRef, Model, ModelCx, Op, Read, Value, ValueSet, field,
+use crate::ip4;
+use onefold_element::args::{ArgScope, Args, FromArg, SizedAnno};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::build::is;
+use onefold_element::model::{
+    AnnoKey, Case, Cond, Exit, FieldRef, MAX_ROUNDS, Model, ModelCx, Op, Read, Value, ValueSet,
+    field,
 };
-use crate::{Port, element_any, ip4};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port, element_any,
+};
 use onefold_packet::{Packet, Pkt, anno_field};
 
 /// `LoopGuard`.
@@ -31,8 +32,6 @@ pub const LOOP_GUARD: ElementClass = ElementClass {
     },
 };
 
-/// Visits of one packet, unless LIMIT says otherwise: the same bound that synthesis follows cycles to.
-pub const MAX_ROUNDS: u8 = 32;
 const LOOP: DropReason = "LoopGuard: went round 32 times and no hop was counted down";
 const LOOP_OTHER: DropReason = "LoopGuard: went round too often and no hop was counted down";
 /// Cause of punts.

@@ -7,9 +7,8 @@ mod hub;
 mod loop_guard;
 mod plain;
 
-use crate::class::ElementClass;
-pub use loop_guard::MAX_ROUNDS;
 pub(crate) use loop_guard::{MARK_ANNO, ROUNDS_ANNOS};
+use onefold_element::ElementClass;
 
 /// Classes of this family.
 pub const CLASSES: &[ElementClass] = &[

@@ -1,13 +1,13 @@
 //! Elements with next to no behaviour: Null, Discard, Idle, Tee.
 
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, DropReason};
-use crate::element::{Accounts, ConfigCx, ConfigErrors, Element, InitCx, TaskStatus};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Case, Cond, Exit, Model, ModelCx, Op};
-use crate::reason::Reason;
-use crate::{Port, element_any};
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Case, Cond, Exit, Model, ModelCx, Op};
+use onefold_element::reason::Reason;
+use onefold_element::{
+    Accounts, ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, InitCx, Port,
+    TaskStatus, element_any,
+};
 use onefold_packet::{Pkt, Timestamp};
 
 /// `Null`.
@@ -140,7 +140,7 @@ impl Element for Discard {
         match name {
             "reset_counts" => self.count = 0,
             "active" => {
-                self.active = crate::handler::parse_bool(value)?;
+                self.active = onefold_element::handler::parse_bool(value)?;
                 if self.active {
                     cx.wake_task();
                 }

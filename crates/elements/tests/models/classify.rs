@@ -1,7 +1,8 @@
 //! Plans of the family classify.
 
-use onefold_elements::model::check::{Plan, Subject};
-use onefold_elements::model::samples::{Layer, Rng};
+use onefold_element::model::rng::Rng;
+use onefold_elements::model_check::check::{Plan, Subject};
+use onefold_elements::model_check::samples::Layer;
 
 /// Outputs of a classifier are as many as its arguments.
 fn classifier(class: &str, patterns: &[&str]) -> Subject {
@@ -358,8 +359,8 @@ fn random_filter(rng: &mut Rng) -> Subject {
 /// Only what cannot be said is asked about, and only of packets that it may be about.
 #[test]
 fn one_odd_rule_does_not_cost_the_others_theirs() {
-    use onefold_elements::model::check::models_of;
-    use onefold_elements::model::{Cond, Exit, Model};
+    use onefold_element::model::{Cond, Exit, Model};
+    use onefold_elements::model_check::check::models_of;
     let odd = "allow udp && src net 10.0.0.0/8 && ip len & 0x5 > 1";
     let rules = format!("deny tcp dst port 23, {odd}, 1 udp, allow ether src 2:0:0:0:0:1, 1 all");
     let six = "deny tcp, allow udp && udp[0:2] & 0xff00 > 256, 1 udp, allow udp[200:1] == 3, 1";
@@ -382,9 +383,9 @@ fn one_odd_rule_does_not_cost_the_others_theirs() {
 /// The model of a long list is made quickly, has a case per rule, and finds what the search tree finds.
 #[test]
 fn ten_thousand_rules() {
-    use onefold_elements::model::Model;
-    use onefold_elements::model::check::{check, models_of};
-    use onefold_elements::model::samples::samples;
+    use onefold_element::model::Model;
+    use onefold_elements::model_check::check::{check, models_of};
+    use onefold_elements::model_check::samples::samples;
     use std::time::Instant;
 
     let mut rng = Rng::new(5);

@@ -1,7 +1,7 @@
 //! Plans of the family headers.
 
-use onefold_elements::model::check::{Plan, Subject};
-use onefold_elements::model::samples::Layer;
+use onefold_elements::model_check::check::{Plan, Subject};
+use onefold_elements::model_check::samples::Layer;
 
 /// One input, one output.
 fn pipe(class: &str, configs: &[&str]) -> Vec<Subject> {

@@ -1,7 +1,7 @@
 //! Plans of the family ip6.
 
-use onefold_elements::model::check::{Plan, Subject};
-use onefold_elements::model::samples::Layer;
+use onefold_elements::model_check::check::{Plan, Subject};
+use onefold_elements::model_check::samples::Layer;
 
 pub fn plans() -> Vec<Plan> {
     let s = Subject::new;

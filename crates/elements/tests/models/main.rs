@@ -13,7 +13,7 @@ mod routing;
 mod sources;
 mod standard;
 
-use onefold_elements::model::check::Plan;
+use onefold_elements::model_check::check::Plan;
 
 /// All plans there are.
 fn plans() -> Vec<Plan> {
@@ -59,9 +59,9 @@ fn models_say_what_elements_do() {
 /// A model, or a cause that says what stands in its way.
 #[test]
 fn every_class_has_a_model_or_says_why_not() {
+    use onefold_element::model::{Exit, Model};
     use onefold_elements::all_classes;
-    use onefold_elements::model::check::models_of;
-    use onefold_elements::model::{Exit, Model};
+    use onefold_elements::model_check::check::models_of;
     use std::collections::BTreeMap;
 
     let mut seen: BTreeMap<String, [usize; 3]> = BTreeMap::new();
@@ -82,9 +82,9 @@ fn every_class_has_a_model_or_says_why_not() {
         }
     }
     // a class without a plan of its own (another name of one that has, mostly) says at least something
-    let store = onefold_elements::StateStore::new();
-    let cx = onefold_elements::model::ModelCx {
-        elem: onefold_elements::ElemId(0),
+    let store = onefold_element::StateStore::new();
+    let cx = onefold_element::model::ModelCx {
+        elem: onefold_element::ElemId(0),
         ninputs: 1,
         noutputs: 1,
         store: &store,

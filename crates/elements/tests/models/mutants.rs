@@ -3,11 +3,13 @@
 //! `ONEFOLD_MUTANTS` limits the mutants per configuration (120). Run by `scripts/mutate-models.sh`.
 
 use super::{number, plans};
-use onefold_elements::model::Model;
-use onefold_elements::model::alike::{Sight, alike};
-use onefold_elements::model::check::{Plan, Report, Subject, accounted, check, models_by_input};
-use onefold_elements::model::mutate::{Mutant, mutants};
-use onefold_elements::model::samples::Sample;
+use onefold_element::model::Model;
+use onefold_elements::model_check::alike::{Sight, alike};
+use onefold_elements::model_check::check::{
+    Plan, Report, Subject, accounted, check, models_by_input,
+};
+use onefold_elements::model_check::mutate::{Mutant, mutants};
+use onefold_elements::model_check::samples::Sample;
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Plans of the family rewrite. Long sequences of flows, answers and time are in the family's own tests; here it is the guards.
 
-use onefold_elements::model::check::{Plan, Subject};
-use onefold_elements::model::samples::Layer;
+use onefold_elements::model_check::check::{Plan, Subject};
+use onefold_elements::model_check::samples::Layer;
 
 pub fn plans() -> Vec<Plan> {
     let s = |class: &str, config: &str, inputs: usize| Subject {

@@ -1,7 +1,7 @@
 //! Plans of the family routing.
 
-use onefold_elements::model::check::{Plan, Subject};
-use onefold_elements::model::samples::Layer;
+use onefold_elements::model_check::check::{Plan, Subject};
+use onefold_elements::model_check::samples::Layer;
 
 const ROUTES: &str = "10.1.0.0/16 0, 10.1.2.0/24 10.0.0.9 1, 10.1.2.3/32 2, 10.1.2.4/30 - 0, 0.0.0.0/0 192.168.0.1 1";
 const FEW: &str = "10.1.2.0/24 10.1.2.9 1, 10.0.0.0/8 0, 192.168.0.0/16 1.2.3.4 2, 172.16.0.0/12 2";

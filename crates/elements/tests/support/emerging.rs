@@ -1,8 +1,8 @@
 //! The Emerging Threats rules and the captured payloads of the third-party data, as matchers take them.
 #![allow(dead_code)] // the test and the example that include it take different parts
 
+use onefold_capture::{CaptureReader, LinkType};
 use onefold_elements::payload::base::Base;
-use onefold_io::{CaptureReader, LinkType};
 use onefold_packet::Packet;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};

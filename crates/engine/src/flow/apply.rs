@@ -13,8 +13,8 @@ use crate::simd::any::Any;
 use crate::simd::bits::first_bits;
 use crate::simd::window_rewrite::Operands as FlowOperands;
 use crate::simd::{HEAD_AT, Wide};
-use onefold_elements::StateStore;
-use onefold_elements::rewrite::{Leases, NO_LEASE};
+use onefold_element::StateStore;
+use onefold_nat::{Leases, NO_LEASE};
 use onefold_packet::{Packet, Pkt};
 
 /// What packets on their way have to do with, and what they are.

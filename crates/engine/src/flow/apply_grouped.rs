@@ -10,8 +10,8 @@ use crate::flow::lease::LeasePool;
 use crate::simd::GROUP;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::{HEAD_AT, Wide};
-use onefold_elements::StateStore;
-use onefold_elements::rewrite::{Leases, NO_LEASE};
+use onefold_element::StateStore;
+use onefold_nat::{Leases, NO_LEASE};
 
 /// Packets of each that make it worth it, in the mean.
 const EACH: u32 = 4;

@@ -26,8 +26,8 @@ use crate::simd::GROUP;
 use crate::simd::Wide;
 use crate::simd::any::Any;
 use crate::simd::bits::first_bits;
-use onefold_elements::rewrite::{Leases, NO_LEASE};
-use onefold_elements::{ElemId, Outbox, StateStore};
+use onefold_element::{ElemId, Outbox, StateStore};
+use onefold_nat::{Leases, NO_LEASE};
 use onefold_packet::{Pkt, Timestamp};
 
 /// As many packets as there are sinks leave at these; those that have none, so many, are dropped.

@@ -4,7 +4,7 @@
 use crate::flow::rewrite_template::NO_SINK;
 use crate::simd::GROUP;
 use crate::simd::bits::{each_bit, first_bits};
-use onefold_elements::{ElemId, Outbox};
+use onefold_element::{ElemId, Outbox};
 use onefold_packet::Pkt;
 
 /// Packets that a batch begins with. Those that nobody takes are gone in the end; the others of the batch stay in it.

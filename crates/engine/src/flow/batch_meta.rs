@@ -10,7 +10,7 @@ use crate::flow::table::{NO_SLOT, Slot};
 use crate::simd::GROUP;
 use crate::simd::ROW;
 use crate::simd::window_rewrite::Operands as FlowOperands;
-use onefold_elements::rewrite::NO_LEASE;
+use onefold_nat::NO_LEASE;
 
 /// Actions that packets go together, at most.
 pub(crate) const MOST: usize = 16;

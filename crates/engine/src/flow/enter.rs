@@ -6,8 +6,8 @@ use crate::flow::runner::FlowRunner;
 use crate::flow::steps;
 use crate::graph::arrival::Arrival;
 use crate::level::Level;
-use onefold_elements::ElemId;
-use onefold_elements::rewrite::FlowTable;
+use onefold_element::ElemId;
+use onefold_nat::FlowTable;
 use onefold_packet::{Pkt, Timestamp};
 
 impl FlowRunner {

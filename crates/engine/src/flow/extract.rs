@@ -19,7 +19,7 @@ use crate::simd::WINDOW;
 use crate::simd::bits::each_bit;
 use crate::simd::dispatch::one_by_one;
 use crate::simd::{HEAD, HEAD_AT, Lanes, ROW, Wide, by_itself};
-use onefold_elements::rewrite::NO_LEASE;
+use onefold_nat::NO_LEASE;
 
 /// What is known of a group after the first look.
 #[derive(Debug, Clone, Copy, Default)]

@@ -15,7 +15,7 @@ use crate::program::rewrite::value::{CONST, Term, Value};
 use crate::simd::At;
 use crate::simd::WINDOW;
 use crate::simd::window_rewrite::Operands as FlowOperands;
-use onefold_elements::Accounts;
+use onefold_element::Accounts;
 use onefold_packet::checksum;
 use onefold_synth::program::{EndAt, LenAt, SumKind};
 

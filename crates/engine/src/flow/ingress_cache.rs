@@ -8,7 +8,7 @@ use crate::program::code::Code;
 use crate::program::headers::shape::Shape;
 use crate::program::reads::EntryReads;
 use crate::simd::{WINDOW, Wide};
-use onefold_elements::rewrite::NO_LEASE;
+use onefold_nat::NO_LEASE;
 use onefold_packet::Packet;
 
 /// Masked matches that are compared together.

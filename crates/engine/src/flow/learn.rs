@@ -17,9 +17,10 @@ use crate::simd::GROUP;
 use crate::simd::WINDOW;
 use crate::simd::bits::each_bit;
 use crate::simd::window_rewrite::Operands as FlowOperands;
-use onefold_elements::rewrite::{Lasting, NO_LEASE};
-use onefold_elements::{Accounts, ElemId};
-use onefold_packet::{Packet, Pkt, Timestamp, prefetch};
+use onefold_element::{Accounts, ElemId};
+use onefold_nat::{LastingBinding, NO_LEASE};
+use onefold_packet::{Packet, Pkt, Timestamp};
+use onefold_table::prefetch;
 
 /// Why there is no second one.
 const HAS_ENTRY: &str = "it has an entry";
@@ -327,7 +328,7 @@ impl FlowRunner {
             return Err("an IPv6 flow with checksums of its own");
         }
         // a lease has one last use: which of two bindings of a table was used first would be forgotten
-        let twice = |(i, f): (usize, &Lasting)| {
+        let twice = |(i, f): (usize, &LastingBinding)| {
             let before = path.flows.get(..i).unwrap_or_default();
             before
                 .iter()

@@ -2,23 +2,23 @@
 //!
 //! All entries that stand for the same bindings (a flow's two directions, through all translators) share a lease.
 
-use onefold_elements::StateStore;
-use onefold_elements::rewrite::{FlowTable, Lasting, Leases, NO_LEASE};
+use onefold_element::StateStore;
+use onefold_nat::{FlowTable, LastingBinding, Leases, NO_LEASE};
 use std::sync::Arc;
 
 /// What a lease is on: sixteen million of them are to fit into memory, and most are on one binding.
 #[derive(Debug, Default)]
 struct Use {
-    first: Option<Lasting>,
-    others: Option<Box<[Lasting]>>,
+    first: Option<LastingBinding>,
+    others: Option<Box<[LastingBinding]>>,
     entries: u32,
 }
 
 impl Use {
-    fn flows(&self) -> impl Iterator<Item = &Lasting> {
+    fn flows(&self) -> impl Iterator<Item = &LastingBinding> {
         self.first.iter().chain(self.others.iter().flatten())
     }
-    fn set(&mut self, flows: &[Lasting]) {
+    fn set(&mut self, flows: &[LastingBinding]) {
         let (first, others) = match flows.split_first() {
             Some((first, others)) => (Some(*first), others),
             None => (None, flows),
@@ -47,7 +47,7 @@ impl LeasePool {
     }
 
     /// For one entry more that stands for these bindings. `None` when there is none left, or a binding is gone.
-    pub fn take(&mut self, flows: &[Lasting], store: &mut StateStore) -> Option<u32> {
+    pub fn take(&mut self, flows: &[LastingBinding], store: &mut StateStore) -> Option<u32> {
         let mut flows = flows.to_vec();
         flows.sort_unstable_by_key(|f| (f.table, f.flow.record));
         flows.dedup();
@@ -68,7 +68,7 @@ impl LeasePool {
             let l = t.lease(f.flow);
             if l != NO_LEASE {
                 self.leases.end(l);
-                t.take_back(f.flow, l);
+                t.release(f.flow, l);
             }
         }
         let l = match self.free.pop() {
@@ -82,7 +82,7 @@ impl LeasePool {
         let mut last = Some(0);
         for f in &flows {
             let t = store.get_mut::<FlowTable>(f.table);
-            let used = t.and_then(|t| t.let_out(f.flow, l));
+            let used = t.and_then(|t| t.grant(f.flow, l));
             last = last.zip(used).map(|(a, b)| a.max(b));
         }
         let u = self.uses.get_mut(l as usize)?;
@@ -114,7 +114,7 @@ impl LeasePool {
             self.leases.end(lease);
             for f in u.flows() {
                 if let Some(t) = store.get_mut::<FlowTable>(f.table) {
-                    t.take_back(f.flow, lease);
+                    t.release(f.flow, lease);
                 }
             }
             u.set(&[]);

@@ -11,8 +11,8 @@ use crate::simd::any::Any;
 use crate::simd::hash::tag;
 use crate::simd::window_rewrite::Operands as FlowOperands;
 use crate::simd::{Wide, by_itself};
-use onefold_elements::rewrite::Leases;
-use onefold_packet::prefetch;
+use onefold_nat::Leases;
+use onefold_table::prefetch;
 
 /// Of an entry: the action, the lease, and what is the flow's own.
 #[inline(always)]

@@ -19,7 +19,7 @@ use crate::program::headers::shape::{ECHO, Shape, Transport};
 use crate::program::reads::ShapeReads;
 use crate::simd::HEAD_AT;
 use crate::simd::WINDOW;
-use onefold_elements::model::HeaderCheck;
+use onefold_element::model::HeaderCheck;
 use onefold_packet::Packet;
 use onefold_synth::program::Dim;
 

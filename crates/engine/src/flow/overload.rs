@@ -16,9 +16,10 @@ use crate::simd::GROUP;
 use crate::simd::Wide;
 use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::window_rewrite::Operands as FlowOperands;
-use onefold_elements::ElemId;
-use onefold_elements::rewrite::Leases;
-use onefold_packet::{Pkt, Timestamp, prefetch};
+use onefold_element::ElemId;
+use onefold_nat::Leases;
+use onefold_packet::{Pkt, Timestamp};
+use onefold_table::prefetch;
 
 /// Entries of a group's first packets, all of which are known [in short](BatchMeta::keyed), where many have none: which have none, a bit each.
 #[inline(always)]

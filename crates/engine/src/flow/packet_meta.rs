@@ -2,7 +2,7 @@
 
 use crate::flow::table::{KEY, NO_SLOT, Slot};
 use crate::simd::window_rewrite::Operands as FlowOperands;
-use onefold_elements::rewrite::NO_LEASE;
+use onefold_nat::NO_LEASE;
 
 /// Nothing has been seen yet.
 pub(crate) const UNKNOWN: u32 = u32::MAX;

@@ -23,7 +23,7 @@ use crate::program::plan::Plan;
 use crate::program::report::Report;
 use crate::simd::GROUP;
 use crate::simd::dispatch::Isa;
-use onefold_elements::{ElemId, StateId};
+use onefold_element::{ElemId, StateId};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_synth::program::Program;
 use std::hash::{BuildHasher, RandomState};

@@ -22,8 +22,8 @@ use crate::simd::any::Any;
 use crate::simd::avx2::Avx2;
 use crate::simd::avx512::Avx512;
 use crate::simd::dispatch::Isa;
-use onefold_elements::ElemId;
-use onefold_elements::rewrite::Leases;
+use onefold_element::ElemId;
+use onefold_nat::Leases;
 use onefold_packet::{Pkt, Timestamp};
 
 /// The steps, said once: hands them to a macro, behind whatever else it is to know.

@@ -19,7 +19,7 @@ use crate::flow::bucket::Bucket;
 use crate::simd::any::Any;
 use crate::simd::hash::{scaled, tag};
 use crate::simd::{TAGS, Wide, ZERO_SUM_WORDS};
-use onefold_packet::{Roomy, prefetch, spread};
+use onefold_table::{HugeVec, prefetch};
 
 /// Entries of a bucket.
 const WAYS: usize = TAGS;
@@ -42,10 +42,10 @@ pub(crate) const NO_SLOT: Slot = Slot::MAX;
 
 #[derive(Debug)]
 pub(crate) struct Table {
-    buckets: Roomy<Bucket>,
-    lines: Roomy<Entry>,
+    buckets: HugeVec<Bucket>,
+    lines: HugeVec<Entry>,
     /// By bucket: which entries have been used since somebody wanted their places.
-    used: Roomy<u8>,
+    used: HugeVec<u8>,
     seed: [u64; 4],
     len: usize,
     /// Most buckets.
@@ -89,9 +89,9 @@ impl Table {
             (z ^ (z >> 31)) | 1
         };
         Table {
-            buckets: spread(buckets),
-            lines: spread(buckets * WAYS),
-            used: spread(buckets),
+            buckets: HugeVec::filled(buckets),
+            lines: HugeVec::filled(buckets * WAYS),
+            used: HugeVec::filled(buckets),
             seed: [mix(1), mix(2), mix(3), mix(4)],
             len: 0,
             bound,
@@ -118,8 +118,8 @@ impl Table {
 
     /// The most that [`Table::memory_bytes`] can be.
     pub fn most_bytes(&self) -> usize {
-        let lines = Roomy::<Entry>::bytes_for(self.bound * WAYS);
-        Roomy::<Bucket>::bytes_for(self.bound) + lines + Roomy::<u8>::bytes_for(self.bound)
+        let lines = HugeVec::<Entry>::bytes_for(self.bound * WAYS);
+        HugeVec::<Bucket>::bytes_for(self.bound) + lines + HugeVec::<u8>::bytes_for(self.bound)
     }
 
     /// Hash of a key: two words, or all of them if it is [`LONG`].
@@ -137,7 +137,7 @@ impl Table {
     /// [`Table::hash`] of a key of two words.
     #[inline(always)]
     pub fn hash_short(&self, a: u64, b: u64) -> u64 {
-        onefold_packet::hash_words(&self.seed, a, b)
+        onefold_table::hash_words(&self.seed, a, b)
     }
 
     /// What [`Table::hash_short`] and the number of a bucket are computed with: secrets, and how many buckets there are.
@@ -346,9 +346,9 @@ impl Table {
     fn grow(&mut self, gone: &mut dyn FnMut(Entry)) {
         let n = (self.buckets.len() * 2).min(self.bound);
         let old = Table {
-            buckets: std::mem::replace(&mut self.buckets, spread(n)),
-            lines: std::mem::replace(&mut self.lines, spread(n * WAYS)),
-            used: std::mem::replace(&mut self.used, spread(n)),
+            buckets: std::mem::replace(&mut self.buckets, HugeVec::filled(n)),
+            lines: std::mem::replace(&mut self.lines, HugeVec::filled(n * WAYS)),
+            used: std::mem::replace(&mut self.used, HugeVec::filled(n)),
             ..*self
         };
         self.len = 0;

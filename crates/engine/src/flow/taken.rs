@@ -6,7 +6,7 @@ use crate::flow::stats::FlowStats;
 use crate::level::Level;
 use crate::program::report::PuntCount;
 use crate::program::report::Report;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_packet::Timestamp;
 
 /// The level that took a packet, and why.

@@ -8,8 +8,8 @@ use crate::graph::reference::Graph;
 use crate::graph::sched::{RunList, Timers};
 use crate::graph::topology::Topology;
 use crate::graph::unparse;
-use onefold_elements::args::{ArgScope, Args};
-use onefold_elements::{
+use onefold_element::args::{ArgScope, Args};
+use onefold_element::{
     ConfigCx, ConfigErrors, ElemId, Element, ElementClass, GraphSpec, Host, InitCx, IoRole,
     LogStream, NameDb, Outbox, Processing, StateStore,
 };

@@ -9,7 +9,7 @@ use crate::graph::sched::{RunList, Timers};
 use crate::graph::topology::{Edge, Topology};
 use crate::graph::trace::{Decision, Entry, MAX_TRACE_STEPS, Trace, TraceStep};
 use crate::graph::visits::Visit;
-use onefold_elements::{
+use onefold_element::{
     Cx, ElemId, Element, Emission, HandlerError, Host, LogStream, NameDb, Outbox, StateStore,
     TimerId, find_element,
 };

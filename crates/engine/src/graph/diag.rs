@@ -1,6 +1,6 @@
 //! What can be wrong with a graph: diagnostics with their places.
 
-use onefold_elements::{ConfigError, SourceLoc};
+use onefold_element::{ConfigError, SourceLoc};
 use std::fmt;
 
 /// How bad it is.

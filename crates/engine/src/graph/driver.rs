@@ -3,7 +3,7 @@
 use crate::graph::core::Core;
 use crate::graph::reference::Graph;
 use crate::graph::run::Turn;
-use onefold_elements::{ElemId, Outbox, StateStore};
+use onefold_element::{ElemId, Outbox, StateStore};
 use onefold_packet::Timestamp;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};

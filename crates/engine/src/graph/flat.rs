@@ -2,7 +2,7 @@
 
 use onefold_click::FlatGraph;
 use onefold_click::source::{SourceMap, Span};
-use onefold_elements::{ConnectionSpec, ElementSpec, GraphSpec, SourceLoc};
+use onefold_element::{ConnectionSpec, ElementSpec, GraphSpec, SourceLoc};
 use std::collections::HashMap;
 use std::sync::Arc;
 

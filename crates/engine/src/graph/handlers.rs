@@ -3,8 +3,8 @@
 use crate::graph::core::{Core, LateCall};
 use crate::graph::limits;
 use crate::graph::unparse;
-use onefold_elements::args::split_words;
-use onefold_elements::{
+use onefold_element::args::split_words;
+use onefold_element::{
     ElemId, Element, HandlerError, HandlerFlags, HandlerResult, Host, Outbox, Processing,
     StateStore, find_element,
 };
@@ -326,7 +326,7 @@ impl Core {
 
     /// Handler `name` has been written: where that is changing an argument, the `config` handler shows it.
     fn note_argument(&mut self, node: u32, name: &str, value: &str) {
-        use onefold_elements::args::{AnyArg, ArgScope, Args, split_args};
+        use onefold_element::args::{AnyArg, ArgScope, Args, split_args};
         let elem = self.nodes.get(node as usize).and_then(|n| n.elem.as_ref());
         let info = elem.and_then(|e| e.handlers().iter().find(|h| h.name == name));
         let Some((position, keyword)) = info.and_then(|h| h.argument) else {
@@ -422,7 +422,7 @@ impl Core {
     fn ports_text(&self, i: usize) -> String {
         let topo = &self.topo;
         let p = topo.ports[i];
-        let (ins, outs) = onefold_elements::ElementClass::halves(topo.class[i].processing);
+        let (ins, outs) = onefold_element::ElementClass::halves(topo.class[i].processing);
         let plural = |n: usize| if n == 1 { "" } else { "s" };
         let kind = |pull: bool, code: &str, k: usize| {
             let agnostic = Processing::of(code, k) == Processing::Agnostic;
@@ -508,7 +508,7 @@ impl Core {
         config: &str,
         store: &mut StateStore,
     ) -> Result<(), HandlerError> {
-        use onefold_elements::args::{ArgScope, Args, split_args};
+        use onefold_element::args::{ArgScope, Args, split_args};
         let i = node as usize;
         let Some(old) = self.nodes.get(i).and_then(|n| n.elem.as_ref()) else {
             return Err(HandlerError::Busy(self.element_name(ElemId(node))));
@@ -522,7 +522,7 @@ impl Core {
             elements: &topo.names,
         };
         let mut args = Args::new(split.iter().map(String::as_str).collect(), scope);
-        let mut cx = onefold_elements::ConfigCx {
+        let mut cx = onefold_element::ConfigCx {
             elem: ElemId(node),
             name: &topo.names[i],
             ninputs: topo.ports[i].ninputs,

@@ -2,8 +2,8 @@
 
 use crate::graph::diag::{Diagnostic, Stage};
 use crate::graph::topology::{Edge, PortCounts};
-use onefold_elements::flow::flows;
-use onefold_elements::{ElementClass, GraphSpec, PortRange, Processing, SourceLoc};
+use onefold_element::flow::flows;
+use onefold_element::{ElementClass, GraphSpec, PortRange, Processing, SourceLoc};
 use std::collections::HashSet;
 
 /// Longest way that one pull may go through elements, so that pulling needs bounded stack.

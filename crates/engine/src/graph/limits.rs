@@ -17,7 +17,7 @@ pub const UNCONNECTED: &str = "engine: unconnected output";
 pub const TASK_TURNS: u32 = 20_000;
 /// Task turns per injection once a run has exceeded [`TASK_TURNS`].
 pub const TASK_TURNS_RUNAWAY: u32 = 64;
-/// Repetitions within one task turn ([`onefold_elements::TaskStatus::Again`]).
+/// Repetitions within one task turn ([`onefold_element::TaskStatus::Again`]).
 pub const TASK_BURST: u32 = 65_536;
 /// Timers fired between two injections.
 pub const TIMERS: u32 = 1_000_000;

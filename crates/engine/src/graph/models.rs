@@ -1,8 +1,8 @@
 //! A graph as the synthesizer sees it: every element's models as configured now, and the wiring.
 
 use crate::graph::reference::Graph;
-use onefold_elements::model::{Case, Model, ModelCx};
-use onefold_elements::{ElemId, IoRole};
+use onefold_element::model::{Case, Model, ModelCx};
+use onefold_element::{ElemId, IoRole};
 use onefold_synth::{ElementInfo, Input};
 
 impl Graph {
@@ -51,7 +51,7 @@ impl Graph {
         (0..inputs).map(model).collect()
     }
 
-    /// What becomes of packets that an element's model hands over, as far as it can be told ([`onefold_elements::Element::finer`]).
+    /// What becomes of packets that an element's model hands over, as far as it can be told ([`onefold_element::Element::finer`]).
     pub fn finer_model(&self, e: ElemId, port: u16) -> Option<Vec<Case>> {
         let (ninputs, noutputs) = self.port_counts(e);
         let cx = ModelCx {

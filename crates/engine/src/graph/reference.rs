@@ -8,11 +8,11 @@ use crate::graph::limits;
 use crate::graph::topology::Edge;
 use crate::graph::trace::{Trace, TraceStep};
 use crate::graph::visits::Visits;
-use onefold_elements::rewrite::FlowTable;
-use onefold_elements::{
+use onefold_element::{
     ENTRY, ElemId, HandlerError, HandlerResult, IoRole, LogStream, NameDb, Outbox, Port,
     RuleCounters, StateId, StateStore,
 };
+use onefold_nat::FlowTable;
 use onefold_packet::{Pkt, Timestamp};
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl Graph {
         &self.warnings
     }
     /// The graph as written.
-    pub fn spec(&self) -> &onefold_elements::GraphSpec {
+    pub fn spec(&self) -> &onefold_element::GraphSpec {
         &self.core.topo.spec
     }
     /// Number of elements.
@@ -476,7 +476,7 @@ impl Graph {
             let elem = self.core.nodes[i as usize].elem.as_ref();
             let handlers = elem.map_or(&[][..], |e| e.handlers());
             for h in handlers {
-                use onefold_elements::HandlerFlags::{Read, ReadWrite};
+                use onefold_element::HandlerFlags::{Read, ReadWrite};
                 if matches!(h.flags, Read | ReadWrite) {
                     let t = Target::Element(i, h.name.to_string());
                     let v = self.read_target(&t, "").unwrap_or_else(|e| e.to_string());

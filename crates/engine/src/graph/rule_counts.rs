@@ -9,7 +9,7 @@
 //! one do not come to the lists behind it: they are taken off as they leave.
 
 use crate::graph::core::Node;
-use onefold_elements::RuleCount;
+use onefold_element::RuleCount;
 use onefold_packet::Packet;
 use onefold_synth::program::{EndAt, LenAt};
 use std::collections::HashMap;
@@ -93,7 +93,7 @@ impl RuleLedger {
     #[inline]
     pub fn ask(&self, rule: usize) {
         if let Some(c) = self.rules.get(rule) {
-            onefold_packet::prefetch(c);
+            onefold_table::prefetch(c);
         }
     }
 

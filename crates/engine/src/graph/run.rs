@@ -3,7 +3,7 @@
 use crate::graph::core::Core;
 use crate::graph::limits;
 use crate::graph::trace::Entry;
-use onefold_elements::{Outbox, StateStore, TaskStatus};
+use onefold_element::{Outbox, StateStore, TaskStatus};
 use onefold_packet::Timestamp;
 
 /// What a turn of the task list did.

@@ -4,7 +4,7 @@
 //! same way: every task has a pass value, the lowest runs, and its pass grows by its stride. Timers are ordered by time,
 //! and by the order in which they were set where times are equal.
 
-use onefold_elements::TimerId;
+use onefold_element::TimerId;
 use onefold_packet::Timestamp;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

@@ -1,8 +1,7 @@
 //! The fixed part of a graph: who is connected to whom, what is push and what is pull.
 
-use onefold_elements::flow::flows;
-use onefold_elements::{ElementClass, Processing};
-use onefold_elements::{GraphSpec, Port};
+use onefold_element::flow::flows;
+use onefold_element::{ElementClass, GraphSpec, Port, Processing};
 
 /// One end of a connection, packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! The steps that a packet takes.
 
 use crate::graph::visits::Visit;
-use onefold_elements::{ElemId, Port, SourceLoc};
+use onefold_element::{ElemId, Port, SourceLoc};
 
 /// A choice that an element made about a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The flat configuration as Click's `flatconfig` handler prints it: declarations, then connections as chains.
 
-use onefold_elements::GraphSpec;
+use onefold_element::GraphSpec;
 use std::collections::HashMap;
 use std::fmt::Write;
 

@@ -6,7 +6,7 @@ use crate::program::lookup::tree::{Classifier, StageIndex};
 use crate::program::lookup::{Lookup, StageLookup};
 use crate::program::reads::EntryReads;
 use crate::program::rewrite::image::Image;
-use onefold_elements::model::{BindKind, FlowSide, ValueSet};
+use onefold_element::model::{BindKind, FlowSide, ValueSet};
 use onefold_synth::program::{EndAt, LenAt};
 use std::sync::Arc;
 

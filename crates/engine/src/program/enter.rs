@@ -9,7 +9,7 @@ use crate::program::exec::general;
 use crate::program::lookup::columns::Scratch;
 use crate::program::lookup::tree::NO_RULE;
 use crate::program::runner::{First, Loaded, ProgramRunner};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_packet::{Packet, Pkt, Timestamp};
 
 /// Programs with at most so many rules have all that is known of them in the nearest caches.
@@ -217,7 +217,7 @@ impl ProgramRunner {
         if !l.code.binds.is_empty() && l.code.rule_action.len() > NEAR {
             for rule in out.iter().filter(|r| **r != NO_RULE) {
                 let action = l.code.rule_action.get((stage.rules + rule) as usize);
-                action.map(onefold_packet::prefetch);
+                action.map(onefold_table::prefetch);
             }
         }
         if !st.regs.tables.batch {
@@ -269,7 +269,7 @@ impl ProgramRunner {
         };
         for rule in rules.filter(|r| *r != NO_RULE) {
             let at = (stage.rules + rule) as usize;
-            l.code.rule_action.get(at).map(onefold_packet::prefetch);
+            l.code.rule_action.get(at).map(onefold_table::prefetch);
             if let Some(ledger) = &self.graph.core.rules {
                 ledger.ask(at);
             }

@@ -1,6 +1,6 @@
 //! A packet's way through a program, written down so that it can be gone again without asking.
 
-use onefold_elements::rewrite::Lasting;
+use onefold_nat::LastingBinding;
 use onefold_synth::program::LenAt;
 
 /// How it ended.
@@ -25,7 +25,7 @@ pub(crate) struct Path {
     /// Rules whose action the packet left, at their bindings of these numbers.
     pub left: Vec<(u32, u16)>,
     /// The bindings that were used.
-    pub flows: Vec<Lasting>,
+    pub flows: Vec<LastingBinding>,
     pub end: PathEnd,
     /// Registers at the end, where it left.
     pub values: Vec<u128>,
@@ -52,7 +52,7 @@ impl Path {
         self.rules.push(at as u32);
     }
     /// A binding was used.
-    pub fn flow(&mut self, lasting: Option<Lasting>) {
+    pub fn flow(&mut self, lasting: Option<LastingBinding>) {
         match lasting {
             Some(l) => self.flows.push(l),
             None => self.once = Some("a binding that is still changing"),

@@ -5,7 +5,7 @@
 use crate::program::followers::followers_of;
 use crate::program::headers::registers::Bits;
 use crate::program::headers::shape::Shape;
-use onefold_elements::model::{HeaderCheck, ValueSet};
+use onefold_element::model::{HeaderCheck, ValueSet};
 use onefold_synth::program::{Address, Dim, EndAt, Entry, Program, Step};
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -1,7 +1,7 @@
 //! The stages that a packet passes, recorded.
 
-use onefold_elements::ElemId;
-use onefold_elements::model::Binding;
+use onefold_element::ElemId;
+use onefold_element::model::Binding;
 
 /// Most stages that a trace keeps.
 const MAX_STEPS: usize = 10_000;

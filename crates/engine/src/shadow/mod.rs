@@ -52,7 +52,7 @@ use crate::program::error::LoadError;
 use crate::program::plan::Plan;
 use crate::program::trace::Passed;
 use crate::shadow::window::{Came, Differs, Window};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_packet::{Pkt, Timestamp};
 use onefold_synth::program::Program;
 use std::collections::BTreeSet;

@@ -3,7 +3,7 @@
 use crate::graph::reference::Graph;
 use crate::program::ProgramRunner;
 use crate::program::trace::Passed;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_packet::{Pkt, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,7 +7,7 @@ use crate::simd::intervals::IntervalEnds;
 use crate::simd::window_rewrite::Operands;
 use crate::simd::window_rewrite::WindowRewrite;
 use crate::simd::{EDGES, HEAD, HEAD_AT, Lanes, ROW, TAGS, Wide, ZERO_SUM_WORDS};
-use onefold_packet::hash_words;
+use onefold_table::hash_words;
 
 /// Whatever the processor is.
 #[derive(Debug, Clone, Copy)]

@@ -213,7 +213,7 @@ pub(crate) trait Wide: Copy {
     fn halves(self, v: Self::N, to: &mut [u16; ROW]);
     /// Two words each, of these numbers: the lower and the upper half of the first, and of the second.
     fn pairs(self, of: &[Self::N; 4], to: &mut [[u64; 2]; ROW]);
-    /// [`onefold_packet::hash_words`] of those, their [tags](crate::simd::hash::tag), and the numbers of buckets, of so many.
+    /// [`onefold_table::hash_words`] of those, their [tags](crate::simd::hash::tag), and the numbers of buckets, of so many.
     fn hashes(
         self,
         of: &[Self::N; 4],
@@ -308,7 +308,7 @@ mod tests {
         let to = (&mut hashes, &mut tags, &mut buckets);
         wide.hashes(&four, (&secrets, 12_345), to);
         for i in 0..ROW {
-            let h = onefold_packet::hash_words(&secrets, pairs[i][0], pairs[i][1]);
+            let h = onefold_table::hash_words(&secrets, pairs[i][0], pairs[i][1]);
             let bucket = crate::simd::hash::scaled(h as u32, 12_345);
             assert_eq!((h, bucket), (hashes[i], buckets[i]));
             assert_eq!(crate::simd::hash::tag(h), tags[i]);

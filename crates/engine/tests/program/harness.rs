@@ -1,6 +1,6 @@
 //! Two copies of a graph, one with a program, and packets for both.
 
-use onefold_elements::{ElemId, ElementClass};
+use onefold_element::{ElemId, ElementClass};
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph, Log, spec_from_flat};
 use onefold_packet::{Pkt, Timestamp, checksum};

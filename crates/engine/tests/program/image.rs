@@ -1,8 +1,8 @@
 //! Images held against a naive reading of what they say: bit by bit, word by word.
 
 use crate::harness::build;
-use onefold_elements::ElemId;
-use onefold_elements::model::AnnoKey;
+use onefold_element::ElemId;
+use onefold_element::model::AnnoKey;
 use onefold_engine::program::ProgramRunner;
 use onefold_packet::{Packet, checksum};
 use onefold_synth::program::{

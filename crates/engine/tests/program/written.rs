@@ -2,8 +2,8 @@
 //! and programs that are wrong.
 
 use crate::harness::{Frame, Pair, Rng, build, build_with};
-use onefold_elements::model::{BindKind, BindPacket, Binding, Bound, ValueSet};
-use onefold_elements::{
+use onefold_element::model::{BindKind, BindPacket, Binding, Bound, ValueSet};
+use onefold_element::{
     Cx, ElemId, Element, ElementClass, HandlerError, HandlerInfo, HandlerResult, Port, element_any,
 };
 use onefold_engine::program::{LoadError, ProgramRunner};
@@ -156,7 +156,7 @@ macro_rules! class {
             ports: $ports,
             processing: "a/ah",
             flow: "x/x",
-            effect: onefold_elements::Effect::OrderSensitive,
+            effect: onefold_element::Effect::OrderSensitive,
             usage: "",
             summary: "for tests",
             new: || Box::new(<$t>::default()),
@@ -262,7 +262,7 @@ fn goes(n: u32) -> Next {
 fn program() -> Program {
     let painted = Image {
         annos: vec![(
-            onefold_elements::model::AnnoKey {
+            onefold_element::model::AnnoKey {
                 offset: 16,
                 size: 1,
             },
@@ -683,7 +683,7 @@ fn wrong_programs_are_refused() {
         L::NoSlot { .. }
     ));
     let anno = Expr::Of(
-        Dim::Anno(onefold_elements::model::AnnoKey {
+        Dim::Anno(onefold_element::model::AnnoKey {
             offset: 40,
             size: 16,
         }),

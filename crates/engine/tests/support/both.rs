@@ -1,7 +1,7 @@
 //! A program, and the same with a flow table in front: what both do with the same packets is compared.
 
 use super::harness::build;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::flow::FlowRunner;
 use onefold_engine::program::ProgramRunner;
 use onefold_packet::{Pkt, Timestamp};

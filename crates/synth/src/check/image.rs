@@ -2,7 +2,7 @@
 
 use super::Checker;
 use crate::program::*;
-use onefold_elements::model::AnnoKey;
+use onefold_element::model::AnnoKey;
 
 impl Checker<'_> {
     pub(super) fn image(&mut self, image: &Image) {

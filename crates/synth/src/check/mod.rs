@@ -38,8 +38,8 @@ mod slots;
 mod tests;
 
 use crate::program::*;
-use onefold_elements::ElemId;
-use onefold_elements::model::{AnnoKey, FlowSide, ValueSet, max_of};
+use onefold_element::ElemId;
+use onefold_element::model::{AnnoKey, FlowSide, ValueSet, max_of};
 use std::fmt;
 
 /// Most pieces that are looked at to show that a stage's rules leave nothing out.

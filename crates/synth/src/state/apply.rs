@@ -2,7 +2,7 @@
 
 use super::{Need, State, end_of};
 use crate::program::{Dim, EndAt, Expr, Mark, SumKind, SumTerm, SumWrite, TypeExpr, Write};
-use onefold_elements::model::{AnnoKey, Checksum, Fix, Op, TypeOf, max_of};
+use onefold_element::model::{AnnoKey, Checksum, Fix, Op, TypeOf, max_of};
 
 impl State {
     /// Writes bits, whatever stood there; checksum bookkeeping is the caller's.

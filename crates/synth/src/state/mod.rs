@@ -4,7 +4,7 @@ mod read;
 
 use crate::layout::Layout;
 use crate::program::{Dim, EndAt, Expr, Image, LenAt, Mark, Slot, Step, SumWrite, TypeExpr, Write};
-use onefold_elements::model::{AnnoKey, Base, FieldRef, ValueSet};
+use onefold_element::model::{AnnoKey, Base, FieldRef, ValueSet};
 use std::sync::Arc;
 
 /// Why an operation or a reading cannot go on in this stage.

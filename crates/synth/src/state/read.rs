@@ -2,7 +2,7 @@
 
 use super::{Got, Need, State, end_of};
 use crate::program::{Address, Dim, EndAt, Expr, Mark, SumKind, SumWrite, TypeExpr};
-use onefold_elements::model::{AT_ZERO, AnnoKey, Base, HeaderCheck, Read, Value, max_of};
+use onefold_element::model::{AT_ZERO, AnnoKey, Base, HeaderCheck, Read, Value, max_of};
 
 impl State {
     /// What these bits hold now.

@@ -3,7 +3,7 @@
 //! it is the protocol's usual one); what is known of a packet only decides which of several names is printed.
 
 use crate::program::{Dim, EndAt, Filter};
-use onefold_elements::model::{AnnoKey, HeaderCheck, RouteWhat};
+use onefold_element::model::{AnnoKey, HeaderCheck, RouteWhat};
 
 /// How a value is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::program::*;
-use onefold_elements::ElemId;
-use onefold_elements::model::{
+use onefold_element::ElemId;
+use onefold_element::model::{
     AnnoKey, BindKind, FlowSide, HeaderCheck, RouteWhat, ValueSet, max_of,
 };
 use proptest::prelude::*;

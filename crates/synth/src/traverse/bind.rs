@@ -9,8 +9,8 @@ use crate::program::{
     Dim, End, Expect, Expr, Mark, Next, Slot, SlotInfo, Step, SumKind, SumTerm, Why,
 };
 use crate::state::{Need, PathSlot, State};
-use onefold_elements::ElemId;
-use onefold_elements::model::{
+use onefold_element::ElemId;
+use onefold_element::model::{
     AnnoKey, Bind, BindKind, Case, Cond, DstAnno, Rewritten, ValueSet, field,
 };
 use onefold_packet::anno_field;

@@ -2,7 +2,7 @@
 
 use crate::program::{Dim, EndAt, Expr, Filter};
 use crate::state::State;
-use onefold_elements::model::{HeaderCheck, ValueSet, max_of};
+use onefold_element::model::{HeaderCheck, ValueSet, max_of};
 
 /// What `known` (of the packets before) says of packets written out in this state.
 pub(super) fn carried(known: &Filter, s: &State) -> Filter {

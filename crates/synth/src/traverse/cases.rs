@@ -1,7 +1,7 @@
 //! Filters against the alternatives of an element's cases.
 
 use crate::program::{Dim, Filter};
-use onefold_elements::model::ValueSet;
+use onefold_element::model::ValueSet;
 use std::collections::{HashMap, HashSet};
 
 /// Most intervals that taking one case out of a filter may leave in a dimension.

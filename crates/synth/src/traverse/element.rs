@@ -7,8 +7,8 @@ use crate::cond::{self, Trouble};
 use crate::layout::Layout;
 use crate::program::{Counted, Dim, Expr, Filter, Origin, Step, Why};
 use crate::state::{Got, State};
-use onefold_elements::ElemId;
-use onefold_elements::model::{Case, Cond, Exit, Model, Op, Read, field};
+use onefold_element::ElemId;
+use onefold_element::model::{Case, Cond, Exit, Model, Op, Read, field};
 use std::collections::{BTreeMap, HashMap};
 
 /// Most alternatives of earlier cases that are taken out of what a case takes.

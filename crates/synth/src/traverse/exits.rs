@@ -6,8 +6,8 @@ use super::groups::Traversal;
 use super::{Group, Key, Part};
 use crate::program::{End, Expr, Next, Step, Why};
 use crate::state::{Got, State};
-use onefold_elements::ElemId;
-use onefold_elements::model::{Case, Exit, Fix, Op, Read, ValueSet, field};
+use onefold_element::ElemId;
+use onefold_element::model::{Case, Exit, Fix, Op, Read, ValueSet, field};
 
 impl Traversal<'_, '_> {
     /// A group takes a case.

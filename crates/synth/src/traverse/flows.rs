@@ -12,8 +12,8 @@ use super::carry;
 use super::known::Known;
 use crate::program::{Dim, Expr, Filter};
 use crate::state::State;
-use onefold_elements::ElemId;
-use onefold_elements::model::{Bind, BindKind, Exit, FlowSide, Model, Rewritten, ValueSet};
+use onefold_element::ElemId;
+use onefold_element::model::{Bind, BindKind, Exit, FlowSide, Model, Rewritten, ValueSet};
 use std::collections::{BTreeSet, VecDeque};
 
 /// From so many changes on, any flow may begin at an input.

@@ -5,8 +5,8 @@ use super::known::{Known, hull};
 use super::{Group, Key, Leaf, Part, Synthesizer};
 use crate::program::{Action, Dim, End, Filter, Step, Why};
 use crate::state::{Need, State};
-use onefold_elements::ElemId;
-use onefold_elements::model::ValueSet;
+use onefold_element::ElemId;
+use onefold_element::model::ValueSet;
 use std::collections::{BTreeMap, HashMap};
 
 /// Most filters of a group that are told from each other in what is known of it.

@@ -2,7 +2,7 @@
 
 use crate::program::{Filter, SlotInfo};
 use crate::text::width;
-use onefold_elements::model::ValueSet;
+use onefold_element::model::ValueSet;
 
 /// Most filters of a union; then those that differ least become one.
 const MAX_CUBES: usize = 8;

@@ -34,14 +34,14 @@ use carry::carried;
 use flows::{Ask, Begun};
 use groups::Traversal;
 use known::Known;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use order::order;
 use std::collections::{BTreeSet, HashMap};
 
 /// Most times that a path passes one input: cycles inside a function end here.
 pub const MAX_VISITS: usize = 32;
 // packets that go round with no hop counted down end at the same number
-const _: () = assert!(MAX_VISITS == onefold_elements::MAX_ROUNDS as usize);
+const _: () = assert!(MAX_VISITS == onefold_element::model::MAX_ROUNDS as usize);
 /// Most times that a path crosses one link between functions. Packets that come to it once more go round, as between routers
 /// that send a prefix to each other: the reference graph goes on with them to the end of their time to live.
 pub const MAX_CROSSINGS: usize = 2;

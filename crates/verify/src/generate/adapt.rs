@@ -4,9 +4,9 @@
 use super::index::Index;
 use super::read::Seen;
 use crate::frame::{self, View};
-use onefold_elements::ElemId;
-use onefold_elements::model::ValueSet;
-use onefold_io::LinkType;
+use onefold_capture::LinkType;
+use onefold_element::ElemId;
+use onefold_element::model::ValueSet;
 use onefold_packet::checksum;
 use onefold_synth::program::{Action, Dim, End, Filter, Program, Stage, Step};
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,9 +5,9 @@ use super::{Port, Source};
 use crate::event::Event;
 use crate::frame;
 use crate::subject::Outputs;
-use onefold_elements::ElemId;
+use onefold_capture::{CaptureError, CaptureReader, Merge};
+use onefold_element::ElemId;
 use onefold_engine::program::ProgramStep;
-use onefold_io::{CaptureError, CaptureReader, Merge};
 use onefold_packet::Timestamp;
 use std::collections::{BTreeMap, VecDeque};
 

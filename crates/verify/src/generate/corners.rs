@@ -5,7 +5,7 @@
 
 use crate::event::Event;
 use crate::frame;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::program::ProgramStep;
 use onefold_packet::checksum;
 use std::collections::VecDeque;
@@ -94,7 +94,7 @@ fn with_header_sum(b: &[u8], net: usize, wanted: u16) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onefold_elements::model::Binding;
+    use onefold_element::model::Binding;
     use onefold_packet::Timestamp;
 
     #[test]

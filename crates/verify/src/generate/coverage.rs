@@ -6,7 +6,7 @@
 
 use super::index::Index;
 use super::read::Seen;
-use onefold_elements::model::{ValueSet, max_of};
+use onefold_element::model::{ValueSet, max_of};
 use onefold_engine::program::ProgramStep;
 use onefold_synth::program::{Dim, End, Filter, Next, Program, Step};
 use std::cell::OnceCell;
@@ -415,7 +415,7 @@ fn stages_of(list: &[Next]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onefold_elements::ElemId;
+    use onefold_element::ElemId;
     use onefold_synth::program::{Action, ActionId, Entry, Rule, Stage, StageId, Why};
 
     #[test]

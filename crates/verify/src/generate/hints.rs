@@ -1,7 +1,7 @@
 //! Values that a configuration names: addresses, prefixes, ports, MAC addresses, strings. Random packets made of them meet
 //! the rules far more often than random bits would.
 
-use onefold_elements::GraphSpec;
+use onefold_element::GraphSpec;
 use std::collections::BTreeSet;
 
 /// Most values of a kind.
@@ -135,7 +135,7 @@ impl Sets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onefold_elements::ElementSpec;
+    use onefold_element::ElementSpec;
 
     #[test]
     fn finds_what_is_there() {

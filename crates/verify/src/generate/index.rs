@@ -177,7 +177,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onefold_elements::model::ValueSet;
+    use onefold_element::model::ValueSet;
     use proptest::prelude::*;
 
     fn filter(parts: &[(u8, u8, u8)]) -> Filter {

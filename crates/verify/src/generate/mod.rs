@@ -24,7 +24,7 @@ pub mod ways;
 
 use crate::event::Event;
 use crate::subject::Outputs;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::program::ProgramStep;
 
 /// A port of the chain.

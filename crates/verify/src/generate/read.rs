@@ -1,6 +1,6 @@
 //! A packet as a program's filters see it: an interpreter of dimensions and images of its own, for the account of what was hit.
 
-use onefold_elements::model::{HeaderCheck, max_of};
+use onefold_element::model::{HeaderCheck, max_of};
 use onefold_packet::checksum;
 use onefold_synth::program::{Dim, EndAt, Expr, Filter, Image, TypeExpr};
 

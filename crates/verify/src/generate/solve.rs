@@ -6,7 +6,7 @@ use crate::cubes::PER_STEP;
 use crate::frame::{self, Keep, Shape};
 use crate::gap::rank;
 use crate::rng::Rng;
-use onefold_elements::model::{HeaderCheck, ValueSet, max_of};
+use onefold_element::model::{HeaderCheck, ValueSet, max_of};
 use onefold_synth::program::{Dim, Filter};
 
 /// What came of a search.

@@ -1,8 +1,8 @@
 //! Addresses that route tables send where a filter wants them: a program says which table is asked, not what is in it.
 
 use crate::rng::Rng;
-use onefold_elements::ElemId;
-use onefold_elements::model::{RouteWhat, ValueSet};
+use onefold_element::ElemId;
+use onefold_element::model::{RouteWhat, ValueSet};
 use onefold_elements::routing::table::HeldRoutes;
 use onefold_engine::Graph;
 use onefold_synth::program::{Address, Dim, Filter, Program};

@@ -6,7 +6,7 @@ use crate::event::Event;
 use crate::frame::{self, Keep, Shape};
 use crate::rng::Rng;
 use crate::subject::Outputs;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::program::ProgramStep;
 use onefold_packet::Timestamp;
 use std::collections::VecDeque;

@@ -3,8 +3,8 @@
 use super::coverage::width;
 use super::index::Index;
 use crate::rng::Rng;
-use onefold_elements::ElemId;
-use onefold_elements::model::{AnnoKey, ValueSet, max_of};
+use onefold_element::ElemId;
+use onefold_element::model::{AnnoKey, ValueSet, max_of};
 use onefold_synth::program::{
     Action, Address, Dim, End, EndAt, Expr, Filter, Image, Next, Program, Stage, Step,
 };

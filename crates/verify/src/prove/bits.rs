@@ -1,7 +1,7 @@
 //! Numbers whose bits are functions: most significant bit first.
 
 use super::dd::{Dd, NO, Ref, YES};
-use onefold_elements::model::{ValueSet, max_of};
+use onefold_element::model::{ValueSet, max_of};
 
 /// A number that is known.
 pub fn constant(v: u128, bits: u8) -> Vec<Ref> {

@@ -14,7 +14,7 @@ use crate::generate::traffic::Traffic;
 use crate::reach::{Facts, Reach};
 use crate::rng::Rng;
 use crate::{At, Options, Pair, Reference, Synthesized};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::Graph;
 use onefold_engine::program::{LoadError, ProgramRunner};
 use onefold_packet::Timestamp;

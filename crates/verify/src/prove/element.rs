@@ -5,7 +5,7 @@ use super::dd::{NO, Ref, YES};
 use super::first::Rule;
 use super::packet::{Cause, Sym, World};
 use super::sum::Sum;
-use onefold_elements::model::{
+use onefold_element::model::{
     AT_ZERO, AnnoKey, Base, Bind, BindKind, Case, Checksum, Cond, DstAnno, Exit, FieldRef, Fix, Op,
     Read, TypeOf, Value, ValueSet, field,
 };

@@ -6,7 +6,7 @@ use super::first::Rule;
 use super::packet::{Cause, Sym, World};
 use super::sum::Sum;
 use super::vars::Bit;
-use onefold_elements::model::{HeaderCheck, ValueSet};
+use onefold_element::model::{HeaderCheck, ValueSet};
 use onefold_synth::program::{
     Address, Dim, EndAt, Expr, Image, Mark, Program, Slot, Stage, SumTerm, TypeExpr,
 };

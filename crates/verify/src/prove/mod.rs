@@ -44,8 +44,8 @@ mod vars;
 pub mod witness;
 
 use dd::{Dd, NO, Ref, Stop, YES};
-use onefold_elements::ElemId;
-use onefold_elements::model::{Case, ValueSet};
+use onefold_element::ElemId;
+use onefold_element::model::{Case, ValueSet};
 use onefold_synth::program::{EndAt, StageId};
 use onefold_synth::{Input, Program};
 use packet::{Facts, World};

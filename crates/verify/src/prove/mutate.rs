@@ -3,7 +3,7 @@
 //! Every place where a kind of damage can be done is listed in the program's order; of each kind some are taken, evenly.
 
 use crate::generate::solve::{Search as Found, uncovered};
-use onefold_elements::model::{ValueSet, max_of};
+use onefold_element::model::{ValueSet, max_of};
 use onefold_synth::Program;
 use onefold_synth::program::{
     Action, ActionId, Dim, End, Expr, Filter, Image, Rule, Step, SumTerm, SumWrite, Write,

@@ -5,8 +5,8 @@ use super::bits;
 use super::dd::{Dd, NO, Ref, YES};
 use super::sum::Sum;
 use super::vars::{Bit, Vars};
-use onefold_elements::ElemId;
-use onefold_elements::model::{HeaderCheck, RouteWhat, ValueSet, max_of};
+use onefold_element::ElemId;
+use onefold_element::model::{HeaderCheck, RouteWhat, ValueSet, max_of};
 use onefold_synth::program::{EndAt, SumKind};
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@
 use super::dd::{Dd, NO, Ref, YES};
 use super::packet::World;
 use super::vars::Bit;
-use onefold_elements::model::{HeaderCheck, ValueSet, max_of};
+use onefold_element::model::{HeaderCheck, ValueSet, max_of};
 use onefold_synth::program::EndAt;
 use std::collections::{BTreeSet, HashMap};
 

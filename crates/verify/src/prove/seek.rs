@@ -9,7 +9,7 @@ use super::vars::Bit;
 use super::witness::likely;
 use crate::generate::read::Seen;
 use crate::rng::Rng;
-use onefold_elements::model::{AnnoKey, ValueSet, max_of};
+use onefold_element::model::{AnnoKey, ValueSet, max_of};
 use onefold_synth::program::{Dim, Filter, StageId};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -3,8 +3,8 @@
 
 use super::Doubt;
 use crate::reach::{Facts, Reach, Verdict};
-use onefold_elements::ElemId;
-use onefold_elements::model::{Bind, Exit, Model};
+use onefold_element::ElemId;
+use onefold_element::model::{Bind, Exit, Model};
 use onefold_engine::Graph;
 use onefold_synth::{Input, Program};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Which variable stands for which bit of what a program or a model reads.
 
 use super::dd::{Dd, Ref};
-use onefold_elements::ElemId;
-use onefold_elements::model::{HeaderCheck, RouteWhat};
+use onefold_element::ElemId;
+use onefold_element::model::{HeaderCheck, RouteWhat};
 use onefold_synth::program::EndAt;
 use std::collections::HashMap;
 

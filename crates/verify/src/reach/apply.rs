@@ -2,7 +2,7 @@
 
 use super::Arrived;
 use crate::cubes::{bits_in, bits_of, values, width};
-use onefold_elements::model::{AnnoKey, HeaderCheck, ValueSet, max_of};
+use onefold_element::model::{AnnoKey, HeaderCheck, ValueSet, max_of};
 use onefold_synth::program::{
     Dim, EndAt, Expr, Filter, Image, Program, SumKind, SumTerm, SumWrite, TypeExpr, Write,
 };

@@ -4,8 +4,8 @@
 use super::Arrived;
 use super::apply::value;
 use crate::cubes::{hull, width};
-use onefold_elements::ElemId;
-use onefold_elements::model::{BindKind, FlowSide, ValueSet, max_of};
+use onefold_element::ElemId;
+use onefold_element::model::{BindKind, FlowSide, ValueSet, max_of};
 use onefold_synth::program::{Dim, Expect, Expr, Image, Mark, Program, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,6 @@
 //! What the analysis must be told of a chain, beyond its program.
 
-use onefold_elements::ElemId;
-use onefold_elements::GraphSpec;
+use onefold_element::{ElemId, GraphSpec};
 use onefold_synth::program::{End, Program};
 use std::collections::{BTreeSet, VecDeque};
 

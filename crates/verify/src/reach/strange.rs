@@ -6,8 +6,8 @@
 use super::bind::{BITS, Begins, Flow, Flows, Question, fields_of};
 use super::{Arrived, Reach, Verdict, apply, meet};
 use crate::cubes::tightened;
-use onefold_elements::ElemId;
-use onefold_elements::model::{Bind, BindKind, FlowSide, ValueSet};
+use onefold_element::ElemId;
+use onefold_element::model::{Bind, BindKind, FlowSide, ValueSet};
 use onefold_synth::program::{Action, Expect, Step};
 
 impl Reach {

@@ -1,5 +1,5 @@
 use super::*;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_synth::text;
 
 const HEAD: &str = r#"

@@ -2,7 +2,7 @@
 
 use super::{Reach, meet};
 use crate::cubes::{Left, left, tightened};
-use onefold_elements::model::ValueSet;
+use onefold_element::model::ValueSet;
 use onefold_synth::program::{End, Filter, Next, StageId, Step};
 use onefold_synth::text::Words;
 

@@ -17,7 +17,7 @@ pub mod rig;
 use crate::Rng;
 use config::{Config, Kind};
 use model::{Broken, Segment};
-use onefold_elements::rewrite::FlowId;
+use onefold_nat::FlowId;
 use rig::{Event, Rig, answering};
 
 /// What was looked at.

@@ -12,7 +12,7 @@
 //! 5. connections: closed, with data both ways, streaming: each has its time-out.
 
 use super::config::{Config, How, Kind, Pattern, Spec};
-use onefold_elements::rewrite::FlowId;
+use onefold_nat::FlowId;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What of a segment decides about its connection.

@@ -2,10 +2,9 @@
 
 use super::config::{Config, Kind, Spec};
 use super::model::{Arrival, Broken, Model, Seen, Segment};
-use onefold_elements::ElemId;
-use onefold_elements::NameDb;
-use onefold_elements::rewrite::{FlowId, FlowTable};
+use onefold_element::{ElemId, NameDb};
 use onefold_elements::testing::{Bench, Setup};
+use onefold_nat::{FlowId, FlowTable};
 use onefold_packet::{Packet, Timestamp, checksum};
 
 /// What happens.

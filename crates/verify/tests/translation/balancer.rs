@@ -3,7 +3,7 @@
 use super::Rig;
 use super::examples::load;
 use super::packets::*;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::program::ProgramRunner;
 use onefold_packet::Timestamp;
 use onefold_verify::{Flow, Subject};

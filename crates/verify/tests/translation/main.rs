@@ -11,7 +11,7 @@ mod one_to_one;
 mod packets;
 
 use onefold_chain::Reader;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;

@@ -188,7 +188,7 @@ fn the_element_takes_every_rule() {
         "pass ip any any -> any any (ip_proto:gre; tos:4; ttl:<5; dsize:!0; isdataat:5;)",
     ] {
         let s = one(text);
-        let args = onefold_elements::args::Args::from_strings(&[]);
+        let args = onefold_element::args::Args::from_strings(&[]);
         let r = rule::parse(&s.argument(), &args.scope())
             .unwrap_or_else(|e| panic!("{}: {e}", s.argument()));
         assert_eq!(r.name, s.name());

@@ -17,7 +17,7 @@ use onefold_bench::experiment::{
 };
 use onefold_bench::measure::{Machine, Settings, Spread, alternate};
 use onefold_bench::{ProtocolMix, SizeModel};
-use onefold_io::{CaptureWriter, LinkType};
+use onefold_capture::{CaptureWriter, LinkType};
 use quota::Quota;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

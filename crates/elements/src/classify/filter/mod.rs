@@ -9,7 +9,8 @@
 //!
 //! ```
 //! use onefold_elements::filter::{Filter, Rule, View, parse_rule};
-//! use onefold_elements::{NameDb, args::ArgScope};
+//! use onefold_element::NameDb;
+//! use onefold_element::args::ArgScope;
 //!
 //! let scope = ArgScope { names: NameDb::builtin(), element: "", elements: &[] };
 //! let rules = ["allow src net 10.0.0.0/8 && dst tcp port 80 or 443", "deny all"];

@@ -13,12 +13,12 @@
 use super::expr::{Check, Compare, Expr, Field, Layer, Op, Test, Transport, Which};
 use super::parse::Action;
 use super::rules::Rule;
-use crate::cx::DropReason;
-use crate::model::build::{CUT_OFF, Cases, FRAGMENT};
-use crate::model::{
+pub use cut::finer;
+use onefold_element::DropReason;
+use onefold_element::model::build::{CUT_OFF, Cases, FRAGMENT};
+use onefold_element::model::{
     Base, Case, Cond, Exit, FieldRef, Model, Read, ValueSet, bits, bytes, field, max_of,
 };
-pub use cut::finer;
 use std::collections::BTreeMap;
 
 mod cut;
@@ -536,7 +536,7 @@ pub fn model(rules: &[Rule], six: bool, reasons: &Reasons) -> Model {
     rules.iter().for_each(|r| needs.expr(&r.expr, at));
     let none = || Exit::Drop(reasons.no_header);
     let fixed = if six { 40 } else { 20 };
-    let mut c = Cases::new().case(crate::model::build::no_net(), [], none());
+    let mut c = Cases::new().case(onefold_element::model::build::no_net(), [], none());
     let short = |n: u16| Cond::less(Read::NetLen, n.into());
     if six {
         c = c.case(short(fixed), [], none());

@@ -1,7 +1,7 @@
 //! The words that the filter language knows.
 
 use super::expr::{Field, Layer, Transport};
-use crate::names::NameDb;
+use onefold_element::NameDb;
 
 /// What a primitive tests, as its keyword says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

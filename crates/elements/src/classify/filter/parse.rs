@@ -4,7 +4,7 @@ use super::error::{FilterError, FilterErrorKind as K};
 use super::expr::{Expr, Field, Layer, Span, Test, Which};
 use super::lex::{Word, words};
 use super::names::{self, Family, Kind, Proto};
-use crate::args::{ArgScope, FromArg, Ip4Prefix, Ip6Prefix};
+use onefold_element::args::{ArgScope, FromArg, Ip4Prefix, Ip6Prefix};
 use onefold_packet::EtherAddr;
 use std::net::{Ipv4Addr, Ipv6Addr};
 

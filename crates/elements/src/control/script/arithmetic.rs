@@ -3,9 +3,9 @@
 use super::expand::quote;
 use super::format::{int64, integer, real, real_text, sprintf};
 use super::text::shift_word;
-use crate::args::unquote;
-use crate::cx::Cx;
-use crate::handler::{HandlerError, HandlerResult, parse_bool};
+use onefold_element::Cx;
+use onefold_element::args::unquote;
+use onefold_element::handler::{HandlerError, HandlerResult, parse_bool};
 
 /// Largest file that `cat` reads.
 const MAX_FILE: u64 = 16 << 20;

@@ -1,7 +1,7 @@
 //! Numbers and `sprintf` as scripts know them.
 
 use super::text::shift_word;
-use crate::args::unquote;
+use onefold_element::args::unquote;
 
 /// An integer as Click's arguments have it: decimal, `0x` hexadecimal, `0` octal, `0b` binary, with an optional sign.
 pub(super) fn integer(s: &str) -> Option<i128> {

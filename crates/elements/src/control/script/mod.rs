@@ -10,14 +10,12 @@ mod program;
 mod run;
 mod text;
 
-use crate::args::{AnyArg, Args};
-use crate::batch::Batching;
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, TimerId};
-use crate::element::{ConfigCx, ConfigErrors, Element};
-use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::{Port, element_any};
+use onefold_element::args::{AnyArg, Args};
+use onefold_element::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    Batching, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, TimerId, element_any,
+};
 use onefold_packet::Pkt;
 use program::{Insn, Op};
 

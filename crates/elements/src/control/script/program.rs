@@ -2,7 +2,7 @@
 
 use super::text::shift_word;
 use super::{Script, Type, format};
-use crate::args::Args;
+use onefold_element::args::Args;
 
 /// What an instruction does. Variables are indices into the script's list.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,10 +4,9 @@ use super::expand::{self, Reference};
 use super::program::{Op, end_of};
 use super::text::shift_word;
 use super::{Script, Step, WAKE, arithmetic};
-use crate::args::{ArgScope, FromArg, Seconds, unquote};
-use crate::cx::{Cx, LogStream};
-use crate::handler::{HandlerError, HandlerResult, parse_bool};
-use crate::names::NameDb;
+use onefold_element::args::{ArgScope, FromArg, Seconds, unquote};
+use onefold_element::handler::{HandlerError, HandlerResult, parse_bool};
+use onefold_element::{Cx, LogStream, NameDb};
 use std::io::Write;
 
 /// Jumps that a script may make without waiting; then it is disabled.
@@ -81,11 +80,13 @@ impl Script {
             "args" => self.run_args.clone(),
             "$" => std::process::id().to_string(),
             "0" => self.run_handler.clone(),
-            "#" => crate::args::split_words(&self.run_args).len().to_string(),
+            "#" => onefold_element::args::split_words(&self.run_args)
+                .len()
+                .to_string(),
             "write" => self.run_is_write.to_string(),
             _ => {
                 let n: usize = name.parse().ok().filter(|n| *n > 0)?;
-                let words = crate::args::split_words(&self.run_args);
+                let words = onefold_element::args::split_words(&self.run_args);
                 words.get(n - 1).map_or(String::new(), |w| w.to_string())
             }
         })

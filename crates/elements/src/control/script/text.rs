@@ -1,6 +1,6 @@
 //! Words of script text.
 
-use crate::args::split_words;
+use onefold_element::args::split_words;
 
 /// Splits off the first word: the word, quotes and all, and the rest without the space between.
 pub(super) fn shift_word(text: &str) -> (&str, &str) {

@@ -26,14 +26,14 @@ mod tests;
 
 use super::base::Base;
 use super::scan::{Choice, Pattern, Scanner};
-use crate::args::Args;
-use crate::class::{Effect, ElementClass};
-use crate::cx::Cx;
-use crate::element::{ConfigCx, ConfigErrors, Element};
 use crate::filter::View;
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult};
-use crate::model::{Model, ModelCx};
-use crate::{Port, RuleCount, RuleCounters, element_any, element_counts_rules};
+use onefold_element::args::Args;
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
+use onefold_element::model::{Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, RuleCount, RuleCounters,
+    element_any, element_counts_rules,
+};
 use onefold_packet::Pkt;
 use rule::{Action, Rule, Scratch};
 use std::collections::HashMap;

@@ -7,9 +7,9 @@
 //! the work is bounded by conditions times bytes.)
 
 use super::needle;
-use crate::args::{ArgScope, split_words, unquote};
 use crate::filter::{Expr, parse_pattern};
 use memchr::memmem;
+use onefold_element::args::{ArgScope, split_words, unquote};
 use regex_automata::meta::Regex;
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! Behaviour of `PayloadFilter`.
 
 use super::rule::{self, Scratch};
-use crate::args::Args;
 use crate::testing::Bench;
+use onefold_element::args::Args;
 use onefold_packet::{Packet, Pkt};
 use proptest::prelude::*;
 
@@ -179,12 +179,12 @@ fn quoted_bytes_come_back() {
         b"//x",
     ] {
         assert_eq!(
-            crate::args::unquote(&rule::quote(b)),
+            onefold_element::args::unquote(&rule::quote(b)),
             b,
             "{}",
             rule::quote(b)
         );
-        assert_eq!(crate::args::split_words(&rule::quote(b)).len(), 1);
+        assert_eq!(onefold_element::args::split_words(&rule::quote(b)).len(), 1);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which matcher is used.
 
 use super::PatternError;
-use crate::args::{ArgScope, FromArg};
+use onefold_element::args::{ArgScope, FromArg};
 use std::ffi::OsStr;
 
 /// Names the matcher: `auto` (or empty, or not set), `portable`, or `vectorscan` (also called `hyperscan`: whichever

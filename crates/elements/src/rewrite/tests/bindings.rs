@@ -522,7 +522,7 @@ fn a_batch_does_what_its_packets_do() {
     all.with("rw", |e, cx| e.push_batch(0, &mut packets, cx));
     let mut got = Vec::new();
     for e in all.out.effects.drain(..) {
-        if let crate::Emission::Emit(o, p) = e {
+        if let onefold_element::Emission::Emit(o, p) = e {
             got.push((o, p.data().to_vec()));
         }
     }

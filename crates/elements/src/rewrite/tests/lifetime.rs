@@ -1,7 +1,7 @@
 //! How long bindings live: time-outs, guarantees, capacity, connection state.
 
 use super::*;
-use crate::rewrite::FlowTable;
+use onefold_nat::FlowTable;
 use onefold_packet::wire::tcp::flag::{ACK, FIN, RST, SYN};
 
 fn out(host: u8) -> Pkt {

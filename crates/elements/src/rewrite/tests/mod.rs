@@ -7,15 +7,12 @@ mod lifetime;
 mod robust;
 mod unpushed;
 
-use crate::args::{ArgScope, Args, split_args};
-use crate::class::Processing;
-use crate::cx::{Cx, Outbox};
-use crate::element::{ConfigCx, Element, InitCx};
-use crate::names::NameDb;
-use crate::spec::{ConnectionSpec, GraphSpec};
-use crate::store::StateStore;
 use crate::testing::BenchHost;
-use crate::{ElemId, Port};
+use onefold_element::args::{ArgScope, Args, split_args};
+use onefold_element::{
+    ConfigCx, ConnectionSpec, Cx, ElemId, Element, GraphSpec, InitCx, NameDb, Outbox, Port,
+    Processing, StateStore,
+};
 use onefold_packet::checksum;
 use onefold_packet::wire::{icmp, ipv4, tcp, udp};
 use onefold_packet::{Packet, Pkt, Timestamp};
@@ -142,7 +139,7 @@ impl Net {
         self.with(name, |e, cx| e.push(port, p, cx));
         let mut all = Vec::new();
         for e in self.out.effects.drain(..) {
-            if let crate::Emission::Emit(port, p) = e {
+            if let onefold_element::Emission::Emit(port, p) = e {
                 all.push((port, p));
             }
         }

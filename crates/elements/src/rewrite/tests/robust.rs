@@ -82,7 +82,7 @@ fn configuration_errors() {
 
 #[test]
 fn a_capacity_that_no_table_has_is_told() {
-    use crate::args::{Args, split_args};
+    use onefold_element::args::{Args, split_args};
     for (config, wanted) in [
         ("drop, MAPPING_CAPACITY 4194304", None),
         ("drop, MAPPING_CAPACITY 4194305", Some(1)),

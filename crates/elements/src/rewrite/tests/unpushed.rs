@@ -2,10 +2,10 @@
 //! binding, which is then written into the packet here. In a third one a binder is asked first.
 
 use super::*;
-use crate::model::{
+use onefold_element::model::{
     BindKind, BindPacket, Binding, Bound, DstAnno, Exit, Expected, Model, ModelCx, Rewritten,
 };
-use crate::rewrite::{COLUMNS, Columns, FlowId, FlowPacket, ROW, Tied, Wanted};
+use onefold_nat::{BindAnswer, COLUMNS, Columns, FlowId, FlowPacket, ROW, Wanted};
 use proptest::prelude::*;
 
 /// What is done to both nets.
@@ -293,18 +293,18 @@ fn tie(
         let of_many = columns.get(at);
         assert_eq!(of_many.is_some(), one.is_some());
         let (Some(one), Some(of_many)) = (one, of_many) else {
-            return Some(Tied::Ask);
+            return Some(BindAnswer::Ask);
         };
         // which may not change anything
         let columns = [columns];
-        b.foresee(&columns, COLUMNS, 0);
+        b.batch_prepare(&columns, COLUMNS, 0);
         // as one of a flood's, if it is new
         if p.total_len % 3 == 1
             && b.always_as_wanted(wanted)
             && b.bind_new(&columns[0], at, 1, cx.now) == 1
         {
             *flooded += 1;
-            return Some(Tied::To(columns[0].binding(at)));
+            return Some(BindAnswer::To(columns[0].binding(at)));
         }
         let a = if p.total_len.is_multiple_of(3) {
             one
@@ -314,9 +314,9 @@ fn tie(
         Some(b.bind(&a, wanted, cx.now, || cx.host.random(cx.elem)))
     });
     match tied? {
-        Tied::Ask => None,
-        Tied::Drop(why) => Some(Bound::Drop(why)),
-        Tied::To(b) => Some(Bound::To(Binding {
+        BindAnswer::Ask => None,
+        BindAnswer::Drop(why) => Some(Bound::Drop(why)),
+        BindAnswer::To(b) => Some(Bound::To(Binding {
             origin: port as u16,
             reply: false,
             output: wanted.output,
@@ -696,14 +696,23 @@ fn what_new_flows_get() {
     let e = expected(0).unwrap().unwrap();
     assert_eq!(
         e.saddr,
-        Rewritten::To(crate::model::ValueSet::one(0x0100_0001))
+        Rewritten::To(onefold_element::model::ValueSet::one(0x0100_0001))
     );
     assert_eq!(
         e.daddr,
-        Rewritten::To(crate::model::ValueSet::range(0x1e00_0001, 0x1e00_0002))
+        Rewritten::To(onefold_element::model::ValueSet::range(
+            0x1e00_0001,
+            0x1e00_0002
+        ))
     );
-    assert_eq!(e.sport, Rewritten::To(crate::model::ValueSet::full(16)));
-    assert_eq!(e.dport, Rewritten::To(crate::model::ValueSet::full(16)));
+    assert_eq!(
+        e.sport,
+        Rewritten::To(onefold_element::model::ValueSet::full(16))
+    );
+    assert_eq!(
+        e.dport,
+        Rewritten::To(onefold_element::model::ValueSet::full(16))
+    );
     assert_eq!(expected(1), Err("a mapper with several outputs"));
     assert_eq!(expected(2), Ok(None));
     assert_eq!(expected(3), Ok(None));
@@ -735,8 +744,8 @@ fn only_icmp_errors_are_handed_over() {
 }
 
 fn drops_are_as_the_model_says(spec: Spec<'_>, name: &str) {
-    use crate::model::interp::{self, Next};
-    use crate::model::samples::{Layer, samples};
+    use crate::model_check::samples::{Layer, samples};
+    use onefold_element::model::interp::{self, Next};
     let mut net = Net::new(spec).unwrap();
     let model = net.model_of(name, 0);
     let mut list: Vec<Pkt> = samples(Layer::Ip4, "icmp 0 8 3 11", 5, 600)

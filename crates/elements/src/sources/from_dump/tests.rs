@@ -1,5 +1,5 @@
 use crate::testing::{Bench, Setup};
-use onefold_io::{CaptureWriter, Format, LinkType};
+use onefold_capture::{CaptureWriter, Format, LinkType};
 use onefold_packet::{Timestamp, anno_field};
 use std::path::PathBuf;
 
@@ -25,7 +25,12 @@ impl Capture {
             ..Setup::default()
         };
         let config = format!("{}{more}", self.0.display());
-        Bench::with_setup("FromDump", &config, setup, crate::NameDb::builtin())
+        Bench::with_setup(
+            "FromDump",
+            &config,
+            setup,
+            onefold_element::NameDb::builtin(),
+        )
     }
 }
 
@@ -188,9 +193,14 @@ fn wrong_files_and_arguments() {
             unbound: true,
             ..Setup::default()
         };
-        Bench::with_setup("FromDump", config, setup, crate::NameDb::builtin())
-            .err()
-            .unwrap()
+        Bench::with_setup(
+            "FromDump",
+            config,
+            setup,
+            onefold_element::NameDb::builtin(),
+        )
+        .err()
+        .unwrap()
     };
     assert_eq!(e("/nowhere/x"), ["/nowhere/x: No such file or directory"]);
     assert_eq!(

@@ -11,18 +11,18 @@ use super::field::{self, Field, IGNORED, Info};
 use super::input::{self, Known, Read};
 use super::lines::Lines;
 use super::view::first_timestamp;
-use crate::args::{AnyArg, Args, Data, Filename, Fixed, split_words, unquote};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, TimerId};
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus};
-use crate::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
-use crate::model::build::Cases;
-use crate::model::{Exit, Model, ModelCx};
 use crate::sources::link;
 use crate::sources::to_dump::{Encap, os_error};
 use crate::sources::util::{Own, value};
-use crate::unparse::fixed_point;
-use crate::{Port, element_any};
+use onefold_element::args::{AnyArg, Args, Data, Filename, Fixed, split_words, unquote};
+use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult, parse_bool};
+use onefold_element::model::build::Cases;
+use onefold_element::model::{Exit, Model, ModelCx};
+use onefold_element::unparse::fixed_point;
+use onefold_element::{
+    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, InitCx, IoRole, Port,
+    TaskStatus, TimerId, element_any,
+};
 use onefold_packet::{MAX_PACKET_LEN, Pkt, Timestamp, anno_field};
 use std::net::Ipv4Addr;
 
@@ -132,7 +132,7 @@ impl FromSummary {
             notes.push(format!("bad {what}"));
             return;
         };
-        let named = crate::NameDb::builtin().ip_protocol(word);
+        let named = onefold_element::NameDb::builtin().ip_protocol(word);
         self.proto = match (*word, named) {
             ("T", _) => 6,
             ("U", _) => 17,
@@ -149,7 +149,7 @@ impl FromSummary {
     }
 
     fn set_flow(&mut self, words: &[&str], notes: &mut Notes) {
-        fn part<T: crate::args::FromArg + Default>(w: &str) -> Option<T> {
+        fn part<T: onefold_element::args::FromArg + Default>(w: &str) -> Option<T> {
             match w {
                 "-" => Some(T::default()),
                 w => value(w).ok(),

@@ -4,9 +4,9 @@ use super::field::{Binary, Field, Info};
 use super::ip_options;
 use super::output::which;
 use super::tcp_options;
-use crate::args::Seconds;
 use crate::icmp_names;
 use crate::sources::util::value;
+use onefold_element::args::Seconds;
 use onefold_packet::{EtherAddr, Timestamp};
 use std::net::Ipv4Addr;
 

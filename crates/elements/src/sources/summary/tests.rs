@@ -1,6 +1,6 @@
 use super::{ip_options, tcp_options, tcp_options::Which};
-use crate::NameDb;
 use crate::testing::{Bench, Setup};
+use onefold_element::NameDb;
 use onefold_packet::{Packet, Pkt, Timestamp, anno_field, checksum};
 use proptest::prelude::*;
 

@@ -7,16 +7,16 @@ use super::MINOR_VERSION;
 use super::field::{self, Binary, Info};
 use super::output::Summary;
 use super::view::{Bad, first_timestamp};
-use crate::args::{AnyArg, Args, Filename, split_words, unquote};
-use crate::class::{Effect, ElementClass};
-use crate::cx::{Cx, LogStream};
-use crate::element::{ConfigCx, ConfigError, ConfigErrors, Element, InitCx, IoRole, TaskStatus};
-use crate::handler::{HandlerError, HandlerInfo};
-use crate::model::build::Cases;
-use crate::model::{Exit, Model, ModelCx};
 use crate::sources::to_dump::os_error;
 use crate::sources::util::Own;
-use crate::{Port, element_any};
+use onefold_element::args::{AnyArg, Args, Filename, split_words, unquote};
+use onefold_element::handler::{HandlerError, HandlerInfo};
+use onefold_element::model::build::Cases;
+use onefold_element::model::{Exit, Model, ModelCx};
+use onefold_element::{
+    ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, InitCx, IoRole,
+    LogStream, Port, TaskStatus, element_any,
+};
 use onefold_packet::{Pkt, Timestamp, anno_field};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -216,7 +216,7 @@ impl Element for ToSummary {
         }
         self.verbose = args.keyword("VERBOSE").unwrap_or(false);
         self.header = args.keyword("HEADER").unwrap_or(true);
-        let banner: Option<crate::args::Data> = args.keyword("BANNER");
+        let banner: Option<onefold_element::args::Data> = args.keyword("BANNER");
         self.banner = banner.map(|b| b.0).filter(|b| !b.is_empty());
         self.multipacket = args.keyword("MULTIPACKET").unwrap_or(false);
         self.bad_packets = args.keyword("BAD_PACKETS").unwrap_or(false);

@@ -1,11 +1,11 @@
 //! Flows of which one packet was seen: a flood of single packets makes no entries.
 
-use onefold_packet::{Roomy, prefetch, spread};
+use onefold_table::{HugeVec, prefetch};
 
 /// Flows of which one packet was seen, by a part of their hash: one place for each, the last one stays.
 #[derive(Debug)]
 pub(crate) struct SeenFilter {
-    seen: Roomy<u16>,
+    seen: HugeVec<u16>,
 }
 
 impl SeenFilter {
@@ -15,7 +15,9 @@ impl SeenFilter {
             .saturating_mul(2)
             .clamp(1 << 10, 1 << 26)
             .next_power_of_two();
-        SeenFilter { seen: spread(n) }
+        SeenFilter {
+            seen: HugeVec::filled(n),
+        }
     }
 
     /// [`SeenFilter::again`] is about to be asked.

@@ -4,7 +4,7 @@
 use crate::graph::batch::number;
 use crate::graph::batch::plan::Plan;
 use crate::graph::core::Core;
-use onefold_elements::{Outbox, StateStore};
+use onefold_element::{Outbox, StateStore};
 
 impl Core {
     /// Carries on with what is left of `n` arrivals.

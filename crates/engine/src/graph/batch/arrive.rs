@@ -8,7 +8,7 @@ use crate::graph::core::Core;
 use crate::graph::limits::MAX_STEPS;
 use crate::graph::reference::Graph;
 use crate::graph::topology::Edge;
-use onefold_elements::{ElemId, LogStream, Outbox, StateStore};
+use onefold_element::{ElemId, LogStream, Outbox, StateStore};
 use onefold_packet::{Pkt, Timestamp};
 use std::sync::Arc;
 

@@ -10,7 +10,7 @@
 //! in order at the end.
 //!
 //! What a hop costs matters most where a look-up has split a batch into small ones, ten of three packets for ten
-//! routes, say. Elements that usually change packets in place and send them on ([`onefold_elements::Element::pass`])
+//! routes, say. Elements that usually change packets in place and send them on ([`onefold_element::Element::pass`])
 //! are therefore called one after the other with the same slice of packets: no context is made, nothing is moved, and
 //! an input that only one output leads to needs no look at what waits elsewhere, because nothing can come together
 //! there.
@@ -31,7 +31,7 @@ use crate::graph::batch::waiting::Going;
 use crate::graph::core::Core;
 use crate::graph::limits;
 use crate::graph::topology::Edge;
-use onefold_elements::{Cx, ElemId, LogStream, Outbox, StateStore};
+use onefold_element::{Cx, ElemId, LogStream, Outbox, StateStore};
 use onefold_packet::{Pkt, Timestamp};
 use std::sync::Arc;
 

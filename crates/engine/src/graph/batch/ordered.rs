@@ -7,7 +7,7 @@ use crate::graph::batch::waiting::Going;
 use crate::graph::core::Core;
 use crate::graph::limits;
 use crate::graph::topology::Edge;
-use onefold_elements::{Cx, ElemId, Emission, Outbox, StateStore};
+use onefold_element::{Cx, ElemId, Emission, Outbox, StateStore};
 use onefold_packet::Pkt;
 
 impl Core {

@@ -12,7 +12,7 @@
 use crate::graph::core::Core;
 use crate::graph::core::Node;
 use crate::graph::topology::{Edge, Topology};
-use onefold_elements::{Batching, Clock, Effect, StateId};
+use onefold_element::{Batching, Clock, Effect, StateId};
 use std::collections::{BTreeSet, HashMap};
 
 /// What an element is to the batched engine.

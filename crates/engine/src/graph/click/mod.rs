@@ -18,7 +18,7 @@ use crate::graph::handlers::Target;
 use crate::graph::handlers::VERSION;
 use crate::graph::reference::Graph;
 use onefold_click::{FileLibraries, FlatGraph, LoadOptions, ParseOptions};
-use onefold_elements::{ElemId, HandlerError};
+use onefold_element::{ElemId, HandlerError};
 use onefold_packet::Timestamp;
 use std::io::{Read, Write};
 use std::sync::atomic::AtomicBool;
@@ -340,7 +340,7 @@ fn exit_status(graph: &mut Graph, call: &str) -> i32 {
         }
         Ok(v) => match (
             v.trim().parse::<i32>(),
-            onefold_elements::handler::parse_bool(&v),
+            onefold_element::handler::parse_bool(&v),
         ) {
             (Ok(n), _) => n,
             (_, Ok(true)) => 0,

@@ -3,7 +3,7 @@
 use crate::graph::core::Core;
 use crate::graph::reference::Graph;
 use crate::program::code::Code;
-use onefold_elements::{Accounts, Outbox, StateStore};
+use onefold_element::{Accounts, Outbox, StateStore};
 
 /// What is counted, and has not been told.
 #[derive(Debug, Clone, Default)]

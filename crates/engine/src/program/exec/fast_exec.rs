@@ -8,7 +8,7 @@ use crate::program::code::{Code, End, Step};
 use crate::program::exec::rule_counting;
 use crate::program::exec::state::State;
 use crate::program::rewrite::image;
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use onefold_packet::Pkt;
 
 /// Carries out what becomes of a packet that this rule (among all) takes at the entry, if it is that simple and nobody looks on;

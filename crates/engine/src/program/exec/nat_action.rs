@@ -1,7 +1,7 @@
 //! Packets that are bound once on their way: what is known of that when the program is loaded.
 //!
 //! Behind a translator most packets are counted, get the binding that their class expects, are counted again, written and sent. For these a rewriter
-//! need not be asked in general ([`crate::program::exec::general`]): a [`Binder`](onefold_elements::rewrite::Binder) is at hand for a whole batch of them
+//! need not be asked in general ([`crate::program::exec::general`]): a [`Binder`](onefold_nat::Binder) is at hand for a whole batch of them
 //! ([`crate::program::exec::batch_exec`]), and what the binding says is written into the packet as everything else is.
 
 use crate::program::code::{Action, Code, End, Expect, Span, Step};
@@ -9,8 +9,8 @@ use crate::program::headers::registers::{Regs, Source, end_of};
 use crate::program::rewrite::flow_tuple::Tuple;
 use crate::program::rewrite::image::Image;
 use crate::program::rewrite::window_write::Write;
-use onefold_elements::model::BindKind;
-use onefold_elements::rewrite::{FlowBinding, FlowPacket, Wanted};
+use onefold_element::model::BindKind;
+use onefold_nat::{FlowBinding, FlowPacket, Wanted};
 use onefold_packet::{Packet, Pkt};
 use onefold_synth::program::EndAt;
 

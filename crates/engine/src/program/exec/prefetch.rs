@@ -9,8 +9,8 @@ use crate::graph::core::Core;
 use crate::graph::reference::Graph;
 use crate::program::code::{Code, Span};
 use crate::program::lookup::tree::NO_RULE;
-use onefold_elements::model::Foreseen;
-use onefold_elements::{ElemId, StateStore};
+use onefold_element::{ElemId, StateStore};
+use onefold_nat::PrefetchPacket;
 use onefold_packet::Packet;
 use std::ops::Deref;
 
@@ -22,7 +22,7 @@ const MAX_DEEP: usize = 16;
 /// What is foreseen of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Prefetcher {
-    packets: Vec<Foreseen>,
+    packets: Vec<PrefetchPacket>,
     /// Of each: its rewriters, in [`Code::binds`].
     binds: Vec<Span>,
 }
@@ -58,7 +58,8 @@ impl Prefetcher {
             let image = code.images.get(*image as usize);
             let tuple = image.and_then(|m| m.tuple.as_ref());
             if let Some((proto, flow)) = tuple.and_then(|t| t.flow(p)) {
-                self.packets.push(Foreseen::new(*elem, *port, proto, flow));
+                self.packets
+                    .push(PrefetchPacket::new(*elem, *port, proto, flow));
                 self.binds.push(binds);
             }
         }
@@ -89,13 +90,13 @@ impl Prefetcher {
         // Bound: others are not foreseen.
         for i in 0..asked.len() {
             let done = asked.get(..i).unwrap_or_default();
-            let other = |f: &&Foreseen| f.goes_on && !done.contains(&f.elem);
+            let other = |f: &&PrefetchPacket| f.goes_on && !done.contains(&f.elem);
             let Some(elem) = self.packets.iter().find(other).map(|f| f.elem) else {
                 return;
             };
             let node = core.nodes.get(elem as usize);
             if let Some(e) = node.and_then(|n| n.elem.as_ref()) {
-                e.foresee(ElemId(elem), &mut self.packets, store);
+                e.prefetch_bindings(ElemId(elem), &mut self.packets, store);
             }
             if let Some(place) = asked.get_mut(i) {
                 *place = elem;

@@ -1,6 +1,6 @@
 //! Questions about a whole header ([`HeaderCheck`]), asked lazily: most of them sum bytes.
 
-use onefold_elements::model::HeaderCheck;
+use onefold_element::model::HeaderCheck;
 use onefold_packet::checksum;
 
 /// The answer about the header at byte `at` of a packet that starts at `head` of `buf` and ends at `end`. Where the header is

@@ -1,9 +1,9 @@
 //! Registers: what filters and expressions read, taken out of the packet once per epoch.
 
 use crate::program::headers::checks;
-use onefold_elements::model::{HeaderCheck, RouteWhat, max_of};
+use onefold_element::model::{HeaderCheck, RouteWhat, max_of};
+use onefold_element::{ElemId, StateStore};
 use onefold_elements::routing::table::HeldRoutes;
-use onefold_elements::{ElemId, StateStore};
 use onefold_packet::Packet;
 use onefold_synth::program::EndAt;
 

@@ -20,8 +20,8 @@ use crate::program::rewrite::flow_tuple::Tuple;
 use crate::program::rewrite::image;
 use crate::program::rewrite::image::Kind;
 use crate::program::rewrite::value::{CONST, FieldWrite, Sum, Term, Value};
-use onefold_elements::model::max_of;
-use onefold_elements::{ElemId, reason};
+use onefold_element::model::max_of;
+use onefold_element::{ElemId, reason};
 use onefold_synth::program::{
     Action, Address, Dim, End, EndAt, Expr, Image, LenAt, Next, Program, Slot, Stage, StageId,
     Step, SumTerm, SumWrite, TypeExpr,

@@ -1,6 +1,6 @@
 //! The cells of a field: values that all rules of a stage treat alike.
 
-use onefold_elements::model::{ValueSet, max_of};
+use onefold_element::model::{ValueSet, max_of};
 
 /// Different sets of a field that are told apart, at most: one bit each.
 pub(crate) const MAX_SETS: usize = 64;

@@ -10,7 +10,7 @@ use crate::program::lookup::guard::Guard;
 use crate::program::lookup::left_rules::Inner;
 use crate::program::lookup::probes::Probes;
 use crate::program::lookup::rules::{Field, StageRules};
-use onefold_elements::model::{HeaderCheck, ValueSet, max_of};
+use onefold_element::model::{HeaderCheck, ValueSet, max_of};
 use onefold_synth::program::EndAt;
 
 /// Share of probes that have to be in a field's cell for it to be part of a guard.

@@ -10,7 +10,7 @@
 
 use crate::program::lookup::left_rules::Inner;
 use crate::program::lookup::rules::{Asked, StageRules};
-use onefold_elements::model::ValueSet;
+use onefold_element::model::ValueSet;
 use std::collections::HashMap;
 
 /// Intervals of earlier rules that are looked at: for one gap, and for all, at most.

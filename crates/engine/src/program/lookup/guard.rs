@@ -9,7 +9,7 @@ use crate::program::headers::registers::{Bits, Regs, Source, end_of};
 use crate::program::headers::rows;
 use crate::program::headers::rows::Row;
 use crate::program::lookup::rules::Field;
-use onefold_elements::model::{HeaderCheck, ValueSet, max_of};
+use onefold_element::model::{HeaderCheck, ValueSet, max_of};
 use onefold_packet::{Packet, checksum};
 use onefold_synth::program::EndAt;
 

@@ -84,7 +84,7 @@ impl Inner {
     /// One field: disjoint intervals, each with its first rule.
     fn one_field(&self, all: &StageRules, field: u16) -> Result<(Columns, Rules), String> {
         let f = &all.fields[usize::from(field)];
-        let max = onefold_elements::model::max_of(f.bits);
+        let max = onefold_element::model::max_of(f.bits);
         // begins of intervals, and the rules that begin there: (from, rule, to)
         let mut begins: Vec<(u128, u32, u128)> = Vec::new();
         let limit = self.rules.len() * 64 * MAX_COPIES + MORE;

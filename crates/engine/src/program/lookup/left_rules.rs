@@ -1,7 +1,7 @@
 //! What is left of a stage's rules behind a guard.
 
 use crate::program::lookup::rules::{Asked, StageRules};
-use onefold_elements::model::ValueSet;
+use onefold_element::model::ValueSet;
 
 /// What of a set is left within a field's guard.
 enum Left {

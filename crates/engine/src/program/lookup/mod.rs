@@ -45,7 +45,7 @@ use crate::program::lookup::tree::{Classifier, NO_RULE, StageIndex};
 use crate::program::lookup::using::{Structures, Using};
 use crate::simd::dispatch::{Work, widely};
 use onefold_classify::{Keys, Kind, MAX_WORDS};
-use onefold_elements::model::ValueSet;
+use onefold_element::model::ValueSet;
 use onefold_packet::Packet;
 use onefold_synth::program::{Dim, Filter};
 use std::ops::Deref;

@@ -5,7 +5,7 @@
 
 use crate::program::headers::registers::Source;
 use crate::program::lookup::rules::StageRules;
-use onefold_elements::model::ValueSet;
+use onefold_element::model::ValueSet;
 
 /// Rules that are met.
 const RULES: usize = 256;
@@ -188,7 +188,7 @@ fn ordinary(
     (total, proto): (u16, u8),
     random: &mut Random,
 ) -> Vec<u128> {
-    use onefold_elements::model::HeaderCheck::*;
+    use onefold_element::model::HeaderCheck::*;
     const ROOM: usize = 64;
     let mut buf = vec![0u8; ROOM];
     let address = |buf: &mut Vec<u8>, random: &mut Random, n: usize| {

@@ -3,7 +3,7 @@
 use crate::program::headers::registers::Source;
 use crate::program::lookup::cells::Cells;
 use crate::program::lookup::tree::Condition;
-use onefold_elements::model::{HeaderCheck, ValueSet};
+use onefold_element::model::{HeaderCheck, ValueSet};
 use std::collections::HashMap;
 
 /// A field that rules ask about.

@@ -9,7 +9,7 @@ use crate::program::headers::registers::{Bits, Source, write_bits};
 use crate::program::headers::rows;
 use crate::program::lookup::tree::{Builder, Condition};
 use crate::program::rewrite::image;
-use onefold_elements::model::{AnnoKey, HeaderCheck, max_of};
+use onefold_element::model::{AnnoKey, HeaderCheck, max_of};
 use onefold_packet::Pkt;
 use onefold_packet::checksum;
 use onefold_synth::program::{EndAt, Slot};

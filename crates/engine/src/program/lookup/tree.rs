@@ -10,7 +10,7 @@
 //! (plus a constant); where that does not suffice, leaves are longer and are walked through.
 
 use crate::program::headers::registers::{Regs, Source};
-use onefold_elements::model::{ValueSet, max_of};
+use onefold_element::model::{ValueSet, max_of};
 use onefold_packet::Packet;
 use std::collections::HashMap;
 

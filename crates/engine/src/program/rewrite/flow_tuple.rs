@@ -4,8 +4,8 @@
 //! a few bits, and of these earlier functions have written, if anything, addresses and ports as a whole. Then no image needs to be made.
 
 use crate::program::rewrite::value::{FieldWrite, Sum, Value};
-use onefold_elements::model::BindPacket;
-use onefold_elements::rewrite::{FlowId, FlowPacket, HEADER_BYTES};
+use onefold_element::model::BindPacket;
+use onefold_nat::{FlowId, FlowPacket, HEADER_BYTES};
 use onefold_packet::Packet;
 use onefold_synth::program::{EndAt, Mark};
 

@@ -4,7 +4,7 @@ use crate::program::headers::registers::{end_of, write_bits};
 use crate::program::rewrite::compiled::Quick;
 use crate::program::rewrite::flow_tuple::Tuple;
 use crate::program::rewrite::value::{CONST, FieldWrite, Sum, Value};
-use onefold_elements::model::BindPacket;
+use onefold_element::model::BindPacket;
 use onefold_packet::{Packet, PacketType, checksum};
 use onefold_synth::program::{EndAt, LenAt, Mark, SumKind, TypeExpr};
 

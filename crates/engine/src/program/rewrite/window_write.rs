@@ -5,7 +5,7 @@ use crate::program::headers::registers::Source;
 use crate::program::rewrite::compiled::WINDOW;
 use crate::program::rewrite::image::Image;
 use crate::program::rewrite::value::{CONST, Sum, Term, Value};
-use onefold_elements::rewrite::FlowBinding;
+use onefold_nat::FlowBinding;
 use onefold_packet::{Packet, checksum};
 use onefold_synth::program::{EndAt, SumKind};
 

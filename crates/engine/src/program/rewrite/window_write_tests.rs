@@ -6,7 +6,7 @@ use crate::program::headers::registers::{Bits, end_of};
 use crate::program::rewrite::compiled::Quick;
 use crate::program::rewrite::image::Kind;
 use crate::program::rewrite::value::FieldWrite;
-use onefold_elements::rewrite::FlowId;
+use onefold_nat::FlowId;
 use onefold_packet::Packet;
 use onefold_synth::program::Mark;
 use proptest::prelude::*;

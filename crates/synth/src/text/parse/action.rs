@@ -5,7 +5,7 @@ use super::super::print::{EXPECTED, EXPECTED_STYLE};
 use super::words::{anno_of, number};
 use super::{Parser, Res};
 use crate::program::*;
-use onefold_elements::model::{BindKind, FlowSide, ValueSet, max_of};
+use onefold_element::model::{BindKind, FlowSide, ValueSet, max_of};
 use onefold_packet::EtherAddr;
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use super::super::width;
 use super::words::{address_of, dim_of, number, plain};
 use super::{Parser, Res};
 use crate::program::{Dim, EndAt, Expr, Filter};
-use onefold_elements::model::{ValueSet, max_of};
+use onefold_element::model::{ValueSet, max_of};
 
 impl Parser<'_> {
     /// Bits of the packet.

@@ -7,7 +7,7 @@ mod words;
 
 use super::lex::{Kind, Token, tokens, unescape};
 use crate::program::{Program, Slot, StageId};
-use onefold_elements::ElemId;
+use onefold_element::ElemId;
 use words::{cut, indexed, plain, slot_of};
 
 /// Errors that are told; reading stops there.

@@ -2,8 +2,8 @@
 
 use super::super::names::{ANNOS, PACKET_TYPES, bits_of};
 use crate::program::{Address, Counted, Dim, EndAt, LenAt, Origin, Slot};
-use onefold_elements::ElemId;
-use onefold_elements::model::AnnoKey;
+use onefold_element::ElemId;
+use onefold_element::model::AnnoKey;
 use onefold_packet::EtherAddr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -5,8 +5,8 @@ use super::stage_name;
 use super::value::{number, quoted, set};
 use super::words::Words;
 use crate::program::*;
-use onefold_elements::ElemId;
-use onefold_elements::model::{BindKind, FlowSide};
+use onefold_element::ElemId;
+use onefold_element::model::{BindKind, FlowSide};
 
 impl Words<'_> {
     pub(super) fn image(&self, out: &mut String, image: &Image, indent: usize) {

@@ -1,7 +1,7 @@
 //! Writing numbers, addresses, sets and strings.
 
 use super::super::names::{PACKET_TYPES, Style};
-use onefold_elements::model::{ValueSet, max_of};
+use onefold_element::model::{ValueSet, max_of};
 use onefold_packet::EtherAddr;
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -4,7 +4,7 @@ use super::super::names::{self, Layout, Style};
 use super::action::end_text;
 use super::value::{comparison, number};
 use crate::program::*;
-use onefold_elements::model::{RouteWhat, ValueSet, max_of};
+use onefold_element::model::{RouteWhat, ValueSet, max_of};
 
 /// Everything that the text of a part depends on besides the part: slots (their widths), names of elements, known headers.
 #[derive(Clone, Copy)]
@@ -157,7 +157,7 @@ impl<'a> Words<'a> {
     }
 
     /// An annotation that is set, as `TARGET = VALUE`.
-    pub fn anno(&self, a: onefold_elements::model::AnnoKey, e: Expr) -> String {
+    pub fn anno(&self, a: onefold_element::model::AnnoKey, e: Expr) -> String {
         let (name, style) = names::anno_name(a);
         format!("{name} = {}", self.expr(e, style, a.size.saturating_mul(8)))
     }

@@ -5,8 +5,8 @@ use super::{FRESH, Planner};
 use crate::cubes::{tightened, values, width};
 use crate::reach::bind::{BITS, Begins};
 use crate::rng::Rng;
-use onefold_elements::ElemId;
-use onefold_elements::model::{BindKind, ValueSet, max_of};
+use onefold_element::ElemId;
+use onefold_element::model::{BindKind, ValueSet, max_of};
 use onefold_packet::Timestamp;
 use onefold_synth::program::{Dim, Expr, Filter, Slot};
 

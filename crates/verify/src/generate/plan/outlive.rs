@@ -11,8 +11,8 @@ use super::{Move, Planner, SEARCH_STEPS, Shot};
 use crate::cubes::{left, tightened, values};
 use crate::frame::{self, Keep};
 use crate::rng::Rng;
-use onefold_elements::ElemId;
-use onefold_elements::model::ValueSet;
+use onefold_element::ElemId;
+use onefold_element::model::ValueSet;
 use onefold_packet::Timestamp;
 use onefold_synth::program::{Dim, Filter, Slot};
 

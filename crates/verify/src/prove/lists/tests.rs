@@ -5,7 +5,7 @@ use crate::prove::bits::is_in;
 use crate::prove::dd::{Dd, NO, Ref, YES};
 use crate::prove::first::Rule;
 use crate::prove::vars::{Bit, Vars};
-use onefold_elements::model::ValueSet;
+use onefold_element::model::ValueSet;
 use std::collections::HashMap;
 
 /// Fields of three bits: two that tell cases apart, and one for what comes behind the list.

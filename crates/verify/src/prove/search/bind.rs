@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::prove::{bits, element, image};
-use onefold_elements::model::max_of;
+use onefold_element::model::max_of;
 
 /// Bytes behind the IP header without which a rewriter is not asked.
 const ASKED: u128 = 8;

@@ -15,8 +15,8 @@ use crate::prove::image::Slots;
 use crate::prove::lists::{self, Compared};
 use crate::prove::packet::{CHECKSUM, Cause, Facts, Scope, Sym, World};
 use crate::prove::sum::Sum;
-use onefold_elements::ElemId;
-use onefold_elements::model::{Bind, BindKind, Case, Exit, Model, Rewritten, ValueSet};
+use onefold_element::ElemId;
+use onefold_element::model::{Bind, BindKind, Case, Exit, Model, Rewritten, ValueSet};
 use onefold_synth::Input;
 use onefold_synth::program::{
     Action, End, Expect, Image, LenAt, Next, Program, Slot, Stage, StageId, Step,

@@ -23,7 +23,7 @@ pub fn finer(rules: &[Rule], reasons: &Reasons) -> Option<Vec<Case>> {
     let handed = |when: Cond, cause| Case::new(when, Exit::Punt(cause));
     let later = ValueSet::one(0).complement(13);
     let mut out = vec![
-        handed(crate::model::build::no_net(), "no network header"),
+        handed(onefold_element::model::build::no_net(), "no network header"),
         handed(
             Cond::less(Read::NetLen, needs.net.max(20).into()),
             "network header cut off",

@@ -1,8 +1,8 @@
 //! The language, by example.
 
 use super::*;
-use crate::args::ArgScope;
-use crate::names::NameDb;
+use onefold_element::NameDb;
+use onefold_element::args::ArgScope;
 
 mod props;
 mod six;

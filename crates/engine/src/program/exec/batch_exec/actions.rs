@@ -7,7 +7,7 @@ use crate::program::exec::deferred_counters::DeferredCounters;
 use crate::program::exec::nat_action::{NatAction, NatWrite};
 use crate::program::headers::registers::end_of;
 use crate::program::rewrite::window_write::Write;
-use onefold_elements::{ElemId, Outbox};
+use onefold_element::{ElemId, Outbox};
 use onefold_packet::Packet;
 use onefold_synth::program::EndAt;
 

@@ -23,8 +23,8 @@ use crate::program::headers::registers::Regs;
 use crate::program::lookup::tree::NO_RULE;
 use crate::program::rewrite::image;
 use crate::simd::dispatch::{Work, widely};
-use onefold_elements::rewrite::{Binder, Tied};
-use onefold_elements::{ElemId, Host, Outbox, StateStore};
+use onefold_element::{ElemId, Host, Outbox, StateStore};
+use onefold_nat::{BindAnswer, Binder};
 use onefold_packet::Pkt;
 use std::vec::Drain;
 
@@ -223,9 +223,9 @@ impl Work for Run<'_, '_> {
                 };
                 let draw = || core.random(ElemId(nat.elem));
                 bound = match b.bind(&asked, &nat.wanted, now, draw) {
-                    Tied::Ask => return (n, Some((p, rule, i))),
-                    Tied::To(b) => Some(b),
-                    Tied::Drop(reason) => {
+                    BindAnswer::Ask => return (n, Some((p, rule, i))),
+                    BindAnswer::To(b) => Some(b),
+                    BindAnswer::Drop(reason) => {
                         n += 1;
                         s.count(self.ledger, at, len, end);
                         let action = code.actions.get(number);

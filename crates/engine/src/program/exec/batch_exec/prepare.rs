@@ -10,10 +10,8 @@ use crate::program::exec::nat_action::{NatAction, NatWrite};
 use crate::program::exec::state::State;
 use crate::program::headers::rows::{ROW, Row, WINDOW};
 use crate::simd::dispatch::{Work, one_by_one, widely};
-use onefold_elements::StateStore;
-use onefold_elements::rewrite::{
-    Binder, COLUMNS, Columns, HEADER_BYTES, HEADER_WORDS, ROW as ASKED,
-};
+use onefold_element::StateStore;
+use onefold_nat::{Binder, COLUMNS, Columns, HEADER_BYTES, HEADER_WORDS, ROW as ASKED};
 use onefold_packet::Packet;
 use onefold_synth::program::EndAt;
 use std::ops::Deref;
@@ -300,7 +298,7 @@ impl<P: Deref<Target = Packet>> Work for Foresee<'_, P> {
         let Some(mut binder) = met.binder else {
             return false;
         };
-        all &= binder.foresee(&prepared.columns, n, new) == asked;
+        all &= binder.batch_prepare(&prepared.columns, n, new) == asked;
         (prepared.packets, prepared.place) = (n, place);
         if !binder.floods() {
             prepared.ready.clear();

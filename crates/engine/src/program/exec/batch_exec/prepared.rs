@@ -1,6 +1,6 @@
 //! What has been worked out about a batch's packets before the first of them is carried out.
 
-use onefold_elements::rewrite::{Binder, COLUMNS, Columns};
+use onefold_nat::{Binder, COLUMNS, Columns};
 use onefold_packet::Timestamp;
 
 /// What is to be asked about a batch's packets, by number in it, and of which rewriter's input.

@@ -1,0 +1,7 @@
+//! Models compared with their elements: sample packets, probes of every case, mutants. For tests only (feature `testing`).
+
+pub mod alike;
+pub mod check;
+pub mod mutate;
+pub mod probe;
+pub mod samples;

@@ -1,0 +1,132 @@
+//! State that outlives a packet and that more than one place uses: rewriter tables, mapper choices, ARP tables.
+//!
+//! DESIGN: a stateful element's table exists once; fast path and slow path share it. So tables live here, and elements
+//! hold a [`StateId`]. Forking a graph clones the store with it.
+
+use crate::ElemId;
+use onefold_packet::Pkt;
+use std::any::Any;
+
+/// A piece of shared state.
+pub trait State: Any + Send {
+    /// A copy.
+    fn clone_state(&self) -> Box<dyn State>;
+    /// A text form that is equal exactly when two states behave the same (sorted; no addresses, no capacities).
+    fn summary(&self) -> String;
+    /// Packets kept inside (an ARP table's waiting lists). They count as held once, however many elements share the
+    /// state.
+    fn held(&self) -> usize {
+        0
+    }
+    /// Takes out all packets kept inside, so that the end of a run can account for them.
+    fn drain_held(&mut self) -> Vec<Pkt> {
+        Vec::new()
+    }
+    /// See [`StateStore::get_mut`].
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+    /// See [`StateStore::get`].
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// Names a state in its [`StateStore`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StateId(pub u32);
+
+/// Owns all shared state of a graph.
+#[derive(Default)]
+pub struct StateStore {
+    states: Vec<Box<dyn State>>,
+    published: Vec<(ElemId, StateId)>,
+}
+
+impl Clone for StateStore {
+    fn clone(&self) -> Self {
+        StateStore {
+            states: self.states.iter().map(|s| s.clone_state()).collect(),
+            published: self.published.clone(),
+        }
+    }
+}
+
+impl StateStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+    /// Adds a state.
+    pub fn alloc(&mut self, s: Box<dyn State>) -> StateId {
+        self.states.push(s);
+        StateId((self.states.len() - 1) as u32)
+    }
+    /// Makes a state known as the one that element `elem` offers to others (a mapper, a pattern set, an ARP table).
+    pub fn publish(&mut self, elem: ElemId, id: StateId) {
+        self.published.retain(|(e, _)| *e != elem);
+        self.published.push((elem, id));
+    }
+    /// The state that `elem` offers, if it offers one.
+    pub fn published_by(&self, elem: ElemId) -> Option<StateId> {
+        self.published
+            .iter()
+            .find(|(e, _)| *e == elem)
+            .map(|(_, s)| *s)
+    }
+    /// The state, if it has this type.
+    #[inline]
+    pub fn get<T: State>(&self, id: StateId) -> Option<&T> {
+        self.states.get(id.0 as usize)?.as_any().downcast_ref()
+    }
+    /// The state, if it has this type.
+    #[inline]
+    pub fn get_mut<T: State>(&mut self, id: StateId) -> Option<&mut T> {
+        self.states
+            .get_mut(id.0 as usize)?
+            .as_any_mut()
+            .downcast_mut()
+    }
+    /// Two different states at once.
+    pub fn get_two_mut<A: State, B: State>(
+        &mut self,
+        a: StateId,
+        b: StateId,
+    ) -> Option<(&mut A, &mut B)> {
+        let [x, y] = self
+            .states
+            .get_disjoint_mut([a.0 as usize, b.0 as usize])
+            .ok()?;
+        Some((
+            x.as_any_mut().downcast_mut()?,
+            y.as_any_mut().downcast_mut()?,
+        ))
+    }
+    /// Packets kept inside shared states; elements' own come on top.
+    pub fn held(&self) -> usize {
+        self.states.iter().map(|s| s.held()).sum()
+    }
+    /// Takes out all packets kept inside shared states.
+    pub fn drain_held(&mut self) -> Vec<Pkt> {
+        self.states
+            .iter_mut()
+            .flat_map(|s| s.drain_held())
+            .collect()
+    }
+    /// All states' summaries, for comparing two runs.
+    pub fn summaries(&self) -> Vec<String> {
+        self.states.iter().map(|s| s.summary()).collect()
+    }
+}
+
+/// Implements the mechanical part of [`State`] inside an `impl State` block for a `Clone` type.
+#[macro_export]
+macro_rules! state_any {
+    () => {
+        fn clone_state(&self) -> Box<dyn $crate::State> {
+            Box::new(self.clone())
+        }
+        fn as_any(&self) -> &dyn std::any::Any {
+            self
+        }
+        fn as_any_mut(&mut self) -> &mut dyn std::any::Any {
+            self
+        }
+    };
+}
