@@ -13,8 +13,8 @@ use crate::program::load;
 use crate::program::load::decisions;
 use crate::program::lookup::using::Using;
 use crate::program::report;
-use onefold_elements::ElemId;
-use onefold_elements::model::Model;
+use onefold_element::ElemId;
+use onefold_element::model::Model;
 use onefold_synth::program::Program;
 use std::sync::Arc;
 
