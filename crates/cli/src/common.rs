@@ -168,6 +168,17 @@ pub fn matchers(graph: &mut engine::Graph) -> Vec<(String, String)> {
         .collect()
 }
 
+/// States that elements share: who uses each, and what several workers would do with it.
+pub fn states(graph: &engine::Graph) -> Vec<(Vec<String>, onefold_element::Scope)> {
+    let names = |elems: Vec<onefold_element::ElemId>| {
+        (elems.into_iter())
+            .map(|e| graph.name(e).to_string())
+            .collect()
+    };
+    let all = graph.state_scopes().into_iter();
+    all.map(|(users, scope)| (names(users), scope)).collect()
+}
+
 /// Says who looks for patterns in payloads, a line for each that differs, on standard error.
 pub fn tell_matchers(matchers: &[(String, String)]) {
     for (i, (name, who)) in matchers.iter().enumerate() {

@@ -8,6 +8,7 @@ use onefold_element::ElemId;
 use onefold_synth::Program;
 use onefold_synth::program::{Action, Dim, End, Filter, Next, Step};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -27,6 +28,12 @@ fn has(v: &Value, text: &str) -> bool {
 fn napt_firewall_balancer() {
     let v = json(&root(), 0, &["explain", "napt-fw-lb"]);
     assert_eq!(v["operations"]["before"], 18, "{:#}", v["operations"]);
+    // what several workers would do with its states
+    let scopes: BTreeSet<&str> = (v["states"].as_array().unwrap().iter())
+        .filter_map(|s| s["scope"].as_str())
+        .collect();
+    assert!(scopes.contains("partitioned by flow"), "{:#}", v["states"]);
+    assert!(scopes.contains("partitioned by pool"), "{:#}", v["states"]);
     assert_eq!(v["operations"]["after"], 5, "{:#}", v["operations"]);
     let entered = |c: &Value| c["entry"] == "clients";
     let tcp = class(&v, "TCP", |c| entered(c) && c["to"] == "tcp");

@@ -38,6 +38,17 @@ pub enum HandlerFlags {
     ReadWrite,
 }
 
+/// What writing a handler changes, at most: what was derived from the rest still holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Touches {
+    /// Nothing that an element keeps.
+    Nothing,
+    /// What is counted, and no packet sees: programs and flow tables go on.
+    Counters,
+    /// What packets see: bindings, neighbours, routes, options. Models may be others.
+    Model,
+}
+
 /// A handler that an element has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandlerInfo {
@@ -49,6 +60,8 @@ pub struct HandlerInfo {
     /// (if it has one). The `config` handler
     /// shows the change.
     pub argument: Option<(Option<u16>, &'static str)>,
+    /// What writing it changes.
+    pub touches: Touches,
 }
 
 impl HandlerInfo {
@@ -57,6 +70,7 @@ impl HandlerInfo {
             name,
             flags,
             argument: None,
+            touches: Touches::Model,
         }
     }
     /// Writing it changes argument `keyword`, which may also stand at `position`.
@@ -67,6 +81,11 @@ impl HandlerInfo {
     /// Writing it changes argument `keyword`, which has no position.
     pub const fn sets_keyword(mut self, keyword: &'static str) -> Self {
         self.argument = Some((None, keyword));
+        self
+    }
+    /// Writing it changes counters alone.
+    pub const fn counts(mut self) -> Self {
+        self.touches = Touches::Counters;
         self
     }
     /// A read handler.

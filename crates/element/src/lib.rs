@@ -39,8 +39,10 @@ pub use element::{
     Accounts, ConfigCx, ConfigError, ConfigErrors, ENTRY, Element, ElementClone, InitCx, IoRole,
     SourceLoc, TaskStatus, find_element,
 };
-pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
+pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult, Touches};
 pub use names::NameDb;
-pub use onefold_state::{DropReason, ElemId, Port, State, StateId, StateStore, state_any};
+pub use onefold_state::{
+    DropReason, ElemId, Partition, Port, Scope, State, StateId, StateStore, state_any,
+};
 pub use rule_counts::{RuleCount, RuleCounters};
 pub use spec::{ConnectionSpec, ElementSpec, GraphSpec};

@@ -28,9 +28,19 @@ fn plan(graph: &Graph) -> Plan {
     made.join().unwrap()
 }
 
+/// A UDP datagram of one flow.
+fn frame() -> Vec<u8> {
+    let mut f = vec![0; 60];
+    f[12] = 8;
+    f[14..24].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17]);
+    f[26..38].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2, 0, 53, 0, 54]);
+    f[38..40].copy_from_slice(&[0, 26]);
+    f
+}
+
 fn send(e: &mut dyn Executor, n: usize) {
     let source = e.graph().source("a").unwrap();
-    let mut batch = (0..n).map(|_| e.make_packet(&[0; 60])).collect();
+    let mut batch = (0..n).map(|_| e.make_packet(&frame())).collect();
     e.run_at(source, &mut batch, Timestamp(1));
 }
 
@@ -69,4 +79,30 @@ fn a_plan_of_other_models_is_refused() {
         Executor::install(&mut e, other),
         Err(LoadError::Size { .. })
     ));
+}
+
+#[test]
+fn a_counter_that_is_reset_empties_no_flow_table() {
+    let text = "FromDevice(a) -> c :: Counter -> s :: Switch(0); s[0] -> x :: Counter -> ToDevice(b); s[1] -> ToDevice(c);";
+    let mut e = FlowRunner::new(ProgramRunner::new(build(text)), 64).always();
+    let now = plan(e.graph());
+    Executor::install(&mut e, now).unwrap();
+    send(&mut e, 8);
+    let before = e.stats();
+    assert!(before.hits > 0, "{before:?}");
+    e.graph_mut().write_handler("c.reset", "").unwrap();
+    assert!(!Executor::needs_program(&mut e));
+    send(&mut e, 8);
+    assert_eq!(e.stats().cleared, before.cleared, "nothing was forgotten");
+    assert_eq!(e.stats().hits, before.hits + 8);
+    let count = |e: &mut FlowRunner, c: &str| e.graph_mut().read_handler(c).unwrap();
+    assert_eq!(
+        (count(&mut e, "c.count"), count(&mut e, "x.count")),
+        ("8".into(), "16".into())
+    );
+    // what packets see is another matter
+    e.graph_mut().write_handler("s.switch", "1").unwrap();
+    assert!(Executor::needs_program(&mut e));
+    send(&mut e, 1);
+    assert_eq!(count(&mut e, "x.count"), "16");
 }

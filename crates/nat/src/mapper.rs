@@ -4,6 +4,7 @@ use crate::flow_id::FlowId;
 use crate::hash_ring::HashRing;
 use crate::pattern::PatternRef;
 use crate::spec::{Verdict, apply_pattern};
+use onefold_state::Scope;
 use onefold_state::{ElemId, State, StateId, StateStore, state_any};
 
 /// How a mapper chooses.
@@ -107,6 +108,13 @@ impl Mapper {
 }
 
 impl State for Mapper {
+    /// A worker takes turns of its own; who is chosen by a hash is chosen alike everywhere.
+    fn scope(&self) -> Scope {
+        match &self.choice {
+            Choice::RoundRobin { .. } => Scope::PerWorker,
+            Choice::SourceHash { .. } => Scope::Shared,
+        }
+    }
     fn summary(&self) -> String {
         match &self.choice {
             Choice::RoundRobin { next } => format!("round robin, next {next}\n"),

@@ -28,6 +28,7 @@ use crate::spec::InputSpec;
 use onefold_packet::Timestamp;
 use onefold_state::State;
 use onefold_state::{ElemId, state_any};
+use onefold_state::{Partition, Scope};
 use onefold_table::{HugeVec, IndexKeys, TagIndex, prefetch};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -632,6 +633,9 @@ pub(crate) fn timeout(members: &[Member], queue: usize) -> Timeout {
 }
 
 impl State for FlowTable {
+    fn scope(&self) -> Scope {
+        Scope::Partitioned(Partition::Flow)
+    }
     /// Flows by key; among them `age` is the rank by last use (eviction depends on it where times are equal).
     fn summary(&self) -> String {
         let mut out = String::new();

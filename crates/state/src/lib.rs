@@ -4,8 +4,10 @@
 //! It lies below `nat`, whose tables are states, and below `element`, whose elements use them.
 #![forbid(unsafe_code)]
 
+mod scope;
 mod store;
 
+pub use scope::{Partition, Scope};
 pub use store::{State, StateId, StateStore};
 
 /// Index of an element in its graph.

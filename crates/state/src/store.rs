@@ -4,11 +4,14 @@
 //! hold a [`StateId`]. Forking a graph clones the store with it.
 
 use crate::ElemId;
+use crate::scope::Scope;
 use onefold_packet::Pkt;
 use std::any::Any;
 
 /// A piece of shared state.
 pub trait State: Any + Send {
+    /// What several workers do with it.
+    fn scope(&self) -> Scope;
     /// A copy.
     fn clone_state(&self) -> Box<dyn State>;
     /// A text form that is equal exactly when two states behave the same (sorted; no addresses, no capacities).
@@ -69,6 +72,10 @@ impl StateStore {
             .iter()
             .find(|(e, _)| *e == elem)
             .map(|(_, s)| *s)
+    }
+    /// What several workers do with a state.
+    pub fn scope(&self, id: StateId) -> Option<Scope> {
+        Some(self.states.get(id.0 as usize)?.scope())
     }
     /// The state, if it has this type.
     #[inline]

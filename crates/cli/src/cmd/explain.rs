@@ -78,6 +78,7 @@ pub fn run(args: &Args) -> Result<u8> {
         }
     };
     let matchers = common::matchers(&mut graph);
+    let states = common::states(&graph);
     let input = graph.synthesis_input();
     let start = Instant::now();
     let program = synthesize(&input, args.budget.budget());
@@ -128,12 +129,20 @@ pub fn run(args: &Args) -> Result<u8> {
         drop(out);
         let mut v = explain::json(&x);
         v["matchers"] = common::matchers_json(&matchers);
+        v["states"] = (states.iter())
+            .map(|(users, scope)| {
+                serde_json::json!({ "elements": users, "scope": scope.to_string() })
+            })
+            .collect();
         common::print_json(&v)?;
     } else if args.html.is_none() {
         let most = if args.all { usize::MAX - 1 } else { SHOWN };
         out.write_all(explain::print(&x, most).as_bytes())?;
         for (name, who) in &matchers {
             writeln!(out, "payload matcher of {name}: {who}")?;
+        }
+        for (users, scope) in &states {
+            writeln!(out, "state of {}: {scope}", users.join(", "))?;
         }
     }
     Ok(match report.violations.is_empty() {

@@ -7,6 +7,7 @@
 //! has expired is removed, and if nothing has, new addresses are not learned and their packets go to all ports. The `table`
 //! handler is sorted by address. Frames that end within their two addresses are dropped.
 
+use onefold_element::Scope;
 use onefold_element::args::{Args, Seconds};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
@@ -68,6 +69,9 @@ impl Table {
 }
 
 impl State for Table {
+    fn scope(&self) -> Scope {
+        Scope::PerWorker
+    }
     fn summary(&self) -> String {
         let mut s = String::new();
         for (a, p, t) in self.sorted() {

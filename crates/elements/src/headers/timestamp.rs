@@ -318,7 +318,7 @@ impl Element for TimestampAccum {
             HandlerInfo::r("count"),
             HandlerInfo::r("time"),
             HandlerInfo::r("average_time"),
-            HandlerInfo::button("reset_counts"),
+            HandlerInfo::button("reset_counts").counts(),
         ];
         H
     }

@@ -3,6 +3,7 @@
 
 use super::checksum;
 use crate::routing::table::show_ip6;
+use onefold_element::Scope;
 use onefold_element::args::{Args, FromArg, Ip6Prefix, split_words};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
@@ -284,6 +285,9 @@ impl NeighborTable {
 }
 
 impl State for NeighborTable {
+    fn scope(&self) -> Scope {
+        Scope::PerWorker
+    }
     fn summary(&self) -> String {
         let mut s = String::new();
         for (a, n) in self.sorted() {

@@ -159,7 +159,10 @@ impl Element for NfLink {
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {
-        const H: &[HandlerInfo] = &[HandlerInfo::r("count"), HandlerInfo::button("reset_counts")];
+        const H: &[HandlerInfo] = &[
+            HandlerInfo::r("count"),
+            HandlerInfo::button("reset_counts").counts(),
+        ];
         H
     }
     fn read(&mut self, name: &str, _: &str, _: &mut Cx<'_>) -> HandlerResult {

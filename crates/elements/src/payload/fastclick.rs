@@ -301,7 +301,7 @@ impl Element for Matcher {
         const STRING: &[HandlerInfo] = &[
             HandlerInfo::r("matches"),
             HandlerInfo::r("matcher"),
-            HandlerInfo::button("reset_count"),
+            HandlerInfo::button("reset_count").counts(),
         ];
         const REGEX: &[HandlerInfo] = &[
             HandlerInfo::rw("payload_only"),

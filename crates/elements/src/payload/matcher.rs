@@ -372,7 +372,7 @@ impl Element for PayloadMatcher {
             HandlerInfo::r("counts"),
             HandlerInfo::r("program"),
             HandlerInfo::r("matcher"),
-            HandlerInfo::button("reset_counts"),
+            HandlerInfo::button("reset_counts").counts(),
         ];
         H
     }

@@ -269,7 +269,7 @@ impl Element for Queue {
             HandlerInfo::r("highwater_length"),
             HandlerInfo::rw("capacity").sets(0, "CAPACITY"),
             HandlerInfo::r("drops"),
-            HandlerInfo::button("reset_counts"),
+            HandlerInfo::button("reset_counts").counts(),
             HandlerInfo::button("reset"),
         ];
         H

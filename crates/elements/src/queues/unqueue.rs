@@ -123,7 +123,7 @@ impl Element for Unqueue {
             HandlerInfo::rw("burst"),
             HandlerInfo::rw("limit"),
             HandlerInfo::button("reset"),
-            HandlerInfo::button("reset_counts"),
+            HandlerInfo::button("reset_counts").counts(),
         ];
         H
     }

@@ -1,6 +1,7 @@
 //! ARPTable: what is known about hardware addresses, and the packets that wait for them. ARPQuerier elements own one or share
 //! one.
 
+use onefold_element::Scope;
 use onefold_element::args::{ArgScope, Args, FromArg, Seconds};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
@@ -443,6 +444,9 @@ impl ArpTable {
 }
 
 impl State for ArpTable {
+    fn scope(&self) -> Scope {
+        Scope::PerWorker
+    }
     fn summary(&self) -> String {
         let mut s = format!("ARP table {:?} drops {}\n", self.limits, self.drops);
         for e in self.entries() {

@@ -4,6 +4,7 @@ use super::hop::is_group;
 use super::options::{kind as option, store_checksum};
 use crate::icmp_names::{IcmpType, icmp_code};
 use crate::ip4;
+use onefold_element::Scope;
 use onefold_element::args::{Args, FromArg, Word};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
@@ -44,6 +45,9 @@ pub const ICMP_ERROR: ElementClass = ElementClass {
 struct NextId(u16);
 
 impl State for NextId {
+    fn scope(&self) -> Scope {
+        Scope::PerWorker
+    }
     fn summary(&self) -> String {
         format!("next ICMP error identification {}", self.0)
     }

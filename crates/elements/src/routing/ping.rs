@@ -451,7 +451,7 @@ impl Element for IcmpPingSource {
             HandlerInfo::r("count"),
             HandlerInfo::w("limit"),
             HandlerInfo::w("interval"),
-            HandlerInfo::button("reset_counts"),
+            HandlerInfo::button("reset_counts").counts(),
             HandlerInfo::r("summary"),
             HandlerInfo::r("rtt_min"),
             HandlerInfo::r("rtt_avg"),

@@ -2,6 +2,7 @@
 //! routes, and the longest-prefix structure built from them.
 
 use super::lpm::{Key, Lpm};
+use onefold_element::Scope;
 use onefold_element::model::RouteWhat;
 use onefold_element::{ElemId, State, StateStore, state_any};
 use std::collections::{BTreeSet, HashMap};
@@ -522,6 +523,9 @@ impl<K: Addr> RouteTable<K> {
 }
 
 impl<K: Addr> State for Routes<K> {
+    fn scope(&self) -> Scope {
+        Scope::Shared
+    }
     fn summary(&self) -> String {
         let mut lines: Vec<String> = self
             .routes()

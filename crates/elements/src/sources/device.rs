@@ -198,7 +198,7 @@ impl Element for Source {
         const H: &[HandlerInfo] = &[
             HandlerInfo::r("count"),
             HandlerInfo::rw("active"),
-            HandlerInfo::button("reset_counts"),
+            HandlerInfo::button("reset_counts").counts(),
         ];
         H
     }
@@ -360,7 +360,7 @@ impl Element for Sink {
         const H: &[HandlerInfo] = &[
             HandlerInfo::r("count"),
             HandlerInfo::r("drops"),
-            HandlerInfo::button("reset_counts"),
+            HandlerInfo::button("reset_counts").counts(),
         ];
         H
     }

@@ -510,7 +510,7 @@ impl Element for FromDump {
             HandlerInfo::r("packet_filepos"),
             HandlerInfo::w("extend_interval"),
             HandlerInfo::r("count"),
-            HandlerInfo::button("reset_counts"),
+            HandlerInfo::button("reset_counts").counts(),
             HandlerInfo::button("reset_timing"),
         ];
         H

@@ -10,6 +10,7 @@
 
 use super::link;
 use super::util::Own;
+use onefold_element::Scope;
 use onefold_element::args::{AnyArg, Args, ElementArg, Filename, FromArg, Word, split_words};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::build::Cases;
@@ -42,6 +43,9 @@ const MAGIC_NANO: u32 = 0xa1b2_3c4d;
 pub struct Encap(pub u32);
 
 impl State for Encap {
+    fn scope(&self) -> Scope {
+        Scope::Shared
+    }
     fn summary(&self) -> String {
         format!("encap {}", link::unparse(self.0))
     }
@@ -349,7 +353,7 @@ impl Element for ToDump {
         const H: &[HandlerInfo] = &[
             HandlerInfo::r("filename"),
             HandlerInfo::r("count"),
-            HandlerInfo::button("reset_counts"),
+            HandlerInfo::button("reset_counts").counts(),
         ];
         H
     }

@@ -154,7 +154,7 @@ impl Element for AverageCounter {
             HandlerInfo::r("bit_rate"),
             HandlerInfo::r("link_rate"),
             HandlerInfo::r("time"),
-            HandlerInfo::button("reset"),
+            HandlerInfo::button("reset").counts(),
         ];
         H
     }

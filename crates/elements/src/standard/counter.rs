@@ -200,8 +200,8 @@ impl Element for Counter {
             HandlerInfo::r("rate"),
             HandlerInfo::r("bit_rate"),
             HandlerInfo::r("byte_rate"),
-            HandlerInfo::button("reset"),
-            HandlerInfo::button("reset_counts"),
+            HandlerInfo::button("reset").counts(),
+            HandlerInfo::button("reset_counts").counts(),
             HandlerInfo::rw("count_call"),
             HandlerInfo::w("byte_count_call"),
         ];

@@ -124,7 +124,7 @@ impl Element for Discard {
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[
             HandlerInfo::r("count"),
-            HandlerInfo::button("reset_counts"),
+            HandlerInfo::button("reset_counts").counts(),
             HandlerInfo::rw("active"),
         ];
         H

@@ -21,7 +21,7 @@ impl FlowRunner {
 
     /// Packets that arrive at a source at one moment: what [`ProgramRunner::inject_batch`] does. Leaves `batch` empty.
     pub fn inject_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp) {
-        if self.scripts {
+        if self.calls {
             self.sync();
         }
         self.runner.arrive(at);
@@ -35,7 +35,7 @@ impl FlowRunner {
             return;
         };
         let (first, last) = (first.anno.timestamp, last.anno.timestamp);
-        if self.scripts || self.runner.graph.timer_due(first) {
+        if self.calls || self.runner.graph.timer_due(first) {
             self.sync();
         }
         self.runner.arrive(first);
@@ -78,7 +78,7 @@ impl FlowRunner {
         };
         match level {
             Level::Flow => {
-                if !self.scripts {
+                if !self.calls {
                     self.runner.gather();
                 }
                 steps::run(self.isa, self, source, ingress, batch, arrival);

@@ -138,7 +138,7 @@ impl FlowRunner {
         p: Pkt,
         stage: Option<u32>,
     ) {
-        if self.scripts {
+        if self.calls {
             self.sync();
         }
         let mut x = self.group.get(i).copied().unwrap_or_default();

@@ -49,7 +49,7 @@ pub struct FlowRunner {
     /// [`Graph::changes`] that entries were made under; `None` before the first packet and after a program has been loaded.
     pub(super) seen: Option<u64>,
     /// Elements call each other's handlers.
-    pub(super) scripts: bool,
+    pub(super) calls: bool,
     pub(super) path: Option<Box<Path>>,
     /// A packet as it came.
     pub(super) original: Packet,
@@ -104,7 +104,7 @@ impl FlowRunner {
     }
 
     fn with_seed(runner: ProgramRunner, flows: usize, seed: u64) -> FlowRunner {
-        let scripts = runner.graph.core.topo.classes.iter().any(|c| c == "Script");
+        let calls = runner.graph.core.calls_handlers();
         let table = Table::new(flows, seed);
         let pool = LeasePool::new(table.bound());
         FlowRunner {
@@ -120,7 +120,7 @@ impl FlowRunner {
             next_match: 1,
             tables: Vec::new(),
             seen: None,
-            scripts,
+            calls,
             path: Some(Box::default()),
             original: Packet::from_slice(&[]),
             group: vec![PacketMeta::default(); GROUP].into(),

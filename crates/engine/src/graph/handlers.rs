@@ -6,7 +6,7 @@ use crate::graph::unparse;
 use onefold_element::args::split_words;
 use onefold_element::{
     ElemId, Element, HandlerError, HandlerFlags, HandlerResult, Host, Outbox, Processing,
-    StateStore, find_element,
+    StateStore, Touches, find_element,
 };
 use std::fmt::Write;
 
@@ -293,8 +293,11 @@ impl Core {
             self.tell_rules();
         }
         self.activity += 1;
-        self.changes += 1;
-        self.changed.insert(node);
+        // what is known of packets holds as long as nothing that they see has changed
+        if self.touches(node, name) > Touches::Counters {
+            self.changes += 1;
+            self.changed.insert(node);
+        }
         let mark = out.effects.len();
         let own = |e: &dyn Element| {
             e.handlers().iter().any(|h| h.name == name)
@@ -322,6 +325,13 @@ impl Core {
         self.settle(node, mark, out, store);
         self.handler_depth -= 1;
         r
+    }
+
+    /// What writing a handler changes, at most.
+    fn touches(&self, node: u32, name: &str) -> Touches {
+        let elem = self.nodes.get(node as usize).and_then(|n| n.elem.as_ref());
+        let own = elem.and_then(|e| e.handlers().iter().find(|h| h.name == name));
+        own.map_or(Touches::Model, |h| h.touches)
     }
 
     /// Handler `name` has been written: where that is changing an argument, the `config` handler shows it.

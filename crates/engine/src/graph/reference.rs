@@ -10,7 +10,7 @@ use crate::graph::trace::{Trace, TraceStep};
 use crate::graph::visits::Visits;
 use onefold_element::{
     ENTRY, ElemId, HandlerError, HandlerResult, IoRole, LogStream, NameDb, Outbox, Port,
-    RuleCounters, StateId, StateStore,
+    RuleCounters, Scope, StateId, StateStore,
 };
 use onefold_nat::FlowTable;
 use onefold_packet::{Pkt, Timestamp};
@@ -400,6 +400,20 @@ impl Graph {
     pub(crate) fn states(&self) -> BTreeSet<StateId> {
         let elements = self.core.nodes.iter().flat_map(|n| &n.elem);
         elements.flat_map(|e| e.states()).collect()
+    }
+
+    /// Every shared state: the elements that use it, and what several workers would do with it.
+    pub fn state_scopes(&self) -> Vec<(Vec<ElemId>, Scope)> {
+        let users = |id: StateId| {
+            let uses = |n: &Node| n.elem.as_ref().is_some_and(|e| e.states().contains(&id));
+            let all = self.core.nodes.iter().enumerate();
+            all.filter(|(_, n)| uses(n))
+                .map(|(i, _)| ElemId(i as u32))
+                .collect()
+        };
+        let all = self.states().into_iter();
+        all.filter_map(|id| Some((users(id), self.store.scope(id)?)))
+            .collect()
     }
 
     /// All rewriters forget all of their flows, as if these had timed out: no handler is called, and nothing else changes. For measurements.

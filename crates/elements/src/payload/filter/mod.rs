@@ -271,7 +271,7 @@ impl Element for PayloadFilter {
             HandlerInfo::r("counts"),
             HandlerInfo::r("matcher"),
             HandlerInfo::r("rule_counts"),
-            HandlerInfo::button("reset_counts"),
+            HandlerInfo::button("reset_counts").counts(),
         ];
         H
     }
