@@ -76,11 +76,16 @@ impl CapturePort {
     pub fn into_memory(mut self, keeps: bool) -> (MemoryPort, Vec<String>) {
         let mut memory = MemoryPort::new(keeps);
         // Bound: the capture ends
-        while let Some(at) = self.next_at() {
-            memory.push(at, &self.frame);
+        let mut full = false;
+        while let Some(at) = self.next_at().filter(|_| !full) {
+            full = !memory.push(at, &self.frame);
             self.received();
         }
-        (memory, self.take_warnings())
+        let mut warnings = self.take_warnings();
+        if full {
+            warnings.push("more frames than memory has places for: the rest is left out".into());
+        }
+        (memory, warnings)
     }
 
     /// The next frame has been received: its other forms arrive at the same time.

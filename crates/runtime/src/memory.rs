@@ -2,38 +2,63 @@
 
 use crate::port::{Port, PortError, Progress};
 use onefold_packet::{Pkt, Timestamp};
+use onefold_table::HugeVec;
 
-/// A frame's time, and where its bytes end.
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// A frame's time, its first line, and how many bytes it has.
 #[derive(Debug, Clone, Copy)]
 struct Head {
     at: Timestamp,
-    end: usize,
+    line: u32,
+    len: u32,
 }
 
-/// Frames one after the other, in one piece of memory.
+/// A cache line; lists of them begin at one.
+type Line = [u8; LINE];
+
+/// Frames one after the other on huge pages, each at the beginning of a cache line: short ones are copied as one line, whatever their length is.
+/// Bound: four billion lines.
 #[derive(Debug, Clone, Default)]
 struct Frames {
     heads: Vec<Head>,
-    bytes: Vec<u8>,
+    lines: HugeVec<Line>,
+    /// Of all frames together.
+    bytes: u64,
 }
 
 impl Frames {
-    fn push(&mut self, at: Timestamp, frame: &[u8]) {
-        self.bytes.extend_from_slice(frame);
-        self.heads.push(Head {
-            at,
-            end: self.bytes.len(),
-        });
-    }
-    fn start(&self, i: usize) -> usize {
-        match i {
-            0 => 0,
-            _ => self.heads.get(i - 1).map_or(0, |h| h.end),
+    /// False where there is no room for more.
+    fn push(&mut self, at: Timestamp, frame: &[u8]) -> bool {
+        let (Ok(line), Ok(len)) = (u32::try_from(self.lines.len()), u32::try_from(frame.len()))
+        else {
+            return false;
+        };
+        for part in frame.chunks(LINE) {
+            let mut line = [0; LINE];
+            line.iter_mut().zip(part).for_each(|(to, b)| *to = *b);
+            self.lines.push(line);
         }
+        self.heads.push(Head { at, line, len });
+        self.bytes += u64::from(len);
+        true
+    }
+    /// A frame's lines; none of an empty one.
+    #[inline]
+    fn lines(&self, h: Head) -> &[Line] {
+        let (from, n) = (h.line as usize, (h.len as usize).div_ceil(LINE));
+        self.lines.get(from..from + n).unwrap_or_default()
+    }
+    /// A frame's bytes.
+    #[inline]
+    fn bytes_of(&self, h: Head) -> &[u8] {
+        let all = self.lines(h).as_flattened();
+        all.get(..h.len as usize).unwrap_or(all)
     }
     fn get(&self, i: usize) -> Option<(Timestamp, &[u8])> {
-        let h = self.heads.get(i)?;
-        Some((h.at, self.bytes.get(self.start(i)..h.end)?))
+        let h = *self.heads.get(i)?;
+        Some((h.at, self.bytes_of(h)))
     }
 }
 
@@ -43,6 +68,8 @@ pub struct MemoryPort {
     arriving: Frames,
     /// The next one to arrive.
     next: usize,
+    /// Bytes of those that have arrived.
+    read: u64,
     left: Frames,
     keeps: bool,
 }
@@ -56,9 +83,9 @@ impl MemoryPort {
         }
     }
 
-    /// One more frame arrives, behind all others.
-    pub fn push(&mut self, at: Timestamp, frame: &[u8]) {
-        self.arriving.push(at, frame);
+    /// One more frame arrives, behind all others. False where there is no room for more.
+    pub fn push(&mut self, at: Timestamp, frame: &[u8]) -> bool {
+        self.arriving.push(at, frame)
     }
 
     /// Frames that arrive.
@@ -82,23 +109,29 @@ impl Port for MemoryPort {
         self.arriving.heads.get(self.next).map(|h| h.at)
     }
     fn receive(&mut self, free: &mut Vec<Pkt>, batch: &mut Vec<Pkt>, until: Timestamp, n: usize) {
-        let mut start = self.arriving.start(self.next);
         let rest = self.arriving.heads.get(self.next..).unwrap_or_default();
         let mut taken = 0;
         for h in rest.iter().take(n) {
             if h.at >= until {
                 break;
             }
-            let (Some(mut p), Some(frame)) = (free.pop(), self.arriving.bytes.get(start..h.end))
-            else {
-                break;
-            };
-            p.refill(frame);
-            p.anno.timestamp = h.at;
+            let Some(mut p) = free.pop() else { break };
+            match self.arriving.lines(*h) {
+                [line] => p.refill_line(line, h.len as usize, h.at),
+                _ => {
+                    p.refill(self.arriving.bytes_of(*h));
+                    p.anno.timestamp = h.at;
+                }
+            }
             batch.push(p);
-            start = h.end;
             taken += 1;
         }
+        let passed = self.arriving.heads.get(self.next..self.next + taken);
+        self.read += passed
+            .unwrap_or_default()
+            .iter()
+            .map(|h| u64::from(h.len))
+            .sum::<u64>();
         self.next += taken;
     }
     fn transmit(&mut self, packets: &[Pkt], now: Timestamp) -> Result<(), PortError> {
@@ -118,8 +151,8 @@ impl Port for MemoryPort {
     }
     fn progress(&self) -> Progress {
         Progress {
-            read: self.arriving.start(self.next) as u64,
-            total: Some(self.arriving.bytes.len() as u64),
+            read: self.read,
+            total: Some(self.arriving.bytes),
         }
     }
 }
