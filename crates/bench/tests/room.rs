@@ -1,7 +1,7 @@
 //! New flows that find room, and new flows each of which takes another one's place.
 
 use onefold_bench::measure::{
-    Account, Candidate, Executed, Lane, Settings, Strangers, Subject, Templates, Vary, alternate,
+    Account, Candidate, Executed, Lane, Settings, Subject, Templates, Unseen, Vary, alternate,
     frame_of,
 };
 use onefold_element::{ConnectionSpec, ElemId, ElementSpec, GraphSpec};
@@ -107,7 +107,7 @@ fn evictions(room: Option<u64>) -> Vec<(u64, u64)> {
         lanes: vec![Lane {
             source: ElemId(0),
             templates: Templates::new(&frames, 1),
-            strangers: Some(Strangers {
+            strangers: Some(Unseen {
                 known: 0,
                 share: 1.0,
                 vary: Vary {

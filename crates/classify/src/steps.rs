@@ -4,12 +4,12 @@
 //! One line per level is compared at once; 65,536 intervals take four. (The layout of "S-trees", as in Khuong & Morin, "Array layouts for
 //! comparison-based searching", 2017, with whole lines as nodes.)
 
-use crate::simd::{Isa, Line, prefetch};
+use crate::simd::{CacheLine, Isa, prefetch};
 
 /// Sorted bounds, in lines.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Steps {
-    lines: Vec<Line>,
+    lines: Vec<CacheLine>,
     /// First line and number of lines of each level, the root first.
     levels: Vec<(u32, u32)>,
     /// How many bounds.
@@ -34,7 +34,7 @@ impl Steps {
             for c in l.chunks(16) {
                 let mut line = [u32::MAX; 16];
                 line[..c.len()].copy_from_slice(c);
-                s.lines.push(Line(line));
+                s.lines.push(CacheLine(line));
             }
             s.levels.push((first, s.lines.len() as u32 - first));
         }
@@ -54,7 +54,7 @@ impl Steps {
             };
             for (k, o) in keys.iter().zip(out.iter_mut()) {
                 let at = (*first + (*o).min(lines - 1)) as usize;
-                let line = self.lines.get(at).unwrap_or(const { &Line([0; 16]) });
+                let line = self.lines.get(at).unwrap_or(const { &CacheLine([0; 16]) });
                 let count = s.le16(&line.0, *k).count_ones();
                 *o = (*o * 16 + count.saturating_sub(1)).min(below);
                 if !last {
@@ -66,7 +66,7 @@ impl Steps {
 
     /// Bytes on the heap.
     pub fn memory_bytes(&self) -> usize {
-        self.lines.capacity() * size_of::<Line>() + self.levels.capacity() * 8
+        self.lines.capacity() * size_of::<CacheLine>() + self.levels.capacity() * 8
     }
 }
 

@@ -150,7 +150,7 @@ impl Packet {
 
     /// Its data is about to be read or written: the line where it begins is asked for.
     #[inline(always)]
-    pub fn expect(&self) {
+    pub fn prefetch(&self) {
         prefetch_at(self.buf.as_ptr().wrapping_add(self.head as usize));
     }
 

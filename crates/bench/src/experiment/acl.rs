@@ -3,7 +3,7 @@
 use super::text::{self, Behind};
 use super::{
     Axis, ChainSpec, Experiment, KTH, Level, Line, PEER, Plan, PlanError, PointSpec, Published,
-    Quantity, Ratio, Scale, StrangerSpec, Traffic, Which,
+    Quantity, Ratio, Scale, Traffic, UnseenSpec, Which,
 };
 use crate::measure::Vary;
 use crate::rules::RuleKind;
@@ -50,7 +50,7 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
         } else {
             (2 * count).max(10_000)
         };
-        let never = StrangerSpec {
+        let never = UnseenSpec {
             share: 1.0,
             frames: Vec::new(),
             vary: NEW_PORT,

@@ -3,7 +3,7 @@
 use super::text::{self, Behind};
 use super::{
     Axis, ChainSpec, Experiment, Level, Plan, PlanError, PointSpec, Published, Quantity, Ratio,
-    Scale, StrangerSpec, Traffic, Which,
+    Scale, Traffic, UnseenSpec, Which,
 };
 use crate::experiment::acl::{NAPT_FLOWS, NEW_PORT};
 use crate::measure::{Vary, frame_of};
@@ -129,9 +129,9 @@ fn crowding(set: &Generated, rng: &mut Rng) -> Vec<Vec<u8>> {
 }
 
 /// Packets of attackers by what they do: name, packets.
-pub fn hostile(set: &Generated, share: f64, seed: u64) -> Vec<(&'static str, StrangerSpec)> {
+pub fn hostile(set: &Generated, share: f64, seed: u64) -> Vec<(&'static str, UnseenSpec)> {
     let mut rng = Rng::stream(seed, 0x6174_7461_636b);
-    let spec = |frames, vary| StrangerSpec {
+    let spec = |frames, vary| UnseenSpec {
         share,
         frames,
         vary,
@@ -177,7 +177,7 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
     };
     let set = text::rules(RuleKind::Acl, true, rules, scale.seed)?;
     let chain = ChainSpec::Click(text::edge(&set, Behind::Napt(NAPT_FLOWS)));
-    let mut add = |x: f64, label: &str, flows: usize, strangers: Option<StrangerSpec>| {
+    let mut add = |x: f64, label: &str, flows: usize, strangers: Option<UnseenSpec>| {
         plan.points.push(PointSpec {
             label: Some(label.into()),
             traffic: Traffic {

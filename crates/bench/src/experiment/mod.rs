@@ -197,7 +197,7 @@ pub enum ChainSpec {
 
 /// Packets of flows that have not been opened.
 #[derive(Debug, Clone, PartialEq)]
-pub struct StrangerSpec {
+pub struct UnseenSpec {
     /// Share of the packets.
     pub share: f64,
     /// What they are copied from; those of the flows that were opened if there are none.
@@ -220,7 +220,7 @@ pub struct Traffic {
     /// Half of the packets are answers.
     pub replies: bool,
     /// Packets of others among them.
-    pub strangers: Option<StrangerSpec>,
+    pub strangers: Option<UnseenSpec>,
 }
 
 impl Default for Traffic {

@@ -2,7 +2,7 @@
 
 use super::{
     Axis, ChainSpec, Experiment, Level, Line, PEER, Plan, PlanError, PointSpec, Published,
-    Quantity, Scale, StrangerSpec, Traffic, text,
+    Quantity, Scale, Traffic, UnseenSpec, text,
 };
 use crate::experiment::acl::NEW_PORT;
 use crate::rules::{Generated, RuleKind, Verdict, parse_rules};
@@ -66,7 +66,7 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
             } else {
                 count.clamp(4000, 20_000)
             };
-            let never = StrangerSpec {
+            let never = UnseenSpec {
                 share: 1.0,
                 frames: Vec::new(),
                 vary: NEW_PORT,
@@ -105,7 +105,7 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
     if !scale.quick && places.iter().any(|x| *x >= 10_000.0) {
         match published_set() {
             Ok(set) => {
-                let never = StrangerSpec {
+                let never = UnseenSpec {
                     share: 1.0,
                     frames: Vec::new(),
                     vary: NEW_PORT,

@@ -3,7 +3,7 @@
 use super::text::{self, Behind};
 use super::{
     Axis, ChainSpec, Experiment, Level, Plan, PlanError, PointSpec, Published, Quantity, Ratio,
-    Scale, StrangerSpec, Traffic, Which,
+    Scale, Traffic, UnseenSpec, Which,
 };
 use crate::experiment::acl::{NAPT_FLOWS, NEW_PORT};
 use crate::experiment::attack::hostile;
@@ -34,13 +34,13 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
     };
     let set = text::rules(RuleKind::Acl, true, rules, scale.seed)?;
     let chain = ChainSpec::Click(text::edge(&set, Behind::Napt(NAPT_FLOWS)));
-    let new = StrangerSpec {
+    let new = UnseenSpec {
         share: 0.01,
         frames: Vec::new(),
         vary: NEW_PORT,
     };
     let mut floods = hostile(&set, 1.0, scale.seed).into_iter();
-    let mut rows: Vec<(&str, f64, Option<StrangerSpec>)> = vec![
+    let mut rows: Vec<(&str, f64, Option<UnseenSpec>)> = vec![
         ("in rounds", 0.0, None),
         ("Zipf 1.0", 1.0, None),
         ("1% new flows", 0.0, Some(new)),

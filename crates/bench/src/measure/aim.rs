@@ -5,7 +5,7 @@
 //! it counts only if its packets leave.
 
 use super::feed::Templates;
-use super::stranger::Strangers;
+use super::unseen::Unseen;
 use crate::ranges::{ProtocolMix, Transport};
 use crate::rng::Rng;
 use crate::sizes::SizeModel;
@@ -86,7 +86,7 @@ pub struct Lane {
     /// The packets.
     pub templates: Templates,
     /// Packets of flows that were not opened, among them.
-    pub strangers: Option<Strangers>,
+    pub strangers: Option<Unseen>,
 }
 
 /// Traffic that a chain forwards, and the chain with its flows opened.

@@ -2,10 +2,10 @@
 
 use super::aim::Lane;
 use super::clock::Times;
-use super::estrange::{Estrange, PREPARED};
 use super::feed::{Order, Ring};
 use super::seen::{Batches, Seen};
 use super::subject::{Account, Ceiling, MacSwap, Subject};
+use super::unseen_frames::{PREPARED, UnseenFrames};
 use onefold_engine::flow::FlowStats;
 use onefold_packet::{Packet, Pkt, Timestamp, refill_lines};
 use onefold_table::prefetch;
@@ -121,7 +121,7 @@ struct Place {
     now: Timestamp,
     offered: u64,
     block: u64,
-    /// Strangers sent: the number of the next one.
+    /// Unseen packets sent: the number of the next one.
     strange: u64,
     /// Packets sent since flows were forgotten; none yet if they are to be before the first.
     since: Option<u64>,
@@ -158,7 +158,7 @@ fn refill(packets: &mut [Pkt], lane: &Lane, these: &[u32], ahead: &[u32], at: Ti
 struct Way<'a> {
     lane: &'a Lane,
     order: &'a Order,
-    estrange: Option<Estrange<'a>>,
+    unseen: Option<UnseenFrames<'a>>,
 }
 
 impl Way<'_> {
@@ -210,7 +210,7 @@ impl Driver<'_> {
             let Some(next) = place.next.get_mut(place.lane) else {
                 break;
             };
-            if way.estrange.is_some() {
+            if way.unseen.is_some() {
                 // headers that nobody has seen lead all over a chain's memory
                 self.ring.ask();
             }
@@ -218,14 +218,14 @@ impl Driver<'_> {
             let Some((packets, done)) = self.ring.turn(|to, n| s.buffers(to, n)) else {
                 break;
             };
-            if let Some(e) = &mut way.estrange {
+            if let Some(e) = &mut way.unseen {
                 e.fill(packets, place.now);
             }
             let Some(these) = way.window(next, self.batch) else {
                 break;
             };
             let lane = way.lane;
-            if way.estrange.is_none() {
+            if way.unseen.is_none() {
                 // packets that come next are asked for while nothing waits for them. Loads would be waited for in the end: with 60,000
                 // templates half of the time of this loop
                 let ahead = way.window(&mut { *next }, self.batch).unwrap_or_default();
@@ -266,21 +266,21 @@ impl Driver<'_> {
     fn prepare(&self, lanes: &mut [Way<'_>], place: &mut Place, packets: u64) {
         lanes
             .iter_mut()
-            .filter_map(|w| w.estrange.as_mut())
-            .for_each(Estrange::clear);
+            .filter_map(|w| w.unseen.as_mut())
+            .for_each(UnseenFrames::clear);
         let mut next = place.next.clone();
         for n in 0..packets.div_ceil(self.batch as u64) as usize {
             let lane = (place.lane + n) % lanes.len().max(1);
             let (Some(way), Some(next)) = (lanes.get_mut(lane), next.get_mut(lane)) else {
                 break;
             };
-            let Some(mut e) = way.estrange.take() else {
+            let Some(mut e) = way.unseen.take() else {
                 continue;
             };
             if let Some(these) = way.window(next, self.batch) {
                 e.write(these, &mut place.strange);
             }
-            way.estrange = Some(e);
+            way.unseen = Some(e);
         }
     }
 
@@ -317,7 +317,7 @@ impl Driver<'_> {
         while all.cpu_ns.max(all.wall_ns / 64) < wanted || sent < packets {
             let pause = Times::now();
             let mut block = self.allowed(s, place);
-            if lanes.iter().any(|w| w.estrange.is_some()) {
+            if lanes.iter().any(|w| w.unseen.is_some()) {
                 block = block.min(PREPARED);
                 self.prepare(lanes, place, block);
             }
@@ -388,7 +388,8 @@ pub fn alternate(
                 .map(|(lane, order)| Way {
                     lane,
                     order,
-                    estrange: (lane.strangers.as_ref()).map(|s| Estrange::new(s, &lane.templates)),
+                    unseen: (lane.strangers.as_ref())
+                        .map(|s| UnseenFrames::new(s, &lane.templates)),
                 })
                 .collect();
             let every = c.lanes.iter().map(|l| l.templates.len()).max().unwrap_or(0);
@@ -463,7 +464,7 @@ pub fn alternate(
                     *b = ns;
                     continue;
                 }
-                if lanes.iter().any(|w| w.estrange.is_some()) {
+                if lanes.iter().any(|w| w.unseen.is_some()) {
                     let opened = opened.entry((ci, si)).or_insert((0, 0));
                     driver.audit = Some(*opened);
                     let whole = driver.slice(s, &mut lanes, place, seconds * AUDIT, 0, &mut tell);

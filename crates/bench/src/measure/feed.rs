@@ -245,7 +245,7 @@ impl Ring {
     pub fn ask(&self) {
         let rack = |n: usize| self.racks.get(self.further(n)).map_or(&[][..], |r| r);
         for (first, second) in rack(2).iter().zip(rack(3)) {
-            first.expect();
+            first.prefetch();
             prefetch(&**second);
         }
     }

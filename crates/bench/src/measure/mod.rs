@@ -13,14 +13,14 @@
 mod aim;
 mod alternate;
 mod clock;
-mod estrange;
 mod feed;
 mod machine;
 mod matcher;
 mod report;
 mod seen;
-mod stranger;
 mod subject;
+mod unseen;
+mod unseen_frames;
 
 pub use aim::{AimError, AimParams, Aimed, Lane, MAX_PER_FLOW, Opening, aim};
 pub use alternate::{Candidate, Measured, Outcome, Sample, Settings, alternate};
@@ -29,5 +29,5 @@ pub use feed::{BATCH, BUFFERS, Order, Ring, STRIDE, Templates};
 pub use machine::Machine;
 pub use matcher::{MatcherReport, matcher};
 pub use report::{ChainReport, FlowReport, Parameters, Report, Spread, TrafficReport};
-pub use stranger::{Strangers, Vary, frame_of};
 pub use subject::{Account, Ceiling, Executed, MacSwap, Subject};
+pub use unseen::{Unseen, Vary, frame_of};

@@ -88,7 +88,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::{Strangers, Templates, Vary};
+    use crate::measure::{Templates, Unseen, Vary};
     use onefold_element::ElemId;
 
     fn lane(n: usize, per_flow: usize, known: Option<usize>) -> Lane {
@@ -96,7 +96,7 @@ mod tests {
         Lane {
             source: ElemId(0),
             templates: Templates::new(&frames, per_flow),
-            strangers: known.map(|known| Strangers {
+            strangers: known.map(|known| Unseen {
                 known,
                 share: 0.5,
                 vary: Vary::default(),

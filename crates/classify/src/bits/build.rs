@@ -3,7 +3,7 @@
 //! The sweep keeps the current set as blocks; at an interval's end only blocks that an entry entered or left are looked up again among those
 //! that are stored. So building costs the number of intervals times the blocks of a set, not times the entries.
 
-use super::{BLOCK, BitVector, Block, Way, Word};
+use super::{BLOCK, BitVector, Block, ValueIndex, Word};
 use crate::layout::word_max;
 use crate::steps::Steps;
 use crate::table::Test;
@@ -112,7 +112,7 @@ impl Builder {
         bounds.dedup();
         let mut w = Word {
             word,
-            way: Way::Direct(Vec::new()),
+            index: ValueIndex::Direct(Vec::new()),
             summary: Vec::new(),
             first: Vec::new(),
         };
@@ -157,9 +157,9 @@ impl Builder {
         }
         w.summary.shrink_to_fit();
         w.first.shrink_to_fit();
-        w.way = match bits <= NARROW {
-            true => Way::Direct(class),
-            false => Way::Search(Steps::new(&bounds), of),
+        w.index = match bits <= NARROW {
+            true => ValueIndex::Direct(class),
+            false => ValueIndex::Search(Steps::new(&bounds), of),
         };
         self.spend(bounds.len() * 8)?;
         self.out.words.push(w);

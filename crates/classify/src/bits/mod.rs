@@ -27,7 +27,7 @@ struct Block([u64; 8]);
 
 /// How to get from a word to its set.
 #[derive(Debug, Clone)]
-enum Way {
+enum ValueIndex {
     /// Class of each value.
     Direct(Vec<u16>),
     /// Search among intervals, then the interval's set.
@@ -38,7 +38,7 @@ enum Way {
 #[derive(Debug, Clone)]
 struct Word {
     word: usize,
-    way: Way,
+    index: ValueIndex,
     /// Rows of `summary` words: which blocks a set has.
     summary: Vec<u64>,
     /// For each word of the summary where the pointers of its blocks begin.
@@ -177,14 +177,14 @@ impl Kernel for Lookup<'_> {
             // 1: the set of every word
             for (w, set) in b.words.iter().zip(&mut sets) {
                 let column = keys.word(w.word);
-                match &w.way {
-                    Way::Direct(class) => {
+                match &w.index {
+                    ValueIndex::Direct(class) => {
                         let top = class.len() - 1;
                         for (o, k) in set.iter_mut().zip(column) {
                             *o = u32::from(class[(*k as usize).min(top)]);
                         }
                     }
-                    Way::Search(steps, of) => {
+                    ValueIndex::Search(steps, of) => {
                         let set = &mut set[..len];
                         steps.find(s, column, set);
                         for o in set.iter() {
@@ -258,11 +258,11 @@ impl Classifier for BitVector {
 
     fn memory_bytes(&self) -> usize {
         let word = |w: &Word| {
-            let way = match &w.way {
-                Way::Direct(c) => c.capacity() * 2,
-                Way::Search(s, of) => s.memory_bytes() + of.capacity() * 4,
+            let index = match &w.index {
+                ValueIndex::Direct(c) => c.capacity() * 2,
+                ValueIndex::Search(s, of) => s.memory_bytes() + of.capacity() * 4,
             };
-            way + w.summary.capacity() * 8 + w.first.capacity() * 4
+            index + w.summary.capacity() * 8 + w.first.capacity() * 4
         };
         self.words.iter().map(word).sum::<usize>()
             + self.pointers.capacity() * 4

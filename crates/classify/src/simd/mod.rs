@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 /// A cache line of words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C, align(64))]
-pub(crate) struct Line(pub [u32; 16]);
+pub(crate) struct CacheLine(pub [u32; 16]);
 
 /// Small vector operations. Masks have bit `l` for lane `l`.
 pub(crate) trait Isa: Copy {
@@ -141,7 +141,7 @@ pub fn check_environment() -> Result<(), UnknownIsa> {
 #[inline]
 pub fn vectors_limit() -> Vectors {
     match LIMIT.load(Ordering::Relaxed) {
-        UNASKED => asked(),
+        UNASKED => read_limit(),
         v if v == Vectors::Avx512 as u8 => Vectors::Avx512,
         v if v == Vectors::Avx2 as u8 => Vectors::Avx2,
         _ => Vectors::Portable,
@@ -149,7 +149,7 @@ pub fn vectors_limit() -> Vectors {
 }
 
 #[cold]
-fn asked() -> Vectors {
+fn read_limit() -> Vectors {
     let to = limit_of(std::env::var_os("ONEFOLD_ISA").as_deref()).unwrap_or(Vectors::Avx512);
     // somebody may have said another one meanwhile
     let _ = LIMIT.compare_exchange(UNASKED, to as u8, Ordering::Relaxed, Ordering::Relaxed);

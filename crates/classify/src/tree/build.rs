@@ -5,7 +5,7 @@ use super::grid::{self, Grid};
 use super::leaf::Leaves;
 use super::{BLOCK, DecisionTree, EMPTY, MAX_DEPTH, Root, Settings};
 use crate::layout::word_max;
-use crate::simd::Line;
+use crate::simd::CacheLine;
 use crate::{Kind, Refusal, Table};
 
 /// The ends of all entries.
@@ -127,7 +127,7 @@ pub(super) fn build(
                         part.parent = Parent::Node(number, i..to);
                         work.push(part);
                     }
-                    tree.lines.extend([Line(cuts), Line([0; 16])]);
+                    tree.lines.extend([CacheLine(cuts), CacheLine([0; 16])]);
                     tree.nodes += 1;
                     number as u32
                 }
@@ -143,7 +143,7 @@ pub(super) fn build(
                 Parent::Nobody => root.at = at,
             }
             let cells = root.grid.as_ref().map_or(0, |g| g.cells.len());
-            let used = tree.lines.len() * size_of::<Line>() + (tree.values.len() + cells) * 4;
+            let used = tree.lines.len() * size_of::<CacheLine>() + (tree.values.len() + cells) * 4;
             if used > settings.budget {
                 return Err(Refusal::Memory {
                     kind: Kind::DecisionTree,
@@ -155,7 +155,7 @@ pub(super) fn build(
         tree.roots.push(root);
     }
     tree.roots.sort_by_key(|r| r.first);
-    tree.lines.extend([Line([0; 16]); BLOCK]);
+    tree.lines.extend([CacheLine([0; 16]); BLOCK]);
     tree.lines.shrink_to_fit();
     Ok(tree)
 }

@@ -8,7 +8,7 @@
 use super::cut::Hulls;
 use super::{DecisionTree, LEAF};
 use crate::Table;
-use crate::simd::Line;
+use crate::simd::CacheLine;
 use crate::table::Test;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -84,7 +84,7 @@ impl Leaves {
         if entries.is_empty() {
             let mut none = [0; 16];
             none[0] = u32::MAX;
-            tree.lines.push(Line(none));
+            tree.lines.push(CacheLine(none));
         }
         let blocks = entries.chunks(8);
         let last = blocks.len().saturating_sub(1);
@@ -97,7 +97,7 @@ impl Leaves {
                 head[LANES] |= MORE;
             }
             let at = tree.lines.len();
-            tree.lines.push(Line(head));
+            tree.lines.push(CacheLine(head));
             let mut rows = self.rows(table, block, region);
             let mut lines = row_lines(table, block, region, &rows);
             let mut in_rows = lines.len() as u32;
@@ -110,7 +110,7 @@ impl Leaves {
                 pattern = self.tests(table, block, region, &rows, &mut lines);
             }
             tree.lines.append(&mut lines);
-            if let Some(Line(head)) = tree.lines.get_mut(at) {
+            if let Some(CacheLine(head)) = tree.lines.get_mut(at) {
                 head[LANES] |= (pattern.len() as u32) << TESTS | in_rows << ROWS;
                 for (i, w) in rows.iter().cycle().take(16 * rows.len().min(1)).enumerate() {
                     head[ROW_WORDS + i / 4] |= (*w as u32) << (8 * (i % 4));
@@ -128,7 +128,7 @@ impl Leaves {
                 tree.tests.extend_from_slice(p);
                 tree.patterns.len() as u32 - 1
             });
-            if let Some(Line(head)) = tree.lines.get_mut(at) {
+            if let Some(CacheLine(head)) = tree.lines.get_mut(at) {
                 head[PATTERN] = number;
             }
         }
@@ -159,7 +159,7 @@ impl Leaves {
         block: &[u32],
         region: &[(u32, u32)],
         but: &[usize],
-        lines: &mut Vec<Line>,
+        lines: &mut Vec<CacheLine>,
     ) -> Vec<u8> {
         let mut pattern = Vec::new();
         for w in self.order.iter().filter(|w| !but.contains(w)) {
@@ -192,7 +192,12 @@ impl Leaves {
 }
 
 /// The lines of a block's rows.
-fn row_lines(table: &Table, block: &[u32], region: &[(u32, u32)], words: &[usize]) -> Vec<Line> {
+fn row_lines(
+    table: &Table,
+    block: &[u32],
+    region: &[(u32, u32)],
+    words: &[usize],
+) -> Vec<CacheLine> {
     let mut lines = Vec::new();
     if words.is_empty() {
         return lines;
@@ -209,7 +214,7 @@ fn row_lines(table: &Table, block: &[u32], region: &[(u32, u32)], words: &[usize
                 }
             }
         }
-        lines.extend([Line(lo), Line(span)]);
+        lines.extend([CacheLine(lo), CacheLine(span)]);
     }
     lines
 }
@@ -221,7 +226,7 @@ fn word(
     w: usize,
     region: (u32, u32),
     pattern: &mut Vec<u8>,
-    lines: &mut Vec<Line>,
+    lines: &mut Vec<CacheLine>,
 ) {
     let tests: Vec<Option<Test>> = (block.iter())
         .map(|e| table.row(*e as usize).get(w).filter(|t| !t.covers(region)))
@@ -252,10 +257,10 @@ fn word(
     }
     if any_mask {
         pattern.push(w as u8 | MASKED);
-        lines.push(Line(masks));
+        lines.push(CacheLine(masks));
     }
     if ranged {
         pattern.push(w as u8);
-        lines.push(Line(ranges));
+        lines.push(CacheLine(ranges));
     }
 }

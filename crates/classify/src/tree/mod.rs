@@ -22,7 +22,7 @@ mod grid;
 mod group;
 mod leaf;
 
-use crate::simd::{self, Isa, Kernel, Line, prefetch};
+use crate::simd::{self, CacheLine, Isa, Kernel, prefetch};
 use crate::{Classifier, Keys, Kind, MAX_ENTRIES, MAX_WORDS, NO_MATCH, Refusal, Table};
 
 /// Levels of a tree, at most.
@@ -98,7 +98,7 @@ impl Steps {
 pub struct DecisionTree {
     roots: Vec<Root>,
     /// Nodes, and leaves: see [`leaf`]. They lie together, so that a step down asks for lines without knowing to which of the two it leads.
-    lines: Vec<Line>,
+    lines: Vec<CacheLine>,
     nodes: usize,
     /// First and number of the tests of each pattern.
     patterns: Vec<(u32, u32)>,
@@ -166,7 +166,7 @@ impl DecisionTree {
     #[inline(always)]
     fn next<S: Isa, const W: usize>(&self, s: S, at: u32, best: u32, key: &[u32; W]) -> u32 {
         let node = self.lines.get(at as usize..).and_then(<[_]>::first_chunk);
-        let Some([Line(cuts), Line(kids)]) = node else {
+        let Some([CacheLine(cuts), CacheLine(kids)]) = node else {
             return at | LEAF;
         };
         let k = key[(cuts[15] & WORD) as usize % W];
@@ -188,7 +188,7 @@ impl DecisionTree {
         count: &mut impl FnMut(usize),
     ) -> (u32, usize) {
         let block = self.lines.get(at..).and_then(<[_]>::first_chunk::<BLOCK>);
-        let Some(block @ [Line(head), ..]) = block else {
+        let Some(block @ [CacheLine(head), ..]) = block else {
             return (best, DONE);
         };
         if head[0] >= best {
@@ -231,12 +231,12 @@ impl DecisionTree {
         &self,
         s: S,
         head: &[u32; 16],
-        lines: &[Line],
+        lines: &[CacheLine],
         mut m: u32,
         key: &[u32; W],
     ) -> u32 {
         if lines.len() <= leaf::ROOM {
-            for (i, Line(line)) in lines.iter().enumerate() {
+            for (i, CacheLine(line)) in lines.iter().enumerate() {
                 let t = (head[(leaf::WORDS + i / 4) % 16] >> (8 * (i % 4))) as u8;
                 m &= fits(s, t, line, key);
                 // the words that tell most come first: further lines need not be there
@@ -251,7 +251,7 @@ impl DecisionTree {
                 .unwrap_or(&(0, 0));
             let first = first as usize;
             let tests = self.tests.get(first..first + n as usize).unwrap_or(&[]);
-            for (i, Line(line)) in lines.iter().enumerate() {
+            for (i, CacheLine(line)) in lines.iter().enumerate() {
                 m &= fits(s, tests.get(i).copied().unwrap_or(0), line, key);
             }
         }
@@ -479,7 +479,7 @@ impl Classifier for DecisionTree {
 
     fn memory_bytes(&self) -> usize {
         let grids = self.roots.iter().filter_map(|r| r.grid.as_ref());
-        self.lines.len() * size_of::<Line>()
+        self.lines.len() * size_of::<CacheLine>()
             + self.patterns.capacity() * 8
             + self.tests.capacity()
             + self.values.capacity() * 4

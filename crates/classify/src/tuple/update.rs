@@ -180,7 +180,7 @@ impl TupleSpace {
                 .iter()
                 .all(|(w, m)| m & !row[usize::from(*w)].fixed() == 0)
         };
-        let open = |g: &Group| fits(g) && g.together(self.key, &lows, &self.rows) < TOGETHER;
+        let open = |g: &Group| fits(g) && g.same_bits(self.key, &lows, &self.rows) < TOGETHER;
         let number = match self.groups.iter().position(open) {
             Some(n) => n,
             None => {
@@ -273,7 +273,7 @@ impl Group {
     }
 
     /// How many rules have the same bits.
-    fn together(&self, key: u64, lows: &[u32], rows: &Rows) -> usize {
+    fn same_bits(&self, key: u64, lows: &[u32], rows: &Rows) -> usize {
         let h = self.hash(key, lows);
         let same = |e: u32| {
             rows.get(e).is_some_and(|(_, _, tests)| {

@@ -6,10 +6,10 @@ use crate::program;
 use crate::runner;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
-use onefold_bench::experiment::{Level, StrangerSpec};
+use onefold_bench::experiment::{Level, UnseenSpec};
 use onefold_bench::measure::{
     AimError, AimParams, Candidate, ChainReport, Executed, Lane, MAX_PER_FLOW, Machine,
-    MatcherReport, Outcome, Strangers, Subject, Templates, TrafficReport, aim, matcher,
+    MatcherReport, Outcome, Subject, Templates, TrafficReport, Unseen, aim, matcher,
 };
 use onefold_bench::{ProtocolMix, SizeModel};
 use onefold_chain::Chain;
@@ -92,7 +92,7 @@ pub struct Point {
     /// Seed of everything random.
     pub seed: u64,
     /// Packets of flows that are not opened.
-    pub strangers: Option<StrangerSpec>,
+    pub strangers: Option<UnseenSpec>,
     /// What stages are looked up in.
     pub classifier: ClassifierArg,
     /// Share of time that unknown flows may take in front of a flow table.
@@ -130,7 +130,7 @@ fn resident() -> Option<u64> {
 }
 
 /// Packets of strangers come among those of the first lane.
-fn mix_in(lane: &mut Lane, s: &StrangerSpec) {
+fn mix_in(lane: &mut Lane, s: &UnseenSpec) {
     let known = lane.templates.len();
     let known = if s.share >= 1.0 { 0 } else { known };
     let own = |t: &Templates| -> Vec<Vec<u8>> { (0..t.len()).map(|i| t.get(i).to_vec()).collect() };
@@ -144,7 +144,7 @@ fn mix_in(lane: &mut Lane, s: &StrangerSpec) {
     }
     frames.extend(others);
     lane.templates = Templates::new(&frames, 1);
-    lane.strangers = Some(Strangers {
+    lane.strangers = Some(Unseen {
         known,
         share: s.share,
         vary: s.vary,

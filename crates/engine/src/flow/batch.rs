@@ -32,7 +32,7 @@ use onefold_packet::{Pkt, Timestamp};
 
 /// As many packets as there are sinks leave at these; those that have none, so many, are dropped.
 #[inline(always)]
-fn leave(packets: &mut BatchDrain<'_>, sinks: &[u32], dropped: u64, out: &mut Outbox) {
+fn send_known(packets: &mut BatchDrain<'_>, sinks: &[u32], dropped: u64, out: &mut Outbox) {
     if dropped == 0 {
         packets.send(sinks, &mut out.transmitted);
         return;
@@ -132,7 +132,7 @@ impl FlowRunner {
             if gone == 0 {
                 let sinks = self.meta.sinks.get(..i).unwrap_or_default();
                 let out = &mut self.runner.graph.out;
-                leave(&mut packets, sinks, at_once.dropped, out);
+                send_known(&mut packets, sinks, at_once.dropped, out);
             } else {
                 shed += self.part(source, &mut packets, i, gone);
             }
@@ -311,7 +311,7 @@ impl FlowRunner {
         let done = left.go::<STALE>(wide, group, shared, &mut clock);
         self.went(&done, clock);
         let out = &mut self.runner.graph.out;
-        leave(packets, &sinks[..done.went], done.dropped, out);
+        send_known(packets, &sinks[..done.went], done.dropped, out);
         done.went
     }
 

@@ -63,7 +63,7 @@ impl FlowRunner {
             {
                 (*s, *a) = (p, i);
                 n += 1;
-                self.seen_filter.expect(x.hash);
+                self.seen_filter.prefetch(x.hash);
             }
         }
         let mut rules = std::mem::take(&mut self.rules);

@@ -187,7 +187,7 @@ pub(crate) fn search_mixed(
     let mut left = missed;
     while left != 0 {
         if let Some(x) = group.get(left.trailing_zeros() as usize) {
-            seen_filter.expect(x.hash);
+            seen_filter.prefetch(x.hash);
         }
         left &= left - 1;
     }

@@ -45,7 +45,7 @@ pub(crate) fn search_overloaded(
     }
     let mut found = first_bits(n) & !missed;
     each_bit!(missed, i, {
-        seen_filter.expect(meta.hashes[i]);
+        seen_filter.prefetch(meta.hashes[i]);
     });
     each_bit!(missed & more, i, {
         table.ask_other(meta.hashes[i]);

@@ -2,7 +2,7 @@
 
 use crate::graph::core::Core;
 use crate::graph::reference::Graph;
-use crate::graph::run::Turn;
+use crate::graph::run::TaskTurn;
 use onefold_element::{ElemId, Outbox, StateStore};
 use onefold_packet::Timestamp;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,21 +106,21 @@ impl Graph {
                 }
                 self.core.steps = 0;
                 let turn = self.core.run_one_task(out, store);
-                if !options.real_time && turn == Turn::Worked {
+                if !options.real_time && turn == TaskTurn::Worked {
                     self.core.now = self.core.now + TURN_TIME;
                 }
                 match turn {
-                    Turn::Worked => {
+                    TaskTurn::Worked => {
                         worked = true;
                         idle = false;
                     }
-                    Turn::Nothing => {
+                    TaskTurn::Nothing => {
                         idle = false;
                         if self.core.run_list.len() <= 1 {
                             break;
                         }
                     }
-                    Turn::Idle => break,
+                    TaskTurn::Idle => break,
                 }
             }
             self.core.steps = 0;

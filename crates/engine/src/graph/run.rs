@@ -8,7 +8,7 @@ use onefold_packet::Timestamp;
 
 /// What a turn of the task list did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum TaskTurn {
     /// No task wants to run.
     Idle,
     /// A task ran and did nothing.
@@ -24,9 +24,9 @@ impl Core {
     }
 
     /// Lets the next task have its turn.
-    pub fn run_one_task(&mut self, out: &mut Outbox, store: &mut StateStore) -> Turn {
+    pub fn run_one_task(&mut self, out: &mut Outbox, store: &mut StateStore) -> TaskTurn {
         let Some(node) = self.run_list.begin() else {
-            return Turn::Idle;
+            return TaskTurn::Idle;
         };
         let before = self.work_done(out);
         let mut again = false;
@@ -47,8 +47,8 @@ impl Core {
         let worked = self.work_done(out) != before;
         self.run_list.end(again, worked);
         match worked {
-            true => Turn::Worked,
-            false => Turn::Nothing,
+            true => TaskTurn::Worked,
+            false => TaskTurn::Nothing,
         }
     }
 
@@ -104,11 +104,11 @@ impl Core {
                 }
                 turns -= 1;
                 match self.run_one_task(out, store) {
-                    Turn::Worked => fruitless = 0,
+                    TaskTurn::Worked => fruitless = 0,
                     // one that went to sleep is no longer among those that must have had their turn
-                    Turn::Nothing if self.run_list.len() < tasks => {}
-                    Turn::Nothing => fruitless += 1,
-                    Turn::Idle => break,
+                    TaskTurn::Nothing if self.run_list.len() < tasks => {}
+                    TaskTurn::Nothing => fruitless += 1,
+                    TaskTurn::Idle => break,
                 }
             }
             let fired = self.run_timers(timers, out, store);

@@ -129,7 +129,7 @@ fn ip_header(b: &[u8]) -> Option<(usize, bool)> {
 }
 
 /// Makes the IPv4 header's checksum right.
-fn mend(b: &mut [u8], at: usize) {
+fn update_checksum(b: &mut [u8], at: usize) {
     let len = usize::from(b[at] & 15) * 4;
     if let Some(h) = b.get_mut(at..at + len.max(20)) {
         h[10..12].fill(0);
@@ -209,6 +209,6 @@ fn vary(b: &mut Vec<u8>, rng: &mut Rng) {
         }
     }
     if !v6 && b.len() >= at + 20 && rng.below(16) > 0 {
-        mend(b, at);
+        update_checksum(b, at);
     }
 }

@@ -10,7 +10,7 @@ use super::read::Seen;
 use super::solve::{Maker, Search, consistent, place, uncovered};
 use super::tables::Tables;
 use super::traffic::Traffic;
-use super::ways::{self, Way};
+use super::ways::{self, StagePath};
 use super::{Port, Source};
 use crate::cubes::PER_STEP;
 use crate::event::Event;
@@ -102,7 +102,7 @@ pub struct Directed {
     traffic: Traffic,
     maker: Maker,
     rng: Rng,
-    ways: Vec<Vec<Way>>,
+    ways: Vec<Vec<StagePath>>,
     /// Of each stage's rules, and of each way's earlier ones; made when first asked for.
     indices: Vec<(OnceCell<Index>, Vec<OnceCell<Index>>)>,
     known: Vec<Vec<Known>>,
@@ -592,7 +592,7 @@ impl Directed {
                         return Some(f);
                     }
                     // there may be more known later
-                    self.later(g, attempt.max(1));
+                    self.retry(g, attempt.max(1));
                 }
             }
         }
@@ -600,7 +600,7 @@ impl Directed {
     }
 
     /// An attempt has failed: another one later, or in the next round.
-    fn later(&mut self, g: Goal, attempt: u8) {
+    fn retry(&mut self, g: Goal, attempt: u8) {
         match attempt + 1 < self.attempts(g) {
             true => self.goals.push_back((g, attempt + 1)),
             false => self.given_up.push(g),
@@ -806,7 +806,7 @@ impl Source for Directed {
                     goal: (w.goal, w.attempt.max(2)),
                     answers,
                 }),
-                None => self.later(w.goal, w.attempt.max(1)),
+                None => self.retry(w.goal, w.attempt.max(1)),
             }
             let (plan, now) = (&mut self.plan, self.now);
             self.coverage.trace(&e.bytes, steps, &mut |step, seen| {
@@ -856,7 +856,7 @@ impl Source for Directed {
                 if let Some(p) = &mut self.plan {
                     p.missed();
                 }
-                self.later(g, attempt);
+                self.retry(g, attempt);
             }
         }
         self.traffic.seen(events, outputs, &[]);

@@ -25,7 +25,7 @@ const MAX_TRANSLATED: usize = 400_000;
 
 /// How an action leads to a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Exit {
     /// By its end.
     End,
     /// By this step, a binding that is not the expected, at this output.
@@ -40,7 +40,7 @@ enum Way {
 struct Edge {
     stage: usize,
     rule: usize,
-    way: Way,
+    way: Exit,
 }
 
 /// What a rewriter is to answer.
@@ -169,9 +169,9 @@ impl Paths {
                 let Some(a) = s.actions.get(r.action.0 as usize) else {
                     continue;
                 };
-                let mut add = |next: &Next, way: Way| {
+                let mut add = |next: &Next, way: Exit| {
                     if let Next::Stage(to) = next
-                        && reach.leads(stage, rule, matches!(way, Way::Bound(..)), to.0 as usize)
+                        && reach.leads(stage, rule, matches!(way, Exit::Bound(..)), to.0 as usize)
                         && let Some(l) = into.get_mut(to.0 as usize)
                     {
                         l.push(Edge { stage, rule, way });
@@ -180,16 +180,16 @@ impl Paths {
                 for (i, step) in a.steps.iter().enumerate() {
                     if let Step::Bind { bound, pass, .. } = step {
                         for (o, n) in bound.iter().enumerate() {
-                            add(n, Way::Bound(i, o as u16));
+                            add(n, Exit::Bound(i, o as u16));
                         }
-                        pass.iter().for_each(|n| add(n, Way::Pass(i)));
+                        pass.iter().for_each(|n| add(n, Exit::Pass(i)));
                     }
                 }
                 match &a.end {
-                    End::Goto(s) => add(&Next::Stage(*s), Way::End),
-                    End::Write { next, .. } => add(&Next::Stage(*next), Way::End),
-                    End::Ask { outputs, .. } => outputs.iter().for_each(|n| add(n, Way::End)),
-                    End::Fork(l) => l.iter().for_each(|n| add(n, Way::End)),
+                    End::Goto(s) => add(&Next::Stage(*s), Exit::End),
+                    End::Write { next, .. } => add(&Next::Stage(*next), Exit::End),
+                    End::Ask { outputs, .. } => outputs.iter().for_each(|n| add(n, Exit::End)),
+                    End::Fork(l) => l.iter().for_each(|n| add(n, Exit::End)),
                     _ => {}
                 }
             }
@@ -289,9 +289,9 @@ impl Path {
                 continue;
             };
             let answer = match e.way {
-                Way::Bound(at, output) if at == i => Answer::Other(output),
-                Way::Pass(at) if at == i => Answer::Pass,
-                Way::Site(at) if at == i => return Some(()),
+                Exit::Bound(at, output) if at == i => Answer::Other(output),
+                Exit::Pass(at) if at == i => Answer::Pass,
+                Exit::Site(at) if at == i => return Some(()),
                 _ => Answer::Expected,
             };
             self.binds.push(Passed {
@@ -309,10 +309,10 @@ impl Path {
         }
         self.asked |= matches!(action.end, End::Ask { .. });
         match (&action.end, e.way) {
-            (End::Write { image, .. } | End::Ask { image, .. }, Way::End) => {
+            (End::Write { image, .. } | End::Ask { image, .. }, Exit::End) => {
                 self.map = self.map.then(image);
             }
-            (_, Way::Site(_)) => return None,
+            (_, Exit::Site(_)) => return None,
             _ => {}
         }
         Some(())
@@ -325,7 +325,7 @@ impl Path {
 
     /// On to where a flow begins; the fields of the binding there, in the entry's terms.
     pub fn to_site(&mut self, p: &Program, s: Site) -> Option<Fields> {
-        let way = Way::Site(s.step);
+        let way = Exit::Site(s.step);
         self.go(
             p,
             Edge {

@@ -156,7 +156,7 @@ impl Seen {
         }
         for (s, was) in image.sums.iter().zip(before) {
             if s.anew || was == Some(true) {
-                self.mend(s.header);
+                self.update_checksum(s.header);
             }
         }
         if image.cleared {
@@ -202,7 +202,7 @@ impl Seen {
         let (ip, transport) = crate::frame::sums_right(&self.as_frame(header)?);
         Some(ip != Some(false) && transport != Some(false))
     }
-    fn mend(&mut self, header: i32) {
+    fn update_checksum(&mut self, header: i32) {
         let Some(mut f) = self.as_frame(header) else {
             return;
         };

@@ -280,7 +280,7 @@ fn bytes_of(d: Dim, set: &ValueSet) -> Option<u128> {
 
 /// A way to a stage.
 #[derive(Debug, Clone)]
-pub struct Way {
+pub struct StagePath {
     /// Where packets enter.
     pub source: ElemId,
     /// What they are like there.
@@ -294,12 +294,12 @@ pub struct Way {
 }
 
 /// Ways to all stages.
-pub fn ways(p: &Program, rng: &mut Rng) -> Vec<Vec<Way>> {
-    let mut all: Vec<Vec<Way>> = vec![Vec::new(); p.stages.len()];
+pub fn ways(p: &Program, rng: &mut Rng) -> Vec<Vec<StagePath>> {
+    let mut all: Vec<Vec<StagePath>> = vec![Vec::new(); p.stages.len()];
     let mut offered = vec![0usize; p.stages.len()];
     let mut queue = std::collections::VecDeque::new();
     for e in &p.entries {
-        let way = Way {
+        let way = StagePath {
             source: e.source,
             cube: Filter::default(),
             map: Map::default(),
@@ -353,7 +353,7 @@ pub fn ways(p: &Program, rng: &mut Rng) -> Vec<Vec<Way>> {
                     };
                     let index = indices[at]
                         .get_or_insert_with(|| Index::new(stage.rules.iter().map(|r| &r.filter)));
-                    let way = Way {
+                    let way = StagePath {
                         source: w.source,
                         cube: cube.clone(),
                         map: image.map_or_else(|| w.map.clone(), |i| w.map.then(i)),
@@ -382,7 +382,7 @@ fn earlier_rules(
     stage: &Stage,
     index: &Index,
     i: usize,
-    w: &Way,
+    w: &StagePath,
     cube: &Filter,
 ) -> Vec<Filter> {
     let mut earlier = w.earlier.clone();

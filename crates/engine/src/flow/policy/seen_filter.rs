@@ -22,7 +22,7 @@ impl SeenFilter {
 
     /// [`SeenFilter::again`] is about to be asked.
     #[inline]
-    pub fn expect(&self, hash: u64) {
+    pub fn prefetch(&self, hash: u64) {
         if let Some(place) = self.seen.get(self.place(hash)) {
             prefetch(place);
         }

@@ -68,7 +68,7 @@ impl Graph {
             self.arrive(first);
             let n = match self.core.enter_how(&plan, element, done, all, first) {
                 Enter::Together(n) if n == all => {
-                    self.together(&plan, to, batch, (done, first));
+                    self.run_group(&plan, to, batch, (done, first));
                     return;
                 }
                 how => {
@@ -89,7 +89,7 @@ impl Graph {
                 }
                 _ => {
                     batch.extend(left.drain(left.len() - n..).rev());
-                    self.together(&plan, to, batch, (done, first));
+                    self.run_group(&plan, to, batch, (done, first));
                 }
             }
             done += n;
@@ -97,7 +97,7 @@ impl Graph {
     }
 
     /// Packets that go together; the clock stands at the first one's time.
-    fn together(
+    fn run_group(
         &mut self,
         plan: &Arc<Plan>,
         to: Edge,

@@ -25,8 +25,8 @@ pub(crate) mod waiting;
 pub(crate) use crate::graph::batch::plan::Plan;
 pub(crate) use crate::graph::batch::waiting::Waiting;
 
+use crate::graph::batch::plan::OutputTarget;
 use crate::graph::batch::plan::Place;
-use crate::graph::batch::plan::Way;
 use crate::graph::batch::waiting::Going;
 use crate::graph::core::Core;
 use crate::graph::limits;
@@ -108,7 +108,7 @@ impl Together {
 }
 
 /// What became of a batch on its straight way.
-enum Straight {
+enum Onward {
     /// It stands before an element that is for [`Core::batch_to`]; that many packets, from the first on, have passed
     /// it already and leave at this output.
     Here(usize, usize),
@@ -149,9 +149,9 @@ impl Core {
         store: &mut StateStore,
     ) {
         loop {
-            let passed = match self.straight(plan, &mut to, &mut going, batch) {
-                Straight::Here(n, port) => (n, port),
-                Straight::Waits => return,
+            let passed = match self.pass_along(plan, &mut to, &mut going, batch) {
+                Onward::Here(n, port) => (n, port),
+                Onward::Waits => return,
             };
             let n = batch.len();
             self.steps += n as u64;
@@ -245,35 +245,36 @@ impl Core {
     /// Takes a batch through elements one after the other as long as each passes on all of it at one output, and
     /// nothing has to be waited for.
     #[inline]
-    fn straight(
+    fn pass_along(
         &mut self,
         plan: &Plan,
         to: &mut Edge,
         going: &mut Going,
         batch: &mut Vec<Pkt>,
-    ) -> Straight {
+    ) -> Onward {
         let n = batch.len();
         loop {
             let Some(node) = self.nodes.get_mut(to.node as usize) else {
-                return Straight::Here(0, 0);
+                return Onward::Here(0, 0);
             };
             let enough = going.hops >= limits::MAX_HOPS || self.steps > self.together.most_steps;
             if !node.passes || enough {
-                return Straight::Here(0, 0);
+                return Onward::Here(0, 0);
             }
             let step = plan.natures[to.node as usize].step;
             if step > 0 && self.together.tells_apart(step) {
-                return Straight::Here(0, 0);
+                return Onward::Here(0, 0);
             }
             let Some(elem) = node.elem.as_mut() else {
-                return Straight::Here(0, 0);
+                return Onward::Here(0, 0);
             };
             let (port, done) = elem.pass(batch, self.now);
             let way = plan.ways.get(node.out_base as usize + port);
-            let onward =
-                |w: &&Way| done >= n && port < node.noutputs as usize && w.rank != u32::MAX;
+            let onward = |w: &&OutputTarget| {
+                done >= n && port < node.noutputs as usize && w.rank != u32::MAX
+            };
             let Some(&way) = way.filter(onward) else {
-                return Straight::Here(done.min(n), port);
+                return Onward::Here(done.min(n), port);
             };
             self.steps += n as u64;
             going.hops += 1;
@@ -282,7 +283,7 @@ impl Core {
             // what waits at that very input came before
             if !way.free || waiting.has(way.rank) || !way.alone && waiting.any_before(way.rank) {
                 waiting.add(way.rank, batch, *going);
-                return Straight::Waits;
+                return Onward::Waits;
             }
         }
     }

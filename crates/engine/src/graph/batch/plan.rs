@@ -26,7 +26,7 @@ pub(crate) struct Nature {
 
 /// Where an output leads.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Way {
+pub(crate) struct OutputTarget {
     pub to: Edge,
     /// The input's rank; `u32::MAX` for an output that leads nowhere.
     pub rank: u32,
@@ -67,7 +67,7 @@ pub(crate) struct Plan {
     /// Rank of the input that each output leads to; `u32::MAX` for none.
     pub rank_of_output: Box<[u32]>,
     /// The same, with more about the input.
-    pub ways: Box<[Way]>,
+    pub ways: Box<[OutputTarget]>,
     /// Rank of each input.
     pub rank_of_input: Box<[u32]>,
     /// The input at each rank.
@@ -454,7 +454,7 @@ impl Plan {
             }
         }
         let ways = (topo.out_edge.iter().zip(&rank_of_output))
-            .map(|(to, rank)| Way {
+            .map(|(to, rank)| OutputTarget {
                 to: *to,
                 rank: *rank,
                 alone: feeders.get(*rank as usize) == Some(&1),

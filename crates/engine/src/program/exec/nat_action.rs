@@ -157,7 +157,7 @@ impl NatAction {
                 if let Some(bytes) = p.window_mut() {
                     w.apply_bound(bytes, b);
                 }
-                w.mark(code, p);
+                w.mark(&code.images, p);
             }
             NatWrite::Image {
                 image,

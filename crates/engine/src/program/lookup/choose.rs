@@ -85,7 +85,7 @@ impl<'a> Chooser<'a> {
         for _ in 0..n {
             // the one that most of the rules ask about that are left
             let inner = Inner::new(self.rules, &guard);
-            let asked = inner.asked(self.rules);
+            let asked = inner.rules_by_field(self.rules);
             let open = (0..n).filter(|f| !seen[*f] && asked[*f] > 0);
             let Some(f) = open.max_by_key(|f| (asked[*f], std::cmp::Reverse(*f))) else {
                 break;

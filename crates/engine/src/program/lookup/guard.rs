@@ -34,7 +34,7 @@ const ANY: Round = Round {
 
 /// A test within one number of the window.
 #[derive(Debug, Clone, Copy)]
-struct Lane {
+struct LaneTest {
     lane: usize,
     lo: u16,
     mask: u16,
@@ -106,7 +106,7 @@ fn ring(set: &ValueSet, bits: u8) -> Option<(u64, u64)> {
 }
 
 /// The tests that a field comes apart into, if it lies within the window; a range only if within one number.
-fn lanes(b: &Bits, (lo, span): (u64, u64), bits: u8) -> Option<Vec<Lane>> {
+fn lanes(b: &Bits, (lo, span): (u64, u64), bits: u8) -> Option<Vec<LaneTest>> {
     let last = b.first() + i32::from(b.bytes());
     if b.first() < 0 || last > WINDOW as i32 {
         return None;
@@ -120,7 +120,7 @@ fn lanes(b: &Bits, (lo, span): (u64, u64), bits: u8) -> Option<Vec<Lane>> {
         let up = lane * 16 + 16 - to;
         let mask = (((1u32 << (to - from)) - 1) << up) as u16;
         let part = |v: u64| (((v >> (end - to)) << up) as u16) & mask;
-        all.push(Lane {
+        all.push(LaneTest {
             lane,
             lo: part(lo),
             mask,
@@ -131,7 +131,7 @@ fn lanes(b: &Bits, (lo, span): (u64, u64), bits: u8) -> Option<Vec<Lane>> {
 }
 
 /// Puts tests into as few rounds as will do; `None` if two of them contradict each other.
-fn rounds(mut all: Vec<Lane>) -> Option<Vec<Round>> {
+fn rounds(mut all: Vec<LaneTest>) -> Option<Vec<Round>> {
     // values that are known exactly share a number
     all.sort_by_key(|l| (l.lane, l.span > 0));
     let mut rounds: Vec<Round> = Vec::new();

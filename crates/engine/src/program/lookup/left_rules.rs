@@ -69,7 +69,7 @@ impl Inner {
     }
 
     /// By field: how many rules still ask about it.
-    pub fn asked(&self, all: &StageRules) -> Vec<u32> {
+    pub fn rules_by_field(&self, all: &StageRules) -> Vec<u32> {
         let mut asked = vec![0; all.fields.len()];
         for r in &self.rules {
             for (f, ..) in self.open(all, *r) {
@@ -81,7 +81,7 @@ impl Inner {
 
     /// Fields that are still asked about, in order.
     pub fn fields(&self, all: &StageRules) -> Vec<u16> {
-        let asked = self.asked(all);
+        let asked = self.rules_by_field(all);
         (0..asked.len() as u16)
             .filter(|f| asked[usize::from(*f)] > 0)
             .collect()

@@ -1,6 +1,5 @@
 //! What a short action writes to a packet's first bytes, with a binding and without.
 
-use crate::program::code::Code;
 use crate::program::headers::registers::Source;
 use crate::program::rewrite::compiled::WINDOW;
 use crate::program::rewrite::image::Image;
@@ -458,12 +457,12 @@ impl Write {
         put(w, dport, b.to.dport.to_be_bytes());
     }
 
-    /// Sets marks and annotations.
+    /// Sets marks and annotations; `images` are those of the program.
     #[inline(always)]
-    pub fn mark(&self, code: &Code, p: &mut Packet) {
+    pub fn mark(&self, images: &[Image], p: &mut Packet) {
         if let Some([mac, net, transport]) = self.headers {
             p.set_headers(mac, net, transport);
-        } else if let Some(m) = self.marks.and_then(|m| code.images.get(m as usize)) {
+        } else if let Some(m) = self.marks.and_then(|m| images.get(m as usize)) {
             m.mark(p, &[], &[]);
         }
     }

@@ -8,7 +8,7 @@ use onefold_element::model::max_of;
 const ASKED: u128 = 8;
 
 impl<'a> Search<'a> {
-    pub(super) fn bind(&mut self, way: Way, a: &'a Action, i: usize, step: &'a Step) {
+    pub(super) fn bind(&mut self, way: Position, a: &'a Action, i: usize, step: &'a Step) {
         let Step::Bind {
             elem,
             port,

@@ -5,7 +5,7 @@ use crate::prove::element::{self, UNSAID};
 
 impl<'a> Search<'a> {
     /// Follows the graph until that happens which the program says. What else happens is told.
-    pub(super) fn drive(&mut self, way: &Way, want: &Want<'_>) -> Vec<Met<'a>> {
+    pub(super) fn drive(&mut self, way: &Position, want: &Want<'_>) -> Vec<Met<'a>> {
         let mut met = Vec::new();
         let mut open: Vec<(Ref, At, usize, u32)> = vec![(way.here, way.at.clone(), 0, 0)];
         while let Some((here, at, counted, hops)) = open.pop() {
@@ -52,7 +52,7 @@ impl<'a> Search<'a> {
     /// both sides must have the same packet. Where not (`d`), that is told, or held back for the next epoch.
     pub(super) fn arrived(
         &mut self,
-        way: &Way,
+        way: &Position,
         want: &Want<'_>,
         (here, at): (Ref, &At),
         (d, what): (Ref, &'static str),
@@ -124,7 +124,7 @@ impl<'a> Search<'a> {
     /// here: wrong ones show only where the packet is handed over to the rewriter.
     fn bind_differs(
         &mut self,
-        way: &Way,
+        way: &Position,
         elem: ElemId,
         (sym, image): (&Sym, &Sym),
         (here, d): (Ref, Ref),
@@ -151,7 +151,7 @@ impl<'a> Search<'a> {
 
     pub(super) fn dropped(
         &mut self,
-        way: &Way,
+        way: &Position,
         want: &Want<'_>,
         here: Ref,
         elem: ElemId,
@@ -170,7 +170,7 @@ impl<'a> Search<'a> {
 
     fn element(
         &mut self,
-        way: &Way,
+        way: &Position,
         want: &Want<'_>,
         (here, at, counted, hops): (Ref, At, usize, u32),
         place: Place,

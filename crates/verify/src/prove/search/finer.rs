@@ -16,7 +16,7 @@ impl<'a> Search<'a> {
     /// others must be handed over by the program, too.
     pub(super) fn beyond(
         &mut self,
-        way: &Way,
+        way: &Position,
         want: &Want<'_>,
         packet: &Open,
         (place, cause): (Place, Cause),
@@ -44,7 +44,7 @@ impl<'a> Search<'a> {
     /// Follows packets as far as the element says more than its model; those of which nothing more is said.
     fn finer(
         &mut self,
-        way: &Way,
+        way: &Position,
         want: &Want<'_>,
         (here, at, counted, hops): &Open,
         place: Place,

@@ -10,7 +10,7 @@ const FEW: usize = 4_000;
 
 impl<'a> Search<'a> {
     /// The program is at a stage.
-    pub(super) fn stage(&mut self, mut way: Way, id: StageId) {
+    pub(super) fn stage(&mut self, mut way: Position, id: StageId) {
         (way.stage, way.action) = (id, None);
         if way.here != NO {
             self.visited.insert(id);
@@ -39,7 +39,7 @@ impl<'a> Search<'a> {
     }
 
     /// A stage decides for an action (its number plus one; zero: no rule fits) about some packets.
-    fn decided(&mut self, way: &Way, stage: &'a Stage, v: u32, here: Ref) {
+    fn decided(&mut self, way: &Position, stage: &'a Stage, v: u32, here: Ref) {
         if here == NO {
             return;
         }
@@ -106,7 +106,7 @@ impl<'a> Search<'a> {
         reader.rules(&mut self.w, stage)
     }
 
-    pub(super) fn image(&mut self, way: &Way, m: &Image) -> Result<Sym, Cause> {
+    pub(super) fn image(&mut self, way: &Position, m: &Image) -> Result<Sym, Cause> {
         let reader = Reader {
             program: self.program,
             slots: &way.slots,
@@ -115,7 +115,7 @@ impl<'a> Search<'a> {
     }
 
     /// An action from one of its steps on.
-    pub(super) fn action(&mut self, mut way: Way, a: &'a Action, from: usize) {
+    pub(super) fn action(&mut self, mut way: Position, a: &'a Action, from: usize) {
         for (i, step) in a.steps.iter().enumerate().skip(from) {
             match step {
                 Step::Count { elem, tag, len } => way.counts.push(Count {
@@ -200,14 +200,14 @@ impl<'a> Search<'a> {
     }
 
     /// The program hands over; the packet must be there as it would be.
-    pub(super) fn punt(&mut self, way: &Way, place: Place, image: &Image) {
+    pub(super) fn punt(&mut self, way: &Position, place: Place, image: &Image) {
         match self.image(way, image) {
             Ok(s) => self.hand_over(way, place, s),
             Err(cause) => self.cannot(way, place.0, way.here, cause),
         }
     }
 
-    pub(super) fn hand_over(&mut self, way: &Way, place: Place, image: Sym) {
+    pub(super) fn hand_over(&mut self, way: &Position, place: Place, image: Sym) {
         for met in self.drive(way, &Want::Punt(place, image)) {
             if let Some(m) = self.meetings.get_mut(self.me) {
                 m.punted = self.w.dd.or(m.punted, met.here);
@@ -235,7 +235,7 @@ impl<'a> Search<'a> {
         Some(i)
     }
 
-    fn asked(&mut self, way: &Way, met: &Met<'a>, outputs: &[Next]) {
+    fn asked(&mut self, way: &Position, met: &Met<'a>, outputs: &[Next]) {
         let n = self.input.elements.get(met.elem.0 as usize);
         let n = n.map_or(0, |e| e.outputs.len());
         for q in 0..n {
@@ -264,7 +264,7 @@ impl<'a> Search<'a> {
     /// Behind a binding or a copy: the program goes on in a stage of this epoch, the graph at a place.
     pub(super) fn goes_on(
         &mut self,
-        way: &Way,
+        way: &Position,
         met: &Met<'a>,
         next: &Next,
         to: Option<Place>,

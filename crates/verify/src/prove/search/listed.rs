@@ -29,7 +29,7 @@ pub(super) struct Listed {
 
 impl<'a> Search<'a> {
     /// The comparison of a stage's rules with the first long list that packets come to, if there is one.
-    pub(super) fn listed(&mut self, way: &Way, id: StageId, stage: &Stage) -> Option<Listed> {
+    pub(super) fn listed(&mut self, way: &Position, id: StageId, stage: &Stage) -> Option<Listed> {
         let long = self.long;
         let is_long = |m: &Model| matches!(m, Model::Cases(c) if c.len() >= long);
         let place = way.at.place?;
@@ -46,7 +46,7 @@ impl<'a> Search<'a> {
         l
     }
 
-    fn compare(&mut self, way: &Way, stage: &Stage) -> Option<Listed> {
+    fn compare(&mut self, way: &Position, stage: &Stage) -> Option<Listed> {
         let nth = self.compared.len() as u32;
         if nth >= MAX_DECIDED {
             return None;
@@ -79,7 +79,7 @@ impl<'a> Search<'a> {
 
     /// The long list that packets come to first, what its cases read, and the functions that other elements before
     /// and behind it ask about. `None`: there is no such list, or packets come to different ones.
-    fn first_long(&mut self, way: &Way) -> Option<(Place, Vec<Got>, Vec<Ref>)> {
+    fn first_long(&mut self, way: &Position) -> Option<(Place, Vec<Got>, Vec<Ref>)> {
         let input = self.input;
         let mut found: Option<(Place, Vec<Got>)> = None;
         let mut marks: BTreeSet<Ref> = BTreeSet::new();

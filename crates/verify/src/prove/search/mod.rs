@@ -129,7 +129,7 @@ struct Count {
 
 /// Where the program is on a packet's way.
 #[derive(Clone)]
-struct Way {
+struct Position {
     here: Ref,
     at: At,
     /// Counted by the program, not yet by the graph.
@@ -331,7 +331,7 @@ impl<'a> Search<'a> {
         self.w.facts = m.facts.clone();
         let (stage, place) = (m.stage, m.place);
         let sym = self.w.fresh_apart();
-        let way = Way {
+        let way = Position {
             here: new,
             at: At {
                 place: Some(place),
@@ -347,14 +347,14 @@ impl<'a> Search<'a> {
         self.stage(way, stage);
     }
 
-    fn tell(&mut self, way: &Way, elem: ElemId, here: Ref, what: String, kind: Kind) {
+    fn tell(&mut self, way: &Position, elem: ElemId, here: Ref, what: String, kind: Kind) {
         if let Some(t) = self.told(way, elem, here, what, kind) {
             self.add(t, kind);
         }
     }
     fn told(
         &mut self,
-        way: &Way,
+        way: &Position,
         elem: ElemId,
         here: Ref,
         what: String,
@@ -390,23 +390,23 @@ impl<'a> Search<'a> {
             list.push(t);
         }
     }
-    fn differs(&mut self, way: &Way, elem: ElemId, here: Ref, what: impl Into<String>) {
+    fn differs(&mut self, way: &Position, elem: ElemId, here: Ref, what: impl Into<String>) {
         self.tell(way, elem, here, what.into(), Kind::Plain);
     }
     /// The program says what no model says.
-    fn exceeds(&mut self, way: &Way, elem: ElemId, here: Ref, what: impl Into<String>) {
+    fn exceeds(&mut self, way: &Position, elem: ElemId, here: Ref, what: impl Into<String>) {
         self.tell(way, elem, here, what.into(), Kind::Beyond);
     }
-    fn cannot(&mut self, way: &Way, elem: ElemId, here: Ref, what: impl Into<String>) {
+    fn cannot(&mut self, way: &Position, elem: ElemId, here: Ref, what: impl Into<String>) {
         self.tell(way, elem, here, what.into(), Kind::Unknown);
     }
     /// The packets are not the same there.
-    fn packets(&mut self, way: &Way, elem: ElemId, here: Ref, what: &str, place: &str) {
+    fn packets(&mut self, way: &Position, elem: ElemId, here: Ref, what: &str, place: &str) {
         self.packets_by(way, elem, here, what, place, None);
     }
     fn packets_by(
         &mut self,
-        way: &Way,
+        way: &Position,
         elem: ElemId,
         here: Ref,
         what: &str,
@@ -421,7 +421,7 @@ impl<'a> Search<'a> {
             self.add(Told { sum, ..t }, kind);
         }
     }
-    fn elem_of(way: &Way) -> ElemId {
+    fn elem_of(way: &Position) -> ElemId {
         way.at.place.map_or(ElemId(0), |p| p.0)
     }
 

@@ -257,7 +257,7 @@ impl Work for Run<'_, '_> {
                     if let Some(bytes) = p.window_mut() {
                         w.apply(bytes);
                     }
-                    w.mark(code, &mut p);
+                    w.mark(&code.images, &mut p);
                     out.transmitted.push((ElemId(*sink), p));
                 }
                 Outcome::Dropped => out.pool.recycle(p),

@@ -1,6 +1,6 @@
 //! Packets of flows that nobody has opened: headers that have not been seen before, of strangers or of attackers.
 //!
-//! There is not enough memory for so many templates. So some thousand packets at a time are written before the clock starts ([`super::estrange`]): copies of
+//! There is not enough memory for so many templates. So some thousand packets at a time are written before the clock starts ([`super::unseen_frames`]): copies of
 //! templates in which addresses and ports are others, from the number of the packet, checksums included. The ceiling and the MAC swap get such
 //! packets, too.
 
@@ -23,7 +23,7 @@ pub struct Vary {
 
 /// Packets of flows that were not opened, in a lane.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Strangers {
+pub struct Unseen {
     /// Templates before this one are of flows that were opened.
     pub known: usize,
     /// Share of packets that are strangers.

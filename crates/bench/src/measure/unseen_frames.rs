@@ -1,7 +1,7 @@
 //! Strangers' frames, written before the clock starts: a copy of a template with a header that nobody has seen.
 
 use super::feed::Templates;
-use super::stranger::Strangers;
+use super::unseen::Unseen;
 use onefold_packet::{Pkt, Timestamp, refill_lines};
 use onefold_table::{HugeVec, prefetch};
 
@@ -13,8 +13,8 @@ const LINE: usize = 64;
 pub const PREPARED: u64 = 2048;
 
 /// The frames of one lane that come next, its strangers' among them, in the order in which they come.
-pub struct Estrange<'a> {
-    strangers: &'a Strangers,
+pub struct UnseenFrames<'a> {
+    strangers: &'a Unseen,
     templates: &'a Templates,
     /// Templates of strangers: so many packets are a round.
     others: u64,
@@ -29,11 +29,11 @@ pub struct Estrange<'a> {
     next: usize,
 }
 
-impl<'a> Estrange<'a> {
+impl<'a> UnseenFrames<'a> {
     /// None yet.
-    pub fn new(strangers: &'a Strangers, templates: &'a Templates) -> Estrange<'a> {
+    pub fn new(strangers: &'a Unseen, templates: &'a Templates) -> UnseenFrames<'a> {
         let others = templates.len().saturating_sub(strangers.known).max(1);
-        Estrange {
+        UnseenFrames {
             strangers,
             templates,
             others: others as u64,
@@ -112,7 +112,7 @@ impl<'a> Estrange<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::stranger::{Vary, frame_of};
+    use super::super::unseen::{Vary, frame_of};
     use super::*;
     use crate::rng::Rng;
     use onefold_packet::Packet;
@@ -148,7 +148,7 @@ mod tests {
             }
             let templates = Templates::new(&frames, 1);
             let b = rng.bits();
-            let strangers = Strangers {
+            let strangers = Unseen {
                 known: [0, n / 2, n - 1][(b >> 8) as usize % 3],
                 share: 1.0,
                 vary: Vary {
@@ -158,7 +158,7 @@ mod tests {
                     dport: (b >> 48) as u16,
                 },
             };
-            let mut e = Estrange::new(&strangers, &templates);
+            let mut e = UnseenFrames::new(&strangers, &templates);
             let others = (n - strangers.known) as u64;
             let mut number = rng.below(1000);
             for round in 0..3 {
