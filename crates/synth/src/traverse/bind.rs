@@ -78,6 +78,110 @@ fn known_behind(
     known
 }
 
+/// Widths of a binding's slots, in bits: addresses, ports, the differences of both checksums.
+const WIDTHS: [u8; 6] = [32, 32, 16, 16, 16, 16];
+
+/// A rewriter that is asked in a state of a path: what it looks at, and where its answer goes.
+struct Binding<'a> {
+    bind: &'a Bind,
+    /// The state in which it is asked.
+    state: &'a State,
+    /// Where the network header begins.
+    net: i32,
+    /// Where the fields of [`KEY`] are, in bytes, and how wide they are, in bits.
+    places: [(i32, u8); 4],
+    /// Their values when it is asked: as many as this kind of binding has.
+    now: Vec<Expr>,
+    /// As many as [`WIDTHS`].
+    slots: Vec<Slot>,
+    /// The annotation that replies get, and its slot.
+    anno: Option<(u8, Slot)>,
+    /// The transport checksum, and where it is.
+    sum: Option<(SumKind, i32)>,
+}
+
+impl Binding<'_> {
+    /// The state in which the binding's values are in the slots; `fixed` says what they may be.
+    fn bound(&self, fixed: &[Rewritten; 4], expected: bool) -> Result<State, Need> {
+        let mut t = self.state.clone();
+        for (i, w) in WIDTHS.iter().enumerate() {
+            let set = match fixed.get(i) {
+                Some(Rewritten::To(set)) => set.clone(),
+                _ => ValueSet::full(*w),
+            };
+            t.slots.push(PathSlot {
+                slot: self.slots[i],
+                bits: *w,
+                set,
+                readable: false,
+            });
+        }
+        let mut dst = self.now[1];
+        for i in 0..self.now.len() {
+            let value = match &fixed[i] {
+                Rewritten::Kept => continue,
+                Rewritten::To(set) => match set.single() {
+                    Some(v) => Expr::Const(v),
+                    None => Expr::Of(Dim::Slot(self.slots[i]), 0),
+                },
+            };
+            if i == 1 {
+                dst = value;
+            }
+            t.put(self.places[i].0 * 8, self.places[i].1, value)?;
+        }
+        let net = self.net;
+        let ip4 = vec![SumTerm::Slot(self.slots[4])];
+        t.add_sum(SumKind::Ip4, net, net + 10, ip4)?;
+        if let Some((kind, at)) = self.sum {
+            t.add_sum(kind, net, at, vec![SumTerm::Slot(self.slots[5])])?;
+        }
+        let follows = match self.bind.dst_anno {
+            DstAnno::Kept => false,
+            DstAnno::Rewritten => true,
+            // what is not expected is a reply, or has it already
+            DstAnno::OfReplies => !expected,
+        };
+        if follows {
+            t.put_anno(anno_field::DST_IP.into(), dst)?;
+        }
+        // forward packets keep it
+        if let (Some((offset, slot)), false) = (self.anno, expected) {
+            t.slots.push(PathSlot {
+                slot,
+                bits: 8,
+                set: ValueSet::full(8),
+                readable: false,
+            });
+            let value = Expr::Of(Dim::Slot(slot), 0);
+            t.put_anno(AnnoKey { offset, size: 1 }, value)?;
+        }
+        Ok(t)
+    }
+
+    /// The state of packets whose binding is the expected one, the output that they leave at, and what they become.
+    fn expected(&self) -> Result<Option<(usize, State, [Rewritten; 4])>, Need> {
+        let Some(e) = &self.bind.expected else {
+            return Ok(None);
+        };
+        let fixed = [&e.saddr, &e.daddr, &e.sport, &e.dport].map(Clone::clone);
+        Ok(Some((e.output, self.bound(&fixed, true)?, fixed)))
+    }
+}
+
+/// What the bind step says of the expected binding.
+fn expectation(output: usize, fixed: &[Rewritten; 4]) -> Expect {
+    let set = |i: usize| match &fixed[i] {
+        Rewritten::Kept => ValueSet::full(WIDTHS[i]),
+        Rewritten::To(set) => set.clone(),
+    };
+    Expect {
+        output: output as u16,
+        kept: [0, 1, 2, 3].map(|i| matches!(fixed[i], Rewritten::Kept)),
+        sets: [set(0), set(1), set(2), set(3)],
+    }
+}
+
 impl Traversal<'_, '_> {
     fn slot(&mut self, elem: ElemId, port: u16, nth: u16, what: u8, bits: u8) -> Slot {
         let slots = &mut self.s.slots;
@@ -120,6 +224,106 @@ impl Traversal<'_, '_> {
         }
     }
 
+    /// What is asked of the rewriter in this state, with slots for its answer.
+    fn binding<'a>(
+        &mut self,
+        (elem, port): (ElemId, u16),
+        state: &'a State,
+        bind: &'a Bind,
+        proto: u128,
+    ) -> Result<Binding<'a>, Need> {
+        if self.s.slots.len() + 7 > usize::from(u16::MAX) {
+            return Err(Need::Punt("too many slots"));
+        }
+        let (net, transport) = (state.net_at()?, state.transport_at()?);
+        if !matches!(state.net, Mark::At(_, 20)) {
+            return Err(Need::Punt("a binding of another network protocol"));
+        }
+        let (src, dst) = ((net + 12, 32u8), (net + 16, 32));
+        let places = match bind.kind {
+            BindKind::Ping => [src, dst, (transport + 4, 16), (transport + 4, 0)],
+            _ => [src, dst, (transport, 16), (transport + 2, 16)],
+        };
+        let now: Vec<Expr> = places
+            .iter()
+            .take(bind.kind.fields())
+            .map(|(at, bits)| state.bits_now(at * 8, *bits))
+            .collect::<Result<_, _>>()?;
+        let nth = state.slots.len() as u16;
+        let slots: Vec<Slot> = WIDTHS
+            .iter()
+            .enumerate()
+            .map(|(i, w)| self.slot(elem, port, nth, i as u8, *w))
+            .collect();
+        let anno = bind
+            .reply_anno
+            .map(|at| (at, self.slot(elem, port, nth, 6, 8)));
+        // six in a row, or an earlier path has made some of them: then they were made together
+        debug_assert!(
+            slots
+                .iter()
+                .enumerate()
+                .all(|(i, s)| s.0 == slots[0].0 + i as u16)
+        );
+        let sum = match bind.kind {
+            BindKind::Ping => Some((SumKind::Icmp, transport + 2)),
+            _ => state.transport_sum(proto)?,
+        };
+        Ok(Binding {
+            bind,
+            state,
+            net,
+            places,
+            now,
+            slots,
+            anno,
+            sum,
+        })
+    }
+
+    /// The packets that the rewriter is asked about.
+    fn asked(&self, binding: &Binding<'_>, group: &Group, proto: u128) -> Asked {
+        let s = binding.state;
+        let kinds = |v: u128| {
+            let is = Cond::eq(field::ICMP_TYPE, v);
+            cond::terms(&is, s, self.hint(group), self.s.budget.terms).ok()
+        };
+        let messages = match (binding.bind.kind, MESSAGES.map(kinds)) {
+            (BindKind::Ping, [Some(requests), Some(replies)]) => Some([requests, replies]),
+            _ => None,
+        };
+        Asked {
+            state: s.clone(),
+            fields: binding.now.clone(),
+            messages,
+            proto,
+            known: self.known(group, s),
+        }
+    }
+
+    /// Where packets go on that leave at an output in this state.
+    fn bound_to(
+        &mut self,
+        (elem, output): (ElemId, usize),
+        path: &[ElemId],
+        state: &State,
+        known: &Known,
+        write: bool,
+    ) -> Next {
+        let Some((e, p)) = self.s.successor(elem, output) else {
+            return Next::Unconnected(elem);
+        };
+        let key = Key {
+            elem: e,
+            port: p,
+            fresh: false,
+            state: state.clone().at_stage(),
+            write,
+        };
+        let from = Some((self.me, path));
+        Next::Stage(self.s.stage(from, key, Why::Bound, known))
+    }
+
     fn try_bind(
         &mut self,
         elem: ElemId,
@@ -129,159 +333,22 @@ impl Traversal<'_, '_> {
         b: &Bind,
         proto: u128,
     ) -> Result<(), Need> {
-        if self.s.slots.len() + 7 > usize::from(u16::MAX) {
-            return Err(Need::Punt("too many slots"));
-        }
-        let (net, transport) = (s.net_at()?, s.transport_at()?);
-        if !matches!(s.net, Mark::At(_, 20)) {
-            return Err(Need::Punt("a binding of another network protocol"));
-        }
-        let places = [
-            (net + 12, 32u8),
-            (net + 16, 32),
-            (transport, 16),
-            (transport + 2, 16),
-        ];
-        let places = match b.kind {
-            BindKind::Ping => [
-                places[0],
-                places[1],
-                (transport + 4, 16),
-                (transport + 4, 0),
-            ],
-            _ => places,
-        };
-        let used = b.kind.fields();
-        let now: Vec<Expr> = places
-            .iter()
-            .take(used)
-            .map(|(at, bits)| s.bits_now(at * 8, *bits))
-            .collect::<Result<_, _>>()?;
-        let nth = s.slots.len() as u16;
-        let widths = [32u8, 32, 16, 16, 16, 16];
-        let slots: Vec<Slot> = widths
-            .iter()
-            .enumerate()
-            .map(|(i, w)| self.slot(elem, port, nth, i as u8, *w))
-            .collect();
-        let first = slots[0];
-        let anno = b
-            .reply_anno
-            .map(|at| (at, self.slot(elem, port, nth, 6, 8)));
-        // six in a row, or an earlier path has made some of them: then they were made together
-        debug_assert!(
-            slots
-                .iter()
-                .enumerate()
-                .all(|(i, s)| s.0 == first.0 + i as u16)
-        );
-        let sum = match b.kind {
-            BindKind::Ping => Some((SumKind::Icmp, transport + 2)),
-            _ => s.transport_sum(proto)?,
-        };
-        // a state in which the binding's values are in the slots; `fixed` says what they may be
-        let bound = |fixed: &[Rewritten; 4], expected: bool| -> Result<State, Need> {
-            let mut t = s.clone();
-            for (i, w) in widths.iter().enumerate() {
-                let set = match fixed.get(i) {
-                    Some(Rewritten::To(set)) => set.clone(),
-                    _ => ValueSet::full(*w),
-                };
-                t.slots.push(PathSlot {
-                    slot: slots[i],
-                    bits: *w,
-                    set,
-                    readable: false,
-                });
-            }
-            let mut dst = now[1];
-            for i in 0..used {
-                let value = match &fixed[i] {
-                    Rewritten::Kept => continue,
-                    Rewritten::To(set) => match set.single() {
-                        Some(v) => Expr::Const(v),
-                        None => Expr::Of(Dim::Slot(slots[i]), 0),
-                    },
-                };
-                if i == 1 {
-                    dst = value;
-                }
-                t.put(places[i].0 * 8, places[i].1, value)?;
-            }
-            t.add_sum(SumKind::Ip4, net, net + 10, vec![SumTerm::Slot(slots[4])])?;
-            if let Some((kind, at)) = sum {
-                t.add_sum(kind, net, at, vec![SumTerm::Slot(slots[5])])?;
-            }
-            let follows = match b.dst_anno {
-                DstAnno::Kept => false,
-                DstAnno::Rewritten => true,
-                // what is not expected is a reply, or has it already
-                DstAnno::OfReplies => !expected,
-            };
-            if follows {
-                t.put_anno(anno_field::DST_IP.into(), dst)?;
-            }
-            // forward packets keep it
-            if let (Some((at, slot)), false) = (anno, expected) {
-                t.slots.push(PathSlot {
-                    slot,
-                    bits: 8,
-                    set: ValueSet::full(8),
-                    readable: false,
-                });
-                t.put_anno(
-                    AnnoKey {
-                        offset: at,
-                        size: 1,
-                    },
-                    Expr::Of(Dim::Slot(slot), 0),
-                )?;
-            }
-            Ok(t)
-        };
-        let expected = match &b.expected {
-            None => None,
-            Some(e) => {
-                let fixed = [
-                    e.saddr.clone(),
-                    e.daddr.clone(),
-                    e.sport.clone(),
-                    e.dport.clone(),
-                ];
-                Some((e.output, bound(&fixed, true)?, fixed))
-            }
-        };
-        let kinds = |v: u128| {
-            let is = Cond::eq(field::ICMP_TYPE, v);
-            cond::terms(&is, s, self.hint(group), self.s.budget.terms).ok()
-        };
-        let messages = match (b.kind, MESSAGES.map(kinds)) {
-            (BindKind::Ping, [Some(requests), Some(replies)]) => Some([requests, replies]),
-            _ => None,
-        };
-        let asked = Asked {
-            state: s.clone(),
-            fields: now.clone(),
-            messages,
-            proto,
-            known: self.known(group, s),
-        };
+        let binding = self.binding((elem, port), s, b, proto)?;
+        let expected = binding.expected()?;
+        let asked = self.asked(&binding, group, proto);
         if b.expected.is_some() {
             self.s.begin(elem, port, b, &asked);
         }
         let others = self.s.ask(self.me, elem, port, b, &asked);
-        let n = self
-            .s
-            .input
-            .elements
-            .get(elem.0 as usize)
-            .map_or(0, |e| e.outputs.len());
+        let info = self.s.input.elements.get(elem.0 as usize);
+        let n = info.map_or(0, |e| e.outputs.len());
         let mut behind: Vec<Option<(State, Known)>> = Vec::with_capacity(n);
         for q in 0..n {
             let fixed = together(b, port, q);
-            let known = known_behind(&others, q, &asked, &fixed, &slots, &self.s.slots);
+            let slots = &binding.slots;
+            let known = known_behind(&others, q, &asked, &fixed, slots, &self.s.slots);
             behind.push(match known {
-                Some(k) => Some((bound(&fixed, false)?, k)),
+                Some(k) => Some((binding.bound(&fixed, false)?, k)),
                 None => None,
             });
         }
@@ -289,65 +356,33 @@ impl Traversal<'_, '_> {
         // forward packets of other inputs do: the stages behind are then the same whatever happened before, and their
         // number grows with the square of the chain's length, not exponentially.
         let some_expected = expected.is_some();
-        let forward = |q: usize| b.flows.iter().any(|k| k.forward.output == q);
-        let mut to =
-            |state: &State, q: usize, known: &Known, write: bool| match self.s.successor(elem, q) {
-                None => Next::Unconnected(elem),
-                Some((e, p)) => {
-                    let key = Key {
-                        elem: e,
-                        port: p,
-                        fresh: false,
-                        state: state.clone().at_stage(),
-                        write,
-                    };
-                    Next::Stage(
-                        self.s
-                            .stage(Some((self.me, &group.path)), key, Why::Bound, known),
-                    )
+        let write = |q| some_expected || b.flows.iter().any(|k| k.forward.output == q);
+        let mut bound = Vec::with_capacity(n);
+        for (q, outcome) in behind.iter().enumerate() {
+            bound.push(match outcome {
+                Some((state, known)) => {
+                    self.bound_to((elem, q), &group.path, state, known, write(q))
                 }
-            };
-        let outputs: Vec<Next> = behind
-            .iter()
-            .enumerate()
-            .map(|(q, way)| match way {
-                Some((state, known)) => to(state, q, known, some_expected || forward(q)),
                 None => Next::Never,
-            })
-            .collect();
+            });
+        }
         // only an input that lets packets through has somewhere to pass them to
-        let pass: Vec<Next> = match b.pass {
-            Some(o) => (0..n)
-                .map(|q| {
-                    if q == o {
-                        to(s, q, &asked.known, some_expected || forward(q))
-                    } else {
-                        Next::Unconnected(elem)
-                    }
-                })
-                .collect(),
-            None => Vec::new(),
-        };
-        let expect = expected.as_ref().map(|(output, _, fixed)| {
-            let set = |i: usize| match &fixed[i] {
-                Rewritten::Kept => ValueSet::full(widths[i]),
-                Rewritten::To(set) => set.clone(),
-            };
-            Expect {
-                output: *output as u16,
-                kept: [0, 1, 2, 3].map(|i| matches!(fixed[i], Rewritten::Kept)),
-                sets: [set(0), set(1), set(2), set(3)],
+        let mut pass = Vec::new();
+        if let Some(o) = b.pass {
+            pass.resize(n, Next::Unconnected(elem));
+            if let Some(to) = pass.get_mut(o) {
+                *to = self.bound_to((elem, o), &group.path, s, &asked.known, write(o));
             }
-        });
+        }
         let step = Step::Bind {
             elem,
             port,
             kind: b.kind,
             image: s.image(true),
-            first,
-            anno,
-            expect,
-            bound: outputs,
+            first: binding.slots[0],
+            anno: binding.anno,
+            expect: (expected.as_ref()).map(|(output, _, fixed)| expectation(*output, fixed)),
+            bound,
             sides: Some(others.into_iter().map(|o| o.side).collect()),
             pass,
         };

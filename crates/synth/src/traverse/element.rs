@@ -4,6 +4,7 @@ use super::cases::{Meet, covered, meet, subtract, trim};
 use super::groups::Traversal;
 use super::{Group, MAX_CROSSINGS, MAX_VISITS, Part};
 use crate::cond::{self, Trouble};
+use crate::input::Input;
 use crate::layout::Layout;
 use crate::program::{Counted, Dim, Expr, Filter, Origin, Step, Why};
 use crate::state::{Got, State};
@@ -64,6 +65,30 @@ fn lengths<'a>(all: &'a [Vec<Filter>], s: &State, hint: Layout) -> Vec<(usize, &
     terms.take(MAX_EARLIER).collect()
 }
 
+/// The cases that an element distinguishes at an input, or why packets are punted there.
+fn cases_at(input: &Input, elem: ElemId, port: u16) -> Result<&[Case], &'static str> {
+    let info = input.elements.get(elem.0 as usize);
+    let info = info.ok_or("no such element")?;
+    if info.input_is_pull.get(usize::from(port)) == Some(&true) {
+        return Err("packets are pulled here");
+    }
+    match info.models.get(usize::from(port)) {
+        Some(Model::Cases(c)) => Ok(c),
+        Some(Model::None(cause)) => Err(cause),
+        None => Err("no model of this input"),
+    }
+}
+
+/// The alternatives of an element's cases, as parts of a group meet them.
+struct Alternatives<'a> {
+    /// By case.
+    conditions: &'a [Vec<Filter>],
+    /// Which of them no packet gets to.
+    dead: Vec<Vec<bool>>,
+    /// Those that speak of lengths: see [`lengths`].
+    short: Vec<(usize, &'a Filter)>,
+}
+
 impl Traversal<'_, '_> {
     /// How often a link was crossed on the way to here.
     fn crossings(&self, link: ElemId, group: &Group) -> usize {
@@ -85,54 +110,29 @@ impl Traversal<'_, '_> {
         }
         group.parts.sort_by(|a, b| a.rank.cmp(&b.rank));
         let input = self.s.input;
-        let Some(info) = input.elements.get(elem.0 as usize) else {
-            return self.punt(elem, port, &s, group, "no such element");
+        let cases = match cases_at(input, elem, port) {
+            Ok(cases) => cases,
+            Err(cause) => return self.punt(elem, port, &s, group, cause),
         };
-        if info.input_is_pull.get(usize::from(port)) == Some(&true) {
-            return self.punt(elem, port, &s, group, "packets are pulled here");
-        }
-        let cases = match info.models.get(usize::from(port)) {
-            Some(Model::Cases(c)) => c,
-            Some(Model::None(cause)) => return self.punt(elem, port, &s, group, cause),
-            None => return self.punt(elem, port, &s, group, "no model of this input"),
-        };
-        if let [
-            Case {
-                when: Cond::Always, ..
-            },
-        ] = &cases[..]
+        let always = |c: &Case| matches!(c.when, Cond::Always);
+        if let [case] = cases
+            && always(case)
         {
             group.path.push(elem);
-            if let Some(origin) = origin(elem, &cases[0]) {
+            if let Some(origin) = origin(elem, case) {
                 group.parts.iter_mut().for_each(|p| p.origin.push(origin));
             }
-            return self.take(elem, port, &s, group, &cases[0]);
+            return self.take(elem, port, &s, group, case);
         }
-        let hint = self.hint(&group);
-        // conditions, once for all parts
-        let mut all = Vec::with_capacity(cases.len());
-        for c in cases {
-            match cond::terms(&c.when, &s, hint, self.s.budget.terms) {
-                Ok(t) => all.push(t),
-                Err(Trouble::Need(n)) => {
-                    // a need of a later case concerns only packets that no earlier case takes
-                    if !self.can_reach(&group, &all) {
-                        break;
-                    }
-                    return self.help(n, elem, port, &s, group);
-                }
-                Err(Trouble::TooBig) => {
-                    return self.punt(
-                        elem,
-                        port,
-                        &s,
-                        group,
-                        "the condition has too many alternatives",
-                    );
-                }
+        let conditions = match self.conditions(cases, &s, &group) {
+            Ok(all) => all,
+            Err(Trouble::Need(n)) => return self.help(n, elem, port, &s, group),
+            Err(Trouble::TooBig) => {
+                let cause = "the condition has too many alternatives";
+                return self.punt(elem, port, &s, group, cause);
             }
-        }
-        let total: usize = all.iter().map(Vec::len).sum();
+        };
+        let total: usize = conditions.iter().map(Vec::len).sum();
         if group.parts.len() > 1
             && group.parts.len().saturating_mul(total) > self.s.budget.rules.saturating_mul(64)
             && !self.just_begun(elem, port, &s, false)
@@ -144,104 +144,138 @@ impl Traversal<'_, '_> {
             self.s.note(text);
             return self.goto(elem, port, &s, group, Why::Budget);
         }
-        // parts by case; cases with equal operations and exit share a group
-        let mut same: HashMap<(&[Op], &Exit), usize> = HashMap::new();
-        let class_of: Vec<usize> = cases
-            .iter()
-            .enumerate()
-            .map(|(i, c)| *same.entry((&c.ops, &c.exit)).or_insert(i))
-            .collect();
-        let dead = covered(&all);
-        let short = lengths(&all, &s, hint);
-        let mut out: BTreeMap<usize, Vec<Part>> = BTreeMap::new();
-        let (mut made, mut size) = (0usize, 0usize);
-        let most = self.s.room().saturating_sub(self.size);
-        let waiting: usize = self.waiting.values().map(|w| w.3.parts.len()).sum();
-        let room = self
-            .s
-            .budget
-            .rules
-            .saturating_sub(waiting + self.leaves.len());
-        for p in &group.parts {
-            let mut rest = p.filter.clone();
-            'cases: for (i, alternatives) in all.iter().enumerate() {
-                for (t, dead) in alternatives.iter().zip(&dead[i]) {
-                    if *dead {
-                        continue;
-                    }
-                    let width = |d| cond::width(&s, d);
-                    let (filter, left) = match meet(&rest, t) {
-                        Meet::Never => continue,
-                        Meet::Whole => (rest.clone(), false),
-                        Meet::Part => {
-                            let mut filter = rest.clone();
-                            for (d, set) in &t.0 {
-                                filter.narrow(*d, set, width(*d));
-                            }
-                            (filter, subtract(&mut rest, t, width))
-                        }
-                    };
-                    let mut filter = filter;
-                    let mut earlier = short.iter().take_while(|(case, _)| *case < i);
-                    let possible = earlier.all(|(_, e)| trim(&mut filter, e, width));
-                    if !possible || !self.possible(&filter) {
-                        if !left {
-                            break 'cases;
-                        }
-                        continue;
-                    }
-                    let mut rank = p.rank.clone();
-                    rank.push(i as u32);
-                    let mut from = p.origin.clone();
-                    from.extend(origin(elem, &cases[i]));
-                    let part = Part {
-                        rank,
-                        filter,
-                        origin: from,
-                    };
-                    size += part.size();
-                    out.entry(class_of[i]).or_default().push(part);
-                    made += 1;
-                    if !left {
-                        // nothing of it is left for later cases
-                        break 'cases;
-                    }
-                }
-            }
-            if made > room || size > most {
-                break;
-            }
-        }
-        if made > room || size > most {
-            if self.just_begun(elem, port, &s, false) {
-                let text = format!(
-                    "{}: more cases than the budget of rules allows",
-                    self.s.name(elem)
-                );
-                self.s.note(text);
-                return self.punt(
-                    elem,
-                    port,
-                    &s,
-                    group,
-                    "more cases than the budget of rules allows",
-                );
-            }
-            let text = format!(
-                "{}: the budget of rules is exceeded; a new stage begins there",
-                self.s.name(elem)
-            );
-            self.s.note(text);
-            return self.goto(elem, port, &s, group, Why::Budget);
-        }
+        let Some(divided) = self.divide(elem, &s, &group, cases, &conditions) else {
+            return self.too_many(elem, port, &s, group);
+        };
         group.path.push(elem);
-        for (i, parts) in out {
+        for (i, parts) in divided {
             let g = Group {
                 parts,
                 path: group.path.clone(),
             };
             self.take(elem, port, &s, g, &cases[i]);
         }
+    }
+
+    /// Conditions of cases in a state, once for all parts of a group; those that no packet of it gets to may be left out.
+    fn conditions(
+        &self,
+        cases: &[Case],
+        s: &State,
+        group: &Group,
+    ) -> Result<Vec<Vec<Filter>>, Trouble> {
+        let hint = self.hint(group);
+        let mut all = Vec::with_capacity(cases.len());
+        for c in cases {
+            match cond::terms(&c.when, s, hint, self.s.budget.terms) {
+                Ok(t) => all.push(t),
+                // a need of a later case concerns only packets that no earlier case takes
+                Err(Trouble::Need(_)) if !self.can_reach(group, &all) => break,
+                Err(trouble) => return Err(trouble),
+            }
+        }
+        Ok(all)
+    }
+
+    /// The parts of a group by the case that takes them; cases with equal operations and exit share the first one's place.
+    /// `None` where that exceeds the budget.
+    fn divide(
+        &self,
+        elem: ElemId,
+        s: &State,
+        group: &Group,
+        cases: &[Case],
+        conditions: &[Vec<Filter>],
+    ) -> Option<BTreeMap<usize, Vec<Part>>> {
+        let mut same: HashMap<(&[Op], &Exit), usize> = HashMap::new();
+        let class_of: Vec<usize> = cases
+            .iter()
+            .enumerate()
+            .map(|(i, c)| *same.entry((&c.ops, &c.exit)).or_insert(i))
+            .collect();
+        let among = Alternatives {
+            conditions,
+            dead: covered(conditions),
+            short: lengths(conditions, s, self.hint(group)),
+        };
+        let (mut made, mut size) = (0usize, 0usize);
+        let most = self.s.room().saturating_sub(self.size);
+        let waiting: usize = self.waiting.values().map(|w| w.3.parts.len()).sum();
+        let rules = self.s.budget.rules;
+        let room = rules.saturating_sub(waiting + self.leaves.len());
+        let mut out: BTreeMap<usize, Vec<Part>> = BTreeMap::new();
+        for p in &group.parts {
+            self.shares(p, s, &among, |i, filter| {
+                let mut rank = p.rank.clone();
+                rank.push(i as u32);
+                let mut from = p.origin.clone();
+                from.extend(origin(elem, &cases[i]));
+                let part = Part {
+                    rank,
+                    filter,
+                    origin: from,
+                };
+                size += part.size();
+                out.entry(class_of[i]).or_default().push(part);
+                made += 1;
+            });
+            if made > room || size > most {
+                return None;
+            }
+        }
+        Some(out)
+    }
+
+    /// What the cases take of a part, one after the other.
+    fn shares(
+        &self,
+        part: &Part,
+        s: &State,
+        among: &Alternatives<'_>,
+        mut found: impl FnMut(usize, Filter),
+    ) {
+        let width = |d| cond::width(s, d);
+        let mut rest = part.filter.clone();
+        for (i, alternatives) in among.conditions.iter().enumerate() {
+            for (t, dead) in alternatives.iter().zip(&among.dead[i]) {
+                if *dead {
+                    continue;
+                }
+                let (mut filter, left) = match meet(&rest, t) {
+                    Meet::Never => continue,
+                    Meet::Whole => (rest.clone(), false),
+                    Meet::Part => {
+                        let mut filter = rest.clone();
+                        for (d, set) in &t.0 {
+                            filter.narrow(*d, set, width(*d));
+                        }
+                        (filter, subtract(&mut rest, t, width))
+                    }
+                };
+                let mut earlier = among.short.iter().take_while(|(case, _)| *case < i);
+                let possible = earlier.all(|(_, e)| trim(&mut filter, e, width));
+                if possible && self.possible(&filter) {
+                    found(i, filter);
+                }
+                if !left {
+                    // nothing of it is left for later cases
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A group whose cases exceed the budget: a new stage, or a punt where one has just begun.
+    fn too_many(&mut self, elem: ElemId, port: u16, s: &State, group: Group) {
+        let name = self.s.name(elem);
+        if self.just_begun(elem, port, s, false) {
+            let cause = "more cases than the budget of rules allows";
+            self.s.note(format!("{name}: {cause}"));
+            return self.punt(elem, port, s, group, cause);
+        }
+        let text = format!("{name}: the budget of rules is exceeded; a new stage begins there");
+        self.s.note(text);
+        self.goto(elem, port, s, group, Why::Budget);
     }
 
     /// Takes out of a part what cases before `case` take of it, now that it is of one protocol only. False when nothing is left.
