@@ -16,16 +16,16 @@ const LINE: usize = 64;
 
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([u8; LINE]);
+struct CacheLine([u8; LINE]);
 
 /// Memory that several [`AlignedBuf`] have parts of; nobody reads or writes it but they.
 struct Slab {
-    _lines: HugeVec<Line>,
+    _lines: HugeVec<CacheLine>,
 }
 
 /// Whole cache lines, of an allocation of their own, or a part of one that others have parts of.
 pub struct AlignedBuf {
-    at: NonNull<Line>,
+    at: NonNull<CacheLine>,
     n: usize,
     slab: Option<Arc<Slab>>,
 }
@@ -38,7 +38,7 @@ unsafe impl Sync for AlignedBuf {}
 impl AlignedBuf {
     /// At least so many zero bytes.
     pub fn zeroed(len: usize) -> AlignedBuf {
-        let lines: Box<[Line]> = vec![Line([0; LINE]); len.div_ceil(LINE)].into();
+        let lines: Box<[CacheLine]> = vec![CacheLine([0; LINE]); len.div_ceil(LINE)].into();
         AlignedBuf {
             n: lines.len(),
             at: NonNull::from(Box::leak(lines)).cast(),
@@ -48,9 +48,9 @@ impl AlignedBuf {
     /// So many times at least `len` zero bytes, one behind the other, from 1 MiB on upon huge pages.
     pub fn adjacent(times: usize, len: usize) -> impl Iterator<Item = AlignedBuf> {
         let each = len.div_ceil(LINE);
-        let all = std::iter::repeat_n(Line([0; LINE]), times.saturating_mul(each));
-        let mut lines: HugeVec<Line> = all.collect();
-        let at = NonNull::from(&mut *lines).cast::<Line>();
+        let all = std::iter::repeat_n(CacheLine([0; LINE]), times.saturating_mul(each));
+        let mut lines: HugeVec<CacheLine> = all.collect();
+        let at = NonNull::from(&mut *lines).cast::<CacheLine>();
         let slab = Arc::new(Slab { _lines: lines });
         (0..times).map(move |i| AlignedBuf {
             // SAFETY: so many are there, `each` for every one; nobody else has this part.
