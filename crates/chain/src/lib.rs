@@ -22,6 +22,7 @@ mod places;
 mod rounds;
 mod rules;
 mod stitch;
+mod values;
 mod yaml;
 
 pub use error::{ChainError, Reader};

@@ -7,6 +7,7 @@ use crate::links::{PortRef, parse_links, parse_port};
 use crate::params;
 use crate::places;
 use crate::stitch::{Chain, FunctionInfo, Part, Wiring, stitch};
+use crate::values;
 use crate::yaml;
 use onefold_click::diag::Diagnostic;
 use onefold_click::source::{FileId, Span};
@@ -207,61 +208,7 @@ fn load_inner(
     let raw = reader.sources.add(shown, text);
     let header: Header = yaml::read(text, raw, reader)?;
     let whole = Span::new(raw, 0, 1);
-    let mut values: Vec<(String, String)> = Vec::new();
-    for (k, _) in set {
-        if !header.parameters.contains_key(k) {
-            let near = onefold_click::suggest::did_you_mean(
-                k,
-                header.parameters.keys().map(String::as_str),
-            );
-            let known: Vec<&str> = header.parameters.keys().map(String::as_str).collect();
-            let hint = near.unwrap_or(match known.is_empty() {
-                true => "this chain has no parameters".to_string(),
-                false => format!("its parameters are {}", known.join(", ")),
-            });
-            reader.error_hint(whole, format!("the chain has no parameter '{k}'"), hint);
-        }
-    }
-    for (name, p) in &header.parameters {
-        if !params::is_name(name) || name == "i" {
-            reader.error(whole, format!("'{name}' cannot be a parameter's name"));
-        }
-        let given = set
-            .iter()
-            .rev()
-            .find(|(k, _)| k == name)
-            .map(|(_, v)| v.clone());
-        let Some(v) = given.or_else(|| p.default.as_ref().map(|d| d.to_string())) else {
-            let what = p
-                .description
-                .as_deref()
-                .map_or(String::new(), |d| format!(" ({d})"));
-            let hint = format!("--set {name}=VALUE");
-            reader.error_hint(
-                whole,
-                format!("parameter '{name}' has no value{what}"),
-                hint,
-            );
-            continue;
-        };
-        if v.len() > params::MAX_VALUE_LEN || v.contains(['\n', '\r']) {
-            reader.error(
-                whole,
-                format!("the value of parameter '{name}' is too long or has line breaks"),
-            );
-            continue;
-        }
-        if p.min.is_some() || p.max.is_some() {
-            let (lo, hi) = (p.min.unwrap_or(i64::MIN), p.max.unwrap_or(i64::MAX));
-            if !v.parse::<i64>().is_ok_and(|n| (lo..=hi).contains(&n)) {
-                reader.error(
-                    whole,
-                    format!("parameter '{name}' is '{v}', expected a number from {lo} to {hi}"),
-                );
-            }
-        }
-        values.push((name.clone(), v));
-    }
+    let values = values::of_parameters(&header.parameters, set, whole, reader);
     if !reader.ok() {
         return None;
     }
@@ -278,22 +225,10 @@ fn load_inner(
     let file = reader.sources.add(shown, first.clone());
     let doc: Option<ChainFile> = yaml::read(&first, file, reader);
     // Scripts of Click configurations may use $(handler) themselves; elsewhere an unknown name is a mistake.
-    let in_click = doc
-        .as_ref()
-        .is_some_and(|d| d.functions.values().any(|f| f.value.click.is_some()));
-    for name in params::unresolved(&first) {
-        if !in_click {
-            let at = first.find(&format!("$({name})")).unwrap_or(0);
-            let near = onefold_click::suggest::did_you_mean(
-                name,
-                header.parameters.keys().map(String::as_str),
-            );
-            let d = Diagnostic::error(format!("no parameter named '$({name})'"));
-            let d = d
-                .at(&reader.sources, Span::new(file, at, at + name.len() + 3))
-                .maybe_hint(near);
-            reader.diagnostics.push(d);
-        }
+    let in_click =
+        (doc.as_ref()).is_some_and(|d| d.functions.values().any(|f| f.value.click.is_some()));
+    if !in_click {
+        values::tell_unresolved(&first, file, &header.parameters, reader);
     }
     let doc = doc?;
     let path = Path::new(shown);
@@ -305,35 +240,90 @@ fn load_inner(
         .or(path.file_stem())
         .map_or("chain".to_string(), |n| n.to_string_lossy().into_owned());
 
-    // functions, repeated ones one by one
-    let mut parts = Vec::new();
-    let mut failed: Vec<String> = Vec::new();
-    let mut extra_links: Vec<(String, Span)> = Vec::new();
+    let Functions {
+        parts,
+        failed,
+        links,
+    } = build_functions(&text, shown, &doc, file, reader);
+    if parts.len() > MAX_FUNCTIONS {
+        reader.error(whole, format!("more than {MAX_FUNCTIONS} functions"));
+    }
+    let mut wiring = read_wiring(&doc, links, file, reader);
+    wiring.failed = failed;
+    let name = doc.name.clone().unwrap_or(default_name);
+    let description = doc.description.clone().unwrap_or_default();
+    Some(stitch(reader, name, description, parts, wiring))
+}
+
+/// The functions of a chain file.
+#[derive(Default)]
+struct Functions {
+    parts: Vec<Part>,
+    /// Those that could not be built.
+    failed: Vec<String>,
+    /// Links between repeated ones.
+    links: Vec<(String, Span)>,
+}
+
+impl Functions {
+    /// Builds one.
+    fn build(&mut self, name: &str, f: &Function, span: Span, file: FileId, reader: &mut Reader) {
+        match build_function(name, f, span, file, reader) {
+            Some(p) => self.parts.push(p),
+            None => self.failed.push(name.to_string()),
+        }
+    }
+
+    /// Notes the link of the `i`-th of a repeated function to the next one.
+    fn link(&mut self, name: &str, i: u32, link: &Loc<String>, file: FileId, reader: &mut Reader) {
+        let span = Span::new(file, link.start, link.start + link.len);
+        let both = link.value.split_once("<->").map(|x| (x, "<->"));
+        match both.or(link.value.split_once("->").map(|x| (x, "->"))) {
+            Some(((a, b), arrow)) => {
+                let (a, b) = (a.trim(), b.trim());
+                let text = format!("{name}{i}{a} {arrow} {b}{name}{}", i + 1);
+                self.links.push((text, span));
+            }
+            None => reader.error(span, "expected something like \"[1] <-> [0]\""),
+        }
+    }
+}
+
+/// Builds the functions of a chain file, repeated ones one by one. `text`: the file's, with all parameters but `i`
+/// replaced.
+fn build_functions(
+    text: &str,
+    shown: &str,
+    doc: &ChainFile,
+    file: FileId,
+    reader: &mut Reader,
+) -> Functions {
+    let mut all = Functions::default();
     for (name, f) in &doc.functions {
         let span = Span::new(file, f.start, f.start + f.len.max(1));
         let ok = params::is_name(name) && name != "addresses";
         if !ok {
-            reader.error(span, format!("'{name}' cannot be a function's name: letters, digits, '_' and '-', a letter first"));
+            let rule = "letters, digits, '_' and '-', a letter first";
+            reader.error(
+                span,
+                format!("'{name}' cannot be a function's name: {rule}"),
+            );
             continue;
         }
         let Some(n) = f.value.repeat else {
-            match build_function(name, &f.value, span, file, reader) {
-                Some(p) => parts.push(p),
-                None => failed.push(name.clone()),
-            }
+            all.build(name, &f.value, span, file, reader);
             continue;
         };
         if n == 0 || n as usize > MAX_FUNCTIONS {
-            reader.error(
-                span,
-                format!("{name}: repeat must be from 1 to {MAX_FUNCTIONS}"),
-            );
+            let text = format!("{name}: repeat must be from 1 to {MAX_FUNCTIONS}");
+            reader.error(span, text);
             continue;
         }
         for i in 1..=n {
             // Substituting `i` in the whole text keeps every place right.
-            let numbered = params::substitute(&text, number(i));
-            let Ok(numbered) = numbered else { break };
+            let Ok(numbered) = params::substitute(text, number(i)) else {
+                break;
+            };
             let nfile = reader.sources.add(shown, numbered.clone());
             let Some(ndoc) = yaml::read::<ChainFile>(&numbered, nfile, reader) else {
                 break;
@@ -342,38 +332,13 @@ fn load_inner(
                 break;
             };
             let nspan = Span::new(nfile, nf.start, nf.start + nf.len.max(1));
-            let one = format!("{name}{i}");
-            match build_function(&one, &nf.value, nspan, nfile, reader) {
-                Some(p) => parts.push(p),
-                None => failed.push(one),
-            }
+            all.build(&format!("{name}{i}"), &nf.value, nspan, nfile, reader);
             if let (Some(l), true) = (&nf.value.link, i < n) {
-                let lspan = Span::new(nfile, l.start, l.start + l.len);
-                match l
-                    .value
-                    .split_once("<->")
-                    .map(|x| (x, "<->"))
-                    .or(l.value.split_once("->").map(|x| (x, "->")))
-                {
-                    Some(((a, b), arrow)) => {
-                        extra_links.push((
-                            format!("{name}{i}{} {arrow} {}{name}{}", a.trim(), b.trim(), i + 1),
-                            lspan,
-                        ));
-                    }
-                    None => reader.error(lspan, "expected something like \"[1] <-> [0]\""),
-                }
+                all.link(name, i, l, nfile, reader);
             }
         }
     }
-    if parts.len() > MAX_FUNCTIONS {
-        reader.error(whole, format!("more than {MAX_FUNCTIONS} functions"));
-    }
-    let mut wiring = read_wiring(&doc, extra_links, file, reader);
-    wiring.failed = failed;
-    let name = doc.name.clone().unwrap_or(default_name);
-    let description = doc.description.clone().unwrap_or_default();
-    Some(stitch(reader, name, description, parts, wiring))
+    all
 }
 
 /// `$(i)`, `$(i+1)` and `$(i-1)` of the i-th of a repeated function.

@@ -117,8 +117,8 @@ impl Binding<'_> {
             });
         }
         let mut dst = self.now[1];
-        for i in 0..self.now.len() {
-            let value = match &fixed[i] {
+        for (i, fixed) in fixed.iter().enumerate().take(self.now.len()) {
+            let value = match fixed {
                 Rewritten::Kept => continue,
                 Rewritten::To(set) => match set.single() {
                     Some(v) => Expr::Const(v),

@@ -157,7 +157,8 @@ impl Traversal<'_, '_> {
         }
     }
 
-    /// Conditions of cases in a state, once for all parts of a group; those that no packet of it gets to may be left out.
+    /// Conditions of cases in a state, once for all parts of a group; those that no packet of it gets to may be left
+    /// out.
     fn conditions(
         &self,
         cases: &[Case],
@@ -177,7 +178,8 @@ impl Traversal<'_, '_> {
         Ok(all)
     }
 
-    /// The parts of a group by the case that takes them; cases with equal operations and exit share the first one's place.
+    /// The parts of a group by the case that takes them; cases with equal operations and exit share the first one's
+    /// place.
     /// `None` where that exceeds the budget.
     fn divide(
         &self,

@@ -124,192 +124,244 @@ fn made_right(a: &Arrived, s: &SumWrite) -> bool {
     s.kind == SumKind::Ip4 && s.anew && ihl.single() == Some(5)
 }
 
+/// Where a header's total length is, in bits: an IPv6 header's (`six`), or an IPv4 header's.
+fn total(at: i32, six: bool) -> i32 {
+    (at + if six { 4 } else { 2 }) * 8
+}
+
+/// A set of packets while an image is written to it.
+struct Rewrite<'a> {
+    p: &'a Program,
+    a: &'a Arrived,
+    image: &'a Image,
+    /// Bits that are written, checksums among them: the first one, and how many.
+    written: Vec<(i32, i32)>,
+    /// Where packets end, in bytes from the old epoch's first one.
+    end: ValueSet,
+    /// Bits from here on may be behind the packet's end.
+    sure: i32,
+    /// What is known so far of the packets as they will be.
+    cube: Filter,
+}
+
 /// The packets as the image writes them, in the new epoch's terms.
 pub fn after(p: &Program, a: &Arrived, image: &Image) -> Arrived {
-    let mut cube = Filter::default();
-    let shift = image.start.saturating_mul(8);
+    let fields = image.writes.iter().map(|w| (w.bit, i32::from(w.bits)));
+    let sums = image.sums.iter().map(|s| (s.at * 8, 16));
     let end = end_of(a, image.end);
-    let shortest = end.intervals().first().map_or(0, |i| i.0 as i64);
-    let cut = image.end != EndAt::Same;
-    let mut put = |d: Dim, set: &ValueSet| {
-        cube.narrow(d, set, width(p, d));
+    let sure = match image.end {
+        EndAt::Same => i32::MAX,
+        _ => shortest(&end).saturating_mul(8).min(i64::from(i32::MAX)) as i32,
     };
-    // fields and checksums that are written
-    let mut written: Vec<(i32, i32)> = (image.writes.iter())
-        .map(|w| (w.bit, i32::from(w.bits)))
-        .collect();
-    written.extend(image.sums.iter().map(|s| (s.at * 8, 16)));
-    let is_written = |bit: i32, n: i32| written.iter().any(|(b, m)| overlap(*b, *m, bit, n));
-    let sure = match cut {
-        true => shortest.saturating_mul(8).min(i64::from(i32::MAX)) as i32,
-        false => i32::MAX,
+    let mut r = Rewrite {
+        p,
+        a,
+        image,
+        written: fields.chain(sums).collect(),
+        end,
+        sure,
+        cube: Filter::default(),
     };
-    let behind = |bit: i32, n: i32| bit.saturating_add(n) > sure;
-    let total = |at: i32, six: bool| (at + if six { 4 } else { 2 }) * 8;
-    for (d, set) in &a.cube.0 {
-        match *d {
-            Dim::Len | Dim::Slot(_) => {}
-            Dim::Bits { bit, bits } => {
-                // what is left of it between fields that are written
-                let (mut from, stop) = (bit, bit + i32::from(bits));
-                while from < stop {
-                    let hit = |at: i32| written.iter().find(|(b, m)| *b <= at && at < *b + *m);
-                    if let Some((b, m)) = hit(from) {
-                        from = b + m;
-                        continue;
-                    }
-                    let next = written.iter().map(|(b, _)| *b).filter(|b| *b > from).min();
-                    let to = next.unwrap_or(stop).min(stop);
-                    // of a field that the new end may cut, the bits before it
-                    let kept = to.min(sure);
-                    if kept > from {
-                        let n = (kept - from) as u8;
-                        let part = bits_of(set, (stop - kept) as u32, n);
-                        let bit = from - shift;
-                        put(Dim::Bits { bit, bits: n }, &part);
-                    }
-                    from = to;
-                }
-            }
-            Dim::Check { check, at, end } => {
-                let same = image.end == EndAt::Same;
-                let stays = end == EndAt::Same
-                    && match check {
-                        HeaderCheck::Ip4Fits => same && !is_written(total(at, false), 16),
-                        HeaderCheck::Ip6Fits => same && !is_written(total(at, true), 16),
-                        HeaderCheck::Ip4Checksum => {
-                            same && follows(image, SumKind::Ip4, at)
-                                || image.end == EndAt::Ip4(at) && follows(image, SumKind::Ip4, at)
-                        }
-                        HeaderCheck::UdpFits => {
-                            (same || image.end == EndAt::Ip4(at))
-                                && !is_written(at * 8, 32)
-                                && !is_written((at + 24) * 8, 16)
-                        }
-                        HeaderCheck::TcpChecksum
-                        | HeaderCheck::UdpChecksum
-                        | HeaderCheck::IcmpChecksum => {
-                            let kind = match check {
-                                HeaderCheck::TcpChecksum => SumKind::Tcp,
-                                HeaderCheck::UdpChecksum => SumKind::Udp,
-                                _ => SumKind::Icmp,
-                            };
-                            (same || image.end == EndAt::Ip4(at))
-                                && !is_written(at * 8, 32)
-                                && follows(image, kind, at)
-                        }
-                    };
-                if stays {
-                    let at = at - image.start;
-                    put(Dim::Check { check, at, end }, set);
-                }
-            }
-            Dim::Anno(_) | Dim::PacketType | Dim::Route { .. } => {}
-        }
-    }
-    for w in &image.writes {
-        let d = Dim::Bits {
-            bit: w.bit - shift,
-            bits: w.bits,
-        };
-        if !behind(w.bit, w.bits.into()) {
-            put(d, &value(p, a, w.value, w.bits));
-        }
-    }
-    let moved = end.intervals().iter().map(|(l, h)| {
-        let go = |v: u128| (v.min(MAX_LEN as u128) as i64 - i64::from(image.start)).max(0) as u128;
-        (go(*l), go(*h))
-    });
-    put(Dim::Len, &ValueSet::from_intervals(moved));
-    for s in image.sums.iter().filter(|s| made_right(a, s)) {
-        let d = Dim::Check {
-            check: HeaderCheck::Ip4Checksum,
-            at: s.header - image.start,
-            end: EndAt::Same,
-        };
-        put(d, &ValueSet::one(1));
-    }
-    let told = match image.end {
-        EndAt::Same => a.tight,
-        e => Some(e),
-    };
-    let move_end = |at: i32, six: bool| {
-        let unwritten = !is_written(total(at, six), 16);
-        unwritten.then_some(at - image.start)
-    };
-    let tight = told.and_then(|e| match e {
-        EndAt::Ip4(at) => move_end(at, false).map(EndAt::Ip4),
-        EndAt::Ip6(at) => move_end(at, true).map(EndAt::Ip6),
-        EndAt::Same => None,
-    });
-    if cut {
-        let fits = match tight {
-            Some(EndAt::Ip4(at)) => Some((HeaderCheck::Ip4Fits, at)),
-            Some(EndAt::Ip6(at)) => Some((HeaderCheck::Ip6Fits, at)),
-            _ => None,
-        };
-        if let Some((check, at)) = fits {
-            let end = EndAt::Same;
-            // the header itself is there only where the length that it says is long enough for it
-            let header = if check == HeaderCheck::Ip4Fits { 20 } else { 0 };
-            if shortest >= i64::from(at + image.start) + header {
-                put(Dim::Check { check, at, end }, &ValueSet::one(1));
-            }
-        }
-    }
-    let mut set = Vec::new();
-    if !image.cleared {
-        let near = |k: &AnnoKey| {
-            let hit = |(o, _): &(AnnoKey, Expr)| {
-                overlap(
-                    o.offset.into(),
-                    o.size.into(),
-                    k.offset.into(),
-                    k.size.into(),
-                )
-            };
-            image.annos.iter().any(hit)
-        };
-        set.extend(a.set.iter().copied());
-        for (d, s) in &a.cube.0 {
-            if let Dim::Anno(k) = d
-                && !near(k)
-            {
-                put(*d, s);
-            }
-        }
-    }
-    for (k, e) in &image.annos {
-        put(Dim::Anno(*k), &value(p, a, *e, k.size.saturating_mul(8)));
-        set.push(*k);
-    }
-    set.sort_unstable();
-    set.dedup();
-    match image.packet_type {
-        TypeExpr::Same => {
-            if let Some(s) = a.cube.get(Dim::PacketType) {
-                put(Dim::PacketType, s);
-            }
-        }
-        TypeExpr::Is(t) => put(Dim::PacketType, &ValueSet::one(t.into())),
-        TypeExpr::Destination(e, device) => {
-            let v = value(p, a, e, 48);
-            let kinds = match v.single() {
-                Some(v) => {
-                    let b = v.to_be_bytes();
-                    let mac = [b[10], b[11], b[12], b[13], b[14], b[15]];
-                    ValueSet::one(TypeExpr::of_address(mac, device) as u128)
-                }
-                None => ValueSet::range(0, 3),
-            };
-            put(Dim::PacketType, &kinds);
-        }
-    }
+    r.keep();
+    r.write();
+    let tight = r.tight();
+    r.fits(tight);
+    let set = r.annotations();
+    r.packet_type();
     Arrived {
-        cube,
+        cube: r.cube,
         tight,
         zero: a.zero || image.cleared,
         set,
         from: a.from,
+    }
+}
+
+/// The least of the places where packets end.
+fn shortest(end: &ValueSet) -> i64 {
+    end.intervals().first().map_or(0, |i| i.0 as i64)
+}
+
+impl Rewrite<'_> {
+    fn put(&mut self, d: Dim, set: &ValueSet) {
+        self.cube.narrow(d, set, width(self.p, d));
+    }
+
+    fn is_written(&self, bit: i32, n: i32) -> bool {
+        self.written.iter().any(|(b, m)| overlap(*b, *m, bit, n))
+    }
+
+    /// What was known and stays true.
+    fn keep(&mut self) {
+        for (d, set) in &self.a.cube.0 {
+            match *d {
+                Dim::Bits { bit, bits } => self.keep_bits(bit, bits, set),
+                Dim::Check { check, at, end } if self.stays(check, at, end) => {
+                    let at = at - self.image.start;
+                    self.put(Dim::Check { check, at, end }, set);
+                }
+                Dim::Len | Dim::Slot(_) | Dim::Check { .. } => {}
+                Dim::Anno(_) | Dim::PacketType | Dim::Route { .. } => {}
+            }
+        }
+    }
+
+    /// What is left of a field between fields that are written.
+    fn keep_bits(&mut self, bit: i32, bits: u8, set: &ValueSet) {
+        let shift = self.image.start.saturating_mul(8);
+        let (mut from, stop) = (bit, bit + i32::from(bits));
+        while from < stop {
+            let written = &self.written;
+            let hit = |at: i32| written.iter().find(|(b, m)| *b <= at && at < *b + *m);
+            if let Some((b, m)) = hit(from) {
+                from = b + m;
+                continue;
+            }
+            let next = written.iter().map(|(b, _)| *b).filter(|b| *b > from).min();
+            let to = next.unwrap_or(stop).min(stop);
+            // of a field that the new end may cut, the bits before it
+            let kept = to.min(self.sure);
+            if kept > from {
+                let n = (kept - from) as u8;
+                let part = bits_of(set, (stop - kept) as u32, n);
+                let bit = from - shift;
+                self.put(Dim::Bits { bit, bits: n }, &part);
+            }
+            from = to;
+        }
+    }
+
+    /// Does a question about a header keep its answer?
+    fn stays(&self, check: HeaderCheck, at: i32, end: EndAt) -> bool {
+        let image = self.image;
+        let same = image.end == EndAt::Same;
+        let same_or_own = same || image.end == EndAt::Ip4(at);
+        let transport =
+            |kind| same_or_own && !self.is_written(at * 8, 32) && follows(image, kind, at);
+        end == EndAt::Same
+            && match check {
+                HeaderCheck::Ip4Fits => same && !self.is_written(total(at, false), 16),
+                HeaderCheck::Ip6Fits => same && !self.is_written(total(at, true), 16),
+                HeaderCheck::Ip4Checksum => same_or_own && follows(image, SumKind::Ip4, at),
+                HeaderCheck::UdpFits => {
+                    same_or_own
+                        && !self.is_written(at * 8, 32)
+                        && !self.is_written((at + 24) * 8, 16)
+                }
+                HeaderCheck::TcpChecksum => transport(SumKind::Tcp),
+                HeaderCheck::UdpChecksum => transport(SumKind::Udp),
+                HeaderCheck::IcmpChecksum => transport(SumKind::Icmp),
+            }
+    }
+
+    /// Fields, the length, and checksums that are made right.
+    fn write(&mut self) {
+        let start = self.image.start;
+        for w in &self.image.writes {
+            let d = Dim::Bits {
+                bit: w.bit - start.saturating_mul(8),
+                bits: w.bits,
+            };
+            if w.bit.saturating_add(w.bits.into()) <= self.sure {
+                self.put(d, &value(self.p, self.a, w.value, w.bits));
+            }
+        }
+        let moved = self.end.intervals().iter().map(|(l, h)| {
+            let go = |v: u128| (v.min(MAX_LEN as u128) as i64 - i64::from(start)).max(0) as u128;
+            (go(*l), go(*h))
+        });
+        let length = ValueSet::from_intervals(moved);
+        self.put(Dim::Len, &length);
+        for s in self.image.sums.iter().filter(|s| made_right(self.a, s)) {
+            let d = Dim::Check {
+                check: HeaderCheck::Ip4Checksum,
+                at: s.header - start,
+                end: EndAt::Same,
+            };
+            self.put(d, &ValueSet::one(1));
+        }
+    }
+
+    /// The header whose length says where the packet ends, in the new epoch's bytes.
+    fn tight(&self) -> Option<EndAt> {
+        let told = match self.image.end {
+            EndAt::Same => self.a.tight,
+            e => Some(e),
+        };
+        let move_end = |at: i32, six: bool| {
+            let unwritten = !self.is_written(total(at, six), 16);
+            unwritten.then_some(at - self.image.start)
+        };
+        match told? {
+            EndAt::Ip4(at) => move_end(at, false).map(EndAt::Ip4),
+            EndAt::Ip6(at) => move_end(at, true).map(EndAt::Ip6),
+            EndAt::Same => None,
+        }
+    }
+
+    /// Packets that were cut to the length that their header says fit it.
+    fn fits(&mut self, tight: Option<EndAt>) {
+        if self.image.end == EndAt::Same {
+            return;
+        }
+        // the header itself is there only where the length that it says is long enough for it
+        let (check, at, header) = match tight {
+            Some(EndAt::Ip4(at)) => (HeaderCheck::Ip4Fits, at, 20),
+            Some(EndAt::Ip6(at)) => (HeaderCheck::Ip6Fits, at, 0),
+            _ => return,
+        };
+        if shortest(&self.end) >= i64::from(at + self.image.start) + header {
+            let end = EndAt::Same;
+            self.put(Dim::Check { check, at, end }, &ValueSet::one(1));
+        }
+    }
+
+    /// Annotations that stay, and those that are written; which have ever been.
+    fn annotations(&mut self) -> Vec<AnnoKey> {
+        let mut set = Vec::new();
+        if !self.image.cleared {
+            let hit = |o: &AnnoKey, k: &AnnoKey| {
+                let (at, n) = (o.offset.into(), o.size.into());
+                overlap(at, n, k.offset.into(), k.size.into())
+            };
+            set.extend(self.a.set.iter().copied());
+            for (d, s) in &self.a.cube.0 {
+                if let Dim::Anno(k) = d
+                    && !self.image.annos.iter().any(|(o, _)| hit(o, k))
+                {
+                    self.put(*d, s);
+                }
+            }
+        }
+        for (k, e) in &self.image.annos {
+            let v = value(self.p, self.a, *e, k.size.saturating_mul(8));
+            self.put(Dim::Anno(*k), &v);
+            set.push(*k);
+        }
+        set.sort_unstable();
+        set.dedup();
+        set
+    }
+
+    fn packet_type(&mut self) {
+        match self.image.packet_type {
+            TypeExpr::Same => {
+                if let Some(s) = self.a.cube.get(Dim::PacketType) {
+                    self.put(Dim::PacketType, s);
+                }
+            }
+            TypeExpr::Is(t) => self.put(Dim::PacketType, &ValueSet::one(t.into())),
+            TypeExpr::Destination(e, device) => {
+                let kinds = match value(self.p, self.a, e, 48).single() {
+                    Some(v) => {
+                        let b = v.to_be_bytes();
+                        let mac = [b[10], b[11], b[12], b[13], b[14], b[15]];
+                        ValueSet::one(TypeExpr::of_address(mac, device) as u128)
+                    }
+                    None => ValueSet::range(0, 3),
+                };
+                self.put(Dim::PacketType, &kinds);
+            }
+        }
     }
 }
