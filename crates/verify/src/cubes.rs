@@ -5,7 +5,10 @@
 //! Everything errs on one side: a cube that is said to be empty is empty, one packet that fits a cube fits what
 //! [`tightened`] makes of it.
 
-use onefold_element::model::{HeaderCheck, ValueSet, max_of};
+mod lengths;
+
+use lengths::lengths;
+use onefold_element::model::{ValueSet, max_of};
 use onefold_synth::program::{Dim, EndAt, Filter, Program};
 
 /// Rounds in which dimensions narrow each other.
@@ -247,161 +250,6 @@ fn overlaps(f: &mut Filter) -> Option<()> {
     Some(())
 }
 
-/// What the packet's length, lengths in headers, questions about headers and bits behind the end say of each other.
-fn lengths(f: &mut Filter, tight: Option<EndAt>) -> Option<()> {
-    let at_least =
-        |f: &mut Filter, n: u128| n == 0 || f.narrow(Dim::Len, &ValueSet::range(n, max_of(32)), 32);
-    let field = |at: i32| Dim::Bits {
-        bit: at.saturating_mul(8),
-        bits: 16,
-    };
-    let checks: Vec<(Dim, Option<u128>)> =
-        f.0.iter()
-            .filter(|(d, _)| matches!(d, Dim::Check { .. }))
-            .map(|(d, s)| (*d, s.single()))
-            .collect();
-    for (d, yes) in checks {
-        let Dim::Check { check, at, end } = d else {
-            continue;
-        };
-        // an epoch's first bytes only: what lies before them has a length of its own
-        let Ok(from) = u128::try_from(at) else {
-            continue;
-        };
-        let (header, length, more) = match check {
-            HeaderCheck::Ip6Fits => (40, field(at + 4), 40u128),
-            _ => (20, field(at + 2), 0),
-        };
-        let longest = highest(f, Dim::Len, MAX_LEN);
-        let total = |f: &Filter| {
-            let Dim::Bits { bit, bits } = length else {
-                return (0, 0xffff);
-            };
-            let s = bits_in(f, bit, bits);
-            let first = s.intervals().first().map_or(0, |i| i.0);
-            let last = s.intervals().last().map_or(0, |i| i.1);
-            (first + more, last + more)
-        };
-        if yes == Some(1) {
-            if !at_least(f, from + header) {
-                return None;
-            }
-            let fits = match check {
-                HeaderCheck::Ip4Fits | HeaderCheck::Ip6Fits => true,
-                HeaderCheck::Ip4Checksum => false,
-                // these look at all that the total length says, behind a header of 20 bytes
-                _ => true,
-            };
-            if !fits || end != EndAt::Same {
-                continue;
-            }
-            let room = longest.checked_sub(from + more)?;
-            if !f.narrow(length, &ValueSet::range(0, room.min(0xffff)), 16) {
-                return None;
-            }
-            let (least, most) = total(f);
-            if least > most || !at_least(f, from + least) {
-                return None;
-            }
-            if !matches!(check, HeaderCheck::Ip4Fits | HeaderCheck::Ip6Fits) {
-                let ihl = Dim::Bits {
-                    bit: at * 8 + 4,
-                    bits: 4,
-                };
-                let whole = ValueSet::range(20, 0xffff);
-                if !f.narrow(ihl, &ValueSet::one(5), 4) || !f.narrow(length, &whole, 16) {
-                    return None;
-                }
-            }
-        } else if yes == Some(0)
-            && end == EndAt::Same
-            && matches!(check, HeaderCheck::Ip4Fits | HeaderCheck::Ip6Fits)
-            && lowest(f, Dim::Len) >= from + header
-        {
-            // there is a header, which says more than there is
-            let over = (lowest(f, Dim::Len) + 1).saturating_sub(from + more);
-            if !f.narrow(length, &ValueSet::range(over, 0xffff), 16) {
-                return None;
-            }
-            let (_, most) = total(f);
-            let short = (from + most).checked_sub(1)?;
-            if !f.narrow(Dim::Len, &ValueSet::range(0, short), 32) {
-                return None;
-            }
-        }
-    }
-    let told = match tight {
-        Some(EndAt::Ip4(at)) => Some((at, field(at + 2), 0i64)),
-        Some(EndAt::Ip6(at)) => Some((at, field(at + 4), 40)),
-        _ => None,
-    };
-    if let Some((at, Dim::Bits { bit, bits }, more)) = told {
-        let shift = i64::from(at) + more;
-        let says = bits_in(f, bit, bits);
-        let moved = says.intervals().iter().map(|(l, h)| {
-            let go = |v: u128| (v as i64 + shift).max(0) as u128;
-            (go(*l), go(*h))
-        });
-        if !f.narrow(Dim::Len, &ValueSet::from_intervals(moved), 32) {
-            return None;
-        }
-        if let Some(len) = f.get(Dim::Len) {
-            let back = len.intervals().iter().filter_map(|(l, h)| {
-                let hi = (*h).min(MAX_LEN) as i64 - shift;
-                let lo = ((*l).min(MAX_LEN) as i64 - shift).max(0);
-                (hi >= 0).then_some((lo as u128, (hi as u128).min(0xffff)))
-            });
-            let back = ValueSet::from_intervals(back);
-            if !f.narrow(Dim::Bits { bit, bits }, &back, bits) {
-                return None;
-            }
-        }
-    }
-    // bits behind the end are zero
-    let end = highest(f, Dim::Len, MAX_LEN).saturating_mul(8);
-    let mut least = 0;
-    for (d, set) in &mut f.0 {
-        let Dim::Bits { bit, bits } = *d else {
-            continue;
-        };
-        let Ok(bit) = u128::try_from(bit) else {
-            continue;
-        };
-        let stop = bit + u128::from(bits);
-        if bit >= end {
-            if !set.contains(0) {
-                return None;
-            }
-            *set = ValueSet::one(0);
-            continue;
-        }
-        if stop > end && set.intervals().len() <= MAX_INTERVALS {
-            let zero = ValueSet::one(0);
-            let behind = Part {
-                low: 0,
-                bits: (stop - end) as u8,
-                set: &zero,
-                whole: bits,
-            };
-            *set = with_part(set, behind);
-            if set.is_empty() {
-                return None;
-            }
-        }
-        // the last bit that is not zero is there
-        match set.single() {
-            Some(0) => {}
-            Some(v) => {
-                let last = stop - u128::from(v.trailing_zeros());
-                least = least.max(last.div_ceil(8));
-            }
-            None if !set.contains(0) => least = least.max(bit / 8 + 1),
-            None => {}
-        }
-    }
-    at_least(f, least).then_some(())
-}
-
 /// Both; `None` when no packet fits.
 pub fn both(p: &Program, a: &Filter, b: &Filter) -> Option<Filter> {
     let (big, small) = match a.0.len() >= b.0.len() {
@@ -509,6 +357,7 @@ pub fn left(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onefold_element::model::HeaderCheck;
     use proptest::prelude::*;
 
     fn bits(bit: i32, bits: u8) -> Dim {

@@ -290,6 +290,82 @@ pub fn all(flows: u32) -> Vec<Config> {
         capacity: room,
         take_over: true,
     };
+    let one = |(name, kind, inputs)| config(name, kind, inputs);
+    let mut v: Vec<Config> = rewriters(few).into_iter().map(one).collect();
+    let inputs = vec![Spec::Mapper, Spec::Drop];
+    v.extend(mappers(config("balancer, in turn", Kind::Ip, inputs), few));
+    v.extend(nobody_is_taken_over(&v));
+    v
+}
+
+/// Rewriters with patterns of `few` ports or addresses: name, kind, what their inputs do.
+fn rewriters(few: u32) -> Vec<(&'static str, Kind, Vec<Spec>)> {
+    let addresses = |how| Pattern {
+        saddr: OUTSIDE,
+        sport: 0,
+        daddr: 0,
+        dport: 0,
+        more: few,
+        how,
+    };
+    vec![
+        (
+            "NAPT, two inside ports with one pool each",
+            Kind::Ip,
+            vec![
+                Spec::Pattern(ports(2000, few, How::OwnFirst), 0, 1),
+                Spec::Pattern(ports(9000, few, How::InTurn), 0, 2),
+                Spec::Drop,
+            ],
+        ),
+        (
+            "NAPT beside flows that stay as they are",
+            Kind::Ip,
+            vec![
+                Spec::Pattern(ports(2000, few, How::Any), 0, 1),
+                Spec::Keep(2, 1),
+                Spec::Pass(2),
+            ],
+        ),
+        (
+            "TCPRewriter",
+            Kind::Tcp,
+            vec![
+                Spec::Pattern(ports(2000, few, How::InTurn), 0, 1),
+                Spec::Keep(2, 1),
+            ],
+        ),
+        (
+            "UDPRewriter",
+            Kind::Udp,
+            vec![
+                Spec::Pattern(ports(2000, few, How::OwnFirst), 0, 1),
+                Spec::Pass(2),
+            ],
+        ),
+        (
+            "IPAddrRewriter: basic NAT",
+            Kind::Addr,
+            vec![Spec::Pattern(addresses(How::InTurn), 0, 1), Spec::Drop],
+        ),
+        (
+            "IPAddrPairRewriter",
+            Kind::AddrPair,
+            vec![Spec::Pattern(addresses(How::Any), 0, 1), Spec::Keep(2, 1)],
+        ),
+        (
+            "ICMPPingRewriter",
+            Kind::Ping,
+            vec![
+                Spec::Pattern(ports(1, few, How::OwnFirst), 0, 1),
+                Spec::Drop,
+            ],
+        ),
+    ]
+}
+
+/// Balancers and a NAPT with `few` ports behind mappers; `c` is the first of them, without its mapper.
+fn mappers(mut c: Config, few: u32) -> Vec<Config> {
     let server = |n: u8| {
         let p = Pattern {
             saddr: 0,
@@ -306,78 +382,11 @@ pub fn all(flows: u32) -> Vec<Config> {
         p.saddr += u32::from(n);
         (p, usize::from(n), 2)
     };
-    let addresses = |how| Pattern {
-        saddr: OUTSIDE,
-        sport: 0,
-        daddr: 0,
-        dport: 0,
-        more: few,
-        how,
-    };
-    let mut v = vec![
-        config(
-            "NAPT, two inside ports with one pool each",
-            Kind::Ip,
-            vec![
-                Spec::Pattern(ports(2000, few, How::OwnFirst), 0, 1),
-                Spec::Pattern(ports(9000, few, How::InTurn), 0, 2),
-                Spec::Drop,
-            ],
-        ),
-        config(
-            "NAPT beside flows that stay as they are",
-            Kind::Ip,
-            vec![
-                Spec::Pattern(ports(2000, few, How::Any), 0, 1),
-                Spec::Keep(2, 1),
-                Spec::Pass(2),
-            ],
-        ),
-        config(
-            "TCPRewriter",
-            Kind::Tcp,
-            vec![
-                Spec::Pattern(ports(2000, few, How::InTurn), 0, 1),
-                Spec::Keep(2, 1),
-            ],
-        ),
-        config(
-            "UDPRewriter",
-            Kind::Udp,
-            vec![
-                Spec::Pattern(ports(2000, few, How::OwnFirst), 0, 1),
-                Spec::Pass(2),
-            ],
-        ),
-        config(
-            "IPAddrRewriter: basic NAT",
-            Kind::Addr,
-            vec![Spec::Pattern(addresses(How::InTurn), 0, 1), Spec::Drop],
-        ),
-        config(
-            "IPAddrPairRewriter",
-            Kind::AddrPair,
-            vec![Spec::Pattern(addresses(How::Any), 0, 1), Spec::Keep(2, 1)],
-        ),
-        config(
-            "ICMPPingRewriter",
-            Kind::Ping,
-            vec![
-                Spec::Pattern(ports(1, few, How::OwnFirst), 0, 1),
-                Spec::Drop,
-            ],
-        ),
-    ];
-    let mut c = config(
-        "balancer, in turn",
-        Kind::Ip,
-        vec![Spec::Mapper, Spec::Drop],
-    );
     c.mapper = Some(Mapper {
         by_source: false,
         entries: vec![server(1), server(2), server(3)],
     });
-    v.push(c.clone());
+    let mut v = vec![c.clone()];
     c.name = "balancer by source";
     if let Some(m) = &mut c.mapper {
         m.by_source = true;
@@ -389,7 +398,6 @@ pub fn all(flows: u32) -> Vec<Config> {
         entries: vec![nat(0, 3000), nat(1, 4000)],
     });
     v.push(c);
-    v.extend(nobody_is_taken_over(&v));
     v
 }
 

@@ -1,0 +1,439 @@
+//! `iptables-save` and `ip6tables-save`.
+//!
+//! One chain of one table is taken, with all that it jumps to: FORWARD of the table filter unless told otherwise. Packets from
+//! port 0 to port 1 come in by the inside interface and go out by the outside one, the others the other way round.
+//! Chains that these packets do not pass are not looked at; rules in another table are refused, because they would be passed.
+
+mod options;
+
+use super::chains::{ChainRule, Interfaces, Target, flatten};
+use super::rule::{RuleSet, Verdict, Way};
+use super::terms::Family;
+use crate::rules::RulePlace;
+use options::Rules;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// What to take from a file.
+#[derive(Debug, Clone)]
+pub struct Request<'a> {
+    /// IPv4 (`iptables-save`) or IPv6 (`ip6tables-save`).
+    pub family: Family,
+    /// `CHAIN` or `TABLE/CHAIN`; FORWARD if not given.
+    pub chain: Option<&'a str>,
+    /// Which interface is which.
+    pub interfaces: &'a Interfaces,
+}
+
+/// A rule before it is understood.
+struct Raw<'a> {
+    text: &'a str,
+    line: u32,
+}
+
+#[derive(Default)]
+struct Table<'a> {
+    chains: HashMap<&'a str, Vec<Raw<'a>>>,
+    /// Of built-in chains.
+    policies: HashMap<&'a str, (&'a str, u32)>,
+    first_rule: Option<u32>,
+}
+
+type Errors = Vec<(u32, String)>;
+
+/// Reads a file; errors are (line, message).
+pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
+    let mut errors = Errors::new();
+    let tables = read_tables(text, &mut errors);
+    let (table, chain) = request.chain.map_or(("filter", "FORWARD"), |c| {
+        c.split_once('/').unwrap_or(("filter", c))
+    });
+    for (name, t) in &tables {
+        if let Some(line) = t.first_rule.filter(|_| *name != table) {
+            errors.push((
+                line,
+                format!("table '{name}' has rules; only those of '{table}' can be taken: remove the table from the file (address translation is the work of a nat function)"),
+            ));
+        }
+    }
+    let Some(t) = tables.get(table) else {
+        errors.push((1, format!("the file has no table '{table}'")));
+        return Err(errors);
+    };
+    let policy = t.policies.get(chain).copied();
+    let has_rules = t.chains.get(chain).is_some_and(|c| !c.is_empty());
+    if policy.is_none() && !has_rules {
+        errors.push((1, format!("table '{table}' has no chain '{chain}'")));
+    }
+    if request.chain.is_none() && !has_rules {
+        errors.extend(used_instead(t));
+    }
+    let default = match policy {
+        Some(("ACCEPT", _)) | None => Some(Verdict::Allow),
+        Some(("DROP", _)) => Some(Verdict::Deny),
+        Some((p, line)) => {
+            let hint = "take the chain that jumps to it";
+            let text = format!("chain '{chain}' has no policy ('{p}'): {hint}");
+            errors.push((line, text));
+            None
+        }
+    };
+    let mut reader = Rules {
+        family: request.family,
+        interfaces: request.interfaces,
+        rejects: 0,
+        logs: 0,
+        errors,
+    };
+    let chains = read_chains(&mut reader, t, table, chain);
+    let Rules {
+        rejects,
+        logs,
+        mut errors,
+        ..
+    } = reader;
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let mut one = |way| match flatten(&chains, chain, way, request.interfaces) {
+        Ok(r) => r,
+        Err(e) => {
+            errors.push(e);
+            Vec::new()
+        }
+    };
+    let (up, down) = (one(Way::Up), one(Way::Down));
+    if !errors.is_empty() {
+        errors.dedup();
+        return Err(errors);
+    }
+    let mut warnings = Vec::new();
+    if rejects > 0 {
+        warnings.push(format!("{rejects} REJECT rules drop without an answer"));
+    }
+    if logs > 0 {
+        warnings.push(format!("{logs} rules that only log do nothing"));
+    }
+    let line = policy.map(|(_, line)| line);
+    Ok(RuleSet {
+        down: (up != down).then_some(down),
+        rules: up,
+        default,
+        policy: Some((place(request.family, table, chain, 0), line)),
+        warnings,
+    })
+}
+
+/// Chains that have rules where FORWARD has none.
+fn used_instead(t: &Table<'_>) -> Option<(u32, String)> {
+    let others: Vec<&str> = ["INPUT", "OUTPUT"]
+        .into_iter()
+        .filter(|c| t.chains.get(c).is_some_and(|c| !c.is_empty()))
+        .collect();
+    let others = (!others.is_empty()).then(|| others.join(" and "))?;
+    let text = format!("chain FORWARD has no rules, but {others} has; say which one with 'chain'");
+    Some((1, text))
+}
+
+/// A chain, and all chains that can be come to from it.
+fn read_chains(
+    reader: &mut Rules<'_>,
+    t: &Table<'_>,
+    table: &str,
+    chain: &str,
+) -> HashMap<String, Vec<ChainRule>> {
+    let mut chains: HashMap<String, Vec<ChainRule>> = HashMap::new();
+    let mut todo = vec![chain.to_string()];
+    while let Some(name) = todo.pop() {
+        if chains.contains_key(&name) {
+            continue;
+        }
+        let raw = t.chains.get(name.as_str());
+        if raw.is_none() && !t.policies.contains_key(name.as_str()) {
+            // a jump to nowhere; the walk says where
+            continue;
+        }
+        let mut list = Vec::new();
+        for (r, number) in raw.into_iter().flatten().zip(1..) {
+            let Some(rule) = reader.rule(r) else { continue };
+            if let Target::Jump(c) | Target::Goto(c) = &rule.target {
+                todo.push(c.clone());
+            }
+            let place = Some(place(reader.family, table, &name, number));
+            list.push(ChainRule { place, ..rule });
+        }
+        chains.insert(name, list);
+    }
+    chains
+}
+
+fn place(family: Family, table: &str, chain: &str, number: u32) -> Arc<RulePlace> {
+    Arc::new(RulePlace {
+        family: match family {
+            Family::V4 => "ip".into(),
+            Family::V6 => "ip6".into(),
+        },
+        table: table.to_string(),
+        chain: chain.to_string(),
+        number,
+        handle: None,
+    })
+}
+
+fn read_tables<'a>(text: &'a str, errors: &mut Errors) -> BTreeMap<&'a str, Table<'a>> {
+    let mut tables: BTreeMap<&str, Table<'_>> = BTreeMap::new();
+    let mut current: Option<&str> = None;
+    for (i, l) in text.lines().enumerate() {
+        let (line, l) = (i as u32 + 1, l.trim());
+        if l.is_empty() || l.starts_with('#') || l == "COMMIT" {
+            continue;
+        }
+        if let Some(name) = l.strip_prefix('*') {
+            current = Some(name.trim());
+            tables.entry(name.trim()).or_default();
+            continue;
+        }
+        let Some(t) = current.and_then(|c| tables.get_mut(c)) else {
+            errors.push((
+                line,
+                "expected '*TABLE' first, as iptables-save prints it".into(),
+            ));
+            break;
+        };
+        if let Some(rest) = l.strip_prefix(':') {
+            let mut w = rest.split_whitespace();
+            match (w.next(), w.next()) {
+                (Some(chain), Some(policy)) => {
+                    t.policies.insert(chain, (policy, line));
+                }
+                _ => errors.push((line, "expected ':CHAIN POLICY'".into())),
+            }
+            continue;
+        }
+        // "[packets:bytes] -A ..." with -c
+        let l = match l.strip_prefix('[') {
+            Some(r) => r.split_once(']').map_or(l, |(_, r)| r.trim()),
+            None => l,
+        };
+        let Some(rest) = l.strip_prefix("-A ").or(l.strip_prefix("--append ")) else {
+            let word = l.split_whitespace().next().unwrap_or("");
+            errors.push((line, format!("expected '-A CHAIN ...', found '{word}'")));
+            continue;
+        };
+        let rest = rest.trim_start();
+        let (chain, text) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+        t.first_rule.get_or_insert(line);
+        t.chains.entry(chain).or_default().push(Raw { text, line });
+    }
+    tables
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, chain: Option<&str>) -> Result<RuleSet, Errors> {
+        let interfaces = Interfaces {
+            inside: Some("lan0".into()),
+            outside: Some("wan0".into()),
+        };
+        let request = Request {
+            family: Family::V4,
+            chain,
+            interfaces: &interfaces,
+        };
+        parse(text, &request)
+    }
+
+    fn lines(rules: &[super::super::rule::Rule]) -> Vec<String> {
+        rules
+            .iter()
+            .map(|r| format!("{}: {} {}", r.line, r.verdict.action(), r.filter))
+            .collect()
+    }
+
+    fn forward(rules: &str) -> Result<RuleSet, Errors> {
+        read(
+            &format!("*filter\n:FORWARD DROP [0:0]\n:own - [0:0]\n{rules}\nCOMMIT\n"),
+            None,
+        )
+    }
+
+    fn one(rule: &str) -> String {
+        let set = forward(&format!("-A FORWARD {rule} -j ACCEPT")).unwrap();
+        set.rules[0].filter.clone()
+    }
+
+    fn wrong(rule: &str) -> String {
+        let e = forward(&format!("-A FORWARD {rule}")).unwrap_err();
+        assert_eq!(e[0].0, 4);
+        e.into_iter().map(|e| e.1).collect::<Vec<_>>().join("; ")
+    }
+
+    #[test]
+    fn matches_become_expressions() {
+        let frag = "ip[6:2] & 8191 == 0";
+        assert_eq!(one(""), "all");
+        assert_eq!(
+            one("-s 10.0.0.0/8 ! -d 10.1.2.3/32 -p 47"),
+            "src net 10.0.0.0/8 && not dst host 10.1.2.3 && ip proto 47"
+        );
+        assert_eq!(one("-s ! 10.0.0.0/255.0.0.0"), "not src net 10.0.0.0/8");
+        assert_eq!(
+            one("-p tcp -m tcp --dport 80:90 --sport 1024:"),
+            format!("tcp && (dst port >= 80 && dst port <= 90) && src port >= 1024 && {frag}")
+        );
+        assert_eq!(
+            one("-p udp -m udp ! --dport domain"),
+            format!("udp && (dst port <= 52 or dst port >= 54) && {frag}")
+        );
+        assert_eq!(
+            one("-p tcp -m multiport --ports 1,2"),
+            format!(
+                "tcp && ((src port >= 1 && src port <= 2) or (dst port >= 1 && dst port <= 2)) && {frag}"
+            )
+        );
+        assert_eq!(
+            one("-p tcp -m tcp --tcp-flags SYN,ACK SYN"),
+            format!("tcp && (tcp[13:1] & 18 == 2) && {frag}")
+        );
+        assert_eq!(
+            one("-p tcp ! --syn"),
+            format!("tcp && not (tcp[13:1] & 23 == 2) && {frag}")
+        );
+        assert_eq!(
+            one("-p icmp -m icmp --icmp-type 3/4"),
+            format!("icmp && (icmp[0:1] == 3 && icmp[1:1] == 4) && {frag}")
+        );
+        assert_eq!(
+            one("-p icmp --icmp-type echo-request"),
+            format!("icmp && (icmp[0:1] == 8) && {frag}")
+        );
+        assert_eq!(one("-p tcp -m tcp"), format!("tcp && {frag}"));
+        assert_eq!(one("! -p tcp"), "not tcp");
+        assert_eq!(one("-f"), "(ip[6:2] & 8191 != 0)");
+        assert_eq!(
+            one("-m iprange --src-range 10.0.0.2-10.0.0.3"),
+            "src net 10.0.0.2/31"
+        );
+        assert_eq!(
+            one("-m ttl --ttl-lt 5 -m comment --comment \"a \\\"b\\\" c\""),
+            "(ip[8:1] < 5)"
+        );
+    }
+
+    #[test]
+    fn chains_directions_and_the_policy() {
+        let set = forward(
+            "-A FORWARD -i lan0 -j own\n-A FORWARD -i wan0 -o lan0 -p tcp -j REJECT --reject-with tcp-reset\n\
+             -A own -p udp -j RETURN\n-A own -j LOG --log-prefix \"x y\"\n[1:2] -A own -s 10.0.0.0/8 -j ACCEPT",
+        )
+        .unwrap();
+        assert_eq!(
+            lines(&set.rules),
+            ["8: allow not (udp) && src net 10.0.0.0/8"]
+        );
+        assert_eq!(lines(&set.down.unwrap()), ["5: deny tcp"]);
+        assert_eq!(set.default, Some(Verdict::Deny));
+        assert_eq!(
+            set.warnings,
+            [
+                "1 REJECT rules drop without an answer",
+                "1 rules that only log do nothing"
+            ]
+        );
+        // another chain, of another table
+        let text = "*mangle\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p 89 -j DROP\nCOMMIT\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n";
+        let set = read(text, Some("mangle/PREROUTING")).unwrap();
+        assert_eq!(
+            (lines(&set.rules), set.down),
+            (vec!["3: deny ip proto 89".to_string()], None)
+        );
+        assert_eq!(set.default, Some(Verdict::Allow));
+        let e = read(text, None).unwrap_err();
+        assert_eq!(e[0].0, 3);
+        assert!(e[0].1.starts_with("table 'mangle' has rules"));
+    }
+
+    #[test]
+    fn what_cannot_be_expressed_is_refused_by_name() {
+        assert_eq!(
+            wrong("-m conntrack --ctstate ESTABLISHED -j ACCEPT"),
+            "match 'conntrack' is not supported"
+        );
+        assert_eq!(
+            wrong("-m limit --limit 3/min -j ACCEPT"),
+            "match 'limit' is not supported"
+        );
+        assert_eq!(
+            wrong("-p tcp -j MARK --set-mark 1"),
+            "target 'MARK' is not supported"
+        );
+        assert_eq!(
+            wrong("--dport 80 -j ACCEPT"),
+            "'--dport' needs '-p tcp' or '-p udp' before it"
+        );
+        assert_eq!(
+            wrong("-s 1.2.3 -d x --foo -j ACCEPT"),
+            "'1.2.3' is no IPv4 address; 'x' is no IPv4 address; option '--foo' is not supported"
+        );
+        assert_eq!(wrong("-j nowhere"), "there is no chain 'nowhere'");
+        assert_eq!(wrong("-p xyz -j ACCEPT"), "protocol 'xyz'");
+        assert_eq!(
+            wrong("-p udp --syn -j ACCEPT"),
+            "'--syn' needs its protocol, given with '-p', before it"
+        );
+        assert_eq!(
+            wrong("-p tcp --dport 90:80 -j ACCEPT"),
+            "port range '90:80'"
+        );
+        let e = forward("-A FORWARD -j own\n-A own -g own").unwrap_err();
+        assert!(e[0].0 == 5 && e[0].1.contains("circle"), "{e:?}");
+        let none = Interfaces::default();
+        let r = Request {
+            family: Family::V4,
+            chain: None,
+            interfaces: &none,
+        };
+        let e = parse(
+            "*filter\n:FORWARD DROP [0:0]\n-A FORWARD -i eth0 -j ACCEPT\n",
+            &r,
+        )
+        .unwrap_err();
+        assert!(
+            e[0].1.starts_with("the rule names interface 'eth0'"),
+            "{e:?}"
+        );
+        let e = read(
+            "*filter\n:FORWARD DROP [0:0]\n-A INPUT -p tcp -j DROP\n",
+            None,
+        )
+        .unwrap_err();
+        assert!(e[0].1.contains("INPUT has"), "{e:?}");
+        for bad in [
+            "-A FORWARD -j DROP",
+            "*filter\n:x\n",
+            "*filter\nfoo\n",
+            "*nat\n",
+            "*filter\n:own - [0:0]\n-A own -j DROP\n",
+        ] {
+            assert!(read(bad, Some("own")).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn ipv6() {
+        let none = Interfaces::default();
+        let r = Request {
+            family: Family::V6,
+            chain: Some("INPUT"),
+            interfaces: &none,
+        };
+        let text = "*filter\n:INPUT ACCEPT [0:0]\n-A INPUT -s fd00::/8 -p ipv6-icmp -m icmp6 --icmpv6-type 128 -j DROP\n";
+        let set = parse(text, &r).unwrap();
+        assert_eq!(
+            lines(&set.rules),
+            ["3: deny src net fd00::/8 && icmp6 && (icmp6[0:1] == 128) && not ip frag"]
+        );
+    }
+}

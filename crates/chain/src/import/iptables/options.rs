@@ -1,0 +1,374 @@
+//! The options of a rule, as `iptables(8)` and `iptables-extensions(8)` describe them, as expressions of IPFilter.
+
+use super::{Errors, Raw};
+use crate::import::chains::{ChainRule, InterfaceTest, Interfaces, Target};
+use crate::import::ports::{ANY, Ports, complement, test, union};
+use crate::import::rule::Verdict;
+use crate::import::terms::{Family, icmp_type, protocol, service, tcp_flag};
+
+/// Splits at white space; double quotes keep together.
+fn words(text: &str) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut word: Option<String> = None;
+    let (mut quoted, mut escaped) = (false, false);
+    for c in text.chars() {
+        match c {
+            c if escaped => {
+                word.get_or_insert_default().push(c);
+                escaped = false;
+            }
+            '\\' if quoted => escaped = true,
+            '"' => {
+                quoted = !quoted;
+                word.get_or_insert_default();
+            }
+            c if c.is_whitespace() && !quoted => out.extend(word.take()),
+            c => word.get_or_insert_default().push(c),
+        }
+    }
+    out.extend(word);
+    out
+}
+
+/// Understands rules; collects what is wrong with them.
+pub(super) struct Rules<'a> {
+    pub family: Family,
+    pub interfaces: &'a Interfaces,
+    /// How many reject, and how many only log.
+    pub rejects: usize,
+    pub logs: usize,
+    pub errors: Errors,
+}
+
+/// A rule while its options are read.
+#[derive(Default)]
+struct Draft {
+    tests: Vec<String>,
+    interfaces: Vec<InterfaceTest>,
+    protocol: Option<u8>,
+    /// A match extension that looks at the transport header, which later fragments do not have.
+    transport: bool,
+    target: Option<Target>,
+}
+
+impl Rules<'_> {
+    /// What a rule says; `None` if something is wrong with it.
+    pub fn rule(&mut self, raw: &Raw<'_>) -> Option<ChainRule> {
+        let list = words(raw.text);
+        let mut it = list.iter().map(String::as_str);
+        let mut d = Draft::default();
+        let mut not = false;
+        let mut ok = true;
+        while let Some(w) = it.next() {
+            if w == "!" {
+                not = !not;
+                continue;
+            }
+            let result = self.option(w, std::mem::take(&mut not), &mut it, &mut d);
+            if let Err(e) = result {
+                self.errors.push((raw.line, e));
+                ok = false;
+                if w == "-m" || w == "--match" || w == "-j" || w == "--jump" {
+                    // its options mean nothing to us
+                    break;
+                }
+            }
+        }
+        if d.transport {
+            d.tests.push(match self.family {
+                Family::V4 => "ip[6:2] & 8191 == 0".into(),
+                Family::V6 => "not ip frag".into(),
+            });
+        }
+        ok.then(|| ChainRule {
+            tests: d.tests,
+            interfaces: d.interfaces,
+            target: d.target.unwrap_or(Target::Nothing),
+            line: raw.line,
+            place: None,
+        })
+    }
+
+    /// Reads an option with its values; `not`: a '!' stands before it.
+    fn option<'b>(
+        &mut self,
+        w: &str,
+        not: bool,
+        it: &mut impl Iterator<Item = &'b str>,
+        d: &mut Draft,
+    ) -> Result<(), String> {
+        // the value; a '!' before it (the old way) counts too
+        let mut not = not;
+        let value = |it: &mut dyn Iterator<Item = &'b str>, not: &mut bool| {
+            let mut v = it.next();
+            if v == Some("!") {
+                *not = !*not;
+                v = it.next();
+            }
+            v.ok_or_else(|| format!("expected a value behind '{w}'"))
+        };
+        let test = match w {
+            "-f" | "--fragment" => "(ip[6:2] & 8191 != 0)".into(),
+            "--syn" => {
+                needs(d, 6, w)?;
+                "(tcp[13:1] & 23 == 2)".into()
+            }
+            "--tcp-flags" => {
+                let (mask, want) = (value(it, &mut not)?, value(it, &mut not)?);
+                let (mask, want) = (tcp_flags(mask)?, tcp_flags(want)?);
+                needs(d, 6, w)?;
+                format!("(tcp[13:1] & {mask} == {want})")
+            }
+            "--src-range" | "--dst-range" => {
+                let way = if w == "--src-range" { "src" } else { "dst" };
+                self.address_range(way, value(it, &mut not)?)?
+            }
+            "--ttl-eq" | "--ttl-lt" | "--ttl-gt" | "--hl-eq" | "--hl-lt" | "--hl-gt" => {
+                self.hop_limit(w, value(it, &mut not)?)?
+            }
+            "--icmp-type" | "--icmpv6-type" => {
+                let v = value(it, &mut not)?;
+                needs(d, self.family.icmp(), w)?;
+                match self.icmp(v)? {
+                    Some(test) => test,
+                    None => return Ok(()),
+                }
+            }
+            "-s" | "--source" | "--src" | "-d" | "--destination" | "--dst" => {
+                let v = value(it, &mut not)?;
+                return self.addresses(w, v, not, d);
+            }
+            "-p" | "--protocol" | "--proto" => {
+                let v = value(it, &mut not)?;
+                return self.protocol(v, not, d);
+            }
+            "-i" | "--in-interface" | "-o" | "--out-interface" => {
+                let v = value(it, &mut not)?;
+                return self.interface(w, v, not, d);
+            }
+            "--sport"
+            | "--source-port"
+            | "--dport"
+            | "--destination-port"
+            | "--sports"
+            | "--source-ports"
+            | "--dports"
+            | "--destination-ports"
+            | "--ports" => {
+                let v = value(it, &mut not)?;
+                return self.ports(w, v, not, d);
+            }
+            "-m" | "--match" => {
+                match value(it, &mut not)? {
+                    "tcp" | "udp" | "icmp" | "icmp6" | "multiport" => d.transport = true,
+                    "comment" | "iprange" | "ttl" | "hl" => {}
+                    m => return Err(format!("match '{m}' is not supported")),
+                }
+                return Ok(());
+            }
+            "--comment" => return value(it, &mut not).map(drop),
+            "-c" | "--set-counters" => {
+                value(it, &mut not)?;
+                return value(it, &mut not).map(drop);
+            }
+            "-j" | "--jump" | "-g" | "--goto" => {
+                let v = value(it, &mut not)?;
+                let goto = w == "-g" || w == "--goto";
+                d.target = Some(self.target(v, goto, it)?);
+                return Ok(());
+            }
+            _ => return Err(format!("option '{w}' is not supported")),
+        };
+        d.tests.push(negate(test, not));
+        Ok(())
+    }
+
+    /// Addresses of a source (`-s`) or destination (`-d`).
+    fn addresses(&self, w: &str, v: &str, not: bool, d: &mut Draft) -> Result<(), String> {
+        let source = w.starts_with("-s") || w.starts_with("--s");
+        let ranges = v
+            .split(',')
+            .map(|p| self.family.prefix(p))
+            .collect::<Result<Vec<_>, _>>()?;
+        let way = if source { "src" } else { "dst" };
+        match self.family.address_test(way, &ranges) {
+            Some(t) => d.tests.push(negate(t, not)),
+            None if not => d.tests.push("false".into()),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn protocol(&self, v: &str, not: bool, d: &mut Draft) -> Result<(), String> {
+        match protocol(v)? {
+            Some(p) => {
+                if !not {
+                    d.protocol = Some(p);
+                }
+                d.tests.push(negate(self.family.protocol_test(p), not));
+            }
+            None if not => d.tests.push("false".into()),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn interface(&self, w: &str, v: &str, not: bool, d: &mut Draft) -> Result<(), String> {
+        if self.interfaces.inside.is_none() && self.interfaces.outside.is_none() {
+            let hint = "say which is which with 'interfaces: { inside: NAME, outside: NAME }'";
+            return Err(format!("the rule names interface '{v}'; {hint}"));
+        }
+        d.interfaces.push(InterfaceTest {
+            out: w.contains('o') && w != "--in-interface",
+            not,
+            names: vec![v.to_string()],
+        });
+        Ok(())
+    }
+
+    fn address_range(&self, way: &str, v: &str) -> Result<String, String> {
+        let (a, b) = v.split_once('-').unwrap_or((v, v));
+        let range = (self.family.address(a)?, self.family.address(b)?);
+        if range.0 > range.1 {
+            return Err(format!("address range '{v}'"));
+        }
+        let test = self.family.address_test(way, &[range]);
+        Ok(test.unwrap_or_else(|| "true".into()))
+    }
+
+    /// A type of ICMP messages, with a code or without; `None` for any.
+    fn icmp(&self, v: &str) -> Result<Option<String>, String> {
+        if v == "any" || v == "255" {
+            return Ok(None);
+        }
+        let (name, code) = match v.split_once('/') {
+            Some((t, c)) => {
+                let code = c.parse::<u8>().map_err(|_| format!("ICMP code '{c}'"))?;
+                (t, Some(code))
+            }
+            None => (v, None),
+        };
+        let (t, implied) = icmp_type(self.family, name)?;
+        let word = self.family.icmp_word();
+        Ok(Some(match code.or(implied) {
+            Some(c) => format!("({word}[0:1] == {t} && {word}[1:1] == {c})"),
+            None => format!("({word}[0:1] == {t})"),
+        }))
+    }
+
+    fn hop_limit(&self, w: &str, v: &str) -> Result<String, String> {
+        let n: u8 = v.parse().map_err(|_| format!("{w} '{v}'"))?;
+        let op = match w.rsplit('-').next() {
+            Some("lt") => "<",
+            Some("gt") => ">",
+            _ => "==",
+        };
+        let field = match self.family {
+            Family::V4 => "ip[8:1]",
+            Family::V6 => "ip[7:1]",
+        };
+        Ok(format!("({field} {op} {n})"))
+    }
+
+    fn target<'b>(
+        &mut self,
+        v: &str,
+        goto: bool,
+        it: &mut impl Iterator<Item = &'b str>,
+    ) -> Result<Target, String> {
+        Ok(match v {
+            _ if goto => Target::Goto(v.to_string()),
+            "ACCEPT" => Target::Verdict(Verdict::Allow),
+            "DROP" => Target::Verdict(Verdict::Deny),
+            "RETURN" => Target::Return,
+            "REJECT" => {
+                self.rejects += 1;
+                // --reject-with TYPE
+                it.by_ref().for_each(drop);
+                Target::Verdict(Verdict::Deny)
+            }
+            "LOG" | "NFLOG" => {
+                self.logs += 1;
+                it.by_ref().for_each(drop);
+                Target::Nothing
+            }
+            // the targets of extensions are written in capitals; chains may be, too, but then they are in the file
+            "MARK" | "CONNMARK" | "NFQUEUE" | "QUEUE" | "SNAT" | "DNAT" | "MASQUERADE"
+            | "REDIRECT" | "TCPMSS" | "TOS" | "DSCP" | "TTL" | "HL" | "CT" | "NOTRACK" | "TEE"
+            | "TPROXY" | "SET" | "ULOG" | "CLASSIFY" | "SECMARK" | "CONNSECMARK" | "NETMAP"
+            | "CHECKSUM" | "AUDIT" | "TRACE" | "IDLETIMER" | "SYNPROXY" => {
+                return Err(format!("target '{v}' is not supported"));
+            }
+            _ => Target::Jump(v.to_string()),
+        })
+    }
+
+    fn ports(&mut self, w: &str, v: &str, not: bool, d: &mut Draft) -> Result<(), String> {
+        match d.protocol {
+            Some(6 | 17) => {}
+            _ => return Err(format!("'{w}' needs '-p tcp' or '-p udp' before it")),
+        }
+        let list = v.split(',').map(port_range).collect::<Result<Ports, _>>()?;
+        let mut set = union(list);
+        if not {
+            set = complement(&set);
+        }
+        d.transport = true;
+        let both = w == "--ports";
+        let ways: &[&str] = match w {
+            "--ports" => &["src", "dst"],
+            _ if w.starts_with("--s") => &["src"],
+            _ => &["dst"],
+        };
+        if set.is_empty() {
+            d.tests.push("false".into());
+            return Ok(());
+        }
+        let tests: Vec<String> = ways.iter().filter_map(|way| test(&set, way)).collect();
+        if tests.len() < ways.len() {
+            // any port
+            return Ok(());
+        }
+        d.tests.push(match (both, not) {
+            (false, _) => tests.concat(),
+            // one of them is in the list; or none is
+            (true, false) => format!("({})", tests.join(" or ")),
+            (true, true) => tests.join(" && "),
+        });
+        Ok(())
+    }
+}
+
+fn negate(test: String, not: bool) -> String {
+    if not { format!("not {test}") } else { test }
+}
+
+/// The bits of a list of TCP flags.
+fn tcp_flags(list: &str) -> Result<u32, String> {
+    list.split(',').try_fold(0, |n, f| Ok(n | tcp_flag(f)?))
+}
+
+fn needs(d: &mut Draft, protocol: u8, what: &str) -> Result<(), String> {
+    d.transport = true;
+    if d.protocol == Some(protocol) {
+        return Ok(());
+    }
+    Err(format!(
+        "'{what}' needs its protocol, given with '-p', before it"
+    ))
+}
+
+fn port_range(s: &str) -> Result<(u16, u16), String> {
+    let (lo, hi) = match s.split_once(':') {
+        Some((a, b)) => (
+            if a.is_empty() { ANY.0 } else { service(a)? },
+            if b.is_empty() { ANY.1 } else { service(b)? },
+        ),
+        None => (service(s)?, service(s)?),
+    };
+    if lo <= hi {
+        Ok((lo, hi))
+    } else {
+        Err(format!("port range '{s}'"))
+    }
+}
