@@ -125,7 +125,11 @@ fn chain_to(all: &[Crate], from: &str, to: &str) -> Option<Vec<String>> {
         if seen.insert(last.clone())
             && let Some(c) = all.iter().find(|c| &c.name == last)
         {
-            open.extend(c.needs.iter().map(|n| [&path[..], &[n.clone()]].concat()));
+            open.extend(
+                c.needs
+                    .iter()
+                    .map(|n| [&path[..], std::slice::from_ref(n)].concat()),
+            );
         }
     }
     None

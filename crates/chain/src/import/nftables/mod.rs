@@ -59,57 +59,10 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     }
     let places = rule_lines(text);
     let mut errors = Errors::new();
-    let mut sets = Sets::default();
-    let mut bases: Vec<(String, Verdict, bool)> = Vec::new(); // key, policy, at hook forward
-    let mut rules: HashMap<String, Vec<(&Value, u32)>> = HashMap::new();
-    let mut others: Vec<(String, String)> = Vec::new(); // chains of other types, with their type
-    let mut nth = 0;
-    for o in objects {
-        let Some((kind, body)) = o.as_object().and_then(|m| m.iter().next()) else {
-            continue;
-        };
-        let line = if kind == "rule" {
-            nth += 1;
-            places.get(nth - 1).copied().unwrap_or(1)
-        } else {
-            1
-        };
-        let s = |k: &str| body.get(k).and_then(Value::as_str).unwrap_or("");
-        let ours = matches!(
-            (request.family, s("family")),
-            (_, "inet") | (Family::V4, "ip") | (Family::V6, "ip6")
-        );
-        match kind.as_str() {
-            "metainfo" | "table" => {}
-            _ if !ours => {}
-            "chain" => {
-                let k = key(s("table"), s("name"));
-                rules.entry(k.clone()).or_default();
-                if !s("hook").is_empty() {
-                    let policy = if s("policy") == "drop" {
-                        Verdict::Deny
-                    } else {
-                        Verdict::Allow
-                    };
-                    if s("type") == "filter" {
-                        bases.push((k, policy, s("hook") == "forward"));
-                    } else {
-                        others.push((k, s("type").to_string()));
-                    }
-                }
-            }
-            "rule" => rules
-                .entry(key(s("table"), s("chain")))
-                .or_default()
-                .push((body, line)),
-            "set" => sets.add(s("table"), s("name"), body),
-            "map" | "flowtable" | "ct helper" | "counter" | "quota" | "limit" | "ct timeout"
-            | "ct expectation" | "synproxy" | "secmark" | "element" => {}
-            other => errors.push((line, format!("object '{other}' is not supported"))),
-        }
-    }
-    let start = choose(request, &bases, &rules, &mut errors);
-    for (k, kind) in &others {
+    let found = Objects::sort(objects, &places, request.family, &mut errors);
+    let rules = &found.rules;
+    let start = choose(request, &found.bases, rules, &mut errors);
+    for (k, kind) in &found.others {
         if rules.get(k).is_some_and(|r| !r.is_empty()) {
             let line = rules.get(k).and_then(|r| r.first()).map_or(1, |r| r.1);
             errors.push((
@@ -124,38 +77,11 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
     let mut reader = expr::Reader {
         family: request.family,
         interfaces: request.interfaces,
-        sets: &sets,
+        sets: &found.sets,
         rejects: 0,
         logs: 0,
     };
-    let mut chains: HashMap<String, Vec<ChainRule>> = HashMap::new();
-    let mut todo = vec![start.clone()];
-    while let Some(k) = todo.pop() {
-        if chains.contains_key(&k) {
-            continue;
-        }
-        let Some(list) = rules.get(&k) else {
-            continue;
-        };
-        let table = k.split('/').next().unwrap_or("");
-        let mut out = Vec::new();
-        for ((body, line), number) in list.iter().zip(1..) {
-            match reader.rule(body, table, *line) {
-                Ok(Some(r)) => {
-                    let place = Some(place(&k, body, number));
-                    let r = ChainRule { place, ..r };
-                    if let Target::Jump(c) | Target::Goto(c) = &r.target {
-                        todo.push(c.clone());
-                    }
-                    out.push(r);
-                }
-                // can never match a packet of this family
-                Ok(None) => {}
-                Err(e) => errors.extend(e.into_iter().map(|m| (*line, m))),
-            }
-        }
-        chains.insert(k, out);
-    }
+    let chains = read_chains(&mut reader, &start, rules, &mut errors);
     let (rejects, logs) = (reader.rejects, reader.logs);
     if !errors.is_empty() {
         return Err(errors);
@@ -193,6 +119,110 @@ pub fn parse(text: &str, request: &Request<'_>) -> Result<RuleSet, Errors> {
         policy: Some((Arc::new(of_chain), None)),
         warnings,
     })
+}
+
+/// What of a rule set concerns packets of a family.
+#[derive(Default)]
+struct Objects<'a> {
+    sets: Sets<'a>,
+    /// Base chains of type filter: key, policy, whether at hook forward.
+    bases: Vec<(String, Verdict, bool)>,
+    /// By chain, with their lines.
+    rules: HashMap<String, Vec<(&'a Value, u32)>>,
+    /// Base chains of other types, with their type.
+    others: Vec<(String, String)>,
+}
+
+impl<'a> Objects<'a> {
+    /// Sorts a file's objects. `places`: the lines of its rules.
+    fn sort(objects: &'a [Value], places: &[u32], family: Family, errors: &mut Errors) -> Self {
+        let mut found = Objects::default();
+        let mut nth = 0;
+        for o in objects {
+            let Some((kind, body)) = o.as_object().and_then(|m| m.iter().next()) else {
+                continue;
+            };
+            let line = if kind == "rule" {
+                nth += 1;
+                places.get(nth - 1).copied().unwrap_or(1)
+            } else {
+                1
+            };
+            let s = |k: &str| body.get(k).and_then(Value::as_str).unwrap_or("");
+            let ours = matches!(
+                (family, s("family")),
+                (_, "inet") | (Family::V4, "ip") | (Family::V6, "ip6")
+            );
+            match kind.as_str() {
+                "metainfo" | "table" => {}
+                _ if !ours => {}
+                "chain" => {
+                    let k = key(s("table"), s("name"));
+                    found.rules.entry(k.clone()).or_default();
+                    if !s("hook").is_empty() {
+                        let policy = if s("policy") == "drop" {
+                            Verdict::Deny
+                        } else {
+                            Verdict::Allow
+                        };
+                        if s("type") == "filter" {
+                            found.bases.push((k, policy, s("hook") == "forward"));
+                        } else {
+                            found.others.push((k, s("type").to_string()));
+                        }
+                    }
+                }
+                "rule" => found
+                    .rules
+                    .entry(key(s("table"), s("chain")))
+                    .or_default()
+                    .push((body, line)),
+                "set" => found.sets.add(s("table"), s("name"), body),
+                "map" | "flowtable" | "ct helper" | "counter" | "quota" | "limit"
+                | "ct timeout" | "ct expectation" | "synproxy" | "secmark" | "element" => {}
+                other => errors.push((line, format!("object '{other}' is not supported"))),
+            }
+        }
+        found
+    }
+}
+
+/// A chain, and all chains that can be come to from it.
+fn read_chains(
+    reader: &mut expr::Reader<'_>,
+    start: &str,
+    rules: &HashMap<String, Vec<(&Value, u32)>>,
+    errors: &mut Errors,
+) -> HashMap<String, Vec<ChainRule>> {
+    let mut chains: HashMap<String, Vec<ChainRule>> = HashMap::new();
+    let mut todo = vec![start.to_string()];
+    while let Some(k) = todo.pop() {
+        if chains.contains_key(&k) {
+            continue;
+        }
+        let Some(list) = rules.get(&k) else {
+            continue;
+        };
+        let table = k.split('/').next().unwrap_or("");
+        let mut out = Vec::new();
+        for ((body, line), number) in list.iter().zip(1..) {
+            match reader.rule(body, table, *line) {
+                Ok(Some(r)) => {
+                    let place = Some(place(&k, body, number));
+                    let r = ChainRule { place, ..r };
+                    if let Target::Jump(c) | Target::Goto(c) = &r.target {
+                        todo.push(c.clone());
+                    }
+                    out.push(r);
+                }
+                // can never match a packet of this family
+                Ok(None) => {}
+                Err(e) => errors.extend(e.into_iter().map(|m| (*line, m))),
+            }
+        }
+        chains.insert(k, out);
+    }
+    chains
 }
 
 /// The chain to start from and its policy.
