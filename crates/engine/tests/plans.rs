@@ -83,7 +83,8 @@ fn a_plan_of_other_models_is_refused() {
 
 #[test]
 fn a_counter_that_is_reset_empties_no_flow_table() {
-    let text = "FromDevice(a) -> c :: Counter -> s :: Switch(0); s[0] -> x :: Counter -> ToDevice(b); s[1] -> ToDevice(c);";
+    let text = "FromDevice(a) -> c :: Counter -> s :: Switch(0); s[0] -> x :: Counter -> ToDevice(b); \
+                s[1] -> ToDevice(c);";
     let mut e = FlowRunner::new(ProgramRunner::new(build(text)), 64).always();
     let now = plan(e.graph());
     Executor::install(&mut e, now).unwrap();
