@@ -16,8 +16,7 @@ use crate::columns::Filling;
 use crate::flow_id::FlowId;
 use crate::port_exhaustion::Search;
 use onefold_state::state_any;
-use onefold_state::{Partition, Scope};
-use onefold_state::{State, StateId, StateStore};
+use onefold_state::{Partition, Scope, State, StateId, StateStore};
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -286,14 +285,11 @@ impl PatternSet {
 }
 
 impl State for PatternSet {
-    fn scope(&self) -> Scope {
-        Scope::Partitioned(Partition::Pool)
-    }
     fn summary(&self) -> String {
         let line = |p: &Pattern| format!("{p} next {}\n", p.next);
         self.patterns.iter().map(line).collect()
     }
-    state_any!();
+    state_any!(Scope::Partitioned(Partition::Pool));
 }
 
 #[cfg(test)]

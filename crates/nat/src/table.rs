@@ -27,8 +27,7 @@ use crate::sequence_shifts::SequenceShifts;
 use crate::spec::InputSpec;
 use onefold_packet::Timestamp;
 use onefold_state::State;
-use onefold_state::{ElemId, state_any};
-use onefold_state::{Partition, Scope};
+use onefold_state::{ElemId, Partition, Scope, state_any};
 use onefold_table::{HugeVec, IndexKeys, TagIndex, prefetch};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -633,9 +632,6 @@ pub(crate) fn timeout(members: &[Member], queue: usize) -> Timeout {
 }
 
 impl State for FlowTable {
-    fn scope(&self) -> Scope {
-        Scope::Partitioned(Partition::Flow)
-    }
     /// Flows by key; among them `age` is the rank by last use (eviction depends on it where times are equal).
     fn summary(&self) -> String {
         let mut out = String::new();
@@ -689,5 +685,5 @@ impl State for FlowTable {
         out.push_str(&self.fragments_text());
         out
     }
-    state_any!();
+    state_any!(Scope::Partitioned(Partition::Flow));
 }

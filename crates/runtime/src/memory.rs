@@ -18,8 +18,9 @@ struct Head {
 /// A cache line; lists of them begin at one.
 type Line = [u8; LINE];
 
-/// Frames one after the other on huge pages, each at the beginning of a cache line: short ones are copied as one
-/// line, whatever their length is. Bound: four billion lines.
+/// Frames one after the other on huge pages, each at the beginning of a cache line: short ones are copied as one line,
+/// whatever their length is.
+/// Bound: four billion lines.
 #[derive(Debug, Clone, Default)]
 struct Frames {
     heads: Vec<Head>,

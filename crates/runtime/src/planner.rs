@@ -1,7 +1,8 @@
 //! Plans are made in a thread of their own, while packets go on.
 //!
-//! What takes milliseconds to seconds (synthesis, proof, structures) never happens between two batches of packets that arrive by themselves: it is [started](Planner::start) with
-//! a copy of all that it needs, and [taken](Planner::take) when it is done.
+//! What takes milliseconds to seconds (synthesis, proof, structures) never happens between two batches of packets that
+//! arrive by themselves: it is [started](Planner::start) with a copy of all that it needs, and [taken](Planner::take)
+//! when it is done.
 
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::JoinHandle;

@@ -1,8 +1,8 @@
 //! What several workers do with a state that one graph has once.
 //!
 //! N workers are N reference graphs and a function that says which of them a packet goes to. They share nothing but
-//! what is said to be [`Scope::Shared`] here; so each state has to say how its contents are divided, or that they
-//! need not be.
+//! what is said to be [`Scope::Shared`] here; so each state has to say how its contents are divided, or that they need
+//! not be.
 
 use std::fmt;
 

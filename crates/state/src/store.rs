@@ -125,6 +125,12 @@ impl StateStore {
 /// Implements the mechanical part of [`State`] inside an `impl State` block for a `Clone` type.
 #[macro_export]
 macro_rules! state_any {
+    ($scope:expr) => {
+        fn scope(&self) -> $crate::Scope {
+            $scope
+        }
+        $crate::state_any!();
+    };
     () => {
         fn clone_state(&self) -> Box<dyn $crate::State> {
             Box::new(self.clone())

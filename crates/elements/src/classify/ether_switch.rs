@@ -7,12 +7,11 @@
 //! has expired is removed, and if nothing has, new addresses are not learned and their packets go to all ports. The `table`
 //! handler is sorted by address. Frames that end within their two addresses are dropped.
 
-use onefold_element::Scope;
 use onefold_element::args::{Args, Seconds};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
-    Clock, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, State, StateId,
+    Clock, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, Scope, State, StateId,
     element_any, state_any,
 };
 use onefold_packet::{EtherAddr, Pkt, Timestamp};
@@ -69,9 +68,6 @@ impl Table {
 }
 
 impl State for Table {
-    fn scope(&self) -> Scope {
-        Scope::PerWorker
-    }
     fn summary(&self) -> String {
         let mut s = String::new();
         for (a, p, t) in self.sorted() {
@@ -79,7 +75,7 @@ impl State for Table {
         }
         s
     }
-    state_any!();
+    state_any!(Scope::PerWorker);
 }
 
 #[derive(Debug, Clone)]

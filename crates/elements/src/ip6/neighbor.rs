@@ -3,12 +3,11 @@
 
 use super::checksum;
 use crate::routing::table::show_ip6;
-use onefold_element::Scope;
 use onefold_element::args::{Args, FromArg, Ip6Prefix, split_words};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
-    Batching, Clock, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, State,
+    Batching, Clock, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, Scope, State,
     StateId, TimerId, element_any, state_any,
 };
 use onefold_packet::wire::ethernet::{self, ethertype};
@@ -285,9 +284,6 @@ impl NeighborTable {
 }
 
 impl State for NeighborTable {
-    fn scope(&self) -> Scope {
-        Scope::PerWorker
-    }
     fn summary(&self) -> String {
         let mut s = String::new();
         for (a, n) in self.sorted() {
@@ -315,7 +311,7 @@ impl State for NeighborTable {
         all.sort_by_key(|n| n.number);
         all.into_iter().filter_map(|n| n.waiting.take()).collect()
     }
-    state_any!();
+    state_any!(Scope::PerWorker);
 }
 
 /// As Click, except that a table holds at most 65,536 neighbors (packets for more are dropped), and that a table more than

@@ -1,7 +1,6 @@
 //! A bounded table of flows, the least recently seen one giving way to a new one.
 
-use onefold_element::{Partition, Scope};
-use onefold_element::{State, state_any};
+use onefold_element::{Partition, Scope, State, state_any};
 use onefold_packet::Timestamp;
 use std::collections::HashMap;
 use std::fmt;
@@ -247,9 +246,6 @@ impl FlowTable {
 }
 
 impl State for FlowTable {
-    fn scope(&self) -> Scope {
-        Scope::Partitioned(Partition::Flow)
-    }
     fn summary(&self) -> String {
         let mut s = format!(
             "{} packets, {} bytes, {} skipped, {} evicted, {} expired\n",
@@ -269,7 +265,7 @@ impl State for FlowTable {
         }
         s
     }
-    state_any!();
+    state_any!(Scope::Partitioned(Partition::Flow));
 }
 
 #[cfg(test)]

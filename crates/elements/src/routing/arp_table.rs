@@ -1,13 +1,12 @@
 //! ARPTable: what is known about hardware addresses, and the packets that wait for them. ARPQuerier elements own one or share
 //! one.
 
-use onefold_element::Scope;
 use onefold_element::args::{ArgScope, Args, FromArg, Seconds};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
-    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, State, StateId, TimerId,
-    element_any, state_any,
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, Scope, State, StateId,
+    TimerId, element_any, state_any,
 };
 use onefold_packet::{EtherAddr, Pkt, Timestamp};
 use std::collections::{HashMap, VecDeque};
@@ -444,9 +443,6 @@ impl ArpTable {
 }
 
 impl State for ArpTable {
-    fn scope(&self) -> Scope {
-        Scope::PerWorker
-    }
     fn summary(&self) -> String {
         let mut s = format!("ARP table {:?} drops {}\n", self.limits, self.drops);
         for e in self.entries() {
@@ -480,7 +476,7 @@ impl State for ArpTable {
         self.waiting = 0;
         all
     }
-    state_any!();
+    state_any!(Scope::PerWorker);
 }
 
 /// `ARPTable`.

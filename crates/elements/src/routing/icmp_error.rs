@@ -4,13 +4,12 @@ use super::hop::is_group;
 use super::options::{kind as option, store_checksum};
 use crate::icmp_names::{IcmpType, icmp_code};
 use crate::ip4;
-use onefold_element::Scope;
 use onefold_element::args::{Args, FromArg, Word};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
     Batching, ConfigCx, ConfigErrors, Cx, DropReason, Effect, ElemId, Element, ElementClass, Port,
-    State, StateId, element_any, state_any,
+    Scope, State, StateId, element_any, state_any,
 };
 use onefold_packet::wire::icmp::kind;
 use onefold_packet::wire::ipv4::{self, proto};
@@ -45,13 +44,10 @@ pub const ICMP_ERROR: ElementClass = ElementClass {
 struct NextId(u16);
 
 impl State for NextId {
-    fn scope(&self) -> Scope {
-        Scope::PerWorker
-    }
     fn summary(&self) -> String {
         format!("next ICMP error identification {}", self.0)
     }
-    state_any!();
+    state_any!(Scope::PerWorker);
 }
 
 /// As Click, except: MTU must leave room for the headers, and packets without a whole IP header get no answer.

@@ -2,9 +2,8 @@
 //! routes, and the longest-prefix structure built from them.
 
 use super::lpm::{Key, Lpm};
-use onefold_element::Scope;
 use onefold_element::model::RouteWhat;
-use onefold_element::{ElemId, State, StateStore, state_any};
+use onefold_element::{ElemId, Scope, State, StateStore, state_any};
 use std::collections::{BTreeSet, HashMap};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::ops::{BitAnd, Deref, DerefMut, Not};
@@ -523,9 +522,6 @@ impl<K: Addr> RouteTable<K> {
 }
 
 impl<K: Addr> State for Routes<K> {
-    fn scope(&self) -> Scope {
-        Scope::Shared
-    }
     fn summary(&self) -> String {
         let mut lines: Vec<String> = self
             .routes()
@@ -534,7 +530,7 @@ impl<K: Addr> State for Routes<K> {
         lines.sort();
         lines.join("\n")
     }
-    state_any!();
+    state_any!(Scope::Shared);
 }
 
 #[cfg(test)]

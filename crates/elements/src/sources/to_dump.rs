@@ -10,14 +10,13 @@
 
 use super::link;
 use super::util::Own;
-use onefold_element::Scope;
 use onefold_element::args::{AnyArg, Args, ElementArg, Filename, FromArg, Word, split_words};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::build::Cases;
 use onefold_element::model::{Exit, Model, ModelCx, Op};
 use onefold_element::{
     ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element, ElementClass, InitCx, IoRole,
-    LogStream, Port, State, StateStore, TaskStatus, element_any, state_any,
+    LogStream, Port, Scope, State, StateStore, TaskStatus, element_any, state_any,
 };
 use onefold_packet::{Pkt, anno_field};
 use std::fs::File;
@@ -43,13 +42,10 @@ const MAGIC_NANO: u32 = 0xa1b2_3c4d;
 pub struct Encap(pub u32);
 
 impl State for Encap {
-    fn scope(&self) -> Scope {
-        Scope::Shared
-    }
     fn summary(&self) -> String {
         format!("encap {}", link::unparse(self.0))
     }
-    state_any!();
+    state_any!(Scope::Shared);
 }
 
 /// The link type of what `elem` emits, if that is known.

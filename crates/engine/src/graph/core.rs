@@ -10,8 +10,8 @@ use crate::graph::topology::{Edge, Topology};
 use crate::graph::trace::{Decision, Entry, MAX_TRACE_STEPS, Trace, TraceStep};
 use crate::graph::visits::Visit;
 use onefold_element::{
-    Batching, Cx, ElemId, Element, Emission, HandlerError, Host, LogStream, NameDb, Outbox,
-    StateStore, TimerId, find_element,
+    Cx, ElemId, Element, Emission, HandlerError, Host, LogStream, NameDb, Outbox, StateStore,
+    TimerId, find_element,
 };
 use onefold_packet::{Pkt, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -151,15 +151,6 @@ impl Core {
             ledger.tell(&mut self.nodes);
             self.rules = Some(ledger);
         }
-    }
-
-    /// May any element call another one's handlers while packets are under way?
-    pub fn calls_handlers(&self) -> bool {
-        self.nodes.iter().zip(&self.topo.class).any(|(n, class)| {
-            let of_class = Batching::of(class.effect);
-            let elem = n.elem.as_ref();
-            elem.is_none_or(|e| e.batching(of_class) == Batching::Calls)
-        })
     }
 
     /// Has the element counters of rules?

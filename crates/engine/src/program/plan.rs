@@ -1,9 +1,10 @@
 //! Plans: a program ready to be executed, made where no packet waits for it.
 //!
-//! Making one (synthesis, proof, translation, structures to look rules up in) takes milliseconds to seconds. It is done on a copy
-//! of the graph ([`Graph::fork`]), in a thread of its own where packets arrive by themselves; whoever executes packets takes the plan at the end of a batch
-//! ([`Executor::install`](crate::Executor::install)), which costs little. A plan is for the graph as it was: if a handler has been written to since, it is
-//! refused ([`LoadError::Outdated`]), and another one has to be made.
+//! Making one (synthesis, proof, translation, structures to look rules up in) takes milliseconds to seconds. It is done
+//! on a copy of the graph ([`Graph::fork`]), in a thread of its own where packets arrive by themselves; whoever executes
+//! packets takes the plan at the end of a batch ([`Executor::install`](crate::Executor::install)), which costs little. A
+//! plan is for the graph as it was: if a handler has been written to since, it is refused ([`LoadError::Outdated`]), and
+//! another one has to be made.
 
 use crate::graph::reference::Graph;
 use crate::graph::rule_counts::Decisions;
@@ -51,8 +52,8 @@ impl Plan {
         })
     }
 
-    /// Makes the structures that packets at sources are looked up in, and those of other stages with many rules. Otherwise the
-    /// first batch of packets at a source waits for its own.
+    /// Makes the structures that packets at sources are looked up in, and those of other stages with many rules.
+    /// Otherwise the first batch of packets at a source waits for its own.
     #[must_use]
     pub fn prepared(self) -> Plan {
         prepare(&self.code);

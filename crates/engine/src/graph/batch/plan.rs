@@ -84,6 +84,17 @@ pub(crate) struct Plan {
     pub apart: Box<[i64]>,
 }
 
+impl Core {
+    /// May any element call another one's handlers while packets are under way?
+    pub fn calls_handlers(&self) -> bool {
+        self.nodes.iter().zip(&self.topo.class).any(|(n, class)| {
+            let of_class = Batching::of(class.effect);
+            let elem = n.elem.as_ref();
+            elem.is_none_or(|e| e.batching(of_class) == Batching::Calls)
+        })
+    }
+}
+
 /// What every element is, as it is configured now.
 pub(crate) fn natures(core: &Core) -> Box<[Nature]> {
     let topo = &core.topo;
