@@ -1,20 +1,43 @@
 //! Chains on network interfaces: what is looked at before anything takes time, and the loop that packets go round in.
 
-use crate::common::{self, ChainArgs};
+use crate::common::{self, ChainArgs, thousands};
 use crate::deploy::Renewal;
 use crate::ports::{Live, PortArg};
-use crate::runner;
+use crate::runner::{self, Outcome};
 use crate::shadow::ShadowLog;
 use anyhow::{Result, bail};
+use clap::ValueEnum;
 use onefold_chain::{Attached, Chain, LivePort};
 use onefold_engine::Executor;
 use onefold_engine::shadow::Shadow;
-use onefold_runtime::{Clock, Polling, Rhythm, Worker};
+use onefold_runtime::{Clock, Count, LinkState, Polling, Rhythm, Worker};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long packets that wait for room in a queue are waited for at the end.
 const DRAIN: Duration = Duration::from_millis(500);
+
+/// What is done while no packets come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Poll {
+    /// Look again and again: the least latency, a whole core.
+    Busy,
+    /// Look again for 50 microseconds, then sleep until a packet comes.
+    Adaptive,
+    /// Sleep at once.
+    Interrupt,
+}
+
+impl Poll {
+    /// As a worker has it.
+    pub fn polling(self) -> Polling {
+        match self {
+            Poll::Busy => Polling::Busy,
+            Poll::Adaptive => Polling::Adaptive,
+            Poll::Interrupt => Polling::Interrupt,
+        }
+    }
+}
 
 /// How a chain runs on interfaces.
 #[derive(Debug, Clone)]
@@ -208,4 +231,52 @@ pub fn run(
     worker.attend();
     worker.drain(DRAIN)?;
     Ok(interrupted)
+}
+
+/// A time in seconds.
+///
+/// # Errors
+/// When it is no such thing, in words.
+pub fn seconds(s: &str) -> Result<Duration, String> {
+    let time = s
+        .parse()
+        .ok()
+        .and_then(|x| Duration::try_from_secs_f64(x).ok());
+    time.ok_or_else(|| "expected a number of seconds".to_string())
+}
+
+/// Packets and bytes by port; of network interfaces the link's state and what was lost there, too.
+pub fn ports_json(o: &Outcome) -> serde_json::Map<String, serde_json::Value> {
+    let one = |(n, i, out): &(String, Count, Count)| {
+        let mut v = serde_json::json!({
+            "in": { "packets": i.packets, "bytes": i.bytes },
+            "out": { "packets": out.packets, "bytes": out.bytes },
+        });
+        let live = o.interfaces.iter().find(|(name, ..)| name == n);
+        if let (Some((_, link, losses)), Some(v)) = (live, v.as_object_mut()) {
+            let lost: serde_json::Map<_, _> = (losses.iter())
+                .map(|l| (l.reason.to_string(), l.packets.into()))
+                .collect();
+            v.insert("link".into(), link.name().into());
+            v.insert("lost".into(), lost.into());
+        }
+        (n.clone(), v)
+    };
+    o.ports.iter().map(one).collect()
+}
+
+/// Says what interfaces have lost, and which are not up.
+pub fn print_losses(o: &Outcome) {
+    for (n, link, losses) in &o.interfaces {
+        if *link != LinkState::Up {
+            crate::say!("  {n:<12} link {}", link.name());
+        }
+        for l in losses {
+            crate::say!(
+                "  {n:<12} lost {:>10} packets: {}",
+                thousands(l.packets),
+                l.reason
+            );
+        }
+    }
 }

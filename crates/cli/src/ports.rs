@@ -175,7 +175,7 @@ impl Live {
     pub fn check(&self, mtu: u32) -> Result<()> {
         let needs = Needs {
             mtu,
-            may_have_addresses: self.device.shared || self.host_side,
+            kernel_may_share: self.device.shared || self.host_side,
         };
         Ok(self.interface.check(needs)?)
     }
@@ -238,7 +238,7 @@ impl PortArg {
                     // what is wrong with it is said before what is wrong with us
                     interface.check(Needs {
                         mtu: 0,
-                        may_have_addresses: d.shared,
+                        kernel_may_share: d.shared,
                     })?;
                     let p = PacketPort::open(&self.port, interface.clone(), *mode)?;
                     let how = match mode {

@@ -317,13 +317,14 @@ impl<E: Executor> Worker<E> {
         std::mem::take(&mut self.remarks)
     }
 
-    /// Where each port stands.
+    /// Where each live port stands.
     pub fn states(&self) -> impl Iterator<Item = PortState<'_>> {
         let with_port = self
             .slots
             .iter()
             .filter_map(|s| Some((s, s.port.as_ref()?)));
-        with_port.map(|(s, p)| PortState {
+        let live = with_port.filter(|(_, p)| p.is_live());
+        live.map(|(s, p)| PortState {
             name: &s.name,
             link: p.link(),
             losses: p.losses(),

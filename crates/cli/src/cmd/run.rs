@@ -2,7 +2,7 @@
 
 use crate::common::{self, ChainArgs, thousands};
 use crate::deploy::{self, Renewal, Verdict, Verification, Verifier, VerifyArgs};
-use crate::live::{self, LivePlan};
+use crate::live::{self, LivePlan, Poll};
 use crate::ports::{PortArg, port_arg};
 use crate::program::{self, Synthesized};
 use crate::progress::Busy;
@@ -16,7 +16,7 @@ use onefold_engine::program::{ClassCount, ProgramRunner, Report};
 use onefold_engine::shadow::{Report as ShadowReport, Shadow};
 use onefold_engine::{BuildOptions, Graph, Level};
 use onefold_packet::Timestamp;
-use onefold_runtime::{Clock, Count, LinkState, Polling};
+use onefold_runtime::Clock;
 use onefold_synth::program::{Action, Program};
 use onefold_verify::generate::adapt::Adapter;
 use std::time::Duration;
@@ -50,27 +50,6 @@ impl Mode {
             Mode::Reference => Some(Level::Reference),
             Mode::Synthesized => Some(Level::Program),
             Mode::Flow => Some(Level::Flow),
-        }
-    }
-}
-
-/// What is done while no packets come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Poll {
-    /// Look again and again: the least latency, a whole core.
-    Busy,
-    /// Look again for 50 microseconds, then sleep until a packet comes.
-    Adaptive,
-    /// Sleep at once.
-    Interrupt,
-}
-
-impl Poll {
-    fn polling(self) -> Polling {
-        match self {
-            Poll::Busy => Polling::Busy,
-            Poll::Adaptive => Polling::Adaptive,
-            Poll::Interrupt => Polling::Interrupt,
         }
     }
 }
@@ -112,7 +91,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = Poll::Adaptive)]
     poll: Poll,
     /// With network interfaces: end after this time; if not given, Ctrl-C or SIGTERM ends it
-    #[arg(long, visible_alias = "seconds", value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, visible_alias = "seconds", value_name = "SECONDS", value_parser = live::seconds)]
     duration: Option<Duration>,
     /// How the chain is executed
     #[arg(long, value_enum, default_value_t = Mode::Auto)]
@@ -338,15 +317,6 @@ fn flow(args: &Args, runner: ProgramRunner) -> Shadow {
     Shadow::over(flow)
 }
 
-/// A time in seconds.
-fn seconds(s: &str) -> Result<Duration, String> {
-    let time = s
-        .parse()
-        .ok()
-        .and_then(|x| Duration::try_from_secs_f64(x).ok());
-    time.ok_or_else(|| "expected a number of seconds".to_string())
-}
-
 /// A share of something.
 fn share(s: &str) -> Result<f64, String> {
     match s.parse::<f64>() {
@@ -369,7 +339,7 @@ struct Made<'a> {
 /// The result as INTERFACE documents it.
 fn json(o: &Outcome, mode: Mode, made: Option<&Made<'_>>) -> serde_json::Value {
     let t = &o.totals;
-    let ports = ports_json(o);
+    let ports = live::ports_json(o);
     let mut all = serde_json::json!({
         "mode": mode.name(),
         "levels": levels_json(o),
@@ -445,26 +415,6 @@ fn json(o: &Outcome, mode: Mode, made: Option<&Made<'_>>) -> serde_json::Value {
         }
     }
     all
-}
-
-/// Packets and bytes by port; of network interfaces the link's state and what was lost there, too.
-fn ports_json(o: &Outcome) -> serde_json::Map<String, serde_json::Value> {
-    let one = |(n, i, out): &(String, Count, Count)| {
-        let mut v = serde_json::json!({
-            "in": { "packets": i.packets, "bytes": i.bytes },
-            "out": { "packets": out.packets, "bytes": out.bytes },
-        });
-        let live = o.interfaces.iter().find(|(name, ..)| name == n);
-        if let (Some((_, link, losses)), Some(v)) = (live, v.as_object_mut()) {
-            let lost: serde_json::Map<_, _> = (losses.iter())
-                .map(|l| (l.reason.to_string(), l.packets.into()))
-                .collect();
-            v.insert("link".into(), link.name().into());
-            v.insert("lost".into(), lost.into());
-        }
-        (n.clone(), v)
-    };
-    o.ports.iter().map(one).collect()
 }
 
 fn ns_per_packet(o: &Outcome) -> f64 {
@@ -638,18 +588,7 @@ fn print_text(name: &str, o: &Outcome) {
             thousands(out.bytes)
         );
     }
-    for (n, link, losses) in &o.interfaces {
-        if *link != LinkState::Up {
-            crate::say!("  {n:<12} link {}", link.name());
-        }
-        for l in losses {
-            crate::say!(
-                "  {n:<12} lost {:>10} packets: {}",
-                thousands(l.packets),
-                l.reason
-            );
-        }
-    }
+    live::print_losses(o);
     if !o.drops_by_element.is_empty() {
         crate::say!("drops by reason");
         const SHOWN: usize = 20;

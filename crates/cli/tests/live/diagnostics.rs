@@ -77,6 +77,22 @@ fn each_fault_names_its_cure() {
     );
     net.ip("o", "addr flush dev one");
 
+    let forwarding = |on: bool| {
+        let set = format!(
+            "echo {} > /proc/sys/net/ipv4/conf/one/forwarding",
+            u8::from(on)
+        );
+        let set = net.command("o", "sh").args(["-c", &set]).status();
+        assert!(set.is_ok_and(|s| s.success()));
+    };
+    forwarding(true);
+    let e = left("left=packet:one");
+    assert!(
+        e.contains("sysctl -w net.ipv4.conf.one.forwarding=0"),
+        "{e}"
+    );
+    forwarding(false);
+
     let file = common::temp("live-diagnostics").join("router.yaml");
     std::fs::write(&file, ROUTER).expect("a file");
     net.ip("o", "link set one mtu 1400");

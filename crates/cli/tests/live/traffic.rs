@@ -250,9 +250,7 @@ fn tags_of_a_trunk_arrive() {
             host.transmit(&[request], Timestamp::ZERO)
                 .expect("it leaves");
             std::thread::sleep(Duration::from_millis(20));
-            let mut free: Vec<Pkt> = (0..8)
-                .map(|_| Box::new(Packet::from_slice(&[])))
-                .collect();
+            let mut free: Vec<Pkt> = (0..8).map(|_| Box::new(Packet::from_slice(&[]))).collect();
             let mut got = Vec::new();
             host.poll(&mut free, &mut got, 8).expect("it receives");
             if got.iter().any(|p| is_answer(p.data())) {

@@ -57,6 +57,17 @@ pub enum InterfaceError {
         /// One of its addresses.
         address: IpAddr,
     },
+    /// The kernel routes besides the chain.
+    #[error(
+        "the kernel routes what comes in at interface '{name}' ({family}), besides the chain: packets would leave twice; type: \
+         sysctl -w net.{family}.conf.{name}.forwarding=0; or say that this is meant: {name},kernel=shared"
+    )]
+    Forwards {
+        /// The name.
+        name: String,
+        /// `ipv4` or `ipv6`.
+        family: &'static str,
+    },
     /// Somebody else's privilege is needed.
     #[error(
         "no permission for {doing} '{name}': that takes the capability {capability}; run onefold as root, or type: \

@@ -38,6 +38,8 @@ pub struct Interface {
     pub running: bool,
     /// Its IP addresses, those that are good on their link only not among them.
     pub addresses: Vec<IpAddr>,
+    /// The kernel routes what comes in there: IPv4, IPv6.
+    pub forwards: [bool; 2],
 }
 
 /// What a port wants of an interface.
@@ -45,8 +47,8 @@ pub struct Interface {
 pub struct Needs {
     /// Least MTU, in bytes.
     pub mtu: u32,
-    /// It may have IP addresses, although the kernel answers for them, too.
-    pub may_have_addresses: bool,
+    /// It may have IP addresses, and the kernel may route what comes in there, although the chain does so, too.
+    pub kernel_may_share: bool,
 }
 
 impl Interface {
@@ -91,6 +93,7 @@ impl Interface {
             up: flags.up,
             running: flags.running,
             addresses: addresses(name),
+            forwards: ["ipv4", "ipv6"].map(|family| forwards(family, name)),
         })
     }
 
@@ -110,12 +113,19 @@ impl Interface {
                 needed: needs.mtu,
             });
         }
-        match self.addresses.first() {
-            Some(address) if !needs.may_have_addresses => Err(InterfaceError::HasAddress {
+        if needs.kernel_may_share {
+            return Ok(());
+        }
+        if let Some(address) = self.addresses.first() {
+            return Err(InterfaceError::HasAddress {
                 name,
                 address: *address,
-            }),
-            _ => Ok(()),
+            });
+        }
+        let routed = ["ipv4", "ipv6"].iter().zip(self.forwards).find(|f| f.1);
+        match routed {
+            Some((family, _)) => Err(InterfaceError::Forwards { name, family }),
+            None => Ok(()),
         }
     }
 }
@@ -146,6 +156,12 @@ fn addresses(name: &str) -> Vec<IpAddr> {
     ip.filter(|a| !near(a)).collect()
 }
 
+/// Does the kernel route what comes in there? What cannot be read is taken for no.
+fn forwards(family: &str, name: &str) -> bool {
+    let file = format!("/proc/sys/net/{family}/conf/{name}/forwarding");
+    std::fs::read_to_string(file).is_ok_and(|s| s.trim() != "0")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,6 +175,7 @@ mod tests {
             up: true,
             running: true,
             addresses: Vec::new(),
+            forwards: [false; 2],
         }
     }
 
@@ -212,9 +229,20 @@ mod tests {
         let e = addressed.check(Needs::default()).unwrap_err();
         assert!(e.to_string().contains("ip address flush dev eth7"), "{e}");
         let may = Needs {
-            may_have_addresses: true,
+            kernel_may_share: true,
             ..Needs::default()
         };
         assert!(addressed.check(may).is_ok());
+        let routed = Interface {
+            forwards: [false, true],
+            ..interface()
+        };
+        let e = routed.check(Needs::default()).unwrap_err();
+        assert!(
+            e.to_string()
+                .contains("sysctl -w net.ipv6.conf.eth7.forwarding=0"),
+            "{e}"
+        );
+        assert!(routed.check(may).is_ok());
     }
 }
