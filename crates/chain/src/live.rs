@@ -1,9 +1,10 @@
 //! Chains whose ports are network interfaces: which function's port is at the interface, and what it takes from it.
 //!
-//! Behind a port of the chain there may be functions that no host knows of (firewall, dpi, monitor, vlan): frames pass them as they are. The
-//! first other function on the way has MAC addresses: of a router, a NAT and a load balancer the port there takes the interface's address and
-//! MTU, answers for its IP addresses, and asks for those of its neighbours, instead of what the chain file says for captures, in which nobody
-//! answers. The MAC addresses of a Click configuration are its own.
+//! Behind a port of the chain there may be functions that no host knows of (firewall, dpi, monitor, vlan): frames
+//! pass them as they are. The first other function on the way has MAC addresses: of a router, a NAT and a load
+//! balancer the port there takes the interface's address and MTU, answers for its IP addresses, and asks for those of
+//! its neighbours, instead of what the chain file says for captures, in which nobody answers. The MAC addresses of a
+//! Click configuration are its own.
 
 use crate::error::Reader;
 use crate::file::{ChainFile, Function, PortSpec};
@@ -29,16 +30,16 @@ pub struct LivePort {
 pub struct Attached {
     /// The chain's port.
     pub port: String,
-    /// The function's port whose addresses are used there (`router[0]`), and its kind; `None`: frames pass as they are, or all functions there
-    /// are Click configurations.
+    /// The function's port whose addresses are used there (`router[0]`), and its kind; `None`: frames pass as they
+    /// are, or all functions there are Click configurations.
     pub at: Option<(String, &'static str)>,
     /// The interface must take IP packets of so many bytes.
     pub mtu: u32,
 }
 
 impl Attached {
-    /// The element that asks for the MAC addresses of IPv4 neighbours there, if neighbours are asked for: its table is emptied (handler `clear`) when
-    /// the link comes back.
+    /// The element that asks for the MAC addresses of IPv4 neighbours there, if neighbours are asked for: its table
+    /// is emptied (handler `clear`) when the link comes back.
     pub fn asks(&self) -> Option<String> {
         let (at, _) = self.at.as_ref()?;
         let (function, port) = at.split_once('[')?;

@@ -65,8 +65,9 @@ pub fn open(ports: &[PortArg], captures: bool) -> Result<Vec<Live>> {
     };
     if captures {
         bail!(
-            "port '{}' is a network interface, whose packets arrive in real time, and others are captures, whose packets arrive at the time at \
-             which they were taken: a chain has one clock; use interfaces only, or captures only (--out PORT=FILE works with both)",
+            "port '{}' is a network interface, whose packets arrive in real time, and others are captures, whose \
+             packets arrive at the time at which they were taken: a chain has one clock; use interfaces only, or \
+             captures only (--out PORT=FILE works with both)",
             first.port
         );
     }
@@ -74,7 +75,8 @@ pub fn open(ports: &[PortArg], captures: bool) -> Result<Vec<Live>> {
         let same = devices().take(i).find(|(_, e)| e.interface == d.interface);
         if let Some((q, _)) = same {
             bail!(
-                "ports '{}' and '{}' are the same interface, '{}': what leaves at one of them would not arrive at the other; give each its own",
+                "ports '{}' and '{}' are the same interface, '{}': what leaves at one of them would not arrive at \
+                 the other; give each its own",
                 q.port,
                 p.port,
                 d.interface
@@ -129,7 +131,8 @@ pub fn load(
     Ok(Some((chain, attached)))
 }
 
-/// Says what has changed about ports. Behind a link that is up again there may be other neighbours: those that are known are forgotten.
+/// Says what has changed about ports. Behind a link that is up again there may be other neighbours: those that are
+/// known are forgotten.
 fn tell(worker: &mut Worker<Shadow>, attached: &[Attached]) {
     for r in worker.take_remarks() {
         eprintln!("port {}: {}", r.port, r.text);

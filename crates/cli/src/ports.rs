@@ -11,7 +11,8 @@ use onefold_runtime::{CapturePort, MemoryPort, Port};
 /// What is behind a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// Frames in memory: those of a capture, read before the clock starts, or none. What leaves is kept in memory while the chain runs.
+    /// Frames in memory: those of a capture, read before the clock starts, or none. What leaves is kept in memory
+    /// while the chain runs.
     Memory(Option<String>),
     /// A capture whose frames arrive; what leaves is counted.
     Pcap(String),

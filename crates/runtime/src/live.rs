@@ -1,8 +1,8 @@
 //! Live ports: the clock is the real one, packets are there or not, and who has nothing to do sleeps.
 //!
-//! A round of [`Worker::live_step`] asks every port with an entry in turn, a batch at most from each. Where all of them have nothing, timers
-//! and tasks that are due take place ([`Worker::idle`]), and the worker may wait ([`Worker::wait`]) until a packet arrives, a queue has room
-//! again, or the next timer is due.
+//! A round of [`Worker::live_step`] asks every port with an entry in turn, a batch at most from each. Where all of
+//! them have nothing, timers and tasks that are due take place ([`Worker::idle`]), and the worker may wait
+//! ([`Worker::wait`]) until a packet arrives, a queue has room again, or the next timer is due.
 
 use crate::port::{LinkState, Loss, PortError};
 use crate::worker::{Step, Worker};
@@ -12,8 +12,8 @@ use onefold_engine::Executor;
 use onefold_packet::Timestamp;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// The real time, in a form that never goes back: wall time of the moment of [`Clock::start`], and a monotone clock from then on. Corrections of
-/// the wall clock while it runs are not followed.
+/// The real time, in a form that never goes back: wall time of the moment of [`Clock::start`], and a monotone clock
+/// from then on. Corrections of the wall clock while it runs are not followed.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     origin: Instant,
@@ -172,8 +172,8 @@ impl<E: Executor> Worker<E> {
         self.deliver()
     }
 
-    /// Takes a batch, `most` packets at most, all its way: from the next port that has packets. All of them arrive at one moment, which is
-    /// read from the clock once. `None` when no port has any.
+    /// Takes a batch, `most` packets at most, all its way: from the next port that has packets. All of them arrive at
+    /// one moment, which is read from the clock once. `None` when no port has any.
     ///
     /// # Errors
     /// When a device is broken, or what leaves cannot be written.
@@ -233,7 +233,8 @@ impl<E: Executor> Worker<E> {
         Ok(())
     }
 
-    /// Sleeps until a packet arrives, a queue with a backlog has room, the next timer is due, or for [`LONGEST_SLEEP`]. A signal ends it, too.
+    /// Sleeps until a packet arrives, a queue with a backlog has room, the next timer is due, or for
+    /// [`LONGEST_SLEEP`]. A signal ends it, too.
     ///
     /// # Errors
     /// When the system cannot wait for the ports' descriptors.

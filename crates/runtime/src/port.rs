@@ -78,15 +78,15 @@ pub struct Progress {
 
 /// Where packets come from and go to.
 ///
-/// *Recorded* ports know when each of their packets arrives ([`Port::next_at`], [`Port::receive`]): the chain's clock is the packets'. *Live*
-/// ports ([`Port::is_live`]) give what has arrived by now ([`Port::poll`]): the chain's clock is the real one. The other half of the methods
-/// does nothing.
+/// *Recorded* ports know when each of their packets arrives ([`Port::next_at`], [`Port::receive`]): the chain's clock
+/// is the packets'. *Live* ports ([`Port::is_live`]) give what has arrived by now ([`Port::poll`]): the chain's clock
+/// is the real one. The other half of the methods does nothing.
 pub trait Port: Send {
     /// When the next packet arrives; `None`: no more do. The same until it has been received.
     fn next_at(&mut self) -> Option<Timestamp>;
 
-    /// Adds packets that arrive before `until`, `n` at most, to the end of `batch`, each with its time in its annotation. Their buffers are taken from
-    /// `free`, which has `n` at least.
+    /// Adds packets that arrive before `until`, `n` at most, to the end of `batch`, each with its time in its
+    /// annotation. Their buffers are taken from `free`, which has `n` at least.
     fn receive(&mut self, free: &mut Vec<Pkt>, batch: &mut Vec<Pkt>, until: Timestamp, n: usize);
 
     /// Packets leave here, in this order. Those that have no time leave at `now`. The packets stay in `packets`.
@@ -116,7 +116,8 @@ pub trait Port: Send {
         false
     }
 
-    /// From now on packets may leave, and arrive if the chain `receives` any here. What a live port got before is not for the chain.
+    /// From now on packets may leave, and arrive if the chain `receives` any here. What a live port got before is not
+    /// for the chain.
     ///
     /// # Errors
     /// When the device refuses.
@@ -124,8 +125,8 @@ pub trait Port: Send {
         Ok(())
     }
 
-    /// Adds packets that have arrived, `n` at most, to the end of `batch`; does not wait for any. Their buffers are taken from `free`, which
-    /// has `n` at least. Their time is not set.
+    /// Adds packets that have arrived, `n` at most, to the end of `batch`; does not wait for any. Their buffers are
+    /// taken from `free`, which has `n` at least. Their time is not set.
     ///
     /// # Errors
     /// When the device is broken; one that is down, or gone for the time being, just gives nothing.
@@ -138,8 +139,8 @@ pub trait Port: Send {
         Ok(())
     }
 
-    /// Packets that wait for room in the device's queue: [`Port::flush`] tries again. A port states the most that wait; what is more is lost as
-    /// [`TRANSMIT_QUEUE_FULL`].
+    /// Packets that wait for room in the device's queue: [`Port::flush`] tries again. A port states the most that
+    /// wait; what is more is lost as [`TRANSMIT_QUEUE_FULL`].
     fn backlog(&self) -> usize {
         0
     }
@@ -162,8 +163,8 @@ pub trait Port: Send {
         None
     }
 
-    /// Looks after the device: state of the link, an interface that has come back, counters of the kernel. Called several times a second
-    /// (never between two packets of a batch). A remark if something has changed.
+    /// Looks after the device: state of the link, an interface that has come back, counters of the kernel. Called
+    /// several times a second (never between two packets of a batch). A remark if something has changed.
     fn attend(&mut self) -> Option<String> {
         None
     }

@@ -1,7 +1,9 @@
-//! Network namespaces for tests: hosts that are connected by pairs of virtual interfaces, and removed whatever happens.
+//! Network namespaces for tests: hosts that are connected by pairs of virtual interfaces, and removed whatever
+//! happens.
 //!
-//! A [`Net`] is a group of namespaces with names of their own; what a test makes in one is gone when the group is dropped, with its interfaces.
-//! [`Net::within`] runs a closure on a thread that is in a namespace: what it opens with `std::net` or [`Raw`] belongs to that host.
+//! A [`Net`] is a group of namespaces with names of their own; what a test makes in one is gone when the group is
+//! dropped, with its interfaces. [`Net::within`] runs a closure on a thread that is in a namespace: what it opens
+//! with `std::net` or [`Raw`] belongs to that host.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -76,8 +78,8 @@ impl Net {
         assert!(o.status.success(), "ip {}: {said}", all.join(" "));
     }
 
-    /// A pair of interfaces, both up: `a` of host `ha`, `b` of host `hb`. No address is tried before it is used. MAC addresses follow from the names:
-    /// a pair that is made again has the same ones.
+    /// A pair of interfaces, both up: `a` of host `ha`, `b` of host `hb`. No address is tried before it is used. MAC
+    /// addresses follow from the names: a pair that is made again has the same ones.
     pub fn pair(&self, (ha, a): (&str, &str), (hb, b): (&str, &str)) {
         let (na, nb) = (self.name(ha), self.name(hb));
         let (ma, mb) = (mac(a), mac(b));
@@ -217,8 +219,8 @@ impl Raw {
         }
     }
 
-    /// Sends an echo request to an IPv4 address, and waits for the reply. A request is repeated until the time is over: the first ones may be lost
-    /// while neighbours are asked for each other.
+    /// Sends an echo request to an IPv4 address, and waits for the reply. A request is repeated until the time is
+    /// over: the first ones may be lost while neighbours are asked for each other.
     pub fn ping(&self, to: Ipv4Addr, id: u16, time: Duration) -> Option<Message> {
         let to = SockaddrIn::from(std::net::SocketAddrV4::new(to, 0));
         let data = echo(8, id);

@@ -1,7 +1,9 @@
-//! One side of a function that works on IPv4 packets (NAT, load balancer): how packets that leave there become frames, and what becomes of ARP.
+//! One side of a function that works on IPv4 packets (NAT, load balancer): how packets that leave there become
+//! frames, and what becomes of ARP.
 //!
-//! With captures nobody answers: frames have the MAC addresses of the chain file, or those that they came with, and ARP passes from side to side. On
-//! a network interface the function answers for its addresses, and asks for those of its neighbours.
+//! With captures nobody answers: frames have the MAC addresses of the chain file, or those that they came with, and
+//! ARP passes from side to side. On a network interface the function answers for its addresses, and asks for those of
+//! its neighbours.
 
 use super::{ClickText, Encap, KindCx, discard, mac};
 use std::net::Ipv4Addr;

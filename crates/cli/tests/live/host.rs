@@ -1,4 +1,5 @@
-//! What hosts do: transfers over TCP with a checksum, datagrams over UDP. All of it waits until it works, or [`PATIENCE`] is over.
+//! What hosts do: transfers over TCP with a checksum, datagrams over UDP. All of it waits until it works, or
+//! [`PATIENCE`] is over.
 
 use crate::running::PATIENCE;
 use onefold_testing::net::Net;
@@ -18,8 +19,8 @@ pub fn checksum(data: &[u8]) -> u64 {
     })
 }
 
-/// `client` sends so many bytes over TCP to `server`, which sends them back changed; both checksums must be right. Gives the address that the
-/// server saw.
+/// `client` sends so many bytes over TCP to `server`, which sends them back changed; both checksums must be right.
+/// Gives the address that the server saw.
 pub fn transfer(net: &Net, client: &str, server: &str, at: SocketAddr, bytes: usize) -> SocketAddr {
     let (ready, is_ready) = std::sync::mpsc::channel();
     let serve = net.start(server, move || {
@@ -52,7 +53,8 @@ pub fn transfer(net: &Net, client: &str, server: &str, at: SocketAddr, bytes: us
     from
 }
 
-/// `client` sends datagrams of this length to `server` until one is answered with what it says. Gives the address that the server saw.
+/// `client` sends datagrams of this length to `server` until one is answered with what it says. Gives the address
+/// that the server saw.
 pub fn datagrams(
     net: &Net,
     client: &str,

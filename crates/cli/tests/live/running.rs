@@ -20,7 +20,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts it in a host's namespace, every packet compared with the reference graph, and waits until it takes packets.
+    /// Starts it in a host's namespace, every packet compared with the reference graph, and waits until it takes
+    /// packets.
     pub fn start(net: &Net, host: &str, args: &[&str]) -> Running {
         let mut command = net.command(host, env!("CARGO_BIN_EXE_onefold"));
         command.arg("run").args(args);

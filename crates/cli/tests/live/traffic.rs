@@ -208,7 +208,8 @@ fn a_tap_interface_is_made_used_and_removed() {
     assert!(!left.contains(&"t0".to_string()), "{left:?}");
 }
 
-/// Tags that the kernel takes out of frames are put back, both ways: a router behind a trunk answers with the trunk's tag.
+/// Tags that the kernel takes out of frames are put back, both ways: a router behind a trunk answers with the trunk's
+/// tag.
 #[test]
 fn tags_of_a_trunk_arrive() {
     let Some(net) = Net::new(&["a", "o"]) else {

@@ -128,8 +128,8 @@ impl Control {
             *to = from as libc::c_char;
         }
         fill(&mut r);
-        // SAFETY: the questions of this module read and write one `ifreq`, and that of `carrier` the two numbers that it leads to; both live for
-        // the time of the call
+        // SAFETY: the questions of this module read and write one `ifreq`, and that of `carrier` the two numbers that
+        // it leads to; both live for the time of the call
         match unsafe { libc::ioctl(self.0.as_raw_fd(), question, &mut r) } {
             0.. => Ok(r),
             _ => Err(io::Error::last_os_error()),

@@ -59,8 +59,8 @@ pub enum InterfaceError {
     },
     /// The kernel routes besides the chain.
     #[error(
-        "the kernel routes what comes in at interface '{name}' ({family}), besides the chain: packets would leave twice; type: \
-         sysctl -w net.{family}.conf.{name}.forwarding=0; or say that this is meant: {name},kernel=shared"
+        "the kernel routes what comes in at interface '{name}' ({family}), besides the chain: packets would leave \
+         twice; type: sysctl -w net.{family}.conf.{name}.forwarding=0; or say that this is meant: {name},kernel=shared"
     )]
     Forwards {
         /// The name.
@@ -104,7 +104,8 @@ pub enum InterfaceError {
 }
 
 impl InterfaceError {
-    /// What the system said when something was tried with an interface: a permission that is missing is said with the capability.
+    /// What the system said when something was tried with an interface: a permission that is missing is said with the
+    /// capability.
     pub fn of(
         name: &str,
         doing: &'static str,

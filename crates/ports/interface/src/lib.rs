@@ -1,8 +1,9 @@
-//! Network interfaces of the system: name, index, MAC address, MTU, state, addresses; and what keeps one from being a port, with what to
-//! type against it.
+//! Network interfaces of the system: name, index, MAC address, MTU, state, addresses; and what keeps one from being a
+//! port, with what to type against it.
 //!
 //! - [`Interface::find`] reads what there is to know, [`Interface::check`] says what is wrong ([`InterfaceError`]).
-//! - [`Control`] asks again, later and often: it keeps the socket that the questions go through. All `unsafe` code is in `control`.
+//! - [`Control`] asks again, later and often: it keeps the socket that the questions go through. All `unsafe` code is
+//!   in `control`.
 //!
 //! Everything is about the network namespace that the calling thread is in.
 #![deny(unsafe_code)]
@@ -140,7 +141,8 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// The IP addresses of an interface, without those that are good on their link only: the kernel gives itself such a one on every IPv6 interface.
+/// The IP addresses of an interface, without those that are good on their link only: the kernel gives itself such a
+/// one on every IPv6 interface.
 fn addresses(name: &str) -> Vec<IpAddr> {
     let all: Result<_, Errno> = getifaddrs();
     let mine = all

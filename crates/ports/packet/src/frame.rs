@@ -73,7 +73,8 @@ impl Intake {
         !self.segments.is_empty()
     }
 
-    /// Takes a frame: the packet to the end of `batch`, or the first segments as far as there are buffers; at most `n` packets.
+    /// Takes a frame: the packet to the end of `batch`, or the first segments as far as there are buffers; at most
+    /// `n` packets.
     #[inline]
     pub fn take(&mut self, w: &Whole<'_>, free: &mut Vec<Pkt>, batch: &mut Vec<Pkt>, n: usize) {
         if w.offload.is_large() {

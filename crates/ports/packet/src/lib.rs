@@ -1,11 +1,12 @@
 //! Ports that are network interfaces of Linux, through packet sockets: `packet:IF`.
 //!
-//! - Frames arrive in a ring shared with the kernel ([`Mode::Ring`]), or in vectors of 1 to 256 with one system call ([`Mode::Vectors`], SCC's
-//!   multiplexed system call); they leave with one system call for a batch either way.
+//! - Frames arrive in a ring shared with the kernel ([`Mode::Ring`]), or in vectors of 1 to 256 with one system call
+//!   ([`Mode::Vectors`], SCC's multiplexed system call); they leave with one system call for a batch either way.
 //! - The interface is promiscuous while the port is open; what the host itself sends there does not arrive.
-//! - The kernel's offloads are undone: VLAN tags that it has taken out are put back, checksums that it has not finished are finished, and frames
-//!   of up to 64 KiB are cut into those that a wire would carry ([`offload`]).
-//! - An interface that goes down, or away, and comes back is followed ([`Port::attend`]); what cannot be sent meanwhile is counted.
+//! - The kernel's offloads are undone: VLAN tags that it has taken out are put back, checksums that it has not
+//!   finished are finished, and frames of up to 64 KiB are cut into those that a wire would carry ([`offload`]).
+//! - An interface that goes down, or away, and comes back is followed ([`Port::attend`]); what cannot be sent
+//!   meanwhile is counted.
 //!
 //! A frame is copied once on its way in, and once by the kernel on its way out.
 #![deny(unsafe_code)]

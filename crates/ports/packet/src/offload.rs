@@ -1,8 +1,10 @@
-//! What the kernel has left for hardware to do: checksums that are not finished, and segments that are still in one piece.
+//! What the kernel has left for hardware to do: checksums that are not finished, and segments that are still in one
+//! piece.
 //!
-//! Virtual interfaces hand frames over as the sender's kernel made them, with a header (`struct virtio_net_hdr`, here [`Offload`]) that says
-//! what is missing. A chain gets whole frames: [`complete`] writes the checksum, [`Segments`] cuts a large one into those that would be seen on
-//! a wire. What is written is what the kernel itself would write (`skb_checksum_help`, `tcp_gso_segment`, `__udp_gso_segment`).
+//! Virtual interfaces hand frames over as the sender's kernel made them, with a header (`struct virtio_net_hdr`, here
+//! [`Offload`]) that says what is missing. A chain gets whole frames: [`complete`] writes the checksum, [`Segments`]
+//! cuts a large one into those that would be seen on a wire. What is written is what the kernel itself would write
+//! (`skb_checksum_help`, `tcp_gso_segment`, `__udp_gso_segment`).
 
 use onefold_packet::Pkt;
 use onefold_packet::checksum::{fold, internet, pseudo_v4, pseudo_v6, sum};
@@ -195,7 +197,8 @@ impl Default for Segments {
 }
 
 impl Segments {
-    /// Begins with a large frame. False when it is of a kind that cannot be cut, or its headers are not what they should be.
+    /// Begins with a large frame. False when it is of a kind that cannot be cut, or its headers are not what they
+    /// should be.
     pub fn begin(&mut self, frame: &[u8], o: &Offload) -> bool {
         self.frame.clear();
         self.next = 0;

@@ -1,5 +1,6 @@
-//! Frames that the kernel writes into memory that we share with it (`PACKET_RX_RING`, `TPACKET_V2`: a slot for each frame, which is ours as soon
-//! as it is filled; blocks of version 3 would be ours when they are full or a timer has run out).
+//! Frames that the kernel writes into memory that we share with it (`PACKET_RX_RING`, `TPACKET_V2`: a slot for each
+//! frame, which is ours as soon as it is filled; blocks of version 3 would be ours when they are full or a timer has
+//! run out).
 #![allow(unsafe_code)]
 
 use crate::frame::{Tag, Whole};
@@ -12,7 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Slots: bursts of so many frames find room.
 const SLOTS: u32 = 2048;
-/// Bytes of the kernel's headers in front of a frame: `struct tpacket2_hdr`, an address, `struct virtio_net_hdr`, and what aligns them.
+/// Bytes of the kernel's headers in front of a frame: `struct tpacket2_hdr`, an address, `struct virtio_net_hdr`, and
+/// what aligns them.
 const IN_FRONT: u32 = 128;
 /// Bytes of Ethernet header and two VLAN tags.
 const LINK: u32 = 14 + 8;
@@ -35,7 +37,8 @@ pub struct Ring {
     at: u32,
 }
 
-// SAFETY: the mapping belongs to the ring alone, and is reached through it only; the kernel's side of it does not depend on the thread
+// SAFETY: the mapping belongs to the ring alone, and is reached through it only; the kernel's side of it does not
+// depend on the thread
 unsafe impl Send for Ring {}
 
 /// What has come.
@@ -105,7 +108,8 @@ impl Ring {
 
     /// The word with which a slot changes hands.
     fn status(&self) -> &AtomicU32 {
-        // SAFETY: a slot begins with this word, aligned to 64 bytes; it is accessed as an atomic only, by us and by the kernel
+        // SAFETY: a slot begins with this word, aligned to 64 bytes; it is accessed as an atomic only, by us and by
+        // the kernel
         unsafe { self.slot().cast::<AtomicU32>().as_ref() }
     }
 

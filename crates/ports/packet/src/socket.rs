@@ -1,5 +1,5 @@
-//! Packet sockets: what the system is asked for, and the two ways in which frames come and go. All `unsafe` code of the crate is here and in
-//! [`crate::ring`] and [`crate::vectors`].
+//! Packet sockets: what the system is asked for, and the two ways in which frames come and go. All `unsafe` code of
+//! the crate is here and in [`crate::ring`] and [`crate::vectors`].
 #![allow(unsafe_code)]
 
 use std::io;

@@ -1,4 +1,5 @@
-//! What leaves at an interface: a batch with one system call; what there is no room for waits, as far as that is bounded.
+//! What leaves at an interface: a batch with one system call; what there is no room for waits, as far as that is
+//! bounded.
 
 use crate::SOCKET_BUFFER;
 use crate::backlog::Backlog;

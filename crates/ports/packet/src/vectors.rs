@@ -1,5 +1,5 @@
-//! Many frames with one system call: `recvmmsg` and `sendmmsg`, whose vectors are made once (SCC's multiplexed system call: read a vector, process
-//! it, write a vector; nothing is allocated and nobody waits in between).
+//! Many frames with one system call: `recvmmsg` and `sendmmsg`, whose vectors are made once (SCC's multiplexed system
+//! call: read a vector, process it, write a vector; nothing is allocated and nobody waits in between).
 #![allow(unsafe_code)]
 
 use crate::frame::{Tag, Whole};
@@ -93,8 +93,8 @@ impl Receiver {
             // the kernel has written how much of it was used
             h.msg_hdr.msg_controllen = REMARK as _;
         }
-        // SAFETY: the headers lead to parts, buffers and remarks of the lengths that they say, in boxes that do not move and that nobody else
-        // uses during the call
+        // SAFETY: the headers lead to parts, buffers and remarks of the lengths that they say, in boxes that do not
+        // move and that nobody else uses during the call
         let got = unsafe {
             libc::recvmmsg(
                 socket.raw(),
@@ -169,7 +169,8 @@ pub struct Sender {
     parts: Box<[libc::iovec]>,
 }
 
-// SAFETY: the pointers to frames are used during the call that they are written for only; the others lead to the box beside them
+// SAFETY: the pointers to frames are used during the call that they are written for only; the others lead to the box
+// beside them
 unsafe impl Send for Sender {}
 
 impl std::fmt::Debug for Sender {
@@ -204,8 +205,8 @@ impl Sender {
         self.headers.len()
     }
 
-    /// Sends frames, [`Sender::most`] at most, in order; does not wait. How many were taken: fewer than there are, if the next one was not. No
-    /// frames: 0.
+    /// Sends frames, [`Sender::most`] at most, in order; does not wait. How many were taken: fewer than there are, if
+    /// the next one was not. No frames: 0.
     ///
     /// # Errors
     /// Why the first one was not taken.
@@ -223,7 +224,8 @@ impl Sender {
         if n == 0 {
             return Ok(0);
         }
-        // SAFETY: the headers lead to parts of the lengths of the frames, which outlive the call; the kernel only reads them
+        // SAFETY: the headers lead to parts of the lengths of the frames, which outlive the call; the kernel only
+        // reads them
         let sent = unsafe {
             libc::sendmmsg(
                 socket.raw(),

@@ -17,8 +17,8 @@ impl Device {
     /// The TAP interface of this name: made, if there is none, and then removed as soon as this is dropped.
     ///
     /// # Errors
-    /// `EPERM` without CAP_NET_ADMIN, `ENOENT` where the kernel has no TAP interfaces, `EBUSY` when another process has this one open, `EINVAL`
-    /// when an interface of this name is something else.
+    /// `EPERM` without CAP_NET_ADMIN, `ENOENT` where the kernel has no TAP interfaces, `EBUSY` when another process
+    /// has this one open, `EINVAL` when an interface of this name is something else.
     pub fn open(name: &str) -> io::Result<Device> {
         let file = OpenOptions::new()
             .read(true)

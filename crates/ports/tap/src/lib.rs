@@ -1,8 +1,11 @@
-//! Ports that are TAP interfaces of Linux: `tap:NAME`. The host, with its addresses and routes, is at the other end of the wire.
+//! Ports that are TAP interfaces of Linux: `tap:NAME`. The host, with its addresses and routes, is at the other end
+//! of the wire.
 //!
-//! - The interface is made if there is none of this name, set up, and removed when the port is closed; one that was there stays.
+//! - The interface is made if there is none of this name, set up, and removed when the port is closed; one that was
+//!   there stays.
 //! - Its MAC address is the host's: the chain has its own.
-//! - Frames arrive whole: without offloads the kernel finishes checksums and cuts large frames itself. A frame costs one system call.
+//! - Frames arrive whole: without offloads the kernel finishes checksums and cuts large frames itself. A frame costs
+//!   one system call.
 #![deny(unsafe_code)]
 
 mod device;
@@ -44,7 +47,8 @@ impl TapPort {
     /// A port of this name on the TAP interface `tap`, which is made if there is none, and set up.
     ///
     /// # Errors
-    /// Without CAP_NET_ADMIN, where the kernel has no TAP interfaces, when somebody else has it open, or it is no TAP interface.
+    /// Without CAP_NET_ADMIN, where the kernel has no TAP interfaces, when somebody else has it open, or it is no TAP
+    /// interface.
     pub fn open(name: &str, tap: &str) -> Result<TapPort, InterfaceError> {
         let told = |doing| {
             move |error: io::Error| match error.raw_os_error() {
