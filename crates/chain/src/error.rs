@@ -34,6 +34,8 @@ pub struct Reader {
     pub dir: PathBuf,
     /// Whether files may be read at all; a chain from an unknown hand may name any.
     pub files: bool,
+    /// The chain's ports that are network interfaces.
+    pub live: crate::live::Live,
 }
 
 impl Reader {
@@ -44,6 +46,7 @@ impl Reader {
             diagnostics: Vec::new(),
             dir: dir.to_path_buf(),
             files: true,
+            live: crate::live::Live::default(),
         }
     }
 

@@ -16,6 +16,7 @@ pub mod file;
 pub mod import;
 pub mod kinds;
 mod links;
+pub mod live;
 mod load;
 mod params;
 mod places;
@@ -27,7 +28,8 @@ mod yaml;
 
 pub use error::{ChainError, Reader};
 pub use file::schema;
-pub use load::{Options, example_names, find, load, load_text};
+pub use live::{Attached, LivePort};
+pub use load::{Options, example_names, find, load, load_live, load_text};
 pub use onefold_click::diag::{Diagnostic, Severity};
 pub use rules::{ListedRule, RulePlace};
 pub use stitch::{Chain, ChainPort, FunctionInfo, LinkInfo};

@@ -4,6 +4,7 @@ use crate::error::{ChainError, Reader};
 use crate::file::{ChainFile, ClickSpec, Function, Loc, PortSpec};
 use crate::kinds::KindCx;
 use crate::links::{PortRef, parse_links, parse_port};
+use crate::live::{Attached, Live, LivePort, attach};
 use crate::params;
 use crate::places;
 use crate::stitch::{Chain, FunctionInfo, Part, Wiring, stitch};
@@ -86,9 +87,20 @@ pub fn example_names(options: &Options) -> Vec<String> {
 
 /// Loads a chain by file or example name.
 pub fn load(name: &str, options: &Options) -> Result<Chain, ChainError> {
+    Ok(load_live(name, options, &[])?.0)
+}
+
+/// Loads a chain, some of whose ports are network interfaces: also gives back what became of these, in their order. Those that the chain does not
+/// have are left out.
+pub fn load_live(
+    name: &str,
+    options: &Options,
+    live: &[LivePort],
+) -> Result<(Chain, Vec<Attached>), ChainError> {
     let (path, implied) = find(name, options)?;
     let dir = path.parent().unwrap_or(Path::new(".")).to_path_buf();
     let mut reader = Reader::new(&dir);
+    reader.live = Live::new(live);
     let shown = path.display().to_string();
     let text = match std::fs::read_to_string(&path) {
         Ok(t) if t.len() as u64 <= crate::error::MAX_FILE_BYTES => t,
@@ -104,7 +116,13 @@ pub fn load(name: &str, options: &Options) -> Result<Chain, ChainError> {
         }
     };
     if path.extension().is_some_and(|e| e == "click") {
-        return load_click(&text, &shown, &options.set, &mut reader);
+        let chain = load_click(&text, &shown, &options.set, &mut reader)?;
+        let attached = live.iter().map(|l| Attached {
+            port: l.port.clone(),
+            at: None,
+            mtu: 0,
+        });
+        return Ok((chain, attached.collect()));
     }
     let mut set = options.set.clone();
     let numbered = implied.is_some();
@@ -113,7 +131,7 @@ pub fn load(name: &str, options: &Options) -> Result<Chain, ChainError> {
     if numbered {
         chain.name = name.to_string();
     }
-    Ok(chain)
+    Ok((chain, reader.live.attached()))
 }
 
 /// A Click configuration as a chain of one function: every device is a port of the chain, named as the device.
@@ -231,6 +249,7 @@ fn load_inner(
         values::tell_unresolved(&first, file, &header.parameters, reader);
     }
     let doc = doc?;
+    attach(&doc, reader);
     let path = Path::new(shown);
     let folder = path
         .parent()
@@ -435,6 +454,11 @@ fn build_function(
     let mut macs: Vec<String> = f.macs.iter().flatten().map(|m| m.value.clone()).collect();
     if let (Some(r), true) = (&f.router, macs.is_empty()) {
         macs = r.macs();
+        for (n, m) in macs.iter_mut().enumerate() {
+            if let Some(mac) = reader.live.at(name, n).and_then(|l| l.mac) {
+                *m = mac.to_string();
+            }
+        }
     }
     let names = f.ports.as_ref().map(|v| {
         v.iter()

@@ -15,6 +15,7 @@ mod deploy;
 mod explain;
 mod graphview;
 mod html;
+mod live;
 mod ports;
 mod program;
 mod progress;
@@ -30,7 +31,7 @@ use std::process::ExitCode;
 #[command(
     name = "onefold",
     version,
-    about = "Runs chains of network functions (firewall, router, NAT, load balancer, DPI ...) on captures",
+    about = "Runs chains of network functions (firewall, router, NAT, load balancer, DPI ...) on captures and network interfaces",
     long_about = "Runs chains of network functions.\n\n\
         A chain is a YAML file (see `onefold schema`) or the name of an example (see `onefold show --list`). Functions are \
         Click configurations or Onefold's own kinds: firewall, router, nat, load-balancer, dpi, monitor, vlan.",
@@ -59,7 +60,7 @@ enum Command {
     Check(cmd::check::Args),
     /// Shows a chain's stitched graph
     Show(cmd::show::Args),
-    /// Runs captures through a chain
+    /// Runs captures, or what arrives at network interfaces, through a chain
     Run(cmd::run::Args),
     /// Follows one packet through a chain: every decision, with the rule that made it
     Trace(cmd::trace::Args),

@@ -2,7 +2,8 @@
 
 use crate::common;
 use crate::deploy::Renewal;
-use crate::ports::PortArg;
+use crate::live::{self, LivePlan};
+use crate::ports::{Live, PortArg};
 use crate::progress::Progress;
 use crate::shadow::ShadowLog;
 use anyhow::{Result, bail};
@@ -14,7 +15,7 @@ use onefold_engine::program::Report;
 use onefold_engine::shadow::Shadow;
 use onefold_engine::{Executor, Graph, Totals};
 use onefold_packet::Timestamp;
-use onefold_runtime::{CapturePort, Count, Port, PortSpec, Worker};
+use onefold_runtime::{CapturePort, Clock, Count, LinkState, Loss, Port, PortSpec, Worker};
 use onefold_verify::generate::adapt::Adapter;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -33,6 +34,12 @@ pub struct Plan {
     pub outputs: Vec<(String, String)>,
     /// Ports of other kinds.
     pub ports: Vec<PortArg>,
+    /// Ports that are network interfaces.
+    pub live: Vec<Live>,
+    /// How they run.
+    pub live_plan: LivePlan,
+    /// The clock that goes with them.
+    pub clock: Clock,
     /// Packets per batch.
     pub batch: usize,
     /// Frames also come in the forms that fit the chain.
@@ -82,6 +89,8 @@ pub struct Outcome {
     pub totals: Totals,
     /// Port name -> (in, out), in the order of the chain file.
     pub ports: Vec<(String, Count, Count)>,
+    /// Of ports that are network interfaces: name, link, and what was lost there.
+    pub interfaces: Vec<(String, LinkState, Vec<Loss>)>,
     /// Reason -> packets.
     pub drops: BTreeMap<String, u64>,
     /// By element and reason, most first.
@@ -226,7 +235,7 @@ pub fn first_time(inputs: &[(String, String)]) -> Result<Timestamp> {
 }
 
 /// Prints what elements have printed, all of it on standard error: standard output is for the result.
-fn forward_prints(graph: &mut Graph) {
+pub fn forward_prints(graph: &mut Graph) {
     for (_, bytes) in graph.take_printed() {
         // a closed pipe is no reason to stop
         let _ = std::io::stderr().write_all(&bytes);
@@ -261,7 +270,9 @@ fn ports(chain: &Chain, plan: &mut Plan) -> Result<Vec<PortSpec>> {
         if other.is_some() && bound {
             bail!("port '{}' has --port besides --in or --out", p.name);
         }
+        let live = plan.live.iter().position(|l| l.port == p.name);
         let port: Option<Box<dyn Port>> = match (other, output) {
+            _ if live.is_some() => live.map(|i| plan.live.swap_remove(i).open),
             (Some(a), _) => Some(a.open()?),
             (None, Some((port, file))) => {
                 let w = CaptureWriter::create_for(file, LinkType::ETHERNET)?;
@@ -294,10 +305,73 @@ pub fn run(
     renewal: &mut Renewal,
     log: &mut ShadowLog,
 ) -> Result<(Outcome, Shadow)> {
+    let is_live = !plan.live.is_empty();
     let specs = ports(chain, &mut plan)?;
     let mut worker = Worker::new(executor, specs, plan.batch);
+    let with_program = !worker.executor().needs_program();
+    let start = Instant::now();
+    let interrupted = match is_live {
+        true => live::run(&mut worker, &plan.clock, &plan.live_plan, renewal, log)?,
+        false => captures(&mut worker, &plan, renewal, log)?,
+    };
+    renewal.end();
+    let shadow = worker.executor();
+    shadow.end_window();
+    log.tell(shadow)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let program = with_program.then(|| shadow.flow().report());
+    worker.linger(plan.linger)?;
+    worker.finish()?;
+    forward_prints(worker.executor().flow_mut().graph_mut());
+    let interfaces = match is_live {
+        true => (worker.states())
+            .map(|s| (s.name.to_string(), s.link, s.losses))
+            .collect(),
+        false => Vec::new(),
+    };
+    let warnings = worker.take_warnings();
+    let ports = (chain.ports.iter())
+        .map(|p| {
+            let mine = worker.counts().filter(|(n, ..)| *n == p.name);
+            let add = |a: Count, b: Count| Count {
+                packets: a.packets + b.packets,
+                bytes: a.bytes + b.bytes,
+            };
+            let none = (Count::default(), Count::default());
+            let (i, o) = mine.fold(none, |(i, o), (_, x, y)| (add(i, x), add(o, y)));
+            (p.name.clone(), i, o)
+        })
+        .collect();
+    let span = worker.span().as_secs_f64();
+    let shadow = worker.into_executor();
+    let (drops, drops_by_element) = drops(chain, &shadow);
+    let outcome = Outcome {
+        totals: shadow.flow().totals(),
+        ports,
+        interfaces,
+        drops,
+        drops_by_element,
+        seconds,
+        span,
+        warnings,
+        interrupted,
+        overruns: shadow.graph().overruns(),
+        program,
+        levels: shadow.flow().levels(),
+        flow: shadow.flow().stats(),
+        renewed: renewal.renewed,
+    };
+    Ok((outcome, shadow))
+}
+
+/// Takes what is recorded, in the order of its times, until no more comes or somebody says stop. True: it was interrupted.
+fn captures(
+    worker: &mut Worker<Shadow>,
+    plan: &Plan,
+    renewal: &mut Renewal,
+    log: &mut ShadowLog,
+) -> Result<bool> {
     let mut synthesized = !worker.executor().needs_program();
-    let with_program = synthesized;
     let total = worker.progress().1;
     let mut progress = Progress::new(total, plan.quiet);
     let start = Instant::now();
@@ -332,48 +406,8 @@ pub fn run(
             }
         }
     }
-    renewal.end();
-    let shadow = worker.executor();
-    shadow.end_window();
-    log.tell(shadow)?;
-    let seconds = start.elapsed().as_secs_f64();
-    let program = with_program.then(|| shadow.flow().report());
-    worker.linger(plan.linger)?;
-    worker.finish()?;
-    forward_prints(worker.executor().flow_mut().graph_mut());
     progress.finish();
-    let warnings = worker.take_warnings();
-    let ports = (chain.ports.iter())
-        .map(|p| {
-            let mine = worker.counts().filter(|(n, ..)| *n == p.name);
-            let add = |a: Count, b: Count| Count {
-                packets: a.packets + b.packets,
-                bytes: a.bytes + b.bytes,
-            };
-            let none = (Count::default(), Count::default());
-            let (i, o) = mine.fold(none, |(i, o), (_, x, y)| (add(i, x), add(o, y)));
-            (p.name.clone(), i, o)
-        })
-        .collect();
-    let span = worker.span().as_secs_f64();
-    let shadow = worker.into_executor();
-    let (drops, drops_by_element) = drops(chain, &shadow);
-    let outcome = Outcome {
-        totals: shadow.flow().totals(),
-        ports,
-        drops,
-        drops_by_element,
-        seconds,
-        span,
-        warnings,
-        interrupted,
-        overruns: shadow.graph().overruns(),
-        program,
-        levels: shadow.flow().levels(),
-        flow: shadow.flow().stats(),
-        renewed: renewal.renewed,
-    };
-    Ok((outcome, shadow))
+    Ok(interrupted)
 }
 
 /// Packets dropped by reason, and by element and reason, most first.

@@ -7,18 +7,23 @@
 //!   Between two steps plans are installed and handlers called.
 //! - A [`Planner`] makes plans in a thread of its own.
 //!
-//! The clock is the packets' time, and never goes back. What leaves, in which order, and what state stays behind is what the scalar
+//! With recorded ports the clock is the packets' time, and never goes back. What leaves, in which order, and what state stays behind is what the scalar
 //! reference graph does with the same packets, whatever the executor and the size of batches.
+//!
+//! With live ports ([`Port::is_live`]) the clock is the real one ([`Clock`]): [`Worker::live_step`] takes what has arrived, [`Worker::idle`] and
+//! [`Worker::wait`] do what there is to do while nothing does.
 #![forbid(unsafe_code)]
 
 mod capture;
+mod live;
 mod memory;
 mod planner;
 mod port;
 mod worker;
 
 pub use capture::CapturePort;
+pub use live::{Clock, Idle, LONGEST_SLEEP, Polling, PortState, Remark, Rhythm, SPIN};
 pub use memory::MemoryPort;
 pub use planner::{Planned, Planner};
-pub use port::{Port, PortError, Progress};
+pub use port::{LinkState, Loss, Port, PortError, Progress, TRANSMIT_QUEUE_FULL};
 pub use worker::{Count, PortSpec, Step, Worker};

@@ -1,5 +1,6 @@
 //! A worker: batches from ports, through an executor, to ports.
 
+use crate::live::Remark;
 use crate::port::{Port, PortError};
 use onefold_element::ElemId;
 use onefold_engine::Executor;
@@ -29,11 +30,11 @@ pub struct PortSpec {
     pub port: Option<Box<dyn Port>>,
 }
 
-struct Slot {
-    name: String,
-    entry: Option<ElemId>,
-    port: Option<Box<dyn Port>>,
-    received: Count,
+pub(crate) struct Slot {
+    pub(crate) name: String,
+    pub(crate) entry: Option<ElemId>,
+    pub(crate) port: Option<Box<dyn Port>>,
+    pub(crate) received: Count,
     sent: Count,
     /// When its next packet arrives, if that is known.
     next: Option<Timestamp>,
@@ -52,18 +53,22 @@ pub struct Step {
 
 /// See the module's text.
 pub struct Worker<E> {
-    executor: E,
-    slots: Vec<Slot>,
+    pub(crate) executor: E,
+    pub(crate) slots: Vec<Slot>,
     /// By element: the port that it leads to.
     port_of: Vec<u32>,
-    batch_size: usize,
+    pub(crate) batch_size: usize,
     /// Buffers for what arrives.
-    free: Vec<Pkt>,
-    batch: Vec<Pkt>,
+    pub(crate) free: Vec<Pkt>,
+    pub(crate) batch: Vec<Pkt>,
     out: Vec<(ElemId, Pkt)>,
     /// When the first packet arrived, and the last one.
-    first: Option<Timestamp>,
-    now: Timestamp,
+    pub(crate) first: Option<Timestamp>,
+    pub(crate) now: Timestamp,
+    /// Of live ports: the one that is asked next.
+    pub(crate) turn: usize,
+    /// What has changed about ports.
+    pub(crate) remarks: Vec<Remark>,
 }
 
 /// No port.
@@ -99,6 +104,8 @@ impl<E: Executor> Worker<E> {
             out: Vec::new(),
             first: None,
             now: Timestamp::ZERO,
+            turn: 0,
+            remarks: Vec::new(),
         }
     }
 
@@ -173,10 +180,7 @@ impl<E: Executor> Worker<E> {
             return Ok(None);
         };
         let n = self.batch_size.min(most.max(1));
-        if self.free.len() < n {
-            let missing = n - self.free.len();
-            self.executor.lend_packets(&mut self.free, missing);
-        }
+        self.make_room(n);
         let Some(slot) = self.slots.get_mut(port) else {
             return Ok(None);
         };
@@ -212,8 +216,16 @@ impl<E: Executor> Worker<E> {
         self.deliver()
     }
 
+    /// Buffers for so many packets are in `free`.
+    pub(crate) fn make_room(&mut self, n: usize) {
+        if self.free.len() < n {
+            let missing = n - self.free.len();
+            self.executor.lend_packets(&mut self.free, missing);
+        }
+    }
+
     /// Hands what has left to the ports.
-    fn deliver(&mut self) -> Result<(), PortError> {
+    pub(crate) fn deliver(&mut self) -> Result<(), PortError> {
         self.executor.take_transmitted(&mut self.out);
         for (sink, p) in self.out.drain(..) {
             let port = self.port_of.get(sink.0 as usize).copied();

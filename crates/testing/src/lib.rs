@@ -10,6 +10,8 @@
 //! assert!(rules.is_dir());
 //! ```
 
+pub mod net;
+
 use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -4,9 +4,9 @@
 //! ICMP errors about a balanced flow reach the other side, the packet that they quote translated as the flow is: path MTU
 //! discovery (RFC 1191) works through it both ways. Fragments follow their first one.
 
+use super::side::Side;
 use super::{
     ClickText, Encap, FRAGMENTED, ICMP_ERRORS, KindCx, NOT_IP4, VLAN_TAGGED, WRONG_SIDE, discard,
-    encap,
 };
 use crate::file::Loc;
 use schemars::JsonSchema;
@@ -141,16 +141,19 @@ impl LoadBalancer {
         } else {
             ""
         };
-        let (to_clients, to_servers) = (
-            encap(cx, self.encap_clients.as_ref()),
-            encap(cx, self.encap_servers.as_ref()),
-        );
-        t.line(format!(
-            "to_servers :: Null -> {ttl}{to_servers} -> dev1 :: ToDevice(1);"
-        ));
-        t.line(format!(
-            "to_clients :: Null -> {ttl}{to_clients} -> dev0 :: ToDevice(0);"
-        ));
+        let clients = Side {
+            port: 0,
+            encap: self.encap_clients.as_ref(),
+            own: vec![vip],
+        };
+        let servers = Side {
+            port: 1,
+            encap: self.encap_servers.as_ref(),
+            own: Vec::new(),
+        };
+        servers.leave(cx, t, &format!("to_servers :: Null -> {ttl}"));
+        clients.leave(cx, t, &format!("to_clients :: Null -> {ttl}"));
+        let (arp0, arp1) = (clients.arp(cx, &servers), servers.arp(cx, &clients));
         let pass = self.pass_other.unwrap_or(true);
         let or_discard = |to: &str, why| match pass {
             true => to.to_string(),
@@ -195,12 +198,12 @@ impl LoadBalancer {
             "c0[1] -> q0 :: IPClassifier({ICMP_ERRORS}, -) -> err_c; q0[1] -> {clients};"
         ));
         t.line(format!(
-            "e0[1] -> dev1; e0[2] -> {tagged}; e0[3] -> {other};"
+            "e0[1] -> {arp0}; e0[2] -> {tagged}; e0[3] -> {other};"
         ));
         t.line("FromDevice(1) -> e1 :: Classifier(12/0800, 12/0806, 12/8100, -);");
         t.line("e1[0] -> Strip(14) -> CheckIPHeader -> c1 :: IPClassifier(tcp or udp, icmp, -) -> [1]rw;");
         t.line(format!(
-            "e1[1] -> dev0; e1[2] -> {tagged}; e1[3] -> {other}; c1[2] -> {servers};"
+            "e1[1] -> {arp1}; e1[2] -> {tagged}; e1[3] -> {other}; c1[2] -> {servers};"
         ));
         t.line(format!(
             "c1[1] -> q1 :: IPClassifier({ICMP_ERRORS}, -) -> err_s; q1[1] -> {servers};"

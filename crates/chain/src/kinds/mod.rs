@@ -10,9 +10,11 @@ pub mod load_balancer;
 pub mod monitor;
 pub mod nat;
 pub mod router;
+mod side;
 pub mod vlan;
 
 use crate::error::Reader;
+use crate::live::LivePort;
 use crate::rules::ListedRule;
 use onefold_click::source::{FileId, Span};
 
@@ -31,6 +33,10 @@ pub struct KindCx<'a> {
 }
 
 impl KindCx<'_> {
+    /// The network interface that a port of the function is at.
+    pub fn live(&self, port: usize) -> Option<&LivePort> {
+        self.reader.live.at(self.name, port)
+    }
     /// The place of a value in the chain file.
     pub fn at<T>(&self, v: &crate::file::Loc<T>) -> Span {
         Span::new(self.file, v.start, v.start + v.len)
@@ -144,7 +150,8 @@ pub(crate) const WRONG_SIDE: &str = "ICMP error from the wrong side of its flow"
 /// Fragmented packets whose later fragments find the way of the first one.
 pub(crate) const FRAGMENTED: u32 = 4096;
 
-/// How a function that works on IP packets puts its frames together.
+/// How a function that works on IP packets puts its frames together. Where the port is a network interface, its MAC address is taken for `mac`,
+/// and neighbours are asked for instead of `next-hop`.
 #[derive(Debug, Clone, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Encap {
@@ -152,17 +159,10 @@ pub struct Encap {
     pub mac: crate::file::Loc<String>,
     /// Destination MAC address of frames sent.
     pub next_hop: crate::file::Loc<String>,
-}
-
-/// The elements that turn an IP packet into a frame again: a new Ethernet header, or the one it came with.
-pub(crate) fn encap(cx: &mut KindCx<'_>, e: Option<&Encap>) -> String {
-    match e {
-        Some(e) => {
-            let (Some(a), Some(b)) = (mac(cx, &e.mac), mac(cx, &e.next_hop)) else {
-                return String::new();
-            };
-            format!("EtherEncap(0x0800, {a}, {b})")
-        }
-        None => "Unstrip(14)".to_string(),
-    }
+    /// The function's own IPv4 address on this side, with the length of its network's prefix: `10.0.0.1/8`. On a network interface it is answered for
+    /// (ARP, nothing else), and neighbours are asked from it.
+    pub address: Option<crate::file::Loc<String>>,
+    /// The router that packets for other networks than the address's go to, on a network interface. If not given, every destination is asked
+    /// for by its own address.
+    pub gateway: Option<crate::file::Loc<String>>,
 }

@@ -7,9 +7,9 @@
 //! No flow takes another one's place: one that would have the same replies is refused. ICMP errors follow RFC 5508 (REQ-4,
 //! REQ-5): the packet that they quote is translated back, and no inside address gets out. Fragments follow their first one.
 
+use super::side::Side;
 use super::{
     ClickText, Encap, FRAGMENTED, ICMP_ERRORS, KindCx, NOT_IP4, VLAN_TAGGED, WRONG_SIDE, discard,
-    encap,
 };
 use crate::file::Loc;
 use onefold_nat::MAX_FLOWS;
@@ -138,7 +138,8 @@ impl Nat {
         ));
         t.line("err_out :: ICMPRewriter(rw:0 ping:0, SOURCE all, STRICT true);");
         t.line("err_in :: ICMPRewriter(rw:0 ping:0, SOURCE own, STRICT true);");
-        self.frames(cx, &mut t, "from_in", "from_out");
+        let outside = (u32::from(lo)..=u32::from(hi)).map(Ipv4Addr::from);
+        self.frames(cx, &mut t, outside.collect());
         self.napt_ways(&mut t, &forwards, (lo, hi));
         t.finish()
     }
@@ -247,7 +248,7 @@ impl Nat {
             t.line_at(cx.reader, cx.at(l), format!("pattern - {inside} 1 0,"));
         }
         t.line(format!("TAKE_OVER false{});", self.capacity_option(cx)));
-        self.frames(cx, &mut t, "from_in", "from_out");
+        self.frames(cx, &mut t, pairs.iter().map(|(_, p)| p.1).collect());
         // a type is asked of ICMP packets only: see the load balancer
         t.line(
             "from_in -> q_in :: IPClassifier(icmp, -); from_out -> q_out :: IPClassifier(icmp, -);",
@@ -288,22 +289,27 @@ impl Nat {
         t.finish()
     }
 
-    /// Devices, header checks and encapsulation around the translation.
-    fn frames(&self, cx: &mut KindCx<'_>, t: &mut ClickText, from_in: &str, from_out: &str) {
+    /// Devices, header checks and encapsulation around the translation; `own`: the outside addresses.
+    fn frames(&self, cx: &mut KindCx<'_>, t: &mut ClickText, own: Vec<Ipv4Addr>) {
         let ttl = if self.decrement_ttl {
             "DecIPTTL -> "
         } else {
             ""
         };
-        let inside = encap(cx, self.encap_inside.as_ref());
-        let outside = encap(cx, self.encap_outside.as_ref());
-        t.line(format!(
-            "to_out :: Null -> {ttl}{outside} -> dev1 :: ToDevice(1);"
-        ));
-        t.line(format!(
-            "to_in :: Null -> {ttl}{inside} -> dev0 :: ToDevice(0);"
-        ));
-        for (n, name, other) in [(0, from_in, "dev1"), (1, from_out, "dev0")] {
+        let inside = Side {
+            port: 0,
+            encap: self.encap_inside.as_ref(),
+            own: Vec::new(),
+        };
+        let outside = Side {
+            port: 1,
+            encap: self.encap_outside.as_ref(),
+            own,
+        };
+        outside.leave(cx, t, &format!("to_out :: Null -> {ttl}"));
+        inside.leave(cx, t, &format!("to_in :: Null -> {ttl}"));
+        let arp = [inside.arp(cx, &outside), outside.arp(cx, &inside)];
+        for (n, (name, arp)) in ["from_in", "from_out"].iter().zip(arp).enumerate() {
             t.line(format!(
                 "FromDevice({n}) -> e{n} :: Classifier(12/0800, 12/0806, 12/8100, -);"
             ));
@@ -311,7 +317,7 @@ impl Nat {
                 "e{n}[0] -> Strip(14) -> CheckIPHeader -> {name} :: Null;"
             ));
             t.line(format!(
-                "e{n}[1] -> {other}; e{n}[2] -> {}; e{n}[3] -> {};",
+                "e{n}[1] -> {arp}; e{n}[2] -> {}; e{n}[3] -> {};",
                 discard(VLAN_TAGGED),
                 discard(NOT_IP4)
             ));

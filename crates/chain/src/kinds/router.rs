@@ -78,6 +78,8 @@ struct Port {
     mac: String,
     gateway: Option<String>,
     mtu: u16,
+    /// It is a network interface whose neighbours are asked for.
+    learns: bool,
 }
 
 /// Declares the element that limits the rate of what a router says, in front of a route table.
@@ -104,7 +106,9 @@ impl Router {
             return String::new();
         }
         let limit = self.limit(cx);
-        let ports: Vec<Option<Port>> = self.interfaces.iter().map(|i| port(cx, i)).collect();
+        let ports: Vec<Option<Port>> = (self.interfaces.iter().enumerate())
+            .map(|(n, i)| port(cx, n, i))
+            .collect();
         let ports = ports.into_iter().collect::<Option<Vec<Port>>>();
         let (Some(ports), Some(limit)) = (ports, limit) else {
             return String::new();
@@ -264,10 +268,16 @@ fn same6(a: Ipv6Addr, b: Ipv6Addr, l: u8) -> bool {
     (u128::from(a) ^ u128::from(b)) & mask6(l) == 0
 }
 
-/// Checks an interface.
-fn port(cx: &mut KindCx<'_>, i: &Interface) -> Option<Port> {
+/// Checks an interface; one that is a network interface takes that one's MAC address, and its MTU unless it has one of its own.
+fn port(cx: &mut KindCx<'_>, n: usize, i: &Interface) -> Option<Port> {
+    let live = cx.live(n).cloned();
+    let learns = live.as_ref().is_some_and(|l| l.learns);
     let mac = super::mac(cx, &i.mac)?;
-    let gateway = match &i.gateway_mac {
+    let mac = match live.as_ref().and_then(|l| l.mac) {
+        Some(own) => own.to_string(),
+        None => mac,
+    };
+    let gateway = match i.gateway_mac.as_ref().filter(|_| !learns) {
         Some(g) => Some(super::mac(cx, g)?),
         None => None,
     };
@@ -279,11 +289,17 @@ fn port(cx: &mut KindCx<'_>, i: &Interface) -> Option<Port> {
         Some(a) => Some(network::<Ipv6Addr>(cx, a, 128)?),
         None => None,
     };
-    if v6.is_some() && gateway.is_none() {
+    if v6.is_some() && gateway.is_none() && !learns {
         cx.error(&i.mac, "an interface with an IPv6 address needs 'gateway-mac': nobody is asked for MAC addresses");
         return None;
     }
-    let mtu = i.mtu.as_ref().map_or(1500, |m| m.value);
+    let usual = live.map_or(1500, |l| u16::try_from(l.mtu).unwrap_or(u16::MAX));
+    let mtu = i.mtu.as_ref().map_or(usual, |m| m.value);
+    let least = if v6.is_some() { MIN_MTU6 } else { MIN_MTU4 };
+    let needed = i.mtu.as_ref().map_or(least, |m| m.value);
+    (cx.reader.live).needs(cx.name, n, u32::from(needed));
+    // what the interface lacks is told by whoever opens it
+    let mtu = mtu.max(if i.mtu.is_none() { least } else { 0 });
     if mtu < MIN_MTU4 {
         let m = format!("an MTU is at least {MIN_MTU4} bytes (RFC 791)");
         cx.error(i.mtu.as_ref()?, m);
@@ -306,6 +322,7 @@ fn port(cx: &mut KindCx<'_>, i: &Interface) -> Option<Port> {
         mac,
         gateway,
         mtu,
+        learns,
     })
 }
 

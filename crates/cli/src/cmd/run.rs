@@ -1,7 +1,8 @@
-//! `onefold run`: captures in, captures out.
+//! `onefold run`: captures in, captures out; or the packets of network interfaces, while they come.
 
 use crate::common::{self, ChainArgs, thousands};
 use crate::deploy::{self, Renewal, Verdict, Verification, Verifier, VerifyArgs};
+use crate::live::{self, LivePlan, Poll};
 use crate::ports::{PortArg, port_arg};
 use crate::program::{self, Synthesized};
 use crate::progress::Busy;
@@ -15,8 +16,10 @@ use onefold_engine::program::{ClassCount, ProgramRunner, Report};
 use onefold_engine::shadow::{Report as ShadowReport, Shadow};
 use onefold_engine::{BuildOptions, Graph, Level};
 use onefold_packet::Timestamp;
+use onefold_runtime::Clock;
 use onefold_synth::program::{Action, Program};
 use onefold_verify::generate::adapt::Adapter;
+use std::time::Duration;
 
 /// How the chain is executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -58,7 +61,8 @@ impl Mode {
     Examples:\n  \
     onefold gen --for isp-edge --out lan.pcap --reverse wan.pcap     packets that fit the chain, both ways\n  \
     onefold run isp-edge --in lan=lan.pcap --in wan=wan.pcap --out wan=out.pcap\n  \
-    onefold run isp-edge --set rules=my.rules --in lan=lan.pcap --html report.html\n\n\
+    onefold run isp-edge --set rules=my.rules --in lan=lan.pcap --html report.html\n  \
+    onefold run isp-edge --port lan=packet:eth1 --port wan=packet:eth2     live, until Ctrl-C\n\n\
     A program is verified before the first packet: proved to be the chain, or refuted, and then not run. What is not proved runs in \
     shadow mode: some packets go through the reference graph, too, and are compared.\n\n\
     Exit status: 0 every packet is accounted for, 1 not, or the program is not the chain; 2 wrong use or bad input."
@@ -76,10 +80,19 @@ pub struct Args {
     /// serves. Checksums follow: right ones stay right, wrong ones wrong
     #[arg(long)]
     adapt: bool,
-    /// What is behind a port otherwise: memory:FILE has a capture in memory before the clock starts and keeps what leaves
-    /// there, memory: only keeps, pcap:FILE is a capture that arrives
+    /// What is behind a port otherwise: packet:IF is a network interface (packet:IF,mode=mmsg,batch=N takes N frames with a system
+    /// call, 1 to 256), tap:NAME a TAP interface with the host at its other end; memory:FILE has a capture in memory before the
+    /// clock starts and keeps what leaves there, memory: only keeps, pcap:FILE is a capture that arrives. Interfaces also take
+    /// mac=keep (the chain file's MAC address, not the interface's), neighbours=keep (those of the chain file, nobody is asked), and
+    /// kernel=shared (the host may have addresses there)
     #[arg(long = "port", value_name = "PORT=KIND:NAME", value_parser = port_arg)]
     ports: Vec<PortArg>,
+    /// What is done while no packets come to network interfaces: look again and again (a whole core), sleep after a moment, or sleep at once
+    #[arg(long, value_enum, default_value_t = Poll::Adaptive)]
+    poll: Poll,
+    /// With network interfaces: end after this time; if not given, Ctrl-C or SIGTERM ends it
+    #[arg(long, visible_alias = "seconds", value_name = "SECONDS", value_parser = live::seconds)]
+    duration: Option<Duration>,
     /// How the chain is executed
     #[arg(long, value_enum, default_value_t = Mode::Auto)]
     mode: Mode,
@@ -120,9 +133,10 @@ pub struct Args {
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
     let mode = args.mode;
-    if args.inputs.is_empty() && args.ports.iter().all(|p| p.input().is_none()) {
+    let captures = !args.inputs.is_empty() || args.ports.iter().any(|p| p.input().is_some());
+    if !captures && args.ports.iter().all(|p| p.device().is_none()) {
         anyhow::bail!(
-            "no packets come: --in PORT=FILE names a capture that arrives at a port; hint: `onefold gen --for CHAIN --out FILE` makes one"
+            "no packets come: --in PORT=FILE names a capture that arrives at a port, --port PORT=packet:IF an interface; hint: `onefold gen --for CHAIN --out FILE` makes one"
         );
     }
     if mode == Mode::Reference && args.verify.program.is_some() {
@@ -137,7 +151,13 @@ pub fn run(args: &Args) -> Result<u8> {
             "{flag} has nothing to do: {why}; leave it out, or use --mode program with a rate"
         );
     }
-    let Some(chain) = args.chain.load_or_print() else {
+    let live = live::open(&args.ports, captures)?;
+    if live.is_empty() && args.duration.is_some() {
+        anyhow::bail!(
+            "--duration is for network interfaces; captures end by themselves, or with --limit"
+        );
+    }
+    let Some((chain, attached)) = live::load(&args.chain, &live, args.quiet)? else {
         return Ok(common::BAD_INPUT);
     };
     let mut inputs = args.inputs.clone();
@@ -148,7 +168,11 @@ pub fn run(args: &Args) -> Result<u8> {
             anyhow::bail!("the chain has no port '{}'", p.port);
         }
     }
-    let start = runner::first_time(&inputs)?;
+    let clock = Clock::start();
+    let start = match live.is_empty() {
+        true => runner::first_time(&inputs)?,
+        false => clock.origin(),
+    };
     let options = BuildOptions {
         seed: args.seed,
         start,
@@ -177,12 +201,23 @@ pub fn run(args: &Args) -> Result<u8> {
         inputs: args.inputs.clone(),
         outputs: args.outputs.clone(),
         ports: args.ports.clone(),
+        live,
+        live_plan: LivePlan {
+            polling: args.poll.polling(),
+            duration: args.duration,
+            limit: args.limit,
+            quiet: args.quiet,
+            attached,
+        },
+        clock,
         adapter,
         batch: usize::from(args.batch),
         limit: args.limit,
         linger: Timestamp::from_secs_f64(args.linger.clamp(0.0, 1e9)),
         quiet: args.quiet,
     };
+    // packets that arrive by themselves do not wait for a program
+    let waits = plan.live.is_empty();
     let given = args.verify.program.as_deref();
     let ports = super::verify::ports(&chain);
     let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet);
@@ -219,7 +254,7 @@ pub fn run(args: &Args) -> Result<u8> {
             (r, Some((s, v)))
         }
     };
-    let mut renewal = Renewal::new(verifier, policy, given.is_some(), true);
+    let mut renewal = Renewal::new(verifier, policy, given.is_some(), waits);
     let command = match given {
         Some(p) => format!("{} --program {}", args.chain.text(), p.display()),
         None => args.chain.text(),
@@ -304,17 +339,7 @@ struct Made<'a> {
 /// The result as INTERFACE documents it.
 fn json(o: &Outcome, mode: Mode, made: Option<&Made<'_>>) -> serde_json::Value {
     let t = &o.totals;
-    let ports: serde_json::Map<String, serde_json::Value> = o
-        .ports
-        .iter()
-        .map(|(n, i, out)| {
-            let v = serde_json::json!({
-                "in": { "packets": i.packets, "bytes": i.bytes },
-                "out": { "packets": out.packets, "bytes": out.bytes },
-            });
-            (n.clone(), v)
-        })
-        .collect();
+    let ports = live::ports_json(o);
     let mut all = serde_json::json!({
         "mode": mode.name(),
         "levels": levels_json(o),
@@ -563,6 +588,7 @@ fn print_text(name: &str, o: &Outcome) {
             thousands(out.bytes)
         );
     }
+    live::print_losses(o);
     if !o.drops_by_element.is_empty() {
         crate::say!("drops by reason");
         const SHOWN: usize = 20;

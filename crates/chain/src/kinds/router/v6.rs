@@ -155,7 +155,8 @@ pub(super) fn source(ports: &[Port]) -> Ipv6Addr {
 
 /// What came in at an interface and is for the router: pings and neighbor solicitations are answered.
 fn self_delivery(t: &mut ClickText, n: usize, p: &Port) {
-    let (Some((a, _)), Some(gateway)) = (p.v6, &p.gateway) else {
+    let with_hop = p.gateway.is_some() || p.learns;
+    let Some((a, _)) = p.v6.filter(|_| with_hop) else {
         t.line(format!(
             "mine6p[{0}] -> {1}; link6[{0}] -> {1};",
             n + 1,
@@ -163,25 +164,46 @@ fn self_delivery(t: &mut ClickText, n: usize, p: &Port) {
         ));
         return;
     };
+    // echo request, neighbor solicitation, and answers to our own solicitations, whose hop limit says that they are of this link
+    // (RFC 4861 7.1.2)
+    let answers = if p.gateway.is_none() {
+        "6/3aff 40/88, "
+    } else {
+        ""
+    };
     t.line(format!(
-        "enc{n} :: EtherEncap(0x86dd, {}, {gateway}) -> out{n};",
-        p.mac
-    ));
-    // echo request, neighbor solicitation
-    t.line(format!(
-        "loc{n} :: Classifier(6/3a 40/80, 6/3a 40/87, -); mine6p[{}] -> loc{n};",
+        "loc{n} :: Classifier(6/3a 40/80, 6/3a 40/87, {answers}-); mine6p[{}] -> loc{n};",
         n + 1
     ));
+    let (other, link_reply) = match &p.gateway {
+        Some(gateway) => {
+            t.line(format!(
+                "enc{n} :: EtherEncap(0x86dd, {}, {gateway}) -> out{n};",
+                p.mac
+            ));
+            (2, "")
+        }
+        None => {
+            t.line(format!(
+                "enc{n} :: IP6NDSolicitor({a}, {}) -> out{n};",
+                p.mac
+            ));
+            t.line(format!("loc{n}[2] -> Unstrip(14) -> [1]enc{n};"));
+            (3, "GetIP6Address(24) -> ")
+        }
+    };
     // a link-local address says nothing of its link: the reply leaves where the request came in
     t.line(format!(
         "loc{n}[0] -> ICMP6PingResponder({a}) -> reply{n} :: Classifier(24/fe80%ffc0, -);"
     ));
-    t.line(format!("reply{n}[0] -> enc{n}; reply{n}[1] -> rt6;"));
+    t.line(format!(
+        "reply{n}[0] -> {link_reply}enc{n}; reply{n}[1] -> rt6;"
+    ));
     t.line(format!(
         "loc{n}[1] -> Unstrip(14) -> IP6NDAdvertiser({a}/128 {}) -> out{n};",
         p.mac
     ));
-    t.line(format!("loc{n}[2] -> {};", discard(FOR_ROUTER)));
+    t.line(format!("loc{n}[{other}] -> {};", discard(FOR_ROUTER)));
     let groups = [ALL_NODES, ALL_ROUTERS, solicited_node(a)].map(|a| bytes_at(24, a));
     let groups = groups.join(", ");
     if link_local(a) {

@@ -1,0 +1,120 @@
+//! Interfaces that go down, away and come back; chains that have nothing to do; runs that end.
+
+use crate::host::datagrams;
+use crate::running::{PATIENCE, Running};
+use onefold_testing::net::{Net, Raw};
+use std::time::{Duration, Instant};
+
+/// A router between two hosts.
+fn routed() -> Option<Net> {
+    let net = Net::new(&["a", "o", "b"])?;
+    left(&net);
+    net.pair(("b", "vb"), ("o", "ob"));
+    net.ip("b", "addr add 172.16.1.2/30 dev vb");
+    net.ip("b", "route add default via 172.16.1.1");
+    Some(net)
+}
+
+fn left(net: &Net) {
+    net.pair(("a", "va"), ("o", "oa"));
+    net.ip("a", "addr add 172.16.0.1/30 dev va");
+    net.ip("a", "route add default via 172.16.0.2");
+}
+
+const ARGS: [&str; 5] = [
+    "routers-1",
+    "--port",
+    "left=packet:oa",
+    "--port",
+    "right=packet:ob",
+];
+const FAR: [u8; 4] = [172, 16, 1, 2];
+
+#[test]
+fn a_link_goes_down_and_an_interface_away_and_both_come_back() {
+    let Some(net) = routed() else { return };
+    for mode in ["", ",mode=mmsg,batch=8"] {
+        let ports = [
+            format!("left=packet:oa{mode}"),
+            format!("right=packet:ob{mode}"),
+        ];
+        let args = ["routers-1", "--port", &ports[0], "--port", &ports[1]];
+        let mut onefold = Running::start(&net, "o", &args);
+        let ping = || net.within("a", || Raw::icmp().ping(FAR.into(), 3, PATIENCE));
+        assert!(ping().is_some());
+        net.ip("o", "link set ob down");
+        assert!(onefold.wait_for("link of ob").contains("down"));
+        // it is counted, not sent
+        let lost = net.within("a", || {
+            Raw::icmp().ping(FAR.into(), 4, Duration::from_millis(300))
+        });
+        assert_eq!(lost, None);
+        net.ip("o", "link set ob up");
+        assert!(onefold.wait_for("link of ob").contains("up"));
+        assert!(ping().is_some(), "after the link came back");
+        // a pair of interfaces goes, and another one of the same names comes
+        net.ip("o", "link del oa");
+        onefold.wait_for("interface oa is gone");
+        left(&net);
+        // with another neighbour behind it, which is not to be taken for the one before
+        net.ip(
+            "a",
+            &format!("link set va address 02:00:00:00:77:{:02x}", mode.len()),
+        );
+        onefold.wait_for("interface oa is back");
+        assert!(ping().is_some(), "after the interface came back");
+        datagrams(&net, "a", "b", (FAR, 5353).into(), 1000);
+        let v = onefold.stop();
+        let lost = &v["ports"]["right"]["lost"]["link down, not sent"];
+        assert!(lost.as_u64() > Some(0), "{v}");
+    }
+}
+
+/// Processor time of a process so far.
+fn used(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let behind = stat.rsplit(')').next().expect("its name is in parentheses");
+    let fields: Vec<u64> = behind
+        .split_whitespace()
+        .map(|f| f.parse().unwrap_or(0))
+        .collect();
+    // utime and stime, in ticks of a hundredth of a second
+    Duration::from_millis((fields[11] + fields[12]) * 10)
+}
+
+#[test]
+fn a_chain_without_packets_uses_less_than_two_hundredths_of_a_core() {
+    let Some(net) = routed() else { return };
+    for (poll, most) in [("adaptive", 0.02), ("interrupt", 0.02)] {
+        let args = [&ARGS[..], &["--poll", poll]].concat();
+        let onefold = Running::start(&net, "o", &args);
+        let echo = net.within("a", || Raw::icmp().ping(FAR.into(), 3, PATIENCE));
+        assert!(echo.is_some(), "{poll}");
+        let (before, begun) = (used(onefold.pid()), Instant::now());
+        std::thread::sleep(Duration::from_millis(1000));
+        let share = (used(onefold.pid()) - before).as_secs_f64() / begun.elapsed().as_secs_f64();
+        assert!(share < most, "{poll}: {share} of a core");
+        // and it is there when a packet comes
+        let echo = net.within("a", || Raw::icmp().ping(FAR.into(), 4, PATIENCE));
+        assert!(echo.is_some(), "{poll}");
+        onefold.stop();
+    }
+}
+
+#[test]
+fn a_run_ends_after_its_duration_and_after_its_limit() {
+    let Some(net) = routed() else { return };
+    let args = [&ARGS[..], &["--poll", "busy", "--duration", "0.3"]].concat();
+    let mut onefold = Running::start(&net, "o", &args);
+    let v = onefold.report(0);
+    let seconds = v["seconds"].as_f64().expect("a number");
+    assert!(seconds >= 0.3, "{seconds}");
+    assert_eq!(v["interrupted"], false);
+    let args = [&ARGS[..], &["--limit", "1"]].concat();
+    let mut onefold = Running::start(&net, "o", &args);
+    net.within("a", || {
+        Raw::icmp().ping(FAR.into(), 3, Duration::from_millis(300))
+    });
+    let v = onefold.report(0);
+    assert_eq!(v["packets_in"], 1, "{v}");
+}

@@ -1,0 +1,10 @@
+//! Chains between hosts that are real kernels: network namespaces with virtual interfaces between them, Onefold in
+//! the middle. Needs root; everything that is made has names of its own and is removed.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod diagnostics;
+mod host;
+mod links;
+mod running;
+mod traffic;

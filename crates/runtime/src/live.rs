@@ -1,0 +1,354 @@
+//! Live ports: the clock is the real one, packets are there or not, and who has nothing to do sleeps.
+//!
+//! A round of [`Worker::live_step`] asks every port with an entry in turn, a batch at most from each. Where all of
+//! them have nothing, timers and tasks that are due take place ([`Worker::idle`]), and the worker may wait
+//! ([`Worker::wait`]) until a packet arrives, a queue has room again, or the next timer is due.
+
+use crate::port::{LinkState, Loss, PortError};
+use crate::worker::{Step, Worker};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use onefold_engine::Executor;
+use onefold_packet::Timestamp;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The real time, in a form that never goes back: wall time of the moment of [`Clock::start`], and a monotone clock
+/// from then on. Corrections of the wall clock while it runs are not followed.
+#[derive(Debug, Clone, Copy)]
+pub struct Clock {
+    origin: Instant,
+    wall: Timestamp,
+}
+
+impl Clock {
+    /// From now on.
+    pub fn start() -> Clock {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH);
+        let nanos = wall.map_or(0, |d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX));
+        Clock {
+            origin: Instant::now(),
+            wall: Timestamp(nanos),
+        }
+    }
+
+    /// Wall time when it was started.
+    pub fn origin(&self) -> Timestamp {
+        self.wall
+    }
+
+    /// Time now.
+    #[inline]
+    pub fn now(&self) -> Timestamp {
+        let passed = i64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(i64::MAX);
+        Timestamp(self.wall.0.saturating_add(passed))
+    }
+
+    /// Time since it was started.
+    pub fn elapsed(&self) -> Duration {
+        self.origin.elapsed()
+    }
+}
+
+/// What a worker does while no packets come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Polling {
+    /// It asks again and again: the least latency, a whole core.
+    Busy,
+    /// It asks for [`SPIN`] after the last packet, and sleeps then until one comes.
+    #[default]
+    Adaptive,
+    /// It sleeps at once.
+    Interrupt,
+}
+
+/// How long an adaptive worker goes on asking after the last packet: about what being woken costs.
+pub const SPIN: Duration = Duration::from_micros(50);
+/// Longest sleep, so that links are looked after and somebody who wants the worker to end is heard.
+pub const LONGEST_SLEEP: Duration = Duration::from_millis(100);
+/// Longest sleep while tasks of the chain want to run.
+const TASKS_SLEEP: Duration = Duration::from_millis(1);
+/// Links are looked after so often.
+const ATTEND_EVERY: Duration = Duration::from_millis(100);
+/// Batches of the ports between two looks at the time for that.
+const ATTEND_STEPS: u32 = 64;
+
+/// Looks after the ports of a worker, and says when it may sleep.
+#[derive(Debug)]
+pub struct Rhythm {
+    polling: Polling,
+    /// Nothing has come since.
+    idle_since: Option<Instant>,
+    attended: Instant,
+    steps: u32,
+}
+
+impl Rhythm {
+    /// With this way of polling.
+    pub fn new(polling: Polling) -> Rhythm {
+        Rhythm {
+            polling,
+            idle_since: None,
+            attended: Instant::now(),
+            steps: 0,
+        }
+    }
+
+    /// Packets have come: is it time to look after the ports?
+    #[inline]
+    pub fn busy(&mut self) -> bool {
+        self.idle_since = None;
+        self.steps += 1;
+        self.steps >= ATTEND_STEPS && self.is_time()
+    }
+
+    /// None have come.
+    pub fn idle(&mut self) -> Idle {
+        let now = Instant::now();
+        let since = *self.idle_since.get_or_insert(now);
+        let sleep = match self.polling {
+            Polling::Busy => false,
+            Polling::Adaptive => now - since >= SPIN,
+            Polling::Interrupt => true,
+        };
+        let attend = self.is_time();
+        Idle { sleep, attend }
+    }
+
+    fn is_time(&mut self) -> bool {
+        self.steps = 0;
+        let time = self.attended.elapsed() >= ATTEND_EVERY;
+        if time {
+            self.attended = Instant::now();
+        }
+        time
+    }
+}
+
+/// What there is to do when no packets come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Idle {
+    /// The worker may sleep.
+    pub sleep: bool,
+    /// The ports are looked after.
+    pub attend: bool,
+}
+
+/// What has changed about a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark {
+    /// The port.
+    pub port: String,
+    /// In words.
+    pub text: String,
+    /// Its link is up again: who is at its other end may be somebody else.
+    pub restored: bool,
+}
+
+/// Where a port of a worker stands.
+#[derive(Debug, Clone)]
+pub struct PortState<'a> {
+    /// The port.
+    pub name: &'a str,
+    /// Its link.
+    pub link: LinkState,
+    /// What it has lost.
+    pub losses: Vec<Loss>,
+}
+
+impl<E: Executor> Worker<E> {
+    /// From now on packets arrive; the clock of the executor goes on at `now`.
+    ///
+    /// # Errors
+    /// When a device refuses.
+    pub fn start(&mut self, now: Timestamp) -> Result<(), PortError> {
+        for s in &mut self.slots {
+            if let Some(p) = &mut s.port {
+                p.start(s.entry.is_some())?;
+            }
+        }
+        self.now = self.now.max(now);
+        self.first.get_or_insert(self.now);
+        self.executor.advance(self.now);
+        self.deliver()
+    }
+
+    /// Takes a batch, `most` packets at most, all its way: from the next port that has packets. All of them arrive at
+    /// one moment, which is read from the clock once. `None` when no port has any.
+    ///
+    /// # Errors
+    /// When a device is broken, or what leaves cannot be written.
+    pub fn live_step(&mut self, clock: &Clock, most: usize) -> Result<Option<Step>, PortError> {
+        let n = self.batch_size.min(most.max(1));
+        self.make_room(n);
+        for _ in 0..self.slots.len() {
+            let port = self.turn;
+            self.turn = match port + 1 < self.slots.len() {
+                true => port + 1,
+                false => 0,
+            };
+            let Some(slot) = self.slots.get_mut(port) else {
+                continue;
+            };
+            let (Some(entry), Some(source)) = (slot.entry, &mut slot.port) else {
+                continue;
+            };
+            source.poll(&mut self.free, &mut self.batch, n)?;
+            if self.batch.is_empty() {
+                continue;
+            }
+            let packets = self.batch.len();
+            self.now = self.now.max(clock.now());
+            slot.received.packets += packets as u64;
+            for p in &mut self.batch {
+                slot.received.bytes += p.len() as u64;
+                p.anno.timestamp = self.now;
+            }
+            self.executor.run_at(entry, &mut self.batch, self.now);
+            self.deliver()?;
+            return Ok(Some(Step { port, packets }));
+        }
+        Ok(None)
+    }
+
+    /// No packets have come: timers and tasks that are due take place, and what waits for room is tried again.
+    ///
+    /// # Errors
+    /// As [`Worker::live_step`].
+    pub fn idle(&mut self, clock: &Clock) -> Result<(), PortError> {
+        let graph = self.executor.graph();
+        let (timer, tasks) = (graph.next_timer(), graph.has_runnable_tasks());
+        if timer.is_some() || tasks {
+            let now = self.now.max(clock.now());
+            if tasks || timer.is_some_and(|t| t <= now) {
+                self.now = now;
+                self.executor.advance(now);
+                self.deliver()?;
+            }
+        }
+        for s in &mut self.slots {
+            if let Some(p) = s.port.as_mut().filter(|p| p.backlog() > 0) {
+                p.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sleeps until a packet arrives, a queue with a backlog has room, the next timer is due, or for
+    /// [`LONGEST_SLEEP`]. A signal ends it, too.
+    ///
+    /// # Errors
+    /// When the system cannot wait for the ports' descriptors.
+    pub fn wait(&mut self, clock: &Clock) -> Result<(), PortError> {
+        let graph = self.executor.graph();
+        let mut most = match graph.has_runnable_tasks() {
+            true => TASKS_SLEEP,
+            false => LONGEST_SLEEP,
+        };
+        if let Some(at) = graph.next_timer() {
+            let left = u64::try_from((at - clock.now()).0).unwrap_or(0);
+            most = most.min(Duration::from_nanos(left));
+        }
+        // whole milliseconds: what is less is spent asking
+        let millis = u16::try_from(most.as_millis()).unwrap_or(u16::MAX);
+        if millis == 0 {
+            std::thread::yield_now();
+            return Ok(());
+        }
+        let mut waiting: Vec<PollFd<'_>> = Vec::with_capacity(self.slots.len());
+        let mut of: Vec<usize> = Vec::with_capacity(self.slots.len());
+        for (i, s) in self.slots.iter().enumerate() {
+            let Some(port) = &s.port else { continue };
+            let input = port.descriptor().filter(|_| s.entry.is_some());
+            let output = port.send_descriptor().filter(|_| port.backlog() > 0);
+            let both = [(input, PollFlags::POLLIN), (output, PollFlags::POLLOUT)];
+            for (fd, flags) in both {
+                if let Some(fd) = fd {
+                    waiting.push(PollFd::new(fd, flags));
+                    of.push(i);
+                }
+            }
+        }
+        match poll(&mut waiting, PollTimeout::from(millis)) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(e) => {
+                return Err(PortError::Device {
+                    port: "all ports".to_string(),
+                    doing: "waiting for packets",
+                    error: e.into(),
+                });
+            }
+        }
+        // an error stays readable until somebody has asked for it
+        let failed = PollFlags::POLLERR | PollFlags::POLLHUP | PollFlags::POLLNVAL;
+        let broken = waiting
+            .iter()
+            .zip(&of)
+            .filter(|(w, _)| w.revents().is_some_and(|r| r.intersects(failed)));
+        let broken: Vec<usize> = broken.map(|(_, i)| *i).collect();
+        for i in broken {
+            self.attend_port(i);
+        }
+        Ok(())
+    }
+
+    /// Looks after the ports; remarks about what has changed wait for [`Worker::take_remarks`].
+    pub fn attend(&mut self) {
+        for i in 0..self.slots.len() {
+            self.attend_port(i);
+        }
+    }
+
+    fn attend_port(&mut self, i: usize) {
+        if let Some(s) = self.slots.get_mut(i)
+            && let Some(p) = &mut s.port
+        {
+            let before = p.link();
+            if let Some(text) = p.attend() {
+                self.remarks.push(Remark {
+                    port: s.name.clone(),
+                    text,
+                    restored: before != LinkState::Up && p.link() == LinkState::Up,
+                });
+            }
+        }
+    }
+
+    /// What has changed about ports since the last time.
+    pub fn take_remarks(&mut self) -> Vec<Remark> {
+        std::mem::take(&mut self.remarks)
+    }
+
+    /// Where each live port stands.
+    pub fn states(&self) -> impl Iterator<Item = PortState<'_>> {
+        let with_port = self
+            .slots
+            .iter()
+            .filter_map(|s| Some((s, s.port.as_ref()?)));
+        let live = with_port.filter(|(_, p)| p.is_live());
+        live.map(|(s, p)| PortState {
+            name: &s.name,
+            link: p.link(),
+            losses: p.losses(),
+        })
+    }
+
+    /// Nothing more is taken in; what waits for room is sent, as far as that is done within `most`.
+    ///
+    /// # Errors
+    /// As [`Worker::live_step`].
+    pub fn drain(&mut self, most: Duration) -> Result<(), PortError> {
+        let begun = Instant::now();
+        while begun.elapsed() < most {
+            let mut left = 0;
+            for p in self.slots.iter_mut().filter_map(|s| s.port.as_mut()) {
+                p.flush()?;
+                left += p.backlog();
+            }
+            if left == 0 {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
