@@ -1,4 +1,5 @@
-//! What it costs to touch a packet, by number of buffers and of different packets: `cargo run --release -p onefold-bench --example ceiling`.
+//! What it costs to touch a packet, by number of buffers and of different packets: `cargo run --release -p
+//! onefold-bench --example ceiling`.
 
 use onefold_bench::measure::{
     Candidate, Ceiling, Lane, MacSwap, Settings, Spread, Templates, alternate, pin,

@@ -1,8 +1,8 @@
 //! Answers to a capture: what the other side would send back to packets that have been seen.
 //!
-//! This is how traffic for the far side of a NAT is made: run one direction through the chain, capture what leaves, answer
-//! that. Each TCP or UDP packet and each ICMP echo request gets one answer: addresses and ports exchanged, a TCP SYN is
-//! accepted, data is acknowledged. Everything else gets none.
+//! This is how traffic for the far side of a NAT is made: run one direction through the chain, capture what leaves,
+//! answer that. Each TCP or UDP packet and each ICMP echo request gets one answer: addresses and ports exchanged, a TCP
+//! SYN is accepted, data is acknowledged. Everything else gets none.
 
 use std::path::Path;
 
@@ -126,7 +126,8 @@ fn exchange_ports(t: &mut [u8]) {
     }
 }
 
-/// Answers the first `limit` packets of `from` that have an answer, into `to`. Gives the file and its mean frame length.
+/// Answers the first `limit` packets of `from` that have an answer, into `to`. Gives the file and its mean frame
+/// length.
 ///
 /// # Errors
 /// A capture cannot be read or written.

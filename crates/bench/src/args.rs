@@ -254,8 +254,8 @@ pub struct GenArgs {
     )]
     pub reply_to: Option<Ipv4Addr>,
 
-    /// Writes the answers to a capture instead: what the other side sends back to packets that were seen, for example behind
-    /// a NAT
+    /// Writes the answers to a capture instead: what the other side sends back to packets that were seen, for example
+    /// behind a NAT
     #[arg(
         long,
         value_name = "FILE",
@@ -327,7 +327,8 @@ pub struct GenArgs {
     )]
     pub nesting: Option<f64>,
 
-    /// Source addresses of all rules lie within this prefix, for example 204.152.0.0/16; wildcards become the whole prefix
+    /// Source addresses of all rules lie within this prefix, for example 204.152.0.0/16; wildcards become the whole
+    /// prefix
     #[arg(
         long,
         value_name = "PREFIX",

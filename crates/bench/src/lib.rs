@@ -8,7 +8,8 @@
 //! - [`run`] is the command `onefold gen` ([`GenArgs`] are its options) without its terminal: it writes files and
 //!   reports to a [`Progress`].
 //! - [`chains`] makes chain files of every kind of network function, for tests.
-//! - [`measure`] runs chains on such packets and says what they cost; [`experiment`] has, as data, what the papers measured.
+//! - [`measure`] runs chains on such packets and says what they cost; [`experiment`] has, as data, what the papers
+//!   measured.
 //!
 //! Same parameters and same seed give the same bytes, on every machine and in every release, unless the
 //! changelog says otherwise.

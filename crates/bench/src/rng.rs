@@ -1,7 +1,8 @@
 //! Random numbers that stay the same for a seed: for ever, on every machine.
 //!
 //! The generators of the `rand` crate may change their sequences between releases, and a capture that a test or a
-//! paper refers to by its seed must not. This is xoshiro256++ (Blackman and Vigna, public domain), seeded by SplitMix64.
+//! paper refers to by its seed must not. This is xoshiro256++ (Blackman and Vigna, public domain), seeded by
+//! SplitMix64.
 
 /// A random number generator.
 #[derive(Clone, Debug)]

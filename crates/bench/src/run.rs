@@ -69,8 +69,8 @@ pub struct RuleSummary {
     /// How many are the first match of a header: if headers were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exercised: Option<u64>,
-    /// Indices (from 0) of the rules that no header reaches, because earlier rules cover them or because they ask for ports
-    /// of a protocol without ports.
+    /// Indices (from 0) of the rules that no header reaches, because earlier rules cover them or because they ask for
+    /// ports of a protocol without ports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unreached: Vec<usize>,
 }

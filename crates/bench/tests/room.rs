@@ -16,7 +16,8 @@ use std::rc::Rc;
 /// Flows that the rewriter has room for, and packets after which they are forgotten.
 const CAPACITY: u64 = 1024;
 const ROOM: u64 = 960;
-/// Templates. Each comes once at least before the clock starts, so that the rewriter is filled twice however slow the machine is.
+/// Templates. Each comes once at least before the clock starts, so that the rewriter is filled twice however slow the
+/// machine is.
 const FRAMES: u32 = 2200;
 
 /// A rewriter in front of a network card.

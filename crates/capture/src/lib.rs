@@ -1,9 +1,9 @@
 //! Packet ports of Onefold that are files: captures in, captures out.
 //!
-//! [`CaptureReader`] streams frames out of pcap and pcapng files (either byte order, micro- or nanoseconds, gzip-compressed
-//! or not), [`CaptureWriter`] writes them, and [`Merge`] turns the captures of several ports into one sequence
-//! ordered by time. A frame is its bytes, a time in nanoseconds since the epoch and a [`LinkType`]; this crate looks at
-//! nothing inside the frame.
+//! [`CaptureReader`] streams frames out of pcap and pcapng files (either byte order, micro- or nanoseconds,
+//! gzip-compressed or not), [`CaptureWriter`] writes them, and [`Merge`] turns the captures of several ports into one
+//! sequence ordered by time. A frame is its bytes, a time in nanoseconds since the epoch and a [`LinkType`]; this crate
+//! looks at nothing inside the frame.
 //!
 //! Captures come from strangers. A damaged container yields every frame before the damage, then exactly one
 //! [`CaptureError`] that says at which byte and why, then nothing more; memory stays bounded by [`MAX_FRAME`]

@@ -77,8 +77,8 @@ impl Reader {
         !self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
-    /// The path of a file that the chain names: absolute as it is, relative to the chain file's folder, or, where there is no
-    /// such file, to the current folder (so that `--set rules=FILE` means what the shell completes).
+    /// The path of a file that the chain names: absolute as it is, relative to the chain file's folder, or, where there
+    /// is no such file, to the current folder (so that `--set rules=FILE` means what the shell completes).
     pub fn resolve(&self, name: &str) -> PathBuf {
         let p = Path::new(name);
         let beside = self.dir.join(p);

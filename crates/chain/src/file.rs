@@ -157,7 +157,8 @@ pub struct ApartSpec {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Function {
-    /// Makes this many of it, named NAME1, NAME2 ...; `$(i)` in it is the number, from 1, `$(i-1)` and `$(i+1)` the ones beside it.
+    /// Makes this many of it, named NAME1, NAME2 ...; `$(i)` in it is the number, from 1, `$(i-1)` and `$(i+1)` the
+    /// ones beside it.
     pub repeat: Option<u32>,
     /// How the repeated functions are linked, each to the next: `"[1] <-> [0]"`.
     pub link: Option<Loc<String>>,

@@ -1,10 +1,10 @@
 //! The chain file: network functions, links and ports, stitched into one graph of elements.
 //!
-//! - [`load`] reads a chain file (or finds an example by name), applies parameters, builds every network function's graph
-//!   and stitches them; [`Chain`] is the result: a [`GraphSpec`](onefold_element::GraphSpec) for the engine, and the chain's
-//!   ports with the elements that packets enter and leave through.
-//! - [`kinds`]: network functions without Click. Each is *defined as a graph of elements*, printable as Click text, whose
-//!   line directives point at the rules and routes it was made from.
+//! - [`load`] reads a chain file (or finds an example by name), applies parameters, builds every network function's
+//!   graph and stitches them; [`Chain`] is the result: a [`GraphSpec`](onefold_element::GraphSpec) for the engine, and
+//!   the chain's ports with the elements that packets enter and leave through.
+//! - [`kinds`]: network functions without Click. Each is *defined as a graph of elements*, printable as Click text,
+//!   whose line directives point at the rules and routes it was made from.
 //! - [`import`]: rule sets and routes in other tools' formats. What an importer cannot express is refused by name.
 //! - [`schema`]: the JSON Schema of the chain file.
 //!

@@ -26,8 +26,9 @@ pub struct Options {
     pub examples: Vec<PathBuf>,
 }
 
-/// Finds a chain file (or a Click configuration, whose name ends in `.click`): a file, a folder with a `chain.yaml`, or an example's name. An example `routers-7` that has no folder
-/// of its own is folder `routers-N` with parameter `n` = 7.
+/// Finds a chain file (or a Click configuration, whose name ends in `.click`): a file, a folder with a `chain.yaml`, or
+/// an example's name. An example `routers-7` that has no folder of its own is folder `routers-N` with parameter `n` =
+/// 7.
 pub fn find(
     name: &str,
     options: &Options,
@@ -90,8 +91,8 @@ pub fn load(name: &str, options: &Options) -> Result<Chain, ChainError> {
     Ok(load_live(name, options, &[])?.0)
 }
 
-/// Loads a chain, some of whose ports are network interfaces: also gives back what became of these, in their order. Those that the chain does not
-/// have are left out.
+/// Loads a chain, some of whose ports are network interfaces: also gives back what became of these, in their order.
+/// Those that the chain does not have are left out.
 pub fn load_live(
     name: &str,
     options: &Options,

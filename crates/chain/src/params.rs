@@ -1,7 +1,7 @@
 //! Parameters: `$(name)` in a chain file.
 //!
-//! They are substituted in the text, before it is read as YAML: a parameter can stand for a number as well as for a part of a
-//! string. Only declared names are touched, so that `$(element.handler)` in an embedded Click script stays.
+//! They are substituted in the text, before it is read as YAML: a parameter can stand for a number as well as for a
+//! part of a string. Only declared names are touched, so that `$(element.handler)` in an embedded Click script stays.
 
 /// Longest value of a parameter, in bytes.
 pub const MAX_VALUE_LEN: usize = 4096;

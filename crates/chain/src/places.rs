@@ -1,5 +1,5 @@
-//! Where the elements of a function stand, for the operator: a line of a file that she wrote, never one of a text that was made
-//! from it.
+//! Where the elements of a function stand, for the operator: a line of a file that she wrote, never one of a text that
+//! was made from it.
 
 use crate::stitch::Part;
 use onefold_click::source::{SourceMap, Span};
@@ -82,8 +82,8 @@ impl<'a> Places<'a> {
     }
 }
 
-/// Finds the lines of a configuration that a chain file holds as it is, from line `from` of the file on. Empty if it is not
-/// there line by line (YAML may have folded or unescaped it).
+/// Finds the lines of a configuration that a chain file holds as it is, from line `from` of the file on. Empty if it is
+/// not there line by line (YAML may have folded or unescaped it).
 fn written_at(file: &str, config: &str, from: u32) -> Vec<(u32, u32)> {
     let wanted: Vec<&str> = config.trim_end().lines().collect();
     let [first, rest @ ..] = &wanted[..] else {

@@ -1,6 +1,7 @@
-//! Loops between functions. Packets can turn back within a function (a translator takes what comes from outside for a packet of
-//! a flow from inside, if it looks like one); where they can do so at both ends of a row of links, they can go round for ever.
-//! A [`LoopGuard`] stands behind one turn of each such loop, unless every way round counts a hop down.
+//! Loops between functions. Packets can turn back within a function (a translator takes what comes from outside for a
+//! packet of a flow from inside, if it looks like one); where they can do so at both ends of a row of links, they can
+//! go round for ever. A [`LoopGuard`] stands behind one turn of each such loop, unless every way round counts a hop
+//! down.
 //!
 //! [`LoopGuard`]: onefold_elements::standard
 
@@ -22,8 +23,8 @@ pub(crate) struct LinkEnds {
     pub entries: Vec<(usize, usize)>,
 }
 
-/// What leaves these elements at output 0 does not come there again and again: a hop has been counted down, or it is an answer,
-/// which they do not answer. Only if they have no arguments that say otherwise.
+/// What leaves these elements at output 0 does not come there again and again: a hop has been counted down, or it is an
+/// answer, which they do not answer. Only if they have no arguments that say otherwise.
 const DECREMENTS: [&str; 2] = ["DecIPTTL", "DecIP6HLIM"];
 const ANSWERS: [&str; 6] = [
     "ARPResponder",
@@ -177,8 +178,8 @@ fn cut(links: &[LinkEnds], ways: &BTreeSet<Way>) -> Vec<Way> {
             .iter()
             .any(|o| o.from == links[l].to && o.to == links[l].from)
     };
-    // turns of what comes the way that links were written (packets from inside, as a rule: where they are new flows' packets,
-    // a program tells them from others anyway); all turns; and where loops go round without a turn
+    // turns of what comes the way that links were written (packets from inside, as a rule: where they are new flows'
+    // packets, a program tells them from others anyway); all turns; and where loops go round without a turn
     take(&mut left, &|w| reverse(w) && !is_back(w.0));
     take(&mut left, &reverse);
     // Bound: each link once.
@@ -195,7 +196,8 @@ fn in_loops(links: usize, ways: &BTreeSet<Way>) -> Vec<Way> {
         next[*a].push(*b);
         before[*b].push(*a);
     }
-    // Kosaraju's algorithm: in the order in which they were left, last first, all that lead to one make a component with it
+    // Kosaraju's algorithm: in the order in which they were left, last first, all that lead to one make a component
+    // with it
     let mut left = Vec::with_capacity(links);
     let mut seen = vec![false; links];
     for start in 0..links {

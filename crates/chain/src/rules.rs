@@ -1,7 +1,7 @@
 //! The operator's rules: which argument of which element each of them became.
 //!
-//! Whoever shows counters of rules, as `iptables -L -v` does, finds here what to show beside the numbers: the rule as it was written, and where a
-//! rule set has chains, which rule of which chain it is.
+//! Whoever shows counters of rules, as `iptables -L -v` does, finds here what to show beside the numbers: the rule as
+//! it was written, and where a rule set has chains, which rule of which chain it is.
 
 use std::sync::Arc;
 

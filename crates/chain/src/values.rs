@@ -11,8 +11,8 @@ use onefold_click::suggest::did_you_mean;
 /// The parameters that a chain file declares.
 type Parameters = IndexMap<String, Parameter>;
 
-/// The parameters' values; what is set on the command line (`set`) comes first, the last of one name. What is wrong is told
-/// at the place `whole`.
+/// The parameters' values; what is set on the command line (`set`) comes first, the last of one name. What is wrong is
+/// told at the place `whole`.
 pub(crate) fn of_parameters(
     parameters: &Parameters,
     set: &[(String, String)],

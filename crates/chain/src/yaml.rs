@@ -1,4 +1,5 @@
-//! Reading YAML: errors with their place, in words of a chain file. The library bounds depth, aliases and the number of values.
+//! Reading YAML: errors with their place, in words of a chain file. The library bounds depth, aliases and the number of
+//! values.
 
 use crate::error::Reader;
 use onefold_click::diag::Diagnostic;
@@ -52,8 +53,8 @@ fn offset(text: &str, line: usize, column: usize) -> usize {
     start + within.map_or(rest.len(), |(at, _)| at)
 }
 
-/// The library's words, without the place that the diagnostic shows itself; its own where a user of chain files would not
-/// understand.
+/// The library's words, without the place that the diagnostic shows itself; its own where a user of chain files would
+/// not understand.
 fn words(e: &Error) -> (String, Option<&'static str>) {
     use serde_saphyr::budget::BudgetBreach as B;
     match e {

@@ -1,5 +1,5 @@
-//! What is wrong with a function of each kind is said with its place, its key and what it wants; and the graphs of right ones are
-//! accepted by the engine.
+//! What is wrong with a function of each kind is said with its place, its key and what it wants; and the graphs of
+//! right ones are accepted by the engine.
 
 mod common;
 
@@ -147,7 +147,8 @@ fn firewall_rule_files() {
     std::fs::remove_dir_all(&dir).unwrap();
 }
 
-/// Rules that mix `&&` and `or`, and rule files without rules, are warned of at their place, with what they are read as.
+/// Rules that mix `&&` and `or`, and rule files without rules, are warned of at their place, with what they are read
+/// as.
 #[test]
 fn firewall_and_dpi_warnings() {
     let dir = folder("mixed");

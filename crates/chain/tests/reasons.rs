@@ -1,5 +1,5 @@
-//! What an operator is told of what was dropped: every place of every kind's graph that drops packets says why in words of its
-//! own, every place is one of a file that she wrote, and no packet goes round inside a function for ever.
+//! What an operator is told of what was dropped: every place of every kind's graph that drops packets says why in words
+//! of its own, every place is one of a file that she wrote, and no packet goes round inside a function for ever.
 
 mod common;
 
@@ -263,8 +263,8 @@ fn configurations_in_the_chain_file_have_its_lines() {
     }
 }
 
-/// Elements behind which a packet does not come round again and again: they count, count a hop down, or take no packet that
-/// they have made.
+/// Elements behind which a packet does not come round again and again: they count, count a hop down, or take no packet
+/// that they have made.
 const ENDING: [&str; 7] = [
     "LoopGuard",
     "DecIPTTL",

@@ -1,5 +1,5 @@
-//! Loops between functions: every way that a packet can come round over links has a LoopGuard that counts it, or counts a hop
-//! down; and there is no guard where there is no such way.
+//! Loops between functions: every way that a packet can come round over links has a LoopGuard that counts it, or counts
+//! a hop down; and there is no guard where there is no such way.
 
 mod common;
 
@@ -13,7 +13,8 @@ use std::path::Path;
 
 const LOOP: &str = "LoopGuard: went round 32 times and no hop was counted down";
 
-/// Functions of every kind with two ports (DPI's third one is unused), all with the same addresses; do their packets turn back?
+/// Functions of every kind with two ports (DPI's third one is unused), all with the same addresses; do their packets
+/// turn back?
 const KINDS: [(&str, bool, &str); 13] = [
     ("nat", true, "nat: { pool: 1.0.0.1-1.0.0.3 }"),
     (

@@ -1,11 +1,12 @@
-//! What each structure costs on given rule sets: `cargo run --release -p onefold-classify --example measure -- [options] FILE...`
+//! What each structure costs on given rule sets: `cargo run --release -p onefold-classify --example measure --
+//! [options] FILE...`
 //!
-//! Files are rule sets in ClassBench's format (`onefold gen --rules acl --count 8550 --out FILE`), gzip or not. Headers are drawn from
-//! rules chosen at random, anywhere within the rule, so that none comes twice but by chance; they lie in memory in batches, as a pipeline
-//! would have them. Structures run in turns (A B A B); what is printed is the median of CPU time per key, of the thread. Options: `--only NAME`,
-//! `--batch N` (64), `--keys N` (262144), `--runs N` (7), `--check` (compare all structures' answers),
-//! `--plan` (what the cost model chooses, and why), `--routes FILE` (prefixes, one per line),
-//! `--vectors avx2|portable` (what other processors would do).
+//! Files are rule sets in ClassBench's format (`onefold gen --rules acl --count 8550 --out FILE`), gzip or not. Headers
+//! are drawn from rules chosen at random, anywhere within the rule, so that none comes twice but by chance; they lie in
+//! memory in batches, as a pipeline would have them. Structures run in turns (A B A B); what is printed is the median
+//! of CPU time per key, of the thread. Options: `--only NAME`, `--batch N` (64), `--keys N` (262144), `--runs N` (7),
+//! `--check` (compare all structures' answers), `--plan` (what the cost model chooses, and why), `--routes FILE`
+//! (prefixes, one per line), `--vectors avx2|portable` (what other processors would do).
 
 #[path = "../tests/common/classbench.rs"]
 mod classbench;

@@ -4,8 +4,8 @@ use crate::Layout;
 
 /// A batch of keys as structure of arrays: word `w` of key `i` stands at `w * stride + i`.
 ///
-/// A single key in the usual order is a batch with a stride of one. Bits above a field's width must be zero: of other keys any
-/// answer may come, but nothing worse.
+/// A single key in the usual order is a batch with a stride of one. Bits above a field's width must be zero: of other
+/// keys any answer may come, but nothing worse.
 #[derive(Debug, Clone, Copy)]
 pub struct Keys<'a> {
     data: &'a [u32],

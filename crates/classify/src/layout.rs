@@ -14,8 +14,8 @@ struct Field {
     words: u8,
 }
 
-/// Which fields a key has. A field takes as many words of 32 bits as it needs, the most significant one first; what does not fill
-/// a word is right-aligned in the first one.
+/// Which fields a key has. A field takes as many words of 32 bits as it needs, the most significant one first; what
+/// does not fill a word is right-aligned in the first one.
 ///
 /// ```
 /// let five_tuple = onefold_classify::Layout::new(&[32, 32, 16, 16, 8]).unwrap();

@@ -1,9 +1,10 @@
 //! Changes while others look up: two copies, of which one is looked up in and the other one is changed.
 //!
-//! The owner changes the copy that nobody reads, makes it the live one, and changes the other copy likewise as soon as its last reader has left
-//! it. Readers take a copy for a batch: they compare one number, and only if it has changed take the new one, under a lock that is held for the time
-//! of a reference count. They never wait for a change, a change never waits for them: while a reader is still in the copy that is needed, changes
-//! queue up. (Left-right, Ramalhete & Correia, 2013, with reference counts instead of read indicators.)
+//! The owner changes the copy that nobody reads, makes it the live one, and changes the other copy likewise as soon as
+//! its last reader has left it. Readers take a copy for a batch: they compare one number, and only if it has changed
+//! take the new one, under a lock that is held for the time of a reference count. They never wait for a change, a
+//! change never waits for them: while a reader is still in the copy that is needed, changes queue up. (Left-right,
+//! Ramalhete & Correia, 2013, with reference counts instead of read indicators.)
 //!
 //! Structures that cannot be changed in place are replaced whole: [`LeftRight::replace`].
 

@@ -1,7 +1,7 @@
 //! Which rule does a packet match first? The look-up structures of the fast path.
 //!
-//! A [`Layout`] says which fields a key has; [`Rules`] is a first-match list over them (ranges, prefixes, any masks). [`Table`] is
-//! its normal form, from which structures are built, each for other sets:
+//! A [`Layout`] says which fields a key has; [`Rules`] is a first-match list over them (ranges, prefixes, any masks).
+//! [`Table`] is its normal form, from which structures are built, each for other sets:
 //!
 //! | structure | for |
 //! |---|---|
@@ -14,8 +14,9 @@
 //!
 //! [`choose`] takes the one that its cost model expects to be the fastest, or that is, and reports why.
 //!
-//! All of them are [`Classifier`]s: they look up batches of [`Keys`] (structure of arrays), in stages with prefetch between them, and
-//! answer like [`Linear`]. What does not fit in a budget is refused with a [`Refusal`], never built halfway.
+//! All of them are [`Classifier`]s: they look up batches of [`Keys`] (structure of arrays), in stages with prefetch
+//! between them, and answer like [`Linear`]. What does not fit in a budget is refused with a [`Refusal`], never built
+//! halfway.
 //!
 //! ```
 //! use onefold_classify::*;

@@ -1,13 +1,15 @@
 //! Decision code for small sets: every rule is a few comparisons, made for up to 64 keys at once.
 //!
-//! The rules are compiled into a flat list of comparisons of one word with constants (equal, between, masked), without those that
-//! always hold. It is run over 16 keys per vector and up to four vectors, so that fetching and decoding a comparison is paid once for 64
-//! keys; a batch ends early when each of its keys has its rule. No branch depends on a key but that one, and nothing but the keys and the code is read.
+//! The rules are compiled into a flat list of comparisons of one word with constants (equal, between, masked), without
+//! those that always hold. It is run over 16 keys per vector and up to four vectors, so that fetching and decoding a
+//! comparison is paid once for 64 keys; a batch ends early when each of its keys has its rule. No branch depends on a
+//! key but that one, and nothing but the keys and the code is read.
 
 use crate::simd::{self, Isa, Kernel};
 use crate::{Classifier, Keys, Kind, MAX_WORDS, NO_MATCH, Refusal, Table};
 
-/// Entries that decision code takes, at most. Where other structures are faster is for the cost model to say; it is long before.
+/// Entries that decision code takes, at most. Where other structures are faster is for the cost model to say; it is
+/// long before.
 pub const MAX_SMALL: usize = 256;
 
 #[derive(Debug, Clone, Copy)]

@@ -1,8 +1,8 @@
 //! Which interval a word lies in: a static search tree, 16 bounds to a cache line.
 //!
-//! The sorted first values of all intervals are the last level; each level above has the first value of every line of the level below it.
-//! One line per level is compared at once; 65,536 intervals take four. (The layout of "S-trees", as in Khuong & Morin, "Array layouts for
-//! comparison-based searching", 2017, with whole lines as nodes.)
+//! The sorted first values of all intervals are the last level; each level above has the first value of every line of
+//! the level below it. One line per level is compared at once; 65,536 intervals take four. (The layout of "S-trees", as
+//! in Khuong & Morin, "Array layouts for comparison-based searching", 2017, with whole lines as nodes.)
 
 use crate::simd::{CacheLine, Isa, prefetch};
 

@@ -1,9 +1,9 @@
 //! The normal form that structures are built from: entries that ask one question of each word.
 //!
-//! A prefix or a mask of a wide field comes apart into one question per word. An arbitrary range of a field of `n` words does not,
-//! but is the union of at most `2n - 1` disjoint boxes that do (an odometer that runs from the first to the last value: the tail of
-//! the first digits, the full turns, the head of the last ones). So a rule becomes one entry, seldom more, and structures know nothing
-//! of fields wider than a word.
+//! A prefix or a mask of a wide field comes apart into one question per word. An arbitrary range of a field of `n`
+//! words does not, but is the union of at most `2n - 1` disjoint boxes that do (an odometer that runs from the first to
+//! the last value: the tail of the first digits, the full turns, the head of the last ones). So a rule becomes one
+//! entry, seldom more, and structures know nothing of fields wider than a word.
 
 use crate::layout::word_max;
 use crate::rule::prefix_mask;
@@ -103,7 +103,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// The normal form of a list. Entries that repeat an earlier one are left out, and so is what follows one that takes everything.
+    /// The normal form of a list. Entries that repeat an earlier one are left out, and so is what follows one that
+    /// takes everything.
     ///
     /// # Errors
     /// A rule comes apart into more than [`MAX_PARTS`] entries, or all of them into more than [`MAX_ENTRIES`].
@@ -219,7 +220,8 @@ fn field_boxes(layout: &Layout, f: usize, m: &Match) -> Vec<Vec<Test>> {
     }
 }
 
-/// The boxes of the range `lo..=hi` of numbers whose digits are words. Recursion: one level per word, of which a field has at most 4.
+/// The boxes of the range `lo..=hi` of numbers whose digits are words. Recursion: one level per word, of which a field
+/// has at most 4.
 fn odometer(lo: &[u32], hi: &[u32], bits: &[u8], done: &mut Vec<Test>, out: &mut Vec<Vec<Test>>) {
     let (Some((&l, lo)), Some((&h, hi)), Some((_, bits))) =
         (lo.split_first(), hi.split_first(), bits.split_first())

@@ -46,7 +46,8 @@ pub struct Hit {
     pub undecided: u64,
 }
 
-/// Packets of which no more than a copy was punted: for elements that always originate packets, while the packet went on.
+/// Packets of which no more than a copy was punted: for elements that always originate packets, while the packet went
+/// on.
 fn copies(p: &Program, report: &Report) -> u64 {
     let punts = |n: &Next| {
         let Next::Stage(s) = n else { return true };

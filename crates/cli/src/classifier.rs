@@ -32,8 +32,8 @@ pub enum Classifier {
 /// The option.
 #[derive(clap::Args, Debug, Clone, Copy, Default)]
 pub struct ClassifierArg {
-    /// Stages are looked up in this structure, wherever it takes their rules (else in the program's tree), not in what the cost
-    /// model chooses. Hyphens do for spaces: decision-tree
+    /// Stages are looked up in this structure, wherever it takes their rules (else in the program's tree), not in what
+    /// the cost model chooses. Hyphens do for spaces: decision-tree
     #[arg(long, value_name = "NAME", value_enum)]
     pub classifier: Option<Classifier>,
 }

@@ -18,7 +18,8 @@ pub const BAD_INPUT: u8 = 2;
 /// Which chain, and its parameters.
 #[derive(clap::Args, Debug, Clone)]
 pub struct ChainArgs {
-    /// Chain file, folder with a chain.yaml, name of an example, or a Click configuration (.click: every device is a port)
+    /// Chain file, folder with a chain.yaml, name of an example, or a Click configuration (.click: every device is a
+    /// port)
     #[arg(value_name = "CHAIN")]
     pub chain: String,
     /// Sets a parameter of the chain
@@ -61,7 +62,8 @@ pub fn port_file(s: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Folders with examples: `ONEFOLD_CHAINS`, `chains/` here and in the folders above, beside the program, and beside the folder that it was built in.
+/// Folders with examples: `ONEFOLD_CHAINS`, `chains/` here and in the folders above, beside the program, and beside the
+/// folder that it was built in.
 pub fn example_dirs() -> Vec<PathBuf> {
     let mut dirs: Vec<PathBuf> = std::env::var_os("ONEFOLD_CHAINS")
         .map(PathBuf::from)

@@ -13,8 +13,8 @@ use onefold_verify::{At, Difference, Event};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Most packets that are tried when none of the proof's own shows a difference: what is rare among them, such as a checksum that
-/// becomes zero between two rewriters, must come up.
+/// Most packets that are tried when none of the proof's own shows a difference: what is rare among them, such as a
+/// checksum that becomes zero between two rewriters, must come up.
 pub const PACKETS: u64 = 200_000;
 
 /// Beyond the deadline, a sequence of packets that was found in time is made smaller for so long at most.

@@ -393,8 +393,8 @@ impl Verification {
     }
 }
 
-/// What happens when a handler has changed a model: a new program, if it is the chain as it is now. It is made, verified and
-/// prepared in a thread of its own; the reference graph takes packets until it is there.
+/// What happens when a handler has changed a model: a new program, if it is the chain as it is now. It is made,
+/// verified and prepared in a thread of its own; the reference graph takes packets until it is there.
 pub struct Renewal {
     /// With the thread while a program is made.
     verifier: Option<Verifier>,
@@ -452,8 +452,8 @@ impl Renewal {
         }
     }
 
-    /// Has a new program made, verified and loaded: called between two batches as long as one is needed. False when the reference graph must
-    /// go on for good: there have been too many, the program does not fit, or it is refuted.
+    /// Has a new program made, verified and loaded: called between two batches as long as one is needed. False when the
+    /// reference graph must go on for good: there have been too many, the program does not fit, or it is refuted.
     #[cold]
     pub fn renew(&mut self, shadow: &mut Shadow) -> bool {
         if self.never {

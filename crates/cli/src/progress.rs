@@ -110,8 +110,8 @@ impl Progress {
         self.at(done, message);
     }
 
-    /// Work begins that does not say how far it is: from two seconds after the start on, `message` turns up beside a spinner
-    /// of its own, until the next word.
+    /// Work begins that does not say how far it is: from two seconds after the start on, `message` turns up beside a
+    /// spinner of its own, until the next word.
     pub fn phase(&mut self, message: &'static str) {
         if !self.enabled {
             return;

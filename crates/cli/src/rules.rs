@@ -250,7 +250,8 @@ fn place(p: &RulePlace) -> String {
     }
 }
 
-/// What made a traffic class: how many of the operator's rules and others, and where all of its program rules come from.
+/// What made a traffic class: how many of the operator's rules and others, and where all of its program rules come
+/// from.
 pub struct Made {
     /// Different arguments of elements that decided last, over its program rules.
     pub rules: usize,

@@ -181,8 +181,8 @@ pub fn find_port(chain: &Chain, name: &str, entry: bool) -> Result<usize> {
     }
 }
 
-/// Looks whether every file is bound to a port that there is, and outputs can be written where they are to be: before anything
-/// takes time. `spec` is the chain as on the command line.
+/// Looks whether every file is bound to a port that there is, and outputs can be written where they are to be: before
+/// anything takes time. `spec` is the chain as on the command line.
 ///
 /// # Errors
 /// A port is not there or has no such way, or a file is bound twice or cannot be.
@@ -364,7 +364,8 @@ pub fn run(
     Ok((outcome, shadow))
 }
 
-/// Takes what is recorded, in the order of its times, until no more comes or somebody says stop. True: it was interrupted.
+/// Takes what is recorded, in the order of its times, until no more comes or somebody says stop. True: it was
+/// interrupted.
 fn captures(
     worker: &mut Worker<Shadow>,
     plan: &Plan,

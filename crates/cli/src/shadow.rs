@@ -22,9 +22,9 @@ const MEMORY: usize = 8192;
 /// Options of shadow mode.
 #[derive(clap::Args, Debug)]
 pub struct ShadowArgs {
-    /// Share of the packets that also go through the reference graph, on a copy of the state, and are compared: 0 to 1, `all`, `off`. A
-    /// class with a difference falls back to the reference graph. Without this option: a hundredth of the packets of classes that
-    /// are not proved
+    /// Share of the packets that also go through the reference graph, on a copy of the state, and are compared: 0 to 1,
+    /// `all`, `off`. A class with a difference falls back to the reference graph. Without this option: a hundredth of
+    /// the packets of classes that are not proved
     #[arg(long, value_name = "RATE", value_parser = rate)]
     shadow: Option<f64>,
     /// Packets with which program and reference graph differ go there; .pcapng or .pcap
@@ -37,8 +37,8 @@ pub struct ShadowArgs {
 }
 
 impl ShadowArgs {
-    /// The option that asks for what cannot be: a comparison where only the reference graph runs (`alone`), or differences of
-    /// packets that nobody compares.
+    /// The option that asks for what cannot be: a comparison where only the reference graph runs (`alone`), or
+    /// differences of packets that nobody compares.
     pub fn in_vain(&self, alone: bool) -> Option<&'static str> {
         match (self.shadow, &self.shadow_pcap) {
             (Some(r), _) if alone && r > 0.0 => Some("--shadow"),

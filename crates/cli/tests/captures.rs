@@ -1,4 +1,5 @@
-//! The third-party captures, adapted to four chains, through the synthesized program and the reference graph: no difference.
+//! The third-party captures, adapted to four chains, through the synthesized program and the reference graph: no
+//! difference.
 //!
 //! In a debug build, and without `ONEFOLD_ALL_CAPTURES`, a sample: every so many files.
 
@@ -77,8 +78,8 @@ impl Rig {
     }
 }
 
-/// A capture of which no more than so many frames are taken, moved to where the chains' clock begins: timers would fire for all
-/// the decades in between.
+/// A capture of which no more than so many frames are taken, moved to where the chains' clock begins: timers would fire
+/// for all the decades in between.
 struct Sample {
     of: Capture,
     left: u64,

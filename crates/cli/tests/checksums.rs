@@ -1,9 +1,10 @@
-//! The ISP edge and the IPv6 edge over every capture of the third-party corpus: whatever leaves has no checksum error that
-//! what entered did not have. Two judges: our own, packet by packet, and tshark.
+//! The ISP edge and the IPv6 edge over every capture of the third-party corpus: whatever leaves has no checksum error
+//! that what entered did not have. Two judges: our own, packet by packet, and tshark.
 //!
-//! The corpus' addresses fit no chain, so that nearly all of it is dropped as it is. It is therefore fed three times, at every
-//! entry: as it is; with a MAC address of the chain's and rules that let everything pass; and with source addresses of the
-//! chain's inner network too, each packet that leaves answered from outside, and with an ICMP error about it.
+//! The corpus' addresses fit no chain, so that nearly all of it is dropped as it is. It is therefore fed three times,
+//! at every entry: as it is; with a MAC address of the chain's and rules that let everything pass; and with source
+//! addresses of the chain's inner network too, each packet that leaves answered from outside, and with an ICMP error
+//! about it.
 
 mod common;
 

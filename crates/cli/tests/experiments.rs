@@ -1,5 +1,5 @@
-//! `onefold bench --experiment`: every experiment in its smallest form, through the binary. What it tells has the right shape;
-//! never how fast anything is.
+//! `onefold bench --experiment`: every experiment in its smallest form, through the binary. What it tells has the right
+//! shape; never how fast anything is.
 
 mod common;
 

@@ -233,7 +233,8 @@ fn ten_napts_keep_one_binding_each_way() {
     assert!(stages <= 600, "{stages} stages");
 }
 
-/// A list that is longer than the budget allows is split into stages, which explain says, and the chain behaves as before.
+/// A list that is longer than the budget allows is split into stages, which explain says, and the chain behaves as
+/// before.
 #[test]
 fn a_budget_splits_and_says_so() {
     let whole = json(&root(), 0, &["explain", "fw-l3fwd"]);

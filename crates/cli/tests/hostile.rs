@@ -1,5 +1,5 @@
-//! Configurations that are made to hurt, through the binary: each ends by itself within bounds of CPU time and memory that the
-//! system enforces, with an error that says what is wrong and where, or does its work.
+//! Configurations that are made to hurt, through the binary: each ends by itself within bounds of CPU time and memory
+//! that the system enforces, with an error that says what is wrong and where, or does its work.
 
 mod common;
 
@@ -183,7 +183,8 @@ fn a_million_rules() {
     ends(&dir, &["check", "rules.click"], 0, "ok");
 }
 
-/// Paths that multiply, packets that multiply, loops without end: synthesized within the budgets, run within the engine's.
+/// Paths that multiply, packets that multiply, loops without end: synthesized within the budgets, run within the
+/// engine's.
 #[test]
 fn explosions() {
     let dir = temp("hostile-paths");

@@ -1,5 +1,5 @@
-//! Bugs of the kinds that merged chains are known for, planted in programs, and who catches them: the proof, `verify` without
-//! `--prove`, and shadow mode.
+//! Bugs of the kinds that merged chains are known for, planted in programs, and who catches them: the proof, `verify`
+//! without `--prove`, and shadow mode.
 //!
 //! | bug | proof | `verify` | shadow mode |
 //! |---|---|---|---|
@@ -10,8 +10,8 @@
 //! | dropped rule | refuted | difference | difference |
 //! | wrong origin interface | refuted | difference | difference |
 //!
-//! The proof cannot see the second: it judges a text against the models at one moment, and the fault is that an engine does not
-//! notice that the moment has passed. The text itself, judged after the change, is the first.
+//! The proof cannot see the second: it judges a text against the models at one moment, and the fault is that an engine
+//! does not notice that the moment has passed. The text itself, judged after the change, is the first.
 
 mod common;
 
@@ -342,7 +342,8 @@ fn the_program_of_before_a_route_change() {
     p.shadow_catches(&UNPROVED);
 }
 
-/// A script changes a route after two seconds. The program is right until then, and a fault that only tests can plant lets it go on.
+/// A script changes a route after two seconds. The program is right until then, and a fault that only tests can plant
+/// lets it go on.
 #[test]
 fn a_program_that_goes_on_after_a_route_change() {
     if !cfg!(debug_assertions) {
@@ -523,8 +524,8 @@ fn a_tcp_checksum_of_zero_is_left_alone() {
     p.shadow_catches(&UNPROVED);
 }
 
-/// Where the first of two rewritings makes a UDP checksum zero, the second must leave it; 0x0000 and 0xffff are two forms of zero,
-/// and a sum of all terms at once does not know which it passed.
+/// Where the first of two rewritings makes a UDP checksum zero, the second must leave it; 0x0000 and 0xffff are two
+/// forms of zero, and a sum of all terms at once does not know which it passed.
 #[test]
 fn a_udp_checksum_that_becomes_zero_on_the_way() {
     let all = (0..=u16::MAX).map(|c| {

@@ -10,8 +10,8 @@
 //! - `SOAK_THREADS` (2), `SOAK_SECONDS` (no limit): it ends early, and goes on with what is left when it is started
 //!   again.
 //! - `SOAK_DIR` (`out/random-chains`): there, `progress.jsonl` says what is done (remove it to begin anew), and a
-//! - `SOAK_DIR` (`out/random-chains`): there, `progress.jsonl` says what is done (remove it to begin anew), and a folder
-//!   per seed that failed has the chain file and what was printed.
+//! - `SOAK_DIR` (`out/random-chains`): there, `progress.jsonl` says what is done (remove it to begin anew), and a
+//!   folder per seed that failed has the chain file and what was printed.
 mod common;
 
 use common::{root, temp};

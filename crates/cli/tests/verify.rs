@@ -244,8 +244,8 @@ fn captures_of_other_networks_are_adapted() {
     assert!(err.contains("--in"), "{err}");
 }
 
-/// A program in two parts, each in a file of its own, is proved and tried like a whole one; a part alone, or the parts the wrong
-/// way round, are refused.
+/// A program in two parts, each in a file of its own, is proved and tried like a whole one; a part alone, or the parts
+/// the wrong way round, are refused.
 #[test]
 fn programs_in_parts() {
     let dir = temp("verify-parts");
@@ -298,7 +298,8 @@ fn programs_in_parts() {
     }
 }
 
-/// A proof does not swallow what is asked about packets: with --packets or --level both are done, and told in one object.
+/// A proof does not swallow what is asked about packets: with --packets or --level both are done, and told in one
+/// object.
 #[test]
 fn a_proof_and_a_comparison_at_once() {
     let prove = ["verify", "l3fwd", "--prove", "-q"];

@@ -1,7 +1,7 @@
 //! The syntax tree of a configuration.
 //!
-//! It mirrors the text: names are not resolved (in a connection, `Foo` may be an element or a class), and parameters are
-//! not substituted. Every node has its [`Span`].
+//! It mirrors the text: names are not resolved (in a connection, `Foo` may be an element or a class), and parameters
+//! are not substituted. Every node has its [`Span`].
 
 use crate::source::{FileId, SourceMap, Span};
 use crate::text::SrcText;

@@ -127,8 +127,8 @@ impl FlatGraph {
         path
     }
 
-    /// One error for every element whose class is not in `known`, all of them, with near misses among the known classes,
-    /// and among the elements declared beside it: a mistyped element name in a connection reads as a class.
+    /// One error for every element whose class is not in `known`, all of them, with near misses among the known
+    /// classes, and among the elements declared beside it: a mistyped element name in a connection reads as a class.
     pub fn unknown_classes<'a>(&self, known: impl IntoIterator<Item = &'a str>) -> Vec<Diagnostic> {
         let known: std::collections::BTreeSet<&str> = known.into_iter().collect();
         let mut unknown: BTreeMap<(&str, Span), &FlatElement> = BTreeMap::new();

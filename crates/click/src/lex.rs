@@ -315,8 +315,8 @@ impl Cursor {
         }
     }
 
-    /// Reads a configuration string: from here (after the opening parenthesis) to the closing parenthesis, which is left.
-    /// Line directives in it are not part of the text.
+    /// Reads a configuration string: from here (after the opening parenthesis) to the closing parenthesis, which is
+    /// left. Line directives in it are not part of the text.
     pub(crate) fn config(&mut self, sources: &mut SourceMap, problems: &mut Problems) -> SrcText {
         let begin = self.pos;
         let (mut s, mut from) = (begin, begin);

@@ -1,8 +1,8 @@
 //! The Click language: text -> syntax tree with spans -> flat element graph.
 //!
 //! [`parse`] turns a configuration into an [`ast::Ast`], [`flatten`] turns that into a [`FlatGraph`]: compound elements
-//! expanded, groups dissolved, parameters substituted. [`load`] does both. All errors of a text are reported together, as
-//! [`diag::Diagnostic`]s, a type that the rest of the workspace shares.
+//! expanded, groups dissolved, parameters substituted. [`load`] does both. All errors of a text are reported together,
+//! as [`diag::Diagnostic`]s, a type that the rest of the workspace shares.
 //!
 //! Element classes need not be known: [`FlatGraph::unknown_classes`] is for those who know which there are.
 //!

@@ -122,8 +122,8 @@ impl Frame {
 }
 
 impl Walk<'_> {
-    /// For each of `ports`, the ports of elements that are behind it: where its packets come from if `output`, else where
-    /// they go.
+    /// For each of `ports`, the ports of elements that are behind it: where its packets come from if `output`, else
+    /// where they go.
     fn follow(
         &mut self,
         ports: &Ports,

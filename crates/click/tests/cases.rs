@@ -1,9 +1,9 @@
 //! Configurations and what becomes of them: the files under `tests/cases`.
 //!
-//! A case is `=== name`, the configuration, and after `--- flat`, `--- errors` or `--- rendered` what is expected: the flat
-//! configuration without its line directives, or the errors, or those as they are shown to people. Warnings come after
-//! `--- warnings`. `--- params` gives parameters, one `NAME=VALUE` a line; with it, global parameters are substituted.
-//! With `BLESS=1` in the environment, the expectations are rewritten instead of checked.
+//! A case is `=== name`, the configuration, and after `--- flat`, `--- errors` or `--- rendered` what is expected: the
+//! flat configuration without its line directives, or the errors, or those as they are shown to people. Warnings come
+//! after `--- warnings`. `--- params` gives parameters, one `NAME=VALUE` a line; with it, global parameters are
+//! substituted. With `BLESS=1` in the environment, the expectations are rewritten instead of checked.
 
 use onefold_click::{Globals, LoadOptions, diag, load};
 use std::fmt::Write;

@@ -1,4 +1,5 @@
-//! Names of ICMP types and codes, as configurations write them and as they are printed (RFC 792, RFC 950, RFC 1256, RFC 1812).
+//! Names of ICMP types and codes, as configurations write them and as they are printed (RFC 792, RFC 950, RFC 1256, RFC
+//! 1812).
 
 use onefold_element::args::{ArgScope, FromArg};
 

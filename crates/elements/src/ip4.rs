@@ -24,7 +24,8 @@ pub(crate) fn whole_header_len(p: &Packet) -> Option<usize> {
     (n >= ipv4::LEN && n <= h.bytes().len()).then_some(n)
 }
 
-/// Guards that a model begins with: packets without a marked network header, or with fewer than 20 bytes of it, leave so.
+/// Guards that a model begins with: packets without a marked network header, or with fewer than 20 bytes of it, leave
+/// so.
 pub(crate) fn unless_header(exit: Exit) -> [Case; 2] {
     [
         Case::new(Cond::In(Read::HasNet, ValueSet::one(0)), exit.clone()),

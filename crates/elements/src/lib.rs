@@ -1,13 +1,13 @@
 //! The elements: every class that a configuration may name, family by family.
 //!
-//! - [`lookup`] finds an [`ElementClass`](onefold_element::ElementClass) by name; every family of elements has a file (or
-//!   folder) of its own and lists its classes in a `CLASSES` constant.
+//! - [`lookup`] finds an [`ElementClass`](onefold_element::ElementClass) by name; every family of elements has a file
+//!   (or folder) of its own and lists its classes in a `CLASSES` constant.
 //! - What an element is at all, is in `onefold-element`; the bindings of rewriters are in `onefold-nat`.
 //! - [`testing`]: a bench for single elements. `model_check` (feature `testing`) compares models with their elements.
 //!
-//! The crate starts no thread and never panics on packets or configurations. The only I/O is that of the elements whose purpose
-//! is a file (FromDump, ToDump, the summary dumps, Print's OUTFILE): opened when initialized, never by an element that the engine
-//! has bound to a port or by a clone.
+//! The crate starts no thread and never panics on packets or configurations. The only I/O is that of the elements whose
+//! purpose is a file (FromDump, ToDump, the summary dumps, Print's OUTFILE): opened when initialized, never by an
+//! element that the engine has bound to a port or by a clone.
 #![forbid(unsafe_code)]
 
 mod classify;

@@ -1,5 +1,5 @@
-//! Moving averages of rates, in integer arithmetic, with Click's parameters: epochs of one millisecond, weight 1/16, ten
-//! bits of fraction (unless told otherwise).
+//! Moving averages of rates, in integer arithmetic, with Click's parameters: epochs of one millisecond, weight 1/16,
+//! ten bits of fraction (unless told otherwise).
 
 use onefold_element::unparse::fixed_point;
 use onefold_packet::Timestamp;

@@ -213,8 +213,8 @@ impl Bench {
         Self::with_others(class, config, setup, names, &[])
     }
 
-    /// [`Bench::with_setup`] beside elements without ports, `(name, class, configuration)`, that the element may name: they
-    /// are configured first and are elements 1 and on.
+    /// [`Bench::with_setup`] beside elements without ports, `(name, class, configuration)`, that the element may name:
+    /// they are configured first and are elements 1 and on.
     pub fn with_others(
         class: &str,
         config: &str,
@@ -344,8 +344,8 @@ impl Bench {
         })
     }
 
-    /// The element with its state, clock, timers and random numbers a second time; nothing printed, noted or emitted so far
-    /// goes with it.
+    /// The element with its state, clock, timers and random numbers a second time; nothing printed, noted or emitted so
+    /// far goes with it.
     pub fn fork(&self) -> Bench {
         Bench {
             element: self.element.clone(),
@@ -383,7 +383,8 @@ impl Bench {
         f(&mut *self.element, &mut cx)
     }
 
-    /// Takes what has been emitted: output port and packet, in order; packets that come back come back. Deferred handler calls go to `host.writes`.
+    /// Takes what has been emitted: output port and packet, in order; packets that come back come back. Deferred
+    /// handler calls go to `host.writes`.
     pub fn emitted(&mut self) -> Vec<(Port, Pkt)> {
         let mut v = Vec::new();
         let mut again = Vec::new();

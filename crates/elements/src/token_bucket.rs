@@ -1,7 +1,7 @@
 //! Token bucket and gap rate: Click's arithmetic for rates, on the virtual clock.
 //!
-//! Both are 32-bit integer machines. A token bucket is refilled once per millisecond; a gap rate spreads events evenly over
-//! each second by comparing a count with the share of the second that has passed.
+//! Both are 32-bit integer machines. A token bucket is refilled once per millisecond; a gap rate spreads events evenly
+//! over each second by comparing a count with the share of the second that has passed.
 
 use onefold_packet::Timestamp;
 

@@ -1,7 +1,8 @@
 //! IPFilter on ClassBench filter sets: the index of the first matching rule of every trace header is the one that an
 //! independent linear search finds.
 //!
-//! Reads `$ONEFOLD_DATA/rules/classbench` (default `../shared/data` from the workspace) and skips, saying so, where it is not.
+//! Reads `$ONEFOLD_DATA/rules/classbench` (default `../shared/data` from the workspace) and skips, saying so, where it
+//! is not.
 
 use onefold_element::NameDb;
 use onefold_element::args::ArgScope;

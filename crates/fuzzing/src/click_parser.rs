@@ -1,4 +1,5 @@
-//! Any bytes as a Click configuration: no panic, bounded time and memory, and what is accepted reads back as the same graph.
+//! Any bytes as a Click configuration: no panic, bounded time and memory, and what is accepted reads back as the same
+//! graph.
 
 use onefold_click::{FlatGraph, Globals, LoadOptions, conf, diag, load};
 use std::collections::BTreeSet;

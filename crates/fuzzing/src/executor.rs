@@ -1,6 +1,7 @@
-//! What `onefold run` executes chains with: levels chosen by costs that the input makes up, a flow table that may be small, and between
-//! batches handler writes, programs loaded anew, copies that go on in the original's place, and overload. After every batch: what left, in order, drops, account;
-//! in the end the states. A packet that is dropped as overload counts as one that never came.
+//! What `onefold run` executes chains with: levels chosen by costs that the input makes up, a flow table that may be
+//! small, and between batches handler writes, programs loaded anew, copies that go on in the original's place, and
+//! overload. After every batch: what left, in order, drops, account; in the end the states. A packet that is dropped as
+//! overload counts as one that never came.
 
 use crate::packet_path::{Arrival, EXAMPLES, Example, Left, batches, collect, equal, scalar};
 use crate::script::Script;

@@ -1,4 +1,5 @@
-//! Frames of our own making: valid ones of every kind that the example chains look at, and answers to what left a chain.
+//! Frames of our own making: valid ones of every kind that the example chains look at, and answers to what left a
+//! chain.
 
 use onefold_packet::checksum::{fold, sum, update};
 
@@ -390,8 +391,8 @@ pub fn answer(f: &[u8]) -> Vec<u8> {
     f
 }
 
-/// What packets have to have in common for the engine to promise that one does not overtake the other: all that elements
-/// look at to choose a way. For ICMP errors, that of the packet that they are about as well.
+/// What packets have to have in common for the engine to promise that one does not overtake the other: all that
+/// elements look at to choose a way. For ICMP errors, that of the packet that they are about as well.
 pub fn way(f: &[u8]) -> Vec<u8> {
     let Some((at, kind)) = network_at(f) else {
         return f.get(..14).unwrap_or(f).to_vec();

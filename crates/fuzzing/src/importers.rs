@@ -1,5 +1,5 @@
-//! Any text as rules of every format and as routes: no panic, bounded time and memory; accepted rules are ones that the elements
-//! accept, errors have lines. The first byte says which format.
+//! Any text as rules of every format and as routes: no panic, bounded time and memory; accepted rules are ones that the
+//! elements accept, errors have lines. The first byte says which format.
 
 use onefold_chain::import::{
     Family, Interfaces, RuleSet, classbench, click_list, iptables, nftables, parse_route, snort,

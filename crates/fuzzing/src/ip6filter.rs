@@ -1,5 +1,6 @@
-//! Any text as the rules of IP6Filter, or, behind a number sign, of IP6Classifier; any bytes as packets: no panic, places of errors lie
-//! in the text, a tree prints and reads back the same, the search agrees with the walk over the trees, no packet is lost.
+//! Any text as the rules of IP6Filter, or, behind a number sign, of IP6Classifier; any bytes as packets: no panic,
+//! places of errors lie in the text, a tree prints and reads back the same, the search agrees with the walk over the
+//! trees, no packet is lost.
 
 use onefold_element::NameDb;
 use onefold_element::args::{ArgScope, split_args};

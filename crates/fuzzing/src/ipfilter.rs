@@ -1,5 +1,5 @@
-//! Any text as filter rules (one a line) and byte patterns, any bytes as packets: no panic, what is read prints and reads back
-//! as the same tree, and the search finds the rule that the walk over the trees finds.
+//! Any text as filter rules (one a line) and byte patterns, any bytes as packets: no panic, what is read prints and
+//! reads back as the same tree, and the search finds the rule that the walk over the trees finds.
 
 use onefold_element::NameDb;
 use onefold_element::args::ArgScope;

@@ -1,5 +1,6 @@
-//! What fuzz targets do with an input: one module per target, its `run` panics on a finding. `fuzz/` feeds them with what a
-//! coverage-guided fuzzer thinks of; `tests/corpus.rs` with what such runs have kept. Nothing here is part of the product.
+//! What fuzz targets do with an input: one module per target, its `run` panics on a finding. `fuzz/` feeds them with
+//! what a coverage-guided fuzzer thinks of; `tests/corpus.rs` with what such runs have kept. Nothing here is part of
+//! the product.
 #![forbid(unsafe_code)]
 #![allow(missing_docs, clippy::type_complexity)]
 

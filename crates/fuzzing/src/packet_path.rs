@@ -1,9 +1,9 @@
-//! Frames through every example chain: no panic, packets are conserved, a fork does what its original does, and batched engine,
-//! synthesized program and flow table do what the scalar engine does: what leaves, in order, what is dropped for which reason, and what is left
-//! behind.
+//! Frames through every example chain: no panic, packets are conserved, a fork does what its original does, and batched
+//! engine, synthesized program and flow table do what the scalar engine does: what leaves, in order, what is dropped
+//! for which reason, and what is left behind.
 //!
-//! Batches have packets of different times; what the batched engine and the flow table do with them is what the scalar engine does
-//! with the same packets one by one, in the same order across all flows.
+//! Batches have packets of different times; what the batched engine and the flow table do with them is what the scalar
+//! engine does with the same packets one by one, in the same order across all flows.
 
 use crate::frames::{Frame, Kind, answer, way};
 use crate::script::{Record, Script};
@@ -98,7 +98,8 @@ fn example(name: &'static str) -> Example {
     }
 }
 
-/// An address that lets a plain frame come further than others: it leaves, or is at least not refused as somebody else's.
+/// An address that lets a plain frame come further than others: it leaves, or is at least not refused as somebody
+/// else's.
 fn address_of(graph: &Graph, entry: ElemId) -> [u8; 6] {
     let mut best = (0, [2, 0, 0, 0, 0, 2]);
     for (a, b) in (0..=10).flat_map(|a| (0..=10).map(move |b| (a, b))) {

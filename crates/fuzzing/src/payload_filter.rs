@@ -1,5 +1,6 @@
-//! Any text as PayloadFilter rules, or, behind an exclamation mark, as intrusion detection rules that are turned into such; any bytes as packets:
-//! no panic, bounded time and memory, no packet is lost, and a list of rules does what its rules do one by one.
+//! Any text as PayloadFilter rules, or, behind an exclamation mark, as intrusion detection rules that are turned into
+//! such; any bytes as packets: no panic, bounded time and memory, no packet is lost, and a list of rules does what its
+//! rules do one by one.
 
 use onefold_chain::import::snort;
 use onefold_element::args::split_args;

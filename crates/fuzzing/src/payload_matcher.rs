@@ -1,5 +1,5 @@
-//! Any text as the configuration of the payload elements, any bytes as a packet: no panic, bounded time and memory, every packet
-//! leaves or is dropped.
+//! Any text as the configuration of the payload elements, any bytes as a packet: no panic, bounded time and memory,
+//! every packet leaves or is dropped.
 
 use onefold_elements::testing::Bench;
 use onefold_packet::Packet;

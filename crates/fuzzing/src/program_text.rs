@@ -1,5 +1,5 @@
-//! Any text as a program: no panic, bounded time and memory; errors have places; what is accepted prints and reads back as the
-//! same program, and the verifier pass judges it.
+//! Any text as a program: no panic, bounded time and memory; errors have places; what is accepted prints and reads back
+//! as the same program, and the verifier pass judges it.
 
 use onefold_synth::{check, text};
 

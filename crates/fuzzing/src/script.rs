@@ -1,4 +1,5 @@
-//! Bytes as a sequence of frames: when, where, and what. Any bytes mean something, so that a change of a byte is a small change.
+//! Bytes as a sequence of frames: when, where, and what. Any bytes mean something, so that a change of a byte is a
+//! small change.
 //!
 //! A script begins with the number of the chain and a byte of switches; then come records until the bytes end:
 //!

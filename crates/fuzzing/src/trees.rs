@@ -1,4 +1,5 @@
-//! What both targets for filters look at: a tree that was read prints and reads back the same, and errors have places in the text.
+//! What both targets for filters look at: a tree that was read prints and reads back the same, and errors have places
+//! in the text.
 
 use onefold_elements::filter::{Action, Expr, Filter, FilterError, Parsed, Rule, Span};
 

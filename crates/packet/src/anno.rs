@@ -75,8 +75,8 @@ pub mod anno_field {
 
 /// All annotations of a packet. Header offsets are kept by [`crate::Packet`] relative to its buffer.
 ///
-/// What every packet has stands first, in one cache line with the packet's own fields; the area behind is cleared only if somebody
-/// has written to it.
+/// What every packet has stands first, in one cache line with the packet's own fields; the area behind is cleared only
+/// if somebody has written to it.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct Anno {

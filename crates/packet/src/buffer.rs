@@ -23,7 +23,8 @@ const NONE: u32 = u32::MAX;
 /// Header offsets (MAC, network, transport) are positions in the *buffer*, so that [`Packet::pull`] and
 /// [`Packet::push`] do not move them, as Click's header annotations.
 ///
-/// All that a packet without annotations needs is in its first cache line: refilling one touches that line and the data.
+/// All that a packet without annotations needs is in its first cache line: refilling one touches that line and the
+/// data.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub struct Packet {
@@ -37,16 +38,16 @@ pub struct Packet {
     stained: bool,
     /// Annotations.
     pub anno: Anno,
-    /// The packet's place among those of its batch, for engines that take many at a time: copies have it, too. No element
-    /// looks at it, and it means nothing outside of a batch.
+    /// The packet's place among those of its batch, for engines that take many at a time: copies have it, too. No
+    /// element looks at it, and it means nothing outside of a batch.
     pub order: u64,
-    /// How many elements fewer the packet has passed than what its batch counts, for the same engines: batches that have come different
-    /// ways go on together.
+    /// How many elements fewer the packet has passed than what its batch counts, for the same engines: batches that
+    /// have come different ways go on together.
     pub behind: u32,
 }
 
-/// Copies a frame; both have one length. The shortest frames, of which there are most, as two halves that overlap: lengths
-/// that the compiler knows need no call.
+/// Copies a frame; both have one length. The shortest frames, of which there are most, as two halves that overlap:
+/// lengths that the compiler knows need no call.
 #[inline]
 fn copy(to: &mut [u8], from: &[u8]) {
     const HALF: usize = 32;
@@ -125,8 +126,8 @@ impl Packet {
         self.anno.clear();
     }
 
-    /// [`Packet::refill`] with the first `len` bytes of a cache line: as much as there is of it, without asking how much that is; arrived
-    /// at this time. What a fresh packet has and this one has not lost is not written again.
+    /// [`Packet::refill`] with the first `len` bytes of a cache line: as much as there is of it, without asking how
+    /// much that is; arrived at this time. What a fresh packet has and this one has not lost is not written again.
     #[inline(always)]
     pub fn refill_line(&mut self, line: &[u8; 64], len: usize, at: Timestamp) {
         let len = len.min(line.len());
@@ -174,8 +175,8 @@ impl Packet {
     pub fn data_mut(&mut self) -> &mut [u8] {
         &mut self.buf[self.head as usize..self.tail as usize]
     }
-    /// The first `N` bytes of the buffer from the start of the data on, whether or not the data ends within them; `None` where
-    /// the buffer ends before. What stands behind the data means nothing.
+    /// The first `N` bytes of the buffer from the start of the data on, whether or not the data ends within them;
+    /// `None` where the buffer ends before. What stands behind the data means nothing.
     #[inline]
     pub fn window<const N: usize>(&self) -> Option<&[u8; N]> {
         let at = self.head as usize;
@@ -258,8 +259,8 @@ impl Packet {
         self.tail = self.head + n.min(self.len()) as u32;
     }
 
-    /// Moves the data so that its first byte stands at a buffer offset that is `offset` modulo `modulus`. What stands before
-    /// the data moves with it, so that a later [`Packet::push`] uncovers what it would have uncovered.
+    /// Moves the data so that its first byte stands at a buffer offset that is `offset` modulo `modulus`. What stands
+    /// before the data moves with it, so that a later [`Packet::push`] uncovers what it would have uncovered.
     pub fn align(&mut self, modulus: usize, offset: usize) {
         if modulus == 0 {
             return;
@@ -311,7 +312,8 @@ impl Packet {
     pub fn move_network_header(&mut self, offset: isize) {
         self.net = self.buffer_pos(offset);
     }
-    /// Sets all three headers, in bytes from the start of the data: [`Packet::set_mac_header`] and [`Packet::set_network_header`] of places that are known.
+    /// Sets all three headers, in bytes from the start of the data: [`Packet::set_mac_header`] and
+    /// [`Packet::set_network_header`] of places that are known.
     #[inline(always)]
     pub fn set_headers(&mut self, mac: u16, net: u16, transport: u16) {
         let from = |at: u16| self.head + u32::from(at);

@@ -40,12 +40,13 @@ pub fn internet(data: &[u8]) -> u16 {
     !fold(sum(data, 0))
 }
 
-/// Is the checksum of an IPv4 header without options right? The same as `internet(h) == 0`: a sum is all ones whichever way
-/// round its bytes are added.
+/// Is the checksum of an IPv4 header without options right? The same as `internet(h) == 0`: a sum is all ones whichever
+/// way round its bytes are added.
 #[inline]
 pub fn header_ok(h: &[u8; 20]) -> bool {
-    // Five numbers of 32 bits: a sum of 16-bit words is all ones or nothing if and only if this one is a multiple of 65,535. The quotient by
-    // an odd number is a product with its inverse; what is no multiple comes out above every quotient.
+    // Five numbers of 32 bits: a sum of 16-bit words is all ones or nothing if and only if this one is a multiple of
+    // 65,535. The quotient by an odd number is a product with its inverse; what is no multiple comes out above every
+    // quotient.
     const INVERSE: u64 = {
         // each step doubles the bits that are right; 3 at first
         let mut x: u64 = 0xffff;

@@ -1,9 +1,9 @@
 //! Packets as every other crate sees them: buffer, annotations, header views, checksums.
 //!
-//! - [`Packet`]: one owned, contiguous buffer with headroom and tailroom, plus annotations. [`Pkt`] (a box of it) is what
-//!   moves between elements, so that a hand-over costs one pointer.
-//! - [`Anno`]: everything that travels with a packet but not on the wire (Click's annotations: destination address, paint,
-//!   time stamp, packet type, header offsets ...).
+//! - [`Packet`]: one owned, contiguous buffer with headroom and tailroom, plus annotations. [`Pkt`] (a box of it) is
+//!   what moves between elements, so that a hand-over costs one pointer.
+//! - [`Anno`]: everything that travels with a packet but not on the wire (Click's annotations: destination address,
+//!   paint, time stamp, packet type, header offsets ...).
 //! - [`checksum`]: the Internet checksum, computed and updated incrementally (RFC 1071, RFC 1624).
 //! - [`wire`]: header views, one template per protocol: offsets, checked getters, setters. No view panics on any input;
 //!   every accessor that could run past the buffer returns `Option` or is reached through a checked constructor.

@@ -1,8 +1,9 @@
 //! Packets whose memory lies together: what a ring of descriptors is filled with.
 //!
-//! Packets that are allocated one by one lie where the heap has room. Behind 8,550 rules, whose making leaves holes everywhere, 1,024 of them lay on 1,800 pages, and
-//! each packet waited for the translation of two addresses: 2 ns where nothing is done with it, 10 to 20 where much is (docs/decisions/0034). Frameworks have their
-//! packets on huge pages for that reason.
+//! Packets that are allocated one by one lie where the heap has room. Behind 8,550 rules, whose making leaves holes
+//! everywhere, 1,024 of them lay on 1,800 pages, and each packet waited for the translation of two addresses: 2 ns
+//! where nothing is done with it, 10 to 20 where much is (docs/decisions/0034). Frameworks have their packets on huge
+//! pages for that reason.
 
 use crate::buffer::{DEFAULT_HEADROOM, Packet, Pkt};
 use onefold_table::AlignedBuf;
@@ -13,7 +14,8 @@ use std::mem::MaybeUninit;
 const PAGE: usize = 4096;
 /// How often handles are allocated, at most, until all lie together: what the heap has had free before is used up then.
 const TRIES: usize = 64;
-/// Handles that are allocated in all tries together, at most, but for twice as many as there are to be: 16 MiB and more.
+/// Handles that are allocated in all tries together, at most, but for twice as many as there are to be: 16 MiB and
+/// more.
 const TRIED: usize = 1 << 17;
 /// Lies together: so many times the pages that there would be without anything in between. An allocation has a header.
 const SPREAD: usize = 3;
@@ -45,8 +47,9 @@ fn handles(n: usize) -> Vec<Handle> {
         .unwrap_or_default()
 }
 
-/// So many empty packets with buffers of at least `len` bytes, all of them side by side (from 1 MiB on upon huge pages), [`DEFAULT_HEADROOM`] of it before the data.
-/// A buffer is a number of cache lines, which should be odd: then the headers do not share a few sets of the cache. Memory is given back when the last of them goes.
+/// So many empty packets with buffers of at least `len` bytes, all of them side by side (from 1 MiB on upon huge
+/// pages), [`DEFAULT_HEADROOM`] of it before the data. A buffer is a number of cache lines, which should be odd: then
+/// the headers do not share a few sets of the cache. Memory is given back when the last of them goes.
 pub fn mempool(n: usize, len: usize) -> Vec<Pkt> {
     let buffers = AlignedBuf::adjacent(n, len.max(DEFAULT_HEADROOM));
     let all = handles(n).into_iter().zip(buffers);

@@ -1,14 +1,15 @@
 //! Many packets filled from cache lines at once: what a receive queue does, and what a benchmark does over and over.
 //!
-//! The same code for processors with wider registers: a line is copied in one step with AVX-512, in two with AVX, in four with what
-//! every x86-64 has.
+//! The same code for processors with wider registers: a line is copied in one step with AVX-512, in two with AVX, in
+//! four with what every x86-64 has.
 #![allow(unsafe_code)]
 
 use crate::{Pkt, Timestamp};
 use onefold_table::prefetch;
 
-/// Fills packets with the first `len` bytes of lines, as [`crate::Packet::refill_line`] does, and gives them the time `at`. `these` says which
-/// line each packet gets; those of `ahead` are asked for, to be in the cache when it is their turn. Numbers beyond the last line leave a packet as it was.
+/// Fills packets with the first `len` bytes of lines, as [`crate::Packet::refill_line`] does, and gives them the time
+/// `at`. `these` says which line each packet gets; those of `ahead` are asked for, to be in the cache when it is their
+/// turn. Numbers beyond the last line leave a packet as it was.
 #[inline]
 pub fn refill_lines(
     packets: &mut [Pkt],

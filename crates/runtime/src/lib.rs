@@ -2,16 +2,17 @@
 //!
 //! - A [`Port`] gives packets, each with the time at which it arrives, and takes those that leave there: captures
 //!   ([`CapturePort`]), frames in memory ([`MemoryPort`]).
-//! - A [`Worker`] owns an executor ([`onefold_engine::Executor`]) and the ports of a chain. A [`Worker::step`] takes a batch from the port whose
-//!   next packet is the earliest, as many as arrive before any other port's, sends it all its way, and hands what has left to the ports.
-//!   Between two steps plans are installed and handlers called.
+//! - A [`Worker`] owns an executor ([`onefold_engine::Executor`]) and the ports of a chain. A [`Worker::step`] takes a
+//!   batch from the port whose next packet is the earliest, as many as arrive before any other port's, sends it all its
+//!   way, and hands what has left to the ports. Between two steps plans are installed and handlers called.
 //! - A [`Planner`] makes plans in a thread of its own.
 //!
-//! With recorded ports the clock is the packets' time, and never goes back. What leaves, in which order, and what state stays behind is what the scalar
-//! reference graph does with the same packets, whatever the executor and the size of batches.
+//! With recorded ports the clock is the packets' time, and never goes back. What leaves, in which order, and what state
+//! stays behind is what the scalar reference graph does with the same packets, whatever the executor and the size of
+//! batches.
 //!
-//! With live ports ([`Port::is_live`]) the clock is the real one ([`Clock`]): [`Worker::live_step`] takes what has arrived, [`Worker::idle`] and
-//! [`Worker::wait`] do what there is to do while nothing does.
+//! With live ports ([`Port::is_live`]) the clock is the real one ([`Clock`]): [`Worker::live_step`] takes what has
+//! arrived, [`Worker::idle`] and [`Worker::wait`] do what there is to do while nothing does.
 #![forbid(unsafe_code)]
 
 mod capture;

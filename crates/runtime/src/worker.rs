@@ -148,7 +148,8 @@ impl<E: Executor> Worker<E> {
         all.flat_map(|p| p.take_warnings()).collect()
     }
 
-    /// The port whose packet is the earliest (of several the first one), and up to when its packets come before all others'.
+    /// The port whose packet is the earliest (of several the first one), and up to when its packets come before all
+    /// others'.
     fn earliest(&mut self) -> Option<(usize, Timestamp)> {
         let mut best: Option<(usize, Timestamp)> = None;
         for (i, s) in self.slots.iter_mut().enumerate() {

@@ -1,4 +1,5 @@
-//! Live ports: packets arrive when they do, at a clock that never goes back; timers take place while nothing comes; what there is no room for waits.
+//! Live ports: packets arrive when they do, at a clock that never goes back; timers take place while nothing comes;
+//! what there is no room for waits.
 
 use onefold_engine::{BuildOptions, Graph, spec_from_flat};
 use onefold_packet::{Pkt, Timestamp};

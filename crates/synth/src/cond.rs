@@ -285,7 +285,8 @@ fn expr_in(
     ))
 }
 
-/// The set of values of `bits` bits as one of the `above` first bits and one of the others, where it is all pairs of both.
+/// The set of values of `bits` bits as one of the `above` first bits and one of the others, where it is all pairs of
+/// both.
 fn product(set: &ValueSet, bits: u8, above: u8) -> Option<(ValueSet, ValueSet)> {
     let below = bits.checked_sub(above).filter(|b| *b > 0)?;
     if set.intervals().len() > MASK_INTERVALS {

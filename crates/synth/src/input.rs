@@ -36,8 +36,8 @@ pub struct Budget {
     pub stages: usize,
     /// Most alternatives that one condition may have.
     pub terms: usize,
-    /// Most tests, choices and origins in the rules of all stages together, about 100 bytes each. Packets that would need
-    /// more are punted.
+    /// Most tests, choices and origins in the rules of all stages together, about 100 bytes each. Packets that would
+    /// need more are punted.
     pub size: usize,
 }
 

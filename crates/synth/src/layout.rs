@@ -79,8 +79,8 @@ impl Layout {
         f.0.iter().find_map(version).unwrap_or_default()
     }
 
-    /// The field (first bit, number of bits) that `bit` belongs to. Behind the headers: 16-bit words, but single bytes where
-    /// TCP has its flags.
+    /// The field (first bit, number of bits) that `bit` belongs to. Behind the headers: 16-bit words, but single bytes
+    /// where TCP has its flags.
     pub fn field_at(self, bit: i32) -> (i32, u8) {
         let (table, base, transport) = match self {
             Layout::Ip4(n) => (IP4, n * 8, n * 8 + 160),

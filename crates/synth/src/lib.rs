@@ -1,7 +1,7 @@
 //! Synthesis: the models of a chain's elements, composed along all paths into traffic classes with one action each.
 //!
-//! [`program`] is the result: stages of first-match rules, actions, images. It is plain data. [`synthesize`] makes it from
-//! [`Input`]: models and wiring of a configured graph.
+//! [`program`] is the result: stages of first-match rules, actions, images. It is plain data. [`synthesize`] makes it
+//! from [`Input`]: models and wiring of a configured graph.
 #![forbid(unsafe_code)]
 
 pub mod check;

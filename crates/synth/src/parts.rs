@@ -1,11 +1,13 @@
-//! Partial programs in sequence: what a switch, a network card and a server do one after the other, and what that is together.
+//! Partial programs in sequence: what a switch, a network card and a server do one after the other, and what that is
+//! together.
 //!
-//! A partial program hands packets over under a name: `write IMAGE then "NAME"` (or an output of an element that is asked). The
-//! packet is written out as the image says, annotations and header marks with it, and goes on where a *later* program of the
-//! sequence takes packets under that name: in a fresh stage. The name is all that is known besides: a tag.
+//! A partial program hands packets over under a name: `write IMAGE then "NAME"` (or an output of an element that is
+//! asked). The packet is written out as the image says, annotations and header marks with it, and goes on where a
+//! *later* program of the sequence takes packets under that name: in a fresh stage. The name is all that is known
+//! besides: a tag.
 //!
-//! [`compose`] is the meaning of a sequence: one program, in which handing over is writing out. Whatever executes, proves or
-//! tries programs does it with that one. [`split`] makes two parts of a program.
+//! [`compose`] is the meaning of a sequence: one program, in which handing over is writing out. Whatever executes,
+//! proves or tries programs does it with that one. [`split`] makes two parts of a program.
 
 use crate::program::*;
 use onefold_element::ElemId;
@@ -215,8 +217,8 @@ fn move_slots(s: &mut Stage, by: u16) {
 /// Where a program is split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Split {
-    /// The first part tells the classes of the entries apart, and drops what is dropped there; all else goes on in the second,
-    /// under its class's name.
+    /// The first part tells the classes of the entries apart, and drops what is dropped there; all else goes on in the
+    /// second, under its class's name.
     Classes,
     /// What comes to this fresh stage goes on in the second part.
     Stage(StageId),
@@ -294,8 +296,8 @@ pub fn split(p: &Program, at: Split) -> Result<[Program; 2], SplitError> {
     Ok([first, second])
 }
 
-/// Decisions of lists that come behind bindings of action `i`: each set of them that rules of the action have. They go where the bindings
-/// go; there is one set at least.
+/// Decisions of lists that come behind bindings of action `i`: each set of them that rules of the action have. They go
+/// where the bindings go; there is one set at least.
 fn behind_bindings(stage: &Stage, i: usize) -> Vec<Vec<Origin>> {
     let mine = stage.rules.iter().filter(|r| r.action.0 as usize == i);
     let sets: BTreeSet<Vec<Origin>> = mine.map(late).collect();
@@ -311,8 +313,8 @@ fn late(r: &Rule) -> Vec<Origin> {
     r.origin.iter().filter(behind).copied().collect()
 }
 
-/// Rules of action `i` with these decisions behind its bindings hand their packets over, in the action's place (`whole`) or by one of
-/// their own, and no longer count them.
+/// Rules of action `i` with these decisions behind its bindings hand their packets over, in the action's place
+/// (`whole`) or by one of their own, and no longer count them.
 fn give(stage: &mut Stage, i: usize, behind: &[Origin], (whole, hand): (bool, Action)) {
     let new = ActionId(if whole { i } else { stage.actions.len() } as u32);
     let of = |r: &&mut Rule| r.action.0 as usize == i && late(r) == behind;

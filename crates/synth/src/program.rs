@@ -1,16 +1,17 @@
 //! The synthesized program: what an engine executes, `explain` prints and `verify` judges.
 //!
-//! A program has one entry [`Stage`] per entry port of the chain. A stage is a list of [`Rule`]s, of which the first whose
-//! filter matches counts; each names an [`Action`]. All rules of a stage that name the same action together are one traffic
-//! class (SNF's TCU).
+//! A program has one entry [`Stage`] per entry port of the chain. A stage is a list of [`Rule`]s, of which the first
+//! whose filter matches counts; each names an [`Action`]. All rules of a stage that name the same action together are
+//! one traffic class (SNF's TCU).
 //!
-//! **Epochs.** Filters and expressions speak of the packet as it was when the *epoch* began: at the entry, or when it came back
-//! from an element that was asked ([`End::Ask`]) or was written out ([`End::Write`]). Positions count from the packet's first
-//! byte at that moment and may be negative (bytes that had been stripped before). Nothing is written to the packet before the
-//! epoch ends; an [`Image`] says all that is different then, so each field is read once and written once.
+//! **Epochs.** Filters and expressions speak of the packet as it was when the *epoch* began: at the entry, or when it
+//! came back from an element that was asked ([`End::Ask`]) or was written out ([`End::Write`]). Positions count from
+//! the packet's first byte at that moment and may be negative (bytes that had been stripped before). Nothing is written
+//! to the packet before the epoch ends; an [`Image`] says all that is different then, so each field is read once and
+//! written once.
 //!
-//! **Slots** are registers for values known at run time only, which bindings fill. A stage reads slots that earlier stages (or
-//! earlier steps of its own action) have filled.
+//! **Slots** are registers for values known at run time only, which bindings fill. A stage reads slots that earlier
+//! stages (or earlier steps of its own action) have filled.
 
 use onefold_element::ElemId;
 use onefold_element::model::{AnnoKey, BindKind, FlowSide, HeaderCheck, RouteWhat, ValueSet};
@@ -50,8 +51,8 @@ pub enum EndAt {
     /// Where it ended when the epoch began.
     #[default]
     Same,
-    /// Where the IPv4 packet ends whose header starts at this byte (its total length is known to fit, and is the one that the
-    /// packet had when the epoch began).
+    /// Where the IPv4 packet ends whose header starts at this byte (its total length is known to fit, and is the one
+    /// that the packet had when the epoch began).
     Ip4(i32),
     /// Where the IPv6 packet ends whose header starts at this byte (its payload length, likewise).
     Ip6(i32),
@@ -62,8 +63,8 @@ pub enum EndAt {
 pub enum Dim {
     /// Bytes of the packet when the epoch began.
     Len,
-    /// Bits of the packet, the most significant first; zero where there is no packet (a filter that needs the bits asks for
-    /// the length, too).
+    /// Bits of the packet, the most significant first; zero where there is no packet (a filter that needs the bits asks
+    /// for the length, too).
     Bits {
         /// First bit.
         bit: i32,
@@ -85,8 +86,8 @@ pub enum Dim {
     Anno(AnnoKey),
     /// The packet type when the epoch began.
     PacketType,
-    /// What a look-up element's route table says when the packet comes. A program does not say what is in the table: it is the
-    /// element's own, whatever becomes of its routes.
+    /// What a look-up element's route table says when the packet comes. A program does not say what is in the table: it
+    /// is the element's own, whatever becomes of its routes.
     Route {
         /// The element.
         table: ElemId,
@@ -141,15 +142,16 @@ pub enum Expr {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
 pub struct Filter(pub Vec<(Dim, ValueSet)>);
 
-/// What made a part of a class: an argument (rule, route, pattern) of an element, or the element itself: a list of rules of which none fits.
+/// What made a part of a class: an argument (rule, route, pattern) of an element, or the element itself: a list of
+/// rules of which none fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Origin {
     /// The element.
     pub elem: ElemId,
     /// The argument's index.
     pub arg: Option<u32>,
-    /// The packets of the class are those that this argument decided about at the element, which will not see them itself. `None` where it will
-    /// (it is asked, or the reference graph takes over there), or another stage says it.
+    /// The packets of the class are those that this argument decided about at the element, which will not see them
+    /// itself. `None` where it will (it is asked, or the reference graph takes over there), or another stage says it.
     pub counted: Option<Counted>,
 }
 
@@ -169,7 +171,8 @@ impl Origin {
 pub struct Counted {
     /// The packet's length at the element.
     pub len: LenAt,
-    /// So many of the action's bindings are asked for before the element: a packet that leaves the action at one of them does not come to it.
+    /// So many of the action's bindings are asked for before the element: a packet that leaves the action at one of
+    /// them does not come to it.
     pub binds: u16,
 }
 
@@ -207,8 +210,8 @@ pub struct Write {
 /// A term of an incremental checksum update: added to the one's complement of the checksum, carries folded in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SumTerm {
-    /// These bits changed from one value to the other: for each aligned 16-bit word of the packet that they touch (words
-    /// counted from the IP header, [`SumWrite::header`]), the one's complement of the old word plus the new one.
+    /// These bits changed from one value to the other: for each aligned 16-bit word of the packet that they touch
+    /// (words counted from the IP header, [`SumWrite::header`]), the one's complement of the old word plus the new one.
     Change {
         /// First bit.
         bit: i32,
@@ -232,8 +235,8 @@ pub enum SumKind {
     Tcp,
     /// UDP: zero means none and stays.
     Udp,
-    /// ICMP. A message that is nothing but zeros after the last update gets all ones: the checksum that it would be given anew,
-    /// which an update takes for zero.
+    /// ICMP. A message that is nothing but zeros after the last update gets all ones: the checksum that it would be
+    /// given anew, which an update takes for zero.
     Icmp,
 }
 
@@ -248,7 +251,8 @@ pub struct SumWrite {
     pub at: i32,
     /// It is computed anew over the packet as it is written, and `groups` do not count.
     pub anew: bool,
-    /// Else: updates, in order; one group for each element that made one. Before a group a UDP checksum of zero is left alone.
+    /// Else: updates, in order; one group for each element that made one. Before a group a UDP checksum of zero is left
+    /// alone.
     pub groups: Vec<Vec<SumTerm>>,
 }
 
@@ -387,8 +391,8 @@ pub enum Step {
         kind: BindKind,
         /// The packet as it arrives there.
         image: Arc<Image>,
-        /// Slots `first` to `first + 5`: new source address, destination address, source port, destination port, and the terms
-        /// of the IP header's and the transport checksum.
+        /// Slots `first` to `first + 5`: new source address, destination address, source port, destination port, and
+        /// the terms of the IP header's and the transport checksum.
         first: Slot,
         /// An annotation byte that replies get, and the slot that holds what it is then.
         anno: Option<(u8, Slot)>,
@@ -396,7 +400,8 @@ pub enum Step {
         expect: Option<Expect>,
         /// For any other binding: where packets that leave at each output go on, with all slots filled.
         bound: Vec<Next>,
-        /// What any other binding can be of, if that is told; a packet with one of no such kind is given to the rewriter instead.
+        /// What any other binding can be of, if that is told; a packet with one of no such kind is given to the
+        /// rewriter instead.
         sides: Option<Vec<FlowSide>>,
         /// Where packets go on that are let through unchanged, per output.
         pass: Vec<Next>,
@@ -444,14 +449,16 @@ pub enum End {
         /// Stage for each output.
         outputs: Vec<Next>,
     },
-    /// The packet is written out and goes on in a new epoch: somebody reads what was written in a way that has no closed form.
+    /// The packet is written out and goes on in a new epoch: somebody reads what was written in a way that has no
+    /// closed form.
     Write {
         /// The packet.
         image: Arc<Image>,
         /// The stage.
         next: StageId,
     },
-    /// Classified again, in the same epoch: by a value known at run time only, or because one list would have been too long.
+    /// Classified again, in the same epoch: by a value known at run time only, or because one list would have been too
+    /// long.
     Goto(StageId),
     /// A copy for each but the last, which is the packet itself; each goes all its way before the next.
     Fork(Vec<Next>),
@@ -466,7 +473,8 @@ pub struct Action {
     pub steps: Vec<Step>,
     /// Then.
     pub end: End,
-    /// Elements that a packet of the class passes from the stage's start on, when all expectations hold; to count operations.
+    /// Elements that a packet of the class passes from the stage's start on, when all expectations hold; to count
+    /// operations.
     pub path: Vec<ElemId>,
 }
 

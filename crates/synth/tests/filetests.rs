@@ -1,8 +1,9 @@
 //! Synthesis by example: every file of `filetests/` is a chain and the program that it must become.
 //!
-//! A file has remarks at its top, then sections. A section begins with `--- NAME`; all but the last are files of the chain (the
-//! first is the one that is loaded: a Click configuration or a chain file), the last, `--- program`, is the expected text.
-//! `BLESS=1 cargo test -p onefold-synth --test filetests` writes what comes out into the files: look at the difference then.
+//! A file has remarks at its top, then sections. A section begins with `--- NAME`; all but the last are files of the
+//! chain (the first is the one that is loaded: a Click configuration or a chain file), the last, `--- program`, is the
+//! expected text. `BLESS=1 cargo test -p onefold-synth --test filetests` writes what comes out into the files: look at
+//! the difference then.
 
 use onefold_synth::{Budget, check, synthesize, text};
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! What tests of all crates need around them: where third-party data lies, and skips that somebody sees.
 //!
-//! A test that cannot do its work here (no data, no root, a tool that is missing) calls [`skip`] and returns. The reason is
-//! printed, and `make test` lists all of them at its end: the test runner swallows what passing tests print, so each skip is also
-//! written to the file that `ONEFOLD_SKIPS` names, one line each: `TEST: REASON`. Where nothing may skip (`ONEFOLD_NO_SKIP=1`, as
-//! CI sets it where it has root and the data), a skip fails the test.
+//! A test that cannot do its work here (no data, no root, a tool that is missing) calls [`skip`] and returns. The
+//! reason is printed, and `make test` lists all of them at its end: the test runner swallows what passing tests print,
+//! so each skip is also written to the file that `ONEFOLD_SKIPS` names, one line each: `TEST: REASON`. Where nothing
+//! may skip (`ONEFOLD_NO_SKIP=1`, as CI sets it where it has root and the data), a skip fails the test.
 //!
 //! ```
 //! let Some(rules) = onefold_testing::data("rules/classbench") else { return };

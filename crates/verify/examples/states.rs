@@ -1,7 +1,8 @@
-//! Checks what rewriters and balancers promise of their bindings: all short sequences of events, then a long random one for
-//! each configuration.
+//! Checks what rewriters and balancers promise of their bindings: all short sequences of events, then a long random one
+//! for each configuration.
 //!
-//! `cargo run --release -p onefold-verify --example states -- [EVENTS] [SEED] [DEPTH]` (100,000,000 events, seed 1, depth 5)
+//! `cargo run --release -p onefold-verify --example states -- [EVENTS] [SEED] [DEPTH]` (100,000,000 events, seed 1,
+//! depth 5)
 
 use onefold_verify::states::{config, explore, soak};
 use std::io::{IsTerminal, Write};

@@ -86,8 +86,8 @@ pub struct Pair {
     done: Vec<Event>,
     /// Frames of batches that were sent alone because they go round in the chain.
     alone: u64,
-    /// Most frames of a batch; with 1, and where the second execution is [`Subject::exact`], the order is compared across
-    /// flows and ports, too.
+    /// Most frames of a batch; with 1, and where the second execution is [`Subject::exact`], the order is compared
+    /// across flows and ports, too.
     pub max_batch: usize,
 }
 
@@ -364,8 +364,8 @@ type Shown<'a> = (Timestamp, Cow<'a, [u8]>);
 type Sides<'a> = (Vec<usize>, [Vec<Shown<'a>>; 2]);
 
 /// The first flow at a port whose packets differ; the order across flows and ports is free, and with it the
-/// identifications of ICMP errors, which an element counts through for all flows. Packets that leave as one flow keep the
-/// order of those that came as one (`line`: which flow the i-th of `l` came in).
+/// identifications of ICMP errors, which an element counts through for all flows. Packets that leave as one flow keep
+/// the order of those that came as one (`line`: which flow the i-th of `l` came in).
 fn differ_by_flow(l: &Outputs, r: &Outputs, line: &dyn Fn(usize) -> usize) -> Option<Found> {
     let mut flows: BTreeMap<(u32, Vec<u8>), Sides<'_>> = BTreeMap::new();
     for (side, outs) in [l, r].into_iter().enumerate() {

@@ -1,6 +1,6 @@
-//! Sets of packets as cubes: a [`Filter`] is a conjunction of one value set per dimension. Dimensions are not independent
-//! (fields overlap, an IP packet that fits is no longer than the frame, there are no bits behind the end); what they say of
-//! each other is worked out here.
+//! Sets of packets as cubes: a [`Filter`] is a conjunction of one value set per dimension. Dimensions are not
+//! independent (fields overlap, an IP packet that fits is no longer than the frame, there are no bits behind the end);
+//! what they say of each other is worked out here.
 //!
 //! Everything errs on one side: a cube that is said to be empty is empty, one packet that fits a cube fits what
 //! [`tightened`] makes of it.
@@ -180,8 +180,8 @@ fn highest(f: &Filter, d: Dim, all: u128) -> u128 {
         .map_or(all, |i| i.1)
 }
 
-/// The cube with all that its dimensions say of each other; `None` when no packet fits. `tight`: the packet is known to end
-/// where the IP packet ends whose header is there.
+/// The cube with all that its dimensions say of each other; `None` when no packet fits. `tight`: the packet is known to
+/// end where the IP packet ends whose header is there.
 pub fn tightened(cube: &Filter, tight: Option<EndAt>) -> Option<Filter> {
     let mut out = cube.clone();
     for _ in 0..MAX_ROUNDS {
@@ -295,8 +295,9 @@ pub enum Left {
 /// Filters that one step of a search looks at.
 pub const PER_STEP: usize = 16;
 
-/// Is there a packet in `cube` that none of `earlier` takes? Exact as far as [`tightened`] is, within `steps` (each pays for
-/// [`PER_STEP`] filters that are looked at); each part that is left is told to `part`, which ends the search with true.
+/// Is there a packet in `cube` that none of `earlier` takes? Exact as far as [`tightened`] is, within `steps` (each
+/// pays for [`PER_STEP`] filters that are looked at); each part that is left is told to `part`, which ends the search
+/// with true.
 pub fn left(
     p: &Program,
     cube: &Filter,

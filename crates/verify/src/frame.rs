@@ -112,8 +112,8 @@ pub fn flow_key(b: &[u8]) -> Vec<u8> {
     key
 }
 
-/// What packets have in common that came as one flow: [`flow_key`], and their VLAN tags if they have any, since each VLAN is
-/// a network of its own.
+/// What packets have in common that came as one flow: [`flow_key`], and their VLAN tags if they have any, since each
+/// VLAN is a network of its own.
 pub fn came_key(b: &[u8]) -> Vec<u8> {
     let mut key = flow_key(b);
     let tags = view(b).and_then(|v| b.get(12..v.net - 2));

@@ -1,10 +1,10 @@
 //! A part of a cube that no earlier rule takes, found dimension by dimension.
 //!
-//! Taking rules away one after the other ([`crate::cubes::left`], [`crate::generate::solve::uncovered`]) is exact, but it
-//! looks at all rules again for each: with thousands of rules that overlap, a part that is left is found only after
-//! thousands of steps. Here all rules are looked at together: of each dimension the values are sought that the fewest rules
-//! ask for, the cube is narrowed to them, and the rules that are left decide the next dimension. Most cubes have a gap that
-//! this finds in as many looks at the rules as there are dimensions. It proves nothing where it finds none.
+//! Taking rules away one after the other ([`crate::cubes::left`], [`crate::generate::solve::uncovered`]) is exact, but
+//! it looks at all rules again for each: with thousands of rules that overlap, a part that is left is found only after
+//! thousands of steps. Here all rules are looked at together: of each dimension the values are sought that the fewest
+//! rules ask for, the cube is narrowed to them, and the rules that are left decide the next dimension. Most cubes have
+//! a gap that this finds in as many looks at the rules as there are dimensions. It proves nothing where it finds none.
 
 use onefold_element::model::{ValueSet, max_of};
 use onefold_synth::program::{Dim, Filter};
@@ -109,8 +109,8 @@ impl Gap<'_> {
     }
 }
 
-/// The values of a set that the fewest intervals have; all of them where none has them, otherwise the longest run. `ends`:
-/// where intervals begin (true) and the first value behind each (false), ascending.
+/// The values of a set that the fewest intervals have; all of them where none has them, otherwise the longest run.
+/// `ends`: where intervals begin (true) and the first value behind each (false), ascending.
 fn least_asked(ends: &[(u128, bool)], set: &ValueSet) -> Option<(usize, ValueSet)> {
     let mut free: Vec<(u128, u128)> = Vec::new();
     let mut best: Option<(usize, (u128, u128))> = None;

@@ -6,8 +6,8 @@
 //!   [`Pair::checkpoint`] drop reasons, account, states and handler values.
 //! - [`generate`]: where packets come from: traffic made of the values that the configuration names, captures.
 //! - [`states`]: whether rewriters and balancers keep their promises over time.
-//! - [`run()`]: all of it; [`Outcome`] has what was found, each difference shrunk ([`shrink`]) to a short sequence of simple
-//!   packets and traced in both executions.
+//! - [`run()`]: all of it; [`Outcome`] has what was found, each difference shrunk ([`shrink`]) to a short sequence of
+//!   simple packets and traced in both executions.
 //!
 //! ```
 //! use onefold_engine::{BuildOptions, Graph, spec_from_flat};

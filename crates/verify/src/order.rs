@@ -1,20 +1,21 @@
 //! Order within a flow where several flows leave as one.
 //!
-//! Packets that leave with the same addresses and ports need not have come so: a translator's reply and a packet that was sent
-//! to its end directly, say. A batch of the flow table
-//! may carry one past the other, since they came as two flows and took two ways. What has to
-//! hold is that packets which *came* as one flow leave in the order in which they came.
+//! Packets that leave with the same addresses and ports need not have come so: a translator's reply and a packet that
+//! was sent to its end directly, say. A batch of the flow table may carry one past the other, since they came as two
+//! flows and took two ways. What has to hold is that packets which *came* as one flow leave in the order in which they
+//! came.
 
 use std::collections::HashSet;
 
 /// Most positions that are looked at before the answer is no.
 const POSITIONS: usize = 20_000;
 
-/// Is `right` the flows of `left`, each in its order, one among the other? `left` says of each packet which flow it came in.
+/// Is `right` the flows of `left`, each in its order, one among the other? `left` says of each packet which flow it
+/// came in.
 ///
-/// Equal packets of two flows may be told apart in several ways, so this tries them: positions that were reached before are not
-/// tried again, and after `POSITIONS` of them the answer is no, so that an order is never taken for right without having
-/// been shown to be.
+/// Equal packets of two flows may be told apart in several ways, so this tries them: positions that were reached before
+/// are not tried again, and after `POSITIONS` of them the answer is no, so that an order is never taken for right
+/// without having been shown to be.
 pub(crate) fn interleaves<T: PartialEq>(left: &[(usize, T)], right: &[T]) -> bool {
     if left.len() != right.len() {
         return false;

@@ -75,8 +75,8 @@ pub struct Outcome {
     pub flow_causes: Vec<(&'static str, u64)>,
 }
 
-/// Runs all events of `source` through copies of `pristine`. `go_on` is told how far it is after each some thousand frames
-/// and while a difference is shrunk, and ends it with false.
+/// Runs all events of `source` through copies of `pristine`. `go_on` is told how far it is after each some thousand
+/// frames and while a difference is shrunk, and ends it with false.
 pub fn run(
     pristine: &Pair,
     source: &mut dyn Source,

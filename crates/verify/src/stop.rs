@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A flag that somebody may set (Ctrl-C); what takes long asks for it between two pieces of its work. By default there is
-/// none, and nobody ever asks.
+/// A flag that somebody may set (Ctrl-C); what takes long asks for it between two pieces of its work. By default there
+/// is none, and nobody ever asks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Stop(Option<&'static AtomicBool>);
 

@@ -189,7 +189,8 @@ impl Flow {
         }
     }
 
-    /// As `onefold run` executes chains, with room for so many flows: every level, whichever costs least by a clock that the seed drives.
+    /// As `onefold run` executes chains, with room for so many flows: every level, whichever costs least by a clock
+    /// that the seed drives.
     pub fn auto(runner: ProgramRunner, flows: usize, seed: u64) -> Flow {
         Flow {
             runner: FlowRunner::seeded(runner, flows, seed),

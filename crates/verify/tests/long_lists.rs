@@ -1,4 +1,5 @@
-//! Rules of a list that is long, and full of rules that overlap: every one is aimed at and hit, and what that costs has a bound.
+//! Rules of a list that is long, and full of rules that overlap: every one is aimed at and hit, and what that costs has
+//! a bound.
 
 mod small;
 
@@ -103,8 +104,8 @@ fn every_rule_is_hit() {
     assert!(missing * 100 <= c.rules as usize, "{missing} of {c:?}");
 }
 
-/// Searches for packets may cost so much in all. What is not searched for any more is told, not called unreachable; packets that
-/// need no search are made as before.
+/// Searches for packets may cost so much in all. What is not searched for any more is told, not called unreachable;
+/// packets that need no search are made as before.
 #[test]
 fn what_is_not_aimed_at_for_its_cost_is_told() {
     let of = |ran: &Ran, reason: Reason| -> usize {

@@ -1,6 +1,6 @@
-//! Packets that go round inside a function, or between two: one that counts no hop down is dropped at its 33rd visit, one that
-//! does ends by its time to live, and every execution does so at the same element, for the same reason, with the same state
-//! left behind.
+//! Packets that go round inside a function, or between two: one that counts no hop down is dropped at its 33rd visit,
+//! one that does ends by its time to live, and every execution does so at the same element, for the same reason, with
+//! the same state left behind.
 
 use onefold_chain::Reader;
 use onefold_element::ElemId;
@@ -22,8 +22,8 @@ const HAIRPIN: &str = "functions:\n  nat:\n    nat:\n      pool: 203.0.113.1\n  
                        \x20     forward: [ \"udp 203.0.113.1:80 -> 10.0.0.9:8080\" ]\n\
                        ports: { in: \"nat[0]\", out: \"nat[1]\" }\n";
 
-/// Two translators with one pool, of which the first has room for one flow: it forgets the flow that the second one's was made
-/// for, and takes what the second one sends back for a packet of the next.
+/// Two translators with one pool, of which the first has room for one flow: it forgets the flow that the second one's
+/// was made for, and takes what the second one sends back for a packet of the next.
 const SHARED: &str = "functions:\n  a:\n    nat: { pool: 203.0.113.1, port-range: \"2000-2003\", capacity: 1 }\n\
                       \x20 between:\n    monitor: { flows: 100 }\n\
                       \x20 b:\n    nat: { pool: 203.0.113.1, port-range: \"2000-2003\", decrement-ttl: HOP }\n\
@@ -72,7 +72,8 @@ fn hairpin() -> (Graph, ElemId) {
     chain(HAIRPIN)
 }
 
-/// Packets with the milliseconds after which they come: the third, and all behind it that are like it, go round in [`SHARED`].
+/// Packets with the milliseconds after which they come: the third, and all behind it that are like it, go round in
+/// [`SHARED`].
 fn shared_pool() -> Vec<(i64, Vec<u8>)> {
     let flow = |s: u16, d: u16| udp((POOL, s), (POOL, d), 64);
     let mut all = vec![
@@ -119,8 +120,8 @@ fn at_eight(frames: &[Vec<u8>]) -> Vec<(i64, Vec<u8>)> {
     all.map(|(n, f)| (n as i64 / 8, f.clone())).collect()
 }
 
-/// Sends frames, with the milliseconds after which they come, through the reference graph and each other execution; the drops
-/// are the same everywhere.
+/// Sends frames, with the milliseconds after which they come, through the reference graph and each other execution; the
+/// drops are the same everywhere.
 fn alike(g: &Graph, source: ElemId, frames: &[(i64, Vec<u8>)]) -> Vec<DropCount> {
     let mut drops = Vec::new();
     for (other, batch) in others(g) {
@@ -196,8 +197,8 @@ fn what_turns_back_once_stays_in_the_program() {
     assert_eq!((left, runner.report().punted()), (4, 0));
 }
 
-/// A loop between routers is in a program twice, not once for each of the hops that a packet may have left, and is proved in
-/// no time: the reference graph goes on with what goes round.
+/// A loop between routers is in a program twice, not once for each of the hops that a packet may have left, and is
+/// proved in no time: the reference graph goes on with what goes round.
 #[test]
 fn a_loop_between_routers_does_not_make_a_large_program() {
     let (g, inside) = chain(ROUTERS);

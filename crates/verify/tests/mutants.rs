@@ -1,8 +1,8 @@
 //! Programs of the example chains, broken one place at a time: what a proof finds out about them.
 //!
-//! A few of each kind on small chains are always tried; `--ignored` tries up to `MUTANTS` (3) of each kind on all chains below.
-//! With `MUTANT` only those whose line has that text, and with all that the proof says of them; the last one's text goes to the file
-//! `MUTANT_TEXT`.
+//! A few of each kind on small chains are always tried; `--ignored` tries up to `MUTANTS` (3) of each kind on all
+//! chains below. With `MUTANT` only those whose line has that text, and with all that the proof says of them; the last
+//! one's text goes to the file `MUTANT_TEXT`.
 
 mod examples;
 
@@ -196,8 +196,8 @@ fn broken_programs_are_found_out() {
     assert!(refuted * 10 >= made * 8, "{all:?}");
 }
 
-/// A wrong checksum of a packet that is dropped, a rewriter that is asked with a wrong checksum, a header that is too short to be
-/// asked about: the proof sees differences, and that nobody else does.
+/// A wrong checksum of a packet that is dropped, a rewriter that is asked with a wrong checksum, a header that is too
+/// short to be asked about: the proof sees differences, and that nobody else does.
 #[test]
 fn what_nobody_sees_is_told_from_what_shows() {
     let (g, _) = chain("napt-fw-lb");

@@ -1,5 +1,5 @@
-//! What stands behind the IP packet in a frame does not get through a chain that cuts it off, at any level: also where a VLAN
-//! tag is in front of the IP header.
+//! What stands behind the IP packet in a frame does not get through a chain that cuts it off, at any level: also where
+//! a VLAN tag is in front of the IP header.
 
 use onefold_chain::Reader;
 use onefold_element::ElemId;

@@ -1,4 +1,5 @@
-//! Programs in parts: what a sequence of partial programs is together is proved to be the chain, and wrong splits are found out.
+//! Programs in parts: what a sequence of partial programs is together is proved to be the chain, and wrong splits are
+//! found out.
 
 mod examples;
 

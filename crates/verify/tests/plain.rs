@@ -1,9 +1,9 @@
-//! Valid packets stay in the program: on every example chain no TCP, UDP or echo message that is whole, unfragmented, free of IP
-//! options and has time to live left is handed over to the reference graph.
+//! Valid packets stay in the program: on every example chain no TCP, UDP or echo message that is whole, unfragmented,
+//! free of IP options and has time to live left is handed over to the reference graph.
 //!
-//! Two things are not a packet's way through a chain and are left out: a packet that a new one is made for (an ICMP error about
-//! an address that leads nowhere or about a closed port; an echo request to a router itself), and elements that are asked and
-//! go on (payload, time), which is no punt.
+//! Two things are not a packet's way through a chain and are left out: a packet that a new one is made for (an ICMP
+//! error about an address that leads nowhere or about a closed port; an echo request to a router itself), and elements
+//! that are asked and go on (payload, time), which is no punt.
 
 mod examples;
 

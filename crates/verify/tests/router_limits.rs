@@ -1,5 +1,5 @@
-//! What a router says of its own accord is limited in rate, and the same messages are sent or held back at every level: by the
-//! reference graph, the program, and the program with a flow table, packet by packet and in batches.
+//! What a router says of its own accord is limited in rate, and the same messages are sent or held back at every level:
+//! by the reference graph, the program, and the program with a flow table, packet by packet and in batches.
 
 use onefold_chain::{Reader, load_text};
 use onefold_element::ElemId;

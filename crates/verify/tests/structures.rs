@@ -1,5 +1,5 @@
-//! Whatever a program's stages are looked up in, every packet is of the same class: all example chains, with packets aimed at
-//! every rule and boundary and damaged ones, in batches; each structure is forced in turn.
+//! Whatever a program's stages are looked up in, every packet is of the same class: all example chains, with packets
+//! aimed at every rule and boundary and damaged ones, in batches; each structure is forced in turn.
 
 mod examples;
 

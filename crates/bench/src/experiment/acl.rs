@@ -27,7 +27,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// Flows that the NAPT has room for.
 pub const NAPT_FLOWS: u32 = 131_072;
-/// Packets after which they are forgotten where flows are to find room: whole batches, and no more than there is room for.
+/// Packets after which they are forgotten where flows are to find room: whole batches, and no more than there is room
+/// for.
 const ROOM: u64 = 102_400;
 /// A source port that has never been there.
 pub const NEW_PORT: Vary = Vary {

@@ -1,8 +1,9 @@
 //! Experiments: what the papers on service chains have measured, as data.
 //!
-//! An [`Experiment`] says what it shows, what is swept, which chains are executed how and on which packets ([`PointSpec`]), what
-//! is compared with what ([`Ratio`]), and what others have reported ([`Published`]). One runner (the command
-//! `onefold bench --experiment`) measures them all with [`crate::measure`]; [`ExperimentReport`] is what it tells.
+//! An [`Experiment`] says what it shows, what is swept, which chains are executed how and on which packets
+//! ([`PointSpec`]), what is compared with what ([`Ratio`]), and what others have reported ([`Published`]). One runner
+//! (the command `onefold bench --experiment`) measures them all with [`crate::measure`]; [`ExperimentReport`] is what
+//! it tells.
 //!
 //! To add one: a file here with a `pub const EXPERIMENT`, and a line in [`ALL`].
 //!
@@ -109,8 +110,8 @@ impl Quantity {
 pub struct Scale {
     /// The smallest form that still has every series: two places or so, few flows, few rules.
     pub quick: bool,
-    /// Only these places of what is swept; all if there are none. Places that an experiment does not have by itself are added
-    /// if it can.
+    /// Only these places of what is swept; all if there are none. Places that an experiment does not have by itself are
+    /// added if it can.
     pub at: Vec<f64>,
     /// Seed of everything random.
     pub seed: u64,
@@ -259,9 +260,11 @@ pub struct PointSpec {
     pub cpu: f64,
     /// Processes that do the same at the same time, each on packets of its own.
     pub instances: usize,
-    /// Share of time that packets of unknown flows may take in front of a flow table; whatever they need if there is none.
+    /// Share of time that packets of unknown flows may take in front of a flow table; whatever they need if there is
+    /// none.
     pub protect: Option<f64>,
-    /// After so many packets, while no time is measured, rewriters forget their flows, so that new ones find room; never if it is not said.
+    /// After so many packets, while no time is measured, rewriters forget their flows, so that new ones find room;
+    /// never if it is not said.
     pub room: Option<u64>,
 }
 

@@ -1,5 +1,5 @@
-//! The benchmark of Niu and others: forwarding, a firewall, and chains of these, by the size of frames, by the share of a core,
-//! and several of them at once.
+//! The benchmark of Niu and others: forwarding, a firewall, and chains of these, by the size of frames, by the share of
+//! a core, and several of them at once.
 
 use super::{
     Axis, ChainSpec, Experiment, Level, Plan, PlanError, PointSpec, Published, Quantity, Scale,

@@ -27,8 +27,8 @@ pub struct PointReport {
     pub build_seconds: f64,
     /// Bytes that the program and they need, what making them has left included. Null where the system does not say.
     pub build_bytes: Option<u64>,
-    /// Bytes of state per flow: the flow table's, and what the chain's own tables and everything else that was allocated for
-    /// the execution grew by. Null where the system does not say.
+    /// Bytes of state per flow: the flow table's, and what the chain's own tables and everything else that was
+    /// allocated for the execution grew by. Null where the system does not say.
     pub bytes_per_flow: Option<f64>,
     /// Everything that was measured.
     pub measured: ChainReport,
@@ -73,8 +73,8 @@ impl SeriesReport {
 pub struct RatioReport {
     /// In words.
     pub name: String,
-    /// Over the rounds; to what is above the one's ceiling comes the ceiling of the other. Of flows that were opened, beside others, where there
-    /// are any: what comes out of theirs.
+    /// Over the rounds; to what is above the one's ceiling comes the ceiling of the other. Of flows that were opened,
+    /// beside others, where there are any: what comes out of theirs.
     pub rate: Option<Spread>,
 }
 

@@ -18,8 +18,8 @@ pub const ROUTES: [&str; 10] = [
     "192.0.2.0/25",
 ];
 
-/// A row of routers that do all that RFC 1812 asks for, with ten routes each. Each of the last one's ten outputs leaves the chain at
-/// a device of its own; between routers all ten lead to the next one.
+/// A row of routers that do all that RFC 1812 asks for, with ten routes each. Each of the last one's ten outputs leaves
+/// the chain at a device of its own; between routers all ten lead to the next one.
 pub fn routers(n: usize) -> String {
     let mut t = String::new();
     for i in 1..=n {

@@ -1,8 +1,8 @@
 //! Packets that a chain forwards: flows made to fit the filters of the program's classes, tried, and opened.
 //!
-//! A benchmark whose packets a firewall drops at the door measures the door. So each flow is aimed at one class that lets
-//! packets leave, in turn (classes of all kinds get the same number of flows), drawn at random within the class's filter, and tried:
-//! it counts only if its packets leave.
+//! A benchmark whose packets a firewall drops at the door measures the door. So each flow is aimed at one class that
+//! lets packets leave, in turn (classes of all kinds get the same number of flows), drawn at random within the class's
+//! filter, and tried: it counts only if its packets leave.
 
 use super::feed::Templates;
 use super::unseen::Unseen;
@@ -179,7 +179,8 @@ impl Sender<'_> {
         self.ports.iter().find(|p| p.sinks.contains(&sink))?.source
     }
 
-    /// Sends the packets of a flow from its beginning. `None` if one that carries data does not leave, alone and as one.
+    /// Sends the packets of a flow from its beginning. `None` if one that carries data does not leave, alone and as
+    /// one.
     fn open(&mut self, n: usize, flow: &Flow) -> Option<Passed> {
         let p = self.params;
         let mut openers = 0;
@@ -296,7 +297,8 @@ fn draw(set: Option<&ValueSet>, usual: &ValueSet, rng: &mut Rng) -> u128 {
     0
 }
 
-/// What addresses and ports usually are, as of `onefold gen`: 10/8 to 198.18/15 (RFC 2544), 2001:db8::/48 to 2001:2::/48.
+/// What addresses and ports usually are, as of `onefold gen`: 10/8 to 198.18/15 (RFC 2544), 2001:db8::/48 to
+/// 2001:2::/48.
 struct Usual {
     v4: [ValueSet; 2],
     v6: [ValueSet; 2],

@@ -22,7 +22,8 @@ const BLOCK_NS: u64 = 1_000_000;
 const MEETINGS: u64 = 5;
 /// Of a slice's time, so long it is looked at afterwards, with the clock stopped, which packets come out.
 const AUDIT: f64 = 0.1;
-/// Of a slice's time, so much runs before the clock starts: the part that finds the caches full of another subject's data.
+/// Of a slice's time, so much runs before the clock starts: the part that finds the caches full of another subject's
+/// data.
 const RUN_UP: f64 = 0.1;
 
 /// How it is measured.
@@ -52,8 +53,8 @@ pub struct Candidate {
     pub zipf: f64,
     /// Seed of the order.
     pub seed: u64,
-    /// Before the first packet and after so many (up to a batch more), rewriters forget their flows: what is made next finds room. It takes no time that is
-    /// measured. Never if it is not said.
+    /// Before the first packet and after so many (up to a batch more), rewriters forget their flows: what is made next
+    /// finds room. It takes no time that is measured. Never if it is not said.
     pub room: Option<u64>,
 }
 
@@ -89,7 +90,8 @@ pub struct Measured {
     pub flows_seen: usize,
     /// Packets that a flow table knew while the clock ran, and all that it was given then.
     pub flow_hits: Option<(u64, u64)>,
-    /// Of the flows that had been opened, beside strangers: packets that were looked after, and those of them that came out.
+    /// Of the flows that had been opened, beside strangers: packets that were looked after, and those of them that came
+    /// out.
     pub opened: Option<(u64, u64)>,
     /// What became of these.
     pub account: Account,
@@ -162,8 +164,8 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    /// The templates of the batch that begins at a place, which becomes the place of the next one; after the last, the first comes again. An order is longer
-    /// than any batch.
+    /// The templates of the batch that begins at a place, which becomes the place of the next one; after the last, the
+    /// first comes again. An order is longer than any batch.
     fn window(&self, next: &mut usize, batch: usize) -> Option<&[u32]> {
         let places = self.order.places();
         if places.get(*next..*next + batch).is_none() {
@@ -193,7 +195,8 @@ fn place_of(p: &Pkt) -> *const Packet {
 }
 
 impl Driver<'_> {
-    /// So many packets in batches; returns how many were sent, time measured around all of it: copies and outputs are part.
+    /// So many packets in batches; returns how many were sent, time measured around all of it: copies and outputs are
+    /// part.
     fn block(
         &mut self,
         s: &mut dyn Subject,
@@ -226,8 +229,8 @@ impl Driver<'_> {
             };
             let lane = way.lane;
             if way.unseen.is_none() {
-                // packets that come next are asked for while nothing waits for them. Loads would be waited for in the end: with 60,000
-                // templates half of the time of this loop
+                // packets that come next are asked for while nothing waits for them. Loads would be waited for in the
+                // end: with 60,000 templates half of the time of this loop
                 let ahead = way.window(&mut { *next }, self.batch).unwrap_or_default();
                 match lane.templates.lines() {
                     // most benchmarks: short frames, all of one length
@@ -343,8 +346,8 @@ impl Driver<'_> {
     }
 }
 
-/// Measures all candidates: in each round, for each candidate, the ceiling, a MAC swap, and its subjects. `go_on` is told
-/// between blocks how much of how much is done and of what, and stops it by saying no.
+/// Measures all candidates: in each round, for each candidate, the ceiling, a MAC swap, and its subjects. `go_on` is
+/// told between blocks how much of how much is done and of what, and stops it by saying no.
 pub fn alternate(
     candidates: &mut [Candidate],
     settings: &Settings,

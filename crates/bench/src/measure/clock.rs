@@ -40,8 +40,8 @@ impl Times {
     }
 }
 
-/// Binds this thread to a core: the one asked for, or else the highest that it may use (interrupts are mostly served by the
-/// lowest). Gives the core.
+/// Binds this thread to a core: the one asked for, or else the highest that it may use (interrupts are mostly served by
+/// the lowest). Gives the core.
 ///
 /// # Errors
 /// What the system says against it.
@@ -61,7 +61,8 @@ pub fn pin(core: Option<usize>) -> Result<usize, PinError> {
     Ok(core)
 }
 
-/// Does something (begins another process, say) while this thread may run wherever it could before it was bound to a core.
+/// Does something (begins another process, say) while this thread may run wherever it could before it was bound to a
+/// core.
 pub fn on_all_cores<T>(f: impl FnOnce() -> T) -> T {
     let me = Pid::from_raw(0);
     let bound = sched_getaffinity(me).ok();

@@ -1,4 +1,5 @@
-//! Packets ready before the clock starts: templates, the order in which they come, and the buffers that they are copied to.
+//! Packets ready before the clock starts: templates, the order in which they come, and the buffers that they are copied
+//! to.
 
 use crate::rng::Rng;
 use crate::zipf::Zipf;
@@ -10,8 +11,8 @@ use onefold_table::{HugeVec, prefetch};
 pub const STRIDE: usize = 2112;
 /// Buffers in the ring unless told otherwise, as many as descriptors of a common receive queue.
 pub const BUFFERS: usize = 1024;
-/// Packets handed over together unless told otherwise: with many flows their lines of memory are on their way at once, and more than 64 gain nothing
-/// (docs/decisions/0029).
+/// Packets handed over together unless told otherwise: with many flows their lines of memory are on their way at once,
+/// and more than 64 gain nothing (docs/decisions/0029).
 pub const BATCH: usize = 64;
 /// Bytes of a cache line.
 const LINE: usize = 64;
@@ -140,8 +141,9 @@ pub struct Order {
 }
 
 impl Order {
-    /// Of these templates. Without Zipf's law rounds, each of which has every template once, in a random order of its own. With
-    /// it, each packet's flow is drawn with this exponent; popularity has nothing to do with the place in memory.
+    /// Of these templates. Without Zipf's law rounds, each of which has every template once, in a random order of its
+    /// own. With it, each packet's flow is drawn with this exponent; popularity has nothing to do with the place in
+    /// memory.
     pub fn new(t: &Templates, zipf: f64, seed: u64) -> Order {
         let n = t.len().min(u32::MAX as usize) as u32;
         let mut rng = Rng::stream(seed, 0x006f_7264_6572);
@@ -171,8 +173,8 @@ impl Order {
         Order { places }
     }
 
-    /// As [`Order::new`] of the first templates, up to `known`, but each place is with this probability that of one of the others,
-    /// which come in rounds of their own.
+    /// As [`Order::new`] of the first templates, up to `known`, but each place is with this probability that of one of
+    /// the others, which come in rounds of their own.
     pub fn mixed(t: &Templates, known: usize, share: f64, zipf: f64, seed: u64) -> Order {
         let mut others: Vec<u32> = (known..t.len()).map(|i| i as u32).collect();
         let mut rng = Rng::stream(seed, 0x006d_6978_6564);
@@ -203,9 +205,9 @@ impl Order {
 
 /// The buffers: taken in turn, a batch at a time, as descriptors of a ring are.
 ///
-/// One rack more than there are batches, so that one is empty: what comes out is put there, and the rack that it came from is the empty
-/// one then. No list changes its place: its length has just been written, and a list that is moved at once waits until that write, and every one before,
-/// has reached the cache (1 ns for each packet).
+/// One rack more than there are batches, so that one is empty: what comes out is put there, and the rack that it came
+/// from is the empty one then. No list changes its place: its length has just been written, and a list that is moved at
+/// once waits until that write, and every one before, has reached the cache (1 ns for each packet).
 #[derive(Debug)]
 pub struct Ring {
     racks: Vec<Vec<Pkt>>,
@@ -239,8 +241,9 @@ impl Ring {
         (self.empty + n) % self.racks.len().max(1)
     }
 
-    /// Asks for the batches that come next, as drivers do: for packets of the first, for handles of the second. A chain that fills the caches would pay for
-    /// the harness's own buffers otherwise, 50 to 60 ns for each packet; where they are in the second cache anyway it is eight instructions that save nothing.
+    /// Asks for the batches that come next, as drivers do: for packets of the first, for handles of the second. A chain
+    /// that fills the caches would pay for the harness's own buffers otherwise, 50 to 60 ns for each packet; where they
+    /// are in the second cache anyway it is eight instructions that save nothing.
     #[inline]
     pub fn ask(&self) {
         let rack = |n: usize| self.racks.get(self.further(n)).map_or(&[][..], |r| r);
@@ -250,8 +253,8 @@ impl Ring {
         }
     }
 
-    /// The batch of buffers that has been free longest, and an empty list for those that come back. The batch is to be left empty. Where
-    /// packets did not come back, `more` adds others.
+    /// The batch of buffers that has been free longest, and an empty list for those that come back. The batch is to be
+    /// left empty. Where packets did not come back, `more` adds others.
     #[inline]
     pub fn turn(
         &mut self,

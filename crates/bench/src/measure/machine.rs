@@ -9,8 +9,8 @@ pub struct Machine {
     pub cpu: Option<String>,
     /// Cores that the system runs on.
     pub cores: usize,
-    /// Frequency of the time stamp counter, in GHz; cycles are counted with it, because it does not change with load as the
-    /// core's own frequency may.
+    /// Frequency of the time stamp counter, in GHz; cycles are counted with it, because it does not change with load as
+    /// the core's own frequency may.
     pub tsc_ghz: Option<f64>,
     /// Size of caches, nearest first: "L1d 32K".
     pub caches: Vec<String>,

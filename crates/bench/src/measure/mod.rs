@@ -1,10 +1,11 @@
 //! Measures chains on one core, from memory to memory.
 //!
-//! - [`aim()`] makes packets that a chain forwards and opens their flows; [`Templates`], [`Order`] and [`Ring`] have them ready
-//!   before the clock starts.
-//! - [`Subject`] is what is measured: the reference graph, the synthesized program; a further execution level is one more of them.
-//! - [`alternate()`] measures all of them in alternation, with the ceiling (the same packets, copied and looked at, no processing) and a
-//!   MAC swap in the same run.
+//! - [`aim()`] makes packets that a chain forwards and opens their flows; [`Templates`], [`Order`] and [`Ring`] have
+//!   them ready before the clock starts.
+//! - [`Subject`] is what is measured: the reference graph, the synthesized program; a further execution level is one
+//!   more of them.
+//! - [`alternate()`] measures all of them in alternation, with the ceiling (the same packets, copied and looked at, no
+//!   processing) and a MAC swap in the same run.
 //! - [`matcher()`] measures a chain's payload matchers alone.
 //! - [`Report`] is what is told of it.
 //!

@@ -142,7 +142,8 @@ pub struct ChainReport {
     pub hits: u64,
     /// See `hits`.
     pub misses: u64,
-    /// Beside packets of flows that had not been opened: share of the others' packets that came out, in the buffers that they came in.
+    /// Beside packets of flows that had not been opened: share of the others' packets that came out, in the buffers
+    /// that they came in.
     pub opened_out: Option<f64>,
     /// What became of all packets, warm-up included.
     pub account: Account,

@@ -54,8 +54,8 @@ impl Account {
 pub trait Subject {
     /// How the chain is executed: the `--mode` or `--level` that names it.
     fn name(&self) -> &'static str;
-    /// Sends packets that arrive at `source` at one moment all their way. Leaves `batch` empty; what comes out is put into
-    /// `done`, which is empty, in order.
+    /// Sends packets that arrive at `source` at one moment all their way. Leaves `batch` empty; what comes out is put
+    /// into `done`, which is empty, in order.
     fn run(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp, done: &mut Vec<Pkt>);
     /// Rewriters forget their flows. Does nothing where nothing is kept.
     fn forget(&mut self) {}
@@ -70,11 +70,13 @@ pub trait Subject {
     fn classes_hit(&self) -> Option<usize> {
         None
     }
-    /// How long it does something else in the beginning than later on: it is run for so long before anything is measured.
+    /// How long it does something else in the beginning than later on: it is run for so long before anything is
+    /// measured.
     fn settles(&self) -> Duration {
         Duration::ZERO
     }
-    /// What the flow table has done so far, if the subject has one, and why packets that could have had an entry have none.
+    /// What the flow table has done so far, if the subject has one, and why packets that could have had an entry have
+    /// none.
     fn flow_stats(&self) -> Option<(FlowStats, Vec<(&'static str, u64)>)> {
         None
     }

@@ -1,8 +1,8 @@
 //! Packets of flows that nobody has opened: headers that have not been seen before, of strangers or of attackers.
 //!
-//! There is not enough memory for so many templates. So some thousand packets at a time are written before the clock starts ([`super::unseen_frames`]): copies of
-//! templates in which addresses and ports are others, from the number of the packet, checksums included. The ceiling and the MAC swap get such
-//! packets, too.
+//! There is not enough memory for so many templates. So some thousand packets at a time are written before the clock
+//! starts ([`super::unseen_frames`]): copies of templates in which addresses and ports are others, from the number of
+//! the packet, checksums included. The ceiling and the MAC swap get such packets, too.
 
 use crate::rng::mix;
 use onefold_packet::checksum;
@@ -14,8 +14,8 @@ pub struct Vary {
     pub src: u32,
     /// Of the destination address.
     pub dst: u32,
-    /// Of the source port: what it is and a number, another one in each round of the templates, so that a template's header does not come again before all
-    /// of its ports were there.
+    /// Of the source port: what it is and a number, another one in each round of the templates, so that a template's
+    /// header does not come again before all of its ports were there.
     pub sport: u16,
     /// Of the destination port.
     pub dport: u16,
@@ -55,8 +55,8 @@ fn be32(f: &[u8], at: usize) -> u32 {
     u32::from(be16(f, at)) << 16 | u32::from(be16(f, at + 2))
 }
 
-/// A port's number in a round: another one in each, and of two templates that differ in nothing else two. (Numbers of the round alone made one header of all that
-/// fit one rule: a tenth of the packets came twice.)
+/// A port's number in a round: another one in each, and of two templates that differ in nothing else two. (Numbers of
+/// the round alone made one header of all that fit one rule: a tenth of the packets came twice.)
 #[inline(always)]
 fn turned(port: u16, round: u64) -> u16 {
     port.wrapping_add((round as u16).wrapping_add(1).wrapping_mul(ODD))
@@ -70,8 +70,9 @@ fn drawn(n: u64) -> (u64, u16) {
 }
 
 impl Vary {
-    /// Writes the header of packet number `n`, which is in round `round` of the templates, into an untagged IPv4 frame without options; others stay as they are. A
-    /// checksum that was right is right afterwards; a UDP checksum of zero stays zero, and none becomes zero.
+    /// Writes the header of packet number `n`, which is in round `round` of the templates, into an untagged IPv4 frame
+    /// without options; others stay as they are. A checksum that was right is right afterwards; a UDP checksum of zero
+    /// stays zero, and none becomes zero.
     #[inline]
     pub fn apply(&self, f: &mut [u8], n: u64, round: u64) {
         if f.len() < ETHER + 28 || be16(f, 12) != 0x0800 || f.get(ETHER) != Some(&0x45) {

@@ -8,8 +8,8 @@ use onefold_table::{HugeVec, prefetch};
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
-/// Frames that are written before the clock starts, at most: as 64-byte frames 128 KiB, so that the second cache holds them beside what a chain needs. Reading the clock
-/// as often takes less than a nanosecond for each.
+/// Frames that are written before the clock starts, at most: as 64-byte frames 128 KiB, so that the second cache holds
+/// them beside what a chain needs. Reading the clock as often takes less than a nanosecond for each.
 pub const PREPARED: u64 = 2048;
 
 /// The frames of one lane that come next, its strangers' among them, in the order in which they come.
@@ -52,8 +52,8 @@ impl<'a> UnseenFrames<'a> {
         self.next = 0;
     }
 
-    /// Writes the frames of a batch, behind those that there are: copies of `these` templates, and where one is a stranger's, the header of packet `number` in it, which
-    /// is counted up.
+    /// Writes the frames of a batch, behind those that there are: copies of `these` templates, and where one is a
+    /// stranger's, the header of packet `number` in it, which is counted up.
     pub fn write(&mut self, these: &[u32], number: &mut u64) {
         for which in these {
             let which = *which as usize;

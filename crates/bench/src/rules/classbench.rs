@@ -5,10 +5,10 @@
 //! @10.0.0.0/8  192.0.2.1/32  0 : 65535  80 : 80  0x06/0xFF  0x1000/0x1000
 //! ```
 //!
-//! The columns are separated by tabs. The last one holds the 14th byte of a TCP header (the flags) in its high byte: `0x1000/0x1000` is "ACK set",
-//! `0x0000/0x0200` "SYN not set". Of ICMP it holds type and code: `0x0303/0xffff` is "port unreachable". A rule for any
-//! protocol with a condition on flags is one for TCP; for other protocols the column says nothing. The first rule that
-//! matches decides.
+//! The columns are separated by tabs. The last one holds the 14th byte of a TCP header (the flags) in its high byte:
+//! `0x1000/0x1000` is "ACK set", `0x0000/0x0200` "SYN not set". Of ICMP it holds type and code: `0x0303/0xffff` is
+//! "port unreachable". A rule for any protocol with a condition on flags is one for TCP; for other protocols the column
+//! says nothing. The first rule that matches decides.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -10,7 +10,8 @@ use crate::rng::Rng;
 pub struct Exercise {
     /// Headers in random order, each with the index of the *first* rule that matches it.
     pub headers: Vec<(Header, usize)>,
-    /// Rules for which no header was found: earlier rules cover them, or they ask for ports of a protocol that has none.
+    /// Rules for which no header was found: earlier rules cover them, or they ask for ports of a protocol that has
+    /// none.
     pub unreached: Vec<usize>,
 }
 
@@ -110,8 +111,8 @@ fn draw(rule: &Rule, rng: &mut Rng, packets: bool) -> Header {
     }
 }
 
-/// Writes headers as text, one a line: source, destination, source port, destination port, protocol, flags, index of the
-/// first rule that matches (from 0), all decimal and separated by tabs. Ports that a packet has not are 0.
+/// Writes headers as text, one a line: source, destination, source port, destination port, protocol, flags, index of
+/// the first rule that matches (from 0), all decimal and separated by tabs. Ports that a packet has not are 0.
 ///
 /// # Errors
 /// Writing fails.

@@ -61,8 +61,8 @@ pub fn generate_rules(
     };
     let mut seen = HashSet::with_capacity(count);
     let mut rules: Vec<(f64, Rule)> = Vec::with_capacity(count);
-    // Rounds of "draw what is missing, drop what is covered". Two or three do where the parameters hold enough different
-    // rules; a round that hardly helps says that they do not.
+    // Rounds of "draw what is missing, drop what is covered". Two or three do where the parameters hold enough
+    // different rules; a round that hardly helps says that they do not.
     for _ in 0..30 {
         let before = rules.len();
         let missing = count - before;
@@ -109,8 +109,8 @@ pub fn generate_rules(
     })
 }
 
-/// Drops every rule that an earlier one covers. Who covers has a source that is a prefix of the covered one's, and the same
-/// destination port or a range of them: only those are compared.
+/// Drops every rule that an earlier one covers. Who covers has a source that is a prefix of the covered one's, and the
+/// same destination port or a range of them: only those are compared.
 fn drop_covered(rules: &mut Vec<(f64, Rule)>) {
     let one_port = |r: &Rule| (r.dport.0 == r.dport.1).then_some(r.dport.0);
     let mut kept: HashMap<(u32, u8, Option<u16>), Vec<Rule>> = HashMap::with_capacity(rules.len());
@@ -214,8 +214,8 @@ impl Maker<'_> {
         }
         let u = rng.unit();
         let prefix = if u < p.reuse && !earlier.is_empty() {
-            // Not the length that was drawn: look a few times for an earlier prefix of it, so that reuse does not change
-            // the distribution of lengths much.
+            // Not the length that was drawn: look a few times for an earlier prefix of it, so that reuse does not
+            // change the distribution of lengths much.
             let mut found = None;
             for _ in 0..8 {
                 found = rng.pick(earlier).copied().filter(|e| e.1 == len);
@@ -293,8 +293,8 @@ fn fresh(rng: &mut Rng, len: u8) -> (u32, u8) {
     (address & mask(len), len)
 }
 
-/// Writes rules and verdicts as the arguments of a Click `IPFilter`, one a line, without the last comma. Packets that no
-/// rule matches are dropped, as there.
+/// Writes rules and verdicts as the arguments of a Click `IPFilter`, one a line, without the last comma. Packets that
+/// no rule matches are dropped, as there.
 ///
 /// # Errors
 /// Writing fails.

@@ -121,8 +121,8 @@ pub(crate) enum Fill {
     Empty,
 }
 
-/// Builds a frame in `buf`: checksums valid, padded to the Ethernet minimum. `choice` picks the payload; `needle` is put
-/// into it at a place that `choice` picks, if it fits.
+/// Builds a frame in `buf`: checksums valid, padded to the Ethernet minimum. `choice` picks the payload; `needle` is
+/// put into it at a place that `choice` picks, if it fits.
 pub(crate) fn build(
     buf: &mut Vec<u8>,
     spec: &FrameSpec,

@@ -46,8 +46,8 @@ impl PayloadStore {
         }
     }
 
-    /// `len` bytes and the sum of their words; where to cut is up to `choice`, except that orderly patterns always start
-    /// at their beginning.
+    /// `len` bytes and the sum of their words; where to cut is up to `choice`, except that orderly patterns always
+    /// start at their beginning.
     pub fn cut(&self, len: usize, choice: u64) -> (&[u8], u64) {
         let word = if self.random {
             (choice % (LONGEST as u64 / 2)) as usize

@@ -1,4 +1,5 @@
-//! Chains of rules that jump to one another, as iptables and nftables have them, as one list per direction in which the first match decides.
+//! Chains of rules that jump to one another, as iptables and nftables have them, as one list per direction in which the
+//! first match decides.
 //!
 //! A jump is written out: every rule of the chain jumped to, with the jump's own conditions before its. A `return` (and
 //! what follows a `goto`) takes its packets out of the rules that follow in the same chain.

@@ -1,8 +1,8 @@
 //! ClassBench filter sets (Taylor and Turner, INFOCOM 2005):
 //! `@src/len  dst/len  lo : hi  lo : hi  proto/mask  flags/mask`, tab separated.
 //!
-//! The last column's high byte is the TCP flags byte (or the ICMP type), its low byte the ICMP code, as in the packet filters that
-//! the seeds were taken from. A seventh column `allow` or `deny`, if there is one, is the rule's verdict.
+//! The last column's high byte is the TCP flags byte (or the ICMP type), its low byte the ICMP code, as in the packet
+//! filters that the seeds were taken from. A seventh column `allow` or `deny`, if there is one, is the rule's verdict.
 
 use super::rule::{Rule, RuleSet, Verdict};
 use std::fmt::Write;
@@ -135,8 +135,8 @@ pub fn parse_line(l: &str) -> Result<Fields, String> {
 }
 
 impl Fields {
-    /// The rule as an expression of IPFilter's language. A port range that is not the whole range asks for a first fragment of
-    /// TCP or UDP, as any filter on ports does.
+    /// The rule as an expression of IPFilter's language. A port range that is not the whole range asks for a first
+    /// fragment of TCP or UDP, as any filter on ports does.
     pub fn expression(&self) -> String {
         let mut parts: Vec<String> = Vec::new();
         for (name, (a, l)) in [("src", self.src), ("dst", self.dst)] {

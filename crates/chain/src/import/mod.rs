@@ -1,7 +1,7 @@
 //! Rule sets and routes in other tools' formats.
 //!
-//! An importer gives what it read as data with the line each piece came from; the NF kinds turn that into elements. Whatever an
-//! importer cannot express exactly is an error that names it: nothing is dropped silently.
+//! An importer gives what it read as data with the line each piece came from; the NF kinds turn that into elements.
+//! Whatever an importer cannot express exactly is an error that names it: nothing is dropped silently.
 
 mod chains;
 pub mod classbench;

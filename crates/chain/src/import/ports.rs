@@ -1,7 +1,7 @@
 //! Sets of ports, and tests for them.
 //!
-//! A negated test is written as the ports that are left: a packet without ports then matches neither a test nor its opposite,
-//! as in the tools whose rules are read.
+//! A negated test is written as the ports that are left: a packet without ports then matches neither a test nor its
+//! opposite, as in the tools whose rules are read.
 
 /// Ranges, both ends included, ascending, not touching one another.
 pub type Ports = Vec<(u16, u16)>;

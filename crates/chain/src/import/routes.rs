@@ -31,8 +31,9 @@ const IGNORED_PAIRS: &[&str] = &[
     "proto", "scope", "src", "metric", "pref", "table", "mtu", "advmss", "expires", "hoplimit",
 ];
 
-/// Reads one route: `PREFIX|default [via ADDRESS] [dev NAME] [blackhole]`, `blackhole PREFIX`, and the attributes that `ip route`
-/// prints besides (`proto`, `scope`, `metric` ... are accepted and do nothing). What else it prints is refused by name.
+/// Reads one route: `PREFIX|default [via ADDRESS] [dev NAME] [blackhole]`, `blackhole PREFIX`, and the attributes that
+/// `ip route` prints besides (`proto`, `scope`, `metric` ... are accepted and do nothing). What else it prints is
+/// refused by name.
 pub fn parse_route(text: &str) -> Result<Route, String> {
     let mut words = text.split_whitespace().peekable();
     let mut blackhole = false;

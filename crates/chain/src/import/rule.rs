@@ -81,7 +81,8 @@ pub enum RuleFormat {
     Auto,
     /// One `allow EXPRESSION` or `deny EXPRESSION` per line, in IPFilter's language; `#` starts a comment.
     Click,
-    /// ClassBench filter sets: `@src/len dst/len lo : hi lo : hi proto/mask flags/mask`, with an optional verdict behind.
+    /// ClassBench filter sets: `@src/len dst/len lo : hi lo : hi proto/mask flags/mask`, with an optional verdict
+    /// behind.
     Classbench,
     /// What `iptables-save` (for IPv6: `ip6tables-save`) prints.
     Iptables,

@@ -1,8 +1,8 @@
 //! `dpi`: looks into payloads, both ways between port 0 (inside) and port 1 (outside).
 //!
-//! Patterns are given in the chain file, or as rules of Snort or Suricata; both become rules of `PayloadFilter`, which are asked in
-//! order: the first `pass` or `drop` decides, `alert` sends a copy to port 2 (if `alerts` is set) and goes on.
-//! Frames that are neither IPv4 nor IPv6 pass.
+//! Patterns are given in the chain file, or as rules of Snort or Suricata; both become rules of `PayloadFilter`, which
+//! are asked in order: the first `pass` or `drop` decides, `alert` sends a copy to port 2 (if `alerts` is set) and goes
+//! on. Frames that are neither IPv4 nor IPv6 pass.
 
 use super::{ClickText, KindCx};
 use crate::file::Loc;
@@ -14,7 +14,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// Ports: 0 inside, 1 outside, 2 (with `alerts`) copies of packets that an alert is about. Frames are passed on unchanged.
+/// Ports: 0 inside, 1 outside, 2 (with `alerts`) copies of packets that an alert is about. Frames are passed on
+/// unchanged.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Dpi {
@@ -25,10 +26,12 @@ pub struct Dpi {
     /// Values of variables in rule files, without the dollar sign: `HOME_NET: "[10.0.0.0/8,192.168.0.0/16]"`.
     #[serde(default)]
     pub variables: indexmap::IndexMap<String, String>,
-    /// Rules with `flow` (state and direction of connections, which are not tracked): refused, or taken as if it were not there.
+    /// Rules with `flow` (state and direction of connections, which are not tracked): refused, or taken as if it were
+    /// not there.
     #[serde(default)]
     pub flow: Flow,
-    /// Rules that cannot be expressed are left out with one warning that counts and names them, instead of being errors.
+    /// Rules that cannot be expressed are left out with one warning that counts and names them, instead of being
+    /// errors.
     #[serde(default)]
     pub skip_unsupported: bool,
     /// Port 2 gives a copy of each packet that an `alert` is about.

@@ -1,4 +1,5 @@
-//! `firewall`: lets packets pass between port 0 (inside) and port 1 (outside) by an ordered rule set; the first match decides.
+//! `firewall`: lets packets pass between port 0 (inside) and port 1 (outside) by an ordered rule set; the first match
+//! decides.
 
 use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
 use crate::file::Loc;
@@ -29,8 +30,8 @@ pub struct Firewall {
     /// For rule files without verdicts: every N-th rule denies, the others allow. 0: all allow.
     #[serde(default)]
     pub deny_every: u32,
-    /// For iptables and nftables: which chain is taken, `CHAIN` or `TABLE/CHAIN`; the one that forwarded packets pass if not
-    /// given.
+    /// For iptables and nftables: which chain is taken, `CHAIN` or `TABLE/CHAIN`; the one that forwarded packets pass
+    /// if not given.
     pub chain: Option<String>,
     /// For iptables and nftables: the names of the interfaces at port 0 and port 1, if rules refer to them.
     #[serde(default)]

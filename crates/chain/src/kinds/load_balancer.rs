@@ -1,8 +1,8 @@
-//! `load-balancer`: spreads the flows to a virtual address over servers; a flow stays with its server. Port 0 is the clients'
-//! side, port 1 the servers'.
+//! `load-balancer`: spreads the flows to a virtual address over servers; a flow stays with its server. Port 0 is the
+//! clients' side, port 1 the servers'.
 //!
-//! ICMP errors about a balanced flow reach the other side, the packet that they quote translated as the flow is: path MTU
-//! discovery (RFC 1191) works through it both ways. Fragments follow their first one.
+//! ICMP errors about a balanced flow reach the other side, the packet that they quote translated as the flow is: path
+//! MTU discovery (RFC 1191) works through it both ways. Fragments follow their first one.
 
 use super::side::Side;
 use super::{
@@ -106,7 +106,8 @@ impl LoadBalancer {
                         lines.push((at, format!("- - {a} - 0 1")));
                     }
                 }
-                // the last number is the server's identity in the hash; its nodes on the ring are in proportion to its weight
+                // the last number is the server's identity in the hash; its nodes on the ring are in proportion to its
+                // weight
                 Policy::SourceHash => lines.push((at, format!("- - {a} - 0 1 {n}"))),
             }
         }
@@ -178,8 +179,9 @@ impl LoadBalancer {
             .flatten()
             .map(|p| format!("dst port {}", p.value))
             .collect();
-        // The ICMP type is asked for in a classifier that only ICMP packets come to: it stands where others have half of
-        // their source port, and where that has just been rewritten, a program would have to write packets out to look.
+        // The ICMP type is asked for in a classifier that only ICMP packets come to: it stands where others have half
+        // of their source port, and where that has just been rewritten, a program would have to write packets out to
+        // look.
         if ports.is_empty() {
             t.line(format!(
                 "  -> c0 :: IPClassifier({flows}, dst host {vip} && icmp, -);"

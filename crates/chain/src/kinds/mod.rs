@@ -1,8 +1,8 @@
 //! Network functions without Click: each kind is *defined as a graph of elements*.
 //!
-//! A kind turns its part of the chain file into the text of a Click configuration whose devices are its ports (`FromDevice(0)`,
-//! `ToDevice(1)` ...). Line directives in the text point back at the rule, route or pattern that each line was made from, so
-//! that errors and traces name the operator's own line.
+//! A kind turns its part of the chain file into the text of a Click configuration whose devices are its ports
+//! (`FromDevice(0)`, `ToDevice(1)` ...). Line directives in the text point back at the rule, route or pattern that each
+//! line was made from, so that errors and traces name the operator's own line.
 
 pub mod dpi;
 pub mod firewall;
@@ -60,8 +60,8 @@ impl KindCx<'_> {
     }
 }
 
-/// The text of a graph, being written. What was made from the operator's rules, routes or patterns has their places; everything
-/// else has the text's own, for which [`crate::load`] puts the function's place in the chain file.
+/// The text of a graph, being written. What was made from the operator's rules, routes or patterns has their places;
+/// everything else has the text's own, for which [`crate::load`] puts the function's place in the chain file.
 #[derive(Debug, Default)]
 pub struct ClickText {
     text: String,
@@ -117,8 +117,8 @@ pub(crate) const NOT_IP: &str = "neither IP nor ARP";
 /// Of frames that a function for IPv4 cannot take.
 pub(crate) const NOT_IP4: &str = "neither IPv4 nor ARP";
 
-/// The element that packets end in, and what is said of them. Every packet that a kind drops has such a reason, or one that the
-/// element gives that found something wrong with it.
+/// The element that packets end in, and what is said of them. Every packet that a kind drops has such a reason, or one
+/// that the element gives that found something wrong with it.
 pub(crate) fn discard(reason: &str) -> String {
     format!("Discard(REASON \"{reason}\")")
 }
@@ -150,8 +150,8 @@ pub(crate) const WRONG_SIDE: &str = "ICMP error from the wrong side of its flow"
 /// Fragmented packets whose later fragments find the way of the first one.
 pub(crate) const FRAGMENTED: u32 = 4096;
 
-/// How a function that works on IP packets puts its frames together. Where the port is a network interface, its MAC address is taken for `mac`,
-/// and neighbours are asked for instead of `next-hop`.
+/// How a function that works on IP packets puts its frames together. Where the port is a network interface, its MAC
+/// address is taken for `mac`, and neighbours are asked for instead of `next-hop`.
 #[derive(Debug, Clone, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Encap {
@@ -159,10 +159,10 @@ pub struct Encap {
     pub mac: crate::file::Loc<String>,
     /// Destination MAC address of frames sent.
     pub next_hop: crate::file::Loc<String>,
-    /// The function's own IPv4 address on this side, with the length of its network's prefix: `10.0.0.1/8`. On a network interface it is answered for
-    /// (ARP, nothing else), and neighbours are asked from it.
+    /// The function's own IPv4 address on this side, with the length of its network's prefix: `10.0.0.1/8`. On a
+    /// network interface it is answered for (ARP, nothing else), and neighbours are asked from it.
     pub address: Option<crate::file::Loc<String>>,
-    /// The router that packets for other networks than the address's go to, on a network interface. If not given, every destination is asked
-    /// for by its own address.
+    /// The router that packets for other networks than the address's go to, on a network interface. If not given, every
+    /// destination is asked for by its own address.
     pub gateway: Option<crate::file::Loc<String>>,
 }

@@ -1,11 +1,12 @@
 //! `nat`: translates addresses (and ports) between port 0 (inside) and port 1 (outside).
 //!
-//! *NAPT* (the default): flows from inside get an address of the pool and a port of the range; replies find their way back.
-//! *One-to-one*: each inside address has an outside address of its own, both ways, with static rules.
-//! Static forwards let flows from outside in. With `hairpin`, inside hosts reach each other through outside addresses.
+//! *NAPT* (the default): flows from inside get an address of the pool and a port of the range; replies find their way
+//! back. *One-to-one*: each inside address has an outside address of its own, both ways, with static rules. Static
+//! forwards let flows from outside in. With `hairpin`, inside hosts reach each other through outside addresses.
 //!
-//! No flow takes another one's place: one that would have the same replies is refused. ICMP errors follow RFC 5508 (REQ-4,
-//! REQ-5): the packet that they quote is translated back, and no inside address gets out. Fragments follow their first one.
+//! No flow takes another one's place: one that would have the same replies is refused. ICMP errors follow RFC 5508
+//! (REQ-4, REQ-5): the packet that they quote is translated back, and no inside address gets out. Fragments follow
+//! their first one.
 
 use super::side::Side;
 use super::{
@@ -182,8 +183,8 @@ impl Nat {
             "c_out[{later}] -> [1]ping; c_in[4] -> {no_ports}; c_out[{rest}] -> {no_ports};"
         ));
         if self.hairpin {
-            // What was translated on its way out and goes to an outside address of ours comes in again at once: not for ever,
-            // should it be translated into such a packet each time.
+            // What was translated on its way out and goes to an outside address of ours comes in again at once: not for
+            // ever, should it be translated into such a packet each time.
             t.line(format!(
                 "rw[0] -> hair :: IPClassifier({}, -) -> LoopGuard -> from_out;",
                 pool_filter(lo, hi)
@@ -378,8 +379,8 @@ fn pairs<'a>(cx: &mut KindCx<'_>, list: &'a [Loc<String>]) -> Vec<Pair<'a>> {
 }
 
 /// ICMP errors through one-to-one translation, from `k_in[0]` and `k_out[0]`. The packet that an error quotes
-/// is translated first. An inside sender with a pair is then translated as in any packet of its own; one without gets the
-/// outside address of who the quoted packet was for (RFC 5508 REQ-5).
+/// is translated first. An inside sender with a pair is then translated as in any packet of its own; one without gets
+/// the outside address of who the quoted packet was for (RFC 5508 REQ-5).
 fn static_errors(t: &mut ClickText, pairs: &[Pair<'_>]) {
     let own: Vec<String> = pairs
         .iter()

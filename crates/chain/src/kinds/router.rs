@@ -1,6 +1,7 @@
-//! `router`: a router for IPv4 and IPv6, the classic Click IP router (Kohler et al., TOCS 2000) with one port per interface:
-//! header checks, own MAC addresses, ARP (or fixed next-hop MAC addresses), IP options, TTL, fragmentation, the ICMP errors and
-//! redirects of RFC 1812 and RFC 4443, limited in rate, echo replies and neighbor advertisements for its own addresses.
+//! `router`: a router for IPv4 and IPv6, the classic Click IP router (Kohler et al., TOCS 2000) with one port per
+//! interface: header checks, own MAC addresses, ARP (or fixed next-hop MAC addresses), IP options, TTL, fragmentation,
+//! the ICMP errors and redirects of RFC 1812 and RFC 4443, limited in rate, echo replies and neighbor advertisements
+//! for its own addresses.
 
 mod v4;
 mod v6;
@@ -19,16 +20,17 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub struct Router {
     /// The interfaces: port 0, 1 ...
     pub interfaces: Vec<Interface>,
-    /// Routes: `10.0.0.0/8 via 192.168.1.2`, `default dev 1`, `2001:db8::/32 via fe80::1 dev 0`, `192.0.2.0/24 blackhole`.
-    /// `dev` is a port number or an interface's name.
+    /// Routes: `10.0.0.0/8 via 192.168.1.2`, `default dev 1`, `2001:db8::/32 via fe80::1 dev 0`, `192.0.2.0/24
+    /// blackhole`. `dev` is a port number or an interface's name.
     pub routes: Option<Vec<Loc<String>>>,
     /// A file with routes: the same lines, or the output of `ip route` (and `ip -6 route`).
     pub routes_file: Option<Loc<String>>,
-    /// Send ICMP redirects to hosts of the network that their next hop is on (RFC 1812 5.2.7.2, IPv4 only); true if not given.
+    /// Send ICMP redirects to hosts of the network that their next hop is on (RFC 1812 5.2.7.2, IPv4 only); true if not
+    /// given.
     #[serde(default)]
     pub redirects: Option<bool>,
-    /// Most ICMP errors per second, 100 if not given (RFC 1812 4.3.2.8, RFC 4443 2.4 f): errors about IPv4 packets, redirects,
-    /// and errors about IPv6 packets each have so many.
+    /// Most ICMP errors per second, 100 if not given (RFC 1812 4.3.2.8, RFC 4443 2.4 f): errors about IPv4 packets,
+    /// redirects, and errors about IPv6 packets each have so many.
     pub icmp_rate: Option<Loc<u32>>,
     /// Most ICMP errors at once, 10 if not given.
     pub icmp_burst: Option<Loc<u32>>,
@@ -268,7 +270,8 @@ fn same6(a: Ipv6Addr, b: Ipv6Addr, l: u8) -> bool {
     (u128::from(a) ^ u128::from(b)) & mask6(l) == 0
 }
 
-/// Checks an interface; one that is a network interface takes that one's MAC address, and its MTU unless it has one of its own.
+/// Checks an interface; one that is a network interface takes that one's MAC address, and its MTU unless it has one of
+/// its own.
 fn port(cx: &mut KindCx<'_>, n: usize, i: &Interface) -> Option<Port> {
     let live = cx.live(n).cloned();
     let learns = live.as_ref().is_some_and(|l| l.learns);

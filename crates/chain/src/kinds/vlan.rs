@@ -1,5 +1,5 @@
-//! `vlan`: adds a VLAN tag to what goes from port 0 (untagged) to port 1 (trunk), removes it on the way back; frames on the
-//! trunk that have another tag, or none, are dropped.
+//! `vlan`: adds a VLAN tag to what goes from port 0 (untagged) to port 1 (trunk), removes it on the way back; frames on
+//! the trunk that have another tag, or none, are dropped.
 
 use super::{ClickText, KindCx, discard};
 use crate::file::Loc;

@@ -1,5 +1,5 @@
-//! What the `router` kind says and does not say, as RFC 1812, 4443 and 4861 ask: redirects, the rate of errors, whom it answers,
-//! and what it does not forward.
+//! What the `router` kind says and does not say, as RFC 1812, 4443 and 4861 ask: redirects, the rate of errors, whom it
+//! answers, and what it does not forward.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -3,7 +3,8 @@
 use crate::packets::*;
 use onefold_packet::Timestamp;
 
-/// Two networks; 10.0.0.0/8 is behind a second router on the first one, and 10.2.0.0/16 is said to be on the link itself.
+/// Two networks; 10.0.0.0/8 is behind a second router on the first one, and 10.2.0.0/16 is said to be on the link
+/// itself.
 const ROUTER: &str = r#"interfaces:
   - { name: lan, address: 192.168.1.1/24, mac: "02:00:00:00:00:00", gateway-mac: "02:00:00:00:01:00" }
   - { name: wan, address: 192.0.2.1/30, mac: "02:00:00:00:00:01", gateway-mac: "02:00:00:00:01:01" }
@@ -24,7 +25,8 @@ fn router() -> Net {
 const REDIRECT: (u8, u8) = (5, 1);
 const EXPIRED: (u8, u8) = (11, 0);
 
-/// RFC 1812 5.2.7.2: the packet leaves by the interface that it came in by, and its source is on the next hop's network.
+/// RFC 1812 5.2.7.2: the packet leaves by the interface that it came in by, and its source is on the next hop's
+/// network.
 #[test]
 fn redirects_go_to_hosts_on_the_next_hops_network() {
     let mut r = router();
@@ -91,7 +93,8 @@ fn errors_and_redirects_are_limited_in_rate() {
     assert!((9..=13).contains(&n), "{n}");
 }
 
-/// Two routers that send each other what they do not know: one packet makes one error, or as many redirects as the rate allows.
+/// Two routers that send each other what they do not know: one packet makes one error, or as many redirects as the rate
+/// allows.
 #[test]
 fn a_loop_of_two_routers_makes_few_messages() {
     let one = |n: u8, other: u8| {

@@ -93,8 +93,8 @@ fn pings_to_groups_are_answered_from_the_interface() {
     assert!(r.send(0, &ping6(FAR, "fe80::2")).is_empty());
 }
 
-/// RFC 4291 2.5.6: link-local addresses stay on their link, whatever routes say; RFC 4291 2.5.2, 2.5.3, 2.7: unspecified,
-/// loopback and multicast sources, and such destinations, are not forwarded.
+/// RFC 4291 2.5.6: link-local addresses stay on their link, whatever routes say; RFC 4291 2.5.2, 2.5.3, 2.7:
+/// unspecified, loopback and multicast sources, and such destinations, are not forwarded.
 #[test]
 fn what_belongs_to_a_link_stays_there() {
     let mut r = router();

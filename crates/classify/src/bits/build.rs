@@ -1,7 +1,8 @@
 //! Building bit vectors: one sweep over the values of each word.
 //!
-//! The sweep keeps the current set as blocks; at an interval's end only blocks that an entry entered or left are looked up again among those
-//! that are stored. So building costs the number of intervals times the blocks of a set, not times the entries.
+//! The sweep keeps the current set as blocks; at an interval's end only blocks that an entry entered or left are looked
+//! up again among those that are stored. So building costs the number of intervals times the blocks of a set, not times
+//! the entries.
 
 use super::{BLOCK, BitVector, Block, ValueIndex, Word};
 use crate::layout::word_max;

@@ -1,12 +1,15 @@
-//! Bit vectors: for each word the set of entries that its value allows; the first bit of their intersection is the answer.
+//! Bit vectors: for each word the set of entries that its value allows; the first bit of their intersection is the
+//! answer.
 //!
-//! After Lakshman & Stiliadis, "High-speed policy-based packet forwarding using efficient multi-dimensional range matching"
-//! (SIGCOMM 1998), section 3: a word's domain falls into intervals in which the same entries fit. Narrow words (16 bits and less) get a table with
-//! the class of every value, others a search ([`Steps`]). After Baboescu & Varghese, "Scalable packet classification" (SIGCOMM
-//! 2001), section 4: sets have two levels. The summary has a bit per block of 512 entries; a block that has none of the set's entries is not
-//! stored, equal blocks and equal sets are stored once. A look-up intersects summaries first, then few blocks, each one cache line per word.
+//! After Lakshman & Stiliadis, "High-speed policy-based packet forwarding using efficient multi-dimensional range
+//! matching" (SIGCOMM 1998), section 3: a word's domain falls into intervals in which the same entries fit. Narrow
+//! words (16 bits and less) get a table with the class of every value, others a search ([`Steps`]). After Baboescu &
+//! Varghese, "Scalable packet classification" (SIGCOMM 2001), section 4: sets have two levels. The summary has a bit
+//! per block of 512 entries; a block that has none of the set's entries is not stored, equal blocks and equal sets are
+//! stored once. A look-up intersects summaries first, then few blocks, each one cache line per word.
 //!
-//! Masks that are no prefix are exact in narrow words. In wide ones a set takes them by their hull, and what is found is checked with the entry itself.
+//! Masks that are no prefix are exact in narrow words. In wide ones a set takes them by their hull, and what is found
+//! is checked with the entry itself.
 
 mod build;
 

@@ -1,9 +1,10 @@
 //! Longest prefix: a multibit trie whose nodes are compressed by counting bits.
 //!
-//! After Asai & Ohara, "Poptrie" (SIGCOMM 2015), section 3: a table for the first 18 bits, then nodes for 6 bits each, with a bit vector of the
-//! slots that have a child and one of where runs of equal values begin; a child or a value is found by counting bits. Other than there, and
-//! as in Eatherton et al., "Tree Bitmap" (CCR 2004), values are *not* pushed down to the leaves: a node knows only prefixes that end within its six bits,
-//! and a look-up remembers where it last saw one. So a change of a route touches one node, or, if the route is short, its slots in the table.
+//! After Asai & Ohara, "Poptrie" (SIGCOMM 2015), section 3: a table for the first 18 bits, then nodes for 6 bits each,
+//! with a bit vector of the slots that have a child and one of where runs of equal values begin; a child or a value is
+//! found by counting bits. Other than there, and as in Eatherton et al., "Tree Bitmap" (CCR 2004), values are *not*
+//! pushed down to the leaves: a node knows only prefixes that end within its six bits, and a look-up remembers where it
+//! last saw one. So a change of a route touches one node, or, if the route is short, its slots in the table.
 //!
 //! Keys of a batch go down together, level by level, with prefetch in between. Values are read once, at the end.
 
@@ -62,9 +63,11 @@ pub struct PrefixTrie {
     values: Arena<u32>,
     /// For changes: whose value each slot of the table has (its length, plus one).
     owner: Vec<u8>,
-    /// Prefixes that end in the table. A tree, here and below: a hash table that grows would delay a change by milliseconds.
+    /// Prefixes that end in the table. A tree, here and below: a hash table that grows would delay a change by
+    /// milliseconds.
     short: BTreeMap<(u8, u128), u32>,
-    /// Prefixes by the node in which they end: place (1 followed by the bits within the node) and value, in order of places.
+    /// Prefixes by the node in which they end: place (1 followed by the bits within the node) and value, in order of
+    /// places.
     long: BTreeMap<(u8, u128), Vec<(u8, u32)>>,
     len: usize,
     budget: usize,

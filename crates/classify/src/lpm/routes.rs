@@ -80,8 +80,8 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// As first-match rules over one field: the longest first. For a handful, [`DecisionCode`](crate::DecisionCode) of these is
-    /// the fastest there is.
+    /// As first-match rules over one field: the longest first. For a handful, [`DecisionCode`](crate::DecisionCode) of
+    /// these is the fastest there is.
     ///
     /// # Errors
     /// A prefix or a value that cannot be.
@@ -109,8 +109,8 @@ impl Routes {
 }
 
 impl PrefixTrie {
-    /// The trie of rules that ask for prefixes of one field and nothing else. A prefix behind a shorter one that contains it is never
-    /// reached and left out; of the others the longest is the first.
+    /// The trie of rules that ask for prefixes of one field and nothing else. A prefix behind a shorter one that
+    /// contains it is never reached and left out; of the others the longest is the first.
     ///
     /// # Errors
     /// Other rules, or the budget does not suffice.

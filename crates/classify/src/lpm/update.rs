@@ -1,8 +1,8 @@
 //! Changes of single routes.
 //!
-//! A route that ends in the first table is written to the slots that no longer one owns: 2^18 at most. Any other one changes its node alone: its
-//! 64 slots are painted anew and its run of values is replaced; a child that comes or goes replaces its parent's run of children. That is at most one
-//! node per level.
+//! A route that ends in the first table is written to the slots that no longer one owns: 2^18 at most. Any other one
+//! changes its node alone: its 64 slots are painted anew and its run of values is replaced; a child that comes or goes
+//! replaces its parent's run of children. That is at most one node per level.
 
 use super::arena::Arena;
 use super::{FIRST, NONE, Node, PrefixTrie, RouteError, STRIDE, Slot};

@@ -1,7 +1,8 @@
 //! The numbers behind estimates.
 //!
-//! Constants are nanoseconds on one core at 2.6 GHz with AVX-512, from `examples/measure` over generated and published sets; they need
-//! not be right elsewhere, their proportions should: choosing by estimates is off where two structures are close, which is when it matters least.
+//! Constants are nanoseconds on one core at 2.6 GHz with AVX-512, from `examples/measure` over generated and published
+//! sets; they need not be right elsewhere, their proportions should: choosing by estimates is off where two structures
+//! are close, which is when it matters least.
 
 use super::{Estimate, Profile};
 use crate::{Kind, MAX_SMALL, Refusal};

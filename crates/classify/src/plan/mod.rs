@@ -1,11 +1,13 @@
 //! Which structure? Estimates for all, the promising ones built, the best one kept, and a report of why.
 //!
-//! 1. A [`profile`] of the table (entries, tests, wildcards, tuples) gives an estimate of time, memory and build time for each structure: see [`cost`].
-//! 2. Structures whose estimate is within [`PROMISING`] of the best are built within the budget; what their shape says (levels and blocks of trees on sample keys, tables of a
-//!    tuple space) replaces the estimate.
+//! 1. A [`profile`] of the table (entries, tests, wildcards, tuples) gives an estimate of time, memory and build time
+//!    for each structure: see [`cost`].
+//! 2. Structures whose estimate is within [`PROMISING`] of the best are built within the budget; what their shape says
+//!    (levels and blocks of trees on sample keys, tables of a tuple space) replaces the estimate.
 //! 3. If asked to, those are measured on the sample keys, and measurement decides.
 //!
-//! Sample keys are the caller's, if it knows what packets look like; otherwise they are drawn from the rules, each as often as any other.
+//! Sample keys are the caller's, if it knows what packets look like; otherwise they are drawn from the rules, each as
+//! often as any other.
 
 mod cost;
 mod profile;
@@ -272,8 +274,8 @@ fn build(
     })
 }
 
-/// Nanoseconds per key, the best of some rounds over all keys: wall time, so that others on the machine make it too long, seldom
-/// all rounds.
+/// Nanoseconds per key, the best of some rounds over all keys: wall time, so that others on the machine make it too
+/// long, seldom all rounds.
 fn measure(s: &dyn Classifier, keys: Keys<'_>, batch: usize) -> f64 {
     let batch = batch.clamp(1, 1024);
     let mut out = vec![NO_MATCH; batch];

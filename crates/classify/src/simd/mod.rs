@@ -1,8 +1,8 @@
 //! The only place with `unsafe`: vector instructions, prefetch, and how memory is backed.
 //!
-//! A [`Kernel`] is a look-up written once, generic over an [`Isa`]; [`dispatch`] runs it inside a function that is compiled for what the
-//! processor has, so that everything inlined into it is, too. The operations are few and small, and [`Portable`] says in plain Rust what each
-//! of them means.
+//! A [`Kernel`] is a look-up written once, generic over an [`Isa`]; [`dispatch`] runs it inside a function that is
+//! compiled for what the processor has, so that everything inlined into it is, too. The operations are few and small,
+//! and [`Portable`] says in plain Rust what each of them means.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -26,13 +26,15 @@ pub(crate) trait Isa: Copy {
     fn within8(self, line: &[u32; 16], k: u32) -> u32;
     /// The first 8 words are masks, the others values: lanes whose masked bits of `k` are the value.
     fn masked8(self, line: &[u32; 16], k: u32) -> u32;
-    /// Lanes with the key's word whose number the byte of the lane is between `lo` and `lo + span`. Bytes are repeated from the fifth on.
+    /// Lanes with the key's word whose number the byte of the lane is between `lo` and `lo + span`. Bytes are repeated
+    /// from the fifth on.
     fn rows4(self, words: &[u32; 4], lo: &[u32; 16], span: &[u32; 16], key: &[u32; 8]) -> u32;
     /// For each four bits whether they are all ones.
     fn all4(self, m: u32) -> u32;
     /// Four words of four keys each as four keys of four words.
     fn turned(self, words: [&[u32; 4]; 4]) -> [[u32; 4]; 4];
-    /// For each key how many of 63 ascending cuts it has reached, at most `last`: number `8 * i + j` of them is number `i` of row `j`.
+    /// For each key how many of 63 ascending cuts it has reached, at most `last`: number `8 * i + j` of them is number
+    /// `i` of row `j`.
     fn parts(self, cuts: &[[u32; 8]; 8], last: u32, keys: &[u32; 16]) -> [u32; 16];
     /// Keys that are `v`.
     fn keys_equal(self, keys: &[u32; 16], v: u32) -> u32;
@@ -127,7 +129,8 @@ fn limit_of(value: Option<&std::ffi::OsStr>) -> Result<Vectors, UnknownIsa> {
     }
 }
 
-/// Looks at the environment variable `ONEFOLD_ISA`, which [`vectors_limit`] takes for no limit if it cannot be understood.
+/// Looks at the environment variable `ONEFOLD_ISA`, which [`vectors_limit`] takes for no limit if it cannot be
+/// understood.
 ///
 /// # Errors
 /// It is neither of `avx512`, `avx2`, `any`, nor empty.
@@ -135,9 +138,9 @@ pub fn check_environment() -> Result<(), UnknownIsa> {
     limit_of(std::env::var_os("ONEFOLD_ISA").as_deref()).map(drop)
 }
 
-/// What [`limit_vectors`] said last. Until then, what the environment variable `ONEFOLD_ISA` says the first time that anybody
-/// asks: `avx2`, or `any` for what every processor of the architecture has; no limit if it says something else, or nothing
-/// ([`check_environment`] tells these apart).
+/// What [`limit_vectors`] said last. Until then, what the environment variable `ONEFOLD_ISA` says the first time that
+/// anybody asks: `avx2`, or `any` for what every processor of the architecture has; no limit if it says something else,
+/// or nothing ([`check_environment`] tells these apart).
 #[inline]
 pub fn vectors_limit() -> Vectors {
     match LIMIT.load(Ordering::Relaxed) {
@@ -178,7 +181,8 @@ pub(crate) fn dispatch<K: Kernel>(kernel: K) {
     kernel.run(Portable);
 }
 
-/// The same elements on huge pages, if they are many and the system has such pages: what is found at random touches a page each time.
+/// The same elements on huge pages, if they are many and the system has such pages: what is found at random touches a
+/// page each time.
 pub(crate) fn on_huge_pages<T: Copy>(v: Vec<T>) -> Vec<T> {
     #[cfg(target_os = "linux")]
     {
@@ -199,8 +203,8 @@ pub(crate) fn on_huge_pages<T: Copy>(v: Vec<T>) -> Vec<T> {
         let whole = size_of_val(room).saturating_sub(skip) / PAGE * PAGE;
         let at = room.as_mut_ptr().cast::<u8>().wrapping_add(skip);
         if let Some(at) = std::ptr::NonNull::new(at.cast()) {
-            // SAFETY: whole pages within memory that the vector owns, none of which has been written to; the advice is about how
-            // pages are backed and changes no contents. That it is refused does no harm.
+            // SAFETY: whole pages within memory that the vector owns, none of which has been written to; the advice is
+            // about how pages are backed and changes no contents. That it is refused does no harm.
             let _ = unsafe { madvise(at, whole, MmapAdvise::MADV_HUGEPAGE) };
         }
         new.extend_from_slice(&v);
@@ -210,8 +214,8 @@ pub(crate) fn on_huge_pages<T: Copy>(v: Vec<T>) -> Vec<T> {
     v
 }
 
-/// Asks for the cache line of an element, into the second cache, which many lines can be on their way to at a time; does nothing if there is no such element, or no such
-/// instruction.
+/// Asks for the cache line of an element, into the second cache, which many lines can be on their way to at a time;
+/// does nothing if there is no such element, or no such instruction.
 #[inline(always)]
 pub(crate) fn prefetch<T>(slice: &[T], i: usize) {
     #[cfg(target_arch = "x86_64")]

@@ -1,8 +1,9 @@
 //! The first step into a tree: two words are cut at once, each into up to 64 parts.
 //!
-//! Where the first steps of all keys are the same, they are taken by sixteen keys at once: which part of each word a key lies in is counted
-//! with two rounds of seven comparisons, and a table has what is where the two parts meet (HyperCuts, Singh et al., SIGCOMM 2003, cuts
-//! several words of a node at once, too). That takes the place of two or three levels.
+//! Where the first steps of all keys are the same, they are taken by sixteen keys at once: which part of each word a
+//! key lies in is counted with two rounds of seven comparisons, and a table has what is where the two parts meet
+//! (HyperCuts, Singh et al., SIGCOMM 2003, cuts several words of a node at once, too). That takes the place of two or
+//! three levels.
 
 use super::cut::Hulls;
 use crate::simd::Isa;
@@ -98,7 +99,8 @@ pub(super) fn plan(
     }
     let step = entries.len().div_ceil(SAMPLE);
     let n = entries.len().div_ceil(step) as f64;
-    // the ends of entries in each word, and how many others an entry has beside it in its part: the two words with the least
+    // the ends of entries in each word, and how many others an entry has beside it in its part: the two words with the
+    // least
     let mut words: Vec<(f64, usize, Vec<u32>)> = Vec::new();
     for (w, whole) in whole.iter().enumerate() {
         let (Some(lo), Some(hi)) = (hulls.lo.get(w), hulls.hi.get(w)) else {

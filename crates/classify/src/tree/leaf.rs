@@ -1,9 +1,10 @@
 //! Leaves: blocks of eight rules.
 //!
-//! A block's first line has the numbers of its entries in order, its lanes, whether more blocks follow, and which words its tests are of
-//! (where those are too many for the line, the number of a pattern that says so). Tests that everything at this leaf passes are left out.
-//! Four words, those that tell most, are asked in *rows*: a line has the least values of four entries, the next one their spans, so that four
-//! entries take one comparison. Then one line per test of a further word, of all eight entries.
+//! A block's first line has the numbers of its entries in order, its lanes, whether more blocks follow, and which words
+//! its tests are of (where those are too many for the line, the number of a pattern that says so). Tests that
+//! everything at this leaf passes are left out. Four words, those that tell most, are asked in *rows*: a line has the
+//! least values of four entries, the next one their spans, so that four entries take one comparison. Then one line per
+//! test of a further word, of all eight entries.
 
 use super::cut::Hulls;
 use super::{DecisionTree, LEAF};

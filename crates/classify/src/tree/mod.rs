@@ -1,20 +1,23 @@
-//! Decision trees with wide nodes: a level is one comparison of a cache line, a leaf's rules are compared eight at a time.
+//! Decision trees with wide nodes: a level is one comparison of a cache line, a leaf's rules are compared eight at a
+//! time.
 //!
-//! - Cuts of a node are *equally dense* (HyperCuts and EffiCuts, Vamanan et al., SIGCOMM 2010, section 3.2; HyperSplit, Qi et al., INFOCOM
-//!   2009): up to 15 values of one word, chosen among the ends of the node's rules so that each of up to 16 children gets about as many. The
-//!   word is the one that leaves least ([`cut`]).
-//! - Rules are *separated* by whether they are wide or narrow in the two words that tell most apart (EffiCuts, section 3.1; CutSplit, Li et al.,
-//!   INFOCOM 2018, section III), because a rule that is wide in both is copied to nearly every child. Which separation is best is found by trying ([`group`]).
-//! - Leaves hold their rules in order, in blocks of eight ([`leaf`]): four words, those that tell most, of four rules at a time; for each further word that the way
-//!   to the leaf has not answered one line with eight least values and eight spans, or eight masks and values. Leaves of the same contents exist once.
+//! - Cuts of a node are *equally dense* (HyperCuts and EffiCuts, Vamanan et al., SIGCOMM 2010, section 3.2; HyperSplit,
+//!   Qi et al., INFOCOM 2009): up to 15 values of one word, chosen among the ends of the node's rules so that each of
+//!   up to 16 children gets about as many. The word is the one that leaves least ([`cut`]).
+//! - Rules are *separated* by whether they are wide or narrow in the two words that tell most apart (EffiCuts, section
+//!   3.1; CutSplit, Li et al., INFOCOM 2018, section III), because a rule that is wide in both is copied to nearly
+//!   every child. Which separation is best is found by trying ([`group`]).
+//! - Leaves hold their rules in order, in blocks of eight ([`leaf`]): four words, those that tell most, of four rules
+//!   at a time; for each further word that the way to the leaf has not answered one line with eight least values and
+//!   eight spans, or eight masks and values. Leaves of the same contents exist once.
 //! - The first steps of all keys are the same: sixteen keys take them at once, in two words ([`grid`]).
 //!
-//! All keys of a group walk a tree level by level, so that each cache line is asked for a whole turn before it is needed. Trees come one
-//! after the other, those with the first entries first: keys that have found an entry do not look for later ones, in no tree and behind no
-//! node that has none before it.
+//! All keys of a group walk a tree level by level, so that each cache line is asked for a whole turn before it is
+//! needed. Trees come one after the other, those with the first entries first: keys that have found an entry do not
+//! look for later ones, in no tree and behind no node that has none before it.
 //!
-//! Bounds: trees are at most [`MAX_DEPTH`] deep and leaves hold at most so many copies of each rule as [`Settings::copies`] says; where that
-//! does not suffice, leaves are longer.
+//! Bounds: trees are at most [`MAX_DEPTH`] deep and leaves hold at most so many copies of each rule as
+//! [`Settings::copies`] says; where that does not suffice, leaves are longer.
 
 mod build;
 mod cut;
@@ -31,8 +34,9 @@ pub const MAX_DEPTH: u32 = 24;
 const BLOCK: usize = 5;
 /// Keys in flight.
 const KEYS: usize = 64;
-/// A reference is the number of a first line, with this bit if it is a leaf's. A node has two lines: its cuts, ascending, padded with the
-/// greatest number, the last one being the word and, above it, its first entry; and references to its children, padded with the last one.
+/// A reference is the number of a first line, with this bit if it is a leaf's. A node has two lines: its cuts,
+/// ascending, padded with the greatest number, the last one being the word and, above it, its first entry; and
+/// references to its children, padded with the last one.
 const LEAF: u32 = 1 << 31;
 /// The bits of the word, and where the first entry begins: a table's entries have 22 bits.
 const WORD: u32 = 31;
@@ -83,8 +87,8 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// About how many nanoseconds that is, on one core at 2.6 GHz with AVX-512, in trees of so many bytes: fitted to what
-    /// `examples/measure` finds.
+    /// About how many nanoseconds that is, on one core at 2.6 GHz with AVX-512, in trees of so many bytes: fitted to
+    /// what `examples/measure` finds.
     pub fn ns(&self, memory: usize) -> f64 {
         // from 256 KiB on they leave the nearest caches, from 16 MiB on the last one
         let near = (memory as f64 / 262_144.0).max(1.0).log2() * 0.6;
@@ -97,7 +101,8 @@ impl Steps {
 #[derive(Debug, Clone)]
 pub struct DecisionTree {
     roots: Vec<Root>,
-    /// Nodes, and leaves: see [`leaf`]. They lie together, so that a step down asks for lines without knowing to which of the two it leads.
+    /// Nodes, and leaves: see [`leaf`]. They lie together, so that a step down asks for lines without knowing to which
+    /// of the two it leads.
     lines: Vec<CacheLine>,
     nodes: usize,
     /// First and number of the tests of each pattern.
@@ -162,7 +167,8 @@ impl DecisionTree {
         }
     }
 
-    /// The child that a key goes to; a leaf is its own. Where no entry comes before `best`, the way ends at an empty leaf.
+    /// The child that a key goes to; a leaf is its own. Where no entry comes before `best`, the way ends at an empty
+    /// leaf.
     #[inline(always)]
     fn next<S: Isa, const W: usize>(&self, s: S, at: u32, best: u32, key: &[u32; W]) -> u32 {
         let node = self.lines.get(at as usize..).and_then(<[_]>::first_chunk);
@@ -177,7 +183,8 @@ impl DecisionTree {
         }
     }
 
-    /// One block of a leaf: the first entry that fits, if it comes before `best`, and where the next block is, if that may have a better one.
+    /// One block of a leaf: the first entry that fits, if it comes before `best`, and where the next block is, if that
+    /// may have a better one.
     #[inline(always)]
     fn block<S: Isa, const W: usize>(
         &self,

@@ -1,14 +1,17 @@
 //! Tuple space: rules that fix the same bits share a hash table, tables are searched in order of their best rule.
 //!
-//! After Srinivasan et al., "Packet classification using tuple space search" (SIGCOMM 1999), and Daly et al., "TupleMerge" (ToN
-//! 2019), section IV: a rule may stand in any table whose bits it fixes, so that few tables with fewer bits take the rules of many tuples, until too many
-//! of them fall together; then the next ones get a table with more bits. A look-up ends at the first table whose best rule comes after what was found
-//! ("priority sorting", as in Open vSwitch).
+//! After Srinivasan et al., "Packet classification using tuple space search" (SIGCOMM 1999), and Daly et al.,
+//! "TupleMerge" (ToN 2019), section IV: a rule may stand in any table whose bits it fixes, so that few tables with
+//! fewer bits take the rules of many tuples, until too many of them fall together; then the next ones get a table with
+//! more bits. A look-up ends at the first table whose best rule comes after what was found ("priority sorting", as in
+//! Open vSwitch).
 //!
-//! A bucket is one cache line: eight tags of 16 bits, compared at once, eight numbers of entries, a link. Hashes are keyed, so that nobody who does not know the
-//! key can choose rules that fall together; and what headers can cost is bounded by the tables and their longest chain, whatever they are.
+//! A bucket is one cache line: eight tags of 16 bits, compared at once, eight numbers of entries, a link. Hashes are
+//! keyed, so that nobody who does not know the key can choose rules that fall together; and what headers can cost is
+//! bounded by the tables and their longest chain, whatever they are.
 //!
-//! Rules come and go one by one, in place: [`TupleSpace::insert`], [`TupleSpace::remove`]; a [`LeftRight`](crate::LeftRight) of it does so under readers.
+//! Rules come and go one by one, in place: [`TupleSpace::insert`], [`TupleSpace::remove`]; a
+//! [`LeftRight`](crate::LeftRight) of it does so under readers.
 
 mod update;
 

@@ -225,8 +225,8 @@ impl TupleSpace {
     }
 }
 
-/// Bits of a rule by which a table is made: of addresses whole bytes, one less if it is all of them; finer ones and exact
-/// ports; all.
+/// Bits of a rule by which a table is made: of addresses whole bytes, one less if it is all of them; finer ones and
+/// exact ports; all.
 fn mask(row: &[Test], bits: &[u8], level: usize) -> Vec<(u8, u32)> {
     let mut list = Vec::new();
     for (w, (t, bits)) in row.iter().zip(bits).enumerate() {

@@ -1,4 +1,5 @@
-//! A point of a benchmark: a chain, its packets, its executions. What is on the command line, or an experiment, is a list of them.
+//! A point of a benchmark: a chain, its packets, its executions. What is on the command line, or an experiment, is a
+//! list of them.
 
 use crate::classifier::ClassifierArg;
 use crate::common::{self, ChainArgs};
@@ -28,7 +29,8 @@ pub enum Mode {
     /// As one function: traffic classes with one action each.
     #[value(name = "program", alias = "synthesized")]
     Synthesized,
-    /// As one function, with a flow table in front: what was done to a flow's packet is done to the next one without asking.
+    /// As one function, with a flow table in front: what was done to a flow's packet is done to the next one without
+    /// asking.
     Flow,
     /// As `onefold run` does it: at the level that costs least, as far as that is known.
     Auto,
@@ -162,8 +164,8 @@ fn entry(chain: &Chain, asked: Option<&str>) -> Result<usize> {
 }
 
 impl Point {
-    /// Makes a chain's packets and executions. `None`: its errors have been printed. Remarks are added to `warnings`; `go_on`
-    /// is told how much of how much is done, and stops it by saying no.
+    /// Makes a chain's packets and executions. `None`: its errors have been printed. Remarks are added to `warnings`;
+    /// `go_on` is told how much of how much is done, and stops it by saying no.
     pub fn make(
         &self,
         warnings: &mut Vec<String>,

@@ -35,10 +35,12 @@ use std::sync::atomic::Ordering;
     Exit status: 0 measured, 1 packets are not all accounted for, 2 wrong use or bad input."
 )]
 pub struct Args {
-    /// Chains: files, folders with a chain.yaml, names of examples, or Click configurations; NAME:KEY=VALUE[,KEY=VALUE] sets parameters
+    /// Chains: files, folders with a chain.yaml, names of examples, or Click configurations; NAME:KEY=VALUE[,KEY=VALUE]
+    /// sets parameters
     #[arg(value_name = "CHAIN", required_unless_present = "experiment")]
     chains: Vec<String>,
-    /// Measures an experiment of the literature instead, with the papers' figures beside ours; `list` tells which there are
+    /// Measures an experiment of the literature instead, with the papers' figures beside ours; `list` tells which there
+    /// are
     #[arg(long, value_name = "NAME", conflicts_with_all = ["chains", "set", "size", "flows", "zipf", "tcp", "protocols", "entry", "replies", "batch", "markdown"],
           help_heading = "Experiments")]
     experiment: Option<String>,
@@ -90,7 +92,8 @@ pub struct Args {
         help_heading = "Packets"
     )]
     zipf: f64,
-    /// Share of flows that are TCP (0 to 1), the others UDP, where a class takes both (all classes get the same number of flows; how many are TCP is printed)
+    /// Share of flows that are TCP (0 to 1), the others UDP, where a class takes both (all classes get the same number
+    /// of flows; how many are TCP is printed)
     #[arg(
         long,
         value_name = "SHARE",
@@ -98,7 +101,8 @@ pub struct Args {
         help_heading = "Packets"
     )]
     tcp: f64,
-    /// Shares of the flows' protocols, as of `gen`, instead of --tcp: udp, or tcp=80,udp=19,icmp=1 (ICMP: echo requests)
+    /// Shares of the flows' protocols, as of `gen`, instead of --tcp: udp, or tcp=80,udp=19,icmp=1 (ICMP: echo
+    /// requests)
     #[arg(
         long,
         value_name = "MIX",
@@ -112,8 +116,8 @@ pub struct Args {
     /// Half of the packets are answers, and enter where what they answer has left
     #[arg(long, help_heading = "Packets")]
     replies: bool,
-    /// Mode flow: share of time (0 to 1) that packets of unknown flows may take; those beyond it are dropped and counted as overload, so
-    /// that a flood takes no more from known flows [default: whatever they need]
+    /// Mode flow: share of time (0 to 1) that packets of unknown flows may take; those beyond it are dropped and
+    /// counted as overload, so that a flood takes no more from known flows [default: whatever they need]
     #[arg(long, value_name = "SHARE")]
     protect: Option<f64>,
     /// Seed of everything random
@@ -123,7 +127,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = BATCH as u16, help_heading = "Measurement",
           value_parser = clap::value_parser!(u16).range(1..=256))]
     batch: u16,
-    /// Buffers that packets are copied to in turn: what of them fits into which cache is part of every figure, the ceiling's too
+    /// Buffers that packets are copied to in turn: what of them fits into which cache is part of every figure, the
+    /// ceiling's too
     #[arg(long, value_name = "N", default_value_t = BUFFERS as u32, help_heading = "Measurement",
           value_parser = clap::value_parser!(u32).range(256..=65_536))]
     buffers: u32,
@@ -363,8 +368,8 @@ pub fn run(args: &Args) -> Result<u8> {
     let mut progress = Progress::new(0, args.quiet);
     let outcome = alternate(&mut candidates, &settings, &mut |done, of, what| {
         progress.of(done, of, || what.to_string());
-        // on a busy machine the others may be done before a companion has measured anything: it ends behind its first round,
-        // whose last slice is measured when all run-ups have been counted
+        // on a busy machine the others may be done before a companion has measured anything: it ends behind its first
+        // round, whose last slice is measured when all run-ups have been counted
         let begun = args.companion && done <= first_round(of, settings.repeats);
         begun || !interrupted()
     });

@@ -33,8 +33,8 @@ pub struct Args {
     /// Prints the program in its textual form (docs/program.md)
     #[arg(long)]
     program: bool,
-    /// With --program: as two partial programs, which are the program together (docs/program.md): the entries' classes and all
-    /// the rest (`classes`), or what comes before a fresh stage and that stage (`stageN`)
+    /// With --program: as two partial programs, which are the program together (docs/program.md): the entries' classes
+    /// and all the rest (`classes`), or what comes before a fresh stage and that stage (`stageN`)
     #[arg(long, value_name = "WHERE", requires = "program", value_parser = split_at)]
     split_at: Option<Split>,
     /// Writes a self-contained HTML page: graph, classes, operations, punts

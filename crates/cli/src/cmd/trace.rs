@@ -368,8 +368,8 @@ fn program_step(g: &Graph, at: &Origin, decision: String) -> serde_json::Value {
     })
 }
 
-/// The steps of a packet that has followed the program: of each stage the rules and elements that made the class, what was
-/// counted and bound, and how it ended; then what the reference graph did behind punts.
+/// The steps of a packet that has followed the program: of each stage the rules and elements that made the class, what
+/// was counted and bound, and how it ended; then what the reference graph did behind punts.
 fn program_steps(f: &Followed) -> Vec<serde_json::Value> {
     let Some(p) = &f.program else {
         return Vec::new();

@@ -78,8 +78,9 @@ pub struct Args {
     /// A capture that arrives at a port, instead of generated packets
     #[arg(long = "in", value_name = "PORT=FILE", value_parser = common::port_file)]
     inputs: Vec<(String, String)>,
-    /// Each frame of the captures also comes in forms that fit the chain: with the entry's MAC address, then also with addresses
-    /// that the chain serves; what leaves is answered. Checksums follow: right ones stay right, wrong ones wrong
+    /// Each frame of the captures also comes in forms that fit the chain: with the entry's MAC address, then also with
+    /// addresses that the chain serves; what leaves is answered. Checksums follow: right ones stay right, wrong ones
+    /// wrong
     #[arg(long, requires = "inputs")]
     adapt: bool,
     /// What is compared with the reference graph [default: auto]
@@ -87,12 +88,12 @@ pub struct Args {
     level: Option<Level>,
     #[command(flatten)]
     classifier: ClassifierArg,
-    /// Proves that the program is the chain, for all packets at once, instead of trying many; with --packets, --level or --in,
-    /// packets are compared, too
+    /// Proves that the program is the chain, for all packets at once, instead of trying many; with --packets, --level
+    /// or --in, packets are compared, too
     #[arg(long)]
     pub(super) prove: bool,
-    /// This program (the text that `explain --program` prints), not the one that is made now. Several, in sequence: what partial
-    /// programs are together (docs/program.md)
+    /// This program (the text that `explain --program` prints), not the one that is made now. Several, in sequence:
+    /// what partial programs are together (docs/program.md)
     #[arg(long, value_name = "FILE")]
     pub(super) program: Vec<PathBuf>,
     /// Plants a fault, for tests of what must notice it

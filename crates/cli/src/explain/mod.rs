@@ -113,7 +113,8 @@ pub struct Explained<'a> {
     pub classes: Vec<Class>,
     /// Causes.
     pub punts: Vec<Punt>,
-    /// Where packets begin that the reference graph takes whole: no entry of the program. Name and class of the element.
+    /// Where packets begin that the reference graph takes whole: no entry of the program. Name and class of the
+    /// element.
     pub whole: Vec<(String, String)>,
     /// Seconds that synthesis took.
     pub seconds: f64,
@@ -378,8 +379,8 @@ impl<'a> Explained<'a> {
         self.program.stages.iter().map(|s| s.rules.len()).sum()
     }
 
-    /// The class with the longest way through the chain: of those that leave straight from their entry's stage, else of those
-    /// that leave, else of all.
+    /// The class with the longest way through the chain: of those that leave straight from their entry's stage, else of
+    /// those that leave, else of all.
     pub fn longest(&self) -> Option<&Class> {
         let leaves = |c: &&Class| c.fate == Fate::Leaves;
         let entered = |c: &&Class| self.entry_of.get(c.stage).is_some_and(Option::is_some);
@@ -442,8 +443,8 @@ impl<'a> Explained<'a> {
 }
 
 /// The chain's port that an element is, or the element's name.
-/// Elements that packets come from but that are no entries of the program: those that make packets, those that are entry and
-/// exit in one.
+/// Elements that packets come from but that are no entries of the program: those that make packets, those that are
+/// entry and exit in one.
 fn whole(chain: &Chain, program: &Program) -> Vec<(String, String)> {
     let g = &chain.graph;
     let mut fed = vec![false; g.elements.len()];
@@ -523,7 +524,8 @@ fn plus(a: &Ops, b: &Ops) -> Ops {
     sum
 }
 
-/// Operations of the program in one stage: one classification, and what the action does. `path` begins where the epoch did.
+/// Operations of the program in one stage: one classification, and what the action does. `path` begins where the epoch
+/// did.
 fn after(path: &[ElemId], a: &Action, kinds: &[Counted]) -> Ops {
     let mut ops = Ops::from([("classify", 1)]);
     let mut once = |k: &'static str| {
@@ -571,7 +573,8 @@ fn after(path: &[ElemId], a: &Action, kinds: &[Counted]) -> Ops {
     ops
 }
 
-/// First bit behind the link header of what an image gives: where its network header starts, or 14 bytes from its start.
+/// First bit behind the link header of what an image gives: where its network header starts, or 14 bytes from its
+/// start.
 fn link_header(image: &Image) -> i32 {
     let sum = || image.sums.first().map(|s| s.header);
     let marked = image.net.start().or_else(sum);

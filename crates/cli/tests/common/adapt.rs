@@ -102,8 +102,8 @@ fn fix_udp_zero(ip: &mut [u8], l: &Layout, fields: &[usize]) {
     }
 }
 
-/// The same packet on its way back: addresses and ports exchanged, echo requests become replies. `None` if it is no packet
-/// that can be answered (a fragment, another protocol).
+/// The same packet on its way back: addresses and ports exchanged, echo requests become replies. `None` if it is no
+/// packet that can be answered (a fragment, another protocol).
 pub fn answer(ip: &[u8]) -> Option<Vec<u8>> {
     let l = Layout::of(ip)?;
     if l.fragment || l.routed {

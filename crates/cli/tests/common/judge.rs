@@ -1,5 +1,5 @@
-//! Which checksums of a frame are wrong, by their definitions (RFC 791, 768, 792, 9293, 4443, 8200): arithmetic of its own, so
-//! that the project's is not judged by itself.
+//! Which checksums of a frame are wrong, by their definitions (RFC 791, 768, 792, 9293, 4443, 8200): arithmetic of its
+//! own, so that the project's is not judged by itself.
 
 /// A checksum field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,7 +16,8 @@ pub enum Sum {
     QuotedTransport,
 }
 
-/// What was found. What cannot be judged (truncated, a fragment, a source route, UDP without a checksum) is in neither list.
+/// What was found. What cannot be judged (truncated, a fragment, a source route, UDP without a checksum) is in neither
+/// list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opinion {
     pub right: Vec<Sum>,

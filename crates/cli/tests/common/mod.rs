@@ -31,8 +31,8 @@ pub fn temp(name: &str) -> PathBuf {
     dir
 }
 
-/// Runs `onefold` in a folder. No proof is kept: neither do tests write into the home of whoever runs them, nor does one see
-/// what another one has proved.
+/// Runs `onefold` in a folder. No proof is kept: neither do tests write into the home of whoever runs them, nor does
+/// one see what another one has proved.
 pub fn onefold(dir: &Path, args: &[&str]) -> Output {
     onefold_with(dir, &[("ONEFOLD_CACHE", "")], args)
 }

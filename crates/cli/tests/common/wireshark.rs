@@ -17,8 +17,8 @@ const STATUS: [&str; 9] = [
     "vrrp.checksum.status",
 ];
 
-/// What tshark says of one frame: for each of [`STATUS`], which of its checksums are bad. A frame may have several, in tunnels
-/// and quotes, the outermost first.
+/// What tshark says of one frame: for each of [`STATUS`], which of its checksums are bad. A frame may have several, in
+/// tunnels and quotes, the outermost first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bad([Vec<bool>; STATUS.len()]);
 

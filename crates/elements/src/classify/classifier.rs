@@ -1,7 +1,7 @@
 //! Classifier: bytes at offsets.
 //!
-//! Source: Click's `Classifier` documentation. A clause fails where the packet is too short for it (its trailing "don't care"
-//! nibbles need not be there), and `!` turns that round too.
+//! Source: Click's `Classifier` documentation. A clause fails where the packet is too short for it (its trailing "don't
+//! care" nibbles need not be there), and `!` turns that round too.
 //!
 //! Deliberate differences: offsets above 65,535 are refused (Click keeps their lower 16 bits); the `program`
 //! handler prints the patterns as they were understood, not Click's compiled program; the warning "output N matches no
@@ -213,8 +213,8 @@ impl Piece {
     }
 }
 
-/// A pattern ready for use: `negated[i]` are the pieces of one negated clause. Most patterns are a single piece, which is
-/// looked at where it stands.
+/// A pattern ready for use: `negated[i]` are the pieces of one negated clause. Most patterns are a single piece, which
+/// is looked at where it stands.
 #[derive(Debug, Clone, Default)]
 struct Compiled {
     first: Piece,
@@ -313,8 +313,8 @@ fn unreachable(patterns: &[Vec<Clause>]) -> Vec<usize> {
 /// Where header fields begin and end: a clause is cut there, so that each part is a field that others know too.
 const EDGES: &[usize] = &[6, 12, 14, 16, 18];
 
-/// A clause, its sign left aside: the length that it needs and the fields that it wants. Nothing is needed by a clause of
-/// "don't care" nibbles.
+/// A clause, its sign left aside: the length that it needs and the fields that it wants. Nothing is needed by a clause
+/// of "don't care" nibbles.
 fn wanted(c: &Clause) -> Option<(usize, Vec<(Read, ValueSet)>)> {
     let mut out = Vec::new();
     let mut need = 0;

@@ -3,9 +3,9 @@
 //! Source: Click's `EtherSwitch` documentation. As there, an association lives for TIMEOUT seconds of the *time stamp
 //! annotation*, which stays zero (so that nothing expires) where nobody sets it.
 //!
-//! Deliberate differences: the table holds at most [`MAX_ADDRESSES`] addresses (Click's has no limit); when it is full, what
-//! has expired is removed, and if nothing has, new addresses are not learned and their packets go to all ports. The `table`
-//! handler is sorted by address. Frames that end within their two addresses are dropped.
+//! Deliberate differences: the table holds at most [`MAX_ADDRESSES`] addresses (Click's has no limit); when it is full,
+//! what has expired is removed, and if nothing has, new addresses are not learned and their packets go to all ports.
+//! The `table` handler is sorted by address. Frames that end within their two addresses are dropped.
 
 use onefold_element::args::{Args, Seconds};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};

@@ -1,16 +1,17 @@
 //! IPFilter and IPClassifier, and IP6Classifier: first match of a list of `tcpdump`-like patterns.
 //!
-//! Source: Click's `IPFilter` and `IPClassifier` documentation. The language, and where it differs from Click's, is described in
-//! [`crate::filter`].
+//! Source: Click's `IPFilter` and `IPClassifier` documentation. The language, and where it differs from Click's, is
+//! described in [`crate::filter`].
 //!
 //! Deliberate differences: a packet without network header annotation is dropped (Click must not be given one);
-//! the `program` handler prints the rules as they were understood, not Click's compiled program; `CACHING` (FastClick) is
-//! accepted and changes nothing; FastClick's `file FILENAME` is refused (elements read no files).
+//! the `program` handler prints the rules as they were understood, not Click's compiled program; `CACHING` (FastClick)
+//! is accepted and changes nothing; FastClick's `file FILENAME` is refused (elements read no files).
 //!
 //! IP6Classifier is ours: the same language for IPv6. Addresses and networks are IPv6; `proto`, `tcp`, `port` and
-//! the like are about the upper-layer header behind the extension headers; fields are `ip6 class`, `dscp`, `flow`, `plen`,
-//! `nxt`, `hlim`, `ect`, `ce` and `ip6[POS:LEN]`; `icmp6 type` has ICMPv6's names. Packets whose extension headers cannot be
-//! followed (cut off, more than 32) are dropped whatever the rules say: nobody can tell what they carry.
+//! the like are about the upper-layer header behind the extension headers; fields are `ip6 class`, `dscp`, `flow`,
+//! `plen`, `nxt`, `hlim`, `ect`, `ce` and `ip6[POS:LEN]`; `icmp6 type` has ICMPv6's names. Packets whose extension
+//! headers cannot be followed (cut off, more than 32) are dropped whatever the rules say: nobody can tell what they
+//! carry.
 
 use super::filter::model::{self, Reasons};
 use super::filter::{

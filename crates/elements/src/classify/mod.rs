@@ -27,7 +27,8 @@ pub const CLASSES: &[ElementClass] = &[
 /// Most `patternN` handlers that are listed.
 const MAX_PATTERN_HANDLERS: usize = 1024;
 
-/// `program` and `rule_counts`, then `pattern0` to `pattern<n-1>`, read and write. Names are made once for the whole process.
+/// `program` and `rule_counts`, then `pattern0` to `pattern<n-1>`, read and write. Names are made once for the whole
+/// process.
 pub(crate) fn pattern_handlers(n: usize) -> &'static [HandlerInfo] {
     static ALL: OnceLock<Vec<HandlerInfo>> = OnceLock::new();
     let all = ALL.get_or_init(|| {

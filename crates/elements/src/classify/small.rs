@@ -1,7 +1,7 @@
 //! Small filters: CheckLength, CheckPaint, PaintSwitch, HostEtherFilter.
 //!
-//! Source: Click's documentation of the elements; FastClick's `EXTRA_LENGTH` of CheckLength. HostEtherFilter drops frames that
-//! end within their two addresses (Click reads behind their end).
+//! Source: Click's documentation of the elements; FastClick's `EXTRA_LENGTH` of CheckLength. HostEtherFilter drops
+//! frames that end within their two addresses (Click reads behind their end).
 
 use onefold_element::args::{Args, SizedAnno};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};

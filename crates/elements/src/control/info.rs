@@ -1,8 +1,8 @@
 //! Elements that hold information for others and see no packets: AddressInfo, PortInfo, AnnotationInfo, AlignmentInfo,
 //! ScheduleInfo, ClickyInfo, FlowInfo and the thread schedulers.
 //!
-//! Click elements of the same names. Differences: there is one thread, so that thread preferences are checked and otherwise
-//! ignored; AlignmentInfo too is only checked (data is never misaligned for us).
+//! Click elements of the same names. Differences: there is one thread, so that thread preferences are checked and
+//! otherwise ignored; AlignmentInfo too is only checked (data is never misaligned for us).
 
 use onefold_element::args::{
     ArgScope, Args, FromArg, Ip4Prefix, Ip6Prefix, parse_fraction, split_words,

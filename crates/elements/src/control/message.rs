@@ -1,7 +1,7 @@
 //! Message and Error: say something when the graph is configured.
 //!
-//! Click elements Message, Error. The text is reported with the configuration's other diagnostics: `MESSAGE` and `WARNING`
-//! as warnings, `ERROR` as an error.
+//! Click elements Message, Error. The text is reported with the configuration's other diagnostics: `MESSAGE` and
+//! `WARNING` as warnings, `ERROR` as an error.
 
 use onefold_element::args::Args;
 use onefold_element::model::{Model, ModelCx};

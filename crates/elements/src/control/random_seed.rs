@@ -1,7 +1,7 @@
 //! RandomSeed: the seed of random numbers (Click element).
 //!
-//! The numbers that follow from a seed are ours, not those of the C library: each element has a sequence of its own, which begins
-//! anew when the seed is set. Without a seed, the run keeps the one that it was given: it can be repeated.
+//! The numbers that follow from a seed are ours, not those of the C library: each element has a sequence of its own,
+//! which begins anew when the seed is set. Without a seed, the run keeps the one that it was given: it can be repeated.
 
 use onefold_element::args::Args;
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};

@@ -1,7 +1,8 @@
 //! ControlSocket and ChatterSocket: refused.
 //!
-//! A control connection without authentication would let anybody on the machine (or beyond) rewrite a running graph; control
-//! goes through the agent, which authenticates. So configurations that ask for one are refused with that reason.
+//! A control connection without authentication would let anybody on the machine (or beyond) rewrite a running graph;
+//! control goes through the agent, which authenticates. So configurations that ask for one are refused with that
+//! reason.
 
 use onefold_element::args::Args;
 use onefold_element::model::{Model, ModelCx};

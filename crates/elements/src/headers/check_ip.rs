@@ -1,7 +1,8 @@
 //! CheckIPHeader and CheckIPHeader2: is this a sensible IPv4 packet? (RFC 1812, 5.2.2 and 5.3.7.)
 //!
 //! Causes of refusal, in the order in which they are looked for, are the drop reasons `CheckIPHeader: tiny packet`,
-//! `... bad IP version`, `... bad IP header length`, `... bad IP length`, `... bad IP checksum`, `... bad source address`.
+//! `... bad IP version`, `... bad IP header length`, `... bad IP length`, `... bad IP checksum`, `... bad source
+//! address`.
 //!
 //! Different from Click: the old syntax `CheckIPHeader(BADSRC-list, OFFSET)`, which Click documents but refuses, is
 //! accepted; BADSRC takes prefixes (`127.0.0.0/8`) beside addresses.

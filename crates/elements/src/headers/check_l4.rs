@@ -1,8 +1,8 @@
 //! CheckTCPHeader, CheckUDPHeader, CheckICMPHeader.
 //!
-//! All need the IP header annotation; without it (or with less than a whole IP header behind it) a packet is "not TCP" and
-//! so on. Causes of refusal are the drop reasons `CheckTCPHeader: not TCP`, `... bad packet length`, `... bad TCP checksum`,
-//! and alike for UDP and ICMP. FastClick's CHECKSUM keyword is taken.
+//! All need the IP header annotation; without it (or with less than a whole IP header behind it) a packet is "not TCP"
+//! and so on. Causes of refusal are the drop reasons `CheckTCPHeader: not TCP`, `... bad packet length`, `... bad TCP
+//! checksum`, and alike for UDP and ICMP. FastClick's CHECKSUM keyword is taken.
 //!
 //! Different from Click: an ICMP packet whose header annotation lies past its end has a bad length (Click reads there).
 

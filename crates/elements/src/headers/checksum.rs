@@ -1,11 +1,11 @@
 //! Computing checksums anew: SetIPChecksum, SetTCPChecksum, SetUDPChecksum, ResetIPChecksum.
 //!
-//! These repair: whatever the checksum was, it is right afterwards. A computed UDP checksum of zero is written as zero, as
-//! Click does.
+//! These repair: whatever the checksum was, it is right afterwards. A computed UDP checksum of zero is written as zero,
+//! as Click does.
 //!
 //! ResetIPChecksum is FastClick's request that a DPDK device computes checksums; here it computes them at once. Packets
-//! without the header annotation that an element needs are dropped where Click reads through a null pointer. SetUDPChecksum
-//! says once per element, not once per router, that it met a packet it cannot treat.
+//! without the header annotation that an element needs are dropped where Click reads through a null pointer.
+//! SetUDPChecksum says once per element, not once per router, that it met a packet it cannot treat.
 
 use super::{ip_header, one_to_one, with_refusals};
 use onefold_element::args::Args;
@@ -106,7 +106,8 @@ const MORE: FieldRef = bits(Base::Net, 50, 1);
 /// Cause of punts.
 const UDP_LENGTH: &str = "UDP length beyond the IP length";
 
-/// Does the TCP header end behind what the IPv4 total length says? (Without IP options; the total length is at least 40.)
+/// Does the TCP header end behind what the IPv4 total length says? (Without IP options; the total length is at least
+/// 40.)
 fn beyond(offset: FieldRef) -> Cond {
     let end =
         |words: u128| Cond::eq(offset, words).and(Cond::between(field::IP_LEN, 0, 19 + 4 * words));

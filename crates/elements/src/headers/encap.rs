@@ -2,8 +2,8 @@
 //!
 //! Both number their packets from 0 in the identification field. Lengths beyond 65,535 wrap as in Click.
 //!
-//! Different from Click: DSCP 63 is accepted, as documented (Click's bound is off by one); UDPIPEncap's CHECKSUM defaults
-//! to true, as documented (Click reads a variable that was never set).
+//! Different from Click: DSCP 63 is accepted, as documented (Click's bound is off by one); UDPIPEncap's CHECKSUM
+//! defaults to true, as documented (Click reads a variable that was never set).
 
 use super::one_to_one;
 use onefold_element::args::{ArgScope, Args, FromArg, IpPort, Word};

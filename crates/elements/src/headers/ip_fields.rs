@@ -1,7 +1,7 @@
 //! Changing fields of IP headers: SetIPDSCP, SetIPECN, MarkIPCE, IPMirror.
 //!
-//! The TOS setters update the header checksum incrementally, so that a wrong one stays wrong. Packets without a whole IP
-//! header behind the header annotation are dropped (Click stops). MarkIPCE's `drops` counts (in Click it stays 0).
+//! The TOS setters update the header checksum incrementally, so that a wrong one stays wrong. Packets without a whole
+//! IP header behind the header annotation are dropped (Click stops). MarkIPCE's `drops` counts (in Click it stays 0).
 
 use super::arg::Spelled;
 use super::{ip_header, one_to_one};
@@ -283,7 +283,8 @@ impl Element for IpMirror {
         if ports && let Some(t) = p.transport_mut().filter(|t| t.len() >= 8) {
             let (a, b) = t.split_at_mut(2);
             a.swap_with_slice(&mut b[..2]);
-            // the acknowledgement may be cut off; what is there of it is swapped (Click takes the rest from behind the end)
+            // the acknowledgement may be cut off; what is there of it is swapped (Click takes the rest from behind the
+            // end)
             if protocol == proto::TCP {
                 let mut seq_ack = [0u8; 8];
                 let n = (t.len() - 4).min(8);

@@ -18,8 +18,8 @@ pub const MARK_IP_HEADER: ElementClass = one_to_one(
     || Box::new(MarkIpHeader { offset: 0 }),
 );
 
-/// Sets the network header, and the transport header as far behind it as the header length field says; nothing is checked.
-/// Where the packet ends before OFFSET the header length counts as 0 (Click reads past the end).
+/// Sets the network header, and the transport header as far behind it as the header length field says; nothing is
+/// checked. Where the packet ends before OFFSET the header length counts as 0 (Click reads past the end).
 #[derive(Debug, Clone)]
 struct MarkIpHeader {
     offset: i32,

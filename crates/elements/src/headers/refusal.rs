@@ -70,8 +70,8 @@ impl Refusals {
         (Op::Count(cause as u16), Exit::PortOrDrop(1, reason))
     }
 
-    /// So many packets are refused for cause number `cause`. Causes that come up between two moments are accounted for in the
-    /// order in which they came up: the first of all is printed.
+    /// So many packets are refused for cause number `cause`. Causes that come up between two moments are accounted for
+    /// in the order in which they came up: the first of all is printed.
     #[cold]
     pub fn account(&mut self, cause: usize, packets: u64, cx: &mut Cx<'_>) {
         let (text, _) = self.causes.get(cause).copied().unwrap_or(("", "refused"));

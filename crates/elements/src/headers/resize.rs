@@ -1,6 +1,7 @@
 //! Resize: adds bytes to packets, or takes bytes away, at both ends (Click element).
 //!
-//! Different from Click: added bytes are zero, or what was taken away there before; more than [`MAX`] bytes are refused.
+//! Different from Click: added bytes are zero, or what was taken away there before; more than [`MAX`] bytes are
+//! refused.
 
 use super::one_to_one;
 use onefold_element::args::Args;

@@ -2,8 +2,8 @@
 //! UnstripIPHeader, StripTransportHeader, UnstripTransportHeader, StripEtherVLANHeader.
 //!
 //! Different from Click: a packet without the header annotation that an element needs is dropped (Click reads through a
-//! null pointer); bytes that [`Unstrip`] uncovers and that no earlier element removed are zero (in Click they are whatever
-//! the buffer held).
+//! null pointer); bytes that [`Unstrip`] uncovers and that no earlier element removed are zero (in Click they are
+//! whatever the buffer held).
 
 use super::{one_to_one, pull_message, with_refusals};
 use onefold_element::args::Args;
@@ -25,8 +25,8 @@ pub const STRIP: ElementClass = one_to_one(
     || Box::new(Strip { length: 0 }),
 );
 
-/// Removes `n` bytes (as a signed 32-bit number, as Click's callers compute it) from the front; what is more than the packet
-/// has, or negative, removes all and is said on standard error.
+/// Removes `n` bytes (as a signed 32-bit number, as Click's callers compute it) from the front; what is more than the
+/// packet has, or negative, removes all and is said on standard error.
 #[inline]
 fn pull(p: &mut Pkt, n: i32, cx: &mut Cx<'_>) {
     let len = p.len();

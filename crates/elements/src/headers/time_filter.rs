@@ -1,8 +1,9 @@
 //! TimeFilter: lets packets through whose time stamps lie in a range.
 //!
-//! Different from Click: writing `end` sets the end (in Click that handler has been overwritten by the one for `interval`,
-//! which cannot be written). In a pull context, END_CALL is made after the packet that triggered it has been refused, except for
-//! calls to this element's own handlers, which are made at once and so may let that packet through, as documented.
+//! Different from Click: writing `end` sets the end (in Click that handler has been overwritten by the one for
+//! `interval`, which cannot be written). In a pull context, END_CALL is made after the packet that triggered it has
+//! been refused, except for calls to this element's own handlers, which are made at once and so may let that packet
+//! through, as documented.
 
 use super::with_refusals;
 use onefold_element::args::{AnyArg, Args, Seconds, split_words};

@@ -1,9 +1,9 @@
 //! VLAN tags on Ethernet frames (IEEE 802.1Q): VLANEncap, VLANDecap, SetVLANAnno.
 //!
-//! Different from Click: frames too short for the addresses (VLANEncap) are dropped, where Click writes past their end, and
-//! frames without a whole tag are passed as untagged (VLANDecap); VLANEncap sets the network header annotation behind
-//! the tagged header (Click: 8 bytes into it); a MAC header annotation that is not at the start of the data is moved there
-//! (Click stops).
+//! Different from Click: frames too short for the addresses (VLANEncap) are dropped, where Click writes past their end,
+//! and frames without a whole tag are passed as untagged (VLANDecap); VLANEncap sets the network header annotation
+//! behind the tagged header (Click: 8 bytes into it); a MAC header annotation that is not at the start of the data is
+//! moved there (Click stops).
 
 use super::arg::Bounded;
 use super::one_to_one;

@@ -1,6 +1,7 @@
 //! IP6Filter: IPFilter for IPv6.
 //!
-//! Click has no such element. The language is the part of IPFilter's that makes sense for IPv6; the first rule that matches decides:
+//! Click has no such element. The language is the part of IPFilter's that makes sense for IPv6; the first rule that
+//! matches decides:
 //!
 //! ```text
 //! IP6Filter(deny src net 2001:db8:bad::/48,
@@ -10,12 +11,13 @@
 //!
 //! - `[src|dst|src or dst|src and dst] host ADDRESS`, `net PREFIX`, and the address or prefix alone;
 //! - `tcp`, `udp`, `icmp6`, `ip proto NUMBER|NAME`: the upper-layer protocol, behind all extension headers;
-//! - `[src|dst...] [tcp|udp] port [OPERATOR] NUMBER`; `tcp opt syn` and the other flags; `icmp6 type [OPERATOR] NUMBER`;
+//! - `[src|dst...] [tcp|udp] port [OPERATOR] NUMBER`; `tcp opt syn` and the other flags; `icmp6 type [OPERATOR]
+//!   NUMBER`;
 //! - `ip frag`, `ip unfrag`: with or without a fragment header; `ip hlim [OPERATOR] N`, `ip tclass [OPERATOR] N`;
-//! - `tcp[13:1] & 18 == 2`, likewise `udp`, `icmp6` (from the upper-layer header) and `ip` (from the fixed header): one, two or
-//!   four bytes;
-//! - `true`, `false`, `all`; `and`/`&&`, `or`/`||`, `not`/`!`, parentheses. A value alone behind `or` or `and` repeats what stood before the
-//!   last one: `dst port 80 or 443`.
+//! - `tcp[13:1] & 18 == 2`, likewise `udp`, `icmp6` (from the upper-layer header) and `ip` (from the fixed header):
+//!   one, two or four bytes;
+//! - `true`, `false`, `all`; `and`/`&&`, `or`/`||`, `not`/`!`, parentheses. A value alone behind `or` or `and` repeats
+//!   what stood before the last one: `dst port 80 or 443`.
 //!
 //! Tests on ports, flags, types and transport bytes fail for later fragments and for headers that are cut off.
 
@@ -546,7 +548,8 @@ const DENIED: DropReason = "IP6Filter: denied";
 const NO_RULE: DropReason = "IP6Filter: no rule matches";
 const COMPARED: &str = "a comparison of masked bits, or of bytes far behind";
 
-/// Bytes of a header that a model looks at: no guard hands over everything that is shorter than what a rule looks at far behind.
+/// Bytes of a header that a model looks at: no guard hands over everything that is shorter than what a rule looks at
+/// far behind.
 const MAX_BYTES: usize = 100;
 
 /// What the rules of a filter read: guards stand in front of them.
@@ -626,8 +629,9 @@ impl Op {
 }
 
 impl Expr {
-    /// The same (or, not `wanted`, its opposite) as a condition, of packets without extension headers and with all the bytes that
-    /// are read. What a condition cannot say holds if `loose`, which makes it one of more packets; else there is none.
+    /// The same (or, not `wanted`, its opposite) as a condition, of packets without extension headers and with all the
+    /// bytes that are read. What a condition cannot say holds if `loose`, which makes it one of more packets; else
+    /// there is none.
     fn condition(&self, wanted: bool, loose: bool) -> Option<Cond> {
         let list = |l: &[Expr]| {
             let all = l.iter().map(|e| e.condition(wanted, loose));

@@ -1,5 +1,5 @@
-//! The IPv6 header on a router's path: CheckIP6Header, MarkIP6Header, DecIP6HLIM; destination annotations: GetIP6Address,
-//! SetIP6Address; small writers: SetIP6DSCP, IP6Mirror, IP6Encap.
+//! The IPv6 header on a router's path: CheckIP6Header, MarkIP6Header, DecIP6HLIM; destination annotations:
+//! GetIP6Address, SetIP6Address; small writers: SetIP6DSCP, IP6Mirror, IP6Encap.
 
 use super::{Ip6List, header, header_mut};
 use crate::routing::table::show_ip6;
@@ -28,7 +28,8 @@ pub const CHECK_IP6_HEADER: ElementClass = ElementClass {
     new: || Box::new(CheckIp6Header::default()),
 };
 
-/// As Click, but BADADDRS takes prefixes, too. PROCESS_EH (fastclick) puts the transport header behind the extension headers.
+/// As Click, but BADADDRS takes prefixes, too. PROCESS_EH (fastclick) puts the transport header behind the extension
+/// headers.
 #[derive(Debug, Clone, Default)]
 struct CheckIp6Header {
     /// Sources that are refused: address and mask.

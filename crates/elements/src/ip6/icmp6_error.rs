@@ -1,10 +1,11 @@
-//! ICMP6Error answers IPv6 packets with ICMPv6 errors (RFC 4443); IP6Fragmenter sorts out packets that are too long for it.
+//! ICMP6Error answers IPv6 packets with ICMPv6 errors (RFC 4443); IP6Fragmenter sorts out packets that are too long for
+//! it.
 //!
-//! Deliberate differences from Click, which errs in all of these: ICMPv6 errors are never answered, nor are packets whose
-//! source is unspecified or multicast (RFC 4443 2.4 e; Click looks for the type in the wrong place); the MTU of "packet too
-//! big" stands in network order and can be given; errors quote as much as fits in 1280 bytes (RFC 4443 2.4 c; Click: 568 bytes);
-//! checksums are always right (Click loses a carry now and then);
-//! IP6Fragmenter sends packets longer than MTU to output 1 instead of forgetting them.
+//! Deliberate differences from Click, which errs in all of these: ICMPv6 errors are never answered, nor are packets
+//! whose source is unspecified or multicast (RFC 4443 2.4 e; Click looks for the type in the wrong place); the MTU of
+//! "packet too big" stands in network order and can be given; errors quote as much as fits in 1280 bytes (RFC 4443 2.4
+//! c; Click: 568 bytes); checksums are always right (Click loses a carry now and then); IP6Fragmenter sends packets
+//! longer than MTU to output 1 instead of forgetting them.
 
 use super::{checksum, header};
 use crate::routing::hop::is_group;

@@ -1,7 +1,7 @@
 //! LookupIP6Route: longest-prefix match on the IPv6 destination annotation.
 //!
-//! Differences from Click: the look-up takes tens of nanoseconds whatever the number of routes; route changes take effect at
-//! once (Click goes on using its last two results); masks must be contiguous.
+//! Differences from Click: the look-up takes tens of nanoseconds whatever the number of routes; route changes take
+//! effect at once (Click goes on using its last two results); masks must be contiguous.
 
 use crate::routing::table::{Addr, Placing, Route, RouteTable, Routes, show_prefix};
 use onefold_element::args::{ArgScope, Args, FromArg, Ip6Prefix, split_words};

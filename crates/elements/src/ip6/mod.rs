@@ -39,7 +39,8 @@ fn header(p: &Packet) -> Option<Header<&[u8]>> {
     Header::parse(p.network()?)
 }
 
-/// Guards that a model begins with: packets without a marked network header, or with fewer than 40 bytes of it, leave so.
+/// Guards that a model begins with: packets without a marked network header, or with fewer than 40 bytes of it, leave
+/// so.
 fn unless_header(exit: Exit) -> [Case; 2] {
     [
         Case::new(Cond::In(Read::HasNet, ValueSet::one(0)), exit.clone()),
@@ -84,8 +85,8 @@ fn protocol_number(name: &str) -> Option<u8> {
     })
 }
 
-/// IPv6 addresses and prefixes separated by spaces, in quotes or not (Click wants quotes around more than one, and takes
-/// addresses only).
+/// IPv6 addresses and prefixes separated by spaces, in quotes or not (Click wants quotes around more than one, and
+/// takes addresses only).
 struct Ip6List(Vec<Ip6Prefix>);
 
 impl FromArg for Ip6List {

@@ -1,5 +1,5 @@
-//! Neighbor discovery (RFC 4861): IP6NDAdvertiser answers solicitations, IP6NDSolicitor asks for hardware addresses and puts
-//! Ethernet headers in front of IPv6 packets.
+//! Neighbor discovery (RFC 4861): IP6NDAdvertiser answers solicitations, IP6NDSolicitor asks for hardware addresses and
+//! puts Ethernet headers in front of IPv6 packets.
 
 use super::checksum;
 use crate::routing::table::show_ip6;
@@ -96,9 +96,10 @@ struct Entry {
     arg: usize,
 }
 
-/// As Click, except: checksums of solicitations are checked as they should be (Click loses a carry now and then, and refuses
-/// some right ones); solicitations need no link-layer address; those that RFC 4861 7.1.1 calls invalid are not answered; answers
-/// to the unspecified address go to all nodes, and those for a single address override what was known before (7.2.4).
+/// As Click, except: checksums of solicitations are checked as they should be (Click loses a carry now and then, and
+/// refuses some right ones); solicitations need no link-layer address; those that RFC 4861 7.1.1 calls invalid are not
+/// answered; answers to the unspecified address go to all nodes, and those for a single address override what was known
+/// before (7.2.4).
 #[derive(Debug, Clone)]
 struct Ip6NdAdvertiser {
     entries: Vec<Entry>,
@@ -314,8 +315,8 @@ impl State for NeighborTable {
     state_any!(Scope::PerWorker);
 }
 
-/// As Click, except that a table holds at most 65,536 neighbors (packets for more are dropped), and that a table more than
-/// half full forgets neighbors that never answered.
+/// As Click, except that a table holds at most 65,536 neighbors (packets for more are dropped), and that a table more
+/// than half full forgets neighbors that never answered.
 #[derive(Debug, Clone)]
 struct Ip6NdSolicitor {
     ip: [u8; 16],
@@ -593,8 +594,8 @@ mod tests {
         f
     }
 
-    /// RFC 4861 7.2.4 and 7.1.1: duplicate address detection is answered to all nodes, solicited by nobody; unreachability
-    /// detection may ask without its own address; what is not valid is not answered.
+    /// RFC 4861 7.2.4 and 7.1.1: duplicate address detection is answered to all nodes, solicited by nobody;
+    /// unreachability detection may ask without its own address; what is not valid is not answered.
     #[test]
     fn advertiser_answers_what_is_valid() {
         let mut b =

@@ -34,9 +34,9 @@ const ECHO_LEN: usize = 8;
 /// Hop limit of replies, as other packets that routers originate here have it.
 const HOP_LIMIT: u8 = 255;
 
-/// Ours: Click has none. What is no whole echo request directly behind an IPv6 header, has a wrong checksum, or comes from
-/// what is no single host (RFC 4443 2.4 e.6) leaves at output 1 or is dropped. Without ADDR, so are requests to multicast
-/// addresses.
+/// Ours: Click has none. What is no whole echo request directly behind an IPv6 header, has a wrong checksum, or comes
+/// from what is no single host (RFC 4443 2.4 e.6) leaves at output 1 or is dropped. Without ADDR, so are requests to
+/// multicast addresses.
 #[derive(Debug, Clone, Default)]
 struct Icmp6PingResponder {
     /// Source of replies to requests that went to a multicast address (RFC 4443 4.2).

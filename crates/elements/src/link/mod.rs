@@ -34,13 +34,13 @@ pub const NF_LINK: ElementClass = ElementClass {
     },
 };
 
-/// What a wire between two devices does to a packet: the bytes stay, every annotation but the time stamp is forgotten, the
-/// packet type is what a device with address ETHER (any, if not given) would say, and the MAC header is set to the start
-/// of the frame. With a pull input (a queue in front of an output device) it pulls, BURST packets a turn.
+/// What a wire between two devices does to a packet: the bytes stay, every annotation but the time stamp is forgotten,
+/// the packet type is what a device with address ETHER (any, if not given) would say, and the MAC header is set to the
+/// start of the frame. With a pull input (a queue in front of an output device) it pulls, BURST packets a turn.
 ///
-/// Where packets can go round between functions, LoopGuards stand behind their turns: with KEEP_ROUNDS, a packet keeps what it
-/// has of them (how often it has turned, and its time to live then); with MARK, it is marked as one that has come over this
-/// link (LoopGuard's FROM looks at that).
+/// Where packets can go round between functions, LoopGuards stand behind their turns: with KEEP_ROUNDS, a packet keeps
+/// what it has of them (how often it has turned, and its time to live then); with MARK, it is marked as one that has
+/// come over this link (LoopGuard's FROM looks at that).
 #[derive(Debug, Clone)]
 struct NfLink {
     ether: Option<EtherAddr>,

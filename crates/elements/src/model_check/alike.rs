@@ -1,4 +1,5 @@
-//! Do two lists of cases mean the same? A proof, so that a change that changes nothing is not taken for one that tests overlook.
+//! Do two lists of cases mean the same? A proof, so that a change that changes nothing is not taken for one that tests
+//! overlook.
 
 use onefold_element::model::rng::Rng;
 use onefold_element::model::solve::{self, Ended, axioms, plainly};
@@ -54,8 +55,8 @@ impl Sight<'_> {
     }
 }
 
-/// Can no packet tell one list from the other? True only where that is proven: wherever a case that differs is decisive, either
-/// list ends the same way, or nothing gets there.
+/// Can no packet tell one list from the other? True only where that is proven: wherever a case that differs is
+/// decisive, either list ends the same way, or nothing gets there.
 pub fn alike(right: &[Case], wrong: &[Case], sight: Sight<'_>) -> bool {
     let first = right.iter().zip(wrong).take_while(|(a, b)| a == b).count();
     let behind = |l: &[Case]| l.len().saturating_sub(first);

@@ -1,9 +1,11 @@
-//! Holding a model against the element's behaviour: the same packets through both, everything that can be seen compared.
+//! Holding a model against the element's behaviour: the same packets through both, everything that can be seen
+//! compared.
 //!
-//! Two instances of the element get the same packets. The first is pushed into: that is the meaning. For the second the model
-//! decides ([`onefold_element::model::interp`]), and the element only accounts ([`onefold_element::Element::account`]), is asked for bindings, or gets the
-//! packets that the model hands over. Compared are outputs, bytes, annotations, marked headers, drop reasons, what was printed
-//! and which handlers were called, and, every now and then and at the end, all read handlers and all shared state.
+//! Two instances of the element get the same packets. The first is pushed into: that is the meaning. For the second the
+//! model decides ([`onefold_element::model::interp`]), and the element only accounts
+//! ([`onefold_element::Element::account`]), is asked for bindings, or gets the packets that the model hands over.
+//! Compared are outputs, bytes, annotations, marked headers, drop reasons, what was printed and which handlers were
+//! called, and, every now and then and at the end, all read handlers and all shared state.
 //!
 //! A model that punts is right, but not free: [`Report`] says how many packets were punted, and how many of those were
 //! plain ([`super::samples::Sample::plain`]).

@@ -1,4 +1,5 @@
-//! Models compared with their elements: sample packets, probes of every case, mutants. For tests only (feature `testing`).
+//! Models compared with their elements: sample packets, probes of every case, mutants. For tests only (feature
+//! `testing`).
 
 pub mod alike;
 pub mod check;

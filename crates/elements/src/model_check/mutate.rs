@@ -1,8 +1,8 @@
-//! Wrong models, made from right ones: one constant, boundary, field, port, guard, operation or exit is changed. Whoever tests
-//! models shows with them that a wrong model would be found out.
+//! Wrong models, made from right ones: one constant, boundary, field, port, guard, operation or exit is changed.
+//! Whoever tests models shows with them that a wrong model would be found out.
 //!
-//! A mutant may mean the same as the model it was made of (a guard that another one implies), or only hand over more packets
-//! than it had to: such ones are not wrong, and no test can find them out.
+//! A mutant may mean the same as the model it was made of (a guard that another one implies), or only hand over more
+//! packets than it had to: such ones are not wrong, and no test can find them out.
 
 use onefold_element::model::{
     Case, Cond, DstAnno, Exit, FieldRef, Fix, Model, Op, Read, Rewritten, Value, ValueSet, max_of,

@@ -1,9 +1,9 @@
-//! Packets at which a model decides: for every condition of every case, and both sides of every boundary that it has, packets
-//! of which this condition alone makes the difference. Random ones rarely meet them.
+//! Packets at which a model decides: for every condition of every case, and both sides of every boundary that it has,
+//! packets of which this condition alone makes the difference. Random ones rarely meet them.
 //!
 //! A condition is decisive where all before it in the list fail, what stands beside it in the same case holds (or, of
-//! alternatives, fails), and the packet would fare differently without it. Such values are searched ([`onefold_element::model::solve`]), and a
-//! random packet is given them.
+//! alternatives, fails), and the packet would fare differently without it. Such values are searched
+//! ([`onefold_element::model::solve`]), and a random packet is given them.
 
 use super::samples::Sample;
 use onefold_element::model::rng::Rng;

@@ -22,13 +22,13 @@ pub enum Layer {
 pub struct Sample {
     /// It.
     pub packet: Pkt,
-    /// An option-free, unfragmented, whole, correct TCP or UDP packet over IPv4 with a TTL above 2 (at layer [`Layer::Ip6`]:
-    /// over IPv6, without extension headers), with its headers marked as they should be at this layer.
+    /// An option-free, unfragmented, whole, correct TCP or UDP packet over IPv4 with a TTL above 2 (at layer
+    /// [`Layer::Ip6`]: over IPv6, without extension headers), with its headers marked as they should be at this layer.
     pub plain: bool,
 }
 
-/// The answer to a TCP, UDP or echo packet over IPv4 without options: addresses and ports exchanged, a request made a reply.
-/// (Checksums that add up stay right, but ICMP's.)
+/// The answer to a TCP, UDP or echo packet over IPv4 without options: addresses and ports exchanged, a request made a
+/// reply. (Checksums that add up stay right, but ICMP's.)
 pub fn answer(p: &Pkt) -> Option<Pkt> {
     let mut q = p.clone();
     let header: &mut [u8; 20] = q.network_mut()?.first_chunk_mut()?;

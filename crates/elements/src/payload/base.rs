@@ -12,8 +12,8 @@ pub enum Base {
     Network,
     /// From the transport header, up to the IP length.
     Transport,
-    /// Behind the TCP, UDP or ICMP header, up to the IP length. Other protocols, and fragments that are not the first, have no
-    /// such header: all behind the IP header.
+    /// Behind the TCP, UDP or ICMP header, up to the IP length. Other protocols, and fragments that are not the first,
+    /// have no such header: all behind the IP header.
     #[default]
     Payload,
 }
@@ -114,8 +114,8 @@ impl Base {
     }
 }
 
-/// FastClick's choice for `PAYLOAD_ONLY`: from the transport header if there is one, else from the network header, else all;
-/// up to the packet's end, padding included.
+/// FastClick's choice for `PAYLOAD_ONLY`: from the transport header if there is one, else from the network header, else
+/// all; up to the packet's end, padding included.
 pub fn payload_only(p: &Packet) -> &[u8] {
     let from = p.transport_header_offset().or(p.network_header_offset());
     match from.and_then(|o| usize::try_from(o).ok()) {

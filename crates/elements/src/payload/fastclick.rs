@@ -1,11 +1,13 @@
-//! FastClick's payload classifiers: StringMatcher, StringClassifier, RegexMatcher, RegexClassifier, GroupRegexClassifier.
+//! FastClick's payload classifiers: StringMatcher, StringClassifier, RegexMatcher, RegexClassifier,
+//! GroupRegexClassifier.
 //!
-//! Source: the documentation of these elements in tbarbette/fastclick. Expressions have the syntax of the `regex` crate, which is
-//! RE2's in all but exotic classes.
+//! Source: the documentation of these elements in tbarbette/fastclick. Expressions have the syntax of the `regex`
+//! crate, which is RE2's in all but exotic classes.
 //!
-//! Deliberate differences: quotes around StringMatcher's and StringClassifier's strings are removed, and StringClassifier chooses
-//! the first *pattern* that occurs, as its documentation says (FastClick's code keeps the quotes and chooses the first
-//! occurrence); the two matchers' `MAX_REGEX_MEMORY` bounds the automaton before determinization.
+//! Deliberate differences: quotes around StringMatcher's and StringClassifier's strings are removed, and
+//! StringClassifier chooses the first *pattern* that occurs, as its documentation says (FastClick's code keeps the
+//! quotes and chooses the first occurrence); the two matchers' `MAX_REGEX_MEMORY` bounds the automaton before
+//! determinization.
 
 use super::base::payload_only;
 use super::scan::{DEFAULT_REGEX_MEMORY, Pattern, Scanner, check};

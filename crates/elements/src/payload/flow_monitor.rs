@@ -1,16 +1,17 @@
 //! FlowMonitor: Onefold's own per-flow monitor.
 //!
-//! Counts packets and bytes of every flow (addresses, protocol, ports; IPv4 and IPv6; one direction), and when it was first
-//! and last seen. Packets pass unchanged; their network header annotation must be set (CheckIPHeader, MarkIPHeader,
-//! CheckIP6Header ...), others pass and are counted as skipped. A packet's bytes are its length at this place of the chain.
+//! Counts packets and bytes of every flow (addresses, protocol, ports; IPv4 and IPv6; one direction), and when it was
+//! first and last seen. Packets pass unchanged; their network header annotation must be set (CheckIPHeader,
+//! MarkIPHeader, CheckIP6Header ...), others pass and are counted as skipped. A packet's bytes are its length at this
+//! place of the chain.
 //!
-//! The table holds at most `CAPACITY` flows. When it is full, a new flow takes the place of the one that was seen longest ago.
-//! With `TIMEOUT`, flows that have been idle for so long are removed, at most two with each packet and all of them before a
-//! report.
+//! The table holds at most `CAPACITY` flows. When it is full, a new flow takes the place of the one that was seen
+//! longest ago. With `TIMEOUT`, flows that have been idle for so long are removed, at most two with each packet and all
+//! of them before a report.
 //!
-//! Handlers: `flows` (one line per flow, `PROTOCOL SRC SPORT DST DPORT PACKETS BYTES FIRST LAST`, sorted), `top N` (the N
-//! flows with the most bytes, 10 unless said), `count`, `packets`, `bytes`, `skipped`, `evicted`, `expired`, `capacity`,
-//! `reset`.
+//! Handlers: `flows` (one line per flow, `PROTOCOL SRC SPORT DST DPORT PACKETS BYTES FIRST LAST`, sorted), `top N` (the
+//! N flows with the most bytes, 10 unless said), `count`, `packets`, `bytes`, `skipped`, `evicted`, `expired`,
+//! `capacity`, `reset`.
 
 use super::base::ip_facts;
 use super::flow_table::{FlowKey, FlowTable, Record};

@@ -7,8 +7,8 @@ use std::fmt;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What makes packets one flow: addresses, protocol, ports (absent in fragments that are not the first, and with protocols
-/// that have none). One direction.
+/// What makes packets one flow: addresses, protocol, ports (absent in fragments that are not the first, and with
+/// protocols that have none). One direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FlowKey {
     /// Source.

@@ -9,23 +9,25 @@
 //!                BASE payload, NOMATCH 0)
 //! ```
 //!
-//! - An *action* (`allow`, `deny`, `drop` or an output number) and one or more *terms*, all of which must hold (with `ALL
-//!   false`: one of them).
-//! - A term is `string "TEXT"`, `hex "BYTES"` or `regex "EXPRESSION"`, with `!` before it for "does not occur", and options
-//!   behind it: `nocase` or `case` (the default is `case`; keyword `CASE false` makes it `nocase`), and for strings and hex
-//!   `offset N` (starts at byte N or later) and `depth N` (ends within N bytes from there). Text may be written with Click's
-//!   escapes; `\<0d 0a>` outside or inside double quotes gives any bytes. `all` as the only term matches every packet.
-//! - `BASE` says which bytes: `payload` (default: behind the TCP, UDP or ICMP header), `transport`, `network`, `packet`;
-//!   `PAYLOAD_ONLY true` is `BASE payload`, `PAYLOAD_ONLY false` is `BASE packet`. IP lengths cut off padding.
+//! - An *action* (`allow`, `deny`, `drop` or an output number) and one or more *terms*, all of which must hold (with
+//!   `ALL false`: one of them).
+//! - A term is `string "TEXT"`, `hex "BYTES"` or `regex "EXPRESSION"`, with `!` before it for "does not occur", and
+//!   options behind it: `nocase` or `case` (the default is `case`; keyword `CASE false` makes it `nocase`), and for
+//!   strings and hex `offset N` (starts at byte N or later) and `depth N` (ends within N bytes from there). Text may be
+//!   written with Click's escapes; `\<0d 0a>` outside or inside double quotes gives any bytes. `all` as the only term
+//!   matches every packet.
+//! - `BASE` says which bytes: `payload` (default: behind the TCP, UDP or ICMP header), `transport`, `network`,
+//!   `packet`; `PAYLOAD_ONLY true` is `BASE payload`, `PAYLOAD_ONLY false` is `BASE packet`. IP lengths cut off
+//!   padding.
 //! - `NOMATCH` is the action for packets that match no rule, `allow` (output 0) unless given.
-//! - `MAX_REGEX_MEMORY` bounds the expressions' automata in bytes: those of expressions that stand alone, together, and that
-//!   of each of the others. An error says when they do not fit.
+//! - `MAX_REGEX_MEMORY` bounds the expressions' automata in bytes: those of expressions that stand alone, together, and
+//!   that of each of the others. An error says when they do not fit.
 //! - `MATCHER` (`auto`, `portable` or `vectorscan`) says who looks for strings, and for expressions that stand alone;
 //!   it makes no difference to what is found. Without it the environment variable `ONEFOLD_MATCHER` does.
 //!
-//! An expression that stands in a rule with strings is only tried when the strings hold (or, with `ALL false`, do not): large
-//! rule sets cost little more than their strings. Matches are looked for packet by packet; streams are not put together.
-//! Conditions on headers belong into an IPFilter before it.
+//! An expression that stands in a rule with strings is only tried when the strings hold (or, with `ALL false`, do not):
+//! large rule sets cost little more than their strings. Matches are looked for packet by packet; streams are not put
+//! together. Conditions on headers belong into an IPFilter before it.
 
 use super::base::Base;
 use super::error::PatternError;

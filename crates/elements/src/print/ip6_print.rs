@@ -1,7 +1,7 @@
 //! IP6Print: IPv6 headers.
 //!
-//! Needs the network header annotation with a whole IPv6 header behind it; other packets pass without a line (Click reads
-//! past their end). FastClick's ACTIVE is taken.
+//! Needs the network header annotation with a whole IPv6 header behind it; other packets pass without a line (Click
+//! reads past their end). FastClick's ACTIVE is taken.
 
 use super::line::{ACTIVE, Output, hex, read_active, write_active};
 use super::printer;

@@ -1,7 +1,8 @@
 //! LinkUnqueue (Click): a serial link with a latency and a bandwidth.
 //!
-//! Deliberate difference from Click: the transmission time of a packet is computed in 64 bits, so that it does not wrap for
-//! packets with a huge extra-length annotation; `latency` and `bandwidth` can be written as in Click, which empties the link.
+//! Deliberate difference from Click: the transmission time of a packet is computed in 64 bits, so that it does not wrap
+//! for packets with a huge extra-length annotation; `latency` and `bandwidth` can be written as in Click, which empties
+//! the link.
 
 use super::util::{unknown, value};
 use onefold_element::args::{Args, Bandwidth, Seconds};

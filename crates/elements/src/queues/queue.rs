@@ -1,10 +1,10 @@
 //! Queues: Queue (FullNoteQueue), SimpleQueue, NotifierQueue, QuickNoteQueue, ThreadSafeQueue, MSQueue, MixedQueue,
 //! FrontDropQueue (Click elements of these names).
 //!
-//! They differ in what they drop when full, in whether sources hear that they are full, and in how soon those who pull fall
-//! asleep when they are empty: at the first vain pull (QuickNoteQueue) or at the tenth in a row, as in Click, so that tasks
-//! take turns in the same order. Deliberate differences from Click: nobody polls SimpleQueue for ever either, and a capacity
-//! of 0 drops everything in MixedQueue and FrontDropQueue too.
+//! They differ in what they drop when full, in whether sources hear that they are full, and in how soon those who pull
+//! fall asleep when they are empty: at the first vain pull (QuickNoteQueue) or at the tenth in a row, as in Click, so
+//! that tasks take turns in the same order. Deliberate differences from Click: nobody polls SimpleQueue for ever
+//! either, and a capacity of 0 drops everything in MixedQueue and FrontDropQueue too.
 
 use super::util::{say_overflow, unknown, value};
 use onefold_element::args::Args;

@@ -1,7 +1,7 @@
 //! RED (Click): random early detection, over the queues nearest downstream (or upstream, in a pull path).
 //!
-//! Deliberate differences from Click: a MAX_THRESH of 0 does not divide by zero; a pull gives up after a bounded number of
-//! dropped packets and goes on at the next one.
+//! Deliberate differences from Click: a MAX_THRESH of 0 does not divide by zero; a pull gives up after a bounded number
+//! of dropped packets and goes on at the next one.
 
 use super::util::{unknown, value};
 use crate::lookup;
@@ -84,7 +84,8 @@ impl Params {
         }
     }
 
-    /// The probability of a drop, out of [`ONE`], for an average length (scaled): two straight lines, in Click's integers.
+    /// The probability of a drop, out of [`ONE`], for an average length (scaled): two straight lines, in Click's
+    /// integers.
     fn probability(&self, average: u64, scaled: u64) -> i32 {
         let line = |slope: u32, offset: u32| {
             let y =

@@ -1,7 +1,7 @@
 //! Push switches: Switch, StaticSwitch, RoundRobinSwitch, HashSwitch, RandomSwitch, CPUSwitch, InputSwitch (Click).
 //!
-//! Deliberate differences: HashSwitch refuses a negative OFFSET or LENGTH; CPUSwitch sends everything to output 0, as Click
-//! does on one CPU.
+//! Deliberate differences: HashSwitch refuses a negative OFFSET or LENGTH; CPUSwitch sends everything to output 0, as
+//! Click does on one CPU.
 
 use super::util::{unknown, value};
 use onefold_element::args::Args;
@@ -219,7 +219,8 @@ struct HashSwitch {
 }
 
 impl HashSwitch {
-    /// The output for a packet: the sum of the bytes, folded for small powers of two. Packets that are too short go to 0.
+    /// The output for a packet: the sum of the bytes, folded for small powers of two. Packets that are too short go to
+    /// 0.
     fn output(&self, data: &[u8], outputs: usize) -> usize {
         let end = self.offset.saturating_add(self.length);
         let Some(bytes) = data.get(self.offset..end) else {

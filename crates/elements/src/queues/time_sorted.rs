@@ -1,7 +1,7 @@
 //! TimeSortedSched (Click): merges streams by time stamp.
 //!
-//! Deliberate difference from Click: without signals from upstream, STOP takes effect after ten pulls in a row that found
-//! nothing (as many as a Click queue waits before it says that it is empty).
+//! Deliberate difference from Click: without signals from upstream, STOP takes effect after ten pulls in a row that
+//! found nothing (as many as a Click queue waits before it says that it is empty).
 
 use super::util::unknown;
 use onefold_element::args::Args;
@@ -36,8 +36,8 @@ struct TimeSorted {
     space: Vec<usize>,
     /// Inputs with space, in the order in which Click looks at them (last first).
     ready: Vec<usize>,
-    /// A binary heap by time stamp. Its order among equal time stamps is that of Click's heap, so the standard library's,
-    /// which leaves that open, does not serve.
+    /// A binary heap by time stamp. Its order among equal time stamps is that of Click's heap, so the standard
+    /// library's, which leaves that open, does not serve.
     heap: Vec<(Pkt, usize)>,
     last: Timestamp,
     disordered: bool,

@@ -1,6 +1,7 @@
 //! Unqueue (Click), RoundRobinUnqueue (FastClick): pull turned into push by a task.
 //!
-//! Deliberate differences: a BURST of 0 does not keep the task busy; RoundRobinUnqueue sleeps after a round without a packet.
+//! Deliberate differences: a BURST of 0 does not keep the task busy; RoundRobinUnqueue sleeps after a round without a
+//! packet.
 
 use super::util::{unknown, value};
 use onefold_element::args::Args;

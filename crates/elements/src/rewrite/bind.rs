@@ -1,5 +1,5 @@
-//! Bindings without a packet: what `push` does to a rewriter's own state, told as numbers that somebody else writes into
-//! the packet; and the model that says for which packets that can be done.
+//! Bindings without a packet: what `push` does to a rewriter's own state, told as numbers that somebody else writes
+//! into the packet; and the model that says for which packets that can be done.
 
 use super::rewriter::{Rewriter, Unbound, Way};
 use crate::ip4;
@@ -130,7 +130,8 @@ impl Rewriter {
         p: &BindPacket,
         may: &dyn Fn(&Binding) -> bool,
     ) -> Bound {
-        // nothing is copied as a whole here that has just been written in parts: that would wait for all that was written before
+        // nothing is copied as a whole here that has just been written in parts: that would wait for all that was
+        // written before
         let Some(r) = w.table.record(i) else {
             return Bound::Drop(self.kind.reasons().dropped);
         };
@@ -166,8 +167,8 @@ impl Rewriter {
             RewriterKind::Addr | RewriterKind::AddrPair => {
                 if self.kind == RewriterKind::Addr {
                     match reply {
-                        // who wrote down what becomes of this flow knows that the annotation stays; of other flows, it is
-                        // taken to follow the destination, which stays: only where it says so already
+                        // who wrote down what becomes of this flow knows that the annotation stays; of other flows, it
+                        // is taken to follow the destination, which stays: only where it says so already
                         false if r.origin() != port && self.moved(p) => {
                             return Bound::Punt(MOVED);
                         }
@@ -292,8 +293,8 @@ fn expected(
     Ok(Some(e))
 }
 
-/// The kinds of flows that begin at an input: what forward packets get, and where replies leave. No two are alike in both
-/// outputs.
+/// The kinds of flows that begin at an input: what forward packets get, and where replies leave. No two are alike in
+/// both outputs.
 fn flows_of(
     kind: RewriterKind,
     spec: InputSpec,

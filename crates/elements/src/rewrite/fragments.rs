@@ -1,4 +1,5 @@
-//! Later fragments at a rewriter (keyword `FRAGMENTS`): what is remembered of first ones is in [`onefold_nat::FragmentFate`].
+//! Later fragments at a rewriter (keyword `FRAGMENTS`): what is remembered of first ones is in
+//! [`onefold_nat::FragmentFate`].
 
 use super::rewriter::{Rewriter, Sought, Way};
 use onefold_element::Cx;

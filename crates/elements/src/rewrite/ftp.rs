@@ -1,13 +1,14 @@
 //! FTPPortMapper: FTP through a NAT (Click's `ftpportmapper`, RFC 959).
 //!
-//! A client's `PORT a,b,c,d,e,f` command, whole and first in its packet, announces an address for the data connection to
-//! come. A binding for that connection is made in DATA_REWRITER as if its first packet had arrived at
+//! A client's `PORT a,b,c,d,e,f` command, whole and first in its packet, announces an address for the data connection
+//! to come. A binding for that connection is made in DATA_REWRITER as if its first packet had arrived at
 //! DATA_REWRITER_INPUT, the command is changed to announce the rewritten address, and the control connection's sequence
-//! numbers are shifted by the change in length in CONTROL_REWRITER, which is to be downstream. The packet's addresses and
-//! ports are left for CONTROL_REWRITER; its TCP checksum is computed anew.
+//! numbers are shifted by the change in length in CONTROL_REWRITER, which is to be downstream. The packet's addresses
+//! and ports are left for CONTROL_REWRITER; its TCP checksum is computed anew.
 //!
-//! Differences from Click: a packet that is no TCP, or whose header lies about its length, passes unchanged (Click aborts,
-//! or reads beyond the packet); a rewriter without ports leaves the announced port as it is (Click announces port 0).
+//! Differences from Click: a packet that is no TCP, or whose header lies about its length, passes unchanged (Click
+//! aborts, or reads beyond the packet); a rewriter without ports leaves the announced port as it is (Click announces
+//! port 0).
 
 use onefold_element::args::{Args, ElementArg};
 use onefold_element::model::{Model, ModelCx};

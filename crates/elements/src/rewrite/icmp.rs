@@ -1,23 +1,23 @@
 //! ICMPRewriter: brings ICMP errors back through rewriters (Click's `icmprewriter`).
 //!
-//! An ICMP error carries the start of the packet it is about. If that packet had been rewritten by one of the rewriters in
-//! `MAPS`, the error is about the packet as it was after that; here it is made one about the packet as it was before:
-//! embedded addresses, ports (or ping identifier) and checksums, the outer destination if it is the embedded source, and
-//! the ICMP checksum, all incrementally. A map `NAME:OFFSET` sends it out at OFFSET plus the binding's output, else it
-//! leaves at output 0. What is no error or belongs to no binding is dropped, whatever the number of outputs; Click's
-//! documentation promises output 1, its code drops too.
+//! An ICMP error carries the start of the packet it is about. If that packet had been rewritten by one of the rewriters
+//! in `MAPS`, the error is about the packet as it was after that; here it is made one about the packet as it was
+//! before: embedded addresses, ports (or ping identifier) and checksums, the outer destination if it is the embedded
+//! source, and the ICMP checksum, all incrementally. A map `NAME:OFFSET` sends it out at OFFSET plus the binding's
+//! output, else it leaves at output 0. What is no error or belongs to no binding is dropped, whatever the number of
+//! outputs; Click's documentation promises output 1, its code drops too.
 //!
 //! Keywords that Click does not have, for translators that follow RFC 5508:
-//! - `SOURCE keep` (Click's way) leaves the error's own source address alone. `SOURCE own` translates it where the error comes
-//!   from the quoted packet's destination itself; a router's stays. `SOURCE all` writes the address that the quoted packet
-//!   was sent to whoever the error comes from: no other address of that side gets out (REQ-5).
-//! - `STRICT true` takes only errors that are addressed to the quoted packet's source, and no later fragments of errors; and
-//!   it knows errors about echo replies, too (Click: about echo requests).
+//! - `SOURCE keep` (Click's way) leaves the error's own source address alone. `SOURCE own` translates it where the
+//!   error comes from the quoted packet's destination itself; a router's stays. `SOURCE all` writes the address that
+//!   the quoted packet was sent to whoever the error comes from: no other address of that side gets out (REQ-5).
+//! - `STRICT true` takes only errors that are addressed to the quoted packet's source, and no later fragments of
+//!   errors; and it knows errors about echo replies, too (Click: about echo requests).
 //! - `UNMAPPED OUTPUT`: where errors that belong to no binding leave, unchanged.
 //!
-//! Differences from Click: IPAddrRewriter and IPAddrPairRewriter know no ports, and IPAddrRewriter one address of a binding
-//! only. Click writes zeros in the place of what they do not know; here it stays. A quoted UDP checksum that comes to zero is
-//! written as 0xffff: zero would say that there is none.
+//! Differences from Click: IPAddrRewriter and IPAddrPairRewriter know no ports, and IPAddrRewriter one address of a
+//! binding only. Click writes zeros in the place of what they do not know; here it stays. A quoted UDP checksum that
+//! comes to zero is written as 0xffff: zero would say that there is none.
 
 use onefold_element::args::{AnyArg, Args, SizedAnno, split_words, unquote};
 use onefold_element::model::build::{Cases, ne};

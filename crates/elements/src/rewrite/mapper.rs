@@ -1,10 +1,11 @@
 //! Mappers: elements that choose among several patterns. RoundRobinIPMapper and SourceIPHashMapper (Click's
 //! `rripmapper`, `siphmapper`).
 //!
-//! A mapper's state lives in the store, published under the mapper's element, and is used by every rewriter that names it.
+//! A mapper's state lives in the store, published under the mapper's element, and is used by every rewriter that names
+//! it.
 //!
-//! Differences from Click: a server ID that is used twice, or above 65534, is refused (Click reads memory that nothing has
-//! set, or never ends), and so are hash rings of more than 2^24 draws.
+//! Differences from Click: a server ID that is used twice, or above 65534, is refused (Click reads memory that nothing
+//! has set, or never ends), and so are hash rings of more than 2^24 draws.
 
 use super::named_pattern_sets;
 use super::spec::{SpecScope, parse_pattern};

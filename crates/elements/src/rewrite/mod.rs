@@ -1,7 +1,7 @@
 //! Rewriters: NAT and its mappers.
 //!
-//! All bindings live in the state store, in [`onefold_nat::FlowTable`]s, where a fast path can share them; patterns and mappers
-//! keep their state there too. How bindings are kept is told in `onefold-nat`; here are the elements.
+//! All bindings live in the state store, in [`onefold_nat::FlowTable`]s, where a fast path can share them; patterns and
+//! mappers keep their state there too. How bindings are kept is told in `onefold-nat`; here are the elements.
 
 mod bind;
 mod fragments;

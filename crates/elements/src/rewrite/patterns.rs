@@ -1,7 +1,7 @@
 //! IPRewriterPatterns: patterns with names (Click's `iprwpatterns`).
 //!
-//! A named pattern is shared by all inputs that use it: where a sequential search goes on is the pattern's. Names are seen
-//! from the compound that the element stands in downwards.
+//! A named pattern is shared by all inputs that use it: where a sequential search goes on is the pattern's. Names are
+//! seen from the compound that the element stands in downwards.
 
 use super::named_pattern_sets;
 use super::pattern::parse_words;

@@ -1,13 +1,13 @@
-//! IPRewriter, TCPRewriter, UDPRewriter, IPAddrRewriter, IPAddrPairRewriter, ICMPPingRewriter (Click's elements of these
-//! names).
+//! IPRewriter, TCPRewriter, UDPRewriter, IPAddrRewriter, IPAddrPairRewriter, ICMPPingRewriter (Click's elements of
+//! these names).
 //!
 //! A packet that matches a binding is rewritten by it and leaves where it says, whatever input it came in at. Any other
 //! packet is treated by the specification of the input it came in at, which may make a binding for both directions; see
 //! [`InputSpec`], [`onefold_nat::Pattern`] and, for how long bindings live, [`FlowTable`].
 //!
-//! `TAKE_OVER false` (not Click's): a new flow whose replies would be another flow's is refused for want of a free port or
-//! address, even where its specification has no variations. Without it the newer flow takes the older one's place, as in
-//! Click.
+//! `TAKE_OVER false` (not Click's): a new flow whose replies would be another flow's is refused for want of a free port
+//! or address, even where its specification has no variations. Without it the newer flow takes the older one's place,
+//! as in Click.
 //!
 //! `FRAGMENTS n` (not Click's either): later fragments go where the first one went; see [`super::fragments`].
 //!
@@ -17,13 +17,14 @@
 //! - packets without an IP header (no network header mark, or less than 20 bytes behind it) are dropped; Click crashes;
 //! - a table never holds more than [`MAX_FLOWS`] bindings;
 //! - a negative capacity is refused;
-//! - a chain of `MAPPING_CAPACITY` references makes all its rewriters share one capacity, whatever the order in which they
-//!   are configured;
-//! - `REPLY_ANNO` works in IPAddrRewriter and IPAddrPairRewriter as in the others (Click reads it there and forgets it);
+//! - a chain of `MAPPING_CAPACITY` references makes all its rewriters share one capacity, whatever the order in which
+//!   they are configured;
+//! - `REPLY_ANNO` works in IPAddrRewriter and IPAddrPairRewriter as in the others (Click reads it there and forgets
+//!   it);
 //! - which of several flows that would time out in the same millisecond is evicted;
 //! - handlers print tables in the order of flows;
-//! - ICMPPingRewriter never gives a flow the identifier of another one's (Click looks for the wrong reply when it searches
-//!   for a free one, and the older flow goes);
+//! - ICMPPingRewriter never gives a flow the identifier of another one's (Click looks for the wrong reply when it
+//!   searches for a free one, and the older flow goes);
 //! - a pattern that is written to a handler must have numeric addresses;
 //! - random variations are drawn by the engine's generator.
 
@@ -370,8 +371,8 @@ impl Rewriter {
         }
     }
 
-    /// Makes the binding of a packet that none matches yet, if the input's specification wants one. `anno` are the packet's
-    /// annotations.
+    /// Makes the binding of a packet that none matches yet, if the input's specification wants one. `anno` are the
+    /// packet's annotations.
     pub(super) fn begin(
         &self,
         port: Port,

@@ -37,7 +37,8 @@ enum From {
     Destination,
 }
 
-/// Packets too short for OFFSET, or without an IP header where `IP` is used, are dropped; Click reads whatever lies there.
+/// Packets too short for OFFSET, or without an IP header where `IP` is used, are dropped; Click reads whatever lies
+/// there.
 #[derive(Debug, Clone)]
 struct GetIpAddress {
     from: From,

@@ -1,5 +1,5 @@
-//! ARPTable: what is known about hardware addresses, and the packets that wait for them. ARPQuerier elements own one or share
-//! one.
+//! ARPTable: what is known about hardware addresses, and the packets that wait for them. ARPQuerier elements own one or
+//! share one.
 
 use onefold_element::args::{ArgScope, Args, FromArg, Seconds};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};

@@ -29,8 +29,8 @@ pub const IP_OUTPUT_COMBO: ElementClass = ElementClass {
     new: || Box::new(IpOutputCombo::default()),
 };
 
-/// As Click. Output 1 gets packets of the given colour, 2 bad options, 3 expired ones, 4 packets longer than MTU. Packets
-/// without a whole IP header are dropped.
+/// As Click. Output 1 gets packets of the given colour, 2 bad options, 3 expired ones, 4 packets longer than MTU.
+/// Packets without a whole IP header are dropped.
 #[derive(Debug, Clone, Default)]
 struct IpOutputCombo {
     color: u8,

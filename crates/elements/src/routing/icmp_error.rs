@@ -39,7 +39,8 @@ pub const ICMP_ERROR: ElementClass = ElementClass {
     },
 };
 
-/// The number that the next error's identification field gets. All ICMPError elements of a graph count together, as in Click.
+/// The number that the next error's identification field gets. All ICMPError elements of a graph count together, as in
+/// Click.
 #[derive(Debug, Clone)]
 struct NextId(u16);
 

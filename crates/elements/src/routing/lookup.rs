@@ -1,20 +1,21 @@
 //! IP look-ups: StaticIPLookup, LinearIPLookup, SortedIPLookup, RadixIPLookup, DirectIPLookup, RangeIPLookup.
 //!
-//! Click has one data structure per element; here all of them share one longest-prefix structure ([`super::lpm`]), so all look
-//! up fast, whatever their name says. What still differs between them, as in Click, is the order of the `table` handler's
-//! lines, which handlers exist, and what is said about packets without a route.
+//! Click has one data structure per element; here all of them share one longest-prefix structure ([`super::lpm`]), so
+//! all look up fast, whatever their name says. What still differs between them, as in Click, is the order of the
+//! `table` handler's lines, which handlers exist, and what is said about packets without a route.
 //!
-//! A second route for the same prefix in a configuration is left out with a warning (every element of the family keeps the
-//! first, whatever Click's warning says).
+//! A second route for the same prefix in a configuration is left out with a warning (every element of the family keeps
+//! the first, whatever Click's warning says).
 //!
 //! Deliberate differences from Click:
-//! - DirectIPLookup and RangeIPLookup list their table by address, SortedIPLookup by falling prefix length; in Click the order
-//!   comes from a hash function or from the history of changes.
-//! - Masks that are not contiguous are accepted by StaticIPLookup, LinearIPLookup and SortedIPLookup only. The others refuse
-//!   them; Click's then look up something undefined.
-//! - After routes were removed, LinearIPLookup still finds nothing for 0.0.0.0 where no route matches; a next hop shared with
-//!   the default route survives the default route's removal from DirectIPLookup; an empty line in a `ctrl` command is skipped;
-//!   there is no limit of 255 next hops in RadixIPLookup, and none of 32,768 /24 networks in DirectIPLookup. Click errs there.
+//! - DirectIPLookup and RangeIPLookup list their table by address, SortedIPLookup by falling prefix length; in Click
+//!   the order comes from a hash function or from the history of changes.
+//! - Masks that are not contiguous are accepted by StaticIPLookup, LinearIPLookup and SortedIPLookup only. The others
+//!   refuse them; Click's then look up something undefined.
+//! - After routes were removed, LinearIPLookup still finds nothing for 0.0.0.0 where no route matches; a next hop
+//!   shared with the default route survives the default route's removal from DirectIPLookup; an empty line in a `ctrl`
+//!   command is skipped; there is no limit of 255 next hops in RadixIPLookup, and none of 32,768 /24 networks in
+//!   DirectIPLookup. Click errs there.
 //! - Handlers take addresses as numbers, not names from AddressInfo.
 
 use super::table::{AddError, Addr, Hop, Placing, Route, RouteTable, Routes, show_prefix};

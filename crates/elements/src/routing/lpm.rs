@@ -1,13 +1,14 @@
 //! Longest-prefix match for IPv4 and IPv6: a multi-bit trie with six bits per level and bitmap-compressed nodes.
 //!
-//! A prefix of length `n` lives in exactly one node, on level `(n - 1) / 6`. A node has 64 slots; each slot may have a child
-//! and may have the longest of the node's *own* prefixes that covers it (prefixes are expanded inside their node only, never
-//! pushed into children). Children of a node are consecutive, and so are its results, with runs of equal results stored once;
-//! both are found by counting bits. A look-up follows children and remembers the last result on its way.
+//! A prefix of length `n` lives in exactly one node, on level `(n - 1) / 6`. A node has 64 slots; each slot may have a
+//! child and may have the longest of the node's *own* prefixes that covers it (prefixes are expanded inside their node
+//! only, never pushed into children). Children of a node are consecutive, and so are its results, with runs of equal
+//! results stored once; both are found by counting bits. A look-up follows children and remembers the last result on
+//! its way.
 //!
-//! - Memory: 32 bytes per node and 8 bytes per run of results (blocks of both rounded up to powers of two), 20 to 60 bytes
-//!   per prefix for updates. Ten prefixes take less than 4 KiB, 450,000 IPv4 prefixes of the Internet 26 MB (built in 0.2 s,
-//!   40 ns per random look-up), 80,000 IPv6 prefixes 11 MB (70 ns).
+//! - Memory: 32 bytes per node and 8 bytes per run of results (blocks of both rounded up to powers of two), 20 to 60
+//!   bytes per prefix for updates. Ten prefixes take less than 4 KiB, 450,000 IPv4 prefixes of the Internet 26 MB
+//!   (built in 0.2 s, 40 ns per random look-up), 80,000 IPv6 prefixes 11 MB (70 ns).
 //! - An update touches one node and the path to it, whatever its prefix's length.
 //! - Bounds: a look-up makes at most `BITS / 6 + 1` steps (6 for IPv4, 22 for IPv6); at most [`MAX_PREFIXES`] prefixes.
 
@@ -151,8 +152,8 @@ impl<K: Key> Lpm<K> {
             + self.prefixes.capacity() * prefix
             + self.exact.len() * 3 / 2 * exact
     }
-    /// Makes room for as much as there is again, so that no change soon has to move it all, which takes milliseconds in a large
-    /// structure. Memory that nothing is written to costs nothing but addresses.
+    /// Makes room for as much as there is again, so that no change soon has to move it all, which takes milliseconds in
+    /// a large structure. Memory that nothing is written to costs nothing but addresses.
     pub fn make_room(&mut self) {
         self.nodes.reserve(self.nodes.len());
         self.results.reserve(self.results.len());

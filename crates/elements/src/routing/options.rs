@@ -1,5 +1,5 @@
-//! The IP options that every router processes, Record Route and Timestamp (RFC 791, RFC 1812 4.2.2), and the element that
-//! does it: IPGWOptions.
+//! The IP options that every router processes, Record Route and Timestamp (RFC 791, RFC 1812 4.2.2), and the element
+//! that does it: IPGWOptions.
 
 use crate::ip4;
 use onefold_element::args::Args;
@@ -43,8 +43,8 @@ fn midnight_millis(now: Timestamp) -> [u8; 4] {
     (ms as u32).to_be_bytes()
 }
 
-/// Processes the options of the header at the start of `b`, which is `header_len` bytes long; what follows it is there too.
-/// The error is the offset of the offending byte. Bound: the header has at most 40 bytes of options.
+/// Processes the options of the header at the start of `b`, which is `header_len` bytes long; what follows it is there
+/// too. The error is the offset of the offending byte. Bound: the header has at most 40 bytes of options.
 pub(super) fn process(
     b: &mut [u8],
     header_len: usize,

@@ -44,8 +44,8 @@ struct Partial {
 }
 
 /// As Click, except: packets that begin with a later fragment live as long as others (Click gives them up at the next
-/// clean-up); options in a first fragment that comes late do not shift the payload; missing bytes are zero; packets without
-/// a whole IP header are dropped.
+/// clean-up); options in a first fragment that comes late do not shift the payload; missing bytes are zero; packets
+/// without a whole IP header are dropped.
 #[derive(Debug, Clone, Default)]
 struct IpReassembler {
     partial: HashMap<Key, Partial>,

@@ -1,5 +1,5 @@
-//! The route list of a look-up element: declarative routes in the order in which they are shown, next hops shared between
-//! routes, and the longest-prefix structure built from them.
+//! The route list of a look-up element: declarative routes in the order in which they are shown, next hops shared
+//! between routes, and the longest-prefix structure built from them.
 
 use super::lpm::{Key, Lpm};
 use onefold_element::model::RouteWhat;
@@ -97,8 +97,8 @@ pub enum AddError<K> {
 /// Most routes that are compared one by one.
 const FEW: usize = 16;
 
-/// A handful of routes, the longest prefixes first: comparing an address with all of them at once is quicker than following
-/// a structure that is made for many.
+/// A handful of routes, the longest prefixes first: comparing an address with all of them at once is quicker than
+/// following a structure that is made for many.
 #[derive(Debug, Clone)]
 struct Few<K> {
     masks: [K; FEW],
@@ -154,8 +154,8 @@ impl<K: Addr> Few<K> {
     }
 }
 
-/// The routes of one look-up element. It is shared state, so that a fast path reads the same routes; every change raises
-/// [`RouteTable::version`].
+/// The routes of one look-up element. It is shared state, so that a fast path reads the same routes; every change
+/// raises [`RouteTable::version`].
 #[derive(Debug, Clone, Default)]
 pub struct RouteTable<K: Addr> {
     placing: Placing,
@@ -233,7 +233,8 @@ impl<K: Addr> RouteTable<K> {
         self.slots.get(i? as usize)?.as_ref()
     }
 
-    /// Linear search: the first route that matches, or a later one that matches and is as specific as the best before it.
+    /// Linear search: the first route that matches, or a later one that matches and is as specific as the best before
+    /// it.
     fn search(&self, a: K) -> Option<u32> {
         let mut best: Option<(usize, K)> = None;
         for (i, r) in self.slots.iter().enumerate() {
@@ -411,8 +412,9 @@ pub fn show_prefix<K: Addr>(r: &Route<K>) -> String {
     }
 }
 
-/// A look-up element's table as it lies in the store. Whoever looks up for a while (a batch) may hold on to it without a lock; a
-/// change meanwhile is made in a copy, which takes milliseconds for a large table, so nobody should hold it for longer.
+/// A look-up element's table as it lies in the store. Whoever looks up for a while (a batch) may hold on to it without
+/// a lock; a change meanwhile is made in a copy, which takes milliseconds for a large table, so nobody should hold it
+/// for longer.
 #[derive(Debug)]
 pub struct Routes<K: Addr>(Arc<RouteTable<K>>);
 

@@ -6,8 +6,8 @@ use onefold_packet::MAX_PACKET_LEN;
 pub const DEFAULT_DATA: &[u8] =
     b"Random bullshit in a packet, at least 64 bytes long. Well, now it is.";
 
-/// A packet of `length` bytes made of `data`: cut, or repeated as often as it takes. A negative length is that of `data`.
-/// No data repeats to zeros.
+/// A packet of `length` bytes made of `data`: cut, or repeated as often as it takes. A negative length is that of
+/// `data`. No data repeats to zeros.
 pub fn repeated(data: &[u8], length: i32) -> Vec<u8> {
     match usize::try_from(length) {
         Err(_) => data.iter().copied().take(MAX_PACKET_LEN).collect(),

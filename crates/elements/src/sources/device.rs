@@ -1,15 +1,16 @@
-//! Devices: FromDevice, PollDevice, FromDPDKDevice, FromNetmapDevice, FromHost and their counterparts ToDevice, ToDPDKDevice,
-//! ToNetmapDevice, ToHost, ToHostSniffers.
+//! Devices: FromDevice, PollDevice, FromDPDKDevice, FromNetmapDevice, FromHost and their counterparts ToDevice,
+//! ToDPDKDevice, ToNetmapDevice, ToHost, ToHostSniffers.
 //!
-//! A device element is a door of the graph. The engine binds it to a port of the chain or to a capture: then frames that
-//! arrive are pushed into its input 0 (which it does not have in the graph), and frames that leave go through
-//! [`Cx::transmit`]. Live devices are not opened yet; an element that nothing is bound to says so when it is initialized.
+//! A device element is a door of the graph. The engine binds it to a port of the chain or to a capture: then frames
+//! that arrive are pushed into its input 0 (which it does not have in the graph), and frames that leave go through
+//! [`Cx::transmit`]. Live devices are not opened yet; an element that nothing is bound to says so when it is
+//! initialized.
 //!
 //! The arguments are those of Click's and FastClick's elements. Those that tune a driver (rings, offloads, RSS) are
 //! accepted and have no effect on a capture.
 //!
-//! Differences from Click: `ToDevice` takes push as well as pull input (as FastClick's does), and `METHOD`, `BPF_FILTER` are not
-//! looked into.
+//! Differences from Click: `ToDevice` takes push as well as pull input (as FastClick's does), and `METHOD`,
+//! `BPF_FILTER` are not looked into.
 
 use onefold_element::args::{AnyArg, Args};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};

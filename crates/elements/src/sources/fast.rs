@@ -1,7 +1,7 @@
 //! FastUDPSource, FastUDPFlows, FastTCPFlows: generators for measurements.
 //!
-//! Click elements of the same names. They are pulled. The contents of a packet that Click leaves as memory happens to be are
-//! zero here; ports, sequence numbers and the choice of the flow are random (but come again with the same seed).
+//! Click elements of the same names. They are pulled. The contents of a packet that Click leaves as memory happens to
+//! be are zero here; ports, sequence numbers and the choice of the flow are random (but come again with the same seed).
 
 use super::util::value;
 use crate::token_bucket::{GapRate, MAX_GAP_RATE};

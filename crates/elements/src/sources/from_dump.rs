@@ -1,12 +1,13 @@
 //! FromDump: packets from a capture file.
 //!
-//! Click element FromDump, with FastClick's keywords for speed accepted. Beyond Click it reads pcapng. `-` is standard input.
+//! Click element FromDump, with FastClick's keywords for speed accepted. Beyond Click it reads pcapng. `-` is standard
+//! input.
 //!
 //! Bound to a port, it opens no file: packets that arrive at the port take the way of packets that were read (SAMPLE,
 //! FORCE_IP, START and END apply; STOP, END_CALL and TIMING do not).
 //!
-//! Differences from Click: a frame may have up to 262,144 bytes instead of 65,535; a file position can be chosen only in
-//! named pcap files; a compressed file is unpacked here, by gzip's format only.
+//! Differences from Click: a frame may have up to 262,144 bytes instead of 65,535; a file position can be chosen only
+//! in named pcap files; a compressed file is unpacked here, by gzip's format only.
 
 use super::link;
 use super::to_dump::{Encap, os_error};

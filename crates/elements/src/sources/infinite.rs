@@ -1,7 +1,7 @@
 //! InfiniteSource, RandomSource: packets whenever it is their turn, all alike or of random bytes.
 //!
-//! Click elements InfiniteSource, RandomSource, with FastClick's HEADROOM accepted. Every packet of a burst is processed to its end
-//! before the next one is made, as where Click pushes.
+//! Click elements InfiniteSource, RandomSource, with FastClick's HEADROOM accepted. Every packet of a burst is
+//! processed to its end before the next one is made, as where Click pushes.
 
 use super::data::{DEFAULT_DATA, repeated};
 use super::util::{AtEnd, value};

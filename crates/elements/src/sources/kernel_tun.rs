@@ -1,8 +1,8 @@
 //! KernelTun, KernelTap: the host's own stack behind a virtual device.
 //!
-//! Click elements KernelTun, KernelTap. Live devices are not opened yet: such an element can be bound to a port, through
-//! which what the host sends enters and what the host is given leaves. An element that nothing is bound to says so when it is
-//! initialized.
+//! Click elements KernelTun, KernelTap. Live devices are not opened yet: such an element can be bound to a port,
+//! through which what the host sends enters and what the host is given leaves. An element that nothing is bound to says
+//! so when it is initialized.
 
 use super::link;
 use onefold_element::args::{AnyArg, Args, Ip4Prefix};

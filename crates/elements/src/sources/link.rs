@@ -206,8 +206,8 @@ pub fn find_ip(d: &[u8], link: u32) -> Option<IpHeader> {
     }
 }
 
-/// The cases of a model that finds the IP header of a frame: of Ethernet or, with `raw`, of IP without a link header. `good` is done
-/// where there is one, beside marking it; the rest leaves at `bad` with `always`, as do good packets.
+/// The cases of a model that finds the IP header of a frame: of Ethernet or, with `raw`, of IP without a link header.
+/// `good` is done where there is one, beside marking it; the rest leaves at `bad` with `always`, as do good packets.
 pub fn find_ip_model(raw: bool, always: &[Op], good: &[Op], bad: Exit) -> Model {
     let kinds = ValueSet::from_intervals([(0x0800, 0x0800), (0x86dd, 0x86dd)]);
     let here = |at: u16| Cond::In(Read::Field(bytes(Base::Data, at, 2)), kinds.clone());

@@ -1,7 +1,7 @@
 //! RatedSource: packets at a rate.
 //!
-//! Click element RatedSource, with FastClick's END_CALL; HEADROOM is accepted. The rate is kept by Click's token bucket,
-//! which is refilled every millisecond.
+//! Click element RatedSource, with FastClick's END_CALL; HEADROOM is accepted. The rate is kept by Click's token
+//! bucket, which is refilled every millisecond.
 
 use super::data::{DEFAULT_DATA, repeated};
 use super::util::{AtEnd, value};

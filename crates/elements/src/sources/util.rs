@@ -5,8 +5,8 @@ use onefold_element::handler::HandlerError;
 use onefold_element::{Cx, NameDb};
 use std::fmt;
 
-/// Something that only the original of an element has, such as an open file: a copy (of a forked graph) has none, so that
-/// it can neither write to the original's file nor read on in it.
+/// Something that only the original of an element has, such as an open file: a copy (of a forked graph) has none, so
+/// that it can neither write to the original's file nor read on in it.
 pub struct Own<T>(pub Option<T>);
 
 impl<T> Default for Own<T> {

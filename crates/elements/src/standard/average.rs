@@ -1,7 +1,8 @@
 //! AverageCounter: packets, bytes and their rates between the first and the last packet.
 //!
-//! Time is counted in milliseconds. Of FastClick's version the arguments LINK_FCS, MAX and THRESHOLD, fractional IGNORE, and
-//! the handlers for bits, link bits and time are taken; AverageCounterMP and AverageCounterIMP are the same element.
+//! Time is counted in milliseconds. Of FastClick's version the arguments LINK_FCS, MAX and THRESHOLD, fractional
+//! IGNORE, and the handlers for bits, link bits and time are taken; AverageCounterMP and AverageCounterIMP are the same
+//! element.
 
 use onefold_element::args::{ArgScope, Args, FromArg};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};

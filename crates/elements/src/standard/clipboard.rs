@@ -1,7 +1,7 @@
 //! Clipboard: copies bytes out of packets of one stream into packets of another (Click element).
 //!
-//! Different from Click: bytes that the first packet does not have, and all of them before there was one, are zero, not whatever
-//! was in memory.
+//! Different from Click: bytes that the first packet does not have, and all of them before there was one, are zero, not
+//! whatever was in memory.
 
 use onefold_element::args::Args;
 use onefold_element::model::{Model, ModelCx};

@@ -37,19 +37,19 @@ const LOOP_OTHER: DropReason = "LoopGuard: went round too often and no hop was c
 /// Cause of punts.
 const AGAIN: &str = "comes round again";
 
-/// The first annotation byte unless `ANNO` says otherwise: visits; then the time to live, then the mark that `FROM` looks at.
-/// Links keep the first two with `KEEP_ROUNDS`, and set the third with `MARK`.
+/// The first annotation byte unless `ANNO` says otherwise: visits; then the time to live, then the mark that `FROM`
+/// looks at. Links keep the first two with `KEEP_ROUNDS`, and set the third with `MARK`.
 const FIRST: u8 = anno_field::PERFCTR.offset;
 pub(crate) const ROUNDS_ANNOS: [u8; 2] = [FIRST, FIRST + 1];
 pub(crate) const MARK_ANNO: u8 = FIRST + 2;
 
-/// It stands where packets turn back into a cycle, so that those that do not turn pay nothing. How often a packet has come, and
-/// its time to live (hop limit) when it last did, travel with it in two annotation bytes: the execution that goes on with it, be
-/// it the program or the reference graph, knows how far it has come. A smaller time to live than last time begins the count anew:
-/// such a loop ends by itself.
+/// It stands where packets turn back into a cycle, so that those that do not turn pay nothing. How often a packet has
+/// come, and its time to live (hop limit) when it last did, travel with it in two annotation bytes: the execution that
+/// goes on with it, be it the program or the reference graph, knows how far it has come. A smaller time to live than
+/// last time begins the count anew: such a loop ends by itself.
 ///
-/// With `FROM`, only packets that have one of these marks are counted: those that leave a network function for where they came
-/// from. All others leave as they came, and cost nothing in a program, which knows the mark.
+/// With `FROM`, only packets that have one of these marks are counted: those that leave a network function for where
+/// they came from. All others leave as they came, and cost nothing in a program, which knows the mark.
 #[derive(Debug, Clone)]
 struct LoopGuard {
     /// Visits before the one that is too many.

@@ -1,7 +1,7 @@
 //! Every element's model is held against its behaviour, over configurations and packets.
 //!
-//! Each module lists the plans of some families; `ONEFOLD_MODEL_SEED` sets another seed, `ONEFOLD_MODEL_PACKETS` multiplies
-//! the number of packets. Run with `--nocapture` to see the share of punts per class.
+//! Each module lists the plans of some families; `ONEFOLD_MODEL_SEED` sets another seed, `ONEFOLD_MODEL_PACKETS`
+//! multiplies the number of packets. Run with `--nocapture` to see the share of punts per class.
 
 mod classify;
 mod headers;

@@ -1,4 +1,5 @@
-//! Would a wrong model be found out? Every model is changed in one place at a time, and the class's packets go through it.
+//! Would a wrong model be found out? Every model is changed in one place at a time, and the class's packets go through
+//! it.
 //!
 //! `ONEFOLD_MUTANTS` limits the mutants per configuration (120). Run by `scripts/mutate-models.sh`.
 

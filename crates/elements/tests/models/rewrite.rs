@@ -1,4 +1,5 @@
-//! Plans of the family rewrite. Long sequences of flows, answers and time are in the family's own tests; here it is the guards.
+//! Plans of the family rewrite. Long sequences of flows, answers and time are in the family's own tests; here it is the
+//! guards.
 
 use onefold_elements::model_check::check::{Plan, Subject};
 use onefold_elements::model_check::samples::Layer;

@@ -1,8 +1,8 @@
 //! Header views, one template per protocol.
 //!
 //! A view borrows bytes (`&[u8]` or `&mut [u8]`) that its constructor has checked to be at least the protocol's fixed
-//! header long, so getters cannot fail. Whatever depends on a length *inside* the header (options, payload, total length)
-//! is checked where it is used and returned as `Option` or cut to what is there.
+//! header long, so getters cannot fail. Whatever depends on a length *inside* the header (options, payload, total
+//! length) is checked where it is used and returned as `Option` or cut to what is there.
 //!
 //! **No-panic contract.** For every byte string, constructors return `None` or a view; no method of a view panics.
 

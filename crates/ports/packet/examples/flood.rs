@@ -1,4 +1,5 @@
-//! Sends UDP packets of 64 bytes out of an interface as fast as it takes them: what a chain at the other end is measured with.
+//! Sends UDP packets of 64 bytes out of an interface as fast as it takes them: what a chain at the other end is
+//! measured with.
 //!
 //!     flood IF DESTINATION-MAC FROM-IP TO-IP FLOWS SECONDS
 

@@ -1,33 +1,35 @@
-//! The verifier pass over a program: what the synthesizer promises and an engine relies on. It runs behind synthesis in tests
-//! and debug builds, and on programs that were parsed.
+//! The verifier pass over a program: what the synthesizer promises and an engine relies on. It runs behind synthesis in
+//! tests and debug builds, and on programs that were parsed.
 //!
 //! What holds for every program ([`Violation::invariant`] is the number here):
 //!
-//! 1. **References.** Every element, stage, action and slot that is named exists. Every action is named by a rule. An element
-//!    is the source of at most one entry.
-//! 2. **Filters** (of rules, and what is known): dimensions ascend, each at most once; no set is empty or full; all values are
-//!    within the dimension's width; bits are 1 to 128, annotations 1, 2, 4, 8 or 16 bytes within the 48.
-//! 3. **Rules can be taken**: no rule's filter contradicts what is known in its stage, or all of the filters that packets come
-//!    there from among.
+//! 1. **References.** Every element, stage, action and slot that is named exists. Every action is named by a rule. An
+//!    element is the source of at most one entry.
+//! 2. **Filters** (of rules, and what is known): dimensions ascend, each at most once; no set is empty or full; all
+//!    values are within the dimension's width; bits are 1 to 128, annotations 1, 2, 4, 8 or 16 bytes within the 48.
+//! 3. **Rules can be taken**: no rule's filter contradicts what is known in its stage, or all of the filters that
+//!    packets come there from among.
 //! 4. **Slots** are 1 to 128 bits wide, and may be something. A binding fills six, of 32, 32, 16, 16, 16 and 16 bits,
 //!    and perhaps one of 8 bits for an annotation.
-//! 5. **Slots are read behind their binding only**: on every path of the epoch from its beginning to the filter, image or
-//!    checksum that reads a slot there is a binding that fills it. No slot lives longer than its epoch.
-//! 6. **Writes** of an image ascend, are disjoint and 1 to 128 bits wide, and constants fit. What is read fits invariant 2.
-//! 7. **Checksums** stand where their kind has them, behind an IPv4 (or IPv6) header; they overlap neither each other nor a
-//!    write (it would be unclear which comes first); their terms are as in 6.
-//! 8. **Images** start, end and have their marks and writes within [`REACH`] bytes of the epoch's packet; annotations ascend,
-//!    are disjoint, and constants fit.
-//! 9. **Epochs.** Stages of entries and behind elements that were asked and write-outs, and only those, are fresh; so are the
-//!    stages that [`End::Ask`] and [`End::Write`] lead to, and no others. An entry's stage knows nothing: anything may come.
-//! 10. **Progress.** No packet comes round to a stage within one epoch: the stages form no cycle but through an element that
-//!     is asked or a write-out.
+//! 5. **Slots are read behind their binding only**: on every path of the epoch from its beginning to the filter, image
+//!    or checksum that reads a slot there is a binding that fills it. No slot lives longer than its epoch.
+//! 6. **Writes** of an image ascend, are disjoint and 1 to 128 bits wide, and constants fit. What is read fits
+//!    invariant 2.
+//! 7. **Checksums** stand where their kind has them, behind an IPv4 (or IPv6) header; they overlap neither each other
+//!    nor a write (it would be unclear which comes first); their terms are as in 6.
+//! 8. **Images** start, end and have their marks and writes within [`REACH`] bytes of the epoch's packet; annotations
+//!    ascend, are disjoint, and constants fit.
+//! 9. **Epochs.** Stages of entries and behind elements that were asked and write-outs, and only those, are fresh; so
+//!    are the stages that [`End::Ask`] and [`End::Write`] lead to, and no others. An entry's stage knows nothing:
+//!    anything may come.
+//! 10. **Progress.** No packet comes round to a stage within one epoch: the stages form no cycle but through an element
+//!     that is asked or a write-out.
 //! 11. **Bindings.** One that expects nothing never goes on: it is the last step, and the action's end is
-//!     [`End::Unreachable`], which stands nowhere else. Sets of expected values are neither empty nor too wide; those of kept
-//!     fields are full. So are the sets of the kinds of other bindings, where they are told; then every output that one of them
-//!     leaves at has a way, and the others have none ([`Next::Never`], which stands nowhere else).
-//! 12. **Some rule fits every packet** that can come to a stage. Shown by subtracting the rules from what is known, as long as
-//!     that takes at most [`MAX_PIECES`] pieces; beyond, nothing is claimed ([`Report::unshown`]).
+//!     [`End::Unreachable`], which stands nowhere else. Sets of expected values are neither empty nor too wide; those
+//!     of kept fields are full. So are the sets of the kinds of other bindings, where they are told; then every output
+//!     that one of them leaves at has a way, and the others have none ([`Next::Never`], which stands nowhere else).
+//! 12. **Some rule fits every packet** that can come to a stage. Shown by subtracting the rules from what is known, as
+//!     long as that takes at most [`MAX_PIECES`] pieces; beyond, nothing is claimed ([`Report::unshown`]).
 //! 13. **Forks** have at least two ways (one would be no copy); drops, punts and questions say why.
 
 mod cover;

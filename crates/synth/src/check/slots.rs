@@ -1,5 +1,5 @@
-//! Invariant 5: slots are read behind their binding only. A data-flow analysis over the stages: which slots are filled on
-//! every path that comes to a stage.
+//! Invariant 5: slots are read behind their binding only. A data-flow analysis over the stages: which slots are filled
+//! on every path that comes to a stage.
 
 use super::{Checker, Place, stage_place};
 use crate::program::*;

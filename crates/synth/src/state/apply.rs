@@ -113,7 +113,8 @@ impl State {
         })
     }
 
-    /// Carries out an operation. `before` is the state that values are read in; `proto` the IP protocol, where it is known.
+    /// Carries out an operation. `before` is the state that values are read in; `proto` the IP protocol, where it is
+    /// known.
     pub fn apply(&mut self, op: &Op, before: &State, proto: Option<u128>) -> Result<(), Need> {
         #[allow(unreachable_patterns)]
         match *op {

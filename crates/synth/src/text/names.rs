@@ -1,6 +1,7 @@
-//! Names for bits of a packet: `ip.src` for 32 bits at byte 26, as long as there is reason to believe that an IPv4 header is
-//! there. A name alone says which bits it stands for (`PROTOCOL[@BYTE].FIELD`, the byte where the header starts, left out when
-//! it is the protocol's usual one); what is known of a packet only decides which of several names is printed.
+//! Names for bits of a packet: `ip.src` for 32 bits at byte 26, as long as there is reason to believe that an IPv4
+//! header is there. A name alone says which bits it stands for (`PROTOCOL[@BYTE].FIELD`, the byte where the header
+//! starts, left out when it is the protocol's usual one); what is known of a packet only decides which of several names
+//! is printed.
 
 use crate::program::{Dim, EndAt, Filter};
 use onefold_element::model::{AnnoKey, HeaderCheck, RouteWhat};

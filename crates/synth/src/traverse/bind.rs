@@ -15,8 +15,8 @@ use onefold_element::model::{
 };
 use onefold_packet::anno_field;
 
-/// What becomes of fields of packets with other bindings that leave at an output, whatever binding it is. Told from the kinds of
-/// flows alone, so that it is the same however many flows are known to begin.
+/// What becomes of fields of packets with other bindings that leave at an output, whatever binding it is. Told from the
+/// kinds of flows alone, so that it is the same however many flows are known to begin.
 fn together(b: &Bind, port: u16, output: usize) -> [Rewritten; 4] {
     let any = [0, 1, 2, 3].map(|i| ValueSet::full(KEY[i].1));
     let mut all: Option<[Rewritten; 4]> = None;
@@ -352,9 +352,9 @@ impl Traversal<'_, '_> {
                 None => None,
             });
         }
-        // Unexpected outcomes of a binding that has an expected one are written out, and so are packets that leave where
-        // forward packets of other inputs do: the stages behind are then the same whatever happened before, and their
-        // number grows with the square of the chain's length, not exponentially.
+        // Unexpected outcomes of a binding that has an expected one are written out, and so are packets that leave
+        // where forward packets of other inputs do: the stages behind are then the same whatever happened before, and
+        // their number grows with the square of the chain's length, not exponentially.
         let some_expected = expected.is_some();
         let write = |q| some_expected || b.flows.iter().any(|k| k.forward.output == q);
         let mut bound = Vec::with_capacity(n);

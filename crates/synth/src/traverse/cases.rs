@@ -32,8 +32,9 @@ pub(super) fn covered(all: &[Vec<Filter>]) -> Vec<Vec<bool>> {
     out
 }
 
-/// Filters by the smallest aligned blocks (2^n numbers, from a multiple of 2^n on) that hold their bounds in the first two
-/// columns. What is around a filter is in a block around its block, of which there are as many as numbers have bits.
+/// Filters by the smallest aligned blocks (2^n numbers, from a multiple of 2^n on) that hold their bounds in the first
+/// two columns. What is around a filter is in a block around its block, of which there are as many as numbers have
+/// bits.
 #[derive(Default)]
 struct Blocks<'a> {
     first: Level<Level<Vec<(Bounds, &'a Filter)>>>,
@@ -90,7 +91,8 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Dimensions that are looked at before filters are compared as a whole: with thousands of rules that is what takes the time.
+/// Dimensions that are looked at before filters are compared as a whole: with thousands of rules that is what takes the
+/// time.
 const COLUMNS: usize = 4;
 /// Lowest and highest value in each column; everything where a filter does not say.
 type Bounds = [(u64, u64); COLUMNS];
@@ -154,8 +156,8 @@ pub(super) fn meet(f: &Filter, t: &Filter) -> Meet {
     if whole { Meet::Whole } else { Meet::Part }
 }
 
-/// Takes what fits `t` out of `f` where that leaves one filter; where it does not, `f` stays, and order does it (the first
-/// match counts). False when nothing is left.
+/// Takes what fits `t` out of `f` where that leaves one filter; where it does not, `f` stays, and order does it (the
+/// first match counts). False when nothing is left.
 pub(super) fn subtract(f: &mut Filter, t: &Filter, width: impl Fn(Dim) -> u8) -> bool {
     let mut only = None;
     for (d, set) in &t.0 {
@@ -182,8 +184,8 @@ pub(super) fn subtract(f: &mut Filter, t: &Filter, width: impl Fn(Dim) -> u8) ->
     true
 }
 
-/// The same where that takes something off one end of a set that `f` has already: lengths, most of the time. Nothing that is
-/// taken was left for `f`: the alternative is an earlier one. False when nothing is left.
+/// The same where that takes something off one end of a set that `f` has already: lengths, most of the time. Nothing
+/// that is taken was left for `f`: the alternative is an earlier one. False when nothing is left.
 pub(super) fn trim(f: &mut Filter, t: &Filter, width: impl Fn(Dim) -> u8) -> bool {
     let mut only = None;
     for (d, set) in &t.0 {

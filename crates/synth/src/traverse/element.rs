@@ -19,7 +19,8 @@ const ROUND: &str = "goes round between functions";
 /// Most groups at one element in one stage.
 const MAX_GROUPS: u32 = 4096;
 
-/// What a case of an element makes of a class; whether its packets are counted is seen when they have taken it ([`decided`]).
+/// What a case of an element makes of a class; whether its packets are counted is seen when they have taken it
+/// ([`decided`]).
 fn origin(elem: ElemId, case: &Case) -> Option<Origin> {
     let decides = case.origin.is_some() || case.policy;
     let arg = case.origin.and_then(|a| u32::try_from(a).ok());
@@ -43,8 +44,8 @@ pub(super) fn decided(case: &Case, before: &State, group: &mut Group) {
     }
 }
 
-/// Alternatives of cases (with the cases' numbers) that speak of the packet's length among other things: the few that make
-/// later cases' packets longer.
+/// Alternatives of cases (with the cases' numbers) that speak of the packet's length among other things: the few that
+/// make later cases' packets longer.
 fn lengths<'a>(all: &'a [Vec<Filter>], s: &State, hint: Layout) -> Vec<(usize, &'a Filter)> {
     let layout = match s.layout() {
         Layout::Unknown => hint,
@@ -280,7 +281,8 @@ impl Traversal<'_, '_> {
         self.goto(elem, port, s, group, Why::Budget);
     }
 
-    /// Takes out of a part what cases before `case` take of it, now that it is of one protocol only. False when nothing is left.
+    /// Takes out of a part what cases before `case` take of it, now that it is of one protocol only. False when nothing
+    /// is left.
     pub(super) fn trimmed(
         &self,
         at: (ElemId, u16),

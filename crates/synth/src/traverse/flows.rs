@@ -1,9 +1,10 @@
 //! Which flows begin where, as far as the program sees, and so what other bindings packets may have.
 //!
-//! First packets of flows are collected by rewriter and input, with what is known of their fields; where more becomes known to
-//! begin, the stages that ask the rewriter are made again. What is found serves to leave out what cannot come. Nothing depends
-//! on its being all: the executor gives packets with other bindings to the rewriter itself ([`Next::Never`]). So flows that
-//! begin in the reference graph count only where they would be many ([`Synthesizer::loosen`]).
+//! First packets of flows are collected by rewriter and input, with what is known of their fields; where more becomes
+//! known to begin, the stages that ask the rewriter are made again. What is found serves to leave out what cannot come.
+//! Nothing depends on its being all: the executor gives packets with other bindings to the rewriter itself
+//! ([`Next::Never`]). So flows that begin in the reference graph count only where they would be many
+//! ([`Synthesizer::loosen`]).
 //!
 //! [`Next::Never`]: crate::program::Next::Never
 
@@ -30,8 +31,8 @@ pub(super) const KEY: [(Dim, u8); 5] = [
     (Dim::Bits { bit: 72, bits: 8 }, 8),
 ];
 
-/// Elements whose own packets, or those that they make into others, are ICMP errors, echo replies or ARP: only rewriters of
-/// addresses make bindings of them.
+/// Elements whose own packets, or those that they make into others, are ICMP errors, echo replies or ARP: only
+/// rewriters of addresses make bindings of them.
 const NO_FLOWS: [&str; 8] = [
     "ARPResponder",
     "FixIPSrc",
@@ -181,7 +182,8 @@ impl Synthesizer<'_> {
         }
     }
 
-    /// A stage asks a rewriter: what other bindings packets may have, by what is known to begin. Asked again when more is.
+    /// A stage asks a rewriter: what other bindings packets may have, by what is known to begin. Asked again when more
+    /// is.
     pub(super) fn ask(
         &mut self,
         stage: usize,
@@ -339,8 +341,8 @@ impl Synthesizer<'_> {
 }
 
 impl Synthesizer<'_> {
-    /// Rewriters leave ports alone where a TCP header (or a ping) is cut off, though the packet has a binding: such packets
-    /// begin flows of other ports at the rewriters behind.
+    /// Rewriters leave ports alone where a TCP header (or a ping) is cut off, though the packet has a binding: such
+    /// packets begin flows of other ports at the rewriters behind.
     pub(super) fn keep_ports(&mut self) {
         let input = self.input;
         for info in &input.elements {

@@ -1,15 +1,16 @@
-//! Synthesis proper: packets travel as groups of filters through the models, element by element, until every group has left,
-//! been dropped, or must be classified anew.
+//! Synthesis proper: packets travel as groups of filters through the models, element by element, until every group has
+//! left, been dropped, or must be classified anew.
 //!
-//! A stage starts with one filter (what is known there). At an element every filter of a group is intersected with every case,
-//! in order; the parts that take cases with equal operations and exit stay one group. Groups that come to the same input in the
-//! same state join. Order is kept by *ranks*: the choices a filter has made so far, first-match order being the lexicographic
-//! order of ranks; nothing is ever subtracted (SNF's lazy subtraction, carried to its end).
+//! A stage starts with one filter (what is known there). At an element every filter of a group is intersected with
+//! every case, in order; the parts that take cases with equal operations and exit stay one group. Groups that come to
+//! the same input in the same state join. Order is kept by *ranks*: the choices a filter has made so far, first-match
+//! order being the lexicographic order of ranks; nothing is ever subtracted (SNF's lazy subtraction, carried to its
+//! end).
 //!
-//! Bounds: a stage has at most [`Budget::rules`] rules, a program [`Budget::stages`] stages whose rules together have the
-//! [`Budget::size`], a path passes an input at most [`MAX_VISITS`] times and a link between functions [`MAX_CROSSINGS`] times, a stage is done
-//! over at most [`MAX_ROUNDS`] times while more becomes known to reach it, all of which together make rules of at most
-//! [`MAX_WORK`] times that size.
+//! Bounds: a stage has at most [`Budget::rules`] rules, a program [`Budget::stages`] stages whose rules together have
+//! the [`Budget::size`], a path passes an input at most [`MAX_VISITS`] times and a link between functions
+//! [`MAX_CROSSINGS`] times, a stage is done over at most [`MAX_ROUNDS`] times while more becomes known to reach it, all
+//! of which together make rules of at most [`MAX_WORK`] times that size.
 
 mod assemble;
 mod bind;
@@ -42,12 +43,13 @@ use std::collections::{BTreeSet, HashMap};
 pub const MAX_VISITS: usize = 32;
 // packets that go round with no hop counted down end at the same number
 const _: () = assert!(MAX_VISITS == onefold_element::model::MAX_ROUNDS as usize);
-/// Most times that a path crosses one link between functions. Packets that come to it once more go round, as between routers
-/// that send a prefix to each other: the reference graph goes on with them to the end of their time to live.
+/// Most times that a path crosses one link between functions. Packets that come to it once more go round, as between
+/// routers that send a prefix to each other: the reference graph goes on with them to the end of their time to live.
 pub const MAX_CROSSINGS: usize = 2;
 /// Class of links between functions.
 const LINK: &str = "NFLink";
-/// Most times that a stage is made again because more can reach it than was known; then everything is taken to reach it.
+/// Most times that a stage is made again because more can reach it than was known; then everything is taken to reach
+/// it.
 pub const MAX_ROUNDS: u32 = 24;
 
 /// Most that is made while stages are done over, in sizes that the budget allows a program.
@@ -200,8 +202,8 @@ pub fn synthesize(input: &Input, budget: Budget) -> Program {
 }
 
 impl Synthesizer<'_> {
-    /// Bound: `MAX_ROUNDS` for each of at most `budget.stages` stages, and once more whenever another flow begins, for those
-    /// that ask its rewriter.
+    /// Bound: `MAX_ROUNDS` for each of at most `budget.stages` stages, and once more whenever another flow begins, for
+    /// those that ask its rewriter.
     fn run_all(&mut self) {
         while let Some(i) = self.next_dirty() {
             self.forget(i);

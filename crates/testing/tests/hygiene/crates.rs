@@ -41,6 +41,16 @@ struct Crate {
     needs: BTreeSet<String>,
 }
 
+/// What a crate is called, without `onefold-`.
+fn named(manifest: &str) -> Option<String> {
+    let name = manifest.lines().find_map(|l| l.strip_prefix("name = "))?;
+    let name = name.trim_matches('"');
+    Some(match name {
+        "onefold" => "cli".to_owned(),
+        n => n.strip_prefix("onefold-").unwrap_or(n).to_owned(),
+    })
+}
+
 /// What a `Cargo.toml` says of the project's crates.
 fn needs(manifest: &str) -> BTreeSet<String> {
     let mut section = "";
@@ -148,16 +158,18 @@ fn forbidden(all: &[Crate], never: &[(&str, &str, &str)]) -> Vec<String> {
 fn crates_depend_downwards() {
     let root = onefold_testing::root();
     let mut real = Vec::new();
-    for entry in std::fs::read_dir(root.join("crates"))
-        .expect("crates")
-        .flatten()
-    {
-        if let Ok(manifest) = std::fs::read_to_string(entry.path().join("Cargo.toml")) {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            real.push(Crate {
-                name,
-                needs: needs(&manifest),
-            });
+    // a folder is a crate, or has crates in it (`ports`)
+    let mut open = vec![root.join("crates")];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            match std::fs::read_to_string(entry.path().join("Cargo.toml")) {
+                Ok(manifest) => real.push(Crate {
+                    name: named(&manifest).unwrap_or_default(),
+                    needs: needs(&manifest),
+                }),
+                Err(_) if entry.path().is_dir() => open.push(entry.path()),
+                Err(_) => {}
+            }
         }
     }
     let text = std::fs::read_to_string(root.join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");

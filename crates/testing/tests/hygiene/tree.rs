@@ -84,7 +84,8 @@ fn module_folder(path: &str) -> String {
     }
 }
 
-/// Files with an extension below a folder, as paths from `root`, sorted. What was built, and hidden folders, are left out.
+/// Files with an extension below a folder, as paths from `root`, sorted. What was built, and hidden folders, are left
+/// out.
 pub fn files(root: &Path, folder: &str, extension: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut open: Vec<PathBuf> = vec![root.join(folder)];

@@ -1,5 +1,5 @@
-//! Makes a stranger's capture fit a chain: most of its frames are for other machines, and would be dropped at the door. What was
-//! wrong with a packet stays wrong.
+//! Makes a stranger's capture fit a chain: most of its frames are for other machines, and would be dropped at the door.
+//! What was wrong with a packet stays wrong.
 
 use super::index::Index;
 use super::read::Seen;
@@ -155,8 +155,8 @@ impl Door {
         }
     }
 
-    /// Addresses for a frame: those of a rule that would let it pass but for its addresses, else of any rule that names some. The
-    /// same ones for all packets of a flow, where they may be.
+    /// Addresses for a frame: those of a rule that would let it pass but for its addresses, else of any rule that names
+    /// some. The same ones for all packets of a flow, where they may be.
     fn addresses(&self, f: &[u8], layout: usize) -> Option<&Addresses> {
         let seen = Seen::arrive(f, 0);
         let known = |d: &Dim| Some((*d, ValueSet::one(seen.value(*d)?)));
@@ -325,8 +325,8 @@ fn ethernet(link: LinkType, f: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Where the transport checksum is, if it covers the addresses; and whether the destination in the header is not the one that it
-/// covers, because the packet takes a way by source route.
+/// Where the transport checksum is, if it covers the addresses; and whether the destination in the header is not the
+/// one that it covers, because the packet takes a way by source route.
 fn transport_sum(f: &[u8], v: &View) -> Option<(usize, bool)> {
     let byte = |at: usize| f.get(at).copied();
     let word = |at: usize| Some(usize::from(byte(at)?) << 8 | usize::from(byte(at + 1)?));

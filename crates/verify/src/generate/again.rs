@@ -1,8 +1,9 @@
-//! Packets again: what another source sends, and packets of the same flows behind it, as they were or a little different.
+//! Packets again: what another source sends, and packets of the same flows behind it, as they were or a little
+//! different.
 //!
-//! A flow table only matters to a flow's later packets. So after each frame come some that were there before: soon, or much later;
-//! alone, or a few in a batch; the same, or with another time to live, length, service, flags, checksum, or cut off, at or beside
-//! the values at which guards change.
+//! A flow table only matters to a flow's later packets. So after each frame come some that were there before: soon, or
+//! much later; alone, or a few in a batch; the same, or with another time to live, length, service, flags, checksum, or
+//! cut off, at or beside the values at which guards change.
 
 use super::Source;
 use crate::event::Event;

@@ -25,7 +25,8 @@ pub struct Capture {
     /// Other forms of the frame before.
     queue: VecDeque<(Variant, Event)>,
     last: Variant,
-    /// Frames by how they were fed, and after how many of them something left the chain (counted where each is executed alone).
+    /// Frames by how they were fed, and after how many of them something left the chain (counted where each is executed
+    /// alone).
     pub counts: BTreeMap<Variant, (u64, u64)>,
     /// What was wrong with them.
     pub warnings: Vec<String>,
@@ -58,7 +59,8 @@ impl Capture {
         })
     }
 
-    /// Each frame also comes in the forms that fit the chain, and what leaves at a port that packets enter at, too, is answered.
+    /// Each frame also comes in the forms that fit the chain, and what leaves at a port that packets enter at, too, is
+    /// answered.
     pub fn adapt(&mut self, adapter: Adapter, ports: &[Port]) {
         self.adapter = Some(adapter);
         self.back = (ports.iter())

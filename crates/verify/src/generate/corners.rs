@@ -1,7 +1,8 @@
-//! Corner cases of checksums: a packet that just went well once more, with checksums that are zero, or become zero on the way.
+//! Corner cases of checksums: a packet that just went well once more, with checksums that are zero, or become zero on
+//! the way.
 //!
-//! Ones' complement has two forms of zero, and a UDP checksum of zero says that there is none. Chance hits such a value once in
-//! 65536 packets.
+//! Ones' complement has two forms of zero, and a UDP checksum of zero says that there is none. Chance hits such a value
+//! once in 65536 packets.
 
 use crate::event::Event;
 use crate::frame;

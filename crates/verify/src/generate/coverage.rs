@@ -1,8 +1,8 @@
 //! What of a program has been hit: classes, rules, and both sides of every boundary of every filter.
 //!
-//! A *boundary* is a place where one dimension of one rule's filter begins or ends to fit. Its inner side is hit by a packet
-//! that the rule takes and whose value is the last one inside; its outer side by a packet of the stage that no rule before
-//! takes, that fits the rule but for this dimension, and whose value there is the first one outside.
+//! A *boundary* is a place where one dimension of one rule's filter begins or ends to fit. Its inner side is hit by a
+//! packet that the rule takes and whose value is the last one inside; its outer side by a packet of the stage that no
+//! rule before takes, that fits the rule but for this dimension, and whose value there is the first one outside.
 
 use super::index::Index;
 use super::read::Seen;
@@ -168,8 +168,8 @@ impl Coverage {
         }
     }
 
-    /// A frame has come this way. The steps it took, with the packet as it was there and the slots that it had then, are
-    /// handed to `visit`.
+    /// A frame has come this way. The steps it took, with the packet as it was there and the slots that it had then,
+    /// are handed to `visit`.
     pub fn trace(
         &mut self,
         frame: &[u8],

@@ -34,8 +34,8 @@ use std::sync::Arc;
 const SEARCH_STEPS: usize = 3000;
 /// So many times all earlier rules may be looked at for a gap between them.
 const GAP_LOOKS: usize = 6;
-/// Rules that are looked at in searches for goals' packets, in a whole run. Whatever the list, that bounds the time that aiming
-/// takes; packets that need no search are made behind it, too.
+/// Rules that are looked at in searches for goals' packets, in a whole run. Whatever the list, that bounds the time
+/// that aiming takes; packets that need no search are made behind it, too.
 const LOOKS: u64 = 20_000_000;
 /// And so many more for each packet.
 const LOOKS_PER_PACKET: u64 = 400;
@@ -229,8 +229,8 @@ impl Directed {
         }
     }
 
-    /// With what is known of what can be reached: goals that cannot are left out, the others are planned with it. When the
-    /// analysis is to stop, no goal is aimed at any more: what is left is traffic.
+    /// With what is known of what can be reached: goals that cannot are left out, the others are planned with it. When
+    /// the analysis is to stop, no goal is aimed at any more: what is left is traffic.
     pub fn with_reach(mut self, reach: Reach) -> Directed {
         self.stop = reach.stop();
         let texts = self.traffic.hints().texts.clone();

@@ -1,5 +1,5 @@
-//! Values that a configuration names: addresses, prefixes, ports, MAC addresses, strings. Random packets made of them meet
-//! the rules far more often than random bits would.
+//! Values that a configuration names: addresses, prefixes, ports, MAC addresses, strings. Random packets made of them
+//! meet the rules far more often than random bits would.
 
 use onefold_element::GraphSpec;
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
-//! Which filters of a list may overlap a filter, without looking at each: per dimension, filters by where their values begin and
-//! end, with sets of filters as bits at every so many places.
+//! Which filters of a list may overlap a filter, without looking at each: per dimension, filters by where their values
+//! begin and end, with sets of filters as bits at every so many places.
 
 use onefold_synth::program::{Dim, Filter};
 
@@ -137,8 +137,8 @@ impl Index {
         acc
     }
 
-    /// Calls `found`, in order, with the index of each of the first `until` filters that may overlap `cube`; all that do are
-    /// among them.
+    /// Calls `found`, in order, with the index of each of the first `until` filters that may overlap `cube`; all that
+    /// do are among them.
     pub fn overlapping(&self, cube: &Filter, until: usize, found: &mut dyn FnMut(usize)) {
         let until = until.min(self.len);
         if self.dims.is_empty() {

@@ -1,6 +1,7 @@
 //! Where the packets of a verification come from.
 //!
-//! - [`directed::Directed`]: packets derived from a program's rules and their boundaries ([`coverage`], [`ways`], [`solve`]).
+//! - [`directed::Directed`]: packets derived from a program's rules and their boundaries ([`coverage`], [`ways`],
+//!   [`solve`]).
 //! - [`traffic::Traffic`]: flows with answers, close misses and time jumps, from values that the configuration names.
 //! - [`again::Again`]: packets of another source's flows again, the same or a little different.
 //! - [`capture::Capture`]: captures, merged by time; [`adapt`] makes them fit a chain.

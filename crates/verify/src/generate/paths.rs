@@ -1,5 +1,6 @@
-//! Paths backwards: from a stage to an entry, one step at a time and by chance, along what the analysis of reachability found
-//! possible; then forwards again, collecting what a packet must be like at the entry, and which answers it needs of rewriters.
+//! Paths backwards: from a stage to an entry, one step at a time and by chance, along what the analysis of reachability
+//! found possible; then forwards again, collecting what a packet must be like at the entry, and which answers it needs
+//! of rewriters.
 
 use super::index::Index;
 use super::ways::Map;
@@ -344,7 +345,8 @@ impl Path {
         }
     }
 
-    /// Rules that must not take a packet of `cube`, in the entry's terms, those of a last stage (first `rules` of it) included.
+    /// Rules that must not take a packet of `cube`, in the entry's terms, those of a last stage (first `rules` of it)
+    /// included.
     pub fn earlier(
         &self,
         p: &Program,

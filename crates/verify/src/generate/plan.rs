@@ -1,7 +1,9 @@
-//! Packets that need others before them: an answer needs a flow that has gone forward, perhaps through several rewriters.
+//! Packets that need others before them: an answer needs a flow that has gone forward, perhaps through several
+//! rewriters.
 //!
-//! The planner remembers flows that it has seen begin. For a goal it takes a path and looks for flows that fit where the path
-//! needs another binding than the expected; if there are none, it makes the first packet of one, and the goal waits.
+//! The planner remembers flows that it has seen begin. For a goal it takes a path and looks for flows that fit where
+//! the path needs another binding than the expected; if there are none, it makes the first packet of one, and the goal
+//! waits.
 
 mod belong;
 mod outlive;
@@ -83,7 +85,8 @@ pub struct Planner {
     sites: HashMap<ElemId, Vec<Site>>,
     /// All places where a rewriter is asked, by input.
     asks_at: HashMap<ElemId, Vec<(u16, Site)>>,
-    /// By rewriter and input at which flows begin: where their packets leave, and where their replies do (anywhere, if empty).
+    /// By rewriter and input at which flows begin: where their packets leave, and where their replies do (anywhere, if
+    /// empty).
     leave: BTreeMap<(ElemId, u16), (BTreeSet<u16>, BTreeSet<u16>)>,
     /// What flows may begin at a rewriter's inputs.
     begin: BTreeMap<(ElemId, u16), Begins>,
@@ -95,7 +98,8 @@ pub struct Planner {
     texts: Vec<Vec<u8>>,
     /// Frames of the traffic.
     pub bases: Vec<Vec<u8>>,
-    /// A path that a rewriter has forgotten a flow for: of a stage, past so many rules, and packets of flows that are there.
+    /// A path that a rewriter has forgotten a flow for: of a stage, past so many rules, and packets of flows that are
+    /// there.
     pinned: std::cell::RefCell<Option<(usize, usize, Path, Filter)>>,
     /// Flows of other inputs on which the last frame counts.
     used: std::cell::RefCell<Vec<(ElemId, [u128; 4])>>,
@@ -229,8 +233,8 @@ impl Planner {
         }
     }
 
-    /// The last frame has not come where it was to come: the flows of other inputs on which it counted are not counted on again.
-    /// Mostly a port that it was to get is another's, and would be again.
+    /// The last frame has not come where it was to come: the flows of other inputs on which it counted are not counted
+    /// on again. Mostly a port that it was to get is another's, and would be again.
     pub fn missed(&mut self) {
         for (elem, old) in self.used.take() {
             if let Some(l) = self.flows.get_mut(&elem) {

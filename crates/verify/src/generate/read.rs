@@ -1,4 +1,5 @@
-//! A packet as a program's filters see it: an interpreter of dimensions and images of its own, for the account of what was hit.
+//! A packet as a program's filters see it: an interpreter of dimensions and images of its own, for the account of what
+//! was hit.
 
 use onefold_element::model::{HeaderCheck, max_of};
 use onefold_packet::checksum;

@@ -22,8 +22,8 @@ pub enum Search {
     TooLong,
 }
 
-/// Looks for a part of `cube` that none of `earlier` overlaps; each is offered to `accept` until it says yes. Exact, but for
-/// the bound on steps, each of which pays for [`PER_STEP`] filters that are looked at.
+/// Looks for a part of `cube` that none of `earlier` overlaps; each is offered to `accept` until it says yes. Exact,
+/// but for the bound on steps, each of which pays for [`PER_STEP`] filters that are looked at.
 pub fn uncovered(
     cube: &Filter,
     earlier: &[&Filter],
@@ -72,8 +72,8 @@ pub fn uncovered(
     result
 }
 
-/// What lengths say of each other: bits behind the packet's end are zero, an IP packet that fits is no longer than the frame.
-/// `None` when no frame can be like that.
+/// What lengths say of each other: bits behind the packet's end are zero, an IP packet that fits is no longer than the
+/// frame. `None` when no frame can be like that.
 pub(super) fn consistent(cube: &Filter) -> Option<Filter> {
     let mut out = cube.clone();
     let lowest = |f: &Filter, d: Dim| {
@@ -144,7 +144,8 @@ fn next_with(lo: u128, mask: u128, value: u128, bits: u8) -> Option<u128> {
     } {
         return Some(base);
     }
-    // the highest bit at which the result is larger than lo: above it equal to lo, at it one, below it as small as can be
+    // the highest bit at which the result is larger than lo: above it equal to lo, at it one, below it as small as can
+    // be
     let mut best = None;
     for i in 0..u32::from(bits) {
         let bit = 1u128 << i;

@@ -36,7 +36,8 @@ impl Tables {
         self.0.is_empty()
     }
 
-    /// Takes an address of the packet for each question to a table that a filter has an answer for; `None` where none was found.
+    /// Takes an address of the packet for each question to a table that a filter has an answer for; `None` where none
+    /// was found.
     pub fn settled(&self, cube: &Filter, rng: &mut Rng) -> Option<Filter> {
         let mut out = cube.clone();
         for (d, set) in &cube.0 {

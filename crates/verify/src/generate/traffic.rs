@@ -82,7 +82,8 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// `packets` frames for a chain with these ports; batches of up to `max_batch`. `None` when nothing enters the chain.
+    /// `packets` frames for a chain with these ports; batches of up to `max_batch`. `None` when nothing enters the
+    /// chain.
     pub fn new(
         ports: &[Port],
         hints: Hints,

@@ -376,7 +376,8 @@ pub fn ways(p: &Program, rng: &mut Rng) -> Vec<Vec<StagePath>> {
     all
 }
 
-/// The rules that may take a packet before rule `i` does: those on the way, and those of its stage, in the entry's terms.
+/// The rules that may take a packet before rule `i` does: those on the way, and those of its stage, in the entry's
+/// terms.
 fn earlier_rules(
     p: &Program,
     stage: &Stage,

@@ -1,4 +1,5 @@
-//! From one epoch to the next: the packet is written out, and what was known of it is said anew of the packet as it is now.
+//! From one epoch to the next: the packet is written out, and what was known of it is said anew of the packet as it is
+//! now.
 //!
 //! Never less than the truth: what cannot be said is left open.
 
@@ -8,8 +9,8 @@ use super::vars::Bit;
 use onefold_synth::program::EndAt;
 use std::collections::{BTreeSet, HashMap};
 
-/// What is known of a packet that is `sym` where `here` holds, when the next epoch begins; positions count from its first byte.
-/// The program's may have other checksums at the bytes `apart`.
+/// What is known of a packet that is `sym` where `here` holds, when the next epoch begins; positions count from its
+/// first byte. The program's may have other checksums at the bytes `apart`.
 pub fn carry(w: &mut World, sym: &Sym, here: Ref, apart: &[i32]) -> (Facts, Ref) {
     let shift = sym.start;
     let known = |f: &Ref| match *f {

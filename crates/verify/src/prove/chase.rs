@@ -1,4 +1,5 @@
-//! Packets for the places where program and models part: paths there are planned backwards, flows that they need begin before.
+//! Packets for the places where program and models part: paths there are planned backwards, flows that they need begin
+//! before.
 
 use super::Doubt;
 use super::outlast::{self, Came};

@@ -1,13 +1,14 @@
 //! Long first-match lists as diagrams, from the first variable to the last: what is left of the list behind each value.
 //!
-//! A rule is a conjunction of functions ([`Rule`]). Joining rules one by one makes a diagram for each of them first, most of which
-//! are never seen again: ten thousand firewall rules before a router are 150,000 rules of 200 bits. Here the list is split by one
-//! variable after the other; rules that do not fit any more leave, those behind one that fits whatever follows are not looked at,
-//! and lists that have become the same are looked at once. So there are about as many steps as the diagram has nodes.
+//! A rule is a conjunction of functions ([`Rule`]). Joining rules one by one makes a diagram for each of them first,
+//! most of which are never seen again: ten thousand firewall rules before a router are 150,000 rules of 200 bits. Here
+//! the list is split by one variable after the other; rules that do not fit any more leave, those behind one that fits
+//! whatever follows are not looked at, and lists that have become the same are looked at once. So there are about as
+//! many steps as the diagram has nodes.
 //!
-//! Rules share what they have in common at the end ([`Tail`]): lists are the same when what is *left* of them is the same.
-//! Lists are told apart by 128 bits of keyed hash, the keys chosen at random for each list: two that differ are taken for the same
-//! with probability 2^-90 in the longest proofs.
+//! Rules share what they have in common at the end ([`Tail`]): lists are the same when what is *left* of them is the
+//! same. Lists are told apart by 128 bits of keyed hash, the keys chosen at random for each list: two that differ are
+//! taken for the same with probability 2^-90 in the longest proofs.
 
 use super::dd::{Dd, NO, Quick, Ref, YES};
 use std::collections::HashMap;
@@ -128,8 +129,8 @@ impl Split {
         list
     }
 
-    /// A list behind a value of its first variable: rules that cannot fit leave, and those that cannot be seen; functions that
-    /// hold make place for the next ones.
+    /// A list behind a value of its first variable: rules that cannot fit leave, and those that cannot be seen;
+    /// functions that hold make place for the next ones.
     fn tidy(&mut self, dd: &Dd, list: &[Entry], side: Option<(u32, bool)>) -> Vec<Entry> {
         self.lists = self.lists.wrapping_add(1);
         let mut out: Vec<Entry> = Vec::with_capacity(list.len());

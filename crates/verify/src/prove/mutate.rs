@@ -1,6 +1,7 @@
 //! Programs broken one place at a time, to see what a proof finds out.
 //!
-//! Every place where a kind of damage can be done is listed in the program's order; of each kind some are taken, evenly.
+//! Every place where a kind of damage can be done is listed in the program's order; of each kind some are taken,
+//! evenly.
 
 use crate::generate::solve::{Search as Found, uncovered};
 use onefold_element::model::{ValueSet, max_of};

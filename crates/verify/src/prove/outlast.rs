@@ -1,5 +1,5 @@
-//! Differences that show where a flow begins: the rewriter that is asked is made to forget a flow that others still know, and the
-//! packet that came there comes once more.
+//! Differences that show where a flow begins: the rewriter that is asked is made to forget a flow that others still
+//! know, and the packet that came there comes once more.
 
 use super::chase::Chase;
 use super::witness::Shown;

@@ -1,5 +1,5 @@
-//! A packet at some place of the chain or of the program, symbolically: every bit a function of what the packet was when the
-//! epoch began, and of what bindings have given since.
+//! A packet at some place of the chain or of the program, symbolically: every bit a function of what the packet was
+//! when the epoch began, and of what bindings have given since.
 
 use super::bits;
 use super::dd::{Dd, NO, Ref, YES};
@@ -269,7 +269,8 @@ impl World {
         }
     }
 
-    /// The answer to a question about the header at byte `at`, in a packet that is as when the epoch began, and ends there.
+    /// The answer to a question about the header at byte `at`, in a packet that is as when the epoch began, and ends
+    /// there.
     pub fn question(&mut self, check: HeaderCheck, at: i32, end: EndAt) -> Ref {
         let end = match (check, self.end(end)) {
             // where a packet ends is nothing to the checksum of its IP header
@@ -315,7 +316,8 @@ impl World {
         Ok(self.question(check, at, s.end))
     }
 
-    /// Is the IP header's checksum right? Updates keep a right one right and a wrong one wrong, if no header is all zeros.
+    /// Is the IP header's checksum right? Updates keep a right one right and a wrong one wrong, if no header is all
+    /// zeros.
     fn header_check(&mut self, s: &Sym, at: i32, here: Ref) -> Result<Ref, Cause> {
         let at8 = at * 8;
         let ihl: Vec<Ref> = (at8 + 4..at8 + 8).map(|i| self.bit(s, i)).collect();
@@ -361,8 +363,8 @@ impl World {
         Ok(self.question(HeaderCheck::Ip4Checksum, at, EndAt::Same))
     }
 
-    /// Some packets (within `here`) for which two differ, and in what; none only if they never do. (Where they differ in many
-    /// bits, all of them together may be a function too big to make: one bit is told.)
+    /// Some packets (within `here`) for which two differ, and in what; none only if they never do. (Where they differ
+    /// in many bits, all of them together may be a function too big to make: one bit is told.)
     pub fn differ(&mut self, a: &Sym, b: &Sym, here: Ref, scope: Scope) -> (Ref, &'static str) {
         if a.start != b.start {
             return (here, "where the packet begins");

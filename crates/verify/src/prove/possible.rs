@@ -1,8 +1,8 @@
 //! What lengths say of each other: sets of packets without those that there cannot be.
 //!
-//! To a proof the answer to "does the IP packet fit?" is a variable like others. Where something differs, it is looked at
-//! whether the packets for which it does exist: a header that fits is there, a packet is at least as long as its IP packet, and
-//! what lies behind its end is read as zero.
+//! To a proof the answer to "does the IP packet fit?" is a variable like others. Where something differs, it is looked
+//! at whether the packets for which it does exist: a header that fits is there, a packet is at least as long as its IP
+//! packet, and what lies behind its end is read as zero.
 
 use super::dd::{Dd, NO, Ref, YES};
 use super::packet::World;
@@ -60,7 +60,8 @@ impl World {
             .filter(|l| !is_len(self, *l) && !is_field(self, *l))
             .collect();
         let set = self.dd.exists(set, &others);
-        // the longest packet (or the shortest) for each function of the field, with the smallest field (or the greatest)
+        // the longest packet (or the shortest) for each function of the field, with the smallest field (or the
+        // greatest)
         let mut stack = vec![(set, 0u128, 0u32)];
         let mut best: HashMap<Ref, u128> = HashMap::new();
         let mut steps = MAX_SIZE;

@@ -1,5 +1,6 @@
-//! Differences that no packet can show, although the functions of a proof see them: nothing comes to the place, or nobody sees it
-//! there. That is told by what can be reached ([`crate::reach`]), which knows flows; a proof takes every binding for possible.
+//! Differences that no packet can show, although the functions of a proof see them: nothing comes to the place, or
+//! nobody sees it there. That is told by what can be reached ([`crate::reach`]), which knows flows; a proof takes every
+//! binding for possible.
 
 use super::Doubt;
 use crate::reach::{Facts, Reach, Verdict};

@@ -1,16 +1,16 @@
 //! Checksums that follow, in ones'-complement arithmetic.
 //!
-//! A checksum field `c` is updated (RFC 1624, equation 3) to `~fold(~c + t1 + t2 + ...)`, where a 16-bit word that changes from
-//! `m` to `n` adds `~m + n`. With `x = ~c`: `fold` of a positive number is its representative modulo 65535 in 1..=65535, and zero
-//! only of zero. So
+//! A checksum field `c` is updated (RFC 1624, equation 3) to `~fold(~c + t1 + t2 + ...)`, where a 16-bit word that
+//! changes from `m` to `n` adds `~m + n`. With `x = ~c`: `fold` of a positive number is its representative modulo 65535
+//! in 1..=65535, and zero only of zero. So
 //!
-//! - updates one after the other are one update with all terms, `fold(fold(a) + b) = fold(a + b)`; only where something looks at
-//!   the field in between (UDP: zero means none) does the order matter;
-//! - the result depends on the terms' sum modulo 65535 and on whether all terms are zero; on the latter only where `x` is zero,
-//!   which is where the field is 0xffff.
+//! - updates one after the other are one update with all terms, `fold(fold(a) + b) = fold(a + b)`; only where something
+//!   looks at the field in between (UDP: zero means none) does the order matter;
+//! - the result depends on the terms' sum modulo 65535 and on whether all terms are zero; on the latter only where `x`
+//!   is zero, which is where the field is 0xffff.
 //!
-//! The sum is linear in the bits of the words: a [`Sum`] is a number and a coefficient for each bit that is not known; what is
-//! added and taken away again is gone, whatever it is.
+//! The sum is linear in the bits of the words: a [`Sum`] is a number and a coefficient for each bit that is not known;
+//! what is added and taken away again is gone, whatever it is.
 
 use super::dd::{Dd, NO, Ref, YES};
 use std::collections::BTreeMap;
@@ -126,8 +126,8 @@ impl Sum {
         modulo(n) == 0
     }
 
-    /// Where (within `here`) the two make different checksums of a field; `ones` is where that is 0xffff before. Never less than
-    /// that; more, only where there are too many unknowns.
+    /// Where (within `here`) the two make different checksums of a field; `ones` is where that is 0xffff before. Never
+    /// less than that; more, only where there are too many unknowns.
     pub fn differ(&self, dd: &mut Dd, o: &Sum, here: Ref, ones: Ref) -> Ref {
         if self == o {
             return NO;

@@ -221,8 +221,8 @@ pub struct Shown {
     pub evidence: Evidence,
 }
 
-/// Looks for packets that show one of the differences that a proof has found: its own frames first, alone and twice; then
-/// packets for the places where both sides part, with flows that have to begin before; then packets for all rules.
+/// Looks for packets that show one of the differences that a proof has found: its own frames first, alone and twice;
+/// then packets for the places where both sides part, with flows that have to begin before; then packets for all rules.
 ///
 /// # Errors
 /// When the program is not one for this graph.

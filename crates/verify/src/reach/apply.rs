@@ -83,8 +83,8 @@ fn end_of(a: &Arrived, end: EndAt) -> ValueSet {
     ValueSet::from_intervals(moved)
 }
 
-/// Does an update of a checksum speak of all that is written of what it covers? Then a right one stays right, a wrong one
-/// wrong. Terms of slots stand for addresses and ports of a binding.
+/// Does an update of a checksum speak of all that is written of what it covers? Then a right one stays right, a wrong
+/// one wrong. Terms of slots stand for addresses and ports of a binding.
 fn follows(image: &Image, kind: SumKind, header: i32) -> bool {
     let covers = |w: &Write| {
         let (h, t) = (header * 8, (header + 20) * 8);

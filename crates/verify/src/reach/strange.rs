@@ -1,7 +1,8 @@
-//! Can a rewriter that is asked answer with a binding on which the program does not count, so that the packet is handed over to it?
+//! Can a rewriter that is asked answer with a binding on which the program does not count, so that the packet is handed
+//! over to it?
 //!
-//! Every kind of flow that the rewriter's model lists, narrowed to the flows that may have begun, is held against the packets that
-//! come to the question. What fits must be what is expected, or one of the sides that the program names.
+//! Every kind of flow that the rewriter's model lists, narrowed to the flows that may have begun, is held against the
+//! packets that come to the question. What fits must be what is expected, or one of the sides that the program names.
 
 use super::bind::{BITS, Begins, Flow, Flows, Question, fields_of};
 use super::{Arrived, Reach, Verdict, apply, meet};
@@ -11,8 +12,8 @@ use onefold_element::model::{Bind, BindKind, FlowSide, ValueSet};
 use onefold_synth::program::{Action, Expect, Step};
 
 impl Reach {
-    /// Can packets of an action be handed over to a rewriter that it asks, whose models at the inputs that are asked are `model`,
-    /// because of a binding that the action does not count on? "Never" is certain.
+    /// Can packets of an action be handed over to a rewriter that it asks, whose models at the inputs that are asked
+    /// are `model`, because of a binding that the action does not count on? "Never" is certain.
     pub fn strange(
         &self,
         stage: usize,

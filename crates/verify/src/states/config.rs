@@ -266,8 +266,8 @@ fn ports(first: u16, more: u32, how: How) -> Pattern {
     }
 }
 
-/// What is checked: every rewriter, each choice of variation, both mappers. `flows` bounds ports and capacity, so that both
-/// run out when about twice as many flows come.
+/// What is checked: every rewriter, each choice of variation, both mappers. `flows` bounds ports and capacity, so that
+/// both run out when about twice as many flows come.
 pub fn all(flows: u32) -> Vec<Config> {
     let times = Times {
         guarantee: 5,
@@ -401,8 +401,8 @@ fn mappers(mut c: Config, few: u32) -> Vec<Config> {
     v
 }
 
-/// Configurations without variations in which a new flow is refused where another one has its replies. `all`: others, whose
-/// times and room these have.
+/// Configurations without variations in which a new flow is refused where another one has its replies. `all`: others,
+/// whose times and room these have.
 fn nobody_is_taken_over(all: &[Config]) -> Vec<Config> {
     let Some(like) = all.first() else {
         return Vec::new();

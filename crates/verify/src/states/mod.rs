@@ -1,14 +1,14 @@
-//! Do rewriters and balancers keep their promises over time? What a symbolic proof takes for granted of a binding (nobody else
-//! has its key, both directions agree, the origin is kept, time-outs are kept and nothing else removes it) is checked here,
-//! on the real elements: real packets go in, what comes out is judged by a plain machine ([`model`]) that knows only the
-//! promises.
+//! Do rewriters and balancers keep their promises over time? What a symbolic proof takes for granted of a binding
+//! (nobody else has its key, both directions agree, the origin is kept, time-outs are kept and nothing else removes it)
+//! is checked here, on the real elements: real packets go in, what comes out is judged by a plain machine ([`model`])
+//! that knows only the promises.
 //!
-//! - [`explore`]: all sequences of events up to a length, for few flows, ports and places: first packets, replies, closes,
-//!   waiting for each time-out, another capacity, forgetting.
+//! - [`explore`]: all sequences of events up to a length, for few flows, ports and places: first packets, replies,
+//!   closes, waiting for each time-out, another capacity, forgetting.
 //! - [`soak`]: one long random sequence under pressure: more flows than ports and places, time jumps, reconfiguration.
 //!
-//! Which variation of a pattern a flow gets is open to the element; the machine takes what it sees and checks that it was
-//! allowed. Bounds: an exploration looks at `symbols ^ depth` sequences; a soak holds a bounded number of flows.
+//! Which variation of a pattern a flow gets is open to the element; the machine takes what it sees and checks that it
+//! was allowed. Bounds: an exploration looks at `symbols ^ depth` sequences; a soak holds a bounded number of flows.
 
 pub mod config;
 pub mod model;

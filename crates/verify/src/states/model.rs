@@ -1,11 +1,12 @@
-//! What a rewriter promises, as a plain machine: a list of bindings, two keys each. Which variation of a pattern a new flow
-//! gets is an open choice; everything else follows from the events.
+//! What a rewriter promises, as a plain machine: a list of bindings, two keys each. Which variation of a pattern a new
+//! flow gets is an open choice; everything else follows from the events.
 //!
 //! Promises (Click's documentation of IPRewriter and its siblings):
-//! 1. a packet that a binding is for is rewritten by it and leaves where it says, whatever input it came in at: later packets
-//!    of the flow as the first, replies back to the origin's addresses and out of the origin's reply port;
+//! 1. a packet that a binding is for is rewritten by it and leaves where it says, whatever input it came in at: later
+//!    packets of the flow as the first, replies back to the origin's addresses and out of the origin's reply port;
 //! 2. no two bindings have the same key: a variation is chosen whose replies nobody else gets; a pattern without
-//!    variations takes over the replies, and the older flow goes (`TAKE_OVER false`: there is no room for the newer one);
+//!    variations takes over the replies, and the older flow goes (`TAKE_OVER false`: there is no room for the newer
+//!    one);
 //! 3. there is no room only when all variations are taken, or all flows of a full table are within their guarantee;
 //! 4. what is evicted is the flow without guarantee that would time out first; a sweep removes what has timed out, and
 //!    nothing else;
@@ -205,7 +206,8 @@ impl Model {
         self.link(i);
     }
 
-    /// The flow that goes: without guarantee, the first to time out; if there is none and `any`, the first to lose its guarantee.
+    /// The flow that goes: without guarantee, the first to time out; if there is none and `any`, the first to lose its
+    /// guarantee.
     fn victim(&self, now_ms: u64, any: bool) -> Option<usize> {
         let candidates = self.ages.iter().filter_map(|((guarantee, expire), set)| {
             let (order, i) = set.first()?;

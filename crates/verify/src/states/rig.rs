@@ -289,7 +289,8 @@ fn frame(protocol: u8, f: FlowId, answer: bool, s: Segment) -> Vec<u8> {
     b
 }
 
-/// Of a transport header and what follows, with the pseudo header where there is one: all ones when the checksum is right.
+/// Of a transport header and what follows, with the pseudo header where there is one: all ones when the checksum is
+/// right.
 fn transport_sum(b: &[u8], protocol: u8) -> u16 {
     let (ip, t) = b.split_at(b.len().min(20));
     let address = |at: usize| {

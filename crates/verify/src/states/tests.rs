@@ -21,8 +21,8 @@ fn long_runs_under_pressure_keep_the_promises() {
     }
 }
 
-/// Where nearly all variations are taken, and a full table gives places of flows that go to new ones within a millisecond, addresses
-/// of those that went are free.
+/// Where nearly all variations are taken, and a full table gives places of flows that go to new ones within a
+/// millisecond, addresses of those that went are free.
 #[test]
 fn what_evicted_flows_had_is_free() {
     let c = all(64).into_iter().find(|c| c.kind == config::Kind::Addr);

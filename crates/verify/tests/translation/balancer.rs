@@ -108,8 +108,8 @@ fn errors_about_nothing_known() {
     assert_eq!(r.lost(1, &frame(&e)), UNMAPPED);
 }
 
-/// Behind a router and a translator, packets of a balanced flow, and of others, are one look-up each: nothing that is asked
-/// about ICMP errors gets in their way.
+/// Behind a router and a translator, packets of a balanced flow, and of others, are one look-up each: nothing that is
+/// asked about ICMP errors gets in their way.
 #[test]
 fn flows_are_remembered_behind_a_translator() {
     let (chain, graph) = load("router-nat-lb");

@@ -1,5 +1,6 @@
-//! What `nat` and `load-balancer` promise, on packets: bindings that nobody takes over, ICMP errors (RFC 5508), fragments. Each
-//! packet goes through the reference graph, one by one and as a batch, the program and the flow table: all must do the same.
+//! What `nat` and `load-balancer` promise, on packets: bindings that nobody takes over, ICMP errors (RFC 5508),
+//! fragments. Each packet goes through the reference graph, one by one and as a batch, the program and the flow table:
+//! all must do the same.
 
 mod balancer;
 mod bindings;

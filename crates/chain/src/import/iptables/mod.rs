@@ -1,8 +1,9 @@
 //! `iptables-save` and `ip6tables-save`.
 //!
-//! One chain of one table is taken, with all that it jumps to: FORWARD of the table filter unless told otherwise. Packets from
-//! port 0 to port 1 come in by the inside interface and go out by the outside one, the others the other way round.
-//! Chains that these packets do not pass are not looked at; rules in another table are refused, because they would be passed.
+//! One chain of one table is taken, with all that it jumps to: FORWARD of the table filter unless told otherwise.
+//! Packets from port 0 to port 1 come in by the inside interface and go out by the outside one, the others the other
+//! way round. Chains that these packets do not pass are not looked at; rules in another table are refused, because they
+//! would be passed.
 
 mod options;
 

@@ -1,8 +1,8 @@
 //! `nft -j list ruleset`: nftables as JSON.
 //!
-//! The base chain at hook forward is taken (or the chain that was asked for), with all that it jumps to. Families `ip` and `inet`
-//! are read for IPv4 rules, `ip6` and `inet` for IPv6 rules. JSON has no lines: places are those of each rule's text
-//! in the file.
+//! The base chain at hook forward is taken (or the chain that was asked for), with all that it jumps to. Families `ip`
+//! and `inet` are read for IPv4 rules, `ip6` and `inet` for IPv6 rules. JSON has no lines: places are those of each
+//! rule's text in the file.
 
 mod expr;
 mod set;

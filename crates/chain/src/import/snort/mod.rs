@@ -1,8 +1,8 @@
 //! Rules of Snort and Suricata: the header, `content` with its modifiers, `pcre`, and the options on header fields.
 //!
-//! A rule becomes a rule of `PayloadFilter`. It is looked at packet by packet; streams are not put together. What cannot be
-//! said of one packet (`flow`, `flowbits`, `threshold` ...) or needs a protocol's parser (`http_uri`, `dns_query` ...) is not supported, and the
-//! rule is refused with the name of every such option.
+//! A rule becomes a rule of `PayloadFilter`. It is looked at packet by packet; streams are not put together. What
+//! cannot be said of one packet (`flow`, `flowbits`, `threshold` ...) or needs a protocol's parser (`http_uri`,
+//! `dns_query` ...) is not supported, and the rule is refused with the name of every such option.
 
 mod header;
 mod options;
@@ -91,7 +91,8 @@ pub struct Refused {
 /// What was read from a rule file.
 #[derive(Debug, Clone, Default)]
 pub struct Parsed {
-    /// What can be expressed: `pass` rules before `drop` rules before `alert` rules, as these systems order them, otherwise as in the file.
+    /// What can be expressed: `pass` rules before `drop` rules before `alert` rules, as these systems order them,
+    /// otherwise as in the file.
     pub signatures: Vec<Signature>,
     /// What cannot.
     pub refused: Vec<Refused>,
@@ -141,8 +142,8 @@ pub fn parse(text: &str, cx: &Context) -> Parsed {
     out
 }
 
-/// Says which rules of a file cannot be expressed: each where it stands, as an error; or, if they are to be skipped, all in one
-/// warning at `span` that counts them and lists their numbers by reason.
+/// Says which rules of a file cannot be expressed: each where it stands, as an error; or, if they are to be skipped,
+/// all in one warning at `span` that counts them and lists their numbers by reason.
 pub fn report(reader: &mut Reader, file: FileId, span: Span, parsed: &Parsed, skip: bool) {
     const SHOWN: usize = 50;
     let n = parsed.refused.len();

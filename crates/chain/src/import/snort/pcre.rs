@@ -1,8 +1,8 @@
 //! `pcre:"/expression/flags"` as an expression of ours.
 //!
 //! The two languages share most of their syntax; where the same text means something else, it is translated, and where
-//! there is no equal, refused: look-around, back-references, atomic groups and possessive quantifiers, and the flags that
-//! name a buffer of an application protocol.
+//! there is no equal, refused: look-around, back-references, atomic groups and possessive quantifiers, and the flags
+//! that name a buffer of an application protocol.
 
 use onefold_elements::payload::filter::rule;
 

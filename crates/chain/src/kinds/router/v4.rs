@@ -7,8 +7,8 @@ use crate::kinds::{ClickText, discard};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Destinations that are never forwarded unless a route says so: this network, loopback (RFC 1812 5.3.7), and multicast and
-/// class E, the limited broadcast address with it.
+/// Destinations that are never forwarded unless a route says so: this network, loopback (RFC 1812 5.3.7), and multicast
+/// and class E, the limited broadcast address with it.
 const MARTIANS: [(Ipv4Addr, u8); 3] = [
     (Ipv4Addr::new(0, 0, 0, 0), 8),
     (Ipv4Addr::new(127, 0, 0, 0), 8),
@@ -27,9 +27,9 @@ fn no_hosts((a, l): (Ipv4Addr, u8)) -> Vec<Ipv4Addr> {
 }
 
 impl Router {
-    /// The look-up and what is for the router itself. Output 0: its own addresses; 1 + port: to be forwarded; then addresses
-    /// that are no host's; blackholes; no route; and next hops outside a port's network, for which there are no
-    /// redirects: gives back these outputs by port.
+    /// The look-up and what is for the router itself. Output 0: its own addresses; 1 + port: to be forwarded; then
+    /// addresses that are no host's; blackholes; no route; and next hops outside a port's network, for which there are
+    /// no redirects: gives back these outputs by port.
     pub(super) fn table4(
         &self,
         cx: &mut KindCx<'_>,
@@ -141,8 +141,8 @@ fn on_link(r: &Route, (a, l): (Ipv4Addr, u8)) -> bool {
     }
 }
 
-/// What is for the router itself: pings are answered, ports and protocols that nobody listens to are said to be unreachable.
-/// It has no TCP to reset connections with, and does not put fragments together.
+/// What is for the router itself: pings are answered, ports and protocols that nobody listens to are said to be
+/// unreachable. It has no TCP to reset connections with, and does not put fragments together.
 fn self_delivery(t: &mut ClickText, me: Ipv4Addr) {
     t.line("rt[0] -> DropBroadcasts -> me :: IPClassifier(ip frag, icmp type echo, icmp or tcp, udp, -);");
     t.line(format!(

@@ -37,8 +37,8 @@ fn bytes_at(at: usize, a: Ipv6Addr) -> String {
 }
 
 impl Router {
-    /// The look-up and what is for the router itself. Output 0: its own addresses; 1 + port: to be forwarded; then what stays
-    /// on its link; addresses that are no host's; blackholes; and no route.
+    /// The look-up and what is for the router itself. Output 0: its own addresses; 1 + port: to be forwarded; then what
+    /// stays on its link; addresses that are no host's; blackholes; and no route.
     pub(super) fn table6(
         &self,
         cx: &mut KindCx<'_>,
@@ -164,8 +164,8 @@ fn self_delivery(t: &mut ClickText, n: usize, p: &Port) {
         ));
         return;
     };
-    // echo request, neighbor solicitation, and answers to our own solicitations, whose hop limit says that they are of this link
-    // (RFC 4861 7.1.2)
+    // echo request, neighbor solicitation, and answers to our own solicitations, whose hop limit says that they are of
+    // this link (RFC 4861 7.1.2)
     let answers = if p.gateway.is_none() {
         "6/3aff 40/88, "
     } else {

@@ -1,5 +1,5 @@
-//! Processes that do the same as this one at the same time: `onefold bench --companion`, which tells on standard error that its
-//! packets are made and measures until its standard input ends.
+//! Processes that do the same as this one at the same time: `onefold bench --companion`, which tells on standard error
+//! that its packets are made and measures until its standard input ends.
 
 use super::super::point::Mode;
 use crate::runner;

@@ -343,8 +343,8 @@ impl Run<'_> {
     }
 }
 
-/// Writes the packets of a point, in the order in which they are in memory, and its chain, if that is no example: what another
-/// program needs to be measured on the same. Strangers' packets are templates only, and are left out.
+/// Writes the packets of a point, in the order in which they are in memory, and its chain, if that is no example: what
+/// another program needs to be measured on the same. Strangers' packets are templates only, and are left out.
 fn save(dir: &Path, p: &PointSpec, m: &Made) -> Result<()> {
     std::fs::create_dir_all(dir)?;
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
@@ -379,8 +379,8 @@ fn save(dir: &Path, p: &PointSpec, m: &Made) -> Result<()> {
     Ok(())
 }
 
-/// State for each flow: what the execution's memory grew by when it was made, of which the flow table is known exactly (its
-/// pages may not have been touched then).
+/// State for each flow: what the execution's memory grew by when it was made, of which the flow table is known exactly
+/// (its pages may not have been touched then).
 fn bytes_per_flow(
     level: Level,
     grown: Option<u64>,

@@ -1,11 +1,11 @@
 //! Rules as boxes: for every rule a union of products of ranges over (source, destination, protocol, ports), plus what
 //! does not fit that form as checks of their own.
 //!
-//! Ports have two values beyond the real ones: [`ABSENT`] when the packet ends before the port, and [`LATER`] when it is
-//! not a first fragment. So "the port is missing" is one more value of a range and needs no case of its own.
+//! Ports have two values beyond the real ones: [`ABSENT`] when the packet ends before the port, and [`LATER`] when it
+//! is not a first fragment. So "the port is missing" is one more value of a range and needs no case of its own.
 //!
-//! This holds for packets whose IP header's first 20 bytes are there. Where a port is cut in half, regions only say what may
-//! match: see [`Ports`].
+//! This holds for packets whose IP header's first 20 bytes are there. Where a port is cut in half, regions only say
+//! what may match: see [`Ports`].
 
 use super::eval::View;
 use super::expr::{Check, Compare, Expr, Op, Test, Transport, Which};
@@ -252,8 +252,8 @@ fn values(c: Compare, max: u32) -> Option<Vec<Range>> {
     })
 }
 
-/// Combines the sides of a test. `good` are the values that pass on one side; all of `0..=max` of which they are the passing
-/// part, `max` counting in "absent" where there is such a thing.
+/// Combines the sides of a test. `good` are the values that pass on one side; all of `0..=max` of which they are the
+/// passing part, `max` counting in "absent" where there is such a thing.
 fn sides(
     which: Which,
     negated: bool,

@@ -1,8 +1,8 @@
 //! The meaning of a filter: evaluation of the tree on a packet's bytes.
 //!
-//! A header field that the packet is too short for *fails* its test, negated relations (`!=`, `<=`) included; `not` then
-//! turns the failure round. An ordered comparison of a field that is cut in the middle is decided by the bytes that are
-//! there where they suffice, as in Click: see [`cut_greater`].
+//! A header field that the packet is too short for *fails* its test, negated relations (`!=`, `<=`) included; `not`
+//! then turns the failure round. An ordered comparison of a field that is cut in the middle is decided by the bytes
+//! that are there where they suffice, as in Click: see [`cut_greater`].
 
 use super::expr::{Check, Compare, Expr, Field, Layer, Op, Test, Transport, Which};
 use onefold_packet::Packet;
@@ -55,8 +55,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// An IPv6 packet as filters see it: what IPv4 and IPv6 filters have in common (upper-layer protocol, fragments, and the first
-/// 32 bits of the addresses, for the search) in the form of an IPv4 header.
+/// An IPv6 packet as filters see it: what IPv4 and IPv6 filters have in common (upper-layer protocol, fragments, and
+/// the first 32 bits of the addresses, for the search) in the form of an IPv4 header.
 #[derive(Debug, Clone, Copy)]
 pub struct View6<'a> {
     common: [u8; 20],

@@ -13,8 +13,9 @@ impl Word<'_> {
     }
 }
 
-/// Splits as Click does: operators and brackets are words of their own, `&& || <= >= == !=` are two characters long, and
-/// letters, digits and `- . / @ _ :` make up the rest. A colon belongs to its word: `a ? b : c` needs spaces around it.
+/// Splits as Click does: operators and brackets are words of their own, `&& || <= >= == !=` are two characters long,
+/// and letters, digits and `- . / @ _ :` make up the rest. A colon belongs to its word: `a ? b : c` needs spaces around
+/// it.
 pub(super) fn words(text: &str) -> Vec<Word<'_>> {
     let b = text.as_bytes();
     let mut out = Vec::with_capacity(b.len() / 4 + 1);

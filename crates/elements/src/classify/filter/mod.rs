@@ -1,9 +1,10 @@
 //! The filter language of IPFilter and IPClassifier.
 //!
-//! Source: the documentation of Click's `IPFilter` and `IPClassifier` elements (kohler/click), `tcpdump(1)`-like patterns.
+//! Source: the documentation of Click's `IPFilter` and `IPClassifier` elements (kohler/click), `tcpdump(1)`-like
+//! patterns.
 //!
-//! The text is read into a tree of tests ([`Expr`]), which is kept: it says what a rule means and where in the text each
-//! part stands. [`Expr::matches`] is that meaning. [`Filter`] finds the first rule of a list that matches: by
+//! The text is read into a tree of tests ([`Expr`]), which is kept: it says what a rule means and where in the text
+//! each part stands. [`Expr::matches`] is that meaning. [`Filter`] finds the first rule of a list that matches: by
 //! walking the list ([`Filter::first_match_linear`]), or by a search over the rules' address, protocol and port ranges
 //! ([`Filter::first_match`]); both always agree.
 //!
@@ -26,16 +27,16 @@
 //!
 //! # Where this differs from Click
 //!
-//! - A whole-number mask on a host (`src & 0xff000000 == 10.0.0.0`) is in the order in which it is written; Click reverses
-//!   its bytes on little-endian machines.
+//! - A whole-number mask on a host (`src & 0xff000000 == 10.0.0.0`) is in the order in which it is written; Click
+//!   reverses its bytes on little-endian machines.
 //! - `ip[256]` and beyond read the IP packet at that offset; Click reads the transport header instead.
-//! - Header bytes behind the packet's end are missing; Click, once one transport byte is there, takes all bytes after the
-//!   IP header for present and reads what happens to be in memory.
+//! - Header bytes behind the packet's end are missing; Click, once one transport byte is there, takes all bytes after
+//!   the IP header for present and reads what happens to be in memory.
 //! - Numbers may be as large as 4294967295; Click refuses those above 2147483647.
 //! - `transp` and `payload` alone (without `[...]`) are refused; in Click they make the rest of the rules vanish.
 //! - `ip proto N` refuses numbers above 255; in Click some of them mean its internal pseudo-protocols.
-//! - A test of both ports (`port > N`, `src and dst port != N`) on a packet that ends between or inside them is decided by
-//!   the source port if that suffices; Click's optimizer may merge both ports into one test, which then fails.
+//! - A test of both ports (`port > N`, `src and dst port != N`) on a packet that ends between or inside them is decided
+//!   by the source port if that suffices; Click's optimizer may merge both ports into one test, which then fails.
 //! - Behind an operator a value must stand; Click takes a keyword there (`tcp == win 1`) for another primitive.
 //! - Protocol and service names come from fixed tables, not from the machine's `/etc`.
 

@@ -1,14 +1,15 @@
 //! A list of rules as cases of a symbolic model.
 //!
-//! Behind guards that make sure that every field a rule reads is there, a rule is a plain Boolean expression of field values, and
-//! so is its negation. It is brought to a union of products (one set of values per field); products that differ in one
-//! field only become one, so that `dst port 80 or 443` is one product.
+//! Behind guards that make sure that every field a rule reads is there, a rule is a plain Boolean expression of field
+//! values, and so is its negation. It is brought to a union of products (one set of values per field); products that
+//! differ in one field only become one, so that `dst port 80 or 443` is one product.
 //!
-//! The guards stand before the first rule that needs them: rules that look at addresses only decide about fragments, too.
+//! The guards stand before the first rule that needs them: rules that look at addresses only decide about fragments,
+//! too.
 //!
-//! A rule that cannot be said (a mask with holes in a comparison, bytes beyond every header, too many products) does not cost
-//! the list its model: a case stands in its place that holds for *at least* the packets that it matches, and asks the
-//! element. What the rule certainly does not match goes on to the rules behind it.
+//! A rule that cannot be said (a mask with holes in a comparison, bytes beyond every header, too many products) does
+//! not cost the list its model: a case stands in its place that holds for *at least* the packets that it matches, and
+//! asks the element. What the rule certainly does not match goes on to the rules behind it.
 
 use super::expr::{Check, Compare, Expr, Field, Layer, Op, Test, Transport, Which};
 use super::parse::Action;
@@ -46,8 +47,8 @@ const MASK: Inexpressible = Inexpressible("a comparison under a mask with holes"
 const CUT: Inexpressible = Inexpressible("a field that is cut in the middle");
 const FAR: Inexpressible = Inexpressible("a pattern that looks beyond every header");
 
-/// Bits of a header that a model looks at; more than IPv4's and TCP's longest. To look farther would mean to hand over all
-/// packets that are shorter.
+/// Bits of a header that a model looks at; more than IPv4's and TCP's longest. To look farther would mean to hand over
+/// all packets that are shorter.
 const MAX_BITS: u16 = 60 * 8;
 
 type R<T> = Result<T, Inexpressible>;
@@ -225,7 +226,8 @@ fn values(c: Compare, n: u8) -> R<ValueSet> {
     Ok(if c.negated { hit.complement(n) } else { hit })
 }
 
-/// The packets of which `field & mask` equals a value. Under a mask with many holes every run of bits is a field of its own.
+/// The packets of which `field & mask` equals a value. Under a mask with many holes every run of bits is a field of its
+/// own.
 fn equal(f: FieldRef, mask: u128, value: u128, negated: bool) -> R<Union> {
     if mask == 0 {
         return Ok(constant(!negated));
@@ -503,7 +505,8 @@ impl Needs {
     }
 }
 
-/// What a rule takes and where it goes. What cannot be told of it in full goes where `untold` says, and may be more than it takes.
+/// What a rule takes and where it goes. What cannot be told of it in full goes where `untold` says, and may be more
+/// than it takes.
 fn rule_case(
     r: &Rule,
     at: Places,

@@ -20,8 +20,8 @@ pub struct Parsed {
     pub warnings: Vec<FilterError>,
 }
 
-/// Reads one pattern (an IPClassifier argument, or an IPFilter argument without its action). `-`, `any`, `all` and, with
-/// `allow_empty`, nothing at all match everything.
+/// Reads one pattern (an IPClassifier argument, or an IPFilter argument without its action). `-`, `any`, `all` and,
+/// with `allow_empty`, nothing at all match everything.
 pub fn parse_pattern(text: &str, scope: &ArgScope<'_>) -> Result<Parsed, FilterError> {
     parse_words(&words(text), text.len(), scope, Family::V4, false)
 }

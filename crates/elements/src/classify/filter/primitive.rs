@@ -1,5 +1,5 @@
-//! From the parts of a primitive to a test: what was left out is taken from the primitive before, or is the default; what does
-//! not fit together is refused.
+//! From the parts of a primitive to a test: what was left out is taken from the primitive before, or is the default;
+//! what does not fit together is refused.
 
 use super::error::FilterErrorKind as K;
 use super::expr::{Check, Compare, Field, Op, Test, Which};

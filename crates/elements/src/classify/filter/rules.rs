@@ -35,8 +35,8 @@ pub struct Filter {
     rules: Vec<Rule>,
     extras: Vec<Extra>,
     search: Search,
-    /// For packets of which a port is cut in half, if there are many rules. A box's checks are its rule number: the rule's
-    /// expression decides.
+    /// For packets of which a port is cut in half, if there are many rules. A box's checks are its rule number: the
+    /// rule's expression decides.
     cut_port: Option<Search>,
     boxes: usize,
 }
@@ -104,7 +104,8 @@ impl Filter {
     }
 
     /// The first rule that matches. Equal to [`Filter::first_match_linear`], in time that hardly grows with the rules;
-    /// only packets that are cut off within the IP header's first 20 bytes (which CheckIPHeader drops) take the linear walk.
+    /// only packets that are cut off within the IP header's first 20 bytes (which CheckIPHeader drops) take the linear
+    /// walk.
     #[inline]
     pub fn first_match(&self, v: &View<'_>) -> Option<usize> {
         match Key::of(v) {

@@ -1,12 +1,13 @@
 //! Finding the first of many boxes that contains a packet.
 //!
-//! Boxes are sorted into four groups by how wide their source and destination ranges are: a wide range lies on both sides
-//! of nearly every cut and would be copied all over the tree. Each group has a binary tree that cuts one dimension at one
-//! value per node; leaves hold a few boxes, in the rules' order. A packet walks down one path per group, groups with the
-//! earliest rules first, and leaves out what cannot hold an earlier rule than the one already found.
+//! Boxes are sorted into four groups by how wide their source and destination ranges are: a wide range lies on both
+//! sides of nearly every cut and would be copied all over the tree. Each group has a binary tree that cuts one
+//! dimension at one value per node; leaves hold a few boxes, in the rules' order. A packet walks down one path per
+//! group, groups with the earliest rules first, and leaves out what cannot hold an earlier rule than the one already
+//! found.
 //!
-//! Bounds: a tree is at most [`MAX_DEPTH`] deep and its leaves hold at most [`MAX_COPIES`] times as many boxes as there are
-//! (plus a constant); where that does not suffice, leaves are longer and are walked through linearly.
+//! Bounds: a tree is at most [`MAX_DEPTH`] deep and its leaves hold at most [`MAX_COPIES`] times as many boxes as there
+//! are (plus a constant); where that does not suffice, leaves are longer and are walked through linearly.
 
 use super::boxes::{DIMS, DPORT, DST, MAX, Range, Region, SRC};
 

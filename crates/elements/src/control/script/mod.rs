@@ -1,7 +1,8 @@
 //! Script and DriverManager: instructions that set variables, call handlers, wait and stop the run.
 //!
-//! Click elements Script, DriverManager. Differences: `TYPE SIGNAL` is refused (the process's signals belong to the command
-//! line), `kill` does nothing but fail. A script that is called while it is running is called again when it has finished.
+//! Click elements Script, DriverManager. Differences: `TYPE SIGNAL` is refused (the process's signals belong to the
+//! command line), `kill` does nothing but fail. A script that is called while it is running is called again when it has
+//! finished.
 
 mod arithmetic;
 mod expand;

@@ -6,9 +6,10 @@
 //!               allow LITERAL \<7f 45 4c 46> OFFSET 0 DEPTH 4)
 //! ```
 //!
-//! Each argument is a rule (see [`rule`] for the language). Rules are asked in order: the first `allow` or `drop` rule that
-//! matches decides and ends the search; `alert` rules before it make a copy of the packet, one however many of them
-//! match, leave at output 1 (if that is connected) before the packet goes on. What no rule decides passes at output 0.
+//! Each argument is a rule (see [`rule`] for the language). Rules are asked in order: the first `allow` or `drop` rule
+//! that matches decides and ends the search; `alert` rules before it make a copy of the packet, one however many of
+//! them match, leave at output 1 (if that is connected) before the packet goes on. What no rule decides passes at
+//! output 0.
 //!
 //! Payloads are looked at packet by packet; streams and fragments are not put together.
 //!
@@ -17,7 +18,8 @@
 //! either are asked always. The keyword `MATCHER` (`auto`, `portable` or `vectorscan`) says who scans; it makes no
 //! difference to what is found. Without it the environment variable `ONEFOLD_MATCHER` does.
 //!
-//! What this has that `PayloadMatcher` has not: conditions on headers per rule, conditions relative to one another, alerts.
+//! What this has that `PayloadMatcher` has not: conditions on headers per rule, conditions relative to one another,
+//! alerts.
 
 mod needle;
 pub mod rule;

@@ -1,10 +1,10 @@
 //! The rules of `PayloadFilter`: their text, and what they mean.
 //!
-//! The conditions of a rule are those of intrusion detection rules (`content` with `offset`, `depth`, `distance`, `within`,
-//! `pcre`, `isdataat`, `dsize`). All must hold. A condition may be *relative*: it then speaks of where the condition before it matched.
-//! Where that can be at several places, all of them are tried: a rule matches if there is any choice of places for which all
-//! conditions hold. (Not by trying one after the other: the set of all ends of matches is carried from condition to condition, so that
-//! the work is bounded by conditions times bytes.)
+//! The conditions of a rule are those of intrusion detection rules (`content` with `offset`, `depth`, `distance`,
+//! `within`, `pcre`, `isdataat`, `dsize`). All must hold. A condition may be *relative*: it then speaks of where the
+//! condition before it matched. Where that can be at several places, all of them are tried: a rule matches if there is
+//! any choice of places for which all conditions hold. (Not by trying one after the other: the set of all ends of
+//! matches is carried from condition to condition, so that the work is bounded by conditions times bytes.)
 
 use super::needle;
 use crate::filter::{Expr, parse_pattern};

@@ -1,5 +1,5 @@
-//! Tests of the family's elements. [`Net`] is several elements without connections that share a store; packets are carried
-//! from one to the next by the tests.
+//! Tests of the family's elements. [`Net`] is several elements without connections that share a store; packets are
+//! carried from one to the next by the tests.
 
 mod bindings;
 mod companions;

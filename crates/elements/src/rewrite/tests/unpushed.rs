@@ -1,5 +1,5 @@
-//! `bind` against `push`: two nets see the same packets; in one the rewriter is pushed into, in the other it is asked for the
-//! binding, which is then written into the packet here. In a third one a binder is asked first.
+//! `bind` against `push`: two nets see the same packets; in one the rewriter is pushed into, in the other it is asked
+//! for the binding, which is then written into the packet here. In a third one a binder is asked first.
 
 use super::*;
 use onefold_element::model::{

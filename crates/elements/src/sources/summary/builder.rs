@@ -471,8 +471,8 @@ impl Builder {
         at
     }
 
-    /// The payload has `len` bytes from `at` on. If the packet is longer, by what the dump says, then its headers must have
-    /// options that the dump does not show.
+    /// The payload has `len` bytes from `at` on. If the packet is longer, by what the dump says, then its headers must
+    /// have options that the dump does not show.
     fn payload_len(&mut self, at: usize, len: u64) {
         let end = at as u64 + len;
         if !self.is_ip || self.want_len == 0 {
@@ -509,7 +509,8 @@ impl Builder {
         self.data.splice(at..at, std::iter::repeat_n(0, n));
     }
 
-    /// Everything is set: completes headers and lengths. `checksums`: with checksums and all bytes that the IP length says.
+    /// Everything is set: completes headers and lengths. `checksums`: with checksums and all bytes that the IP length
+    /// says.
     pub fn finish(&mut self, checksums: bool) {
         if self.flow.is_some() {
             self.make_ip(None);

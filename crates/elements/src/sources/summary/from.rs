@@ -2,8 +2,9 @@
 //!
 //! Bound to a port, it opens no file: packets that arrive at the port pass, with their IP header annotations set.
 //!
-//! Differences from Click: FLOWID and `!flowid` set addresses and ports, as documented; what the dump does not set is zero
-//! even if ZERO is false; a compressed file is unpacked here, by gzip's format only; a file position cannot be set.
+//! Differences from Click: FLOWID and `!flowid` set addresses and ports, as documented; what the dump does not set is
+//! zero even if ZERO is false; a compressed file is unpacked here, by gzip's format only; a file position cannot be
+//! set.
 
 use super::MINOR_VERSION;
 use super::builder::{Builder, Flow};

@@ -1,8 +1,8 @@
 //! IP packet summaries: one line (or binary record) per packet, with chosen fields.
 //!
-//! Click elements FromIPSummaryDump and ToIPSummaryDump; the format is described with the latter in Click's documentation,
-//! version 1.3. [`field`] names the fields, [`view`] reads them from packets, [`output`] writes them, [`input`] reads them
-//! back, and [`builder`] makes packets of them.
+//! Click elements FromIPSummaryDump and ToIPSummaryDump; the format is described with the latter in Click's
+//! documentation, version 1.3. [`field`] names the fields, [`view`] reads them from packets, [`output`] writes them,
+//! [`input`] reads them back, and [`builder`] makes packets of them.
 
 mod builder;
 mod field;

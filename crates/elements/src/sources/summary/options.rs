@@ -48,7 +48,8 @@ impl<'a> Cursor<'a> {
         self.at = place;
     }
 
-    /// A number here, decimal, or also hexadecimal (`0x`) and octal (`0`) if `any_base`; too large ones are the largest.
+    /// A number here, decimal, or also hexadecimal (`0x`) and octal (`0`) if `any_base`; too large ones are the
+    /// largest.
     pub fn number(&mut self, any_base: bool) -> Option<u32> {
         let mut base = 10;
         if any_base && self.peek(0) == Some(b'0') {

@@ -394,8 +394,8 @@ fn options_that_are_wrong() {
 }
 
 proptest! {
-    /// What is read from any options reads back as the same text. (An unknown option without data does not: its text is a
-    /// bare number, which Click reads as one byte.)
+    /// What is read from any options reads back as the same text. (An unknown option without data does not: its text is
+    /// a bare number, which Click reads as one byte.)
     #[test]
     fn tcp_options_come_back(o in proptest::collection::vec(any::<u8>(), 0..40)) {
         let text = tcp_options::text(&o, Which::All);

@@ -1,7 +1,7 @@
 //! ToIPSummaryDump: a line per packet.
 //!
-//! Differences from Click: with MULTIPACKET, `count` in FIELDS keeps lines together, as documented; `ts_usec1` is the number
-//! that is documented (Click swaps its halves); options stand once in binary records (Click writes them twice).
+//! Differences from Click: with MULTIPACKET, `count` in FIELDS keeps lines together, as documented; `ts_usec1` is the
+//! number that is documented (Click swaps its halves); options stand once in binary records (Click writes them twice).
 
 use super::MINOR_VERSION;
 use super::field::{self, Binary, Info};

@@ -39,7 +39,8 @@ impl ParseError {
 
 type Res<T> = Result<T, ParseError>;
 
-/// Reads a program. All errors found are told, at most [`MAX_ERRORS`]; a text of more than [`MAX_TEXT`] bytes is refused.
+/// Reads a program. All errors found are told, at most [`MAX_ERRORS`]; a text of more than [`MAX_TEXT`] bytes is
+/// refused.
 pub fn parse(text: &str) -> Result<Program, Vec<ParseError>> {
     if text.len() > MAX_TEXT {
         let message = format!("a program's text has at most {MAX_TEXT} bytes");
@@ -206,8 +207,8 @@ impl<'a> Parser<'a> {
         Ok((e, port))
     }
 
-    /// Behind an error in the item that began at token `start`: on to the next line that begins an item beside it, or to the
-    /// brace that closes the block that it stands in.
+    /// Behind an error in the item that began at token `start`: on to the next line that begins an item beside it, or
+    /// to the brace that closes the block that it stands in.
     fn recover(&mut self, start: usize, e: ParseError) {
         self.errors.push(e);
         let stop = self.at.max(start + 1);

@@ -6,7 +6,8 @@ use super::value::{comparison, number};
 use crate::program::*;
 use onefold_element::model::{RouteWhat, ValueSet, max_of};
 
-/// Everything that the text of a part depends on besides the part: slots (their widths), names of elements, known headers.
+/// Everything that the text of a part depends on besides the part: slots (their widths), names of elements, known
+/// headers.
 #[derive(Clone, Copy)]
 pub struct Words<'a> {
     pub(super) program: &'a Program,

@@ -93,7 +93,8 @@ pub(super) struct Need {
 }
 
 impl Planner {
-    /// Do the first packets of the flow belong to another one that has begun, as answers or as packets of another input's?
+    /// Do the first packets of the flow belong to another one that has begun, as answers or as packets of another
+    /// input's?
     pub(super) fn is_taken(&self, n: &Need, now: Timestamp) -> bool {
         let key = [0, 1, 2, 3].map(|i| n.old[i].single());
         let [Some(s), Some(d), Some(sp), Some(dp)] = key else {

@@ -1,9 +1,10 @@
-//! Flows that some rewriters outlive: one forgets a flow while others keep it, and then another flow begins there whose packets
-//! look like the answers to the first.
+//! Flows that some rewriters outlive: one forgets a flow while others keep it, and then another flow begins there whose
+//! packets look like the answers to the first.
 //!
-//! A rewriter forgets by itself what is silent or has ended, but that mostly goes for the others, too: what comes to the one
-//! comes to them. What sets it apart is an end that only it sees, or packets that refresh the others from outside; beyond two
-//! rewriters in a row there is no such thing for UDP. What does it anywhere is an operator who clears the one's table.
+//! A rewriter forgets by itself what is silent or has ended, but that mostly goes for the others, too: what comes to
+//! the one comes to them. What sets it apart is an end that only it sees, or packets that refresh the others from
+//! outside; beyond two rewriters in a row there is no such thing for UDP. What does it anywhere is an operator who
+//! clears the one's table.
 
 use super::super::paths::{Answer, Passed, Path, narrow};
 use super::belong::Need;
@@ -16,8 +17,8 @@ use onefold_element::model::ValueSet;
 use onefold_packet::Timestamp;
 use onefold_synth::program::{Dim, Filter, Slot};
 
-/// Longest that a rewriter remembers a connection that has ended, or a flow without packets: time-out and a whole interval
-/// of its sweep.
+/// Longest that a rewriter remembers a connection that has ended, or a flow without packets: time-out and a whole
+/// interval of its sweep.
 const CLOSED: Timestamp = Timestamp::from_secs(1250);
 
 /// Pauses that are shorter than any time-out, and as many as make up for that.
@@ -32,8 +33,8 @@ const NATURAL: usize = 3;
 /// Places tried for a packet that refreshes a flow.
 const REFRESH: usize = 24;
 
-/// A flow that cannot begin: its packets look like the answers to another one, which one rewriter is to forget and others are
-/// to keep.
+/// A flow that cannot begin: its packets look like the answers to another one, which one rewriter is to forget and
+/// others are to keep.
 pub(super) struct Conflict {
     pub need: Need,
     pub path: Path,
@@ -43,8 +44,8 @@ pub(super) struct Conflict {
 }
 
 impl Planner {
-    /// Lets a rewriter forget a flow that those before it on the path keep, and begins one there whose packets look like its
-    /// answers.
+    /// Lets a rewriter forget a flow that those before it on the path keep, and begins one there whose packets look
+    /// like its answers.
     pub(super) fn outlive(&self, c: Conflict, now: Timestamp, rng: &mut Rng) -> Option<Shot> {
         let p = &self.program;
         let own = |c: &Filter, b: &Passed| {

@@ -138,7 +138,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What a binding gives that is as expected, or of some kind: fields are kept or among a set, and what arrives is `from`.
+    /// What a binding gives that is as expected, or of some kind: fields are kept or among a set, and what arrives is
+    /// `from`.
     fn values(
         &mut self,
         met: &Met<'a>,
@@ -173,7 +174,8 @@ impl<'a> Search<'a> {
         Ok((values, here))
     }
 
-    /// An expected binding is one of a flow that began at this input (the program looks): it is what the model promises of those.
+    /// An expected binding is one of a flow that began at this input (the program looks): it is what the model promises
+    /// of those.
     fn promised(
         &mut self,
         met: &Met<'a>,

@@ -1,7 +1,7 @@
 //! What a list of rules does with packets that end within their transport header, which its model hands over.
 //!
-//! For every number of bytes that are there the rules are other ones: a test of what is not there fails, whatever it asks for. That
-//! is many rules for few packets; nobody wants them in a program, but a proof may ask.
+//! For every number of bytes that are there the rules are other ones: a test of what is not there fails, whatever it
+//! asks for. That is many rules for few packets; nobody wants them in a program, but a proof may ask.
 
 use super::*;
 

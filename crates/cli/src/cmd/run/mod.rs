@@ -1,0 +1,373 @@
+//! `onefold run`: captures in, captures out; or the packets of network interfaces, while they come.
+
+mod report;
+
+use crate::common::{self, ChainArgs};
+use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
+use crate::live::{self, LivePlan, Poll};
+use crate::ports::{PortArg, port_arg};
+use crate::program::{self, Synthesized};
+use crate::progress::Busy;
+use crate::rules;
+use crate::runner::{self, Plan};
+use crate::shadow::{Policy, ShadowArgs, ShadowLog};
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use onefold_engine::flow::{DEFAULT_FLOWS, DEFAULT_SHARE, FlowRunner};
+use onefold_engine::program::ProgramRunner;
+use onefold_engine::shadow::{Report as ShadowReport, Shadow};
+use onefold_engine::{BuildOptions, Graph, Level};
+use onefold_packet::Timestamp;
+use onefold_runtime::Clock;
+use onefold_verify::generate::adapt::Adapter;
+use report::{json, print_program, print_text};
+use std::time::Duration;
+
+/// How the chain is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// At the level that costs least, as far as that is known: one of the following for the packets of each port.
+    Auto,
+    /// Element by element, as written.
+    Reference,
+    /// As one function: traffic classes with one action each.
+    #[value(name = "program", alias = "synthesized")]
+    Synthesized,
+    /// As one function, with a flow table in front: what was done to a flow's packet is done to the next one without
+    /// asking.
+    Flow,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Mode::Auto => "auto",
+            Mode::Reference => "reference",
+            Mode::Synthesized => "program",
+            Mode::Flow => "flow",
+        }
+    }
+    fn forced(self) -> Option<Level> {
+        match self {
+            Mode::Auto => None,
+            Mode::Reference => Some(Level::Reference),
+            Mode::Synthesized => Some(Level::Program),
+            Mode::Flow => Some(Level::Flow),
+        }
+    }
+}
+
+/// Options of `onefold run`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Several ports' captures are merged by time; the clock of the chain is the captures' time.\n\n\
+    Examples:\n  \
+    onefold gen --for isp-edge --out lan.pcap --reverse wan.pcap     packets that fit the chain, both ways\n  \
+    onefold run isp-edge --in lan=lan.pcap --in wan=wan.pcap --out wan=out.pcap\n  \
+    onefold run isp-edge --set rules=my.rules --in lan=lan.pcap --html report.html\n  \
+    onefold run isp-edge --port lan=packet:eth1 --port wan=packet:eth2     live, until Ctrl-C\n\n\
+    A program is verified before the first packet: proved to be the chain, or refuted, and then not run. What is not proved runs in \
+    shadow mode: some packets go through the reference graph, too, and are compared.\n\n\
+    Exit status: 0 every packet is accounted for, 1 not, or the program is not the chain; 2 wrong use or bad input."
+)]
+pub struct Args {
+    #[command(flatten)]
+    chain: ChainArgs,
+    /// A capture (pcap, pcapng, also gzipped) that arrives at a port of the chain (`onefold show CHAIN` lists its
+    /// ports)
+    #[arg(long = "in", value_name = "PORT=FILE", value_parser = common::port_file)]
+    inputs: Vec<(String, String)>,
+    /// Where to write what leaves at a port; .pcapng or .pcap
+    #[arg(long = "out", value_name = "PORT=FILE", value_parser = common::port_file)]
+    outputs: Vec<(String, String)>,
+    /// Each frame also comes in forms that fit the chain: with the entry's MAC address, then also with addresses that
+    /// the chain serves. Checksums follow: right ones stay right, wrong ones wrong
+    #[arg(long)]
+    adapt: bool,
+    /// What is behind a port otherwise: packet:IF is a network interface (packet:IF,mode=mmsg,batch=N takes N frames
+    /// with a system call, 1 to 256), tap:NAME a TAP interface with the host at its other end; memory:FILE has a
+    /// capture in memory before the clock starts and keeps what leaves there, memory: only keeps, pcap:FILE is a
+    /// capture that arrives. Interfaces also take mac=keep (the chain file's MAC address, not the interface's),
+    /// neighbours=keep (those of the chain file, nobody is asked), and kernel=shared (the host may have addresses
+    /// there)
+    #[arg(long = "port", value_name = "PORT=KIND:NAME", value_parser = port_arg)]
+    ports: Vec<PortArg>,
+    /// What is done while no packets come to network interfaces: look again and again (a whole core), sleep after a
+    /// moment, or sleep at once
+    #[arg(long, value_enum, default_value_t = Poll::Adaptive)]
+    poll: Poll,
+    /// With network interfaces: end after this time; if not given, Ctrl-C or SIGTERM ends it
+    #[arg(long, visible_alias = "seconds", value_name = "SECONDS", value_parser = live::seconds)]
+    duration: Option<Duration>,
+    /// How the chain is executed
+    #[arg(long, value_enum, default_value_t = Mode::Auto)]
+    mode: Mode,
+    /// Most packets that go in together; what they do does not depend on it
+    #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=256))]
+    batch: u16,
+    /// Share of the time (0 to 1) that packets of unknown flows may take; those beyond it are dropped and counted as
+    /// overload, so that a flood of new flows does not take the time of those that are known
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    protect: Option<f64>,
+    #[command(flatten)]
+    verify: VerifyArgs,
+    #[command(flatten)]
+    shadow: ShadowArgs,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Stop after this many packets
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Let the clock run on for this long after the last packet
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.0)]
+    linger: f64,
+    /// Writes a self-contained HTML page: rates, ports, drops by reason, the graph
+    #[arg(long, value_name = "FILE")]
+    html: Option<std::path::PathBuf>,
+    /// Shows every rule of the operator's with the packets and bytes that it decided about, list by list, as `iptables
+    /// -L -v` does
+    #[arg(long)]
+    rules: bool,
+    /// Prints one JSON object
+    #[arg(long)]
+    json: bool,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<u8> {
+    let mode = args.mode;
+    let captures = !args.inputs.is_empty() || args.ports.iter().any(|p| p.input().is_some());
+    check(args, captures)?;
+    let live = live::open(&args.ports, captures)?;
+    if live.is_empty() && args.duration.is_some() {
+        anyhow::bail!(
+            "--duration is for network interfaces; captures end by themselves, or with --limit"
+        );
+    }
+    let Some((chain, attached)) = live::load(&args.chain, &live, args.quiet)? else {
+        return Ok(common::BAD_INPUT);
+    };
+    let mut inputs = args.inputs.clone();
+    inputs.extend((args.ports.iter()).filter_map(|p| Some((p.port.clone(), p.input()?.into()))));
+    runner::check_bindings(&chain, &args.chain.text(), &inputs, &args.outputs)?;
+    for p in &args.ports {
+        if chain.ports.iter().all(|q| q.name != p.port) {
+            anyhow::bail!("the chain has no port '{}'", p.port);
+        }
+    }
+    let clock = Clock::start();
+    let start = match live.is_empty() {
+        true => runner::first_time(&inputs)?,
+        false => clock.origin(),
+    };
+    let options = BuildOptions {
+        seed: args.seed,
+        start,
+        ..Default::default()
+    };
+    // databases of many patterns take seconds
+    let busy = Busy::new("configuring the elements", args.quiet);
+    let built = common::build(&chain, &options);
+    drop(busy);
+    let mut graph = match built {
+        Ok(g) => g,
+        Err(ds) => {
+            common::print_diagnostics(&ds);
+            return Ok(common::BAD_INPUT);
+        }
+    };
+    common::print_warnings(&graph);
+    let matchers = common::matchers(&mut graph);
+    if !args.quiet {
+        common::tell_matchers(&matchers);
+    }
+    let adapter = args
+        .adapt
+        .then(|| Adapter::new(&program::synthesize_graph(&graph).program));
+    let plan = Plan {
+        inputs: args.inputs.clone(),
+        outputs: args.outputs.clone(),
+        ports: args.ports.clone(),
+        live,
+        live_plan: LivePlan {
+            polling: args.poll.polling(),
+            duration: args.duration,
+            limit: args.limit,
+            quiet: args.quiet,
+            attached,
+        },
+        clock,
+        adapter,
+        batch: usize::from(args.batch),
+        limit: args.limit,
+        linger: Timestamp::from_secs_f64(args.linger.clamp(0.0, 1e9)),
+        quiet: args.quiet,
+    };
+    // packets that arrive by themselves do not wait for a program
+    let waits = plan.live.is_empty();
+    let given = args.verify.program.as_deref();
+    let ports = super::verify::ports(&chain);
+    let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet);
+    let policy = Policy::new(&args.shadow, args.seed);
+    let (executor, synthesized) = match executor(args, graph, &verifier, &policy, !waits)? {
+        Begun::With(executor, synthesized) => (executor, synthesized),
+        Begun::Not(code) => return Ok(code),
+    };
+    let mut renewal = Renewal::new(verifier, policy, given.is_some(), waits);
+    let command = match given {
+        Some(p) => format!("{} --program {}", args.chain.text(), p.display()),
+        None => args.chain.text(),
+    };
+    let mut log = ShadowLog::new(&args.shadow, &chain, command, &inputs, args.adapt)?;
+    runner::catch_interrupt();
+    let (outcome, mut runner) = runner::run(&chain, executor, plan, &mut renewal, &mut log)?;
+    log.finish()?;
+    let listed = rules::rows(&chain, runner.runner_mut().graph_mut());
+    let shadow = runner.report();
+    let compared = runner.is_watching() || shadow.windows > 0;
+    let made = synthesized.as_ref().map(|(s, v)| Made {
+        graph: runner.graph(),
+        synthesized: s,
+        verification: v,
+        renewals: renewal.verdicts(),
+        shadow: compared.then_some(&shadow),
+    });
+    let made = made.as_ref();
+    for w in &outcome.warnings {
+        eprintln!("warning: {w}");
+    }
+    if let Some(file) = &args.html {
+        std::fs::write(file, crate::html::run_page(&chain, &outcome))?;
+    }
+    if args.json {
+        let mut v = json(&outcome, mode, made);
+        v["matchers"] = common::matchers_json(&matchers);
+        if let Some(all) = v.as_object_mut() {
+            all.insert("rules".into(), rules::json(&listed).into());
+        }
+        if let (Some(r), Some(all)) = (made.and_then(|m| m.shadow), v.as_object_mut()) {
+            all.insert("shadow".into(), log.json(r, args.shadow.capture()));
+        }
+        common::print_json(&v)?;
+    } else {
+        print_text(&chain.name, &outcome);
+        if let (Some(m), Some(r)) = (made, &outcome.program) {
+            print_program(m, r);
+        }
+        if args.rules {
+            rules::print(&listed);
+        }
+        if let Some(f) = &args.html {
+            crate::say!("report: {}", f.display());
+        }
+    }
+    Ok(if outcome.totals.balanced() && shadow.mismatches == 0 {
+        common::HOLDS
+    } else {
+        common::HOLDS_NOT
+    })
+}
+
+/// Options that do not go together.
+fn check(args: &Args, captures: bool) -> Result<()> {
+    let mode = args.mode;
+    if !captures && args.ports.iter().all(|p| p.device().is_none()) {
+        anyhow::bail!(
+            "no packets come: --in PORT=FILE names a capture that arrives at a port, --port PORT=packet:IF an interface; hint: `onefold gen --for CHAIN --out FILE` makes one"
+        );
+    }
+    if mode == Mode::Reference && args.verify.program.is_some() {
+        anyhow::bail!("--program is for --mode program");
+    }
+    if let Some(flag) = args.shadow.in_vain(mode == Mode::Reference) {
+        let why = match mode {
+            Mode::Reference => "the reference graph runs alone",
+            _ => "nothing is compared with --shadow off",
+        };
+        anyhow::bail!(
+            "{flag} has nothing to do: {why}; leave it out, or use --mode program with a rate"
+        );
+    }
+    Ok(())
+}
+
+/// What executes packets, or the exit status if there is nothing to be executed.
+enum Begun {
+    With(Shadow, Option<(program::Synthesized, Verification)>),
+    Not(u8),
+}
+
+/// Makes what executes packets: with a program that has been verified, unless the reference graph is to run alone.
+fn executor(
+    args: &Args,
+    graph: Graph,
+    verifier: &Verifier,
+    policy: &Policy,
+    live: bool,
+) -> Result<Begun> {
+    let given = args.verify.program.as_deref();
+    let (executor, synthesized) = match args.mode {
+        Mode::Reference => (flow(args, ProgramRunner::new(graph), live), None),
+        _ => {
+            let busy = Busy::new("synthesizing", args.quiet);
+            let Some(s) = program::given_or_made(&graph, given)? else {
+                return Ok(Begun::Not(common::BAD_INPUT));
+            };
+            let loaded = ProgramRunner::with_program(graph, &s.program);
+            let mut r = loaded.context("the synthesized program")?;
+            drop(busy);
+            let v = verifier.verify(r.graph(), &s.program)?;
+            v.say(args.quiet);
+            if v.verdict == Verdict::Refuted {
+                eprintln!("{}", v.refusal(&args.chain.text(), given));
+                if args.json {
+                    common::print_json(&serde_json::json!({
+                        "mode": args.mode.name(),
+                        "refused": true,
+                        "verification": v.json(&[]),
+                    }))?;
+                }
+                return Ok(Begun::Not(common::HOLDS_NOT));
+            }
+            r.graph_mut().tell("verification", v.told());
+            #[cfg(debug_assertions)]
+            program::Fault::plant(args.shadow.fault, &mut r);
+            policy.say(&v);
+            let mut r = flow(args, r, live);
+            policy.watch(&mut r, &s.program, &v);
+            (r, Some((s, v)))
+        }
+    };
+    Ok(Begun::With(executor, synthesized))
+}
+
+/// Program and flow table, as asked for. Where packets arrive by themselves, unknown flows get a share of the time.
+fn flow(args: &Args, runner: ProgramRunner, live: bool) -> Shadow {
+    let mut flow = FlowRunner::new(runner, DEFAULT_FLOWS);
+    flow.force(args.mode.forced());
+    flow.protect(args.protect.or(live.then_some(DEFAULT_SHARE)));
+    Shadow::over(flow)
+}
+
+/// A share of something.
+fn share(s: &str) -> Result<f64, String> {
+    match s.parse::<f64>() {
+        Ok(x) if (0.0..=1.0).contains(&x) => Ok(x),
+        _ => Err("expected a number from 0 to 1".to_string()),
+    }
+}
+
+/// A program that ran.
+struct Made<'a> {
+    graph: &'a Graph,
+    synthesized: &'a Synthesized,
+    verification: &'a Verification,
+    /// About the programs that followed it.
+    renewals: &'a [Verdict],
+    /// If anything was compared.
+    shadow: Option<&'a ShadowReport>,
+}
