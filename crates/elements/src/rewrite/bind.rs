@@ -130,8 +130,7 @@ impl Rewriter {
         p: &BindPacket,
         may: &dyn Fn(&Binding) -> bool,
     ) -> Bound {
-        // nothing is copied as a whole here that has just been written in parts: that would wait for all that was
-        // written before
+        // nothing is copied as a whole that has just been written in parts: that would wait for all that was written
         let Some(r) = w.table.record(i) else {
             return Bound::Drop(self.kind.reasons().dropped);
         };
