@@ -28,6 +28,17 @@ fn has(v: &Value, text: &str) -> bool {
 fn napt_firewall_balancer() {
     let v = json(&root(), 0, &["explain", "napt-fw-lb"]);
     assert_eq!(v["operations"]["before"], 18, "{:#}", v["operations"]);
+    // errors and what has no model is the reference graph's
+    let levels = |of: &str| v["levels"][of].as_u64().unwrap();
+    assert!(
+        levels("flow") > 0 && levels("asked") == 0,
+        "{}",
+        v["levels"]
+    );
+    assert_eq!(
+        levels("reference") > 0,
+        !v["punts"].as_array().unwrap().is_empty()
+    );
     // what several workers would do with its states
     let scopes: BTreeSet<&str> = (v["states"].as_array().unwrap().iter())
         .filter_map(|s| s["scope"].as_str())

@@ -61,6 +61,17 @@ impl Fate {
     }
 }
 
+impl Fate {
+    /// The level that takes a class's packets where levels are chosen (`--mode auto`), as far as the program says it.
+    pub fn level(self) -> &'static str {
+        match self {
+            Fate::Leaves | Fate::Dropped | Fate::GoesOn | Fate::Asks => "flow",
+            Fate::Punted => "reference",
+            Fate::Never => "none",
+        }
+    }
+}
+
 /// A traffic class: all rules of a stage that name the same action.
 pub struct Class {
     /// Its stage.

@@ -11,6 +11,20 @@ macro_rules! put {
     ($out:expr, $($t:tt)*) => { let _ = writeln!($out, $($t)*); };
 }
 
+/// Which level takes whose packets, and why; `trace` says it of one packet.
+fn print_levels(x: &Explained<'_>, t: &mut String) {
+    let v = super::view::levels(x);
+    let n = |key: &str| thousands(v[key].as_u64().unwrap_or(0));
+    put!(
+        t,
+        "levels (--mode auto): {} classes by the flow table, once their flows are known, and by the program before; \
+         elements are asked about {} of them; {} by the reference graph, for the causes below",
+        n("flow"),
+        n("asked"),
+        n("reference")
+    );
+}
+
 /// The explanation as text; of every stage the first `most` classes.
 pub fn print(x: &Explained<'_>, most: usize) -> String {
     let mut t = String::new();
@@ -38,6 +52,7 @@ pub fn print(x: &Explained<'_>, most: usize) -> String {
         put!(t, "  before: {}", kinds::words(&c.before));
         put!(t, "  after:  {}", kinds::words(&c.after));
     }
+    print_levels(x, &mut t);
     for note in &x.program.notes {
         put!(t, "note: {note}");
     }

@@ -1,7 +1,7 @@
 //! As JSON.
 
 use super::kinds::{self, Ops};
-use super::{Class, Explained};
+use super::{Class, Explained, Fate};
 use onefold_synth::program::Why;
 use serde_json::{Value, json};
 
@@ -37,6 +37,16 @@ fn operations(c: &Class) -> Value {
     })
 }
 
+/// Classes by the level that takes their packets, and those of them that an element is asked about.
+pub fn levels(x: &Explained<'_>) -> Value {
+    let of = |level: &str| x.classes.iter().filter(|c| c.fate.level() == level).count();
+    json!({
+        "flow": of("flow"),
+        "asked": x.classes.iter().filter(|c| c.fate == Fate::Asks).count(),
+        "reference": of("reference"),
+    })
+}
+
 /// One class; of its filters and origins the first `most`.
 pub fn class(x: &Explained<'_>, c: &Class, most: usize) -> Value {
     let filters: Vec<String> = c
@@ -65,6 +75,7 @@ pub fn class(x: &Explained<'_>, c: &Class, most: usize) -> Value {
         "class": c.action,
         "entry": x.entry_of[c.stage],
         "fate": c.fate.word(),
+        "level": c.fate.level(),
         "to": c.to,
         "nf": x.end_nf(c),
         "filter": filters,
@@ -122,6 +133,7 @@ pub fn summary(x: &Explained<'_>) -> Value {
         "punts": punts,
         "whole": x.whole.iter().map(|(name, class)| json!({"element": name, "class": class})).collect::<Vec<_>>(),
         "operations": x.longest().map(operations),
+        "levels": levels(x),
         "notes": x.program.notes,
         "seconds": x.seconds,
         "peak_bytes": x.peak,
