@@ -33,7 +33,7 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
                 ..Traffic::default()
             },
             levels: match *x > 300_000.0 {
-                true => Level::FAST.to_vec(),
+                true => super::FAST.to_vec(),
                 false => Level::ALL.to_vec(),
             },
             group,

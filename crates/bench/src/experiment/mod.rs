@@ -157,33 +157,10 @@ pub struct Plan {
     pub remarks: Vec<String>,
 }
 
-/// How a chain is executed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// As written.
-    Reference,
-    /// As a program of traffic classes.
-    Program,
-    /// With a flow table in front of it.
-    Flow,
-}
+pub use onefold_engine::Level;
 
-impl Level {
-    /// All.
-    pub const ALL: [Level; 3] = [Level::Reference, Level::Program, Level::Flow];
-    /// Those that synthesis makes.
-    pub const FAST: [Level; 2] = [Level::Program, Level::Flow];
-
-    /// The word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Level::Reference => "reference",
-            Level::Program => "program",
-            Level::Flow => "flow",
-        }
-    }
-}
+/// Levels that synthesis makes.
+const FAST: [Level; 2] = [Level::Program, Level::Flow];
 
 /// A chain.
 #[derive(Debug, Clone, PartialEq, Eq)]

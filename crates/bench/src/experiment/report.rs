@@ -47,12 +47,18 @@ impl PointReport {
     }
 }
 
+/// A level by its name.
+fn by_name<S: serde::Serializer>(level: &Level, s: S) -> Result<S::Ok, S::Error> {
+    s.serialize_str(level.name())
+}
+
 /// A line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SeriesReport {
     /// The line that was planned.
     pub series: String,
     /// How chains are executed.
+    #[serde(serialize_with = "by_name")]
     pub level: Level,
     /// Its points, in order.
     pub points: Vec<PointReport>,

@@ -73,7 +73,7 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
             };
             // as written, long lists cost microseconds, and the graph as much as the program to build
             let with_reference = match count > 20_000 {
-                true => Level::FAST.to_vec(),
+                true => super::FAST.to_vec(),
                 false => Level::ALL.to_vec(),
             };
             for (what, strangers, levels) in [
@@ -117,7 +117,7 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
                         strangers: Some(never),
                         ..Traffic::default()
                     },
-                    levels: Level::FAST.to_vec(),
+                    levels: super::FAST.to_vec(),
                     group: 2 * places.len(),
                     ..PointSpec::new(
                         format!("{PUBLISHED} (ClassBench), never seen"),

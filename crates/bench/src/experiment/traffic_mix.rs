@@ -62,7 +62,7 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
                 strangers,
                 ..Traffic::default()
             },
-            levels: Level::FAST.to_vec(),
+            levels: super::FAST.to_vec(),
             ..PointSpec::new("", x, chain.clone())
         });
         plan.ratios.push(Ratio {

@@ -239,7 +239,7 @@ impl Point {
                     // a flow's two directions, and what guards keep apart
                     let flows = (4 * aimed.flows).max(DEFAULT_FLOWS);
                     let mut runner = FlowRunner::new(aimed.runner.fork(), flows);
-                    runner.force((*m == Mode::Flow).then_some(engine::Level::Flow));
+                    runner.force((*m == Mode::Flow).then_some(Level::Flow));
                     runner.protect(self.protect);
                     Box::new(runner)
                 }
