@@ -17,7 +17,7 @@ use onefold_chain::Chain;
 use onefold_element::ElemId;
 use onefold_engine::flow::{DEFAULT_FLOWS, FlowRunner};
 use onefold_engine::program::ProgramRunner;
-use onefold_engine::{self as engine, BuildOptions, Log};
+use onefold_engine::{BuildOptions, Log};
 use onefold_packet::Timestamp;
 use std::time::Instant;
 
