@@ -1,10 +1,12 @@
 //! What a program means, for people: its classes with their origin, what it does to each, what it punts, what it saves.
 
+mod fate;
 pub mod kinds;
 mod structures;
 mod text;
 mod view;
 
+pub use fate::Fate;
 pub use structures::html as structures_html;
 pub use text::print;
 pub use view::{class as class_json, json, summary};
@@ -28,48 +30,6 @@ pub struct From {
     pub elem: ElemId,
     /// The argument, if it was one.
     pub arg: Option<u32>,
-}
-
-/// What becomes of a class, for grouping.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fate {
-    /// Leaves the chain.
-    Leaves,
-    /// Dropped.
-    Dropped,
-    /// Goes on in another stage.
-    GoesOn,
-    /// An element is asked.
-    Asks,
-    /// Punted.
-    Punted,
-    /// Does not happen.
-    Never,
-}
-
-impl Fate {
-    /// A word for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Fate::Leaves => "leaves",
-            Fate::Dropped => "dropped",
-            Fate::GoesOn => "goes on",
-            Fate::Asks => "asks",
-            Fate::Punted => "punted",
-            Fate::Never => "never",
-        }
-    }
-}
-
-impl Fate {
-    /// The level that takes a class's packets where levels are chosen (`--mode auto`), as far as the program says it.
-    pub fn level(self) -> &'static str {
-        match self {
-            Fate::Leaves | Fate::Dropped | Fate::GoesOn | Fate::Asks => "flow",
-            Fate::Punted => "reference",
-            Fate::Never => "none",
-        }
-    }
 }
 
 /// A traffic class: all rules of a stage that name the same action.
