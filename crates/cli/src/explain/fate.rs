@@ -29,9 +29,7 @@ impl Fate {
             Fate::Never => "never",
         }
     }
-}
 
-impl Fate {
     /// The level that takes a class's packets where levels are chosen (`--mode auto`), as far as the program says it.
     pub fn level(self) -> &'static str {
         match self {
