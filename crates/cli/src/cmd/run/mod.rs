@@ -214,8 +214,8 @@ pub fn run(args: &Args) -> Result<u8> {
     let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet);
     let policy = Policy::new(&args.shadow, args.seed);
     let (executor, synthesized) = match executor(args, graph, &verifier, &policy, !waits)? {
-        Begun::With(executor, synthesized) => (executor, synthesized),
-        Begun::Not(code) => return Ok(code),
+        Ok(begun) => begun,
+        Err(code) => return Ok(code),
     };
     let mut renewal = Renewal::new(verifier, policy, given.is_some(), waits);
     let command = match given {
@@ -296,10 +296,7 @@ fn check(args: &Args, captures: bool) -> Result<()> {
 }
 
 /// What executes packets, or the exit status if there is nothing to be executed.
-enum Begun {
-    With(Shadow, Option<(program::Synthesized, Verification)>),
-    Not(u8),
-}
+type Begun = std::result::Result<(Shadow, Option<(program::Synthesized, Verification)>), u8>;
 
 /// Makes what executes packets: with a program that has been verified, unless the reference graph is to run alone.
 fn executor(
@@ -315,7 +312,7 @@ fn executor(
         _ => {
             let busy = Busy::new("synthesizing", args.quiet);
             let Some(s) = program::given_or_made(&graph, given)? else {
-                return Ok(Begun::Not(common::BAD_INPUT));
+                return Ok(Err(common::BAD_INPUT));
             };
             let loaded = ProgramRunner::with_program(graph, &s.program);
             let mut r = loaded.context("the synthesized program")?;
@@ -331,7 +328,7 @@ fn executor(
                         "verification": v.json(&[]),
                     }))?;
                 }
-                return Ok(Begun::Not(common::HOLDS_NOT));
+                return Ok(Err(common::HOLDS_NOT));
             }
             r.graph_mut().tell("verification", v.told());
             #[cfg(debug_assertions)]
@@ -342,7 +339,7 @@ fn executor(
             (r, Some((s, v)))
         }
     };
-    Ok(Begun::With(executor, synthesized))
+    Ok(Ok((executor, synthesized)))
 }
 
 /// Program and flow table, as asked for. Where packets arrive by themselves, unknown flows get a share of the time.
