@@ -243,7 +243,7 @@ impl PortArg {
                     })?;
                     let p = PacketPort::open(&self.port, interface.clone(), *mode)?;
                     let how = match mode {
-                        Mode::Ring => "ring shared with the kernel".to_string(),
+                        Mode::Ring => "ring".to_string(),
                         Mode::Vectors(n) => format!("{n} frames a system call"),
                     };
                     let shown = format!("packet:{} ({how})", d.interface);
