@@ -274,7 +274,7 @@ fn attack() {
     };
     assert_eq!(lines.iter().filter(|s| s["level"] == "flow").count(), 2);
     for s in lines.iter().filter(|s| s["level"] == "flow") {
-        let protected = s["series"].as_str().unwrap().contains("live ports");
+        let protected = s["series"].as_str().unwrap().contains("unknown flows");
         assert_eq!(shed(s) > 0.0, protected, "{}", s["series"]);
     }
 }

@@ -9,7 +9,7 @@ use crate::experiment::acl::{NAPT_FLOWS, NEW_PORT};
 use crate::measure::{Vary, frame_of};
 use crate::rng::Rng;
 use crate::rules::{Generated, ProtoMatch, RuleKind, mask};
-use onefold_engine::flow::DEFAULT_SHARE;
+use onefold_engine::flow::FLOOD_SHARE;
 
 /// See the module.
 pub const EXPERIMENT: Experiment = Experiment {
@@ -18,7 +18,7 @@ pub const EXPERIMENT: Experiment = Experiment {
     shows: "Firewall (713 rules), router, NAPT with room for 131,072 flows: established flows share a core with as many packets of other established flows (benign), or of an attacker: a SYN flood that the rules let pass, random \
             5-tuples, new flows that exhaust the NAPT's table, headers made of parts of different rules, so that a classifier finds out late that none matches, new flows to one destination when all ports towards it are \
             taken, and flows that are all alike to a hash without a key (they come again, as benign ones do: where the hash is keyed they cost what those cost). Half of the packets are the established flows' in all cases, so \
-            the rate of all is their rate, too. The line *as on live ports* has their default: packets of unknown flows get at most 5% of the time; those beyond it are dropped at the door.",
+            the rate of all is their rate, too. One line gives packets of unknown flows at most 5% of the time (--protect 0.05): those beyond it are dropped at the door.",
     x: Axis {
         name: "the other half",
         log: false,
@@ -31,8 +31,8 @@ pub const EXPERIMENT: Experiment = Experiment {
 
 /// Templates of hostile packets.
 const TEMPLATES: usize = 4096;
-/// The line of what live ports do unless told otherwise ([`DEFAULT_SHARE`]).
-const PROTECTED: &str = "as on live ports";
+/// The line of `--protect` with [`FLOOD_SHARE`].
+const PROTECTED: &str = "unknown flows: 5% of time";
 /// Attacks.
 const ATTACKS: usize = 6;
 /// Hosts that crowd one destination.
@@ -193,7 +193,7 @@ fn plan(scale: &Scale) -> Result<Plan, PlanError> {
             plan.points.push(PointSpec {
                 series: PROTECTED.into(),
                 levels: vec![Level::Flow],
-                protect: Some(DEFAULT_SHARE),
+                protect: Some(FLOOD_SHARE),
                 ..p
             });
         }

@@ -51,7 +51,7 @@ pub(crate) mod table;
 pub(crate) mod taken;
 pub(crate) mod windows;
 
-pub use crate::flow::policy::admission::{DEFAULT_SHARE, OVERLOAD};
+pub use crate::flow::policy::admission::{FLOOD_SHARE, OVERLOAD};
 pub use crate::flow::runner::{DEFAULT_FLOWS, FlowRunner};
 pub use crate::flow::stats::FlowStats;
 pub use crate::flow::taken::Taken;

@@ -13,7 +13,7 @@ use crate::runner::{self, Plan};
 use crate::shadow::{Policy, ShadowArgs, ShadowLog};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use onefold_engine::flow::{DEFAULT_FLOWS, DEFAULT_SHARE, FlowRunner};
+use onefold_engine::flow::{DEFAULT_FLOWS, FlowRunner};
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::shadow::{Report as ShadowReport, Shadow};
 use onefold_engine::{BuildOptions, Graph, Level};
@@ -213,7 +213,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let ports = super::verify::ports(&chain);
     let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet);
     let policy = Policy::new(&args.shadow, args.seed);
-    let (executor, synthesized) = match executor(args, graph, &verifier, &policy, !waits)? {
+    let (executor, synthesized) = match executor(args, graph, &verifier, &policy)? {
         Ok(begun) => begun,
         Err(code) => return Ok(code),
     };
@@ -299,16 +299,10 @@ fn check(args: &Args, captures: bool) -> Result<()> {
 type Begun = std::result::Result<(Shadow, Option<(program::Synthesized, Verification)>), u8>;
 
 /// Makes what executes packets: with a program that has been verified, unless the reference graph is to run alone.
-fn executor(
-    args: &Args,
-    graph: Graph,
-    verifier: &Verifier,
-    policy: &Policy,
-    live: bool,
-) -> Result<Begun> {
+fn executor(args: &Args, graph: Graph, verifier: &Verifier, policy: &Policy) -> Result<Begun> {
     let given = args.verify.program.as_deref();
     let (executor, synthesized) = match args.mode {
-        Mode::Reference => (flow(args, ProgramRunner::new(graph), live), None),
+        Mode::Reference => (flow(args, ProgramRunner::new(graph)), None),
         _ => {
             let busy = Busy::new("synthesizing", args.quiet);
             let Some(s) = program::given_or_made(&graph, given)? else {
@@ -334,7 +328,7 @@ fn executor(
             #[cfg(debug_assertions)]
             program::Fault::plant(args.shadow.fault, &mut r);
             policy.say(&v);
-            let mut r = flow(args, r, live);
+            let mut r = flow(args, r);
             policy.watch(&mut r, &s.program, &v);
             (r, Some((s, v)))
         }
@@ -342,11 +336,12 @@ fn executor(
     Ok(Ok((executor, synthesized)))
 }
 
-/// Program and flow table, as asked for. Where packets arrive by themselves, unknown flows get a share of the time.
-fn flow(args: &Args, runner: ProgramRunner, live: bool) -> Shadow {
+/// Program and flow table, as asked for. Network interfaces get no share for unknown flows unless it is asked for:
+/// packets behind elements without a model (neighbours that are learnt) are never known, and would be among them.
+fn flow(args: &Args, runner: ProgramRunner) -> Shadow {
     let mut flow = FlowRunner::new(runner, DEFAULT_FLOWS);
     flow.force(args.mode.forced());
-    flow.protect(args.protect.or(live.then_some(DEFAULT_SHARE)));
+    flow.protect(args.protect);
     Shadow::over(flow)
 }
 

@@ -20,9 +20,9 @@
 use onefold_packet::Timestamp;
 use std::time::Duration;
 
-/// The share of time that unknown flows have at most where packets arrive by themselves and queue up (live ports, attacks
-/// in benchmarks), unless told otherwise. Captures wait, and lose nothing: there it is all that they need.
-pub const DEFAULT_SHARE: f64 = 0.05;
+/// A share of the time for unknown flows that keeps known ones near their rate in a flood: what benchmarks of attacks
+/// ask for. Nobody has it without asking: where flows cannot be remembered, all of their packets are unknown.
+pub const FLOOD_SHARE: f64 = 0.05;
 /// Why packets were dropped.
 pub const OVERLOAD: &str = "overload: of no known flow";
 
