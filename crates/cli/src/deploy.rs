@@ -445,9 +445,14 @@ impl Renewal {
         self.verifier.as_ref().map_or(&[], |v| &v.renewals)
     }
 
-    /// No more programs are needed. One that is being made is waited for, so that what is known of it is told.
+    /// No more programs are needed. One that is being made is waited for where packets waited, so that what is known of
+    /// it is told; who ends a live run does not wait for a proof.
     pub fn end(&mut self) {
-        if let Planned::Made(m) = self.planner.wait() {
+        let planned = match self.waits {
+            true => self.planner.wait(),
+            false => self.planner.take(),
+        };
+        if let Planned::Made(m) = planned {
             self.verifier = Some(m.verifier);
         }
     }
