@@ -30,6 +30,43 @@ use onefold_element::{ElemId, Outbox, StateStore};
 use onefold_nat::{Leases, NO_LEASE};
 use onefold_packet::{Pkt, Timestamp};
 
+impl FlowRunner {
+    /// The first packets of a group leave at the sinks that have been [noted](crate::flow::batch_meta::BatchMeta::sinks), as [`FlowRunner::leave`]
+    /// says.
+    #[inline(always)]
+    pub(crate) fn leave_noted(
+        &mut self,
+        cache: usize,
+        packets: &mut BatchDrain<'_>,
+        n: usize,
+        dropped: u64,
+    ) {
+        if self.has_exits(cache) || self.depth > 0 {
+            let sinks = self.meta.sinks;
+            return self.leave_or_wait(0, packets, sinks.get(..n).unwrap_or_default());
+        }
+        let sinks = self.meta.sinks.get(..n).unwrap_or_default();
+        send_known(packets, sinks, dropped, &mut self.runner.graph.out);
+    }
+
+    /// As many packets of a cache as there are sinks leave at these, or go on; those that have none, `dropped`, are dropped. `from`: the
+    /// number of the first one in its group.
+    #[inline(always)]
+    pub(crate) fn leave(
+        &mut self,
+        cache: usize,
+        from: usize,
+        packets: &mut BatchDrain<'_>,
+        sinks: &[u32],
+        dropped: u64,
+    ) {
+        match self.has_exits(cache) || self.depth > 0 {
+            false => send_known(packets, sinks, dropped, &mut self.runner.graph.out),
+            true => self.leave_or_wait(from, packets, sinks),
+        }
+    }
+}
+
 /// As many packets as there are sinks leave at these; those that have none, so many, are dropped.
 #[inline(always)]
 fn send_known(packets: &mut BatchDrain<'_>, sinks: &[u32], dropped: u64, out: &mut Outbox) {
@@ -71,7 +108,7 @@ impl FlowRunner {
             // the clock is the same for the whole group, as far as it is looked at
             let mut equal_match = true;
             if stamped {
-                equal_match = self.begin_group(batch.get(..n).unwrap_or_default());
+                equal_match = self.begin_group(ingress, batch.get(..n).unwrap_or_default());
             }
             let now = self.runner.graph.core.now;
             let mut windows = Windows::of(batch, &mut self.meta.lens, &mut places);
@@ -92,7 +129,8 @@ impl FlowRunner {
                 if dropped == unknown && equal_match {
                     at_once = self.apply_all::<true>(wide, &mut windows, !unknown, now);
                 }
-                if dropped == unknown && equal_match && at_once.upto == n {
+                let exits = self.has_exits(ingress);
+                if dropped == unknown && equal_match && at_once.upto == n && !exits {
                     gone = dropped;
                 } else {
                     // somebody is let in, or is to be told of a packet that is known
@@ -130,13 +168,12 @@ impl FlowRunner {
             }
             let mut i = at_once.upto;
             if gone == 0 {
-                let sinks = self.meta.sinks.get(..i).unwrap_or_default();
-                let out = &mut self.runner.graph.out;
-                send_known(&mut packets, sinks, at_once.dropped, out);
+                self.leave_noted(ingress, &mut packets, i, at_once.dropped);
             } else {
                 shed += self.part(source, &mut packets, i, gone);
             }
             if i == n {
+                self.flush();
                 continue;
             }
             self.meta.fill(u64::MAX, &self.actions, &mut self.group);
@@ -147,17 +184,21 @@ impl FlowRunner {
             while i < n {
                 let upto = match stamped {
                     false => n,
-                    true => i + self.begin_run(packets.rest()),
+                    true => {
+                        self.flush();
+                        i + self.begin_run_of(ingress, packets.rest())
+                    }
                 };
                 let now = self.runner.graph.core.now;
                 i += match stale {
-                    false => wide.go::<false>(self, i, upto, &mut packets, now),
-                    true => wide.go::<true>(self, i, upto, &mut packets, now),
+                    false => wide.go::<false>(self, (ingress, i), upto, &mut packets, now),
+                    true => wide.go::<true>(self, (ingress, i), upto, &mut packets, now),
                 };
                 if i == upto && upto < n {
                     // the next tick's, or others in the end
                     continue;
                 }
+                self.flush();
                 let next = packets.next();
                 if let (true, Some(p)) = (stamped, &next) {
                     self.meet(p.anno.timestamp);
@@ -177,6 +218,7 @@ impl FlowRunner {
                 // whatever there is: bound
                 i += 1;
             }
+            self.flush();
         }
         if let Some(l) = self.ingress.get_mut(ingress) {
             let known = self.stats.hits - known;
@@ -203,26 +245,43 @@ impl FlowRunner {
 
     /// A group's packets are next, each of which arrives at its own time: the clock moves to the first one's. Are all of one tick, and
     /// no timer due before the last?
-    fn begin_group(&mut self, group: &[Pkt]) -> bool {
+    fn begin_group(&mut self, cache: usize, group: &[Pkt]) -> bool {
         let Some(first) = group.first() else {
             return true;
         };
         self.meet(first.anno.timestamp);
-        self.runner.graph.run_of(group, true) == group.len()
+        self.run_of(cache, group) == group.len()
+    }
+
+    /// How many of these packets, the first of which arrives now, may be carried out together. Where they go on behind asked elements, which may
+    /// look at the clock closely, they are those that arrive at the same time.
+    fn run_of(&self, cache: usize, packets: &[Pkt]) -> usize {
+        let n = self.runner.graph.run_of(packets, true);
+        if !self.has_exits(cache) {
+            return n;
+        }
+        let now = self.runner.graph.core.now;
+        let those = packets.iter().take(n);
+        those.take_while(|p| p.anno.timestamp <= now).count()
     }
 
     /// The same for the packets that are left of a group: how many, at least one, are of the first one's tick.
-    fn begin_run(&mut self, rest: &[Pkt]) -> usize {
+    fn begin_run_of(&mut self, cache: usize, rest: &[Pkt]) -> usize {
         let Some(first) = rest.first() else {
             return 0;
         };
         self.meet(first.anno.timestamp);
-        self.runner.graph.run_of(rest, true).max(1)
+        self.run_of(cache, rest).max(1)
     }
 
     /// The first steps for a group, up to its entries. What is known of its packets.
     #[inline(always)]
-    fn look_up(&mut self, wide: impl Steps, ingress: usize, packets: &Windows<'_>) -> Extracted {
+    pub(crate) fn look_up(
+        &mut self,
+        wide: impl Steps,
+        ingress: usize,
+        packets: &Windows<'_>,
+    ) -> Extracted {
         let n = packets.len();
         let Some(ingress) = self.ingress.get(ingress) else {
             return Extracted {
@@ -286,7 +345,7 @@ impl FlowRunner {
     pub(crate) fn go<const STALE: bool>(
         &mut self,
         wide: impl Wide,
-        from: usize,
+        (cache, from): (usize, usize),
         n: usize,
         packets: &mut BatchDrain<'_>,
         now: Timestamp,
@@ -310,8 +369,7 @@ impl FlowRunner {
         let shared = (&self.pool, &self.runner.graph.store);
         let done = left.go::<STALE>(wide, group, shared, &mut clock);
         self.went(&done, clock);
-        let out = &mut self.runner.graph.out;
-        send_known(packets, &sinks[..done.went], done.dropped, out);
+        self.leave(cache, from, packets, &sinks[..done.went], done.dropped);
         done.went
     }
 
@@ -320,7 +378,7 @@ impl FlowRunner {
     ///
     /// `KEYED`: all have entries; otherwise none has.
     #[inline(always)]
-    fn apply_all<const KEYED: bool>(
+    pub(crate) fn apply_all<const KEYED: bool>(
         &mut self,
         wide: impl Steps,
         packets: &mut Windows<'_>,
@@ -408,20 +466,29 @@ impl FlowRunner {
     fn went(&mut self, done: &Applied, clock: u64) {
         self.pool.leases.set_clock(clock);
         let (went, dropped) = (done.went as u64, done.dropped);
-        self.stats.hits += went;
-        self.stats.by_class += done.by_class;
-        if let Some(l) = &mut self.runner.loaded {
-            l.packets += went;
-        }
+        self.came(went, done.by_class);
         let g = &mut self.runner.graph;
-        g.packets_in += went;
         g.out.sent += went - dropped;
         g.out.dropped += dropped;
     }
 
+    /// So many packets were known. Those that go on have been counted at their entry.
+    #[inline(always)]
+    fn came(&mut self, packets: u64, by_class: u64) {
+        if self.depth > 0 {
+            return;
+        }
+        self.stats.hits += packets;
+        self.stats.by_class += by_class;
+        if let Some(l) = &mut self.runner.loaded {
+            l.packets += packets;
+        }
+        self.runner.graph.packets_in += packets;
+    }
+
     /// One packet of which more is to be known: whose entry came a moment ago, or whose counts are told at once. Given back if its flow is not known.
     #[inline(never)]
-    fn known(
+    pub(crate) fn known(
         &mut self,
         ingress: usize,
         i: usize,
@@ -469,7 +536,7 @@ impl FlowRunner {
                 _ => Flow::default(),
             };
         }
-        let (slot, lease) = (x.slot, x.lease);
+        let (slot, lease, total) = (x.slot, x.lease, x.total);
         let Some(template) = self.actions.template(action) else {
             return Some(p);
         };
@@ -495,14 +562,9 @@ impl FlowRunner {
         }
         if slot != NO_SLOT {
             self.table.mark(slot);
-        } else {
-            self.stats.by_class += 1;
         }
-        self.stats.hits += 1;
-        if let Some(l) = &mut self.runner.loaded {
-            l.packets += 1;
-        }
-        g.packets_in += 1;
+        self.came(1, u64::from(slot == NO_SLOT));
+        let g = &mut self.runner.graph;
         let len = p.len() as u64;
         let Some((w, t)) = self.actions.get_mut(action) else {
             return Some(p);
@@ -510,26 +572,33 @@ impl FlowRunner {
         if t.pending().packets == 0 && !t.ready() {
             self.dirty.push(action);
         }
-        t.add(1, len as u32, x.total);
+        t.add(1, len as u32, total);
         let (late, moment) = w.late;
         if late < w.name.counts.len() {
             if moment > 0 {
                 if w.moment.packets == 0 {
                     self.moments.push(action);
                 }
-                w.moment.add(len, x.total);
+                w.moment.add(len, total);
             }
             for c in w.name.counts.get(late + moment..).unwrap_or_default() {
-                tell(g, c, 1, len, x.total.into());
+                tell(g, c, 1, len, total.into());
             }
         }
         match w.name.end {
             PathEnd::Output(sink, _) => {
                 if let Some(template) = self.actions.template(action) {
-                    template.apply(&mut p, &flow.operands, x.total);
+                    template.apply(&mut p, &flow.operands, total);
                 }
                 g.out.sent += 1;
                 g.out.transmitted.push((ElemId(sink), p));
+            }
+            PathEnd::Write { .. } | PathEnd::Ask { .. } => {
+                if let Some(template) = self.actions.template(action) {
+                    template.apply(&mut p, &flow.operands, total);
+                    let sink = template.sink;
+                    self.wait_at(sink, i, p);
+                }
             }
             // the reason is told later
             _ => {

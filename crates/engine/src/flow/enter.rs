@@ -1,11 +1,13 @@
 //! Packets enter: the level that takes a batch is chosen.
 
-use crate::flow::ingress_cache::IngressCache;
+use crate::flow::ingress_cache::{IngressCache, Seat};
 use crate::flow::policy::monitor::Monitor;
 use crate::flow::runner::FlowRunner;
 use crate::flow::steps;
+use crate::flow::wave_order::WaveOrder;
 use crate::graph::arrival::Arrival;
 use crate::level::Level;
+use crate::program::code::NONE;
 use onefold_element::ElemId;
 use onefold_nat::FlowTable;
 use onefold_packet::{Pkt, Timestamp};
@@ -131,6 +133,13 @@ impl FlowRunner {
         true
     }
 
+    /// A monitor that has seen nothing yet.
+    pub(super) fn new_monitor(&self) -> Monitor {
+        let mut monitor = Monitor::new(self.flows, self.pace);
+        monitor.choice.open = self.forced.is_none();
+        monitor
+    }
+
     /// Nothing that was known holds any more.
     #[cold]
     fn begin(&mut self, changes: u64) {
@@ -147,14 +156,23 @@ impl FlowRunner {
             }
         }
         self.ingress.clear();
+        self.exits.clear();
+        let monitor = self.new_monitor();
         if let Some(l) = &self.runner.loaded {
-            let reads = &l.code.reads;
-            let mut monitor = Monitor::new(self.flows, self.pace);
-            monitor.choice.open = self.forced.is_none();
-            self.ingress = reads
-                .iter()
-                .map(|r| IngressCache::new(&l.code, r, monitor))
+            let seat = |source: u32| {
+                let stage = l.code.entries.get(source as usize).copied();
+                let stage = stage.unwrap_or(NONE);
+                Seat {
+                    entry: stage,
+                    stage,
+                    depth: 0,
+                    shift: 0,
+                }
+            };
+            self.ingress = (l.code.reads.iter())
+                .map(|r| IngressCache::new(&l.code, r, seat(r.source), monitor))
                 .collect();
+            self.order = WaveOrder::of(&self.runner.graph.core, &l.code);
         }
     }
 }

@@ -211,6 +211,9 @@ impl IngressCache {
             }
             if b.quick {
                 here &= b.holds_many(wide, &columns, edges[HEAD / 8]);
+                if b.marked {
+                    here = b.marks_each(here, packets, first);
+                }
             } else {
                 here = b.holds_each(here, packets, first, &mut totals);
             }
@@ -299,6 +302,20 @@ impl IngressCache {
 }
 
 impl MaskedMatch {
+    /// Which packets' annotations and types are right.
+    #[inline(never)]
+    fn marks_each(&self, candidates: u16, packets: &Windows<'_>, first: usize) -> u16 {
+        let (mut here, windows) = (0, packets.row(first));
+        each_bit!(candidates.into(), i, {
+            if let (Some(p), Some(w)) = (packets.packet(first + i), windows.get(i))
+                && self.others_hold(w, p)
+            {
+                here |= 1 << i;
+            }
+        });
+        here
+    }
+
     /// [`MaskedMatch::holds_many`] for what has no columns. Notes lengths.
     fn holds_each(
         &self,

@@ -7,11 +7,11 @@
 //! between two elements stays zero from there on: a flow knows its own ([`Flow::zero_udp_checksum`]), and of such packets all of it is taken off.
 
 use crate::flow::masked_match::MaskedMatch;
-use crate::flow::rewrite_template::{Flow, MAX_MOVES, RewriteTemplate};
+use crate::flow::rewrite_template::{EXIT, Flow, MAX_MOVES, RewriteTemplate};
 use crate::program::code::{Code, Cut};
 use crate::program::headers::registers::{Source, write_bits};
 use crate::program::path::{Path, PathEnd};
-use crate::program::rewrite::value::{CONST, Term, Value};
+use crate::program::rewrite::value::{CONST, FieldWrite, Term, Value};
 use crate::simd::At;
 use crate::simd::WINDOW;
 use crate::simd::window_rewrite::Operands as FlowOperands;
@@ -85,6 +85,20 @@ pub(crate) struct FlowAction {
     pub left: Vec<(u32, u16)>,
     /// Bytes before the IP header.
     pub l3: u32,
+    /// Packets were looked at from so many bytes before their first one, and counted with these.
+    pub shift: u32,
+}
+
+impl FlowAction {
+    /// May all that is to be told of its packets wait for the end of the moment?
+    pub fn waits(&self) -> bool {
+        self.late.0 + self.late.1 == self.name.counts.len()
+    }
+
+    /// Bytes of so many packets that were counted with so many.
+    pub fn bytes(&self, n: Pending) -> u64 {
+        n.bytes - u64::from(self.shift) * n.packets
+    }
 }
 
 /// Does a value follow from key and masked match?
@@ -96,7 +110,17 @@ enum Known {
     No,
 }
 
+/// Where an action is made.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Place {
+    /// Packets are looked at from so many bytes before their first one.
+    pub shift: i32,
+    /// Where its packets go on ([`EXIT`]), if they do.
+    pub exit: Option<u32>,
+}
+
 struct Maker<'a> {
+    shift: i32,
     code: &'a Code,
     path: &'a Path,
     guard: &'a MaskedMatch,
@@ -105,7 +129,7 @@ struct Maker<'a> {
 impl Maker<'_> {
     fn bits_of(&self, v: &Value) -> Option<(i32, u8)> {
         match self.code.sources.get(usize::from(v.reg))? {
-            Source::Bits(b) => Some(b.position()),
+            Source::Bits(b) => Some(b.shifted(self.shift).position()),
             _ => None,
         }
     }
@@ -166,26 +190,33 @@ const ODD: &str = "not understood";
 /// this. `when` tells when an element must hear of what it counts.
 pub(crate) fn make(
     code: &Code,
-    path: &Path,
+    (path, place): (&Path, Place),
     guard: &MaskedMatch,
     window: &[u8; WINDOW],
     when: &dyn Fn(u32) -> Accounts,
 ) -> Result<(FlowAction, RewriteTemplate, Flow), &'static str> {
-    let m = Maker { code, path, guard };
+    let shift = place.shift;
+    let m = Maker {
+        shift,
+        code,
+        path,
+        guard,
+    };
     let l3 = guard.shape.l3 as i32;
     let ip_end = |e: EndAt| match e {
         EndAt::Same => Some(false),
-        EndAt::Ip4(at) if at == l3 && !guard.shape.v6 => Some(true),
-        EndAt::Ip6(at) if at == l3 && guard.shape.v6 => Some(true),
+        EndAt::Ip4(at) if at + shift == l3 && !guard.shape.v6 => Some(true),
+        EndAt::Ip6(at) if at + shift == l3 && guard.shape.v6 => Some(true),
         _ => None,
     };
     let count = |(elem, tag, len): &(u32, u16, LenAt)| {
         let of_ip = ip_end(len.end)?;
+        let start = len.start + shift;
         // behind the fixed part of the header a length could come to less than nothing
-        if len.start > l3 + 20 {
+        if start > l3 + 20 {
             return None;
         }
-        let add = if of_ip { l3 - len.start } else { -len.start };
+        let add = if of_ip { l3 - start } else { -start };
         Some(Count {
             elem: *elem,
             tag: *tag,
@@ -223,20 +254,28 @@ pub(crate) fn make(
     action.late = (late, moment);
     action.left = path.left.clone();
     action.l3 = l3 as u32;
+    action.shift = shift as u32;
     action.plain = late == path.counts.len();
     let mut template = RewriteTemplate::nothing();
     template.l3 = l3 as u32;
     template.bytes.udp = guard.shape.udp();
     let mut flow = Flow::default();
-    let PathEnd::Output(sink, image) = path.end else {
-        return Ok((action, template, flow));
+    let (sink, image) = match path.end {
+        PathEnd::Output(sink, image) => (sink, image),
+        PathEnd::Write { image, .. } | PathEnd::Ask { image, .. } => {
+            (place.exit.ok_or(ODD)? | EXIT, image)
+        }
+        PathEnd::Drop(..) | PathEnd::Elsewhere => return Ok((action, template, flow)),
     };
+    let goes_on = path.end.goes_on();
     template.sink = sink;
     let image = code.images.get(image as usize).ok_or(ODD)?;
-    if image.start.abs() > MAX_SHIFT {
+    let start = image.start + shift;
+    if start.abs() > MAX_SHIFT {
         return Err("the packet begins elsewhere");
     }
-    template.start = image.start;
+    // what is taken off the front of one that goes on may be put back, and is taken off when all has been written
+    template.start = if goes_on { start.min(0) } else { start };
     template.trim = ip_end(image.end).ok_or("the packet ends elsewhere")?;
 
     // writes
@@ -247,16 +286,20 @@ pub(crate) fn make(
     // the key as it leaves
     let mut vars = *window;
     for f in &image.writes {
+        let f = FieldWrite {
+            bit: f.bit + shift * 8,
+            ..*f
+        };
         let end = f.bit + i32::from(f.bits);
         let whole = f.bit & 7 == 0 && f.bits & 7 == 0;
         if m.bits_of(&f.value) == Some((f.bit, f.bits)) && f.value.add & f.value.mask == 0 {
             continue;
         }
         // what is not in the packet that leaves need not be written
-        if end <= image.start * 8 {
+        if !goes_on && end <= start * 8 {
             continue;
         }
-        let at = f.bit - image.start * 8;
+        let at = f.bit - template.start * 8;
         if at < 0 || at + i32::from(f.bits) > WINDOW as i32 * 8 {
             return Err("a field behind the first 64 bytes is written");
         }
@@ -282,17 +325,18 @@ pub(crate) fn make(
                     let Some(Source::Bits(b)) = code.sources.get(usize::from(f.value.reg)) else {
                         return Err("a value that is no field is written");
                     };
+                    let b = b.shifted(shift);
                     if f.value.add & f.value.mask != 0 || b.position().1 != f.bits || over {
                         return Err("a field is written that depends on another");
                     }
-                    moves.push((*b, at, f.bits));
+                    moves.push((b, at, f.bits));
                 }
             },
         }
     }
     if action.name.flows {
         action.keyed = true;
-        let place = |at: usize| usize::try_from(at as i32 - image.start).map_err(|_| ODD);
+        let place = |at: usize| usize::try_from(at as i32 - template.start).map_err(|_| ODD);
         let two = |at: usize| place(at).and_then(|at| At::of(at).ok_or(ODD));
         let vars = |at: usize, n: usize| vars.get(at..at + n).ok_or(ODD);
         let of = |v: &[u8]| v.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
@@ -311,18 +355,19 @@ pub(crate) fn make(
 
     // checksums
     for s in &image.sums {
-        let at = s.at - image.start;
+        let from = s.at + shift;
+        let at = from - template.start;
         let place = usize::try_from(at).ok().and_then(At::of);
         let place = place.ok_or("a checksum behind the first 64 bytes")?;
         let expected = match s.kind {
-            SumKind::Ip4 => !guard.shape.v6 && s.at == l3 + 10,
-            SumKind::Tcp => shape.tcp() && s.at == shape.l4() as i32 + 16,
-            SumKind::Udp => shape.udp() && s.at == shape.l4() as i32 + 6,
+            SumKind::Ip4 => !guard.shape.v6 && from == l3 + 10,
+            SumKind::Tcp => shape.tcp() && from == shape.l4() as i32 + 16,
+            SumKind::Udp => shape.udp() && from == shape.l4() as i32 + 6,
             // a message of nothing but zeros is something else: a reply with the identifier zero
             SumKind::Icmp => {
                 let request = guard.least(shape.l4() as i32 * 8, 8) == 8;
                 shape.echo()
-                    && s.at == shape.l4() as i32 + 2
+                    && from == shape.l4() as i32 + 2
                     && (request || flow.operands.ports() != 0)
             }
         };
@@ -389,6 +434,7 @@ impl FlowAction {
             plain: true,
             keyed: false,
             l3: 0,
+            shift: 0,
             left: Vec::new(),
         }
     }

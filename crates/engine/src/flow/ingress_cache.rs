@@ -14,21 +14,41 @@ use onefold_packet::Packet;
 /// Masked matches that are compared together.
 const AT_ONCE: usize = 4;
 
-/// Everything about one entry.
+/// Where a cache's packets come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seat {
+    /// The stage of the program where they entered.
+    pub entry: u32,
+    /// The stage that they are at.
+    pub stage: u32,
+    /// How many epochs are behind them.
+    pub depth: usize,
+    /// They are looked at from so many bytes before their first one, where their IP headers begin at
+    /// [`HEAD_AT`](crate::simd::HEAD_AT) then.
+    pub shift: i32,
+}
+
+/// Everything about one entry, or about one place where an epoch begins behind a write-out or an element that was asked.
 #[derive(Debug)]
 pub(crate) struct IngressCache {
+    /// `u32::MAX` of what is no entry.
     pub source: u32,
+    pub seat: Seat,
+    /// Some of its actions' packets [go on](crate::flow::exit).
+    pub exits: bool,
     plans: Vec<Plan>,
     pub matches: Vec<MaskedMatch>,
     pub monitor: Monitor,
 }
 
 impl IngressCache {
-    pub fn new(code: &Code, reads: &EntryReads, monitor: Monitor) -> IngressCache {
+    pub fn new(code: &Code, reads: &EntryReads, seat: Seat, monitor: Monitor) -> IngressCache {
         let shapes = Shape::all().into_iter().zip(&reads.shapes);
-        let plans = shapes.filter_map(|(s, r)| plan(code, r, s));
+        let plans = shapes.filter_map(|(s, r)| plan(code, r, s, seat.shift));
         IngressCache {
             source: reads.source,
+            seat,
+            exits: false,
             plans: plans.collect(),
             matches: Vec::new(),
             monitor,

@@ -156,8 +156,8 @@ impl FlowRunner {
             x.hash = self.table.hash(&x.key);
         }
         if x.guard == NO_MATCH {
-            self.stats.others += 1;
-            self.runner.enter(source, p, first);
+            self.stats.others += u64::from(self.depth == 0);
+            self.to_program(source, ingress, p, first);
             return;
         }
         let matches = self.ingress.get(ingress).map(|l| &l.matches[..]);
@@ -166,7 +166,7 @@ impl FlowRunner {
         if x.action == UNKNOWN && keyed {
             x.action = BY_FLOW;
         }
-        self.stats.misses += 1;
+        self.stats.misses += u64::from(self.depth == 0);
         let overloaded = self
             .ingress
             .get(ingress)
@@ -188,29 +188,34 @@ impl FlowRunner {
                 .match_of(ingress, &x)
                 .is_none_or(|b| b.insert_backoff.tries());
         if single && !open || !tries {
-            self.runner.enter(source, p, first);
+            self.to_program(source, ingress, p, first);
             return;
         }
-        self.original.refill(p.data());
+        self.original.refill_as(&p);
         let mut path = self.path.take().unwrap_or_default();
         path.clear();
         if let Some(l) = &mut self.runner.loaded {
             l.state.path = Some(path);
         }
         let left = self.runner.graph.out.transmitted.len();
-        self.runner.enter(source, p, first);
-        let path = self
-            .runner
-            .loaded
-            .as_mut()
-            .and_then(|l| l.state.path.take());
+        self.to_program(source, ingress, p, first);
+        let state = self.runner.loaded.as_mut().map(|l| &mut l.state);
+        let (path, stopped) = state.map_or((None, None), |s| (s.path.take(), s.stopped.take()));
         let same_graph = self.seen == Some(self.runner.graph.core.changes);
         if let Some(path) = path {
             let may = match same_graph {
                 true => path.repeats(),
                 false => Err("a handler was written to"),
             };
-            let done = may.and_then(|()| self.remember(ingress, &x, &path, left, single));
+            let exit = may.and_then(|()| self.exit_of(ingress, x.guard, &path));
+            let to = exit.ok().flatten();
+            let done = exit.and_then(|exit| {
+                let after = stopped.as_ref().map(|s| &*s.p);
+                self.remember(ingress, &x, (&path, exit, after), left, single)
+            });
+            if let Some(stopped) = stopped {
+                self.go_on(stopped, to, i);
+            }
             if open && done != Err(HAS_ENTRY) {
                 self.learn(ingress, &x, done.ok().flatten());
             }
@@ -247,13 +252,22 @@ impl FlowRunner {
         &self.causes
     }
 
-    /// Makes an entry of a packet's action, or none if it is `single`; [`FlowRunner::original`] is what it was, and it left as number `left` of those that have.
+    /// The program takes a packet: from the beginning on, or at a cache's stage.
+    fn to_program(&mut self, source: ElemId, cache: usize, p: Pkt, first: Option<First>) {
+        match self.depth {
+            0 => self.runner.enter(source, p, first),
+            _ => self.resume(cache, p),
+        }
+    }
+
+    /// Makes an entry of a packet's action, or none if it is `single`; [`FlowRunner::original`] is what it was, and it left as number `left` of those that have,
+    /// or has come to an exit, as which it looks like `after`.
     /// The action, if it is that of all packets of the masked match that the entry stage's rule takes.
     fn remember(
         &mut self,
         ingress: usize,
         x: &PacketMeta,
-        path: &Path,
+        (path, exit, after): (&Path, Option<u32>, Option<&Packet>),
         left: usize,
         single: bool,
     ) -> Result<Option<u32>, &'static str> {
@@ -263,6 +277,7 @@ impl FlowRunner {
         }
         let code = self.runner.loaded.as_ref().ok_or(GONE)?.code.clone();
         let lane_at = ingress;
+        let place = self.place(lane_at, exit);
         let ingress = self.ingress.get(ingress).ok_or(GONE)?;
         let guard = ingress.matches.get(usize::from(x.guard)).ok_or(GONE)?;
         // the entry stage's rule is the only one, and nothing is asked for bindings
@@ -282,7 +297,11 @@ impl FlowRunner {
             return Err("a binding of something that is cut off");
         }
         let window = *self.original.window::<WINDOW>().ok_or(GONE)?;
-        let (action, template, flow) = flow_action::make(&code, path, guard, &window, &when)?;
+        let (action, template, flow) =
+            flow_action::make(&code, (path, place), guard, &window, &when)?;
+        if !action.waits() && (exit.is_some() || self.depth > 0) {
+            return Err("an element that is told of each packet at once");
+        }
         let out = g.out.transmitted.get(left..).ok_or(GONE)?;
         match (path.end, out) {
             (PathEnd::Output(sink, _), [(e, p)]) => {
@@ -298,6 +317,19 @@ impl FlowRunner {
                 }
             }
             (PathEnd::Drop(..), []) => {}
+            (PathEnd::Write { .. } | PathEnd::Ask { .. }, []) => {
+                let operands = match template.zero_udp_checksum_of(&flow, &self.original) {
+                    Some(sum) => flow.operands.with_zero_udp_checksum(sum),
+                    None => flow.operands,
+                };
+                template.apply(&mut self.original, &operands, x.total);
+                let exit = exit.and_then(|e| self.exits.all.get_mut(e as usize));
+                exit.ok_or(GONE)?.apply(&code, &mut self.original);
+                if !after.is_some_and(|p| alike(p, &self.original)) {
+                    self.stats.refused += 1;
+                    return Err("REFUSED: the entry would have been wrong");
+                }
+            }
             // what left besides is of something that was waiting
             _ => return Err("others left with it"),
         }
@@ -371,6 +403,28 @@ impl FlowRunner {
             b.rules.set(x.rule, rules, taken, action);
         }
     }
+}
+
+/// Is nothing different about two packets that another epoch may read? The bytes in front of them, as far as headers may have been there, are
+/// compared, too.
+fn alike(a: &Packet, b: &Packet) -> bool {
+    const BEFORE: usize = 32;
+    let before = |p: &Packet| {
+        let h = p.headroom_bytes();
+        h.get(h.len().saturating_sub(BEFORE)..).map(<[u8]>::to_vec)
+    };
+    let marks = |p: &Packet| {
+        (
+            p.mac_header_offset(),
+            p.network_header_offset(),
+            p.transport_header_offset(),
+        )
+    };
+    a.data() == b.data()
+        && before(a) == before(b)
+        && marks(a) == marks(b)
+        && a.anno.bytes() == b.anno.bytes()
+        && a.anno.packet_type == b.anno.packet_type
 }
 
 /// Key, action, lease; of a short key's flow its own values.

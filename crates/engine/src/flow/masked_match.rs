@@ -15,6 +15,7 @@ use crate::flow::policy::insert_backoff::InsertBackoff;
 use crate::flow::rule_cache::RuleCache;
 use crate::flow::table::{KEY, LONG};
 use crate::program::code::Code;
+use crate::program::headers::registers::Source;
 use crate::program::headers::shape::{ECHO, Shape, Transport};
 use crate::program::reads::ShapeReads;
 use crate::simd::HEAD_AT;
@@ -83,6 +84,8 @@ pub(crate) struct MaskedMatch {
     pub total: (u32, u32),
     /// All that is asked besides is whether the checksum of an IPv4 header at [`HEAD_AT`] is right, and whether there is payload behind TCP's.
     pub quick: bool,
+    /// Of a quick one: annotations and packet types are asked, too, which are not in the packet's bytes.
+    pub marked: bool,
     /// There is more to be asked: one of the following.
     more: bool,
     /// What is no range of bytes.
@@ -110,6 +113,16 @@ impl MaskedMatch {
     pub fn pins(&self, bit: i32, bits: u8) -> bool {
         self.shape.in_shape(bit, bits)
             || (self.intervals.iter()).any(|(b, n, lo, hi)| (*b, *n) == (bit, bits) && lo == hi)
+    }
+    /// The same of bits that several fields may have between them.
+    pub fn pins_each(&self, bit: i32, bits: u8) -> bool {
+        let one = |b: &i32| {
+            let among = |(at, n, lo, hi): &(i32, u8, u128, u128)| {
+                lo == hi && (*at..*at + i32::from(*n)).contains(b)
+            };
+            self.shape.in_shape(*b, 1) || self.intervals.iter().any(among)
+        };
+        (bit..bit + i32::from(bits)).all(|b| one(&b))
     }
     /// The least value of these bits in the masked match.
     pub fn least(&self, bit: i32, bits: u8) -> u128 {
@@ -140,7 +153,7 @@ impl MaskedMatch {
             && (self.others.is_empty() || self.others_hold(w, p))
     }
 
-    fn others_hold(&self, w: &[u8; WINDOW], p: &Packet) -> bool {
+    pub fn others_hold(&self, w: &[u8; WINDOW], p: &Packet) -> bool {
         (self.others.iter()).all(|(r, lo, hi)| {
             let v = r.value(self.shape, w, p);
             *lo <= v && v <= *hi
@@ -202,13 +215,15 @@ fn total(s: Shape, w: &[u8; WINDOW]) -> usize {
 }
 
 /// The guards of a shape; `None` when something is read that cannot be guarded.
-pub(crate) fn plan(code: &Code, reads: &ShapeReads, shape: Shape) -> Option<Plan> {
+///
+/// `shift`: packets are looked at from so many bytes before their first one.
+pub(crate) fn plan(code: &Code, reads: &ShapeReads, shape: Shape, shift: i32) -> Option<Plan> {
     let mut dims = Vec::new();
     for d in &reads.dims {
         let other = || {
             code.sources
                 .get(usize::from(d.reg))
-                .map(|s| Read::Other(*s))
+                .map(|s| Read::Other(s.shifted(shift)))
         };
         let (read, at, max) = match d.dim {
             Dim::Slot(_) => continue,
@@ -304,6 +319,7 @@ pub(crate) fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option
         len: (0, u32::MAX),
         total: at_least(plan.shape.least() as u32),
         quick: false,
+        marked: false,
         more: false,
         payload: None,
         sum: false,
@@ -403,7 +419,9 @@ pub(crate) fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option
     b.word_match = WordMatch::of(&mask, &value, &span);
     b.equal_match = EqualMatch::of(&mask, &value, &span);
     (b.mask, b.lo, b.span) = (mask, value, span);
-    let simple = ranges.is_empty() && others.is_empty();
+    let mark = |r: &Read| matches!(r, Read::Other(Source::Anno(..) | Source::PacketType));
+    let simple = ranges.is_empty() && others.iter().all(|(r, ..)| mark(r));
+    b.marked = !others.is_empty();
     b.more = !ranges.is_empty() || !others.is_empty() || b.payload.is_some();
     b.ranges = ranges.into();
     b.others = others.into();

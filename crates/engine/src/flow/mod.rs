@@ -28,6 +28,7 @@ pub(crate) mod batch_drain;
 pub(crate) mod batch_meta;
 pub(crate) mod bucket;
 pub(crate) mod enter;
+pub(crate) mod exit;
 pub(crate) mod extract;
 pub(crate) mod field_read;
 pub(crate) mod flow_action;
@@ -49,6 +50,8 @@ pub(crate) mod stats;
 pub(crate) mod steps;
 pub(crate) mod table;
 pub(crate) mod taken;
+pub(crate) mod wave_order;
+pub(crate) mod waves;
 pub(crate) mod windows;
 
 pub use crate::flow::policy::admission::{FLOOD_SHARE, OVERLOAD};

@@ -19,6 +19,9 @@ const TURNED: usize = 16;
 /// See [`RewriteTemplate::sink`].
 pub(crate) const NO_SINK: u32 = u32::MAX;
 
+/// In [`RewriteTemplate::sink`], with a number: packets do not leave but [go on](crate::flow::exit::Exit).
+pub(crate) const EXIT: u32 = 1 << 31;
+
 /// What a flow has for itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Flow {
@@ -39,7 +42,7 @@ pub(crate) struct RewriteTemplate {
     pub start: i32,
     /// First byte of the IP header.
     pub l3: u32,
-    /// The sink where packets leave; [`NO_SINK`] where they are dropped.
+    /// The sink where packets leave; [`NO_SINK`] where they are dropped, [`EXIT`] where they go on.
     pub sink: u32,
     /// Packets begin where they began, and no fields are copied.
     pub quick: bool,

@@ -2,6 +2,7 @@
 
 use crate::flow::action_table::ActionTable;
 use crate::flow::batch_meta::BatchMeta;
+use crate::flow::exit::Exits;
 use crate::flow::flow_action::{Count, FlowAction, Pending};
 use crate::flow::ingress_cache::IngressCache;
 use crate::flow::lease::LeasePool;
@@ -13,6 +14,8 @@ use crate::flow::policy::seen_filter::SeenFilter;
 use crate::flow::rule_cache::RuleCache;
 use crate::flow::stats::FlowStats;
 use crate::flow::table::{Slot, Table};
+use crate::flow::wave_order::WaveOrder;
+use crate::flow::waves::Wave;
 use crate::graph::reference::{DropCount, Graph, Totals};
 use crate::level::{Level, Stopwatch};
 use crate::program::ProgramRunner;
@@ -23,7 +26,7 @@ use crate::program::plan::Plan;
 use crate::program::report::Report;
 use crate::simd::GROUP;
 use crate::simd::dispatch::Isa;
-use onefold_element::{ElemId, StateId};
+use onefold_element::{ElemId, Emission, StateId};
 use onefold_packet::{Packet, Pkt, Timestamp};
 use onefold_synth::program::Program;
 use std::hash::{BuildHasher, RandomState};
@@ -44,6 +47,17 @@ pub struct FlowRunner {
     pub(super) moments: Vec<u32>,
     pub(super) ingress: Vec<IngressCache>,
     pub(super) next_match: u32,
+    /// Where packets of actions go on.
+    pub(super) exits: Exits,
+    pub(super) order: WaveOrder,
+    /// By how many epochs packets have behind them.
+    pub(super) waves: Vec<Wave>,
+    /// What packets at hand have behind them.
+    pub(super) depth: usize,
+    /// Packets of a run have left at their sinks from this number on, in no order yet.
+    pub(super) run: Option<usize>,
+    /// What an element that was asked has emitted.
+    pub(super) emissions: Vec<Emission>,
     /// Tables that are attached.
     pub(super) tables: Vec<StateId>,
     /// [`Graph::changes`] that entries were made under; `None` before the first packet and after a program has been loaded.
@@ -118,6 +132,12 @@ impl FlowRunner {
             ingress: Vec::new(),
             // no key is zero
             next_match: 1,
+            exits: Exits::default(),
+            order: WaveOrder::default(),
+            waves: Vec::new(),
+            depth: 0,
+            run: None,
+            emissions: Vec::new(),
             tables: Vec::new(),
             seen: None,
             calls,
@@ -242,7 +262,7 @@ impl FlowRunner {
                 // all stages' rules, one after the other
                 if let Some(c) = r.rules.get_mut(*rule as usize) {
                     c.packets += n.packets;
-                    c.bytes += n.bytes;
+                    c.bytes += w.bytes(n);
                 }
             }
         }
@@ -408,13 +428,14 @@ fn account(w: &FlowAction, n: Pending, runner: &mut ProgramRunner) {
     if let (Some(l), Some(ledger)) = (&runner.loaded, &mut g.core.rules) {
         let ends = n.ip_bytes + u64::from(w.l3) * n.packets;
         let padding = n.bytes.saturating_sub(ends);
+        let bytes = w.bytes(n);
         for r in &w.name.rules {
             let cut = l.code.action_of(*r).is_some_and(|a| a.cut != Cut::No);
             let padding = if cut { padding } else { 0 };
-            ledger.classes(*r as usize, n.packets, n.bytes, padding);
+            ledger.classes(*r as usize, n.packets, bytes, padding);
         }
         for (rule, bind) in &w.left {
-            let here = (n.packets, n.bytes);
+            let here = (n.packets, bytes);
             ledger.left(*rule as usize, *bind, here, |_| padding);
         }
     }

@@ -87,7 +87,7 @@ macro_rules! steps {
             fn go[STALE](
                 wide,
                 r: &mut FlowRunner,
-                from: usize,
+                from: (usize, usize),
                 n: usize,
                 packets: &mut BatchDrain<'_>,
                 now: Timestamp,
@@ -180,6 +180,14 @@ macro_rules! compiled {
                 // SAFETY: who calls this function vouches for the processor.
                 r.groups(unsafe { $isa::new() }, source, ingress, batch, arrival);
             }
+
+            /// # Safety
+            /// As for `run`.
+            #[target_feature(enable = $features)]
+            unsafe fn wave(r: &mut FlowRunner, cache: usize, batch: &mut Vec<Pkt>) {
+                // SAFETY: who calls this function vouches for the processor.
+                r.wave(unsafe { $isa::new() }, cache, batch);
+            }
         }
     };
 }
@@ -208,5 +216,18 @@ pub(crate) fn run(
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => unsafe { Avx2::run(r, source, ingress, batch, arrival) },
         Isa::Any => r.groups(Any, source, ingress, batch, arrival),
+    }
+}
+
+/// [`FlowRunner::wave`], compiled for these instructions, which the processor has.
+#[inline]
+pub(crate) fn wave(isa: Isa, r: &mut FlowRunner, cache: usize, batch: &mut Vec<Pkt>) {
+    match isa {
+        // SAFETY: found, or the value would not be this one; this goes for the following, too.
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => unsafe { Avx512::wave(r, cache, batch) },
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => unsafe { Avx2::wave(r, cache, batch) },
+        Isa::Any => r.wave(Any, cache, batch),
     }
 }

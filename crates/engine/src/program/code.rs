@@ -4,7 +4,7 @@ use crate::graph::topology::Edge;
 use crate::program::headers::registers::Source;
 use crate::program::lookup::tree::{Classifier, StageIndex};
 use crate::program::lookup::{Lookup, StageLookup};
-use crate::program::reads::EntryReads;
+use crate::program::reads::{EntryReads, LaterReads};
 use crate::program::rewrite::image::Image;
 use onefold_element::model::{BindKind, FlowSide, ValueSet};
 use onefold_synth::program::{EndAt, LenAt};
@@ -171,6 +171,8 @@ pub(crate) struct Code {
     pub tables: Vec<u32>,
     /// What decides ways, by entry.
     pub reads: Vec<EntryReads>,
+    /// What decides ways behind write-outs and asked elements, if there are any.
+    pub later: Option<Arc<LaterReads>>,
 }
 
 impl Code {

@@ -6,6 +6,7 @@ use crate::program::exec::batch_exec;
 use crate::program::exec::batch_exec::Left;
 use crate::program::exec::fast_exec;
 use crate::program::exec::general;
+use crate::program::exec::state::Stopped;
 use crate::program::lookup::columns::Scratch;
 use crate::program::lookup::tree::NO_RULE;
 use crate::program::runner::{First, Loaded, ProgramRunner};
@@ -14,6 +15,13 @@ use onefold_packet::{Packet, Pkt, Timestamp};
 
 /// Programs with at most so many rules have all that is known of them in the nearest caches.
 const NEAR: usize = 512;
+
+/// Where a packet goes on.
+pub(crate) enum Resume {
+    /// At this stage, where an epoch begins.
+    Stage(Pkt, u32),
+    Stopped(Stopped),
+}
 
 impl ProgramRunner {
     /// As [`Graph::inject`], through the program.
@@ -301,6 +309,24 @@ impl ProgramRunner {
         })
     }
 
+    /// A packet goes on at the beginning of an epoch, at a stage or from where it [stopped](Stopped). `changes`: [`Graph::changes`] when
+    /// its batch entered.
+    pub(crate) fn resume(&mut self, from: Resume, changes: u64) {
+        let Some(l) = &mut self.loaded else { return };
+        let g = &mut self.graph;
+        g.core.steps = 0;
+        match from {
+            Resume::Stage(p, stage) => {
+                general::run_from(&l.code, &mut l.state, g, stage, p, changes);
+            }
+            Resume::Stopped(s) => general::go_on(&l.code, &mut l.state, g, s, changes),
+        }
+        if !g.core.is_quiet() && l.state.stopped.is_none() {
+            (l.state.deferred).tell(&l.code, &mut g.core, &mut g.out, &mut g.store);
+            g.core.quiesce(&mut g.out, &mut g.store);
+        }
+    }
+
     /// A packet goes in at the present time; its class may be known.
     pub(crate) fn enter(&mut self, source: ElemId, p: Pkt, first: Option<First>) {
         // what was due before may have called handlers
@@ -323,7 +349,8 @@ impl ProgramRunner {
                 if let Some(p) = p {
                     general::run(&l.code, &mut l.state, g, stage, p, rule);
                 }
-                if !g.core.is_quiet() {
+                // one that stopped is not done yet
+                if !g.core.is_quiet() && l.state.stopped.is_none() {
                     (l.state.deferred).tell(&l.code, &mut g.core, &mut g.out, &mut g.store);
                     g.core.quiesce(&mut g.out, &mut g.store);
                 }

@@ -13,6 +13,26 @@ pub(crate) enum PathEnd {
     Output(u32, u32),
     /// This element dropped it.
     Drop(u32, &'static str),
+    /// The epoch ended: it was written out with this image, and goes on at this stage.
+    Write { image: u32, next: u32 },
+    /// The epoch ended: it was written out with this image, and an element is asked at this input; [`Code`]'s places of the
+    /// outputs' nexts, and what counts it.
+    ///
+    /// [`Code`]: crate::program::code::Code
+    Ask {
+        image: u32,
+        node: u32,
+        port: u32,
+        outputs: (u32, u32),
+        site: u32,
+    },
+}
+
+impl PathEnd {
+    /// Does the packet go on, in another epoch?
+    pub fn goes_on(self) -> bool {
+        matches!(self, PathEnd::Write { .. } | PathEnd::Ask { .. })
+    }
 }
 
 /// All stages of one epoch that a packet passed, and what happened there.
@@ -29,6 +49,8 @@ pub(crate) struct Path {
     pub end: PathEnd,
     /// Registers at the end, where it left.
     pub values: Vec<u128>,
+    /// Bindings have set annotations that no image names.
+    pub late: bool,
     /// Why it is not to be gone again, if something that happened may not happen again.
     pub once: Option<&'static str>,
 }
@@ -42,7 +64,7 @@ impl Path {
         self.flows.clear();
         self.end = PathEnd::Elsewhere;
         self.values.clear();
-        self.once = None;
+        (self.once, self.late) = (None, false);
     }
     /// A rule took the packet.
     pub fn rule(&mut self, at: usize, fresh: bool) {

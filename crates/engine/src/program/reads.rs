@@ -6,7 +6,7 @@ use crate::program::followers::followers_of;
 use crate::program::headers::registers::Bits;
 use crate::program::headers::shape::Shape;
 use onefold_element::model::{HeaderCheck, ValueSet};
-use onefold_synth::program::{Address, Dim, EndAt, Entry, Program, Step};
+use onefold_synth::program::{Action, Address, Dim, End, EndAt, Entry, Program, Step};
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Values at which a dimension's answers can change, at most; of more it is only known that there are many.
@@ -47,16 +47,85 @@ pub(crate) struct EntryReads {
 pub(crate) fn of(p: &Program, regs: &HashMap<Dim, u16>) -> Vec<EntryReads> {
     let entry = |e: &Entry| EntryReads {
         source: e.source.0,
-        shapes: (Shape::all().iter())
-            .map(|s| of_shape(p, regs, e, *s))
-            .collect(),
+        shapes: of_shapes(p, regs, e.stage.0, 0),
     };
     p.entries.iter().map(entry).collect()
 }
 
-fn of_shape(p: &Program, regs: &HashMap<Dim, u16>, e: &Entry, shape: Shape) -> ShapeReads {
+fn of_shapes(p: &Program, regs: &HashMap<Dim, u16>, stage: u32, shift: i32) -> Vec<ShapeReads> {
+    (Shape::all().iter())
+        .map(|s| of_shape(p, regs, (stage, shift), *s))
+        .collect()
+}
+
+/// What is read where an epoch begins behind a write-out or an element that was asked: found out when the flow table asks, as few
+/// of these places see packets.
+#[derive(Debug, Clone)]
+pub(crate) struct LaterReads {
+    program: Program,
+    regs: HashMap<Dim, u16>,
+}
+
+impl LaterReads {
+    /// `None` where there are no such places.
+    pub fn of(p: &Program, regs: &HashMap<Dim, u16>) -> Option<LaterReads> {
+        let goes_on = |a: &Action| matches!(a.end, End::Write { .. } | End::Ask { .. });
+        let any = p.stages.iter().any(|s| s.actions.iter().any(goes_on));
+        any.then(|| LaterReads {
+            program: p.clone(),
+            regs: regs.clone(),
+        })
+    }
+
+    /// Behind this stage, of packets that are looked at from `shift` bytes before their first one.
+    pub fn at(&self, stage: u32, shift: i32) -> EntryReads {
+        EntryReads {
+            source: u32::MAX,
+            shapes: of_shapes(&self.program, &self.regs, stage, shift),
+        }
+    }
+}
+
+/// What a dimension is for who looks at packets from so many bytes before their first one.
+fn shifted(d: Dim, shift: i32) -> Dim {
+    let end = |e: EndAt| match e {
+        EndAt::Same => EndAt::Same,
+        EndAt::Ip4(at) => EndAt::Ip4(at + shift),
+        EndAt::Ip6(at) => EndAt::Ip6(at + shift),
+    };
+    match d {
+        Dim::Bits { bit, bits } => Dim::Bits {
+            bit: bit + shift * 8,
+            bits,
+        },
+        Dim::Check { check, at, end: e } => Dim::Check {
+            check,
+            at: at + shift,
+            end: end(e),
+        },
+        Dim::Route { table, of, what } => Dim::Route {
+            table,
+            of: match of {
+                Address::Bits { bit, bits } => Address::Bits {
+                    bit: bit + shift * 8,
+                    bits,
+                },
+                of => of,
+            },
+            what,
+        },
+        Dim::Len | Dim::Slot(_) | Dim::Anno(_) | Dim::PacketType => d,
+    }
+}
+
+fn of_shape(
+    p: &Program,
+    regs: &HashMap<Dim, u16>,
+    (stage, shift): (u32, i32),
+    shape: Shape,
+) -> ShapeReads {
     let mut seen = HashSet::new();
-    let mut todo = vec![e.stage.0];
+    let mut todo = vec![stage];
     let mut cuts = Cuts::default();
     let mut binds = false;
     let mut known: HashMap<Dim, Known> = HashMap::new();
@@ -67,7 +136,9 @@ fn of_shape(p: &Program, regs: &HashMap<Dim, u16>, e: &Entry, shape: Shape) -> S
         };
         let mut actions = BTreeSet::new();
         for r in &s.rules {
-            let known = |d: &Dim| *known.entry(*d).or_insert_with(|| Known::of(*d, shape));
+            let known = |d: &Dim| {
+                *(known.entry(*d)).or_insert_with(|| Known::of(shifted(*d, shift), shape))
+            };
             if read(&r.filter.0, known, &mut cuts) {
                 actions.insert(r.action.0);
             }
@@ -80,10 +151,13 @@ fn of_shape(p: &Program, regs: &HashMap<Dim, u16>, e: &Entry, shape: Shape) -> S
     let told = |cuts: HashMap<Dim, BTreeSet<u128>>| {
         let mut dims: Vec<DimRead> = (cuts.into_iter())
             .filter_map(|(dim, cuts)| {
+                // a packet is so much longer
+                let more = u128::from((dim == Dim::Len) as u8) * shift as u128;
                 Some(DimRead {
-                    dim,
+                    dim: shifted(dim, shift),
                     reg: *regs.get(&dim)?,
-                    cuts: (cuts.len() <= MAX_CUTS).then(|| cuts.into_iter().collect()),
+                    cuts: (cuts.len() <= MAX_CUTS)
+                        .then(|| cuts.into_iter().map(|c| c.saturating_add(more)).collect()),
                 })
             })
             .collect();

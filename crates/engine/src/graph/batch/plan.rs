@@ -124,7 +124,7 @@ pub(crate) fn natures(core: &Core) -> Box<[Nature]> {
 }
 
 /// Which elements remember the same: equal numbers. Those at which packets may come in any order are alone.
-fn units(core: &Core, natures: &[Nature]) -> Vec<u32> {
+pub(crate) fn units(core: &Core, natures: &[Nature]) -> Vec<u32> {
     let topo = &core.topo;
     let mut unit: Vec<u32> = (0..natures.len() as u32).collect();
     let cares = |i: usize| natures[i].batching > Batching::AnyOrder;

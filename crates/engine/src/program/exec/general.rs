@@ -8,7 +8,7 @@ use crate::graph::topology::Edge;
 use crate::graph::trace::Entry;
 use crate::program::code::{Action, Code, End, Expect, Next, Span, Step};
 use crate::program::exec::rule_counting::{self, count};
-use crate::program::exec::state::{Job, PacketState, State};
+use crate::program::exec::state::{Job, PacketState, State, Stopped};
 use crate::program::lookup;
 use crate::program::lookup::tree::NO_RULE;
 use crate::program::path::PathEnd;
@@ -51,41 +51,125 @@ pub(crate) fn run(
     rule: Option<u32>,
 ) {
     let changes = g.core.changes;
-    st.regs.tables.take(&code.tables, &g.store, changes);
-    let mut x = Exec {
-        code,
-        st,
-        core: &mut g.core,
-        out: &mut g.out,
-        store: &mut g.store,
-    };
-    x.out.batched = false;
+    let mut x = Exec::new(code, st, g, changes);
     x.packet(p, stage, true, PacketState::NEW, changes, rule);
-    // Bound: the engine's steps; every stage costs one.
-    while let Some(job) = x.st.stack.pop() {
-        match job {
-            Job::Stage(p, stage, fresh, packet_state) => {
-                let from = x.st.slots.len() - code.slots.min(x.st.slots.len());
-                for (to, v) in x.st.regs.v.iter_mut().zip(x.st.slots.drain(from..)) {
-                    *to = v;
-                }
-                x.packet(p, stage, fresh, packet_state, changes, None);
-            }
-            Job::Unconnected(p, elem) => x.out.drop(ElemId(elem), UNCONNECTED, p),
-            Job::Reference(p, to, hops) => x.hand_over(to, p, hops),
-            Job::Call(from, call) => {
-                x.tell();
-                x.core.activity += 1;
-                // an error is the caller's to see, and nobody calls any more
-                x.st.regs.tables.release();
-                let _ = (x.core).write_call(ElemId(from), &call.0, &call.1, x.out, x.store);
-                let changes = x.core.changes;
-                (x.st.regs.tables).take(&code.tables, x.store, changes);
-            }
+    x.rest(changes);
+}
+
+/// Sends a packet that comes to a stage at the beginning of an epoch all its way. `changes`: [`Graph::changes`] when it entered.
+pub(crate) fn run_from(
+    code: &Code,
+    st: &mut State,
+    g: &mut Graph,
+    stage: u32,
+    p: Pkt,
+    changes: u64,
+) {
+    let mut x = Exec::new(code, st, g, changes);
+    x.packet(p, stage, true, PacketState::NEW, changes, None);
+    x.rest(changes);
+}
+
+/// Sends a packet that stopped at the end of an epoch all its way.
+pub(crate) fn go_on(code: &Code, st: &mut State, g: &mut Graph, stopped: Stopped, changes: u64) {
+    let mut x = Exec::new(code, st, g, changes);
+    let Stopped {
+        p,
+        end,
+        packet_state,
+    } = stopped;
+    let next = match end {
+        End::Write { next, .. } => Some((p, next)),
+        End::Ask {
+            to, outputs, site, ..
+        } => {
+            x.st.counts.site(site);
+            x.ask(p, to, outputs, packet_state)
+        }
+        // nothing else stops
+        _ => None,
+    };
+    if let Some((p, stage)) = next {
+        x.packet(p, stage, true, packet_state, changes, None);
+    }
+    x.rest(changes);
+}
+
+impl<'a> Exec<'a> {
+    fn new(code: &'a Code, st: &'a mut State, g: &'a mut Graph, changes: u64) -> Exec<'a> {
+        st.regs.tables.take(&code.tables, &g.store, changes);
+        g.out.batched = false;
+        Exec {
+            code,
+            st,
+            core: &mut g.core,
+            out: &mut g.out,
+            store: &mut g.store,
         }
     }
-    if !x.st.regs.tables.batch {
-        x.st.regs.tables.release();
+
+    /// Whatever a packet was split into, and calls that followed from it.
+    fn rest(mut self, changes: u64) {
+        let (code, x) = (self.code, &mut self);
+        // Bound: the engine's steps; every stage costs one.
+        while let Some(job) = x.st.stack.pop() {
+            match job {
+                Job::Stage(p, stage, fresh, packet_state) => {
+                    let from = x.st.slots.len() - code.slots.min(x.st.slots.len());
+                    for (to, v) in x.st.regs.v.iter_mut().zip(x.st.slots.drain(from..)) {
+                        *to = v;
+                    }
+                    x.packet(p, stage, fresh, packet_state, changes, None);
+                }
+                Job::Unconnected(p, elem) => x.out.drop(ElemId(elem), UNCONNECTED, p),
+                Job::Reference(p, to, hops) => x.hand_over(to, p, hops),
+                Job::Call(from, call) => {
+                    x.tell();
+                    x.core.activity += 1;
+                    // an error is the caller's to see, and nobody calls any more
+                    x.st.regs.tables.release();
+                    let _ = (x.core).write_call(ElemId(from), &call.0, &call.1, x.out, x.store);
+                    let changes = x.core.changes;
+                    (x.st.regs.tables).take(&code.tables, x.store, changes);
+                }
+            }
+        }
+        if !x.st.regs.tables.batch {
+            x.st.regs.tables.release();
+        }
+    }
+
+    /// An epoch ends, and the path up to here is being written down: the packet waits. Otherwise it is given back.
+    fn stops(&mut self, p: Pkt, end: End, packet_state: PacketState) -> Option<Pkt> {
+        let Some(t) = self.st.path.as_mut().filter(|t| t.once.is_none()) else {
+            return Some(p);
+        };
+        t.end = match end {
+            End::Write { image, next } => PathEnd::Write { image, next },
+            End::Ask {
+                to,
+                image,
+                outputs,
+                site,
+            } => PathEnd::Ask {
+                image,
+                node: to.node,
+                port: to.port,
+                outputs: (outputs.from, outputs.to),
+                site,
+            },
+            _ => return Some(p),
+        };
+        t.values.clone_from(&self.st.regs.v);
+        t.late = !packet_state.late().is_empty();
+        let mut packet_state = packet_state;
+        packet_state.next_epoch();
+        self.st.stopped = Some(Stopped {
+            p,
+            end,
+            packet_state,
+        });
+        None
     }
 }
 
@@ -198,6 +282,9 @@ impl<'a> Exec<'a> {
                 }
                 End::Write { image, next } => {
                     self.apply(image, &mut p, &packet_state);
+                    let Some(p) = self.stops(p, action.end, packet_state) else {
+                        return;
+                    };
                     packet_state.next_epoch();
                     self.st.regs.begin();
                     (stage, fresh) = (next, true);
@@ -210,6 +297,9 @@ impl<'a> Exec<'a> {
                     site,
                 } => {
                     self.apply(image, &mut p, &packet_state);
+                    let Some(p) = self.stops(p, action.end, packet_state) else {
+                        return;
+                    };
                     packet_state.next_epoch();
                     self.st.counts.site(site);
                     if let Some((q, next)) = self.ask(p, to, outputs, packet_state) {

@@ -1,7 +1,7 @@
 //! What an executor of a program keeps from packet to packet.
 
 use crate::graph::topology::Edge;
-use crate::program::code::Code;
+use crate::program::code::{Code, End};
 use crate::program::exec::batch_exec::actions::BatchActions;
 use crate::program::exec::batch_exec::prepared::Prepared;
 use crate::program::exec::deferred_counters::DeferredCounters;
@@ -66,6 +66,14 @@ pub(crate) enum Job {
     Call(u32, Box<(String, String)>),
 }
 
+/// A packet at the end of an epoch: written out, and nobody has been asked yet.
+pub(crate) struct Stopped {
+    pub p: Pkt,
+    /// [`End::Write`] or [`End::Ask`].
+    pub end: End,
+    pub packet_state: PacketState,
+}
+
 /// What an executor keeps from packet to packet.
 #[derive(Default)]
 pub(crate) struct State {
@@ -78,8 +86,10 @@ pub(crate) struct State {
     pub watched: Option<Box<Watched>>,
     pub scratch: Option<Box<Scratch>>,
     pub prefetcher: Prefetcher,
-    /// What happens to the packet is written down, to be done again without asking.
+    /// What happens to the packet is written down, to be done again without asking: up to the end of its first epoch.
     pub path: Option<Box<Path>>,
+    /// The packet whose path has been written down, where its epoch ended.
+    pub stopped: Option<Stopped>,
     pub deferred: DeferredCounters,
     pub batch_actions: BatchActions,
     pub prepared: Prepared,
@@ -121,6 +131,7 @@ impl State {
             scratch: None,
             prefetcher: Prefetcher::default(),
             path: None,
+            stopped: None,
             deferred: DeferredCounters::default(),
             batch_actions: BatchActions::default(),
             prepared: Prepared::default(),

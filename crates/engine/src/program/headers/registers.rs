@@ -61,6 +61,14 @@ impl Bits {
         }
     }
 
+    /// The same bits, counted from so many bytes before.
+    pub fn shifted(&self, by: i32) -> Bits {
+        Bits {
+            byte: self.byte + by,
+            ..*self
+        }
+    }
+
     /// First byte that is touched.
     pub fn first(&self) -> i32 {
         self.byte
@@ -278,6 +286,26 @@ impl Regs {
 }
 
 impl Source {
+    /// The same, where positions count from so many bytes before. [`Source::Len`] is that of the packet at hand in any case.
+    pub fn shifted(self, by: i32) -> Source {
+        match self {
+            Source::Bits(b) => Source::Bits(b.shifted(by)),
+            Source::Check(check, at, end) => Source::Check(
+                check,
+                at + by,
+                match end {
+                    EndAt::Same => EndAt::Same,
+                    EndAt::Ip4(at) => EndAt::Ip4(at + by),
+                    EndAt::Ip6(at) => EndAt::Ip6(at + by),
+                },
+            ),
+            Source::Route(table, Address::Bits(b), what) => {
+                Source::Route(table, Address::Bits(b.shifted(by)), what)
+            }
+            s => s,
+        }
+    }
+
     /// The value of a register that is no slot.
     #[inline]
     pub fn read(&self, p: &Packet, tables: &Tables) -> u128 {

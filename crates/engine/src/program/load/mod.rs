@@ -95,6 +95,7 @@ pub(crate) fn load(p: &Program, topo: &Topology, using: Using) -> R<Code> {
         }
     }
     l.code.reads = reads::of(p, &l.regs);
+    l.code.later = reads::LaterReads::of(p, &l.regs).map(Arc::new);
     l.code.classifier = l.builder.finish();
     Ok(l.code)
 }
