@@ -198,13 +198,13 @@ impl FlowRunner {
                     // the next tick's, or others in the end
                     continue;
                 }
-                self.flush();
                 let next = packets.next();
                 if let (true, Some(p)) = (stamped, &next) {
                     self.meet(p.anno.timestamp);
                 }
                 let now = self.runner.graph.core.now;
                 if let Some(p) = next.and_then(|p| self.known(ingress, i, p, now, news)) {
+                    self.flush();
                     // a handler that was called may have ended the program's time
                     let first = first.filter(|_| self.runner.graph.core.changes == changes);
                     let timed = limited && self.admission.as_mut().is_some_and(Admission::times);
@@ -233,6 +233,9 @@ impl FlowRunner {
         if at <= g.core.now {
             return;
         }
+        // those that came before have done all that they do
+        self.flush();
+        let g = &self.runner.graph;
         if tick(at) != tick(g.core.now) {
             self.end_moment();
         }
@@ -564,6 +567,10 @@ impl FlowRunner {
             self.table.mark(slot);
         }
         self.came(1, u64::from(slot == NO_SLOT));
+        if self.actions.get(action).is_some_and(|(w, _)| !w.waits()) {
+            // whoever is told of each packet at once may do something then
+            self.flush();
+        }
         let g = &mut self.runner.graph;
         let len = p.len() as u64;
         let Some((w, t)) = self.actions.get_mut(action) else {

@@ -403,9 +403,9 @@ impl FlowRunner {
                 if i == n {
                     break;
                 }
-                self.flush();
                 let next = packets.next();
                 if let Some(p) = next.and_then(|p| self.known(cache, i, p, now, news)) {
+                    self.flush();
                     self.unknown_later(cache, i, p);
                     stale = true;
                 }
