@@ -1,5 +1,5 @@
-//! Packets that are known behind write-outs and behind elements that are asked, against the program alone: the same packets, everything that
-//! can be seen compared.
+//! Packets that are known behind write-outs and behind elements that are asked, against the program alone: the same
+//! packets, everything that can be seen compared.
 
 #[allow(dead_code)]
 #[path = "program/harness.rs"]
@@ -137,8 +137,8 @@ fn run(mut b: Both, hosts: u64, rounds: usize, seed: u64) -> Both {
     b
 }
 
-/// A tag is taken off, three elements are asked, a translator is passed, and back: entries at every place, and order, counts and states as if
-/// packets had gone one by one. Flows are few, so that most packets are known all their way.
+/// A tag is taken off, three elements are asked, a translator is passed, and back: entries at every place, and order,
+/// counts and states as if packets had gone one by one. Flows are few, so that most packets are known all their way.
 #[test]
 fn packets_are_known_behind_tags_and_asked_elements() {
     let b = run(Both::new(CHAIN, 4096), 12, 300, 0x1357_9bdf_2468_ace1);
@@ -147,8 +147,8 @@ fn packets_are_known_behind_tags_and_asked_elements() {
     assert!(s.resumed < s.hits / 4, "{s:?} {:?}", b.flow.causes());
 }
 
-/// More flows than monitors and translator hold: who has to make room depends on the order of all packets before. Entries of flows that were
-/// evicted or timed out, behind two asked elements, end.
+/// More flows than monitors and translator hold: who has to make room depends on the order of all packets before.
+/// Entries of flows that were evicted or timed out, behind two asked elements, end.
 #[test]
 fn who_makes_room_behind_asked_elements_is_the_oldest() {
     for (seed, flows) in [(0x0bad_cafe, 4096), (0x5eed, 64)] {
@@ -194,8 +194,8 @@ fn packets_of_one_flow_go_where_their_payloads_send_them() {
     b.compare();
 }
 
-/// Packets that leave at once, behind one asked element, behind two, behind a write-out, by way of the reference graph, and copies
-/// that follow from one packet: in order.
+/// Packets that leave at once, behind one asked element, behind two, behind a write-out, by way of the reference
+/// graph, and copies that follow from one packet: in order.
 #[test]
 fn what_leaves_is_in_the_order_of_what_came() {
     let chain = "
@@ -330,8 +330,8 @@ fn entries_behind_asked_elements_expire_alone() {
     b.compare();
 }
 
-/// What is met behind an asked element and has been met in front of it: such packets do not go on together, and a script in the graph
-/// lets nothing go on.
+/// What is met behind an asked element and has been met in front of it: such packets do not go on together, and a
+/// script in the graph lets nothing go on.
 #[test]
 fn what_must_be_met_in_order_is_left_to_the_program() {
     let twice = "

@@ -126,23 +126,8 @@ impl Packet {
         self.anno.clear();
     }
 
-    /// Makes this packet a copy of another one, headroom, header marks and annotations included, keeping the allocation.
-    pub fn refill_as(&mut self, p: &Packet) {
-        if self.buf.len() < p.buf.len() {
-            self.buf.grow(p.buf.len());
-        }
-        let end = p.tail as usize;
-        self.buf[..end].copy_from_slice(&p.buf[..end]);
-        (self.head, self.tail) = (p.head, p.tail);
-        (self.mac, self.net, self.transport) = (p.mac, p.net, p.transport);
-        // whatever stands in its headroom stands in this one's
-        self.stained = true;
-        self.anno = p.anno.clone();
-        (self.order, self.behind) = (p.order, p.behind);
-    }
-
-    /// [`Packet::refill`] with the first `len` bytes of a cache line: as much as there is of it, without asking how much that is; arrived
-    /// at this time. What a fresh packet has and this one has not lost is not written again.
+    /// [`Packet::refill`] with the first `len` bytes of a cache line: as much as there is of it, without asking how
+    /// much that is; arrived at this time. What a fresh packet has and this one has not lost is not written again.
     #[inline(always)]
     pub fn refill_line(&mut self, line: &[u8; 64], len: usize, at: Timestamp) {
         let len = len.min(line.len());

@@ -1,9 +1,12 @@
 //! What is done for every packet of a known flow: the loops that everything else in this folder exists for.
 //!
-//! A group goes through in steps: matches; actions or keys; buckets; entries; then each packet in its turn. Two things make steps: memory that was
-//! asked for in one is there in the next, and a short loop has many packets in flight. One loop that does everything for a packet before
-//! it looks at the next waits, for each packet, for the whole chain of comparisons, look-ups and indices behind one another: a core holds a few
-//! hundred instructions, which is little more than one packet's. Per packet of a router that was 34 ns and became 19; with a first look that takes sixteen packets at once ([`crate::flow::extract`]) it is 15 (AMD EPYC with AVX-512). Whatever is the same for a group (clock, counters) is done once for it.
+//! A group goes through in steps: matches; actions or keys; buckets; entries; then each packet in its turn. Two
+//! things make steps: memory that was asked for in one is there in the next, and a short loop has many packets in
+//! flight. One loop that does everything for a packet before it looks at the next waits, for each packet, for the
+//! whole chain of comparisons, look-ups and indices behind one another: a core holds a few hundred instructions,
+//! which is little more than one packet's. Per packet of a router that was 34 ns and became 19; with a first look
+//! that takes sixteen packets at once ([`crate::flow::extract`]) it is 15 (AMD EPYC with AVX-512). Whatever is the
+//! same for a group (clock, counters) is done once for it.
 
 use crate::flow::apply::{Applied, ApplyAtOnce, ApplyEach};
 use crate::flow::batch_drain::BatchDrain;
@@ -26,63 +29,9 @@ use crate::simd::GROUP;
 use crate::simd::Wide;
 use crate::simd::any::Any;
 use crate::simd::bits::first_bits;
-use onefold_element::{ElemId, Outbox, StateStore};
+use onefold_element::{ElemId, StateStore};
 use onefold_nat::{Leases, NO_LEASE};
 use onefold_packet::{Pkt, Timestamp};
-
-impl FlowRunner {
-    /// The first packets of a group leave at the sinks that have been [noted](crate::flow::batch_meta::BatchMeta::sinks), as [`FlowRunner::leave`]
-    /// says.
-    #[inline(always)]
-    pub(crate) fn leave_noted(
-        &mut self,
-        cache: usize,
-        packets: &mut BatchDrain<'_>,
-        n: usize,
-        dropped: u64,
-    ) {
-        if self.has_exits(cache) || self.depth > 0 {
-            let sinks = self.meta.sinks;
-            return self.leave_or_wait(0, packets, sinks.get(..n).unwrap_or_default());
-        }
-        let sinks = self.meta.sinks.get(..n).unwrap_or_default();
-        send_known(packets, sinks, dropped, &mut self.runner.graph.out);
-    }
-
-    /// As many packets of a cache as there are sinks leave at these, or go on; those that have none, `dropped`, are dropped. `from`: the
-    /// number of the first one in its group.
-    #[inline(always)]
-    pub(crate) fn leave(
-        &mut self,
-        cache: usize,
-        from: usize,
-        packets: &mut BatchDrain<'_>,
-        sinks: &[u32],
-        dropped: u64,
-    ) {
-        match self.has_exits(cache) || self.depth > 0 {
-            false => send_known(packets, sinks, dropped, &mut self.runner.graph.out),
-            true => self.leave_or_wait(from, packets, sinks),
-        }
-    }
-}
-
-/// As many packets as there are sinks leave at these; those that have none, so many, are dropped.
-#[inline(always)]
-fn send_known(packets: &mut BatchDrain<'_>, sinks: &[u32], dropped: u64, out: &mut Outbox) {
-    if dropped == 0 {
-        packets.send(sinks, &mut out.transmitted);
-        return;
-    }
-    for sink in sinks {
-        match (packets.next(), *sink) {
-            // the reason is told later
-            (Some(p), NO_SINK) => out.pool.recycle(p),
-            (Some(p), sink) => out.transmitted.push((ElemId(sink), p)),
-            (None, _) => {}
-        }
-    }
-}
 
 impl FlowRunner {
     /// Packets in groups: all steps for each.
@@ -246,8 +195,8 @@ impl FlowRunner {
         self.runner.meet(at);
     }
 
-    /// A group's packets are next, each of which arrives at its own time: the clock moves to the first one's. Are all of one tick, and
-    /// no timer due before the last?
+    /// A group's packets are next, each of which arrives at its own time: the clock moves to the first one's. Are all
+    /// of one tick, and no timer due before the last?
     fn begin_group(&mut self, cache: usize, group: &[Pkt]) -> bool {
         let Some(first) = group.first() else {
             return true;
@@ -256,8 +205,8 @@ impl FlowRunner {
         self.run_of(cache, group) == group.len()
     }
 
-    /// How many of these packets, the first of which arrives now, may be carried out together. Where they go on behind asked elements, which may
-    /// look at the clock closely, they are those that arrive at the same time.
+    /// How many of these packets, the first of which arrives now, may be carried out together. Where they go on
+    /// behind asked elements, which may look at the clock closely, they are those that arrive at the same time.
     fn run_of(&self, cache: usize, packets: &[Pkt]) -> usize {
         let n = self.runner.graph.run_of(packets, true);
         if !self.has_exits(cache) {
@@ -340,10 +289,12 @@ impl FlowRunner {
         seen
     }
 
-    /// Packets from number `from` of the group on have their actions applied, up to the first one of which more is to be known, which is the next one then. How many went.
-    /// `STALE`: the table may have changed since it was asked for their entries.
+    /// Packets from number `from` of the group on have their actions applied, up to the first one of which more is to
+    /// be known, which is the next one then. How many went. `STALE`: the table may have changed since it was asked
+    /// for their entries.
     ///
-    /// Packets stay where they are until all of them are done: lists that grow along the way are looked up in memory for each.
+    /// Packets stay where they are until all of them are done: lists that grow along the way are looked up in memory
+    /// for each.
     #[inline(always)]
     pub(crate) fn go<const STALE: bool>(
         &mut self,
@@ -376,8 +327,9 @@ impl FlowRunner {
         done.went
     }
 
-    /// [`FlowRunner::go`] of a group's first packets, all of which are known [in short](crate::flow::batch_meta), and whose windows are at hand. Where they leave is
-    /// [written down](crate::flow::batch_meta::BatchMeta::sinks); they have not left.
+    /// [`FlowRunner::go`] of a group's first packets, all of which are known [in short](crate::flow::batch_meta), and
+    /// whose windows are at hand. Where they leave is [written down](crate::flow::batch_meta::BatchMeta::sinks); they
+    /// have not left.
     ///
     /// `KEYED`: all have entries; otherwise none has.
     #[inline(always)]
@@ -475,21 +427,8 @@ impl FlowRunner {
         g.out.dropped += dropped;
     }
 
-    /// So many packets were known. Those that go on have been counted at their entry.
-    #[inline(always)]
-    fn came(&mut self, packets: u64, by_class: u64) {
-        if self.depth > 0 {
-            return;
-        }
-        self.stats.hits += packets;
-        self.stats.by_class += by_class;
-        if let Some(l) = &mut self.runner.loaded {
-            l.packets += packets;
-        }
-        self.runner.graph.packets_in += packets;
-    }
-
-    /// One packet of which more is to be known: whose entry came a moment ago, or whose counts are told at once. Given back if its flow is not known.
+    /// One packet of which more is to be known: whose entry came a moment ago, or whose counts are told at once.
+    /// Given back if its flow is not known.
     #[inline(never)]
     pub(crate) fn known(
         &mut self,

@@ -30,8 +30,8 @@ impl FlowRunner {
         self.enter_batch(source, batch, Arrival::Together);
     }
 
-    /// Packets that arrive at a source, each at the time of its annotation: what [`ProgramRunner::inject_stamped`] does. Leaves
-    /// `batch` empty.
+    /// Packets that arrive at a source, each at the time of its annotation: what [`ProgramRunner::inject_stamped`]
+    /// does. Leaves `batch` empty.
     pub fn inject_stamped(&mut self, source: ElemId, batch: &mut Vec<Pkt>) {
         let Some((first, last)) = batch.first().zip(batch.last()) else {
             return;

@@ -1,8 +1,9 @@
 //! Exits: where packets go on whose action neither lets them leave nor drops them.
 //!
-//! An action ends with its epoch. Where the program has written a packet out, or is about to ask an element, the packet is made what it
-//! is there, header marks and annotations included, and another [cache](crate::flow::ingress_cache::IngressCache) knows what becomes of
-//! it behind that. ([`crate::flow::waves`] sends packets through exits.)
+//! An action ends with its epoch. Where the program has written a packet out, or is about to ask an element, the
+//! packet is made what it is there, header marks and annotations included, and another
+//! [cache](crate::flow::ingress_cache::IngressCache) knows what becomes of it behind that. ([`crate::flow::waves`]
+//! sends packets through exits.)
 
 use crate::flow::masked_match::MaskedMatch;
 use crate::program::code::Code;
@@ -30,7 +31,8 @@ pub(crate) enum Output {
 pub(crate) enum Next {
     /// This cache.
     Cache(u32),
-    /// An element is asked; where its outputs lead stands from here to there in [`Exits::outputs`], and `site` counts it.
+    /// An element is asked; where its outputs lead stands from here to there in [`Exits::outputs`], and `site` counts
+    /// it.
     Ask {
         node: u32,
         port: u32,

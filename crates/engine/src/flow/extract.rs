@@ -1,9 +1,9 @@
 //! Extraction: the first look at a batch: match, and action or key, of sixteen packets at once.
 //!
-//! One packet after the other, each masked match asks for a length here, a sum there, and each field for a word, a shift, and a comparison: a
-//! hundred instructions for each packet. Here the first 32 bytes of sixteen IP headers become columns, a register for each word, what is around them, too, and every
-//! question is asked of sixteen packets in one or two instructions. What has no columns (IPv6, VLAN tags, rare guards) is asked packet
-//! by packet, as ever.
+//! One packet after the other, each masked match asks for a length here, a sum there, and each field for a word, a
+//! shift, and a comparison: a hundred instructions for each packet. Here the first 32 bytes of sixteen IP headers
+//! become columns, a register for each word, what is around them, too, and every question is asked of sixteen packets
+//! in one or two instructions. What has no columns (IPv6, VLAN tags, rare guards) is asked packet by packet, as ever.
 
 use crate::flow::batch_meta::{BatchMeta, bits_from};
 use crate::flow::ingress_cache::IngressCache;
@@ -100,7 +100,8 @@ impl MaskedMatch {
         here as u16
     }
 
-    /// Which packets are in the masked match, given that the bytes under its mask are right? `behind`: the first word behind the columns.
+    /// Which packets are in the masked match, given that the bytes under its mask are right? `behind`: the first word
+    /// behind the columns.
     #[inline(always)]
     fn holds_many<W: Wide>(&self, wide: W, c: &Columns<W::N>, behind: W::N) -> u16 {
         let ends = wide.plus(c.total, wide.all(HEAD_AT as u32));
@@ -128,14 +129,15 @@ fn row<T>(all: &mut [T; GROUP], first: usize) -> &mut [T; ROW] {
 }
 
 impl IngressCache {
-    /// Is more asked of packets' bytes than what one masked match asks? Of one masked match bytes are asked packet by packet: what is around the columns takes as long to be
-    /// made columns of.
+    /// Is more asked of packets' bytes than what one masked match asks? Of one masked match bytes are asked packet by
+    /// packet: what is around the columns takes as long to be made columns of.
     #[inline]
     pub fn edges(&self) -> bool {
         self.matches.len() > 1 || self.matches.iter().any(|b| b.payload.is_some())
     }
 
-    /// Match, and action or key, of each packet of a group. Buckets of the table are asked for. `EDGES`: as [`IngressCache::edges`] says.
+    /// Match, and action or key, of each packet of a group. Buckets of the table are asked for. `EDGES`: as
+    /// [`IngressCache::edges`] says.
     #[inline(always)]
     pub fn extract<const EDGES: bool, W: Wide>(
         &self,

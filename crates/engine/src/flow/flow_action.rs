@@ -1,10 +1,11 @@
-//! Actions of the whole chain, ready to be done: what is the same for all flows of a class is here, what is a flow's own is in its
-//! entry.
+//! Actions of the whole chain, ready to be done: what is the same for all flows of a class is here, what is a flow's
+//! own is in its entry.
 //!
-//! A packet's first 64 bytes are read once and written once: bytes kept, bytes set, the time to live counted down; then the flow's
-//! addresses and ports; then each checksum, with one number that stands for all changes along the chain (RFC 1624: one's complement
-//! sums add up; that no sum of differences is zero unless nothing changed keeps both zeros apart). A UDP checksum that comes to zero
-//! between two elements stays zero from there on: a flow knows its own ([`Flow::zero_udp_checksum`]), and of such packets all of it is taken off.
+//! A packet's first 64 bytes are read once and written once: bytes kept, bytes set, the time to live counted down;
+//! then the flow's addresses and ports; then each checksum, with one number that stands for all changes along the
+//! chain (RFC 1624: one's complement sums add up; that no sum of differences is zero unless nothing changed keeps
+//! both zeros apart). A UDP checksum that comes to zero between two elements stays zero from there on: a flow knows
+//! its own ([`Flow::zero_udp_checksum`]), and of such packets all of it is taken off.
 
 use crate::flow::masked_match::MaskedMatch;
 use crate::flow::rewrite_template::{EXIT, Flow, MAX_MOVES, RewriteTemplate};
@@ -41,7 +42,8 @@ impl Count {
     }
 }
 
-/// What recognizes an action: packets that passed the same rules within one masked match, with the same counts, to the same end.
+/// What recognizes an action: packets that passed the same rules within one masked match, with the same counts, to
+/// the same end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Name {
     pub rules: Vec<u32>,
@@ -69,8 +71,9 @@ impl Pending {
     }
 }
 
-/// An action of the whole chain. What is done to its packets is a [`RewriteTemplate`], which many actions may have in common; what is counted along is its [`crate::flow::action_table::Tally`]: in a
-/// chain with thousands of rules there are thousands of actions, and few things that they do.
+/// An action of the whole chain. What is done to its packets is a [`RewriteTemplate`], which many actions may have in
+/// common; what is counted along is its [`crate::flow::action_table::Tally`]: in a chain with thousands of rules
+/// there are thousands of actions, and few things that they do.
 #[derive(Debug, Clone)]
 pub(crate) struct FlowAction {
     /// [`FlowAction::late`] is all that is to be told.
@@ -78,10 +81,12 @@ pub(crate) struct FlowAction {
     /// Something is written or added that follows from the flow's key.
     pub keyed: bool,
     pub name: Name,
-    /// How many of [`Name::counts`] can wait for anyone to ask, and how many then for the end of the moment; the rest cannot wait.
+    /// How many of [`Name::counts`] can wait for anyone to ask, and how many then for the end of the moment; the rest
+    /// cannot wait.
     pub late: (usize, usize),
     pub moment: Pending,
-    /// Rules of [`Name::rules`] whose actions are left at a binding of this number: lists of rules behind it see nothing.
+    /// Rules of [`Name::rules`] whose actions are left at a binding of this number: lists of rules behind it see
+    /// nothing.
     pub left: Vec<(u32, u16)>,
     /// Bytes before the IP header.
     pub l3: u32,
@@ -186,8 +191,8 @@ impl Maker<'_> {
 /// Something that no program has.
 const ODD: &str = "not understood";
 
-/// The action of a packet that went, and what is its flow's own. `window`: the packet as it arrived. The error says why it cannot be gone again like
-/// this. `when` tells when an element must hear of what it counts.
+/// The action of a packet that went, and what is its flow's own. `window`: the packet as it arrived. The error says
+/// why it cannot be gone again like this. `when` tells when an element must hear of what it counts.
 pub(crate) fn make(
     code: &Code,
     (path, place): (&Path, Place),
@@ -343,7 +348,8 @@ pub(crate) fn make(
         template.bytes.varies = true;
         template.bytes.vars = At::of(place(addresses)?).ok_or(ODD)?;
         let addresses_out = of(vars(addresses, 8)?);
-        // where there is no second port the first one is written over it, and where there is none the addresses over both
+        // where there is no second port the first one is written over it, and where there is none the addresses over
+        // both
         (template.bytes.first, template.bytes.second) = match ports.1 - ports.0 {
             4 => (two(ports.0)?, two(ports.0 + 2)?),
             2 => (two(ports.0)?, two(ports.0)?),

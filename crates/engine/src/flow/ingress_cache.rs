@@ -28,7 +28,8 @@ pub(crate) struct Seat {
     pub shift: i32,
 }
 
-/// Everything about one entry, or about one place where an epoch begins behind a write-out or an element that was asked.
+/// Everything about one entry, or about one place where an epoch begins behind a write-out or an element that was
+/// asked.
 #[derive(Debug)]
 pub(crate) struct IngressCache {
     /// `u32::MAX` of what is no entry.
@@ -60,7 +61,8 @@ impl IngressCache {
     fn find(&self, wide: impl Wide, w: &[u8; WINDOW], p: &Packet) -> Option<(usize, u32)> {
         let v = wide.load(w);
         let right = |b: &MaskedMatch| wide.inside(v, &b.mask, &b.lo, &b.span);
-        // Most traffic is in two or four masked matches, in no order that a processor could foresee: these are compared without a branch.
+        // Most traffic is in two or four masked matches, in no order that a processor could foresee: these are
+        // compared without a branch.
         let mut some = 0;
         for (i, b) in self.matches.iter().take(AT_ONCE).enumerate() {
             some |= u32::from(right(b)) << i;

@@ -1,4 +1,5 @@
-//! A packet of an unknown flow: it goes through the program, and what happens to it is written down for those that come after it.
+//! A packet of an unknown flow: it goes through the program, and what happens to it is written down for those that
+//! come after it.
 
 use crate::flow::flow_action;
 use crate::flow::masked_match::MaskedMatch;
@@ -26,7 +27,8 @@ use onefold_table::prefetch;
 const HAS_ENTRY: &str = "it has an entry";
 
 impl FlowRunner {
-    /// Which of a group's unknown packets are let in; the others are dropped. How many packets are left in the group: its first ones.
+    /// Which of a group's unknown packets are let in; the others are dropped. How many packets are left in the group:
+    /// its first ones.
     #[inline(always)]
     pub(crate) fn admit(
         &mut self,
@@ -81,7 +83,8 @@ impl FlowRunner {
         stage
     }
 
-    /// Packets whose flows are not known take the actions of their rules, where these are known and no entries are to be made: how many.
+    /// Packets whose flows are not known take the actions of their rules, where these are known and no entries are to
+    /// be made: how many.
     #[inline(never)]
     pub(crate) fn go_by_rule(&mut self, ingress: usize, n: usize) -> u64 {
         let Some(ingress) = self.ingress.get(ingress) else {
@@ -191,7 +194,7 @@ impl FlowRunner {
             self.to_program(source, ingress, p, first);
             return;
         }
-        self.original.refill_as(&p);
+        self.keep_original(&p);
         let mut path = self.path.take().unwrap_or_default();
         path.clear();
         if let Some(l) = &mut self.runner.loaded {
@@ -260,9 +263,9 @@ impl FlowRunner {
         }
     }
 
-    /// Makes an entry of a packet's action, or none if it is `single`; [`FlowRunner::original`] is what it was, and it left as number `left` of those that have,
-    /// or has come to an exit, as which it looks like `after`.
-    /// The action, if it is that of all packets of the masked match that the entry stage's rule takes.
+    /// Makes an entry of a packet's action, or none if it is `single`; [`FlowRunner::original`] is what it was, and
+    /// it left as number `left` of those that have, or has come to an exit, as which it looks like `after`. The
+    /// action, if it is that of all packets of the masked match that the entry stage's rule takes.
     fn remember(
         &mut self,
         ingress: usize,
@@ -405,8 +408,8 @@ impl FlowRunner {
     }
 }
 
-/// Is nothing different about two packets that another epoch may read? The bytes in front of them, as far as headers may have been there, are
-/// compared, too.
+/// Is nothing different about two packets that another epoch may read? The bytes in front of them, as far as headers
+/// may have been there, are compared, too.
 fn alike(a: &Packet, b: &Packet) -> bool {
     const BEFORE: usize = 32;
     let before = |p: &Packet| {

@@ -1,8 +1,9 @@
 //! Guards: what must be true of a packet so that what was done to another one of its flow is right for it, too.
 //!
-//! A packet's [shape](Shape) says what its flow's key is. Everything else that decides a path through the program is guarded:
-//! the values at which any filter behind the entry can change its answer cut each dimension into intervals, and a [`MaskedMatch`] is one
-//! interval of each. Packets of one masked match and one key have the same action. the match's number is part of the key.
+//! A packet's [shape](Shape) says what its flow's key is. Everything else that decides a path through the program is
+//! guarded: the values at which any filter behind the entry can change its answer cut each dimension into intervals,
+//! and a [`MaskedMatch`] is one interval of each. Packets of one masked match and one key have the same action. the
+//! match's number is part of the key.
 //!
 //! Most of a masked match is a comparison of the first 64 bytes under a mask; what is no prefix is a range.
 
@@ -82,7 +83,8 @@ pub(crate) struct MaskedMatch {
     pub len: (u32, u32),
     /// The same of the length that the IP header says, from that header on.
     pub total: (u32, u32),
-    /// All that is asked besides is whether the checksum of an IPv4 header at [`HEAD_AT`] is right, and whether there is payload behind TCP's.
+    /// All that is asked besides is whether the checksum of an IPv4 header at [`HEAD_AT`] is right, and whether there
+    /// is payload behind TCP's.
     pub quick: bool,
     /// Of a quick one: annotations and packet types are asked, too, which are not in the packet's bytes.
     pub marked: bool,
@@ -160,7 +162,8 @@ impl MaskedMatch {
         })
     }
 
-    /// The key of a packet that is in it. Word by word, in place: an array that is returned would be copied as vectors, which waits for the words.
+    /// The key of a packet that is in it. Word by word, in place: an array that is returned would be copied as
+    /// vectors, which waits for the words.
     #[inline(always)]
     pub fn key(&self, w: &[u8; WINDOW], to: &mut [u64; KEY]) {
         let s = self.shape;
@@ -190,7 +193,8 @@ impl MaskedMatch {
         to[4] = eight(s.l3 + 32);
     }
 
-    /// What of a packet of the masked match can endanger it ([`PacketMeta::sum`](crate::flow::packet_meta::PacketMeta::sum)).
+    /// What of a packet of the masked match can endanger it
+    /// ([`PacketMeta::sum`](crate::flow::packet_meta::PacketMeta::sum)).
     #[inline(always)]
     pub fn sum_of(&self, w: &[u8; WINDOW]) -> u16 {
         let (at, bits) = self.short.sum;
@@ -285,8 +289,8 @@ pub(crate) fn plan(code: &Code, reads: &ShapeReads, shape: Shape, shift: i32) ->
     })
 }
 
-/// The masked match that a packet is in. `None` when it ends before something that is asked of it: what is read there is zero for the program, and
-/// anything in the window.
+/// The masked match that a packet is in. `None` when it ends before something that is asked of it: what is read there
+/// is zero for the program, and anything in the window.
 pub(crate) fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<MaskedMatch> {
     let end = |d: &Guarded| match (d.read, d.at) {
         (Read::Word { .. }, Some((bit, bits))) => (bit + i32::from(bits) + 7) / 8,

@@ -1,9 +1,10 @@
 //! The flow table's level of execution: what the chain did to a flow's packet is done to the next one without asking.
 //!
-//! A [`FlowRunner`] is a [`ProgramRunner`] with a table in front of it. For a packet that the table does not know, the program runs
-//! and its path is written down ([`Path`]); what can be repeated becomes an entry: the composed [`FlowAction`] of the whole chain, with
-//! the flow's own addresses, ports and checksum differences, under a key of addresses, ports and guards ([`guard`]). The
-//! next packet of the flow costs one look-up and one write, however long the chain is.
+//! A [`FlowRunner`] is a [`ProgramRunner`] with a table in front of it. For a packet that the table does not know,
+//! the program runs and its path is written down ([`Path`]); what can be repeated becomes an entry: the composed
+//! [`FlowAction`] of the whole chain, with the flow's own addresses, ports and checksum differences, under a key of
+//! addresses, ports and guards ([`guard`]). The next packet of the flow costs one look-up and one write, however long
+//! the chain is.
 //!
 //! What stays as it would be without the table, and how:
 //!
@@ -14,11 +15,11 @@
 //!   batch; those that print, packet by packet (`Accounts::Now`).
 //! - **Order**: packets of a batch are taken in the order in which they came, those that the program runs among them.
 //!
-//! Every entry is tried on the packet that it was made of: should the outcome not be the packet that the program sent, there is
-//! no entry, and [`FlowStats::refused`] counts it.
+//! Every entry is tried on the packet that it was made of: should the outcome not be the packet that the program
+//! sent, there is no entry, and [`FlowStats::refused`] counts it.
 //!
-//! Per packet of a known flow there is no allocation, no lock and no system call. A batch goes through in three steps, so that memory
-//! comes while others are looked at: headers and hashes, buckets, entries.
+//! Per packet of a known flow there is no allocation, no lock and no system call. A batch goes through in three
+//! steps, so that memory comes while others are looked at: headers and hashes, buckets, entries.
 
 pub(crate) mod action_table;
 pub(crate) mod apply;
@@ -37,6 +38,7 @@ pub(crate) mod interval_table;
 pub(crate) mod key;
 pub(crate) mod learn;
 pub(crate) mod lease;
+pub(crate) mod leave;
 pub(crate) mod lookup;
 pub(crate) mod mask_match;
 pub(crate) mod masked_match;

@@ -1,6 +1,8 @@
-//! What is done to the packets of actions: bytes kept and set, the time to live counted down, where a flow's own goes, and where packets leave.
+//! What is done to the packets of actions: bytes kept and set, the time to live counted down, where a flow's own
+//! goes, and where packets leave.
 //!
-//! Actions that differ in nothing but whose packets they count share a template, so that templates stay in the nearest cache.
+//! Actions that differ in nothing but whose packets they count share a template, so that templates stay in the
+//! nearest cache.
 
 use crate::program::headers::registers::{Bits, write_bits};
 use crate::simd::WINDOW;
@@ -50,12 +52,13 @@ pub(crate) struct RewriteTemplate {
     pub trim: bool,
     /// Flows have checksums that come to zero on the way.
     pub zero_udp_checksum: bool,
-    /// [`RewriteTemplate::quick`], and besides bytes that are kept and set at most the header's checksum is another, all within [`NEAR`] bytes: [`RewriteTemplate::apply_simple`].
+    /// [`RewriteTemplate::quick`], and besides bytes that are kept and set at most the header's checksum is another,
+    /// all within [`NEAR`] bytes: [`RewriteTemplate::apply_simple`].
     pub simple: bool,
     /// Fields that are copied: from where, and to which bits.
     pub moves: Box<[(Bits, i32, u8)]>,
-    /// Where these are whole bytes of the first sixteen and packets begin where they began (MAC addresses that change places): from which place each
-    /// byte of the window comes. [`RewriteTemplate::apply_turned`].
+    /// Where these are whole bytes of the first sixteen and packets begin where they began (MAC addresses that change
+    /// places): from which place each byte of the window comes. [`RewriteTemplate::apply_turned`].
     pub turn: Option<Box<[u8; WINDOW]>>,
 }
 
@@ -93,7 +96,8 @@ impl RewriteTemplate {
         (x != 0 && Any.among(&flow.zero_udp_checksum, x)).then_some(x)
     }
 
-    /// [`RewriteTemplate::apply`] of one that is [quick](RewriteTemplate::quick) to a packet's first bytes. Where it ends is left to be said ([`RewriteTemplate::end`]).
+    /// [`RewriteTemplate::apply`] of one that is [quick](RewriteTemplate::quick) to a packet's first bytes. Where it
+    /// ends is left to be said ([`RewriteTemplate::end`]).
     #[inline(always)]
     pub fn apply_quick<W: Wide>(&self, wide: W, w: &mut [u8; WINDOW], operands: &FlowOperands) {
         wide.rewrite(wide.load(w), wide.take(&self.bytes), operands, w);
@@ -122,7 +126,8 @@ impl RewriteTemplate {
         );
     }
 
-    /// The same is added to checksums of all packets, and this is it: said of one that has been [arranged](RewriteTemplate::arrange).
+    /// The same is added to checksums of all packets, and this is it: said of one that has been
+    /// [arranged](RewriteTemplate::arrange).
     pub fn share(&mut self, operands: FlowOperands) {
         self.bytes.operands = operands;
         let [a, b] = operands.0.map(u64::to_le_bytes);

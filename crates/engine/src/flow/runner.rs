@@ -60,7 +60,8 @@ pub struct FlowRunner {
     pub(super) emissions: Vec<Emission>,
     /// Tables that are attached.
     pub(super) tables: Vec<StateId>,
-    /// [`Graph::changes`] that entries were made under; `None` before the first packet and after a program has been loaded.
+    /// [`Graph::changes`] that entries were made under; `None` before the first packet and after a program has been
+    /// loaded.
     pub(super) seen: Option<u64>,
     /// Elements call each other's handlers.
     pub(super) calls: bool,
@@ -104,13 +105,14 @@ impl std::fmt::Debug for FlowRunner {
 impl FlowRunner {
     /// With room for about so many flows.
     pub fn new(runner: ProgramRunner, flows: usize) -> FlowRunner {
-        // Nobody's seed: which flows collide cannot be computed from a configuration, and nothing but costs depends on it.
+        // Nobody's seed: which flows collide cannot be computed from a configuration, and nothing but costs depends
+        // on it.
         let seed = RandomState::new().hash_one(0u64);
         FlowRunner::with_seed(runner, flows, seed)
     }
 
-    /// What costs lead to, and which flows meet in the table, follow from this seed, not from clocks and chance; and levels are changed
-    /// often. For comparisons that are to come again.
+    /// What costs lead to, and which flows meet in the table, follow from this seed, not from clocks and chance; and
+    /// levels are changed often. For comparisons that are to come again.
     pub fn seeded(runner: ProgramRunner, flows: usize, seed: u64) -> FlowRunner {
         let mut r = FlowRunner::with_seed(runner, flows, seed);
         (r.pace, r.stopwatch) = (Pace::HASTY, Stopwatch::seeded(seed));
@@ -180,29 +182,32 @@ impl FlowRunner {
         self.runner.install(plan)
     }
 
-    /// Packets are looked up and flows remembered however few are known: for comparisons, which want all that the table does to be done.
+    /// Packets are looked up and flows remembered however few are known: for comparisons, which want all that the
+    /// table does to be done.
     pub fn always(mut self) -> FlowRunner {
         self.adaptive = false;
         self.forced = Some(Level::Flow);
         self
     }
 
-    /// From now on, packets of unknown flows get at most this share of the time that passes, 0 to 1; those beyond it are dropped
-    /// ([`OVERLOAD`]). For sources that do not wait, while packets queue up; `None`, as in the beginning: whatever they need. Packets are looked up
-    /// however few are known, then.
+    /// From now on, packets of unknown flows get at most this share of the time that passes, 0 to 1; those beyond it
+    /// are dropped ([`OVERLOAD`]). For sources that do not wait, while packets queue up; `None`, as in the beginning:
+    /// whatever they need. Packets are looked up however few are known, then.
     pub fn protect(&mut self, share: Option<f64>) {
         if self.admission.as_ref().map(Admission::share) != share {
             self.admission = share.map(|s| Admission::new(s, self.seed));
         }
     }
 
-    /// How long unknown flows may get more time than their share, in the beginning: where a share is set, they have time to open until others are dropped for them.
+    /// How long unknown flows may get more time than their share, in the beginning: where a share is set, they have
+    /// time to open until others are dropped for them.
     pub fn settles(&self) -> Duration {
         self.admission.as_ref().map_or(Duration::ZERO, |_| SETTLES)
     }
 
-    /// All packets take this level, or, with `None`, which is how it begins, the one that costs least. Packets that the flow table is in vain
-    /// for go to the program at [`Level::Flow`]. Where there is no program for the graph as it is, the reference graph takes them in any case.
+    /// All packets take this level, or, with `None`, which is how it begins, the one that costs least. Packets that
+    /// the flow table is in vain for go to the program at [`Level::Flow`]. Where there is no program for the graph as
+    /// it is, the reference graph takes them in any case.
     pub fn force(&mut self, level: Option<Level>) {
         self.forced = level;
         for ingress in &mut self.ingress {
@@ -242,7 +247,8 @@ impl FlowRunner {
         self.sync();
         &mut self.runner.graph
     }
-    /// The graph. Elements may not have been told of the last packets: for what does not depend on these, such as what was printed.
+    /// The graph. Elements may not have been told of the last packets: for what does not depend on these, such as
+    /// what was printed.
     pub fn peek_graph_mut(&mut self) -> &mut Graph {
         &mut self.runner.graph
     }

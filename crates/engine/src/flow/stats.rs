@@ -9,8 +9,8 @@ pub struct FlowStats {
     pub by_class: u64,
     /// Packets that an entry could have been there for.
     pub misses: u64,
-    /// Packets that had their action applied at the entry and went on behind a write-out or an element that was asked, where they were not
-    /// known: the program went on with them there. Once for each such place.
+    /// Packets that had their action applied at the entry and went on behind a write-out or an element that was
+    /// asked, where they were not known: the program went on with them there. Once for each such place.
     pub resumed: u64,
     /// Packets that went to the program at once, as next to none was known before.
     pub passed_by: u64,

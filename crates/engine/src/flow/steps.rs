@@ -1,5 +1,5 @@
-//! The same code for processors with wider registers: a window of 64 bytes is compared and written in one step with AVX-512, in two
-//! with AVX2, in four with what every x86-64 has.
+//! The same code for processors with wider registers: a window of 64 bytes is compared and written in one step with
+//! AVX-512, in two with AVX2, in four with what every x86-64 has.
 #![allow(unsafe_code)]
 
 use crate::flow::action_table::Tally;
@@ -124,7 +124,8 @@ macro_rules! declared {
         #[$doc:meta]
         fn $name:ident[$($flag:ident)?]($wide:ident, $($arg:ident: $of:ty),+ $(,)?) -> $out:ty $do:block
     )+) => {
-        /// The steps that take most of the time, each compiled by itself: registers are few, and loops that are compiled together keep what each of them counts in memory.
+        /// The steps that take most of the time, each compiled by itself: registers are few, and loops that are
+        /// compiled together keep what each of them counts in memory.
         pub(crate) trait Steps: Wide {
             $(
                 #[$doc]

@@ -1,10 +1,11 @@
 //! Which packets of a group may go on together behind a write-out or an element that was asked.
 //!
-//! The packets of a group take the first part of their ways together, then the second one, and so on, as if each had gone all its way
-//! before the next. That is no difference where what a packet meets in a later part of its way has not been met by packets behind it,
-//! in earlier parts of theirs: translators' tables and elements that remember ([units](WaveOrder::unit)) must see packets in their order. So a
-//! packet goes on with others only as long as nothing that they may have met is still in front of it; beyond that it is the
-//! program's, which takes it all its way before the next one is looked at.
+//! The packets of a group take the first part of their ways together, then the second one, and so on, as if each had
+//! gone all its way before the next. That is no difference where what a packet meets in a later part of its way has
+//! not been met by packets behind it, in earlier parts of theirs: translators' tables and elements that remember
+//! ([units](WaveOrder::unit)) must see packets in their order. So a packet goes on with others only as long as
+//! nothing that they may have met is still in front of it; beyond that it is the program's, which takes it all its
+//! way before the next one is looked at.
 
 use crate::graph::batch::plan::{Nature, natures, units};
 use crate::graph::core::Core;
@@ -77,7 +78,8 @@ impl WaveOrder {
         !self.calm
     }
 
-    /// May packets be given to this element in their order, and others be looked at before what follows from them is done?
+    /// May packets be given to this element in their order, and others be looked at before what follows from them is
+    /// done?
     pub fn may_be_asked(&self, node: u32) -> bool {
         let nature = self.natures.get(node as usize);
         nature.is_some_and(|n| n.batching <= Batching::InOrder)

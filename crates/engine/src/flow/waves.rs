@@ -1,10 +1,10 @@
 //! Packets that go on behind write-outs and asked elements: in waves.
 //!
-//! Packets of a group whose actions end at an [exit](crate::flow::exit) wait until the group's other packets have had their actions
-//! applied; then they are looked up together in the cache behind it, and so on. What becomes of the group is what becomes of its packets one
-//! by one: before a packet is given to the program, or the clock moves, all packets in front of it have gone all their ways
-//! ([`FlowRunner::flush`]); what they may meet behind an exit is not met by others in front of it ([`crate::flow::wave_order`]); and
-//! what leaves is put in order in the end.
+//! Packets of a group whose actions end at an [exit](crate::flow::exit) wait until the group's other packets have had
+//! their actions applied; then they are looked up together in the cache behind it, and so on. What becomes of the
+//! group is what becomes of its packets one by one: before a packet is given to the program, or the clock moves, all
+//! packets in front of it have gone all their ways ([`FlowRunner::flush`]); what they may meet behind an exit is not
+//! met by others in front of it ([`crate::flow::wave_order`]); and what leaves is put in order in the end.
 
 use crate::flow::apply::Applied;
 use crate::flow::batch_drain::BatchDrain;
@@ -71,8 +71,8 @@ impl FlowRunner {
         self.ingress.get(cache).is_some_and(|l| l.exits)
     }
 
-    /// As many packets as there are sinks leave at these, are dropped, or wait at their exits. `from`: the number of the first one in its
-    /// group.
+    /// As many packets as there are sinks leave at these, are dropped, or wait at their exits. `from`: the number of
+    /// the first one in its group.
     #[inline(never)]
     pub(crate) fn leave_or_wait(
         &mut self,
@@ -212,7 +212,8 @@ impl FlowRunner {
         }
     }
 
-    /// What an element has done that was asked, other than to give back one packet that goes on: several, or one that goes nowhere.
+    /// What an element has done that was asked, other than to give back one packet that goes on: several, or one that
+    /// goes nowhere.
     #[cold]
     fn emitted(&mut self, node: u32, outputs: (u32, u32), mark: usize, order: u64) {
         let mut all = std::mem::take(&mut self.emissions);
@@ -364,8 +365,8 @@ impl FlowRunner {
         }
     }
 
-    /// Packets at a place behind a write-out or an asked element go all their ways: as [`FlowRunner::groups`], without what is for entries
-    /// alone. Leaves `batch` empty.
+    /// Packets at a place behind a write-out or an asked element go all their ways: as [`FlowRunner::groups`],
+    /// without what is for entries alone. Leaves `batch` empty.
     #[inline(always)]
     pub(crate) fn wave(&mut self, wide: impl Steps, cache: usize, batch: &mut Vec<Pkt>) {
         let shift = self.ingress.get(cache).map_or(0, |l| l.seat.shift) as usize;
@@ -434,7 +435,8 @@ impl FlowRunner {
         (self.runner).resume(Resume::Stage(p, seat.stage), changes);
     }
 
-    /// A packet that has stopped at the end of its epoch goes on: with others at this exit, if it has one, or all its way at once.
+    /// A packet that has stopped at the end of its epoch goes on: with others at this exit, if it has one, or all its
+    /// way at once.
     pub(crate) fn go_on(&mut self, stopped: Stopped, exit: Option<u32>, i: usize) {
         let quiet = self.runner.graph.core.is_quiet();
         match exit.filter(|_| quiet) {
@@ -446,8 +448,8 @@ impl FlowRunner {
         }
     }
 
-    /// Where packets go on that went this way in a cache, in this masked match of it, if they may go on together. `None` where they leave or
-    /// are dropped.
+    /// Where packets go on that went this way in a cache, in this masked match of it, if they may go on together.
+    /// `None` where they leave or are dropped.
     pub(crate) fn exit_of(
         &mut self,
         cache: usize,
@@ -562,7 +564,8 @@ impl FlowRunner {
 /// What a graph had a moment ago.
 const GONE: &str = "not there any more";
 
-/// The place of a packet that has this number in its group: packets that follow from it have places up to the next one's.
+/// The place of a packet that has this number in its group: packets that follow from it have places up to the next
+/// one's.
 fn place(i: usize) -> u64 {
     (i as u64) << (8 * MAX_WAVES)
 }

@@ -201,7 +201,8 @@ impl Code {
         action.is_some_and(|a| a.steps.of(&self.steps).iter().all(counts))
     }
 
-    /// Is the action a matter of counts that may wait, and of an output or a drop? `waits`: by number of what is counted.
+    /// Is the action a matter of counts that may wait, and of an output or a drop? `waits`: by number of what is
+    /// counted.
     pub fn is_fast(&self, action: &Action, waits: &[bool]) -> bool {
         let counted = |s: &Step| match s {
             Step::Count { number, .. } => waits.get(*number as usize) == Some(&true),

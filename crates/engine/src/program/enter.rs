@@ -6,6 +6,7 @@ use crate::program::exec::batch_exec;
 use crate::program::exec::batch_exec::Left;
 use crate::program::exec::fast_exec;
 use crate::program::exec::general;
+use crate::program::exec::resume;
 use crate::program::exec::state::Stopped;
 use crate::program::lookup::columns::Scratch;
 use crate::program::lookup::tree::NO_RULE;
@@ -37,8 +38,8 @@ impl ProgramRunner {
         self.enter(source, p, None);
     }
 
-    /// Packets that arrive at a source at one moment, one after the other: what [`ProgramRunner::inject_packet`] does for each.
-    /// Leaves `batch` empty.
+    /// Packets that arrive at a source at one moment, one after the other: what [`ProgramRunner::inject_packet`] does
+    /// for each. Leaves `batch` empty.
     pub fn inject_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>, at: Timestamp) {
         self.arrive(at);
         self.enter_batch(source, batch, Arrival::Together);
@@ -52,8 +53,8 @@ impl ProgramRunner {
         });
     }
 
-    /// Packets that arrive each at its own time, those of one tick together as far as no timer is due between them; the clock stands at
-    /// the first one's time. Leaves `batch` empty, as `f` leaves what it gets.
+    /// Packets that arrive each at its own time, those of one tick together as far as no timer is due between them;
+    /// the clock stands at the first one's time. Leaves `batch` empty, as `f` leaves what it gets.
     fn by_ticks(
         &mut self,
         batch: &mut Vec<Pkt>,
@@ -98,8 +99,8 @@ impl ProgramRunner {
         self.graph.core.now = self.graph.core.now.max(at);
     }
 
-    /// Packets go in, one after the other: at the present time, or each at its own, all of which are of one tick then. Leaves
-    /// `batch` empty.
+    /// Packets go in, one after the other: at the present time, or each at its own, all of which are of one tick
+    /// then. Leaves `batch` empty.
     pub(crate) fn enter_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>, arrival: Arrival) {
         let stamped = arrival == Arrival::Stamped;
         let last = batch.last().map_or(Timestamp::ZERO, |p| p.anno.timestamp);
@@ -116,8 +117,8 @@ impl ProgramRunner {
             self.prefetch_rules(stage, rules.iter().copied());
             self.prefetch_bindings(stage, batch, &rules);
         }
-        // nothing that happens to a packet changes the bytes of another one; a handler that it calls may end the program's time,
-        // and then what was found is worth nothing
+        // nothing that happens to a packet changes the bytes of another one; a handler that it calls may end the
+        // program's time, and then what was found is worth nothing
         let changes = self.graph.core.changes;
         let mut packets = Left::new(batch.drain(..), &rules);
         // Bound: each time a packet is taken, if there is one.
@@ -157,7 +158,8 @@ impl ProgramRunner {
         self.rules = rules;
     }
 
-    /// Packets go through the reference graph, because that costs least (`chosen`) or no program is valid. Leaves `batch` empty.
+    /// Packets go through the reference graph, because that costs least (`chosen`) or no program is valid. Leaves
+    /// `batch` empty.
     pub(crate) fn take_reference(
         &mut self,
         source: ElemId,
@@ -197,8 +199,8 @@ impl ProgramRunner {
         }
     }
 
-    /// For each of up to 256 packets at a source the first rule that fits, or `u32::MAX`: what the program's entry stage, which comes
-    /// back, would find. Nothing changes by it. `None` while no program is valid for them.
+    /// For each of up to 256 packets at a source the first rule that fits, or `u32::MAX`: what the program's entry
+    /// stage, which comes back, would find. Nothing changes by it. `None` while no program is valid for them.
     pub(crate) fn first_rules<P: std::ops::Deref<Target = Packet>>(
         &mut self,
         source: ElemId,
@@ -234,7 +236,8 @@ impl ProgramRunner {
         Some(number)
     }
 
-    /// Packets with these rules of a stage are about to go through the program in one batch: memory that rewriters will need is asked for.
+    /// Packets with these rules of a stage are about to go through the program in one batch: memory that rewriters
+    /// will need is asked for.
     fn prefetch_bindings<P: std::ops::Deref<Target = Packet>>(
         &mut self,
         stage: u32,
@@ -266,7 +269,8 @@ impl ProgramRunner {
         }
     }
 
-    /// The program is about to do what these rules of a stage say: with many of them, what is known of each is far away.
+    /// The program is about to do what these rules of a stage say: with many of them, what is known of each is far
+    /// away.
     pub(crate) fn prefetch_rules(&self, stage: u32, rules: impl Iterator<Item = u32>) {
         let many = |l: &&Loaded| l.code.rule_action.len() > NEAR;
         let Some(l) = self.loaded.as_ref().filter(many) else {
@@ -309,17 +313,17 @@ impl ProgramRunner {
         })
     }
 
-    /// A packet goes on at the beginning of an epoch, at a stage or from where it [stopped](Stopped). `changes`: [`Graph::changes`] when
-    /// its batch entered.
+    /// A packet goes on at the beginning of an epoch, at a stage or from where it [stopped](Stopped). `changes`:
+    /// [`Graph::changes`] when its batch entered.
     pub(crate) fn resume(&mut self, from: Resume, changes: u64) {
         let Some(l) = &mut self.loaded else { return };
         let g = &mut self.graph;
         g.core.steps = 0;
         match from {
             Resume::Stage(p, stage) => {
-                general::run_from(&l.code, &mut l.state, g, stage, p, changes);
+                resume::run_from(&l.code, &mut l.state, g, stage, p, changes);
             }
-            Resume::Stopped(s) => general::go_on(&l.code, &mut l.state, g, s, changes),
+            Resume::Stopped(s) => resume::go_on(&l.code, &mut l.state, g, s, changes),
         }
         if !g.core.is_quiet() && l.state.stopped.is_none() {
             (l.state.deferred).tell(&l.code, &mut g.core, &mut g.out, &mut g.store);

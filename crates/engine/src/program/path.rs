@@ -15,8 +15,8 @@ pub(crate) enum PathEnd {
     Drop(u32, &'static str),
     /// The epoch ended: it was written out with this image, and goes on at this stage.
     Write { image: u32, next: u32 },
-    /// The epoch ended: it was written out with this image, and an element is asked at this input; [`Code`]'s places of the
-    /// outputs' nexts, and what counts it.
+    /// The epoch ended: it was written out with this image, and an element is asked at this input; [`Code`]'s places
+    /// of the outputs' nexts, and what counts it.
     ///
     /// [`Code`]: crate::program::code::Code
     Ask {

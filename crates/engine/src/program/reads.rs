@@ -1,6 +1,6 @@
-//! What decides which way a packet goes within its first epoch: everything that the stages which can be reached read, with the
-//! values at which an answer can change. Told for each shape of packets that the flow table knows: a rule that no packet of a shape
-//! fits does not matter for it, nor what lies behind.
+//! What decides which way a packet goes within its first epoch: everything that the stages which can be reached read,
+//! with the values at which an answer can change. Told for each shape of packets that the flow table knows: a rule
+//! that no packet of a shape fits does not matter for it, nor what lies behind.
 
 use crate::program::followers::followers_of;
 use crate::program::headers::registers::Bits;
@@ -8,6 +8,7 @@ use crate::program::headers::shape::Shape;
 use onefold_element::model::{HeaderCheck, ValueSet};
 use onefold_synth::program::{Action, Address, Dim, End, EndAt, Entry, Program, Step};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 /// Values at which a dimension's answers can change, at most; of more it is only known that there are many.
 pub(crate) const MAX_CUTS: usize = 4096;
@@ -18,7 +19,8 @@ pub(crate) struct DimRead {
     pub dim: Dim,
     /// Its register.
     pub reg: u16,
-    /// Each is the first value of an interval within which no filter makes a difference; ascending, without 0. `None`: too many.
+    /// Each is the first value of an interval within which no filter makes a difference; ascending, without 0.
+    /// `None`: too many.
     pub cuts: Option<Vec<u128>>,
 }
 
@@ -44,12 +46,16 @@ pub(crate) struct EntryReads {
 }
 
 /// For every entry of a program. `regs` has the register of each dimension.
-pub(crate) fn of(p: &Program, regs: &HashMap<Dim, u16>) -> Vec<EntryReads> {
+pub(crate) fn of(
+    p: &Program,
+    regs: &HashMap<Dim, u16>,
+) -> (Vec<EntryReads>, Option<Arc<LaterReads>>) {
     let entry = |e: &Entry| EntryReads {
         source: e.source.0,
         shapes: of_shapes(p, regs, e.stage.0, 0),
     };
-    p.entries.iter().map(entry).collect()
+    let entries = p.entries.iter().map(entry).collect();
+    (entries, LaterReads::of(p, regs).map(Arc::new))
 }
 
 fn of_shapes(p: &Program, regs: &HashMap<Dim, u16>, stage: u32, shift: i32) -> Vec<ShapeReads> {
@@ -58,8 +64,8 @@ fn of_shapes(p: &Program, regs: &HashMap<Dim, u16>, stage: u32, shift: i32) -> V
         .collect()
 }
 
-/// What is read where an epoch begins behind a write-out or an element that was asked: found out when the flow table asks, as few
-/// of these places see packets.
+/// What is read where an epoch begins behind a write-out or an element that was asked: found out when the flow table
+/// asks, as few of these places see packets.
 #[derive(Debug, Clone)]
 pub(crate) struct LaterReads {
     program: Program,

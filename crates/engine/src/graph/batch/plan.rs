@@ -79,8 +79,8 @@ pub(crate) struct Plan {
     pub alone_from: u32,
     /// Packets that enter at this element come one by one.
     pub single: Box<[bool]>,
-    /// Steps of the clock that elements tell apart to which packets may come in any order: for them it must not go back, so that packets
-    /// of different steps do not go together.
+    /// Steps of the clock that elements tell apart to which packets may come in any order: for them it must not go
+    /// back, so that packets of different steps do not go together.
     pub apart: Box<[i64]>,
 }
 

@@ -6,18 +6,18 @@ use crate::graph::limits;
 use crate::graph::reference::Graph;
 use crate::graph::topology::Edge;
 use crate::graph::trace::Entry;
-use crate::program::code::{Action, Code, End, Expect, Next, Span, Step};
+use crate::program::code::{Action, Code, End, Next, Span, Step};
+use crate::program::exec::bind_view::{as_expected, bind_packet};
 use crate::program::exec::rule_counting::{self, count};
-use crate::program::exec::state::{Job, PacketState, State, Stopped};
+use crate::program::exec::state::{Job, PacketState, State};
 use crate::program::lookup;
 use crate::program::lookup::tree::NO_RULE;
 use crate::program::path::PathEnd;
 use crate::program::rewrite::image;
 use crate::program::rewrite::image::LateAnno;
-use onefold_element::model::{BindKind, BindPacket, Binding, Bound};
+use onefold_element::model::{BindPacket, Binding, Bound};
 use onefold_element::{ElemId, Emission, Outbox, StateStore};
 use onefold_packet::{Packet, Pkt};
-use onefold_synth::program::Mark;
 use std::cell::Cell;
 
 /// Stages that one packet may pass; then the reference graph takes over as soon as a new epoch begins.
@@ -56,47 +56,13 @@ pub(crate) fn run(
     x.rest(changes);
 }
 
-/// Sends a packet that comes to a stage at the beginning of an epoch all its way. `changes`: [`Graph::changes`] when it entered.
-pub(crate) fn run_from(
-    code: &Code,
-    st: &mut State,
-    g: &mut Graph,
-    stage: u32,
-    p: Pkt,
-    changes: u64,
-) {
-    let mut x = Exec::new(code, st, g, changes);
-    x.packet(p, stage, true, PacketState::NEW, changes, None);
-    x.rest(changes);
-}
-
-/// Sends a packet that stopped at the end of an epoch all its way.
-pub(crate) fn go_on(code: &Code, st: &mut State, g: &mut Graph, stopped: Stopped, changes: u64) {
-    let mut x = Exec::new(code, st, g, changes);
-    let Stopped {
-        p,
-        end,
-        packet_state,
-    } = stopped;
-    let next = match end {
-        End::Write { next, .. } => Some((p, next)),
-        End::Ask {
-            to, outputs, site, ..
-        } => {
-            x.st.counts.site(site);
-            x.ask(p, to, outputs, packet_state)
-        }
-        // nothing else stops
-        _ => None,
-    };
-    if let Some((p, stage)) = next {
-        x.packet(p, stage, true, packet_state, changes, None);
-    }
-    x.rest(changes);
-}
-
 impl<'a> Exec<'a> {
-    fn new(code: &'a Code, st: &'a mut State, g: &'a mut Graph, changes: u64) -> Exec<'a> {
+    pub(super) fn new(
+        code: &'a Code,
+        st: &'a mut State,
+        g: &'a mut Graph,
+        changes: u64,
+    ) -> Exec<'a> {
         st.regs.tables.take(&code.tables, &g.store, changes);
         g.out.batched = false;
         Exec {
@@ -109,7 +75,7 @@ impl<'a> Exec<'a> {
     }
 
     /// Whatever a packet was split into, and calls that followed from it.
-    fn rest(mut self, changes: u64) {
+    pub(super) fn rest(mut self, changes: u64) {
         let (code, x) = (self.code, &mut self);
         // Bound: the engine's steps; every stage costs one.
         while let Some(job) = x.st.stack.pop() {
@@ -138,39 +104,6 @@ impl<'a> Exec<'a> {
             x.st.regs.tables.release();
         }
     }
-
-    /// An epoch ends, and the path up to here is being written down: the packet waits. Otherwise it is given back.
-    fn stops(&mut self, p: Pkt, end: End, packet_state: PacketState) -> Option<Pkt> {
-        let Some(t) = self.st.path.as_mut().filter(|t| t.once.is_none()) else {
-            return Some(p);
-        };
-        t.end = match end {
-            End::Write { image, next } => PathEnd::Write { image, next },
-            End::Ask {
-                to,
-                image,
-                outputs,
-                site,
-            } => PathEnd::Ask {
-                image,
-                node: to.node,
-                port: to.port,
-                outputs: (outputs.from, outputs.to),
-                site,
-            },
-            _ => return Some(p),
-        };
-        t.values.clone_from(&self.st.regs.v);
-        t.late = !packet_state.late().is_empty();
-        let mut packet_state = packet_state;
-        packet_state.next_epoch();
-        self.st.stopped = Some(Stopped {
-            p,
-            end,
-            packet_state,
-        });
-        None
-    }
 }
 
 /// What a binding leads to.
@@ -190,9 +123,9 @@ enum After {
     Stage(u32),
 }
 
-struct Exec<'a> {
+pub(super) struct Exec<'a> {
     code: &'a Code,
-    st: &'a mut State,
+    pub(super) st: &'a mut State,
     core: &'a mut Core,
     out: &'a mut Outbox,
     store: &'a mut StateStore,
@@ -200,7 +133,7 @@ struct Exec<'a> {
 
 impl<'a> Exec<'a> {
     /// Follows one packet to its end; what it is split into is put on the stack. `fresh`: an epoch begins.
-    fn packet(
+    pub(super) fn packet(
         &mut self,
         p: Pkt,
         mut stage: u32,
@@ -587,7 +520,7 @@ impl<'a> Exec<'a> {
     }
 
     /// Calls an element. A single packet that it emits goes on at once, with the stage that it comes to.
-    fn ask(
+    pub(super) fn ask(
         &mut self,
         p: Pkt,
         to: Edge,
@@ -667,92 +600,4 @@ impl Step {
             Step::Count { elem, .. } | Step::Bind { elem, .. } => *elem,
         }
     }
-}
-
-/// A packet as a rewriter wants it, read through the image. `None` without an IP header or eight bytes behind it.
-#[inline(always)]
-fn bind_packet(
-    m: &image::Image,
-    kind: BindKind,
-    p: &Pkt,
-    regs: &[u128],
-    to: &mut BindPacket,
-) -> Option<()> {
-    if kind == BindKind::Flow && m.bind_packet(p, regs, to).is_some() {
-        #[cfg(debug_assertions)]
-        {
-            let mut same = BindPacket::default();
-            debug_assert!(imaged(m, p, regs, &mut same).is_some());
-            // nobody looks at a checksum of UDP
-            [same.head[6], same.head[7]] = [to.head[6], to.head[7]];
-            debug_assert_eq!(same, *to);
-        }
-        return Some(());
-    }
-    imaged(m, p, regs, to)
-}
-
-/// The same, whatever has been written.
-#[inline(never)]
-fn imaged(m: &image::Image, p: &Pkt, regs: &[u128], to: &mut BindPacket) -> Option<()> {
-    let (net, len) = match m.net {
-        Mark::At(at, len) => (i64::from(at), i64::from(len)),
-        Mark::Same => {
-            let net = p.network_header_offset()? as i64;
-            (net, p.transport_header_offset()? as i64 - net)
-        }
-        Mark::None | Mark::Alone(_) => return None,
-    };
-    // header of 20 bytes, and the first 14 behind it
-    let mut h = [0u8; 34];
-    m.window(p, regs, net, &mut h);
-    let transport_len = usize::try_from(m.end(p) - net - len).ok()?;
-    if len != 20 || transport_len < 8 {
-        return None;
-    }
-    let mut head = [0; 8];
-    head.copy_from_slice(&h[20..28]);
-    m.annotations(p, regs, &mut to.anno);
-    to.proto = h[9];
-    to.saddr = u32::from_be_bytes([h[12], h[13], h[14], h[15]]);
-    to.daddr = u32::from_be_bytes([h[16], h[17], h[18], h[19]]);
-    to.head = head;
-    to.tcp = match transport_len >= 14 {
-        true => [h[32], h[33]],
-        false => [0; 2],
-    };
-    to.transport_len = transport_len;
-    to.total_len = u16::from_be_bytes([h[2], h[3]]);
-    Some(())
-}
-
-/// Is this the binding that the action was made for?
-fn as_expected(e: &Expect, port: u16, kind: BindKind, b: &Binding, p: &BindPacket) -> bool {
-    if b.reply || b.origin != port || b.output != e.output {
-        return false;
-    }
-    let word = |i: usize| u32::from(u16::from_be_bytes([p.head[i], p.head[i + 1]]));
-    let (sport, dport) = (u32::from(b.sport), u32::from(b.dport));
-    // old and new; what a kind of binding does not rewrite is not looked at
-    let ports = match kind {
-        BindKind::Flow => [Some((word(0), sport)), Some((word(2), dport))],
-        BindKind::Ping => [Some((word(4), sport)), None],
-        BindKind::Addresses => [None, None],
-    };
-    let fields = [
-        Some((p.saddr, b.saddr)),
-        Some((p.daddr, b.daddr)),
-        ports[0],
-        ports[1],
-    ];
-    fields
-        .iter()
-        .zip(&e.kept)
-        .zip(&e.sets)
-        .all(|((f, kept), set)| {
-            f.is_none_or(|(old, new)| match kept {
-                true => old == new,
-                false => set.contains(u128::from(new)),
-            })
-        })
 }

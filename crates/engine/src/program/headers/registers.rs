@@ -286,7 +286,8 @@ impl Regs {
 }
 
 impl Source {
-    /// The same, where positions count from so many bytes before. [`Source::Len`] is that of the packet at hand in any case.
+    /// The same, where positions count from so many bytes before. [`Source::Len`] is that of the packet at hand in
+    /// any case.
     pub fn shifted(self, by: i32) -> Source {
         match self {
             Source::Bits(b) => Source::Bits(b.shifted(by)),

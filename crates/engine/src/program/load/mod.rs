@@ -94,8 +94,7 @@ pub(crate) fn load(p: &Program, topo: &Topology, using: Using) -> R<Code> {
             _ => return Err(LoadError::TwoEntries { place }),
         }
     }
-    l.code.reads = reads::of(p, &l.regs);
-    l.code.later = reads::LaterReads::of(p, &l.regs).map(Arc::new);
+    (l.code.reads, l.code.later) = reads::of(p, &l.regs);
     l.code.classifier = l.builder.finish();
     Ok(l.code)
 }
@@ -555,8 +554,8 @@ impl Loader<'_> {
         })
     }
 
-    /// The bindings that can be foreseen before anything has been done: those of the first rewriter that is asked, if it looks at the packet as
-    /// it came, and of all behind it.
+    /// The bindings that can be foreseen before anything has been done: those of the first rewriter that is asked, if
+    /// it looks at the packet as it came, and of all behind it.
     fn prefetched(&mut self, steps: &[code::Step]) -> Span {
         let from = self.code.binds.len() as u32;
         for s in steps {
