@@ -160,7 +160,7 @@ impl FlowRunner {
         }
         if x.guard == NO_MATCH {
             self.stats.others += u64::from(self.depth == 0);
-            self.to_program(source, ingress, p, first);
+            self.run_program(source, ingress, p, first);
             return;
         }
         let matches = self.ingress.get(ingress).map(|l| &l.matches[..]);
@@ -191,7 +191,7 @@ impl FlowRunner {
                 .match_of(ingress, &x)
                 .is_none_or(|b| b.insert_backoff.tries());
         if single && !open || !tries {
-            self.to_program(source, ingress, p, first);
+            self.run_program(source, ingress, p, first);
             return;
         }
         self.keep_original(&p);
@@ -201,7 +201,7 @@ impl FlowRunner {
             l.state.path = Some(path);
         }
         let left = self.runner.graph.out.transmitted.len();
-        self.to_program(source, ingress, p, first);
+        self.run_program(source, ingress, p, first);
         let state = self.runner.loaded.as_mut().map(|l| &mut l.state);
         let (path, stopped) = state.map_or((None, None), |s| (s.path.take(), s.stopped.take()));
         let same_graph = self.seen == Some(self.runner.graph.core.changes);
@@ -256,7 +256,7 @@ impl FlowRunner {
     }
 
     /// The program takes a packet: from the beginning on, or at a cache's stage.
-    fn to_program(&mut self, source: ElemId, cache: usize, p: Pkt, first: Option<First>) {
+    fn run_program(&mut self, source: ElemId, cache: usize, p: Pkt, first: Option<First>) {
         match self.depth {
             0 => self.runner.enter(source, p, first),
             _ => self.resume(cache, p),
