@@ -536,8 +536,10 @@ impl FlowRunner {
                 if let Some(template) = self.actions.template(action) {
                     template.apply(&mut p, &flow.operands, total);
                 }
-                g.out.sent += 1;
-                g.out.transmitted.push((ElemId(sink), p));
+                self.number(ingress, i, &mut p);
+                let out = &mut self.runner.graph.out;
+                out.sent += 1;
+                out.transmitted.push((ElemId(sink), p));
             }
             PathEnd::Write { .. } | PathEnd::Ask { .. } => {
                 if let Some(template) = self.actions.template(action) {

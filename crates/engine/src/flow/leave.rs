@@ -4,7 +4,10 @@ use crate::flow::batch_drain::BatchDrain;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
 use onefold_element::{ElemId, Outbox};
-use onefold_packet::Packet;
+use onefold_packet::{Packet, Pkt};
+
+/// So many packets are put in order without memory of their own.
+const FEW: usize = 256;
 
 impl FlowRunner {
     /// The first packets of a group leave at the sinks that have been
@@ -79,5 +82,20 @@ fn send_known(packets: &mut BatchDrain<'_>, sinks: &[u32], dropped: u64, out: &m
             (Some(p), sink) => out.transmitted.push((ElemId(sink), p)),
             (None, _) => {}
         }
+    }
+}
+
+/// Packets that left are put in the order in which they came.
+pub(crate) fn put_in_order(left: &mut [(ElemId, Pkt)]) {
+    if left.is_sorted_by_key(|(_, p)| p.order) {
+        return;
+    }
+    if left.len() > FEW {
+        return left.sort_by_key(|(_, p)| p.order);
+    }
+    for i in 1..left.len() {
+        let order = left[i].1.order;
+        let to = left[..i].partition_point(|(_, p)| p.order <= order);
+        left[to..=i].rotate_right(1);
     }
 }

@@ -12,6 +12,7 @@ use crate::flow::batch_meta::BatchMeta;
 use crate::flow::exit::{Exit, Next, Output};
 use crate::flow::flow_action::Place;
 use crate::flow::ingress_cache::{IngressCache, Seat};
+use crate::flow::leave::put_in_order;
 use crate::flow::packet_meta::PacketMeta;
 use crate::flow::rewrite_template::{EXIT, NO_SINK};
 use crate::flow::runner::FlowRunner;
@@ -38,9 +39,6 @@ const LONGEST: usize = MAX_PACKET_LEN / 2;
 
 /// In what waits: the exit has been applied.
 const DONE: u32 = 1 << 31;
-
-/// So many packets are put in order without memory of their own.
-const FEW: usize = 256;
 
 /// Packets that have so many epochs behind them.
 #[derive(Debug, Default)]
@@ -117,6 +115,16 @@ impl FlowRunner {
     fn begin_run(&mut self) {
         if self.run.is_none() {
             self.run = Some(self.runner.graph.out.transmitted.len());
+        }
+    }
+
+    /// A packet of a cache is about to leave: others may wait that came before it. `i`: its number in the group.
+    pub(crate) fn number(&mut self, cache: usize, i: usize, p: &mut Pkt) {
+        if self.has_exits(cache) || self.depth > 0 {
+            self.begin_run();
+            if self.depth == 0 {
+                p.order = place(i);
+            }
         }
     }
 
@@ -574,20 +582,5 @@ fn place(i: usize) -> u64 {
 fn label(left: &mut [(ElemId, Pkt)], from: usize, order: u64) {
     for (_, p) in left.get_mut(from..).unwrap_or_default() {
         p.order = order;
-    }
-}
-
-/// Packets that left are put in the order in which they came.
-fn put_in_order(left: &mut [(ElemId, Pkt)]) {
-    if left.is_sorted_by_key(|(_, p)| p.order) {
-        return;
-    }
-    if left.len() > FEW {
-        return left.sort_by_key(|(_, p)| p.order);
-    }
-    for i in 1..left.len() {
-        let order = left[i].1.order;
-        let to = left[..i].partition_point(|(_, p)| p.order <= order);
-        left[to..=i].rotate_right(1);
     }
 }
