@@ -16,7 +16,6 @@ use crate::flow::learn::flow_of;
 use crate::flow::lease::LeasePool;
 use crate::flow::packet_meta::NO_MATCH;
 use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
-use crate::flow::policy::admission::Admission;
 use crate::flow::rewrite_template::Flow;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
@@ -117,7 +116,7 @@ impl FlowRunner {
             }
             let mut i = at_once.upto;
             if gone == 0 {
-                self.leave_noted(ingress, &mut packets, i, at_once.dropped);
+                self.transmit_noted(ingress, &mut packets, i, at_once.dropped);
             } else {
                 shed += self.part(source, &mut packets, i, gone);
             }
@@ -156,12 +155,7 @@ impl FlowRunner {
                     self.flush();
                     // a handler that was called may have ended the program's time
                     let first = first.filter(|_| self.runner.graph.core.changes == changes);
-                    let timed = limited && self.admission.as_mut().is_some_and(Admission::times);
-                    let begun = timed.then(|| self.stopwatch.read());
-                    self.unknown(source, ingress, i, p, first);
-                    if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
-                        a.ran(self.stopwatch.read().saturating_sub(begun));
-                    }
+                    self.unknown_timed((source, ingress, i), p, first, limited);
                     stale = true;
                 }
                 // whatever there is: bound
@@ -323,7 +317,7 @@ impl FlowRunner {
         let shared = (&self.pool, &self.runner.graph.store);
         let done = left.go::<STALE>(wide, group, shared, &mut clock);
         self.went(&done, clock);
-        self.leave(cache, from, packets, &sinks[..done.went], done.dropped);
+        self.transmit(cache, from, packets, &sinks[..done.went], done.dropped);
         done.went
     }
 
@@ -519,19 +513,17 @@ impl FlowRunner {
             self.dirty.push(action);
         }
         t.add(1, len as u32, total);
+        let end = w.name.end;
         let (late, moment) = w.late;
         if late < w.name.counts.len() {
-            if moment > 0 {
-                if w.moment.packets == 0 {
-                    self.moments.push(action);
-                }
-                w.moment.add(len, total);
+            if moment > 0 && w.counts_in_moment(len, total) {
+                self.moments.push(action);
             }
             for c in w.name.counts.get(late + moment..).unwrap_or_default() {
                 tell(g, c, 1, len, total.into());
             }
         }
-        match w.name.end {
+        match end {
             PathEnd::Output(sink, _) => {
                 if let Some(template) = self.actions.template(action) {
                     template.apply(&mut p, &flow.operands, total);

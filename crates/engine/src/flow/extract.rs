@@ -189,12 +189,7 @@ impl IngressCache {
         let all = (u16::MAX as u32 >> (ROW - n)) as u16;
         let mut left = all;
         let mut keyed = 0u16;
-        let none = wide.all(0);
-        let mut keys = Keys {
-            ports: none,
-            ids: none,
-            sums: none,
-        };
+        let mut keys = Keys::none(wide);
         for number in 0..self.matches.len() {
             let b = &self.matches[number];
             if left == 0 {

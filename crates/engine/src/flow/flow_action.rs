@@ -100,6 +100,14 @@ impl FlowAction {
         self.late.0 + self.late.1 == self.name.counts.len()
     }
 
+    /// A packet is counted whose elements are told at the end of the moment. Is it the moment's first one?
+    #[inline]
+    pub fn counts_in_moment(&mut self, bytes: u64, ip_bytes: u32) -> bool {
+        let first = self.moment.packets == 0;
+        self.moment.add(bytes, ip_bytes);
+        first
+    }
+
     /// Bytes of so many packets that were counted with so many.
     pub fn bytes(&self, n: Pending) -> u64 {
         n.bytes - u64::from(self.shift) * n.packets
@@ -191,6 +199,52 @@ impl Maker<'_> {
 /// Something that no program has.
 const ODD: &str = "not understood";
 
+/// What is counted along: those that may be told later first, `late` of them, then the `moment` that wait for the end
+/// of the moment. `ip_end` says whether a packet ends where its IP header says; `when` as for [`make`].
+fn counts(
+    m: &Maker<'_>,
+    ip_end: &dyn Fn(EndAt) -> Option<bool>,
+    when: &dyn Fn(u32) -> Accounts,
+) -> Result<(Vec<Count>, usize, usize), &'static str> {
+    let (shift, l3) = (m.shift, m.guard.shape.l3 as i32);
+    let count = |(elem, tag, len): &(u32, u16, LenAt)| {
+        let of_ip = ip_end(len.end)?;
+        let start = len.start + shift;
+        // behind the fixed part of the header a length could come to less than nothing
+        if start > l3 + 20 {
+            return None;
+        }
+        let add = if of_ip { l3 - start } else { -start };
+        Some(Count {
+            elem: *elem,
+            tag: *tag,
+            of_ip,
+            add,
+        })
+    };
+    let mut counts: Vec<Count> = m
+        .path
+        .counts
+        .iter()
+        .map(count)
+        .collect::<Option<_>>()
+        .ok_or("a length in counts")?;
+    // the order among those that only add up is nobody's business
+    counts.sort_by_key(|c| when(c.elem));
+    let late = counts.partition_point(|c| when(c.elem) == Accounts::Later);
+    let moment = counts.partition_point(|c| when(c.elem) <= Accounts::Moment) - late;
+    // lists of rules count as many bytes as the header says that is in the key, or those of the packet
+    let cut = |rule: &u32| match m.code.action_of(*rule).map(|a| a.cut) {
+        Some(Cut::At(e)) => ip_end(e) == Some(true),
+        Some(Cut::Several) => false,
+        Some(Cut::No) | None => true,
+    };
+    if !m.path.rules.iter().all(cut) {
+        return Err("a length in counts of rules");
+    }
+    Ok((counts, late, moment))
+}
+
 /// The action of a packet that went, and what is its flow's own. `window`: the packet as it arrived. The error says
 /// why it cannot be gone again like this. `when` tells when an element must hear of what it counts.
 pub(crate) fn make(
@@ -214,40 +268,7 @@ pub(crate) fn make(
         EndAt::Ip6(at) if at + shift == l3 && guard.shape.v6 => Some(true),
         _ => None,
     };
-    let count = |(elem, tag, len): &(u32, u16, LenAt)| {
-        let of_ip = ip_end(len.end)?;
-        let start = len.start + shift;
-        // behind the fixed part of the header a length could come to less than nothing
-        if start > l3 + 20 {
-            return None;
-        }
-        let add = if of_ip { l3 - start } else { -start };
-        Some(Count {
-            elem: *elem,
-            tag: *tag,
-            of_ip,
-            add,
-        })
-    };
-    let mut counts: Vec<Count> = path
-        .counts
-        .iter()
-        .map(count)
-        .collect::<Option<_>>()
-        .ok_or("a length in counts")?;
-    // the order among those that only add up is nobody's business
-    counts.sort_by_key(|c| when(c.elem));
-    let late = counts.partition_point(|c| when(c.elem) == Accounts::Later);
-    let moment = counts.partition_point(|c| when(c.elem) <= Accounts::Moment) - late;
-    // lists of rules count as many bytes as the header says that is in the key, or those of the packet
-    let cut = |rule: &u32| match code.action_of(*rule).map(|a| a.cut) {
-        Some(Cut::At(e)) => ip_end(e) == Some(true),
-        Some(Cut::Several) => false,
-        Some(Cut::No) | None => true,
-    };
-    if !path.rules.iter().all(cut) {
-        return Err("a length in counts of rules");
-    }
+    let (counts, late, moment) = counts(&m, &ip_end, when)?;
     let mut action = FlowAction::ends(Name {
         rules: path.rules.clone(),
         counts,

@@ -27,6 +27,19 @@ pub(crate) struct Keys<N> {
     pub sums: N,
 }
 
+impl<N: Copy> Keys<N> {
+    /// Of no packet.
+    #[inline(always)]
+    pub fn none<W: Wide<N = N>>(wide: W) -> Keys<N> {
+        let none = wide.all(0);
+        Keys {
+            ports: none,
+            ids: none,
+            sums: none,
+        }
+    }
+}
+
 impl Short {
     pub fn of(s: Shape, id: u32) -> Option<Short> {
         if s.v6 {

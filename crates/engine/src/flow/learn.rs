@@ -5,7 +5,9 @@ use crate::flow::flow_action;
 use crate::flow::masked_match::MaskedMatch;
 use crate::flow::packet_meta::{ASK, NO_MATCH, PacketMeta};
 use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
+use crate::flow::policy::admission::Admission;
 use crate::flow::rewrite_template::Flow;
+use crate::flow::rewrite_template::RewriteTemplate;
 use crate::flow::runner::FlowRunner;
 use crate::flow::table;
 use crate::flow::table::{Entry, NO_SLOT};
@@ -25,6 +27,9 @@ use onefold_table::prefetch;
 
 /// Why there is no second one.
 const HAS_ENTRY: &str = "it has an entry";
+
+/// What a graph had a moment ago.
+const GONE: &str = "not there any more";
 
 impl FlowRunner {
     /// Which of a group's unknown packets are let in; the others are dropped. How many packets are left in the group:
@@ -130,6 +135,23 @@ impl FlowRunner {
         found
     }
 
+    /// [`FlowRunner::unknown`], of whose cost admission hears if packets are `limited`.
+    #[inline(never)]
+    pub(crate) fn unknown_timed(
+        &mut self,
+        (source, ingress, i): (ElemId, usize, usize),
+        p: Pkt,
+        stage: Option<u32>,
+        limited: bool,
+    ) {
+        let timed = limited && self.admission.as_mut().is_some_and(Admission::times);
+        let begun = timed.then(|| self.stopwatch.read());
+        self.unknown(source, ingress, i, p, stage);
+        if let (Some(a), Some(begun)) = (&mut self.admission, begun) {
+            a.ran(self.stopwatch.read().saturating_sub(begun));
+        }
+    }
+
     /// The program runs a packet, and an entry is made of its action.
     #[cold]
     #[inline(never)]
@@ -163,17 +185,14 @@ impl FlowRunner {
             self.run_program(source, ingress, p, first);
             return;
         }
-        let matches = self.ingress.get(ingress).map(|l| &l.matches[..]);
-        let its = matches.and_then(|b| b.get(usize::from(x.guard)));
+        let cache = self.ingress.get(ingress);
+        let its = cache.and_then(|l| l.matches.get(usize::from(x.guard)));
+        let overloaded = cache.is_some_and(|l| l.monitor.overloaded);
         let keyed = its.is_some_and(|b| b.interval_table.is_none());
         if x.action == UNKNOWN && keyed {
             x.action = BY_FLOW;
         }
         self.stats.misses += u64::from(self.depth == 0);
-        let overloaded = self
-            .ingress
-            .get(ingress)
-            .is_some_and(|l| l.monitor.overloaded);
         let seen_filter = &mut self.seen_filter;
         let mut again = || match &self.admission {
             // it has been asked
@@ -274,7 +293,6 @@ impl FlowRunner {
         left: usize,
         single: bool,
     ) -> Result<Option<u32>, &'static str> {
-        const GONE: &str = "not there any more";
         if x.action == BY_FLOW && self.table.find(x.hash, &x.key) != NO_SLOT {
             return Err(HAS_ENTRY);
         }
@@ -289,8 +307,7 @@ impl FlowRunner {
             .get(self.runner.entry(ElemId(ingress.source)) as usize);
         let first = entry.and_then(|s| s.rules.checked_add(x.rule));
         let one = first.is_some_and(|r| path.rules == [r] && code.only_counts(r));
-        let g = &mut self.runner.graph;
-        let nodes = &g.core.nodes;
+        let nodes = &self.runner.graph.core.nodes;
         let when = |e: u32| {
             let elem = nodes.get(e as usize).and_then(|n| n.elem.as_ref());
             elem.map_or(Accounts::Now, |e| e.accounts())
@@ -305,37 +322,7 @@ impl FlowRunner {
         if !action.waits() && (exit.is_some() || self.depth > 0) {
             return Err("an element that is told of each packet at once");
         }
-        let out = g.out.transmitted.get(left..).ok_or(GONE)?;
-        match (path.end, out) {
-            (PathEnd::Output(sink, _), [(e, p)]) => {
-                // it may be one whose checksum comes to zero on the way
-                let operands = match template.zero_udp_checksum_of(&flow, &self.original) {
-                    Some(sum) => flow.operands.with_zero_udp_checksum(sum),
-                    None => flow.operands,
-                };
-                template.apply(&mut self.original, &operands, x.total);
-                if e.0 != sink || self.original.data() != p.data() {
-                    self.stats.refused += 1;
-                    return Err("REFUSED: the entry would have been wrong");
-                }
-            }
-            (PathEnd::Drop(..), []) => {}
-            (PathEnd::Write { .. } | PathEnd::Ask { .. }, []) => {
-                let operands = match template.zero_udp_checksum_of(&flow, &self.original) {
-                    Some(sum) => flow.operands.with_zero_udp_checksum(sum),
-                    None => flow.operands,
-                };
-                template.apply(&mut self.original, &operands, x.total);
-                let exit = exit.and_then(|e| self.exits.all.get_mut(e as usize));
-                exit.ok_or(GONE)?.apply(&code, &mut self.original);
-                if !after.is_some_and(|p| alike(p, &self.original)) {
-                    self.stats.refused += 1;
-                    return Err("REFUSED: the entry would have been wrong");
-                }
-            }
-            // what left besides is of something that was waiting
-            _ => return Err("others left with it"),
-        }
+        self.leaves_alike((path, exit, after), (&template, &flow), left, x.total)?;
         let zero_udp_checksum = template.zero_udp_checksum;
         let id = self.actions.number(action, template);
         let id = id.ok_or("too many different ways")?;
@@ -374,12 +361,18 @@ impl FlowRunner {
         }
         let lease = match path.flows.is_empty() {
             true => NO_LEASE,
-            false => (self.pool.take(&path.flows, &mut g.store)).ok_or("no lease")?,
+            false => {
+                (self.pool.take(&path.flows, &mut self.runner.graph.store)).ok_or("no lease")?
+            }
         };
         let entry = entry_of(&x.key, id, lease, &flow);
         self.stats.made += 1;
         self.news += 1;
-        let (stats, pool, store) = (&mut self.stats, &mut self.pool, &mut g.store);
+        let (stats, pool, store) = (
+            &mut self.stats,
+            &mut self.pool,
+            &mut self.runner.graph.store,
+        );
         self.table.insert(x.hash, entry, &mut |old| {
             stats.evicted += 1;
             let lease = (old.0[5] >> 32) as u32;
@@ -388,6 +381,48 @@ impl FlowRunner {
             }
         });
         Ok(all)
+    }
+
+    /// Would the entry have made of the packet, [`FlowRunner::original`], what the program has made of it?
+    fn leaves_alike(
+        &mut self,
+        (path, exit, after): (&Path, Option<u32>, Option<&Packet>),
+        (template, flow): (&RewriteTemplate, &Flow),
+        left: usize,
+        total: u32,
+    ) -> Result<(), &'static str> {
+        const WRONG: &str = "REFUSED: the entry would have been wrong";
+        let out = self.runner.graph.out.transmitted.get(left..).ok_or(GONE)?;
+        let stays = match (path.end, out) {
+            (PathEnd::Drop(..), []) => return Ok(()),
+            (PathEnd::Output(..), [_]) => false,
+            (PathEnd::Write { .. } | PathEnd::Ask { .. }, []) => true,
+            // what left besides is of something that was waiting
+            _ => return Err("others left with it"),
+        };
+        // it may be one whose checksum comes to zero on the way
+        let operands = match template.zero_udp_checksum_of(flow, &self.original) {
+            Some(sum) => flow.operands.with_zero_udp_checksum(sum),
+            None => flow.operands,
+        };
+        template.apply(&mut self.original, &operands, total);
+        let right = match (stays, path.end, out) {
+            (false, PathEnd::Output(sink, _), [(e, p)]) => {
+                e.0 == sink && self.original.data() == p.data()
+            }
+            _ => {
+                let code = self.runner.loaded.as_ref().map(|l| l.code.clone());
+                let exit = exit.and_then(|e| self.exits.all.get_mut(e as usize));
+                let (exit, code) = exit.zip(code).ok_or(GONE)?;
+                exit.apply(&code, &mut self.original);
+                after.is_some_and(|p| looks_equal(p, &self.original))
+            }
+        };
+        if !right {
+            self.stats.refused += 1;
+            return Err(WRONG);
+        }
+        Ok(())
     }
 
     /// Notes what is known of the rule that has taken a packet: the action of all that it takes, or that there is none.
@@ -410,7 +445,7 @@ impl FlowRunner {
 
 /// Is nothing different about two packets that another epoch may read? The bytes in front of them, as far as headers
 /// may have been there, are compared, too.
-fn alike(a: &Packet, b: &Packet) -> bool {
+fn looks_equal(a: &Packet, b: &Packet) -> bool {
     const BEFORE: usize = 32;
     let before = |p: &Packet| {
         let h = p.headroom_bytes();

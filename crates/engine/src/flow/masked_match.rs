@@ -298,11 +298,9 @@ pub(crate) fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option
     };
     let covered = plan.dims.iter().map(end).max().unwrap_or(0);
     let covered = usize::try_from(covered).unwrap_or(0);
-    let icmp = plan.shape.is_icmp(w);
-    let covered = if icmp {
-        covered.max(plan.shape.l4() + 1)
-    } else {
-        covered
+    let covered = match plan.shape.is_icmp(w) {
+        true => covered.max(plan.shape.l4() + 1),
+        false => covered,
     };
     if p.len() < covered {
         return None;
@@ -404,7 +402,7 @@ pub(crate) fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option
         }
         !(whole && free)
     });
-    if icmp {
+    if plan.shape.is_icmp(w) {
         // echo messages have a shape of their own
         let at = plan.shape.l4();
         let (m, lo, more) = (mask.get_mut(at)?, value.get_mut(at)?, span.get_mut(at)?);

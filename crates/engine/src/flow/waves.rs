@@ -8,15 +8,13 @@
 
 use crate::flow::apply::Applied;
 use crate::flow::batch_drain::BatchDrain;
-use crate::flow::batch_meta::BatchMeta;
 use crate::flow::exit::{Exit, Next, Output};
 use crate::flow::flow_action::Place;
 use crate::flow::ingress_cache::{IngressCache, Seat};
-use crate::flow::leave::put_in_order;
-use crate::flow::packet_meta::PacketMeta;
 use crate::flow::rewrite_template::{EXIT, NO_SINK};
 use crate::flow::runner::FlowRunner;
 use crate::flow::steps::{self, Steps};
+use crate::flow::wave::{Wave, label, place, put_in_order};
 use crate::flow::wave_order::MAX_WAVES;
 use crate::flow::windows::{self, Windows};
 use crate::program::code::{self, Span};
@@ -40,28 +38,6 @@ const LONGEST: usize = MAX_PACKET_LEN / 2;
 /// In what waits: the exit has been applied.
 const DONE: u32 = 1 << 31;
 
-/// Packets that have so many epochs behind them.
-#[derive(Debug, Default)]
-pub(crate) struct Wave {
-    meta: Box<BatchMeta>,
-    group: Box<[PacketMeta]>,
-    /// Those that have come to the end of another one, each with its exit.
-    pending: Vec<(u32, Pkt)>,
-    /// Those that are looked up next, by cache.
-    lanes: Vec<(u32, Vec<Pkt>)>,
-    /// The lane that a packet was put in last.
-    last: usize,
-}
-
-impl Wave {
-    fn new() -> Wave {
-        Wave {
-            group: vec![PacketMeta::default(); GROUP].into(),
-            ..Wave::default()
-        }
-    }
-}
-
 impl FlowRunner {
     /// Do packets of this cache go on, some of them?
     #[inline(always)]
@@ -72,7 +48,7 @@ impl FlowRunner {
     /// As many packets as there are sinks leave at these, are dropped, or wait at their exits. `from`: the number of
     /// the first one in its group.
     #[inline(never)]
-    pub(crate) fn leave_or_wait(
+    pub(crate) fn transmit_or_wait(
         &mut self,
         from: usize,
         packets: &mut BatchDrain<'_>,
@@ -398,7 +374,7 @@ impl FlowRunner {
             };
             let mut packets = BatchDrain::of(batch, n);
             let mut i = at_once.upto;
-            self.leave_noted(cache, &mut packets, i, at_once.dropped);
+            self.transmit_noted(cache, &mut packets, i, at_once.dropped);
             if i < n {
                 self.meta.fill(u64::MAX, &self.actions, &mut self.group);
             }
@@ -571,16 +547,3 @@ impl FlowRunner {
 
 /// What a graph had a moment ago.
 const GONE: &str = "not there any more";
-
-/// The place of a packet that has this number in its group: packets that follow from it have places up to the next
-/// one's.
-fn place(i: usize) -> u64 {
-    (i as u64) << (8 * MAX_WAVES)
-}
-
-/// What has left since, from this number on, has this place.
-fn label(left: &mut [(ElemId, Pkt)], from: usize, order: u64) {
-    for (_, p) in left.get_mut(from..).unwrap_or_default() {
-        p.order = order;
-    }
-}

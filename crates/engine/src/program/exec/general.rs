@@ -214,11 +214,9 @@ impl<'a> Exec<'a> {
                     packet = Some(p);
                 }
                 End::Write { image, next } => {
-                    self.apply(image, &mut p, &packet_state);
-                    let Some(p) = self.stops(p, action.end, packet_state) else {
+                    let Some(p) = self.epoch_ends(p, action.end, image, &mut packet_state) else {
                         return;
                     };
-                    packet_state.next_epoch();
                     self.st.regs.begin();
                     (stage, fresh) = (next, true);
                     packet = Some(p);
@@ -229,11 +227,9 @@ impl<'a> Exec<'a> {
                     outputs,
                     site,
                 } => {
-                    self.apply(image, &mut p, &packet_state);
-                    let Some(p) = self.stops(p, action.end, packet_state) else {
+                    let Some(p) = self.epoch_ends(p, action.end, image, &mut packet_state) else {
                         return;
                     };
-                    packet_state.next_epoch();
                     self.st.counts.site(site);
                     if let Some((q, next)) = self.ask(p, to, outputs, packet_state) {
                         self.st.regs.begin();
@@ -244,6 +240,21 @@ impl<'a> Exec<'a> {
                 _ => return self.end(action, p, &packet_state),
             }
         }
+    }
+
+    /// A packet is written out at the end of an epoch. Given back if it goes on at once.
+    #[inline(always)]
+    fn epoch_ends(
+        &mut self,
+        mut p: Pkt,
+        end: End,
+        image: u32,
+        packet_state: &mut PacketState,
+    ) -> Option<Pkt> {
+        self.apply(image, &mut p, packet_state);
+        let p = self.stops(p, end, *packet_state)?;
+        packet_state.next_epoch();
+        Some(p)
     }
 
     /// Ends after which this packet is gone from here.

@@ -4,16 +4,13 @@ use crate::flow::batch_drain::BatchDrain;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
 use onefold_element::{ElemId, Outbox};
-use onefold_packet::{Packet, Pkt};
-
-/// So many packets are put in order without memory of their own.
-const FEW: usize = 256;
+use onefold_packet::Packet;
 
 impl FlowRunner {
     /// The first packets of a group leave at the sinks that have been
-    /// [noted](crate::flow::batch_meta::BatchMeta::sinks), as [`FlowRunner::leave`] says.
+    /// [noted](crate::flow::batch_meta::BatchMeta::sinks), as [`FlowRunner::transmit`] says.
     #[inline(always)]
-    pub(crate) fn leave_noted(
+    pub(crate) fn transmit_noted(
         &mut self,
         cache: usize,
         packets: &mut BatchDrain<'_>,
@@ -22,7 +19,7 @@ impl FlowRunner {
     ) {
         if self.has_exits(cache) || self.depth > 0 {
             let sinks = self.meta.sinks;
-            return self.leave_or_wait(0, packets, sinks.get(..n).unwrap_or_default());
+            return self.transmit_or_wait(0, packets, sinks.get(..n).unwrap_or_default());
         }
         let sinks = self.meta.sinks.get(..n).unwrap_or_default();
         send_known(packets, sinks, dropped, &mut self.runner.graph.out);
@@ -31,7 +28,7 @@ impl FlowRunner {
     /// As many packets of a cache as there are sinks leave at these, or go on; those that have none, `dropped`, are
     /// dropped. `from`: the number of the first one in its group.
     #[inline(always)]
-    pub(crate) fn leave(
+    pub(crate) fn transmit(
         &mut self,
         cache: usize,
         from: usize,
@@ -41,7 +38,7 @@ impl FlowRunner {
     ) {
         match self.has_exits(cache) || self.depth > 0 {
             false => send_known(packets, sinks, dropped, &mut self.runner.graph.out),
-            true => self.leave_or_wait(from, packets, sinks),
+            true => self.transmit_or_wait(from, packets, sinks),
         }
     }
 
@@ -82,20 +79,5 @@ fn send_known(packets: &mut BatchDrain<'_>, sinks: &[u32], dropped: u64, out: &m
             (Some(p), sink) => out.transmitted.push((ElemId(sink), p)),
             (None, _) => {}
         }
-    }
-}
-
-/// Packets that left are put in the order in which they came.
-pub(crate) fn put_in_order(left: &mut [(ElemId, Pkt)]) {
-    if left.is_sorted_by_key(|(_, p)| p.order) {
-        return;
-    }
-    if left.len() > FEW {
-        return left.sort_by_key(|(_, p)| p.order);
-    }
-    for i in 1..left.len() {
-        let order = left[i].1.order;
-        let to = left[..i].partition_point(|(_, p)| p.order <= order);
-        left[to..=i].rotate_right(1);
     }
 }
