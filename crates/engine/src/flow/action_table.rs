@@ -51,6 +51,10 @@ impl Tally {
     pub fn set_ready(&mut self) {
         self.template |= Tally::READY;
     }
+    /// There is more to do for each packet from now on.
+    pub fn set_one_by_one(&mut self) {
+        self.template &= !(Tally::READY | Tally::PLAIN);
+    }
     /// So many more, of so many bytes together, and so many as their IP headers say.
     #[inline(always)]
     pub fn add(&mut self, packets: u32, bytes: u32, ip_bytes: u32) {
@@ -123,6 +127,16 @@ impl ActionTable {
         self.tallies.push(Tally::new(number, action.plain));
         self.all.push(action);
         Some(id)
+    }
+    /// Packets of actions with this sink go one by one from now on.
+    pub fn one_by_one(&mut self, sink: u32) {
+        for (t, w) in self.tallies.iter_mut().zip(&mut self.all) {
+            let template = self.templates.get(t.template() as usize);
+            if template.is_some_and(|x| x.sink == sink) {
+                w.plain = false;
+                t.set_one_by_one();
+            }
+        }
     }
     /// Forgets all of them.
     pub fn clear(&mut self) {

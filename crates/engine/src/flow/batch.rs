@@ -10,6 +10,7 @@
 
 use crate::flow::apply::{Applied, ApplyAtOnce, ApplyEach};
 use crate::flow::batch_drain::BatchDrain;
+use crate::flow::composed::ComposedTable;
 use crate::flow::extract::Extracted;
 use crate::flow::ingress_cache::IngressCache;
 use crate::flow::learn::flow_of;
@@ -24,10 +25,12 @@ use crate::flow::table::{LONG, NO_SLOT};
 use crate::flow::windows;
 use crate::flow::windows::Windows;
 use crate::graph::arrival::{Arrival, tick};
+use crate::program::path::PathEnd;
 use crate::simd::GROUP;
 use crate::simd::Wide;
 use crate::simd::any::Any;
 use crate::simd::bits::first_bits;
+use crate::simd::window_rewrite::Operands as FlowOperands;
 use onefold_element::{ElemId, StateStore};
 use onefold_nat::{Leases, NO_LEASE};
 use onefold_packet::{Pkt, Timestamp};
@@ -54,16 +57,15 @@ impl FlowRunner {
             let news = self.news;
             let mut n = batch.len().min(GROUP);
             // the clock is the same for the whole group, as far as it is looked at
-            let mut equal_match = true;
-            if stamped {
-                equal_match = self.begin_group(ingress, batch.get(..n).unwrap_or_default());
-            }
+            let equal_match =
+                !stamped || self.begin_group(ingress, batch.get(..n).unwrap_or_default());
             let now = self.runner.graph.core.now;
             let mut windows = Windows::of(batch, &mut self.meta.lens, &mut places);
             let mut seen = self.look_up(wide, ingress, &windows);
+            let alone = self.some_go_alone(ingress);
             // all known, and no more of each than has to be
             let mut at_once = match (seen.by_flow, seen.keyed) {
-                _ if !equal_match => Applied::default(),
+                _ if !equal_match || alone => Applied::default(),
                 (true, true) => self.apply_all::<true>(wide, &mut windows, u64::MAX, now),
                 (false, _) if seen.unknown == 0 => {
                     self.apply_all::<false>(wide, &mut windows, u64::MAX, now)
@@ -137,20 +139,23 @@ impl FlowRunner {
                         i + self.begin_run_of(ingress, packets.rest())
                     }
                 };
-                let now = self.runner.graph.core.now;
-                i += match stale {
-                    false => wide.go::<false>(self, (ingress, i), upto, &mut packets, now),
-                    true => wide.go::<true>(self, (ingress, i), upto, &mut packets, now),
-                };
+                let alone = alone && self.goes_alone(wide, ingress, i, stale);
+                if !alone {
+                    i += self.go_many(wide, (ingress, i), upto, &mut packets, stale);
+                }
                 if i == upto && upto < n {
                     // the next tick's, or others in the end
                     continue;
                 }
-                let next = packets.next();
+                let mut next = packets.next();
                 if let (true, Some(p)) = (stamped, &next) {
                     self.meet(p.anno.timestamp);
                 }
                 let now = self.runner.graph.core.now;
+                if alone {
+                    next = next.and_then(|p| wide.go_alone(self, (ingress, i), p, now));
+                    stale |= self.news != news;
+                }
                 if let Some(p) = next.and_then(|p| self.known(ingress, i, p, now, news)) {
                     self.flush();
                     // a handler that was called may have ended the program's time
@@ -158,15 +163,13 @@ impl FlowRunner {
                     self.unknown_timed((source, ingress, i), p, first, limited);
                     stale = true;
                 }
-                // whatever there is: bound
                 i += 1;
             }
             self.flush();
         }
+        let known = (self.stats.hits - known).saturating_sub(shed as u64);
         if let Some(l) = self.ingress.get_mut(ingress) {
-            let known = self.stats.hits - known;
-            l.monitor
-                .count(looked_up, known.saturating_sub(shed as u64), by_rule);
+            l.monitor.count(looked_up, known, by_rule);
         }
     }
 
@@ -281,6 +284,23 @@ impl FlowRunner {
         }
         seen.unknown += wide.search(&self.table, &self.pool.leases, &self.actions.tallies, group);
         seen
+    }
+
+    /// [`FlowRunner::go`], now.
+    #[inline(always)]
+    fn go_many(
+        &mut self,
+        wide: impl Steps,
+        from: (usize, usize),
+        n: usize,
+        packets: &mut BatchDrain<'_>,
+        stale: bool,
+    ) -> usize {
+        let now = self.runner.graph.core.now;
+        match stale {
+            false => wide.go::<false>(self, from, n, packets, now),
+            true => wide.go::<true>(self, from, n, packets, now),
+        }
     }
 
     /// Packets from number `from` of the group on have their actions applied, up to the first one of which more is to
@@ -428,17 +448,15 @@ impl FlowRunner {
         &mut self,
         ingress: usize,
         i: usize,
-        mut p: Pkt,
+        p: Pkt,
         now: Timestamp,
         news: u64,
     ) -> Option<Pkt> {
-        use crate::flow::runner::tell;
-        use crate::program::path::PathEnd;
         let Some(x) = self.group.get_mut(i) else {
             return Some(p);
         };
-        let g = &mut self.runner.graph;
-        if self.seen != Some(g.core.changes) || g.core.overruns > 0 {
+        let core = &self.runner.graph.core;
+        if self.seen != Some(core.changes) || core.overruns > 0 {
             return Some(p);
         }
         // nothing is known that was not then, and no entry looked like this flow's: a flood is not looked up twice
@@ -473,10 +491,24 @@ impl FlowRunner {
             };
         }
         let (slot, lease, total) = (x.slot, x.lease, x.total);
+        if self.depth == 0 && self.goes_through_alone(action) {
+            let patience = self.ingress.get_mut(ingress).map(|l| l.patience.ends());
+            return self.walk_and_compose((ingress, i), p, now, patience == Some(true));
+        }
+        if ComposedTable::is(action) {
+            if let Some(x) = self.group.get_mut(i) {
+                (x.action, x.operands) = (action, flow.operands);
+            }
+            let back = self.walk(Any, ingress, i, p, now);
+            if let (Some(_), Some(x)) = (&back, self.group.get_mut(i)) {
+                x.action = if slot == NO_SLOT { UNKNOWN } else { BY_FLOW };
+            }
+            return back;
+        }
         let Some(template) = self.actions.template(action) else {
             return Some(p);
         };
-        if x.slot == NO_SLOT {
+        if slot == NO_SLOT {
             flow.operands = template.bytes.operands;
         }
         if let Some(x) = template.zero_udp_checksum_of(&flow, &p) {
@@ -492,7 +524,7 @@ impl FlowRunner {
             }
             leases.set_clock(stamp);
             debug_assert!(
-                self.pool.holds(lease, &g.store),
+                self.pool.holds(lease, &self.runner.graph.store),
                 "lease {lease} of a binding that is gone"
             );
         }
@@ -504,48 +536,40 @@ impl FlowRunner {
             // whoever is told of each packet at once may do something then
             self.flush();
         }
-        let g = &mut self.runner.graph;
-        let len = p.len() as u64;
-        let Some((w, t)) = self.actions.get_mut(action) else {
+        let Some(end) = self.actions.get(action).map(|(w, _)| w.name.end) else {
             return Some(p);
         };
-        if t.pending().packets == 0 && !t.ready() {
-            self.dirty.push(action);
-        }
-        t.add(1, len as u32, total);
-        let end = w.name.end;
-        let (late, moment) = w.late;
-        if late < w.name.counts.len() {
-            if moment > 0 && w.counts_in_moment(len, total) {
-                self.moments.push(action);
-            }
-            for c in w.name.counts.get(late + moment..).unwrap_or_default() {
-                tell(g, c, 1, len, total.into());
-            }
-        }
-        match end {
-            PathEnd::Output(sink, _) => {
-                if let Some(template) = self.actions.template(action) {
-                    template.apply(&mut p, &flow.operands, total);
-                }
-                self.number(ingress, i, &mut p);
-                let out = &mut self.runner.graph.out;
-                out.sent += 1;
-                out.transmitted.push((ElemId(sink), p));
-            }
-            PathEnd::Write { .. } | PathEnd::Ask { .. } => {
-                if let Some(template) = self.actions.template(action) {
-                    template.apply(&mut p, &flow.operands, total);
-                    let sink = template.sink;
-                    self.wait_at(sink, i, p);
-                }
-            }
-            // the reason is told later
-            _ => {
-                g.out.dropped += 1;
-                g.out.pool.recycle(p);
-            }
-        }
+        self.tally(action, p.len(), total);
+        self.goes_its_way(end, action, (&flow.operands, total), (ingress, i), p);
         None
+    }
+
+    /// A packet becomes what its action's template makes of it, with these operands; its IP header says `total`. It
+    /// leaves, waits at its exit, or is dropped: number `i` of the group.
+    #[inline(always)]
+    fn goes_its_way(
+        &mut self,
+        end: PathEnd,
+        action: u32,
+        (operands, total): (&FlowOperands, u32),
+        (cache, i): (usize, usize),
+        mut p: Pkt,
+    ) {
+        let leaves = !matches!(end, PathEnd::Drop(..) | PathEnd::Elsewhere);
+        let Some(template) = self.actions.template(action).filter(|_| leaves) else {
+            // the reason is told later
+            self.runner.graph.out.dropped += 1;
+            return self.runner.graph.out.pool.recycle(p);
+        };
+        template.apply(&mut p, operands, total);
+        let sink = template.sink;
+        if let PathEnd::Output(sink, _) = end {
+            self.number(cache, i, &mut p);
+            let out = &mut self.runner.graph.out;
+            out.sent += 1;
+            out.transmitted.push((ElemId(sink), p));
+        } else {
+            self.wait_at(sink, i, p);
+        }
     }
 }

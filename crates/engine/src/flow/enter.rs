@@ -129,6 +129,8 @@ impl FlowRunner {
         }
         if self.seen != Some(changes) {
             self.begin(changes);
+        } else if self.widened {
+            self.ask_more();
         }
         true
     }
@@ -138,6 +140,19 @@ impl FlowRunner {
         let mut monitor = Monitor::new(self.flows, self.pace);
         monitor.choice.open = self.forced.is_none();
         monitor
+    }
+
+    /// Packets of entries are asked what later caches ask as well, from now on: what is known is forgotten.
+    #[cold]
+    fn ask_more(&mut self) {
+        self.widened = false;
+        self.sync();
+        self.clear();
+        if let Some(l) = &self.runner.loaded {
+            for cache in &mut self.ingress {
+                cache.make_plans(&l.code);
+            }
+        }
     }
 
     /// Nothing that was known holds any more.
@@ -157,6 +172,7 @@ impl FlowRunner {
         }
         self.ingress.clear();
         self.exits.clear();
+        self.widened = false;
         let monitor = self.new_monitor();
         if let Some(l) = &self.runner.loaded {
             let seat = |source: u32| {

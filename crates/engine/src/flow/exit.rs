@@ -58,6 +58,9 @@ pub(crate) struct Exit {
     pull: u32,
     marks: Option<Marks>,
     pub next: Next,
+    /// Its packets go on alone, each all its way before the next one is looked at: they may meet what others behind
+    /// them have met already, or somebody is told of each at once.
+    pub alone: bool,
     /// What it was made for.
     of: (u32, PathEnd, u32),
 }
@@ -81,6 +84,19 @@ impl Exits {
     pub fn output(&self, of: (u32, u32), port: usize) -> Option<Output> {
         let all = self.outputs.get(of.0 as usize..of.1 as usize)?;
         all.get(port).copied()
+    }
+
+    /// Those that lead to a cache, by number, and whose packets they are: the other cache.
+    pub fn to(&self, cache: u32) -> impl Iterator<Item = (usize, u32)> {
+        let leads = move |e: &Exit| match e.next {
+            Next::Cache(c) => c == cache,
+            Next::Ask { outputs, .. } => {
+                let all = self.outputs.get(outputs.0 as usize..outputs.1 as usize);
+                all.unwrap_or_default().contains(&Output::Cache(cache))
+            }
+        };
+        let all = self.all.iter().enumerate();
+        all.filter(move |(_, e)| leads(e)).map(|(i, e)| (i, e.of.0))
     }
 
     /// The exit of a cache for paths with this end, of packets in a masked match.
@@ -121,8 +137,14 @@ impl Exit {
                 false => None,
             },
             next,
+            alone: false,
             of,
         })
+    }
+
+    /// By so much packets begin later than where their template was written.
+    pub fn pull(&self) -> u32 {
+        self.pull
     }
 
     /// Makes a packet to which the template has been applied what it is behind the exit.

@@ -448,6 +448,7 @@ pub(crate) fn make(
     if !action.keyed {
         template.share(flow.operands);
     }
+    template.idle = template.quick && template.bytes.writes_nothing();
     Ok((action, template, flow))
 }
 

@@ -2,11 +2,12 @@
 
 use crate::flow::masked_match::{MaskedMatch, Plan, fits, make, plan};
 use crate::flow::packet_meta::{BY_FLOW, NO_MATCH, PacketMeta, UNKNOWN};
+use crate::flow::patience::Patience;
 use crate::flow::policy::monitor::Monitor;
 use crate::flow::table::NO_SLOT;
 use crate::program::code::Code;
 use crate::program::headers::shape::Shape;
-use crate::program::reads::EntryReads;
+use crate::program::reads::{EntryReads, ShapeReads};
 use crate::simd::{WINDOW, Wide};
 use onefold_nat::NO_LEASE;
 use onefold_packet::Packet;
@@ -37,6 +38,15 @@ pub(crate) struct IngressCache {
     pub seat: Seat,
     /// Some of its actions' packets [go on](crate::flow::exit).
     pub exits: bool,
+    /// Some of its actions are [composed](crate::flow::composed).
+    pub composed: bool,
+    /// Its packets come one by one ([`Exit::alone`](crate::flow::exit::Exit::alone)).
+    pub alone: bool,
+    /// When the next packet is looked up for what may be.
+    pub patience: Patience,
+    /// What decides where packets go, and what later caches ask of packets that come from here.
+    reads: EntryReads,
+    wider: Vec<ShapeReads>,
     plans: Vec<Plan>,
     pub matches: Vec<MaskedMatch>,
     pub monitor: Monitor,
@@ -44,16 +54,53 @@ pub(crate) struct IngressCache {
 
 impl IngressCache {
     pub fn new(code: &Code, reads: &EntryReads, seat: Seat, monitor: Monitor) -> IngressCache {
-        let shapes = Shape::all().into_iter().zip(&reads.shapes);
-        let plans = shapes.filter_map(|(s, r)| plan(code, r, s, seat.shift));
-        IngressCache {
+        let mut cache = IngressCache {
             source: reads.source,
             seat,
             exits: false,
-            plans: plans.collect(),
+            composed: false,
+            alone: false,
+            patience: Patience::default(),
+            wider: Vec::new(),
+            reads: reads.clone(),
+            plans: Vec::new(),
             matches: Vec::new(),
             monitor,
+        };
+        cache.make_plans(code);
+        cache
+    }
+
+    /// From the next [`IngressCache::make_plans`] on, packets are asked what a later cache asks, too.
+    pub fn widen(&mut self, later: &EntryReads) {
+        if self.wider.is_empty() {
+            self.wider.clone_from(&self.reads.shapes);
         }
+        for (s, wider) in Shape::all().into_iter().zip(&mut self.wider) {
+            for (then, reads) in Shape::all().into_iter().zip(&later.shapes) {
+                if (then.v6, then.transport) == (s.v6, s.transport) && then.l3 <= s.l3 {
+                    wider.widen(reads, s, then);
+                }
+            }
+        }
+    }
+
+    /// Makes plans of what is to be asked. There is no match any more.
+    pub fn make_plans(&mut self, code: &Code) {
+        let of = |(i, s): (usize, Shape)| {
+            let wider = self
+                .wider
+                .get(i)
+                .and_then(|r| plan(code, r, s, self.seat.shift));
+            let own = || plan(code, self.reads.shapes.get(i)?, s, self.seat.shift);
+            wider.or_else(own)
+        };
+        self.plans = Shape::all()
+            .into_iter()
+            .enumerate()
+            .filter_map(of)
+            .collect();
+        self.matches.clear();
     }
 
     /// The first masked match that a packet is in, and what its IP header says of its length.

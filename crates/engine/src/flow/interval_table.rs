@@ -23,6 +23,15 @@ const MAX_FIELDS: usize = 4;
 /// Intervals of a field, at most: the last value of each row, and the rows.
 const MAX_ENDS: usize = ROW * ROW;
 
+/// A field of a key, and the interval that a packet's value is in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub bit: usize,
+    pub bits: usize,
+    pub lo: u64,
+    pub hi: u64,
+}
+
 /// A row of numbers on a cache line.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
@@ -44,6 +53,16 @@ struct Field {
 }
 
 impl Field {
+    /// The last value of an interval; `None` for the last one.
+    fn end(&self, i: usize) -> Option<u32> {
+        let rows = match self.rows.len() {
+            1 => &self.rows[..],
+            _ => self.rows.get(1..)?,
+        };
+        let row = rows.get(i / ROW)?;
+        row.0.get(i % ROW).copied().filter(|e| *e < u32::MAX)
+    }
+
     /// Which interval?
     #[inline(always)]
     fn number(&self, wide: impl Wide, v: u32) -> u32 {
@@ -180,6 +199,30 @@ impl IntervalTable {
         if let Some(p) = self.places.get_mut(at) {
             *p = what;
         }
+    }
+
+    /// Its fields, each with the interval that this packet's value is in.
+    pub fn bounds(&self, w: &[u8; WINDOW]) -> Vec<Bounds> {
+        let bounds = |f: &Field| {
+            let bits = f.mask.count_ones() as usize;
+            let v = word(w, f.byte, f.shift, f.mask) as u32;
+            let n = f.number(Any, v) as usize;
+            let end = |i: usize| f.end(i).map(u64::from);
+            Bounds {
+                bit: usize::from(f.byte) * 8 + 64 - usize::from(f.shift) - bits,
+                bits,
+                lo: n.checked_sub(1).and_then(end).map_or(0, |e| e + 1),
+                hi: end(n).unwrap_or(f.mask).min(f.mask),
+            }
+        };
+        self.fields.iter().map(bounds).collect()
+    }
+
+    /// Are all of these values of a field in the interval that this packet's value is in?
+    pub fn same_place(&self, w: &[u8; WINDOW], of: &Bounds, values: (u64, u64)) -> bool {
+        let its = self.bounds(w);
+        let field = its.iter().find(|b| (b.bit, b.bits) == (of.bit, of.bits));
+        field.is_some_and(|b| b.lo <= values.0 && values.1 <= b.hi)
     }
 
     /// All of it is forgotten.

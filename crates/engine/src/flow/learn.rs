@@ -269,6 +269,20 @@ impl FlowRunner {
         }
     }
 
+    /// Why actions that followed one another were not composed, and how often.
+    pub fn not_composed(&self) -> &[(&'static str, u64)] {
+        &self.not_composed
+    }
+
+    /// Actions that followed one another were not composed.
+    pub(crate) fn note_not_composed(&mut self, why: &'static str) {
+        match self.not_composed.iter_mut().find(|c| c.0 == why) {
+            Some(c) => c.1 += 1,
+            // Bound: there are about twenty
+            None => self.not_composed.push((why, 1)),
+        }
+    }
+
     /// Why packets that could have had an entry have none, and how many.
     pub fn causes(&self) -> &[(&'static str, u64)] {
         &self.causes
@@ -317,11 +331,17 @@ impl FlowRunner {
             return Err("a binding of something that is cut off");
         }
         let window = *self.original.window::<WINDOW>().ok_or(GONE)?;
-        let (action, template, flow) =
+        let (mut action, template, flow) =
             flow_action::make(&code, (path, place), guard, &window, &when)?;
         if !action.waits() && (exit.is_some() || self.depth > 0) {
-            return Err("an element that is told of each packet at once");
+            if !self.comes_alone(lane_at) {
+                return Err("an element that is told of each packet at once");
+            }
+            if let Some(exit) = exit {
+                self.leaves_alone(exit as usize);
+            }
         }
+        action.plain &= exit.is_none_or(|e| !self.is_alone(e));
         self.leaves_alike((path, exit, after), (&template, &flow), left, x.total)?;
         let zero_udp_checksum = template.zero_udp_checksum;
         let id = self.actions.number(action, template);
@@ -466,7 +486,7 @@ fn looks_equal(a: &Packet, b: &Packet) -> bool {
 }
 
 /// Key, action, lease; of a short key's flow its own values.
-fn entry_of(key: &[u64; table::KEY], action: u32, lease: u32, flow: &Flow) -> Entry {
+pub(crate) fn entry_of(key: &[u64; table::KEY], action: u32, lease: u32, flow: &Flow) -> Entry {
     let [a, b, c, d, e] = *key;
     let last = u64::from(lease) << 32 | u64::from(action);
     if a & table::LONG != 0 {

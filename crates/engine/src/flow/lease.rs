@@ -101,6 +101,18 @@ impl LeasePool {
         }
     }
 
+    /// One entry more has this lease. False if it has ended.
+    pub fn share(&mut self, lease: u32) -> bool {
+        if !self.leases.runs(lease) {
+            return false;
+        }
+        match self.uses.get_mut(lease as usize) {
+            Some(u) if u.entries > 0 => u.entries += 1,
+            _ => return false,
+        }
+        true
+    }
+
     /// An entry is gone.
     pub fn give_back(&mut self, lease: u32, store: &mut StateStore) {
         let Some(u) = self.uses.get_mut(lease as usize) else {

@@ -66,6 +66,14 @@ struct Range {
     span: u64,
 }
 
+impl Range {
+    /// The byte that it asks, if that is all that it asks.
+    fn byte_alone(&self) -> Option<usize> {
+        let whole = self.shift.is_multiple_of(8) && self.mask == 0xff;
+        whole.then(|| usize::from(self.byte) + 7 - usize::from(self.shift / 8))
+    }
+}
+
 /// One interval of each guarded dimension.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
@@ -125,6 +133,82 @@ impl MaskedMatch {
             self.shape.in_shape(*b, 1) || self.intervals.iter().any(among)
         };
         (bit..bit + i32::from(bits)).all(|b| one(&b))
+    }
+    /// May a packet's byte at this place be `x`, as far as bytes are asked one by one?
+    pub fn byte_may_be(&self, at: usize, x: u8) -> bool {
+        let inside =
+            |r: &Range| r.byte_alone() != Some(at) || u64::from(x).wrapping_sub(r.lo) <= r.span;
+        (x & self.mask[at]).wrapping_sub(self.lo[at]) <= self.span[at]
+            && self.ranges.iter().all(inside)
+    }
+    /// Is anything asked of this byte by itself?
+    pub fn asks_byte(&self, at: usize) -> bool {
+        self.mask[at] != 0 || self.ranges.iter().any(|r| r.byte_alone() == Some(at))
+    }
+    /// Are packets of all of these lengths, from the least to the most, in it, all else being right?
+    pub fn takes_lengths(&self, (least, most): (u64, u64)) -> bool {
+        let (lo, span) = (u64::from(self.len.0), u64::from(self.len.1));
+        lo <= least && most <= lo + span
+    }
+    /// Lengths of its packets, the least and the most.
+    pub fn lengths(&self) -> (u64, u64) {
+        (
+            u64::from(self.len.0),
+            u64::from(self.len.0) + u64::from(self.len.1),
+        )
+    }
+    /// The same of what IP headers say.
+    pub fn totals(&self) -> (u64, u64) {
+        (
+            u64::from(self.total.0),
+            u64::from(self.total.0) + u64::from(self.total.1),
+        )
+    }
+    /// Does what is asked besides bytes and lengths follow from what was asked of packets in `first`? They have the
+    /// same IP header. `before` says where so many bytes from a place on stood then, if they are as they were, or that
+    /// all packets have them in common.
+    pub fn rest_follows(
+        &self,
+        first: &MaskedMatch,
+        before: impl Fn(usize, usize) -> Option<Option<usize>>,
+    ) -> Result<(), &'static str> {
+        let (had, want) = (first.totals(), self.totals());
+        if had.0 < want.0 || had.1 > want.1 {
+            return Err("a length in an IP header");
+        }
+        if self.sum && !first.sum {
+            return Err("a header checksum");
+        }
+        if self.payload.is_some() && self.payload != first.payload {
+            return Err("a TCP payload");
+        }
+        let follows = |r: &Range| {
+            let bits = r.mask << r.shift;
+            let (from, to) = (bits.leading_zeros() / 8, 8 - bits.trailing_zeros() / 8);
+            let at = usize::from(r.byte) + from as usize;
+            match before(at, to.saturating_sub(from) as usize) {
+                Some(None) => true,
+                Some(Some(was)) => first.ranges.iter().any(|f| {
+                    (usize::from(f.byte) + from as usize, f.shift, f.mask) == (was, r.shift, r.mask)
+                        && r.lo <= f.lo
+                        && f.lo + f.span <= r.lo + r.span
+                }),
+                None => false,
+            }
+        };
+        let mut several = self.ranges.iter().filter(|r| r.byte_alone().is_none());
+        if !several.all(follows) {
+            return Err("a range of values");
+        }
+        let mark = |r: &Read| matches!(r, Read::Other(Source::Anno(..) | Source::PacketType));
+        match self.others.iter().all(|(r, ..)| mark(r)) {
+            true => Ok(()),
+            false => Err("something that is no field"),
+        }
+    }
+    /// Annotations or packet types are asked.
+    pub fn asks_marks(&self) -> bool {
+        !self.others.is_empty()
     }
     /// The least value of these bits in the masked match.
     pub fn least(&self, bit: i32, bits: u8) -> u128 {
@@ -339,9 +423,7 @@ pub(crate) fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option
         let i = d.cuts.partition_point(|c| *c <= v);
         let lo = i.checked_sub(1).and_then(|i| d.cuts.get(i)).copied();
         let (lo, hi) = (lo.unwrap_or(0), d.cuts.get(i).map_or(d.max, |c| c - 1));
-        if let Some((bit, bits)) = d.at {
-            intervals.push((bit, bits, lo, hi));
-        }
+        intervals.extend(d.at.map(|(bit, bits)| (bit, bits, lo, hi)));
         if (lo, hi) == (0, d.max) {
             continue;
         }

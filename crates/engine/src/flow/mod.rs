@@ -22,12 +22,15 @@
 //! steps, so that memory comes while others are looked at: headers and hashes, buckets, entries.
 
 pub(crate) mod action_table;
+pub(crate) mod alone;
 pub(crate) mod apply;
 pub(crate) mod apply_grouped;
 pub(crate) mod batch;
 pub(crate) mod batch_drain;
 pub(crate) mod batch_meta;
 pub(crate) mod bucket;
+pub(crate) mod compose;
+pub(crate) mod composed;
 pub(crate) mod enter;
 pub(crate) mod exit;
 pub(crate) mod extract;
@@ -41,8 +44,10 @@ pub(crate) mod lease;
 pub(crate) mod lookup;
 pub(crate) mod mask_match;
 pub(crate) mod masked_match;
+pub(crate) mod origin;
 pub(crate) mod overload;
 pub(crate) mod packet_meta;
+pub(crate) mod patience;
 pub(crate) mod policy;
 pub(crate) mod rewrite_template;
 pub(crate) mod rule_cache;
@@ -52,6 +57,7 @@ pub(crate) mod steps;
 pub(crate) mod table;
 pub(crate) mod taken;
 pub(crate) mod transmit;
+pub(crate) mod walk;
 pub(crate) mod wave;
 pub(crate) mod wave_order;
 pub(crate) mod waves;

@@ -48,6 +48,8 @@ pub(crate) struct RewriteTemplate {
     pub sink: u32,
     /// Packets begin where they began, and no fields are copied.
     pub quick: bool,
+    /// Of a quick one: nothing is written.
+    pub idle: bool,
     /// Packets end where their IP header says.
     pub trim: bool,
     /// Flows have checksums that come to zero on the way.
@@ -69,6 +71,7 @@ impl RewriteTemplate {
             bytes: WindowRewrite::nothing(),
             sink: NO_SINK,
             quick: false,
+            idle: false,
             start: 0,
             trim: false,
             l3: 0,

@@ -2,11 +2,13 @@
 
 use crate::flow::action_table::ActionTable;
 use crate::flow::batch_meta::BatchMeta;
+use crate::flow::composed::ComposedTable;
 use crate::flow::exit::Exits;
 use crate::flow::flow_action::{Count, FlowAction, Pending};
 use crate::flow::ingress_cache::IngressCache;
 use crate::flow::lease::LeasePool;
 use crate::flow::packet_meta::PacketMeta;
+use crate::flow::patience::Patience;
 use crate::flow::policy::admission::Admission;
 use crate::flow::policy::admission::SETTLES;
 use crate::flow::policy::level_choice::Pace;
@@ -49,6 +51,12 @@ pub struct FlowRunner {
     pub(super) next_match: u32,
     /// Where packets of actions go on.
     pub(super) exits: Exits,
+    /// Actions that are composed of others.
+    pub(super) composed: ComposedTable,
+    /// More is to be asked of packets at an entry, so that their actions may be composed.
+    pub(super) widened: bool,
+    /// Why others are not, and how often.
+    pub(super) not_composed: Vec<(&'static str, u64)>,
     pub(super) order: WaveOrder,
     /// By how many epochs packets have behind them.
     pub(super) waves: Vec<Wave>,
@@ -135,6 +143,9 @@ impl FlowRunner {
             // no key is zero
             next_match: 1,
             exits: Exits::default(),
+            composed: ComposedTable::default(),
+            widened: false,
+            not_composed: Vec::new(),
             order: WaveOrder::default(),
             waves: Vec::new(),
             depth: 0,
@@ -388,6 +399,10 @@ impl FlowRunner {
             }
         }
         self.actions.clear();
+        self.composed.clear();
+        for l in &mut self.ingress {
+            (l.composed, l.patience) = (false, Patience::default());
+        }
     }
 
     #[cold]

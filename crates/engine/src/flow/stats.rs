@@ -7,6 +7,8 @@ pub struct FlowStats {
     pub hits: u64,
     /// Of these, those whose class has one action for all, so that no entry is needed.
     pub by_class: u64,
+    /// Of these, those whose actions behind write-outs and asked elements were known at the entry, too.
+    pub composed: u64,
     /// Packets that an entry could have been there for.
     pub misses: u64,
     /// Packets that had their action applied at the entry and went on behind a write-out or an element that was

@@ -94,6 +94,16 @@ macro_rules! steps {
             ) -> usize {
                 r.go::<STALE>(wide, from, n, packets, now)
             }
+            /// [`FlowRunner::go_alone`].
+            fn go_alone[](
+                wide,
+                r: &mut FlowRunner,
+                from: (usize, usize),
+                p: Pkt,
+                now: Timestamp,
+            ) -> Option<Pkt> {
+                r.go_alone(wide, from, p, now)
+            }
             /// [`FlowRunner::apply_grouped`].
             fn apply_grouped[](
                 wide,

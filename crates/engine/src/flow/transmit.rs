@@ -3,6 +3,8 @@
 use crate::flow::batch_drain::BatchDrain;
 use crate::flow::rewrite_template::NO_SINK;
 use crate::flow::runner::FlowRunner;
+use crate::flow::stats::FlowStats;
+use crate::program::ProgramRunner;
 use onefold_element::{ElemId, Outbox};
 use onefold_packet::Packet;
 
@@ -48,12 +50,7 @@ impl FlowRunner {
         if self.depth > 0 {
             return;
         }
-        self.stats.hits += packets;
-        self.stats.by_class += by_class;
-        if let Some(l) = &mut self.runner.loaded {
-            l.packets += packets;
-        }
-        self.runner.graph.packets_in += packets;
+        count_known(&mut self.stats, &mut self.runner, packets, by_class);
     }
 
     /// A packet as it came is kept, to be compared. Behind exits, marks and annotations are looked at, too.
@@ -80,4 +77,20 @@ fn send_known(packets: &mut BatchDrain<'_>, sinks: &[u32], dropped: u64, out: &m
             (None, _) => {}
         }
     }
+}
+
+/// So many packets were known at their entry.
+#[inline(always)]
+pub(crate) fn count_known(
+    stats: &mut FlowStats,
+    runner: &mut ProgramRunner,
+    packets: u64,
+    by_class: u64,
+) {
+    stats.hits += packets;
+    stats.by_class += by_class;
+    if let Some(l) = &mut runner.loaded {
+        l.packets += packets;
+    }
+    runner.graph.packets_in += packets;
 }

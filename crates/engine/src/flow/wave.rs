@@ -5,7 +5,10 @@ use crate::flow::packet_meta::PacketMeta;
 use crate::flow::wave_order::MAX_WAVES;
 use crate::simd::GROUP;
 use onefold_element::ElemId;
-use onefold_packet::Pkt;
+use onefold_packet::{MAX_PACKET_LEN, Pkt};
+
+/// Longer packets could not be looked at from before their first byte.
+pub(crate) const LONGEST: usize = MAX_PACKET_LEN / 2;
 
 /// So many packets are put in order without memory of their own.
 const FEW: usize = 256;

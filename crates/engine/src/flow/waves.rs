@@ -14,7 +14,7 @@ use crate::flow::ingress_cache::{IngressCache, Seat};
 use crate::flow::rewrite_template::{EXIT, NO_SINK};
 use crate::flow::runner::FlowRunner;
 use crate::flow::steps::{self, Steps};
-use crate::flow::wave::{Wave, label, place, put_in_order};
+use crate::flow::wave::{LONGEST, Wave, label, place, put_in_order};
 use crate::flow::wave_order::MAX_WAVES;
 use crate::flow::windows::{self, Windows};
 use crate::program::code::{self, Span};
@@ -24,16 +24,13 @@ use crate::program::exec::state::Stopped;
 use crate::program::path::{Path, PathEnd};
 use crate::simd::{GROUP, HEAD_AT};
 use onefold_element::{ElemId, Emission};
-use onefold_packet::{MAX_PACKET_LEN, Pkt};
+use onefold_packet::Pkt;
 
 /// Caches, at most: of entries, and of places where epochs begin.
 const MAX_CACHES: usize = 64;
 
 /// Caches whose packets wait at the same time.
 const MAX_LANES: usize = 4;
-
-/// Longer packets could not be looked at from before their first byte.
-const LONGEST: usize = MAX_PACKET_LEN / 2;
 
 /// In what waits: the exit has been applied.
 const DONE: u32 = 1 << 31;
@@ -199,7 +196,7 @@ impl FlowRunner {
     /// What an element has done that was asked, other than to give back one packet that goes on: several, or one that
     /// goes nowhere.
     #[cold]
-    fn emitted(&mut self, node: u32, outputs: (u32, u32), mark: usize, order: u64) {
+    pub(crate) fn emitted(&mut self, node: u32, outputs: (u32, u32), mark: usize, order: u64) {
         let mut all = std::mem::take(&mut self.emissions);
         all.extend(self.runner.graph.out.effects.drain(mark..));
         // a digit for each part of the way: what follows from one packet leaves in its place, one behind the other
@@ -253,7 +250,7 @@ impl FlowRunner {
 
     /// A packet is to be looked up in a cache, after those that came before it and may meet what it meets.
     #[inline]
-    fn put(&mut self, cache: u32, p: Pkt) {
+    pub(crate) fn put(&mut self, cache: u32, p: Pkt) {
         // most packets go where the one before went
         if let Some(w) = self.waves.get_mut(self.depth)
             && let Some((c, batch)) = w.lanes.get_mut(w.last)
@@ -319,7 +316,7 @@ impl FlowRunner {
     }
 
     /// All that is to be looked up is.
-    fn run_lanes(&mut self) {
+    pub(crate) fn run_lanes(&mut self) {
         let depth = self.depth;
         let mut i = 0;
         // Bound: `MAX_LANES`
@@ -424,7 +421,12 @@ impl FlowRunner {
     pub(crate) fn go_on(&mut self, stopped: Stopped, exit: Option<u32>, i: usize) {
         let quiet = self.runner.graph.core.is_quiet();
         match exit.filter(|_| quiet) {
-            Some(exit) => self.wait(exit | DONE, i, stopped.p),
+            Some(exit) => {
+                self.wait(exit | DONE, i, stopped.p);
+                if self.is_alone(exit) {
+                    self.flush();
+                }
+            }
             None => {
                 let changes = self.seen.unwrap_or(self.runner.graph.core.changes);
                 self.runner.resume(Resume::Stopped(stopped), changes);
@@ -451,6 +453,7 @@ impl FlowRunner {
         if let Some(known) = self.exits.find(of) {
             return Ok(Some(known));
         }
+        let mut alone = self.ingress.get(cache).is_some_and(|l| l.alone);
         let seat = self.ingress.get(cache).ok_or(GONE)?.seat;
         let code = self.runner.loaded.as_ref().ok_or(GONE)?.code.clone();
         let start = code.images.get(image as usize).ok_or(GONE)?.start;
@@ -482,7 +485,7 @@ impl FlowRunner {
                 for n in outputs.of(&code.nexts) {
                     to.push(match *n {
                         code::Next::Stage(stage) => {
-                            Output::Cache(self.cache(Seat { stage, ..next })?)
+                            Output::Cache(self.cache(cache, Seat { stage, ..next }, &mut alone)?)
                         }
                         code::Next::Unconnected(_) => Output::Unconnected,
                         code::Next::Never => return Err("an output of an element that is asked"),
@@ -498,12 +501,15 @@ impl FlowRunner {
                     site,
                 }
             }
-            PathEnd::Write { next: stage, .. } => Next::Cache(self.cache(Seat { stage, ..next })?),
+            PathEnd::Write { next: stage, .. } => {
+                Next::Cache(self.cache(cache, Seat { stage, ..next }, &mut alone)?)
+            }
             _ => return Ok(None),
         };
         let its = self.ingress.get(cache).map(|l| &l.matches[..]);
         let its = its.and_then(|b| b.get(usize::from(guard))).ok_or(GONE)?;
-        let exit = Exit::new(&code, (path, image), (its, seat.shift), next, of)?;
+        let mut exit = Exit::new(&code, (path, image), (its, seat.shift), next, of)?;
+        exit.alone = alone;
         let exit = self.exits.add(exit).ok_or("too many exits")?;
         if let Some(l) = self.ingress.get_mut(cache) {
             l.exits = true;
@@ -514,15 +520,24 @@ impl FlowRunner {
         Ok(Some(exit))
     }
 
-    /// The cache of a place, which is made if there is none.
-    fn cache(&mut self, seat: Seat) -> Result<u32, &'static str> {
+    /// The cache of a place, which is made if there is none; packets come from the cache `from`, and one by one if
+    /// there is `alone` reason to.
+    ///
+    /// # Errors
+    /// When there are too many, or packets do not come one by one yet that have to.
+    fn cache(&mut self, from: usize, seat: Seat, alone: &mut bool) -> Result<u32, &'static str> {
         if seat.depth >= MAX_WAVES {
             return Err("too many write-outs and asked elements");
         }
         let code = self.runner.loaded.as_ref().ok_or(GONE)?.code.clone();
         let node = code.stages.get(seat.stage as usize).ok_or(GONE)?.at.node;
         if !(self.order).may_go_on(seat.entry, seat.depth - 1, node) {
-            return Err("what must see packets in order is in front of others and behind this one");
+            if !self.comes_alone(from) {
+                return Err(
+                    "what must see packets in order is in front of others and behind this one",
+                );
+            }
+            *alone = true;
         }
         if let Some(known) = self.ingress.iter().position(|l| l.seat == seat) {
             return Ok(known as u32);
@@ -533,8 +548,14 @@ impl FlowRunner {
         let later = code.later.as_ref().ok_or(GONE)?;
         let reads = later.at(seat.stage, seat.shift);
         let monitor = self.new_monitor();
-        self.ingress
-            .push(IngressCache::new(&code, &reads, seat, monitor));
+        let mut cache = IngressCache::new(&code, &reads, seat, monitor);
+        cache.alone = *alone;
+        self.ingress.push(cache);
+        let entry = |l: &&mut IngressCache| l.seat.depth == 0 && l.seat.entry == seat.entry;
+        if let Some(l) = self.ingress.iter_mut().find(entry) {
+            l.widen(&reads);
+            self.widened = true;
+        }
         Ok(self.ingress.len() as u32 - 1)
     }
 

@@ -36,6 +36,101 @@ pub(crate) struct ShapeReads {
     pub binds: bool,
 }
 
+/// The time to live is counted down so many times, at most, between an entry and a place where it is asked again, for
+/// what is asked there to be asked at the entry.
+const COUNTED_DOWN: u128 = 3;
+
+impl ShapeReads {
+    /// Adds what is asked of these packets later, when they are of shape `then`, as far as it is bits of MAC
+    /// addresses, of the IP header or behind it: whatever is asked too much costs matches, and is not wrong.
+    pub fn widen(&mut self, later: &ShapeReads, now: Shape, then: Shape) {
+        let by = (now.l3 as i32 - then.l3 as i32) * 8;
+        let ttl = (now.l3 + if now.v6 { 7 } else { 8 }) as i32 * 8;
+        self.binds |= later.binds;
+        self.slots |= later.slots;
+        for d in &later.dims {
+            let dim = match d.dim {
+                Dim::Bits { bit, bits } if bit >= then.l3 as i32 * 8 && bits <= 64 => Dim::Bits {
+                    bit: bit + by,
+                    bits,
+                },
+                // a tag is put in behind MAC addresses, or taken out there
+                Dim::Bits { bit, bits } if bit >= 0 && bit + i32::from(bits) <= 96 => d.dim,
+                Dim::Check { check, at, end }
+                    if check == HeaderCheck::Ip4Checksum && at == then.l3 as i32 =>
+                {
+                    Dim::Check {
+                        check,
+                        at: at + by / 8,
+                        end,
+                    }
+                }
+                _ => continue,
+            };
+            let mut cuts = d.cuts.clone();
+            if dim == (Dim::Bits { bit: ttl, bits: 8 })
+                && let Some(cuts) = &mut cuts
+            {
+                let more = |c: u128| (0..=COUNTED_DOWN).map(move |n| c + n);
+                *cuts = cuts
+                    .iter()
+                    .copied()
+                    .flat_map(more)
+                    .filter(|c| *c <= 0xff)
+                    .collect();
+            }
+            add(&mut self.dims, DimRead { dim, cuts, ..*d });
+        }
+        for d in &later.keys {
+            if let Dim::Bits { bit, bits } = d.dim {
+                let dim = Dim::Bits {
+                    bit: bit + by,
+                    bits,
+                };
+                add(
+                    &mut self.keys,
+                    DimRead {
+                        dim,
+                        cuts: d.cuts.clone(),
+                        ..*d
+                    },
+                );
+            }
+        }
+    }
+}
+
+/// Another dimension, or more of one that is known; of too much nothing is added.
+fn add(all: &mut Vec<DimRead>, more: DimRead) {
+    let Some(cuts) = more.cuts else { return };
+    match all.iter_mut().find(|d| d.dim == more.dim) {
+        Some(DimRead {
+            cuts: Some(had), ..
+        }) => {
+            let both: BTreeSet<u128> = had.iter().chain(&cuts).copied().collect();
+            if both.len() <= MAX_CUTS {
+                *had = both.into_iter().collect();
+            }
+        }
+        Some(_) => {}
+        None => {
+            let at = all.partition_point(|d| d.dim < more.dim);
+            let cuts = cuts
+                .into_iter()
+                .collect::<BTreeSet<u128>>()
+                .into_iter()
+                .collect();
+            all.insert(
+                at,
+                DimRead {
+                    cuts: Some(cuts),
+                    ..more
+                },
+            );
+        }
+    }
+}
+
 /// What is read behind an entry.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct EntryReads {

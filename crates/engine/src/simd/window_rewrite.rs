@@ -181,6 +181,11 @@ impl WindowRewrite {
         true
     }
 
+    /// Of one that has been [arranged](WindowRewrite::arrange): does it leave all bytes as they are?
+    pub fn writes_nothing(&self) -> bool {
+        !self.changes && !self.varies && self.adds == [NONE; WINDOW]
+    }
+
     /// Writes what is a flow's own, and checksums, which were these.
     #[inline(always)]
     pub fn finish(&self, w: &mut [u8; WINDOW], operands: &Operands, ip: [u8; 2], l4: [u8; 2]) {

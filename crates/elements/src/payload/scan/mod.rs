@@ -14,6 +14,7 @@ mod choice;
 mod expression;
 mod portable;
 pub mod record;
+mod short;
 #[cfg(test)]
 mod tests;
 mod vectorscan;
@@ -23,6 +24,7 @@ pub use choice::{Choice, Engine, VARIABLE, Why, check_environment};
 use super::error::{MAX_LITERAL, MAX_PATTERNS, PatternError};
 use portable::Portable;
 use regex_automata::util::syntax;
+use short::Short;
 use std::sync::Arc;
 use vectorscan::Vectorscan;
 
@@ -170,6 +172,7 @@ pub struct Scanner {
     patterns: Arc<[Pattern]>,
     portable: Portable,
     vectorscan: Option<Box<Vectorscan>>,
+    short: Option<Arc<Short>>,
     why: Why,
     found: Found,
 }
@@ -219,6 +222,7 @@ impl Scanner {
         };
         Ok(Scanner {
             found: Found::with_len(patterns.len()),
+            short: Short::new(&patterns).map(Arc::new),
             patterns: patterns.into(),
             portable,
             vectorscan,
@@ -256,6 +260,9 @@ impl Scanner {
 
     fn look(&mut self, data: &[u8]) -> &Found {
         self.found.clear();
+        if self.is_without(data) {
+            return &self.found;
+        }
         let done = match &mut self.vectorscan {
             Some(v) => v.scan(&self.patterns, data, &mut self.found),
             None => false,
@@ -266,10 +273,20 @@ impl Scanner {
         &self.found
     }
 
+    /// Is it short, and without doubt without any of the patterns?
+    #[inline]
+    fn is_without(&self, data: &[u8]) -> bool {
+        let none = |s: &Arc<Short>| !s.may_be_in(data);
+        data.len() <= short::LONGEST && self.short.as_ref().is_some_and(none)
+    }
+
     /// Is any pattern there? Stops at the first.
     pub fn any(&mut self, data: &[u8]) -> bool {
         if record::on() {
             record::note(self, data);
+        }
+        if self.is_without(data) {
+            return false;
         }
         let any = match &mut self.vectorscan {
             Some(v) => v.any(data),
@@ -288,6 +305,7 @@ impl Clone for Scanner {
             patterns: self.patterns.clone(),
             portable: self.portable.clone(),
             vectorscan: self.vectorscan.clone(),
+            short: self.short.clone(),
             why: self.why,
             // room for all: a clone of a vector has room for what it holds
             found: Found::with_len(self.patterns.len()),

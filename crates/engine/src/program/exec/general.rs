@@ -214,12 +214,9 @@ impl<'a> Exec<'a> {
                     packet = Some(p);
                 }
                 End::Write { image, next } => {
-                    let Some(p) = self.epoch_ends(p, action.end, image, &mut packet_state) else {
-                        return;
-                    };
+                    packet = self.epoch_ends(p, action.end, image, &mut packet_state);
                     self.st.regs.begin();
                     (stage, fresh) = (next, true);
-                    packet = Some(p);
                 }
                 End::Ask {
                     to,
