@@ -86,8 +86,8 @@ pub enum Dim {
     Anno(AnnoKey),
     /// The packet type when the epoch began.
     PacketType,
-    /// What a look-up element's route table says when the packet comes. A program does not say what is in the table: it
-    /// is the element's own, whatever becomes of its routes.
+    /// What a look-up element's route table, or an element's table of neighbours, says when the packet comes. A program
+    /// does not say what is in the table: it is the element's own, whatever becomes of its routes and neighbours.
     Route {
         /// The element.
         table: ElemId,

@@ -1,5 +1,6 @@
 //! Frames: where their headers are, and how they are made well-formed.
 
+use crate::solicitation;
 use onefold_packet::checksum;
 
 /// Longest stack of VLAN tags that is looked through.
@@ -336,6 +337,7 @@ pub fn answer(b: &[u8]) -> Option<Vec<u8>> {
             },
             58 => match b.get(t)? {
                 128 => *r.get_mut(t)? = 129,
+                135 => solicitation::advertise(b, &mut r, (v.net, t))?,
                 _ => return None,
             },
             _ => {}

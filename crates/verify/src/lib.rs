@@ -44,6 +44,7 @@ pub mod reach;
 mod rng;
 mod run;
 pub mod shrink;
+pub mod solicitation;
 pub mod states;
 mod stop;
 mod subject;

@@ -15,10 +15,8 @@ use onefold_engine::program::ProgramRunner;
 use onefold_packet::Timestamp;
 use onefold_synth::program::{Action, Dim, End, Filter, Program};
 use onefold_verify::frame::{self, Keep, Shape};
-use onefold_verify::generate::Port;
-use onefold_verify::generate::solve::place;
-use onefold_verify::generate::tables::Tables;
-use onefold_verify::generate::ways;
+use onefold_verify::generate::{Port, solve::place, tables::Tables, ways};
+use onefold_verify::solicitation;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -154,7 +152,24 @@ struct Sender<'a> {
 }
 
 impl Sender<'_> {
+    /// Sends a frame. Whoever is asked for a neighbour's address on the way answers: bound, answers are no questions.
     fn send(&mut self, flow: usize, source: ElemId, f: &[u8]) -> Seen {
+        let mut seen = self.send_one(flow, source, f);
+        let asks = |l: &mut (ElemId, Vec<u8>)| solicitation::asks_for_neighbour(&l.1);
+        let asked: Vec<_> = seen.left.extract_if(.., asks).collect();
+        for (sink, question) in asked {
+            if let Some(source) = self.back(sink)
+                && let Some(answer) = frame::answer(&question)
+            {
+                let more = self.send_one(flow, source, &answer);
+                seen.left.extend(more.left);
+                seen.created = (seen.created + more.created).saturating_sub(1);
+            }
+        }
+        seen
+    }
+
+    fn send_one(&mut self, flow: usize, source: ElemId, f: &[u8]) -> Seen {
         self.now = self.now + Timestamp(STEP_NS);
         if let Some(kept) = &mut self.kept {
             let frame = f.to_vec();

@@ -117,6 +117,65 @@ fn ipv6_edge_asks_for_its_neighbours() {
     onefold.stop();
 }
 
+/// Sends so many datagrams to a port where nobody reads them, a little apart.
+fn flood(net: &Net, from: &str, to: &str, at: std::net::SocketAddr, n: usize) {
+    let _unread = net.within(to, || UdpSocket::bind(at).expect("the server's address"));
+    net.within(from, || {
+        let s = UdpSocket::bind(match at {
+            std::net::SocketAddr::V4(_) => "0.0.0.0:0",
+            std::net::SocketAddr::V6(_) => "[::]:0",
+        });
+        let s = s.expect("a socket");
+        for i in 0..n {
+            let _ = s.send_to(&[7; 100], at);
+            if i % 16 == 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    });
+}
+
+/// Neighbours that are learnt do not keep packets from the flow table: a router that nobody has told any MAC address.
+#[test]
+fn packets_for_learnt_neighbours_take_the_flow_table() {
+    let Some(net) = Net::new(&["a", "o", "b"]) else {
+        return;
+    };
+    net.pair(("a", "va"), ("o", "oa"));
+    net.pair(("b", "vb"), ("o", "ob"));
+    net.ip("a", "addr add 172.16.0.1/30 dev va");
+    net.ip("a", "route add default via 172.16.0.2");
+    net.ip("b", "addr add 172.16.1.2/30 dev vb");
+    net.ip("b", "route add default via 172.16.1.1");
+    let ports = ["--port", "left=packet:oa", "--port", "right=packet:ob"];
+    let args = [&["routers-1", "--mode", "flow"][..], &ports].concat();
+    let onefold = Running::proved(&net, "o", &args);
+    let far = ([172, 16, 1, 2], 5353).into();
+    datagrams(&net, "a", "b", far, 100);
+    flood(&net, "a", "b", far, 2000);
+    let v = onefold.stop();
+    let share = v["levels"]["hit_rate"].as_f64();
+    assert!(share >= Some(0.5), "{}", v["levels"]);
+}
+
+/// The same with a NAT, whose clients are neighbours, too.
+#[test]
+fn packets_through_a_nat_with_learnt_neighbours_take_the_flow_table() {
+    let Some(net) = isp() else { return };
+    let rules = rules("live-flow-nat");
+    let ports = ["--port", "lan=packet:oa", "--port", "wan=packet:ob"];
+    let args = [&["isp-edge", "--mode", "flow", "--set", &rules][..], &ports].concat();
+    let onefold = Running::proved(&net, "o", &args);
+    let far = ([203, 0, 113, 254], 5353).into();
+    datagrams(&net, "a", "b", far, 100);
+    // both ways: most of these are data and acknowledgements
+    transfer(&net, "a", "b", ([203, 0, 113, 254], 8080).into(), 1 << 21);
+    flood(&net, "a", "b", far, 2000);
+    let v = onefold.stop();
+    let share = v["levels"]["hit_rate"].as_f64();
+    assert!(share >= Some(0.5), "{}", v["levels"]);
+}
+
 /// Two routers in a row, the second with a smaller MTU outside: hops are seen, and the path's MTU is found.
 #[test]
 fn hops_are_seen_and_the_paths_mtu_is_found() {

@@ -19,10 +19,12 @@ pub mod build;
 mod flows;
 pub mod interp;
 pub mod rng;
+mod route;
 pub mod set;
 pub mod solve;
 
 pub use flows::{BITS as BIND_BITS, FlowKind, FlowSide};
+pub use route::RouteWhat;
 pub use set::{ValueSet, max_of};
 
 use crate::DropReason;
@@ -183,35 +185,16 @@ pub enum Read {
         /// Bytes behind it.
         offset: u16,
     },
-    /// What a look-up element's route table says of the address in an annotation, when the packet comes. What is in the
-    /// table is no part of the model: a route that changes changes no model.
+    /// What a look-up element's route table, or an element's table of neighbours, says of the address in an annotation,
+    /// when the packet comes. What is in the table is no part of the model: a route that changes changes no model.
     Route {
-        /// The look-up element.
+        /// The element whose table it is.
         table: ElemId,
         /// Where the address is.
         anno: AnnoKey,
         /// What is asked.
         what: RouteWhat,
     },
-}
-
-/// What a route table is asked of an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RouteWhat {
-    /// The output, in 32 bits, all ones where there is no route.
-    Output,
-    /// The gateway; where there is none, or no route, the address itself.
-    NextHop,
-}
-
-impl RouteWhat {
-    /// Width in bits, for addresses of so many.
-    pub fn width(self, address: u8) -> u8 {
-        match self {
-            RouteWhat::Output => 32,
-            RouteWhat::NextHop => address,
-        }
-    }
 }
 
 /// What [`Read::At`] gives for a header at the packet's first byte; less than that lies before it.

@@ -4,7 +4,7 @@ mod filter;
 mod header;
 mod icmp6_error;
 mod lookup;
-mod neighbor;
+pub(crate) mod neighbor;
 mod ping;
 #[cfg(test)]
 mod testpkt;

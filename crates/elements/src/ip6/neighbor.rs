@@ -2,6 +2,7 @@
 //! puts Ethernet headers in front of IPv6 packets.
 
 use super::checksum;
+use crate::routing::neighbors::{self, Heard, Neighbors, Terms};
 use crate::routing::table::show_ip6;
 use onefold_element::args::{Args, FromArg, Ip6Prefix, split_words};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
@@ -10,6 +11,7 @@ use onefold_element::{
     Batching, Clock, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, Scope, State,
     StateId, TimerId, element_any, state_any,
 };
+use onefold_packet::anno_field::DST_IP6;
 use onefold_packet::wire::ethernet::{self, ethertype};
 use onefold_packet::wire::ipv4::proto::ICMP6;
 use onefold_packet::wire::ipv6::{self, Header};
@@ -270,12 +272,35 @@ const MAX_NEIGHBORS: usize = 1 << 16;
 
 /// Neighbors and waiting packets; shared state.
 #[derive(Debug, Clone, Default)]
-struct NeighborTable {
+pub(crate) struct NeighborTable {
     neighbors: HashMap<[u8; 16], Neighbor>,
     next: u64,
+    /// What of it the fast path reads.
+    read: Neighbors,
 }
 
 impl NeighborTable {
+    /// What of it the fast path reads, and on which terms: queries become due by the timer.
+    pub(crate) fn neighbors(&self) -> (&Neighbors, Terms) {
+        let terms = Terms {
+            poll: 0,
+            broadcast: None,
+        };
+        (&self.read, terms)
+    }
+
+    /// A neighbour has changed: the fast path is told.
+    fn tell(&mut self, address: [u8; 16]) {
+        let sure = (self.neighbors.get(&address)).filter(|n| n.known && !n.renew);
+        let heard = sure.map(|n| Heard {
+            ether: n.eth,
+            live_at: 0,
+            next_poll: i64::MAX,
+            expires: i64::MAX,
+        });
+        self.read.set(u128::from_be_bytes(address), heard, false);
+    }
+
     /// In Click's order: 256 lists by a hash of the address, newest entry first.
     fn sorted(&self) -> Vec<(&[u8; 16], &Neighbor)> {
         let mut all: Vec<_> = self.neighbors.iter().collect();
@@ -376,6 +401,7 @@ impl Ip6NdSolicitor {
         if n.known {
             let to = n.eth;
             if renew {
+                table.tell(want);
                 self.query(want, cx);
             }
             return self.send(to, p, cx);
@@ -417,6 +443,7 @@ impl Ip6NdSolicitor {
         let changed = n.known && n.eth != eth;
         (n.eth, n.known, n.renew, n.answered_at) = (eth, true, false, now);
         let waiting = n.waiting.take();
+        table.tell(target(m));
         if changed {
             cx.chatter("IP6NDSolicitor overwriting an entry\n");
         }
@@ -455,9 +482,13 @@ impl Element for Ip6NdSolicitor {
         let mut given_up = Vec::new();
         if let Some(t) = cx.store.get_mut::<NeighborTable>(self.table) {
             let crowded = t.neighbors.len() > MAX_NEIGHBORS / 2;
-            t.neighbors.retain(|_, n| {
+            let mut due = Vec::new();
+            t.neighbors.retain(|a, n| {
                 let age = now - n.answered_at;
                 n.renew |= n.known && age > Timestamp::from_secs(60);
+                if n.renew {
+                    due.push(*a);
+                }
                 let keep = if n.known {
                     age <= Timestamp::from_secs(120)
                 } else {
@@ -468,6 +499,10 @@ impl Element for Ip6NdSolicitor {
                 }
                 keep
             });
+            // those that are gone among them: they were due before
+            for a in due {
+                t.tell(a);
+            }
         }
         given_up.sort_by_key(|g| g.0);
         for (_, p) in given_up {
@@ -475,8 +510,12 @@ impl Element for Ip6NdSolicitor {
         }
         cx.set_timer_after(CLEAN_UP, CLEAN_UP_EVERY);
     }
-    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
-        Model::None("holds packets")
+    /// A packet whose neighbour is known gets its header; for all else the element is needed.
+    fn model(&self, port: Port, cx: &ModelCx<'_>) -> Model {
+        match port {
+            0 => neighbors::model(cx.elem, DST_IP6.into(), (self.eth, ethertype::IPV6), []),
+            _ => Model::None("notes neighbor advertisements"),
+        }
     }
     fn push(&mut self, port: Port, p: Pkt, cx: &mut Cx<'_>) {
         if port == 0 {
@@ -516,199 +555,5 @@ impl Element for Ip6NdSolicitor {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::ip6::testpkt::*;
-    use crate::testing::Bench;
-    use onefold_packet::{Pkt, Timestamp};
-
-    const ME: &str = "00:00:c0:ae:67:ef";
-    const ME_BYTES: [u8; 6] = [0, 0, 0xc0, 0xae, 0x67, 0xef];
-    const THEM: [u8; 6] = [2, 0, 0, 0, 0, 9];
-
-    fn frame(kind: u8, src: &str, dst: &str, target: &str) -> Vec<u8> {
-        let mut m = vec![kind, 0, 0, 0, 0, 0, 0, 0];
-        m.extend_from_slice(&addr(target));
-        m.extend_from_slice(&[1, 1]);
-        m.extend_from_slice(&THEM);
-        let mut d = ip6(src, dst, 58, &m);
-        d[7] = 255;
-        put_checksum(&mut d, 42);
-        [&[0x33, 0x33, 0xff, 0, 0, 5][..], &THEM, &[0x86, 0xdd], &d].concat()
-    }
-
-    #[test]
-    fn advertiser_answers_for_its_networks() {
-        let c = format!("3ffe:1ce1:2::5/128 {ME}, 3ffe:1ce1:2::/80 2:2:2:2:2:2");
-        let mut b = Bench::new("IP6NDAdvertiser", &c, 1, 1).unwrap();
-        let f = frame(135, "3ffe::9", "ff02::1:ff00:5", "3ffe:1ce1:2::5");
-        let out = b.push(0, &f);
-        let q = out[0].1.data();
-        assert_eq!(q[..14], [&THEM[..], &ME_BYTES, &[0x86, 0xdd]].concat());
-        assert_eq!(q[14 + 8..14 + 24], addr("3ffe:1ce1:2::5"));
-        assert_eq!(q[14 + 24..54], addr("3ffe::9"));
-        assert_eq!((q[54], q[58], q[14 + 7]), (136, 0xe0, 255));
-        assert_eq!(q[62..78], addr("3ffe:1ce1:2::5"));
-        assert_eq!(q[78..86], [&[2, 1][..], &ME_BYTES].concat());
-        assert!(checksum_ok(&q[14..]));
-        let f2 = frame(135, "3ffe::9", "ff02::1:ff00:5", "3ffe:1ce1:2::77");
-        let out = b.push(0, &f2);
-        assert_eq!(out[0].1.data()[6..12], [2; 6]);
-        assert_eq!(out[0].1.data()[58], 0xc0, "a proxy overrides nothing");
-        assert_eq!(b.host.decisions[1].0, Some(1));
-        assert!(
-            b.push(0, &frame(135, "3ffe::9", "::1", "3ffe:9::1"))
-                .is_empty()
-        );
-        for (at, why) in [
-            (13, "type"),
-            (21, "hop limit"),
-            (54, "type"),
-            (55, "code"),
-            (56, "checksum"),
-        ] {
-            let mut g = f.clone();
-            g[at] ^= 1;
-            assert!(b.push(0, &g).is_empty(), "{why}");
-        }
-        for n in 0..f.len() {
-            assert!(b.push(0, &f[..n]).is_empty());
-        }
-        for bad in ["x", "::1 1:1:1:1:1:1 2:2:2:2:2:2", "1:1:1:1:1:1"] {
-            assert!(Bench::new("IP6NDAdvertiser", bad, 1, 1).is_err(), "{bad}");
-        }
-    }
-
-    /// A solicitation with these options behind it.
-    fn asking(src: &str, dst: &str, options: &[u8]) -> Vec<u8> {
-        let mut f = frame(135, src, dst, "3ffe:1ce1:2::5")[..14].to_vec();
-        let m = [
-            &[135, 0, 0, 0, 0, 0, 0, 0][..],
-            &addr("3ffe:1ce1:2::5"),
-            options,
-        ]
-        .concat();
-        let mut d = ip6(src, dst, 58, &m);
-        d[7] = 255;
-        put_checksum(&mut d, 42);
-        f.extend(d);
-        f
-    }
-
-    /// RFC 4861 7.2.4 and 7.1.1: duplicate address detection is answered to all nodes, solicited by nobody;
-    /// unreachability detection may ask without its own address; what is not valid is not answered.
-    #[test]
-    fn advertiser_answers_what_is_valid() {
-        let mut b =
-            Bench::new("IP6NDAdvertiser", &format!("3ffe:1ce1:2::5/128 {ME}"), 1, 1).unwrap();
-        let (group, own) = ([1, 1, 2, 0, 0, 0, 0, 9], &[][..]);
-        let out = b.push(0, &asking("::", "ff02::1:ff00:5", own));
-        let q = out[0].1.data();
-        assert_eq!(q[..6], [0x33, 0x33, 0, 0, 0, 1]);
-        assert_eq!((&q[38..54], q[58]), (&addr("ff02::1")[..], 0xa0));
-        assert!(checksum_ok(&q[14..]));
-        let out = b.push(0, &asking("3ffe::9", "3ffe:1ce1:2::5", own));
-        assert_eq!(out[0].1.data()[58], 0xe0);
-        // unspecified source, but an address or no group; options that do not end
-        for bad in [
-            asking("::", "ff02::1:ff00:5", &group),
-            asking("::", "3ffe:1ce1:2::5", own),
-            asking("3ffe::9", "ff02::1:ff00:5", &[1, 0, 0, 0, 0, 0, 0, 0]),
-            asking("3ffe::9", "ff02::1:ff00:5", &[1, 2, 0, 0, 0, 0, 0, 0]),
-            asking("3ffe::9", "ff02::1:ff00:5", &[1]),
-        ] {
-            assert!(b.push(0, &bad).is_empty(), "{bad:02x?}");
-        }
-    }
-
-    fn packet(dst: &str) -> Pkt {
-        let mut p = marked(&ip6("3ffe::1", dst, 17, &[4; 4]));
-        p.anno.set_dst_ip6(addr(dst));
-        p
-    }
-
-    #[test]
-    fn solicitor_asks_waits_and_sends() {
-        let mut b = Bench::new("IP6NDSolicitor", &format!("3ffe::1, {ME}"), 2, 2).unwrap();
-        let out = b.push_packet(0, packet("3ffe::12:3456"));
-        assert_eq!(out[0].0, 1);
-        let q = out[0].1.data();
-        assert_eq!(
-            q[..14],
-            [
-                &[0x33, 0x33, 0xff, 0x12, 0x34, 0x56][..],
-                &ME_BYTES,
-                &[0x86, 0xdd]
-            ]
-            .concat()
-        );
-        assert_eq!(q[14 + 24..54], addr("ff02::1:ff12:3456"));
-        assert_eq!(
-            (q[54], &q[62..78], &q[80..86]),
-            (135, &addr("3ffe::12:3456")[..], &ME_BYTES[..])
-        );
-        assert!(checksum_ok(&q[14..]));
-        // only the last packet waits, and every one asks
-        assert_eq!(b.push_packet(0, packet("3ffe::12:3456")).len(), 1);
-        assert_eq!(
-            (
-                b.store.held(),
-                b.drops()["IP6NDSolicitor: another packet waits instead"]
-            ),
-            (1, 1)
-        );
-        assert_eq!(
-            b.read("table").unwrap(),
-            "3ffe::12:3456 0 00-00-00-00-00-00\n"
-        );
-        let out = b.push(1, &frame(136, "3ffe::9", "3ffe::1", "3ffe::12:3456"));
-        assert_eq!((out.len(), out[0].0), (1, 0));
-        assert_eq!(
-            out[0].1.data()[..14],
-            [&THEM[..], &ME_BYTES, &[0x86, 0xdd]].concat()
-        );
-        assert_eq!(b.store.held(), 0);
-        assert_eq!(
-            b.read("table").unwrap(),
-            "3ffe::12:3456 1 02-00-00-00-00-09\n"
-        );
-        assert_eq!(
-            b.read("stats").unwrap(),
-            "1 packets killed\n2 ND Solicitation Message sent\n"
-        );
-        // asked again after a minute, forgotten after two
-        b.host.timers.insert(0, b.now);
-        b.advance_to(b.now + Timestamp::from_secs(80));
-        let ports: Vec<_> = b
-            .push_packet(0, packet("3ffe::12:3456"))
-            .iter()
-            .map(|o| o.0)
-            .collect();
-        assert_eq!(ports, [1, 0]);
-        b.advance_to(b.now + Timestamp::from_secs(80));
-        assert_eq!(b.read("table").unwrap(), "");
-        assert!(
-            b.push(1, &frame(136, "3ffe::9", "3ffe::1", "3ffe::77"))
-                .is_empty()
-        );
-        for n in 0..86 {
-            b.push(1, &frame(136, "3ffe::9", "3ffe::1", "3ffe::77")[..n]);
-        }
-    }
-
-    #[test]
-    fn strangers_cannot_fill_the_table_for_good() {
-        let mut b = Bench::new("IP6NDSolicitor", &format!("3ffe::1, {ME}"), 2, 1).unwrap();
-        for i in 0..super::MAX_NEIGHBORS + 3 {
-            b.push_packet(0, packet(&format!("3ffe::{:x}:{:x}", i >> 16, i & 0xffff)));
-        }
-        assert_eq!(b.store.held(), super::MAX_NEIGHBORS);
-        assert_eq!(b.drops()["IP6NDSolicitor: too many neighbors"], 3);
-        b.host.timers.insert(0, b.now);
-        b.advance_to(b.now + Timestamp::from_secs(1));
-        assert_eq!(b.store.held(), 0);
-        assert_eq!(
-            b.drops()["IP6NDSolicitor: next hop did not answer in time"],
-            super::MAX_NEIGHBORS as u64
-        );
-    }
-}
+#[path = "neighbor_tests.rs"]
+mod tests;

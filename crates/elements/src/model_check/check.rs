@@ -7,8 +7,7 @@
 //! Compared are outputs, bytes, annotations, marked headers, drop reasons, what was printed and which handlers were
 //! called, and, every now and then and at the end, all read handlers and all shared state.
 //!
-//! A model that punts is right, but not free: [`Report`] says how many packets were punted, and how many of those were
-//! plain ([`super::samples::Sample::plain`]).
+//! A model that punts is right, but not free: [`Report`] says how many were punted, and how many of those were plain.
 
 use super::probe::probes;
 use super::samples::{Layer, Sample, answer, samples};
@@ -432,6 +431,7 @@ impl Modelled<'_> {
         let model = self.models.iter().find(|(p, _)| *p == port);
         let (_, model) = model.ok_or("no model for this input")?;
         let p = sample.packet.clone();
+        let model = &*super::asked::told(model, &p, &self.bench.store, self.bench.now);
         let mut out = interp::apply(model, p, self.subject.noutputs, self.bench.now)
             .map_err(|e| format!("the model is not well-formed: {e}"))?;
         let (mut origin, mut decided) = (None, None);

@@ -2,6 +2,7 @@
 //! `testing`).
 
 pub mod alike;
+pub mod asked;
 pub mod check;
 pub mod mutate;
 pub mod probe;

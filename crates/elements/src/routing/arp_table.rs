@@ -1,13 +1,10 @@
-//! ARPTable: what is known about hardware addresses, and the packets that wait for them. ARPQuerier elements own one or
-//! share one.
+//! Tables of ARP: what is known about hardware addresses, and the packets that wait for them. ARPQuerier elements own
+//! one or share that of an [`ARPTable`](super::arp_table_element).
 
+use super::neighbors::{Heard, Neighbors, Terms, is_multicast};
 use onefold_element::args::{ArgScope, Args, FromArg, Seconds};
-use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
-use onefold_element::model::{Model, ModelCx};
-use onefold_element::{
-    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, Scope, State, StateId,
-    TimerId, element_any, state_any,
-};
+use onefold_element::handler::HandlerError;
+use onefold_element::{Cx, ElemId, Scope, State, StateId, TimerId, state_any};
 use onefold_packet::{EtherAddr, Pkt, Timestamp};
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
@@ -109,9 +106,12 @@ impl Entry {
     fn is_known(&self, now: i64, timeout: i64) -> bool {
         self.known && !self.expired(now, timeout)
     }
-    /// At most ten queries a second, after ten without answer one in two seconds.
+    /// At most ten queries a second, after ten without answer one in two seconds: when the next one may be sent.
+    fn next_poll(&self) -> i64 {
+        self.polled_at + if self.polls >= 10 { 2000 } else { 100 }
+    }
     fn may_poll(&self, now: i64) -> bool {
-        now >= self.polled_at + if self.polls >= 10 { 2000 } else { 100 }
+        now >= self.next_poll()
     }
     fn mark_poll(&mut self, now: i64) {
         self.polled_at = now;
@@ -131,8 +131,12 @@ pub(super) enum Waiting {
 
 /// The table.
 #[derive(Debug, Clone)]
-pub(super) struct ArpTable {
-    pub limits: Limits,
+pub(crate) struct ArpTable {
+    limits: Limits,
+    /// What of it the fast path reads.
+    neighbors: Neighbors,
+    /// Who asks it, on which terms.
+    queriers: Vec<(ElemId, Terms)>,
     index: HashMap<[u8; 4], u32>,
     slots: Vec<Entry>,
     free: Vec<u32>,
@@ -147,6 +151,8 @@ impl ArpTable {
     pub fn new(limits: Limits) -> Self {
         ArpTable {
             limits,
+            neighbors: Neighbors::default(),
+            queriers: Vec::new(),
             index: HashMap::new(),
             slots: Vec::new(),
             free: Vec::new(),
@@ -155,6 +161,50 @@ impl ArpTable {
             waiting: 0,
             drops: 0,
         }
+    }
+    /// Goes on with other settings.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+        // Bound: entries
+        for i in 0..self.slots.len() as u32 {
+            self.tell(i);
+        }
+    }
+    /// What of it the fast path reads.
+    pub fn neighbors(&self) -> &Neighbors {
+        &self.neighbors
+    }
+    /// On which terms an element asks it, if it does.
+    pub fn terms_of(&self, elem: ElemId) -> Option<Terms> {
+        self.queriers.iter().find(|q| q.0 == elem).map(|q| q.1)
+    }
+    /// An element asks it, on these terms.
+    pub fn asked_by(&mut self, elem: ElemId, terms: Terms) {
+        self.queriers.retain(|q| q.0 != elem);
+        self.queriers.push((elem, terms));
+    }
+    /// Entry `i` has changed: the fast path is told.
+    fn tell(&mut self, i: u32) {
+        let Some(e) = self.slots.get(i as usize) else {
+            return;
+        };
+        let ip = u32::from_be_bytes(e.ip);
+        if self.index.get(&e.ip) != Some(&i) {
+            return;
+        }
+        let expires = match self.limits.timeout {
+            0 => i64::MAX,
+            t => e.live_at + t + 1,
+        };
+        let heard = Heard {
+            ether: e.eth,
+            live_at: e.live_at,
+            next_poll: e.next_poll(),
+            expires,
+        };
+        let is_broadcast = |q: &(ElemId, Terms)| q.1.broadcast == Some(ip);
+        let special = ip == u32::MAX || is_multicast(ip) || self.queriers.iter().any(is_broadcast);
+        (self.neighbors).set(ip.into(), e.known.then_some(heard), special);
     }
     pub fn count(&self) -> usize {
         self.index.len()
@@ -199,10 +249,12 @@ impl ArpTable {
             return None;
         }
         let due = poll != 0 && now >= e.live_at + poll && e.may_poll(now);
+        let eth = e.eth;
         if due {
             e.mark_poll(now);
+            self.tell(i);
         }
-        Some((e.eth, due))
+        Some((eth, due))
     }
 
     /// Deletes what has expired and what is too much; dropped packets go to `out`.
@@ -219,7 +271,9 @@ impl ArpTable {
             self.waiting -= e.queue.len() as u32;
             self.drops += e.queue.len() as u32;
             out.extend(e.queue.drain(..));
+            let ip = u32::from_be_bytes(e.ip);
             self.index.remove(&e.ip);
+            self.neighbors.set(ip.into(), None, false);
             self.unlink(i);
             self.free.push(i);
         }
@@ -307,6 +361,7 @@ impl ArpTable {
             self.unlink(i);
             self.link_before(i, NIL);
         }
+        self.tell(i);
         queue
     }
 
@@ -336,6 +391,7 @@ impl ArpTable {
         let most = self.limits.entry_packets as usize;
         if most != 0 && self.slots[i as usize].queue.len() >= most {
             self.drops += 1;
+            self.tell(i);
             return Waiting::Full(p);
         }
         self.waiting += 1;
@@ -354,6 +410,7 @@ impl ArpTable {
         if poll {
             e.mark_poll(now);
         }
+        self.tell(i);
         Waiting::Queued(poll)
     }
 
@@ -361,8 +418,12 @@ impl ArpTable {
     pub fn clear(&mut self) -> Vec<Pkt> {
         let all = self.drain_held();
         self.drops += all.len() as u32;
+        let mut neighbors = std::mem::take(&mut self.neighbors);
+        neighbors.clear();
         *self = ArpTable {
             drops: self.drops,
+            neighbors,
+            queriers: std::mem::take(&mut self.queriers),
             ..ArpTable::new(self.limits.clone())
         };
         all
@@ -375,6 +436,7 @@ impl ArpTable {
                 e.known = false;
             }
         }
+        self.neighbors.clear();
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
@@ -479,30 +541,6 @@ impl State for ArpTable {
     state_any!(Scope::PerWorker);
 }
 
-/// `ARPTable`.
-pub const ARP_TABLE: ElementClass = ElementClass {
-    name: "ARPTable",
-    ports: "0/0",
-    processing: "a/a",
-    flow: "x/x",
-    effect: Effect::Holding,
-    usage: "[keywords CAPACITY, ENTRY_CAPACITY, ENTRY_PACKET_CAPACITY, CAPACITY_SLIM_FACTOR, TIMEOUT]",
-    summary: "an ARP table that several ARPQuerier elements share",
-    new: || {
-        Box::new(ArpTableElement {
-            table: StateId(u32::MAX),
-            limits: Limits::default(),
-        })
-    },
-};
-
-/// As Click; a table without configured limits still has one: a million entries and a million packets.
-#[derive(Debug, Clone)]
-struct ArpTableElement {
-    table: StateId,
-    limits: Limits,
-}
-
 /// The timer that cleans a table up.
 pub(super) const EXPIRY: TimerId = 0;
 
@@ -526,85 +564,4 @@ pub(super) fn drop_all(packets: Vec<Pkt>, cx: &mut Cx<'_>) {
     for p in packets {
         cx.drop(p, "ARPTable: next hop did not answer ARP in time");
     }
-}
-
-impl Element for ArpTableElement {
-    fn configure(
-        &mut self,
-        args: &mut Args<'_>,
-        cx: &mut ConfigCx<'_>,
-    ) -> Result<(), ConfigErrors> {
-        self.limits = Limits::read(args);
-        match cx.store.get_mut::<ArpTable>(self.table) {
-            Some(t) => t.limits = self.limits.clone(),
-            None => {
-                let t = ArpTable::new(self.limits.clone());
-                self.table = cx.store.alloc(Box::new(t));
-                cx.store.publish(cx.elem, self.table);
-            }
-        }
-        args.finish()
-    }
-    fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
-        Model::None("has no inputs")
-    }
-    fn push(&mut self, _: Port, p: Pkt, cx: &mut Cx<'_>) {
-        cx.drop(p, "ARPTable: has no inputs");
-    }
-    fn initial_timers(&self) -> Vec<(TimerId, Timestamp)> {
-        self.limits
-            .expiry(true)
-            .map(|t| (EXPIRY, t))
-            .into_iter()
-            .collect()
-    }
-    fn run_timer(&mut self, _: TimerId, cx: &mut Cx<'_>) {
-        expire(self.table, cx);
-    }
-    fn can_live_reconfigure(&self) -> bool {
-        true
-    }
-    fn handlers(&self) -> &'static [HandlerInfo] {
-        const H: &[HandlerInfo] = &[
-            HandlerInfo::r("table"),
-            HandlerInfo::r("drops"),
-            HandlerInfo::r("count"),
-            HandlerInfo::r("length"),
-            HandlerInfo::w("insert"),
-            HandlerInfo::w("delete"),
-            HandlerInfo::w("clear"),
-        ];
-        H
-    }
-    fn read(&mut self, name: &str, _: &str, cx: &mut Cx<'_>) -> HandlerResult {
-        let now = clock(cx.now);
-        let missing = || HandlerError::NoSuchHandler(name.to_string());
-        let t = cx.store.get::<ArpTable>(self.table).ok_or_else(missing)?;
-        Ok(match name {
-            "table" => t.text(now),
-            "drops" => t.drops.to_string(),
-            "count" => t.count().to_string(),
-            "length" => t.length().to_string(),
-            _ => return Err(missing()),
-        })
-    }
-    fn write(&mut self, name: &str, value: &str, cx: &mut Cx<'_>) -> Result<(), HandlerError> {
-        let now = clock(cx.now);
-        let names = cx.names();
-        let missing = || HandlerError::NoSuchHandler(name.to_string());
-        if !["insert", "delete", "clear"].contains(&name) {
-            return Err(missing());
-        }
-        let t = cx
-            .store
-            .get_mut::<ArpTable>(self.table)
-            .ok_or_else(missing)?;
-        let dropped = t.command(name, value, now, &names.scope())?;
-        drop_all(dropped, cx);
-        Ok(())
-    }
-    fn states(&self) -> Vec<StateId> {
-        vec![self.table]
-    }
-    element_any!();
 }

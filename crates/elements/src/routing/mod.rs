@@ -4,6 +4,7 @@ mod address;
 mod arp_querier;
 mod arp_responder;
 mod arp_table;
+mod arp_table_element;
 mod combo;
 mod fragmenter;
 pub(crate) mod hop;
@@ -11,6 +12,7 @@ mod icmp_encap;
 mod icmp_error;
 mod lookup;
 pub mod lpm;
+pub mod neighbors;
 mod options;
 mod ping;
 mod reassembler;
@@ -29,7 +31,7 @@ pub const CLASSES: &[ElementClass] = &[
     arp_querier::ARP_QUERIER,
     arp_responder::ARP_FAKER,
     arp_responder::ARP_RESPONDER,
-    arp_table::ARP_TABLE,
+    arp_table_element::ARP_TABLE,
     combo::IP_INPUT_COMBO,
     combo::IP_OUTPUT_COMBO,
     fragmenter::IP_FRAGMENTER,

@@ -7,6 +7,7 @@ mod classify;
 mod headers;
 mod ip6;
 mod mutants;
+mod neighbours;
 mod queues;
 mod rewrite;
 mod routing;

@@ -70,6 +70,10 @@ impl Tally {
             ip_bytes: self.ip_bytes,
         }
     }
+    /// What is done is this from now on.
+    fn set_template(&mut self, template: u32) {
+        self.template = self.template & !u64::from(u32::MAX) | u64::from(template);
+    }
     /// They are accounted for, and the action is no longer listed.
     pub fn take(&mut self) -> Pending {
         let n = self.pending();
@@ -87,6 +91,9 @@ pub(crate) struct ActionTable {
     names: HashMap<Name, u32>,
     known_templates: HashMap<RewriteTemplate, u32>,
 }
+
+/// The template of actions that rest.
+const RESTS: u32 = u32::MAX;
 
 impl ActionTable {
     /// None at all.
@@ -106,22 +113,25 @@ impl ActionTable {
         self.templates
             .get(self.tallies.get(id as usize)?.template() as usize)
     }
-    /// The number of an action; of this one, if there is none of its name. `None` if there are too many.
+    /// The number of an action; of this one, if there is none of its name. `None` if there are too many. One that
+    /// stands on what a table of neighbours said goes on with this template.
     pub fn number(&mut self, action: FlowAction, template: RewriteTemplate) -> Option<u32> {
-        if let Some(id) = self.names.get(&action.name) {
-            return Some(*id);
+        if let Some(id) = self.names.get(&action.name).copied() {
+            if !action.name.asked.is_empty() {
+                let number = self.number_of(template)?;
+                let t = self.tallies.get_mut(id as usize)?;
+                t.set_template(number);
+                if !action.plain {
+                    // its exit may have become one that packets go through one by one
+                    t.set_one_by_one();
+                }
+            }
+            return Some(id);
         }
         if self.all.len() >= MAX_ACTIONS {
             return None;
         }
-        let next = self.templates.len() as u32;
-        let number = *self
-            .known_templates
-            .entry(template)
-            .or_insert_with_key(|template| {
-                self.templates.push(template.clone());
-                next
-            });
+        let number = self.number_of(template)?;
         let id = self.all.len() as u32;
         self.names.insert(action.name.clone(), id);
         self.tallies.push(Tally::new(number, action.plain));
@@ -137,6 +147,29 @@ impl ActionTable {
                 t.set_one_by_one();
             }
         }
+    }
+    /// The number of a template. `None` if there are too many.
+    fn number_of(&mut self, template: RewriteTemplate) -> Option<u32> {
+        if let Some(known) = self.known_templates.get(&template) {
+            return Some(*known);
+        }
+        if self.templates.len() >= MAX_ACTIONS {
+            return None;
+        }
+        let next = self.templates.len() as u32;
+        self.templates.push(template.clone());
+        self.known_templates.insert(template, next);
+        Some(next)
+    }
+    /// An action's packets are unknown until it is [made](ActionTable::number) anew.
+    pub fn rest(&mut self, id: u32) {
+        if let Some(t) = self.tallies.get_mut(id as usize) {
+            t.set_template(RESTS);
+        }
+    }
+    /// Is it an action whose packets are unknown at the moment?
+    pub fn rests(&self, id: u32) -> bool {
+        (self.tallies.get(id as usize)).is_some_and(|t| t.template() == RESTS)
     }
     /// Forgets all of them.
     pub fn clear(&mut self) {
@@ -160,6 +193,7 @@ mod tests {
             end: PathEnd::Output(rule % 3, 0),
             guard: 1,
             flows: false,
+            asked: Box::default(),
         })
     }
 

@@ -4,10 +4,13 @@
 //! [`Exit::alone`]: crate::flow::exit::Exit::alone
 
 use crate::flow::composed::ComposedTable;
-use crate::flow::packet_meta::BY_FLOW;
+use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
 use crate::flow::rewrite_template::{EXIT, NO_SINK, RewriteTemplate};
 use crate::flow::runner::FlowRunner;
+use crate::flow::table::NO_SLOT;
 use crate::simd::Wide;
+use crate::simd::any::Any;
+use crate::simd::window_rewrite::Operands;
 use onefold_packet::{Pkt, Timestamp};
 
 impl FlowRunner {
@@ -99,5 +102,43 @@ impl FlowRunner {
     /// Do packets go through this exit one by one?
     pub(crate) fn is_alone(&self, exit: u32) -> bool {
         self.exits.all.get(exit as usize).is_some_and(|e| e.alone)
+    }
+
+    /// A packet that has just been found to have a composed action, with these operands of its flow's, goes its way.
+    /// Given back, to be looked up again, if it is not known after all.
+    pub(crate) fn walk_found(
+        &mut self,
+        (cache, i): (usize, usize),
+        p: Pkt,
+        now: Timestamp,
+        (action, operands): (u32, Operands),
+    ) -> Option<Pkt> {
+        if let Some(x) = self.group.get_mut(i) {
+            (x.action, x.operands) = (action, operands);
+        }
+        let back = self.walk(Any, cache, i, p, now);
+        if let (Some(_), Some(x)) = (&back, self.group.get_mut(i)) {
+            x.action = if x.slot == NO_SLOT { UNKNOWN } else { BY_FLOW };
+        }
+        back
+    }
+
+    /// May a packet's action be kept that somebody is told of at once, if packets go on behind it, or came from
+    /// another cache? They have to come alone; if they do not yet, they do from now on.
+    ///
+    /// # Errors
+    /// If they do not yet.
+    pub(crate) fn tells_alone(
+        &mut self,
+        cache: usize,
+        exit: Option<u32>,
+    ) -> Result<(), &'static str> {
+        if (exit.is_some() || self.depth > 0) && !self.comes_alone(cache) {
+            return Err("an element that is told of each packet at once");
+        }
+        if let Some(exit) = exit {
+            self.leaves_alone(exit as usize);
+        }
+        Ok(())
     }
 }

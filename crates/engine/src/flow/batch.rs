@@ -108,8 +108,9 @@ impl FlowRunner {
             // the first rules of those that are not known: together they cost much less than one by one
             let first = match seen.unknown {
                 0 | 1 => None,
-                _ => self.firsts_of_unknown(source, packets.rest()),
+                _ => self.firsts_of_unknown(source, packets.rest(), stamped),
             };
+            let found = self.found();
             if first.is_some() {
                 by_rule += self.go_by_rule(ingress, n);
             }
@@ -127,7 +128,6 @@ impl FlowRunner {
                 continue;
             }
             self.meta.fill(u64::MAX, &self.actions, &mut self.group);
-            let changes = self.runner.graph.core.changes;
             // the table may have changed since it was asked, or has not been asked for entries
             let mut stale = i > 0 || seen.keyed || seen.part;
             // Bound: each round takes at least one packet.
@@ -158,8 +158,8 @@ impl FlowRunner {
                 }
                 if let Some(p) = next.and_then(|p| self.known(ingress, i, p, now, news)) {
                     self.flush();
-                    // a handler that was called may have ended the program's time
-                    let first = first.filter(|_| self.runner.graph.core.changes == changes);
+                    // a handler that was called, or a neighbour, may have ended the rules' time
+                    let first = first.filter(|_| self.found() == found);
                     self.unknown_timed((source, ingress, i), p, first, limited);
                     stale = true;
                 }
@@ -171,6 +171,11 @@ impl FlowRunner {
         if let Some(l) = self.ingress.get_mut(ingress) {
             l.monitor.count(looked_up, known, by_rule);
         }
+    }
+
+    /// Two numbers, one of which is another if rules that were found may not be those that take packets any more.
+    fn found(&mut self) -> (u64, u64) {
+        (self.runner.graph.core.changes, self.runner.falsified())
     }
 
     /// The clock moves on to this time, at which a packet of a batch arrives.
@@ -420,7 +425,8 @@ impl FlowRunner {
 
     /// The stamp before the first one that packets get now; `None` if what is known does not hold any more.
     #[inline(always)]
-    fn clock(&self, now: Timestamp) -> Option<u64> {
+    fn clock(&mut self, now: Timestamp) -> Option<u64> {
+        self.look_at_neighbors(now);
         let g = &self.runner.graph;
         if self.seen != Some(g.core.changes) || g.core.overruns > 0 {
             return None;
@@ -452,6 +458,7 @@ impl FlowRunner {
         now: Timestamp,
         news: u64,
     ) -> Option<Pkt> {
+        self.look_at_neighbors(now);
         let Some(x) = self.group.get_mut(i) else {
             return Some(p);
         };
@@ -496,16 +503,13 @@ impl FlowRunner {
             return self.walk_and_compose((ingress, i), p, now, patience == Some(true));
         }
         if ComposedTable::is(action) {
-            if let Some(x) = self.group.get_mut(i) {
-                (x.action, x.operands) = (action, flow.operands);
-            }
-            let back = self.walk(Any, ingress, i, p, now);
-            if let (Some(_), Some(x)) = (&back, self.group.get_mut(i)) {
-                x.action = if slot == NO_SLOT { UNKNOWN } else { BY_FLOW };
-            }
-            return back;
+            return self.walk_found((ingress, i), p, now, (action, flow.operands));
         }
         let Some(template) = self.actions.template(action) else {
+            // it rests: the program is to bring it back
+            if let Some(x) = self.group.get_mut(i) {
+                x.action = action;
+            }
             return Some(p);
         };
         if slot == NO_SLOT {

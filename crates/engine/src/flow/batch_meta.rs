@@ -98,9 +98,11 @@ impl BatchMeta {
             let Some(x) = group.get_mut(i) else { break };
             (x.guard, x.total) = (self.guards[i], self.totals[i]);
             (x.action, x.slot, x.lease) = (self.actions[i], NO_SLOT, NO_LEASE);
-            x.operands = known
-                .template(x.action)
-                .map_or_else(FlowOperands::default, |a| a.bytes.operands);
+            match known.template(x.action) {
+                Some(a) => x.operands = a.bytes.operands,
+                // it rests: when it is this packet's turn, it may be there again
+                None => x.action = UNKNOWN,
+            }
         }
         let mut left = self.keyed & which;
         self.keyed &= !which;
@@ -126,6 +128,9 @@ pub(crate) fn bits_from(at: usize, bits: u16) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::flow_action::{FlowAction, Name};
+    use crate::flow::rewrite_template::RewriteTemplate;
+    use crate::program::path::PathEnd;
 
     #[test]
     fn what_is_known_in_short_is_written_down_when_asked_for() {
@@ -136,11 +141,26 @@ mod tests {
             (b.totals[i], b.guards[i]) = (46, 3);
         }
         b.only = bits_from(16, 0x8001) | bits_from(48, 2);
-        b.fill(!(1 << 31), &ActionTable::default(), &mut group);
+        let mut known = ActionTable::default();
+        for rule in 0..GROUP as u32 {
+            let name = Name {
+                rules: vec![rule],
+                counts: Vec::new(),
+                end: PathEnd::Drop(0, "no reason"),
+                guard: 3,
+                flows: false,
+                asked: Box::default(),
+            };
+            let id = known.number(FlowAction::ends(name), RewriteTemplate::nothing());
+            assert_eq!(id, Some(rule));
+        }
+        known.rest(49);
+        b.fill(!(1 << 31), &known, &mut group);
         assert_eq!(b.only, 1 << 31, "of one nobody has asked");
         for (i, x) in group.iter().enumerate() {
             let looked_up = i == 16 || i == 49;
-            assert_eq!(x.action == i as u32, looked_up, "{i}");
+            let rests = i == 49;
+            assert_eq!(x.action == i as u32, looked_up && !rests, "{i}");
             if looked_up {
                 assert_eq!((x.guard, x.total), (3, 46));
                 assert_eq!((x.slot, x.lease), (NO_SLOT, NO_LEASE));

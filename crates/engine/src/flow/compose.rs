@@ -46,7 +46,8 @@ impl FlowRunner {
         let mut at = cache as u32;
         // Bound: the depth of caches
         loop {
-            let Some((step, total)) = self.found(at, &p) else {
+            self.look_at_neighbors(now);
+            let Some((step, total)) = self.found_in(at, &p) else {
                 return match steps.len() {
                     0 => Some(p),
                     _ => self.look_up_alone(at, p),
@@ -105,7 +106,7 @@ impl FlowRunner {
 
     /// What a packet is found in that is looked at from where this cache looks, and what its IP header says of its
     /// length.
-    fn found(&self, cache: u32, p: &Packet) -> Option<(Step, u32)> {
+    fn found_in(&self, cache: u32, p: &Packet) -> Option<(Step, u32)> {
         let l = self.ingress.get(cache as usize)?;
         let mut x = PacketMeta::default();
         l.parse(Any, p, &mut x);
@@ -203,6 +204,15 @@ impl FlowRunner {
             }
             follows(head, then, &origins, lens)?;
             before = s;
+        }
+        // what stands on a neighbour may rest, and is known by its template, which parts keep
+        let asks = |s: &Step| {
+            self.actions
+                .get(s.part.action)
+                .is_none_or(|(w, _)| !w.name.asked.is_empty())
+        };
+        if steps.iter().any(asks) {
+            return Err("an action that stands on a neighbour");
         }
         let mut owns = steps.iter().filter(|s| s.part.own);
         let own = owns.next();

@@ -127,7 +127,7 @@ impl FlowRunner {
         {
             return false;
         }
-        if self.seen != Some(changes) {
+        if self.seen != Some(changes) || self.outgrown {
             self.begin(changes);
         } else if self.widened {
             self.ask_more();

@@ -8,6 +8,7 @@
 //! its own ([`Flow::zero_udp_checksum`]), and of such packets all of it is taken off.
 
 use crate::flow::masked_match::MaskedMatch;
+use crate::flow::questions::{Question, Questions, address};
 use crate::flow::rewrite_template::{EXIT, Flow, MAX_MOVES, RewriteTemplate};
 use crate::program::code::{Code, Cut};
 use crate::program::headers::registers::{Source, write_bits};
@@ -17,6 +18,7 @@ use crate::simd::At;
 use crate::simd::WINDOW;
 use crate::simd::window_rewrite::Operands as FlowOperands;
 use onefold_element::Accounts;
+use onefold_element::model::RouteWhat;
 use onefold_packet::checksum;
 use onefold_synth::program::{EndAt, LenAt, SumKind};
 
@@ -51,6 +53,8 @@ pub(crate) struct Name {
     pub end: PathEnd,
     pub guard: u32,
     pub flows: bool,
+    /// What tables of neighbours were asked.
+    pub asked: Box<[Question]>,
 }
 
 /// Packets not yet accounted for.
@@ -137,9 +141,26 @@ struct Maker<'a> {
     code: &'a Code,
     path: &'a Path,
     guard: &'a MaskedMatch,
+    asked: &'a [Question],
+    window: &'a [u8; WINDOW],
 }
 
-impl Maker<'_> {
+impl<'a> Maker<'a> {
+    fn new(
+        code: &'a Code,
+        (path, asked): (&'a Path, &'a Questions),
+        guard: &'a MaskedMatch,
+        (window, shift): (&'a [u8; WINDOW], i32),
+    ) -> Maker<'a> {
+        Maker {
+            shift,
+            code,
+            path,
+            guard,
+            asked: &asked.all,
+            window,
+        }
+    }
     fn bits_of(&self, v: &Value) -> Option<(i32, u8)> {
         match self.code.sources.get(usize::from(v.reg))? {
             Source::Bits(b) => Some(b.shifted(self.shift).position()),
@@ -153,6 +174,20 @@ impl Maker<'_> {
         }
         if usize::from(v.reg) < self.code.slots {
             return Known::Flow(now);
+        }
+        if let Some(Source::Route(table, of, RouteWhat::Ether)) =
+            self.code.sources.get(usize::from(v.reg))
+        {
+            let address = address(of, self.guard, (self.window, self.shift));
+            let question = |(address, _)| Question {
+                table: *table,
+                address,
+            };
+            // it is said as long as it is said that the neighbour is known
+            return match address.map(question) {
+                Ok(q) if self.asked.contains(&q) => Known::Match(now),
+                _ => Known::No,
+            };
         }
         match self.bits_of(v) {
             Some((bit, n)) if self.guard.shape.in_key(bit, n) => Known::Flow(now),
@@ -249,18 +284,13 @@ fn counts(
 /// why it cannot be gone again like this. `when` tells when an element must hear of what it counts.
 pub(crate) fn make(
     code: &Code,
-    (path, place): (&Path, Place),
+    (path, place, asked): (&Path, Place, &Questions),
     guard: &MaskedMatch,
     window: &[u8; WINDOW],
     when: &dyn Fn(u32) -> Accounts,
 ) -> Result<(FlowAction, RewriteTemplate, Flow), &'static str> {
     let shift = place.shift;
-    let m = Maker {
-        shift,
-        code,
-        path,
-        guard,
-    };
+    let m = Maker::new(code, (path, asked), guard, (window, shift));
     let l3 = guard.shape.l3 as i32;
     let ip_end = |e: EndAt| match e {
         EndAt::Same => Some(false),
@@ -275,6 +305,7 @@ pub(crate) fn make(
         end: path.end,
         guard: guard.id,
         flows: false,
+        asked: asked.all.clone().into(),
     });
     let (mut ip_sum, mut l4_sum) = (None, None);
     action.late = (late, moment);

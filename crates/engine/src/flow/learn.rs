@@ -1,16 +1,18 @@
 //! A packet of an unknown flow: it goes through the program, and what happens to it is written down for those that
 //! come after it.
 
-use crate::flow::flow_action;
+use crate::flow::flow_action::{self, FlowAction};
 use crate::flow::masked_match::MaskedMatch;
 use crate::flow::packet_meta::{ASK, NO_MATCH, PacketMeta};
 use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
 use crate::flow::policy::admission::Admission;
+use crate::flow::questions::{self, Questions};
 use crate::flow::rewrite_template::Flow;
 use crate::flow::rewrite_template::RewriteTemplate;
 use crate::flow::runner::FlowRunner;
 use crate::flow::table;
 use crate::flow::table::{Entry, NO_SLOT};
+use crate::program::exec::state::Stopped;
 use crate::program::headers::shape;
 use crate::program::lookup::tree::NO_RULE;
 use crate::program::path::{Path, PathEnd};
@@ -59,8 +61,15 @@ impl FlowRunner {
 
     /// The first rules of all packets of a group that are not known. The stage that they are of.
     #[inline(never)]
-    pub(crate) fn firsts_of_unknown(&mut self, source: ElemId, packets: &[Pkt]) -> Option<u32> {
+    pub(crate) fn firsts_of_unknown(
+        &mut self,
+        source: ElemId,
+        packets: &[Pkt],
+        stamped: bool,
+    ) -> Option<u32> {
         let any: &Packet = packets.first()?;
+        let last = packets.last().filter(|_| stamped);
+        let last = last.map_or(Timestamp::ZERO, |p| p.anno.timestamp);
         let (mut some, mut at) = ([any; GROUP], [0; GROUP]);
         let mut n = 0;
         for (i, (p, x)) in packets.iter().zip(&mut self.group).enumerate() {
@@ -75,7 +84,7 @@ impl FlowRunner {
         }
         let mut rules = std::mem::take(&mut self.rules);
         let some = some.get(..n).unwrap_or_default();
-        let stage = self.runner.first_rules(source, some, &mut rules);
+        let stage = self.runner.first_rules(source, some, last, &mut rules);
         if let Some(stage) = stage {
             self.runner.prefetch_bindings_each(stage, some, &rules);
         }
@@ -167,6 +176,11 @@ impl FlowRunner {
             self.sync();
         }
         let mut x = self.group.get(i).copied().unwrap_or_default();
+        // its action is known, but what a table of neighbours said may not be so any more
+        let rests = self.actions.rests(x.action);
+        if rests {
+            x.action = if x.slot == NO_SLOT { UNKNOWN } else { BY_FLOW };
+        }
         let first = stage.filter(|_| x.rule != ASK).map(|stage| First {
             stage,
             rule: Some(x.rule).filter(|r| *r != NO_RULE),
@@ -200,11 +214,16 @@ impl FlowRunner {
             None => seen_filter.again(x.hash),
         };
         // no entry is made of it
-        let single = self.adaptive && overloaded && x.action == BY_FLOW && !again();
+        let single = self.adaptive && overloaded && !rests && x.action == BY_FLOW && !again();
         // of one that was not classified with others, the rule is another packet's
         let classified = first.as_ref().is_some_and(|f| f.rule.is_some());
-        let open = classified && its.is_some_and(|b| keyed && b.rules.open(x.rule));
+        let of_rule = |b: &MaskedMatch| {
+            let rests = |a| self.actions.rests(a);
+            b.rules.open(x.rule) || b.rules.get(x.rule).is_some_and(rests)
+        };
+        let open = classified && its.is_some_and(|b| keyed && of_rule(b));
         let tries = !self.adaptive
+            || rests
             || open
             || self
                 .match_of(ingress, &x)
@@ -220,37 +239,56 @@ impl FlowRunner {
             l.state.path = Some(path);
         }
         let left = self.runner.graph.out.transmitted.len();
+        let falsified = self.runner.falsified();
         self.run_program(source, ingress, p, first);
+        let as_read = self.runner.falsified() == falsified;
         let state = self.runner.loaded.as_mut().map(|l| &mut l.state);
         let (path, stopped) = state.map_or((None, None), |s| (s.path.take(), s.stopped.take()));
         let same_graph = self.seen == Some(self.runner.graph.core.changes);
         if let Some(path) = path {
-            let may = match same_graph {
-                true => path.repeats(),
-                false => Err("a handler was written to"),
+            let may = match (same_graph, as_read) {
+                (true, true) => path.repeats(),
+                (false, _) => Err("a handler was written to"),
+                (_, false) => Err("a neighbour changed"),
             };
-            let exit = may.and_then(|()| self.exit_of(ingress, x.guard, &path));
-            let to = exit.ok().flatten();
-            let done = exit.and_then(|exit| {
-                let after = stopped.as_ref().map(|s| &*s.p);
-                self.remember(ingress, &x, (&path, exit, after), left, single)
-            });
-            if let Some(stopped) = stopped {
-                self.go_on(stopped, to, i);
-            }
-            if open && done != Err(HAS_ENTRY) {
-                self.learn(ingress, &x, done.ok().flatten());
-            }
-            if let Some(b) = self
-                .match_of(ingress, &x)
-                .filter(|_| done != Err(HAS_ENTRY))
-            {
-                b.insert_backoff.tried(done.is_ok());
-            }
-            if let (Err(why), false) = (done, single) {
-                self.not_kept(why);
-            }
+            self.settle(
+                (ingress, i),
+                &x,
+                (&path, may, stopped),
+                left,
+                (open, single),
+            );
             self.path = Some(path);
+        }
+    }
+
+    /// A packet has gone a path that `may` be gone again: what is to be known of it is noted, and it goes on if it has
+    /// stopped. `open`: nothing is known of its rule yet; `single`: no entry is to be made.
+    fn settle(
+        &mut self,
+        (ingress, i): (usize, usize),
+        x: &PacketMeta,
+        (path, may, stopped): (&Path, Result<(), &'static str>, Option<Stopped>),
+        left: usize,
+        (open, single): (bool, bool),
+    ) {
+        let exit = may.and_then(|()| self.exit_of(ingress, x.guard, path));
+        let to = exit.ok().flatten();
+        let done = exit.and_then(|exit| {
+            let after = stopped.as_ref().map(|s| &*s.p);
+            self.remember(ingress, x, (path, exit, after), left, single)
+        });
+        if let Some(stopped) = stopped {
+            self.go_on(stopped, to, i);
+        }
+        if open && done != Err(HAS_ENTRY) {
+            self.learn(ingress, x, done.ok().flatten());
+        }
+        if let Some(b) = self.match_of(ingress, x).filter(|_| done != Err(HAS_ENTRY)) {
+            b.insert_backoff.tried(done.is_ok());
+        }
+        if let (Err(why), false) = (done, single) {
+            self.not_kept(why);
         }
     }
 
@@ -307,7 +345,12 @@ impl FlowRunner {
         left: usize,
         single: bool,
     ) -> Result<Option<u32>, &'static str> {
-        if x.action == BY_FLOW && self.table.find(x.hash, &x.key) != NO_SLOT {
+        let there = match x.action {
+            BY_FLOW => self.table.find(x.hash, &x.key),
+            _ => NO_SLOT,
+        };
+        let its = self.table.get(there).map(|l| l.0[5] as u32);
+        if its.is_some_and(|its| !self.actions.rests(its)) {
             return Err(HAS_ENTRY);
         }
         let code = self.runner.loaded.as_ref().ok_or(GONE)?.code.clone();
@@ -331,27 +374,27 @@ impl FlowRunner {
             return Err("a binding of something that is cut off");
         }
         let window = *self.original.window::<WINDOW>().ok_or(GONE)?;
+        let asked = questions::questions(&code, path, guard, (&window, place.shift))?;
         let (mut action, template, flow) =
-            flow_action::make(&code, (path, place), guard, &window, &when)?;
-        if !action.waits() && (exit.is_some() || self.depth > 0) {
-            if !self.comes_alone(lane_at) {
-                return Err("an element that is told of each packet at once");
-            }
-            if let Some(exit) = exit {
-                self.leaves_alone(exit as usize);
-            }
+            flow_action::make(&code, (path, place, &asked), guard, &window, &when)?;
+        if !action.waits() {
+            self.tells_alone(lane_at, exit)?;
         }
         action.plain &= exit.is_none_or(|e| !self.is_alone(e));
         self.leaves_alike((path, exit, after), (&template, &flow), left, x.total)?;
         let zero_udp_checksum = template.zero_udp_checksum;
-        let id = self.actions.number(action, template);
-        let id = id.ok_or("too many different ways")?;
+        let id = self.number_action(action, template, (&asked, &code.tables))?;
         let (w, t) = self.actions.get(id).ok_or(GONE)?;
         let equal_match = self
             .actions
             .template(id)
             .is_some_and(|a| a.bytes.operands == flow.operands);
-        let operands = w.keyed || zero_udp_checksum || !path.flows.is_empty() || !equal_match;
+        let operands = w.keyed
+            || zero_udp_checksum
+            || !path.flows.is_empty()
+            || !equal_match
+            // packets of the same rules may ask about other neighbours
+            || asked.own;
         let all = Some(id).filter(|_| one && !operands && t.plain());
         if single {
             return Ok(all);
@@ -366,25 +409,17 @@ impl FlowRunner {
             self.news += 1;
             return Ok(None);
         }
+        if there != NO_SLOT {
+            if its == Some(id) {
+                // it has come back, with all entries that have it
+                return Ok(all);
+            }
+            self.drop_entry(there);
+        }
         if x.key[0] & table::LONG != 0 && flow != Flow::default() {
             return Err("an IPv6 flow with checksums of its own");
         }
-        // a lease has one last use: which of two bindings of a table was used first would be forgotten
-        let twice = |(i, f): (usize, &LastingBinding)| {
-            let before = path.flows.get(..i).unwrap_or_default();
-            before
-                .iter()
-                .any(|b| b.table == f.table && b.flow != f.flow)
-        };
-        if path.flows.iter().enumerate().any(twice) {
-            return Err("two bindings of one table");
-        }
-        let lease = match path.flows.is_empty() {
-            true => NO_LEASE,
-            false => {
-                (self.pool.take(&path.flows, &mut self.runner.graph.store)).ok_or("no lease")?
-            }
-        };
+        let lease = self.lease(path)?;
         let entry = entry_of(&x.key, id, lease, &flow);
         self.stats.made += 1;
         self.news += 1;
@@ -401,6 +436,47 @@ impl FlowRunner {
             }
         });
         Ok(all)
+    }
+
+    /// The number of an action, which stands on what was asked on the way.
+    fn number_action(
+        &mut self,
+        action: FlowAction,
+        template: RewriteTemplate,
+        (asked, tables): (&Questions, &[u32]),
+    ) -> Result<u32, &'static str> {
+        let Some(id) = self.actions.number(action, template) else {
+            // those of neighbours that have gone are among them
+            self.outgrown |= !asked.all.is_empty();
+            return Err("too many different ways");
+        };
+        if !asked.all.is_empty() {
+            let g = &self.runner.graph;
+            let stands = (self.neighbors).stand(id, &asked.all, (tables, &g.store), g.core.now);
+            if stands.is_err() {
+                self.actions.rest(id);
+            }
+            stands?;
+        }
+        Ok(id)
+    }
+
+    /// A lease on the bindings that were used on the way, if there are any.
+    fn lease(&mut self, path: &Path) -> Result<u32, &'static str> {
+        // a lease has one last use: which of two bindings of a table was used first would be forgotten
+        let twice = |(i, f): (usize, &LastingBinding)| {
+            let before = path.flows.get(..i).unwrap_or_default();
+            before
+                .iter()
+                .any(|b| b.table == f.table && b.flow != f.flow)
+        };
+        if path.flows.iter().enumerate().any(twice) {
+            return Err("two bindings of one table");
+        }
+        match path.flows.is_empty() {
+            true => Ok(NO_LEASE),
+            false => (self.pool.take(&path.flows, &mut self.runner.graph.store)).ok_or("no lease"),
+        }
     }
 
     /// Would the entry have made of the packet, [`FlowRunner::original`], what the program has made of it?

@@ -7,6 +7,7 @@ use crate::flow::exit::Exits;
 use crate::flow::flow_action::{Count, FlowAction, Pending};
 use crate::flow::ingress_cache::IngressCache;
 use crate::flow::lease::LeasePool;
+use crate::flow::neighbors::Neighbors;
 use crate::flow::packet_meta::PacketMeta;
 use crate::flow::patience::Patience;
 use crate::flow::policy::admission::Admission;
@@ -49,6 +50,11 @@ pub struct FlowRunner {
     pub(super) moments: Vec<u32>,
     pub(super) ingress: Vec<IngressCache>,
     pub(super) next_match: u32,
+    /// Which of them stand on what tables of neighbours said.
+    pub(super) neighbors: Neighbors,
+    /// There are too many actions, some of which stand on neighbours: all that is known is forgotten before the next
+    /// batch.
+    pub(super) outgrown: bool,
     /// Where packets of actions go on.
     pub(super) exits: Exits,
     /// Actions that are composed of others.
@@ -142,6 +148,8 @@ impl FlowRunner {
             ingress: Vec::new(),
             // no key is zero
             next_match: 1,
+            neighbors: Neighbors::default(),
+            outgrown: false,
             exits: Exits::default(),
             composed: ComposedTable::default(),
             widened: false,
@@ -402,6 +410,19 @@ impl FlowRunner {
         self.composed.clear();
         for l in &mut self.ingress {
             (l.composed, l.patience) = (false, Patience::default());
+        }
+        self.neighbors.clear();
+        self.outgrown = false;
+    }
+
+    /// Actions that stand on what tables of neighbours do not say any more at this time lose their templates.
+    #[inline(always)]
+    pub(super) fn look_at_neighbors(&mut self, now: Timestamp) {
+        if !self.neighbors.current(now)
+            && let Some(l) = &self.runner.loaded
+        {
+            let tables = (&l.code.tables[..], &self.runner.graph.store);
+            self.neighbors.look(&mut self.actions, tables, now);
         }
     }
 

@@ -10,6 +10,7 @@
 use crate::graph::batch::plan::{Nature, natures, units};
 use crate::graph::core::Core;
 use crate::program::code::{Code, End, Next, Span, Step};
+use crate::program::headers::registers::Source;
 use onefold_element::Batching;
 use std::collections::{BTreeSet, HashMap};
 
@@ -129,7 +130,7 @@ impl WaveOrder {
                 Next::Unconnected(_) | Next::Never => None,
             }));
         };
-        let mut met = 0;
+        let mut met = self.neighbors(code, stage);
         for a in code.actions.get(from..to).unwrap_or_default() {
             for s in a.steps.of(&code.steps) {
                 if let Step::Bind {
@@ -157,6 +158,23 @@ impl WaveOrder {
             }
         }
         met
+    }
+}
+
+impl WaveOrder {
+    /// The elements whose tables of neighbours are read at a stage: what they do to a packet may change what is read
+    /// for those behind it.
+    fn neighbors(&self, code: &Code, stage: u32) -> u128 {
+        let first = |i: usize| code.stages.get(i).map(|s| s.rules);
+        let from = first(stage as usize).unwrap_or(u32::MAX);
+        let to = first(stage as usize + 1).unwrap_or(u32::MAX);
+        let regs = code.asks.range(from..to).flat_map(|(_, regs)| regs);
+        let elems = regs.filter_map(|r| match code.sources.get(usize::from(*r))? {
+            Source::Route(table, ..) => code.tables.get(usize::from(*table)),
+            _ => None,
+        });
+        let unit = |e: &u32| self.unit.get(*e as usize).copied().unwrap_or(0);
+        elems.map(unit).fold(0, |a, b| a | b)
     }
 }
 

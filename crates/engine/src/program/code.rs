@@ -8,6 +8,7 @@ use crate::program::reads::{EntryReads, LaterReads};
 use crate::program::rewrite::image::Image;
 use onefold_element::model::{BindKind, FlowSide, ValueSet};
 use onefold_synth::program::{EndAt, LenAt};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// No stage.
@@ -167,8 +168,10 @@ pub(crate) struct Code {
     pub sites: Vec<Site>,
     /// First stage by source element, or [`NONE`].
     pub entries: Vec<u32>,
-    /// Look-up elements whose route tables are asked.
+    /// Elements whose tables (of routes, of neighbours) are asked.
     pub tables: Vec<u32>,
+    /// By rule (among all): registers of questions to tables of neighbours that must be known for its packets.
+    pub asks: BTreeMap<u32, Box<[u16]>>,
     /// What decides ways, by entry.
     pub reads: Vec<EntryReads>,
     /// What decides ways behind write-outs and asked elements, if there are any.
@@ -217,5 +220,13 @@ impl Code {
         let from = self.stages.get(stage).map_or(0, |s| s.rules as usize);
         let to = self.stages.get(stage + 1).map(|s| s.rules as usize);
         to.unwrap_or(self.rule_action.len()).saturating_sub(from)
+    }
+}
+
+impl Step {
+    pub fn elem(&self) -> u32 {
+        match self {
+            Step::Count { elem, .. } | Step::Bind { elem, .. } => *elem,
+        }
     }
 }

@@ -92,7 +92,8 @@ impl ProgramRunner {
             self.graph.arrive(at);
             if let Some(l) = self.loaded.as_mut().filter(|_| gathering) {
                 let g = &self.graph;
-                (l.state.regs.tables).take(&l.code.tables, &g.store, g.core.changes);
+                let core = &g.core;
+                (l.state.regs.tables).take(&l.code.tables, &g.store, core.changes, core.now);
                 l.state.deferred.gathering = true;
             }
         }
@@ -104,6 +105,7 @@ impl ProgramRunner {
     pub(crate) fn enter_batch(&mut self, source: ElemId, batch: &mut Vec<Pkt>, arrival: Arrival) {
         let stamped = arrival == Arrival::Stamped;
         let last = batch.last().map_or(Timestamp::ZERO, |p| p.anno.timestamp);
+        let last = if stamped { last } else { Timestamp::ZERO };
         let mut rules = std::mem::take(&mut self.rules);
         self.gather();
         if let Some(l) = &mut self.loaded {
@@ -111,7 +113,7 @@ impl ProgramRunner {
         }
         let stage = match batch.len() {
             0 | 1 => None,
-            _ => self.first_rules(source, batch, &mut rules),
+            _ => self.first_rules(source, batch, last, &mut rules),
         };
         if let Some(stage) = stage {
             self.prefetch_rules(stage, rules.iter().copied());
@@ -120,10 +122,12 @@ impl ProgramRunner {
         // nothing that happens to a packet changes the bytes of another one; a handler that it calls may end the
         // program's time, and then what was found is worth nothing
         let changes = self.graph.core.changes;
+        let falsified = self.falsified();
         let mut packets = Left::new(batch.drain(..), &rules);
         // Bound: each time a packet is taken, if there is one.
         loop {
-            let mut stage = stage.filter(|_| self.graph.core.changes == changes);
+            let as_found = self.graph.core.changes == changes && self.falsified() == falsified;
+            let mut stage = stage.filter(|_| as_found);
             // together only as long as nothing is due before the last of them
             let together = !stamped || !self.graph.timer_due(last);
             let next = match (stage, &mut self.loaded) {
@@ -137,7 +141,8 @@ impl ProgramRunner {
             let Some((p, rule, _)) = next else { break };
             if stamped {
                 self.meet(p.anno.timestamp);
-                stage = stage.filter(|_| self.graph.core.changes == changes);
+                let as_found = self.graph.core.changes == changes && self.falsified() == falsified;
+                stage = stage.filter(|_| as_found);
             }
             let first = stage.map(|stage| First {
                 stage,
@@ -156,6 +161,22 @@ impl ProgramRunner {
         }
         self.tell();
         self.rules = rules;
+    }
+
+    /// A number that is another one if what tables of neighbours have said may not be so any more.
+    pub(crate) fn falsified(&mut self) -> u64 {
+        let Some(l) = &mut self.loaded else { return 0 };
+        let tables = &mut l.state.regs.tables;
+        if !tables.of_neighbors() {
+            return 0;
+        }
+        let core = &self.graph.core;
+        tables.take(&l.code.tables, &self.graph.store, core.changes, core.now);
+        let falsified = tables.falsified();
+        if !tables.batch {
+            tables.release();
+        }
+        falsified
     }
 
     /// Packets go through the reference graph, because that costs least (`chosen`) or no program is valid. Leaves
@@ -200,11 +221,13 @@ impl ProgramRunner {
     }
 
     /// For each of up to 256 packets at a source the first rule that fits, or `u32::MAX`: what the program's entry
-    /// stage, which comes back, would find. Nothing changes by it. `None` while no program is valid for them.
+    /// stage, which comes back, would find. Nothing changes by it. `None` while no program is valid for them. `last`:
+    /// when the last of them arrives, if that is later than now: neighbours that are not known up to then are not.
     pub(crate) fn first_rules<P: std::ops::Deref<Target = Packet>>(
         &mut self,
         source: ElemId,
         packets: &[P],
+        last: Timestamp,
         out: &mut Vec<u32>,
     ) -> Option<u32> {
         let number = match self.valid() {
@@ -215,7 +238,9 @@ impl ProgramRunner {
         let stage = l.code.stages.get(number as usize)?;
         let st = &mut l.state;
         let scratch = st.scratch.get_or_insert_with(|| Box::new(Scratch::new()));
-        (st.regs.tables).take(&l.code.tables, &self.graph.store, self.graph.core.changes);
+        let core = &self.graph.core;
+        let until = core.now.max(last);
+        (st.regs.tables).take(&l.code.tables, &self.graph.store, core.changes, until);
         crate::program::lookup::first_rules(
             l.code.lookup_of(stage),
             &mut st.regs,
@@ -300,8 +325,8 @@ impl ProgramRunner {
             false => NONE,
         };
         let l = self.loaded.as_mut().filter(|_| stage != NONE)?;
-        let changes = self.graph.core.changes;
-        (l.state.regs.tables).take(&l.code.tables, &self.graph.store, changes);
+        let core = &self.graph.core;
+        (l.state.regs.tables).take(&l.code.tables, &self.graph.store, core.changes, core.now);
         let rule = general::first_rule(&l.code, &mut l.state, stage, p);
         l.state.regs.tables.release();
         let rules = l.code.stages.get(stage as usize).map_or(0, |s| s.rules);
@@ -327,6 +352,7 @@ impl ProgramRunner {
         }
         if !g.core.is_quiet() && l.state.stopped.is_none() {
             (l.state.deferred).tell(&l.code, &mut g.core, &mut g.out, &mut g.store);
+            l.state.regs.tables.elements_write();
             g.core.quiesce(&mut g.out, &mut g.store);
         }
     }
@@ -356,6 +382,7 @@ impl ProgramRunner {
                 // one that stopped is not done yet
                 if !g.core.is_quiet() && l.state.stopped.is_none() {
                     (l.state.deferred).tell(&l.code, &mut g.core, &mut g.out, &mut g.store);
+                    l.state.regs.tables.elements_write();
                     g.core.quiesce(&mut g.out, &mut g.store);
                 }
             }

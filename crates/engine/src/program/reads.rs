@@ -5,7 +5,7 @@
 use crate::program::followers::followers_of;
 use crate::program::headers::registers::Bits;
 use crate::program::headers::shape::Shape;
-use onefold_element::model::{HeaderCheck, ValueSet};
+use onefold_element::model::{HeaderCheck, RouteWhat, ValueSet};
 use onefold_synth::program::{Action, Address, Dim, End, EndAt, Entry, Program, Step};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -288,10 +288,12 @@ enum Known {
     Is(u128),
     /// It is part of the key.
     Key,
-    /// It is what was bound or found on the way.
+    /// It is what was bound or found on the way, or what a table of neighbours says of what is part of the key.
     Slot,
     /// That it is none of these values, which have shapes of their own.
     Not(&'static [u8]),
+    /// What a table of neighbours says of a constant.
+    Neighbor,
     /// Nothing.
     No,
 }
@@ -307,6 +309,17 @@ impl Known {
             Dim::Bits { bit, bits: 8 } if bit == shape.protocol() as i32 * 8 => {
                 Known::Not(shape.never())
             }
+            // an action that stands on what a table of neighbours says rests when that changes
+            Dim::Route {
+                of,
+                what: RouteWhat::Known | RouteWhat::Ether,
+                ..
+            } => match of {
+                // each address has its own answer, as each flow has what it is bound to
+                Address::Bits { bit, bits } if shape.in_key(bit, bits) => Known::Slot,
+                Address::Is { .. } => Known::Neighbor,
+                _ => Known::No,
+            },
             // what a route table says of an address is the same until a handler is written to, which ends all entries
             Dim::Route { of, .. } => match of {
                 Address::Bits { bit, bits } if shape.in_key(bit, bits) => Known::Key,
@@ -340,7 +353,7 @@ fn read(filter: &[(Dim, ValueSet)], mut known: impl FnMut(&Dim) -> Known, cuts: 
     for (d, set) in filter {
         match known(d) {
             Known::Is(v) if !set.contains(v) => return false,
-            Known::Is(_) => {}
+            Known::Is(_) | Known::Neighbor => {}
             // ports of protocols that have none would be guarded, a box for each interval
             Known::Not(values) if within(set, values) => return false,
             Known::Slot => slots = true,

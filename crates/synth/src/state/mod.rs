@@ -121,7 +121,7 @@ impl State {
         };
         let annos = self.annos.iter().map(|(k, v)| match v {
             Expr::Const(_) => (*k, *v),
-            Expr::Of(..) => (*k, Expr::Of(Dim::Anno(*k), 0)),
+            Expr::Of(..) => (*k, Expr::Of(self.stands_in(*k, *v), 0)),
         });
         State {
             end: match self.end {
@@ -139,6 +139,28 @@ impl State {
                 _ => TypeExpr::Same,
             },
             ..State::entry()
+        }
+    }
+
+    /// Where an annotation stands when the packet has been written out: an address that is in the packet, too, is read
+    /// there, where flows have it in their keys.
+    fn stands_in(&self, k: AnnoKey, v: Expr) -> Dim {
+        let bits = k.size.saturating_mul(8);
+        let at = match v {
+            Expr::Of(Dim::Bits { bit, bits: n }, 0) if n == bits && !self.touched(bit, bits) => {
+                Some(bit)
+            }
+            v => {
+                let mut same = self
+                    .writes
+                    .iter()
+                    .filter(|w| w.value == v && w.bits == bits);
+                same.next().map(|w| w.bit)
+            }
+        };
+        match at.map(|at| at - self.start * 8) {
+            Some(bit) if matches!(bits, 32 | 128) && bit >= 0 => Dim::Bits { bit, bits },
+            _ => Dim::Anno(k),
         }
     }
 

@@ -288,10 +288,12 @@ impl Layout {
     }
 }
 
-/// How questions to a route table are called.
-const ROUTES: [(&str, RouteWhat); 2] = [
+/// How questions to tables of routes and of neighbours are called.
+pub(super) const ROUTES: [(&str, RouteWhat); 4] = [
     ("route", RouteWhat::Output),
     ("next_hop", RouteWhat::NextHop),
+    ("neighbor_known", RouteWhat::Known),
+    ("neighbor", RouteWhat::Ether),
 ];
 
 /// A question's name.

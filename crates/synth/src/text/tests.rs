@@ -3,9 +3,7 @@
 use super::*;
 use crate::program::*;
 use onefold_element::ElemId;
-use onefold_element::model::{
-    AnnoKey, BindKind, FlowSide, HeaderCheck, RouteWhat, ValueSet, max_of,
-};
+use onefold_element::model::{AnnoKey, BindKind, FlowSide, HeaderCheck, ValueSet, max_of};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -86,7 +84,7 @@ fn route() -> BoxedStrategy<Dim> {
         }),
         any::<u128>().prop_map(|value| Address::Is { value, bits: 128 }),
     ];
-    let what = prop_oneof![Just(RouteWhat::Output), Just(RouteWhat::NextHop)];
+    let what = proptest::sample::select(names::ROUTES.map(|r| r.1).to_vec());
     (0u32..9, of, what)
         .prop_map(|(e, of, what)| Dim::Route {
             table: ElemId(e),

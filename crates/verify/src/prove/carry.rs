@@ -4,7 +4,7 @@
 //! Never less than the truth: what cannot be said is left open.
 
 use super::dd::{NO, Ref, YES};
-use super::packet::{Facts, Sym, World};
+use super::packet::{AnnoBit, Facts, Sym, World};
 use super::vars::Bit;
 use onefold_synth::program::EndAt;
 use std::collections::{BTreeSet, HashMap};
@@ -26,7 +26,7 @@ pub fn carry(w: &mut World, sym: &Sym, here: Ref, apart: &[i32]) -> (Facts, Ref)
     let facts = Facts {
         net: sym.net.map(|(at, len)| (at - shift, len)),
         mac: sym.mac.map(|at| at - shift),
-        annos: sym.annos.iter().map(known).collect(),
+        annos: annotations(w, sym, apart),
         kind: sym.kind.iter().map(known).collect(),
         ends,
         apart: apart.iter().map(|at| at - shift).collect(),
@@ -120,6 +120,43 @@ pub fn carry(w: &mut World, sym: &Sym, here: Ref, apart: &[i32]) -> (Facts, Ref)
         }
     }
     (facts, set)
+}
+
+/// What is known of the annotations' bits: those that are constant, and those that stand in the packet, too.
+fn annotations(w: &World, sym: &Sym, apart: &[i32]) -> Vec<Option<AnnoBit>> {
+    // where bits of the packet stand; the first of those that are the same
+    let mut places: HashMap<Ref, i32> = HashMap::new();
+    for (at, f) in &sym.bits {
+        if !within(apart, *at) {
+            places.entry(*f).or_insert(*at);
+        }
+    }
+    let first = sym.start * 8;
+    let known = |f: &Ref| match *f {
+        NO => Some(AnnoBit::Is(false)),
+        YES => Some(AnnoBit::Is(true)),
+        f => stands_at(w, sym, f, &places, apart)
+            .filter(|at| *at >= first)
+            .map(|at| AnnoBit::Packet(at - first)),
+    };
+    sym.annos.iter().map(known).collect()
+}
+
+/// The bit of the packet that this function is now, if it is one: an untouched one, or one that was written.
+fn stands_at(
+    w: &World,
+    sym: &Sym,
+    f: Ref,
+    places: &HashMap<Ref, i32>,
+    apart: &[i32],
+) -> Option<i32> {
+    if let Some(Bit::Packet(at)) = w.dd.is_var(f).and_then(|level| w.vars.bit(level))
+        && !sym.touched(at, 1)
+        && !within(apart, at)
+    {
+        return Some(at);
+    }
+    places.get(&f).copied()
 }
 
 /// Is the bit one of these checksums?

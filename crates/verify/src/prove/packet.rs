@@ -19,6 +19,15 @@ pub const CHECKSUM: &str = "a checksum";
 /// Why something cannot be said.
 pub type Cause = &'static str;
 
+/// What is known of a bit of the annotations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AnnoBit {
+    /// This is its value.
+    Is(bool),
+    /// It is this bit of the packet, counted from its first byte.
+    Packet(i32),
+}
+
 /// What is known of the packet when an epoch begins, besides its bytes. Numbers that are not known are variables.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Facts {
@@ -27,7 +36,7 @@ pub struct Facts {
     /// The MAC header: first byte.
     pub mac: Option<i32>,
     /// Bits of annotations that are known.
-    pub annos: Vec<Option<bool>>,
+    pub annos: Vec<Option<AnnoBit>>,
     /// Bits of the packet type that are known.
     pub kind: Vec<Option<bool>>,
     /// The packet ends where this IP header says.
@@ -42,7 +51,7 @@ impl Facts {
         Facts {
             net: None,
             mac: None,
-            annos: vec![Some(false); ANNO_BITS],
+            annos: vec![Some(AnnoBit::Is(false)); ANNO_BITS],
             kind: vec![Some(false); 8],
             ends: EndAt::Same,
             apart: Vec::new(),
@@ -152,6 +161,13 @@ impl World {
     /// The packet as the epoch finds it.
     pub fn fresh(&mut self) -> Sym {
         let facts = self.facts.clone();
+        let anno = |(i, k): (usize, &Option<AnnoBit>)| match k {
+            Some(AnnoBit::Is(true)) => YES,
+            Some(AnnoBit::Is(false)) => NO,
+            Some(AnnoBit::Packet(at)) => self.vars.var(&mut self.dd, Bit::Packet(*at)),
+            None => self.vars.var(&mut self.dd, Bit::Anno(i as u16)),
+        };
+        let annos = facts.annos.iter().enumerate().map(anno).collect();
         let mut all = |known: &[Option<bool>], bit: &dyn Fn(usize) -> Bit| -> Vec<Ref> {
             let f = |(i, k): (usize, &Option<bool>)| match k {
                 Some(true) => YES,
@@ -160,7 +176,6 @@ impl World {
             };
             known.iter().enumerate().map(f).collect()
         };
-        let annos = all(&facts.annos, &|i| Bit::Anno(i as u16));
         let kind = all(&facts.kind, &|i| Bit::Type(i as u8));
         Sym {
             start: 0,

@@ -45,8 +45,8 @@ pub(crate) fn run(
     match action.end {
         End::Output { sink, image } => {
             if !code.tables.is_empty() {
-                let changes = g.core.changes;
-                (st.regs.tables).take(&code.tables, &g.store, changes);
+                let core = &g.core;
+                (st.regs.tables).take(&code.tables, &g.store, core.changes, core.now);
             }
             st.regs.begin();
             for r in action.needs.of(&code.lists) {

@@ -63,7 +63,7 @@ impl<'a> Exec<'a> {
         g: &'a mut Graph,
         changes: u64,
     ) -> Exec<'a> {
-        st.regs.tables.take(&code.tables, &g.store, changes);
+        (st.regs.tables).take(&code.tables, &g.store, changes, g.core.now);
         g.out.batched = false;
         Exec {
             code,
@@ -95,8 +95,7 @@ impl<'a> Exec<'a> {
                     // an error is the caller's to see, and nobody calls any more
                     x.st.regs.tables.release();
                     let _ = (x.core).write_call(ElemId(from), &call.0, &call.1, x.out, x.store);
-                    let changes = x.core.changes;
-                    (x.st.regs.tables).take(&code.tables, x.store, changes);
+                    x.take_tables();
                 }
             }
         }
@@ -414,7 +413,15 @@ impl<'a> Exec<'a> {
     #[cold]
     fn hand_over(&mut self, to: Edge, p: Pkt, hops: u32) {
         self.tell();
+        self.st.regs.tables.elements_write();
         self.core.push(to, p, hops, self.out, self.store);
+        self.take_tables();
+    }
+
+    /// Holds on to the tables that are asked, as they are now.
+    fn take_tables(&mut self) {
+        let (changes, now) = (self.core.changes, self.core.now);
+        (self.st.regs.tables).take(&self.code.tables, self.store, changes, now);
     }
 
     #[inline(never)]
@@ -599,13 +606,5 @@ impl<'a> Exec<'a> {
             self.st.put_off(code, job(p.clone(), n));
         }
         self.st.put_off(code, job(p, first));
-    }
-}
-
-impl Step {
-    fn elem(&self) -> u32 {
-        match self {
-            Step::Count { elem, .. } | Step::Bind { elem, .. } => *elem,
-        }
     }
 }

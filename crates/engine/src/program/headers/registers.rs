@@ -3,8 +3,9 @@
 use crate::program::headers::checks;
 use onefold_element::model::{HeaderCheck, RouteWhat, max_of};
 use onefold_element::{ElemId, StateStore};
+use onefold_elements::routing::neighbors::HeldNeighbors;
 use onefold_elements::routing::table::HeldRoutes;
-use onefold_packet::Packet;
+use onefold_packet::{Packet, Timestamp};
 use onefold_synth::program::EndAt;
 
 /// Where a register's value comes from.
@@ -22,11 +23,11 @@ pub(crate) enum Source {
     Anno(u8, u8),
     /// The packet type.
     PacketType,
-    /// What a route table (its number in the program) says of an address.
+    /// What a table (its number in the program) says of an address.
     Route(u16, Address, RouteWhat),
 }
 
-/// Where the address is that a route table is asked about.
+/// Where the address is that a table is asked about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Address {
     Bits(Bits),
@@ -195,12 +196,33 @@ pub(crate) struct Regs {
     pub tables: Tables,
 }
 
-/// The route tables that a program asks, held on to from the first packet of a batch to the last one.
+/// A table, held on to.
+#[derive(Debug, Clone)]
+enum Held {
+    Routes(HeldRoutes),
+    Neighbors(HeldNeighbors),
+}
+
+impl Held {
+    fn of(store: &StateStore, elem: ElemId) -> Option<Held> {
+        match HeldNeighbors::of(store, elem) {
+            Some(n) => Some(Held::Neighbors(n)),
+            None => HeldRoutes::of(store, elem).map(Held::Routes),
+        }
+    }
+}
+
+/// The tables that a program asks, held on to from the first packet of a batch to the last one. Those of neighbours
+/// are let go of whenever an element is about to be called that may write to them.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Tables {
-    held: Vec<Option<HeldRoutes>>,
+    held: Vec<Option<Held>>,
     /// Calls of write handlers by then.
     changes: u64,
+    /// When neighbours must be known, for packets to go without the element.
+    now: Timestamp,
+    /// There are tables of neighbours among them.
+    neighbors: bool,
     /// For a batch, not for a packet.
     pub batch: bool,
 }
@@ -208,12 +230,18 @@ pub(crate) struct Tables {
 impl Tables {
     /// Holds on to the tables of these elements as they are now.
     #[inline]
-    pub fn take(&mut self, of: &[u32], store: &StateStore, changes: u64) {
-        if !of.is_empty() && (self.held.is_empty() || self.changes != changes) {
+    pub fn take(&mut self, of: &[u32], store: &StateStore, changes: u64, now: Timestamp) {
+        if of.is_empty() {
+            return;
+        }
+        self.now = now;
+        if self.held.is_empty() || self.changes != changes {
             self.held.clear();
-            let tables = of.iter().map(|e| HeldRoutes::of(store, ElemId(*e)));
+            let tables = of.iter().map(|e| Held::of(store, ElemId(*e)));
             self.held.extend(tables);
             self.changes = changes;
+            let neighbors = |t: &Option<Held>| matches!(t, Some(Held::Neighbors(_)));
+            self.neighbors = self.held.iter().any(neighbors);
         }
     }
 
@@ -223,13 +251,40 @@ impl Tables {
         self.held.clear();
     }
 
+    /// Elements are about to be called that may write to tables of neighbours: lets go of them.
+    #[inline]
+    pub fn elements_write(&mut self) {
+        if self.neighbors {
+            self.held.clear();
+        }
+    }
+
+    /// Are there tables of neighbours among those that were held last?
+    #[inline]
+    pub fn of_neighbors(&self) -> bool {
+        self.neighbors
+    }
+
+    /// A number that is another one if what tables of neighbours have said may not be so any more. They are held.
+    pub fn falsified(&self) -> u64 {
+        let changes = |t: &Option<Held>| match t {
+            Some(Held::Neighbors(n)) => n.changes(),
+            _ => 0,
+        };
+        self.held.iter().map(changes).fold(0, u64::wrapping_add)
+    }
+
     #[inline]
     fn ask(&self, table: u16, what: RouteWhat, address: u128) -> u128 {
         match self.held.get(usize::from(table)) {
-            Some(Some(t)) => t.ask(what, address),
-            // an element that is none of those has no routes
-            _ if what == RouteWhat::Output => u32::MAX.into(),
-            _ => address,
+            Some(Some(Held::Routes(t))) => t.ask(what, address),
+            Some(Some(Held::Neighbors(t))) => t.ask(what, address, self.now),
+            // an element that is none of those has no routes and no neighbours
+            _ => match what {
+                RouteWhat::Output => u32::MAX.into(),
+                RouteWhat::NextHop => address,
+                RouteWhat::Known | RouteWhat::Ether => 0,
+            },
         }
     }
 }

@@ -1,5 +1,6 @@
 //! From a [`Program`] to [`Code`]: every number in it is checked, nothing that it says can make the executor panic.
 
+mod cycles;
 pub(crate) mod decisions;
 
 use crate::graph::topology::{Edge, Topology};
@@ -7,7 +8,6 @@ use crate::program::code;
 use crate::program::code::MAX_POSITION;
 use crate::program::code::{Code, NONE, Span};
 use crate::program::error::LoadError;
-use crate::program::followers::followers_of;
 use crate::program::headers::registers;
 use crate::program::headers::registers::{Bits, Source};
 use crate::program::lookup::Lookup;
@@ -20,13 +20,13 @@ use crate::program::rewrite::flow_tuple::Tuple;
 use crate::program::rewrite::image;
 use crate::program::rewrite::image::Kind;
 use crate::program::rewrite::value::{CONST, FieldWrite, Sum, Term, Value};
-use onefold_element::model::max_of;
+use onefold_element::model::{RouteWhat, max_of};
 use onefold_element::{ElemId, reason};
 use onefold_synth::program::{
     Action, Address, Dim, End, EndAt, Expr, Image, LenAt, Next, Program, Slot, Stage, StageId,
     Step, SumTerm, SumWrite, TypeExpr,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Most registers (slots and different dimensions).
@@ -58,7 +58,7 @@ pub(crate) fn load(p: &Program, topo: &Topology, using: Using) -> R<Code> {
     most("stages", p.stages.len(), MAX_PARTS)?;
     most("rules", parts(&|s| s.rules.len()), MAX_PARTS)?;
     most("actions", parts(&|s| s.actions.len()), MAX_PARTS)?;
-    no_cycles(p)?;
+    cycles::no_cycles(p)?;
 
     let mut l = Loader {
         p,
@@ -104,50 +104,6 @@ fn most(what: &'static str, n: usize, most: usize) -> R<()> {
         true => Ok(()),
         false => Err(LoadError::TooMany { what, most }),
     }
-}
-
-/// Stages that a packet may come to from this one within the same epoch.
-fn followers(s: &Stage) -> impl Iterator<Item = u32> + '_ {
-    s.actions.iter().flat_map(followers_of)
-}
-
-/// Within an epoch nothing that stages read changes, so that a circle would never be left.
-fn no_cycles(p: &Program) -> R<()> {
-    #[derive(Clone, Copy, PartialEq)]
-    enum Mark {
-        New,
-        Open,
-        Done,
-    }
-    let mut marks = vec![Mark::New; p.stages.len()];
-    for start in 0..p.stages.len() {
-        if marks[start] != Mark::New {
-            continue;
-        }
-        marks[start] = Mark::Open;
-        let list = |i: usize| followers(&p.stages[i]).collect::<BTreeSet<_>>().into_iter();
-        let mut path = vec![(start, list(start))];
-        // Bound: every stage is opened once.
-        while let Some((at, rest)) = path.last_mut() {
-            let at = *at;
-            match rest.next() {
-                None => {
-                    marks[at] = Mark::Done;
-                    path.pop();
-                }
-                Some(next) => match marks.get(next as usize) {
-                    Some(Mark::Open) => return Err(LoadError::Cycle { stage: next }),
-                    Some(Mark::New) => {
-                        marks[next as usize] = Mark::Open;
-                        path.push((next as usize, list(next as usize)));
-                    }
-                    // a stage that does not exist is reported when the action is read
-                    Some(Mark::Done) | None => {}
-                },
-            }
-        }
-    }
-    Ok(())
 }
 
 /// How much the packets of a rule matter: those that leave the chain, or that are asked about again, more than others.
@@ -490,9 +446,14 @@ impl Loader<'_> {
             }
             self.code.rule_action.push(first_action as u32 + r.action.0);
             let mut conditions = Vec::with_capacity(r.filter.0.len());
+            let mut asks = Vec::new();
             for (d, set) in &r.filter.0 {
                 let (reg, bits) = self.reg(&place, *d)?;
-                let lazy = matches!(d, Dim::Check { .. });
+                let neighbor = matches!(d, Dim::Route { what, .. } if *what == RouteWhat::Known);
+                if neighbor && !set.contains(0) {
+                    asks.push(reg);
+                }
+                let lazy = neighbor || matches!(d, Dim::Check { .. });
                 if !lazy && usize::from(reg) >= self.code.slots {
                     needs.push(reg);
                 }
@@ -504,6 +465,10 @@ impl Loader<'_> {
                 });
             }
             rules.push(conditions);
+            if !asks.is_empty() {
+                let rule = self.code.rule_action.len() as u32 - 1;
+                self.code.asks.insert(rule, asks.into());
+            }
         }
         let index = self.builder.stage(&rules);
         let weights = s.rules.iter().map(|r| weight(s, r)).collect();

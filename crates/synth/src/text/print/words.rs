@@ -93,6 +93,7 @@ impl<'a> Words<'a> {
                 let style = match (what, bits) {
                     (RouteWhat::NextHop, 32) => Style::Ip4,
                     (RouteWhat::NextHop, 128) => Style::Ip6,
+                    (RouteWhat::Ether, _) => Style::Mac,
                     _ => Style::Dec,
                 };
                 (format!("{name}(e{} of {of})", table.0), style)
