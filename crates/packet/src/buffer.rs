@@ -2,7 +2,8 @@
 
 use crate::anno::Anno;
 use crate::time::Timestamp;
-use onefold_table::{AlignedBuf, prefetch_at};
+use onefold_table::{Frame, prefetch_at};
+use std::ops::Range;
 
 /// Headroom that a new packet gets. Click's user-level default is 28; 64 leaves room for a VLAN stack and a tunnel
 /// header without moving data and is not visible in any output.
@@ -28,7 +29,7 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub struct Packet {
-    buf: AlignedBuf,
+    buf: Frame,
     head: u32,
     tail: u32,
     mac: u32,
@@ -75,14 +76,14 @@ impl Packet {
         let data = &data[..data.len().min(MAX_PACKET_LEN)];
         let headroom = headroom.min(MAX_PACKET_LEN);
         let want = (headroom + data.len() + tailroom.min(MAX_PACKET_LEN)).max(MIN_BUFFER_LEN);
-        let mut p = Packet::of(AlignedBuf::zeroed(want), headroom);
+        let mut p = Packet::of(Frame::zeroed(want), headroom);
         p.buf[headroom..headroom + data.len()].copy_from_slice(data);
         p.tail = (headroom + data.len()) as u32;
         p
     }
 
-    /// An empty packet in this buffer, which is zero and not shorter than the headroom.
-    pub(crate) fn of(buf: AlignedBuf, headroom: usize) -> Packet {
+    /// An empty packet in this frame, which is zero and not shorter than the headroom.
+    pub(crate) fn of(buf: Frame, headroom: usize) -> Packet {
         Packet {
             buf,
             head: headroom as u32,
@@ -147,6 +148,57 @@ impl Packet {
         self.net = NONE;
         self.transport = NONE;
         self.anno.fresh(at);
+    }
+
+    /// The memory that the packet lies in.
+    #[inline]
+    pub fn frame(&self) -> &Frame {
+        &self.buf
+    }
+
+    /// Is its memory a device's, to go back as soon as the packet has left or was dropped?
+    #[inline(always)]
+    pub fn is_borrowed(&self) -> bool {
+        self.buf.is_borrowed()
+    }
+
+    /// From now on the packet is these bytes of a frame, as [`Packet::refill`] would make it of them, where they lie;
+    /// the frame that it had goes back to its owner. What stands in front of them is cleared. Bytes beyond the frame's
+    /// end are left out.
+    #[inline]
+    pub fn attach(&mut self, frame: Frame, data: Range<usize>) {
+        self.buf = frame;
+        let end = data.end.min(self.buf.len());
+        let start = data.start.min(end);
+        // no byte of an earlier packet may be uncovered by a push into the headroom
+        self.buf[..start].fill(0);
+        self.stained = start < DEFAULT_HEADROOM;
+        self.head = start as u32;
+        self.tail = end as u32;
+        self.mac = NONE;
+        self.net = NONE;
+        self.transport = NONE;
+        self.anno.clear();
+    }
+
+    /// Takes the frame out: where the data begins in it, and how long it is, say [`Packet::data_offset`] and
+    /// [`Packet::len`] before. The packet has no bytes then, until it is refilled.
+    #[inline]
+    pub fn detach(&mut self) -> Frame {
+        self.head = 0;
+        self.tail = 0;
+        self.stained = true;
+        std::mem::take(&mut self.buf)
+    }
+
+    /// A packet whose memory is a device's is moved to the heap, and the device gets its memory back: for packets that
+    /// stay for long. False: it is on the heap already.
+    pub fn copy_out(&mut self) -> bool {
+        let borrowed = self.is_borrowed();
+        if borrowed {
+            self.buf = self.buf.clone();
+        }
+        borrowed
     }
 
     /// Its data is about to be read or written: the line where it begins is asked for.
@@ -453,10 +505,18 @@ impl Pool {
         to.extend(self.free.drain(self.free.len() - n..));
         n
     }
-    /// Takes a packet back.
+    /// Is it to be kept as it is? Its buffer is of a usual length, and nobody waits for it.
     #[inline]
-    pub fn recycle(&mut self, p: Pkt) {
+    fn keeps(p: &Packet) -> bool {
+        p.buf.len() <= Self::KEEP_LEN && !p.is_borrowed()
+    }
+    /// Takes a packet back. A frame that is borrowed goes back to its owner.
+    #[inline]
+    pub fn recycle(&mut self, mut p: Pkt) {
         if self.free.len() < Self::CAPACITY && p.buf.len() <= Self::KEEP_LEN {
+            if p.is_borrowed() {
+                drop(p.detach());
+            }
             self.free.push(p);
         }
     }
@@ -464,12 +524,9 @@ impl Pool {
     pub fn recycle_range(&mut self, batch: &mut Vec<Pkt>, from: usize, to: usize) {
         let to = to.min(batch.len());
         let some = batch.get(from..to).unwrap_or_default();
-        let mut longest = 0;
-        for p in some {
-            longest = longest.max(p.buf.len());
-        }
+        let all = some.iter().fold(true, |all, p| all & Self::keeps(p));
         let drained = batch.drain(from.min(to)..to);
-        if longest <= Self::KEEP_LEN && self.free.len() + drained.len() <= Self::CAPACITY {
+        if all && self.free.len() + drained.len() <= Self::CAPACITY {
             self.free.extend(drained);
         } else {
             drained.for_each(|p| self.recycle(p));
@@ -478,7 +535,7 @@ impl Pool {
     /// Takes a batch back; leaves it empty.
     pub fn recycle_all(&mut self, batch: &mut Vec<Pkt>) {
         let fits = self.free.len() + batch.len() <= Self::CAPACITY;
-        if fits && batch.iter().all(|p| p.buf.len() <= Self::KEEP_LEN) {
+        if fits && batch.iter().all(|p| Self::keeps(p)) {
             self.free.append(batch);
             return;
         }
@@ -491,6 +548,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onefold_table::{FrameLayout, FramePool};
 
     #[test]
     fn a_part_of_a_batch_is_taken_back() {
@@ -518,6 +576,71 @@ mod tests {
         pool.recycle_range(&mut many, 0, n);
         assert!(many.is_empty());
         assert_eq!(pool.free.len(), Pool::CAPACITY);
+    }
+
+    #[test]
+    fn a_packet_lies_in_a_frame_of_a_pool_and_gives_it_back() {
+        let frames = FramePool::new(FrameLayout {
+            frames: 4,
+            stride: 2048,
+            skip: 192,
+        });
+        let mut got = Vec::new();
+        frames.take(4, &mut got);
+        let mut next = |p: &mut Packet| {
+            let mut f: Frame = got.pop().unwrap();
+            f.fill(9);
+            f[64..164].fill(1);
+            p.anno.set_paint(3);
+            p.set_mac_header(0);
+            p.attach(f, 64..164);
+            assert!(p.is_borrowed());
+            assert_eq!((p.data(), p.anno), (&[1; 100][..], Anno::default()));
+            assert_eq!((p.headroom(), p.mac_header_offset()), (64, None));
+            assert!(p.headroom_bytes().iter().all(|b| *b == 0));
+        };
+        // what is dropped by a chain goes home at once, and the handle is good for another packet
+        let mut pool = Pool::new();
+        let mut p = pool.make(&[5; 80]);
+        next(&mut p);
+        assert_eq!(frames.free(), 0);
+        pool.recycle(p);
+        assert_eq!((frames.free(), pool.free.len()), (1, 1));
+        let mut p = pool.make(&[6; 300]);
+        assert_eq!((p.data(), p.is_borrowed()), (&[6; 300][..], false));
+        // a batch of them, too
+        next(&mut p);
+        let mut batch = vec![p, Box::new(Packet::from_slice(&[7]))];
+        pool.recycle_all(&mut batch);
+        assert_eq!((frames.free(), pool.free.len()), (2, 2));
+        assert!(pool.free.iter().all(|p| !p.is_borrowed()));
+        // growth copies out
+        let mut p = Packet::from_slice(&[]);
+        next(&mut p);
+        p.set_network_header(14, 20);
+        p.push(DEFAULT_HEADROOM + 1);
+        assert_eq!((frames.free(), p.is_borrowed()), (3, false));
+        assert_eq!(p.data()[65..], [1; 100]);
+        assert_eq!(p.network_header_offset(), Some(79));
+        // and so does whoever keeps it
+        next(&mut p);
+        p.pull(10);
+        let twin = p.clone();
+        assert!(p.copy_out() && !p.copy_out() && !twin.is_borrowed());
+        assert_eq!((frames.free(), p.data()), (4, twin.data()));
+        p.push(10);
+        assert_eq!(p.data(), [1; 100]);
+        // a handle without a frame is refilled in every way
+        drop(p.detach());
+        assert_eq!((p.len(), p.headroom()), (0, 0));
+        p.refill_line(&[2; 64], 60, Timestamp(3));
+        assert_eq!(p.data(), [2; 60]);
+        // a frame that is shorter than it says, and a range that is none
+        let mut p = Packet::from_slice(&[]);
+        let mut one = Vec::new();
+        frames.take(1, &mut one);
+        p.attach(one.remove(0), 4000..5000);
+        assert_eq!((p.len(), p.headroom()), (0, 2048 - 192));
     }
 
     #[test]

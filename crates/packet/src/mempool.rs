@@ -6,7 +6,7 @@
 //! pages for that reason.
 
 use crate::buffer::{DEFAULT_HEADROOM, Packet, Pkt};
-use onefold_table::AlignedBuf;
+use onefold_table::{Frame, FrameLayout, FramePool};
 use std::collections::HashSet;
 use std::mem::MaybeUninit;
 
@@ -51,7 +51,13 @@ fn handles(n: usize) -> Vec<Handle> {
 /// pages), [`DEFAULT_HEADROOM`] of it before the data. A buffer is a number of cache lines, which should be odd: then
 /// the headers do not share a few sets of the cache. Memory is given back when the last of them goes.
 pub fn mempool(n: usize, len: usize) -> Vec<Pkt> {
-    let buffers = AlignedBuf::adjacent(n, len.max(DEFAULT_HEADROOM));
+    let pool = FramePool::resident(FrameLayout {
+        frames: n,
+        stride: len.max(DEFAULT_HEADROOM),
+        skip: 0,
+    });
+    let mut buffers: Vec<Frame> = Vec::with_capacity(n);
+    pool.take(n, &mut buffers);
     let all = handles(n).into_iter().zip(buffers);
     all.map(|(h, buf)| Box::write(h, Packet::of(buf, DEFAULT_HEADROOM)))
         .collect()

@@ -1,8 +1,8 @@
-//! Data structures of hot paths, which know nothing of packets: memory on huge pages, aligned buffers, a keyed hash, a
-//! hash index, a ring buffer, prefetching.
+//! Data structures of hot paths, which know nothing of packets: memory on huge pages, frames and their pools, a keyed
+//! hash, a hash index, a ring buffer, prefetching.
 //!
-//! - [`HugeVec`]: a vector on huge pages; [`AlignedBuf`]: bytes that begin at a cache line; [`RingBuffer`]: a queue in
-//!   a [`HugeVec`].
+//! - [`HugeVec`]: a vector on huge pages; [`RingBuffer`]: a queue in a [`HugeVec`].
+//! - [`Frame`]: memory of a packet, which its owner gets back: the heap, or a [`FramePool`].
 //! - [`TagIndex`]: a hash index of 32-bit references, one cache line for most look-ups.
 //! - [`hash_words`]: a keyed hash of two words, which vectorises.
 //! - [`prefetch`], [`prefetch_at`], [`equal_to`]: hints and comparisons that take an instruction of the processor.
@@ -12,14 +12,16 @@
 //! optimisation and relies on it.
 #![deny(unsafe_code)]
 
-mod aligned_buf;
+mod frame;
+mod frame_pool;
 mod hash;
 mod huge_vec;
 mod index;
 mod prefetch;
 mod ring_buffer;
 
-pub use aligned_buf::AlignedBuf;
+pub use frame::Frame;
+pub use frame_pool::{FrameLayout, FramePool};
 pub use hash::hash_words;
 pub use huge_vec::HugeVec;
 pub use index::{IndexKeys, TagIndex, Vacancy};
