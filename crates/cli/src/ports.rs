@@ -6,13 +6,13 @@ use onefold_packet::EtherAddr;
 use onefold_port_interface::{Interface, Needs};
 use onefold_port_packet::{MAX_BATCH, Mode, PacketPort};
 use onefold_port_tap::TapPort;
-use onefold_runtime::{CapturePort, MemoryPort, Port};
+use onefold_runtime::{CapturePort, Keep, MemoryPort, Port};
 
 /// What is behind a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
-    /// Frames in memory: those of a capture, read before the clock starts, or none. What leaves is kept in memory
-    /// while the chain runs.
+    /// Frames in memory: those of a capture, read before the clock starts, or none. What leaves is copied to memory,
+    /// where the last 256 KiB of it stay.
     Memory(Option<String>),
     /// A capture whose frames arrive; what leaves is counted.
     Pcap(String),
@@ -209,10 +209,10 @@ impl PortArg {
             Kind::Pcap(file) => {
                 Box::new(CapturePort::new(&self.port).reads(CaptureReader::open(file)?))
             }
-            Kind::Memory(None) => Box::new(MemoryPort::new(true)),
+            Kind::Memory(None) => Box::new(MemoryPort::new(Keep::Recent)),
             Kind::Memory(Some(file)) => {
                 let p = CapturePort::new(&self.port).reads(CaptureReader::open(file)?);
-                let (memory, warnings) = p.into_memory(true);
+                let (memory, warnings) = p.into_memory(Keep::Recent);
                 if let Some(w) = warnings.first() {
                     bail!("{w}");
                 }

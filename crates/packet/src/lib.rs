@@ -1,6 +1,6 @@
 //! Packets as every other crate sees them: buffer, annotations, header views, checksums.
 //!
-//! - [`Packet`]: one owned, contiguous buffer with headroom and tailroom, plus annotations. [`Pkt`] (a box of it) is
+//! - [`Packet`]: one contiguous buffer with headroom and tailroom (a frame, whose owner gets it back), plus annotations. [`Pkt`] (a box of it) is
 //!   what moves between elements, so that a hand-over costs one pointer.
 //! - [`Anno`]: everything that travels with a packet but not on the wire (Click's annotations: destination address,
 //!   paint, time stamp, packet type, header offsets ...).
@@ -32,5 +32,5 @@ pub use anno::{Anno, AnnoField, PacketType, anno_field};
 pub use buffer::{DEFAULT_HEADROOM, MAX_PACKET_LEN, MIN_BUFFER_LEN, Packet, Pkt, Pool};
 pub use ether::EtherAddr;
 pub use mempool::mempool;
-pub use refill::refill_lines;
+pub use refill::{LineSpan, refill_lines, refill_spans};
 pub use time::Timestamp;

@@ -1,6 +1,6 @@
 //! Captures: a file whose frames arrive, a file that what leaves is written to.
 
-use crate::memory::MemoryPort;
+use crate::memory::{Keep, MemoryPort};
 use crate::port::{Port, PortError, Progress};
 use onefold_capture::{CaptureReader, CaptureWriter, LinkType};
 use onefold_packet::{Pkt, Timestamp};
@@ -72,9 +72,9 @@ impl CapturePort {
         self
     }
 
-    /// All frames that are still to arrive, in memory, and remarks about them. `keeps`: as [`MemoryPort::new`].
-    pub fn into_memory(mut self, keeps: bool) -> (MemoryPort, Vec<String>) {
-        let mut memory = MemoryPort::new(keeps);
+    /// All frames that are still to arrive, in memory, and remarks about them. `keep`: as [`MemoryPort::new`].
+    pub fn into_memory(mut self, keep: Keep) -> (MemoryPort, Vec<String>) {
+        let mut memory = MemoryPort::new(keep);
         // Bound: the capture ends
         let mut full = false;
         while let Some(at) = self.next_at().filter(|_| !full) {
@@ -142,11 +142,11 @@ impl Port for CapturePort {
             self.received();
         }
     }
-    fn transmit(&mut self, packets: &[Pkt], now: Timestamp) -> Result<(), PortError> {
+    fn transmit(&mut self, packets: &mut Vec<Pkt>, now: Timestamp) -> Result<(), PortError> {
         let Some(w) = &mut self.writer else {
             return Ok(());
         };
-        for p in packets {
+        for p in packets.iter() {
             let at = match p.anno.timestamp.is_set() {
                 true => p.anno.timestamp,
                 false => now,

@@ -24,7 +24,7 @@ mod worker;
 
 pub use capture::CapturePort;
 pub use live::{Clock, Idle, LONGEST_SLEEP, Polling, PortState, Remark, Rhythm, SPIN};
-pub use memory::MemoryPort;
+pub use memory::{Keep, MemoryPort};
 pub use planner::{Planned, Planner};
 pub use port::{LinkState, Loss, Port, PortError, Progress, TRANSMIT_QUEUE_FULL};
 pub use worker::{Count, PortSpec, Step, Worker};

@@ -89,11 +89,12 @@ pub trait Port: Send {
     /// annotation. Their buffers are taken from `free`, which has `n` at least.
     fn receive(&mut self, free: &mut Vec<Pkt>, batch: &mut Vec<Pkt>, until: Timestamp, n: usize);
 
-    /// Packets leave here, in this order. Those that have no time leave at `now`. The packets stay in `packets`.
+    /// Packets leave here, in this order. Those that have no time leave at `now`. Packets that stay in `packets` are
+    /// used again by whoever called; a port takes out those whose frames it keeps.
     ///
     /// # Errors
     /// When they cannot be written.
-    fn transmit(&mut self, packets: &[Pkt], now: Timestamp) -> Result<(), PortError>;
+    fn transmit(&mut self, packets: &mut Vec<Pkt>, now: Timestamp) -> Result<(), PortError>;
 
     /// Nothing more leaves here: what is buffered is written.
     ///
@@ -109,6 +110,12 @@ pub trait Port: Send {
     /// Remarks about what has been received: damage, foreign link types. Each once.
     fn take_warnings(&mut self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// Do packets arrive in frames that the port waits for ([`onefold_packet::Packet::is_borrowed`])? They go back as
+    /// soon as they have left, wherever that is.
+    fn lends_frames(&self) -> bool {
+        false
     }
 
     /// Do packets arrive in real time?

@@ -4,6 +4,7 @@
 use onefold_engine::{BuildOptions, Graph, spec_from_flat};
 use onefold_packet::{Pkt, Timestamp};
 use onefold_runtime::{Clock, Polling, Port, PortError, PortSpec, Rhythm, SPIN, Worker};
+use onefold_table::{FrameLayout, FramePool};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -67,7 +68,7 @@ impl Port for Fake {
         }
         Ok(())
     }
-    fn transmit(&mut self, packets: &[Pkt], now: Timestamp) -> Result<(), PortError> {
+    fn transmit(&mut self, packets: &mut Vec<Pkt>, now: Timestamp) -> Result<(), PortError> {
         let mut wire = self.0.lock().unwrap();
         for p in packets {
             match wire.room {
@@ -204,4 +205,119 @@ fn each_way_of_polling_sleeps_when_it_says() {
     r.busy();
     let begun = Instant::now();
     assert!(!r.idle().sleep || begun.elapsed() >= SPIN);
+}
+
+/// A device with a few frames of its own, which packets arrive in.
+#[derive(Clone)]
+struct Lender {
+    frames: FramePool,
+    fake: Fake,
+}
+
+impl Port for Lender {
+    fn next_at(&mut self) -> Option<Timestamp> {
+        None
+    }
+    fn receive(&mut self, _: &mut Vec<Pkt>, _: &mut Vec<Pkt>, _: Timestamp, _: usize) {}
+    fn is_live(&self) -> bool {
+        true
+    }
+    fn lends_frames(&self) -> bool {
+        true
+    }
+    fn start(&mut self, _: bool) -> Result<(), PortError> {
+        Ok(())
+    }
+    fn poll(
+        &mut self,
+        free: &mut Vec<Pkt>,
+        batch: &mut Vec<Pkt>,
+        n: usize,
+    ) -> Result<(), PortError> {
+        let mut wire = self.fake.0.lock().unwrap();
+        let mut frames = Vec::new();
+        self.frames.take(n.min(wire.arriving.len()), &mut frames);
+        for mut frame in frames {
+            let f = wire.arriving.pop_front().unwrap();
+            frame[64..64 + f.len()].copy_from_slice(&f);
+            let mut p = free.pop().unwrap();
+            p.attach(frame, 64..64 + f.len());
+            batch.push(p);
+        }
+        Ok(())
+    }
+    fn transmit(&mut self, packets: &mut Vec<Pkt>, now: Timestamp) -> Result<(), PortError> {
+        self.fake.transmit(packets, now)
+    }
+    fn finish(&mut self) -> Result<(), PortError> {
+        Ok(())
+    }
+}
+
+/// Whatever becomes of packets (they leave elsewhere, are dropped, or held for a while), their frames go back to the
+/// device as soon as it is done: what is kept for later has none of them.
+#[test]
+fn frames_go_back_to_whom_they_belong() {
+    const CHAIN: &str = "
+        FromDevice(a) -> c :: Classifier(0/01, 0/02, 0/03, -);
+        c[0] -> ToDevice(b); c[1] -> Discard; c[2] -> Queue(100) -> DelayUnqueue(0.001) -> ToDevice(b);
+        c[3] -> ToDevice(nowhere);";
+    let flat = onefold_click::load(CHAIN.as_bytes(), "test.click", &[], &Default::default());
+    let spec = spec_from_flat(&flat.unwrap());
+    for batch in [1, 8, 64] {
+        let clock = Clock::start();
+        let options = BuildOptions {
+            start: clock.origin(),
+            ..Default::default()
+        };
+        let graph = Graph::build(spec.clone(), &options).unwrap();
+        let a = Lender {
+            frames: FramePool::new(FrameLayout {
+                frames: 10,
+                stride: 512,
+                skip: 0,
+            }),
+            fake: Fake::default(),
+        };
+        let b = Fake::new(usize::MAX);
+        let port = |name: &str, port: Box<dyn Port>| PortSpec {
+            name: name.to_string(),
+            entry: graph.source(name),
+            sinks: graph.sinks(name),
+            port: Some(port),
+        };
+        let ports = vec![
+            port("a", Box::new(a.clone())),
+            port("b", Box::new(b.clone())),
+        ];
+        let mut w = Worker::new(graph, ports, batch);
+        w.start(clock.now()).unwrap();
+        b.0.lock().unwrap().started = true;
+        let mut held = 0;
+        for i in 0..1000u32 {
+            let kind = [1, 2, 1, 4, if held < 5 { 3 } else { 2 }][i as usize % 5];
+            held += u32::from(kind == 3);
+            a.fake.arrive(&[kind; 60]);
+            if i % 7 == 0 {
+                while w.live_step(&clock, usize::MAX).unwrap().is_some() {}
+                assert_eq!(
+                    a.frames.free(),
+                    10 - held as usize,
+                    "{i}: all but those held"
+                );
+                assert!(a.fake.0.lock().unwrap().arriving.is_empty());
+            }
+        }
+        while w.live_step(&clock, usize::MAX).unwrap().is_some() {}
+        let begun = Instant::now();
+        while a.frames.free() < 10 && begun.elapsed() < Duration::from_secs(5) {
+            w.idle(&clock).unwrap();
+        }
+        assert_eq!(a.frames.free(), 10);
+        assert_eq!(
+            b.left().len(),
+            405,
+            "those that leave, and five that were held"
+        );
+    }
 }

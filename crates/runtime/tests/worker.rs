@@ -5,7 +5,7 @@ use onefold_engine::flow::FlowRunner;
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Executor, Graph, spec_from_flat};
 use onefold_packet::{Pkt, Timestamp};
-use onefold_runtime::{MemoryPort, Port, PortError, PortSpec, Worker};
+use onefold_runtime::{Keep, MemoryPort, Port, PortError, PortSpec, Worker};
 use onefold_synth::{Budget, synthesize};
 use std::sync::{Arc, Mutex};
 
@@ -86,7 +86,7 @@ impl Port for Shared {
     fn receive(&mut self, f: &mut Vec<Pkt>, b: &mut Vec<Pkt>, until: Timestamp, n: usize) {
         self.0.lock().unwrap().receive(f, b, until, n);
     }
-    fn transmit(&mut self, packets: &[Pkt], now: Timestamp) -> Result<(), PortError> {
+    fn transmit(&mut self, packets: &mut Vec<Pkt>, now: Timestamp) -> Result<(), PortError> {
         self.0.lock().unwrap().transmit(packets, now)
     }
     fn finish(&mut self) -> Result<(), PortError> {
@@ -106,7 +106,7 @@ fn run(executor: Box<dyn Executor>, traffic: &Traffic, batch: usize) -> Outcome 
     let mut shared = Vec::new();
     let mut specs = Vec::new();
     for (name, frames) in ["lan", "wan"].into_iter().zip(traffic) {
-        let mut p = MemoryPort::new(true);
+        let mut p = MemoryPort::new(Keep::All);
         for (at, f) in frames {
             p.push(*at, f);
         }
@@ -177,11 +177,11 @@ fn ports_are_merged_by_time() {
     let chain = "FromDevice(a) -> out :: ToDevice(x); FromDevice(b) -> out;";
     let flat = onefold_click::load(chain.as_bytes(), "test.click", &[], &Default::default());
     let g = Graph::build(spec_from_flat(&flat.unwrap()), &BuildOptions::default()).unwrap();
-    let out = Arc::new(Mutex::new(MemoryPort::new(true)));
+    let out = Arc::new(Mutex::new(MemoryPort::new(Keep::All)));
     let times = [vec![1, 3, 3, 9, 4], vec![1, 2, 3, 5, 20]];
     let mut specs: Vec<PortSpec> = (["a", "b"].into_iter().zip(&times))
         .map(|(name, times)| {
-            let mut p = MemoryPort::new(false);
+            let mut p = MemoryPort::new(Keep::Nothing);
             for (i, t) in times.iter().enumerate() {
                 p.push(Timestamp(*t), &[name.as_bytes()[0], i as u8]);
             }

@@ -307,7 +307,7 @@ fn tags_of_a_trunk_arrive() {
         let begun = Instant::now();
         let answered = loop {
             let request: Pkt = Box::new(Packet::from_slice(&ask));
-            host.transmit(&[request], Timestamp::ZERO)
+            host.transmit(&mut vec![request], Timestamp::ZERO)
                 .expect("it leaves");
             std::thread::sleep(Duration::from_millis(20));
             let mut free: Vec<Pkt> = (0..8).map(|_| Box::new(Packet::from_slice(&[]))).collect();

@@ -24,21 +24,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     let to: EtherAddr = to.parse().map_err(|_| "expected a MAC address")?;
     let (src, dst): (Ipv4Addr, Ipv4Addr) = (src.parse()?, dst.parse()?);
     let (flows, seconds): (u16, f64) = (flows.parse()?, seconds.parse()?);
-    let mut packets: Vec<Pkt> = Vec::new();
+    let mut batches: Vec<Vec<Pkt>> = Vec::new();
     for i in 0..flows.max(1) {
         let b = PacketBuilder::ethernet2(interface.mac.0, to.0)
             .ipv4(src.octets(), dst.octets(), 64)
             .udp(1024 + i, 9);
         let mut frame = Vec::new();
         b.write(&mut frame, &[0; 18])?;
-        packets.push(Box::new(Packet::from_slice(&frame)));
+        if i as usize % BATCH == 0 {
+            batches.push(Vec::with_capacity(BATCH));
+        }
+        if let Some(batch) = batches.last_mut() {
+            batch.push(Box::new(Packet::from_slice(&frame)));
+        }
     }
     let mut port = PacketPort::open("flood", interface, Mode::Vectors(BATCH))?;
     port.start(false)?;
     let (begun, time) = (Instant::now(), Duration::from_secs_f64(seconds));
     let mut sent = 0u64;
     while begun.elapsed() < time {
-        for batch in packets.chunks(BATCH) {
+        for batch in &mut batches {
             port.transmit(batch, Timestamp::ZERO)?;
             sent += batch.len() as u64;
         }

@@ -354,7 +354,7 @@ impl Port for PacketPort {
         }
     }
 
-    fn transmit(&mut self, packets: &[Pkt], _: Timestamp) -> Result<(), PortError> {
+    fn transmit(&mut self, packets: &mut Vec<Pkt>, _: Timestamp) -> Result<(), PortError> {
         let sent = self.transmitter.send(packets.iter().map(|p| p.data()));
         sent.map_err(|e| self.failed("sending", e))
     }

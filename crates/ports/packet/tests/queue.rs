@@ -38,7 +38,7 @@ fn what_the_queue_has_no_room_for_is_counted() {
         PacketPort::open("a", va, Mode::Ring).expect("a packet socket")
     });
     port.start(false).expect("it begins");
-    port.transmit(&frames(300), Timestamp::ZERO)
+    port.transmit(&mut frames(300), Timestamp::ZERO)
         .expect("that is no failure");
     // those that wait, if the socket keeps some, are as many as are not lost
     let lost: u64 = (port.losses().iter())
@@ -67,9 +67,9 @@ fn what_arrives_faster_than_it_is_taken_is_counted() {
     );
     a.start(false).expect("it begins");
     b.start(true).expect("it begins");
-    let all = frames(1000);
+    let mut all = frames(1000);
     for _ in 0..6 {
-        a.transmit(&all, Timestamp::ZERO).expect("they leave");
+        a.transmit(&mut all, Timestamp::ZERO).expect("they leave");
         std::thread::sleep(Duration::from_millis(20));
     }
     let mut taken = 0;

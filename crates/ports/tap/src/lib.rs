@@ -148,8 +148,8 @@ impl Port for TapPort {
         Ok(())
     }
 
-    fn transmit(&mut self, packets: &[Pkt], _: Timestamp) -> Result<(), PortError> {
-        for p in packets {
+    fn transmit(&mut self, packets: &mut Vec<Pkt>, _: Timestamp) -> Result<(), PortError> {
+        for p in packets.iter() {
             let sent = match &self.device {
                 Some(d) => d.write(p.data()),
                 None => Err(io::Error::from_raw_os_error(libc::ENODEV)),
