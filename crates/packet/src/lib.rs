@@ -1,7 +1,7 @@
 //! Packets as every other crate sees them: buffer, annotations, header views, checksums.
 //!
-//! - [`Packet`]: one contiguous buffer with headroom and tailroom (a frame, whose owner gets it back), plus annotations. [`Pkt`] (a box of it) is
-//!   what moves between elements, so that a hand-over costs one pointer.
+//! - [`Packet`]: one contiguous buffer with headroom and tailroom (a frame, whose owner gets it back), plus
+//!   annotations. [`Pkt`] (a box of it) is what moves between elements, so that a hand-over costs one pointer.
 //! - [`Anno`]: everything that travels with a packet but not on the wire (Click's annotations: destination address,
 //!   paint, time stamp, packet type, header offsets ...).
 //! - [`checksum`]: the Internet checksum, computed and updated incrementally (RFC 1071, RFC 1624).
@@ -24,13 +24,15 @@ mod buffer;
 pub mod checksum;
 mod ether;
 mod mempool;
+mod pool;
 mod refill;
 mod time;
 pub mod wire;
 
 pub use anno::{Anno, AnnoField, PacketType, anno_field};
-pub use buffer::{DEFAULT_HEADROOM, MAX_PACKET_LEN, MIN_BUFFER_LEN, Packet, Pkt, Pool};
+pub use buffer::{DEFAULT_HEADROOM, MAX_PACKET_LEN, MIN_BUFFER_LEN, Packet, Pkt};
 pub use ether::EtherAddr;
 pub use mempool::mempool;
+pub use pool::Pool;
 pub use refill::{LineSpan, refill_lines, refill_spans};
 pub use time::Timestamp;

@@ -8,8 +8,8 @@ use onefold_table::HugeVec;
 const LINE: usize = 64;
 /// Frames that a port with [`Keep::Recent`] has room for.
 const RECENT_FRAMES: usize = 1 << 12;
-/// Cache lines that it has room for: 256 KiB. What a device's ring takes is in the cache, too (of the second level here:
-/// the third one cost 5 ns a packet).
+/// Cache lines that it has room for: 256 KiB. What a device's ring takes is in the cache, too (of the second level
+/// here: the third one cost 5 ns a packet).
 const RECENT_LINES: usize = 1 << 12;
 /// Lines of the longest frame that it keeps.
 const RECENT_LONGEST: usize = RECENT_LINES / 4;

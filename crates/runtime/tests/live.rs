@@ -260,7 +260,7 @@ impl Port for Lender {
 fn frames_go_back_to_whom_they_belong() {
     const CHAIN: &str = "
         FromDevice(a) -> c :: Classifier(0/01, 0/02, 0/03, -);
-        c[0] -> ToDevice(b); c[1] -> Discard; c[2] -> Queue(100) -> DelayUnqueue(0.001) -> ToDevice(b);
+        c[0] -> ToDevice(b); c[1] -> Discard; c[2] -> Queue(100) -> DelayUnqueue(0.2) -> ToDevice(b);
         c[3] -> ToDevice(nowhere);";
     let flat = onefold_click::load(CHAIN.as_bytes(), "test.click", &[], &Default::default());
     let spec = spec_from_flat(&flat.unwrap());

@@ -5,8 +5,8 @@
 //! headers were such. A frame begins at a cache line, whoever owns its memory:
 //!
 //! - the heap ([`Frame::zeroed`]): an allocation of its own, freed on drop;
-//! - a [`FramePool`](crate::FramePool): a piece of one large memory (huge pages; memory that a device knows), which goes
-//!   back to the pool's free list on drop, by its number.
+//! - a [`FramePool`](crate::FramePool): a piece of one large memory (huge pages; memory that a device knows), which
+//!   goes back to the pool's free list on drop, by its number.
 //!
 //! A frame that grows beyond its memory is copied to the heap, and its memory goes back to its owner at once.
 #![allow(unsafe_code)]

@@ -80,14 +80,14 @@ impl Owner {
             }
         }
         // SAFETY: this user does not look there any more.
-        unsafe { Owner::leave(owner, 1) };
+        unsafe { Owner::release(owner, 1) };
     }
 
     /// So many users less; the last one frees the memory.
     ///
     /// # Safety
     /// They were counted, and do not use the owner from here on.
-    unsafe fn leave(owner: NonNull<Owner>, n: usize) {
+    unsafe fn release(owner: NonNull<Owner>, n: usize) {
         // SAFETY: those who leave are counted until now, so that it is there.
         let before = unsafe { owner.as_ref() }
             .users
@@ -206,7 +206,7 @@ impl FramePool {
             }
         }
         // SAFETY: frames of this pool that are not there any more; this pool counts, too, and stays.
-        unsafe { Owner::leave(self.owner, mine) };
+        unsafe { Owner::release(self.owner, mine) };
     }
 
     /// Is it a frame of this pool?
@@ -256,7 +256,7 @@ impl Clone for FramePool {
 impl Drop for FramePool {
     fn drop(&mut self) {
         // SAFETY: this pool was counted, and is gone.
-        unsafe { Owner::leave(self.owner, 1) };
+        unsafe { Owner::release(self.owner, 1) };
     }
 }
 

@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .udp(1024 + i, 9);
         let mut frame = Vec::new();
         b.write(&mut frame, &[0; 18])?;
-        if i as usize % BATCH == 0 {
+        if usize::from(i).is_multiple_of(BATCH) {
             batches.push(Vec::with_capacity(BATCH));
         }
         if let Some(batch) = batches.last_mut() {

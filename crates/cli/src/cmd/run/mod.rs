@@ -86,7 +86,7 @@ pub struct Args {
     adapt: bool,
     /// What is behind a port otherwise: packet:IF is a network interface (packet:IF,mode=mmsg,batch=N takes N frames
     /// with a system call, 1 to 256), tap:NAME a TAP interface with the host at its other end; memory:FILE has a
-    /// capture in memory before the clock starts and keeps what leaves there, memory: only keeps, pcap:FILE is a
+    /// capture in memory before the clock starts and keeps the last of what leaves, memory: only keeps, pcap:FILE is a
     /// capture that arrives. Interfaces also take mac=keep (the chain file's MAC address, not the interface's),
     /// neighbours=keep (those of the chain file, nobody is asked), and kernel=shared (the host may have addresses
     /// there)
