@@ -2,7 +2,7 @@
 
 use crate::common::{self, ChainArgs, thousands};
 use crate::deploy::Renewal;
-use crate::ports::{Live, PortArg};
+use crate::ports::{self, Live, PortArg};
 use crate::runner::{self, Outcome};
 use crate::shadow::ShadowLog;
 use anyhow::{Result, bail};
@@ -86,9 +86,10 @@ pub fn open(ports: &[PortArg], captures: bool) -> Result<Vec<Live>> {
             bail!("port '{}' has two interfaces", p.port);
         }
     }
+    let umem = ports::umem(ports);
     let mut all = Vec::new();
     for p in ports {
-        all.extend(p.open_live()?);
+        all.extend(p.open_live(umem.as_ref())?);
     }
     Ok(all)
 }
@@ -255,13 +256,17 @@ pub fn ports_json(o: &Outcome) -> serde_json::Map<String, serde_json::Value> {
             "in": { "packets": i.packets, "bytes": i.bytes },
             "out": { "packets": out.packets, "bytes": out.bytes },
         });
-        let live = o.interfaces.iter().find(|(name, ..)| name == n);
-        if let (Some((_, link, losses)), Some(v)) = (live, v.as_object_mut()) {
-            let lost: serde_json::Map<_, _> = (losses.iter())
+        let live = o.interfaces.iter().find(|i| i.name == *n);
+        if let (Some(i), Some(v)) = (live, v.as_object_mut()) {
+            let lost: serde_json::Map<_, _> = (i.losses.iter())
                 .map(|l| (l.reason.to_string(), l.packets.into()))
                 .collect();
-            v.insert("link".into(), link.name().into());
+            let counters: serde_json::Map<_, _> = (i.counters.iter())
+                .map(|(what, n)| ((*what).to_string(), (*n).into()))
+                .collect();
+            v.insert("link".into(), i.link.name().into());
             v.insert("lost".into(), lost.into());
+            v.insert("counters".into(), counters.into());
         }
         (n.clone(), v)
     };
@@ -270,11 +275,15 @@ pub fn ports_json(o: &Outcome) -> serde_json::Map<String, serde_json::Value> {
 
 /// Says what interfaces have lost, and which are not up.
 pub fn print_losses(o: &Outcome) {
-    for (n, link, losses) in &o.interfaces {
-        if *link != LinkState::Up {
-            crate::say!("  {n:<12} link {}", link.name());
+    for i in &o.interfaces {
+        let n = &i.name;
+        if i.link != LinkState::Up {
+            crate::say!("  {n:<12} link {}", i.link.name());
         }
-        for l in losses {
+        for (what, packets) in &i.counters {
+            crate::say!("  {n:<12}      {:>10} packets: {what}", thousands(*packets));
+        }
+        for l in &i.losses {
             crate::say!(
                 "  {n:<12} lost {:>10} packets: {}",
                 thousands(l.packets),

@@ -6,6 +6,7 @@ use onefold_packet::EtherAddr;
 use onefold_port_interface::{Interface, Needs};
 use onefold_port_packet::{MAX_BATCH, Mode, PacketPort};
 use onefold_port_tap::TapPort;
+use onefold_port_xdp::{MAX_RING, MIN_RING, Options, Umem, XdpPort};
 use onefold_runtime::{CapturePort, Keep, MemoryPort, Port};
 
 /// What is behind a port.
@@ -18,6 +19,8 @@ pub enum Kind {
     Pcap(String),
     /// A network interface through packet sockets.
     Packet(Device, Mode),
+    /// A network interface through AF_XDP.
+    Xdp(Device, Options),
     /// A TAP interface: the host is at the other end.
     Tap(Device),
 }
@@ -65,6 +68,7 @@ pub fn port_arg(s: &str) -> Result<PortArg, String> {
         ("pcap", "") => return Err("pcap: wants a file, pcap:FILE".to_string()),
         ("pcap", file) => Kind::Pcap(file.to_string()),
         ("packet", rest) => packet(rest)?,
+        ("xdp", rest) => xdp(rest)?,
         ("tap", rest) => {
             let (device, left) = device("tap", rest)?;
             match left.first() {
@@ -74,7 +78,7 @@ pub fn port_arg(s: &str) -> Result<PortArg, String> {
         }
         (other, _) => {
             return Err(format!(
-                "'{other}' is no kind of port; there are packet:, tap:, memory: and pcap:"
+                "'{other}' is no kind of port; there are packet:, xdp:, tap:, memory: and pcap:"
             ));
         }
     };
@@ -87,6 +91,9 @@ pub fn port_arg(s: &str) -> Result<PortArg, String> {
 fn unknown(kind: &str, key: &str, value: &str) -> String {
     let more = match kind {
         "packet" => "mode=ring, mode=mmsg, batch=1 to batch=256, ",
+        "xdp" => {
+            "queue=N, mode=auto, mode=copy, mode=zerocopy, ring=64 to ring=8192 (powers of two), "
+        }
         _ => "",
     };
     format!(
@@ -146,6 +153,49 @@ fn packet(s: &str) -> Result<Kind, String> {
     }
 }
 
+fn xdp(s: &str) -> Result<Kind, String> {
+    let (device, left) = device("xdp", s)?;
+    let mut o = Options::default();
+    for (k, v) in left {
+        match (k, v) {
+            ("queue", n) => match n.parse() {
+                Ok(n) => o.queue = Some(n),
+                Err(_) => return Err(format!("xdp: queue is a number from 0, not '{n}'")),
+            },
+            ("mode", "auto") => o.mode = onefold_port_xdp::Mode::Auto,
+            ("mode", "copy") => o.mode = onefold_port_xdp::Mode::Copy,
+            ("mode", "zerocopy") => o.mode = onefold_port_xdp::Mode::ZeroCopy,
+            ("ring", n) => match n.parse::<u32>() {
+                Ok(n) if n.is_power_of_two() && (MIN_RING..=MAX_RING).contains(&n) => o.ring = n,
+                _ => {
+                    return Err(format!(
+                        "xdp: ring is a power of two from {MIN_RING} to {MAX_RING}, not '{n}'"
+                    ));
+                }
+            },
+            _ => return Err(unknown("xdp", k, v)),
+        }
+    }
+    Ok(Kind::Xdp(device, o))
+}
+
+/// The frames of all AF_XDP ports among these; `None`: there is no such port.
+pub fn umem(ports: &[PortArg]) -> Option<Umem> {
+    let xdp = |p: &PortArg| match &p.kind {
+        Kind::Xdp(d, o) => Some((d.interface.clone(), o.ring)),
+        _ => None,
+    };
+    let all: Vec<_> = ports.iter().filter_map(xdp).collect();
+    let ring = all.iter().map(|p| p.1).max()?;
+    // one that is not there is said later
+    let mtus = all
+        .iter()
+        .filter_map(|p| Some(Interface::find(&p.0).ok()?.mtu));
+    let most = onefold_port_xdp::MAX_MTU;
+    let mtu = mtus.max().unwrap_or(0).min(most);
+    Some(Umem::new(all.len(), ring, mtu))
+}
+
 /// A live port that is open, and the interface behind it.
 pub struct Live {
     /// The chain's port.
@@ -188,14 +238,14 @@ impl PortArg {
         match &self.kind {
             Kind::Memory(file) => file.as_deref(),
             Kind::Pcap(file) => Some(file),
-            Kind::Packet(..) | Kind::Tap(_) => None,
+            Kind::Packet(..) | Kind::Xdp(..) | Kind::Tap(_) => None,
         }
     }
 
     /// The network interface, if it is one.
     pub fn device(&self) -> Option<&Device> {
         match &self.kind {
-            Kind::Packet(d, _) | Kind::Tap(d) => Some(d),
+            Kind::Packet(d, _) | Kind::Xdp(d, _) | Kind::Tap(d) => Some(d),
             Kind::Memory(_) | Kind::Pcap(_) => None,
         }
     }
@@ -218,7 +268,7 @@ impl PortArg {
                 }
                 Box::new(memory)
             }
-            Kind::Packet(..) | Kind::Tap(_) => {
+            Kind::Packet(..) | Kind::Xdp(..) | Kind::Tap(_) => {
                 bail!(
                     "port '{}' is an interface, which is opened before",
                     self.port
@@ -227,11 +277,11 @@ impl PortArg {
         })
     }
 
-    /// Makes a port that is an interface ready; `None`: it is none.
+    /// Makes a port that is an interface ready; `None`: it is none. `umem`: see [`umem`].
     ///
     /// # Errors
     /// What is wrong with the interface, with what to type.
-    pub fn open_live(&self) -> Result<Option<Live>> {
+    pub fn open_live(&self, umem: Option<&Umem>) -> Result<Option<Live>> {
         let (device, interface, open, shown, host_side): (_, _, Box<dyn Port>, _, _) =
             match &self.kind {
                 Kind::Packet(d, mode) => {
@@ -247,6 +297,24 @@ impl PortArg {
                         Mode::Vectors(n) => format!("{n} frames a system call"),
                     };
                     let shown = format!("packet:{} ({how})", d.interface);
+                    (d, interface, Box::new(p), shown, false)
+                }
+                Kind::Xdp(d, o) => {
+                    let interface = Interface::find(&d.interface)?;
+                    interface.check(Needs {
+                        mtu: 0,
+                        kernel_may_share: d.shared,
+                    })?;
+                    let own;
+                    let umem = match umem {
+                        Some(u) => u,
+                        None => {
+                            own = Umem::new(1, o.ring, interface.mtu);
+                            &own
+                        }
+                    };
+                    let p = XdpPort::open(&self.port, interface.clone(), *o, umem)?;
+                    let shown = format!("xdp:{} ({})", d.interface, p.shown());
                     (d, interface, Box::new(p), shown, false)
                 }
                 Kind::Tap(d) => {
@@ -279,12 +347,13 @@ mod tests {
         let file = Kind::Memory(Some("a:b.pcap".to_string()));
         assert_eq!(kind("lan=memory:a:b.pcap"), Ok(file));
         assert_eq!(kind("lan=pcap:x"), Ok(Kind::Pcap("x".to_string())));
-        let device = Device {
-            interface: "eth1".to_string(),
+        let device_of = |name: &str| Device {
+            interface: name.to_string(),
             keeps_mac: false,
             keeps_neighbours: false,
             shared: false,
         };
+        let device = device_of("eth1");
         let ring = Kind::Packet(device.clone(), Mode::Ring);
         assert_eq!(kind("lan=packet:eth1"), Ok(ring));
         let all = Device {
@@ -296,7 +365,22 @@ mod tests {
         let text = "lan=packet:eth1,mac=keep,mode=mmsg,neighbours=keep,batch=256,kernel=shared";
         assert_eq!(kind(text), Ok(Kind::Packet(all, Mode::Vectors(256))));
         assert_eq!(kind("lan=tap:eth1"), Ok(Kind::Tap(device)));
+        let plain = Kind::Xdp(device_of("eth1"), Options::default());
+        assert_eq!(kind("lan=xdp:eth1"), Ok(plain.clone()));
+        assert_eq!(kind("lan=xdp:eth1,mode=auto"), Ok(plain));
+        let all = Options {
+            queue: Some(3),
+            mode: onefold_port_xdp::Mode::ZeroCopy,
+            ring: 256,
+        };
+        let text = "lan=xdp:eth1,queue=3,mode=zerocopy,ring=256";
+        assert_eq!(kind(text), Ok(Kind::Xdp(device_of("eth1"), all)));
         for wrong in [
+            "lan=xdp:",
+            "lan=xdp:eth1,ring=100",
+            "lan=xdp:eth1,ring=32",
+            "lan=xdp:eth1,queue=-1",
+            "lan=xdp:eth1,mode=ring",
             "lan",
             "lan=memory",
             "lan=pcap:",

@@ -83,14 +83,27 @@ impl Dropped {
     }
 }
 
+/// What is known of a port that is a network interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InterfaceReport {
+    /// The chain's port.
+    pub name: String,
+    /// The link's state.
+    pub link: LinkState,
+    /// What was lost there.
+    pub losses: Vec<Loss>,
+    /// What else was counted.
+    pub counters: Vec<(&'static str, u64)>,
+}
+
 /// What happened.
 pub struct Outcome {
     /// The account.
     pub totals: Totals,
     /// Port name -> (in, out), in the order of the chain file.
     pub ports: Vec<(String, Count, Count)>,
-    /// Of ports that are network interfaces: name, link, and what was lost there.
-    pub interfaces: Vec<(String, LinkState, Vec<Loss>)>,
+    /// Ports that are network interfaces.
+    pub interfaces: Vec<InterfaceReport>,
     /// Reason -> packets.
     pub drops: BTreeMap<String, u64>,
     /// By element and reason, most first.
@@ -325,7 +338,12 @@ pub fn run(
     forward_prints(worker.executor().flow_mut().graph_mut());
     let interfaces = match is_live {
         true => (worker.states())
-            .map(|s| (s.name.to_string(), s.link, s.losses))
+            .map(|s| InterfaceReport {
+                name: s.name.to_string(),
+                link: s.link,
+                losses: s.losses,
+                counters: s.counters,
+            })
             .collect(),
         false => Vec::new(),
     };

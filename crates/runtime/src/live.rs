@@ -153,6 +153,8 @@ pub struct PortState<'a> {
     pub link: LinkState,
     /// What it has lost.
     pub losses: Vec<Loss>,
+    /// What else was counted.
+    pub counters: Vec<(&'static str, u64)>,
 }
 
 impl<E: Executor> Worker<E> {
@@ -329,6 +331,7 @@ impl<E: Executor> Worker<E> {
             name: &s.name,
             link: p.link(),
             losses: p.losses(),
+            counters: p.counters(),
         })
     }
 

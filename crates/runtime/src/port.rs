@@ -181,6 +181,11 @@ pub trait Port: Send {
         LinkState::Up
     }
 
+    /// What else was counted, in the operator's words; zeros are left out.
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+
     /// What was lost so far, by reason; reasons without packets are left out.
     fn losses(&self) -> Vec<Loss> {
         Vec::new()

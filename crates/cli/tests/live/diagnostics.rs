@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// What a start in a host's namespace says, which must fail as wrong use does.
-fn refused(net: &Net, args: &[&str]) -> String {
+pub fn refused(net: &Net, args: &[&str]) -> String {
     let mut c = net.command("o", env!("CARGO_BIN_EXE_onefold"));
     c.arg("run")
         .args(args)
@@ -145,22 +145,23 @@ fn interfaces_and_captures_do_not_go_together() {
 fn without_permission_the_capability_is_named() {
     let Some(net) = Net::new(&["o"]) else { return };
     net.pair(("o", "one"), ("o", "two"));
-    // somebody who may not, in the same namespace
-    let nobody = |port: &'static str, capability: &str| {
-        let o = net.within("o", || {
-            let mut c = Command::new(env!("CARGO_BIN_EXE_onefold"));
-            c.args(["run", "routers-1", "--no-verify", "--port", port]);
-            c.current_dir(common::root()).uid(65_534).gid(65_534);
-            c.output()
-        });
-        let o = match o {
-            Ok(o) => o,
-            Err(e) => return onefold_testing::skip(format!("nobody cannot run the binary: {e}")),
-        };
-        let e = String::from_utf8_lossy(&o.stderr);
-        assert_eq!(o.status.code(), Some(2), "{e}");
-        assert!(e.contains(capability) && e.contains("setcap"), "{e}");
+    nobody(&net, "left=packet:one", "CAP_NET_RAW");
+    nobody(&net, "left=tap:t0", "CAP_NET_ADMIN");
+}
+
+/// Somebody who may not, in the same namespace, is told of this capability.
+pub fn nobody(net: &Net, port: &str, capability: &str) {
+    let o = net.within("o", || {
+        let mut c = Command::new(env!("CARGO_BIN_EXE_onefold"));
+        c.args(["run", "routers-1", "--no-verify", "--port", port]);
+        c.current_dir(common::root()).uid(65_534).gid(65_534);
+        c.output()
+    });
+    let o = match o {
+        Ok(o) => o,
+        Err(e) => return onefold_testing::skip(format!("nobody cannot run the binary: {e}")),
     };
-    nobody("left=packet:one", "CAP_NET_RAW");
-    nobody("left=tap:t0", "CAP_NET_ADMIN");
+    let e = String::from_utf8_lossy(&o.stderr);
+    assert_eq!(o.status.code(), Some(2), "{e}");
+    assert!(e.contains(capability) && e.contains("setcap"), "{e}");
 }

@@ -6,7 +6,7 @@ use onefold_testing::net::{Net, Raw};
 use std::time::{Duration, Instant};
 
 /// A router between two hosts.
-fn routed() -> Option<Net> {
+pub fn routed() -> Option<Net> {
     let net = Net::new(&["a", "o", "b"])?;
     left(&net);
     net.pair(("b", "vb"), ("o", "ob"));
@@ -32,11 +32,16 @@ const FAR: [u8; 4] = [172, 16, 1, 2];
 
 #[test]
 fn a_link_goes_down_and_an_interface_away_and_both_come_back() {
+    links_change("packet", ["", ",mode=mmsg,batch=8"]);
+}
+
+/// A link goes down and up, an interface away and back, in each of these modes.
+pub fn links_change<const N: usize>(kind: &str, modes: [&str; N]) {
     let Some(net) = routed() else { return };
-    for mode in ["", ",mode=mmsg,batch=8"] {
+    for mode in modes {
         let ports = [
-            format!("left=packet:oa{mode}"),
-            format!("right=packet:ob{mode}"),
+            format!("left={kind}:oa{mode}"),
+            format!("right={kind}:ob{mode}"),
         ];
         let args = ["routers-1", "--port", &ports[0], "--port", &ports[1]];
         let mut onefold = Running::start(&net, "o", &args);
@@ -84,9 +89,23 @@ fn used(pid: u32) -> Duration {
 
 #[test]
 fn a_chain_without_packets_uses_less_than_two_hundredths_of_a_core() {
+    sleeps("packet");
+}
+
+/// A chain on ports of this kind uses next to nothing while no packets come, and is there when one does.
+pub fn sleeps(kind: &str) {
     let Some(net) = routed() else { return };
+    let ports = [format!("left={kind}:oa"), format!("right={kind}:ob")];
     for (poll, most) in [("adaptive", 0.02), ("interrupt", 0.02)] {
-        let args = [&ARGS[..], &["--poll", poll]].concat();
+        let args = [
+            "routers-1",
+            "--port",
+            &ports[0],
+            "--port",
+            &ports[1],
+            "--poll",
+            poll,
+        ];
         let onefold = Running::start(&net, "o", &args);
         let echo = net.within("a", || Raw::icmp().ping(FAR.into(), 3, PATIENCE));
         assert!(echo.is_some(), "{poll}");

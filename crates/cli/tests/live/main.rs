@@ -8,3 +8,4 @@ mod host;
 mod links;
 mod running;
 mod traffic;
+mod xdp;

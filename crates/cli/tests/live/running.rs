@@ -23,10 +23,15 @@ impl Running {
     /// Starts it in a host's namespace, every packet compared with the reference graph, and waits until it takes
     /// packets.
     pub fn start(net: &Net, host: &str, args: &[&str]) -> Running {
+        Running::compared(net, host, args, "all")
+    }
+
+    /// As [`Running::start`], with this share of the packets compared.
+    pub fn compared(net: &Net, host: &str, args: &[&str], share: &str) -> Running {
         let mut command = net.command(host, env!("CARGO_BIN_EXE_onefold"));
         command.arg("run").args(args);
-        // proofs of these chains are other tests' matter: every packet is compared
-        command.args(["--json", "--verify-time", "0", "--shadow", "all"]);
+        // proofs of these chains are other tests' matter
+        command.args(["--json", "--verify-time", "0", "--shadow", share]);
         let mut running = Running::spawn(command);
         running.wait_for("running;");
         running

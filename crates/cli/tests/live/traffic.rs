@@ -30,11 +30,11 @@ fn rules(name: &str) -> String {
 }
 
 /// TCP both ways with checksums, UDP, ping; NAT seen from outside.
-fn isp_edge(name: &str, options: &str) {
-    let Some(net) = isp() else { return };
+pub fn isp_edge(name: &str, kind: &str, options: &str) -> Option<serde_json::Value> {
+    let net = isp()?;
     let (lan, wan) = (
-        format!("lan=packet:oa{options}"),
-        format!("wan=packet:ob{options}"),
+        format!("lan={kind}:oa{options}"),
+        format!("wan={kind}:ob{options}"),
     );
     let args = [
         "isp-edge",
@@ -70,17 +70,18 @@ fn isp_edge(name: &str, options: &str) {
         assert_eq!(v["ports"][port]["lost"], serde_json::json!({}), "{v}");
     }
     assert_eq!(v["interrupted"], true);
+    Some(v)
 }
 
 #[test]
 fn isp_edge_through_a_ring() {
-    isp_edge("live-ring", "");
+    isp_edge("live-ring", "packet", "");
 }
 
 /// SCC's multiplexed system call.
 #[test]
 fn isp_edge_through_vectors() {
-    isp_edge("live-vectors", ",mode=mmsg,batch=16");
+    isp_edge("live-vectors", "packet", ",mode=mmsg,batch=16");
 }
 
 #[test]

@@ -9,6 +9,11 @@ const ETHERNET: u16 = 1;
 /// `ETHTOOL_GLINK`: has it a carrier? The kernel writes the answer (`struct ethtool_value`) behind the question.
 const ETHTOOL_GLINK: u32 = 0x0a;
 
+/// `ETHTOOL_GDRVINFO` (`struct ethtool_drvinfo`): which driver is it?
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+/// `ETHTOOL_GCHANNELS` (`struct ethtool_channels`): how many queues has it?
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
 /// State of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Flags {
@@ -94,6 +99,32 @@ impl Control {
         Some(value[1] != 0)
     }
 
+    /// Its driver's name; `None`: it does not say.
+    pub fn driver(&self, name: &str) -> Option<String> {
+        // a number, five texts of 32 bytes and one of 12, five numbers
+        let mut info = [0u32; 49];
+        info[0] = ETHTOOL_GDRVINFO;
+        self.ask(name, libc::SIOCETHTOOL, |r| {
+            r.ifr_ifru.ifru_data = info.as_mut_ptr().cast();
+        })
+        .ok()?;
+        let bytes = info.iter().skip(1).take(8).flat_map(|w| w.to_ne_bytes());
+        let text: Vec<u8> = bytes.take_while(|b| *b != 0).collect();
+        String::from_utf8(text).ok()
+    }
+
+    /// Receive queues, and queues for both ways, that are in use; `None`: its driver does not say.
+    pub fn channels(&self, name: &str) -> Option<(u32, u32)> {
+        // four limits, then as many counts: receive, transmit, other, combined
+        let mut all = [0u32; 9];
+        all[0] = ETHTOOL_GCHANNELS;
+        self.ask(name, libc::SIOCETHTOOL, |r| {
+            r.ifr_ifru.ifru_data = all.as_mut_ptr().cast();
+        })
+        .ok()?;
+        Some((all[5], all[8]))
+    }
+
     /// Sets it up.
     ///
     /// # Errors
@@ -128,8 +159,8 @@ impl Control {
             *to = from as libc::c_char;
         }
         fill(&mut r);
-        // SAFETY: the questions of this module read and write one `ifreq`, and that of `carrier` the two numbers that
-        // it leads to; both live for the time of the call
+        // SAFETY: the questions of this module read and write one `ifreq`, and those of ethtool the structure that it
+        // leads to, which is as large as the question wants; all live for the time of the call
         match unsafe { libc::ioctl(self.0.as_raw_fd(), question, &mut r) } {
             0.. => Ok(r),
             _ => Err(io::Error::last_os_error()),

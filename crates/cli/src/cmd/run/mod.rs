@@ -85,11 +85,11 @@ pub struct Args {
     #[arg(long)]
     adapt: bool,
     /// What is behind a port otherwise: packet:IF is a network interface (packet:IF,mode=mmsg,batch=N takes N frames
-    /// with a system call, 1 to 256), tap:NAME a TAP interface with the host at its other end; memory:FILE has a
-    /// capture in memory before the clock starts and keeps the last of what leaves, memory: only keeps, pcap:FILE is a
-    /// capture that arrives. Interfaces also take mac=keep (the chain file's MAC address, not the interface's),
-    /// neighbours=keep (those of the chain file, nobody is asked), and kernel=shared (the host may have addresses
-    /// there)
+    /// with a system call, 1 to 256), xdp:IF one through AF_XDP (xdp:IF,queue=N,mode=auto|copy|zerocopy,ring=N),
+    /// tap:NAME a TAP interface with the host at its other end; memory:FILE has a capture in memory before the clock
+    /// starts and keeps the last of what leaves, memory: only keeps, pcap:FILE is a capture that arrives. Interfaces
+    /// also take mac=keep (the chain file's MAC address, not the interface's), neighbours=keep (those of the chain
+    /// file, nobody is asked), and kernel=shared (the host may have addresses there)
     #[arg(long = "port", value_name = "PORT=KIND:NAME", value_parser = port_arg)]
     ports: Vec<PortArg>,
     /// What is done while no packets come to network interfaces: look again and again (a whole core), sleep after a
