@@ -276,11 +276,12 @@ fn tags_of_a_trunk_arrive() {
         return;
     };
     net.pair(("a", "va"), ("o", "oa"));
-    for mode in [Mode::Ring, Mode::Vectors(4)] {
-        let port = match mode {
-            Mode::Ring => "trunk=packet:oa",
-            Mode::Vectors(_) => "trunk=packet:oa,mode=mmsg",
-        };
+    let all = [
+        (Mode::Ring, "trunk=packet:oa"),
+        (Mode::Vectors(4), "trunk=packet:oa,mode=mmsg"),
+        (Mode::Ring, "trunk=xdp:oa"),
+    ];
+    for (mode, port) in all {
         let onefold = Running::start(&net, "o", &["kitchen-sink", "--port", port]);
         let mut host = net.within("a", || {
             let va = Interface::find("va").expect("the interface");

@@ -121,10 +121,10 @@ fn holds_do_not_starve_a_port() {
     net.ip("a", "neigh add 10.9.0.2 lladdr 02:00:00:00:00:99 dev va");
     let folder = common::temp("live-xdp-holds");
     let chain = folder.join("hold.yaml");
-    let click = folder.join("hold.click");
-    let text = "FromDevice(0) -> Queue(20000) -> RatedUnqueue(1) -> ToDevice(0);\n";
-    std::fs::write(&click, text).expect("a file");
-    let yaml = "functions: { h: { click: { file: hold.click } } }\nports: { lan: \"h[0]\" }\n";
+    let config = "FromDevice(lan) -> Queue(20000) -> RatedUnqueue(1) -> ToDevice(lan);";
+    let yaml = format!(
+        "functions:\n  h:\n    click:\n      config: |\n        {config}\n    ports: [lan]\nports: {{ lan: \"h[0]\" }}\n"
+    );
     std::fs::write(&chain, yaml).expect("a file");
     let chain = chain.display().to_string();
     let args = [&chain, "--port", "lan=xdp:oa,ring=64"];

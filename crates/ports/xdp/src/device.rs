@@ -177,7 +177,7 @@ impl Device {
     /// Puts a frame into the transmit ring; it comes back if there is no room.
     #[inline]
     pub fn put(&mut self, frame: Frame, at: usize, len: u32) -> Result<(), Frame> {
-        if self.transmit.room() == 0 {
+        if !self.transmit.has_room() {
             return Err(frame);
         }
         if let Some(address) = self.lend(frame) {

@@ -121,6 +121,12 @@ impl<T: Entry> Producer<T> {
         self.written.wrapping_sub(self.read)
     }
 
+    /// Is there room for one more? The kernel's side is looked at only where it was full before.
+    #[inline]
+    pub fn has_room(&mut self) -> bool {
+        self.written.wrapping_sub(self.read) < self.ring.places() || self.room() > 0
+    }
+
     /// Places for so many more.
     #[inline]
     pub fn room(&mut self) -> u32 {
@@ -130,7 +136,7 @@ impl<T: Entry> Producer<T> {
     /// Writes one more entry; the kernel sees it after [`Producer::submit`]. False: there is no room.
     #[inline]
     pub fn push(&mut self, entry: T) -> bool {
-        if self.written.wrapping_sub(self.read) >= self.ring.places() && self.room() == 0 {
+        if !self.has_room() {
             return false;
         }
         // SAFETY: the kernel has read what was in this place, and looks at it again only when it is told
