@@ -12,6 +12,8 @@ use std::io;
 
 const OPENING: &str = "opening an AF_XDP socket on";
 const CAPABILITIES: &str = "CAP_NET_RAW,CAP_NET_ADMIN,CAP_BPF";
+/// Frames that a port keeps beside its rings.
+const SPARE: usize = 64;
 /// Frames that the kernel sends in a call, where it copies them.
 const KERNEL_BATCH: u32 = 32;
 
@@ -145,6 +147,13 @@ impl Device {
             }
         }
         self.completion.release(n);
+    }
+
+    /// Frames beyond a few go back to all ports: what comes in at one of them and leaves here would end up here.
+    pub fn give_spare(&mut self, umem: &Umem) {
+        if self.spare.len() > SPARE {
+            umem.pool().give(self.spare.drain(SPARE..));
+        }
     }
 
     /// Fills the fill ring, as far as there are frames.

@@ -68,7 +68,8 @@ pub enum XdpError {
     },
     /// The driver cannot be told of the frames.
     #[error(
-        "interface '{name}': its driver has no zero copy for AF_XDP ({error}); leave mode=zerocopy out, or say mode=copy"
+        "interface '{name}': its driver has no zero copy for AF_XDP ({error}); leave mode=zerocopy out, or say \
+         mode=copy"
     )]
     NoZeroCopy {
         /// The interface.

@@ -1,10 +1,10 @@
 //! Ports that are network interfaces of Linux, through AF_XDP sockets: `xdp:IF`, without DPDK and without libbpf.
 //!
-//! - An XDP program that is assembled here ([`program`]) hands the frames of one receive queue to a socket, before the
+//! - An XDP program that is assembled here (`program`) hands the frames of one receive queue to a socket, before the
 //!   host's stack sees them; what other queues get goes to the host.
-//! - Frames lie in a memory that the kernel was told of ([`Umem`]), which all ports of a run share: a packet goes through
-//!   the chain where it lies, and leaves without being copied by us. Where the driver reads and writes that memory
-//!   itself (*zero copy*), nobody copies; elsewhere the kernel does, once each way.
+//! - Frames lie in a memory that the kernel was told of ([`Umem`]), which all ports of a run share: a packet goes
+//!   through the chain where it lies, and leaves without being copied by us. Where the driver reads and writes that
+//!   memory itself (*zero copy*), nobody copies; elsewhere the kernel does, once each way.
 //! - What elements hold is bounded: where few frames are free, what comes in is copied to the heap, and its frame is
 //!   used again at once.
 //! - Checksums that a virtual interface's peer has left unfinished are finished (`finish`).
@@ -80,8 +80,6 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(10);
 /// Drivers whose peer leaves checksums to hardware that there is not.
 const VIRTUAL: [&str; 1] = ["veth"];
-/// Frames that a port keeps beside its rings.
-const SPARE: usize = 64;
 
 /// What happened, besides [`Transmitter`]'s.
 #[derive(Debug, Default)]
@@ -108,7 +106,8 @@ struct Kernel {
 impl Kernel {
     fn plus(self, s: &libc::xdp_statistics) -> Kernel {
         Kernel {
-            dropped: self.dropped + s.rx_dropped,
+            // a frame that finds none to be copied to counts twice
+            dropped: self.dropped + s.rx_dropped.saturating_sub(s.rx_fill_ring_empty_descs),
             ring_full: self.ring_full + s.rx_ring_full,
             fill_empty: self.fill_empty + s.rx_fill_ring_empty_descs,
             invalid: self.invalid + s.rx_invalid_descs + s.tx_invalid_descs,
@@ -392,9 +391,7 @@ impl Port for XdpPort {
         d.receive.release(n);
         d.reap();
         d.refill(&self.umem);
-        if d.spare.len() > SPARE {
-            self.umem.pool().give(d.spare.drain(SPARE..));
-        }
+        d.give_spare(&self.umem);
         Ok(())
     }
 
@@ -442,6 +439,7 @@ impl Port for XdpPort {
             // frames may have been too few before
             d.refill(&self.umem);
         }
+        d.give_spare(&self.umem);
         let index = d.index;
         if self.control.index(&self.interface.name).ok() != Some(index) {
             return Some(self.close());

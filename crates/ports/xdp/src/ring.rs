@@ -24,8 +24,8 @@ struct Ring<T> {
     mask: u32,
 }
 
-// SAFETY: the mapping belongs to the ring alone, and is reached through it only; the kernel's side of it does not depend
-// on the thread
+// SAFETY: the mapping belongs to the ring alone, and is reached through it only; the kernel's side of it does not
+// depend on the thread
 unsafe impl<T: Entry> Send for Ring<T> {}
 
 impl<T: Entry> Ring<T> {

@@ -137,6 +137,7 @@ impl Transmitter {
             return Ok(());
         };
         d.reap();
+        d.give_spare(umem);
         self.fill_ring(d);
         for p in packets.iter_mut() {
             if !self.fits(p.data()) {
