@@ -468,8 +468,8 @@ pub trait Element: ElementClone + Send + 'static {
         None
     }
 
-    /// When [`Element::account`] must be told of what has passed.
-    fn accounts(&self) -> Accounts {
+    /// When [`Element::account`] must be told of what has passed, with this tag.
+    fn accounts(&self, tag: u16) -> Accounts {
         Accounts::Now
     }
 

@@ -10,7 +10,8 @@ use onefold_element::model::{
     bits, bytes, field,
 };
 use onefold_element::{
-    ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port, element_any,
+    Accounts, ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port,
+    element_any,
 };
 use onefold_packet::wire::ipv6::{self, Header};
 use onefold_packet::{Pkt, anno_field};
@@ -155,6 +156,13 @@ impl Element for CheckIp6Header {
             _ => self.count += packets,
         }
     }
+    fn accounts(&self, tag: u16) -> Accounts {
+        match tag {
+            // the first one is told of on the console
+            DROPPED => Accounts::Now,
+            _ => Accounts::Later,
+        }
+    }
 
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::r("drops"), HandlerInfo::r("count")];
@@ -256,6 +264,9 @@ impl Element for DecIp6Hlim {
     }
     fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
         self.drops += packets;
+    }
+    fn accounts(&self, _: u16) -> Accounts {
+        Accounts::Later
     }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::r("drops")];
@@ -631,6 +642,7 @@ impl Element for Ip6Encap {
 mod tests {
     use crate::ip6::testpkt::*;
     use crate::testing::Bench;
+    use onefold_element::Accounts;
 
     #[test]
     fn checks_in_order_and_cuts_padding() {
@@ -665,6 +677,15 @@ mod tests {
         }
         assert_eq!(b.read("drops").unwrap(), "55");
         assert_eq!(b.host.log, "IP6 header check failed\n");
+    }
+
+    /// Whoever counts passed packets may tell of many at once; what is printed has its place.
+    #[test]
+    fn passed_packets_are_told_of_later() {
+        let check = (super::CHECK_IP6_HEADER.new)();
+        assert_eq!(check.accounts(super::PASSED), Accounts::Later);
+        assert_eq!(check.accounts(super::DROPPED), Accounts::Now);
+        assert_eq!((super::DEC_IP6_HLIM.new)().accounts(0), Accounts::Later);
     }
 
     #[test]

@@ -129,7 +129,7 @@ impl Element for NfLink {
     fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
         self.count += packets;
     }
-    fn accounts(&self) -> Accounts {
+    fn accounts(&self, _: u16) -> Accounts {
         Accounts::Later
     }
     fn passes(&self) -> bool {

@@ -185,7 +185,7 @@ impl Element for Source {
     fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
         self.count += packets;
     }
-    fn accounts(&self) -> Accounts {
+    fn accounts(&self, _: u16) -> Accounts {
         Accounts::Later
     }
 
@@ -333,7 +333,7 @@ impl Element for Sink {
     fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
         self.count += packets;
     }
-    fn accounts(&self) -> Accounts {
+    fn accounts(&self, _: u16) -> Accounts {
         Accounts::Later
     }
 

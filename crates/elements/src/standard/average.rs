@@ -138,7 +138,7 @@ impl Element for AverageCounter {
             self.reset();
         }
     }
-    fn accounts(&self) -> Accounts {
+    fn accounts(&self, _: u16) -> Accounts {
         match self.threshold {
             0 => Accounts::Moment,
             _ => Accounts::Now,

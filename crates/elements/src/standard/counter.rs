@@ -177,7 +177,7 @@ impl Element for Counter {
     fn account(&mut self, _: u16, packets: u64, bytes: u64, cx: &mut Cx<'_>) {
         self.count(packets, bytes, cx.now);
     }
-    fn accounts(&self) -> Accounts {
+    fn accounts(&self, _: u16) -> Accounts {
         Accounts::Moment
     }
     fn passes(&self) -> bool {

@@ -92,7 +92,7 @@ impl Element for Discard {
     fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
         self.count += packets;
     }
-    fn accounts(&self) -> Accounts {
+    fn accounts(&self, _: u16) -> Accounts {
         Accounts::Later
     }
     fn push_batch(&mut self, _: Port, batch: &mut Vec<Pkt>, cx: &mut Cx<'_>) {

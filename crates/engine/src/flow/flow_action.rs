@@ -239,7 +239,7 @@ const ODD: &str = "not understood";
 fn counts(
     m: &Maker<'_>,
     ip_end: &dyn Fn(EndAt) -> Option<bool>,
-    when: &dyn Fn(u32) -> Accounts,
+    when: &dyn Fn(u32, u16) -> Accounts,
 ) -> Result<(Vec<Count>, usize, usize), &'static str> {
     let (shift, l3) = (m.shift, m.guard.shape.l3 as i32);
     let count = |(elem, tag, len): &(u32, u16, LenAt)| {
@@ -265,9 +265,9 @@ fn counts(
         .collect::<Option<_>>()
         .ok_or("a length in counts")?;
     // the order among those that only add up is nobody's business
-    counts.sort_by_key(|c| when(c.elem));
-    let late = counts.partition_point(|c| when(c.elem) == Accounts::Later);
-    let moment = counts.partition_point(|c| when(c.elem) <= Accounts::Moment) - late;
+    counts.sort_by_key(|c| when(c.elem, c.tag));
+    let late = counts.partition_point(|c| when(c.elem, c.tag) == Accounts::Later);
+    let moment = counts.partition_point(|c| when(c.elem, c.tag) <= Accounts::Moment) - late;
     // lists of rules count as many bytes as the header says that is in the key, or those of the packet
     let cut = |rule: &u32| match m.code.action_of(*rule).map(|a| a.cut) {
         Some(Cut::At(e)) => ip_end(e) == Some(true),
@@ -287,7 +287,7 @@ pub(crate) fn make(
     (path, place, asked): (&Path, Place, &Questions),
     guard: &MaskedMatch,
     window: &[u8; WINDOW],
-    when: &dyn Fn(u32) -> Accounts,
+    when: &dyn Fn(u32, u16) -> Accounts,
 ) -> Result<(FlowAction, RewriteTemplate, Flow), &'static str> {
     let shift = place.shift;
     let m = Maker::new(code, (path, asked), guard, (window, shift));

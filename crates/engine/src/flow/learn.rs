@@ -365,9 +365,9 @@ impl FlowRunner {
         let first = entry.and_then(|s| s.rules.checked_add(x.rule));
         let one = first.is_some_and(|r| path.rules == [r] && code.only_counts(r));
         let nodes = &self.runner.graph.core.nodes;
-        let when = |e: u32| {
+        let when = |e: u32, tag: u16| {
             let elem = nodes.get(e as usize).and_then(|n| n.elem.as_ref());
-            elem.map_or(Accounts::Now, |e| e.accounts())
+            elem.map_or(Accounts::Now, |e| e.accounts(tag))
         };
         // a rewriter may have looked at ports that are not in the key
         if guard.shape.transport == shape::Transport::Other && !path.flows.is_empty() {

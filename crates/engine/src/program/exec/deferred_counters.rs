@@ -23,10 +23,10 @@ pub(crate) struct DeferredCounters {
 impl DeferredCounters {
     /// Nothing is counted yet.
     pub fn new(code: &Code, g: &Graph) -> DeferredCounters {
-        let waits = |(elem, _): &(u32, u16)| {
+        let waits = |(elem, tag): &(u32, u16)| {
             let n = g.core.nodes.get(*elem as usize);
             let elem = n.and_then(|n| n.elem.as_ref());
-            elem.is_some_and(|e| e.accounts() == Accounts::Later)
+            elem.is_some_and(|e| e.accounts(*tag) == Accounts::Later)
         };
         let waits: Box<[bool]> = code.counts.iter().map(waits).collect();
         let fast = |a| code.is_fast(a, &waits);
