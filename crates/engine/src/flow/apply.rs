@@ -130,7 +130,7 @@ pub(crate) struct ApplyAtOnce<'a, 'b> {
 }
 
 impl ApplyAtOnce<'_, '_> {
-    /// `KEYED`: they have entries, and are known [in short](BatchMeta::keyed); otherwise none has one. The stamps that are given follow `clock`.
+    /// `KEYED`: some have entries, and all are known [in short](BatchMeta::keyed); otherwise none has one. The stamps that are given follow `clock`.
     #[inline(always)]
     pub fn go<const KEYED: bool>(
         self,
@@ -228,9 +228,11 @@ impl ApplyAtOnce<'_, '_> {
         if left == 0 {
             done.upto = count;
         }
-        if !KEYED {
-            done.by_class = done.went as u64;
-        }
+        let went = which & first_bits(count) & !left;
+        done.by_class = match KEYED {
+            true => (went & b.only).count_ones().into(),
+            false => done.went as u64,
+        };
         done
     }
 }

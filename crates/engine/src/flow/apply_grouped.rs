@@ -157,6 +157,7 @@ impl ApplyAtOnce<'_, '_> {
             }
         }
         done.went = go.count_ones() as usize;
+        done.by_class = (go & b.only).count_ones().into();
         Some(done)
     }
 }

@@ -237,34 +237,41 @@ impl FlowRunner {
         packets: &Windows<'_>,
     ) -> Extracted {
         let n = packets.len();
-        let Some(ingress) = self.ingress.get(ingress) else {
+        let Some(ingress) = self.ingress.get_mut(ingress) else {
             return Extracted {
                 unknown: n,
                 ..Extracted::default()
             };
         };
         let mut seen = Extracted::default();
-        (self.meta.only, self.meta.keyed) = (0, 0);
+        (self.meta.only, self.meta.keyed, self.meta.long) = (0, 0, 0);
         self.meta.longer = false;
         let Some(group) = self.group.get_mut(..n) else {
             return seen;
         };
-        seen = match ingress.edges() {
-            true => wide.extract::<true>(ingress, &self.table, packets, &mut self.meta, group),
-            false => wide.extract::<false>(ingress, &self.table, packets, &mut self.meta, group),
+        let (table, meta) = (&self.table, &mut *self.meta);
+        seen = match (ingress.quick_v6, ingress.edges()) {
+            (true, _) => wide.extract_long(ingress, table, packets, meta, group),
+            (_, true) => wide.extract::<true>(ingress, table, packets, meta, group),
+            (_, false) => wide.extract::<false>(ingress, table, packets, meta, group),
         };
+        (ingress.order).group(&self.meta.guards, self.meta.only | self.meta.keyed);
         if self.meta.keyed != 0 {
             let all = !0 >> (GROUP - n);
             let (leases, meta) = (&self.pool.leases, &mut *self.meta);
-            match (meta.keyed == all, ingress.monitor.overloaded) {
+            let short = meta.keyed == all && meta.long == 0;
+            match (meta.keyed | meta.only == all, ingress.monitor.overloaded) {
                 (true, false) => {
-                    let tallies = &self.actions.tallies;
-                    seen.keyed = wide.search_keyed(&self.table, leases, tallies, meta, n);
+                    let (table, actions) = (&self.table, &self.actions);
+                    seen.keyed = match short {
+                        true => wide.search_keyed(table, leases, &actions.tallies, meta, n),
+                        false => wide.search_some(table, leases, actions, meta, n),
+                    };
                     if seen.keyed {
                         return seen;
                     }
                 }
-                (true, true) if self.admission.is_some() => {
+                (true, true) if short && self.admission.is_some() => {
                     let which =
                         wide.search_overloaded(&self.table, leases, &self.seen_filter, meta, n);
                     (seen.keyed, seen.part) = (which == 0, which != 0);
@@ -350,7 +357,8 @@ impl FlowRunner {
     /// whose windows are at hand. Where they leave is [written down](crate::flow::batch_meta::BatchMeta::sinks); they
     /// have not left.
     ///
-    /// `KEYED`: all have entries; otherwise none has.
+    /// `KEYED`: some have entries, and of the others it has been written down what they would have; otherwise none
+    /// has.
     #[inline(always)]
     pub(crate) fn apply_all<const KEYED: bool>(
         &mut self,

@@ -1,4 +1,4 @@
-//! What is known of a group's packets whose actions have no entries, or all of which have entries under keys of two words: in columns, as the first look has it in registers, and as little as can be.
+//! What is known of a group's packets whose actions have no entries, or whose entries are looked up by columns: in columns, as the first look has it in registers, and as little as can be.
 //!
 //! Most of what [`PacketMeta`] has is of no use where a packet's class says it all, and writing it down and reading it back took as long as doing it.
 
@@ -6,7 +6,7 @@ use crate::flow::action_table::ActionTable;
 use crate::flow::packet_meta::PacketMeta;
 use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
 use crate::flow::rewrite_template::NO_SINK;
-use crate::flow::table::{NO_SLOT, Slot};
+use crate::flow::table::{KEY, NO_SLOT, Slot};
 use crate::simd::GROUP;
 use crate::simd::ROW;
 use crate::simd::window_rewrite::Operands as FlowOperands;
@@ -53,13 +53,17 @@ pub(crate) struct BatchMeta {
     pub sums: [u16; GROUP],
     /// Of which packets nothing but lengths, actions and matches has been written down: a bit each. What there is one of stands here, so that all rows begin on cache lines.
     pub only: u64,
-    /// Of which packets nothing but lengths, masked matches, and what follows actions: a bit each. They are looked up in the table by keys of two words.
+    /// Of which packets nothing but lengths, masked matches, and what follows actions: a bit each. They are looked up in the table.
     pub keyed: u64,
+    /// Which of these have keys of five words, and nothing of their flows' own: a bit each. The others' have two.
+    pub long: u64,
     /// Some go on behind what their IP headers say. Of headers at [`HEAD_AT`](crate::simd::HEAD_AT) only: with a VLAN tag in
     /// front of them, nobody has looked.
     pub longer: bool,
     /// What packets' actions may well be.
     pub usual: Usual,
+    /// Of [long](BatchMeta::long) keys both addresses: a key's words behind its first one. Behind all that short keys need.
+    pub addresses: [[u64; KEY - 1]; GROUP],
 }
 
 impl Default for BatchMeta {
@@ -71,10 +75,12 @@ impl Default for BatchMeta {
             guards: [0; GROUP],
             only: 0,
             keyed: 0,
+            long: 0,
             longer: false,
             usual: Usual::default(),
             sinks: [NO_SINK; GROUP],
             keys: [[0; 2]; GROUP],
+            addresses: [[0; KEY - 1]; GROUP],
             hashes: [0; GROUP],
             tags: [0; GROUP],
             buckets: [0; GROUP],
@@ -114,6 +120,9 @@ impl BatchMeta {
             (x.guard, x.total, x.sum) = (self.guards[i], self.totals[i], self.sums[i]);
             (x.action, x.slot, x.lease) = (BY_FLOW, self.slots[i], NO_LEASE);
             [x.key[0], x.key[1]] = self.keys[i];
+            if self.long >> i & 1 == 1 {
+                x.key[1..].copy_from_slice(&self.addresses[i]);
+            }
             x.hash = self.hashes[i];
         }
     }
@@ -179,6 +188,8 @@ mod tests {
             (b.totals[i], b.guards[i]) = (46, 5);
         }
         b.keyed = bits_from(16, u16::MAX);
+        b.long = bits_from(16, 1 << 3);
+        b.addresses[19] = [7, 8, 9, 10];
         b.fill(u64::MAX, &ActionTable::default(), &mut group);
         assert_eq!(b.keyed, 0);
         for (i, x) in group.iter().enumerate() {
@@ -191,7 +202,11 @@ mod tests {
                 (x.action, x.slot, x.lease),
                 (BY_FLOW, i as u32 * 2, NO_LEASE)
             );
-            assert_eq!((x.key[0], x.key[1], x.hash), (n, n + 1, n * 3));
+            match i {
+                19 => assert_eq!(x.key, [n, 7, 8, 9, 10]),
+                _ => assert_eq!((x.key[0], x.key[1]), (n, n + 1)),
+            }
+            assert_eq!(x.hash, n * 3);
             assert_eq!((x.guard, x.total, x.sum), (5, 46, i as u16));
         }
     }

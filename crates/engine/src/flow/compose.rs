@@ -235,9 +235,9 @@ impl FlowRunner {
                     .ingress
                     .get_mut(first.part.cache as usize)
                     .ok_or(GONE)?;
-                let guard = cache.matches.get_mut(usize::from(first.part.guard));
-                let table = guard.and_then(|b| b.interval_table.as_mut()).ok_or(GONE)?;
-                table.set(&first.window, number);
+                let guard = cache.matches.get(usize::from(first.part.guard));
+                let table = guard.and_then(|b| b.interval_table.as_ref()).ok_or(GONE)?;
+                table.set(&first.window, number, &mut cache.places);
             }
         }
         if let Some(l) = self.ingress.get_mut(first.part.cache as usize) {

@@ -3,13 +3,15 @@
 //! One packet after the other, each masked match asks for a length here, a sum there, and each field for a word, a
 //! shift, and a comparison: a hundred instructions for each packet. Here the first 32 bytes of sixteen IP headers
 //! become columns, a register for each word, what is around them, too, and every question is asked of sixteen packets
-//! in one or two instructions. What has no columns (IPv6, VLAN tags, rare guards) is asked packet by packet, as ever.
+//! in one or two instructions. An IPv6 header is longer, and goes on in the columns behind the first ones. What has no
+//! columns (VLAN tags, rare guards) is asked packet by packet, as ever.
 
 use crate::flow::batch_meta::{BatchMeta, bits_from};
 use crate::flow::ingress_cache::IngressCache;
-use crate::flow::key::Keys;
+use crate::flow::interval_table::Headers;
+use crate::flow::key::{ADDRESSES, Keys, long_addresses};
 use crate::flow::mask_match::equal::EqualMatch;
-use crate::flow::masked_match::MaskedMatch;
+use crate::flow::masked_match::{IP6_HEADER, MaskedMatch};
 use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
 use crate::flow::packet_meta::{NO_MATCH, PacketMeta};
 use crate::flow::table::{NO_SLOT, Table};
@@ -18,7 +20,8 @@ use crate::simd::GROUP;
 use crate::simd::WINDOW;
 use crate::simd::bits::each_bit;
 use crate::simd::dispatch::one_by_one;
-use crate::simd::{HEAD, HEAD_AT, Lanes, ROW, Wide, by_itself};
+use crate::simd::word_tree::Ranks;
+use crate::simd::{COLUMNS, HEAD, HEAD_AT, Lanes, ROW, Wide, by_itself};
 use onefold_nat::NO_LEASE;
 
 /// What is known of a group after the first look.
@@ -30,7 +33,7 @@ pub(crate) struct Extracted {
     pub unknown: usize,
     /// Which ones these are, a bit each, if that has been found out.
     pub which: Option<u64>,
-    /// All have entries, and nothing has been written down but [in short](BatchMeta::keyed).
+    /// All are known, some by their entries, and nothing has been written down but [in short](BatchMeta::keyed).
     pub keyed: bool,
     /// The same, but that [some](Extracted::which) have none.
     pub part: bool,
@@ -68,6 +71,21 @@ impl<N: Copy> Columns<N> {
     }
 }
 
+/// The words of sixteen IPv6 headers, and the two behind them: those of the columns, and of those behind them.
+#[inline(always)]
+fn six<W: Wide>(wide: W, inner: &[W::N; HEAD / 4], outer: &[W::N; HEAD / 4]) -> [W::N; COLUMNS] {
+    let [a, b, c, d, e, f, g, h] = *inner;
+    let [.., i, j, k, l] = *outer;
+    // written out: closures may not be inlined
+    let (i, j, k, l) = (
+        wide.swapped(i),
+        wide.swapped(j),
+        wide.swapped(k),
+        wide.swapped(l),
+    );
+    [a, b, c, d, e, f, g, h, i, j, k, l]
+}
+
 /// Which numbers are less than the least one, or more than so much above it.
 #[inline(always)]
 fn outside<W: Wide>(wide: W, v: W::N, (least, more): (u32, u32)) -> u16 {
@@ -103,10 +121,10 @@ impl MaskedMatch {
     /// Which packets are in the masked match, given that the bytes under its mask are right? `behind`: the first word
     /// behind the columns.
     #[inline(always)]
-    fn holds_many<W: Wide>(&self, wide: W, c: &Columns<W::N>, behind: W::N) -> u16 {
-        let ends = wide.plus(c.total, wide.all(HEAD_AT as u32));
+    fn holds_many<W: Wide>(&self, wide: W, c: &Columns<W::N>, total: W::N, behind: W::N) -> u16 {
+        let ends = wide.plus(total, wide.all(HEAD_AT as u32));
         let bad = wide.over(ends, c.len)
-            | outside(wide, c.total, self.total)
+            | outside(wide, total, self.total)
             | outside(wide, c.len, self.len);
         let wrong = if self.sum { c.wrong } else { 0 };
         let payload = match self.payload {
@@ -114,11 +132,99 @@ impl MaskedMatch {
             Some(there) => {
                 // four bits of the TCP header: so many words
                 let words = wide.and(behind, wide.all(0xf0));
-                let behind = wide.over(c.total, wide.plus(wide.right(words, 2), wide.all(20)));
+                let behind = wide.over(total, wide.plus(wide.right(words, 2), wide.all(20)));
                 if there { !behind } else { behind }
             }
         };
         !(bad | wrong | payload)
+    }
+}
+
+impl MaskedMatch {
+    /// Which packets have values of these [ranges](MaskedMatch::in_columns)?
+    #[inline(always)]
+    fn in_ranges<W: Wide>(&self, wide: W, words: &[W::N]) -> u16 {
+        let mut no = 0;
+        for r in &self.in_columns {
+            let Some(v) = words.get(usize::from(r.word)) else {
+                return 0;
+            };
+            let v = wide.and(wide.right(*v, r.right.into()), wide.all(r.mask));
+            no |= outside(wide, v, r.values);
+        }
+        !no
+    }
+}
+
+/// Packets of which more is asked than their actions, or nothing is known.
+struct OneByOne<'a> {
+    table: &'a Table,
+    windows: &'a [&'a [u8; WINDOW]; ROW],
+    totals: &'a Lanes,
+    out: &'a mut [PacketMeta],
+    seen: &'a mut Extracted,
+}
+
+impl OneByOne<'_> {
+    /// A packet, its masked match, and the action of its place, if it has one.
+    #[inline(always)]
+    fn put(&mut self, i: usize, (b, number): (&MaskedMatch, u16), action: u32) {
+        let (Some(x), w) = (self.out.get_mut(i), self.windows[i % ROW]) else {
+            return;
+        };
+        (x.guard, x.total) = (number, self.totals.0[i % ROW]);
+        (x.action, x.slot, x.lease) = (action, NO_SLOT, NO_LEASE);
+        // nothing to be looked up, or nothing known; else the table knows
+        if action != BY_FLOW {
+            self.seen.unknown += usize::from(action == UNKNOWN);
+            return;
+        }
+        self.seen.by_flow = true;
+        x.sum = b.sum_of(w);
+        b.key(w, &mut x.key);
+        x.hash = self.table.hash(&x.key);
+        self.table.ask_bucket(x.hash);
+    }
+}
+
+/// Keys and hashes of sixteen packets, the first of which has number `first` in its group, by the words of their
+/// headers: buckets of the table are asked for. `long`: which have keys of five words.
+#[inline(always)]
+fn ask_buckets<const LONG: bool, W: Wide>(
+    wide: W,
+    table: &Table,
+    (inner, outer): (&[W::N; HEAD / 4], &[W::N; HEAD / 4]),
+    (keys, long): (Keys<W::N>, u16),
+    windows: &[&[u8; WINDOW]; ROW],
+    (first, meta): (usize, &mut BatchMeta),
+) {
+    let mut of = [keys.ports, keys.ids, inner[4], inner[3]];
+    let hashes = row(&mut meta.hashes, first);
+    let buckets = row(&mut meta.buckets, first);
+    let tags = row(&mut meta.tags, first);
+    let (secrets, n) = table.hashing();
+    if LONG && long != 0 {
+        let (address, more) = long_addresses(wide, inner, outer);
+        of[2] = wide.choose(of[2], address[0], long);
+        of[3] = wide.choose(of[3], address[1], long);
+        let to = (hashes, tags, &mut *buckets);
+        wide.long_hashes(&of, (&more, long), (secrets, n), to);
+        let addresses = row(&mut meta.addresses, first);
+        // all of them: those of packets without long keys are not looked at
+        #[allow(clippy::needless_range_loop)]
+        for i in 0..ROW {
+            addresses[i] = ADDRESSES.words(windows[i]);
+        }
+        meta.long |= bits_from(first, long);
+    } else {
+        wide.hashes(&of, (&secrets.short, n), (hashes, tags, &mut *buckets));
+    }
+    wide.pairs(&of, row(&mut meta.keys, first));
+    wide.halves(keys.sums, row(&mut meta.sums, first));
+    // those of packets that have no keys do no harm
+    for b in buckets {
+        one_by_one();
+        table.ask(*b);
     }
 }
 
@@ -133,13 +239,13 @@ impl IngressCache {
     /// packet: what is around the columns takes as long to be made columns of.
     #[inline]
     pub fn edges(&self) -> bool {
-        self.matches.len() > 1 || self.matches.iter().any(|b| b.payload.is_some())
+        self.matches.len() > 1 || self.quick_v6 || self.matches.iter().any(|b| b.payload.is_some())
     }
 
     /// Match, and action or key, of each packet of a group. Buckets of the table are asked for. `EDGES`: as
-    /// [`IngressCache::edges`] says.
+    /// [`IngressCache::edges`] says. `LONG`: there are [IPv6 packets in columns](IngressCache::quick_v6), and `EDGES`.
     #[inline(always)]
-    pub fn extract<const EDGES: bool, W: Wide>(
+    pub fn extract<const EDGES: bool, const LONG: bool, W: Wide>(
         &self,
         wide: W,
         table: &Table,
@@ -154,15 +260,38 @@ impl IngressCache {
             let Some(out) = out.get_mut(first..) else {
                 break;
             };
-            self.sixteen::<EDGES, W>(wide, table, packets, (first, meta), (out, &mut seen));
+            self.sixteen::<EDGES, LONG, W>(wide, table, packets, (first, meta), (out, &mut seen));
             first += ROW;
         }
         seen
     }
 
+    /// The actions of these places, of packets whose masked matches are known, a bit each. Of which it is all that is
+    /// known.
+    #[inline(always)]
+    fn read_places<W: Wide>(
+        &self,
+        wide: W,
+        (places, which): (W::N, u16),
+        matches: &[u16; ROW],
+        actions: &mut [u32; ROW],
+        mut others: OneByOne<'_>,
+    ) -> u16 {
+        let v = wide.pick(&self.places, places);
+        wide.put_some(v, which, actions);
+        let more = wide.over(v, wide.all(BY_FLOW - 1)) & which;
+        each_bit!(more.into(), i, {
+            let i = i % ROW;
+            if let Some(b) = self.matches.get(usize::from(matches[i])) {
+                others.put(i, (b, matches[i]), actions[i]);
+            }
+        });
+        which & !more
+    }
+
     /// [`IngressCache::extract`] of sixteen packets at most, the first of which has number `first` in its group.
     #[inline(always)]
-    fn sixteen<const EDGES: bool, W: Wide>(
+    fn sixteen<const EDGES: bool, const LONG: bool, W: Wide>(
         &self,
         wide: W,
         table: &Table,
@@ -182,21 +311,36 @@ impl IngressCache {
             true => wide.edges(windows),
             false => [wide.all(0); HEAD / 4],
         };
+        // in memory, where they are asked by number; nothing is put there where nobody does
+        let mut long = match LONG {
+            true => Some(Ranks::of(wide, six(wide, &columns.words, &edges))),
+            false => None,
+        };
         let mut totals = Lanes([0; ROW]);
         wide.put(columns.total, &mut totals);
         let ends = wide.plus(columns.total, wide.all(HEAD_AT as u32));
-        meta.longer |= wide.over(columns.len, ends) != 0;
+        let mut longer = wide.over(columns.len, ends);
+        if !LONG {
+            meta.longer |= longer != 0;
+        }
         let all = (u16::MAX as u32 >> (ROW - n)) as u16;
         let mut left = all;
-        let mut keyed = 0u16;
+        let (mut keyed, mut longs) = (0u16, 0u16);
+        let (mut classed, mut places) = (0u16, wide.all(0));
         let mut keys = Keys::none(wide);
-        for number in 0..self.matches.len() {
-            let b = &self.matches[number];
-            if left == 0 {
+        for k in 0..self.matches.len() {
+            // where masked matches are few and of one family, as they came to be: nothing is looked up
+            let number = match LONG {
+                true => self.order.number(k),
+                false => k,
+            };
+            let Some(b) = self.matches.get(number).filter(|_| left != 0) else {
                 break;
-            }
-            let here = match &b.word_match {
-                Some(a) if EDGES => {
+            };
+            let v6 = LONG && b.shape.v6;
+            let here = match (&b.word_match, &long) {
+                (Some(a), Some(long)) if LONG => a.hold(wide, &long.words, &edges),
+                (Some(a), _) if EDGES => {
                     let words = columns.words;
                     a.hold(wide, &words, &edges)
                 }
@@ -207,84 +351,113 @@ impl IngressCache {
                 continue;
             }
             if b.quick {
-                here &= b.holds_many(wide, &columns, edges[HEAD / 8]);
-                if b.marked {
+                let mut total = columns.total;
+                if v6 {
+                    let payload = wide.right(columns.words[1], 16);
+                    total = wide.plus(payload, wide.all(IP6_HEADER));
+                    wide.put_some(total, here, &mut totals.0);
+                    let ends = wide.plus(total, wide.all(HEAD_AT as u32));
+                    longer = longer & !here | wide.over(columns.len, ends) & here;
+                }
+                here &= b.holds_many(wide, &columns, total, edges[HEAD / 8]);
+                if b.beside && !b.in_columns.is_empty() {
+                    here &= match &long {
+                        Some(long) if v6 => b.in_ranges(wide, &long.words),
+                        _ => {
+                            let words = columns.words;
+                            b.in_ranges(wide, &words)
+                        }
+                    };
+                }
+                if b.beside && b.marked {
                     here = b.marks_each(here, packets, first);
                 }
             } else {
                 here = b.holds_each(here, packets, first, &mut totals);
             }
             left &= !here;
-            if b.quick && b.interval_table.is_none() {
-                wide.number(number as u16, here, guards);
-                b.short.keys(wide, &columns.words, here, &mut keys);
-                keyed |= here;
-                continue;
-            }
+            // which of these are looked up in the table
+            let mut by_flow = here;
             let mut found = false;
-            if b.quick
-                && let Some(d) = &b.interval_table
-                && let words = columns.words
-                && let Some(v) = d.many(wide, &words)
-            {
-                wide.put_some(v, here, actions);
-                if wide.over(v, wide.all(BY_FLOW - 1)) & here == 0 {
+            if let (Some(d), true) = (&b.interval_table, b.quick) {
+                let at = match &mut long {
+                    Some(long) if v6 => d.many(wide, Headers::Long(long, &self.trees)),
+                    _ => {
+                        let words = columns.words;
+                        d.many(wide, Headers::Short(&words))
+                    }
+                };
+                if let (Some(at), true) = (at, LONG && d.many_places()) {
+                    // what stands there is read once for all
                     wide.number(number as u16, here, guards);
-                    only |= here;
+                    places = wide.choose(places, d.among_all(wide, at), here);
+                    classed |= here;
                     continue;
                 }
-                found = true;
+                if let Some(at) = at {
+                    let v = d.pick(wide, at, &self.places);
+                    wide.put_some(v, here, actions);
+                    let others = wide.over(v, wide.all(BY_FLOW - 1)) & here;
+                    wide.number(number as u16, here, guards);
+                    only |= here & !others;
+                    if others == 0 {
+                        continue;
+                    }
+                    // of these nothing is known
+                    here = wide.over(v, wide.all(BY_FLOW)) & others;
+                    by_flow = others & !here;
+                    found = true;
+                }
             }
+            if b.quick && (found || b.interval_table.is_none()) {
+                wide.number(number as u16, by_flow, guards);
+                match &long {
+                    Some(headers) if v6 => {
+                        (b.place).long_keys(wide, &headers.words, by_flow, &mut keys);
+                        longs |= by_flow;
+                    }
+                    _ => b.place.keys(wide, &columns.words, by_flow, &mut keys),
+                }
+                keyed |= by_flow;
+                if !found {
+                    continue;
+                }
+            }
+            let mut to = OneByOne {
+                table,
+                windows,
+                totals: &totals,
+                out: &mut *out,
+                seen: &mut *seen,
+            };
             // Bound: one bit less each time
             while here != 0 {
-                let i = here.trailing_zeros() as usize;
+                let i = here.trailing_zeros() as usize % ROW;
                 here &= here - 1;
-                let (Some(x), Some(w)) = (out.get_mut(i), windows.get(i)) else {
-                    break;
-                };
                 if let Some(d) = &b.interval_table {
                     if !found {
-                        actions[i & (ROW - 1)] = d.get(wide, w);
+                        actions[i] = d.get(wide, windows[i], &self.places);
                     }
                     // all is said
-                    if actions[i & (ROW - 1)] < BY_FLOW {
-                        guards[i & (ROW - 1)] = number as u16;
+                    if actions[i] < BY_FLOW {
+                        guards[i] = number as u16;
                         only |= 1 << i;
                         continue;
                     }
                 }
-                (x.guard, x.total) = (number as u16, totals.0[i & (ROW - 1)]);
-                (x.action, x.slot, x.lease) = (BY_FLOW, NO_SLOT, NO_LEASE);
-                if b.interval_table.is_some() {
-                    x.action = actions[i & (ROW - 1)];
-                }
-                // nothing to be looked up, or nothing known; else the table knows
-                if x.action != BY_FLOW {
-                    seen.unknown += usize::from(x.action == UNKNOWN);
-                    continue;
-                }
-                seen.by_flow = true;
-                x.sum = b.sum_of(w);
-                b.key(w, &mut x.key);
-                x.hash = table.hash(&x.key);
-                table.ask_bucket(x.hash);
+                let action = b.interval_table.as_ref().map_or(BY_FLOW, |_| actions[i]);
+                to.put(i, (b, number as u16), action);
             }
         }
-        if keyed != 0 {
-            let of = [keys.ports, keys.ids, columns.words[4], columns.words[3]];
-            wide.pairs(&of, row(&mut meta.keys, first));
-            wide.halves(keys.sums, row(&mut meta.sums, first));
-            let buckets = row(&mut meta.buckets, first);
-            let hashes = row(&mut meta.hashes, first);
-            let tags = row(&mut meta.tags, first);
-            wide.hashes(&of, table.hashing(), (hashes, tags, buckets));
-            // those of packets that have no keys do no harm
-            for b in buckets {
-                one_by_one();
-                table.ask(*b);
-            }
-            seen.by_flow = true;
-            meta.keyed |= bits_from(first, keyed);
+        if LONG && classed != 0 {
+            let to = OneByOne {
+                table,
+                windows,
+                totals: &totals,
+                out: &mut *out,
+                seen: &mut *seen,
+            };
+            only |= self.read_places(wide, (places, classed), guards, actions, to);
         }
         each_bit!(left.into(), i, {
             if let Some(x) = out.get_mut(i) {
@@ -294,6 +467,15 @@ impl IngressCache {
             }
         });
         *row(&mut meta.totals, first) = totals.0;
+        if keyed != 0 {
+            let (words, keys) = ((&columns.words, &edges), (keys, longs));
+            ask_buckets::<LONG, W>(wide, table, words, keys, windows, (first, meta));
+            seen.by_flow = true;
+            meta.keyed |= bits_from(first, keyed);
+        }
+        if LONG {
+            meta.longer |= longer != 0;
+        }
         meta.only |= bits_from(first, only);
     }
 }

@@ -1,6 +1,7 @@
 //! What the flow table knows of one entry port: its masked matches, and how often they find something.
 
 use crate::flow::masked_match::{MaskedMatch, Plan, fits, make, plan};
+use crate::flow::match_order::MatchOrder;
 use crate::flow::packet_meta::{BY_FLOW, NO_MATCH, PacketMeta, UNKNOWN};
 use crate::flow::patience::Patience;
 use crate::flow::policy::monitor::Monitor;
@@ -8,6 +9,7 @@ use crate::flow::table::NO_SLOT;
 use crate::program::code::Code;
 use crate::program::headers::shape::Shape;
 use crate::program::reads::{EntryReads, ShapeReads};
+use crate::simd::word_tree::WordTree;
 use crate::simd::{WINDOW, Wide};
 use onefold_nat::NO_LEASE;
 use onefold_packet::Packet;
@@ -48,7 +50,14 @@ pub(crate) struct IngressCache {
     reads: EntryReads,
     wider: Vec<ShapeReads>,
     plans: Vec<Plan>,
+    /// Of long fields of all masked matches.
+    pub trees: Vec<WordTree>,
     pub matches: Vec<MaskedMatch>,
+    /// Of their interval tables.
+    pub places: Vec<u32>,
+    pub order: MatchOrder,
+    /// There are [quick](MaskedMatch::quick) ones of IPv6 packets.
+    pub quick_v6: bool,
     pub monitor: Monitor,
 }
 
@@ -64,7 +73,11 @@ impl IngressCache {
             wider: Vec::new(),
             reads: reads.clone(),
             plans: Vec::new(),
+            trees: Vec::new(),
             matches: Vec::new(),
+            places: Vec::new(),
+            order: MatchOrder::default(),
+            quick_v6: false,
             monitor,
         };
         cache.make_plans(code);
@@ -87,20 +100,19 @@ impl IngressCache {
 
     /// Makes plans of what is to be asked. There is no match any more.
     pub fn make_plans(&mut self, code: &Code) {
-        let of = |(i, s): (usize, Shape)| {
-            let wider = self
-                .wider
-                .get(i)
-                .and_then(|r| plan(code, r, s, self.seat.shift));
-            let own = || plan(code, self.reads.shapes.get(i)?, s, self.seat.shift);
-            wider.or_else(own)
-        };
-        self.plans = Shape::all()
-            .into_iter()
-            .enumerate()
-            .filter_map(of)
-            .collect();
+        let (mut plans, mut trees) = (Vec::new(), Vec::new());
+        for (i, s) in Shape::all().into_iter().enumerate() {
+            let at = (s, self.seat.shift);
+            let wider = self.wider.get(i);
+            let wider = wider.and_then(|r| plan(code, r, at, &mut trees));
+            let own = self.reads.shapes.get(i);
+            plans.extend(wider.or_else(|| plan(code, own?, at, &mut trees)));
+        }
+        (self.plans, self.trees) = (plans, trees);
         self.matches.clear();
+        self.places.clear();
+        self.order = MatchOrder::default();
+        self.quick_v6 = false;
     }
 
     /// The first masked match that a packet is in, and what its IP header says of its length.
@@ -137,7 +149,7 @@ impl IngressCache {
         };
         let Some(w) = w else { return };
         if let Some(d) = &b.interval_table {
-            x.action = d.get(wide, w);
+            x.action = d.get(wide, w, &self.places);
             // nothing to be looked up, or nothing known; else the table knows
             if x.action != BY_FLOW {
                 return;
@@ -174,10 +186,12 @@ impl IngressCache {
         let Some(plan) = self.plans.iter().find(shaped) else {
             return false;
         };
-        let Some(made) = make(plan, w, p, *next) else {
+        let Some(made) = make(plan, (w, p), *next, &mut self.places) else {
             return false;
         };
         *next += 1;
+        self.quick_v6 |= made.quick && made.shape.v6;
+        self.order.push();
         self.matches.push(made);
         true
     }

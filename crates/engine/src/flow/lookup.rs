@@ -1,6 +1,6 @@
 //! Entries of packets that are looked up: in loops over a group, so that memory that is asked for in one of them is there in the next ([`crate::flow::batch`]).
 
-use crate::flow::action_table::Tally;
+use crate::flow::action_table::{ActionTable, Tally};
 use crate::flow::batch_meta::BatchMeta;
 use crate::flow::packet_meta::PacketMeta;
 use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
@@ -8,10 +8,11 @@ use crate::flow::policy::seen_filter::SeenFilter;
 use crate::flow::table::{Entry, KEY, LONG, NO_SLOT, Table, same};
 use crate::simd::GROUP;
 use crate::simd::any::Any;
+use crate::simd::bits::{each_bit, first_bits};
 use crate::simd::hash::tag;
 use crate::simd::window_rewrite::Operands as FlowOperands;
 use crate::simd::{Wide, by_itself};
-use onefold_nat::Leases;
+use onefold_nat::{Leases, NO_LEASE};
 use onefold_table::prefetch;
 
 /// Of an entry: the action, the lease, and what is the flow's own.
@@ -134,6 +135,63 @@ pub(crate) fn search_keyed(
     if unlike != 0 {
         return false;
     }
+    if wide.any_zero_sums(zero_sums) {
+        save_keyed(table, meta, n);
+    }
+    true
+}
+
+/// [`search_keyed`] for a group's first packets, where some have long keys, or some need no entries; all the others are
+/// known [in short](BatchMeta::keyed). What is found of those is written down as if they had entries.
+#[inline(always)]
+pub(crate) fn search_some(
+    wide: impl Wide,
+    table: &Table,
+    leases: &Leases,
+    actions: &ActionTable,
+    meta: &mut BatchMeta,
+    n: usize,
+) -> bool {
+    let some = meta.keyed & first_bits(n);
+    each_bit!(some, i, {
+        meta.slots[i] = table.candidate_in(wide, meta.buckets[i], meta.tags[i]);
+    });
+    let many = actions.tallies.len() > FEW_WAYS;
+    let zero_sums_known = table.zero_sums_known();
+    let (mut zero_sums, mut unlike) = (wide.no_zero_sums(), 0);
+    let words = leases.words();
+    each_bit!(some, i, {
+        let [a, b] = meta.keys[i];
+        let Some(l) = table.get(meta.slots[i]) else {
+            return false;
+        };
+        // what is of a long key alone, and what is of a short key's entry alone: nothing is branched on
+        let long = (meta.long >> i & 1).wrapping_neg();
+        let [_, c, d, e] = meta.addresses[i];
+        unlike |= (l.0[0] ^ a) | (l.0[1] ^ b);
+        unlike |= ((l.0[2] ^ c) | (l.0[3] ^ d) | (l.0[4] ^ e)) & long;
+        let (action, lease) = (l.0[5] as u32, (l.0[5] >> 32) as u32);
+        (meta.actions[i], meta.leases[i]) = (action, lease);
+        meta.operands[i] = FlowOperands([l.0[2] & !long, l.0[3] & !long]);
+        if zero_sums_known {
+            // of a long key's entry something may be found that is none: nothing follows from it
+            zero_sums = wide.more_zero_sums(zero_sums, &l.0, meta.sums[i]);
+        }
+        if let Some(w) = words.get(lease as usize) {
+            prefetch(w);
+        }
+        if many && let Some(t) = actions.tallies.get(action as usize) {
+            prefetch(t);
+        }
+    });
+    if unlike != 0 {
+        return false;
+    }
+    each_bit!(meta.only & first_bits(n), i, {
+        let template = actions.template(meta.actions[i]);
+        meta.operands[i] = template.map_or_else(FlowOperands::default, |t| t.bytes.operands);
+        (meta.slots[i], meta.leases[i]) = (NO_SLOT, NO_LEASE);
+    });
     if wide.any_zero_sums(zero_sums) {
         save_keyed(table, meta, n);
     }

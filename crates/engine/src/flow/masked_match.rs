@@ -9,21 +9,25 @@
 
 use crate::flow::field_read::{Read, TCP_FLAGS, be16, bits_read, sum_right, tcp_payload, word};
 use crate::flow::interval_table::{IntervalFields, IntervalTable};
-use crate::flow::key::Short;
+use crate::flow::key::KeyPlace;
 use crate::flow::mask_match::equal::EqualMatch;
 use crate::flow::mask_match::words::WordMatch;
 use crate::flow::policy::insert_backoff::InsertBackoff;
 use crate::flow::rule_cache::RuleCache;
-use crate::flow::table::{KEY, LONG};
+use crate::flow::table::KEY;
 use crate::program::code::Code;
 use crate::program::headers::registers::Source;
 use crate::program::headers::shape::{ECHO, Shape, Transport};
 use crate::program::reads::ShapeReads;
-use crate::simd::HEAD_AT;
 use crate::simd::WINDOW;
+use crate::simd::word_tree::WordTree;
+use crate::simd::{COLUMNS, HEAD, HEAD_AT};
 use onefold_element::model::HeaderCheck;
 use onefold_packet::Packet;
 use onefold_synth::program::Dim;
+
+/// Bytes of an IPv6 header, which the length in it does not count.
+pub(crate) const IP6_HEADER: u32 = 40;
 
 /// A dimension that is guarded.
 #[derive(Debug, Clone)]
@@ -66,11 +70,37 @@ struct Range {
     span: u64,
 }
 
+/// A range of some bits of a word of the columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ColumnRange {
+    /// Which word, how far right, and what of it.
+    pub word: u8,
+    pub right: u8,
+    pub mask: u32,
+    /// Least value, and how much more it may be.
+    pub values: (u32, u32),
+}
+
 impl Range {
     /// The byte that it asks, if that is all that it asks.
     fn byte_alone(&self) -> Option<usize> {
         let whole = self.shift.is_multiple_of(8) && self.mask == 0xff;
         whole.then(|| usize::from(self.byte) + 7 - usize::from(self.shift / 8))
+    }
+    /// The same by columns, of which there are so many; `None` if its bits are not within one of them.
+    fn in_columns(&self, columns: usize) -> Option<ColumnRange> {
+        let bits = 64 - self.mask.leading_zeros() as usize;
+        let end = (usize::from(self.byte) + 8) * 8 - usize::from(self.shift);
+        let from = end.checked_sub(bits + HEAD_AT * 8)?;
+        let last = (from + bits).checked_sub(1)?;
+        let short = |v: u64| u32::try_from(v).ok();
+        let within = from / 32 == last / 32 && last / 32 < columns;
+        within.then_some(ColumnRange {
+            word: (from / 32) as u8,
+            right: (31 - last % 32) as u8,
+            mask: short(self.mask)?,
+            values: (short(self.lo)?, short(self.span)?),
+        })
     }
 }
 
@@ -91,23 +121,27 @@ pub(crate) struct MaskedMatch {
     pub len: (u32, u32),
     /// The same of the length that the IP header says, from that header on.
     pub total: (u32, u32),
-    /// All that is asked besides is whether the checksum of an IPv4 header at [`HEAD_AT`] is right, and whether there
-    /// is payload behind TCP's.
+    /// The IP header is at [`HEAD_AT`], and all that is asked besides is in columns, or is whether the checksum of an
+    /// IPv4 header is right, or whether there is payload behind TCP's.
     pub quick: bool,
     /// Of a quick one: annotations and packet types are asked, too, which are not in the packet's bytes.
     pub marked: bool,
+    /// Of a quick one: it is marked, or there are ranges in columns.
+    pub beside: bool,
     /// There is more to be asked: one of the following.
     more: bool,
     /// What is no range of bytes.
     ranges: Box<[Range]>,
+    /// The same of a quick one, by columns.
+    pub in_columns: Box<[ColumnRange]>,
     /// Is there payload behind the TCP header?
     pub payload: Option<bool>,
     pub sum: bool,
     others: Box<[(Read, u128, u128)]>,
     /// Number, never given twice.
     pub id: u32,
-    /// Where a short key is.
-    pub short: Short,
+    /// Where keys are.
+    pub place: KeyPlace,
     /// Bits with their interval.
     intervals: Box<[(i32, u8, u128, u128)]>,
     /// Actions without entries.
@@ -250,38 +284,14 @@ impl MaskedMatch {
     /// vectors, which waits for the words.
     #[inline(always)]
     pub fn key(&self, w: &[u8; WINDOW], to: &mut [u64; KEY]) {
-        let s = self.shape;
-        if !s.v6 {
-            // the others are not looked at
-            (to[0], to[1]) = self.short.key(w);
-            return;
-        }
-        let eight = |at: usize| {
-            let c = w.get(at..).and_then(|b| b.first_chunk::<8>());
-            c.map_or(0, |c| u64::from_ne_bytes(*c))
-        };
-        let four = |at: usize| {
-            let c = w.get(at..).and_then(|b| b.first_chunk::<4>());
-            c.map_or(0, |c| u64::from(u32::from_ne_bytes(*c)))
-        };
-        let ports = match s.transport {
-            Transport::Tcp | Transport::Udp => four(s.l4()),
-            Transport::Echo => four(s.l4() + 4) & u64::from(u32::from_ne_bytes([0xff, 0xff, 0, 0])),
-            Transport::Other => 0,
-        };
-        let id = u64::from(self.id) << 32;
-        to[0] = LONG | id | ports;
-        to[1] = eight(s.l3 + 8);
-        to[2] = eight(s.l3 + 16);
-        to[3] = eight(s.l3 + 24);
-        to[4] = eight(s.l3 + 32);
+        self.place.key(w, to);
     }
 
     /// What of a packet of the masked match can endanger it
     /// ([`PacketMeta::sum`](crate::flow::packet_meta::PacketMeta::sum)).
     #[inline(always)]
     pub fn sum_of(&self, w: &[u8; WINDOW]) -> u16 {
-        let (at, bits) = self.short.sum;
+        let (at, bits) = self.place.sum;
         u16::from_ne_bytes(at.get(w)) & bits
     }
 }
@@ -297,15 +307,20 @@ pub(crate) fn fits(s: Shape, w: &[u8; WINDOW], len: usize) -> Option<usize> {
 #[inline(always)]
 fn total(s: Shape, w: &[u8; WINDOW]) -> usize {
     match s.v6 {
-        true => be16(w, s.l3 + 4) + 40,
+        true => be16(w, s.l3 + 4) + IP6_HEADER as usize,
         false => be16(w, s.l3 + 2),
     }
 }
 
 /// The guards of a shape; `None` when something is read that cannot be guarded.
 ///
-/// `shift`: packets are looked at from so many bytes before their first one.
-pub(crate) fn plan(code: &Code, reads: &ShapeReads, shape: Shape, shift: i32) -> Option<Plan> {
+/// `shift`: packets are looked at from so many bytes before their first one. `trees`: of the cache that it is for.
+pub(crate) fn plan(
+    code: &Code,
+    reads: &ShapeReads,
+    (shape, shift): (Shape, i32),
+    trees: &mut Vec<WordTree>,
+) -> Option<Plan> {
     let mut dims = Vec::new();
     for d in &reads.dims {
         let other = || {
@@ -369,13 +384,20 @@ pub(crate) fn plan(code: &Code, reads: &ShapeReads, shape: Shape, shift: i32) ->
         shape,
         fixed: shape.fixed(),
         dims,
-        fields: IntervalFields::of(reads),
+        fields: IntervalFields::of(reads, trees),
     })
 }
 
 /// The masked match that a packet is in. `None` when it ends before something that is asked of it: what is read there
 /// is zero for the program, and anything in the window.
-pub(crate) fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option<MaskedMatch> {
+///
+/// `places`: of the [interval tables](IntervalTable) of its cache.
+pub(crate) fn make(
+    plan: &Plan,
+    (w, p): (&[u8; WINDOW], &Packet),
+    id: u32,
+    places: &mut Vec<u32>,
+) -> Option<MaskedMatch> {
     let end = |d: &Guarded| match (d.read, d.at) {
         (Read::Word { .. }, Some((bit, bits))) => (bit + i32::from(bits) + 7) / 8,
         _ => 0,
@@ -392,8 +414,11 @@ pub(crate) fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option
     let (mut mask, mut value) = plan.fixed;
     let mut span = [0u8; WINDOW];
     let l3 = plan.shape.l3;
-    // IPv4's total length
-    let says = (!plan.shape.v6).then_some((l3 as i32 * 8 + 16, 16));
+    // what the header says of the length, and how much it does not count
+    let (says, apart) = match plan.shape.v6 {
+        false => ((l3 as i32 * 8 + 16, 16), 0),
+        true => ((l3 as i32 * 8 + 32, 16), IP6_HEADER),
+    };
     let mut b = MaskedMatch {
         shape: plan.shape,
         mask: [0; WINDOW],
@@ -402,18 +427,20 @@ pub(crate) fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option
         word_match: None,
         equal_match: None,
         ranges: Box::default(),
+        in_columns: Box::default(),
         len: (0, u32::MAX),
         total: at_least(plan.shape.least() as u32),
         quick: false,
         marked: false,
+        beside: false,
         more: false,
         payload: None,
         sum: false,
         others: Box::default(),
         id,
-        short: Short::of(plan.shape, id)?,
+        place: KeyPlace::of(plan.shape, id)?,
         intervals: Box::default(),
-        interval_table: plan.fields.as_ref().map(IntervalTable::new),
+        interval_table: None,
         rules: RuleCache::default(),
         insert_backoff: InsertBackoff::default(),
     };
@@ -448,9 +475,9 @@ pub(crate) fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option
                 shift,
                 mask: m,
             } => {
-                if d.at == says {
-                    let least = b.total.0.max(lo as u32);
-                    b.total = (least, (hi as u32).saturating_sub(least));
+                if d.at == Some(says) {
+                    let least = b.total.0.max(lo as u32 + apart);
+                    b.total = (least, (hi as u32 + apart).saturating_sub(least));
                     continue;
                 }
                 let (lo, more) = (lo as u64, (hi - lo) as u64);
@@ -504,10 +531,9 @@ pub(crate) fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option
     b.equal_match = EqualMatch::of(&mask, &value, &span);
     (b.mask, b.lo, b.span) = (mask, value, span);
     let mark = |r: &Read| matches!(r, Read::Other(Source::Anno(..) | Source::PacketType));
-    let simple = ranges.is_empty() && others.iter().all(|(r, ..)| mark(r));
+    let marks = others.iter().all(|(r, ..)| mark(r));
     b.marked = !others.is_empty();
     b.more = !ranges.is_empty() || !others.is_empty() || b.payload.is_some();
-    b.ranges = ranges.into();
     b.others = others.into();
     b.intervals = intervals.into();
     let (least, more) = b.len;
@@ -521,11 +547,58 @@ pub(crate) fn make(plan: &Plan, w: &[u8; WINDOW], p: &Packet, id: u32) -> Option
             )
         }
     };
-    b.quick = plan.shape.l3 == HEAD_AT && !plan.shape.v6 && simple;
+    // of an IPv6 header more is in the columns around the first 32 bytes, if all that is asked for is
+    let columns = match plan.shape.v6 {
+        false => Some(HEAD / 4),
+        true => b.word_match.as_ref().map(|_| COLUMNS),
+    };
+    let columns = columns.filter(|_| plan.shape.l3 == HEAD_AT && marks);
+    let in_columns = columns.and_then(|n| ranges.iter().map(|r| r.in_columns(n)).collect());
+    b.quick = in_columns.is_some();
+    b.in_columns = in_columns.unwrap_or_default();
+    b.beside = b.marked || !b.in_columns.is_empty();
+    b.ranges = ranges.into();
+    let table = |f| IntervalTable::new(f, places);
+    b.interval_table = plan.fields.as_ref().map(table);
     Some(b)
 }
 
 /// Least value, and how much more it may be: all there is.
 fn at_least(n: u32) -> (u32, u32) {
     (n, u32::MAX - n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::any::Any;
+    use crate::simd::{ROW, Wide};
+
+    proptest::proptest! {
+        /// A range in columns is asked for the same bits.
+        #[test]
+        fn ranges_in_columns(
+            bit in 0i32..WINDOW as i32 * 8,
+            bits in 1u8..40,
+            lo in proptest::num::u64::ANY,
+            bytes in proptest::collection::vec(proptest::num::u8::ANY, WINDOW),
+        ) {
+            let w: [u8; WINDOW] = bytes.try_into().unwrap();
+            let Some(Read::Word { byte, shift, mask }) = bits_read(bit, bits) else { return Ok(()) };
+            let lo = lo & mask;
+            let r = Range { byte, shift, mask, lo, span: mask - lo };
+            let end = bit + i32::from(bits);
+            let (first, last) = (bit / 32 * 32, (end - 1) / 32 * 32);
+            let head = HEAD_AT as i32 * 8;
+            let word_of = |bit: i32| (bit - head).div_euclid(32);
+            let within = bit >= head && word_of(bit) == word_of(end - 1) && word_of(bit) < 8;
+            let got = r.in_columns(HEAD / 4);
+            proptest::prop_assert_eq!(got.is_some(), within, "{} to {}", first, last);
+            if let Some(c) = got {
+                let v = Any.columns(&[&w; ROW])[usize::from(c.word)].0[0] >> c.right & c.mask;
+                proptest::prop_assert_eq!(u64::from(v), word(&w, byte, shift, mask));
+                proptest::prop_assert_eq!(c.values, (lo as u32, (mask - lo) as u32));
+            }
+        }
+    }
 }

@@ -44,6 +44,7 @@ pub(crate) mod lease;
 pub(crate) mod lookup;
 pub(crate) mod mask_match;
 pub(crate) mod masked_match;
+pub(crate) mod match_order;
 pub(crate) mod neighbors;
 pub(crate) mod origin;
 pub(crate) mod overload;

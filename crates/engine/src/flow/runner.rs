@@ -8,7 +8,7 @@ use crate::flow::flow_action::{Count, FlowAction, Pending};
 use crate::flow::ingress_cache::IngressCache;
 use crate::flow::lease::LeasePool;
 use crate::flow::neighbors::Neighbors;
-use crate::flow::packet_meta::PacketMeta;
+use crate::flow::packet_meta::{PacketMeta, UNKNOWN};
 use crate::flow::patience::Patience;
 use crate::flow::policy::admission::Admission;
 use crate::flow::policy::admission::SETTLES;
@@ -347,6 +347,10 @@ impl FlowRunner {
     /// What the table has done.
     pub fn stats(&self) -> FlowStats {
         let matches = || self.ingress.iter().flat_map(|l| &l.matches);
+        let by_place = |l: &IngressCache| {
+            let tables = l.matches.iter().filter_map(|b| b.interval_table.as_ref());
+            tables.map(|d| d.known(&l.places)).sum::<usize>()
+        };
         // there are no lanes before the first packet
         let entries = self
             .runner
@@ -356,9 +360,8 @@ impl FlowRunner {
         FlowStats {
             entries: self.table.len(),
             places: self.table.places(),
-            classes: matches()
-                .map(|b| b.interval_table.as_ref().map_or(0, |d| d.known()) + b.rules.known())
-                .sum(),
+            classes: self.ingress.iter().map(by_place).sum::<usize>()
+                + matches().map(|b| b.rules.known()).sum::<usize>(),
             leases: self.pool.len(),
             bytes: self.table.memory_bytes()
                 + self.pool.memory_bytes()
@@ -401,10 +404,8 @@ impl FlowRunner {
         for ingress in &mut self.ingress {
             for b in &mut ingress.matches {
                 b.rules.clear();
-                if let Some(d) = &mut b.interval_table {
-                    d.clear();
-                }
             }
+            ingress.places.fill(UNKNOWN);
         }
         self.actions.clear();
         self.composed.clear();

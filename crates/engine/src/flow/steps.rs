@@ -2,7 +2,7 @@
 //! AVX-512, in two with AVX2, in four with what every x86-64 has.
 #![allow(unsafe_code)]
 
-use crate::flow::action_table::Tally;
+use crate::flow::action_table::{ActionTable, Tally};
 use crate::flow::apply::Applied;
 use crate::flow::batch_drain::BatchDrain;
 use crate::flow::batch_meta::BatchMeta;
@@ -39,7 +39,18 @@ macro_rules! steps {
                 meta: &mut BatchMeta,
                 out: &mut [PacketMeta],
             ) -> Extracted {
-                ingress.extract::<EDGES, _>(wide, table, packets, meta, out)
+                ingress.extract::<EDGES, false, _>(wide, table, packets, meta, out)
+            }
+            /// [`IngressCache::extract`], where there are IPv6 packets in columns.
+            fn extract_long[](
+                wide,
+                ingress: &IngressCache,
+                table: &Table,
+                packets: &Windows<'_>,
+                meta: &mut BatchMeta,
+                out: &mut [PacketMeta],
+            ) -> Extracted {
+                ingress.extract::<true, true, _>(wide, table, packets, meta, out)
             }
             /// [`crate::flow::lookup::search`].
             fn search[](
@@ -61,6 +72,17 @@ macro_rules! steps {
                 n: usize,
             ) -> bool {
                 lookup::search_keyed(wide, table, leases, tallies, meta, n)
+            }
+            /// [`crate::flow::lookup::search_some`].
+            fn search_some[](
+                wide,
+                table: &Table,
+                leases: &Leases,
+                actions: &ActionTable,
+                meta: &mut BatchMeta,
+                n: usize,
+            ) -> bool {
+                lookup::search_some(wide, table, leases, actions, meta, n)
             }
             /// [`crate::flow::overload::search_overloaded`].
             fn search_overloaded[](

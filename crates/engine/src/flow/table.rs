@@ -17,7 +17,7 @@
 
 use crate::flow::bucket::Bucket;
 use crate::simd::any::Any;
-use crate::simd::hash::{scaled, tag};
+use crate::simd::hash::{Secrets, scaled, tag};
 use crate::simd::{TAGS, Wide, ZERO_SUM_WORDS};
 use onefold_table::{HugeVec, prefetch};
 
@@ -46,18 +46,12 @@ pub(crate) struct Table {
     lines: HugeVec<Entry>,
     /// By bucket: which entries have been used since somebody wanted their places.
     used: HugeVec<u8>,
-    seed: [u64; 4],
+    seed: Secrets,
     len: usize,
     /// Most buckets.
     bound: usize,
     /// Some entry has had dangers ([`crate::simd::ZERO_SUM_WORDS`]) since the table was empty.
     zero_sums_known: bool,
-}
-
-#[inline(always)]
-fn fold_mul(a: u64, b: u64) -> u64 {
-    let m = u128::from(a) * u128::from(b);
-    (m >> 64) as u64 ^ m as u64
 }
 
 /// Bit of a key's first word: all of its words count, not just two.
@@ -92,7 +86,10 @@ impl Table {
             buckets: HugeVec::filled(buckets),
             lines: HugeVec::filled(buckets * WAYS),
             used: HugeVec::filled(buckets),
-            seed: [mix(1), mix(2), mix(3), mix(4)],
+            seed: Secrets {
+                short: [mix(1), mix(2), mix(3), mix(4)],
+                more: [mix(5), mix(6), mix(7)],
+            },
             len: 0,
             bound,
             zero_sums_known: false,
@@ -128,21 +125,18 @@ impl Table {
         if k[0] & LONG == 0 {
             return self.hash_short(k[0], k[1]);
         }
-        let s = &self.seed;
-        let x = fold_mul(k[0] ^ s[0], k[1] ^ s[1]);
-        let y = fold_mul(k[2] ^ s[1], k[3] ^ s[2]);
-        fold_mul(x ^ s[2], y ^ k[4].rotate_left(17) ^ s[3])
+        self.seed.hash_long(k)
     }
 
     /// [`Table::hash`] of a key of two words.
     #[inline(always)]
     pub fn hash_short(&self, a: u64, b: u64) -> u64 {
-        onefold_table::hash_words(&self.seed, a, b)
+        onefold_table::hash_words(&self.seed.short, a, b)
     }
 
-    /// What [`Table::hash_short`] and the number of a bucket are computed with: secrets, and how many buckets there are.
+    /// What [`Table::hash`] and the number of a bucket are computed with: secrets, and how many buckets there are.
     #[inline(always)]
-    pub fn hashing(&self) -> (&[u64; 4], u32) {
+    pub fn hashing(&self) -> (&Secrets, u32) {
         (&self.seed, self.buckets.len() as u32)
     }
 

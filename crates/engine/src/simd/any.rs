@@ -6,8 +6,7 @@ use crate::simd::hash::{scaled, tag};
 use crate::simd::intervals::IntervalEnds;
 use crate::simd::window_rewrite::Operands;
 use crate::simd::window_rewrite::WindowRewrite;
-use crate::simd::{EDGES, HEAD, HEAD_AT, Lanes, ROW, TAGS, Wide, ZERO_SUM_WORDS};
-use onefold_table::hash_words;
+use crate::simd::{EDGES, HEAD, HEAD_AT, Hashes, Lanes, ROW, TAGS, Wide, ZERO_SUM_WORDS};
 
 /// Whatever the processor is.
 #[derive(Debug, Clone, Copy)]
@@ -194,6 +193,25 @@ impl Wide for Any {
         }
         m
     }
+    /// All ones for those that are there, zero for the others.
+    type M = Lanes;
+    #[inline(always)]
+    fn every(self) -> Lanes {
+        self.all(u32::MAX)
+    }
+    #[inline(always)]
+    fn any_among(self, some: Lanes) -> bool {
+        some.0.iter().fold(0, |a, b| a | b) != 0
+    }
+    #[inline(always)]
+    fn equal_among(self, some: Lanes, v: Lanes, value: u32) -> Lanes {
+        each(some, v, |s, v| if v == value { s } else { 0 })
+    }
+    #[inline(always)]
+    fn add_above(self, n: Lanes, some: Lanes, v: Lanes, (above, more): (u32, u32)) -> Lanes {
+        let add = each(some, v, |s, v| if v > above { s & more } else { 0 });
+        self.plus(n, add)
+    }
     #[inline(always)]
     fn rank(self, v: Lanes, ends: &IntervalEnds) -> Lanes {
         each(v, v, |v, _| {
@@ -227,6 +245,10 @@ impl Wide for Any {
             }
         }
         to
+    }
+    #[inline(always)]
+    fn swapped(self, v: Lanes) -> Lanes {
+        each(v, v, |v, _| v.swap_bytes())
     }
     #[inline(always)]
     fn unlike(self, so_far: Lanes, v: Lanes, mask: u32, value: u32) -> Lanes {
@@ -314,17 +336,35 @@ impl Wide for Any {
             *to = [word(a.0[i], b.0[i]), word(c.0[i], d.0[i])];
         }
     }
+    type H = [u64; ROW];
     #[inline(always)]
-    fn hashes(
+    fn product(self, a: Lanes, b: Lanes) -> [u64; ROW] {
+        let mut to = [0; ROW];
+        for (to, (a, b)) in to.iter_mut().zip(a.0.iter().zip(&b.0)) {
+            *to = u64::from(*a) * u64::from(*b);
+        }
+        to
+    }
+    #[inline(always)]
+    fn sum_of(self, a: [u64; ROW], b: [u64; ROW]) -> [u64; ROW] {
+        let mut to = a;
+        for (to, b) in to.iter_mut().zip(b) {
+            *to = to.wrapping_add(b);
+        }
+        to
+    }
+    #[inline(always)]
+    fn mixed_hashes(
         self,
-        of: &[Lanes; 4],
-        (secrets, n): (&[u64; 4], u32),
-        (to, tags, buckets): (&mut [u64; ROW], &mut [u16; ROW], &mut [u32; ROW]),
+        h: [u64; ROW],
+        (by, n): ([u64; 2], u32),
+        (to, tags, buckets): Hashes<'_>,
     ) {
-        let mut pairs = [[0; 2]; ROW];
-        self.pairs(of, &mut pairs);
-        for (i, [a, b]) in pairs.into_iter().enumerate() {
-            to[i] = hash_words(secrets, a, b);
+        for (i, mut h) in h.into_iter().enumerate() {
+            for s in by {
+                h = (h ^ h >> 32).wrapping_mul(s);
+            }
+            to[i] = h ^ h >> 32;
             tags[i] = tag(to[i]);
             buckets[i] = scaled(to[i] as u32, n);
         }

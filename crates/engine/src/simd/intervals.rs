@@ -3,12 +3,12 @@
 //! A search by halves takes seven steps among 128 numbers, each of which waits for the one before: a number to be read, compared, and added up. Here there are
 //! three: which row of sixteen, which quarter of it, which place; and in each all numbers that matter are read and compared at the same time.
 
-use crate::simd::{HEAD, Lanes, ROW, Wide};
+use crate::simd::{COLUMNS, Lanes, ROW, Wide};
 
 /// Intervals of a field but the last one: as many as registers have room for, and one number that is above all.
 pub(crate) const MAX_INTERVALS: usize = 8 * ROW - 1;
 
-/// A field of the columns that [`Wide::columns`] makes.
+/// A field of the columns that [`Wide::columns`] makes, or of those behind them.
 #[derive(Debug, Clone)]
 pub(crate) struct FieldIntervals {
     /// Which word, how far right, and what of it.
@@ -55,7 +55,7 @@ impl FieldIntervals {
     pub fn of(from: usize, bits: u8, ends: &[u32]) -> Option<FieldIntervals> {
         let bits = usize::from(bits);
         let last = (from + bits).checked_sub(1)?;
-        let within = from / 32 == last / 32 && last / 32 < HEAD / 4;
+        let within = from / 32 == last / 32 && last / 32 < COLUMNS;
         (within && ends.len() <= MAX_INTERVALS).then(|| FieldIntervals {
             word: (from / 32) as u8,
             right: (31 - last % 32) as u8,
@@ -64,9 +64,9 @@ impl FieldIntervals {
         })
     }
 
-    /// Which intervals?
+    /// Which intervals? `None` where the columns end before the field.
     #[inline(always)]
-    pub fn number<W: Wide>(&self, wide: W, words: &[W::N; HEAD / 4]) -> Option<W::N> {
+    pub fn number<W: Wide>(&self, wide: W, words: &[W::N]) -> Option<W::N> {
         let v = wide.right(*words.get(usize::from(self.word))?, self.right.into());
         let v = wide.and(v, wide.all(self.mask));
         Some(wide.rank(v, &self.ends))
@@ -96,7 +96,7 @@ mod tests {
             for some in word_match.chunks(ROW) {
                 let mut values = Lanes([some[0]; ROW]);
                 values.0[..some.len()].copy_from_slice(some);
-                let mut words = [Lanes([0; ROW]); HEAD / 4];
+                let mut words = [Lanes([0; ROW]); COLUMNS];
                 words[3] = values;
                 let got = q.number(Any, &words).unwrap();
                 for (got, v) in got.0.iter().zip(values.0) {
@@ -113,7 +113,14 @@ mod tests {
         assert_eq!(of(160, 16), Some((5, 16, 0xffff)));
         assert_eq!(of(176, 16), Some((5, 0, 0xffff)));
         assert_eq!(of(170, 32), None, "in two words");
-        assert_eq!(of(256, 8), None, "behind the columns");
+        assert_eq!(
+            of(320, 16),
+            Some((10, 16, 0xffff)),
+            "a port behind an IPv6 header"
+        );
+        assert_eq!(of(384, 8), None, "behind the columns");
+        let far = FieldIntervals::of(320, 16, &[7]).unwrap();
+        assert!(far.number(Any, &[Lanes([0; ROW]); 8]).is_none());
         let many: Vec<u32> = (0..=MAX_INTERVALS as u32).collect();
         assert!(FieldIntervals::of(0, 32, &many).is_none());
     }

@@ -12,8 +12,10 @@ pub(crate) mod dispatch;
 pub(crate) mod hash;
 pub(crate) mod intervals;
 pub(crate) mod window_rewrite;
+pub(crate) mod word_tree;
 
 pub(crate) use crate::simd::any::Any;
+use crate::simd::hash::{MORE, Secrets};
 use crate::simd::intervals::IntervalEnds;
 use crate::simd::window_rewrite::Operands;
 use crate::simd::window_rewrite::WindowRewrite;
@@ -34,6 +36,9 @@ pub(crate) const HEAD_AT: usize = 14;
 
 /// Bytes before those columns and behind them that are turned into columns, too: where the first and the second half of them begin.
 pub(crate) const EDGES: (usize, usize) = (0, HEAD_AT + HEAD);
+
+/// Words of a header in columns, and of the bytes behind it that are columns, too: an IPv6 header with ports.
+pub(crate) const COLUMNS: usize = HEAD / 4 + HEAD / 8;
 
 /// Lanes numbers on a cache line.
 #[derive(Debug, Clone, Copy)]
@@ -65,8 +70,11 @@ impl<const N: usize> At<N> {
     /// The last one that there is.
     pub const LAST: At<N> = At((WINDOW - N) as u8);
     /// `None` where there is no room.
-    pub fn of(at: usize) -> Option<At<N>> {
-        (at + N <= WINDOW).then_some(At(at as u8))
+    pub const fn of(at: usize) -> Option<At<N>> {
+        match at + N <= WINDOW {
+            true => Some(At(at as u8)),
+            false => None,
+        }
     }
     pub fn place(self) -> usize {
         self.0.into()
@@ -183,12 +191,30 @@ pub(crate) trait Wide: Copy {
     fn right(self, a: Self::N, by: u32) -> Self::N;
     /// Where `a` is above `b`: a bit each.
     fn over(self, a: Self::N, b: Self::N) -> u16;
+    /// Some of sixteen packets.
+    type M: Copy;
+    /// All of them.
+    fn every(self) -> Self::M;
+    /// Is there any?
+    fn any_among(self, some: Self::M) -> bool;
+    /// Those of them whose `v` is this value.
+    fn equal_among(self, some: Self::M, v: Self::N, value: u32) -> Self::M;
+    /// `n`, and `more` for those of them whose `v` is above a number: this number, and `more`.
+    fn add_above(
+        self,
+        n: Self::N,
+        some: Self::M,
+        v: Self::N,
+        above_and_more: (u32, u32),
+    ) -> Self::N;
     /// How many of these numbers each is above.
     fn rank(self, v: Self::N, ends: &IntervalEnds) -> Self::N;
     /// The big-endian words of sixteen headers, from [`HEAD_AT`] on: one column for each.
     fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4];
     /// The words of what is around them, little-endian: four from the first place that [`EDGES`] says, and four from the second.
     fn edges(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4];
+    /// Each with its bytes in the opposite order.
+    fn swapped(self, v: Self::N) -> Self::N;
     /// `so_far`, with bits set where `v` under the mask is not this value.
     fn unlike(self, so_far: Self::N, v: Self::N, mask: u32, value: u32) -> Self::N;
     /// `so_far`, with bits set where any byte of `v` under the mask is not one of `lo` to `lo + span`.
@@ -213,14 +239,60 @@ pub(crate) trait Wide: Copy {
     fn halves(self, v: Self::N, to: &mut [u16; ROW]);
     /// Two words each, of these numbers: the lower and the upper half of the first, and of the second.
     fn pairs(self, of: &[Self::N; 4], to: &mut [[u64; 2]; ROW]);
-    /// [`onefold_table::hash_words`] of those, their [tags](crate::simd::hash::tag), and the numbers of buckets, of so many.
-    fn hashes(
+    /// Sums of 64 bits, one for each of sixteen packets, without carry.
+    type H: Copy;
+    /// Products.
+    fn product(self, a: Self::N, b: Self::N) -> Self::H;
+    fn sum_of(self, a: Self::H, b: Self::H) -> Self::H;
+    /// Hashes that are made of such sums by these two factors, their [tags](crate::simd::hash::tag), and the numbers
+    /// of buckets, of so many.
+    fn mixed_hashes(self, h: Self::H, by: ([u64; 2], u32), to: Hashes<'_>);
+
+    /// The product of two numbers, to each of which half of a secret has been added; none but where the bit is set.
+    #[inline(always)]
+    fn secret_product(self, [a, b]: [Self::N; 2], secret: u64, which: u16) -> Self::H {
+        let a = self.plus(a, self.all(secret as u32));
+        let b = self.plus(b, self.all((secret >> 32) as u32));
+        let a = match which {
+            u16::MAX => a,
+            _ => self.choose(self.all(0), a, which),
+        };
+        self.product(a, b)
+    }
+    /// [`onefold_table::hash_words`] of keys of two words, by the numbers that [`Wide::pairs`] makes them of.
+    #[inline(always)]
+    fn hashes(self, of: &[Self::N; 4], (secrets, n): (&[u64; 4], u32), to: Hashes<'_>) {
+        let [a, b, c, d] = *of;
+        let [p, q, r, s] = *secrets;
+        let first = self.secret_product([a, b], p, u16::MAX);
+        let h = self.sum_of(first, self.secret_product([c, d], q, u16::MAX));
+        self.mixed_hashes(h, ([r, s], n), to);
+    }
+    /// The same; of those whose bit is set, which have these further words, [`Secrets::hash_long`].
+    #[inline(always)]
+    fn long_hashes(
         self,
         of: &[Self::N; 4],
-        hashing: (&[u64; 4], u32),
-        to: (&mut [u64; ROW], &mut [u16; ROW], &mut [u32; ROW]),
-    );
+        (more, which): (&[[Self::N; 2]; MORE], u16),
+        (secrets, n): (&Secrets, u32),
+        to: Hashes<'_>,
+    ) {
+        let [a, b, c, d] = *of;
+        let [p, q, r, s] = secrets.short;
+        let first = self.secret_product([a, b], p, u16::MAX);
+        let mut h = self.sum_of(first, self.secret_product([c, d], q, u16::MAX));
+        let mut i = 0;
+        // Loops over indices: adapters may not be inlined
+        while i < MORE {
+            h = self.sum_of(h, self.secret_product(more[i], secrets.more[i], which));
+            i += 1;
+        }
+        self.mixed_hashes(h, ([r, s], n), to);
+    }
 }
+
+/// Where hashes go: these, what they say in a bucket, and the buckets' numbers.
+pub(crate) type Hashes<'a> = (&'a mut [u64; ROW], &'a mut [u16; ROW], &'a mut [u32; ROW]);
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
@@ -297,6 +369,12 @@ mod tests {
         wide.set(row[0], which, &mut group);
         assert_eq!(group, want);
         keep(wide.choose(a, b, wide.over(a, b)));
+        keep(wide.swapped(a));
+        let some = wide.equal_among(wide.every(), wide.and(a, wide.all(3)), 1);
+        assert!(wide.any_among(wide.every()));
+        keep(wide.all(wide.any_among(some).into()));
+        keep(wide.add_above(b, some, a, (row[3], 5)));
+        keep(wide.add_above(b, wide.every(), a, (row[3], 5)));
         let mut halves = [0; ROW];
         wide.halves(a, &mut halves);
         keep(wide.get(&Lanes(halves.map(u32::from))));
@@ -309,6 +387,27 @@ mod tests {
         wide.hashes(&four, (&secrets, 12_345), to);
         for i in 0..ROW {
             let h = onefold_table::hash_words(&secrets, pairs[i][0], pairs[i][1]);
+            let bucket = crate::simd::hash::scaled(h as u32, 12_345);
+            assert_eq!((h, bucket), (hashes[i], buckets[i]));
+            assert_eq!(crate::simd::hash::tag(h), tags[i]);
+        }
+        let secrets = Secrets {
+            short: secrets,
+            more: std::array::from_fn(|i| u64::from(row[i + 8]) << 32 | u64::from(row[i + 12])),
+        };
+        let more = [[c[4], c[5]], [c[6], c[7]], [c[1], c[0]]];
+        let which = wide.over(a, b);
+        let to = (&mut hashes, &mut tags, &mut buckets);
+        wide.long_hashes(&four, (&more, which), (&secrets, 12_345), to);
+        let (mut first, mut second) = ([[0; 2]; ROW], [[0; 2]; ROW]);
+        wide.pairs(&[c[4], c[5], c[6], c[7]], &mut first);
+        wide.pairs(&[c[1], c[0], c[0], c[0]], &mut second);
+        for i in 0..ROW {
+            let [x, y] = pairs[i];
+            let h = match which >> i & 1 {
+                0 => onefold_table::hash_words(&secrets.short, x, y),
+                _ => secrets.hash_long(&[x, y, first[i][0], first[i][1], second[i][0]]),
+            };
             let bucket = crate::simd::hash::scaled(h as u32, 12_345);
             assert_eq!((h, bucket), (hashes[i], buckets[i]));
             assert_eq!(crate::simd::hash::tag(h), tags[i]);

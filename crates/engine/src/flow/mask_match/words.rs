@@ -71,9 +71,14 @@ impl WordMatch {
         })
     }
 
-    /// Which packets have what is asked for?
+    /// Which packets have what is asked for? `inner` may have more columns than are asked.
     #[inline(always)]
-    pub fn hold<W: Wide>(&self, wide: W, inner: &[W::N; WORDS], outer: &[W::N; WORDS]) -> u16 {
+    pub fn hold<const N: usize, W: Wide>(
+        &self,
+        wide: W,
+        inner: &[W::N; N],
+        outer: &[W::N; WORDS],
+    ) -> u16 {
         let no = some(wide, &self.inner, inner, wide.all(0));
         wide.zero(some(wide, &self.outer, outer, no))
     }
@@ -81,7 +86,13 @@ impl WordMatch {
 
 /// Bits are set for packets that have something else.
 #[inline(always)]
-fn some<W: Wide>(wide: W, words: &[Word], columns: &[W::N; WORDS], mut no: W::N) -> W::N {
+fn some<const N: usize, W: Wide>(
+    wide: W,
+    words: &[Word],
+    columns: &[W::N; N],
+    mut no: W::N,
+) -> W::N {
+    const { assert!(N >= WORDS) };
     for a in words {
         let v = columns[usize::from(a.column) % WORDS];
         no = match a.exact {

@@ -186,6 +186,17 @@ impl Avx2 {
         }
     }
 
+    /// Where each byte of a word comes from whose bytes are turned round.
+    #[inline(always)]
+    pub fn swap(self) -> __m256i {
+        // SAFETY: as above.
+        unsafe {
+            _mm256_setr_epi8(
+                3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12, 3, 2, 1, 0, 7, 6, 5, 4, 11,
+                10, 9, 8, 15, 14, 13, 12,
+            )
+        }
+    }
     /// Four words of eight packets each, from this packet and this place on, as columns; the bytes of words turned round, if so asked.
     #[inline(always)]
     pub fn four<const SWAP: bool>(
@@ -203,11 +214,7 @@ impl Avx2 {
                 let b = _mm_loadu_si128(b[at..at + 16].as_ptr().cast());
                 rows[i] = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(a), b);
                 if SWAP {
-                    let swap = _mm256_setr_epi8(
-                        3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12, 3, 2, 1, 0, 7, 6, 5,
-                        4, 11, 10, 9, 8, 15, 14, 13, 12,
-                    );
-                    rows[i] = _mm256_shuffle_epi8(rows[i], swap);
+                    rows[i] = _mm256_shuffle_epi8(rows[i], self.swap());
                 }
             }
         }
@@ -315,27 +322,25 @@ impl Avx2 {
             _mm256_add_epi64(_mm256_mul_epu32(h, low), _mm256_slli_epi64::<32>(cross))
         }
     }
-    /// [`Wide::hashes`] of eight.
+    /// Products of eight: of packets of even numbers, and of odd ones.
+    #[inline(always)]
+    pub fn products(self, a: __m256i, b: __m256i) -> [__m256i; 2] {
+        // SAFETY: as above.
+        unsafe {
+            let odd = _mm256_mul_epu32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b));
+            [_mm256_mul_epu32(a, b), odd]
+        }
+    }
+    /// [`Wide::mixed_hashes`] of eight.
     #[inline(always)]
     pub fn eight_hashes(
         self,
-        [a, b, c, d]: [__m256i; 4],
-        (secrets, n): (&[u64; 4], u32),
+        [mut even, mut odd]: [__m256i; 2],
+        (by, n): ([u64; 2], u32),
     ) -> ([__m256i; 2], __m256i) {
         // SAFETY: as above.
         unsafe {
-            let (p, q) = (secrets[0], secrets[1]);
-            let a = _mm256_add_epi32(a, self.eight(p as u32));
-            let b = _mm256_add_epi32(b, self.eight((p >> 32) as u32));
-            let c = _mm256_add_epi32(c, self.eight(q as u32));
-            let d = _mm256_add_epi32(d, self.eight((q >> 32) as u32));
-            // packets of even numbers, and of odd ones
-            let mut even = _mm256_add_epi64(_mm256_mul_epu32(a, b), _mm256_mul_epu32(c, d));
-            let mut odd = _mm256_add_epi64(
-                _mm256_mul_epu32(_mm256_srli_epi64::<32>(a), _mm256_srli_epi64::<32>(b)),
-                _mm256_mul_epu32(_mm256_srli_epi64::<32>(c), _mm256_srli_epi64::<32>(d)),
-            );
-            for s in &secrets[2..] {
+            for s in &by {
                 (even, odd) = (self.mixed(even, *s), self.mixed(odd, *s));
             }
             even = _mm256_xor_si256(even, _mm256_srli_epi64::<32>(even));

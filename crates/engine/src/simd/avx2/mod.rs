@@ -19,11 +19,11 @@ use crate::simd::hash::tag;
 use crate::simd::intervals::IntervalEnds;
 use crate::simd::window_rewrite::Operands;
 use crate::simd::window_rewrite::{NEAR, WindowRewrite};
-use crate::simd::{EDGES, HEAD, HEAD_AT, Lanes, ROW, TAGS, Wide, ZERO_SUM_WORDS};
+use crate::simd::{EDGES, HEAD, HEAD_AT, Hashes, Lanes, ROW, TAGS, Wide, ZERO_SUM_WORDS};
 use std::arch::x86_64::{
     __m256i, _mm_and_si128, _mm_cmpeq_epi16, _mm_cvtsi32_si128, _mm_load_si128, _mm_loadu_si128,
     _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16, _mm_setzero_si128, _mm_slli_epi16,
-    _mm256_add_epi32, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_epi8,
+    _mm256_add_epi32, _mm256_add_epi64, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_epi8,
     _mm256_broadcastsi128_si256, _mm256_cmpeq_epi16, _mm256_cmpeq_epi32, _mm256_i32gather_epi32,
     _mm256_loadu_si256, _mm256_max_epu8, _mm256_max_epu16, _mm256_min_epu32, _mm256_movemask_epi8,
     _mm256_mullo_epi32, _mm256_or_si256, _mm256_packus_epi32, _mm256_permute4x64_epi64,
@@ -335,6 +335,36 @@ impl Wide for Avx2 {
     fn over(self, a: Two, b: Two) -> u16 {
         !self.bits(Two(self.at_most(a.0, b.0), self.at_most(a.1, b.1)))
     }
+    /// All ones for those that are there, zeros for the others.
+    type M = Two;
+    #[inline(always)]
+    fn every(self) -> Two {
+        self.all(u32::MAX)
+    }
+    #[inline(always)]
+    fn any_among(self, some: Two) -> bool {
+        self.bits(some) != 0
+    }
+    #[inline(always)]
+    fn equal_among(self, some: Two, v: Two, value: u32) -> Two {
+        let value = self.all(value);
+        // SAFETY: as above.
+        unsafe {
+            let same = both!(_mm256_cmpeq_epi32(v, value));
+            both!(_mm256_and_si256(some, same))
+        }
+    }
+    #[inline(always)]
+    fn add_above(self, n: Two, some: Two, v: Two, (above, more): (u32, u32)) -> Two {
+        let (above, more) = (self.all(above), self.all(more));
+        let not = Two(self.at_most(v.0, above.0), self.at_most(v.1, above.1));
+        // SAFETY: as above.
+        unsafe {
+            let more = both!(_mm256_and_si256(some, more));
+            let more = both!(_mm256_andnot_si256(not, more));
+            both!(_mm256_add_epi32(n, more))
+        }
+    }
     #[inline(always)]
     fn rank(self, v: Two, ends: &IntervalEnds) -> Two {
         match ends.rows {
@@ -351,6 +381,12 @@ impl Wide for Avx2 {
     #[inline(always)]
     fn edges(self, windows: &[&[u8; WINDOW]; ROW]) -> [Two; HEAD / 4] {
         self.eight_words::<false>(windows, EDGES)
+    }
+    #[inline(always)]
+    fn swapped(self, v: Two) -> Two {
+        let swap = Two(self.swap(), self.swap());
+        // SAFETY: as above.
+        unsafe { both!(_mm256_shuffle_epi8(v, swap)) }
     }
     #[inline(always)]
     fn unlike(self, so_far: Two, v: Two, mask: u32, value: u32) -> Two {
@@ -483,16 +519,34 @@ impl Wide for Avx2 {
     fn pairs(self, of: &[Two; 4], to: &mut [[u64; 2]; ROW]) {
         self.put_rows(*of, to);
     }
+    /// Of the first half's packets of even numbers, and of odd ones, and of the second half's.
+    type H = [__m256i; 4];
     #[inline(always)]
-    fn hashes(
+    fn product(self, a: Two, b: Two) -> [__m256i; 4] {
+        let ([p, q], [r, s]) = (self.products(a.0, b.0), self.products(a.1, b.1));
+        [p, q, r, s]
+    }
+    #[inline(always)]
+    fn sum_of(self, [a, b, c, d]: [__m256i; 4], [p, q, r, s]: [__m256i; 4]) -> [__m256i; 4] {
+        // SAFETY: as above.
+        unsafe {
+            [
+                _mm256_add_epi64(a, p),
+                _mm256_add_epi64(b, q),
+                _mm256_add_epi64(c, r),
+                _mm256_add_epi64(d, s),
+            ]
+        }
+    }
+    #[inline(always)]
+    fn mixed_hashes(
         self,
-        of: &[Two; 4],
-        hashing: (&[u64; 4], u32),
-        (to, tags, buckets): (&mut [u64; ROW], &mut [u16; ROW], &mut [u32; ROW]),
+        [a, b, c, d]: [__m256i; 4],
+        by: ([u64; 2], u32),
+        (to, tags, buckets): Hashes<'_>,
     ) {
-        let [a, b, c, d] = *of;
-        let (low, first) = self.eight_hashes([a.0, b.0, c.0, d.0], hashing);
-        let (high, second) = self.eight_hashes([a.1, b.1, c.1, d.1], hashing);
+        let (low, first) = self.eight_hashes([a, b], by);
+        let (high, second) = self.eight_hashes([c, d], by);
         let all = to;
         let to = all.as_mut_ptr().cast::<__m256i>();
         let buckets = buckets.as_mut_ptr().cast::<__m256i>();

@@ -9,7 +9,7 @@ use crate::simd::avx2::Avx2;
 use crate::simd::intervals::IntervalEnds;
 use crate::simd::window_rewrite::Operands;
 use crate::simd::window_rewrite::{NEAR, WindowRewrite};
-use crate::simd::{EDGES, HEAD, HEAD_AT, Lanes, ROW, TAGS, Wide, ZERO_SUM_WORDS};
+use crate::simd::{EDGES, HEAD, HEAD_AT, Hashes, Lanes, ROW, TAGS, Wide, ZERO_SUM_WORDS};
 use std::arch::x86_64::{__m256i, __m512i};
 
 /// With AVX-512 (F, BW, VL).
@@ -408,6 +408,29 @@ impl Wide for Avx512 {
         // SAFETY: as above.
         unsafe { std::arch::x86_64::_mm512_cmpgt_epu32_mask(a, b) }
     }
+    type M = u16;
+    #[inline(always)]
+    fn every(self) -> u16 {
+        u16::MAX
+    }
+    #[inline(always)]
+    fn any_among(self, some: u16) -> bool {
+        some != 0
+    }
+    #[inline(always)]
+    fn equal_among(self, some: u16, v: Self::N, value: u32) -> u16 {
+        // SAFETY: as above.
+        unsafe { std::arch::x86_64::_mm512_mask_cmpeq_epu32_mask(some, v, self.all(value)) }
+    }
+    #[inline(always)]
+    fn add_above(self, n: Self::N, some: u16, v: Self::N, (above, more): (u32, u32)) -> Self::N {
+        use std::arch::x86_64::{_mm512_mask_add_epi32, _mm512_mask_cmpgt_epu32_mask};
+        // SAFETY: as above.
+        unsafe {
+            let some = _mm512_mask_cmpgt_epu32_mask(some, v, self.all(above));
+            _mm512_mask_add_epi32(n, some, n, self.all(more))
+        }
+    }
     #[inline(always)]
     fn rank(self, v: Self::N, ends: &IntervalEnds) -> Self::N {
         match ends.rows {
@@ -419,22 +442,16 @@ impl Wide for Avx512 {
     }
     #[inline(always)]
     fn columns(self, windows: &[&[u8; WINDOW]; ROW]) -> [Self::N; HEAD / 4] {
-        use std::arch::x86_64::{
-            _mm_set_epi8, _mm256_loadu_si256, _mm512_broadcast_i32x4, _mm512_castsi256_si512,
-            _mm512_inserti64x4, _mm512_shuffle_epi8,
-        };
+        use std::arch::x86_64::{_mm256_loadu_si256, _mm512_castsi256_si512, _mm512_inserti64x4};
         let mut rows = [self.all(0); 8];
         let h = windows;
         for i in 0..8 {
             // SAFETY: as above; loads are of 32 bytes each, of slices that have as many.
             unsafe {
-                let swap = _mm512_broadcast_i32x4(_mm_set_epi8(
-                    12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3,
-                ));
                 let low = _mm256_loadu_si256(h[i][HEAD_AT..HEAD_AT + HEAD].as_ptr().cast());
                 let high = _mm256_loadu_si256(h[i + 8][HEAD_AT..HEAD_AT + HEAD].as_ptr().cast());
                 let both = _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
-                rows[i] = _mm512_shuffle_epi8(both, swap);
+                rows[i] = self.swapped(both);
             }
         }
         self.turned(rows)
@@ -461,6 +478,17 @@ impl Wide for Avx512 {
             }
         }
         self.turned(rows)
+    }
+    #[inline(always)]
+    fn swapped(self, v: Self::N) -> Self::N {
+        use std::arch::x86_64::{_mm_set_epi8, _mm512_broadcast_i32x4, _mm512_shuffle_epi8};
+        // SAFETY: as above.
+        unsafe {
+            let swap = _mm512_broadcast_i32x4(_mm_set_epi8(
+                12, 13, 14, 15, 8, 9, 10, 11, 4, 5, 6, 7, 0, 1, 2, 3,
+            ));
+            _mm512_shuffle_epi8(v, swap)
+        }
     }
     #[inline(always)]
     fn unlike(self, so_far: Self::N, v: Self::N, mask: u32, value: u32) -> Self::N {
@@ -592,54 +620,55 @@ impl Wide for Avx512 {
             unsafe { std::arch::x86_64::_mm512_storeu_si512(to.as_mut_ptr().cast(), row) };
         }
     }
+    /// Of packets of even numbers, and of odd ones.
+    type H = (Self::N, Self::N);
     #[inline(always)]
-    fn hashes(
+    fn product(self, a: Self::N, b: Self::N) -> Self::H {
+        use std::arch::x86_64::{_mm512_mul_epu32, _mm512_srli_epi64};
+        // SAFETY: as above.
+        unsafe {
+            let odd = _mm512_mul_epu32(_mm512_srli_epi64::<32>(a), _mm512_srli_epi64::<32>(b));
+            (_mm512_mul_epu32(a, b), odd)
+        }
+    }
+    #[inline(always)]
+    fn sum_of(self, a: Self::H, b: Self::H) -> Self::H {
+        use std::arch::x86_64::_mm512_add_epi64;
+        // SAFETY: as above.
+        unsafe { (_mm512_add_epi64(a.0, b.0), _mm512_add_epi64(a.1, b.1)) }
+    }
+    #[inline(always)]
+    fn mixed_hashes(
         self,
-        of: &[Self::N; 4],
-        (secrets, n): (&[u64; 4], u32),
-        (to, tags, buckets): (&mut [u64; ROW], &mut [u16; ROW], &mut [u32; ROW]),
+        (even, odd): Self::H,
+        (by, n): ([u64; 2], u32),
+        (to, tags, buckets): Hashes<'_>,
     ) {
         use std::arch::x86_64::{
             _mm256_and_si256, _mm256_max_epu16, _mm256_set1_epi16, _mm256_storeu_si256,
-            _mm512_add_epi64, _mm512_cvtepi32_epi16, _mm512_mask_mov_epi32, _mm512_mul_epu32,
-            _mm512_mullo_epi64, _mm512_permutex2var_epi64, _mm512_set_epi64, _mm512_set1_epi64,
-            _mm512_srli_epi32, _mm512_srli_epi64, _mm512_storeu_si512, _mm512_xor_si512,
+            _mm512_cvtepi32_epi16, _mm512_mask_mov_epi32, _mm512_mul_epu32, _mm512_mullo_epi64,
+            _mm512_permutex2var_epi64, _mm512_set_epi64, _mm512_set1_epi64, _mm512_srli_epi32,
+            _mm512_srli_epi64, _mm512_storeu_si512, _mm512_xor_si512,
         };
-        let halves = |s: u64| [self.all(s as u32), self.all((s >> 32) as u32)];
-        let ([p, q], [r, s]) = (halves(secrets[0]), halves(secrets[1]));
-        let [a, b, c, d] = *of;
-        let (a, b) = (self.plus(a, p), self.plus(b, q));
-        let (c, d) = (self.plus(c, r), self.plus(d, s));
         // macros: closures may not be inlined
         macro_rules! mixed {
             ($h:expr) => {{
                 let mut h = $h;
-                for s in &secrets[2..] {
+                for s in &by {
                     h = _mm512_xor_si512(h, _mm512_srli_epi64::<32>(h));
                     h = _mm512_mullo_epi64(h, _mm512_set1_epi64(*s as i64));
                 }
                 _mm512_xor_si512(h, _mm512_srli_epi64::<32>(h))
             }};
         }
-        macro_rules! odd {
-            ($v:expr) => {
-                _mm512_srli_epi64::<32>($v)
-            };
-        }
         // SAFETY: as above; stores are of 64 bytes each, of as many as the arrays have.
         unsafe {
-            // packets of even numbers, and of odd ones
-            let even = _mm512_add_epi64(_mm512_mul_epu32(a, b), _mm512_mul_epu32(c, d));
-            let odd = _mm512_add_epi64(
-                _mm512_mul_epu32(odd!(a), odd!(b)),
-                _mm512_mul_epu32(odd!(c), odd!(d)),
-            );
             let (even, odd) = (mixed!(even), mixed!(odd));
             let n = _mm512_set1_epi64(n.into());
             let low = _mm512_srli_epi64::<32>(_mm512_mul_epu32(even, n));
             let both = _mm512_mask_mov_epi32(low, 0xaaaa, _mm512_mul_epu32(odd, n));
             _mm512_storeu_si512(buckets.as_mut_ptr().cast(), both);
-            let high = _mm512_mask_mov_epi32(odd!(even), 0xaaaa, odd);
+            let high = _mm512_mask_mov_epi32(_mm512_srli_epi64::<32>(even), 0xaaaa, odd);
             let high = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(high));
             let high = _mm256_and_si256(high, _mm256_set1_epi16(!1));
             let high = _mm256_max_epu16(high, _mm256_set1_epi16(2));
