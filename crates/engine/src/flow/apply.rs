@@ -16,6 +16,7 @@ use crate::simd::{HEAD_AT, Wide};
 use onefold_element::StateStore;
 use onefold_nat::{Leases, NO_LEASE};
 use onefold_packet::{Packet, Pkt};
+use std::sync::atomic::AtomicU64;
 
 /// What packets on their way have to do with, and what they are.
 pub(crate) struct ApplyEach<'a> {
@@ -75,17 +76,8 @@ impl ApplyEach<'_> {
             if !t.ready() && !begins(t, x.action, dirty) {
                 break;
             }
-            if x.lease != NO_LEASE {
-                let stamp = *clock + 1;
-                if !Leases::touch_word(words, x.lease, stamp) {
-                    break;
-                }
-                *clock = stamp;
-                debug_assert!(
-                    pool.holds(x.lease, store),
-                    "lease {} of a binding that is gone",
-                    x.lease
-                );
+            if x.lease != NO_LEASE && !touch(x.lease, (words, pool, store), clock) {
+                break;
             }
             match x.slot {
                 NO_SLOT => done.by_class += 1,
@@ -167,14 +159,8 @@ impl ApplyAtOnce<'_, '_> {
                 break;
             }
             if KEYED {
-                let (lease, stamp) = (b.leases[i], *clock + 1);
-                if Leases::touch_word(words, lease, stamp) {
-                    *clock = stamp;
-                    debug_assert!(
-                        pool.holds(lease, store),
-                        "lease {lease} of a binding that is gone"
-                    );
-                } else if lease != NO_LEASE {
+                let lease = b.leases[i];
+                if !touch(lease, (words, pool, store), clock) && lease != NO_LEASE {
                     break;
                 }
                 if crowded {
@@ -235,6 +221,25 @@ impl ApplyAtOnce<'_, '_> {
         };
         done
     }
+}
+
+/// Gives a lease the stamp that follows `clock`. False where there is none, or its binding is gone.
+#[inline(always)]
+fn touch(
+    lease: u32,
+    (words, pool, store): (&[AtomicU64], &LeasePool, &StateStore),
+    clock: &mut u64,
+) -> bool {
+    let stamp = *clock + 1;
+    if !Leases::touch_word(words, lease, stamp) {
+        return false;
+    }
+    *clock = stamp;
+    debug_assert!(
+        pool.holds(lease, store),
+        "lease {lease} of a binding that is gone"
+    );
+    true
 }
 
 /// What is seldom, one packet at a time. False if the packet is dropped.

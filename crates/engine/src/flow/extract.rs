@@ -8,10 +8,10 @@
 
 use crate::flow::batch_meta::{BatchMeta, bits_from};
 use crate::flow::ingress_cache::IngressCache;
-use crate::flow::interval_table::Headers;
+use crate::flow::interval_table::{Headers, IntervalTable};
 use crate::flow::key::{ADDRESSES, Keys, long_addresses};
-use crate::flow::mask_match::equal::EqualMatch;
-use crate::flow::masked_match::{IP6_HEADER, MaskedMatch};
+use crate::flow::masked_match::MaskedMatch;
+use crate::flow::members::{Asked, Columns, six};
 use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
 use crate::flow::packet_meta::{NO_MATCH, PacketMeta};
 use crate::flow::table::{NO_SLOT, Table};
@@ -21,7 +21,7 @@ use crate::simd::WINDOW;
 use crate::simd::bits::each_bit;
 use crate::simd::dispatch::one_by_one;
 use crate::simd::word_tree::Ranks;
-use crate::simd::{COLUMNS, HEAD, HEAD_AT, Lanes, ROW, Wide, by_itself};
+use crate::simd::{HEAD, HEAD_AT, Lanes, ROW, Wide};
 use onefold_nat::NO_LEASE;
 
 /// What is known of a group after the first look.
@@ -37,123 +37,6 @@ pub(crate) struct Extracted {
     pub keyed: bool,
     /// The same, but that [some](Extracted::which) have none.
     pub part: bool,
-}
-
-/// Lanes headers, by columns.
-struct Columns<N> {
-    words: [N; HEAD / 4],
-    /// Bytes from the IP header on, as it says.
-    total: N,
-    /// Bytes of the packet.
-    len: N,
-    /// Header checksums that are not right: a bit each.
-    wrong: u16,
-}
-
-impl<N: Copy> Columns<N> {
-    #[inline(always)]
-    fn of<W: Wide<N = N>>(wide: W, windows: &[&[u8; WINDOW]; ROW], len: N) -> Columns<N> {
-        let words = wide.columns(windows);
-        let low = wide.all(0xffff);
-        let [a, b, c, d, e, ..] = words;
-        let mut sum = wide.all(0);
-        for w in [a, b, c, d, e] {
-            sum = wide.plus(sum, wide.plus(wide.right(w, 16), wide.and(w, low)));
-        }
-        // ten numbers of 16 bits: at most 9 above the lower half, and all ones if and only if the sum is
-        let sum = wide.plus(wide.right(sum, 16), wide.and(sum, low));
-        Columns {
-            words,
-            total: wide.and(a, low),
-            len,
-            wrong: wide.over(sum, low) | wide.over(low, sum),
-        }
-    }
-}
-
-/// The words of sixteen IPv6 headers, and the two behind them: those of the columns, and of those behind them.
-#[inline(always)]
-fn six<W: Wide>(wide: W, inner: &[W::N; HEAD / 4], outer: &[W::N; HEAD / 4]) -> [W::N; COLUMNS] {
-    let [a, b, c, d, e, f, g, h] = *inner;
-    let [.., i, j, k, l] = *outer;
-    // written out: closures may not be inlined
-    let (i, j, k, l) = (
-        wide.swapped(i),
-        wide.swapped(j),
-        wide.swapped(k),
-        wide.swapped(l),
-    );
-    [a, b, c, d, e, f, g, h, i, j, k, l]
-}
-
-/// Which numbers are less than the least one, or more than so much above it.
-#[inline(always)]
-fn outside<W: Wide>(wide: W, v: W::N, (least, more): (u32, u32)) -> u16 {
-    wide.over(wide.minus(v, wide.all(least)), wide.all(more))
-}
-
-impl MaskedMatch {
-    /// Which packets' bytes are right, as far as bytes under a mask tell?
-    #[inline(always)]
-    fn fit<W: Wide>(&self, wide: W, windows: &[&[u8; WINDOW]; ROW], c: &Columns<W::N>) -> u16 {
-        let all = match &self.equal_match {
-            // half the instructions
-            Some(a) => {
-                let v = c.words[EqualMatch::COLUMN];
-                let beyond = wide.beyond(wide.all(0), v, a.mask, a.lo, a.span);
-                wide.zero(beyond) == u16::MAX && a.same(wide, windows, &self.lo)
-            }
-            None => wide.all_inside(windows, &self.mask, &self.lo, &self.span),
-        };
-        if all {
-            return u16::MAX;
-        }
-        let mut here = 0;
-        // no branch: which packet is in which masked match cannot be foreseen
-        #[allow(clippy::needless_range_loop)]
-        for i in 0..ROW {
-            let fits = wide.inside(wide.load(windows[i]), &self.mask, &self.lo, &self.span);
-            here = by_itself(here | u32::from(fits) << i);
-        }
-        here as u16
-    }
-
-    /// Which packets are in the masked match, given that the bytes under its mask are right? `behind`: the first word
-    /// behind the columns.
-    #[inline(always)]
-    fn holds_many<W: Wide>(&self, wide: W, c: &Columns<W::N>, total: W::N, behind: W::N) -> u16 {
-        let ends = wide.plus(total, wide.all(HEAD_AT as u32));
-        let bad = wide.over(ends, c.len)
-            | outside(wide, total, self.total)
-            | outside(wide, c.len, self.len);
-        let wrong = if self.sum { c.wrong } else { 0 };
-        let payload = match self.payload {
-            None => 0,
-            Some(there) => {
-                // four bits of the TCP header: so many words
-                let words = wide.and(behind, wide.all(0xf0));
-                let behind = wide.over(total, wide.plus(wide.right(words, 2), wide.all(20)));
-                if there { !behind } else { behind }
-            }
-        };
-        !(bad | wrong | payload)
-    }
-}
-
-impl MaskedMatch {
-    /// Which packets have values of these [ranges](MaskedMatch::in_columns)?
-    #[inline(always)]
-    fn in_ranges<W: Wide>(&self, wide: W, words: &[W::N]) -> u16 {
-        let mut no = 0;
-        for r in &self.in_columns {
-            let Some(v) = words.get(usize::from(r.word)) else {
-                return 0;
-            };
-            let v = wide.and(wide.right(*v, r.right.into()), wide.all(r.mask));
-            no |= outside(wide, v, r.values);
-        }
-        !no
-    }
 }
 
 /// Packets of which more is asked than their actions, or nothing is known.
@@ -184,6 +67,96 @@ impl OneByOne<'_> {
         b.key(w, &mut x.key);
         x.hash = self.table.hash(&x.key);
         self.table.ask_bucket(x.hash);
+    }
+
+    /// Packets of a masked match, a bit each. `known`: what their places say is. Those of which it is all that there is
+    /// to be known.
+    #[inline(always)]
+    fn put_each(
+        &mut self,
+        (wide, places): (impl Wide, &[u32]),
+        (mut here, known): (u16, bool),
+        (b, number): (&MaskedMatch, u16),
+        (actions, guards): (&mut [u32; ROW], &mut [u16; ROW]),
+    ) -> u16 {
+        let mut only = 0;
+        // Bound: one bit less each time
+        while here != 0 {
+            let i = here.trailing_zeros() as usize % ROW;
+            here &= here - 1;
+            if let Some(d) = &b.interval_table {
+                if !known {
+                    actions[i] = d.get(wide, self.windows[i], places);
+                }
+                // all is said
+                if actions[i] < BY_FLOW {
+                    guards[i] = number;
+                    only |= 1 << i;
+                    continue;
+                }
+            }
+            let action = b.interval_table.as_ref().map_or(BY_FLOW, |_| actions[i]);
+            self.put(i, (b, number), action);
+        }
+        only
+    }
+
+    /// Packets that are in no masked match, a bit each.
+    #[inline(always)]
+    fn put_unmatched(&mut self, left: u16, actions: &mut [u32; ROW]) {
+        each_bit!(left.into(), i, {
+            if let Some(x) = self.out.get_mut(i) {
+                (x.guard, x.action, x.slot, x.lease) = (NO_MATCH, UNKNOWN, NO_SLOT, NO_LEASE);
+                actions[i & (ROW - 1)] = UNKNOWN;
+                self.seen.unknown += 1;
+            }
+        });
+    }
+}
+
+/// What has been found of sixteen packets, a bit each.
+struct Found<N> {
+    /// Nothing else is to be known of them.
+    only: u16,
+    /// They are looked up by these keys, and have long ones.
+    keyed: u16,
+    long: u16,
+    keys: Keys<N>,
+    /// They have these places, which are still to be read.
+    classed: u16,
+    places: N,
+}
+
+impl<N: Copy> Found<N> {
+    #[inline(always)]
+    fn none<W: Wide<N = N>>(wide: W) -> Found<N> {
+        Found {
+            only: 0,
+            keyed: 0,
+            long: 0,
+            keys: Keys::none(wide),
+            classed: 0,
+            places: wide.all(0),
+        }
+    }
+
+    /// These packets of a masked match are looked up. `long`: it is one of IPv6.
+    #[inline(always)]
+    fn look_up<W: Wide<N = N>>(
+        &mut self,
+        wide: W,
+        b: &MaskedMatch,
+        (columns, long): (&Columns<N>, Option<&Ranks<N>>),
+        which: u16,
+    ) {
+        match long {
+            Some(headers) => {
+                (b.place).long_keys(wide, &headers.words, which, &mut self.keys);
+                self.long |= which;
+            }
+            None => b.place.keys(wide, &columns.words, which, &mut self.keys),
+        }
+        self.keyed |= which;
     }
 }
 
@@ -289,6 +262,36 @@ impl IngressCache {
         which & !more
     }
 
+    /// What is known of these packets of a masked match, a bit each, by the places of the intervals that they are in. Of
+    /// which nothing is known, and which are looked up; `None` where all is said.
+    #[inline(always)]
+    fn by_interval<const LONG: bool, W: Wide>(
+        &self,
+        wide: W,
+        at: W::N,
+        (d, number, here): (&IntervalTable, u16, u16),
+        found: &mut Found<W::N>,
+        (actions, guards): (&mut [u32; ROW], &mut [u16; ROW]),
+    ) -> Option<(u16, u16)> {
+        if LONG && d.many_places() {
+            // what stands there is read once for all
+            wide.number(number, here, guards);
+            found.places = wide.choose(found.places, d.among_all(wide, at), here);
+            found.classed |= here;
+            return None;
+        }
+        let v = d.pick(wide, at, &self.places);
+        wide.put_some(v, here, actions);
+        let others = wide.over(v, wide.all(BY_FLOW - 1)) & here;
+        wide.number(number, here, guards);
+        found.only |= here & !others;
+        if others == 0 {
+            return None;
+        }
+        let unknown = wide.over(v, wide.all(BY_FLOW)) & others;
+        Some((unknown, others & !unknown))
+    }
+
     /// [`IngressCache::extract`] of sixteen packets at most, the first of which has number `first` in its group.
     #[inline(always)]
     fn sixteen<const EDGES: bool, const LONG: bool, W: Wide>(
@@ -303,7 +306,6 @@ impl IngressCache {
         let actions = row(&mut meta.actions, first);
         let guards = row(&mut meta.guards, first);
         let len = Lanes(*row(&mut meta.lens, first));
-        let mut only = 0u16;
         let windows = packets.row(first);
         let columns = Columns::of(wide, windows, wide.get(&len));
         // Registers, unless they are told apart by number: what asks so has copies.
@@ -323,11 +325,20 @@ impl IngressCache {
         if !LONG {
             meta.longer |= longer != 0;
         }
-        let all = (u16::MAX as u32 >> (ROW - n)) as u16;
-        let mut left = all;
-        let (mut keyed, mut longs) = (0u16, 0u16);
-        let (mut classed, mut places) = (0u16, wide.all(0));
-        let mut keys = Keys::none(wide);
+        let mut left = (u16::MAX as u32 >> (ROW - n)) as u16;
+        let mut found = Found::none(wide);
+        // one for each time: it borrows what is written in between
+        macro_rules! others {
+            () => {
+                OneByOne {
+                    table,
+                    windows,
+                    totals: &totals,
+                    out: &mut *out,
+                    seen: &mut *seen,
+                }
+            };
+        }
         for k in 0..self.matches.len() {
             // where masked matches are few and of one family, as they came to be: nothing is looked up
             let number = match LONG {
@@ -338,47 +349,19 @@ impl IngressCache {
                 break;
             };
             let v6 = LONG && b.shape.v6;
-            let here = match (&b.word_match, &long) {
-                (Some(a), Some(long)) if LONG => a.hold(wide, &long.words, &edges),
-                (Some(a), _) if EDGES => {
-                    let words = columns.words;
-                    a.hold(wide, &words, &edges)
-                }
-                _ => b.fit(wide, windows, &columns),
+            let of = Asked {
+                windows,
+                columns: &columns,
+                edges: &edges,
+                long: long.as_ref(),
             };
-            let mut here = here & left;
-            if here == 0 {
+            let (from, to) = ((packets, first, left), (&mut totals, &mut longer));
+            let Some(mut here) = b.members::<EDGES, LONG, W>(wide, of, from, to) else {
                 continue;
-            }
-            if b.quick {
-                let mut total = columns.total;
-                if v6 {
-                    let payload = wide.right(columns.words[1], 16);
-                    total = wide.plus(payload, wide.all(IP6_HEADER));
-                    wide.put_some(total, here, &mut totals.0);
-                    let ends = wide.plus(total, wide.all(HEAD_AT as u32));
-                    longer = longer & !here | wide.over(columns.len, ends) & here;
-                }
-                here &= b.holds_many(wide, &columns, total, edges[HEAD / 8]);
-                if b.beside && !b.in_columns.is_empty() {
-                    here &= match &long {
-                        Some(long) if v6 => b.in_ranges(wide, &long.words),
-                        _ => {
-                            let words = columns.words;
-                            b.in_ranges(wide, &words)
-                        }
-                    };
-                }
-                if b.beside && b.marked {
-                    here = b.marks_each(here, packets, first);
-                }
-            } else {
-                here = b.holds_each(here, packets, first, &mut totals);
-            }
+            };
             left &= !here;
             // which of these are looked up in the table
-            let mut by_flow = here;
-            let mut found = false;
+            let (mut by_flow, mut known) = (here, false);
             if let (Some(d), true) = (&b.interval_table, b.quick) {
                 let at = match &mut long {
                     Some(long) if v6 => d.many(wide, Headers::Long(long, &self.trees)),
@@ -387,134 +370,42 @@ impl IngressCache {
                         d.many(wide, Headers::Short(&words))
                     }
                 };
-                if let (Some(at), true) = (at, LONG && d.many_places()) {
-                    // what stands there is read once for all
-                    wide.number(number as u16, here, guards);
-                    places = wide.choose(places, d.among_all(wide, at), here);
-                    classed |= here;
-                    continue;
-                }
                 if let Some(at) = at {
-                    let v = d.pick(wide, at, &self.places);
-                    wide.put_some(v, here, actions);
-                    let others = wide.over(v, wide.all(BY_FLOW - 1)) & here;
-                    wide.number(number as u16, here, guards);
-                    only |= here & !others;
-                    if others == 0 {
-                        continue;
+                    let (of, to) = ((d, number as u16, here), (&mut *actions, &mut *guards));
+                    match self.by_interval::<LONG, W>(wide, at, of, &mut found, to) {
+                        Some(rest) => (here, by_flow) = rest,
+                        None => continue,
                     }
-                    // of these nothing is known
-                    here = wide.over(v, wide.all(BY_FLOW)) & others;
-                    by_flow = others & !here;
-                    found = true;
+                    known = true;
                 }
             }
-            if b.quick && (found || b.interval_table.is_none()) {
+            if b.quick && (known || b.interval_table.is_none()) {
                 wide.number(number as u16, by_flow, guards);
-                match &long {
-                    Some(headers) if v6 => {
-                        (b.place).long_keys(wide, &headers.words, by_flow, &mut keys);
-                        longs |= by_flow;
-                    }
-                    _ => b.place.keys(wide, &columns.words, by_flow, &mut keys),
-                }
-                keyed |= by_flow;
-                if !found {
+                let long = long.as_ref().filter(|_| v6);
+                found.look_up(wide, b, (&columns, long), by_flow);
+                if !known {
                     continue;
                 }
             }
-            let mut to = OneByOne {
-                table,
-                windows,
-                totals: &totals,
-                out: &mut *out,
-                seen: &mut *seen,
-            };
-            // Bound: one bit less each time
-            while here != 0 {
-                let i = here.trailing_zeros() as usize % ROW;
-                here &= here - 1;
-                if let Some(d) = &b.interval_table {
-                    if !found {
-                        actions[i] = d.get(wide, windows[i], &self.places);
-                    }
-                    // all is said
-                    if actions[i] < BY_FLOW {
-                        guards[i] = number as u16;
-                        only |= 1 << i;
-                        continue;
-                    }
-                }
-                let action = b.interval_table.as_ref().map_or(BY_FLOW, |_| actions[i]);
-                to.put(i, (b, number as u16), action);
-            }
+            let (here, of) = ((here, known), (b, number as u16));
+            let asked = (wide, &*self.places);
+            found.only |= others!().put_each(asked, here, of, (actions, guards));
         }
-        if LONG && classed != 0 {
-            let to = OneByOne {
-                table,
-                windows,
-                totals: &totals,
-                out: &mut *out,
-                seen: &mut *seen,
-            };
-            only |= self.read_places(wide, (places, classed), guards, actions, to);
+        if LONG && found.classed != 0 {
+            let places = (found.places, found.classed);
+            found.only |= self.read_places(wide, places, guards, actions, others!());
         }
-        each_bit!(left.into(), i, {
-            if let Some(x) = out.get_mut(i) {
-                (x.guard, x.action, x.slot, x.lease) = (NO_MATCH, UNKNOWN, NO_SLOT, NO_LEASE);
-                actions[i & (ROW - 1)] = UNKNOWN;
-                seen.unknown += 1;
-            }
-        });
+        others!().put_unmatched(left, actions);
         *row(&mut meta.totals, first) = totals.0;
-        if keyed != 0 {
-            let (words, keys) = ((&columns.words, &edges), (keys, longs));
+        if found.keyed != 0 {
+            let (words, keys) = ((&columns.words, &edges), (found.keys, found.long));
             ask_buckets::<LONG, W>(wide, table, words, keys, windows, (first, meta));
             seen.by_flow = true;
-            meta.keyed |= bits_from(first, keyed);
+            meta.keyed |= bits_from(first, found.keyed);
         }
         if LONG {
             meta.longer |= longer != 0;
         }
-        meta.only |= bits_from(first, only);
-    }
-}
-
-impl MaskedMatch {
-    /// Which packets' annotations and types are right.
-    #[inline(never)]
-    fn marks_each(&self, candidates: u16, packets: &Windows<'_>, first: usize) -> u16 {
-        let (mut here, windows) = (0, packets.row(first));
-        each_bit!(candidates.into(), i, {
-            if let (Some(p), Some(w)) = (packets.packet(first + i), windows.get(i))
-                && self.others_hold(w, p)
-            {
-                here |= 1 << i;
-            }
-        });
-        here
-    }
-
-    /// [`MaskedMatch::holds_many`] for what has no columns. Notes lengths.
-    fn holds_each(
-        &self,
-        candidates: u16,
-        packets: &Windows<'_>,
-        first: usize,
-        totals: &mut Lanes,
-    ) -> u16 {
-        let (mut here, windows) = (0, packets.row(first));
-        each_bit!(candidates.into(), i, {
-            if let (Some(p), Some(w), Some(t)) = (
-                packets.packet(first + i),
-                windows.get(i),
-                totals.0.get_mut(i),
-            ) && let Some(total) = self.holds(w, p)
-            {
-                *t = total;
-                here |= 1 << i;
-            }
-        });
-        here
+        meta.only |= bits_from(first, found.only);
     }
 }

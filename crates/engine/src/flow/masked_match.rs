@@ -7,6 +7,7 @@
 //!
 //! Most of a masked match is a comparison of the first 64 bytes under a mask; what is no prefix is a range.
 
+use crate::flow::bit_range::{ColumnRange, Range};
 use crate::flow::field_read::{Read, TCP_FLAGS, be16, bits_read, sum_right, tcp_payload, word};
 use crate::flow::interval_table::{IntervalFields, IntervalTable};
 use crate::flow::key::KeyPlace;
@@ -59,47 +60,45 @@ impl Plan {
         let word = |b: &[u8; 8]| u64::from_ne_bytes(*b);
         all.fold(0, |a, ((w, m), v)| a | (word(w) & word(m)) ^ word(v)) == 0
     }
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Range {
-    byte: u8,
-    shift: u8,
-    mask: u64,
-    lo: u64,
-    span: u64,
-}
-
-/// A range of some bits of a word of the columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ColumnRange {
-    /// Which word, how far right, and what of it.
-    pub word: u8,
-    pub right: u8,
-    pub mask: u32,
-    /// Least value, and how much more it may be.
-    pub values: (u32, u32),
-}
-
-impl Range {
-    /// The byte that it asks, if that is all that it asks.
-    fn byte_alone(&self) -> Option<usize> {
-        let whole = self.shift.is_multiple_of(8) && self.mask == 0xff;
-        whole.then(|| usize::from(self.byte) + 7 - usize::from(self.shift / 8))
+    /// Bytes that a packet must have so that all that is asked is in it.
+    fn covered(&self, w: &[u8; WINDOW]) -> usize {
+        let end = |d: &Guarded| match (d.read, d.at) {
+            (Read::Word { .. }, Some((bit, bits))) => (bit + i32::from(bits) + 7) / 8,
+            _ => 0,
+        };
+        let covered = self.dims.iter().map(end).max().unwrap_or(0);
+        let covered = usize::try_from(covered).unwrap_or(0);
+        match self.shape.is_icmp(w) {
+            true => covered.max(self.shape.l4() + 1),
+            false => covered,
+        }
     }
-    /// The same by columns, of which there are so many; `None` if its bits are not within one of them.
-    fn in_columns(&self, columns: usize) -> Option<ColumnRange> {
-        let bits = 64 - self.mask.leading_zeros() as usize;
-        let end = (usize::from(self.byte) + 8) * 8 - usize::from(self.shift);
-        let from = end.checked_sub(bits + HEAD_AT * 8)?;
-        let last = (from + bits).checked_sub(1)?;
-        let short = |v: u64| u32::try_from(v).ok();
-        let within = from / 32 == last / 32 && last / 32 < columns;
-        within.then_some(ColumnRange {
-            word: (from / 32) as u8,
-            right: (31 - last % 32) as u8,
-            mask: short(self.mask)?,
-            values: (short(self.lo)?, short(self.span)?),
+    /// A masked match of the shape, of which nothing else is asked yet.
+    fn bare(&self, id: u32) -> Option<MaskedMatch> {
+        Some(MaskedMatch {
+            shape: self.shape,
+            mask: [0; WINDOW],
+            lo: [0; WINDOW],
+            span: [0; WINDOW],
+            word_match: None,
+            equal_match: None,
+            ranges: Box::default(),
+            in_columns: Box::default(),
+            len: (0, u32::MAX),
+            total: at_least(self.shape.least() as u32),
+            quick: false,
+            marked: false,
+            beside: false,
+            more: false,
+            payload: None,
+            sum: false,
+            others: Box::default(),
+            id,
+            place: KeyPlace::of(self.shape, id)?,
+            intervals: Box::default(),
+            interval_table: None,
+            rules: RuleCache::default(),
+            insert_backoff: InsertBackoff::default(),
         })
     }
 }
@@ -398,52 +397,23 @@ pub(crate) fn make(
     id: u32,
     places: &mut Vec<u32>,
 ) -> Option<MaskedMatch> {
-    let end = |d: &Guarded| match (d.read, d.at) {
-        (Read::Word { .. }, Some((bit, bits))) => (bit + i32::from(bits) + 7) / 8,
-        _ => 0,
-    };
-    let covered = plan.dims.iter().map(end).max().unwrap_or(0);
-    let covered = usize::try_from(covered).unwrap_or(0);
-    let covered = match plan.shape.is_icmp(w) {
-        true => covered.max(plan.shape.l4() + 1),
-        false => covered,
-    };
+    let covered = plan.covered(w);
     if p.len() < covered {
         return None;
     }
-    let (mut mask, mut value) = plan.fixed;
-    let mut span = [0u8; WINDOW];
+    let (mask, value) = plan.fixed;
+    let mut bytes = ByteRanges {
+        mask,
+        value,
+        span: [0; WINDOW],
+    };
     let l3 = plan.shape.l3;
     // what the header says of the length, and how much it does not count
     let (says, apart) = match plan.shape.v6 {
         false => ((l3 as i32 * 8 + 16, 16), 0),
         true => ((l3 as i32 * 8 + 32, 16), IP6_HEADER),
     };
-    let mut b = MaskedMatch {
-        shape: plan.shape,
-        mask: [0; WINDOW],
-        lo: [0; WINDOW],
-        span: [0; WINDOW],
-        word_match: None,
-        equal_match: None,
-        ranges: Box::default(),
-        in_columns: Box::default(),
-        len: (0, u32::MAX),
-        total: at_least(plan.shape.least() as u32),
-        quick: false,
-        marked: false,
-        beside: false,
-        more: false,
-        payload: None,
-        sum: false,
-        others: Box::default(),
-        id,
-        place: KeyPlace::of(plan.shape, id)?,
-        intervals: Box::default(),
-        interval_table: None,
-        rules: RuleCache::default(),
-        insert_backoff: InsertBackoff::default(),
-    };
+    let mut b = plan.bare(id)?;
     let (mut ranges, mut others, mut intervals) = (Vec::new(), Vec::new(), Vec::new());
     for d in &plan.dims {
         let v = d.read.value(plan.shape, w, p);
@@ -461,72 +431,38 @@ pub(crate) fn make(
             }
             Read::Tcp => {
                 let at = plan.shape.l4() + 13;
-                if let (Some(m), Some(x)) = (mask.get_mut(at), value.get_mut(at)) {
-                    *m |= TCP_FLAGS;
-                    *x |= v as u8 & TCP_FLAGS;
-                }
+                bytes.tcp_flags(at, v as u8);
                 b.payload = Some(v >> 3 & 1 == 1);
             }
             // a wrong one is something else
             Read::Sum if v == 1 => b.sum = true,
             Read::Sum | Read::Other(_) => others.push((d.read, lo, hi)),
-            Read::Word {
-                byte,
-                shift,
-                mask: m,
-            } => {
+            Read::Word { byte, shift, mask } => {
                 if d.at == Some(says) {
                     let least = b.total.0.max(lo as u32 + apart);
                     b.total = (least, (hi as u32 + apart).saturating_sub(least));
                     continue;
                 }
-                let (lo, more) = (lo as u64, (hi - lo) as u64);
-                // a prefix
-                if more & more.wrapping_add(1) == 0 && lo & more == 0 {
-                    let bits = ((m & !more) << shift).to_be_bytes();
-                    let want = (lo << shift).to_be_bytes();
-                    for k in 0..8 {
-                        mask[usize::from(byte) + k] |= bits[k];
-                        value[usize::from(byte) + k] |= want[k];
-                    }
-                } else {
-                    ranges.push(Range {
-                        byte,
-                        shift,
-                        mask: m,
-                        lo,
-                        span: more,
-                    });
+                let (lo, span) = (lo as u64, (hi - lo) as u64);
+                let r = Range {
+                    byte,
+                    shift,
+                    mask,
+                    lo,
+                    span,
+                };
+                if !bytes.prefix(&r) {
+                    ranges.push(r);
                 }
             }
         }
     }
     // bytes of which nothing else is asked
-    ranges.retain(|r: &Range| {
-        let at = usize::from(r.byte) + 7 - usize::from(r.shift / 8);
-        let whole = r.shift.is_multiple_of(8) && r.mask == 0xff;
-        let free = mask.get(at) == Some(&0);
-        if whole && free {
-            (mask[at], value[at], span[at]) = (0xff, r.lo as u8, r.span as u8);
-        }
-        !(whole && free)
-    });
+    ranges.retain(|r: &Range| !bytes.whole(r));
     if plan.shape.is_icmp(w) {
-        // echo messages have a shape of their own
-        let at = plan.shape.l4();
-        let (m, lo, more) = (mask.get_mut(at)?, value.get_mut(at)?, span.get_mut(at)?);
-        let inside = |t: &u8| (t & *m).wrapping_sub(*lo) <= *more;
-        if ECHO.iter().any(inside) {
-            if *m != 0 {
-                return None;
-            }
-            *m = 0xff;
-            (*lo, *more) = match w.get(at)? {
-                1..8 => (1, 6),
-                _ => (9, 246),
-            };
-        }
+        bytes.no_echo(plan.shape.l4(), w)?;
     }
+    let ByteRanges { mask, value, span } = bytes;
     b.word_match = WordMatch::of(&mask, &value, &span);
     b.equal_match = EqualMatch::of(&mask, &value, &span);
     (b.mask, b.lo, b.span) = (mask, value, span);
@@ -536,17 +472,7 @@ pub(crate) fn make(
     b.more = !ranges.is_empty() || !others.is_empty() || b.payload.is_some();
     b.others = others.into();
     b.intervals = intervals.into();
-    let (least, more) = b.len;
-    b.len = match least.checked_sub(covered as u32) {
-        Some(_) => (least, more.min(u32::MAX - least)),
-        None => {
-            let (_, most) = at_least(covered as u32);
-            (
-                covered as u32,
-                most.min(least.saturating_add(more).saturating_sub(covered as u32)),
-            )
-        }
-    };
+    b.len = not_below(b.len, covered as u32);
     // of an IPv6 header more is in the columns around the first 32 bytes, if all that is asked for is
     let columns = match plan.shape.v6 {
         false => Some(HEAD / 4),
@@ -568,37 +494,72 @@ fn at_least(n: u32) -> (u32, u32) {
     (n, u32::MAX - n)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::simd::any::Any;
-    use crate::simd::{ROW, Wide};
+/// Lengths that are `covered` at least.
+fn not_below((least, more): (u32, u32), covered: u32) -> (u32, u32) {
+    if least >= covered {
+        return (least, more.min(u32::MAX - least));
+    }
+    let (_, most) = at_least(covered);
+    (
+        covered,
+        most.min(least.saturating_add(more).saturating_sub(covered)),
+    )
+}
 
-    proptest::proptest! {
-        /// A range in columns is asked for the same bits.
-        #[test]
-        fn ranges_in_columns(
-            bit in 0i32..WINDOW as i32 * 8,
-            bits in 1u8..40,
-            lo in proptest::num::u64::ANY,
-            bytes in proptest::collection::vec(proptest::num::u8::ANY, WINDOW),
-        ) {
-            let w: [u8; WINDOW] = bytes.try_into().unwrap();
-            let Some(Read::Word { byte, shift, mask }) = bits_read(bit, bits) else { return Ok(()) };
-            let lo = lo & mask;
-            let r = Range { byte, shift, mask, lo, span: mask - lo };
-            let end = bit + i32::from(bits);
-            let (first, last) = (bit / 32 * 32, (end - 1) / 32 * 32);
-            let head = HEAD_AT as i32 * 8;
-            let word_of = |bit: i32| (bit - head).div_euclid(32);
-            let within = bit >= head && word_of(bit) == word_of(end - 1) && word_of(bit) < 8;
-            let got = r.in_columns(HEAD / 4);
-            proptest::prop_assert_eq!(got.is_some(), within, "{} to {}", first, last);
-            if let Some(c) = got {
-                let v = Any.columns(&[&w; ROW])[usize::from(c.word)].0[0] >> c.right & c.mask;
-                proptest::prop_assert_eq!(u64::from(v), word(&w, byte, shift, mask));
-                proptest::prop_assert_eq!(c.values, (lo as u32, (mask - lo) as u32));
-            }
+/// What is asked of bytes: each under its mask is one of `value` to `value + span`.
+struct ByteRanges {
+    mask: [u8; WINDOW],
+    value: [u8; WINDOW],
+    span: [u8; WINDOW],
+}
+
+impl ByteRanges {
+    /// These flags at this place.
+    fn tcp_flags(&mut self, at: usize, flags: u8) {
+        if let (Some(m), Some(x)) = (self.mask.get_mut(at), self.value.get_mut(at)) {
+            *m |= TCP_FLAGS;
+            *x |= flags & TCP_FLAGS;
         }
+    }
+    /// A range that is a prefix; false of others.
+    fn prefix(&mut self, r: &Range) -> bool {
+        let more = r.span;
+        if more & more.wrapping_add(1) != 0 || r.lo & more != 0 {
+            return false;
+        }
+        let bits = ((r.mask & !more) << r.shift).to_be_bytes();
+        let want = (r.lo << r.shift).to_be_bytes();
+        for k in 0..8 {
+            self.mask[usize::from(r.byte) + k] |= bits[k];
+            self.value[usize::from(r.byte) + k] |= want[k];
+        }
+        true
+    }
+    /// A range of a byte of which nothing else is asked; false of others.
+    fn whole(&mut self, r: &Range) -> bool {
+        match r.byte_alone() {
+            Some(at) if self.mask.get(at) == Some(&0) => {
+                (self.mask[at], self.value[at], self.span[at]) = (0xff, r.lo as u8, r.span as u8);
+                true
+            }
+            _ => false,
+        }
+    }
+    /// An ICMP type that is no echo message's, which have a shape of their own; `None` where that is no range.
+    fn no_echo(&mut self, at: usize, w: &[u8; WINDOW]) -> Option<()> {
+        let (m, lo) = (self.mask.get_mut(at)?, self.value.get_mut(at)?);
+        let more = self.span.get_mut(at)?;
+        let inside = |t: &u8| (t & *m).wrapping_sub(*lo) <= *more;
+        if ECHO.iter().any(inside) {
+            if *m != 0 {
+                return None;
+            }
+            *m = 0xff;
+            (*lo, *more) = match w.get(at)? {
+                1..8 => (1, 6),
+                _ => (9, 246),
+            };
+        }
+        Some(())
     }
 }

@@ -306,6 +306,90 @@ mod tests {
         u32::from_ne_bytes(w.as_chunks().0[i / ROW])
     }
 
+    /// A group's numbers: which are the same as one, a sum, and some that are set.
+    fn same_of_group<W: Wide>(wide: W, windows: &[&[u8; WINDOW]; ROW]) -> u64 {
+        let new = all_of(windows, 0);
+        let mut group: [u32; GROUP] = std::array::from_fn(|i| all_of(windows, i * 3));
+        group[GROUP / 2 + 1] = group[3];
+        let which = u64::from(all_of(windows, 1)) << 32 | u64::from(all_of(windows, 2));
+        let same = wide.same(&group, group[3]);
+        assert_eq!(same & (1 << (GROUP / 2 + 1) | 8), 1 << (GROUP / 2 + 1) | 8);
+        let some = (0..GROUP).filter(|i| which >> i & 1 == 1);
+        let sum = some.clone().fold(0u32, |s, i| s.wrapping_add(group[i]));
+        assert_eq!(wide.sum(&group, which), sum);
+        let mut want = group;
+        some.for_each(|i| want[i] = new);
+        wide.set(new, which, &mut group);
+        assert_eq!(group, want);
+        same
+    }
+
+    /// Pairs of words, and the hashes of keys that are made of them and of further words.
+    fn pairs_and_hashes<W: Wide>(wide: W, c: &[W::N; HEAD / 4], row: &[u32]) -> [[u64; 2]; ROW] {
+        let [a, b, ..] = *c;
+        let four = [c[2], a, b, c[3]];
+        let mut pairs = [[0; 2]; ROW];
+        wide.pairs(&four, &mut pairs);
+        let secrets = std::array::from_fn(|i| u64::from(row[i]) << 32 | u64::from(row[i + 4]) | 1);
+        let (mut hashes, mut tags, mut buckets) = ([0; ROW], [0; ROW], [0; ROW]);
+        let to = (&mut hashes, &mut tags, &mut buckets);
+        wide.hashes(&four, (&secrets, 12_345), to);
+        for i in 0..ROW {
+            let h = onefold_table::hash_words(&secrets, pairs[i][0], pairs[i][1]);
+            let bucket = crate::simd::hash::scaled(h as u32, 12_345);
+            assert_eq!((h, bucket), (hashes[i], buckets[i]));
+            assert_eq!(crate::simd::hash::tag(h), tags[i]);
+        }
+        let secrets = Secrets {
+            short: secrets,
+            more: std::array::from_fn(|i| u64::from(row[i + 8]) << 32 | u64::from(row[i + 12])),
+        };
+        let more = [[c[4], c[5]], [c[6], c[7]], [c[1], c[0]]];
+        let which = wide.over(a, b);
+        let to = (&mut hashes, &mut tags, &mut buckets);
+        wide.long_hashes(&four, (&more, which), (&secrets, 12_345), to);
+        let (mut first, mut second) = ([[0; 2]; ROW], [[0; 2]; ROW]);
+        wide.pairs(&[c[4], c[5], c[6], c[7]], &mut first);
+        wide.pairs(&[c[1], c[0], c[0], c[0]], &mut second);
+        for i in 0..ROW {
+            let [x, y] = pairs[i];
+            let h = match which >> i & 1 {
+                0 => onefold_table::hash_words(&secrets.short, x, y),
+                _ => secrets.hash_long(&[x, y, first[i][0], first[i][1], second[i][0]]),
+            };
+            let bucket = crate::simd::hash::scaled(h as u32, 12_345);
+            assert_eq!((h, bucket), (hashes[i], buckets[i]));
+            assert_eq!(crate::simd::hash::tag(h), tags[i]);
+        }
+        pairs
+    }
+
+    /// What is asked of sixteen packets' bytes, and bytes that change places.
+    fn bytes_of_all<W: Wide>(wide: W, windows: &[&[u8; WINDOW]; ROW]) {
+        let (mut mask, mut lo, mut span) = ([0; WINDOW], [0; WINDOW], [0; WINDOW]);
+        for i in 0..4 {
+            let at = i * 17;
+            let all = windows.iter().map(|w| w[at]);
+            (mask[at], lo[at]) = (0xff, all.clone().min().unwrap_or(0));
+            span[at] = all.max().unwrap_or(0) - lo[at];
+            assert!(wide.all_inside(windows, &mask, &lo, &span));
+            let mut less = span;
+            less[at] = less[at].saturating_sub(1);
+            assert_eq!(wide.all_inside(windows, &mask, &lo, &less), less == span);
+            let mut one = [0; WINDOW];
+            one[at] = mask[at];
+            assert_eq!(wide.all_same(windows, &one, &lo), span[at] == 0);
+            if at < crate::simd::window_rewrite::NEAR {
+                assert_eq!(wide.all_same_near(windows, &one, &lo), span[at] == 0);
+            }
+        }
+        let place = |i: usize| (i / 16 * 16 + usize::from(windows[i % ROW][i]) % 16) as u8;
+        let (turn, mut to) = (std::array::from_fn(place), [0; WINDOW]);
+        let turned = wide.turned_by(wide.load(windows[0]), &turn);
+        wide.change(turned, &[0xff; WINDOW], &[0; WINDOW], &[0; WINDOW], &mut to);
+        assert_eq!(to, turn.map(|from| windows[0][usize::from(from)]));
+    }
+
     /// What sixteen packets are asked, one way or the other.
     fn numbers<W: Wide>(wide: W, windows: &[&[u8; WINDOW]; ROW]) -> Vec<u32> {
         let mut all = Vec::new();
@@ -354,20 +438,9 @@ mod tests {
         wide.number(9, wide.over(a, b), &mut same);
         keep(wide.get(&Lanes(some)));
         keep(wide.get(&Lanes(same.map(u32::from))));
-        let mut group: [u32; GROUP] = std::array::from_fn(|i| all_of(windows, i * 3));
-        group[GROUP / 2 + 1] = group[3];
-        let which = u64::from(all_of(windows, 1)) << 32 | u64::from(all_of(windows, 2));
-        let same = wide.same(&group, group[3]);
-        assert_eq!(same & (1 << (GROUP / 2 + 1) | 8), 1 << (GROUP / 2 + 1) | 8);
+        let same = same_of_group(wide, windows);
         keep(wide.all(same as u32));
         keep(wide.all((same >> 32) as u32));
-        let some = (0..GROUP).filter(|i| which >> i & 1 == 1);
-        let sum = some.clone().fold(0u32, |s, i| s.wrapping_add(group[i]));
-        assert_eq!(wide.sum(&group, which), sum);
-        let mut want = group;
-        some.for_each(|i| want[i] = row[0]);
-        wide.set(row[0], which, &mut group);
-        assert_eq!(group, want);
         keep(wide.choose(a, b, wide.over(a, b)));
         keep(wide.swapped(a));
         let some = wide.equal_among(wide.every(), wide.and(a, wide.all(3)), 1);
@@ -378,64 +451,10 @@ mod tests {
         let mut halves = [0; ROW];
         wide.halves(a, &mut halves);
         keep(wide.get(&Lanes(halves.map(u32::from))));
-        let four = [c[2], a, b, c[3]];
-        let mut pairs = [[0; 2]; ROW];
-        wide.pairs(&four, &mut pairs);
-        let secrets = std::array::from_fn(|i| u64::from(row[i]) << 32 | u64::from(row[i + 4]) | 1);
-        let (mut hashes, mut tags, mut buckets) = ([0; ROW], [0; ROW], [0; ROW]);
-        let to = (&mut hashes, &mut tags, &mut buckets);
-        wide.hashes(&four, (&secrets, 12_345), to);
-        for i in 0..ROW {
-            let h = onefold_table::hash_words(&secrets, pairs[i][0], pairs[i][1]);
-            let bucket = crate::simd::hash::scaled(h as u32, 12_345);
-            assert_eq!((h, bucket), (hashes[i], buckets[i]));
-            assert_eq!(crate::simd::hash::tag(h), tags[i]);
-        }
-        let secrets = Secrets {
-            short: secrets,
-            more: std::array::from_fn(|i| u64::from(row[i + 8]) << 32 | u64::from(row[i + 12])),
-        };
-        let more = [[c[4], c[5]], [c[6], c[7]], [c[1], c[0]]];
-        let which = wide.over(a, b);
-        let to = (&mut hashes, &mut tags, &mut buckets);
-        wide.long_hashes(&four, (&more, which), (&secrets, 12_345), to);
-        let (mut first, mut second) = ([[0; 2]; ROW], [[0; 2]; ROW]);
-        wide.pairs(&[c[4], c[5], c[6], c[7]], &mut first);
-        wide.pairs(&[c[1], c[0], c[0], c[0]], &mut second);
-        for i in 0..ROW {
-            let [x, y] = pairs[i];
-            let h = match which >> i & 1 {
-                0 => onefold_table::hash_words(&secrets.short, x, y),
-                _ => secrets.hash_long(&[x, y, first[i][0], first[i][1], second[i][0]]),
-            };
-            let bucket = crate::simd::hash::scaled(h as u32, 12_345);
-            assert_eq!((h, bucket), (hashes[i], buckets[i]));
-            assert_eq!(crate::simd::hash::tag(h), tags[i]);
-        }
+        let pairs = pairs_and_hashes(wide, &c, &row);
         keep(wide.get(&Lanes(pairs.map(|p| p[0] as u32))));
         keep(wide.get(&Lanes(pairs.map(|p| (p[1] >> 32) as u32))));
-        let (mut mask, mut lo, mut span) = ([0; WINDOW], [0; WINDOW], [0; WINDOW]);
-        for i in 0..4 {
-            let at = i * 17;
-            let all = windows.iter().map(|w| w[at]);
-            (mask[at], lo[at]) = (0xff, all.clone().min().unwrap_or(0));
-            span[at] = all.max().unwrap_or(0) - lo[at];
-            assert!(wide.all_inside(windows, &mask, &lo, &span));
-            let mut less = span;
-            less[at] = less[at].saturating_sub(1);
-            assert_eq!(wide.all_inside(windows, &mask, &lo, &less), less == span);
-            let mut one = [0; WINDOW];
-            one[at] = mask[at];
-            assert_eq!(wide.all_same(windows, &one, &lo), span[at] == 0);
-            if at < crate::simd::window_rewrite::NEAR {
-                assert_eq!(wide.all_same_near(windows, &one, &lo), span[at] == 0);
-            }
-        }
-        let place = |i: usize| (i / 16 * 16 + usize::from(windows[i % ROW][i]) % 16) as u8;
-        let (turn, mut to) = (std::array::from_fn(place), [0; WINDOW]);
-        let turned = wide.turned_by(wide.load(windows[0]), &turn);
-        wide.change(turned, &[0xff; WINDOW], &[0; WINDOW], &[0; WINDOW], &mut to);
-        assert_eq!(to, turn.map(|from| windows[0][usize::from(from)]));
+        bytes_of_all(wide, windows);
         let edges = wide.edges(windows);
         edges.iter().for_each(|c| keep(*c));
         let (first, second) = (all_of(windows, 0), all_of(windows, 1));

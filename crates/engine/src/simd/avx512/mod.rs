@@ -1,6 +1,8 @@
 //! With AVX-512: sixteen numbers, or a packet's first 64 bytes, in a register.
 #![allow(unsafe_code)]
 
+mod hash;
+mod rank;
 pub(crate) mod turn;
 
 use crate::simd::GROUP;
@@ -51,58 +53,11 @@ impl Avx512 {
         unsafe { Avx2::new() }
     }
 
-    /// `n`, and one more where `v` is above the number.
-    #[inline(always)]
-    fn more(
-        self,
-        n: std::arch::x86_64::__m512i,
-        v: std::arch::x86_64::__m512i,
-        number: std::arch::x86_64::__m512i,
-    ) -> std::arch::x86_64::__m512i {
-        use std::arch::x86_64::{_mm512_cmpgt_epu32_mask, _mm512_mask_add_epi32};
-        // SAFETY: the instructions are there, or the value would not be.
-        unsafe { _mm512_mask_add_epi32(n, _mm512_cmpgt_epu32_mask(v, number), n, self.all(1)) }
-    }
-
     /// The first [`NEAR`] bytes.
     #[inline(always)]
     fn load_near(self, w: &[u8; WINDOW]) -> std::arch::x86_64::__m256i {
         // SAFETY: the instructions are there, or the value would not be; half of 64 bytes.
         unsafe { std::arch::x86_64::_mm256_loadu_si256(w[..NEAR].as_ptr().cast()) }
-    }
-
-    /// [`Wide::rank`] among `16 * R` numbers.
-    #[inline(always)]
-    fn search<const R: usize>(
-        self,
-        v: std::arch::x86_64::__m512i,
-        ends: &IntervalEnds,
-    ) -> std::arch::x86_64::__m512i {
-        use std::arch::x86_64::{
-            _mm512_permutex2var_epi32, _mm512_permutexvar_epi32, _mm512_slli_epi32,
-        };
-        let none = self.all(0);
-        let (mut row, mut quarter, mut place) = (none, none, none);
-        for head in &ends.heads[..R - 1] {
-            row = self.more(row, v, self.all(*head));
-        }
-        for q in &ends.quarters {
-            // SAFETY: as above; this goes for all of the following.
-            let number = match R {
-                1 => self.all(q.0[0]),
-                _ => unsafe { _mm512_permutexvar_epi32(row, self.get(q)) },
-            };
-            quarter = self.more(quarter, v, number);
-        }
-        quarter = self.plus(quarter, unsafe { _mm512_slli_epi32::<2>(row) });
-        for [a, b] in &ends.places {
-            let number = match R {
-                8 => unsafe { _mm512_permutex2var_epi32(self.get(a), quarter, self.get(b)) },
-                _ => unsafe { _mm512_permutexvar_epi32(quarter, self.get(a)) },
-            };
-            place = self.more(place, v, number);
-        }
-        self.plus(place, unsafe { _mm512_slli_epi32::<2>(quarter) })
     }
 }
 
@@ -620,8 +575,7 @@ impl Wide for Avx512 {
             unsafe { std::arch::x86_64::_mm512_storeu_si512(to.as_mut_ptr().cast(), row) };
         }
     }
-    /// Of packets of even numbers, and of odd ones.
-    type H = (Self::N, Self::N);
+    type H = hash::Sums;
     #[inline(always)]
     fn product(self, a: Self::N, b: Self::N) -> Self::H {
         use std::arch::x86_64::{_mm512_mul_epu32, _mm512_srli_epi64};
@@ -638,46 +592,7 @@ impl Wide for Avx512 {
         unsafe { (_mm512_add_epi64(a.0, b.0), _mm512_add_epi64(a.1, b.1)) }
     }
     #[inline(always)]
-    fn mixed_hashes(
-        self,
-        (even, odd): Self::H,
-        (by, n): ([u64; 2], u32),
-        (to, tags, buckets): Hashes<'_>,
-    ) {
-        use std::arch::x86_64::{
-            _mm256_and_si256, _mm256_max_epu16, _mm256_set1_epi16, _mm256_storeu_si256,
-            _mm512_cvtepi32_epi16, _mm512_mask_mov_epi32, _mm512_mul_epu32, _mm512_mullo_epi64,
-            _mm512_permutex2var_epi64, _mm512_set_epi64, _mm512_set1_epi64, _mm512_srli_epi32,
-            _mm512_srli_epi64, _mm512_storeu_si512, _mm512_xor_si512,
-        };
-        // macros: closures may not be inlined
-        macro_rules! mixed {
-            ($h:expr) => {{
-                let mut h = $h;
-                for s in &by {
-                    h = _mm512_xor_si512(h, _mm512_srli_epi64::<32>(h));
-                    h = _mm512_mullo_epi64(h, _mm512_set1_epi64(*s as i64));
-                }
-                _mm512_xor_si512(h, _mm512_srli_epi64::<32>(h))
-            }};
-        }
-        // SAFETY: as above; stores are of 64 bytes each, of as many as the arrays have.
-        unsafe {
-            let (even, odd) = (mixed!(even), mixed!(odd));
-            let n = _mm512_set1_epi64(n.into());
-            let low = _mm512_srli_epi64::<32>(_mm512_mul_epu32(even, n));
-            let both = _mm512_mask_mov_epi32(low, 0xaaaa, _mm512_mul_epu32(odd, n));
-            _mm512_storeu_si512(buckets.as_mut_ptr().cast(), both);
-            let high = _mm512_mask_mov_epi32(_mm512_srli_epi64::<32>(even), 0xaaaa, odd);
-            let high = _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(high));
-            let high = _mm256_and_si256(high, _mm256_set1_epi16(!1));
-            let high = _mm256_max_epu16(high, _mm256_set1_epi16(2));
-            _mm256_storeu_si256(tags.as_mut_ptr().cast(), high);
-            let first = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0);
-            let second = _mm512_set_epi64(15, 7, 14, 6, 13, 5, 12, 4);
-            let to = to.as_mut_ptr().cast::<Self::N>();
-            _mm512_storeu_si512(to, _mm512_permutex2var_epi64(even, first, odd));
-            _mm512_storeu_si512(to.add(1), _mm512_permutex2var_epi64(even, second, odd));
-        }
+    fn mixed_hashes(self, h: Self::H, by: ([u64; 2], u32), to: Hashes<'_>) {
+        self.mix_sums(h, by, to);
     }
 }
