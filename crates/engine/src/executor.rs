@@ -79,6 +79,11 @@ pub trait Executor: Send {
     fn settles(&self) -> Duration {
         Duration::ZERO
     }
+    /// Before a batch: do packets queue up where it comes from, for longer than a moment? What is in front may be taken
+    /// care of then.
+    fn press(&mut self, queued_up: bool) {
+        let _ = queued_up;
+    }
 
     /// Is there no program, or have models changed since it was installed? The reference graph takes all packets then.
     fn needs_program(&mut self) -> bool {
@@ -145,6 +150,9 @@ impl Executor for Box<dyn Executor> {
     }
     fn settles(&self) -> Duration {
         self.as_ref().settles()
+    }
+    fn press(&mut self, queued_up: bool) {
+        self.as_mut().press(queued_up);
     }
     fn needs_program(&mut self) -> bool {
         self.as_mut().needs_program()
@@ -258,6 +266,9 @@ impl Executor for FlowRunner {
     fn settles(&self) -> Duration {
         FlowRunner::settles(self)
     }
+    fn press(&mut self, queued_up: bool) {
+        FlowRunner::press(self, queued_up);
+    }
     fn needs_program(&mut self) -> bool {
         self.needs_synthesis()
     }
@@ -308,6 +319,9 @@ impl Executor for Shadow {
     }
     fn flow_stats(&self) -> Option<(FlowStats, Vec<(&'static str, u64)>)> {
         Executor::flow_stats(self.flow())
+    }
+    fn press(&mut self, queued_up: bool) {
+        self.flow_mut().press(queued_up);
     }
     fn needs_program(&mut self) -> bool {
         self.flow_mut().needs_synthesis()

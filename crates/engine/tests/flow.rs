@@ -430,6 +430,33 @@ fn pings_are_flows_and_headers_that_are_cut_off_are_not() {
     );
 }
 
+/// A share that is for packets that queue up limits these, and no others.
+#[test]
+fn protection_waits_for_packets_to_queue_up() {
+    let mut b = Both::new(CHAIN, 4096);
+    let source = b.program.graph().source("in").unwrap();
+    b.flow.protect_under_pressure(0.0);
+    let mut shed = Vec::new();
+    for (round, queued_up) in [false, true, true, false, true].into_iter().enumerate() {
+        b.flow.press(queued_up);
+        b.now = Timestamp(b.now.0 + 1_000_000);
+        let mut some: Vec<Pkt> = Vec::new();
+        for host in 0..20 {
+            let src = [10, 1, round as u8, host];
+            let mut p = b.flow.make_packet(&Frame { src, ..UDP }.bytes());
+            p.anno.timestamp = b.now;
+            some.push(p);
+        }
+        b.flow.inject_batch(source, &mut some, b.now);
+        shed.push(b.flow.stats().shed);
+    }
+    assert_eq!(shed, [0, 20, 40, 40, 60]);
+    // a share that is given for good does not ask
+    b.flow.protect(None);
+    b.flow.press(true);
+    assert_eq!(b.flow.settles(), std::time::Duration::ZERO);
+}
+
 /// Where unknown flows have had their share of time, the chain does what it does when their packets have not arrived.
 #[test]
 fn packets_that_are_not_let_in_have_not_arrived() {

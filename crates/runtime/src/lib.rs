@@ -20,6 +20,7 @@ mod live;
 mod memory;
 mod planner;
 mod port;
+mod pressure;
 mod worker;
 
 pub use capture::CapturePort;

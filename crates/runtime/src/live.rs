@@ -205,6 +205,8 @@ impl<E: Executor> Worker<E> {
                 slot.received.bytes += p.len() as u64;
                 p.anno.timestamp = self.now;
             }
+            let queued_up = slot.pressure.batch(packets == n, self.now);
+            self.executor.press(queued_up);
             self.executor.run_at(entry, &mut self.batch, self.now);
             self.deliver()?;
             return Ok(Some(Step { port, packets }));

@@ -2,6 +2,7 @@
 
 use crate::live::Remark;
 use crate::port::{Port, PortError};
+use crate::pressure::Pressure;
 use onefold_element::ElemId;
 use onefold_engine::Executor;
 use onefold_packet::{Packet, Pkt, Timestamp, mempool};
@@ -42,6 +43,8 @@ pub(crate) struct Slot {
     sent: Count,
     /// When its next packet arrives, if that is known.
     next: Option<Timestamp>,
+    /// Of a live port: do packets queue up?
+    pub(crate) pressure: Pressure,
     /// Packets that leave there, of this batch.
     leaving: Vec<Pkt>,
 }
@@ -107,6 +110,7 @@ impl<E: Executor> Worker<E> {
             received: Count::default(),
             sent: Count::default(),
             next: None,
+            pressure: Pressure::default(),
             leaving: Vec::new(),
         };
         let lends = |p: &PortSpec| p.port.as_ref().is_some_and(|p| p.lends_frames());

@@ -100,6 +100,10 @@ pub struct FlowRunner {
     pub(super) seed: u64,
     /// How much time unknown flows may take; all of it if there is none.
     pub(super) admission: Option<Admission>,
+    /// The same while no packets queue up ([`FlowRunner::press`]).
+    relaxed: Option<Admission>,
+    /// The share is for batches before which packets queue up.
+    pressed_alone: bool,
     pub(super) isa: Isa,
     /// Counts what comes to be known: matches, actions, entries.
     pub(super) news: u64,
@@ -174,6 +178,8 @@ impl FlowRunner {
             stopwatch: Stopwatch::real(),
             seed,
             admission: None,
+            relaxed: None,
+            pressed_alone: false,
             isa: Isa::detect(),
             news: 0,
             stats: FlowStats::default(),
@@ -213,8 +219,30 @@ impl FlowRunner {
     /// are dropped ([`OVERLOAD`]). For sources that do not wait, while packets queue up; `None`, as in the beginning:
     /// whatever they need. Packets are looked up however few are known, then.
     pub fn protect(&mut self, share: Option<f64>) {
+        (self.relaxed, self.pressed_alone) = (None, false);
         if self.admission.as_ref().map(Admission::share) != share {
             self.admission = share.map(|s| Admission::new(s, self.seed));
+        }
+    }
+
+    /// [`FlowRunner::protect`], but only for batches before which it is said that packets queue up
+    /// ([`FlowRunner::press`]).
+    pub fn protect_under_pressure(&mut self, share: f64) {
+        self.admission = None;
+        self.relaxed = Some(Admission::new(share, self.seed));
+        self.pressed_alone = true;
+    }
+
+    /// From now on packets queue up, or do not any more: unknown flows get their share of the time, or whatever they
+    /// need. Nothing happens unless [`FlowRunner::protect_under_pressure`] has set a share.
+    #[inline]
+    pub fn press(&mut self, queued_up: bool) {
+        let (from, to) = match queued_up {
+            true => (&mut self.relaxed, &mut self.admission),
+            false => (&mut self.admission, &mut self.relaxed),
+        };
+        if to.is_none() && self.pressed_alone {
+            *to = from.take();
         }
     }
 
@@ -379,7 +407,11 @@ impl FlowRunner {
         let mut copy = FlowRunner::with_seed(self.runner.fork(), self.flows, self.seed);
         (copy.adaptive, copy.forced, copy.pace) = (self.adaptive, self.forced, self.pace);
         copy.stopwatch = self.stopwatch.clone();
-        copy.protect(self.admission.as_ref().map(Admission::share));
+        let share = self.admission.as_ref().or(self.relaxed.as_ref());
+        match (share.map(Admission::share), self.pressed_alone) {
+            (Some(share), true) => copy.protect_under_pressure(share),
+            (share, _) => copy.protect(share),
+        }
         for (w, n) in self.waiting() {
             account(w, n, &mut copy.runner);
         }

@@ -13,7 +13,7 @@ use crate::runner::{self, Plan};
 use crate::shadow::{Policy, ShadowArgs, ShadowLog};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use onefold_engine::flow::{DEFAULT_FLOWS, FlowRunner};
+use onefold_engine::flow::{DEFAULT_FLOWS, FLOOD_SHARE, FlowRunner};
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::shadow::{Report as ShadowReport, Shadow};
 use onefold_engine::{BuildOptions, Graph, Level};
@@ -106,7 +106,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=256))]
     batch: u16,
     /// Share of the time (0 to 1) that packets of unknown flows may take; those beyond it are dropped and counted as
-    /// overload, so that a flood of new flows does not take the time of those that are known
+    /// overload, so that a flood of new flows does not take the time of those that are known. Network interfaces do so
+    /// with 0.04 while packets queue up, unless another share is given here; captures lose none
     #[arg(long, value_name = "SHARE", value_parser = share)]
     protect: Option<f64>,
     #[command(flatten)]
@@ -336,12 +337,15 @@ fn executor(args: &Args, graph: Graph, verifier: &Verifier, policy: &Policy) -> 
     Ok(Ok((executor, synthesized)))
 }
 
-/// Program and flow table, as asked for. Network interfaces get no share for unknown flows unless it is asked for:
-/// packets behind elements without a model (neighbours that are learnt) are never known, and would be among them.
+/// Program and flow table, as asked for. Where packets arrive by themselves, unknown flows have a share of the time while
+/// packets queue up, unless another one is asked for.
 fn flow(args: &Args, runner: ProgramRunner) -> Shadow {
     let mut flow = FlowRunner::new(runner, DEFAULT_FLOWS);
     flow.force(args.mode.forced());
-    flow.protect(args.protect);
+    match args.protect {
+        Some(share) => flow.protect(Some(share)),
+        None => flow.protect_under_pressure(FLOOD_SHARE),
+    }
     Shadow::over(flow)
 }
 

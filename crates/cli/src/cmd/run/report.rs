@@ -147,7 +147,7 @@ pub fn print_levels(o: &Outcome) {
     }
     if o.flow.shed > 0 {
         crate::say!(
-            "  overload: {} packets of unknown flows were dropped (--protect)",
+            "  overload: {} packets of unknown flows were dropped while packets queued up (--protect)",
             thousands(o.flow.shed)
         );
     }
