@@ -55,6 +55,32 @@ pub enum Transport {
     TcpOrUdp,
 }
 
+impl Transport {
+    /// Is this one of its protocols?
+    #[inline]
+    pub fn has(self, protocol: u8) -> bool {
+        match self {
+            Transport::Protocol(p) => p == protocol,
+            Transport::TcpOrUdp => matches!(protocol, 6 | 17),
+        }
+    }
+}
+
+impl Expr {
+    /// What protocol every packet has that matches, if that is said: others need not be looked at.
+    pub fn transport(&self) -> Option<Transport> {
+        match self {
+            Expr::Test(t) => t.transport,
+            Expr::All(list) => list.iter().find_map(Expr::transport),
+            Expr::Any(list) => {
+                let first = list.first()?.transport();
+                first.filter(|_| list.iter().all(|e| e.transport() == first))
+            }
+            Expr::Const(_) | Expr::Not(_) | Expr::Choose { .. } => None,
+        }
+    }
+}
+
 /// Which of a packet's two addresses or ports a test means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {

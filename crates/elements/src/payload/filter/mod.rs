@@ -221,11 +221,17 @@ impl Element for PayloadFilter {
         }
         self.scratch.reset();
         let view = View::of(&p).filter(|_| version == Some(4));
+        let protocol = view.and_then(|v| v.net.get(9).copied());
         let (mut alert, mut drop, mut decided) = (false, false, false);
         for i in candidates.iter() {
             let Some((argument, r)) = compiled.rules.get(*i as usize) else {
                 continue;
             };
+            if let (Some(t), Some(protocol)) = (r.transport, protocol)
+                && !t.has(protocol)
+            {
+                continue;
+            }
             let header = match (&r.filter, &view) {
                 (None, _) => true,
                 (Some(f), Some(v)) => f.matches(v),

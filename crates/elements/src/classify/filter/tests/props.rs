@@ -253,6 +253,8 @@ proptest! {
         for m in &packets {
             prop_assert_eq!(on(m, |v| e.matches(v)), f(m), "{} on {:?}", text, m);
             prop_assert_eq!(on(m, |v| one.first_match(v)).is_some(), f(m), "search: {} on {:?}", text, m);
+            let protocol = on(m, |v| v.net[9]);
+            prop_assert!(!f(m) || e.transport().is_none_or(|t| t.has(protocol)), "{} on {:?}", text, m);
         }
     }
 
