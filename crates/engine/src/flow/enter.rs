@@ -148,6 +148,8 @@ impl FlowRunner {
         self.widened = false;
         self.sync();
         self.clear();
+        // exits are of masked matches, by number
+        self.exits.clear();
         if let Some(l) = &self.runner.loaded {
             for cache in &mut self.ingress {
                 cache.make_plans(&l.code);

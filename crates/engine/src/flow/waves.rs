@@ -540,6 +540,7 @@ impl FlowRunner {
             *alone = true;
         }
         if let Some(known) = self.ingress.iter().position(|l| l.seat == seat) {
+            *alone |= self.ingress.get(known).is_some_and(|l| l.alone);
             return Ok(known as u32);
         }
         if self.ingress.len() >= MAX_CACHES {
