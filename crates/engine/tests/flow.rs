@@ -451,10 +451,6 @@ fn protection_waits_for_packets_to_queue_up() {
         shed.push(b.flow.stats().shed);
     }
     assert_eq!(shed, [0, 20, 40, 40, 60]);
-    // a share that is given for good does not ask
-    b.flow.protect(None);
-    b.flow.press(true);
-    assert_eq!(b.flow.settles(), std::time::Duration::ZERO);
 }
 
 /// Where unknown flows have had their share of time, the chain does what it does when their packets have not arrived.

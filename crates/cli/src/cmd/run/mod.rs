@@ -337,8 +337,8 @@ fn executor(args: &Args, graph: Graph, verifier: &Verifier, policy: &Policy) -> 
     Ok(Ok((executor, synthesized)))
 }
 
-/// Program and flow table, as asked for. Where packets arrive by themselves, unknown flows have a share of the time while
-/// packets queue up, unless another one is asked for.
+/// Program and flow table, as asked for. Where packets arrive by themselves, unknown flows have a share of the time
+/// while packets queue up, unless another one is asked for.
 fn flow(args: &Args, runner: ProgramRunner) -> Shadow {
     let mut flow = FlowRunner::new(runner, DEFAULT_FLOWS);
     flow.force(args.mode.forced());

@@ -28,7 +28,7 @@ mod tests;
 
 use super::base::Base;
 use super::scan::{Choice, Pattern, Scanner};
-use crate::filter::View;
+use crate::filter::{Expr, Transport, View};
 use onefold_element::args::Args;
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
@@ -66,6 +66,8 @@ const MAX_MESSAGES: usize = 50;
 struct Compiled {
     /// With the number of the argument that each was read from.
     rules: Vec<(usize, Rule)>,
+    /// The protocol that packets have which a rule's filter matches, if it is one.
+    transports: Vec<Option<Transport>>,
     /// By needle: the rules that it is the needle of, ascending.
     of_needle: Vec<Vec<u32>>,
     /// Rules without one, ascending.
@@ -98,7 +100,9 @@ impl Compiled {
             }
         }
         let scanner = Scanner::build(needles, 0, choice).map_err(|e| e.to_string())?;
+        let transport = |(_, r): &(usize, Rule)| r.filter.as_ref().and_then(Expr::transport);
         let compiled = Compiled {
+            transports: rules.iter().map(transport).collect(),
             rules,
             of_needle,
             always,
@@ -227,7 +231,8 @@ impl Element for PayloadFilter {
             let Some((argument, r)) = compiled.rules.get(*i as usize) else {
                 continue;
             };
-            if let (Some(t), Some(protocol)) = (r.transport, protocol)
+            let transport = compiled.transports.get(*i as usize).copied().flatten();
+            if let (Some(t), Some(protocol)) = (transport, protocol)
                 && !t.has(protocol)
             {
                 continue;

@@ -7,7 +7,7 @@
 //! matches is carried from condition to condition, so that the work is bounded by conditions times bytes.)
 
 use super::needle;
-use crate::filter::{Expr, Transport, parse_pattern};
+use crate::filter::{Expr, parse_pattern};
 use memchr::memmem;
 use onefold_element::args::{ArgScope, split_words, unquote};
 use regex_automata::meta::Regex;
@@ -42,8 +42,6 @@ pub struct Rule {
     pub name: String,
     /// Which packets it is about, by their headers; such a rule does not match IPv6 packets.
     pub filter: Option<Expr>,
-    /// The protocol that packets have which the filter matches, if it is one.
-    pub transport: Option<Transport>,
     /// All of these must hold.
     pub conditions: Vec<Condition>,
 }
@@ -322,7 +320,6 @@ pub fn parse(text: &str, scope: &ArgScope<'_>) -> Result<Rule, String> {
         action,
         name: String::new(),
         filter: None,
-        transport: None,
         conditions: Vec::new(),
     };
     let value = |key: &str, w: Option<&str>| {
@@ -348,7 +345,6 @@ pub fn parse(text: &str, scope: &ArgScope<'_>) -> Result<Rule, String> {
             "FILTER" if !was_not => {
                 let t = string(w, words.next())?;
                 let parsed = parse_pattern(&t, scope).map_err(|e| format!("FILTER: {e}"))?;
-                rule.transport = parsed.expr.transport();
                 rule.filter = Some(parsed.expr);
                 continue;
             }
