@@ -19,14 +19,20 @@ pub(crate) struct Pressure {
     full_since: Option<Timestamp>,
     /// Full batches up to this time are of a queue that runs over.
     until: Option<Timestamp>,
+    /// When the last batch arrived.
+    last: Timestamp,
 }
 
 impl Pressure {
     /// A batch has arrived. Does it come from a queue that runs over?
     #[inline]
     pub fn batch(&mut self, full: bool, now: Timestamp) -> bool {
-        if !full {
+        // where nothing has come for so long, nothing was left behind
+        let pause = now - std::mem::replace(&mut self.last, now) >= LASTS;
+        if !full || pause {
             self.full_since = None;
+        }
+        if !full {
             return false;
         }
         let since = *self.full_since.get_or_insert(now);
