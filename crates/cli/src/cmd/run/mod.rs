@@ -107,7 +107,7 @@ pub struct Args {
     batch: u16,
     /// Share of the time (0 to 1) that packets of unknown flows may take; those beyond it are dropped and counted as
     /// overload, so that a flood of new flows does not take the time of those that are known. Network interfaces do so
-    /// with 0.04 while packets queue up, unless another share is given here; captures lose none
+    /// with 0.03 while packets queue up, unless another share is given here; captures lose none
     #[arg(long, value_name = "SHARE", value_parser = share)]
     protect: Option<f64>,
     #[command(flatten)]

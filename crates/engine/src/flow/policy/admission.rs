@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// A share of the time for unknown flows that keeps known ones near their rate in a flood: what benchmarks of attacks
 /// ask for, and live ports while packets queue up.
-pub const FLOOD_SHARE: f64 = 0.04;
+pub const FLOOD_SHARE: f64 = 0.03;
 /// Why packets were dropped.
 pub const OVERLOAD: &str = "overload: of no known flow";
 
