@@ -32,7 +32,7 @@ use crate::simd::any::Any;
 use crate::simd::bits::first_bits;
 use crate::simd::window_rewrite::Operands as FlowOperands;
 use onefold_element::{ElemId, StateStore};
-use onefold_nat::{Leases, NO_LEASE};
+use onefold_nat::Leases;
 use onefold_packet::{Pkt, Timestamp};
 
 impl FlowRunner {
@@ -526,19 +526,8 @@ impl FlowRunner {
         if let Some(x) = template.zero_udp_checksum_of(&flow, &p) {
             flow.operands = flow.operands.with_zero_udp_checksum(x);
         }
-        if lease != NO_LEASE {
-            let leases = &self.pool.leases;
-            let stamp = Leases::stamp_after(leases.clock(), now);
-            if !leases.touch(lease, stamp) {
-                self.drop_entry(slot);
-                self.stats.ended += 1;
-                return Some(p);
-            }
-            leases.set_clock(stamp);
-            debug_assert!(
-                self.pool.holds(lease, &self.runner.graph.store),
-                "lease {lease} of a binding that is gone"
-            );
+        if !self.is_used(lease, slot, now) {
+            return Some(p);
         }
         if slot != NO_SLOT {
             self.table.mark(slot);
