@@ -223,7 +223,6 @@ impl FlowRunner {
         if own.is_some_and(|s| sums(s) || first.key[0] & LONG != 0 || !keyed) {
             return Err("a flow's own that the entry has no room for");
         }
-        let parts: Vec<Part> = steps.iter().map(|s| s.part).collect();
         let number = self
             .composed
             .number(&parts)

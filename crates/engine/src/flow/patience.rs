@@ -27,3 +27,22 @@ impl Patience {
         self.left = self.most;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_in_vain_is_tried_ever_more_seldom() {
+        let mut p = Patience::default();
+        let waits = |p: &mut Patience, worth_it| {
+            p.tried(worth_it);
+            // Bound: the most that it waits
+            (0..=MOST_PATIENCE).take_while(|_| !p.ends()).count() as u32
+        };
+        assert_eq!([1, 3, 7, 15].map(|_| waits(&mut p, false)), [1, 3, 7, 15]);
+        let last = (0..20).map(|_| waits(&mut p, false)).last();
+        assert_eq!(last, Some(MOST_PATIENCE));
+        assert_eq!(waits(&mut p, true), 0);
+    }
+}
