@@ -6,6 +6,7 @@ use crate::batch::{Batching, Clock};
 use crate::class::Processing;
 use crate::cx::{Cx, TimerId};
 use crate::handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult};
+use crate::inspect::{InspectCx, Inspected};
 use crate::model::{BindPacket, Binding, Bound, Case, Model, ModelCx};
 use crate::names::NameDb;
 use crate::rule_counts::RuleCounters;
@@ -342,6 +343,21 @@ pub trait Element: ElementClone + Send + 'static {
     /// for: that is what makes a hop of a small batch cheap. Not called while a trace is taken.
     fn pass(&mut self, batch: &mut [Pkt], now: Timestamp) -> (Port, usize) {
         (0, 0)
+    }
+
+    /// Does this element implement [`Element::inspect`]? Asked once, when the graph is built; it must then have a
+    /// single input.
+    fn inspects(&self) -> bool {
+        false
+    }
+
+    /// Looks at a packet that nobody has taken apart for the element: no annotations, no [`Cx`]. True:
+    /// [`Element::push`] would give the packet back at output 0, alone and as it is, and would do nothing else that
+    /// anybody could tell; it has been counted as if `push` had been called. False: nothing has been done, and the
+    /// packet goes through `push`. That is always right, so whatever is not certain, or seldom, is left to `push`. Not
+    /// called while a trace is taken.
+    fn inspect(&mut self, p: &Inspected<'_>, cx: &mut InspectCx<'_>) -> bool {
+        false
     }
 
     /// Output `port` is asked for a packet. Only elements with a pull output of their own kind (queues, schedulers)

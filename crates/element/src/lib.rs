@@ -25,6 +25,7 @@ mod cx;
 mod element;
 pub mod flow;
 pub mod handler;
+mod inspect;
 pub mod model;
 mod names;
 pub mod reason;
@@ -40,6 +41,7 @@ pub use element::{
     SourceLoc, TaskStatus, find_element,
 };
 pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult, Touches};
+pub use inspect::{InspectCx, Inspected};
 pub use names::NameDb;
 pub use onefold_state::{
     DropReason, ElemId, Partition, Port, Scope, State, StateId, StateStore, state_any,

@@ -148,6 +148,33 @@ fn packets_are_known_behind_tags_and_asked_elements() {
     assert!(s.composed > s.hits / 2, "{s:?} {:?}", b.flow.not_composed());
 }
 
+/// The same with rules on headers and payloads in place of the matchers, of elements that look at packets where they
+/// are: a tag taken off and a translator's rewriting are undone for packets that an element wants to be given.
+#[test]
+fn packets_that_elements_want_after_all_are_what_they_were() {
+    let rules = "PayloadFilter(alert NAME soon LITERAL SOON, drop FILTER \"src host 10.0.0.3\" LITERAL EVIL, \
+                 drop FILTER \"dst port 99 and src host 10.0.0.4\" SIZE 9-, alert FILTER \"dst host 10.0.0.5\")";
+    let chain = (CHAIN)
+        .replace(
+            "PayloadMatcher(deny string EVIL, 1 string LOOK, 2 string SOON)",
+            rules,
+        )
+        .replace("VLANDecap -> up", "VLANDecap -> MarkIPHeader(14) -> up")
+        .replace("m [2] -> Paint(7) -> late :: Counter -> d;", "")
+        .replace("PayloadMatcher(deny string EVIL, 1 string LOOK)", rules);
+    for seed in [3, 0x2468_1357, 0xdead_0001] {
+        let b = run(Both::new(&chain, 4096), 12, 300, seed);
+        let s = b.flow.stats();
+        assert!(s.in_place > s.hits / 3, "{s:?} {:?}", b.flow.not_composed());
+        let g = b.program.graph();
+        assert!(
+            g.drops()
+                .iter()
+                .any(|d| d.reason.contains("dropped by a rule"))
+        );
+    }
+}
+
 /// More flows than monitors and translator hold: who has to make room depends on the order of all packets before.
 /// Entries of flows that were evicted or timed out, behind two asked elements, end.
 #[test]

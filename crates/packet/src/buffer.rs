@@ -29,9 +29,9 @@ const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
 pub struct Packet {
-    buf: Frame,
-    head: u32,
-    tail: u32,
+    pub(crate) buf: Frame,
+    pub(crate) head: u32,
+    pub(crate) tail: u32,
     mac: u32,
     net: u32,
     transport: u32,

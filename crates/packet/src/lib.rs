@@ -23,6 +23,7 @@ mod anno;
 mod buffer;
 pub mod checksum;
 mod ether;
+mod extent;
 mod mempool;
 mod pool;
 mod refill;

@@ -1,5 +1,6 @@
 //! Which bytes of a packet a payload element looks at.
 
+use onefold_element::Inspected;
 use onefold_element::args::{ArgScope, FromArg};
 use onefold_packet::{Packet, wire};
 
@@ -83,6 +84,17 @@ fn upper_len(f: &IpFacts, b: &[u8]) -> usize {
 }
 
 impl Base {
+    /// The bytes to look at of a packet that is inspected; the packet's own header in front of IP's is not there.
+    #[inline]
+    pub fn inspected<'a>(self, p: &Inspected<'a>) -> &'a [u8] {
+        match self {
+            Base::Packet => p.net,
+            Base::Network => p.net.get(..p.total).unwrap_or(&[]),
+            Base::Transport => p.upper(),
+            Base::Payload => p.payload(),
+        }
+    }
+
     /// The bytes to look at.
     pub fn of(self, p: &Packet) -> &[u8] {
         if self == Base::Packet {
@@ -164,6 +176,40 @@ mod tests {
             }
             let _ = payload_only(&q);
         }
+    }
+
+    /// What is inspected is what the packet's annotations lead to, or cannot be inspected.
+    #[test]
+    fn inspected_is_what_is_there() {
+        let mut seen = 0;
+        for (protocol, upper) in [(6, 20), (6, 32), (17, 8), (1, 8), (47, 4)] {
+            for (padding, fragment, first) in
+                [(0, 0, 0x45), (9, 0, 0x45), (0, 0x20, 0x45), (0, 0, 0x46)]
+            {
+                let total = 20 + upper + 7u8;
+                let mut b = vec![first, 0, 0, total, 0, 0, fragment, 0, 64, protocol, 0, 0];
+                b.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+                let mut l4 = vec![0; usize::from(upper)];
+                if protocol == 6 {
+                    l4[12] = (upper / 4) << 4;
+                }
+                b.extend(l4);
+                b.extend(b"payload");
+                b.resize(b.len() + padding, 0xee);
+                let mut p = Packet::from_slice(&b);
+                p.set_network_header(0, usize::from(first & 15) * 4);
+                for n in 0..b.len() {
+                    let mut q = p.clone();
+                    q.keep(b.len() - n);
+                    let Some(i) = Inspected::of(&q) else { continue };
+                    seen += 1;
+                    for base in [Base::Network, Base::Transport, Base::Payload] {
+                        assert_eq!(base.inspected(&i), base.of(&q), "{base:?} {protocol}");
+                    }
+                }
+            }
+        }
+        assert!(seen > 20, "{seen}");
     }
 
     #[test]

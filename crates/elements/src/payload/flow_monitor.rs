@@ -19,7 +19,8 @@ use onefold_element::args::{Args, Seconds};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
-    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId, element_any,
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, InspectCx, Inspected, Port, StateId,
+    element_any,
 };
 use onefold_packet::{Packet, Pkt, Timestamp, wire};
 use std::fmt::Write;
@@ -66,6 +67,24 @@ fn key(p: &Packet) -> Option<FlowKey> {
     Some(FlowKey::v6(h.src(), h.dst(), f.protocol, ports))
 }
 
+/// The same of a packet that is inspected.
+#[inline]
+fn inspected_key(p: &Inspected<'_>) -> Option<FlowKey> {
+    let upper = p.upper().first_chunk::<4>()?;
+    let port = |at: usize| u16::from_be_bytes([upper[at], upper[at + 1]]);
+    let ports = matches!(p.protocol, 6 | 17).then(|| (port(0), port(2)));
+    if p.header == 20 {
+        let [.., a, b] = p.net.get(8..20)?.as_chunks::<4>().0 else {
+            return None;
+        };
+        return Some(FlowKey::v4(*a, *b, p.protocol, ports));
+    }
+    let [a, b] = p.net.get(8..40)?.as_chunks::<16>().0 else {
+        return None;
+    };
+    Some(FlowKey::v6(*a, *b, p.protocol, ports))
+}
+
 impl Element for FlowMonitor {
     fn configure(
         &mut self,
@@ -103,6 +122,20 @@ impl Element for FlowMonitor {
             }
         }
         cx.emit(0, p);
+    }
+
+    fn inspects(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn inspect(&mut self, p: &Inspected<'_>, cx: &mut InspectCx<'_>) -> bool {
+        let table = self.table.and_then(|id| cx.store.get_mut::<FlowTable>(id));
+        let (Some(table), Some(key)) = (table, inspected_key(p)) else {
+            return false;
+        };
+        table.count(key, p.len as u64, cx.now);
+        true
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

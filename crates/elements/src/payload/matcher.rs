@@ -36,7 +36,8 @@ use onefold_element::args::{Args, split_words, unquote};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
-    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, element_any,
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, InspectCx, Inspected, Port,
+    element_any,
 };
 use onefold_packet::Pkt;
 use std::fmt::Write;
@@ -365,6 +366,17 @@ impl Element for PayloadMatcher {
             _ if hit.is_some() => cx.drop(p, "PayloadMatcher: denied"),
             _ => cx.drop(p, "PayloadMatcher: no rule matches"),
         }
+    }
+
+    fn inspects(&self) -> bool {
+        self.base != Base::Packet && self.nomatch == Some(Action::Output(0))
+    }
+
+    /// Packets that no rule is about.
+    fn inspect(&mut self, p: &Inspected<'_>, _: &mut InspectCx<'_>) -> bool {
+        let none = self.inspects() && self.first(self.base.inspected(p)).is_none();
+        self.unmatched += u64::from(none);
+        none
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

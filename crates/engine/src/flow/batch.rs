@@ -134,12 +134,12 @@ impl FlowRunner {
             while i < n {
                 let upto = match stamped {
                     false => n,
-                    true => {
-                        self.flush();
-                        i + self.begin_run_of(ingress, packets.rest())
-                    }
+                    true => i + self.begin_run_of(ingress, packets.rest()),
                 };
-                let alone = alone && self.goes_alone(wide, ingress, i, stale);
+                if alone {
+                    i += wide.go_in_place(self, (ingress, i), upto, &mut packets, stale);
+                }
+                let alone = alone && i < upto && self.goes_alone(wide, ingress, i, stale);
                 if !alone {
                     i += self.go_many(wide, (ingress, i), upto, &mut packets, stale);
                 }
@@ -224,7 +224,9 @@ impl FlowRunner {
         let Some(first) = rest.first() else {
             return 0;
         };
-        self.meet(first.anno.timestamp);
+        let at = first.anno.timestamp;
+        self.flush();
+        self.meet(at);
         self.run_of(cache, rest).max(1)
     }
 

@@ -3,6 +3,7 @@
 //! Most of what [`PacketMeta`] has is of no use where a packet's class says it all, and writing it down and reading it back took as long as doing it.
 
 use crate::flow::action_table::ActionTable;
+use crate::flow::composed::ComposedTable;
 use crate::flow::packet_meta::PacketMeta;
 use crate::flow::packet_meta::{BY_FLOW, UNKNOWN};
 use crate::flow::rewrite_template::NO_SINK;
@@ -106,6 +107,7 @@ impl BatchMeta {
             (x.action, x.slot, x.lease) = (self.actions[i], NO_SLOT, NO_LEASE);
             match known.template(x.action) {
                 Some(a) => x.operands = a.bytes.operands,
+                None if ComposedTable::is(x.action) => {}
                 // it rests: when it is this packet's turn, it may be there again
                 None => x.action = UNKNOWN,
             }

@@ -2,6 +2,7 @@
 //! [composed](crate::flow::composed).
 
 use crate::flow::composed::{Known, Part, follows};
+use crate::flow::in_place_way::Headers;
 use crate::flow::learn::{entry_of, flow_of};
 use crate::flow::origin;
 use crate::flow::packet_meta::{BY_FLOW, NO_MATCH, PacketMeta};
@@ -24,6 +25,8 @@ struct Step {
     lease: u32,
     flow: Flow,
     window: [u8; WINDOW],
+    /// What an element finds in the packet that is asked behind this action.
+    headers: Option<Headers>,
 }
 
 impl FlowRunner {
@@ -77,9 +80,13 @@ impl FlowRunner {
                 apply(Any, template, &operands, total, &mut p);
             }
             steps.push(step);
+            self.headers = None;
             match self.after(action, p) {
                 Then::Gone => break,
                 Then::Cache(next, behind) => (at, p) = (next, behind),
+            }
+            if let Some(s) = steps.last_mut() {
+                s.headers = self.headers;
             }
         }
         let left = steps
@@ -146,6 +153,7 @@ impl FlowRunner {
             lease,
             flow,
             window: *p.window()?,
+            headers: None,
         };
         Some((step, x.total))
     }
@@ -168,7 +176,7 @@ impl FlowRunner {
         let parts: Vec<Part> = steps.iter().map(|s| s.part).collect();
         if keyed && self.composed.has(&parts) {
             // what is a flow's own was right for one packet, and so is for all of its packets
-            let number = self.composed.number(&parts).ok_or(GONE)?;
+            let number = self.composed.number(&parts, None).ok_or(GONE)?;
             return self.install_entry(first, steps.iter().find(|s| s.part.own), number);
         }
         let (mut origins, mut before) = (origin::first(), first);
@@ -223,9 +231,11 @@ impl FlowRunner {
         if own.is_some_and(|s| sums(s) || first.key[0] & LONG != 0 || !keyed) {
             return Err("a flow's own that the entry has no room for");
         }
+        let headers: Vec<_> = steps.iter().map(|s| s.headers).collect();
+        let in_place = self.in_place(&parts, &headers);
         let number = self
             .composed
-            .number(&parts)
+            .number(&parts, in_place)
             .ok_or("too many composed actions")?;
         match keyed {
             true => self.install_entry(first, own, number)?,

@@ -8,6 +8,7 @@
 //! What follows from what is told by [`follows`]; [`crate::flow::walk`] finds ways that may be composed, and takes
 //! packets along them.
 
+use crate::flow::in_place_way::InPlace;
 use crate::flow::interval_table::Bounds;
 use crate::flow::masked_match::MaskedMatch;
 use crate::flow::origin::{Origin, Origins};
@@ -45,6 +46,8 @@ pub(crate) struct Part {
 #[derive(Debug, Default)]
 pub(crate) struct ComposedTable {
     all: Vec<Box<[Part]>>,
+    /// Those that packets may go through in place.
+    in_place: Vec<Option<InPlace>>,
     names: HashMap<Box<[Part]>, u32>,
 }
 
@@ -62,13 +65,21 @@ impl ComposedTable {
         parts.map_or(&[], |p| p)
     }
 
+    /// A composed action that packets may go through in place.
+    #[inline(always)]
+    pub fn in_place(&self, number: u32) -> Option<&InPlace> {
+        let at = number.wrapping_sub(COMPOSED) as usize;
+        self.in_place.get(at)?.as_ref()
+    }
+
     /// Is it known that these follow one from the other, for all packets of a flow of which one has had them?
     pub fn has(&self, parts: &[Part]) -> bool {
         self.names.contains_key(parts)
     }
 
-    /// The number of what is composed of these. `None` if there are too many.
-    pub fn number(&mut self, parts: &[Part]) -> Option<u32> {
+    /// The number of what is composed of these, which packets may go through in place, or not. `None` if there are too
+    /// many.
+    pub fn number(&mut self, parts: &[Part], in_place: Option<InPlace>) -> Option<u32> {
         if let Some(n) = self.names.get(parts) {
             return Some(*n);
         }
@@ -77,6 +88,7 @@ impl ComposedTable {
         }
         let n = COMPOSED + self.all.len() as u32;
         self.all.push(parts.into());
+        self.in_place.push(in_place);
         self.names.insert(parts.into(), n);
         Some(n)
     }
@@ -84,6 +96,7 @@ impl ComposedTable {
     /// Forgets all of them.
     pub fn clear(&mut self) {
         self.all.clear();
+        self.in_place.clear();
         self.names.clear();
     }
 }

@@ -37,6 +37,8 @@ pub(crate) mod exit;
 pub(crate) mod extract;
 pub(crate) mod field_read;
 pub(crate) mod flow_action;
+pub(crate) mod in_place;
+pub(crate) mod in_place_way;
 pub(crate) mod ingress_cache;
 pub(crate) mod interval_table;
 pub(crate) mod key;

@@ -5,6 +5,7 @@ use crate::flow::batch_meta::BatchMeta;
 use crate::flow::composed::ComposedTable;
 use crate::flow::exit::Exits;
 use crate::flow::flow_action::{Count, FlowAction, Pending};
+use crate::flow::in_place_way::Headers;
 use crate::flow::ingress_cache::IngressCache;
 use crate::flow::lease::LeasePool;
 use crate::flow::neighbors::Neighbors;
@@ -70,6 +71,8 @@ pub struct FlowRunner {
     pub(super) depth: usize,
     /// Packets of a run have left at their sinks from this number on, in no order yet.
     pub(super) run: Option<usize>,
+    /// What the element that was asked last finds in the packet.
+    pub(super) headers: Option<Headers>,
     /// What an element that was asked has emitted.
     pub(super) emissions: Vec<Emission>,
     /// Tables that are attached.
@@ -162,6 +165,7 @@ impl FlowRunner {
             waves: Vec::new(),
             depth: 0,
             run: None,
+            headers: None,
             emissions: Vec::new(),
             tables: Vec::new(),
             seen: None,

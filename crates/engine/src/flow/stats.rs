@@ -9,6 +9,8 @@ pub struct FlowStats {
     pub by_class: u64,
     /// Of these, those whose actions behind write-outs and asked elements were known at the entry, too.
     pub composed: u64,
+    /// Of these, those that went on without being given to any element, or to those alone that wanted them.
+    pub in_place: u64,
     /// Packets that an entry could have been there for.
     pub misses: u64,
     /// Packets that had their action applied at the entry and went on behind a write-out or an element that was

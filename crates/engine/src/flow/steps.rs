@@ -126,6 +126,17 @@ macro_rules! steps {
             ) -> Option<Pkt> {
                 r.go_alone(wide, from, p, now)
             }
+            /// [`FlowRunner::go_in_place`].
+            fn go_in_place[](
+                wide,
+                r: &mut FlowRunner,
+                from: (usize, usize),
+                upto: usize,
+                packets: &mut BatchDrain<'_>,
+                stale: bool,
+            ) -> usize {
+                r.go_in_place(wide, from, upto, packets, stale)
+            }
             /// [`FlowRunner::apply_grouped`].
             fn apply_grouped[](
                 wide,

@@ -6,6 +6,7 @@
 use crate::flow::action_table::ActionTable;
 use crate::flow::composed::{ComposedTable, Part};
 use crate::flow::exit::{Next, Output};
+use crate::flow::in_place_way::Headers;
 use crate::flow::ingress_cache::IngressCache;
 use crate::flow::lease::LeasePool;
 use crate::flow::lookup::entry;
@@ -21,7 +22,6 @@ use crate::flow::transmit::count_known;
 use crate::flow::wave::{LONGEST, place};
 use crate::graph::reference::Graph;
 use crate::simd::Wide;
-#[cfg(debug_assertions)]
 use crate::simd::any::Any;
 use crate::simd::window_rewrite::Operands as FlowOperands;
 use onefold_element::{ElemId, Emission};
@@ -74,14 +74,35 @@ impl FlowRunner {
         wide: impl Wide,
         cache: usize,
         i: usize,
+        p: Pkt,
+        now: Timestamp,
+    ) -> Option<Pkt> {
+        self.walk_from(wide, (cache, i), p, now, 0)
+    }
+
+    /// [`FlowRunner::walk`] of a packet that has been taken account of in so many parts, and let pass by all elements
+    /// between them ([`crate::flow::in_place`]): the next one is given it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn walk_on(&mut self, from: (usize, usize), p: Pkt, now: Timestamp, done: usize) {
+        let back = self.walk_from(Any, from, p, now, done);
+        debug_assert!(back.is_none(), "it is known in any case");
+    }
+
+    #[inline(always)]
+    fn walk_from(
+        &mut self,
+        wide: impl Wide,
+        (cache, i): (usize, usize),
         mut p: Pkt,
         now: Timestamp,
+        done: usize,
     ) -> Option<Pkt> {
         let Some(x) = self.group.get(i) else {
             return Some(p);
         };
         let (number, slot, lease, own, total) = (x.action, x.slot, x.lease, x.operands, x.total);
-        if !self.holds() || p.len() > LONGEST {
+        if done == 0 && (!self.holds() || p.len() > LONGEST) {
             return Some(p);
         }
         self.flush();
@@ -89,14 +110,17 @@ impl FlowRunner {
         let parts = self.composed.parts(number);
         debug_assert!(parts.first().is_some_and(|p| p.cache == cache as u32));
         let mut next = parts.iter();
+        let mut done = done;
         // Bound: the parts of a composed action
         let stop = loop {
             let Some(part) = next.next() else {
                 break Stop::Elsewhere(cache as u32, p);
             };
-            let is_first = part.cache == cache as u32;
+            let is_done = done > 0;
+            done = done.saturating_sub(1);
+            let is_first = part.cache == cache as u32 && !is_done;
             if (part.marked && !marks_hold(&self.ingress, part, &p))
-                || (part.own && lease != NO_LEASE && !touched(&self.pool, lease, now))
+                || (part.own && !is_done && lease != NO_LEASE && !touched(&self.pool, lease, now))
             {
                 break match is_first {
                     true => Stop::Unknown(p),
@@ -112,6 +136,7 @@ impl FlowRunner {
                 count_known(&mut self.stats, &mut self.runner, 1, by_class);
             }
             match self.actions.tallies.get_mut(part.action as usize) {
+                _ if is_done => {}
                 Some(t) if t.ready() => t.add(1, p.len() as u32, total),
                 _ => tally_and_tell(
                     &mut self.actions,
@@ -143,6 +168,7 @@ impl FlowRunner {
                 outputs,
                 site,
             } = exit.next
+                && done == 0
             {
                 l.state.counts.site(site);
                 let order = p.order;
@@ -256,6 +282,7 @@ impl FlowRunner {
     #[inline(always)]
     fn ask_alone(&mut self, (node, port): (u32, u32), outputs: (u32, u32), p: Pkt) -> Then {
         let order = p.order;
+        self.headers = Headers::of(&p);
         let mark = ask_element(&mut self.runner.graph, (node, port), p);
         let g = &mut self.runner.graph;
         if g.out.effects.len() == mark + 1
@@ -289,7 +316,7 @@ impl FlowRunner {
 
 /// A flow's lease is used now. False if it has ended.
 #[inline(always)]
-fn touched(pool: &LeasePool, lease: u32, now: Timestamp) -> bool {
+pub(crate) fn touched(pool: &LeasePool, lease: u32, now: Timestamp) -> bool {
     let stamp = Leases::stamp_after(pool.leases.clock(), now);
     let runs = pool.leases.touch(lease, stamp);
     if runs {
@@ -310,7 +337,7 @@ fn marks_hold(caches: &[IngressCache], part: &Part, p: &Packet) -> bool {
 
 /// For debug builds: a packet is found in what it is said to follow that it is found in.
 #[cfg(debug_assertions)]
-fn is_found((caches, table): (&[IngressCache], &Table), part: &Part, p: &Packet) {
+pub(crate) fn is_found((caches, table): (&[IngressCache], &Table), part: &Part, p: &Packet) {
     let mut x = PacketMeta::default();
     if let Some(l) = caches.get(part.cache as usize) {
         l.parse(Any, p, &mut x);
@@ -333,7 +360,7 @@ fn is_found((caches, table): (&[IngressCache], &Table), part: &Part, p: &Packet)
 /// One packet more of an action is to be accounted for, and those are told who cannot wait. The packet's length, and
 /// what its IP header says.
 #[inline(never)]
-fn tally_and_tell(
+pub(crate) fn tally_and_tell(
     actions: &mut ActionTable,
     (dirty, moments): (&mut Vec<u32>, &mut Vec<u32>),
     graph: &mut Graph,
@@ -383,6 +410,11 @@ pub(crate) fn apply(
         if let Some(w) = p.window_mut() {
             return template.apply_quick(wide, w, operands);
         }
+    } else if let Some(turn) = &template.turn {
+        template.end(p, total);
+        if let Some(w) = p.window_mut() {
+            return template.apply_turned(wide, turn, w, operands);
+        }
     }
     template.apply(p, operands, total);
 }
@@ -400,7 +432,7 @@ fn ask_element(g: &mut Graph, (node, port): (u32, u32), p: Pkt) -> usize {
 
 /// A packet leaves at its sink, or is dropped.
 #[inline(always)]
-fn leaves(g: &mut Graph, sink: u32, mut p: Pkt) {
+pub(crate) fn leaves(g: &mut Graph, sink: u32, mut p: Pkt) {
     let out = &mut g.out;
     if sink == NO_SINK {
         // the reason is told later

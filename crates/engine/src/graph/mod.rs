@@ -10,6 +10,7 @@ pub(crate) mod driver;
 pub(crate) mod flat;
 pub(crate) mod handlers;
 pub(crate) mod hookup;
+pub(crate) mod inspection;
 pub mod limits;
 pub(crate) mod models;
 pub(crate) mod random;

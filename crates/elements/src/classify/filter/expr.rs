@@ -79,6 +79,74 @@ impl Expr {
             Expr::Const(_) | Expr::Not(_) | Expr::Choose { .. } => None,
         }
     }
+
+    /// Addresses of which every packet that matches has one: to be asked before the rest. `None` where that is not
+    /// said.
+    pub fn hosts(&self) -> Option<Vec<Host>> {
+        match self {
+            Expr::Test(Test {
+                check:
+                    Check::Host {
+                        which,
+                        addr,
+                        mask,
+                        negated: false,
+                    },
+                ..
+            }) => {
+                let one = |at| Host {
+                    at,
+                    addr: *addr,
+                    mask: *mask,
+                };
+                Some(match which {
+                    Which::Src | Which::Both => vec![one(HostAt::Source)],
+                    Which::Dst => vec![one(HostAt::Destination)],
+                    Which::Either => vec![one(HostAt::Source), one(HostAt::Destination)],
+                })
+            }
+            Expr::All(list) => list.iter().find_map(Expr::hosts),
+            Expr::Any(list) => {
+                let all: Option<Vec<_>> = list.iter().map(Expr::hosts).collect();
+                all.map(|l| l.concat())
+            }
+            _ => None,
+        }
+    }
+
+    /// Does it look at MAC addresses?
+    pub fn asks_mac(&self) -> bool {
+        match self {
+            Expr::Const(_) => false,
+            Expr::Test(t) => matches!(t.check, Check::Ether { .. }),
+            Expr::All(list) | Expr::Any(list) => list.iter().any(Expr::asks_mac),
+            Expr::Not(e) => e.asks_mac(),
+            Expr::Choose { cases, otherwise } => {
+                let one = |(c, v): &(Expr, Expr)| c.asks_mac() || v.asks_mac();
+                cases.iter().any(one) || otherwise.asks_mac()
+            }
+        }
+    }
+}
+
+/// An IPv4 address, or the network that it is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Host {
+    /// Which of the two.
+    pub at: HostAt,
+    /// Bits outside the mask are zero.
+    pub addr: u32,
+    /// Mask.
+    pub mask: u32,
+}
+
+/// One of a packet's two addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostAt {
+    /// Source.
+    Source,
+    /// Destination.
+    Destination,
 }
 
 /// Which of a packet's two addresses or ports a test means.

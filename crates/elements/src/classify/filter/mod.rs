@@ -56,7 +56,9 @@ mod tests;
 
 pub use error::{FilterError, FilterErrorKind};
 pub use eval::{View, View6};
-pub use expr::{Check, Compare, Expr, Field, Layer, Op, Span, Test, Transport, Which};
+pub use expr::{
+    Check, Compare, Expr, Field, Host, HostAt, Layer, Op, Span, Test, Transport, Which,
+};
 pub use parse::{
     Action, MAX_DEPTH, Parsed, parse_pattern, parse_pattern6, parse_rule, parse_rule6,
 };

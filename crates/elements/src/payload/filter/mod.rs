@@ -28,13 +28,13 @@ mod tests;
 
 use super::base::Base;
 use super::scan::{Choice, Pattern, Scanner};
-use crate::filter::{Expr, Transport, View};
+use crate::filter::{Expr, Host, HostAt, Transport, View};
 use onefold_element::args::Args;
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
-    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, RuleCount, RuleCounters,
-    element_any, element_counts_rules,
+    ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, InspectCx, Inspected, Port,
+    RuleCount, RuleCounters, element_any, element_counts_rules,
 };
 use onefold_packet::Pkt;
 use rule::{Action, Rule, Scratch};
@@ -72,6 +72,38 @@ struct Compiled {
     of_needle: Vec<Vec<u32>>,
     /// Rules without one, ascending.
     always: Vec<u32>,
+    /// What [`Compiled::leaves_out`] asks of each of them.
+    always_short: Vec<Always>,
+}
+
+/// What may be told of a rule without a needle before anything else is looked at.
+#[derive(Debug)]
+struct Always {
+    rule: u32,
+    transport: Option<Transport>,
+    /// Its payloads have so many bytes.
+    sizes: (usize, usize),
+    /// Its packets have one of these addresses.
+    hosts: Option<Box<[Host]>>,
+    /// Its filter asks MAC addresses.
+    asks_mac: bool,
+}
+
+impl Always {
+    fn new(rule: u32, r: &Rule) -> Always {
+        let size = |c: &rule::Condition| match c.what {
+            rule::What::Size(lo, hi) if !c.not => Some((lo, hi)),
+            _ => None,
+        };
+        let sizes = r.conditions.iter().filter_map(size);
+        Always {
+            rule,
+            transport: r.filter.as_ref().and_then(Expr::transport),
+            sizes: sizes.fold((0, usize::MAX), |a, b| (a.0.max(b.0), a.1.min(b.1))),
+            hosts: r.filter.as_ref().and_then(Expr::hosts).map(Vec::into),
+            asks_mac: r.filter.as_ref().is_some_and(Expr::asks_mac),
+        }
+    }
 }
 
 impl Compiled {
@@ -101,13 +133,50 @@ impl Compiled {
         }
         let scanner = Scanner::build(needles, 0, choice).map_err(|e| e.to_string())?;
         let transport = |(_, r): &(usize, Rule)| r.filter.as_ref().and_then(Expr::transport);
+        let short = |i: &u32| Some(Always::new(*i, &rules.get(*i as usize)?.1));
         let compiled = Compiled {
+            always_short: always.iter().filter_map(short).collect(),
             transports: rules.iter().map(transport).collect(),
             rules,
             of_needle,
             always,
         };
         Ok((compiled, scanner))
+    }
+
+    /// Is it certain that none of the rules without a needle matches?
+    #[inline]
+    fn leaves_out(&self, p: &Inspected<'_>, payload: &[u8]) -> bool {
+        let address = |at: usize| {
+            let b = p.net.get(at..).and_then(|b| b.first_chunk());
+            b.map_or(0, |b| u32::from_be_bytes(*b))
+        };
+        let (source, destination, is_v4) = (address(12), address(16), p.header == 20);
+        self.always_short.iter().all(|a| {
+            let has = |h: &Host| match h.at {
+                HostAt::Source => source & h.mask == h.addr,
+                HostAt::Destination => destination & h.mask == h.addr,
+            };
+            if a.transport.is_some_and(|t| !t.has(p.protocol))
+                || payload.len() < a.sizes.0
+                || payload.len() > a.sizes.1
+                || is_v4 && a.hosts.as_ref().is_some_and(|all| !all.iter().any(has))
+            {
+                return true;
+            }
+            let filter = self.rules.get(a.rule as usize).map(|(_, r)| &r.filter);
+            match filter {
+                // a rule with a filter is about IPv4
+                Some(Some(_)) if !is_v4 => true,
+                Some(Some(f)) if !a.asks_mac => !f.matches(&View {
+                    net: p.net,
+                    transport: p.net.get(p.header..).unwrap_or(&[]),
+                    mac: &[],
+                    net6: &[],
+                }),
+                _ => false,
+            }
+        })
     }
 
     /// Which rules may match, ascending.
@@ -274,6 +343,26 @@ impl Element for PayloadFilter {
         } else {
             cx.emit(0, p);
         }
+    }
+
+    fn inspects(&self) -> bool {
+        true
+    }
+
+    /// Packets that no rule is about: what a rule says may be an alert, a drop or a name.
+    #[inline]
+    fn inspect(&mut self, p: &Inspected<'_>, _: &mut InspectCx<'_>) -> bool {
+        let Some(compiled) = self.compiled.as_deref() else {
+            return false;
+        };
+        let payload = p.payload();
+        if !compiled.leaves_out(p, payload)
+            || !compiled.of_needle.is_empty() && !self.scanner.scan(payload).numbers().is_empty()
+        {
+            return false;
+        }
+        self.counters.packet(None, p.len);
+        true
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

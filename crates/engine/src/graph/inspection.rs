@@ -1,0 +1,19 @@
+//! Elements that look at packets without being given them.
+
+use crate::graph::core::Core;
+use onefold_element::{InspectCx, Inspected};
+
+impl Core {
+    /// Does an element implement [`Element::inspect`]?
+    pub fn inspects(&self, node: u32) -> bool {
+        let elem = self.nodes.get(node as usize).and_then(|n| n.elem.as_ref());
+        elem.is_some_and(|e| e.inspects())
+    }
+
+    /// [`Element::inspect`]; an element that is at work already lets nothing pass.
+    #[inline(always)]
+    pub fn inspect(&mut self, node: u32, p: &Inspected<'_>, cx: &mut InspectCx<'_>) -> bool {
+        let elem = (self.nodes.get_mut(node as usize)).and_then(|n| n.elem.as_mut());
+        elem.is_some_and(|e| e.inspect(p, cx))
+    }
+}
