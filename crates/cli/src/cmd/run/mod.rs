@@ -311,6 +311,8 @@ fn executor(args: &Args, graph: Graph, verifier: &Verifier, policy: &Policy) -> 
             };
             let loaded = ProgramRunner::with_program(graph, &s.program);
             let mut r = loaded.context("the synthesized program")?;
+            // or the first batch waits for what packets are looked up in
+            r.prepare();
             drop(busy);
             let v = verifier.verify(r.graph(), &s.program)?;
             v.say(args.quiet);
