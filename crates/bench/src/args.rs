@@ -1,11 +1,12 @@
 //! The options of `onefold gen`.
 
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use onefold_packet::EtherAddr;
 
+use crate::error::GenError;
 use crate::ranges::{Ports, ProtocolMix};
 use crate::rules::{Inside, RuleKind};
 use crate::traffic::{ExceptionKind, Payload};
@@ -43,22 +44,24 @@ pub enum RuleFormat {
         onefold gen --rules acl --count 713 --out acl713.rules\n    \
         onefold gen --from-rules acl713.rules --flows 7130 --out in.pcap\n  \
         Hostile input, a tenth of it options, fragments, wrong checksums and the like:\n    \
-        onefold gen --exceptions 0.1 --out odd.pcapng"
+        onefold gen --exceptions 0.1 --out odd.pcapng\n  \
+        On network interfaces, ten thousand packets a second; what came back, and how late:\n    \
+        onefold gen --for isp-edge --port lan=packet:eth1 --port wan=packet:eth2 --rate 10k --seconds 10\n  \
+        The highest rate at which less than a thousandth is lost:\n    \
+        onefold gen --for l2fwd --port in=packet:eth1 --port out=packet:eth2 --size 60 --search\n  \
+        A capture, with its timing:\n    \
+        onefold gen --port packet:eth1 --port packet:eth2 --replay seen.pcap"
 )]
 pub struct GenArgs {
     /// Capture (or, with --rules, rule set) to write; a name that ends in .pcapng gives pcapng, any other pcap with
     /// nanoseconds
     #[arg(long, value_name = "FILE")]
-    pub out: PathBuf,
+    pub out: Option<PathBuf>,
 
-    /// Frames to write, over all captures together; with --rules and --headers, headers
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1_000_000,
-        help_heading = "How much"
-    )]
-    pub packets: u64,
+    /// Frames to write, over all captures together; with --rules and --headers, headers [default: 1000000; on live
+    /// ports no limit]
+    #[arg(long, value_name = "N", help_heading = "How much")]
+    pub packets: Option<u64>,
 
     /// Number of flows [default: 10000; with --from-rules, ten for each rule, at most a million]
     #[arg(long, value_name = "N", help_heading = "How much")]
@@ -359,6 +362,27 @@ pub struct GenArgs {
     /// flags, index of the first matching rule from 0
     #[arg(long, value_name = "FILE", help_heading = "Rule sets")]
     pub headers: Option<PathBuf>,
+}
+
+/// Frames unless told otherwise.
+const PACKETS: u64 = 1_000_000;
+
+impl GenArgs {
+    /// Frames to write.
+    pub fn frames(&self) -> u64 {
+        self.packets.unwrap_or(PACKETS)
+    }
+
+    /// The file to write.
+    ///
+    /// # Errors
+    /// None was given.
+    pub fn file(&self) -> Result<&Path, GenError> {
+        self.out.as_deref().ok_or_else(|| GenError::Usage {
+            flag: "--out",
+            message: "expected a file to write; or --port, an interface to send on".to_string(),
+        })
+    }
 }
 
 fn mac(s: &str) -> Result<EtherAddr, String> {

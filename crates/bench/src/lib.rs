@@ -52,7 +52,7 @@ pub use rules::{
     Rule, RuleError, RuleKind, RuleParams, RuleParamsError, Verdict, exercise, first_match,
     generate_rules, parse_rules, write_click_filter, write_headers, write_rules,
 };
-pub use run::{GenSummary, NoProgress, Progress, RuleSummary, WrittenFile, run};
+pub use run::{GenSummary, NoProgress, Progress, RuleSummary, WrittenFile, run, traffic};
 pub use sizes::{MAX_SIZE, MIN_FRAME, SizeError, SizeModel};
 pub use traffic::{
     Counts, Direction, ExceptionKind, GeneratedFrame, Generator, LinkAddresses, MAX_FLOWS, Payload,

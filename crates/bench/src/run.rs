@@ -97,6 +97,22 @@ pub struct GenSummary {
     pub seconds: f64,
 }
 
+impl GenSummary {
+    /// Nothing yet.
+    fn new(args: &GenArgs) -> GenSummary {
+        GenSummary {
+            files: Vec::new(),
+            seed: args.seed,
+            packets: 0,
+            flows: 0,
+            mean_size: 0.0,
+            counts: Counts::default(),
+            rules: None,
+            seconds: 0.0,
+        }
+    }
+}
+
 /// Does what the options say.
 ///
 /// # Errors
@@ -104,20 +120,11 @@ pub struct GenSummary {
 /// behind, readable as far as it goes.
 pub fn run(args: &GenArgs, progress: &mut dyn Progress) -> Result<GenSummary, GenError> {
     let start = Instant::now();
-    let mut summary = GenSummary {
-        files: Vec::new(),
-        seed: args.seed,
-        packets: 0,
-        flows: 0,
-        mean_size: 0.0,
-        counts: Counts::default(),
-        rules: None,
-        seconds: 0.0,
-    };
+    let mut summary = GenSummary::new(args);
     if args.rules.is_some() {
         rules_file(args, &mut summary)?;
     } else if let Some(from) = &args.answers_to {
-        let (file, mean) = crate::answers::answers(from, &args.out, args.packets, progress)?;
+        let (file, mean) = crate::answers::answers(from, args.file()?, args.frames(), progress)?;
         summary.packets = file.items;
         summary.mean_size = mean;
         summary.files.push(file);
@@ -187,13 +194,13 @@ fn rules_file(args: &GenArgs, summary: &mut GenSummary) -> Result<(), GenError> 
         params.inside = args.inside;
     }
     let set = generate_rules(&params, args.count, args.seed)?;
-    write_text(&args.out, |out| match args.rule_format {
+    write_text(args.file()?, |out| match args.rule_format {
         RuleFormat::Classbench => write_rules(out, &set.rules),
         RuleFormat::ClassbenchVerdicts => with_verdicts(out, &set),
         RuleFormat::Click => write_click_filter(out, &set),
     })?;
     summary.files.push(WrittenFile {
-        path: args.out.clone(),
+        path: args.file()?.to_path_buf(),
         what: "rules",
         items: set.rules.len() as u64,
     });
@@ -216,13 +223,14 @@ fn rules_file(args: &GenArgs, summary: &mut GenSummary) -> Result<(), GenError> 
         });
     }
     if let Some(path) = &args.headers {
-        if args.packets > u64::from(MAX_FLOWS) {
+        let headers = args.frames();
+        if headers > u64::from(MAX_FLOWS) {
             return Err(usage(
                 "--packets",
-                format!("{} headers, expected {MAX_FLOWS} at most", args.packets),
+                format!("{headers} headers, expected {MAX_FLOWS} at most"),
             ));
         }
-        let found = exercise(&set.rules, args.packets as usize, args.seed, false);
+        let found = exercise(&set.rules, headers as usize, args.seed, false);
         headers_file(path, &found, &set.rules, summary)?;
     }
     Ok(())
@@ -280,6 +288,14 @@ fn addresses(flag: &'static str, text: &str) -> Result<Addresses, GenError> {
     list.map_err(|e| usage(flag, e))
 }
 
+/// The parameters that the options stand for.
+///
+/// # Errors
+/// An option or a file is not as it should be.
+pub fn traffic(args: &GenArgs) -> Result<TrafficParams, GenError> {
+    traffic_params(args, &mut GenSummary::new(args))
+}
+
 /// The parameters that the options stand for; `summary` learns about rules.
 fn traffic_params(args: &GenArgs, summary: &mut GenSummary) -> Result<TrafficParams, GenError> {
     let models = args.size_models.as_deref().map(read).transpose()?;
@@ -297,7 +313,7 @@ fn traffic_params(args: &GenArgs, summary: &mut GenSummary) -> Result<TrafficPar
         }
     };
     Ok(TrafficParams {
-        packets: args.packets,
+        packets: args.frames(),
         flows: args.flows.unwrap_or(10_000),
         seed: args.seed,
         sizes,
@@ -392,19 +408,19 @@ fn captures(
     progress: &mut dyn Progress,
     summary: &mut GenSummary,
 ) -> Result<(), GenError> {
-    if args.reverse.as_ref() == Some(&args.out) {
+    if args.reverse.is_some() && args.reverse == args.out {
         return Err(usage("--reverse", "the same file as --out"));
     }
     let params = traffic_params(args, summary)?;
     let mut generator = Generator::new(params)?;
-    let mut forward = CaptureWriter::create_for(&args.out, LinkType::ETHERNET)?;
+    let mut forward = CaptureWriter::create_for(args.file()?, LinkType::ETHERNET)?;
     let mut reverse = args
         .reverse
         .as_ref()
         .map(|path| CaptureWriter::create_for(path, LinkType::ETHERNET))
         .transpose()?;
     let mut frame = Vec::with_capacity(2048);
-    let total = args.packets;
+    let total = args.frames();
     while let Some(about) = generator.next_into(&mut frame) {
         let out = match (about.direction, &mut reverse) {
             (Direction::Reverse, Some(out)) => out,
@@ -423,7 +439,7 @@ fn captures(
             items,
         });
     };
-    note(&args.out, forward.frames());
+    note(args.file()?, forward.frames());
     forward.finish()?;
     if let (Some(path), Some(out)) = (&args.reverse, reverse) {
         note(path, out.frames());

@@ -298,10 +298,15 @@ fn wrong_options_say_which_and_why() {
         &["--out", "x", "--count", "4"],
         &["--out", "x", "--src-mac", "1:2"],
         &["--out", "x", "--protocols", "sctp"],
-        &["--packets", "4"],
     ] {
         assert!(Cli::try_parse_from(options).is_err(), "{options:?}");
     }
+    // live ports need no file
+    let nowhere = run(&parse(&["--packets", "4"]), &mut NoProgress);
+    assert!(matches!(
+        nowhere,
+        Err(GenError::Usage { flag: "--out", .. })
+    ));
 }
 
 #[test]

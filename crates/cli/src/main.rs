@@ -13,6 +13,7 @@ mod common;
 mod counterexample;
 mod deploy;
 mod explain;
+mod gen_live;
 mod graphview;
 mod html;
 mod live;
@@ -70,7 +71,7 @@ enum Command {
     Verify(cmd::verify::Args),
     /// Measures what a packet costs in chains, beside what it costs to touch a packet at all
     Bench(Box<cmd::bench::Args>),
-    /// Generates captures and rule sets
+    /// Generates traffic: captures and rule sets, or packets on network interfaces that are counted and timed
     Gen(Box<cmd::generate::Args>),
     /// Runs a Click configuration as Click's user-level driver does
     #[command(disable_help_flag = true)]

@@ -101,28 +101,44 @@ fn first_that_leaves(
     bail!("{name}: {why}")
 }
 
-/// Runs it.
-pub fn run(args: &Args, spec: &str) -> Result<u8> {
-    let begun = Instant::now();
+/// Packets aimed at a chain, and the chain.
+pub struct Found {
+    /// As on the command line.
+    pub spec: String,
+    /// The chain.
+    pub chain: Chain,
+    /// The port that packets enter at.
+    pub port: usize,
+    /// The element there.
+    pub entry: ElemId,
+    /// The packets.
+    pub aimed: Aimed,
+}
+
+/// How many packets are wanted of how many flows.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Packets.
+    pub packets: u64,
+    /// Flows.
+    pub flows: u64,
+    /// Answers, too.
+    pub replies: bool,
+}
+
+/// Finds packets that a chain lets pass; errors of the chain are printed, and `None` comes back.
+///
+/// # Errors
+/// Options are wrong, or nothing passes.
+pub fn find(args: &Args, spec: &str, wanted: Wanted) -> Result<Option<Found>> {
     let g = &args.gen_args;
-    if g.pps == 0 {
-        bail!("--pps 0: expected 1 or more");
-    }
-    if g.reverse.as_ref() == Some(&g.out) {
-        bail!("--reverse: the same file as --out");
-    }
     let models = (g.size_models.as_ref())
         .map(|p| std::fs::read_to_string(p).with_context(|| format!("'{}'", p.display())))
         .transpose()?;
     let sizes = SizeModel::parse(&g.size, models.as_deref()).map_err(|e| anyhow!("--size: {e}"))?;
-    let flows = match g.flows {
-        Some(0) => bail!("--flows 0: expected 1 or more"),
-        Some(n) => u64::from(n.min(onefold_bench::MAX_FLOWS)),
-        None => FLOWS.min(g.packets / PER_FLOW).max(1),
-    };
     let (which, port) = split(spec, &args.set);
     let Some(chain) = which.load_or_print() else {
-        return Ok(common::BAD_INPUT);
+        return Ok(None);
     };
     let candidates = entries(&chain, port)?;
     let start = Timestamp::from_secs(i64::from(g.start));
@@ -136,43 +152,78 @@ pub fn run(args: &Args, spec: &str) -> Result<u8> {
         Ok(g) => g,
         Err(ds) => {
             common::print_diagnostics(&ds);
-            return Ok(common::BAD_INPUT);
+            return Ok(None);
         }
     };
     let made = program::synthesize_graph(&graph);
     let mut fresh =
         ProgramRunner::with_program(graph, &made.program).context("the synthesized program")?;
     fresh.prepare();
+    let per_flow = wanted.packets / (PER_FLOW * wanted.flows.max(1));
     let params = |entry| AimParams {
-        flows: flows as usize,
+        flows: wanted.flows as usize,
         sizes: sizes.clone(),
         protocols: g.protocols,
         entry,
-        replies: g.reverse.is_some(),
-        one_way: g.reverse.is_none(),
-        frames_per_flow: (g.packets / (PER_FLOW * flows)).clamp(1, 64) as usize,
+        replies: wanted.replies,
+        one_way: !wanted.replies,
+        frames_per_flow: per_flow.clamp(1, 64) as usize,
         keep_opening: true,
         seed: g.seed,
     };
     let (program, quiet) = (&made.program, args.quiet);
-    let (at, aimed) = first_that_leaves(&fresh, program, &chain, candidates, params, quiet)?;
-    let entry = source(&chain, at);
+    let (port, aimed) = first_that_leaves(&fresh, program, &chain, candidates, params, quiet)?;
+    let entry = source(&chain, port);
+    Ok(Some(Found {
+        spec: which.text(),
+        chain,
+        port,
+        entry,
+        aimed,
+    }))
+}
+
+/// Runs it.
+pub fn run(args: &Args, spec: &str) -> Result<u8> {
+    let begun = Instant::now();
+    let g = &args.gen_args;
+    let out = g.file()?;
+    if g.pps == 0 {
+        bail!("--pps 0: expected 1 or more");
+    }
+    if g.reverse.as_deref() == Some(out) {
+        bail!("--reverse: the same file as --out");
+    }
+    let packets = g.frames();
+    let flows = match g.flows {
+        Some(0) => bail!("--flows 0: expected 1 or more"),
+        Some(n) => u64::from(n.min(onefold_bench::MAX_FLOWS)),
+        None => FLOWS.min(packets / PER_FLOW).max(1),
+    };
+    let wanted = Wanted {
+        packets,
+        flows,
+        replies: g.reverse.is_some(),
+    };
+    let Some(found) = find(args, spec, wanted)? else {
+        return Ok(common::BAD_INPUT);
+    };
     let how = AimedParams {
-        packets: g.packets,
+        packets,
         pps: g.pps,
         start_ns: i64::from(g.start) * 1_000_000_000,
         zipf: g.zipf,
         seed: g.seed,
-        entry,
-        out: g.out.clone(),
+        entry: found.entry,
+        out: out.to_path_buf(),
         reverse: g.reverse.clone(),
     };
-    let written = write_aimed(&aimed, &how, &mut Bar::new(args.quiet))?;
+    let written = write_aimed(&found.aimed, &how, &mut Bar::new(args.quiet))?;
     let told = Told {
-        chain: &chain,
-        spec: which.text(),
-        port: at,
-        aimed: &aimed,
+        chain: &found.chain,
+        spec: found.spec.clone(),
+        port: found.port,
+        aimed: &found.aimed,
         wanted: flows,
         seconds: begun.elapsed().as_secs_f64(),
     };

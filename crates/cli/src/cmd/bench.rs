@@ -1,7 +1,7 @@
 //! `onefold bench`: what a packet costs.
 
 use crate::bench::point::{Mode, Point, modes, reports, split};
-use crate::bench::{markdown, text};
+use crate::bench::{live, markdown, text};
 use crate::classifier::ClassifierArg;
 use crate::common::{self, ChainArgs, key_value};
 use crate::progress::Progress;
@@ -13,6 +13,13 @@ use onefold_bench::measure::{
 };
 use onefold_bench::{ProtocolMix, SizeModel};
 use std::sync::atomic::Ordering;
+
+/// Benchmarks that are not of one process: reserved words, never names of chains.
+#[derive(clap::Subcommand, Debug)]
+enum Reserved {
+    /// Chains on network interfaces between two namespaces that it makes, and the kernel beside them (as root)
+    Live(Box<live::Args>),
+}
 
 /// Options of `onefold bench`.
 #[derive(clap::Args, Debug)]
@@ -32,9 +39,15 @@ use std::sync::atomic::Ordering;
     onefold bench isp-edge:rules=acl-251.rules isp-edge:rules=acl-713.rules --size imix --replies\n  \
     onefold bench --experiment list\n  \
     onefold bench --experiment chain-length --html chain-length.html\n\n\
-    Exit status: 0 measured, 1 packets are not all accounted for, 2 wrong use or bad input."
+    Chains on network interfaces, and the kernel beside them: onefold bench live --help\n\n\
+    Exit status: 0 measured, 1 packets are not all accounted for, 2 wrong use or bad input.",
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
 )]
 pub struct Args {
+    #[command(subcommand)]
+    reserved: Option<Reserved>,
     /// Chains: files, folders with a chain.yaml, names of examples, or Click configurations; NAME:KEY=VALUE[,KEY=VALUE]
     /// sets parameters
     #[arg(value_name = "CHAIN", required_unless_present = "experiment")]
@@ -331,11 +344,19 @@ fn bound(args: &Args, warnings: &mut Vec<String>) -> Result<Option<usize>> {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
+    if let Some(Reserved::Live(args)) = &args.reserved {
+        return live::run(args);
+    }
     args.check()?;
     runner::catch_interrupt();
-    if let Some(name) = &args.experiment {
-        return experiment(args, name);
+    match &args.experiment {
+        Some(name) => experiment(args, name),
+        None => chains(args),
     }
+}
+
+/// Measures chains in alternation.
+fn chains(args: &Args) -> Result<u8> {
     let points = args.points()?;
     let interrupted = || runner::interrupted().load(Ordering::SeqCst);
     let mut warnings = Vec::new();

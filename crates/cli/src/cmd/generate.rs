@@ -1,6 +1,7 @@
-//! `onefold gen`: captures and rule sets.
+//! `onefold gen`: captures and rule sets; on live ports: `crate::gen_live`.
 
 use crate::common;
+use crate::gen_live::LiveArgs;
 use crate::progress::Progress;
 use anyhow::Result;
 use onefold_bench::{GenArgs, run as generate};
@@ -15,13 +16,15 @@ pub struct Args {
           conflicts_with_all = ["rules", "from_rules", "answers_to", "headers", "src", "dst", "src6", "dst6", "sport", "dport",
               "ipv6", "segments", "stateless", "src_mac", "dst_mac", "reverse_src_mac", "reverse_dst_mac", "reply_to", "vlan",
               "ttl", "dscp", "payload", "needle", "needle_share", "exceptions", "exception_kinds"])]
-    aim: Option<String>,
+    pub aim: Option<String>,
     /// Sets a parameter of that chain
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = common::key_value, requires = "aim",
           help_heading = "For a chain")]
     pub set: Vec<(String, String)>,
     #[command(flatten)]
     pub gen_args: GenArgs,
+    #[command(flatten)]
+    pub live: LiveArgs,
     /// Prints one JSON object
     #[arg(long)]
     pub json: bool,
@@ -54,6 +57,9 @@ impl onefold_bench::Progress for Bar {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
+    if !args.live.ports.is_empty() {
+        return crate::gen_live::run(args);
+    }
     if let Some(chain) = &args.aim {
         return super::aimed::run(args, chain);
     }

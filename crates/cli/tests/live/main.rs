@@ -1,9 +1,12 @@
 //! Chains between hosts that are real kernels: network namespaces with virtual interfaces between them, Onefold in
 //! the middle. Needs root; everything that is made has names of its own and is removed.
 
+mod bench_live;
 #[path = "../common/mod.rs"]
 mod common;
 mod diagnostics;
+#[path = "gen.rs"]
+mod generated;
 mod host;
 mod links;
 mod running;

@@ -1,0 +1,106 @@
+//! The device under test, while it runs: a chain's process, or the kernel.
+
+use super::driver::start_on;
+use super::rival;
+use super::rows::{Device, KINDS, Row};
+use super::topology::{PAIRS, Topology};
+use anyhow::{Context, Result, bail};
+use onefold_bench::measure::on_all_cores;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+/// A chain that is not stopped (its bench was killed) ends by itself after so many seconds.
+const LONGEST: &str = "1800";
+/// What `run` says when packets may come.
+const READY: &str = "running;";
+
+/// A device that forwards packets; it stops when it is dropped.
+pub enum Running<'a> {
+    /// A chain.
+    Chain(Child),
+    /// The kernel.
+    Kernel(&'a Topology),
+}
+
+/// Starts a row's device. `rules`: the file of the kernel's.
+pub fn start<'a>(
+    topology: &'a Topology,
+    exe: &Path,
+    core: usize,
+    row: &Row,
+    (rules, poll): (&str, &str),
+) -> Result<Running<'a>> {
+    let kind = match row.device {
+        Device::Kernel { established_first } => {
+            let running = Running::Kernel(topology);
+            rival::configure(topology, rules, established_first)?;
+            return Ok(running);
+        }
+        Device::Chain(k) => KINDS.get(k).context("a kind of ports")?,
+    };
+    let mut c = topology.device(exe);
+    c.args(["run", &row.traffic.chain]);
+    for (k, v) in &row.traffic.set {
+        c.args(["--set", &format!("{k}={v}")]);
+    }
+    for ((_, interface), port) in PAIRS.iter().zip(&row.traffic.ports) {
+        c.args(["--port", &kind.port(port, interface)]);
+    }
+    c.args(["--json", "--no-verify", "--poll", poll]);
+    c.args(["--duration", LONGEST]);
+    c.stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut child = on_all_cores(|| start_on(core, &mut c)).context("the chain")?;
+    let stderr = child.stderr.take();
+    let running = Running::Chain(child);
+    let Some(stderr) = stderr else {
+        bail!("the chain has no standard error");
+    };
+    let mut lines = BufReader::new(stderr);
+    let mut said = String::new();
+    // Bound: it ends, or is ready.
+    loop {
+        let mut line = String::new();
+        if lines.read_line(&mut line)? == 0 {
+            bail!("{} ended: {}", row.title(), said.trim());
+        }
+        if line.contains(READY) {
+            break;
+        }
+        said.push_str(&line);
+    }
+    // what it says later must not stop it
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut lines, &mut std::io::sink());
+    });
+    Ok(running)
+}
+
+impl Running<'_> {
+    /// The number of its process, if it is one.
+    pub fn pid(&self) -> Option<u32> {
+        match self {
+            Running::Chain(c) => Some(c.id()),
+            Running::Kernel(_) => None,
+        }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        match self {
+            Running::Chain(c) => {
+                let _ = c.kill();
+                let _ = c.wait();
+                // the kernel lets go of sockets and programs a moment later
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Running::Kernel(t) => {
+                let _ = rival::reset(t);
+            }
+        }
+    }
+}

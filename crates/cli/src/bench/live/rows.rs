@@ -1,0 +1,180 @@
+//! What is measured: devices, their port kinds, and the packets that are sent through them.
+
+use super::topology::DEVICE_MACS;
+use crate::ports::port_arg;
+
+/// A kind of port, and how it is written; `{}` is the interface.
+pub struct Kind {
+    /// In figures.
+    pub name: &'static str,
+    /// As `--port PORT=`.
+    pub spec: &'static str,
+    /// It is in the comparison of port kinds, not only in the one of batches.
+    pub compared: bool,
+}
+
+const fn kind(name: &'static str, spec: &'static str, compared: bool) -> Kind {
+    Kind {
+        name,
+        spec,
+        compared,
+    }
+}
+
+/// The kinds of ports: one more is one more line. One that this build does not know is left out, and said.
+pub const KINDS: [Kind; 11] = [
+    kind("packet", "packet:{}", true),
+    kind("packet, batch 1", "packet:{},mode=mmsg,batch=1", false),
+    kind("packet, batch 2", "packet:{},mode=mmsg,batch=2", false),
+    kind("packet, batch 4", "packet:{},mode=mmsg,batch=4", false),
+    kind("packet, batch 8", "packet:{},mode=mmsg,batch=8", false),
+    kind("packet, batch 16", "packet:{},mode=mmsg,batch=16", false),
+    kind("packet, batch 32", "packet:{},mode=mmsg,batch=32", true),
+    kind("packet, batch 64", "packet:{},mode=mmsg,batch=64", false),
+    kind("packet, batch 128", "packet:{},mode=mmsg,batch=128", false),
+    kind("packet, batch 256", "packet:{},mode=mmsg,batch=256", false),
+    kind("xdp", "xdp:{}", true),
+];
+
+impl Kind {
+    /// `--port` of a chain's port on an interface.
+    pub fn port(&self, port: &str, interface: &str) -> String {
+        format!("{port}={}", self.spec.replace("{}", interface))
+    }
+
+    /// Why this build cannot have such ports.
+    pub fn obstacle(&self) -> Option<String> {
+        port_arg(&self.port("x", "eth0")).err()
+    }
+}
+
+/// Who forwards packets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Device {
+    /// A chain, on ports of this kind (its place in [`KINDS`]).
+    Chain(usize),
+    /// The kernel: routes, masquerade, and the rules of a file in nftables.
+    Kernel {
+        /// Packets of known connections pass without being compared with the rules.
+        established_first: bool,
+    },
+}
+
+/// What is sent, as `onefold gen --for` makes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Traffic {
+    /// The chain that packets are aimed at.
+    pub chain: String,
+    /// Its parameters.
+    pub set: Vec<(String, String)>,
+    /// The ports at which packets enter and leave.
+    pub ports: [String; 2],
+    /// Where frames are sent, if nobody is asked.
+    pub to_mac: Option<String>,
+    /// Frame lengths; `None`: as of the command line.
+    pub size: Option<String>,
+    /// Flows are opened. The kernel's connection tracking takes a handshake without answers for invalid, and flows
+    /// that it sees from the middle for established.
+    pub opens: bool,
+}
+
+/// A line of the figures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// The chain, or the kernel.
+    pub name: String,
+    /// Who forwards.
+    pub device: Device,
+    /// What.
+    pub traffic: Traffic,
+}
+
+impl Row {
+    /// A chain on ports of a kind.
+    pub fn chain(name: &str, kind: usize, traffic: &Traffic) -> Row {
+        Row {
+            name: name.to_string(),
+            device: Device::Chain(kind),
+            traffic: traffic.clone(),
+        }
+    }
+
+    /// The kind of its ports.
+    pub fn kind(&self) -> &'static str {
+        match self.device {
+            Device::Chain(k) => KINDS.get(k).map_or("", |k| k.name),
+            Device::Kernel { .. } => "kernel",
+        }
+    }
+
+    /// The name in figures.
+    pub fn title(&self) -> String {
+        match self.device {
+            Device::Chain(_) => format!("{}, {}", self.name, self.kind()),
+            Device::Kernel { .. } => self.name.clone(),
+        }
+    }
+}
+
+/// The bare MAC swap.
+pub fn swap() -> Traffic {
+    one_way("l2fwd")
+}
+
+/// A chain that packets pass from port `in` to port `out`.
+pub fn one_way(chain: &str) -> Traffic {
+    Traffic {
+        chain: chain.to_string(),
+        set: Vec::new(),
+        ports: ["in", "out"].map(String::from),
+        to_mac: None,
+        size: None,
+        opens: true,
+    }
+}
+
+/// The ISP edge with rules of a file.
+pub fn isp_edge(rules: &str) -> Traffic {
+    Traffic {
+        chain: "isp-edge".to_string(),
+        set: vec![("rules".to_string(), rules.to_string())],
+        ports: ["lan", "wan"].map(String::from),
+        to_mac: None,
+        size: None,
+        opens: true,
+    }
+}
+
+/// Routers in a row, 1 to 10.
+pub fn routers(n: usize) -> Traffic {
+    Traffic {
+        chain: format!("routers-{n}"),
+        set: Vec::new(),
+        ports: ["left", "right"].map(String::from),
+        to_mac: None,
+        size: None,
+        opens: true,
+    }
+}
+
+/// The same packets for the kernel.
+pub fn for_kernel(t: &Traffic) -> Traffic {
+    Traffic {
+        to_mac: Some(DEVICE_MACS[0].to_string()),
+        opens: false,
+        ..t.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_kinds_are_known_and_have_names_of_their_own() {
+        for (i, k) in KINDS.iter().enumerate() {
+            assert_eq!(k.obstacle(), None, "{}", k.name);
+            assert!(KINDS[..i].iter().all(|o| o.name != k.name));
+        }
+    }
+}
