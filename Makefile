@@ -1,5 +1,5 @@
 # Onefold: what a newcomer and CI run.
-#   make          build the release binary (link-time optimisation: minutes)
+#   make          build the release binary (link-time optimisation: minutes); with ports of DPDK where libdpdk-dev is installed
 #   make install  put the release build into PREFIX/bin (~/.cargo/bin unless told otherwise)
 #   make demo     build quickly, generate a million packets both ways, run the ISP edge on them, show the result
 #   make bench    what a packet costs in the example chains, and all experiments; writes docs/benchmarks.md and pages with plots (five to ten minutes, after the build)
@@ -17,11 +17,13 @@ BIN := target/release/onefold
 QUICK := target/quick/onefold
 OUT := out
 FUZZ_SECONDS ?= 600
+# Ports of DPDK, where its headers are (Debian: libdpdk-dev); without them everything else is built.
+FEATURES = $(shell pkg-config --exists libdpdk 2>/dev/null && echo --features onefold/dpdk)
 PREFIX ?= $(or $(CARGO_HOME),$(HOME)/.cargo)
 
 FULL_TABLE ?= $(or $(wildcard $(or $(ONEFOLD_DATA),../shared/data)/fib/dfz-half-public.prefixes.txt.gz),)
 
-.PHONY: all build install quick demo bench full-table check test soak lint mutants fuzz packages clean
+.PHONY: all build install quick demo bench full-table check test soak lint mutants fuzz packages test-packages clean
 
 all: build
 
@@ -31,10 +33,10 @@ packages:
 	@scripts/packages.sh
 
 build: packages
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked $(FEATURES)
 
 quick: packages
-	$(CARGO) build --profile quick --locked -p onefold
+	$(CARGO) build --profile quick --locked -p onefold $(FEATURES)
 
 # Examples go on being found by name where this checkout stays.
 install: build
@@ -54,14 +56,17 @@ mutants: packages
 
 lint: packages
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked $(FEATURES) -- -D warnings
 
 check: packages
 	@scripts/check.sh
 
-test: lint
-	@scripts/packages.sh test
+test: test-packages lint
 	@scripts/test.sh
+
+# Before anything is built: whether DPDK is there decides what is.
+test-packages:
+	@scripts/packages.sh test
 
 soak: packages
 	@scripts/soak.sh all

@@ -19,22 +19,33 @@ for dir in $(sed -n 's#^crates/\([^/]*\)/.*#\1#p' <<<"$changed" | sort -u); do
   done
 done
 
+# what of these has ports of DPDK, and all of them, where DPDK is installed
+features=() all=()
+if pkg-config --exists libdpdk 2>/dev/null; then
+  all=(--features onefold/dpdk)
+  for name in onefold onefold-port-dpdk; do
+    [[ " ${crates[*]} " != *" $name "* ]] || features+=(--features "$name/dpdk")
+  done
+fi
+
 $CARGO fmt --all --check
 if [ ${#crates[@]} -gt 0 ]; then
   echo "== lints and tests of: ${crates[*]//-p/}"
-  $CARGO clippy --locked "${crates[@]}" --all-targets -- -D warnings
-  $CARGO check --locked --workspace
+  $CARGO clippy --locked "${crates[@]}" "${features[@]}" --all-targets -- -D warnings
+  $CARGO check --locked --workspace "${all[@]}"
   kinds=()
   for dir in $(sed -n 's#^crates/\([^/]*\)/src/.*#\1#p' <<<"$changed" | sort -u); do
     [ ! -e "crates/$dir/src/lib.rs" ] || kinds=(--lib)
   done
-  $CARGO test --locked "${crates[@]}" "${kinds[@]:---bins}" -q
+  $CARGO test --locked "${crates[@]}" "${features[@]}" "${kinds[@]:---bins}" -q
   for t in "${tests[@]}"; do
-    $CARGO test --locked -p "${t%%:*}" --test "${t##*:}" -q
+    own=()
+    [ "${t%%:*}" != onefold ] || own=("${all[@]}")
+    $CARGO test --locked -p "${t%%:*}" "${own[@]}" --test "${t##*:}" -q
   done
 fi
 # promises and the tests that they name
 if grep -q '^SPECIFICATION.md$\|/tests/' <<<"$changed"; then
-  $CARGO test --locked -p onefold --test specification -q
+  $CARGO test --locked -p onefold "${all[@]}" --test specification -q
 fi
 echo "checked: $(wc -l <<<"$changed") changed files since $base"

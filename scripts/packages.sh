@@ -31,8 +31,20 @@ matcher() {
     echo "libhyperscan5 could not be installed: the tests of the payload matchers skip" >&2
 }
 
+# DPDK, for the tests of its ports. Where there is none, Onefold is built without, and these tests skip, saying so.
+dpdk() {
+  [ "${1:-}" = test ] && grep -qs '^ID=debian' /etc/os-release && [ "$(id -u)" -eq 0 ] && have apt-get || return 0
+  ! { have pkg-config && pkg-config --exists libdpdk; } || return 0
+  echo "installing for the tests of DPDK's ports: libdpdk-dev"
+  apt-get update -qq &&
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends --no-remove libdpdk-dev pkg-config \
+      </dev/null >/dev/null ||
+    echo "libdpdk-dev could not be installed: the tests of DPDK's ports skip" >&2
+}
+
 if [ ${#need[@]} -eq 0 ]; then
   matcher "$@"
+  dpdk "$@"
   browser "$@"
   exit 0
 fi
@@ -51,4 +63,5 @@ echo "installing: ${need[*]}"
 "${sudo[@]}" apt-get update -qq
 DEBIAN_FRONTEND=noninteractive "${sudo[@]}" apt-get install -y -qq --no-install-recommends "${need[@]}" </dev/null >/dev/null
 matcher "$@"
+dpdk "$@"
 browser "$@"

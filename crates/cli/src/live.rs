@@ -2,7 +2,7 @@
 
 use crate::common::{self, ChainArgs, thousands};
 use crate::deploy::Renewal;
-use crate::ports::{self, Live, PortArg};
+use crate::ports::{self, DpdkSetup, Live, PortArg};
 use crate::runner::{self, Outcome};
 use crate::shadow::ShadowLog;
 use anyhow::{Result, bail};
@@ -58,7 +58,7 @@ pub struct LivePlan {
 ///
 /// # Errors
 /// Something is wrong with one of them, one is there twice, or others are captures that packets come from.
-pub fn open(ports: &[PortArg], captures: bool) -> Result<Vec<Live>> {
+pub fn open(ports: &[PortArg], captures: bool, dpdk: &DpdkSetup, quiet: bool) -> Result<Vec<Live>> {
     let devices = || ports.iter().filter_map(|p| Some((p, p.device()?)));
     let Some((first, _)) = devices().next() else {
         return Ok(Vec::new());
@@ -88,8 +88,12 @@ pub fn open(ports: &[PortArg], captures: bool) -> Result<Vec<Live>> {
     }
     let umem = ports::umem(ports);
     let mut all = Vec::new();
+    let mut dpdk = ports::start_dpdk(ports, dpdk)?;
+    for remark in dpdk.iter().flat_map(|d| d.remarks()).filter(|_| !quiet) {
+        eprintln!("{remark}");
+    }
     for p in ports {
-        all.extend(p.open_live(umem.as_ref())?);
+        all.extend(p.open_live(umem.as_ref(), dpdk.as_mut())?);
     }
     Ok(all)
 }

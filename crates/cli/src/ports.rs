@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 use onefold_capture::CaptureReader;
 use onefold_packet::EtherAddr;
+use onefold_port_dpdk::{Dpdk, DpdkPort, Spec};
 use onefold_port_interface::{Interface, Needs};
 use onefold_port_packet::{MAX_BATCH, Mode, PacketPort};
 use onefold_port_tap::TapPort;
@@ -23,6 +24,8 @@ pub enum Kind {
     Xdp(Device, Options),
     /// A TAP interface: the host is at the other end.
     Tap(Device),
+    /// A device of DPDK; the interface's name is the device's.
+    Dpdk(Device, Spec),
 }
 
 /// A network interface, and how the chain stands to it.
@@ -69,6 +72,7 @@ pub fn port_arg(s: &str) -> Result<PortArg, String> {
         ("pcap", file) => Kind::Pcap(file.to_string()),
         ("packet", rest) => packet(rest)?,
         ("xdp", rest) => xdp(rest)?,
+        ("dpdk", rest) => dpdk(rest)?,
         ("tap", rest) => {
             let (device, left) = device("tap", rest)?;
             match left.first() {
@@ -78,7 +82,7 @@ pub fn port_arg(s: &str) -> Result<PortArg, String> {
         }
         (other, _) => {
             return Err(format!(
-                "'{other}' is no kind of port; there are packet:, xdp:, tap:, memory: and pcap:"
+                "'{other}' is no kind of port; there are packet:, xdp:, dpdk:, tap:, memory: and pcap:"
             ));
         }
     };
@@ -179,6 +183,57 @@ fn xdp(s: &str) -> Result<Kind, String> {
     Ok(Kind::Xdp(device, o))
 }
 
+/// Reads what is behind `dpdk:`. What all kinds of interfaces know is taken out; the rest is DPDK's, and the driver's.
+fn dpdk(s: &str) -> Result<Kind, String> {
+    let ours = |p: &&str| {
+        [
+            "mac=keep",
+            "mac=interface",
+            "neighbours=keep",
+            "neighbours=learn",
+            "kernel=shared",
+        ]
+        .contains(p)
+    };
+    let (own, rest): (Vec<&str>, Vec<&str>) = s.split(',').partition(ours);
+    let spec = Spec::parse(&rest.join(","))?;
+    let named = std::iter::once(spec.name.as_str()).chain(own);
+    let (device, _) = device("dpdk", &named.collect::<Vec<_>>().join(","))?;
+    Ok(Kind::Dpdk(device, spec))
+}
+
+/// What DPDK is started with.
+#[derive(Debug, Clone, Default)]
+pub struct DpdkSetup {
+    /// Arguments of the operator's.
+    pub extra: Vec<String>,
+    /// The worker sleeps while no packets come.
+    pub sleeps: bool,
+}
+
+/// Starts DPDK with all its ports among these; `None`: there is no such port.
+///
+/// # Errors
+/// What is wrong, with what to type.
+pub fn start_dpdk(ports: &[PortArg], setup: &DpdkSetup) -> Result<Option<Dpdk>> {
+    let mut specs = Vec::new();
+    for p in ports {
+        let Kind::Dpdk(d, s) = &p.kind else { continue };
+        if let Some(i) = s.interface() {
+            let needs = Needs {
+                mtu: 0,
+                kernel_may_share: d.shared,
+            };
+            Interface::find(i)?.check(needs)?;
+        }
+        specs.push(s.clone());
+    }
+    match specs.is_empty() {
+        true => Ok(None),
+        false => Ok(Some(Dpdk::start(&specs, &setup.extra, setup.sleeps)?)),
+    }
+}
+
 /// The frames of all AF_XDP ports among these; `None`: there is no such port.
 pub fn umem(ports: &[PortArg]) -> Option<Umem> {
     let xdp = |p: &PortArg| match &p.kind {
@@ -210,6 +265,8 @@ pub struct Live {
     pub shown: String,
     /// The host, not the chain, has the interface's MAC address.
     pub host_side: bool,
+    /// Of a device of DPDK: what it was asked for with.
+    pub spec: Option<Spec>,
 }
 
 impl Live {
@@ -224,6 +281,9 @@ impl Live {
     /// # Errors
     /// What is wrong, with what to type.
     pub fn check(&self, mtu: u32) -> Result<()> {
+        if let Some(s) = &self.spec {
+            return Ok(DpdkPort::check(s, self.interface.mtu, mtu)?);
+        }
         let needs = Needs {
             mtu,
             kernel_may_share: self.device.shared || self.host_side,
@@ -238,16 +298,21 @@ impl PortArg {
         match &self.kind {
             Kind::Memory(file) => file.as_deref(),
             Kind::Pcap(file) => Some(file),
-            Kind::Packet(..) | Kind::Xdp(..) | Kind::Tap(_) => None,
+            Kind::Packet(..) | Kind::Xdp(..) | Kind::Tap(_) | Kind::Dpdk(..) => None,
         }
     }
 
     /// The network interface, if it is one.
     pub fn device(&self) -> Option<&Device> {
         match &self.kind {
-            Kind::Packet(d, _) | Kind::Xdp(d, _) | Kind::Tap(d) => Some(d),
+            Kind::Packet(d, _) | Kind::Xdp(d, _) | Kind::Tap(d) | Kind::Dpdk(d, _) => Some(d),
             Kind::Memory(_) | Kind::Pcap(_) => None,
         }
+    }
+
+    /// Is it a device of DPDK?
+    pub fn is_dpdk(&self) -> bool {
+        matches!(self.kind, Kind::Dpdk(..))
     }
 
     /// Makes a port with captures ready.
@@ -268,7 +333,7 @@ impl PortArg {
                 }
                 Box::new(memory)
             }
-            Kind::Packet(..) | Kind::Xdp(..) | Kind::Tap(_) => {
+            Kind::Packet(..) | Kind::Xdp(..) | Kind::Tap(_) | Kind::Dpdk(..) => {
                 bail!(
                     "port '{}' is an interface, which is opened before",
                     self.port
@@ -277,11 +342,13 @@ impl PortArg {
         })
     }
 
-    /// Makes a port that is an interface ready; `None`: it is none. `umem`: see [`umem`].
+    /// Makes a port that is an interface ready; `None`: it is none. `umem`: see [`umem`];
+    /// `dpdk`: see [`start_dpdk`].
     ///
     /// # Errors
     /// What is wrong with the interface, with what to type.
-    pub fn open_live(&self, umem: Option<&Umem>) -> Result<Option<Live>> {
+    pub fn open_live(&self, umem: Option<&Umem>, dpdk: Option<&mut Dpdk>) -> Result<Option<Live>> {
+        let mut spec = None;
         let (device, interface, open, shown, host_side): (_, _, Box<dyn Port>, _, _) =
             match &self.kind {
                 Kind::Packet(d, mode) => {
@@ -323,6 +390,15 @@ impl PortArg {
                     let shown = format!("tap:{}", d.interface);
                     (d, interface, Box::new(p), shown, true)
                 }
+                Kind::Dpdk(d, s) => {
+                    // started with all its devices, before the first of them is opened
+                    let Some(dpdk) = dpdk else { return Ok(None) };
+                    let p = dpdk.open(s)?;
+                    let interface = p.interface();
+                    let shown = format!("dpdk:{} ({})", s.name, p.shown());
+                    spec = Some(s.clone());
+                    (d, interface, Box::new(p), shown, s.is("net_tap"))
+                }
                 Kind::Memory(_) | Kind::Pcap(_) => return Ok(None),
             };
         Ok(Some(Live {
@@ -332,6 +408,7 @@ impl PortArg {
             open,
             shown,
             host_side,
+            spec,
         }))
     }
 }
@@ -375,7 +452,15 @@ mod tests {
         };
         let text = "lan=xdp:eth1,queue=3,mode=zerocopy,ring=256";
         assert_eq!(kind(text), Ok(Kind::Xdp(device_of("eth1"), all)));
+        let Ok(Kind::Dpdk(d, s)) = kind("lan=dpdk:net_tap0,mac=keep,iface=t0,mac=fixed") else {
+            panic!("a device of DPDK")
+        };
+        assert!(d.keeps_mac && d.interface == "net_tap0");
+        assert_eq!(s.devargs(), "net_tap0,iface=t0,mac=fixed");
         for wrong in [
+            "lan=dpdk:",
+            "lan=dpdk:,iface=eth1",
+            "lan=dpdk:net_null0,descriptors=1",
             "lan=xdp:",
             "lan=xdp:eth1,ring=100",
             "lan=xdp:eth1,ring=32",

@@ -1,6 +1,7 @@
 //! The packet buffer: headroom, data, tailroom, header offsets, annotations.
 
 use crate::anno::Anno;
+use crate::refill::copy;
 use crate::time::Timestamp;
 use onefold_table::{Frame, prefetch_at};
 use std::ops::Range;
@@ -45,24 +46,6 @@ pub struct Packet {
     /// How many elements fewer the packet has passed than what its batch counts, for the same engines: batches that
     /// have come different ways go on together.
     pub behind: u32,
-}
-
-/// Copies a frame; both have one length. The shortest frames, of which there are most, as two halves that overlap:
-/// lengths that the compiler knows need no call.
-#[inline]
-fn copy(to: &mut [u8], from: &[u8]) {
-    const HALF: usize = 32;
-    if from.len() <= 2 * HALF
-        && let (Some(a), Some(b)) = (from.first_chunk::<HALF>(), from.last_chunk::<HALF>())
-        && let Some(x) = to.first_chunk_mut::<HALF>()
-    {
-        *x = *a;
-        if let Some(y) = to.last_chunk_mut::<HALF>() {
-            *y = *b;
-        }
-        return;
-    }
-    to.copy_from_slice(from);
 }
 
 impl Packet {
@@ -170,8 +153,11 @@ impl Packet {
         self.buf = frame;
         let end = data.end.min(self.buf.len());
         let start = data.start.min(end);
-        // no byte of an earlier packet may be uncovered by a push into the headroom
-        self.buf[..start].fill(0);
+        // no byte of an earlier packet may be uncovered by a push into the headroom; most begin in the same place
+        match self.buf.first_chunk_mut::<DEFAULT_HEADROOM>() {
+            Some(front) if start == DEFAULT_HEADROOM => *front = [0; DEFAULT_HEADROOM],
+            _ => self.clear_front(start),
+        }
         self.stained = start < DEFAULT_HEADROOM;
         self.head = start as u32;
         self.tail = end as u32;
@@ -179,6 +165,12 @@ impl Packet {
         self.net = NONE;
         self.transport = NONE;
         self.anno.clear();
+    }
+
+    /// Apart, so that what is usual is not made the same call.
+    #[cold]
+    fn clear_front(&mut self, n: usize) {
+        self.buf[..n].fill(0);
     }
 
     /// Takes the frame out: where the data begins in it, and how long it is, say [`Packet::data_offset`] and

@@ -238,7 +238,8 @@ impl<E: Executor> Worker<E> {
     }
 
     /// Sleeps until a packet arrives, a queue with a backlog has room, the next timer is due, or for
-    /// [`LONGEST_SLEEP`]. A signal ends it, too.
+    /// [`LONGEST_SLEEP`]; for less where a port cannot tell of packets ([`Port::longest_sleep`]). A signal ends it,
+    /// too.
     ///
     /// # Errors
     /// When the system cannot wait for the ports' descriptors.
@@ -252,6 +253,9 @@ impl<E: Executor> Worker<E> {
             let left = u64::try_from((at - clock.now()).0).unwrap_or(0);
             most = most.min(Duration::from_nanos(left));
         }
+        let with_entry = self.slots.iter().filter(|s| s.entry.is_some());
+        let blind = with_entry.filter_map(|s| s.port.as_ref()?.longest_sleep());
+        most = blind.fold(most, Duration::min);
         // whole milliseconds: what is less is spent asking
         let millis = u16::try_from(most.as_millis()).unwrap_or(u16::MAX);
         if millis == 0 {

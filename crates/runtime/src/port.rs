@@ -2,6 +2,7 @@
 
 use onefold_packet::{Pkt, Timestamp};
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// Why a port cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -162,6 +163,11 @@ pub trait Port: Send {
 
     /// The descriptor that becomes readable when packets arrive; `None`: there is none at present.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// How long a worker may sleep at most although the port has no [`Port::descriptor`]: nothing tells it of packets.
+    fn longest_sleep(&self) -> Option<Duration> {
         None
     }
 

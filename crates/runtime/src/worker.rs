@@ -249,6 +249,8 @@ impl<E: Executor> Worker<E> {
 
     /// Hands what has left to the ports.
     pub(crate) fn deliver(&mut self) -> Result<(), PortError> {
+        // those that are kept already have no frame that anybody waits for
+        let kept = self.free.len();
         self.executor.take_transmitted(&mut self.out);
         let port = |sink: ElemId| {
             self.port_of
@@ -291,7 +293,7 @@ impl<E: Executor> Worker<E> {
             self.free.append(&mut s.leaving);
         }
         if self.lends {
-            give_back(&mut self.free);
+            give_back(self.free.get_mut(kept..).unwrap_or_default());
         }
         let most = SPARE * self.batch_size;
         if self.free.len() > most {

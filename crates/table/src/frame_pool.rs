@@ -6,6 +6,9 @@
 //!
 //! Taking and giving back in batches costs a lock and two counters a batch. A frame that is dropped by itself goes back
 //! by its number, without a lock or a call through a table of functions, from whatever thread it is dropped on.
+//!
+//! A *foreign* pool ([`FramePool::foreign`]) is over memory that a driver library allocates and gives out itself: it
+//! has no list of free frames, only one of those that were dropped, which the library gets back.
 #![allow(unsafe_code)]
 
 use crate::HugeVec;
@@ -37,7 +40,8 @@ pub(crate) struct Owner {
     /// Nobody reads or writes it but through frames.
     memory: HugeVec<CacheLine>,
     base: NonNull<CacheLine>,
-    /// Lines from one frame to the next, and how many of them are not the packet's.
+    /// Lines from one frame to the next (zero: the memory is somebody else's), and how many of them are not the
+    /// packet's.
     stride: u32,
     skip: u32,
     frames: u32,
@@ -100,6 +104,11 @@ impl Owner {
         }
     }
 
+    /// Somebody else gives frames out.
+    fn is_foreign(&self) -> bool {
+        self.stride == 0
+    }
+
     /// Those that were dropped by themselves are free, too.
     fn collect_dropped(&self, free: &mut Vec<u32>) {
         // the whole list at once: nobody else can see a part of it
@@ -142,8 +151,27 @@ impl FramePool {
         let stride = l.stride.clamp(1, 1 << 20).div_ceil(LINE);
         let skip = (l.skip / LINE).min(stride);
         let frames = l.frames.min(MOST);
-        let mut memory = HugeVec::<CacheLine>::filled(frames * stride);
+        FramePool::over(
+            HugeVec::filled(frames * stride),
+            frames,
+            (stride, skip),
+            mark,
+        )
+    }
+
+    fn over(
+        mut memory: HugeVec<CacheLine>,
+        frames: usize,
+        (stride, skip): (usize, usize),
+        mark: u32,
+    ) -> FramePool {
         let base = NonNull::from(&mut *memory).cast();
+        // frames of somebody else's count from the start, wherever they are
+        let (free, users) = match stride {
+            0 => (Vec::new(), 1 + frames),
+            // the first ones first
+            _ => ((0..frames as u32).rev().collect(), 1),
+        };
         let owner = Box::new(Owner {
             memory,
             base,
@@ -151,14 +179,58 @@ impl FramePool {
             skip: skip as u32,
             frames: frames as u32,
             mark,
-            // the first ones first
-            free: Mutex::new((0..frames as u32).rev().collect()),
+            free: Mutex::new(free),
             dropped: AtomicU32::new(NONE),
             next: (0..frames).map(|_| AtomicU32::new(NONE)).collect(),
-            users: AtomicUsize::new(1),
+            users: AtomicUsize::new(users),
         });
         FramePool {
             owner: NonNull::from(Box::leak(owner)),
+        }
+    }
+
+    /// A pool of frames that are somebody else's, numbered from 0 to before `frames`: a driver library's, which gives
+    /// them out ([`FramePool::adopt`]) and gets them back ([`FramePool::disown`], [`FramePool::returned`]). Packets do
+    /// not keep them ([`Frame::is_borrowed`]). What is known of the frames stays allocated while any of them is not in
+    /// the list of [`FramePool::returned`]: that of a library which keeps its frames, until the process ends.
+    pub fn foreign(frames: usize) -> FramePool {
+        FramePool::over(HugeVec::filled(0), frames.min(MOST), (0, 0), 0)
+    }
+
+    /// A frame that the library has given out: `lines` cache lines from `at` on, as number `number`.
+    ///
+    /// # Safety
+    /// It is a foreign pool with such a number, and that number is not out. `at` is aligned to a cache line, all bytes
+    /// are there until the process ends, and nobody else reads or writes them until the number has come back.
+    #[inline]
+    pub unsafe fn adopt(&self, at: NonNull<u8>, lines: u32, number: u32) -> Frame {
+        // SAFETY: the caller says so; frames of a foreign pool are counted all the time.
+        unsafe { Frame::owned(at.cast(), lines, number, self.owner) }
+    }
+
+    /// The library gets a frame back: where it begins. A frame that is not of this pool goes home, and `None` comes
+    /// back; so does one of a pool that is not foreign.
+    #[inline]
+    pub fn disown(&self, frame: Frame) -> Option<NonNull<u8>> {
+        if !self.owns(&frame) || !self.owner().is_foreign() {
+            return None;
+        }
+        let at = NonNull::from(&*frame).cast();
+        // counted as before
+        frame.into_number();
+        Some(at)
+    }
+
+    /// Adds the numbers of frames of a foreign pool that were dropped since the last time to `to`: the library gets
+    /// them back.
+    #[inline]
+    pub fn returned(&self, to: &mut Vec<u32>) {
+        let o = self.owner();
+        if o.is_foreign() && o.dropped.load(Ordering::Relaxed) != NONE {
+            let before = to.len();
+            o.collect_dropped(to);
+            // counted again
+            o.users.fetch_add(to.len() - before, Ordering::Relaxed);
         }
     }
 
@@ -168,8 +240,12 @@ impl FramePool {
     }
 
     /// Adds up to `n` free frames to `to`, with whatever was in them. How many there were.
+    /// A foreign pool has none to give.
     pub fn take(&self, n: usize, to: &mut impl Extend<Frame>) -> usize {
         let o = self.owner();
+        if o.is_foreign() {
+            return 0;
+        }
         let mut free = o.free.lock().unwrap_or_else(PoisonError::into_inner);
         if free.len() < n {
             o.collect_dropped(&mut free);
@@ -195,6 +271,9 @@ impl FramePool {
     /// Frames go back, those of this pool with one lock for all of them.
     pub fn give(&self, frames: impl IntoIterator<Item = Frame>) {
         let o = self.owner();
+        if o.is_foreign() {
+            return frames.into_iter().for_each(drop);
+        }
         let mut mine = 0;
         {
             let mut free = o.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -215,9 +294,12 @@ impl FramePool {
         frame.owner() == Some(self.owner)
     }
 
-    /// How many are free at present.
+    /// How many are free at present; of a foreign pool none.
     pub fn free(&self) -> usize {
         let o = self.owner();
+        if o.is_foreign() {
+            return 0;
+        }
         let mut free = o.free.lock().unwrap_or_else(PoisonError::into_inner);
         o.collect_dropped(&mut free);
         free.len()
@@ -367,6 +449,42 @@ mod tests {
         assert_eq!(all[2].number(), Some(2));
         drop(all);
         assert_eq!(p.free(), 3);
+    }
+
+    #[test]
+    fn frames_of_a_library_go_back_to_it() {
+        // what a library would have allocated for good
+        let memory = Box::leak(vec![CacheLine::default(); 40].into_boxed_slice());
+        let base = NonNull::from(memory).cast::<CacheLine>();
+        let p = FramePool::foreign(4);
+        // SAFETY: ten lines for each of four numbers, which nobody has, and nobody frees.
+        let out = |n: u32| unsafe { p.adopt(base.add(10 * n as usize).cast(), 9, n) };
+        let (mut a, b, c) = (out(3), out(0), out(2));
+        a.fill(7);
+        assert_eq!((a.len(), a.number(), a.is_borrowed()), (576, Some(3), true));
+        assert!(p.owns(&b) && p.take(1, &mut Vec::new()) == 0 && p.free() == 0);
+        let at = a.as_ptr();
+        assert_eq!(p.disown(a).map(|at| at.as_ptr().cast_const()), Some(at));
+        let mut numbers = Vec::new();
+        p.returned(&mut numbers);
+        assert!(numbers.is_empty());
+        drop(b);
+        p.give([c, Frame::zeroed(64)]);
+        p.returned(&mut numbers);
+        assert_eq!(numbers, [2, 0]);
+        p.returned(&mut numbers);
+        assert_eq!(numbers.len(), 2);
+        // those that came back may go out again; those of others are not taken for ours
+        let b = out(0);
+        assert!(p.disown(Frame::zeroed(64)).is_none());
+        let other = pool(1);
+        assert!(other.disown(b).is_none());
+        p.returned(&mut numbers);
+        assert_eq!(numbers, [2, 0, 0]);
+        // a frame outlives the pool
+        let b = out(0);
+        drop(p);
+        drop(b);
     }
 
     #[test]

@@ -32,9 +32,9 @@ pub fn of_port<T: Copy>(all: &[OfPort<T>], port: &str) -> Option<T> {
 /// Options of `onefold gen` on live ports.
 #[derive(clap::Args, Debug, Clone)]
 pub struct LiveArgs {
-    /// Sends on a network interface instead: packet:IF, xdp:IF, tap:NAME, as of `onefold run`. Packets leave at the
-    /// first port (with --for: at the port of that name, and ports have the chain's names); they are recognised at all
-    /// of them. Without PORT= a port has the interface's name
+    /// Sends on a network interface instead: packet:IF, xdp:IF, tap:NAME, dpdk:DEVICE, as of `onefold run`. Packets
+    /// leave at the first port (with --for: at the port of that name, and ports have the chain's names); they are
+    /// recognised at all of them. Without PORT= a port has the interface's name
     #[arg(long = "port", value_name = "[PORT=]KIND:NAME", value_parser = live_port, help_heading = "On live ports")]
     pub ports: Vec<PortArg>,
     /// Packets per second, 1 or more, also as 10k or 1.5M; max: as many as the port takes [default: max; with --replay

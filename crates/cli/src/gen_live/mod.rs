@@ -9,8 +9,8 @@ pub use args::LiveArgs;
 
 use crate::cmd::generate::Args;
 use crate::common;
-use crate::live;
-use crate::ports::Live;
+use crate::live::{self, Poll};
+use crate::ports::{DpdkSetup, Live};
 use crate::progress::Progress;
 use crate::runner;
 use anyhow::{Result, anyhow, bail};
@@ -237,7 +237,11 @@ pub fn run(args: &Args) -> Result<u8> {
     check(args)?;
     runner::catch_interrupt();
     let l = &args.live;
-    let ports = live::open(&l.ports, false)?;
+    let dpdk = DpdkSetup {
+        sleeps: l.poll != Poll::Busy,
+        ..DpdkSetup::default()
+    };
+    let ports = live::open(&l.ports, false, &dpdk, args.quiet)?;
     let Some(mut made) = frames::make(args, &ports)? else {
         return Ok(common::BAD_INPUT);
     };

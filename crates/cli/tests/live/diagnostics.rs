@@ -24,7 +24,8 @@ fn said(mut c: Command) -> String {
     err
 }
 
-const ROUTER: &str = "
+/// A router with an MTU of its own.
+pub const ROUTER: &str = "
 functions:
   r:
     router:

@@ -3,7 +3,7 @@
 
 use crate::running::PATIENCE;
 use onefold_testing::net::Net;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Instant;
 
@@ -53,6 +53,20 @@ pub fn transfer(net: &Net, client: &str, server: &str, at: SocketAddr, bytes: us
     from
 }
 
+/// A socket with this address. One that has just been closed may still be in a process that another test is about to
+/// start.
+fn bind(at: SocketAddr) -> UdpSocket {
+    let begun = Instant::now();
+    loop {
+        match UdpSocket::bind(at) {
+            Err(e) if e.kind() == ErrorKind::AddrInUse && begun.elapsed() < PATIENCE => {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            bound => return bound.expect("the server's address"),
+        }
+    }
+}
+
 /// `client` sends datagrams of this length to `server` until one is answered with what it says. Gives the address
 /// that the server saw.
 pub fn datagrams(
@@ -62,9 +76,7 @@ pub fn datagrams(
     at: SocketAddr,
     bytes: usize,
 ) -> SocketAddr {
-    let socket = net.within(server, || {
-        UdpSocket::bind(at).expect("the server's address")
-    });
+    let socket = net.within(server, || bind(at));
     socket
         .set_read_timeout(Some(PATIENCE))
         .expect("a time limit");

@@ -37,11 +37,18 @@ fn a_link_goes_down_and_an_interface_away_and_both_come_back() {
 
 /// A link goes down and up, an interface away and back, in each of these modes.
 pub fn links_change<const N: usize>(kind: &str, modes: [&str; N]) {
+    links_change_over(&modes, |interface, mode| {
+        format!("{kind}:{interface}{mode}")
+    });
+}
+
+/// The same with these ports on the interfaces `oa` and `ob`.
+pub fn links_change_over(modes: &[&str], port: impl Fn(&str, &str) -> String) {
     let Some(net) = routed() else { return };
     for mode in modes {
         let ports = [
-            format!("left={kind}:oa{mode}"),
-            format!("right={kind}:ob{mode}"),
+            format!("left={}", port("oa", mode)),
+            format!("right={}", port("ob", mode)),
         ];
         let args = ["routers-1", "--port", &ports[0], "--port", &ports[1]];
         let mut onefold = Running::start(&net, "o", &args);
@@ -75,16 +82,15 @@ pub fn links_change<const N: usize>(kind: &str, modes: [&str; N]) {
     }
 }
 
-/// Processor time of a process so far.
+/// Processor time of a process so far, all its threads' together: as the scheduler counts it, not in ticks, with which
+/// somebody who wakes at every one of them is taken for busy.
 fn used(pid: u32) -> Duration {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-    let behind = stat.rsplit(')').next().expect("its name is in parentheses");
-    let fields: Vec<u64> = behind
-        .split_whitespace()
-        .map(|f| f.parse().unwrap_or(0))
-        .collect();
-    // utime and stime, in ticks of a hundredth of a second
-    Duration::from_millis((fields[11] + fields[12]) * 10)
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
+    let of = |task: std::fs::DirEntry| -> Option<u64> {
+        let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        stat.split_whitespace().next()?.parse().ok()
+    };
+    Duration::from_nanos(tasks.flatten().filter_map(of).sum())
 }
 
 #[test]
@@ -94,8 +100,16 @@ fn a_chain_without_packets_uses_less_than_two_hundredths_of_a_core() {
 
 /// A chain on ports of this kind uses next to nothing while no packets come, and is there when one does.
 pub fn sleeps(kind: &str) {
+    sleeps_over(|interface| format!("{kind}:{interface}"));
+}
+
+/// The same with these ports on the interfaces `oa` and `ob`.
+pub fn sleeps_over(port: impl Fn(&str) -> String) {
     let Some(net) = routed() else { return };
-    let ports = [format!("left={kind}:oa"), format!("right={kind}:ob")];
+    let ports = [
+        format!("left={}", port("oa")),
+        format!("right={}", port("ob")),
+    ];
     for (poll, most) in [("adaptive", 0.02), ("interrupt", 0.02)] {
         let args = [
             "routers-1",

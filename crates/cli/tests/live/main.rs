@@ -5,6 +5,7 @@ mod bench_live;
 #[path = "../common/mod.rs"]
 mod common;
 mod diagnostics;
+mod dpdk;
 #[path = "gen.rs"]
 mod generated;
 mod host;

@@ -46,6 +46,21 @@ impl Running {
         running
     }
 
+    /// As [`Running::compared`], without a namespace.
+    pub fn alone(args: &[&str], share: &str) -> Running {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_onefold"));
+        command.arg("run").args(args);
+        command.args(["--json", "--verify-time", "0", "--shadow", share]);
+        let mut running = Running::spawn(command);
+        running.wait_for("running;");
+        running
+    }
+
+    /// What it has said on standard error, as far as it was waited for.
+    pub fn said(&self) -> &[String] {
+        &self.said
+    }
+
     fn spawn(mut command: Command) -> Running {
         let mut child = command
             .current_dir(common::root())

@@ -31,11 +31,22 @@ fn rules(name: &str) -> String {
 
 /// TCP both ways with checksums, UDP, ping; NAT seen from outside.
 pub fn isp_edge(name: &str, kind: &str, options: &str) -> Option<serde_json::Value> {
+    isp_edge_over(
+        name,
+        |interface| format!("{kind}:{interface}{options}"),
+        |_| (),
+    )
+}
+
+/// The same with these ports on the interfaces `oa` and `ob`; `prepare` is called when they are there.
+pub fn isp_edge_over(
+    name: &str,
+    port: impl Fn(&str) -> String,
+    prepare: impl Fn(&Net),
+) -> Option<serde_json::Value> {
     let net = isp()?;
-    let (lan, wan) = (
-        format!("lan={kind}:oa{options}"),
-        format!("wan={kind}:ob{options}"),
-    );
+    prepare(&net);
+    let (lan, wan) = (format!("lan={}", port("oa")), format!("wan={}", port("ob")));
     let args = [
         "isp-edge",
         "--set",

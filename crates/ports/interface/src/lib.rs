@@ -2,17 +2,22 @@
 //! port, with what to type against it.
 //!
 //! - [`Interface::find`] reads what there is to know, [`Interface::check`] says what is wrong ([`InterfaceError`]).
-//! - [`Control`] asks again, later and often: it keeps the socket that the questions go through. All `unsafe` code is
-//!   in `control`.
+//! - [`Control`] asks again, later and often: it keeps the socket that the questions go through.
+//! - [`finish`] finishes the checksums that a virtual interface hands over unfinished.
+//!
+//! All `unsafe` code is in `control` and `promiscuous`.
 //!
 //! Everything is about the network namespace that the calling thread is in.
 #![deny(unsafe_code)]
 
 mod control;
 mod error;
+pub mod finish;
+mod promiscuous;
 
 pub use control::Control;
 pub use error::InterfaceError;
+pub use promiscuous::Promiscuous;
 
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;

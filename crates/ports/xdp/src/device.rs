@@ -3,10 +3,10 @@
 use crate::error::XdpError;
 use crate::program::{Program, ProgramError};
 use crate::ring::{Consumer, Producer};
-use crate::socket::{Promiscuous, Socket, Wake};
+use crate::socket::{Socket, Wake};
 use crate::umem::Umem;
 use crate::{Mode, Options};
-use onefold_port_interface::{Interface, InterfaceError};
+use onefold_port_interface::{Interface, InterfaceError, Promiscuous};
 use onefold_table::Frame;
 use std::io;
 

@@ -7,7 +7,7 @@
 //!   memory itself (*zero copy*), nobody copies; elsewhere the kernel does, once each way.
 //! - What elements hold is bounded: where few frames are free, what comes in is copied to the heap, and its frame is
 //!   used again at once.
-//! - Checksums that a virtual interface's peer has left unfinished are finished (`finish`).
+//! - Checksums that a virtual interface's peer has left unfinished are finished (`onefold_port_interface::finish`).
 //! - An interface that goes down, or away, and comes back is followed.
 //!
 //! All `unsafe` code is in `socket`, `ring` and `program`.
@@ -15,7 +15,6 @@
 
 mod device;
 mod error;
-mod finish;
 mod program;
 mod ring;
 mod socket;
@@ -27,7 +26,7 @@ pub use umem::{MAX_MTU, Umem};
 
 use device::Device;
 use onefold_packet::{Pkt, Timestamp};
-use onefold_port_interface::{Control, Interface, InterfaceError};
+use onefold_port_interface::{Control, Interface, InterfaceError, finish};
 use onefold_runtime::{LinkState, Loss, Port, PortError};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -78,8 +77,6 @@ const MAX_QUEUE: u32 = 4096;
 const PATIENCE: Duration = Duration::from_millis(500);
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Drivers whose peer leaves checksums to hardware that there is not.
-const VIRTUAL: [&str; 1] = ["veth"];
 
 /// What happened, besides [`Transmitter`]'s.
 #[derive(Debug, Default)]
@@ -173,7 +170,7 @@ impl XdpPort {
             name: name.to_string(),
             link: state(&interface),
             transmitter: Transmitter::new(interface.mtu),
-            finishes: driver.is_some_and(|d| VIRTUAL.contains(&d.as_str())),
+            finishes: driver.is_some_and(|d| finish::leaves_unfinished(&d)),
             interface,
             options,
             control,

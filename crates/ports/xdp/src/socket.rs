@@ -188,28 +188,6 @@ impl AsFd for Socket {
     }
 }
 
-/// While it is there, frames for other MAC addresses arrive, too.
-#[derive(Debug)]
-pub struct Promiscuous(#[allow(dead_code)] OwnedFd);
-
-impl Promiscuous {
-    /// For this interface.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn on(index: u32) -> io::Result<Promiscuous> {
-        let fd = socket(libc::AF_PACKET, libc::SOCK_RAW)?;
-        let request = libc::packet_mreq {
-            mr_ifindex: index as libc::c_int,
-            mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        set(&fd, libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &request)?;
-        Ok(Promiscuous(fd))
-    }
-}
-
 fn socket(family: libc::c_int, kind: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: no pointers are passed
     let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, 0) };

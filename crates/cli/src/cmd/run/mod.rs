@@ -5,7 +5,7 @@ mod report;
 use crate::common::{self, ChainArgs};
 use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
 use crate::live::{self, LivePlan, Poll};
-use crate::ports::{PortArg, port_arg};
+use crate::ports::{DpdkSetup, PortArg, port_arg};
 use crate::program::{self, Synthesized};
 use crate::progress::Busy;
 use crate::rules;
@@ -65,7 +65,8 @@ impl Mode {
     onefold gen --for isp-edge --out lan.pcap --reverse wan.pcap     packets that fit the chain, both ways\n  \
     onefold run isp-edge --in lan=lan.pcap --in wan=wan.pcap --out wan=out.pcap\n  \
     onefold run isp-edge --set rules=my.rules --in lan=lan.pcap --html report.html\n  \
-    onefold run isp-edge --port lan=packet:eth1 --port wan=packet:eth2     live, until Ctrl-C\n\n\
+    onefold run isp-edge --port lan=packet:eth1 --port wan=packet:eth2     live, until Ctrl-C\n  \
+    onefold run isp-edge --port lan=dpdk:3b:00.0 --port wan=dpdk:3b:00.1     with DPDK\n\n\
     A program is verified before the first packet: proved to be the chain, or refuted, and then not run. What is not proved runs in \
     shadow mode: some packets go through the reference graph, too, and are compared.\n\n\
     Exit status: 0 every packet is accounted for, 1 not, or the program is not the chain; 2 wrong use or bad input."
@@ -86,12 +87,18 @@ pub struct Args {
     adapt: bool,
     /// What is behind a port otherwise: packet:IF is a network interface (packet:IF,mode=mmsg,batch=N takes N frames
     /// with a system call, 1 to 256), xdp:IF one through AF_XDP (xdp:IF,queue=N,mode=auto|copy|zerocopy,ring=N),
-    /// tap:NAME a TAP interface with the host at its other end; memory:FILE has a capture in memory before the clock
-    /// starts and keeps the last of what leaves, memory: only keeps, pcap:FILE is a capture that arrives. Interfaces
-    /// also take mac=keep (the chain file's MAC address, not the interface's), neighbours=keep (those of the chain
-    /// file, nobody is asked), and kernel=shared (the host may have addresses there)
+    /// dpdk:DEVICE a device of DPDK with its driver's arguments (dpdk:0000:3b:00.0, dpdk:net_memif0,role=server; also
+    /// worker-queues=N, descriptors=N, set-mtu=N, frames=N), tap:NAME a TAP interface with the host at its other
+    /// end; memory:FILE has a capture in memory before the clock starts and keeps the last of what leaves, memory: only
+    /// keeps, pcap:FILE is a capture that arrives. Interfaces also take mac=keep (the chain file's MAC address, not the
+    /// interface's), neighbours=keep (those of the chain file, nobody is asked), and kernel=shared (the host may have
+    /// addresses there)
     #[arg(long = "port", value_name = "PORT=KIND:NAME", value_parser = port_arg)]
     ports: Vec<PortArg>,
+    /// More arguments of DPDK's environment, behind Onefold's: --dpdk-args '-m 512 --log-level=debug' (which also shows
+    /// what DPDK says)
+    #[arg(long, value_name = "ARGS", allow_hyphen_values = true)]
+    dpdk_args: Vec<String>,
     /// What is done while no packets come to network interfaces: look again and again (a whole core), sleep after a
     /// moment, or sleep at once
     #[arg(long, value_enum, default_value_t = Poll::Adaptive)]
@@ -138,12 +145,23 @@ pub struct Args {
     quiet: bool,
 }
 
+impl Args {
+    /// What DPDK is started with.
+    fn dpdk(&self) -> DpdkSetup {
+        let extra = self.dpdk_args.iter().flat_map(|a| a.split_whitespace());
+        DpdkSetup {
+            extra: extra.map(str::to_string).collect(),
+            sleeps: self.poll != Poll::Busy,
+        }
+    }
+}
+
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
     let mode = args.mode;
     let captures = !args.inputs.is_empty() || args.ports.iter().any(|p| p.input().is_some());
     check(args, captures)?;
-    let live = live::open(&args.ports, captures)?;
+    let live = live::open(&args.ports, captures, &args.dpdk(), args.quiet)?;
     if live.is_empty() && args.duration.is_some() {
         anyhow::bail!(
             "--duration is for network interfaces; captures end by themselves, or with --limit"
@@ -280,6 +298,9 @@ fn check(args: &Args, captures: bool) -> Result<()> {
         anyhow::bail!(
             "no packets come: --in PORT=FILE names a capture that arrives at a port, --port PORT=packet:IF an interface; hint: `onefold gen --for CHAIN --out FILE` makes one"
         );
+    }
+    if !args.dpdk_args.is_empty() && args.ports.iter().all(|p| !p.is_dpdk()) {
+        anyhow::bail!("--dpdk-args is for ports of DPDK: --port PORT=dpdk:DEVICE");
     }
     if mode == Mode::Reference && args.verify.program.is_some() {
         anyhow::bail!("--program is for --mode program");

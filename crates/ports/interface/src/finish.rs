@@ -1,10 +1,11 @@
 //! Checksums that the kernel has not finished.
 //!
-//! A virtual interface hands over what its peer's kernel has left for hardware to do. An XDP program is not told of it:
-//! a frame with an unfinished checksum looks like any other. What stands in the field then is the sum of the pseudo
-//! header (RFC 9293 section 3.1), not complemented (`CHECKSUM_PARTIAL`). A frame in whose field that stands, and whose
-//! checksum is wrong, is taken for unfinished, and finished as the kernel would (`skb_checksum_help`). Of frames that
-//! were damaged on their way, one in 65,536 looks so.
+//! A virtual interface hands over what its peer's kernel has left for hardware to do. Who takes frames from it without
+//! the kernel's headers (an XDP program, DPDK) is not told of it: a frame with an unfinished checksum looks like any
+//! other. What stands in the field then is the sum of the pseudo header (RFC 9293 section 3.1), not complemented
+//! (`CHECKSUM_PARTIAL`). A frame in whose field that stands, and whose checksum is wrong, is taken for unfinished, and
+//! finished as the kernel would (`skb_checksum_help`). Of frames that were damaged on their way, one in 65,536
+//! looks so.
 
 use onefold_packet::checksum::{fold, internet, pseudo_v4, pseudo_v6, sum};
 
@@ -57,6 +58,14 @@ fn segment(f: &[u8]) -> Option<(usize, usize, u8, u64)> {
         }
         _ => None,
     }
+}
+
+/// Drivers whose peer leaves checksums to hardware that there is not.
+const VIRTUAL: [&str; 1] = ["veth"];
+
+/// Does a driver of this name ([`crate::Control::driver`]) hand over frames with unfinished checksums?
+pub fn leaves_unfinished(driver: &str) -> bool {
+    VIRTUAL.contains(&driver)
 }
 
 /// Finishes a frame's checksum if it is unfinished. True if it was.
