@@ -36,6 +36,10 @@ pub struct Reader {
     pub files: bool,
     /// The chain's ports that are network interfaces.
     pub live: crate::live::Live,
+    /// Which of how many workers the chain is for.
+    pub(crate) share: crate::workers::Share,
+    /// What was found of translators.
+    pub(crate) translators: Vec<crate::workers::Translator>,
 }
 
 impl Reader {
@@ -47,6 +51,8 @@ impl Reader {
             dir: dir.to_path_buf(),
             files: true,
             live: crate::live::Live::default(),
+            share: crate::workers::Share::default(),
+            translators: Vec::new(),
         }
     }
 

@@ -13,6 +13,7 @@
 
 pub mod error;
 pub mod file;
+mod find;
 pub mod import;
 pub mod kinds;
 mod links;
@@ -24,12 +25,15 @@ mod rounds;
 mod rules;
 mod stitch;
 mod values;
+mod workers;
 mod yaml;
 
 pub use error::{ChainError, Reader};
 pub use file::schema;
+pub use find::{example_names, find};
 pub use live::{Attached, LivePort};
-pub use load::{Options, example_names, find, load, load_live, load_text};
+pub use load::{Options, load, load_live, load_text};
 pub use onefold_click::diag::{Diagnostic, Severity};
 pub use rules::{ListedRule, RulePlace};
 pub use stitch::{Chain, ChainPort, FunctionInfo, LinkInfo};
+pub use workers::{WorkerChains, load_workers};

@@ -69,6 +69,11 @@ impl Live {
         self.at.get(&(function.to_string(), port))
     }
 
+    /// No chain file has been asked where they are: a Click configuration has none.
+    pub(crate) fn is_unread(&self) -> bool {
+        self.attached.is_empty() && !self.ports.is_empty()
+    }
+
     /// What became of them.
     pub(crate) fn attached(self) -> Vec<Attached> {
         self.attached

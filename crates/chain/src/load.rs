@@ -2,6 +2,7 @@
 
 use crate::error::{ChainError, Reader};
 use crate::file::{ChainFile, ClickSpec, Function, Loc, PortSpec};
+use crate::find::find;
 use crate::kinds::KindCx;
 use crate::links::{PortRef, parse_links, parse_port};
 use crate::live::{Attached, Live, LivePort, attach};
@@ -9,6 +10,7 @@ use crate::params;
 use crate::places;
 use crate::stitch::{Chain, FunctionInfo, Part, Wiring, stitch};
 use crate::values;
+use crate::workers::Share;
 use crate::yaml;
 use onefold_click::diag::Diagnostic;
 use onefold_click::source::{FileId, Span};
@@ -26,66 +28,6 @@ pub struct Options {
     pub examples: Vec<PathBuf>,
 }
 
-/// Finds a chain file (or a Click configuration, whose name ends in `.click`): a file, a folder with a `chain.yaml`, or
-/// an example's name. An example `routers-7` that has no folder of its own is folder `routers-N` with parameter `n` =
-/// 7.
-pub fn find(
-    name: &str,
-    options: &Options,
-) -> Result<(PathBuf, Option<(String, String)>), ChainError> {
-    let direct = Path::new(name);
-    if direct.is_file() {
-        return Ok((direct.to_path_buf(), None));
-    }
-    if direct.join("chain.yaml").is_file() {
-        return Ok((direct.join("chain.yaml"), None));
-    }
-    let plain = !name.contains(['/', '\\']) && name != "..";
-    if plain {
-        for dir in &options.examples {
-            let f = dir.join(name).join("chain.yaml");
-            if f.is_file() {
-                return Ok((f, None));
-            }
-            if let Some((base, n)) = name.rsplit_once('-')
-                && n.parse::<u32>().is_ok()
-            {
-                let f = dir.join(format!("{base}-N")).join("chain.yaml");
-                if f.is_file() {
-                    return Ok((f, Some(("n".to_string(), n.to_string()))));
-                }
-            }
-        }
-    }
-    let all = example_names(options);
-    let near = onefold_click::suggest::near_misses(name, all.iter().map(String::as_str));
-    let near = if near.is_empty() {
-        all.clone()
-    } else {
-        near.iter().map(|s| s.to_string()).collect()
-    };
-    Err(ChainError::NotFound {
-        name: name.to_string(),
-        near,
-    })
-}
-
-/// The names of all examples, sorted.
-pub fn example_names(options: &Options) -> Vec<String> {
-    let mut names: Vec<String> = options
-        .examples
-        .iter()
-        .filter_map(|d| std::fs::read_dir(d).ok())
-        .flatten()
-        .filter_map(|e| e.ok())
-        .filter(|e| e.path().join("chain.yaml").is_file())
-        .filter_map(|e| e.file_name().into_string().ok())
-        .collect();
-    names.sort();
-    names.dedup();
-    names
-}
-
 /// Loads a chain by file or example name.
 pub fn load(name: &str, options: &Options) -> Result<Chain, ChainError> {
     Ok(load_live(name, options, &[])?.0)
@@ -98,10 +40,34 @@ pub fn load_live(
     options: &Options,
     live: &[LivePort],
 ) -> Result<(Chain, Vec<Attached>), ChainError> {
+    let (chain, reader) = load_as(name, options, Live::new(live), Share::default())?;
+    let attached = match chain.functions.first() {
+        // a Click configuration
+        Some(f) if f.kind == "click" && !live.is_empty() && reader.live.is_unread() => {
+            let plain = live.iter().map(|l| Attached {
+                port: l.port.clone(),
+                at: None,
+                mtu: 0,
+            });
+            plain.collect()
+        }
+        _ => reader.live.attached(),
+    };
+    Ok((chain, attached))
+}
+
+/// Loads a chain as it is for one of several workers, or on network interfaces.
+pub(crate) fn load_as(
+    name: &str,
+    options: &Options,
+    live: Live,
+    share: Share,
+) -> Result<(Chain, Reader), ChainError> {
     let (path, implied) = find(name, options)?;
     let dir = path.parent().unwrap_or(Path::new(".")).to_path_buf();
     let mut reader = Reader::new(&dir);
-    reader.live = Live::new(live);
+    reader.live = live;
+    reader.share = share;
     let shown = path.display().to_string();
     let text = match std::fs::read_to_string(&path) {
         Ok(t) if t.len() as u64 <= crate::error::MAX_FILE_BYTES => t,
@@ -118,12 +84,7 @@ pub fn load_live(
     };
     if path.extension().is_some_and(|e| e == "click") {
         let chain = load_click(&text, &shown, &options.set, &mut reader)?;
-        let attached = live.iter().map(|l| Attached {
-            port: l.port.clone(),
-            at: None,
-            mtu: 0,
-        });
-        return Ok((chain, attached.collect()));
+        return Ok((chain, reader));
     }
     let mut set = options.set.clone();
     let numbered = implied.is_some();
@@ -132,7 +93,7 @@ pub fn load_live(
     if numbered {
         chain.name = name.to_string();
     }
-    Ok((chain, reader.live.attached()))
+    Ok((chain, reader))
 }
 
 /// A Click configuration as a chain of one function: every device is a port of the chain, named as the device.

@@ -17,6 +17,7 @@ mod gen_live;
 mod graphview;
 mod html;
 mod live;
+mod merge;
 mod ports;
 mod program;
 mod progress;

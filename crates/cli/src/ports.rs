@@ -8,7 +8,7 @@ use onefold_port_interface::{Interface, Needs};
 use onefold_port_packet::{MAX_BATCH, Mode, PacketPort};
 use onefold_port_tap::TapPort;
 use onefold_port_xdp::{MAX_RING, MIN_RING, Options, Umem, XdpPort};
-use onefold_runtime::{CapturePort, Keep, MemoryPort, Port};
+use onefold_runtime::{CapturePort, Keep, MemoryPort, Port, Share};
 
 /// What is behind a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -315,19 +315,23 @@ impl PortArg {
         matches!(self.kind, Kind::Dpdk(..))
     }
 
-    /// Makes a port with captures ready.
+    /// Makes a port with captures ready; `share`: of which these frames arrive only.
     ///
     /// # Errors
     /// When the capture cannot be read.
-    pub fn open(&self) -> Result<Box<dyn Port>> {
+    pub fn open(&self, share: Option<Share>) -> Result<Box<dyn Port>> {
+        let reads = |file: &str| -> Result<CapturePort> {
+            let p = CapturePort::new(&self.port).reads(CaptureReader::open(file)?);
+            Ok(match share {
+                Some(s) => p.with_share(s),
+                None => p,
+            })
+        };
         Ok(match &self.kind {
-            Kind::Pcap(file) => {
-                Box::new(CapturePort::new(&self.port).reads(CaptureReader::open(file)?))
-            }
+            Kind::Pcap(file) => Box::new(reads(file)?),
             Kind::Memory(None) => Box::new(MemoryPort::new(Keep::Recent)),
             Kind::Memory(Some(file)) => {
-                let p = CapturePort::new(&self.port).reads(CaptureReader::open(file)?);
-                let (memory, warnings) = p.into_memory(Keep::Recent);
+                let (memory, warnings) = reads(file)?.into_memory(Keep::Recent);
                 if let Some(w) = warnings.first() {
                     bail!("{w}");
                 }

@@ -15,15 +15,17 @@ use onefold_engine::program::Report;
 use onefold_engine::shadow::Shadow;
 use onefold_engine::{Executor, Graph, Totals};
 use onefold_packet::Timestamp;
-use onefold_runtime::{CapturePort, Clock, Count, LinkState, Loss, Port, PortSpec, Worker};
+use onefold_partition::Partition;
+use onefold_runtime::{CapturePort, Clock, Count, LinkState, Loss, Port, PortSpec, Share, Worker};
 use onefold_verify::generate::adapt::Adapter;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, Barrier, LazyLock};
 use std::time::Instant;
 
 /// What to run.
@@ -50,6 +52,28 @@ pub struct Plan {
     pub linger: Timestamp,
     /// No progress bar.
     pub quiet: bool,
+    /// It is one of several workers' runs.
+    pub part: Option<Part>,
+}
+
+/// What one of several workers has of a run.
+pub struct Part {
+    /// Which one.
+    pub worker: usize,
+    /// Who gets which frames.
+    pub partition: Partition,
+    /// Port name and the file for what leaves there, as pcapng; it is merged with the others'.
+    pub outputs: Vec<(String, File)>,
+    /// All have read what they read before the clock starts.
+    pub ready: Arc<Barrier>,
+}
+
+impl Part {
+    /// Which frames of a port of the chain are this worker's.
+    fn share(&self, port: usize) -> Share {
+        let (mut partition, worker) = (self.partition.clone(), self.worker);
+        Box::new(move |frame| partition.target(port, frame).is_for(worker))
+    }
 }
 
 /// Packets that one element dropped for one reason.
@@ -110,6 +134,8 @@ pub struct Outcome {
     pub drops_by_element: Vec<Dropped>,
     /// Seconds of real time, reading and writing included.
     pub seconds: f64,
+    /// Seconds for which the thread that took the packets was executed meanwhile; zero where the system does not say.
+    pub cpu_seconds: f64,
     /// Seconds of capture time.
     pub span: f64,
     /// Remarks: damaged captures, foreign link types.
@@ -263,6 +289,9 @@ fn ports(chain: &Chain, plan: &mut Plan) -> Result<Vec<PortSpec>> {
         let i = find_port(chain, port, true)?;
         let source = ElemId(chain.ports[i].source.unwrap_or(0) as u32);
         let mut p = CapturePort::new(port).reads(CaptureReader::open(file)?);
+        if let Some(part) = &plan.part {
+            p = p.with_share(part.share(i));
+        }
         if let Some(a) = adapter.clone() {
             p = p.with_variants(Box::new(move |link, frame| {
                 let forms = a.variants(source, link, frame);
@@ -276,7 +305,7 @@ fn ports(chain: &Chain, plan: &mut Plan) -> Result<Vec<PortSpec>> {
             port: Some(Box::new(p)),
         });
     }
-    for p in &chain.ports {
+    for (i, p) in chain.ports.iter().enumerate() {
         let other = plan.ports.iter().find(|a| a.port == p.name);
         let output = plan.outputs.iter().find(|(port, _)| *port == p.name);
         let bound = plan.inputs.iter().any(|(port, _)| *port == p.name) || output.is_some();
@@ -286,9 +315,17 @@ fn ports(chain: &Chain, plan: &mut Plan) -> Result<Vec<PortSpec>> {
         let live = plan.live.iter().position(|l| l.port == p.name);
         let port: Option<Box<dyn Port>> = match (other, output) {
             _ if live.is_some() => live.map(|i| plan.live.swap_remove(i).open),
-            (Some(a), _) => Some(a.open()?),
+            (Some(a), _) => Some(a.open(plan.part.as_ref().map(|part| part.share(i)))?),
             (None, Some((port, file))) => {
-                let w = CaptureWriter::create_for(file, LinkType::ETHERNET)?;
+                let mine = plan.part.as_mut().map(|p| &mut p.outputs);
+                let at = mine.and_then(|o| Some((o.iter().position(|(n, _)| n == port)?, o)));
+                let w = match at {
+                    Some((i, own)) => {
+                        let (_, file) = own.swap_remove(i);
+                        CaptureWriter::new(file, Format::PcapNg, LinkType::ETHERNET, 0)?
+                    }
+                    None => CaptureWriter::create_for(file, LinkType::ETHERNET)?,
+                };
                 Some(Box::new(CapturePort::new(port).writes(w)))
             }
             (None, None) => None,
@@ -319,10 +356,15 @@ pub fn run(
     log: &mut ShadowLog,
 ) -> Result<(Outcome, Shadow)> {
     let is_live = !plan.live.is_empty();
-    let specs = ports(chain, &mut plan)?;
+    let specs = ports(chain, &mut plan);
+    if let Some(part) = &plan.part {
+        part.ready.wait();
+    }
+    let specs = specs?;
     let mut worker = Worker::new(executor, specs, plan.batch);
     let with_program = !worker.executor().needs_program();
     let start = Instant::now();
+    let cpu = thread_seconds();
     let interrupted = match is_live {
         true => live::run(&mut worker, &plan.clock, &plan.live_plan, renewal, log)?,
         false => captures(&mut worker, &plan, renewal, log)?,
@@ -332,6 +374,7 @@ pub fn run(
     shadow.end_window();
     log.tell(shadow)?;
     let seconds = start.elapsed().as_secs_f64();
+    let cpu_seconds = thread_seconds() - cpu;
     let program = with_program.then(|| shadow.flow().report());
     worker.linger(plan.linger)?;
     worker.finish()?;
@@ -370,6 +413,7 @@ pub fn run(
         drops,
         drops_by_element,
         seconds,
+        cpu_seconds,
         span,
         warnings,
         interrupted,
@@ -380,6 +424,12 @@ pub fn run(
         renewed: renewal.renewed,
     };
     Ok((outcome, shadow))
+}
+
+/// Seconds for which this thread has been executed so far.
+fn thread_seconds() -> f64 {
+    let at = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID);
+    at.map_or(0.0, |t| std::time::Duration::from(t).as_secs_f64())
 }
 
 /// Takes what is recorded, in the order of its times, until no more comes or somebody says stop. True: it was

@@ -10,12 +10,16 @@ use std::fs::File;
 /// Further forms in which a frame arrives, besides as it is.
 pub type Variants = Box<dyn Fn(LinkType, &[u8]) -> Vec<Vec<u8>> + Send>;
 
+/// Says of a frame, in the order in which frames arrive, whether it is one of those that arrive here.
+pub type Share = Box<dyn FnMut(&[u8]) -> bool + Send>;
+
 /// A port that is two files, or one of them.
 pub struct CapturePort {
     name: String,
     reader: Option<CaptureReader>,
     writer: Option<CaptureWriter<File>>,
     variants: Option<Variants>,
+    share: Option<Share>,
     /// The next frame, if it has been read.
     next: Option<Timestamp>,
     frame: Vec<u8>,
@@ -41,6 +45,7 @@ impl CapturePort {
             reader: None,
             writer: None,
             variants: None,
+            share: None,
             next: None,
             frame: Vec::new(),
             more: VecDeque::new(),
@@ -72,6 +77,12 @@ impl CapturePort {
         self
     }
 
+    /// Only some of the frames arrive, in whichever form: a worker's share of a capture that several read.
+    pub fn with_share(mut self, share: Share) -> CapturePort {
+        self.share = Some(share);
+        self
+    }
+
     /// All frames that are still to arrive, in memory, and remarks about them. `keep`: as [`MemoryPort::new`].
     pub fn into_memory(mut self, keep: Keep) -> (MemoryPort, Vec<String>) {
         let mut memory = MemoryPort::new(keep);
@@ -96,9 +107,18 @@ impl CapturePort {
         }
     }
 
-    /// Reads the next frame.
+    /// Reads frames until one arrives here.
     fn look(&mut self) {
-        let Some(reader) = self.reader.as_mut().filter(|_| !self.ended) else {
+        // Bound: the capture ends
+        while self.next.is_none() && !self.ended {
+            self.read_one();
+        }
+    }
+
+    /// Reads the next frame; it may be for others.
+    fn read_one(&mut self) {
+        let Some(reader) = self.reader.as_mut() else {
+            self.ended = true;
             return;
         };
         match reader.next_into(&mut self.frame) {
@@ -109,6 +129,16 @@ impl CapturePort {
                 }
                 if let Some(variants) = &self.variants {
                     self.more.extend(variants(meta.link, &self.frame));
+                }
+                if let Some(share) = &mut self.share {
+                    let whole = share(&self.frame);
+                    self.more.retain(|f| share(f));
+                    if !whole {
+                        match self.more.pop_front() {
+                            Some(form) => self.frame = form,
+                            None => return,
+                        }
+                    }
                 }
                 self.next = Some(Timestamp(meta.ts_ns));
             }

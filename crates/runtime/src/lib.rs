@@ -23,7 +23,7 @@ mod port;
 mod pressure;
 mod worker;
 
-pub use capture::CapturePort;
+pub use capture::{CapturePort, Share};
 pub use live::{Clock, Idle, LONGEST_SLEEP, Polling, PortState, Remark, Rhythm, SPIN};
 pub use memory::{Keep, MemoryPort};
 pub use planner::{Planned, Planner};

@@ -72,6 +72,7 @@ impl LoadBalancer {
             cx.error_whole("a load balancer has 1 to 1024 servers");
             return String::new();
         }
+        cx.translates(crate::workers::Kind::Balancer);
         let mut t = ClickText::new();
         let class = match self.policy {
             Policy::RoundRobin => "RoundRobinIPMapper",

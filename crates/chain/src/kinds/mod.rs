@@ -53,6 +53,15 @@ impl KindCx<'_> {
         let who = format!("{}: ", self.name);
         crate::import::precedence::warn(self.reader, &who, span, expression);
     }
+    /// Notes that the function rewrites addresses.
+    pub(crate) fn translates(&mut self, kind: crate::workers::Kind) {
+        self.reader.translators.push(crate::workers::Translator {
+            function: self.name.to_string(),
+            span: self.span,
+            kind,
+            hairpin: false,
+        });
+    }
     /// Records an error about the function as a whole.
     pub fn error_whole(&mut self, message: impl Into<String>) {
         let message = format!("{}: {}", self.name, message.into());

@@ -13,7 +13,9 @@ use super::{
     ClickText, Encap, FRAGMENTED, ICMP_ERRORS, KindCx, NOT_IP4, VLAN_TAGGED, WRONG_SIDE, discard,
 };
 use crate::file::Loc;
+use crate::workers::{Kind, Share, Translator};
 use onefold_nat::MAX_FLOWS;
+use onefold_partition::{Pool, Transport, slice_of};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -51,6 +53,8 @@ pub struct Nat {
 
 /// Most outside addresses of a pool.
 const MAX_POOL: u32 = 256;
+/// Identifiers of echo requests.
+const PINGS: (u16, u16) = (1, 65535);
 /// What is said of packets from outside that belong to no flow and no forward.
 const UNMAPPED: &str = "no mapping for this inbound packet";
 /// What is said of IP packets that cannot be translated.
@@ -84,7 +88,7 @@ impl Nat {
             .port_range
             .as_ref()
             .map_or("1024-65535".to_string(), |p| p.value.clone());
-        if !range_ok(&ports) {
+        if range(&ports).is_none() {
             if let Some(p) = &self.port_range {
                 cx.error(
                     p,
@@ -103,6 +107,9 @@ impl Nat {
             }
         }
         let forwards = self.forwards(cx);
+        let Some((ports, pings)) = self.shares(cx, pool, &ports, (lo, hi), &forwards) else {
+            return String::new();
+        };
         let mut t = ClickText::new();
         // Inputs: 0 from inside, 1 from outside, then one per forward. Outputs: 0 to outside, 1 to inside.
         // A pattern varies ports only: a pool of several addresses is a mapper with a pattern for each.
@@ -135,7 +142,7 @@ impl Nat {
         let promises = format!(", TAKE_OVER false, FRAGMENTS {FRAGMENTED}");
         t.line(format!("{options}{promises});"));
         t.line(format!(
-            "ping :: ICMPPingRewriter(pattern {lo} 1-65535 - - 0 1, drop \"{UNMAPPED}\"{promises});"
+            "ping :: ICMPPingRewriter(pattern {lo} {pings} - - 0 1, drop \"{UNMAPPED}\"{promises});"
         ));
         t.line("err_out :: ICMPRewriter(rw:0 ping:0, SOURCE all, STRICT true);");
         t.line("err_in :: ICMPRewriter(rw:0 ping:0, SOURCE own, STRICT true);");
@@ -201,6 +208,52 @@ impl Nat {
         ));
     }
 
+    /// The worker's slices of the port range and of the identifiers of echo requests, as patterns have them; one worker
+    /// has all. What the NAT hands out is noted for the partition.
+    fn shares(
+        &self,
+        cx: &mut KindCx<'_>,
+        pool: &Loc<String>,
+        ports: &str,
+        addresses: (Ipv4Addr, Ipv4Addr),
+        forwards: &[(&Loc<String>, Forward)],
+    ) -> Option<(String, String)> {
+        let range = range(ports)?;
+        let at = self.port_range.as_ref().unwrap_or(pool);
+        let span = cx.at(at);
+        cx.reader.translators.push(Translator {
+            function: cx.name.to_string(),
+            span,
+            kind: Kind::Nat(Pool {
+                addresses,
+                ports: range,
+                identifiers: PINGS,
+                forwards: forwards.iter().map(|(_, f)| f.told()).collect(),
+            }),
+            hairpin: self.hairpin,
+        });
+        let Share { worker, workers } = cx.reader.share;
+        if workers == 1 {
+            return Some((ports.to_string(), format!("{}-{}", PINGS.0, PINGS.1)));
+        }
+        let slices = (
+            slice_of(range, worker, workers),
+            slice_of(PINGS, worker, workers),
+        );
+        let (Some((a, b)), Some((c, d))) = slices else {
+            let all = usize::from(range.1 - range.0) + 1;
+            let message = format!(
+                "{}: {all} ports are too few for {workers} workers, each of which hands out its own",
+                cx.name
+            );
+            let hint =
+                format!("give at least {workers} ports with 'port-range', or use fewer workers");
+            cx.reader.error_hint(span, message, hint);
+            return None;
+        };
+        Some((format!("{a}-{b}"), format!("{c}-{d}")))
+    }
+
     /// The rewriter's capacity; an error is recorded where it is out of range.
     fn capacity_option(&self, cx: &mut KindCx<'_>) -> String {
         match &self.capacity {
@@ -238,6 +291,7 @@ impl Nat {
         if pairs.is_empty() {
             return String::new();
         }
+        cx.translates(Kind::Pairs);
         let mut t = ClickText::new();
         // Input i: from inside for pair i; input n+i: from outside for pair i.
         t.line("rw :: IPAddrPairRewriter(");
@@ -427,6 +481,18 @@ impl Forward {
             inside_port,
         })
     }
+    /// As the partition has it.
+    fn told(&self) -> onefold_partition::Forward {
+        onefold_partition::Forward {
+            transport: match self.proto.as_str() {
+                "tcp" => Transport::Tcp,
+                _ => Transport::Udp,
+            },
+            address: self.outside,
+            port: self.outside_port,
+            host: self.inside,
+        }
+    }
     fn filter(&self) -> String {
         format!(
             "dst host {} && {} dst port {}",
@@ -449,10 +515,8 @@ fn pool_filter(lo: Ipv4Addr, hi: Ipv4Addr) -> String {
     format!("({})", all.join(" or "))
 }
 
-fn range_ok(s: &str) -> bool {
+fn range(s: &str) -> Option<(u16, u16)> {
     let n = |s: &str| s.trim().parse::<u16>().ok().filter(|p| *p > 0);
-    match s.split_once('-') {
-        Some((a, b)) => matches!((n(a), n(b)), (Some(a), Some(b)) if a <= b),
-        None => n(s).is_some(),
-    }
+    let (a, b) = s.split_once('-').unwrap_or((s, s));
+    Some((n(a)?, n(b)?)).filter(|(a, b)| a <= b)
 }

@@ -1,6 +1,7 @@
 //! `onefold run`: captures in, captures out; or the packets of network interfaces, while they come.
 
 mod report;
+mod workers;
 
 use crate::common::{self, ChainArgs};
 use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
@@ -13,6 +14,7 @@ use crate::runner::{self, Plan};
 use crate::shadow::{Policy, ShadowArgs, ShadowLog};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
+use onefold_chain::Chain;
 use onefold_engine::flow::{DEFAULT_FLOWS, FLOOD_SHARE, FlowRunner};
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::shadow::{Report as ShadowReport, Shadow};
@@ -106,6 +108,10 @@ pub struct Args {
     /// With network interfaces: end after this time; if not given, Ctrl-C or SIGTERM ends it
     #[arg(long, visible_alias = "seconds", value_name = "SECONDS", value_parser = live::seconds)]
     duration: Option<Duration>,
+    /// So many workers, each with a graph, a program, a flow table and NAT ports of its own, on a core of its own where
+    /// there are as many. Captures and memory ports only
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    workers: u8,
     /// How the chain is executed
     #[arg(long, value_enum, default_value_t = Mode::Auto)]
     mode: Mode,
@@ -161,6 +167,9 @@ pub fn run(args: &Args) -> Result<u8> {
     let mode = args.mode;
     let captures = !args.inputs.is_empty() || args.ports.iter().any(|p| p.input().is_some());
     check(args, captures)?;
+    if args.workers > 1 {
+        return workers::run(args);
+    }
     let live = live::open(&args.ports, captures, &args.dpdk(), args.quiet)?;
     if live.is_empty() && args.duration.is_some() {
         anyhow::bail!(
@@ -170,14 +179,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let Some((chain, attached)) = live::load(&args.chain, &live, args.quiet)? else {
         return Ok(common::BAD_INPUT);
     };
-    let mut inputs = args.inputs.clone();
-    inputs.extend((args.ports.iter()).filter_map(|p| Some((p.port.clone(), p.input()?.into()))));
-    runner::check_bindings(&chain, &args.chain.text(), &inputs, &args.outputs)?;
-    for p in &args.ports {
-        if chain.ports.iter().all(|q| q.name != p.port) {
-            anyhow::bail!("the chain has no port '{}'", p.port);
-        }
-    }
+    let inputs = bound(args, &chain)?;
     let clock = Clock::start();
     let start = match live.is_empty() {
         true => runner::first_time(&inputs)?,
@@ -225,6 +227,7 @@ pub fn run(args: &Args) -> Result<u8> {
         limit: args.limit,
         linger: Timestamp::from_secs_f64(args.linger.clamp(0.0, 1e9)),
         quiet: args.quiet,
+        part: None,
     };
     // packets that arrive by themselves do not wait for a program
     let waits = plan.live.is_empty();
@@ -232,7 +235,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let ports = super::verify::ports(&chain);
     let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet);
     let policy = Policy::new(&args.shadow, args.seed);
-    let (executor, synthesized) = match executor(args, graph, &verifier, &policy)? {
+    let (executor, synthesized) = match executor(args, graph, &verifier, &policy, args.quiet)? {
         Ok(begun) => begun,
         Err(code) => return Ok(code),
     };
@@ -291,6 +294,19 @@ pub fn run(args: &Args) -> Result<u8> {
     })
 }
 
+/// Port and file of every capture that packets come from; every port is one of the chain's.
+fn bound(args: &Args, chain: &Chain) -> Result<Vec<(String, String)>> {
+    let mut inputs = args.inputs.clone();
+    inputs.extend((args.ports.iter()).filter_map(|p| Some((p.port.clone(), p.input()?.into()))));
+    runner::check_bindings(chain, &args.chain.text(), &inputs, &args.outputs)?;
+    for p in &args.ports {
+        if chain.ports.iter().all(|q| q.name != p.port) {
+            anyhow::bail!("the chain has no port '{}'", p.port);
+        }
+    }
+    Ok(inputs)
+}
+
 /// Options that do not go together.
 fn check(args: &Args, captures: bool) -> Result<()> {
     let mode = args.mode;
@@ -321,12 +337,18 @@ fn check(args: &Args, captures: bool) -> Result<()> {
 type Begun = std::result::Result<(Shadow, Option<(program::Synthesized, Verification)>), u8>;
 
 /// Makes what executes packets: with a program that has been verified, unless the reference graph is to run alone.
-fn executor(args: &Args, graph: Graph, verifier: &Verifier, policy: &Policy) -> Result<Begun> {
+fn executor(
+    args: &Args,
+    graph: Graph,
+    verifier: &Verifier,
+    policy: &Policy,
+    quiet: bool,
+) -> Result<Begun> {
     let given = args.verify.program.as_deref();
     let (executor, synthesized) = match args.mode {
         Mode::Reference => (flow(args, ProgramRunner::new(graph)), None),
         _ => {
-            let busy = Busy::new("synthesizing", args.quiet);
+            let busy = Busy::new("synthesizing", quiet);
             let Some(s) = program::given_or_made(&graph, given)? else {
                 return Ok(Err(common::BAD_INPUT));
             };
@@ -336,7 +358,7 @@ fn executor(args: &Args, graph: Graph, verifier: &Verifier, policy: &Policy) -> 
             r.prepare();
             drop(busy);
             let v = verifier.verify(r.graph(), &s.program)?;
-            v.say(args.quiet);
+            v.say(quiet);
             if v.verdict == Verdict::Refuted {
                 eprintln!("{}", v.refusal(&args.chain.text(), given));
                 if args.json {
@@ -351,7 +373,9 @@ fn executor(args: &Args, graph: Graph, verifier: &Verifier, policy: &Policy) -> 
             r.graph_mut().tell("verification", v.told());
             #[cfg(debug_assertions)]
             program::Fault::plant(args.shadow.fault, &mut r);
-            policy.say(&v);
+            if !quiet || args.quiet {
+                policy.say(&v);
+            }
             let mut r = flow(args, r);
             policy.watch(&mut r, &s.program, &v);
             (r, Some((s, v)))

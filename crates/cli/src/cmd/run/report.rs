@@ -26,6 +26,7 @@ pub fn json(o: &Outcome, mode: Mode, made: Option<&Made<'_>>) -> serde_json::Val
             "file": d.place.file.as_ref(), "line": d.place.line })).collect::<Vec<_>>(),
         "ports": ports,
         "seconds": o.seconds,
+        "cpu_seconds": o.cpu_seconds,
         "ns_per_packet": ns_per_packet(o),
         "mpps": t.packets_in as f64 / o.seconds.max(1e-9) / 1e6,
         "capture_seconds": o.span,

@@ -1,0 +1,102 @@
+//! A chain for several workers: a graph for each, and what a partition goes by at each of the chain's ports.
+//!
+//! N workers are N reference graphs. They are alike but for what NATs hand out: each has its slice of the port range
+//! and of the identifiers of echo requests ([`onefold_partition::slice_of`]). Which packets have to meet follows from
+//! the functions that rewrite addresses, and where they are between the chain's ports (`derive`).
+
+mod classes;
+mod derive;
+
+use crate::error::ChainError;
+use crate::live::Live;
+use crate::load::{Options, load_as};
+use crate::stitch::Chain;
+use onefold_click::diag::Diagnostic;
+use onefold_click::source::Span;
+use onefold_partition::{MAX_WORKERS, Pool, PortRule};
+
+/// A chain as several workers have it.
+#[derive(Debug, Clone)]
+pub struct WorkerChains {
+    /// Each worker's, with the same elements at the same indices.
+    pub chains: Vec<Chain>,
+    /// What the partition goes by at each port of the chain, in their order.
+    pub ports: Vec<PortRule>,
+    /// What several workers do otherwise than one, by name.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Which of how many workers a chain is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub worker: usize,
+    pub workers: usize,
+}
+
+impl Default for Share {
+    fn default() -> Share {
+        Share {
+            worker: 0,
+            workers: 1,
+        }
+    }
+}
+
+/// A function that rewrites addresses.
+#[derive(Debug, Clone)]
+pub(crate) struct Translator {
+    pub function: String,
+    /// What messages about it point at.
+    pub span: Span,
+    pub kind: Kind,
+    /// Inside hosts reach each other through outside addresses.
+    pub hairpin: bool,
+}
+
+/// What it rewrites.
+#[derive(Debug, Clone)]
+pub(crate) enum Kind {
+    /// The address of who is at port 0, into one of these.
+    Nat(Pool),
+    /// The address of who is at port 0, one to one.
+    Pairs,
+    /// The address of who is at port 1: a server's, and its virtual one.
+    Balancer,
+}
+
+/// Loads a chain for so many workers, 1 to [`MAX_WORKERS`].
+///
+/// # Errors
+/// The chain is wrong, or several workers cannot do together what one does: why not, with file, line and hint.
+pub fn load_workers(
+    name: &str,
+    options: &Options,
+    workers: usize,
+) -> Result<WorkerChains, ChainError> {
+    let workers = workers.clamp(1, MAX_WORKERS);
+    let mut chains = Vec::new();
+    let mut derived = None;
+    for worker in 0..workers {
+        let share = Share { worker, workers };
+        let (chain, mut reader) = load_as(name, options, Live::default(), share)?;
+        if worker == 0 && workers > 1 {
+            let ports = derive::rules(&chain, &mut reader);
+            let warnings = classes::look(&chain, &mut reader);
+            let found = std::mem::take(&mut reader.diagnostics);
+            match ports.filter(|_| !found.iter().any(Diagnostic::is_error)) {
+                Some(ports) => derived = Some((ports, warnings)),
+                None => return Err(ChainError::Invalid(found)),
+            }
+        }
+        chains.push(chain);
+    }
+    let (ports, warnings) = derived.unwrap_or_else(|| {
+        let ports = chains.first().map_or(0, |c| c.ports.len());
+        (vec![PortRule::default(); ports], Vec::new())
+    });
+    Ok(WorkerChains {
+        chains,
+        ports,
+        warnings,
+    })
+}

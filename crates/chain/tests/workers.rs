@@ -1,0 +1,236 @@
+//! Chains for several workers: what each hands out, what the partition goes by, and what is refused.
+
+mod common;
+
+use onefold_chain::{ChainError, Options, WorkerChains, load_workers};
+use onefold_partition::Hash;
+use std::path::Path;
+
+fn options() -> Options {
+    Options {
+        examples: vec![common::chains()],
+        ..Default::default()
+    }
+}
+
+fn example(name: &str, workers: usize) -> WorkerChains {
+    load_workers(name, &options(), workers).unwrap()
+}
+
+/// A chain file of a test.
+fn written(test: &str, text: &str, workers: usize) -> Result<WorkerChains, ChainError> {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("chain.yaml");
+    std::fs::write(&file, text).unwrap();
+    load_workers(&file.display().to_string(), &options(), workers)
+}
+
+fn errors(r: Result<WorkerChains, ChainError>) -> String {
+    match r {
+        Err(ChainError::Invalid(ds)) => ds.iter().map(|d| d.render(false)).collect(),
+        Err(e) => e.to_string(),
+        Ok(w) => panic!("taken: {:?}", w.ports),
+    }
+}
+
+fn click(w: &WorkerChains, worker: usize, function: &str) -> String {
+    let f = w.chains[worker]
+        .functions
+        .iter()
+        .find(|f| f.name == function);
+    f.unwrap().click.clone()
+}
+
+#[test]
+fn each_worker_hands_out_its_own_ports() {
+    let w = example("router-nat-lb", 3);
+    for (worker, ports, pings) in [
+        (0, "1024-22527", "1-21845"),
+        (1, "22528-44031", "21846-43690"),
+        (2, "44032-65535", "43691-65535"),
+    ] {
+        let text = click(&w, worker, "nat");
+        assert!(
+            text.contains(&format!("pattern 172.16.2.1 {ports} - - 0 1,")),
+            "{text}"
+        );
+        assert!(
+            text.contains(&format!("pattern 172.16.2.1 {pings} - - 0 1,")),
+            "{text}"
+        );
+    }
+    // all else is the same
+    let names = |w: &WorkerChains, i: usize| -> Vec<(String, String)> {
+        let all = w.chains[i].graph.elements.iter();
+        all.map(|e| (e.name.clone(), e.class.clone())).collect()
+    };
+    assert_eq!(names(&w, 0), names(&w, 2));
+    assert_eq!(click(&w, 0, "lb"), click(&w, 2, "lb"));
+    // one worker has what the chain has
+    let one = example("router-nat-lb", 1);
+    let chain = onefold_chain::load("router-nat-lb", &options()).unwrap();
+    assert_eq!(
+        one.chains[0].graph.to_click_text(),
+        chain.graph.to_click_text()
+    );
+}
+
+/// Where one address stays the same it is hashed at both ends; behind a NAT in front of a balancer ports tell.
+#[test]
+fn what_tells_follows_from_the_chain() {
+    use Hash::{Both, Destination, Source};
+    let hashes =
+        |name: &str| -> Vec<Hash> { example(name, 2).ports.iter().map(|p| p.hash).collect() };
+    assert_eq!(hashes("routers-3"), [Both, Both]);
+    assert_eq!(hashes("campus-dpi")[..2], [Both, Both]);
+    assert_eq!(hashes("isp-edge"), [Destination, Source]);
+    assert_eq!(hashes("napts-3"), [Destination, Source]);
+    let w = example("router-nat-lb", 2);
+    assert_eq!((w.ports[0].hash, w.ports[1].hash), (Both, Both));
+    assert!(w.ports[0].pools.is_empty());
+    assert_eq!(w.ports[1].pools.len(), 1);
+    assert_eq!(w.ports[1].pools[0].ports, (1024, 65535));
+    let w = example("kitchen-sink", 2);
+    let at = |n: &str| w.chains[0].ports.iter().position(|p| p.name == n).unwrap();
+    let (trunk, servers) = (&w.ports[at("trunk")], &w.ports[at("servers")]);
+    assert_eq!(servers.pools[0].forwards.len(), 1);
+    assert_eq!(trunk.hosts, [std::net::Ipv4Addr::new(10, 0, 0, 22)]);
+    // the gateway's MAC address is written down
+    assert!(!trunk.neighbours && !servers.neighbours);
+}
+
+/// Where a router asks for its neighbours, also behind a firewall, and nowhere else.
+#[test]
+fn all_workers_learn_neighbours() {
+    let text = "functions:
+  fw: { firewall: { rules: [ 'allow all' ] } }
+  r:
+    router:
+      interfaces:
+        - { address: 10.0.0.1/8, mac: '02:00:00:00:00:02' }
+        - { address: 172.16.1.1/24, mac: '02:00:00:00:00:03', gateway-mac: '02:00:00:00:00:04' }
+      routes: [ default via 172.16.1.2 ]
+  out: { firewall: { rules: [ 'allow all' ] } }
+links: [ 'fw[1] <-> [0]r[1] <-> [0]out' ]
+ports: { lan: 'fw[0]', wan: 'out[1]' }
+";
+    let w = written("neighbours", text, 2).unwrap();
+    let asks: Vec<bool> = w.ports.iter().map(|p| p.neighbours).collect();
+    assert!(asks[0], "{asks:?}");
+    let alone = "functions: { fw: { firewall: { rules: [ 'allow all' ] } } }\nports: { lan: 'fw[0]', wan: 'fw[1]' }\n";
+    let w = written("alone", alone, 2).unwrap();
+    assert!(w.ports.iter().all(|p| !p.neighbours));
+}
+
+const BALANCED: &str = "functions:
+  lb:
+    load-balancer:
+      address: 198.18.0.80
+      servers: [ { address: 172.16.3.1 } ]
+ports: { clients: 'lb[0]', servers: 'lb[1]' }
+";
+
+#[test]
+fn balancers_hash_clients() {
+    let w = written("balancer", BALANCED, 2).unwrap();
+    let hashes: Vec<Hash> = w.ports.iter().map(|p| p.hash).collect();
+    assert_eq!(hashes, [Hash::Source, Hash::Destination]);
+}
+
+fn nat(more: &str, behind: &str) -> String {
+    format!(
+        "functions:
+  nat:
+    nat:
+      pool: 203.0.113.1
+{more}
+  lb:
+    load-balancer:
+      address: 198.18.0.80
+      servers: [ {{ address: 172.16.3.1 }} ]
+{behind}ports: {{ in: 'nat[0]', out: 'lb[1]' }}
+"
+    )
+}
+
+#[test]
+fn what_workers_cannot_divide_is_refused() {
+    let linked = "links: [ 'nat[1] <-> [0]lb' ]\n";
+    let few = errors(written(
+        "few",
+        &nat("      port-range: 1024-1025\n", linked),
+        3,
+    ));
+    assert!(few.contains("2 ports are too few for 3 workers"), "{few}");
+    assert!(
+        few.contains("chain.yaml:5:") && few.contains("port-range"),
+        "{few}"
+    );
+    assert!(written("enough", &nat("      port-range: 1024-1026\n", linked), 3).is_ok());
+
+    let forward = "      forward: [ 'tcp 203.0.113.1:8080 -> 10.0.0.5:80' ]\n";
+    let told = errors(written("forwarded", &nat(forward, linked), 2));
+    assert!(
+        told.contains("a port that is forwarded may be handed out"),
+        "{told}"
+    );
+    assert!(told.contains("port-range"), "{told}");
+    let apart = format!("{forward}      port-range: 10000-20000\n");
+    assert!(written("apart", &nat(&apart, linked), 2).is_ok());
+
+    let turned = "  back:
+    load-balancer:
+      address: 198.18.0.81
+      servers: [ { address: 172.16.3.9 } ]
+links: [ 'lb[1] <-> [1]back' ]
+ports: { clients: 'lb[0]', servers: 'back[0]' }
+";
+    let facing = BALANCED.replace("ports: { clients: 'lb[0]', servers: 'lb[1]' }\n", turned);
+    let told = errors(written("facing", &facing, 2));
+    assert!(
+        told.contains("no address and no port tells both directions"),
+        "{told}"
+    );
+    assert!(written("facing", &facing, 1).is_ok());
+}
+
+#[test]
+fn elements_that_workers_cannot_have_are_refused_by_name() {
+    let chain = |elements: &str| {
+        format!(
+            "functions:
+  f:
+    click:
+      config: |
+        FromDevice(a) -> {elements} -> ToDevice(b);
+        FromDevice(b) -> ToDevice(a);
+    ports: [ a, b ]
+ports: {{ a: 'f[0]', b: 'f[1]' }}
+"
+        )
+    };
+    let text = chain("rw :: IPRewriter(pattern 1.0.0.1 1024-65535 - - 0 0)");
+    let told = errors(written("rewriter", &text, 2));
+    assert!(
+        told.contains("f/rw :: IPRewriter") && told.contains("cannot be divided"),
+        "{told}"
+    );
+    let told = errors(written("dump", &chain("ToIPSummaryDump(/dev/null)"), 2));
+    assert!(
+        told.contains("every worker would do the same again"),
+        "{told}"
+    );
+    let w = written("queue", &chain("q :: Queue(10) -> RatedUnqueue(5)"), 2).unwrap();
+    let warned: String = w.warnings.iter().map(|d| d.render(false)).collect();
+    assert!(
+        warned.contains("f/q (Queue)") && warned.contains("RatedUnqueue"),
+        "{warned}"
+    );
+    assert!(
+        written("plain", &chain("Counter"), 2)
+            .unwrap()
+            .warnings
+            .is_empty()
+    );
+}
