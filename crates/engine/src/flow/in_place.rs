@@ -20,9 +20,13 @@ use crate::flow::walk::{apply, leaves, tally_and_tell, touched};
 use crate::flow::wave::LONGEST;
 use crate::program::headers::shape::Transport;
 use crate::simd::{WINDOW, Wide};
-use onefold_element::{InspectCx, Inspected};
+use onefold_element::InspectCx;
+#[cfg(debug_assertions)]
+use onefold_element::Inspected;
 use onefold_nat::NO_LEASE;
-use onefold_packet::{Packet, Pkt, Timestamp};
+#[cfg(debug_assertions)]
+use onefold_packet::Packet;
+use onefold_packet::{Pkt, Timestamp};
 
 /// Room in front of a packet from which a template may put bytes in front of it without moving it.
 const ROOM: usize = 64;
