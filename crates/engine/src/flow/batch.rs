@@ -138,6 +138,7 @@ impl FlowRunner {
                 };
                 if alone {
                     i += wide.go_in_place(self, (ingress, i), upto, &mut packets, stale);
+                    stale |= self.news != news;
                 }
                 let alone = alone && i < upto && self.goes_alone(wide, ingress, i, stale);
                 if !alone {

@@ -121,11 +121,13 @@ impl FlowRunner {
         self.flush();
         let now = self.runner.graph.core.now;
         let (mut i, mut by_class) = (from, 0);
+        let news = self.news;
         // Bound: each round takes a packet
         while i < upto
             && self.holds()
             && !self.runner.graph.out.traced
-            && self.is_composed(wide, i, stale)
+            // one that an element wanted may have come to be known, in another flow's place
+            && self.is_composed(wide, i, stale || self.news != news)
         {
             let Some(x) = self.group.get(i) else { break };
             let (number, lease) = (x.action, x.lease);
