@@ -132,10 +132,8 @@ impl FlowRunner {
             let mut stale = i > 0 || seen.keyed || seen.part;
             // Bound: each round takes at least one packet.
             while i < n {
-                let upto = match stamped {
-                    false => n,
-                    true => i + self.begin_run_of(ingress, packets.rest()),
-                };
+                let run = stamped.then(|| self.begin_run_of(ingress, packets.rest()));
+                let upto = run.map_or(n, |run| i + run);
                 if alone {
                     i += wide.go_in_place(self, (ingress, i), upto, &mut packets, stale);
                     stale |= self.news != news;
