@@ -59,6 +59,37 @@ fn monitor() {
     wrong("    monitor: { flows: -1 }", 2, &["t/chain.yaml:3:"]);
 }
 
+/// Nothing in front of a monitor has marked the headers for it.
+#[test]
+fn a_monitor_at_an_entry_knows_flows() {
+    let text = chain("    monitor: {}", 2);
+    let c = load_in(Path::new("."), &text).unwrap();
+    let mut graph = build(&c);
+    let plain = Frame::udp([10, 0, 0, 1], [10, 0, 0, 2], 53);
+    let tagged = plain.clone().with(|f| f.vlan = Some(42));
+    let mut v6 = vec![0u8; 12];
+    v6.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, 17, 64]);
+    v6.extend([0xfd; 16]);
+    v6.extend([0xfe; 16]);
+    v6.extend([0, 7, 0, 9, 0, 8, 0, 0]);
+    let mut arp = vec![0u8; 60];
+    arp[12..14].copy_from_slice(&[8, 6]);
+    for (port, other) in [("p0", "p1"), ("p1", "p0")] {
+        let frames = [plain.bytes(), tagged.bytes(), v6.clone(), arp.clone()];
+        let out = send(&c, &mut graph, port, &frames);
+        assert_eq!(out, frames.map(|f| (other.to_string(), f)), "unchanged");
+    }
+    for way in ["up", "down"] {
+        let mut read = |what: &str| graph.read_handler(&format!("f/{way}_flows.{what}")).unwrap();
+        let flows = read("flows");
+        let flows: Vec<&str> = flows.lines().collect();
+        assert_eq!(flows.len(), 2, "{flows:?}");
+        assert!(flows[0].starts_with("17 10.0.0.1 5000 10.0.0.2 53 2 "));
+        assert!(flows[1].starts_with("17 fdfd:"), "{}", flows[1]);
+        assert_eq!(read("skipped"), "1");
+    }
+}
+
 #[test]
 fn firewall() {
     wrong(

@@ -131,6 +131,7 @@ pub struct Record {
 #[repr(C, align(64))]
 struct Hot {
     key: FlowKey,
+    /// Zero in a record that is free.
     packets: u64,
     bytes: u64,
     last: Timestamp,
@@ -152,9 +153,27 @@ struct Links {
     newer: u32,
 }
 
+/// A packet that is yet to be counted.
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    key: FlowKey,
+    hash: u64,
+    bytes: u64,
+    now: Timestamp,
+}
+
+/// Packets that are counted together. Nobody sees that they wait: whoever reads has them counted before.
+const TOGETHER: usize = 16;
+
 /// See the module's text. All operations take constant time but for the reports.
+///
+/// A packet's flow is three or four lines of the cache (index, record, neighbours), and finding one waits for the one
+/// before: packets are counted sixteen at a time, all being found before the first is counted, so that the processor
+/// waits for all of them at once (`kitchen-sink` with 8,000 flows: 70 ns a packet one by one).
 #[derive(Debug, Clone)]
 pub struct FlowTable {
+    /// At most [`TOGETHER`].
+    pending: Vec<Pending>,
     /// Numbers of records, by their keys.
     index: HashTable<u32>,
     hasher: RandomState,
@@ -184,6 +203,7 @@ impl FlowTable {
     /// A table for at most `capacity` flows (at least one). `timeout` zero: flows do not expire.
     pub fn new(capacity: usize, timeout: Timestamp) -> FlowTable {
         FlowTable {
+            pending: Vec::with_capacity(TOGETHER),
             index: HashTable::new(),
             hasher: RandomState::default(),
             records: Vec::new(),
@@ -203,7 +223,8 @@ impl FlowTable {
     }
 
     /// Flows in the table.
-    pub fn len(&self) -> usize {
+    pub fn len(&mut self) -> usize {
+        self.settle();
         self.index.len()
     }
     /// Most flows that it holds.
@@ -216,23 +237,75 @@ impl FlowTable {
     pub fn count(&mut self, key: FlowKey, bytes: u64, now: Timestamp) {
         self.packets += 1;
         self.bytes += bytes;
-        // two per packet: a table that is full of dead flows empties while new ones come
-        self.expire(now, 2);
         let hash = self.hasher.hash_one(key);
+        self.pending.push(Pending {
+            key,
+            hash,
+            bytes,
+            now,
+        });
+        if self.pending.len() >= TOGETHER {
+            self.settle();
+        }
+    }
+
+    /// Counts what waits for it.
+    fn settle(&mut self) {
+        let mut found = [NIL; TOGETHER];
         let records = &self.records;
-        let same = |i: &u32| records.get(*i as usize).is_some_and(|r| r.key == key);
-        if let Some(i) = self.index.find(hash, same).copied() {
-            if let Some(r) = self.records.get_mut(i as usize) {
-                r.packets += 1;
-                r.bytes += bytes;
-                r.last = now;
-            }
-            if i != self.newest {
-                self.unlink(i);
-                self.link_newest(i);
-            }
+        for (p, found) in self.pending.iter().zip(&mut found) {
+            let same = |i: &u32| records.get(*i as usize).is_some_and(|r| r.key == p.key);
+            *found = self.index.find(p.hash, same).copied().unwrap_or(NIL);
+        }
+        let mut pending = std::mem::take(&mut self.pending);
+        for (p, found) in pending.drain(..).zip(found) {
+            self.count_one(p, found);
+        }
+        self.pending = pending;
+    }
+
+    /// Counts one packet, whose record has this number unless what was counted since it was found has changed that.
+    #[inline(always)]
+    fn count_one(&mut self, p: Pending, found: u32) {
+        // two per packet: a table that is full of dead flows empties while new ones come
+        self.remove_idle(p.now, 2);
+        if self.count_known(found, &p) {
             return;
         }
+        let records = &self.records;
+        let same = |i: &u32| records.get(*i as usize).is_some_and(|r| r.key == p.key);
+        let found = self.index.find(p.hash, same).copied().unwrap_or(NIL);
+        if !self.count_known(found, &p) {
+            self.count_new(p);
+        }
+    }
+
+    /// Counts a packet of the flow that this record is about; whether it is.
+    #[inline(always)]
+    fn count_known(&mut self, i: u32, p: &Pending) -> bool {
+        match self.records.get_mut(i as usize) {
+            Some(r) if r.packets != 0 && r.key == p.key => {
+                r.packets += 1;
+                r.bytes += p.bytes;
+                r.last = p.now;
+            }
+            _ => return false,
+        }
+        if i != self.newest {
+            self.unlink(i);
+            self.link_newest(i);
+        }
+        true
+    }
+
+    #[cold]
+    fn count_new(&mut self, p: Pending) {
+        let Pending {
+            key,
+            hash,
+            bytes,
+            now,
+        } = p;
         if self.index.len() >= self.capacity && self.remove_oldest() {
             self.evicted += 1;
         }
@@ -263,6 +336,12 @@ impl FlowTable {
 
     /// Removes at most `most` flows that have been idle for too long.
     pub fn expire(&mut self, now: Timestamp, most: usize) {
+        self.settle();
+        self.remove_idle(now, most);
+    }
+
+    #[inline(always)]
+    fn remove_idle(&mut self, now: Timestamp, most: usize) {
         if self.timeout == Timestamp::ZERO {
             return;
         }
@@ -278,9 +357,10 @@ impl FlowTable {
 
     fn remove_oldest(&mut self) -> bool {
         let i = self.oldest;
-        let Some(r) = self.records.get(i as usize) else {
+        let Some(r) = self.records.get_mut(i as usize) else {
             return false;
         };
+        r.packets = 0;
         if let Ok(e) = (self.index).find_entry(self.hasher.hash_one(r.key), |j| *j == i) {
             e.remove();
         }
@@ -316,7 +396,7 @@ impl FlowTable {
     }
 
     /// All flows, the one seen longest ago first.
-    pub fn by_age(&self) -> Vec<Record> {
+    pub fn by_age(&mut self) -> Vec<Record> {
         let mut out = Vec::with_capacity(self.len());
         let mut i = self.oldest;
         while let (Some(r), Some(first), Some(l)) = (
@@ -344,12 +424,14 @@ impl FlowTable {
 
 impl State for FlowTable {
     fn summary(&self) -> String {
+        let mut all = self.clone();
+        all.settle();
         let mut s = format!(
             "{} packets, {} bytes, {} skipped, {} evicted, {} expired\n",
-            self.packets, self.bytes, self.skipped, self.evicted, self.expired
+            all.packets, all.bytes, all.skipped, all.evicted, all.expired
         );
         // in order of age: it decides who gives way next
-        for r in self.by_age() {
+        for r in all.by_age() {
             let _ = writeln!(
                 s,
                 "{} {} {} {} {}",
@@ -373,11 +455,11 @@ mod tests {
     proptest! {
         /// Against a list that is kept in order of age.
         #[test]
-        fn least_recently_seen_gives_way(capacity in 1usize..6, timeout in 0i64..8, steps in prop::collection::vec((0u8..10, 0i64..3), 0..200)) {
+        fn least_recently_seen_gives_way(capacity in 1usize..6, timeout in 0i64..8, steps in prop::collection::vec((0u8..10, 0i64..3, prop::bool::weighted(0.1)), 0..200)) {
             let mut t = FlowTable::new(capacity, Timestamp::from_secs(timeout));
             let mut model: Vec<Record> = Vec::new();
             let (mut evicted, mut expired, mut now) = (0u64, 0u64, 0);
-            for (k, dt) in steps {
+            for (k, dt, look) in steps {
                 now += dt;
                 let at = Timestamp::from_secs(now);
                 let key = FlowKey::v4([k; 4], [1; 4], 6, None);
@@ -404,8 +486,10 @@ mod tests {
                     }
                 }
                 t.count(key, 10, at);
-                prop_assert_eq!(t.by_age(), model.clone());
-                prop_assert_eq!((t.len(), t.evicted, t.expired), (model.len(), evicted, expired));
+                if look {
+                    prop_assert_eq!(t.by_age(), model.clone());
+                    prop_assert_eq!((t.len(), t.evicted, t.expired), (model.len(), evicted, expired));
+                }
                 prop_assert!(t.records.len() <= capacity);
             }
         }
