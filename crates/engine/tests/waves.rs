@@ -148,22 +148,26 @@ fn packets_are_known_behind_tags_and_asked_elements() {
     assert!(s.composed > s.hits / 2, "{s:?} {:?}", b.flow.not_composed());
 }
 
-/// The same with rules on headers and payloads in place of the matchers, of elements that look at packets where they
-/// are: a tag taken off and a translator's rewriting are undone for packets that an element wants to be given.
-#[test]
-fn packets_that_elements_want_after_all_are_what_they_were() {
+/// The chain with rules on headers and payloads in place of the matchers: all its elements look at packets where they
+/// are.
+fn inspecting() -> String {
     let rules = "PayloadFilter(alert NAME soon LITERAL SOON, drop FILTER \"src host 10.0.0.3\" LITERAL EVIL, \
                  drop FILTER \"dst port 99 and src host 10.0.0.4\" SIZE 9-, alert FILTER \"dst host 10.0.0.5\")";
-    let chain = (CHAIN)
+    (CHAIN)
         .replace(
             "PayloadMatcher(deny string EVIL, 1 string LOOK, 2 string SOON)",
             rules,
         )
         .replace("VLANDecap -> up", "VLANDecap -> MarkIPHeader(14) -> up")
         .replace("m [2] -> Paint(7) -> late :: Counter -> d;", "")
-        .replace("PayloadMatcher(deny string EVIL, 1 string LOOK)", rules);
+        .replace("PayloadMatcher(deny string EVIL, 1 string LOOK)", rules)
+}
+
+/// A tag taken off and a translator's rewriting are undone for packets that an element wants to be given.
+#[test]
+fn packets_that_elements_want_after_all_are_what_they_were() {
     for seed in [3, 0x2468_1357, 0xdead_0001] {
-        let b = run(Both::new(&chain, 4096), 12, 300, seed);
+        let b = run(Both::new(&inspecting(), 4096), 12, 300, seed);
         let s = b.flow.stats();
         assert!(s.in_place > s.hits / 3, "{s:?} {:?}", b.flow.not_composed());
         let g = b.program.graph();
@@ -172,6 +176,19 @@ fn packets_that_elements_want_after_all_are_what_they_were() {
                 .iter()
                 .any(|d| d.reason.contains("dropped by a rule"))
         );
+    }
+}
+
+/// A packet that an element wants makes entries of its own, and what packets behind it were looked up to be may be
+/// another flow's by then.
+#[test]
+fn packets_behind_one_that_an_element_wanted_are_their_own_flows() {
+    for seed in 0..4 {
+        for flows in [16, 32, 64] {
+            let b = run(Both::new(&inspecting(), flows), 40, 120, seed + 77);
+            let s = b.flow.stats();
+            assert!(s.in_place > 100 && s.resumed > 100, "{s:?}");
+        }
     }
 }
 
