@@ -41,6 +41,8 @@ part_properties() {
     -p onefold-table -p onefold-packet -p onefold-classify -p onefold-nat -p onefold-element -p onefold-elements \
     -p onefold-synth -p onefold-engine
 }
+# days: thirty days on the virtual clock, hosts and neighbours that come and go: packets conserved, memory flat
+part_days() { $CARGO test --profile quick --locked -p onefold --test days -- --ignored --nocapture; }
 # fuzz: every fuzz target with address sanitizer, two at a time
 part_fuzz() { scripts/fuzz.sh "${FUZZ_SECONDS:-240}" "$state/fuzz"; }
 
