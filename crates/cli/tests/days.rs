@@ -269,7 +269,7 @@ fn all(name: &str, (rounds, seconds): (i64, i64), settled: i64, room: u64) {
 
 #[test]
 fn time_passes_and_memory_stays() {
-    all("days-some", (3, 600), 1, 4096);
+    all("days-some", (3, 300), 1, 4096);
 }
 
 /// `scripts/soak.sh days`.
