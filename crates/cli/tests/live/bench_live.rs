@@ -192,3 +192,47 @@ fn bench_live_tells_latency_by_load() {
     let (_, err) = common::run(&dir, 2, &["bench", "live", "--rows", "no such row"]);
     assert!(err.contains("no row"), "{err}");
 }
+
+/// A chain and DPDK's own MAC swap, whose packets come from memory: what one takes more than the other is told.
+#[test]
+fn bench_live_measures_packets_from_memory() {
+    if !may() {
+        return;
+    }
+    let _turn = TURN.lock();
+    let dir = common::temp("bench-live-memory");
+    let rest = [
+        "--experiment",
+        "memory",
+        "--rows",
+        "l2fwd, from",
+        "--rows",
+        "fw10",
+        "--rows",
+        "testpmd",
+    ];
+    let v = measured(&dir, &rest);
+    let rows = v["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 3, "{v}");
+    if !cfg!(feature = "dpdk") {
+        let said = rows[0]["skipped"].as_str().unwrap_or_default();
+        assert!(said.contains("built without DPDK"), "{v}");
+        return;
+    }
+    for r in rows {
+        if let Some(why) = r["skipped"].as_str() {
+            // a rival that is not there is no fault
+            assert!(why.contains("apt install dpdk"), "{v}");
+            continue;
+        }
+        assert!(
+            r["process_ns_per_packet"]["median"].as_f64() > Some(0.0),
+            "{v}"
+        );
+    }
+    let said = v["conclusions"][0].as_str().unwrap_or_default();
+    assert!(
+        said.starts_with("fw10: ") && said.contains("above the MAC swap"),
+        "{v}"
+    );
+}

@@ -3,7 +3,8 @@
 use super::driver::start_on;
 use super::rival;
 use super::rows::{Device, KINDS, Row};
-use super::topology::{PAIRS, Topology};
+use super::testpmd;
+use super::topology::Topology;
 use anyhow::{Context, Result, bail};
 use onefold_bench::measure::on_all_cores;
 use std::io::{BufRead, BufReader};
@@ -18,8 +19,8 @@ const READY: &str = "running;";
 
 /// A device that forwards packets; it stops when it is dropped.
 pub enum Running<'a> {
-    /// A chain.
-    Chain(Child),
+    /// A chain's process, or DPDK's.
+    Process(Child),
     /// The kernel.
     Kernel(&'a Topology),
 }
@@ -32,21 +33,29 @@ pub fn start<'a>(
     row: &Row,
     (rules, poll): (&str, &str),
 ) -> Result<Running<'a>> {
+    topology.forget_socket();
     let kind = match row.device {
         Device::Kernel { established_first } => {
             let running = Running::Kernel(topology);
             rival::configure(topology, rules, established_first)?;
             return Ok(running);
         }
+        Device::Testpmd(Some(k)) => {
+            let kind = KINDS.get(k).context("a kind of ports")?;
+            let ports = [0, 1].map(|n| kind.device(topology.ends(n)[0]));
+            return Ok(Running::Process(testpmd::start(core, &ports)?));
+        }
         Device::Chain(k) => KINDS.get(k).context("a kind of ports")?,
+        _ => bail!("packets from memory need no ports"),
     };
     let mut c = topology.device(exe);
     c.args(["run", &row.traffic.chain]);
     for (k, v) in &row.traffic.set {
         c.args(["--set", &format!("{k}={v}")]);
     }
-    for ((_, interface), port) in PAIRS.iter().zip(&row.traffic.ports) {
-        c.args(["--port", &kind.port(port, interface)]);
+    for (n, port) in row.traffic.ports.iter().enumerate() {
+        let [end, _] = topology.ends(n);
+        c.args(["--port", &format!("{port}={}", kind.device(end))]);
     }
     c.args(["--json", "--no-verify", "--poll", poll]);
     c.args(["--duration", LONGEST]);
@@ -55,7 +64,7 @@ pub fn start<'a>(
         .stderr(Stdio::piped());
     let mut child = on_all_cores(|| start_on(core, &mut c)).context("the chain")?;
     let stderr = child.stderr.take();
-    let running = Running::Chain(child);
+    let running = Running::Process(child);
     let Some(stderr) = stderr else {
         bail!("the chain has no standard error");
     };
@@ -83,7 +92,7 @@ impl Running<'_> {
     /// The number of its process, if it is one.
     pub fn pid(&self) -> Option<u32> {
         match self {
-            Running::Chain(c) => Some(c.id()),
+            Running::Process(c) => Some(c.id()),
             Running::Kernel(_) => None,
         }
     }
@@ -92,7 +101,7 @@ impl Running<'_> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         match self {
-            Running::Chain(c) => {
+            Running::Process(c) => {
                 let _ = c.kill();
                 let _ = c.wait();
                 // the kernel lets go of sockets and programs a moment later

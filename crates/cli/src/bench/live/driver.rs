@@ -1,7 +1,7 @@
 //! `onefold gen` in the generator's namespace, which makes trials as it is told (`gen --commands`).
 
-use super::rows::Traffic;
-use super::topology::{PAIRS, Topology};
+use super::rows::{Device, KINDS, Row};
+use super::topology::Topology;
 use anyhow::{Context, Result, anyhow, bail};
 use onefold_bench::measure::{on_all_cores, pin};
 use serde_json::Value;
@@ -54,9 +54,15 @@ impl Driver {
         topology: &Topology,
         exe: &Path,
         core: usize,
-        traffic: &Traffic,
+        row: &Row,
         trials: &Trials,
     ) -> Result<Driver> {
+        let traffic = &row.traffic;
+        let kind = match row.device {
+            Device::Chain(k) | Device::Testpmd(Some(k)) => KINDS.get(k),
+            _ => KINDS.first(),
+        };
+        let kind = kind.context("a kind of ports")?;
         let mut c = topology.generator(exe);
         c.args(["gen", "--commands", "--json", "-q", "--settle", "0.05"]);
         c.args(["--establish", "--attempts", &trials.attempts.to_string()]);
@@ -64,8 +70,9 @@ impl Driver {
         for (k, v) in &traffic.set {
             c.args(["--set", &format!("{k}={v}")]);
         }
-        for ((interface, _), port) in PAIRS.iter().zip(&traffic.ports) {
-            c.args(["--port", &format!("{port}=packet:{interface}")]);
+        for (n, port) in traffic.ports.iter().enumerate() {
+            let [_, end] = topology.ends(n);
+            c.args(["--port", &format!("{port}={}", kind.generator(end))]);
         }
         if let Some(mac) = &traffic.to_mac {
             c.args(["--to-mac", &format!("{}={mac}", traffic.ports[0])]);

@@ -20,6 +20,9 @@ pub enum Experiment {
     /// Latency at 10, 50 and 80% of the throughput: a MAC swap, the ISP edge with 251, 713 and 8,550 rules (SNF, figure
     /// 7.12), one to eight routers.
     Latency,
+    /// Processor time per packet of chains, and of DPDK's own MAC swap, with packets that come from memory and go
+    /// nowhere: no network, no generator.
+    Memory,
     /// Rates of l2fwd, l3fwd (ten routes), fw10 (ten rules) and their chains, by length of frames (Niu et al.).
     Chains,
 }
@@ -31,6 +34,7 @@ impl Experiment {
             Experiment::Throughput => "throughput",
             Experiment::Batch => "batch",
             Experiment::Latency => "latency",
+            Experiment::Memory => "memory",
             Experiment::Chains => "chains",
         }
     }
@@ -95,6 +99,7 @@ pub fn plan(experiment: Experiment, rules: &str, long: Option<&RuleFile>) -> Pla
                 device: Device::Kernel { established_first },
                 traffic: rows::for_kernel(&edge),
             };
+            all.push(Row::testpmd(Some(rows::MEMIF)));
             all.push(kernel("kernel, nftables 251 rules and masquerade", false));
             all.push(kernel("kernel, the same, established first", true));
             (all, Vec::new())
@@ -123,8 +128,25 @@ pub fn plan(experiment: Experiment, rules: &str, long: Option<&RuleFile>) -> Pla
             let loads = [0.1, 0.5, 0.8].map(|s| (format!("{:.0}%", s * 100.0), Load::Share(s)));
             (all, loads.to_vec())
         }
+        Experiment::Memory => (from_memory(), Vec::new()),
         Experiment::Chains => (by_size(), Vec::new()),
     }
+}
+
+/// Chains with packets from memory.
+fn from_memory() -> Vec<Row> {
+    let mut all = vec![Row::memory("l2fwd", &rows::swap()), Row::testpmd(None)];
+    for n in [251, 713] {
+        let t = rows::isp_edge(&format!("acl-{n}.rules"));
+        all.push(Row::memory(&format!("isp-edge, {n} rules"), &t));
+    }
+    for chain in ["l3fwd", "fw10", "fw-l3fwd-l2fwd"] {
+        all.push(Row::memory(chain, &rows::one_way(chain)));
+    }
+    for n in [1, 4, 8] {
+        all.push(Row::memory(&format!("routers-{n}"), &rows::routers(n)));
+    }
+    all
 }
 
 /// Chains by length of frames, as it is on the wire: with the four bytes of the check sequence.
@@ -151,7 +173,7 @@ fn by_size() -> Vec<Row> {
 /// What others have found.
 pub fn published(e: Experiment) -> Vec<Published> {
     match e {
-        Experiment::Throughput => Vec::new(),
+        Experiment::Throughput | Experiment::Memory => Vec::new(),
         Experiment::Batch => vec![Published {
             source: "SCC, figure 8 (one core, 0.82 Mpps whatever the frame size)",
             reported: "Medians of 270 to 310 us with one frame a system call, 80 to 115 us with 2 to 32; 64 and 128 \

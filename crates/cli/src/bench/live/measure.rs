@@ -2,7 +2,8 @@
 
 use super::device::{self, Running};
 use super::driver::{Driver, Trials};
-use super::rows::{Device, Row};
+use super::memory::{self, Replays};
+use super::rows::{Device, MEMORY, Row};
 use super::topology::Topology;
 use super::usage::{self, Core};
 use crate::runner;
@@ -27,6 +28,8 @@ pub struct Bench<'a> {
     pub trials: Trials,
     /// The rules of the kernel's table.
     pub rules: String,
+    /// Packets that come from memory.
+    pub replays: Replays,
     /// What chains do while no packets come.
     pub poll: String,
     /// Where receiving takes place.
@@ -108,6 +111,9 @@ fn at_load(v: &Value) -> AtLoad {
 impl Bench<'_> {
     /// One round of a row: `near`, its throughput in the round before; `loads`, where latency is measured.
     pub fn round(&self, row: &Row, near: Option<f64>, loads: &[Load]) -> Result<Sample> {
+        if row.kind() == MEMORY {
+            return memory::round(self, row);
+        }
         self.topology.steer(match (self.steering, &row.device) {
             (Steering::All, _) | (_, Device::Kernel { .. }) => {
                 Some((self.generator_core, self.device_core))
@@ -120,7 +126,7 @@ impl Bench<'_> {
             self.topology,
             &self.exe,
             self.generator_core,
-            &row.traffic,
+            row,
             &self.trials,
         )?;
         self.warm_up(&mut driver)?;

@@ -4,9 +4,11 @@ mod device;
 mod driver;
 mod experiments;
 mod measure;
+mod memory;
 mod report;
 mod rival;
 mod rows;
+mod testpmd;
 pub mod text;
 mod topology;
 mod usage;
@@ -23,6 +25,7 @@ use clap::ValueEnum;
 use driver::Trials;
 use experiments::{Experiment, RuleFile, plan, published, shipped_rules};
 use measure::{Bench, Load, Sample, Steering, interrupted};
+use memory::Replays;
 use onefold_bench::measure::{Machine, Spread, cores};
 use report::{Parameters, RatioReport};
 use rows::{Device, KINDS, Row};
@@ -44,6 +47,7 @@ use topology::Topology;
     sudo onefold bench live --rows isp-edge --rows kernel --repeats 3\n  \
     sudo onefold bench live --experiment batch --html batch.html\n  \
     sudo onefold bench live --experiment latency --json\n  \
+    sudo onefold bench live --experiment memory\n  \
     sudo onefold bench live --experiment chains --rows 64 --rows mix\n\n\
     Exit status: 0 measured, 1 nothing could be measured, 2 wrong use, or it cannot be done here."
 )]
@@ -148,6 +152,7 @@ pub fn run(args: &Args) -> Result<u8> {
             seed: args.seed,
         },
         rules,
+        replays: Replays::new(),
         poll: poll.map_or(String::new(), |p| p.get_name().to_string()),
         steering: args.steering,
     };
@@ -179,6 +184,8 @@ impl Series<'_> {
 fn obstacle(row: &Row) -> Option<String> {
     match row.device {
         Device::Chain(k) => KINDS.get(k).and_then(rows::Kind::obstacle),
+        Device::Memory => KINDS[rows::MEMIF].obstacle(),
+        Device::Testpmd(_) => testpmd::obstacle(),
         Device::Kernel { .. } => rival::obstacle(),
     }
 }
@@ -284,6 +291,7 @@ fn reported(
         ratios: ratios(args.experiment, all),
         conclusions: match args.experiment {
             Experiment::Batch => conclusions(&rows),
+            Experiment::Memory => memory::conclusions(&process_times(all)),
             _ => Vec::new(),
         },
         rows,
@@ -313,6 +321,15 @@ fn reported(
         interrupted: interrupted(),
         warnings,
     }
+}
+
+/// Processor time per packet of each row, round by round.
+fn process_times<'a>(all: &[Series<'a>]) -> Vec<(&'a Row, Vec<f64>)> {
+    let times = |s: &Series<'a>| {
+        let times = s.samples.iter().filter_map(|s| s.process_ns);
+        (s.row, times.collect())
+    };
+    all.iter().map(times).collect()
 }
 
 fn row_report(s: &Series<'_>, loads: &[(String, Load)]) -> RowReport {
@@ -402,11 +419,19 @@ fn ratios(e: Experiment, all: &[Series<'_>]) -> Vec<RatioReport> {
         Spread::of(pairs.filter_map(|(a, b)| Some(of(a)? / of(b)?).filter(|r| r.is_finite())))
     };
     let mut out = Vec::new();
-    for a in all.iter().filter(|s| s.row.name != "l2fwd") {
+    for a in all {
         let kernel = matches!(a.row.device, Device::Kernel { .. });
         for b in all.iter().filter(|b| !std::ptr::eq(*b, a)) {
             let swap = b.row.name == "l2fwd" && b.row.device == a.row.device;
-            let rival = !kernel && matches!(b.row.device, Device::Kernel { .. });
+            // the MAC swap is compared with DPDK's, and is what others are compared with
+            if a.row.name == "l2fwd" && !matches!(b.row.device, Device::Testpmd(_)) {
+                continue;
+            }
+            let rival = match b.row.device {
+                Device::Kernel { .. } => !kernel,
+                Device::Testpmd(Some(k)) => a.row.device == Device::Chain(k),
+                _ => false,
+            };
             if !swap && !rival {
                 continue;
             }

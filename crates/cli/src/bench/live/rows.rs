@@ -3,12 +3,15 @@
 use super::topology::DEVICE_MACS;
 use crate::ports::port_arg;
 
-/// A kind of port, and how it is written; `{}` is the interface.
+/// A kind of port, and how it is written: `{}` is the interface, `{n}` the number of the port (0 or 1), `{socket}` a
+/// socket that both sides know.
 pub struct Kind {
     /// In figures.
     pub name: &'static str,
-    /// As `--port PORT=`.
+    /// As `--port PORT=` of the device.
     pub spec: &'static str,
+    /// As `--port PORT=` of the generator at the other end.
+    pub generator: &'static str,
     /// It is in the comparison of port kinds, not only in the one of batches.
     pub compared: bool,
 }
@@ -17,12 +20,16 @@ const fn kind(name: &'static str, spec: &'static str, compared: bool) -> Kind {
     Kind {
         name,
         spec,
+        generator: "packet:{}",
         compared,
     }
 }
 
+/// The kind of ports that two processes have in memory.
+pub const MEMIF: usize = 13;
+
 /// The kinds of ports: one more is one more line. One that this build does not know is left out, and said.
-pub const KINDS: [Kind; 11] = [
+pub const KINDS: [Kind; 14] = [
     kind("packet", "packet:{}", true),
     kind("packet, batch 1", "packet:{},mode=mmsg,batch=1", false),
     kind("packet, batch 2", "packet:{},mode=mmsg,batch=2", false),
@@ -34,17 +41,57 @@ pub const KINDS: [Kind; 11] = [
     kind("packet, batch 128", "packet:{},mode=mmsg,batch=128", false),
     kind("packet, batch 256", "packet:{},mode=mmsg,batch=256", false),
     kind("xdp", "xdp:{}", true),
+    kind("dpdk af_packet", "dpdk:net_af_packet{n},iface={}", true),
+    kind("dpdk af_xdp", "dpdk:net_af_xdp{n},iface={}", true),
+    Kind {
+        name: "dpdk memif",
+        spec: "dpdk:net_memif{n},id={n},role=server,socket={socket},socket-abstract=no",
+        generator: "dpdk:net_memif{n},id={n},role=client,socket={socket},socket-abstract=no",
+        compared: true,
+    },
 ];
 
+/// How packets come to a row's device in the experiment without a network.
+pub const MEMORY: &str = "from memory";
+
+/// One of the two ports of a device, or of the generator.
+#[derive(Debug, Clone, Copy)]
+pub struct End<'a> {
+    /// Its number.
+    pub number: usize,
+    /// The interface there.
+    pub interface: &'a str,
+    /// What two processes meet at.
+    pub socket: &'a str,
+}
+
+impl End<'_> {
+    fn fill(&self, spec: &str) -> String {
+        spec.replace("{}", self.interface)
+            .replace("{n}", &self.number.to_string())
+            .replace("{socket}", self.socket)
+    }
+}
+
 impl Kind {
-    /// `--port` of a chain's port on an interface.
-    pub fn port(&self, port: &str, interface: &str) -> String {
-        format!("{port}={}", self.spec.replace("{}", interface))
+    /// The device's port.
+    pub fn device(&self, end: End<'_>) -> String {
+        end.fill(self.spec)
+    }
+
+    /// The generator's.
+    pub fn generator(&self, end: End<'_>) -> String {
+        end.fill(self.generator)
     }
 
     /// Why this build cannot have such ports.
     pub fn obstacle(&self) -> Option<String> {
-        port_arg(&self.port("x", "eth0")).err()
+        let end = End {
+            number: 0,
+            interface: "eth0",
+            socket: "/run/x.sock",
+        };
+        port_arg(&format!("x={}", self.device(end))).err()
     }
 }
 
@@ -53,6 +100,11 @@ impl Kind {
 pub enum Device {
     /// A chain, on ports of this kind (its place in [`KINDS`]).
     Chain(usize),
+    /// A chain whose packets come from memory, over and over, and go nowhere.
+    Memory,
+    /// DPDK's own program, which exchanges MAC addresses, on ports of this kind or, without one, as
+    /// [`Device::Memory`].
+    Testpmd(Option<usize>),
     /// The kernel: routes, masquerade, and the rules of a file in nftables.
     Kernel {
         /// Packets of known connections pass without being compared with the rules.
@@ -99,10 +151,27 @@ impl Row {
         }
     }
 
+    /// A chain with packets from memory.
+    pub fn memory(name: &str, traffic: &Traffic) -> Row {
+        Row {
+            device: Device::Memory,
+            ..Row::chain(name, 0, traffic)
+        }
+    }
+
+    /// DPDK's MAC swap.
+    pub fn testpmd(kind: Option<usize>) -> Row {
+        Row {
+            device: Device::Testpmd(kind),
+            ..Row::chain("testpmd, MAC swap", 0, &swap())
+        }
+    }
+
     /// The kind of its ports.
     pub fn kind(&self) -> &'static str {
         match self.device {
-            Device::Chain(k) => KINDS.get(k).map_or("", |k| k.name),
+            Device::Chain(k) | Device::Testpmd(Some(k)) => KINDS.get(k).map_or("", |k| k.name),
+            Device::Memory | Device::Testpmd(None) => MEMORY,
             Device::Kernel { .. } => "kernel",
         }
     }
@@ -110,8 +179,8 @@ impl Row {
     /// The name in figures.
     pub fn title(&self) -> String {
         match self.device {
-            Device::Chain(_) => format!("{}, {}", self.name, self.kind()),
             Device::Kernel { .. } => self.name.clone(),
+            _ => format!("{}, {}", self.name, self.kind()),
         }
     }
 }
@@ -172,8 +241,16 @@ mod tests {
 
     #[test]
     fn all_kinds_are_known_and_have_names_of_their_own() {
+        assert_eq!(KINDS[MEMIF].name, "dpdk memif");
         for (i, k) in KINDS.iter().enumerate() {
-            assert_eq!(k.obstacle(), None, "{}", k.name);
+            let without = k.name.starts_with("dpdk") && !cfg!(feature = "dpdk");
+            assert_eq!(
+                k.obstacle().is_some(),
+                without,
+                "{} {:?}",
+                k.name,
+                k.obstacle()
+            );
             assert!(KINDS[..i].iter().all(|o| o.name != k.name));
         }
     }

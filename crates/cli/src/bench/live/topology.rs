@@ -1,8 +1,9 @@
 //! Two network namespaces with two pairs of virtual interfaces between them: the generator's, and that of the device
 //! under test. They are removed at the end; what a killed run has left behind is removed by the next one.
 
+use super::rows::End;
 use anyhow::{Context, Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// In front of all names; the number of the process follows.
@@ -20,6 +21,12 @@ pub const GENERATOR_MACS: [&str; 2] = ["02:0f:00:00:00:a0", "02:0f:00:00:00:a1"]
 pub struct Topology {
     generator: String,
     device: String,
+    socket: String,
+}
+
+/// Where two processes meet whose ports are memory that they share.
+fn socket(pid: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("{PREFIX}{pid}.sock"))
 }
 
 /// Runs a program; what it says on standard error is the error.
@@ -79,7 +86,12 @@ pub fn clean() -> usize {
     let left: Vec<String> = (namespaces().into_iter())
         .filter(|n| maker(n).is_some_and(|pid| !is_alive(pid)))
         .collect();
-    left.iter().for_each(|n| remove(n));
+    for n in &left {
+        remove(n);
+        if let Some(pid) = maker(n) {
+            let _ = std::fs::remove_file(socket(pid));
+        }
+    }
     left.len()
 }
 
@@ -110,6 +122,7 @@ impl Topology {
         let t = Topology {
             generator: name("gen"),
             device: name("dut"),
+            socket: socket(std::process::id()).display().to_string(),
         };
         for n in [&t.generator, &t.device] {
             // of a process of this number that is gone
@@ -165,6 +178,21 @@ impl Topology {
         Ok(())
     }
 
+    /// One of the device's two ports, and the generator's at its other end.
+    pub fn ends(&self, number: usize) -> [End<'_>; 2] {
+        let (generator, device) = PAIRS[number % PAIRS.len()];
+        [device, generator].map(|interface| End {
+            number,
+            interface,
+            socket: &self.socket,
+        })
+    }
+
+    /// A device that is killed leaves its socket behind: it goes, before the next one makes it.
+    pub fn forget_socket(&self) {
+        let _ = std::fs::remove_file(&self.socket);
+    }
+
     fn sh(&self, namespace: &str, text: &str) -> Result<()> {
         run("ip", &["netns", "exec", namespace, "sh", "-c", text])
     }
@@ -207,6 +235,7 @@ impl Drop for Topology {
     fn drop(&mut self) {
         remove(&self.generator);
         remove(&self.device);
+        self.forget_socket();
     }
 }
 
