@@ -213,7 +213,7 @@ fn bench_live_measures_packets_from_memory() {
     ];
     let v = measured(&dir, &rest);
     let rows = v["rows"].as_array().expect("rows");
-    assert_eq!(rows.len(), 3, "{v}");
+    assert_eq!(rows.len(), 4, "{v}");
     if !cfg!(feature = "dpdk") {
         let said = rows[0]["skipped"].as_str().unwrap_or_default();
         assert!(said.contains("built without DPDK"), "{v}");
