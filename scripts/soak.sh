@@ -43,6 +43,8 @@ part_properties() {
 }
 # days: thirty days on the virtual clock, hosts and neighbours that come and go: packets conserved, memory flat
 part_days() { $CARGO test --profile quick --locked -p onefold --test days -- --ignored --nocapture; }
+# miri: unit tests around unsafe code under Miri (nightly)
+part_miri() { scripts/miri.sh; }
 # fuzz: every fuzz target with address sanitizer, two at a time
 part_fuzz() { scripts/fuzz.sh "${FUZZ_SECONDS:-240}" "$state/fuzz"; }
 
