@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 rustup toolchain list | grep -q '^nightly' || rustup toolchain install nightly --profile minimal
 rustup +nightly component add miri rust-src >/dev/null 2>&1
 export MIRIFLAGS="${MIRIFLAGS:--Zmiri-disable-isolation}" PROPTEST_CASES="${PROPTEST_CASES:-4}"
-export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/miri"
+export CARGO_TARGET_DIR=${MIRI_TARGET_DIR:-$PWD/target/miri}
 
 run() {
   local crate=$1
