@@ -1,7 +1,8 @@
 # Onefold: what a newcomer and CI run.
 #   make          build the release binary (link-time optimisation: minutes); with ports of DPDK where libdpdk-dev is installed
 #   make install  put the release build into PREFIX/bin (~/.cargo/bin unless told otherwise)
-#   make demo     build quickly, generate a million packets both ways, run the ISP edge on them, show the result
+#   make demo     build quickly, generate a million packets both ways, run the ISP edge on them, show the result; as root
+#                 also live, between two network namespaces: TCP, UDP, a rule and a reload under traffic
 #   make bench    what a packet costs in the example chains, and all experiments; writes docs/benchmarks.md and pages with plots (five to ten minutes, after the build)
 #   make check    the inner loop: formatting, lints and tests of the crates with changed files (scripts/check.sh)
 #   make test     everything: formatting, lints, all tests; lists what skipped, and why
@@ -44,6 +45,8 @@ install: build
 
 demo: quick
 	@scripts/demo.sh $(QUICK) $(OUT)
+	@echo
+	@scripts/demo-live.sh $(QUICK) $(OUT)
 
 bench: build
 	@scripts/bench.sh $(BIN) $(OUT)

@@ -35,6 +35,16 @@ part_routes() {
   $CARGO run --profile quick --locked -p onefold-engine --example full_table $table &&
     $CARGO test --profile quick --locked -p onefold-classify --test routes -- --ignored
 }
+# xdp: a million packets for each example chain through its XDP programs (as root in the kernel) and the chain, and through the chain alone
+part_xdp() {
+  $CARGO build --profile quick --locked -p onefold || return 1
+  local c n=0
+  for c in chains/*/; do
+    target/quick/onefold verify "$(basename "$c")" --xdp --packets "${XDP_PACKETS:-1000000}" --quiet || return 1
+    n=$((n + 1))
+  done
+  echo "soak: $n chains, ${XDP_PACKETS:-1000000} packets each, 0 differences"
+}
 # properties: property tests of headers, models, rewriters and classifiers with many times their cases
 part_properties() {
   PROPTEST_CASES=${PROPTEST_CASES:-1000} $CARGO test --locked \
@@ -45,6 +55,11 @@ part_properties() {
 part_days() { $CARGO test --profile quick --locked -p onefold --test days -- --ignored --nocapture; }
 # miri: unit tests around unsafe code under Miri (nightly)
 part_miri() { scripts/miri.sh; }
+# reloads: a hundred reloads under TCP connections through the NAT, and live workers with 100,000 flows (root)
+part_reloads() {
+  $CARGO test --profile quick --locked -p onefold --test live -- --ignored --nocapture a_hundred_reloads &&
+    $CARGO test --profile quick --locked -p onefold --test live -- workers::
+}
 # fuzz: every fuzz target with address sanitizer, two at a time
 part_fuzz() { scripts/fuzz.sh "${FUZZ_SECONDS:-240}" "$state/fuzz"; }
 

@@ -14,6 +14,7 @@ pub(crate) const ENHANCED_PACKET: u32 = 6;
 pub(crate) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
 pub(crate) const OPTION_END: u16 = 0;
+pub(crate) const OPTION_COMMENT: u16 = 1;
 pub(crate) const OPTION_TSRESOL: u16 = 9;
 pub(crate) const OPTION_TSOFFSET: u16 = 14;
 

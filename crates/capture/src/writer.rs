@@ -9,8 +9,8 @@ use crate::error::WriteError;
 use crate::frame::LinkType;
 use crate::pcap::{MAGIC_NS, MAGIC_US};
 use crate::pcapng::{
-    BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE_DESCRIPTION, OPTION_END, OPTION_TSRESOL,
-    SECTION_HEADER,
+    BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE_DESCRIPTION, OPTION_COMMENT, OPTION_END,
+    OPTION_TSRESOL, SECTION_HEADER,
 };
 
 /// The container to write, always little endian.
@@ -44,6 +44,15 @@ impl Format {
             _ => Ok(Self::PcapNs),
         }
     }
+}
+
+/// No more bytes than this, whole characters.
+fn cut_text(text: &str, most: usize) -> &str {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
 }
 
 /// Bytes gathered before a system call.
@@ -147,6 +156,20 @@ impl<W: Write> CaptureWriter<W> {
     /// The frame is over [`MAX_FRAME`], its time does not fit the format, or writing fails. In the first two cases
     /// nothing was written and the writer can go on.
     pub fn write(&mut self, ts_ns: i64, data: &[u8], orig_len: u32) -> Result<(), WriteError> {
+        self.write_commented(ts_ns, data, orig_len, "")
+    }
+
+    /// The same with a comment, which only pcapng keeps. It is cut to 65,535 bytes.
+    ///
+    /// # Errors
+    /// As [`CaptureWriter::write`].
+    pub fn write_commented(
+        &mut self,
+        ts_ns: i64,
+        data: &[u8],
+        orig_len: u32,
+        comment: &str,
+    ) -> Result<(), WriteError> {
         if data.len() > MAX_FRAME {
             return Err(WriteError::FrameTooLong {
                 len: data.len(),
@@ -172,7 +195,15 @@ impl<W: Write> CaptureWriter<W> {
             Format::PcapNg => {
                 let ticks = u64::try_from(ts_ns).map_err(out_of_range)?;
                 let padded = captured.next_multiple_of(4);
-                let len = 32 + padded;
+                let comment = cut_text(comment, usize::from(u16::MAX));
+                let said = comment.len() as u32;
+                // code and length, the text, the end of the options
+                let options = if said == 0 {
+                    0
+                } else {
+                    8 + said.next_multiple_of(4)
+                };
+                let len = 32 + padded + options;
                 self.words(&[
                     ENHANCED_PACKET,
                     len,
@@ -185,6 +216,13 @@ impl<W: Write> CaptureWriter<W> {
                 self.out.write_all(cut)?;
                 let pad = (padded - captured) as usize;
                 self.out.write_all(&[0u8; 3][..pad])?;
+                if said > 0 {
+                    self.words(&[u32::from(OPTION_COMMENT) | said << 16])?;
+                    self.out.write_all(comment.as_bytes())?;
+                    let pad = (said.next_multiple_of(4) - said) as usize;
+                    self.out.write_all(&[0u8; 3][..pad])?;
+                    self.words(&[u32::from(OPTION_END)])?;
+                }
                 self.words(&[len])?;
             }
         }

@@ -36,6 +36,8 @@ pub struct Reader {
     pub files: bool,
     /// The chain's ports that are network interfaces.
     pub live: crate::live::Live,
+    /// Changes that are not in the file.
+    pub(crate) edits: Vec<crate::edit::Edit>,
     /// Which of how many workers the chain is for.
     pub(crate) share: crate::workers::Share,
     /// What was found of translators.
@@ -51,6 +53,7 @@ impl Reader {
             dir: dir.to_path_buf(),
             files: true,
             live: crate::live::Live::default(),
+            edits: Vec::new(),
             share: crate::workers::Share::default(),
             translators: Vec::new(),
         }

@@ -11,6 +11,7 @@
 //! Everything that is wrong with a chain is reported at once, as [`Diagnostic`]s with file, line and column.
 #![forbid(unsafe_code)]
 
+mod edit;
 pub mod error;
 pub mod file;
 mod find;
@@ -28,12 +29,13 @@ mod values;
 mod workers;
 mod yaml;
 
+pub use edit::{Edit, EditKind};
 pub use error::{ChainError, Reader};
 pub use file::schema;
 pub use find::{example_names, find};
 pub use live::{Attached, LivePort};
-pub use load::{Options, load, load_live, load_text};
+pub use load::{Options, load, load_edited, load_live, load_text};
 pub use onefold_click::diag::{Diagnostic, Severity};
 pub use rules::{ListedRule, RulePlace};
 pub use stitch::{Chain, ChainPort, FunctionInfo, LinkInfo};
-pub use workers::{WorkerChains, load_workers};
+pub use workers::{WorkerChains, load_workers, load_workers_live};

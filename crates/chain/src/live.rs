@@ -9,6 +9,7 @@
 use crate::error::Reader;
 use crate::file::{ChainFile, Function, PortSpec};
 use crate::links::{Link, PortRef, parse_links, parse_port};
+use crate::stitch::Chain;
 use onefold_packet::EtherAddr;
 use std::collections::HashMap;
 
@@ -69,14 +70,20 @@ impl Live {
         self.at.get(&(function.to_string(), port))
     }
 
-    /// No chain file has been asked where they are: a Click configuration has none.
-    pub(crate) fn is_unread(&self) -> bool {
-        self.attached.is_empty() && !self.ports.is_empty()
-    }
-
-    /// What became of them.
-    pub(crate) fn attached(self) -> Vec<Attached> {
-        self.attached
+    /// What became of them, in this chain. A Click configuration has no chain file that says where they are.
+    pub(crate) fn attached_in(self, chain: &Chain) -> Vec<Attached> {
+        let unread = self.attached.is_empty();
+        match chain.functions.first() {
+            Some(f) if f.kind == "click" && unread => {
+                let plain = self.ports.into_iter().map(|l| Attached {
+                    port: l.port,
+                    at: None,
+                    mtu: 0,
+                });
+                plain.collect()
+            }
+            _ => self.attached,
+        }
     }
 
     /// A function says which MTU it needs at a port.

@@ -1,5 +1,6 @@
 //! From a chain file's name to a [`Chain`].
 
+use crate::edit::{self, Edit};
 use crate::error::{ChainError, Reader};
 use crate::file::{ChainFile, ClickSpec, Function, Loc, PortSpec};
 use crate::find::find;
@@ -40,19 +41,19 @@ pub fn load_live(
     options: &Options,
     live: &[LivePort],
 ) -> Result<(Chain, Vec<Attached>), ChainError> {
-    let (chain, reader) = load_as(name, options, Live::new(live), Share::default())?;
-    let attached = match chain.functions.first() {
-        // a Click configuration
-        Some(f) if f.kind == "click" && !live.is_empty() && reader.live.is_unread() => {
-            let plain = live.iter().map(|l| Attached {
-                port: l.port.clone(),
-                at: None,
-                mtu: 0,
-            });
-            plain.collect()
-        }
-        _ => reader.live.attached(),
-    };
+    load_edited(name, options, live, &[])
+}
+
+/// As [`load_live`], with changes that are not in the chain's file.
+pub fn load_edited(
+    name: &str,
+    options: &Options,
+    live: &[LivePort],
+    edits: &[Edit],
+) -> Result<(Chain, Vec<Attached>), ChainError> {
+    let how = (Live::new(live), Share::default(), edits);
+    let (chain, reader) = load_how(name, options, how)?;
+    let attached = reader.live.attached_in(&chain);
     Ok((chain, attached))
 }
 
@@ -63,11 +64,20 @@ pub(crate) fn load_as(
     live: Live,
     share: Share,
 ) -> Result<(Chain, Reader), ChainError> {
+    load_how(name, options, (live, share, &[]))
+}
+
+fn load_how(
+    name: &str,
+    options: &Options,
+    (live, share, edits): (Live, Share, &[Edit]),
+) -> Result<(Chain, Reader), ChainError> {
     let (path, implied) = find(name, options)?;
     let dir = path.parent().unwrap_or(Path::new(".")).to_path_buf();
     let mut reader = Reader::new(&dir);
     reader.live = live;
     reader.share = share;
+    reader.edits = edits.to_vec();
     let shown = path.display().to_string();
     let text = match std::fs::read_to_string(&path) {
         Ok(t) if t.len() as u64 <= crate::error::MAX_FILE_BYTES => t,
@@ -83,6 +93,11 @@ pub(crate) fn load_as(
         }
     };
     if path.extension().is_some_and(|e| e == "click") {
+        if !edits.is_empty() {
+            let why = "a Click configuration has no rules, routes or servers to be changed: change its file, \
+                       and reload";
+            return Err(ChainError::Invalid(vec![Diagnostic::error(why)]));
+        }
         let chain = load_click(&text, &shown, &options.set, &mut reader)?;
         return Ok((chain, reader));
     }
@@ -210,7 +225,10 @@ fn load_inner(
     if !in_click {
         values::tell_unresolved(&first, file, &header.parameters, reader);
     }
-    let doc = doc?;
+    let mut doc = doc?;
+    let edits = std::mem::take(&mut reader.edits);
+    edit::apply(&mut doc, &edits, file, reader);
+    let doc = doc;
     attach(&doc, reader);
     let path = Path::new(shown);
     let folder = path

@@ -80,7 +80,11 @@ fn a_monitor_at_an_entry_knows_flows() {
         assert_eq!(out, frames.map(|f| (other.to_string(), f)), "unchanged");
     }
     for way in ["up", "down"] {
-        let mut read = |what: &str| graph.read_handler(&format!("f/{way}_flows.{what}")).unwrap();
+        let mut read = |what: &str| {
+            graph
+                .read_handler(&format!("f/{way}_flows.{what}"))
+                .unwrap()
+        };
         let flows = read("flows");
         let flows: Vec<&str> = flows.lines().collect();
         assert_eq!(flows.len(), 2, "{flows:?}");

@@ -2,7 +2,8 @@
 
 mod common;
 
-use onefold_chain::{ChainError, Options, WorkerChains, load_workers};
+use onefold_chain::{ChainError, LivePort, Options, WorkerChains, load_workers, load_workers_live};
+use onefold_packet::EtherAddr;
 use onefold_partition::Hash;
 use std::path::Path;
 
@@ -130,6 +131,38 @@ const BALANCED: &str = "functions:
       servers: [ { address: 172.16.3.1 } ]
 ports: { clients: 'lb[0]', servers: 'lb[1]' }
 ";
+
+/// A balancer at interfaces asks for its neighbours itself: no router does it for it.
+#[test]
+fn all_workers_learn_a_balancers_neighbours() {
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("balancer-live");
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("chain.yaml");
+    let mac = "mac: '02:00:00:00:00:02', next-hop: '02:00:00:00:00:03'";
+    let text = BALANCED.replace(
+        "      address: 198.18.0.80\n",
+        &format!(
+            "      address: 198.18.0.80\n      encap-clients: {{ {mac}, address: 10.0.0.1/8 }}\n      \
+             encap-servers: {{ {mac}, address: 172.16.3.9/24 }}\n"
+        ),
+    );
+    std::fs::write(&file, text).unwrap();
+    let live = ["clients", "servers"].map(|port| LivePort {
+        port: port.to_string(),
+        mac: Some(EtherAddr([2, 0, 0, 0, 0, 9])),
+        mtu: 1500,
+        learns: true,
+    });
+    let (w, attached) =
+        load_workers_live(&file.display().to_string(), &options(), 2, &live).unwrap();
+    assert_eq!((w.chains.len(), attached.len()), (2, 2));
+    for (port, rule) in w.chains[1].ports.iter().zip(&w.ports) {
+        let at = attached.iter().find(|a| a.port == port.name).unwrap();
+        let asks = w.chains[1].graph.find(&at.asks().unwrap()).is_some();
+        assert!(asks, "{}", port.name);
+        assert!(rule.neighbours, "{}", port.name);
+    }
+}
 
 #[test]
 fn balancers_hash_clients() {

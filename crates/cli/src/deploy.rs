@@ -4,7 +4,7 @@
 use crate::cache::{Kept, Key, ProofCache};
 use crate::common::thousands;
 use crate::counterexample::{PACKETS, Search, Shown, hex, place, show};
-use crate::program;
+use crate::program::{self, Synthesized};
 use crate::progress::Busy;
 use crate::shadow::Policy;
 use anyhow::Result;
@@ -17,6 +17,7 @@ use onefold_verify::generate::Port;
 use onefold_verify::prove::{self, EntryProof, Proof, Share, prove_with};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// All programs that are made anew during a run have so many times the time limit in all; then they are unknown.
@@ -35,7 +36,7 @@ pub const UNVERIFIED: &str =
     "--no-verify: nobody has shown that this program is the chain as it is written";
 
 /// Options of verification.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Clone)]
 pub struct VerifyArgs {
     /// Longest time for the proof that the program is the chain, which comes before the first packet. What is not
     /// proved by then runs in shadow mode; with 0 everything does
@@ -406,12 +407,14 @@ pub struct Renewal {
     never: bool,
     /// Programs that were made anew.
     pub renewed: u32,
+    /// The last of them that took packets.
+    latest: Option<Arc<(Synthesized, Verification)>>,
 }
 
 /// What the thread has made.
 struct Made {
     verifier: Verifier,
-    made: Result<(Program, Verification, program::Plan)>,
+    made: Result<(Synthesized, Verification, program::Plan)>,
 }
 
 /// On a copy of the graph.
@@ -420,7 +423,7 @@ fn make(graph: &Graph, using: Using, mut verifier: Verifier) -> Made {
         let s = program::synthesize_graph(graph);
         let v = verifier.verify_renewed(graph, &s.program)?;
         let plan = program::Plan::new(graph, &s.program, using)?.prepared();
-        Ok((s.program, v, plan))
+        Ok((s, v, plan))
     };
     let made = one();
     Made { verifier, made }
@@ -437,7 +440,13 @@ impl Renewal {
             waits,
             never: given,
             renewed: 0,
+            latest: None,
         }
+    }
+
+    /// The last program that was made anew and took packets.
+    pub fn latest(&self) -> Option<Arc<(Synthesized, Verification)>> {
+        self.latest.clone()
     }
 
     /// Verdicts about the new programs.
@@ -505,9 +514,9 @@ impl Renewal {
     fn take_over(
         &mut self,
         shadow: &mut Shadow,
-        made: Result<(Program, Verification, program::Plan)>,
+        made: Result<(Synthesized, Verification, program::Plan)>,
     ) -> bool {
-        let (program, v, plan) = match made {
+        let (s, v, plan) = match made {
             Ok(made) => made,
             Err(e) => {
                 eprintln!("warning: the program that a handler made necessary: {e:#}");
@@ -529,7 +538,8 @@ impl Renewal {
         }
         let graph = shadow.runner_mut().graph_mut();
         graph.tell("verification", v.told());
-        self.policy.watch(shadow, &program, &v);
+        self.policy.watch(shadow, &s.program, &v);
+        self.latest = Some(Arc::new((s, v)));
         true
     }
 }

@@ -1,18 +1,23 @@
 //! Chains on network interfaces: what is looked at before anything takes time, and the loop that packets go round in.
 
 use crate::common::{self, ChainArgs, thousands};
+use crate::control::{Command, Session, capture};
 use crate::deploy::Renewal;
+use crate::gate::Gate;
 use crate::ports::{self, DpdkSetup, Live, PortArg};
 use crate::runner::{self, Outcome};
+use crate::service::Manager;
 use crate::shadow::ShadowLog;
+use crate::xdp::Offloads;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use onefold_chain::{Attached, Chain, LivePort};
 use onefold_engine::Executor;
 use onefold_engine::shadow::Shadow;
-use onefold_runtime::{Clock, Count, LinkState, Polling, Rhythm, Worker};
+use onefold_runtime::{Clock, Count, Ending, LinkState, Polling, Rhythm, Step, Worker};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long packets that wait for room in a queue are waited for at the end.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -52,13 +57,33 @@ pub struct LivePlan {
     pub quiet: bool,
     /// Where the ports are in the chain.
     pub attached: Vec<Attached>,
+    /// What it has to do with other workers, if there are some.
+    pub team: Option<Team>,
 }
 
-/// Opens the ports that are interfaces. Empty: there are none.
+/// A worker among others: they begin and end together.
+#[derive(Debug, Clone)]
+pub struct Team {
+    /// Nobody takes packets in before all are ready.
+    pub begin: Arc<Gate>,
+    /// Whoever takes packets in stops first.
+    pub ending: Arc<Ending>,
+    /// This worker takes packets in from devices itself.
+    pub receives: bool,
+    /// This worker tells what has changed about ports; the others hear of it only.
+    pub tells: bool,
+}
+
+/// Opens the ports that are interfaces, with a queue for each of so many workers. Empty: there are none.
 ///
 /// # Errors
 /// Something is wrong with one of them, one is there twice, or others are captures that packets come from.
-pub fn open(ports: &[PortArg], captures: bool, dpdk: &DpdkSetup, quiet: bool) -> Result<Vec<Live>> {
+pub fn open(
+    ports: &[PortArg],
+    captures: bool,
+    dpdk: &DpdkSetup,
+    (queues, quiet): (usize, bool),
+) -> Result<Vec<Live>> {
     let devices = || ports.iter().filter_map(|p| Some((p, p.device()?)));
     let Some((first, _)) = devices().next() else {
         return Ok(Vec::new());
@@ -86,16 +111,46 @@ pub fn open(ports: &[PortArg], captures: bool, dpdk: &DpdkSetup, quiet: bool) ->
             bail!("port '{}' has two interfaces", p.port);
         }
     }
-    let umem = ports::umem(ports);
+    let umem = ports::umem(ports, queues);
     let mut all = Vec::new();
     let mut dpdk = ports::start_dpdk(ports, dpdk)?;
     for remark in dpdk.iter().flat_map(|d| d.remarks()).filter(|_| !quiet) {
         eprintln!("{remark}");
     }
     for p in ports {
-        all.extend(p.open_live(umem.as_ref(), dpdk.as_mut())?);
+        all.extend(p.open_live(umem.as_ref(), dpdk.as_mut(), queues)?);
     }
     Ok(all)
+}
+
+/// These interfaces, as a chain is loaded for them.
+pub fn ports_of(live: &[Live]) -> Vec<LivePort> {
+    (live.iter())
+        .map(|l| LivePort {
+            port: l.port.clone(),
+            mac: l.mac(),
+            mtu: l.interface.mtu,
+            learns: !l.device.keeps_neighbours,
+        })
+        .collect()
+}
+
+/// Looks whether the interfaces are what the chain needs, and says what is behind each port.
+///
+/// # Errors
+/// One is not.
+pub fn fit(chain: &Chain, live: &[Live], attached: &[Attached], quiet: bool) -> Result<()> {
+    for l in live {
+        if chain.ports.iter().all(|p| p.name != l.port) {
+            bail!("the chain has no port '{}'", l.port);
+        }
+        let at = attached.iter().find(|a| a.port == l.port);
+        l.check(at.map_or(0, |a| a.mtu))?;
+        if !quiet {
+            say(l, at);
+        }
+    }
+    Ok(())
 }
 
 /// Loads the chain as it is on these interfaces; errors of the chain are printed, and `None` comes back.
@@ -107,14 +162,7 @@ pub fn load(
     live: &[Live],
     quiet: bool,
 ) -> Result<Option<(Chain, Vec<Attached>)>> {
-    let ports: Vec<LivePort> = (live.iter())
-        .map(|l| LivePort {
-            port: l.port.clone(),
-            mac: l.mac(),
-            mtu: l.interface.mtu,
-            learns: !l.device.keeps_neighbours,
-        })
-        .collect();
+    let ports = ports_of(live);
     let (chain, attached) = match onefold_chain::load_live(&args.chain, &args.options(), &ports) {
         Ok(loaded) => loaded,
         Err(e) => {
@@ -123,24 +171,17 @@ pub fn load(
         }
     };
     common::print_diagnostics(&chain.warnings);
-    for l in live {
-        if chain.ports.iter().all(|p| p.name != l.port) {
-            bail!("the chain has no port '{}'", l.port);
-        }
-        let at = attached.iter().find(|a| a.port == l.port);
-        l.check(at.map_or(0, |a| a.mtu))?;
-        if !quiet {
-            say(l, at);
-        }
-    }
+    fit(&chain, live, &attached, quiet)?;
     Ok(Some((chain, attached)))
 }
 
 /// Says what has changed about ports. Behind a link that is up again there may be other neighbours: those that are
 /// known are forgotten.
-fn tell(worker: &mut Worker<Shadow>, attached: &[Attached]) {
+fn tell(worker: &mut Worker<Shadow>, plan: &LivePlan, attached: &[Attached]) {
     for r in worker.take_remarks() {
-        eprintln!("port {}: {}", r.port, r.text);
+        if plan.team.as_ref().is_none_or(|t| t.tells) {
+            eprintln!("port {}: {}", r.port, r.text);
+        }
         let here = attached.iter().filter(|a| r.restored && a.port == r.port);
         for asks in here.filter_map(Attached::asks) {
             let shadow = worker.executor();
@@ -178,33 +219,74 @@ fn say(l: &Live, at: Option<&Attached>) {
     eprintln!("port {}: {shown}, MTU {mtu}; {who}", l.port);
 }
 
+/// How far a worker is with ending together with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Receiving,
+    /// It takes nothing in any more.
+    Stopped,
+    /// Its queues were empty after all had stopped.
+    Emptied,
+}
+
+impl Stage {
+    /// Goes as far as it can; called before each look at the queues. True: what is there now is the last of it.
+    #[inline]
+    fn ends(&mut self, team: &Team, worker: &mut Worker<Shadow>) -> bool {
+        let ending = &team.ending;
+        if *self == Stage::Receiving && team.receives && ending.is_asked() {
+            worker.stop();
+            ending.stopped();
+            *self = Stage::Stopped;
+        }
+        if *self == Stage::Stopped && ending.is_closed() && !worker.has_more() {
+            ending.emptied();
+            *self = Stage::Emptied;
+        }
+        ending.is_over()
+    }
+}
+
 /// Takes packets until somebody says stop. True: it was interrupted.
 ///
 /// # Errors
 /// A device is broken, or what leaves cannot be written.
 pub fn run(
     worker: &mut Worker<Shadow>,
-    clock: &Clock,
-    plan: &LivePlan,
-    renewal: &mut Renewal,
+    (clock, plan): (&Clock, &LivePlan),
+    (renewal, offloads): (&mut Renewal, &mut Offloads),
     log: &mut ShadowLog,
+    mut session: Option<&mut Session>,
 ) -> Result<bool> {
     let mut synthesized = !worker.executor().needs_program();
     let mut rhythm = Rhythm::new(plan.polling);
     let mut packets = 0u64;
-    let mut interrupted = false;
+    let (mut interrupted, mut ended) = (false, false);
     worker.start(clock.now())?;
-    if !plan.quiet {
-        eprintln!("running; Ctrl-C ends it");
-    }
+    let mut manager = begin(worker, plan, session.as_deref_mut())?;
+    let team = plan.team.as_ref();
+    let mut stage = Stage::Receiving;
     let begun = clock.elapsed();
     while plan.limit.is_none_or(|l| packets < l) {
+        // before the last look at the queues
+        let over = team.is_some_and(|t| stage.ends(t, worker));
+        if let Some(session) = session.as_deref_mut() {
+            while let Some(command) = session.mail() {
+                if matches!(command, Command::Install { .. }) {
+                    offloads.close(worker);
+                }
+                if session.carry_out(command, worker, renewal, log)? {
+                    synthesized = session.synthesizes();
+                }
+            }
+        }
         if synthesized && worker.executor().needs_program() {
+            offloads.withdraw("the chain's rules have changed");
             synthesized = renewal.renew(worker.executor());
         }
         let most = plan.limit.map_or(u64::MAX, |l| l - packets);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let attend = match worker.live_step(clock, most)? {
+        let attend = match step(worker, clock, most, session.as_deref_mut())? {
             Some(step) => {
                 packets += step.packets as u64;
                 let watched = worker.executor().is_watching();
@@ -214,31 +296,103 @@ pub fn run(
                 }
                 rhythm.busy()
             }
-            None => {
-                worker.idle(clock)?;
-                let idle = rhythm.idle();
-                if idle.sleep {
-                    worker.wait(clock)?;
-                }
-                idle.attend
-            }
+            None if over && !worker.has_more() => break,
+            None => rest(worker, clock, &mut rhythm, session.as_deref_mut())?,
         };
         if attend {
             if plan.duration.is_some_and(|d| clock.elapsed() - begun >= d) {
-                break;
+                ended = true;
             }
             worker.attend();
-            tell(worker, &plan.attached);
+            if let Some(m) = &mut manager {
+                m.alive();
+            }
+            let attached = session.as_deref().map_or(&plan.attached, |s| &s.attached);
+            tell(worker, plan, attached);
+            offloads.attend(worker);
             runner::forward_prints(worker.executor().flow_mut().peek_graph_mut());
         }
         interrupted = runner::interrupted().load(Ordering::Relaxed);
-        if interrupted || worker.executor().graph().stop_requested() {
-            break;
+        ended |= interrupted || worker.executor().graph().stop_requested();
+        match team {
+            Some(t) if ended => t.ending.ask(),
+            None if ended => break,
+            _ => {}
         }
+    }
+    if let Some(m) = &mut manager {
+        m.ends();
     }
     worker.attend();
     worker.drain(DRAIN)?;
+    offloads.finish(worker);
     Ok(interrupted)
+}
+
+/// All who wait for the worker hear that it begins: the other workers, who may ask and change it, a service manager,
+/// the operator.
+fn begin(
+    worker: &mut Worker<Shadow>,
+    plan: &LivePlan,
+    session: Option<&mut Session>,
+) -> Result<Option<Manager>> {
+    if let Some(team) = &plan.team {
+        team.begin.wait()?;
+    }
+    let manager = session.map(|session| {
+        worker.wake_by(session.wakes());
+        session.begin();
+        let mut manager = Manager::of_environment();
+        manager.ready();
+        manager
+    });
+    if plan.team.is_none() && !plan.quiet {
+        eprintln!("running; Ctrl-C ends it");
+    }
+    Ok(manager)
+}
+
+/// A batch, and what it says of the load.
+#[inline]
+fn step(
+    worker: &mut Worker<Shadow>,
+    clock: &Clock,
+    most: usize,
+    session: Option<&mut Session>,
+) -> Result<Option<Step>> {
+    let Some(session) = session else {
+        return Ok(worker.live_step(clock, most)?);
+    };
+    let sample = session.load.sample();
+    let step = match session.watch {
+        None => worker.live_step(clock, most)?,
+        Some(_) => capture::watched_step(session, worker, clock)?,
+    };
+    if let Some(step) = &step {
+        session.load.worked(step.packets, sample);
+    }
+    Ok(step)
+}
+
+/// No packet is there: sleeps, if it is time to. Is it time to look after the ports?
+fn rest(
+    worker: &mut Worker<Shadow>,
+    clock: &Clock,
+    rhythm: &mut Rhythm,
+    mut session: Option<&mut Session>,
+) -> Result<bool> {
+    worker.idle(clock)?;
+    let idle = rhythm.idle();
+    if let Some(s) = session.as_deref_mut() {
+        s.load.idle(idle.now);
+    }
+    if idle.sleep {
+        worker.wait(clock)?;
+        if let Some(s) = session {
+            s.load.idle(Instant::now());
+        }
+    }
+    Ok(idle.attend)
 }
 
 /// A time in seconds.
@@ -271,6 +425,13 @@ pub fn ports_json(o: &Outcome) -> serde_json::Map<String, serde_json::Value> {
             v.insert("link".into(), i.link.name().into());
             v.insert("lost".into(), lost.into());
             v.insert("counters".into(), counters.into());
+            if !i.early.is_empty() {
+                let early = i.early.iter().map(|e| {
+                    serde_json::json!({
+                        "element": e.element, "reason": e.reason, "packets": e.packets, "bytes": e.bytes })
+                });
+                v.insert("dropped_early".into(), early.collect());
+            }
         }
         (n.clone(), v)
     };

@@ -10,9 +10,11 @@ mod cache;
 mod classifier;
 mod cmd;
 mod common;
+mod control;
 mod counterexample;
 mod deploy;
 mod explain;
+mod gate;
 mod gen_live;
 mod graphview;
 mod html;
@@ -23,7 +25,9 @@ mod program;
 mod progress;
 mod rules;
 mod runner;
+mod service;
 mod shadow;
+mod xdp;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
@@ -63,7 +67,21 @@ enum Command {
     /// Shows a chain's stitched graph
     Show(cmd::show::Args),
     /// Runs captures, or what arrives at network interfaces, through a chain
-    Run(cmd::run::Args),
+    Run(Box<cmd::run::Args>),
+    /// Says how a running chain stands
+    Status(cmd::status::Args),
+    /// Shows how a running chain stands, again and again: rates, drops, load
+    Top(cmd::top::Args),
+    /// Puts another chain, or the same one read again, in the place of the one that runs
+    Reload(cmd::reload::Args),
+    /// Adds or removes a rule of a running chain's firewall
+    Rule(cmd::reload::EditArgs),
+    /// Adds or removes a route of a running chain's router
+    Route(cmd::reload::EditArgs),
+    /// Adds or removes a server of a running chain's load balancer
+    Backend(cmd::reload::EditArgs),
+    /// Writes down packets of a running chain: of a port, a traffic class, or a drop reason
+    Capture(cmd::capture::Args),
     /// Follows one packet through a chain: every decision, with the rule that made it
     Trace(cmd::trace::Args),
     /// Explains what a chain became: traffic classes, what is done to each, which rules made them, what is punted
@@ -100,6 +118,13 @@ fn main() -> ExitCode {
         Command::Check(a) => cmd::check::run(&a),
         Command::Show(a) => cmd::show::run(&a),
         Command::Run(a) => cmd::run::run(&a),
+        Command::Status(a) => cmd::status::run(&a),
+        Command::Top(a) => cmd::top::run(&a),
+        Command::Reload(a) => cmd::reload::run(&a),
+        Command::Rule(a) => cmd::reload::edit(onefold_control::EditKind::Rule, &a),
+        Command::Route(a) => cmd::reload::edit(onefold_control::EditKind::Route, &a),
+        Command::Backend(a) => cmd::reload::edit(onefold_control::EditKind::Backend, &a),
+        Command::Capture(a) => cmd::capture::run(&a),
         Command::Trace(a) => cmd::trace::run(&a),
         Command::Explain(a) => cmd::explain::run(&a),
         Command::Verify(a) => cmd::verify::run(&a),

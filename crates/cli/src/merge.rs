@@ -1,7 +1,7 @@
 //! What several workers have done, put together; and what they need of the system.
 
 use crate::rules::Row;
-use crate::runner::{Dropped, Outcome};
+use crate::runner::{Dropped, InterfaceReport, Outcome};
 use anyhow::{Context, Result};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
@@ -10,7 +10,7 @@ use onefold_capture::{CaptureReader, CaptureWriter, LinkType, Merge};
 use onefold_engine::Totals;
 use onefold_engine::flow::FlowStats;
 use onefold_engine::program::Report;
-use onefold_runtime::Count;
+use onefold_runtime::{Count, LinkState};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::path::Path;
@@ -119,6 +119,9 @@ pub fn outcomes<'a>(all: impl Iterator<Item = &'a Outcome>, merging: f64) -> Out
         o.drops_by_element
             .iter()
             .for_each(|d| dropped(&mut sum.drops_by_element, d));
+        for i in &o.interfaces {
+            interface(&mut sum.interfaces, i);
+        }
         sum.seconds = sum.seconds.max(o.seconds);
         sum.cpu_seconds += o.cpu_seconds;
         sum.span = sum.span.max(o.span);
@@ -155,6 +158,34 @@ fn dropped(all: &mut Vec<Dropped>, d: &Dropped) {
     match all.iter_mut().find(same) {
         Some(o) => o.packets += d.packets,
         None => all.push(d.clone()),
+    }
+}
+
+/// Adds what is known of a port to what others know of it: of its links the worst counts.
+pub fn interface(all: &mut Vec<InterfaceReport>, more: &InterfaceReport) {
+    let Some(a) = all.iter_mut().find(|a| a.name == more.name) else {
+        all.push(more.clone());
+        return;
+    };
+    let worse = |l: LinkState| match l {
+        LinkState::Up => 0,
+        LinkState::Down => 1,
+        LinkState::Gone => 2,
+    };
+    if worse(more.link) > worse(a.link) {
+        a.link = more.link;
+    }
+    for l in &more.losses {
+        match a.losses.iter_mut().find(|o| o.reason == l.reason) {
+            Some(o) => o.packets += l.packets,
+            None => a.losses.push(*l),
+        }
+    }
+    for (what, n) in &more.counters {
+        match a.counters.iter_mut().find(|o| o.0 == *what) {
+            Some(o) => o.1 += n,
+            None => a.counters.push((what, *n)),
+        }
     }
 }
 

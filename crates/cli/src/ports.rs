@@ -7,7 +7,7 @@ use onefold_port_dpdk::{Dpdk, DpdkPort, Spec};
 use onefold_port_interface::{Interface, Needs};
 use onefold_port_packet::{MAX_BATCH, Mode, PacketPort};
 use onefold_port_tap::TapPort;
-use onefold_port_xdp::{MAX_RING, MIN_RING, Options, Umem, XdpPort};
+use onefold_port_xdp::{MAX_RING, MIN_RING, Offload, Options, Umem, XdpPort};
 use onefold_runtime::{CapturePort, Keep, MemoryPort, Port, Share};
 
 /// What is behind a port.
@@ -234,8 +234,8 @@ pub fn start_dpdk(ports: &[PortArg], setup: &DpdkSetup) -> Result<Option<Dpdk>> 
     }
 }
 
-/// The frames of all AF_XDP ports among these; `None`: there is no such port.
-pub fn umem(ports: &[PortArg]) -> Option<Umem> {
+/// The frames of all AF_XDP ports among these, with so many queues each; `None`: there is no such port.
+pub fn umem(ports: &[PortArg], queues: usize) -> Option<Umem> {
     let xdp = |p: &PortArg| match &p.kind {
         Kind::Xdp(d, o) => Some((d.interface.clone(), o.ring)),
         _ => None,
@@ -248,7 +248,7 @@ pub fn umem(ports: &[PortArg]) -> Option<Umem> {
         .filter_map(|p| Some(Interface::find(&p.0).ok()?.mtu));
     let most = onefold_port_xdp::MAX_MTU;
     let mtu = mtus.max().unwrap_or(0).min(most);
-    Some(Umem::new(all.len(), ring, mtu))
+    Some(Umem::new(all.len() * queues.max(1), ring, mtu))
 }
 
 /// A live port that is open, and the interface behind it.
@@ -261,12 +261,16 @@ pub struct Live {
     pub interface: Interface,
     /// Ready, but nothing arrives yet.
     pub open: Box<dyn Port>,
+    /// Of several workers: the other ones' queues.
+    pub others: Vec<Box<dyn Port>>,
     /// Its name on the command line.
     pub shown: String,
     /// The host, not the chain, has the interface's MAC address.
     pub host_side: bool,
     /// Of a device of DPDK: what it was asked for with.
     pub spec: Option<Spec>,
+    /// Where an XDP program can be put in front, and the receive queue.
+    pub offload: Option<(Offload, u32)>,
 }
 
 impl Live {
@@ -292,6 +296,14 @@ impl Live {
     }
 }
 
+/// Ports of several workers, or one.
+type Queues = Vec<Box<dyn Port>>;
+
+fn boxed<P: Port + 'static>(ports: Vec<P>) -> Queues {
+    let all = ports.into_iter();
+    all.map(|p| Box::new(p) as Box<dyn Port>).collect()
+}
+
 impl PortArg {
     /// The capture that packets come from, if they do.
     pub fn input(&self) -> Option<&str> {
@@ -308,6 +320,11 @@ impl PortArg {
             Kind::Packet(d, _) | Kind::Xdp(d, _) | Kind::Tap(d) | Kind::Dpdk(d, _) => Some(d),
             Kind::Memory(_) | Kind::Pcap(_) => None,
         }
+    }
+
+    /// Is it an interface through AF_XDP?
+    pub fn is_xdp(&self) -> bool {
+        matches!(self.kind, Kind::Xdp(..))
     }
 
     /// Is it a device of DPDK?
@@ -346,73 +363,127 @@ impl PortArg {
         })
     }
 
+    /// Can each of so many workers have a queue of its own there?
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub fn has_queues(&self, workers: usize) -> Result<(), String> {
+        let port = &self.port;
+        match &self.kind {
+            Kind::Packet(..) | Kind::Memory(_) | Kind::Pcap(_) => Ok(()),
+            Kind::Tap(_) => Err(format!("port {port}: a TAP interface has one queue")),
+            Kind::Xdp(d, o) if o.queue.is_some() => Err(format!(
+                "port {port}: queue=N is one queue of {}",
+                d.interface
+            )),
+            Kind::Xdp(d, _) => match onefold_port_xdp::queues(&d.interface) {
+                Some(n) if n as usize != workers => Err(format!(
+                    "port {port}: {} has {n} receive queues; as many as workers would give each its own, ethtool -L \
+                     {} combined {workers} or rx {workers}",
+                    d.interface, d.interface
+                )),
+                // one that is not there is said when it is opened
+                _ => Ok(()),
+            },
+            Kind::Dpdk(_, s) if usize::from(s.queues) == workers => Ok(()),
+            Kind::Dpdk(_, s) => Err(format!(
+                "port {port}: worker-queues={workers} would give each worker a queue of {}",
+                s.name
+            )),
+        }
+    }
+
     /// Makes a port that is an interface ready; `None`: it is none. `umem`: see [`umem`];
-    /// `dpdk`: see [`start_dpdk`].
+    /// `dpdk`: see [`start_dpdk`]. `queues`: for so many workers, each of which has a queue of its own.
     ///
     /// # Errors
     /// What is wrong with the interface, with what to type.
-    pub fn open_live(&self, umem: Option<&Umem>, dpdk: Option<&mut Dpdk>) -> Result<Option<Live>> {
-        let mut spec = None;
-        let (device, interface, open, shown, host_side): (_, _, Box<dyn Port>, _, _) =
-            match &self.kind {
-                Kind::Packet(d, mode) => {
-                    let interface = Interface::find(&d.interface)?;
-                    // what is wrong with it is said before what is wrong with us
-                    interface.check(Needs {
-                        mtu: 0,
-                        kernel_may_share: d.shared,
-                    })?;
-                    let p = PacketPort::open(&self.port, interface.clone(), *mode)?;
-                    let how = match mode {
-                        Mode::Ring => "ring".to_string(),
-                        Mode::Vectors(n) => format!("{n} frames a system call"),
-                    };
-                    let shown = format!("packet:{} ({how})", d.interface);
-                    (d, interface, Box::new(p), shown, false)
-                }
-                Kind::Xdp(d, o) => {
-                    let interface = Interface::find(&d.interface)?;
-                    interface.check(Needs {
-                        mtu: 0,
-                        kernel_may_share: d.shared,
-                    })?;
-                    let own;
-                    let umem = match umem {
-                        Some(u) => u,
-                        None => {
-                            own = Umem::new(1, o.ring, interface.mtu);
-                            &own
-                        }
-                    };
-                    let p = XdpPort::open(&self.port, interface.clone(), *o, umem)?;
-                    let shown = format!("xdp:{} ({})", d.interface, p.shown());
-                    (d, interface, Box::new(p), shown, false)
-                }
-                Kind::Tap(d) => {
-                    let p = TapPort::open(&self.port, &d.interface)?;
-                    let interface = p.interface().clone();
-                    let shown = format!("tap:{}", d.interface);
-                    (d, interface, Box::new(p), shown, true)
-                }
-                Kind::Dpdk(d, s) => {
-                    // started with all its devices, before the first of them is opened
-                    let Some(dpdk) = dpdk else { return Ok(None) };
-                    let p = dpdk.open(s)?;
-                    let interface = p.interface();
-                    let shown = format!("dpdk:{} ({})", s.name, p.shown());
-                    spec = Some(s.clone());
-                    (d, interface, Box::new(p), shown, s.is("net_tap"))
-                }
-                Kind::Memory(_) | Kind::Pcap(_) => return Ok(None),
-            };
+    pub fn open_live(
+        &self,
+        umem: Option<&Umem>,
+        dpdk: Option<&mut Dpdk>,
+        queues: usize,
+    ) -> Result<Option<Live>> {
+        let (mut spec, mut offload) = (None, None);
+        let (device, interface, open, shown, host_side): (_, _, Queues, _, _) = match &self.kind {
+            Kind::Packet(d, mode) => {
+                let interface = Interface::find(&d.interface)?;
+                // what is wrong with it is said before what is wrong with us
+                interface.check(Needs {
+                    mtu: 0,
+                    kernel_may_share: d.shared,
+                })?;
+                let p = match queues {
+                    0 | 1 => vec![PacketPort::open(&self.port, interface.clone(), *mode)?],
+                    n => PacketPort::open_for(&self.port, &interface, *mode, n)?,
+                };
+                let how = match mode {
+                    Mode::Ring => "ring".to_string(),
+                    Mode::Vectors(n) => format!("{n} frames a system call"),
+                };
+                let shown = format!("packet:{} ({how})", d.interface);
+                (d, interface, boxed(p), shown, false)
+            }
+            Kind::Xdp(d, o) => {
+                let interface = Interface::find(&d.interface)?;
+                interface.check(Needs {
+                    mtu: 0,
+                    kernel_may_share: d.shared,
+                })?;
+                let own;
+                let umem = match umem {
+                    Some(u) => u,
+                    None => {
+                        own = Umem::new(1, o.ring, interface.mtu);
+                        &own
+                    }
+                };
+                let p = match queues {
+                    0 | 1 => vec![XdpPort::open(&self.port, interface.clone(), *o, umem)?],
+                    n => XdpPort::open_for(&self.port, &interface, *o, umem, n)?,
+                };
+                offload = p.first().map(|p| (p.offload(), o.queue.unwrap_or(0)));
+                let shown: Vec<String> = p.iter().map(XdpPort::shown).collect();
+                let shown = format!("xdp:{} ({})", d.interface, shown.join("; "));
+                (d, interface, boxed(p), shown, false)
+            }
+            Kind::Tap(d) => {
+                let p = TapPort::open(&self.port, &d.interface)?;
+                let interface = p.interface().clone();
+                let shown = format!("tap:{}", d.interface);
+                (d, interface, boxed(vec![p]), shown, true)
+            }
+            Kind::Dpdk(d, s) => {
+                // started with all its devices, before the first of them is opened
+                let Some(dpdk) = dpdk else { return Ok(None) };
+                let p = match queues {
+                    0 | 1 => vec![dpdk.open(s)?],
+                    _ => dpdk.open_for(s)?,
+                };
+                let Some(first) = p.first() else {
+                    return Ok(None);
+                };
+                let interface = first.interface();
+                let shown = format!("dpdk:{} ({})", s.name, first.shown());
+                spec = Some(s.clone());
+                (d, interface, boxed(p), shown, s.is("net_tap"))
+            }
+            Kind::Memory(_) | Kind::Pcap(_) => return Ok(None),
+        };
+        let mut open = open.into_iter();
+        let Some(first) = open.next() else {
+            return Ok(None);
+        };
         Ok(Some(Live {
             port: self.port.clone(),
             device: device.clone(),
             interface,
-            open,
+            open: first,
+            others: open.collect(),
             shown,
             host_side,
             spec,
+            offload,
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! Programs in words: origins of rules, ends of actions, what a run made of them.
 
 use anyhow::{Context, Result};
-use onefold_element::ElemId;
+use onefold_element::{ElemId, GraphSpec};
 use onefold_engine::Graph;
 pub use onefold_engine::program::Plan;
 use onefold_engine::program::ProgramStep;
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// A program made for a graph, and how long that took.
+#[derive(Clone)]
 pub struct Synthesized {
     /// The program.
     pub program: Program,
@@ -105,18 +106,41 @@ pub fn parse(name: &str, written: &str) -> Option<Program> {
     }
 }
 
+/// Who knows elements by number: a graph that runs, or one as written.
+pub trait Named {
+    /// The graph as written.
+    fn written(&self) -> &GraphSpec;
+    /// An element's full name.
+    fn name_of(&self, e: ElemId) -> &str {
+        let elem = self.written().elements.get(e.0 as usize);
+        elem.map_or("?", |e| &e.name)
+    }
+}
+
+impl Named for Graph {
+    fn written(&self) -> &GraphSpec {
+        self.spec()
+    }
+}
+
+impl Named for GraphSpec {
+    fn written(&self) -> &GraphSpec {
+        self
+    }
+}
+
 /// Where a part of a class was written: `element (file:line)`.
-pub fn origin(graph: &Graph, o: &Origin) -> String {
+pub fn origin(graph: &impl Named, o: &Origin) -> String {
     let loc = location(graph, o);
     match loc.line {
-        0 => graph.name(o.elem).to_string(),
-        _ => format!("{} ({}:{})", graph.name(o.elem), loc.file, loc.line),
+        0 => graph.name_of(o.elem).to_string(),
+        _ => format!("{} ({}:{})", graph.name_of(o.elem), loc.file, loc.line),
     }
 }
 
 /// The place itself: that of the argument, or of the element's declaration.
-pub fn location(graph: &Graph, o: &Origin) -> onefold_element::SourceLoc {
-    let spec = graph.spec();
+pub fn location(graph: &impl Named, o: &Origin) -> onefold_element::SourceLoc {
+    let spec = graph.written();
     match o.arg {
         Some(a) => spec.arg_loc(o.elem.0 as usize, a as usize),
         None => {
@@ -126,8 +150,8 @@ pub fn location(graph: &Graph, o: &Origin) -> onefold_element::SourceLoc {
 }
 
 /// How an action ends.
-pub fn end(graph: &Graph, a: &Action) -> String {
-    let name = |e: &ElemId| graph.name(*e).to_string();
+pub fn end(graph: &impl Named, a: &Action) -> String {
+    let name = |e: &ElemId| graph.name_of(*e).to_string();
     let next = |n: &Next| match n {
         Next::Stage(s) => format!("stage {}", s.0),
         Next::Unconnected(e) => format!("unconnected output of {}", name(e)),

@@ -1,11 +1,14 @@
 //! Captures through a chain: frames merged by time, one clock, an account of every packet.
 
 use crate::common;
+use crate::control::Session;
 use crate::deploy::Renewal;
+use crate::gate::Gate;
 use crate::live::{self, LivePlan};
-use crate::ports::{Live, PortArg};
+use crate::ports::PortArg;
 use crate::progress::Progress;
 use crate::shadow::ShadowLog;
+use crate::xdp::{DroppedEarly, Offloads};
 use anyhow::{Result, bail};
 use onefold_capture::{CaptureReader, CaptureWriter, Format, LinkType};
 use onefold_chain::Chain;
@@ -25,7 +28,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, LazyLock};
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 /// What to run.
@@ -36,10 +39,12 @@ pub struct Plan {
     pub outputs: Vec<(String, String)>,
     /// Ports of other kinds.
     pub ports: Vec<PortArg>,
-    /// Ports that are network interfaces.
-    pub live: Vec<Live>,
+    /// Ports that are network interfaces, by the chain's port.
+    pub live: Vec<(String, Box<dyn Port>)>,
     /// How they run.
     pub live_plan: LivePlan,
+    /// What is dropped in front of them.
+    pub offloads: Offloads,
     /// The clock that goes with them.
     pub clock: Clock,
     /// Packets per batch.
@@ -65,7 +70,7 @@ pub struct Part {
     /// Port name and the file for what leaves there, as pcapng; it is merged with the others'.
     pub outputs: Vec<(String, File)>,
     /// All have read what they read before the clock starts.
-    pub ready: Arc<Barrier>,
+    pub ready: Arc<Gate>,
 }
 
 impl Part {
@@ -118,6 +123,8 @@ pub struct InterfaceReport {
     pub losses: Vec<Loss>,
     /// What else was counted.
     pub counters: Vec<(&'static str, u64)>,
+    /// What an XDP program has dropped there in the chain's place.
+    pub early: Vec<DroppedEarly>,
 }
 
 /// What happened.
@@ -312,9 +319,9 @@ fn ports(chain: &Chain, plan: &mut Plan) -> Result<Vec<PortSpec>> {
         if other.is_some() && bound {
             bail!("port '{}' has --port besides --in or --out", p.name);
         }
-        let live = plan.live.iter().position(|l| l.port == p.name);
+        let live = plan.live.iter().position(|l| l.0 == p.name);
         let port: Option<Box<dyn Port>> = match (other, output) {
-            _ if live.is_some() => live.map(|i| plan.live.swap_remove(i).open),
+            _ if live.is_some() => live.map(|i| plan.live.swap_remove(i).1),
             (Some(a), _) => Some(a.open(plan.part.as_ref().map(|part| part.share(i)))?),
             (None, Some((port, file))) => {
                 let mine = plan.part.as_mut().map(|p| &mut p.outputs);
@@ -344,7 +351,7 @@ fn ports(chain: &Chain, plan: &mut Plan) -> Result<Vec<PortSpec>> {
 /// Packets between two looks at signals, and words about how far it is.
 const LOOK_EVERY: u64 = 1024;
 
-/// Runs; the executor comes back.
+/// Runs; the executor comes back. With network interfaces there is a session, which has the chain that runs in the end.
 ///
 /// # Errors
 /// When a capture cannot be read or written.
@@ -352,21 +359,27 @@ pub fn run(
     chain: &Chain,
     executor: Shadow,
     mut plan: Plan,
-    renewal: &mut Renewal,
-    log: &mut ShadowLog,
+    (renewal, log): (&mut Renewal, &mut ShadowLog),
+    mut session: Option<&mut Session>,
 ) -> Result<(Outcome, Shadow)> {
     let is_live = !plan.live.is_empty();
     let specs = ports(chain, &mut plan);
     if let Some(part) = &plan.part {
-        part.ready.wait();
+        // or the others wait for nothing
+        let waited = specs.is_ok().then(|| part.ready.wait());
+        waited.transpose()?;
     }
     let specs = specs?;
     let mut worker = Worker::new(executor, specs, plan.batch);
     let with_program = !worker.executor().needs_program();
     let start = Instant::now();
     let cpu = thread_seconds();
+    let how = (&plan.clock, &plan.live_plan);
     let interrupted = match is_live {
-        true => live::run(&mut worker, &plan.clock, &plan.live_plan, renewal, log)?,
+        true => {
+            let both = (&mut *renewal, &mut plan.offloads);
+            live::run(&mut worker, how, both, log, session.as_deref_mut())?
+        }
         false => captures(&mut worker, &plan, renewal, log)?,
     };
     renewal.end();
@@ -379,6 +392,41 @@ pub fn run(
     worker.linger(plan.linger)?;
     worker.finish()?;
     forward_prints(worker.executor().flow_mut().graph_mut());
+    let ran = Ran {
+        seconds,
+        cpu_seconds,
+        interrupted,
+        renewed: renewal.renewed,
+        program,
+        early: plan.offloads.report(worker.executor().graph()),
+    };
+    let now = session.as_ref().map(|s| s.chain.clone());
+    let chain = now.as_deref().unwrap_or(chain);
+    let mut outcome = outcome(chain, &mut worker, ran, is_live);
+    if let Some(session) = session {
+        session.earlier.add_to(&mut outcome);
+    }
+    Ok((outcome, worker.into_executor()))
+}
+
+/// How a run went, as far as its worker does not know it.
+pub struct Ran {
+    /// See [`Outcome::seconds`].
+    pub seconds: f64,
+    /// See [`Outcome::cpu_seconds`].
+    pub cpu_seconds: f64,
+    /// See [`Outcome::interrupted`].
+    pub interrupted: bool,
+    /// See [`Outcome::renewed`].
+    pub renewed: u32,
+    /// See [`Outcome::program`].
+    pub program: Option<Report>,
+    /// What was dropped in front of ports, see [`InterfaceReport::early`].
+    pub early: Vec<DroppedEarly>,
+}
+
+/// What has happened so far.
+pub fn outcome(chain: &Chain, worker: &mut Worker<Shadow>, ran: Ran, is_live: bool) -> Outcome {
     let interfaces = match is_live {
         true => (worker.states())
             .map(|s| InterfaceReport {
@@ -386,6 +434,10 @@ pub fn run(
                 link: s.link,
                 losses: s.losses,
                 counters: s.counters,
+                early: (ran.early.iter())
+                    .filter(|e| e.port == s.name)
+                    .cloned()
+                    .collect(),
             })
             .collect(),
         false => Vec::new(),
@@ -404,30 +456,29 @@ pub fn run(
         })
         .collect();
     let span = worker.span().as_secs_f64();
-    let shadow = worker.into_executor();
-    let (drops, drops_by_element) = drops(chain, &shadow);
-    let outcome = Outcome {
+    let shadow = &*worker.executor();
+    let (drops, drops_by_element) = drops(chain, shadow);
+    Outcome {
         totals: shadow.flow().totals(),
         ports,
         interfaces,
         drops,
         drops_by_element,
-        seconds,
-        cpu_seconds,
+        seconds: ran.seconds,
+        cpu_seconds: ran.cpu_seconds,
         span,
         warnings,
-        interrupted,
+        interrupted: ran.interrupted,
         overruns: shadow.graph().overruns(),
-        program,
+        program: ran.program,
         levels: shadow.flow().levels(),
         flow: shadow.flow().stats(),
-        renewed: renewal.renewed,
-    };
-    Ok((outcome, shadow))
+        renewed: ran.renewed,
+    }
 }
 
 /// Seconds for which this thread has been executed so far.
-fn thread_seconds() -> f64 {
+pub fn thread_seconds() -> f64 {
     let at = nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID);
     at.map_or(0.0, |t| std::time::Duration::from(t).as_secs_f64())
 }

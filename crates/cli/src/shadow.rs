@@ -3,7 +3,7 @@
 use crate::counterexample::hex;
 use crate::deploy::{Verdict, Verification};
 use anyhow::{Context, Result};
-use onefold_capture::{CaptureWriter, LinkType};
+use onefold_capture::{CaptureWriter, Format, LinkType};
 use onefold_chain::Chain;
 use onefold_engine::shadow::{Mismatch, Options, Report, Shadow};
 use onefold_synth::Program;
@@ -20,7 +20,7 @@ const KEPT: usize = 1000;
 const MEMORY: usize = 8192;
 
 /// Options of shadow mode.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Clone)]
 pub struct ShadowArgs {
     /// Share of the packets that also go through the reference graph, on a copy of the state, and are compared: 0 to 1,
     /// `all`, `off`. A class with a difference falls back to the reference graph. Without this option: a hundredth of
@@ -140,7 +140,8 @@ pub struct ShadowLog {
 }
 
 impl ShadowLog {
-    /// For a run of these inputs; `adapted`: the frames come in other forms, too.
+    /// For a run of these inputs; `adapted`: the frames come in other forms, too. `part`: packets with differences go
+    /// there (as pcapng), and the capture is made of it later.
     ///
     /// # Errors
     /// When the capture cannot be made.
@@ -150,12 +151,16 @@ impl ShadowLog {
         command: String,
         inputs: &[(String, String)],
         adapted: bool,
+        part: Option<File>,
     ) -> Result<ShadowLog> {
         let writer = match &args.shadow_pcap {
             None => None,
             Some(f) => {
                 let name = f.display().to_string();
-                let w = CaptureWriter::create_for(f, LinkType::ETHERNET);
+                let w = match part {
+                    Some(own) => CaptureWriter::new(own, Format::PcapNg, LinkType::ETHERNET, 0),
+                    None => CaptureWriter::create_for(f, LinkType::ETHERNET),
+                };
                 Some((name.clone(), w.with_context(|| format!("'{name}'"))?))
             }
         };
@@ -173,6 +178,15 @@ impl ShadowLog {
             written: 0,
             writer,
         })
+    }
+
+    /// Another executor runs another chain from now on; it has found nothing yet.
+    pub fn goes_on(&mut self, chain: &Chain, command: String) {
+        let ports = chain.ports.iter();
+        let ports = ports.filter_map(|p| Some((p.source? as u32, p.name.clone())));
+        self.ports = ports.collect();
+        self.command = command;
+        (self.told, self.written) = (0, 0);
     }
 
     /// So many packets of this input have come.
@@ -323,6 +337,11 @@ impl ShadowLog {
 }
 
 impl ShadowArgs {
+    /// Are packets compared by wish?
+    pub fn compares(&self) -> bool {
+        self.shadow.is_some_and(|r| r > 0.0)
+    }
+
     /// Where packets with differences go.
     pub fn capture(&self) -> Option<&Path> {
         self.shadow_pcap.as_deref()

@@ -1,5 +1,5 @@
-//! Days on the virtual clock: hosts come and go, flows time out, neighbours have to be asked again, every night is quiet.
-//! Packets are conserved, and memory stays as it is.
+//! Days on the virtual clock: hosts come and go, flows time out, neighbours have to be asked again, every night is
+//! quiet. Packets are conserved, and memory stays as it is.
 
 mod common;
 

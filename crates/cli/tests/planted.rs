@@ -373,6 +373,8 @@ fn a_program_that_goes_on_after_a_route_change() {
     let v = p.shadow_catches(&fault);
     // the text, which is right when the run begins, is proved: see above
     assert_eq!(v["verification"]["verdict"], "proved");
+    let v = p.shadow_catches(&[&fault[..], &["--workers", "2"]].concat());
+    assert_eq!(v["mismatches"], v["shadow"]["differences"]);
 }
 
 #[test]

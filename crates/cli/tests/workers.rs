@@ -481,12 +481,6 @@ fn what_does_not_go_with_workers_is_refused() {
             "1",
         ],
     );
-    let live = ["run", "l2fwd", "--port", "in=packet:lo", "--workers", "2"];
-    let (_, err) = run(&dir, 2, &live);
-    assert!(
-        err.contains("several workers on interfaces are not there yet"),
-        "{err}"
-    );
     for flag in [&["--limit", "3"], &["--program", "x"]] {
         let args = [
             &["run", "l2fwd", "--in", "in=in.pcap", "--workers", "2"],
@@ -499,4 +493,11 @@ fn what_does_not_go_with_workers_is_refused() {
             "{err}"
         );
     }
+    let live = ["run", "l2fwd", "--in", "in=in.pcap", "--workers", "2"];
+    let args = [&live[..], &["--duration", "1"]].concat();
+    let (_, err) = run(&dir, 2, &args);
+    assert!(
+        err.contains("--duration is for network interfaces"),
+        "{err}"
+    );
 }

@@ -1,6 +1,5 @@
 //! The [`Element`] trait: one node of a graph.
 
-use crate::StateStore;
 use crate::args::Args;
 use crate::batch::{Batching, Clock};
 use crate::class::Processing;
@@ -12,6 +11,7 @@ use crate::names::NameDb;
 use crate::rule_counts::RuleCounters;
 use crate::spec::GraphSpec;
 use crate::{ElemId, Port};
+use crate::{StateStore, Takes};
 use onefold_nat::{Binder, LastingBinding, PrefetchPacket};
 use onefold_packet::{Pkt, Timestamp};
 use std::any::Any;
@@ -489,6 +489,12 @@ pub trait Element: ElementClone + Send + 'static {
         Accounts::Now
     }
 
+    /// May it be told some time later of packets that have not come, as a sum, with nothing else coming of it than that
+    /// what it prints about them comes later, too? Asked where somebody in front of the chain drops packets for it.
+    fn tells_later(&self, tag: u16) -> bool {
+        self.accounts(tag) == Accounts::Later
+    }
+
     /// For rewriters, when `bind` has just answered [`Bound::To`] for a packet: is the binding one that further packets
     /// like it (same addresses, ports, protocol; same SYN, FIN and RST; with or without TCP payload as this one) do
     /// nothing to but refresh?
@@ -521,6 +527,15 @@ pub trait Element: ElementClone + Send + 'static {
     /// are looked at.
     fn prefetch_bindings(&self, me: ElemId, all: &mut [PrefetchPacket], store: &StateStore) {}
 
+    /// `old` is the element of the same name, class and configuration in the graph that this one's graph replaces
+    /// (Click's hot swapping). [`Takes::Whole`], the default: `old` itself, with all that it has learnt and counted,
+    /// is used in the place of this one. An element that holds numbers of elements or states keeps these, which are
+    /// the new graph's, and takes what it has counted. Shared states go on by themselves
+    /// ([`crate::State::take_state`]).
+    fn take_state(&mut self, old: &mut dyn Element) -> Takes {
+        Takes::Whole
+    }
+
     /// Shared state that this element uses, for forks, comparison and reports.
     fn states(&self) -> Vec<crate::StateId> {
         Vec::new()
@@ -541,32 +556,6 @@ pub enum Accounts {
     Moment,
     /// At once, packet by packet: it prints, or the order matters.
     Now,
-}
-
-/// Implements [`Element::as_any`] and [`Element::as_any_mut`] inside an `impl Element` block.
-#[macro_export]
-macro_rules! element_any {
-    () => {
-        fn as_any(&self) -> &dyn std::any::Any {
-            self
-        }
-        fn as_any_mut(&mut self) -> &mut dyn std::any::Any {
-            self
-        }
-    };
-}
-
-/// Implements [`Element::rule_counters`] by a field, inside an `impl Element` block.
-#[macro_export]
-macro_rules! element_counts_rules {
-    ($field:ident) => {
-        fn rule_counters(&self) -> Option<&$crate::RuleCounters> {
-            Some(&self.$field)
-        }
-        fn rule_counters_mut(&mut self) -> Option<&mut $crate::RuleCounters> {
-            Some(&mut self.$field)
-        }
-    };
 }
 
 /// Cloning behind `dyn Element`; implemented for every `Element` that is `Clone`.

@@ -26,6 +26,7 @@ mod element;
 pub mod flow;
 pub mod handler;
 mod inspect;
+mod macros;
 pub mod model;
 mod names;
 pub mod reason;
@@ -44,7 +45,7 @@ pub use handler::{HandlerError, HandlerFlags, HandlerInfo, HandlerResult, Touche
 pub use inspect::{InspectCx, Inspected};
 pub use names::NameDb;
 pub use onefold_state::{
-    DropReason, ElemId, Partition, Port, Scope, State, StateId, StateStore, state_any,
+    DropReason, ElemId, Partition, Port, Scope, State, StateId, StateStore, Takes, state_any,
 };
 pub use rule_counts::{RuleCount, RuleCounters};
 pub use spec::{ConnectionSpec, ElementSpec, GraphSpec};

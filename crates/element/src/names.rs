@@ -23,7 +23,7 @@ pub struct Named {
 }
 
 /// All names that configurations of one graph may use.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct NameDb {
     /// (scope prefix without trailing slash, name) -> definition.
     defs: HashMap<(String, String), Named>,

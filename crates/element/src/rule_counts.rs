@@ -4,6 +4,7 @@
 //! end the search (alerts) count every packet that they match. Bytes are those of the packet as it came to the element:
 //! behind `Strip(14)` and `CheckIPHeader`, the IP packet without Ethernet header and padding.
 
+use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 
 /// Packets and bytes.
@@ -76,6 +77,21 @@ impl RuleCounters {
         }
     }
 
+    /// Goes on with the counters of the list that this one replaces: rules with equal texts, equal ones in their order,
+    /// and the policy.
+    pub fn take_equal(&mut self, old: &RuleCounters, old_rules: &[String], rules: &[String]) {
+        let mut at: HashMap<&str, VecDeque<usize>> = HashMap::new();
+        for (i, text) in rules.iter().enumerate() {
+            at.entry(text.trim()).or_default().push_back(i);
+        }
+        for (text, count) in old_rules.iter().zip(&old.rules) {
+            if let Some(i) = at.get_mut(text.trim()).and_then(VecDeque::pop_front) {
+                self.add(Some(i), count.packets, count.bytes);
+            }
+        }
+        self.add(None, old.policy.packets, old.policy.bytes);
+    }
+
     /// All zero.
     pub fn reset(&mut self) {
         self.rules.fill(RuleCount::default());
@@ -99,6 +115,23 @@ impl RuleCounters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counters_follow_their_rules_into_another_list() {
+        let list = |all: &[&str]| all.iter().map(|s| s.to_string()).collect::<Vec<_>>();
+        let (before, after) = (
+            list(&["allow a", "deny b", "allow a"]),
+            list(&["deny c", "allow a", "allow a", "deny all"]),
+        );
+        let mut old = RuleCounters::new(3);
+        old.add(Some(0), 1, 10);
+        old.add(Some(1), 2, 20);
+        old.add(Some(2), 4, 40);
+        old.add(None, 8, 80);
+        let mut new = RuleCounters::new(4);
+        new.take_equal(&old, &before, &after);
+        assert_eq!(new.text(), "1 1 10\n2 4 40\npolicy 8 80\n");
+    }
 
     #[test]
     fn counts_by_argument_and_policy() {

@@ -42,6 +42,7 @@ mod record;
 mod sequence_shifts;
 mod spec;
 mod table;
+mod table_state;
 
 pub use access::{EntryMode, NoFlow, RewriterHandle, answering, create, entry, has_ports, resolve};
 pub use binder::{BindAnswer, Binder, FlowBinding, Wanted};

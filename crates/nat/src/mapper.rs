@@ -5,7 +5,7 @@ use crate::hash_ring::HashRing;
 use crate::pattern::PatternRef;
 use crate::spec::{Verdict, apply_pattern};
 use onefold_state::Scope;
-use onefold_state::{ElemId, State, StateId, StateStore, state_any};
+use onefold_state::{ElemId, State, StateId, StateStore, Takes, state_any};
 
 /// How a mapper chooses.
 #[derive(Debug, Clone)]
@@ -108,6 +108,18 @@ impl Mapper {
 }
 
 impl State for Mapper {
+    /// Whose turn it is; the patterns are the new graph's.
+    fn take_state(&mut self, old: &mut dyn State, _: &dyn Fn(ElemId) -> Option<ElemId>) -> Takes {
+        let Some(old) = old.as_any_mut().downcast_mut::<Mapper>() else {
+            return Takes::Nothing;
+        };
+        if let (Choice::RoundRobin { next }, Choice::RoundRobin { next: before }) =
+            (&mut self.choice, &old.choice)
+        {
+            *next = *before;
+        }
+        Takes::Done
+    }
     /// A worker takes turns of its own; who is chosen by a hash is chosen alike everywhere.
     fn scope(&self) -> Scope {
         match &self.choice {

@@ -16,7 +16,7 @@ use crate::columns::Filling;
 use crate::flow_id::FlowId;
 use crate::port_exhaustion::Search;
 use onefold_state::state_any;
-use onefold_state::{Partition, Scope, State, StateId, StateStore};
+use onefold_state::{ElemId, Partition, Scope, State, StateId, StateStore, Takes};
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -285,6 +285,16 @@ impl PatternSet {
 }
 
 impl State for PatternSet {
+    /// Where each pattern's search goes on; names refer to sets of the new graph.
+    fn take_state(&mut self, old: &mut dyn State, _: &dyn Fn(ElemId) -> Option<ElemId>) -> Takes {
+        match old.as_any_mut().downcast_mut::<PatternSet>() {
+            Some(old) if old.patterns.len() == self.patterns.len() => {
+                std::mem::swap(&mut self.patterns, &mut old.patterns);
+                Takes::Done
+            }
+            _ => Takes::Nothing,
+        }
+    }
     fn summary(&self) -> String {
         let line = |p: &Pattern| format!("{p} next {}\n", p.next);
         self.patterns.iter().map(line).collect()

@@ -26,10 +26,8 @@ use crate::record::{FlowRef, Record};
 use crate::sequence_shifts::SequenceShifts;
 use crate::spec::InputSpec;
 use onefold_packet::Timestamp;
-use onefold_state::State;
-use onefold_state::{ElemId, Partition, Scope, state_any};
+use onefold_state::ElemId;
 use onefold_table::{HugeVec, IndexKeys, TagIndex, prefetch};
-use std::fmt::Write;
 use std::sync::Arc;
 
 /// Capacity that a rewriter has when none is configured, as Click reports it.
@@ -53,7 +51,7 @@ pub struct FlowTable {
     /// for, one line after the other, when the next ones are asked for.
     pub(crate) free: Vec<u32>,
     pub(crate) live: usize,
-    capacity: u32,
+    pub(crate) capacity: u32,
     last_stamp: u64,
     /// Patterns with few variations left.
     exhaustion: PortExhaustion,
@@ -629,61 +627,4 @@ impl IndexKeys for Indexed<'_> {
 pub(crate) fn timeout(members: &[Member], queue: usize) -> Timeout {
     let class = |m: &Member| m.timeouts[queue % CLASSES];
     members.get(queue / CLASSES).map(class).unwrap_or_default()
-}
-
-impl State for FlowTable {
-    /// Flows by key; among them `age` is the rank by last use (eviction depends on it where times are equal).
-    fn summary(&self) -> String {
-        let mut out = String::new();
-        if let Some(e) = self.shared_with {
-            return format!("flow table shared with element {}\n", e.0);
-        }
-        // writing to a String cannot fail
-        let _ = writeln!(out, "capacity {}", self.capacity);
-        for m in &self.members {
-            let _ = write!(out, "rewriter {}", m.elem.0);
-            for c in &m.inputs {
-                let _ = write!(out, " {}/{}", c.flows, c.failures);
-            }
-            out.push('\n');
-        }
-        let mut by_age: Vec<u32> = (0..self.records.len() as u32)
-            .filter(|i| self.records[*i as usize].used)
-            .collect();
-        let leases = self.leases.as_deref();
-        by_age.sort_by_key(|i| self.records[*i as usize].last_use(leases));
-        let mut lines: Vec<(u16, FlowId, String)> = Vec::new();
-        for (age, i) in by_age.into_iter().enumerate() {
-            let r = &self.records[i as usize];
-            let degenerate = self.lookup(r.map, &r.forward) != Some((i, false));
-            let mut s = format!(
-                "{} {} => {} [{} {}] input {} protocol {} flags {} anno {} last {} age {age}",
-                r.map,
-                r.forward,
-                r.rewritten(false),
-                r.output[0],
-                r.output[1],
-                r.input,
-                r.ip_p,
-                r.flags,
-                r.reply_anno,
-                r.last_use(leases) >> STAMP_BITS
-            );
-            if degenerate {
-                s.push_str(" reply-only");
-            }
-            if let Some(d) = self.shifts(r) {
-                let _ = write!(s, " shifts {}", d.summary());
-            }
-            lines.push((r.map, r.forward, s));
-        }
-        lines.sort();
-        for (_, _, s) in lines {
-            out.push_str(&s);
-            out.push('\n');
-        }
-        out.push_str(&self.fragments_text());
-        out
-    }
-    state_any!(Scope::Partitioned(Partition::Flow));
 }

@@ -46,7 +46,7 @@ pub(crate) struct Packet {
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP: u8 = 1;
-const ICMP6: u8 = 58;
+pub(crate) const ICMP6: u8 = 58;
 /// VLAN tags, or extension headers, that are passed over.
 const MOST_TAGS: usize = 2;
 const MOST_EXTENSIONS: usize = 8;
@@ -60,6 +60,14 @@ impl Packet {
             port: self.source_port,
             source_port: self.port,
             ..self.clone()
+        }
+    }
+
+    /// Is it for more than one host?
+    pub fn is_to_several(&self) -> bool {
+        match self.destination {
+            IpAddr::V4(a) => a.is_multicast() || a.is_broadcast(),
+            IpAddr::V6(a) => a.is_multicast(),
         }
     }
 

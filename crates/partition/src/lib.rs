@@ -173,6 +173,11 @@ impl Partition {
         self.workers
     }
 
+    /// What hashes depend on.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// The rule of each port.
     pub fn ports(&self) -> &[PortRule] {
         &self.ports
@@ -181,18 +186,28 @@ impl Partition {
     /// Who gets this frame (without checksum), which has arrived at this port. The same for the same frames in the same
     /// order.
     pub fn target(&mut self, port: usize, frame: &[u8]) -> Target {
-        let Some(rule) = self.ports.get(port).filter(|_| self.workers > 1) else {
-            return Target::One(0);
+        match self.read(port, frame) {
+            Ok((_, packet)) => self.target_of(port, &packet),
+            Err(target) => target,
+        }
+    }
+
+    /// The same where frames arrive at several workers, at this one: fragments are brought to their
+    /// [`Partition::collector`] first.
+    pub fn target_from(&mut self, worker: usize, port: usize, frame: &[u8]) -> Target {
+        let (rule, packet) = match self.read(port, frame) {
+            Ok(read) => read,
+            Err(target) => return target,
         };
-        let packet = match frame::parse(frame) {
-            Frame::Other => return Target::One(0),
-            Frame::NeighbourReply => {
-                return match rule.neighbours {
-                    true => Target::All,
-                    false => Target::One(0),
-                };
-            }
-            Frame::Ip(p) => p,
+        match self.collects(rule, &packet) {
+            Some(w) if w != worker => Target::One(w),
+            _ => self.target_of(port, &packet),
+        }
+    }
+
+    fn target_of(&mut self, port: usize, packet: &Packet) -> Target {
+        let Some(rule) = self.ports.get(port) else {
+            return Target::One(0);
         };
         let key = |id| Datagram {
             addresses: (packet.source, packet.destination),
@@ -206,7 +221,7 @@ impl Partition {
         if let Some(worker) = follows {
             return Target::One(worker);
         }
-        let worker = match self.find(rule, &packet) {
+        let worker = match self.find(rule, packet) {
             Found::Addresses(w) => {
                 if let (Fragment::First(id), Some(f)) =
                     (packet.fragment, self.fragments.get_mut(port))
@@ -225,6 +240,76 @@ impl Partition {
             }
         };
         Target::One(worker)
+    }
+
+    /// The port's rule and the packet, or who gets what has no addresses.
+    fn read(&self, port: usize, frame: &[u8]) -> Result<(&PortRule, Packet), Target> {
+        let Some(rule) = self.ports.get(port).filter(|_| self.workers > 1) else {
+            return Err(Target::One(0));
+        };
+        match frame::parse(frame) {
+            Frame::Other => Err(Target::One(0)),
+            Frame::NeighbourReply => Err(match rule.neighbours {
+                true => Target::All,
+                false => Target::One(0),
+            }),
+            Frame::Ip(p) => Ok((rule, p)),
+        }
+    }
+
+    /// Of a fragment: the worker that all fragments of its datagram are brought to first, where frames arrive at
+    /// several workers. It asks [`Partition::target`] of them, in their order, and hands them over. It is the worker
+    /// that later fragments go to about which nothing is known. `None`: it is a whole packet.
+    pub fn collector(&self, port: usize, frame: &[u8]) -> Option<usize> {
+        let (rule, p) = self.read(port, frame).ok()?;
+        self.collects(rule, &p)
+    }
+
+    fn collects(&self, rule: &PortRule, p: &Packet) -> Option<usize> {
+        if p.fragment == Fragment::Whole {
+            return None;
+        }
+        // as of a fragment without ports
+        let bare = Packet {
+            port: None,
+            source_port: None,
+            identifier: None,
+            quoted: None,
+            ..p.clone()
+        };
+        let (Found::Addresses(w) | Found::More(w)) = self.find(rule, &bare);
+        Some(w)
+    }
+
+    /// [`Partition::target`] without its memory: `None` of later fragments, which may follow others.
+    pub fn expected(&self, port: usize, frame: &[u8]) -> Option<Target> {
+        let (rule, p) = match self.read(port, frame) {
+            Ok(read) => read,
+            Err(target) => return Some(target),
+        };
+        if matches!(p.fragment, Fragment::Later(_)) {
+            return None;
+        }
+        let (Found::Addresses(w) | Found::More(w)) = self.find(rule, &p);
+        Some(Target::One(w))
+    }
+
+    /// Who would get the answer to a frame that leaves at a port: the packet the other way round, or, of an ICMP error,
+    /// the packet that it is about. `None` where there is none, or it is not known: not IP, later fragments, several
+    /// receivers, what neighbours say to each other.
+    pub fn answered_by(&self, port: usize, frame: &[u8]) -> Option<usize> {
+        let (rule, p) = self.read(port, frame).ok()?;
+        if matches!(p.fragment, Fragment::Later(_)) || p.is_to_several() {
+            return None;
+        }
+        let back = match p.quoted {
+            Some(about) => *about,
+            // who is asked for a neighbour answers all workers
+            None if p.protocol == frame::ICMP6 => return None,
+            None => p.exchanged(),
+        };
+        let (Found::Addresses(w) | Found::More(w)) = self.find(rule, &back);
+        Some(w)
     }
 
     fn find(&self, rule: &PortRule, p: &Packet) -> Found {

@@ -157,6 +157,23 @@ proptest! {
         prop_assert_eq!(of(&mut p, 1, &v4(&ip(proto, (remote, to), 0x2001, 0, &[0; 24]))), w);
         prop_assert_eq!(of(&mut p, 1, &v4(&ip(proto, (remote, to), 0x0002, 0, &[0; 24]))), w);
 
+        // whoever sent it gets what comes back for it, and what is said about errors
+        let reply = ip(proto, (remote, to), 0, 3, &ports(s, port));
+        if workers == 1 || remote.is_multicast() || remote.is_broadcast() {
+            prop_assert_eq!(p.answered_by(1, &v4(&sent)), None);
+        } else {
+            prop_assert_eq!(p.answered_by(1, &v4(&sent)), Some(w));
+            prop_assert_eq!(p.answered_by(1, &error_about(&reply, to, remote, 0)), Some(w));
+        }
+        prop_assert_eq!(p.expected(1, &v4(&reply)), Some(Target::One(w)));
+        // all fragments are brought to one worker, which knows what they belong to
+        let first = v4(&ip(proto, (remote, to), 0x2000, 0, &ports(s, port)));
+        let later = v4(&ip(proto, (remote, to), 0x2001, 0, &[0; 24]));
+        prop_assert_eq!(p.collector(1, &first).is_some_and(|c| c < workers), workers > 1);
+        prop_assert_eq!(p.collector(1, &first), p.collector(1, &later));
+        prop_assert_eq!(p.collector(1, &v4(&reply)), None);
+        prop_assert_eq!(p.expected(1, &later), (workers == 1).then_some(Target::One(0)));
+
         let ping = (1, 65535);
         let echo = [0, 0, 0, 0, (port >> 8) as u8, port as u8, 0, 1];
         let reply = of(&mut p, 1, &v4(&ip(1, (remote, POOL), 0, 0, &echo)));

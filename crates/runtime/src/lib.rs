@@ -5,6 +5,8 @@
 //! - A [`Worker`] owns an executor ([`onefold_engine::Executor`]) and the ports of a chain. A [`Worker::step`] takes a
 //!   batch from the port whose next packet is the earliest, as many as arrive before any other port's, sends it all its
 //!   way, and hands what has left to the ports. Between two steps plans are installed and handlers called.
+//! - Between two batches a worker does what others want of it ([`Mailbox`]): a command may put another executor in the
+//!   place of its own ([`Worker::replace`]). [`Load`] says how busy it is.
 //! - A [`Planner`] makes plans in a thread of its own.
 //!
 //! With recorded ports the clock is the packets' time, and never goes back. What leaves, in which order, and what state
@@ -12,11 +14,15 @@
 //! batches.
 //!
 //! With live ports ([`Port::is_live`]) the clock is the real one ([`Clock`]): [`Worker::live_step`] takes what has
-//! arrived, [`Worker::idle`] and [`Worker::wait`] do what there is to do while nothing does.
+//! arrived, [`Worker::idle`] and [`Worker::wait`] do what there is to do while nothing does. Several workers get their
+//! packets from a [`Dispatcher`].
 #![forbid(unsafe_code)]
 
 mod capture;
+mod control;
+mod dispatch;
 mod live;
+mod load;
 mod memory;
 mod planner;
 mod port;
@@ -24,8 +30,14 @@ mod pressure;
 mod worker;
 
 pub use capture::{CapturePort, Share};
+pub use control::{MOST_COMMANDS, Mailbox, SendError, Sender, Wakes, mailbox};
+pub use dispatch::{
+    AT_WRONG_WORKER, DispatchCounts, Dispatcher, Ending, Entrance, LiveReport, QueueCounts,
+    QueuePort, Queues, RingPort,
+};
 pub use live::{Clock, Idle, LONGEST_SLEEP, Polling, PortState, Remark, Rhythm, SPIN};
+pub use load::{Load, LoadReport};
 pub use memory::{Keep, MemoryPort};
 pub use planner::{Planned, Planner};
 pub use port::{LinkState, Loss, Port, PortError, Progress, TRANSMIT_QUEUE_FULL};
-pub use worker::{Count, PortSpec, Step, Worker};
+pub use worker::{Binding, Count, PortSpec, ReplaceError, Step, Tap, Worker};

@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use onefold_engine::Executor;
 use onefold_packet::Timestamp;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The real time, in a form that never goes back: wall time of the moment of [`Clock::start`], and a monotone clock
@@ -111,7 +112,7 @@ impl Rhythm {
             Polling::Interrupt => true,
         };
         let attend = self.is_time();
-        Idle { sleep, attend }
+        Idle { sleep, attend, now }
     }
 
     fn is_time(&mut self) -> bool {
@@ -131,6 +132,8 @@ pub struct Idle {
     pub sleep: bool,
     /// The ports are looked after.
     pub attend: bool,
+    /// When this was asked.
+    pub now: Instant,
 }
 
 /// What has changed about a port.
@@ -155,6 +158,35 @@ pub struct PortState<'a> {
     pub losses: Vec<Loss>,
     /// What else was counted.
     pub counters: Vec<(&'static str, u64)>,
+}
+
+/// Sleeps until one of these descriptors is ready, for `most`, in whole milliseconds, or until a signal comes. Gives
+/// the numbers of those that say that something is wrong.
+///
+/// # Errors
+/// When the system cannot wait for them.
+pub(crate) fn wait_for(
+    fds: &[(usize, BorrowedFd<'_>, PollFlags)],
+    most: Duration,
+) -> Result<Vec<usize>, PortError> {
+    let mut waiting: Vec<PollFd<'_>> = fds.iter().map(|f| PollFd::new(f.1, f.2)).collect();
+    let millis = u16::try_from(most.as_millis()).unwrap_or(u16::MAX);
+    match poll(&mut waiting, PollTimeout::from(millis)) {
+        Ok(_) | Err(Errno::EINTR) => {}
+        Err(e) => {
+            return Err(PortError::Device {
+                port: "all ports".to_string(),
+                doing: "waiting for packets",
+                error: e.into(),
+            });
+        }
+    }
+    let failed = PollFlags::POLLERR | PollFlags::POLLHUP | PollFlags::POLLNVAL;
+    let broken = waiting
+        .iter()
+        .zip(fds)
+        .filter(|(w, _)| w.revents().is_some_and(|r| r.intersects(failed)));
+    Ok(broken.map(|(_, f)| f.0).collect())
 }
 
 impl<E: Executor> Worker<E> {
@@ -204,6 +236,9 @@ impl<E: Executor> Worker<E> {
             for p in &mut self.batch {
                 slot.received.bytes += p.len() as u64;
                 p.anno.timestamp = self.now;
+            }
+            if let Some(tap) = &mut self.tap {
+                tap.received(port, &self.batch, self.now);
             }
             let queued_up = slot.pressure.batch(packets == n, self.now);
             self.executor.press(queued_up);
@@ -257,42 +292,32 @@ impl<E: Executor> Worker<E> {
         let blind = with_entry.filter_map(|s| s.port.as_ref()?.longest_sleep());
         most = blind.fold(most, Duration::min);
         // whole milliseconds: what is less is spent asking
-        let millis = u16::try_from(most.as_millis()).unwrap_or(u16::MAX);
-        if millis == 0 {
+        if most.as_millis() == 0 {
             std::thread::yield_now();
             return Ok(());
         }
-        let mut waiting: Vec<PollFd<'_>> = Vec::with_capacity(self.slots.len());
-        let mut of: Vec<usize> = Vec::with_capacity(self.slots.len());
+        let mut fds: Vec<(usize, BorrowedFd<'_>, PollFlags)> = Vec::with_capacity(self.slots.len());
         for (i, s) in self.slots.iter().enumerate() {
             let Some(port) = &s.port else { continue };
-            let input = port.descriptor().filter(|_| s.entry.is_some());
+            let input = s.entry.and_then(|_| port.descriptor());
             let output = port.send_descriptor().filter(|_| port.backlog() > 0);
-            let both = [(input, PollFlags::POLLIN), (output, PollFlags::POLLOUT)];
-            for (fd, flags) in both {
-                if let Some(fd) = fd {
-                    waiting.push(PollFd::new(fd, flags));
-                    of.push(i);
-                }
-            }
+            let others = s.entry.and_then(|_| port.wake_descriptor());
+            fds.extend(
+                input
+                    .into_iter()
+                    .chain(others)
+                    .map(|fd| (i, fd, PollFlags::POLLIN)),
+            );
+            fds.extend(output.map(|fd| (i, fd, PollFlags::POLLOUT)));
         }
-        match poll(&mut waiting, PollTimeout::from(millis)) {
-            Ok(_) | Err(Errno::EINTR) => {}
-            Err(e) => {
-                return Err(PortError::Device {
-                    port: "all ports".to_string(),
-                    doing: "waiting for packets",
-                    error: e.into(),
-                });
-            }
+        // of no port: nobody looks after it
+        let wakes = self.wakes.as_ref();
+        fds.extend(wakes.map(|w| (usize::MAX, w.descriptor(), PollFlags::POLLIN)));
+        let broken = wait_for(&fds, most)?;
+        if let Some(w) = &self.wakes {
+            w.clear();
         }
         // an error stays readable until somebody has asked for it
-        let failed = PollFlags::POLLERR | PollFlags::POLLHUP | PollFlags::POLLNVAL;
-        let broken = waiting
-            .iter()
-            .zip(&of)
-            .filter(|(w, _)| w.revents().is_some_and(|r| r.intersects(failed)));
-        let broken: Vec<usize> = broken.map(|(_, i)| *i).collect();
         for i in broken {
             self.attend_port(i);
         }
@@ -339,6 +364,19 @@ impl<E: Executor> Worker<E> {
             losses: p.losses(),
             counters: p.counters(),
         })
+    }
+
+    /// Nothing more is taken in from devices; what other workers hand over still comes.
+    pub fn stop(&mut self) {
+        for p in self.slots.iter_mut().filter_map(|s| s.port.as_mut()) {
+            p.stop();
+        }
+    }
+
+    /// Is there something that was taken in before [`Worker::stop`]?
+    pub fn has_more(&self) -> bool {
+        let mut ports = self.slots.iter().filter_map(|s| s.port.as_ref());
+        ports.any(|p| p.has_more())
     }
 
     /// Nothing more is taken in; what waits for room is sent, as far as that is done within `most`.

@@ -147,6 +147,14 @@ pub trait Port: Send {
         Ok(())
     }
 
+    /// Nothing more is taken in from the device; what has been taken in before still comes.
+    fn stop(&mut self) {}
+
+    /// Is there more that was taken in before [`Port::stop`]?
+    fn has_more(&self) -> bool {
+        false
+    }
+
     /// Packets that wait for room in the device's queue: [`Port::flush`] tries again. A port states the most that
     /// wait; what is more is lost as [`TRANSMIT_QUEUE_FULL`].
     fn backlog(&self) -> usize {
@@ -163,6 +171,12 @@ pub trait Port: Send {
 
     /// The descriptor that becomes readable when packets arrive; `None`: there is none at present.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// A second descriptor that becomes readable when packets arrive, from other workers; asked for when the worker is
+    /// about to sleep.
+    fn wake_descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 

@@ -1,5 +1,6 @@
 //! A worker: batches from ports, through an executor, to ports.
 
+use crate::control::Wakes;
 use crate::live::Remark;
 use crate::port::{Port, PortError};
 use crate::pressure::Pressure;
@@ -12,7 +13,7 @@ use onefold_packet::{Packet, Pkt, Timestamp, mempool};
 const SPARE: usize = 4;
 /// Bytes from one frame to the next: an odd number of cache lines, so that headers of packets in flight do not share a
 /// few sets of the cache. Longer packets grow out of their frames.
-const STRIDE: usize = 2112;
+pub(crate) const STRIDE: usize = 2112;
 
 /// Packets and bytes of a port, one way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,6 +50,21 @@ pub(crate) struct Slot {
     leaving: Vec<Pkt>,
 }
 
+impl Slot {
+    fn new(p: PortSpec) -> Slot {
+        Slot {
+            name: p.name,
+            entry: p.entry,
+            port: p.port,
+            received: Count::default(),
+            sent: Count::default(),
+            next: None,
+            pressure: Pressure::default(),
+            leaving: Vec::new(),
+        }
+    }
+}
+
 /// What a [`Worker::step`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
@@ -78,10 +94,54 @@ pub struct Worker<E> {
     pub(crate) turn: usize,
     /// What has changed about ports.
     pub(crate) remarks: Vec<Remark>,
+    /// Ends its sleep.
+    pub(crate) wakes: Option<Wakes>,
+    /// Who looks at what passes live ports.
+    pub(crate) tap: Option<Box<dyn Tap>>,
+}
+
+/// Looks at the packets that pass live ports.
+pub trait Tap: Send {
+    /// These have arrived at the port with this number.
+    fn received(&mut self, port: usize, packets: &[Pkt], at: Timestamp);
+    /// These leave there.
+    fn sent(&mut self, port: usize, packets: &[Pkt], at: Timestamp);
+}
+
+/// Where packets of a port enter an executor, and where they leave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binding {
+    /// The port's name.
+    pub name: String,
+    /// Where its packets enter the graph, if any do.
+    pub entry: Option<ElemId>,
+    /// Elements whose packets leave there.
+    pub sinks: Vec<ElemId>,
+}
+
+/// Why a worker does not go on with another executor.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplaceError {
+    /// A port has a device, and the new chain does not have the port.
+    #[error("the new chain has no port '{0}', which is open")]
+    NoPort(String),
+    /// Packets arrive in one of the chains only.
+    #[error(
+        "packets arrive at port '{port}' in the {which} chain only; stop the chain and start the new one"
+    )]
+    OtherWay {
+        /// The port.
+        port: String,
+        /// Which one.
+        which: &'static str,
+    },
+    /// What had left before could not be written.
+    #[error(transparent)]
+    Port(#[from] PortError),
 }
 
 /// Frames that somebody waits for go back: no packet that is kept for later has one.
-fn give_back(packets: &mut [Pkt]) {
+pub(crate) fn give_back(packets: &mut [Pkt]) {
     let lent = |p: &&mut Pkt| p.is_borrowed();
     packets
         .iter_mut()
@@ -103,22 +163,12 @@ impl<E: Executor> Worker<E> {
                 }
             }
         }
-        let slot = |p: PortSpec| Slot {
-            name: p.name,
-            entry: p.entry,
-            port: p.port,
-            received: Count::default(),
-            sent: Count::default(),
-            next: None,
-            pressure: Pressure::default(),
-            leaving: Vec::new(),
-        };
         let lends = |p: &PortSpec| p.port.as_ref().is_some_and(|p| p.lends_frames());
         let batch_size = batch_size.max(1);
         Worker {
             executor,
             lends: ports.iter().any(lends),
-            slots: ports.into_iter().map(slot).collect(),
+            slots: ports.into_iter().map(Slot::new).collect(),
             port_of,
             batch_size,
             free: mempool(SPARE * batch_size, STRIDE),
@@ -128,7 +178,81 @@ impl<E: Executor> Worker<E> {
             now: Timestamp::ZERO,
             turn: 0,
             remarks: Vec::new(),
+            wakes: None,
+            tap: None,
         }
+    }
+
+    /// From now on its sleep ([`Worker::wait`]) ends when this becomes readable.
+    pub fn wake_by(&mut self, wakes: Wakes) {
+        self.wakes = Some(wakes);
+    }
+
+    /// From now on this looks at what passes live ports; `None`: nobody does. Who did before comes back.
+    pub fn tap(&mut self, tap: Option<Box<dyn Tap>>) -> Option<Box<dyn Tap>> {
+        std::mem::replace(&mut self.tap, tap)
+    }
+
+    /// Ports by number, as [`Step::port`] has it.
+    pub fn port_names(&self) -> impl Iterator<Item = &str> {
+        self.slots.iter().map(|s| s.name.as_str())
+    }
+
+    /// Goes on with another executor, whose ports are these, between two batches. `go_on` lets the new one, its first
+    /// argument, take what it needs of the old one, which comes back. Ports without a device come and go with the
+    /// chain; counts of packets go on.
+    ///
+    /// # Errors
+    /// When a port with a device is not in the new chain, or packets arrive there in only one of them: the old one
+    /// stays then, and the new one is dropped.
+    pub fn replace<R>(
+        &mut self,
+        executor: E,
+        ports: Vec<Binding>,
+        go_on: impl FnOnce(&mut E, &mut E) -> R,
+    ) -> Result<(E, R), ReplaceError> {
+        for s in self.slots.iter().filter(|s| s.port.is_some()) {
+            let Some(b) = ports.iter().find(|b| b.name == s.name) else {
+                return Err(ReplaceError::NoPort(s.name.clone()));
+            };
+            if b.entry.is_some() != s.entry.is_some() {
+                return Err(ReplaceError::OtherWay {
+                    port: s.name.clone(),
+                    which: if b.entry.is_some() { "new" } else { "old" },
+                });
+            }
+        }
+        self.deliver()?;
+        let mut old = std::mem::replace(&mut self.executor, executor);
+        let said = go_on(&mut self.executor, &mut old);
+        self.port_of.clear();
+        self.port_of.resize(self.executor.graph().len(), NOWHERE);
+        for s in &mut self.slots {
+            s.entry = None;
+        }
+        for b in ports {
+            let at = match self.slots.iter().position(|s| s.name == b.name) {
+                Some(at) => at,
+                None => {
+                    self.slots.push(Slot::new(PortSpec {
+                        name: b.name,
+                        entry: None,
+                        sinks: Vec::new(),
+                        port: None,
+                    }));
+                    self.slots.len() - 1
+                }
+            };
+            if let Some(s) = self.slots.get_mut(at) {
+                s.entry = b.entry;
+            }
+            for sink in b.sinks {
+                if let Some(p) = self.port_of.get_mut(sink.0 as usize) {
+                    *p = at as u32;
+                }
+            }
+        }
+        Ok((old, said))
     }
 
     /// The executor: to install programs, and to ask.
@@ -144,6 +268,14 @@ impl<E: Executor> Worker<E> {
     /// Name, packets received and packets sent of each port.
     pub fn counts(&self) -> impl Iterator<Item = (&str, Count, Count)> {
         (self.slots.iter()).map(|s| (s.name.as_str(), s.received, s.sent))
+    }
+
+    /// So many packets more have arrived at a port, of so many bytes: somebody in front of the chain took care of them.
+    pub fn count_received(&mut self, port: &str, packets: u64, bytes: u64) {
+        if let Some(s) = self.slots.iter_mut().find(|s| s.name == port) {
+            s.received.packets += packets;
+            s.received.bytes += bytes;
+        }
     }
 
     /// When the last packet arrived.
@@ -281,9 +413,12 @@ impl<E: Executor> Worker<E> {
             }
         }
         let mut failed = Ok(());
-        for s in &mut self.slots {
+        for (i, s) in self.slots.iter_mut().enumerate() {
             if s.leaving.is_empty() {
                 continue;
+            }
+            if let Some(tap) = &mut self.tap {
+                tap.sent(i, &s.leaving, self.now);
             }
             if let Some(port) = &mut s.port
                 && failed.is_ok()

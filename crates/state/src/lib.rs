@@ -8,7 +8,7 @@ mod scope;
 mod store;
 
 pub use scope::{Partition, Scope};
-pub use store::{State, StateId, StateStore};
+pub use store::{State, StateId, StateStore, Takes};
 
 /// Index of an element in its graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

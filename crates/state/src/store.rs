@@ -25,10 +25,32 @@ pub trait State: Any + Send {
     fn drain_held(&mut self) -> Vec<Pkt> {
         Vec::new()
     }
+    /// `old` is what this state was in the graph that this one's graph replaces, used by the same elements with the
+    /// same configurations (`same` has an old element's number in the new graph). [`Takes::Whole`], the default: `old`
+    /// is used in the place of this state. One that holds numbers of elements or states keeps these, which are the
+    /// new graph's, and takes everything else.
+    fn take_state(
+        &mut self,
+        _old: &mut dyn State,
+        _same: &dyn Fn(ElemId) -> Option<ElemId>,
+    ) -> Takes {
+        Takes::Whole
+    }
     /// See [`StateStore::get_mut`].
     fn as_any_mut(&mut self) -> &mut dyn Any;
     /// See [`StateStore::get`].
     fn as_any(&self) -> &dyn Any;
+}
+
+/// How an element or a state of a new graph goes on with what its predecessor has learnt and counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Takes {
+    /// The predecessor itself is to be used.
+    Whole,
+    /// It has taken what there was.
+    Done,
+    /// It cannot go on with it, and begins anew.
+    Nothing,
 }
 
 /// Names a state in its [`StateStore`].
@@ -76,6 +98,28 @@ impl StateStore {
     /// What several workers do with a state.
     pub fn scope(&self, id: StateId) -> Option<Scope> {
         Some(self.states.get(id.0 as usize)?.scope())
+    }
+    /// State `id` goes on with what `from` has as `old`; see [`State::take_state`]. False when it begins anew.
+    pub fn take_state(
+        &mut self,
+        id: StateId,
+        from: &mut StateStore,
+        old: StateId,
+        same: &dyn Fn(ElemId) -> Option<ElemId>,
+    ) -> bool {
+        let mine = self.states.get_mut(id.0 as usize);
+        let (Some(mine), Some(old)) = (mine, from.states.get_mut(old.0 as usize)) else {
+            return false;
+        };
+        let alike = mine.as_any().type_id() == old.as_any().type_id();
+        match alike.then(|| mine.take_state(old.as_mut(), same)) {
+            Some(Takes::Whole) => {
+                std::mem::swap(mine, old);
+                true
+            }
+            Some(Takes::Done) => true,
+            Some(Takes::Nothing) | None => false,
+        }
     }
     /// The state, if it has this type.
     #[inline]

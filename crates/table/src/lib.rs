@@ -1,7 +1,8 @@
 //! Data structures of hot paths, which know nothing of packets: memory on huge pages, frames and their pools, a keyed
-//! hash, a hash index, a ring buffer, prefetching.
+//! hash, a hash index, a ring buffer, a queue between two threads, prefetching.
 //!
 //! - [`HugeVec`]: a vector on huge pages; [`RingBuffer`]: a queue in a [`HugeVec`].
+//! - [`spsc_ring`]: a bounded queue from one thread to another one.
 //! - [`Frame`]: memory of a packet, which its owner gets back: the heap, or a [`FramePool`].
 //! - [`TagIndex`]: a hash index of 32-bit references, one cache line for most look-ups.
 //! - [`hash_words`]: a keyed hash of two words, which vectorises.
@@ -19,6 +20,7 @@ mod huge_vec;
 mod index;
 mod prefetch;
 mod ring_buffer;
+mod spsc;
 
 pub use frame::Frame;
 pub use frame_pool::{FrameLayout, FramePool};
@@ -27,3 +29,4 @@ pub use huge_vec::HugeVec;
 pub use index::{IndexKeys, TagIndex, Vacancy};
 pub use prefetch::{equal_to, prefetch, prefetch_at};
 pub use ring_buffer::RingBuffer;
+pub use spsc::{RingConsumer, RingProducer, spsc_ring};

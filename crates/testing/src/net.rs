@@ -80,12 +80,21 @@ impl Net {
 
     /// A pair of interfaces, both up: `a` of host `ha`, `b` of host `hb`. No address is tried before it is used. MAC
     /// addresses follow from the names: a pair that is made again has the same ones.
-    pub fn pair(&self, (ha, a): (&str, &str), (hb, b): (&str, &str)) {
+    pub fn pair(&self, a: (&str, &str), b: (&str, &str)) {
+        self.pair_of_queues(a, b, 1);
+    }
+
+    /// The same with so many queues at either end, each way.
+    pub fn pair_of_queues(&self, (ha, a): (&str, &str), (hb, b): (&str, &str), queues: usize) {
+        let of = match queues {
+            1 => String::new(),
+            n => format!("numrxqueues {n} numtxqueues {n}"),
+        };
         let (na, nb) = (self.name(ha), self.name(hb));
         let (ma, mb) = (mac(a), mac(b));
         self.ip(
             ha,
-            &format!("link add {a} address {ma} type veth peer name {b} address {mb} netns {nb}"),
+            &format!("link add {a} address {ma} {of} type veth peer name {b} address {mb} netns {nb} {of}"),
         );
         for (host, name, interface) in [(ha, &na, a), (hb, &nb, b)] {
             let path = format!("/proc/sys/net/ipv6/conf/{interface}/accept_dad");

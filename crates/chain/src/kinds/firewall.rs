@@ -2,6 +2,7 @@
 //! decides.
 
 use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
+use crate::edit::{self, ListEdit};
 use crate::file::Loc;
 use crate::import::{
     Family, ReadOptions, Rule, RuleFormat, RuleSet, Verdict, click_list, read_rules,
@@ -45,6 +46,9 @@ pub struct Firewall {
     pub arp: Option<Verdict>,
     /// What happens to other non-IPv4 frames; they are dropped unless told otherwise.
     pub other: Option<Verdict>,
+    /// Changes of the rules for IPv4 that are not in the file.
+    #[serde(skip)]
+    pub(crate) edits: Vec<ListEdit>,
 }
 
 /// Names of interfaces.
@@ -98,7 +102,10 @@ impl Firewall {
                 );
                 None
             }
-            (rules, file) => self.lines(cx, rules.as_deref(), file.as_ref(), Family::V4),
+            (rules, file) => {
+                let lines = self.lines(cx, rules.as_deref(), file.as_ref(), Family::V4);
+                lines.map(|l| self.edited(cx, l))
+            }
         };
         let v6 = match (&self.rules6, &self.rules6_file) {
             (None, None) => None,
@@ -214,6 +221,26 @@ impl Firewall {
         })
     }
 
+    /// The rules with the changes, both ways.
+    fn edited(&self, cx: &mut KindCx<'_>, lines: Lines) -> Lines {
+        if self.edits.is_empty() {
+            return lines;
+        }
+        let l = cx.reader.sources.locate(cx.span);
+        let mut change = |mut all: Vec<Line>| {
+            for e in &self.edits {
+                if let Err(why) = edit_one(&mut all, e, (&l.file, l.line)) {
+                    cx.error_whole(why);
+                }
+            }
+            all
+        };
+        Lines {
+            up: change(lines.up),
+            down: lines.down.map(change),
+        }
+    }
+
     /// What happens to packets that no rule of a file matches.
     fn last(&self, cx: &KindCx<'_>, set: &RuleSet, span: Span, name: &str) -> Line {
         let l = cx.reader.sources.locate(span);
@@ -255,6 +282,30 @@ impl Firewall {
         ));
         out
     }
+}
+
+/// Adds a rule, or removes one; the policy behind them stays where it is.
+fn edit_one(all: &mut Vec<Line>, e: &ListEdit, (file, line): (&str, u32)) -> Result<(), String> {
+    let rules = all.iter().filter(|l| !l.policy).count();
+    if e.add {
+        let (verdict, filter) = edit::rule(&e.text)?;
+        let at = e.at.unwrap_or(1).max(1) - 1;
+        let new = Line {
+            text: format!("{} {filter}", verdict.action()),
+            file: file.to_string(),
+            line,
+            written: rules::shown(&edit::plain(&e.text)),
+            policy: false,
+            place: None,
+        };
+        all.insert(at.min(rules), new);
+        return Ok(());
+    }
+    let texts = all.iter().take(rules);
+    let found = e.finds(texts.map(|l| [l.written.as_ref(), l.text.as_str()]));
+    let at = found.ok_or_else(|| format!("there is no rule '{}'", edit::plain(&e.text)))?;
+    all.remove(at);
+    Ok(())
 }
 
 impl Lines {

@@ -7,6 +7,7 @@ mod v4;
 mod v6;
 
 use super::{ClickText, KindCx, NOT_IP, VLAN_TAGGED, discard};
+use crate::edit::{self, ListEdit};
 use crate::file::Loc;
 use crate::import::{Route, read_routes};
 use schemars::JsonSchema;
@@ -34,6 +35,9 @@ pub struct Router {
     pub icmp_rate: Option<Loc<u32>>,
     /// Most ICMP errors at once, 10 if not given.
     pub icmp_burst: Option<Loc<u32>>,
+    /// Changes of the routes that are not in the file.
+    #[serde(skip)]
+    pub(crate) edits: Vec<ListEdit>,
 }
 
 /// Of `icmp-rate` and `icmp-burst` unless given: bucket as RFC 4443 2.4 f proposes it, rate for a router of many hosts.
@@ -170,7 +174,17 @@ impl Router {
                 }
             }
         }
-        out
+        if self.edits.is_empty() {
+            return out;
+        }
+        let l = cx.reader.sources.locate(cx.span);
+        match edit::routes(out, &self.edits, &(l.file, l.line)) {
+            Ok(edited) => edited,
+            Err(why) => {
+                cx.error_whole(why);
+                Vec::new()
+            }
+        }
     }
 
     /// The port that a route leaves through.

@@ -287,7 +287,7 @@ fn way<'a>(ends: (usize, usize), through: &[Passed], translators: &'a [Translato
 }
 
 /// Do replies of neighbours end behind this port of the chain, at somebody who has asked? They pass functions with two
-/// ports until a router, or a Click configuration that asks.
+/// ports until one that asks itself, a router, or a Click configuration that asks.
 fn asks(chain: &Chain, links: &Links, at: &str) -> bool {
     let Ok(mut at) = parse_port(at) else {
         return false;
@@ -297,6 +297,11 @@ fn asks(chain: &Chain, links: &Links, at: &str) -> bool {
         let Some(f) = chain.functions.iter().find(|f| f.name == at.function) else {
             return false;
         };
+        // of a NAT or a load balancer at an interface
+        let own = format!("{}/arpq{}", f.name, at.port);
+        if chain.graph.find(&own).is_some() {
+            return true;
+        }
         if f.kind == "router" || f.kind == "click" {
             let mine = |e: &&onefold_element::ElementSpec| {
                 e.name.split('/').next() == Some(f.name.as_str())

@@ -8,7 +8,7 @@ mod classes;
 mod derive;
 
 use crate::error::ChainError;
-use crate::live::Live;
+use crate::live::{Attached, Live, LivePort};
 use crate::load::{Options, load_as};
 use crate::stitch::Chain;
 use onefold_click::diag::Diagnostic;
@@ -73,12 +73,27 @@ pub fn load_workers(
     options: &Options,
     workers: usize,
 ) -> Result<WorkerChains, ChainError> {
+    Ok(load_workers_live(name, options, workers, &[])?.0)
+}
+
+/// The same of a chain some of whose ports are network interfaces: also gives back what became of these, in their
+/// order. Those that the chain does not have are left out.
+///
+/// # Errors
+/// As [`load_workers`].
+pub fn load_workers_live(
+    name: &str,
+    options: &Options,
+    workers: usize,
+    live: &[LivePort],
+) -> Result<(WorkerChains, Vec<Attached>), ChainError> {
     let workers = workers.clamp(1, MAX_WORKERS);
     let mut chains = Vec::new();
     let mut derived = None;
+    let mut attached = Vec::new();
     for worker in 0..workers {
         let share = Share { worker, workers };
-        let (chain, mut reader) = load_as(name, options, Live::default(), share)?;
+        let (chain, mut reader) = load_as(name, options, Live::new(live), share)?;
         if worker == 0 && workers > 1 {
             let ports = derive::rules(&chain, &mut reader);
             let warnings = classes::look(&chain, &mut reader);
@@ -88,15 +103,19 @@ pub fn load_workers(
                 None => return Err(ChainError::Invalid(found)),
             }
         }
+        if worker == 0 {
+            attached = reader.live.attached_in(&chain);
+        }
         chains.push(chain);
     }
     let (ports, warnings) = derived.unwrap_or_else(|| {
         let ports = chains.first().map_or(0, |c| c.ports.len());
         (vec![PortRule::default(); ports], Vec::new())
     });
-    Ok(WorkerChains {
+    let loaded = WorkerChains {
         chains,
         ports,
         warnings,
-    })
+    };
+    Ok((loaded, attached))
 }

@@ -3,12 +3,14 @@
 use crate::common::{self, ChainArgs};
 use crate::explain::{self, Explained};
 use crate::progress::Busy;
+use crate::xdp;
 use anyhow::{Context, Result};
-use onefold_engine::BuildOptions;
+use onefold_chain::Chain;
 use onefold_engine::program::{ProgramRunner, Using};
+use onefold_engine::{BuildOptions, Graph};
 use onefold_synth::parts::{self, Split};
 use onefold_synth::program::StageId;
-use onefold_synth::{check, synthesize, text};
+use onefold_synth::{Program, check, synthesize, text};
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -25,7 +27,8 @@ const SHOWN: usize = 40;
     onefold explain napt-fw-lb\n  \
     onefold explain isp-edge --html isp-edge.html\n  \
     onefold explain isp-edge --program > before.txt\n  \
-    onefold explain isp-edge --program --split-at classes > parts.txt"
+    onefold explain isp-edge --program --split-at classes > parts.txt\n  \
+    onefold explain fw10 --xdp"
 )]
 pub struct Args {
     #[command(flatten)]
@@ -37,6 +40,9 @@ pub struct Args {
     /// and all the rest (`classes`), or what comes before a fresh stage and that stage (`stageN`)
     #[arg(long, value_name = "WHERE", requires = "program", value_parser = split_at)]
     split_at: Option<Split>,
+    /// Prints the XDP program of each port (`run --offload xdp`): what it drops, and its code
+    #[arg(long, conflicts_with_all = ["program", "html", "json", "all"])]
+    xdp: bool,
     /// Writes a self-contained HTML page: graph, classes, operations, punts
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -59,6 +65,35 @@ fn split_at(s: &str) -> Result<Split, String> {
         _ if s == "classes" => Ok(Split::Classes),
         _ => Err("'classes', or a stage: 'stage3'".to_string()),
     }
+}
+
+/// The XDP programs of all ports.
+fn print_xdp(chain: &Chain, graph: &Graph, program: &Program) -> Result<()> {
+    let made = xdp::programs(chain, graph, program, &|_, _| true, &Default::default())?;
+    let mut out = std::io::stdout().lock();
+    for p in made {
+        let g = &p.generated;
+        writeln!(out, "port {}: {}", p.port, xdp::told(&g.summary))?;
+        for (i, c) in g.classes.iter().enumerate() {
+            write!(
+                out,
+                "  class {i}: dropped by {}: {}",
+                graph.name(c.elem),
+                c.reason
+            )?;
+            let lists = c.decisions.iter().map(|(e, arg, _)| match arg {
+                Some(n) => format!("{}[{n}]", graph.name(*e)),
+                None => format!("{} (policy)", graph.name(*e)),
+            });
+            let lists: Vec<String> = lists.collect();
+            match lists.is_empty() {
+                true => writeln!(out)?,
+                false => writeln!(out, "; decided by {}", lists.join(", "))?,
+            }
+        }
+        out.write_all(g.code.text().as_bytes())?;
+    }
+    Ok(())
 }
 
 /// Runs it.
@@ -89,6 +124,10 @@ pub fn run(args: &Args) -> Result<u8> {
     let report = check::check(&program);
     for v in &report.violations {
         eprintln!("onefold: the program is unsound: {v}");
+    }
+    if args.xdp {
+        print_xdp(&chain, &graph, &program)?;
+        return Ok(common::HOLDS);
     }
     let mut x = Explained::new(&chain, &program, seconds, peak);
     if !args.program {

@@ -2,12 +2,18 @@
 
 pub mod aimed;
 pub mod bench;
+pub mod capture;
 pub mod check;
 pub mod click;
 pub mod explain;
+mod findings;
 pub mod generate;
 pub mod prove;
+pub mod reload;
 pub mod run;
 pub mod show;
+pub mod status;
+pub mod top;
 pub mod trace;
 pub mod verify;
+mod verify_xdp;

@@ -1,5 +1,6 @@
 //! `onefold verify`: the same packets through two executions of a chain.
 
+use super::findings::{finding_json, print_finding, write_captures};
 use crate::account::{self, Hit, hit};
 use crate::classifier::ClassifierArg;
 use crate::common::{self, ChainArgs, thousands};
@@ -8,7 +9,6 @@ use crate::progress::Progress;
 use crate::runner;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use onefold_capture::{CaptureWriter, LinkType};
 use onefold_chain::Chain;
 use onefold_element::ElemId;
 use onefold_engine::flow::{DEFAULT_FLOWS, FlowStats};
@@ -25,11 +25,8 @@ use onefold_verify::generate::tables::Tables;
 use onefold_verify::generate::traffic::Traffic;
 use onefold_verify::generate::{Port, Source};
 use onefold_verify::reach::{Facts, Reach};
-use onefold_verify::shrink::Cut;
-use onefold_verify::{
-    At, Batched, Event, Finding, Flow, Options, Outcome, Pair, Reference, Synthesized,
-};
-use std::path::{Path, PathBuf};
+use onefold_verify::{At, Batched, Flow, Options, Outcome, Pair, Reference, Synthesized};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -59,6 +56,7 @@ pub enum Level {
     Examples:\n  \
     onefold verify isp-edge --packets 1000000\n  \
     onefold verify isp-edge --in lan=lan.pcap --out-dir found/\n  \
+    onefold verify isp-edge --xdp --packets 1000000\n  \
     onefold verify isp-edge --level program --classifier tuple-space\n  \
     onefold verify isp-edge --in lan=anything.pcap --in wan=anything.pcap --adapt\n\n\
     With --prove, --packets N or --level LEVEL does both: the proof is of the program, the comparison of every level that is\n\
@@ -77,7 +75,7 @@ pub struct Args {
     pub(super) seed: u64,
     /// A capture that arrives at a port, instead of generated packets
     #[arg(long = "in", value_name = "PORT=FILE", value_parser = common::port_file)]
-    inputs: Vec<(String, String)>,
+    pub(super) inputs: Vec<(String, String)>,
     /// Each frame of the captures also comes in forms that fit the chain: with the entry's MAC address, then also with
     /// addresses that the chain serves; what leaves is answered. Checksums follow: right ones stay right, wrong ones
     /// wrong
@@ -86,6 +84,10 @@ pub struct Args {
     /// What is compared with the reference graph [default: auto]
     #[arg(long, value_enum)]
     level: Option<Level>,
+    /// Compared is the chain with an XDP program in front of each port, which drops early (`run --offload xdp`): each
+    /// frame through the code, in the kernel where that is allowed, and what passes through the reference graph
+    #[arg(long, conflicts_with_all = ["level", "adapt"])]
+    xdp: bool,
     #[command(flatten)]
     classifier: ClassifierArg,
     /// Proves that the program is the chain, for all packets at once, instead of trying many; with --packets, --level
@@ -110,13 +112,13 @@ pub struct Args {
     pub(super) budget: common::BudgetArgs,
     /// Where captures of the packets that show a difference go, one for each port
     #[arg(long, value_name = "DIR")]
-    out_dir: Option<PathBuf>,
+    pub(super) out_dir: Option<PathBuf>,
     /// Stop after this many differences
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
-    max_differences: u16,
+    pub(super) max_differences: u16,
     /// Each difference is shrunk to fewer and simpler packets for so many seconds at most; 0: not at all
     #[arg(long, value_name = "SECONDS", default_value_t = onefold_verify::shrink::SECONDS as u32)]
-    shrink_time: u32,
+    pub(super) shrink_time: u32,
     /// Prints one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -145,13 +147,14 @@ const BATCH: usize = 32;
 const DEFAULT_PACKETS: u64 = 100_000;
 
 impl Args {
-    fn packets(&self) -> u64 {
+    pub(super) fn packets(&self) -> u64 {
         self.packets.unwrap_or(DEFAULT_PACKETS)
     }
 
     /// Are packets compared? With --prove only where something is said about them.
     fn compares(&self) -> bool {
-        let said = self.packets.is_some() || self.level.is_some() || !self.inputs.is_empty();
+        let said =
+            self.packets.is_some() || self.level.is_some() || self.xdp || !self.inputs.is_empty();
         !self.prove || said
     }
 }
@@ -177,7 +180,10 @@ pub fn run(args: &Args) -> Result<u8> {
         }
         return Ok(judged.status);
     }
-    compare(args, &chain, proved)
+    match args.xdp {
+        true => super::verify_xdp::compare(args, &chain, proved),
+        false => compare(args, &chain, proved),
+    }
 }
 
 /// Compares packets; `proved`: what came of a proof before it.
@@ -260,7 +266,7 @@ fn compare(args: &Args, chain: &Chain, proved: Option<super::prove::Judged>) -> 
 }
 
 /// Adds the keys of a proof's object to a comparison's; differences are added up.
-fn join(to: &mut serde_json::Value, of_proof: &serde_json::Value) {
+pub(super) fn join(to: &mut serde_json::Value, of_proof: &serde_json::Value) {
     let (Some(to), Some(of_proof)) = (to.as_object_mut(), of_proof.as_object()) else {
         return;
     };
@@ -440,64 +446,6 @@ fn one_level(
     })
 }
 
-fn port_of(ports: &[Port], e: &Event) -> Option<String> {
-    let source = e.source?;
-    ports
-        .iter()
-        .find(|p| p.source == Some(source))
-        .map(|p| p.name.clone())
-}
-
-/// The port's name instead of its sink's number.
-fn name_ports(text: &str, ports: &[Port], prefix: &str) -> String {
-    let Some(rest) = text.strip_prefix(prefix) else {
-        return text.to_string();
-    };
-    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    let sink = digits.parse().map(ElemId);
-    let port = ports
-        .iter()
-        .find(|p| sink.as_ref().is_ok_and(|s| p.sinks.contains(s)));
-    match port {
-        Some(p) => format!("port {}{}", p.name, &rest[digits.len()..]),
-        None => text.to_string(),
-    }
-}
-
-fn hex(b: &[u8]) -> String {
-    b.iter().map(|x| format!("{x:02x}")).collect()
-}
-
-/// The smallest sequence, a capture for each port.
-fn write_captures(
-    dir: &Path,
-    level: &str,
-    number: usize,
-    f: &Finding,
-    ports: &[Port],
-) -> Result<Vec<String>> {
-    let mut files = Vec::new();
-    let Some(small) = &f.small else {
-        return Ok(files);
-    };
-    for p in ports {
-        let mine = |e: &&Event| e.source.is_some() && e.source == p.source;
-        let events: Vec<&Event> = small.events.iter().filter(mine).collect();
-        if events.is_empty() {
-            continue;
-        }
-        let file = dir.join(format!("difference-{level}-{number}-{}.pcap", p.name));
-        let mut w = CaptureWriter::create_for(&file, LinkType::ETHERNET)
-            .with_context(|| format!("'{}'", file.display()))?;
-        for e in events {
-            w.write(e.at.0, &e.bytes, e.bytes.len() as u32)?;
-        }
-        w.finish()?;
-        files.push(file.display().to_string());
-    }
-    Ok(files)
-}
-
 /// Frames that a program was given.
 fn by_program(r: &LevelResult) -> u64 {
     r.outcome.report.as_ref().map_or(0, |_| r.outcome.packets)
@@ -595,27 +543,6 @@ fn flow_json(o: &Outcome) -> Option<serde_json::Value> {
         "bytes": f.bytes }))
 }
 
-fn finding_json(level: &str, f: &Finding, ports: &[Port], graph: &Graph) -> serde_json::Value {
-    let d = f.small.as_ref().map_or(&f.difference, |s| &s.difference);
-    serde_json::json!({
-        "level": level,
-        "packet": f.difference.event + 1,
-        "what": d.what.to_string(),
-        "place": name_ports(&d.place, ports, "sink "),
-        "reference": name_ports(&d.left, ports, "element "),
-        "compared": name_ports(&d.right, ports, "element "),
-        "sequence": f.small.as_ref().map(|s| s.events.iter().map(|e| serde_json::json!({
-            "port": port_of(ports, e),
-            "seconds": e.at.to_string(),
-            "packet": hex(&e.bytes),
-            "clears": e.clears.map(|c| graph.name(c)),
-        })).collect::<Vec<_>>()),
-        "cut_short": f.cut.map(cut_short),
-        "trace_reference": f.traces[0],
-        "trace_compared": f.traces[1],
-    })
-}
-
 fn print_text(
     chain: &Chain,
     graph: &Graph,
@@ -701,59 +628,5 @@ pub(crate) fn percent(n: u64, of: u64) -> String {
     match of {
         0 => "-".to_string(),
         _ => format!("{:.1}%", n as f64 * 100.0 / of as f64),
-    }
-}
-
-/// Why a difference may not be as small as it could be.
-fn cut_short(c: Cut) -> &'static str {
-    match c {
-        Cut::Time => "the time was up (--shrink-time)",
-        Cut::Work => "too many packets would have had to be sent again",
-        Cut::Interrupted => "interrupted",
-    }
-}
-
-fn print_finding(number: usize, f: &Finding, ports: &[Port], graph: &Graph) {
-    let d = f.small.as_ref().map_or(&f.difference, |s| &s.difference);
-    crate::say!(
-        "difference {number}: {} ({}), seen after packet {}",
-        d.what,
-        name_ports(&d.place, ports, "sink "),
-        f.difference.event + 1
-    );
-    crate::say!("  reference  {}", name_ports(&d.left, ports, "element "));
-    crate::say!("  compared   {}", name_ports(&d.right, ports, "element "));
-    match &f.small {
-        None => match f.cut {
-            Some(c) => crate::say!("  not shrunk: {}", cut_short(c)),
-            None => {
-                crate::say!(
-                    "  it did not come again when the same packets were sent from the start"
-                )
-            }
-        },
-        Some(s) => {
-            let cut = (f.cut).map_or(String::new(), |c| {
-                format!(", perhaps not the smallest: {}", cut_short(c))
-            });
-            crate::say!("  smallest sequence: {} packets{cut}", s.events.len());
-            for e in s.events.iter().take(20) {
-                match port_of(ports, e) {
-                    Some(p) => crate::say!("    {} at port {p}: {}", e.at, hex(&e.bytes)),
-                    None => match e.clears {
-                        Some(c) => crate::say!("    {}: write {}.clear", e.at, graph.name(c)),
-                        None => crate::say!("    {}: time passes", e.at),
-                    },
-                }
-            }
-        }
-    }
-    for (name, lines) in ["reference", "compared"].iter().zip(&f.traces) {
-        if !lines.is_empty() {
-            crate::say!("  the last packet, {name}:");
-            for l in lines {
-                crate::say!("    {l}");
-            }
-        }
     }
 }

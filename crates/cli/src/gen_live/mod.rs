@@ -241,7 +241,7 @@ pub fn run(args: &Args) -> Result<u8> {
         sleeps: l.poll != Poll::Busy,
         ..DpdkSetup::default()
     };
-    let ports = live::open(&l.ports, false, &dpdk, args.quiet)?;
+    let ports = live::open(&l.ports, false, &dpdk, (1, args.quiet))?;
     let Some(mut made) = frames::make(args, &ports)? else {
         return Ok(common::BAD_INPUT);
     };

@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// Is DPDK in the binary? Says so if not.
 #[track_caller]
-fn is_there() -> bool {
+pub fn is_there() -> bool {
     let built = cfg!(feature = "dpdk");
     if !built {
         onefold_testing::skip("built without DPDK (cargo's feature dpdk; Debian: libdpdk-dev)");
@@ -173,12 +173,12 @@ fn holds_do_not_starve_a_device() {
 }
 
 /// Hosts over virtual interfaces must send frames that fit a slot of the driver's, which knows nothing of offloads.
-fn without_segmentation(net: &Net) {
+pub fn without_segmentation(net: &Net) {
     net.ip("a", "link set va gso_max_segs 1");
     net.ip("b", "link set vb gso_max_segs 1");
 }
 
-fn af_packet(interface: &str) -> String {
+pub fn af_packet(interface: &str) -> String {
     format!("dpdk:net_af_packet_{interface},iface={interface}")
         .replace("_oa,", "0,")
         .replace("_ob,", "1,")
@@ -191,7 +191,7 @@ fn af_xdp(interface: &str) -> String {
 }
 
 /// The kernel spreads flows over two queues, which one worker asks.
-fn two_queues(interface: &str) -> String {
+pub fn two_queues(interface: &str) -> String {
     format!("{},qpairs=2,worker-queues=2", af_packet(interface))
 }
 

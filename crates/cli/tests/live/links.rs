@@ -15,7 +15,8 @@ pub fn routed() -> Option<Net> {
     Some(net)
 }
 
-fn left(net: &Net) {
+/// The host `a` and the interface `oa` of Onefold that it is connected to.
+pub fn left(net: &Net) {
     net.pair(("a", "va"), ("o", "oa"));
     net.ip("a", "addr add 172.16.0.1/30 dev va");
     net.ip("a", "route add default via 172.16.0.2");
@@ -44,6 +45,11 @@ pub fn links_change<const N: usize>(kind: &str, modes: [&str; N]) {
 
 /// The same with these ports on the interfaces `oa` and `ob`.
 pub fn links_change_over(modes: &[&str], port: impl Fn(&str, &str) -> String) {
+    links_change_with(modes, port, &[]);
+}
+
+/// The same with more arguments.
+pub fn links_change_with(modes: &[&str], port: impl Fn(&str, &str) -> String, more: &[&str]) {
     let Some(net) = routed() else { return };
     for mode in modes {
         let ports = [
@@ -51,7 +57,7 @@ pub fn links_change_over(modes: &[&str], port: impl Fn(&str, &str) -> String) {
             format!("right={}", port("ob", mode)),
         ];
         let args = ["routers-1", "--port", &ports[0], "--port", &ports[1]];
-        let mut onefold = Running::start(&net, "o", &args);
+        let mut onefold = Running::start(&net, "o", &[&args[..], more].concat());
         let ping = || net.within("a", || Raw::icmp().ping(FAR.into(), 3, PATIENCE));
         assert!(ping().is_some());
         net.ip("o", "link set ob down");
@@ -84,7 +90,7 @@ pub fn links_change_over(modes: &[&str], port: impl Fn(&str, &str) -> String) {
 
 /// Processor time of a process so far, all its threads' together: as the scheduler counts it, not in ticks, with which
 /// somebody who wakes at every one of them is taken for busy.
-fn used(pid: u32) -> Duration {
+pub fn used(pid: u32) -> Duration {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs");
     let of = |task: std::fs::DirEntry| -> Option<u64> {
         let stat = std::fs::read_to_string(task.path().join("schedstat")).ok()?;

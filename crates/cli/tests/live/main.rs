@@ -4,12 +4,16 @@
 mod bench_live;
 #[path = "../common/mod.rs"]
 mod common;
+mod control;
 mod diagnostics;
 mod dpdk;
+mod dpdk_workers;
 #[path = "gen.rs"]
 mod generated;
 mod host;
 mod links;
+mod offload;
 mod running;
 mod traffic;
+mod workers;
 mod xdp;

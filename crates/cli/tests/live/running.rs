@@ -37,6 +37,17 @@ impl Running {
         running
     }
 
+    /// As [`Running::compared`] with nothing compared, and these in its environment.
+    pub fn with(net: &Net, host: &str, args: &[&str], environment: &[(&str, &str)]) -> Running {
+        let mut command = net.command(host, env!("CARGO_BIN_EXE_onefold"));
+        command.arg("run").args(args);
+        command.args(["--json", "--verify-time", "0", "--shadow", "off"]);
+        command.envs(environment.iter().copied());
+        let mut running = Running::spawn(command);
+        running.wait_for("running;");
+        running
+    }
+
     /// The same as an operator starts it: proved in the beginning, and compared with nothing then.
     pub fn proved(net: &Net, host: &str, args: &[&str]) -> Running {
         let mut command = net.command(host, env!("CARGO_BIN_EXE_onefold"));

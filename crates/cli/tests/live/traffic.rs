@@ -12,10 +12,15 @@ use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 /// A client network and the Internet with the ISP edge between them; nobody has been told any MAC address.
-fn isp() -> Option<Net> {
+pub fn isp() -> Option<Net> {
+    isp_of_queues(1)
+}
+
+/// The same with interfaces of so many queues.
+pub fn isp_of_queues(queues: usize) -> Option<Net> {
     let net = Net::new(&["a", "o", "b"])?;
-    net.pair(("a", "va"), ("o", "oa"));
-    net.pair(("b", "vb"), ("o", "ob"));
+    net.pair_of_queues(("a", "va"), ("o", "oa"), queues);
+    net.pair_of_queues(("b", "vb"), ("o", "ob"), queues);
     net.ip("a", "addr add 204.152.0.10/16 dev va");
     net.ip("a", "route add default via 204.152.0.1");
     net.ip("b", "addr add 203.0.113.254/24 dev vb");
@@ -23,7 +28,7 @@ fn isp() -> Option<Net> {
 }
 
 /// A file with a rule that allows everything.
-fn rules(name: &str) -> String {
+pub fn rules(name: &str) -> String {
     let file = common::temp(name).join("all.rules");
     std::fs::write(&file, "allow all\n").expect("a file");
     format!("rules={}", file.display())
@@ -44,19 +49,22 @@ pub fn isp_edge_over(
     port: impl Fn(&str) -> String,
     prepare: impl Fn(&Net),
 ) -> Option<serde_json::Value> {
+    isp_edge_with(name, port, prepare, &[])
+}
+
+/// The same with more arguments.
+pub fn isp_edge_with(
+    name: &str,
+    port: impl Fn(&str) -> String,
+    prepare: impl Fn(&Net),
+    more: &[&str],
+) -> Option<serde_json::Value> {
     let net = isp()?;
     prepare(&net);
     let (lan, wan) = (format!("lan={}", port("oa")), format!("wan={}", port("ob")));
-    let args = [
-        "isp-edge",
-        "--set",
-        &rules(name),
-        "--port",
-        &lan,
-        "--port",
-        &wan,
-    ];
-    let onefold = Running::start(&net, "o", &args);
+    let rules = rules(name);
+    let args = ["isp-edge", "--set", &rules, "--port", &lan, "--port", &wan];
+    let onefold = Running::start(&net, "o", &[&args[..], more].concat());
     let echo = net.within("a", || {
         Raw::icmp().ping([203, 0, 113, 254].into(), 7, PATIENCE)
     });

@@ -12,7 +12,7 @@ use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
     Clock, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, Scope, State, StateId,
-    element_any, state_any,
+    element_any, element_takes, state_any,
 };
 use onefold_packet::{EtherAddr, Pkt, Timestamp};
 use std::collections::HashMap;
@@ -205,6 +205,7 @@ impl Element for EtherSwitch {
         self.table.into_iter().collect()
     }
 
+    element_takes!();
     element_any!();
 }
 

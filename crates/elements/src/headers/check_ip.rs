@@ -271,6 +271,9 @@ impl Element for CheckIpHeader {
     fn account(&mut self, tag: u16, packets: u64, _: u64, cx: &mut Cx<'_>) {
         self.refusals.account(tag.into(), packets, cx);
     }
+    fn tells_later(&self, _: u16) -> bool {
+        self.refusals.tells_later()
+    }
 
     fn handlers(&self) -> &'static [HandlerInfo] {
         self.refusals.handlers()

@@ -70,6 +70,11 @@ impl Refusals {
         (Op::Count(cause as u16), Exit::PortOrDrop(1, reason))
     }
 
+    /// See [`onefold_element::Element::tells_later`]: not where each refusal has a line.
+    pub fn tells_later(&self) -> bool {
+        !self.verbose
+    }
+
     /// So many packets are refused for cause number `cause`. Causes that come up between two moments are accounted for
     /// in the order in which they came up: the first of all is printed.
     #[cold]

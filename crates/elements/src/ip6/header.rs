@@ -101,11 +101,9 @@ impl Element for CheckIp6Header {
         self.count += 1;
         let h = Header::parse(p.data().get(self.offset..).unwrap_or(&[]));
         let (len, upper) = h.map_or((0, ipv6::LEN), |h| {
-            let upper = match self.follow {
-                true => h.upper_layer().map_or(ipv6::LEN, |(_, at, _)| at),
-                false => ipv6::LEN,
-            };
-            (usize::from(h.payload_len()), upper)
+            let upper = self.follow.then(|| h.upper_layer()).flatten();
+            let at = upper.map_or(ipv6::LEN, |u| u.1);
+            (usize::from(h.payload_len()), at)
         });
         p.set_network_header(self.offset as isize, upper);
         let end = self.offset + ipv6::LEN + len;
@@ -156,6 +154,9 @@ impl Element for CheckIp6Header {
             _ => self.count += packets,
         }
     }
+    fn tells_later(&self, _: u16) -> bool {
+        true
+    }
     fn accounts(&self, tag: u16) -> Accounts {
         match tag {
             // the first one is told of on the console
@@ -163,7 +164,6 @@ impl Element for CheckIp6Header {
             _ => Accounts::Later,
         }
     }
-
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::r("drops"), HandlerInfo::r("count")];
         H

@@ -9,7 +9,7 @@ use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Case, Cond, Exit, Model, ModelCx};
 use onefold_element::{
     ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port, StateId,
-    element_any,
+    element_any, element_takes,
 };
 use onefold_packet::{Pkt, anno_field};
 use std::fmt::Write;
@@ -227,6 +227,7 @@ impl Element for LookupIp6Route {
     fn states(&self) -> Vec<StateId> {
         vec![self.table]
     }
+    element_takes!();
     element_any!();
 }
 

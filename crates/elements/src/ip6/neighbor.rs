@@ -9,7 +9,7 @@ use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
     Batching, Clock, ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, Scope, State,
-    StateId, TimerId, element_any, state_any,
+    StateId, TimerId, element_any, element_takes, state_any,
 };
 use onefold_packet::anno_field::DST_IP6;
 use onefold_packet::wire::ethernet::{self, ethertype};
@@ -551,6 +551,7 @@ impl Element for Ip6NdSolicitor {
     fn states(&self) -> Vec<StateId> {
         vec![self.table]
     }
+    element_takes!(queries, killed);
     element_any!();
 }
 

@@ -20,7 +20,7 @@ use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
     ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, InspectCx, Inspected, Port, StateId,
-    element_any,
+    element_any, element_takes,
 };
 use onefold_packet::{Packet, Pkt, Timestamp, wire};
 use std::fmt::Write;
@@ -203,6 +203,7 @@ impl Element for FlowMonitor {
         self.table.into_iter().collect()
     }
 
+    element_takes!();
     element_any!();
 }
 

@@ -12,7 +12,7 @@ use onefold_element::model::{Model, ModelCx};
 use onefold_element::unparse::fixed_point;
 use onefold_element::{
     ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element, ElementClass, InitCx, Port,
-    element_any,
+    element_any, element_takes,
 };
 use onefold_packet::Pkt;
 use std::collections::HashSet;
@@ -371,6 +371,7 @@ impl Element for Red {
     fn can_live_reconfigure(&self) -> bool {
         true
     }
+    element_takes!(average, count, random, empty_since, drops);
     element_any!();
 }
 

@@ -14,7 +14,7 @@ use onefold_element::args::{Args, ElementArg};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
     Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element, ElementClass,
-    GraphSpec, InitCx, Port, element_any,
+    GraphSpec, InitCx, Port, element_any, element_takes,
 };
 use onefold_nat::apply::Arrival;
 use onefold_nat::{
@@ -266,5 +266,6 @@ impl Element for FtpPortMapper {
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
         Model::None("reads and rewrites payload")
     }
+    element_takes!();
     element_any!();
 }

@@ -24,7 +24,7 @@ use onefold_element::model::build::{Cases, ne};
 use onefold_element::model::{Cond, Exit, Model, ModelCx, Read, ValueSet, field};
 use onefold_element::{
     Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element, ElementClass, InitCx,
-    Port, element_any,
+    Port, element_any, element_takes,
 };
 use onefold_nat::apply::{Annos, ERRORS, Embedded, set_destination, set_source};
 use onefold_nat::{
@@ -285,5 +285,6 @@ impl Element for IcmpRewriter {
             .case(other, [], Exit::Drop(NO_ERROR))
             .otherwise_punt("rewrites embedded packets")
     }
+    element_takes!();
     element_any!();
 }

@@ -13,6 +13,7 @@ use onefold_element::args::{Args, FromArg, split_words};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
     ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId, element_any,
+    element_takes,
 };
 use onefold_nat::{Mapper, PatternSet};
 use onefold_packet::Pkt;
@@ -167,5 +168,6 @@ impl Element for MapperElement {
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
         Model::None("has no inputs")
     }
+    element_takes!();
     element_any!();
 }

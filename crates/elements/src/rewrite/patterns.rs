@@ -9,6 +9,7 @@ use onefold_element::args::{Args, split_words};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
     ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId, element_any,
+    element_takes,
 };
 use onefold_nat::PatternSet;
 use onefold_packet::Pkt;
@@ -87,5 +88,6 @@ impl Element for Patterns {
     fn model(&self, _: Port, _: &ModelCx<'_>) -> Model {
         Model::None("has no inputs")
     }
+    element_takes!();
     element_any!();
 }

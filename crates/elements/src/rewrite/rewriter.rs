@@ -19,8 +19,7 @@
 //! - a negative capacity is refused;
 //! - a chain of `MAPPING_CAPACITY` references makes all its rewriters share one capacity, whatever the order in which
 //!   they are configured;
-//! - `REPLY_ANNO` works in IPAddrRewriter and IPAddrPairRewriter as in the others (Click reads it there and forgets
-//!   it);
+//! - `REPLY_ANNO` works in IPAddrRewriter and IPAddrPairRewriter as in the others (Click reads and forgets it there);
 //! - which of several flows that would time out in the same millisecond is evicted;
 //! - handlers print tables in the order of flows;
 //! - ICMPPingRewriter never gives a flow the identifier of another one's (Click looks for the wrong reply when it
@@ -692,5 +691,6 @@ impl Element for Rewriter {
         v.extend(&self.named);
         v
     }
+    onefold_element::element_takes!();
     element_any!();
 }

@@ -7,7 +7,7 @@ use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx, Op};
 use onefold_element::{
     Batching, Clock, ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element,
-    ElementClass, InitCx, Port, StateId, StateStore, TimerId, element_any,
+    ElementClass, InitCx, Port, StateId, StateStore, TimerId, element_any, element_takes,
 };
 use onefold_packet::anno_field::DST_IP;
 use onefold_packet::wire::{arp, ethernet};
@@ -392,6 +392,7 @@ impl Element for ArpQuerier {
     fn states(&self) -> Vec<StateId> {
         vec![self.table]
     }
+    element_takes!(queries, drops, responses, zero_warned);
     element_any!();
 }
 

@@ -4,7 +4,7 @@
 use super::neighbors::{Heard, Neighbors, Terms, is_multicast};
 use onefold_element::args::{ArgScope, Args, FromArg, Seconds};
 use onefold_element::handler::HandlerError;
-use onefold_element::{Cx, ElemId, Scope, State, StateId, TimerId, state_any};
+use onefold_element::{Cx, ElemId, Scope, State, StateId, Takes, TimerId, state_any};
 use onefold_packet::{EtherAddr, Pkt, Timestamp};
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
@@ -505,6 +505,15 @@ impl ArpTable {
 }
 
 impl State for ArpTable {
+    /// All neighbours and what waits for them; who asks is the new graph's.
+    fn take_state(&mut self, old: &mut dyn State, _: &dyn Fn(ElemId) -> Option<ElemId>) -> Takes {
+        let Some(old) = old.as_any_mut().downcast_mut::<ArpTable>() else {
+            return Takes::Nothing;
+        };
+        std::mem::swap(self, old);
+        std::mem::swap(&mut self.queriers, &mut old.queriers);
+        Takes::Done
+    }
     fn summary(&self) -> String {
         let mut s = format!("ARP table {:?} drops {}\n", self.limits, self.drops);
         for e in self.entries() {

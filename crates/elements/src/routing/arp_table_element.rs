@@ -6,6 +6,7 @@ use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
     ConfigCx, ConfigErrors, Cx, Effect, Element, ElementClass, Port, StateId, TimerId, element_any,
+    element_takes,
 };
 use onefold_packet::{Pkt, Timestamp};
 
@@ -111,5 +112,6 @@ impl Element for ArpTableElement {
     fn states(&self) -> Vec<StateId> {
         vec![self.table]
     }
+    element_takes!();
     element_any!();
 }

@@ -86,6 +86,10 @@ impl Element for DropBroadcasts {
     fn account(&mut self, _: u16, packets: u64, _: u64, cx: &mut Cx<'_>) {
         self.count(packets, cx);
     }
+    /// A line about the first one, and numbers.
+    fn tells_later(&self, _: u16) -> bool {
+        true
+    }
     fn handlers(&self) -> &'static [HandlerInfo] {
         const H: &[HandlerInfo] = &[HandlerInfo::r("drops")];
         H
@@ -204,6 +208,10 @@ impl Element for DecIpTtl {
     }
     fn account(&mut self, _: u16, packets: u64, _: u64, _: &mut Cx<'_>) {
         self.drops = self.drops.wrapping_add(packets as u32);
+    }
+    /// Numbers only.
+    fn tells_later(&self, _: u16) -> bool {
+        true
     }
 
     fn handlers(&self) -> &'static [HandlerInfo] {

@@ -9,7 +9,7 @@ use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
 use onefold_element::{
     Batching, ConfigCx, ConfigErrors, Cx, DropReason, Effect, ElemId, Element, ElementClass, Port,
-    Scope, State, StateId, element_any, state_any,
+    Scope, State, StateId, element_any, element_takes, state_any,
 };
 use onefold_packet::wire::icmp::kind;
 use onefold_packet::wire::ipv4::{self, proto};
@@ -338,6 +338,7 @@ impl Element for IcmpError {
     fn states(&self) -> Vec<StateId> {
         vec![self.ids]
     }
+    element_takes!();
     element_any!();
 }
 

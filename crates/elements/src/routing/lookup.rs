@@ -24,7 +24,7 @@ use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Case, Cond, Exit, Model, ModelCx, Op};
 use onefold_element::{
     ConfigCx, ConfigErrors, Cx, DropReason, Effect, Element, ElementClass, Port, StateId,
-    element_any,
+    element_any, element_takes,
 };
 use onefold_packet::{Pkt, anno_field};
 use std::net::Ipv4Addr;
@@ -562,9 +562,15 @@ impl Element for Lookup {
         }
     }
 
+    /// Lines about the first ones.
+    fn tells_later(&self, _: u16) -> bool {
+        true
+    }
+
     fn states(&self) -> Vec<StateId> {
         vec![self.table]
     }
+    element_takes!(complaints);
     element_any!();
 }
 

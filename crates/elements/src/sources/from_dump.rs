@@ -20,7 +20,7 @@ use onefold_element::model::{Exit, Model, ModelCx, Op};
 use onefold_element::unparse::fixed_point;
 use onefold_element::{
     ConfigCx, ConfigError, ConfigErrors, Cx, Effect, Element, ElementClass, InitCx, IoRole, Port,
-    StateId, TaskStatus, TimerId, element_any,
+    StateId, TaskStatus, TimerId, element_any, element_takes,
 };
 use onefold_packet::{Pkt, Timestamp, anno_field};
 
@@ -572,6 +572,7 @@ impl Element for FromDump {
         }
         Ok(())
     }
+    element_takes!(count);
     element_any!();
 }
 

@@ -16,7 +16,7 @@ use onefold_element::model::build::Cases;
 use onefold_element::model::{Exit, Model, ModelCx, Op};
 use onefold_element::{
     ConfigCx, ConfigError, ConfigErrors, Cx, Effect, ElemId, Element, ElementClass, InitCx, IoRole,
-    LogStream, Port, Scope, State, StateStore, TaskStatus, element_any, state_any,
+    LogStream, Port, Scope, State, StateStore, TaskStatus, element_any, element_takes, state_any,
 };
 use onefold_packet::{Pkt, anno_field};
 use std::fs::File;
@@ -369,6 +369,7 @@ impl Element for ToDump {
         }
         Ok(())
     }
+    element_takes!(count);
     element_any!();
 }
 

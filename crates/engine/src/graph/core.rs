@@ -14,7 +14,7 @@ use onefold_element::{
     TimerId, find_element,
 };
 use onefold_packet::{Pkt, Timestamp};
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ pub(crate) struct Core {
     pub driver: Option<u32>,
     /// How often elements' write handlers have been called, and those of which since somebody looked.
     pub changes: u64,
-    pub changed: BTreeSet<u32>,
+    pub changed: crate::graph::hotswap::Changed,
     /// Global read handlers about the execution, see [`crate::graph::reference::Graph::tell`].
     pub told: BTreeMap<&'static str, String>,
     /// What a program that stands for the graph has decided in place of lists of rules; not there while a batch is at work on it.

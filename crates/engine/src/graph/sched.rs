@@ -67,6 +67,14 @@ impl RunList {
         self.list.insert(at, (pass, element));
     }
 
+    /// The task does not want to run. Not to be called while one runs.
+    pub fn forget(&mut self, element: u32) {
+        if let Some(s) = self.scheduled.get_mut(element as usize) {
+            *s = false;
+        }
+        self.list.retain(|(_, e)| *e != element);
+    }
+
     /// Makes a task want to run.
     pub fn wake(&mut self, element: u32) {
         let Some(s) = self.scheduled.get_mut(element as usize) else {
@@ -129,6 +137,19 @@ impl Timers {
         if let Some(key) = self.set.remove(&(element, timer)) {
             self.by_time.remove(&key);
             self.look();
+        }
+    }
+    /// All that are set, in the order in which they expire.
+    pub fn all(&self) -> impl Iterator<Item = (u32, TimerId, Timestamp)> + '_ {
+        let all = self.by_time.iter();
+        all.map(|((at, _), (element, timer))| (*element, *timer, *at))
+    }
+    /// None of the element's is set.
+    pub fn clear_all(&mut self, element: u32) {
+        let mine = self.all().filter(|(e, ..)| *e == element);
+        let mine: Vec<TimerId> = mine.map(|(_, timer, _)| timer).collect();
+        for timer in mine {
+            self.clear(element, timer);
         }
     }
     fn look(&mut self) {

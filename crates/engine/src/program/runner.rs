@@ -177,7 +177,7 @@ impl ProgramRunner {
         }
         let code = plan.code;
         self.graph.core.tell_rules();
-        self.graph.core.changed.clear();
+        self.graph.core.changed.take();
         let mut state = State::new(&code);
         state.deferred = DeferredCounters::new(&code, &self.graph);
         state.batch_actions = BatchActions::new(&code, state.deferred.waits());
@@ -245,7 +245,7 @@ impl ProgramRunner {
             l.seen = self.graph.core.changes;
             return true;
         }
-        let changed = std::mem::take(&mut self.graph.core.changed);
+        let changed = self.graph.core.changed.take();
         l.seen = self.graph.core.changes;
         if l.stale {
             return false;

@@ -39,6 +39,14 @@ impl Dpdk {
     pub fn open(&mut self, _spec: &Spec) -> Result<DpdkPort, DpdkError> {
         match self.0 {}
     }
+
+    /// There is no such value.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn open_for(&mut self, _spec: &Spec) -> Result<Vec<DpdkPort>, DpdkError> {
+        match self.0 {}
+    }
 }
 
 impl DpdkPort {

@@ -81,10 +81,12 @@ fn room(mtu: u32) -> u16 {
 fn frames(specs: &[Spec]) -> u32 {
     let of =
         |s: &Spec| u32::from(s.queues) * (2 * u32::from(s.descriptors) + MOST as u32) + s.frames;
+    // a thread for each queue of the device that has the most
+    let threads = specs.iter().map(|s| u32::from(s.queues)).max().unwrap_or(1);
     let all = specs
         .iter()
         .map(of)
-        .fold(HOLDS + CACHED, u32::saturating_add);
+        .fold(HOLDS + threads * CACHED, u32::saturating_add);
     all.max(LEAST_FRAMES)
 }
 
@@ -174,17 +176,44 @@ impl Dpdk {
     /// # Errors
     /// What is wrong, with what to type.
     pub fn open(&mut self, spec: &Spec) -> Result<DpdkPort, DpdkError> {
-        let at = self.devices.iter().position(|d| d.0 == *spec);
-        let (spec, device, info) = match at {
-            Some(i) => self.devices.swap_remove(i),
+        let (spec, device, info) = self.take(spec)?;
+        let numbers: Vec<u16> = (0..spec.queues).collect();
+        self.set_up(spec, device, &info, numbers)
+    }
+
+    fn set_up(
+        &self,
+        spec: Spec,
+        device: ffi::Device,
+        info: &Info,
+        numbers: Vec<u16>,
+    ) -> Result<DpdkPort, DpdkError> {
+        let opened = Opened::set_up(&spec, device, info, &self.shared, &numbers)?;
+        let huge = matches!(self.memory, Memory::Huge);
+        let shared = Arc::clone(&self.shared);
+        Ok(DpdkPort::new(spec, opened, shared, numbers, huge))
+    }
+
+    /// The same for as many workers as the device has queues ([`Spec::queues`]): a port for each, with a queue of its
+    /// own.
+    ///
+    /// # Errors
+    /// As [`Dpdk::open`].
+    pub fn open_for(&mut self, spec: &Spec) -> Result<Vec<DpdkPort>, DpdkError> {
+        let (spec, device, info) = self.take(spec)?;
+        let first = self.set_up(spec, device, &info, vec![0])?;
+        Ok(first.split(matches!(self.memory, Memory::Huge)))
+    }
+
+    /// A device that no port has yet.
+    fn take(&mut self, spec: &Spec) -> Result<(Spec, ffi::Device, Info), DpdkError> {
+        match self.devices.iter().position(|d| d.0 == *spec) {
+            Some(i) => Ok(self.devices.swap_remove(i)),
             None => {
                 let (device, info) = crate::opened::probe(spec)?;
-                (spec.clone(), device, info)
+                Ok((spec.clone(), device, info))
             }
-        };
-        let opened = Opened::set_up(&spec, device, &info, &self.shared)?;
-        let huge = matches!(self.memory, Memory::Huge);
-        DpdkPort::new(spec, opened, Arc::clone(&self.shared), huge)
+        }
     }
 }
 
@@ -307,7 +336,7 @@ mod tests {
         assert_eq!(frames(&specs(&["net_null0"])), LEAST_FRAMES);
         let four = specs(&["net_null0,worker-queues=4", "net_null1,frames=10"]);
         let queues = 5 * (2 * 1024 + MOST as u32);
-        assert_eq!(frames(&four), queues + 10 + HOLDS + CACHED);
+        assert_eq!(frames(&four), queues + 10 + HOLDS + 4 * CACHED);
         assert_eq!((room(1500), room(9000)), (2048, 9024));
         // the longest MTU that may be asked for, with its headroom
         assert!(room(65_000).checked_add(128).is_some());

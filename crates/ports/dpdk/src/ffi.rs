@@ -131,7 +131,7 @@ unsafe extern "C" {
     fn of_state(port: u16, to: *mut State) -> c_int;
     fn of_wake(port: u16, queue: u16, epoll: c_int) -> c_int;
     fn of_arm(port: u16, queue: u16);
-    fn of_disarm(port: u16, queues: u16, epoll: c_int);
+    fn of_disarm(port: u16, first: u16, queues: u16, epoll: c_int);
     fn of_receive(p: *const RawPool, port: u16, queue: u16, to: *mut RawFrame, n: u16) -> u16;
     fn of_copy_out(mbuf: *mut u8, to: *mut u8, room: u32) -> u32;
     fn of_take(p: *const RawPool, to: *mut RawFrame, n: u16) -> u16;
@@ -177,7 +177,7 @@ pub fn start(arguments: &[String], loud: bool) -> io::Result<()> {
 /// From now on others have something to say on standard output and error, too: what drivers print there is not kept any
 /// more.
 pub fn running() {
-    // SAFETY: no pointers; called by the thread that starts devices
+    // SAFETY: no pointers; an atomic flag
     unsafe { of_running() };
 }
 
@@ -373,10 +373,10 @@ impl Device {
         unsafe { of_arm(self.port, queue) };
     }
 
-    /// None of the first `queues` queues wakes any more, and what has woken is forgotten.
-    pub fn disarm(&self, queues: u16, epoll: BorrowedFd<'_>) {
+    /// None of the `queues` queues from `first` on wakes any more, and what has woken is forgotten.
+    pub fn disarm(&self, first: u16, queues: u16, epoll: BorrowedFd<'_>) {
         // SAFETY: no pointers
-        unsafe { of_disarm(self.port, queues, epoll.as_raw_fd()) };
+        unsafe { of_disarm(self.port, first, queues, epoll.as_raw_fd()) };
     }
 }
 

@@ -6,7 +6,7 @@
 //! - Frames are its mbufs, of one memory that all ports share, on huge pages if there are some: a packet goes through
 //!   the chain where it lies, and leaves without being copied; from ports of another kind with one copy.
 //! - What elements hold is bounded: beyond it, what comes in is copied to the heap, and its frame goes back.
-//! - A device has one queue or several, each of which belongs to one worker; at present one worker has all of them.
+//! - A device has one queue or several; each belongs to one worker ([`Dpdk::open_for`]), or one worker has all.
 //! - No offloads are asked for. What a virtual interface's peer has left unfinished is finished.
 //! - What can be wrong at the start is looked at before, and said with what to type ([`DpdkError`]).
 //!
@@ -26,6 +26,8 @@ mod host;
 mod family;
 #[cfg(feature = "dpdk")]
 mod ffi;
+#[cfg(feature = "dpdk")]
+mod group;
 #[cfg(feature = "dpdk")]
 mod opened;
 #[cfg(feature = "dpdk")]

@@ -48,6 +48,9 @@ pub(crate) struct Kernel {
 #[derive(Debug)]
 pub(crate) struct Wake {
     epoll: OwnedFd,
+    /// The first queue, and how many.
+    first: u16,
+    queues: u16,
     /// Always readable.
     ready: OwnedFd,
     armed: Cell<bool>,
@@ -57,14 +60,16 @@ pub(crate) struct Wake {
 }
 
 impl Wake {
-    /// For the first `queues` queues of a device; `None`: its driver has no receive interrupts.
-    fn new(device: &Device, queues: u16) -> Option<Wake> {
+    /// For these queues of a device, which are one behind the other; `None`: its driver has no receive interrupts.
+    fn new(device: &Device, queues: &[u16]) -> Option<Wake> {
         let epoll = epoll().ok()?;
-        for q in 0..queues {
-            device.wake(q, epoll.as_fd()).ok()?;
+        for q in queues {
+            device.wake(*q, epoll.as_fd()).ok()?;
         }
         Some(Wake {
             epoll,
+            first: queues.first().copied().unwrap_or(0),
+            queues: queues.len() as u16,
             ready: always_readable().ok()?,
             armed: Cell::new(false),
             early: RefCell::default(),
@@ -90,9 +95,9 @@ impl Wake {
 
     /// The worker is awake: packets that it has not got yet.
     #[inline]
-    pub fn disarm(&mut self, device: &Device, queues: u16) -> &mut Vec<Received> {
+    pub fn disarm(&mut self, device: &Device) -> &mut Vec<Received> {
         if self.armed.replace(false) {
-            device.disarm(queues, self.epoll.as_fd());
+            device.disarm(self.first, self.queues, self.epoll.as_fd());
         }
         self.early.get_mut()
     }
@@ -189,7 +194,7 @@ fn why(s: &Spec, log: &[String]) -> String {
 }
 
 impl Opened {
-    /// Sets a device up: its queues, with frames of the pool of all.
+    /// Sets a device up: its queues, with frames of the pool of all; these are the ones that packets wake up for.
     ///
     /// # Errors
     /// What is wrong, with what to type.
@@ -198,6 +203,7 @@ impl Opened {
         device: Device,
         info: &Info,
         shared: &Shared,
+        mine: &[u16],
     ) -> Result<Opened, DpdkError> {
         let kernel = s.interface().map(Kernel::of).transpose()?;
         let most = info.queues[0].min(info.queues[1]);
@@ -241,10 +247,8 @@ impl Opened {
             hash_key: info.hash_key,
         };
         let device = begin(s, device, setup, shared)?;
-        let wake = shared
-            .interrupts
-            .then(|| Wake::new(&device, s.queues))
-            .flatten();
+        let wake = shared.interrupts.then(|| Wake::new(&device, mine));
+        let wake = wake.flatten();
         Ok(Opened {
             device: Arc::new(device),
             driver: info.driver.clone(),
@@ -254,6 +258,23 @@ impl Opened {
             wake,
             kernel,
         })
+    }
+}
+
+impl Opened {
+    /// The same device for another worker, which has these queues.
+    pub fn again(&self, shared: &Shared, mine: &[u16]) -> Opened {
+        let wake = shared.interrupts.then(|| Wake::new(&self.device, mine));
+        Opened {
+            device: Arc::clone(&self.device),
+            driver: self.driver.clone(),
+            mac: self.mac,
+            mtu: self.mtu,
+            descriptors: self.descriptors,
+            wake: wake.flatten(),
+            // one of them looks after it
+            kernel: None,
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use crate::error::DpdkError;
 use crate::family::{HOLDS, Shared};
-use crate::ffi::{self, Burst, Received};
+use crate::ffi::{self, Burst, Device, Received};
+use crate::group::Group;
 use crate::opened::{self, Opened};
 use crate::queue::Queue;
 use crate::spec::Spec;
@@ -12,7 +13,7 @@ use onefold_runtime::{LinkState, Loss, Port, PortError};
 use onefold_table::prefetch;
 use std::cell::Cell;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How often a device is asked that cannot tell of packets, while nothing comes.
@@ -38,9 +39,13 @@ pub struct DpdkPort {
     shared: Arc<Shared>,
     /// None while the device is gone.
     opened: Option<Opened>,
+    /// The device that has gone, as long as other workers' ports have it.
+    gone: Weak<Device>,
     queues: Vec<Queue>,
     /// Their numbers.
     numbers: Vec<u16>,
+    /// Other workers' ports have the other queues; how often the device was known to go away.
+    group: Option<(Arc<Group>, u64)>,
     /// Which is asked first.
     turn: usize,
     finishes: bool,
@@ -77,16 +82,18 @@ impl DpdkPort {
         spec: Spec,
         opened: Opened,
         shared: Arc<Shared>,
+        numbers: Vec<u16>,
         huge: bool,
-    ) -> Result<DpdkPort, DpdkError> {
-        // the thread that opens a port is the one that uses it
-        let _ = ffi::register_thread();
+    ) -> DpdkPort {
         let shown = shown(&spec, &opened, &shared, huge);
         let mut port = DpdkPort {
-            queues: (0..spec.queues)
-                .map(|q| Queue::new(q, &shared.pool))
+            gone: Weak::new(),
+            queues: numbers
+                .iter()
+                .map(|q| Queue::new(*q, &shared.pool))
                 .collect(),
-            numbers: (0..spec.queues).collect(),
+            numbers,
+            group: None,
             turn: 0,
             finishes: opened.kernel.as_ref().is_some_and(|k| k.unfinished),
             mtu: usize::from(opened.mtu),
@@ -105,7 +112,46 @@ impl DpdkPort {
             shared,
         };
         port.link = port.look();
-        Ok(port)
+        port
+    }
+
+    /// The port of the first queue, and with it those of the others, for other workers.
+    pub(crate) fn split(mut self, huge: bool) -> Vec<DpdkPort> {
+        let group = Arc::new(Group::new(usize::from(self.spec.queues), self.link));
+        let other = |n: u16| {
+            let opened = self.opened.as_ref()?.again(&self.shared, &[n]);
+            let (spec, shared) = (self.spec.clone(), Arc::clone(&self.shared));
+            let mut port = DpdkPort::new(spec, opened, shared, vec![n], huge);
+            port.finishes = self.finishes;
+            port.group = Some((Arc::clone(&group), 0));
+            Some(port)
+        };
+        let others: Vec<DpdkPort> = (1..self.spec.queues).filter_map(other).collect();
+        self.group = Some((group, 0));
+        std::iter::once(self).chain(others).collect()
+    }
+
+    /// Another port looks after the device: which one of the group this is, then.
+    fn follows(&self) -> Option<usize> {
+        let n = *self.numbers.first()?;
+        (n > 0 && self.group.is_some()).then_some(usize::from(n))
+    }
+
+    /// Does as the port that looks after the device. A remark if something has changed.
+    fn follow(&mut self, n: usize) -> Option<String> {
+        let (group, known) = self.group.as_mut()?;
+        let (gone, link, part) = group.look(n);
+        let name = self.spec.interface().unwrap_or(&self.spec.name).to_string();
+        if gone != *known {
+            *known = gone;
+            self.close();
+        }
+        if let Some(o) = part {
+            self.mtu = usize::from(o.mtu);
+            self.opened = Some(o);
+        }
+        let before = std::mem::replace(&mut self.link, link);
+        (before != link).then(|| format!("link of {name} {}", link.name()))
     }
 
     /// What is known of the device, as of an interface.
@@ -157,20 +203,45 @@ impl DpdkPort {
         }
     }
 
-    /// The device's counters, of all times that it was there.
+    /// The device's counters, of all times that it was there; zeros where another port tells them.
     fn state(&self) -> ffi::State {
+        if self.follows().is_some() {
+            return ffi::State::default();
+        }
         let now = self.opened.as_ref().and_then(|o| o.device.state().ok());
         now.map_or(self.counts.before, |s| plus(self.counts.before, s))
     }
 
-    /// The device goes; what was under way is lost.
-    fn close(&mut self) {
+    /// The device is let go; what was under way is lost.
+    fn release(&mut self) {
         self.counts.before = self.state();
         for q in &mut self.queues {
             q.clear();
         }
-        self.opened = None;
+        let opened = self.opened.take();
+        if let Some(o) = &opened {
+            self.gone = Arc::downgrade(&o.device);
+        }
+        match &self.group {
+            Some((group, _)) => group.release(opened),
+            None => drop(opened),
+        }
+    }
+
+    /// The device is gone, and so it is for other workers' ports.
+    fn close(&mut self) {
+        self.release();
         self.link = LinkState::Gone;
+        if let Some((group, _)) = self.group.as_ref().filter(|_| self.follows().is_none()) {
+            group.close();
+        }
+    }
+
+    /// Other workers' ports hear of the link.
+    fn tell_link(&self) {
+        if let Some((group, _)) = &self.group {
+            group.set_link(self.link);
+        }
     }
 
     /// The kernel's interface has gone: so is the device, until there is one again.
@@ -186,11 +257,23 @@ impl DpdkPort {
         if !i.up || i.mtu as usize > self.shared.pool.frame_len().saturating_sub(128) {
             return None;
         }
+        // as long as other workers' ports have the device, DPDK has it, too
+        let closed = self
+            .group
+            .as_ref()
+            .is_none_or(|(g, _)| g.is_closed(&self.gone));
+        if !closed {
+            return None;
+        }
         let (device, info) = opened::probe(&self.spec).ok()?;
-        let o = Opened::set_up(&self.spec, device, &info, &self.shared).ok()?;
+        let o = Opened::set_up(&self.spec, device, &info, &self.shared, &self.numbers).ok()?;
         self.mtu = usize::from(o.mtu);
+        if let Some((group, _)) = &self.group {
+            group.open(&o, &self.shared);
+        }
         self.opened = Some(o);
         self.link = self.look();
+        self.tell_link();
         Some(format!(
             "interface {name} is back, link {}",
             self.link.name()
@@ -300,6 +383,8 @@ impl Port for DpdkPort {
         /// A device that gives packets without an end has no more of them than others.
         const ROUNDS: usize = 16;
         self.started = true;
+        // this is the thread that uses it: it has a cache of free frames then
+        let _ = ffi::register_thread();
         ffi::running();
         if let Some(o) = self
             .opened
@@ -321,7 +406,10 @@ impl Port for DpdkPort {
             }
         }
         self.shared.pool.collect(&mut self.back);
-        self.link = self.look();
+        if self.follows().is_none() {
+            self.link = self.look();
+            self.tell_link();
+        }
         Ok(())
     }
 
@@ -348,7 +436,7 @@ impl Port for DpdkPort {
         };
         let mut left = n;
         if let Some(w) = &mut o.wake {
-            let early = w.disarm(&o.device, self.spec.queues);
+            let early = w.disarm(&o.device);
             let some = early.len().min(left);
             early.drain(..some).for_each(|r| to.add(r));
             left -= some;
@@ -425,6 +513,9 @@ impl Port for DpdkPort {
     }
 
     fn attend(&mut self) -> Option<String> {
+        if let Some(n) = self.follows() {
+            return self.follow(n);
+        }
         if self.opened.is_none() {
             return self.started.then(|| self.reopen()).flatten();
         }
@@ -440,6 +531,7 @@ impl Port for DpdkPort {
             return None;
         }
         self.link = link;
+        self.tell_link();
         let name = self.spec.interface().unwrap_or(&self.spec.name);
         Some(format!("link of {name} {}", link.name()))
     }
@@ -492,10 +584,8 @@ impl Port for DpdkPort {
 
     /// The device is closed: drivers write what they hold, and remove what they have made.
     fn finish(&mut self) -> Result<(), PortError> {
-        let link = self.link;
-        self.close();
+        self.release();
         self.started = false;
-        self.link = link;
         Ok(())
     }
 }

@@ -178,7 +178,7 @@ const char *of_runtime_dir(void)
 // ---- devices -----------------------------------------------------------------------------------------------------
 
 // Libraries of drivers print, too. Packets do not run yet: nobody else has anything to say.
-static int running;
+static _Atomic int running;
 
 void of_running(void)
 {
@@ -484,12 +484,12 @@ void of_arm(uint16_t port, uint16_t queue)
 }
 
 // Woken, or not needed any more.
-void of_disarm(uint16_t port, uint16_t queues, int epoll)
+void of_disarm(uint16_t port, uint16_t first, uint16_t queues, int epoll)
 {
 	struct rte_epoll_event events[16];
 	rte_epoll_wait(epoll, events, 16, 0);
 	for (uint16_t q = 0; q < queues; q++)
-		rte_eth_dev_rx_intr_disable(port, q);
+		rte_eth_dev_rx_intr_disable(port, first + q);
 }
 
 // ---- bursts ------------------------------------------------------------------------------------------------------

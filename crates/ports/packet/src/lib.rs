@@ -8,10 +8,13 @@
 //! - An interface that goes down, or away, and comes back is followed ([`Port::attend`]); what cannot be sent
 //!   meanwhile is counted.
 //!
+//! Several workers have a socket each, which gets a part of the frames ([`PacketPort::open_for`]).
+//!
 //! A frame is copied once on its way in, and once by the kernel on its way out.
 #![deny(unsafe_code)]
 
 mod backlog;
+mod fanout;
 mod frame;
 pub mod offload;
 mod ring;
@@ -21,6 +24,7 @@ mod vectors;
 
 pub use vectors::MAX_BATCH;
 
+use fanout::Member;
 use frame::{Intake, Whole};
 use offload::{HEADER, MAX_FRAME, Offload};
 use onefold_packet::{Pkt, Timestamp};
@@ -97,6 +101,14 @@ impl Device {
             receive,
         })
     }
+
+    /// Frames arrive from now on, if any are to be received: all, or the part of one of several sockets.
+    fn begin(&self, member: Option<&Member>, receives: bool) -> io::Result<()> {
+        match member.filter(|_| receives) {
+            Some(m) => m.join(&self.input, self.index),
+            None => self.input.bind(self.index, receives),
+        }
+    }
 }
 
 /// Counters of what did not get through, besides those of [`Transmitter`] and [`Intake`].
@@ -115,6 +127,8 @@ pub struct PacketPort {
     name: String,
     interface: Interface,
     mode: Mode,
+    /// One of several sockets on the interface.
+    member: Option<Member>,
     control: Control,
     /// None while the interface is gone.
     device: Option<Device>,
@@ -137,6 +151,32 @@ impl PacketPort {
         name: &str,
         interface: Interface,
         mode: Mode,
+    ) -> Result<PacketPort, InterfaceError> {
+        PacketPort::open_as(name, interface, mode, None)
+    }
+
+    /// The same for so many workers: ports that each get a part of the interface's frames, and send by a socket of
+    /// their own. Both directions of a flow between the same addresses and ports arrive at the same one.
+    ///
+    /// # Errors
+    /// As [`PacketPort::open`].
+    pub fn open_for(
+        name: &str,
+        interface: &Interface,
+        mode: Mode,
+        workers: usize,
+    ) -> Result<Vec<PacketPort>, InterfaceError> {
+        let members = Member::group(interface, workers).into_iter();
+        members
+            .map(|m| PacketPort::open_as(name, interface.clone(), mode, Some(m)))
+            .collect()
+    }
+
+    fn open_as(
+        name: &str,
+        interface: Interface,
+        mode: Mode,
+        member: Option<Member>,
     ) -> Result<PacketPort, InterfaceError> {
         let told = |error: io::Error| match error.raw_os_error() {
             Some(libc::EAFNOSUPPORT) => InterfaceError::NotSupported {
@@ -161,6 +201,7 @@ impl PacketPort {
             },
             interface,
             mode,
+            member,
             control,
             device: Some(device),
             transmitter,
@@ -191,7 +232,7 @@ impl PacketPort {
         let receives = self.started?;
         let again = || -> io::Result<Device> {
             let device = Device::open(&interface, self.mode)?;
-            device.input.bind(interface.index, receives)?;
+            device.begin(self.member.as_ref(), receives)?;
             Ok(device)
         };
         let device = again().ok()?;
@@ -318,7 +359,20 @@ impl Port for PacketPort {
     fn start(&mut self, receives: bool) -> Result<(), PortError> {
         self.started = Some(receives);
         let Some(d) = &self.device else { return Ok(()) };
-        match d.input.bind(d.index, receives) {
+        if let Some(m) = &self.member {
+            m.wait_for_turn();
+        }
+        let begun = d.begin(self.member.as_ref(), receives);
+        if let Some(m) = &self.member {
+            m.pass_turn();
+        }
+        match begun {
+            // a group takes sockets of interfaces that are up only: this one joins when it is
+            Err(_) if self.member.is_some() && self.link != LinkState::Up => {
+                self.device = None;
+                self.link = LinkState::Gone;
+                Ok(())
+            }
             Err(e) if !is_down(&e) => Err(self.failed("binding the packet socket", e)),
             // it is looked after from now on
             _ => Ok(()),

@@ -115,6 +115,33 @@ impl Socket {
         check(r)
     }
 
+    /// No frames arrive from now on, until [`Socket::hear`].
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn deafen(&self) -> io::Result<()> {
+        // a classic BPF program of one instruction: keep no byte
+        let mut nothing = libc::sock_filter {
+            code: 6,
+            jt: 0,
+            jf: 0,
+            k: 0,
+        };
+        let program = libc::sock_fprog {
+            len: 1,
+            filter: &raw mut nothing,
+        };
+        self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    }
+
+    /// Frames arrive again.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn hear(&self) -> io::Result<()> {
+        self.set(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0)
+    }
+
     /// Counters since the last call.
     ///
     /// # Errors

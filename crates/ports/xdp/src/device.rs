@@ -1,6 +1,7 @@
 //! One queue of an interface: socket, rings, program, and which frames the kernel has.
 
 use crate::error::XdpError;
+use crate::group::Group;
 use crate::program::{Program, ProgramError};
 use crate::ring::{Consumer, Producer};
 use crate::socket::{Socket, Wake};
@@ -9,6 +10,7 @@ use crate::{Mode, Options};
 use onefold_port_interface::{Interface, InterfaceError, Promiscuous};
 use onefold_table::Frame;
 use std::io;
+use std::sync::Arc;
 
 const OPENING: &str = "opening an AF_XDP socket on";
 const CAPABILITIES: &str = "CAP_NET_RAW,CAP_NET_ADMIN,CAP_BPF";
@@ -22,7 +24,7 @@ const KERNEL_BATCH: u32 = 32;
 #[derive(Debug)]
 pub struct Device {
     pub index: u32,
-    pub program: Program,
+    pub program: Arc<Program>,
     pub socket: Socket,
     pub fill: Producer<u64>,
     completion: Consumer<u64>,
@@ -45,7 +47,12 @@ impl Device {
     ///
     /// # Errors
     /// What is wrong, with what to type.
-    pub fn open(interface: &Interface, o: &Options, umem: &Umem) -> Result<Device, XdpError> {
+    pub fn open(
+        interface: &Interface,
+        o: &Options,
+        umem: &Umem,
+        group: &Group,
+    ) -> Result<Device, XdpError> {
         let name = || interface.name.clone();
         let system = |e: io::Error| XdpError::from(told(&interface.name, e));
         let queue = o.queue.unwrap_or(0);
@@ -53,7 +60,7 @@ impl Device {
         let probe = Socket::open().map_err(system)?;
         drop(probe);
         let promiscuous = Promiscuous::on(interface.index).map_err(system)?;
-        let program = match Program::attach(interface.index, queue + 1) {
+        let program = match group.program(interface.index) {
             Ok(p) => p,
             Err(ProgramError::Occupied) => return Err(XdpError::Occupied { name: name() }),
             Err(ProgramError::Load(e) | ProgramError::Attach(e)) => return Err(system(e)),

@@ -1,7 +1,9 @@
 //! Ports that are network interfaces of Linux, through AF_XDP sockets: `xdp:IF`, without DPDK and without libbpf.
 //!
 //! - An XDP program that is assembled here (`program`) hands the frames of one receive queue to a socket, before the
-//!   host's stack sees them; what other queues get goes to the host.
+//!   host's stack sees them; what other queues get goes to the host. Several workers have a queue each
+//!   ([`XdpPort::open_for`]).
+//! - Another program may take its place ([`XdpPort::offload`]), which drops frames before anything is copied.
 //! - Frames lie in a memory that the kernel was told of ([`Umem`]), which all ports of a run share: a packet goes
 //!   through the chain where it lies, and leaves without being copied by us. Where the driver reads and writes that
 //!   memory itself (*zero copy*), nobody copies; elsewhere the kernel does, once each way.
@@ -10,11 +12,13 @@
 //! - Checksums that a virtual interface's peer has left unfinished are finished (`onefold_port_interface::finish`).
 //! - An interface that goes down, or away, and comes back is followed.
 //!
-//! All `unsafe` code is in `socket`, `ring` and `program`.
+//! All `unsafe` code is in `socket` and `ring`, and what loads programs in the crate `bpf`.
 #![deny(unsafe_code)]
 
 mod device;
 mod error;
+mod group;
+mod offload;
 mod program;
 mod ring;
 mod socket;
@@ -22,9 +26,11 @@ mod transmit;
 mod umem;
 
 pub use error::XdpError;
+pub use offload::Offload;
 pub use umem::{MAX_MTU, Umem};
 
 use device::Device;
+use group::Group;
 use onefold_packet::{Pkt, Timestamp};
 use onefold_port_interface::{Control, Interface, InterfaceError, finish};
 use onefold_runtime::{LinkState, Loss, Port, PortError};
@@ -120,6 +126,8 @@ pub struct XdpPort {
     interface: Interface,
     options: Options,
     control: Control,
+    /// Whose program it is.
+    group: Group,
     umem: Umem,
     /// None while the interface is gone.
     device: Option<Device>,
@@ -150,6 +158,38 @@ impl XdpPort {
         options: Options,
         umem: &Umem,
     ) -> Result<XdpPort, XdpError> {
+        XdpPort::open_in(None, name, interface, options, umem)
+    }
+
+    /// Ports for as many workers as the interface has receive queues ([`queues`]), with a queue each.
+    ///
+    /// # Errors
+    /// As [`XdpPort::open`].
+    pub fn open_for(
+        name: &str,
+        interface: &Interface,
+        options: Options,
+        umem: &Umem,
+        workers: usize,
+    ) -> Result<Vec<XdpPort>, XdpError> {
+        let workers = u32::try_from(workers).unwrap_or(MAX_QUEUE);
+        let group = Group::new(workers);
+        let one = |queue| {
+            let queue = Some(queue);
+            let options = Options { queue, ..options };
+            let group = Some(group.clone());
+            XdpPort::open_in(group, name, interface.clone(), options, umem)
+        };
+        (0..workers).map(one).collect()
+    }
+
+    fn open_in(
+        group: Option<Group>,
+        name: &str,
+        interface: Interface,
+        options: Options,
+        umem: &Umem,
+    ) -> Result<XdpPort, XdpError> {
         let most = umem.most_mtu();
         if interface.mtu > most {
             return Err(XdpError::LargeMtu {
@@ -163,8 +203,11 @@ impl XdpPort {
             doing: "opening a socket",
             error,
         })?;
-        check_queue(&control, &interface, options.queue)?;
-        let device = open_device(&interface, &options, umem)?;
+        if group.is_none() {
+            check_queue(&control, &interface, options.queue)?;
+        }
+        let group = group.unwrap_or_else(|| Group::new(options.queue.unwrap_or(0) + 1));
+        let device = open_device(&interface, &options, umem, &group)?;
         let driver = control.driver(&interface.name);
         Ok(XdpPort {
             name: name.to_string(),
@@ -174,6 +217,7 @@ impl XdpPort {
             interface,
             options,
             control,
+            group,
             umem: umem.clone(),
             device: Some(device),
             handles: Vec::new(),
@@ -185,6 +229,12 @@ impl XdpPort {
     /// The interface, as it was when the port was opened, or when it came back.
     pub fn interface(&self) -> &Interface {
         &self.interface
+    }
+
+    /// Where a program can be put in the place of the one that only hands frames to the socket. Map 1 of its code has
+    /// the socket at the receive queue's number.
+    pub fn offload(&self) -> Offload {
+        self.group.offload().clone()
     }
 
     /// How frames come and go, in words.
@@ -233,7 +283,8 @@ impl XdpPort {
         if interface.mtu > self.umem.most_mtu() {
             return None;
         }
-        self.device = Some(Device::open(&interface, &self.options, &self.umem).ok()?);
+        let device = Device::open(&interface, &self.options, &self.umem, &self.group);
+        self.device = Some(device.ok()?);
         if self.begin().is_err() {
             self.device = None;
             return None;
@@ -274,10 +325,15 @@ impl XdpPort {
 
 /// Opens a queue. The kernel lets go of the queue and the program of a process that has ended a moment later: what is
 /// occupied is tried again for [`PATIENCE`].
-fn open_device(interface: &Interface, options: &Options, umem: &Umem) -> Result<Device, XdpError> {
+fn open_device(
+    interface: &Interface,
+    options: &Options,
+    umem: &Umem,
+    group: &Group,
+) -> Result<Device, XdpError> {
     let begun = Instant::now();
     loop {
-        match Device::open(interface, options, umem) {
+        match Device::open(interface, options, umem, group) {
             Err(XdpError::Busy { .. } | XdpError::Occupied { .. })
                 if begun.elapsed() < PATIENCE =>
             {
@@ -288,6 +344,19 @@ fn open_device(interface: &Interface, options: &Options, umem: &Umem) -> Result<
     }
 }
 
+/// Receive queues of an interface, and how many of them are transmit queues, too. A driver that does not say has one.
+fn channels(control: &Control, name: &str) -> (u32, u32) {
+    let (rx, combined) = control.channels(name).unwrap_or((1, 0));
+    ((rx + combined).clamp(1, MAX_QUEUE), combined)
+}
+
+/// How many receive queues has an interface; `None`: there is no such interface.
+pub fn queues(name: &str) -> Option<u32> {
+    let control = Control::open().ok()?;
+    control.index(name).ok()?;
+    Some(channels(&control, name).0)
+}
+
 /// Is there such a queue, or only one?
 fn check_queue(
     control: &Control,
@@ -295,9 +364,7 @@ fn check_queue(
     queue: Option<u32>,
 ) -> Result<(), XdpError> {
     let name = interface.name.clone();
-    // a driver that does not say has one
-    let (rx, combined) = control.channels(&name).unwrap_or((1, 0));
-    let queues = (rx + combined).clamp(1, MAX_QUEUE);
+    let (queues, combined) = channels(control, &name);
     match queue {
         Some(queue) if queue >= queues => Err(XdpError::NoQueue {
             name,
@@ -490,6 +557,10 @@ impl Port for XdpPort {
         let own = [
             ("copied in (few free frames)", self.counts.copied_in),
             ("checksums finished", self.counts.finished),
+            (
+                "dropped early, by the XDP program",
+                self.group.offload().dropped(),
+            ),
         ];
         let all = own.into_iter().chain(self.transmitter.counters());
         all.filter(|(_, n)| *n > 0).collect()

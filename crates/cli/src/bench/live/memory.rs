@@ -1,5 +1,5 @@
-//! Packets that come from memory, over and over (DPDK's `net_pcap`), and go nowhere (`net_null`): what a chain costs above a
-//! MAC swap over the same ports, without a network and without a generator.
+//! Packets that come from memory, over and over (DPDK's `net_pcap`), and go nowhere (`net_null`): what a chain costs
+//! above a MAC swap over the same ports, without a network and without a generator.
 
 use super::driver::start_on;
 use super::measure::{Bench, Sample};

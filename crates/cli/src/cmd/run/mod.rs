@@ -1,29 +1,34 @@
 //! `onefold run`: captures in, captures out; or the packets of network interfaces, while they come.
 
-mod report;
+mod beside;
+pub mod report;
 mod workers;
 
 use crate::common::{self, ChainArgs};
+use crate::control::{self, ControlArgs};
 use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
 use crate::live::{self, LivePlan, Poll};
-use crate::ports::{DpdkSetup, PortArg, port_arg};
+use crate::ports::{DpdkSetup, Live, PortArg, port_arg};
 use crate::program::{self, Synthesized};
 use crate::progress::Busy;
 use crate::rules;
 use crate::runner::{self, Plan};
 use crate::shadow::{Policy, ShadowArgs, ShadowLog};
+use crate::xdp::{Offloading, Offloads};
 use anyhow::{Context, Result};
+use beside::Run;
 use clap::ValueEnum;
-use onefold_chain::Chain;
+use onefold_chain::{Attached, Chain};
 use onefold_engine::flow::{DEFAULT_FLOWS, FLOOD_SHARE, FlowRunner};
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::shadow::{Report as ShadowReport, Shadow};
-use onefold_engine::{BuildOptions, Graph, Level};
+use onefold_engine::{Graph, Level};
 use onefold_packet::Timestamp;
 use onefold_runtime::Clock;
 use onefold_verify::generate::adapt::Adapter;
 use report::{json, print_program, print_text};
 use std::time::Duration;
+pub use workers::Dispatch;
 
 /// How the chain is executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -60,7 +65,7 @@ impl Mode {
 }
 
 /// Options of `onefold run`.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Clone)]
 #[command(
     after_help = "Several ports' captures are merged by time; the clock of the chain is the captures' time.\n\n\
     Examples:\n  \
@@ -68,6 +73,7 @@ impl Mode {
     onefold run isp-edge --in lan=lan.pcap --in wan=wan.pcap --out wan=out.pcap\n  \
     onefold run isp-edge --set rules=my.rules --in lan=lan.pcap --html report.html\n  \
     onefold run isp-edge --port lan=packet:eth1 --port wan=packet:eth2     live, until Ctrl-C\n  \
+    onefold run isp-edge --port lan=xdp:eth1 --port wan=xdp:eth2 --offload xdp     dropped in the driver\n  \
     onefold run isp-edge --port lan=dpdk:3b:00.0 --port wan=dpdk:3b:00.1     with DPDK\n\n\
     A program is verified before the first packet: proved to be the chain, or refuted, and then not run. What is not proved runs in \
     shadow mode: some packets go through the reference graph, too, and are compared.\n\n\
@@ -109,9 +115,21 @@ pub struct Args {
     #[arg(long, visible_alias = "seconds", value_name = "SECONDS", value_parser = live::seconds)]
     duration: Option<Duration>,
     /// So many workers, each with a graph, a program, a flow table and NAT ports of its own, on a core of its own where
-    /// there are as many. Captures and memory ports only
+    /// there are as many
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     workers: u8,
+    /// How packets of network interfaces come to the worker whose they are
+    #[arg(long, value_enum, default_value_t = Dispatch::Auto)]
+    dispatch: Dispatch,
+    /// Packets are handed to workers as if nothing was translated, for tests of what must notice it
+    #[cfg(debug_assertions)]
+    #[arg(long, hide = true)]
+    dispatch_fault: bool,
+    /// What is done in front of the chain. xdp: an XDP program in each xdp: port's driver drops classes that the chain
+    /// is proved to drop with nothing left behind but counts, before anything is copied; their counts are added to the
+    /// chain's
+    #[arg(long, value_enum, value_name = "WHERE")]
+    offload: Option<Offloading>,
     /// How the chain is executed
     #[arg(long, value_enum, default_value_t = Mode::Auto)]
     mode: Mode,
@@ -123,6 +141,8 @@ pub struct Args {
     /// with 0.03 while packets queue up, unless another share is given here; captures lose none
     #[arg(long, value_name = "SHARE", value_parser = share)]
     protect: Option<f64>,
+    #[command(flatten)]
+    control: ControlArgs,
     #[command(flatten)]
     verify: VerifyArgs,
     #[command(flatten)]
@@ -152,6 +172,55 @@ pub struct Args {
 }
 
 impl Args {
+    /// The chain.
+    pub fn chain(&self) -> &ChainArgs {
+        &self.chain
+    }
+    /// How it is asked and changed.
+    pub fn control(&self) -> &ControlArgs {
+        &self.control
+    }
+    /// How its programs are verified.
+    pub fn verify(&self) -> &VerifyArgs {
+        &self.verify
+    }
+    /// How they are compared with the reference graph.
+    pub fn shadow(&self) -> &ShadowArgs {
+        &self.shadow
+    }
+    /// How it is executed.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+    /// Are there to be programs?
+    pub fn synthesizes(&self) -> bool {
+        self.mode != Mode::Reference
+    }
+    /// Is there a program that was given?
+    pub fn has_program(&self) -> bool {
+        self.verify.program.is_some()
+    }
+    /// See [`Args::seed`].
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+    /// Is nothing said that was not asked for?
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+    /// The same, with nothing printed.
+    pub fn silent(&self) -> Args {
+        Args {
+            quiet: true,
+            json: false,
+            ..self.clone()
+        }
+    }
+    /// Program and flow table, as asked for.
+    pub fn flow(&self, runner: ProgramRunner) -> Shadow {
+        flow(self, runner)
+    }
+
     /// What DPDK is started with.
     fn dpdk(&self) -> DpdkSetup {
         let extra = self.dpdk_args.iter().flat_map(|a| a.split_whitespace());
@@ -162,15 +231,40 @@ impl Args {
     }
 }
 
+/// What one worker is to do; its devices come later.
+fn plan(args: &Args, clock: Clock, adapter: Option<Adapter>, attached: &[Attached]) -> Plan {
+    Plan {
+        inputs: args.inputs.clone(),
+        outputs: args.outputs.clone(),
+        ports: args.ports.clone(),
+        live: Vec::new(),
+        offloads: Offloads::default(),
+        live_plan: LivePlan {
+            polling: args.poll.polling(),
+            duration: args.duration,
+            limit: args.limit,
+            quiet: args.quiet,
+            attached: attached.to_vec(),
+            team: None,
+        },
+        clock,
+        adapter,
+        batch: usize::from(args.batch),
+        limit: args.limit,
+        linger: Timestamp::from_secs_f64(args.linger.clamp(0.0, 1e9)),
+        quiet: args.quiet,
+        part: None,
+    }
+}
+
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
-    let mode = args.mode;
     let captures = !args.inputs.is_empty() || args.ports.iter().any(|p| p.input().is_some());
     check(args, captures)?;
     if args.workers > 1 {
-        return workers::run(args);
+        return workers::run(args, captures);
     }
-    let live = live::open(&args.ports, captures, &args.dpdk(), args.quiet)?;
+    let live = live::open(&args.ports, captures, &args.dpdk(), (1, args.quiet))?;
     if live.is_empty() && args.duration.is_some() {
         anyhow::bail!(
             "--duration is for network interfaces; captures end by themselves, or with --limit"
@@ -185,21 +279,9 @@ pub fn run(args: &Args) -> Result<u8> {
         true => runner::first_time(&inputs)?,
         false => clock.origin(),
     };
-    let options = BuildOptions {
-        seed: args.seed,
-        start,
-        ..Default::default()
-    };
-    // databases of many patterns take seconds
-    let busy = Busy::new("configuring the elements", args.quiet);
-    let built = common::build(&chain, &options);
-    drop(busy);
-    let mut graph = match built {
+    let mut graph = match workers::graph(args, &chain, start, args.quiet) {
         Ok(g) => g,
-        Err(ds) => {
-            common::print_diagnostics(&ds);
-            return Ok(common::BAD_INPUT);
-        }
+        Err(code) => return Ok(code),
     };
     common::print_warnings(&graph);
     let matchers = common::matchers(&mut graph);
@@ -209,28 +291,10 @@ pub fn run(args: &Args) -> Result<u8> {
     let adapter = args
         .adapt
         .then(|| Adapter::new(&program::synthesize_graph(&graph).program));
-    let plan = Plan {
-        inputs: args.inputs.clone(),
-        outputs: args.outputs.clone(),
-        ports: args.ports.clone(),
-        live,
-        live_plan: LivePlan {
-            polling: args.poll.polling(),
-            duration: args.duration,
-            limit: args.limit,
-            quiet: args.quiet,
-            attached,
-        },
-        clock,
-        adapter,
-        batch: usize::from(args.batch),
-        limit: args.limit,
-        linger: Timestamp::from_secs_f64(args.linger.clamp(0.0, 1e9)),
-        quiet: args.quiet,
-        part: None,
-    };
+    let open = control::open_ports(&live);
+    let mut plan = plan(args, clock, adapter, &attached);
     // packets that arrive by themselves do not wait for a program
-    let waits = plan.live.is_empty();
+    let waits = live.is_empty();
     let given = args.verify.program.as_deref();
     let ports = super::verify::ports(&chain);
     let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet);
@@ -239,59 +303,128 @@ pub fn run(args: &Args) -> Result<u8> {
         Ok(begun) => begun,
         Err(code) => return Ok(code),
     };
+    plan.offloads = offloads(args, &chain, &live, &executor, synthesized.as_ref())?;
+    plan.live = live.into_iter().map(|l| (l.port, l.open)).collect();
     let mut renewal = Renewal::new(verifier, policy, given.is_some(), waits);
-    let command = match given {
-        Some(p) => format!("{} --program {}", args.chain.text(), p.display()),
-        None => args.chain.text(),
-    };
-    let mut log = ShadowLog::new(&args.shadow, &chain, command, &inputs, args.adapt)?;
+    let command = command(args);
+    let mut log = ShadowLog::new(&args.shadow, &chain, command, &inputs, args.adapt, None)?;
+    let mut run = Run::new(args, chain, synthesized, attached, (clock, open))?;
     runner::catch_interrupt();
-    let (outcome, mut runner) = runner::run(&chain, executor, plan, &mut renewal, &mut log)?;
+    let (chain, session) = (run.chain.clone(), run.session.as_mut());
+    let both = (&mut renewal, &mut log);
+    let (outcome, mut runner) = runner::run(&chain, executor, plan, both, session)?;
     log.finish()?;
+    let (chain, synthesized, earlier) = run.end(&renewal);
     let listed = rules::rows(&chain, runner.runner_mut().graph_mut());
-    let shadow = runner.report();
-    let compared = runner.is_watching() || shadow.windows > 0;
-    let made = synthesized.as_ref().map(|(s, v)| Made {
+    let mut shadow = runner.report();
+    shadow.compared += earlier.compared;
+    shadow.mismatches += earlier.mismatches;
+    let compared = runner.is_watching() || shadow.windows > 0 || shadow.compared > 0;
+    let made = synthesized.as_deref().map(|(s, v)| Made {
         graph: runner.graph(),
         synthesized: s,
         verification: v,
         renewals: renewal.verdicts(),
         shadow: compared.then_some(&shadow),
     });
-    let made = made.as_ref();
-    for w in &outcome.warnings {
-        eprintln!("warning: {w}");
-    }
-    if let Some(file) = &args.html {
-        std::fs::write(file, crate::html::run_page(&chain, &outcome))?;
-    }
-    if args.json {
-        let mut v = json(&outcome, mode, made);
-        v["matchers"] = common::matchers_json(&matchers);
-        if let Some(all) = v.as_object_mut() {
-            all.insert("rules".into(), rules::json(&listed).into());
-        }
-        if let (Some(r), Some(all)) = (made.and_then(|m| m.shadow), v.as_object_mut()) {
-            all.insert("shadow".into(), log.json(r, args.shadow.capture()));
-        }
-        common::print_json(&v)?;
-    } else {
-        print_text(&chain.name, &outcome);
-        if let (Some(m), Some(r)) = (made, &outcome.program) {
-            print_program(m, r);
-        }
-        if args.rules {
-            rules::print(&listed);
-        }
-        if let Some(f) = &args.html {
-            crate::say!("report: {}", f.display());
-        }
-    }
+    let told = Told {
+        chain: &chain,
+        outcome: &outcome,
+        made: made.as_ref(),
+        matchers: &matchers,
+        rules: &listed,
+    };
+    told.print(args, &log)?;
     Ok(if outcome.totals.balanced() && shadow.mismatches == 0 {
         common::HOLDS
     } else {
         common::HOLDS_NOT
     })
+}
+
+/// What is told of a run at its end.
+struct Told<'a> {
+    chain: &'a Chain,
+    outcome: &'a runner::Outcome,
+    made: Option<&'a Made<'a>>,
+    matchers: &'a [(String, String)],
+    rules: &'a [rules::Row],
+}
+
+impl Told<'_> {
+    fn print(&self, args: &Args, log: &ShadowLog) -> Result<()> {
+        let Told {
+            chain,
+            outcome,
+            made,
+            matchers,
+            rules: listed,
+        } = *self;
+        for w in &outcome.warnings {
+            eprintln!("warning: {w}");
+        }
+        if let Some(file) = &args.html {
+            std::fs::write(file, crate::html::run_page(chain, outcome))?;
+        }
+        if args.json {
+            let mut v = json(outcome, args.mode, made);
+            v["matchers"] = common::matchers_json(matchers);
+            if let Some(all) = v.as_object_mut() {
+                all.insert("rules".into(), rules::json(listed).into());
+            }
+            if let (Some(r), Some(all)) = (made.and_then(|m| m.shadow), v.as_object_mut()) {
+                all.insert("shadow".into(), log.json(r, args.shadow.capture()));
+            }
+            common::print_json(&v)?;
+        } else {
+            print_text(&chain.name, outcome);
+            if let (Some(m), Some(r)) = (made, &outcome.program) {
+                print_program(m, r);
+            }
+            if args.rules {
+                rules::print(listed);
+            }
+            if let Some(f) = &args.html {
+                crate::say!("report: {}", f.display());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is dropped in front of the chain, as asked for.
+fn offloads(
+    args: &Args,
+    chain: &Chain,
+    live: &[Live],
+    executor: &Shadow,
+    made: Option<&(program::Synthesized, Verification)>,
+) -> Result<Offloads> {
+    match (args.offload, made) {
+        (None, _) => Ok(Offloads::default()),
+        (Some(Offloading::Xdp), None) => {
+            anyhow::bail!("--offload is made of the chain's program: not with --mode reference")
+        }
+        (Some(Offloading::Xdp), Some((s, v))) => {
+            let unproved = &v.unknown;
+            Offloads::install(
+                chain,
+                live,
+                executor.graph(),
+                &s.program,
+                unproved,
+                args.quiet,
+            )
+        }
+    }
+}
+
+/// The chain as on the command line, and its program, if that was given.
+fn command(args: &Args) -> String {
+    match &args.verify.program {
+        Some(p) => format!("{} --program {}", args.chain.text(), p.display()),
+        None => args.chain.text(),
+    }
 }
 
 /// Port and file of every capture that packets come from; every port is one of the chain's.
@@ -317,6 +450,9 @@ fn check(args: &Args, captures: bool) -> Result<()> {
     }
     if !args.dpdk_args.is_empty() && args.ports.iter().all(|p| !p.is_dpdk()) {
         anyhow::bail!("--dpdk-args is for ports of DPDK: --port PORT=dpdk:DEVICE");
+    }
+    if args.offload.is_some() && args.ports.iter().all(|p| !p.is_xdp()) {
+        anyhow::bail!("--offload xdp is for ports with AF_XDP: --port PORT=xdp:IF");
     }
     if mode == Mode::Reference && args.verify.program.is_some() {
         anyhow::bail!("--program is for --mode program");
@@ -405,7 +541,7 @@ fn share(s: &str) -> Result<f64, String> {
 }
 
 /// A program that ran.
-struct Made<'a> {
+pub struct Made<'a> {
     graph: &'a Graph,
     synthesized: &'a Synthesized,
     verification: &'a Verification,

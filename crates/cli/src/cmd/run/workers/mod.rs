@@ -1,0 +1,423 @@
+//! `--workers N`: each with a chain, an executor and ports of its own, in a thread of its own. They share nothing while
+//! packets go through but the queues of a dispatcher; what they have done is put together when all of them have ended.
+
+mod dispatch;
+mod report;
+
+pub use dispatch::Dispatch;
+
+use super::{Args, executor};
+use crate::common;
+use crate::control::{self, Controls, Made, OpenPort, Session};
+use crate::deploy::{Renewal, Verifier};
+use crate::gate::{Failed, Fails, Gate};
+use crate::live::{self, LivePlan};
+use crate::merge;
+use crate::program;
+use crate::progress::Busy;
+use crate::runner::{self, Outcome, Part, Plan};
+use crate::shadow::{Policy, ShadowLog};
+use crate::xdp::Offloads;
+use anyhow::{Context, Result, anyhow, bail};
+use dispatch::{Dispatching, Done, Way};
+use onefold_chain::{Attached, Chain, WorkerChains};
+use onefold_engine::shadow::Shadow;
+use onefold_engine::{BuildOptions, Graph};
+use onefold_packet::Timestamp;
+use onefold_partition::Partition;
+use onefold_runtime::Clock;
+use onefold_verify::generate::adapt::Adapter;
+use std::fs::File;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+/// Stack of a worker's thread, as the first thread has it.
+const STACK: usize = 8 << 20;
+
+/// A worker before it runs.
+struct Ready {
+    chain: Arc<Chain>,
+    executor: Shadow,
+    made: Option<Made>,
+    /// Of network interfaces: it is asked while it runs.
+    session: Option<Session>,
+    renewal: Renewal,
+    log: ShadowLog,
+    plan: Plan,
+}
+
+/// A worker that has ended.
+struct Ended {
+    chain: Arc<Chain>,
+    runner: Shadow,
+    made: Option<Made>,
+    renewal: Renewal,
+    log: ShadowLog,
+    outcome: Outcome,
+    core: Option<usize>,
+}
+
+/// Runs it with several workers.
+pub fn run(args: &Args, captures: bool) -> Result<u8> {
+    let n = usize::from(args.workers);
+    let way = Way::of(args)?;
+    let queues = (way.queues(n), args.quiet);
+    let live = live::open(&args.ports, captures, &args.dpdk(), queues)?;
+    check(args, live.is_empty())?;
+    let options = args.chain.options();
+    let (name, ports) = (&args.chain.chain, live::ports_of(&live));
+    let (loaded, attached) = match onefold_chain::load_workers_live(name, &options, n, &ports) {
+        Ok(loaded) => loaded,
+        Err(e) => {
+            common::print_diagnostics(&common::chain_error(&e));
+            return Ok(common::BAD_INPUT);
+        }
+    };
+    let Some(first) = loaded.chains.first() else {
+        bail!("a run has one worker at least");
+    };
+    common::print_diagnostics(&first.warnings);
+    common::print_diagnostics(&loaded.warnings);
+    live::fit(first, &live, &attached, args.quiet)?;
+    let inputs = super::bound(args, first)?;
+    let partition = Partition::new(n, args.seed, loaded.ports.clone());
+    if !args.quiet {
+        tell(first, &partition);
+    }
+    let clock = Clock::start();
+    let start = match live.is_empty() {
+        true => runner::first_time(&inputs)?,
+        false => clock.origin(),
+    };
+    let open = control::open_ports(&live);
+    let dispatching = match live.is_empty() {
+        true => None,
+        false => Some(Dispatching::new(args, way, first, live, &partition)?),
+    };
+    let (parts, shadows) = parts(args, n)?;
+    let common = Common {
+        inputs,
+        clock,
+        start,
+        partition,
+        attached,
+        live: open.iter().map(|p| p.live.port.clone()).collect(),
+    };
+    let ready = match prepare(args, loaded, &common, &parts, &shadows)? {
+        Ok(ready) => ready,
+        Err(code) => return Ok(code),
+    };
+    runner::catch_interrupt();
+    let controls = controls(args, &ready, open, clock)?;
+    let (mut ended, done) = threads(ready, dispatching, clock)?;
+    drop(controls);
+    // outputs put together count, too
+    let begun = std::time::Instant::now();
+    for (i, (_, file)) in args.outputs.iter().enumerate() {
+        let own = parts.iter().filter_map(|p| p.get(i));
+        merge::captures(own, file).with_context(|| format!("'{file}'"))?;
+    }
+    if let Some(file) = args.shadow.capture() {
+        let file = file.display().to_string();
+        merge::captures(shadows.iter(), &file).with_context(|| format!("'{file}'"))?;
+    }
+    let merging = begun.elapsed().as_secs_f64();
+    report::tell_all(args, &mut ended, done.as_ref(), merging)
+}
+
+/// What the workers of network interfaces are asked by.
+fn controls(
+    args: &Args,
+    ready: &[Ready],
+    open: Vec<OpenPort>,
+    clock: Clock,
+) -> Result<Option<Controls>> {
+    let sessions = ready.iter().filter_map(|r| r.session.as_ref());
+    let senders: Vec<_> = sessions.map(Session::sender).collect();
+    let first = ready.first().filter(|_| !senders.is_empty());
+    let start = |r: &Ready| control::start(args, &r.chain.name, open, (clock, senders));
+    first.map(start).transpose()
+}
+
+/// What all workers have in common.
+struct Common {
+    /// Port and file of every capture that packets come from.
+    inputs: Vec<(String, String)>,
+    clock: Clock,
+    /// The chain's clock begins there.
+    start: Timestamp,
+    partition: Partition,
+    attached: Vec<Attached>,
+    /// Ports with devices.
+    live: Vec<String>,
+}
+
+/// Options that do not go with several workers; `recorded`: packets come from captures.
+fn check(args: &Args, recorded: bool) -> Result<()> {
+    if recorded && args.duration.is_some() {
+        bail!("--duration is for network interfaces; captures end by themselves");
+    }
+    for (given, flag, why) in [
+        (
+            args.limit.is_some() && recorded,
+            "--limit",
+            "each worker has packets of its own, which of a capture are not the first ones",
+        ),
+        (
+            args.verify.program.is_some(),
+            "--program",
+            "each worker has a program of its own, with the NAT ports that are its own",
+        ),
+        (
+            args.offload.is_some(),
+            "--offload",
+            "what is dropped in front of the workers is counted by one of them only",
+        ),
+    ] {
+        if given {
+            bail!("{flag} does not go with --workers {}: {why}", args.workers);
+        }
+    }
+    Ok(())
+}
+
+/// Says by what packets are told apart.
+fn tell(chain: &Chain, partition: &Partition) {
+    let entries = chain.ports.iter().zip(partition.ports());
+    for (p, rule) in entries.filter(|(p, _)| p.source.is_some()) {
+        let mut by = Vec::new();
+        if !rule.pools.is_empty() {
+            by.push("the NAT's port slices".to_string());
+        }
+        by.push(format!("a hash of {}", rule.hash.name()));
+        eprintln!("port {}: workers by {}", p.name, by.join(", else "));
+    }
+}
+
+/// By worker, by output: a file without a name, so that nothing stays behind however the run ends. Also by worker:
+/// such a file for packets with differences, if they are wanted.
+fn parts(args: &Args, workers: usize) -> Result<(Vec<Vec<File>>, Vec<File>)> {
+    let one = |_| {
+        let files = args.outputs.iter().map(|(_, file)| merge::unnamed(file));
+        files.collect::<Result<Vec<File>>>()
+    };
+    let outputs = (0..workers).map(one).collect::<Result<_>>()?;
+    let shadow = args.shadow.capture().map(|f| f.display().to_string());
+    let shadows = (0..workers).flat_map(|_| shadow.as_deref().map(merge::unnamed));
+    Ok((outputs, shadows.collect::<Result<_>>()?))
+}
+
+/// Everything that is done before the first packet; or the exit status if there is nothing to be run.
+fn prepare(
+    args: &Args,
+    loaded: WorkerChains,
+    common: &Common,
+    parts: &[Vec<File>],
+    shadows: &[File],
+) -> Result<std::result::Result<Vec<Ready>, u8>> {
+    let ready = Arc::new(Gate::new(loaded.chains.len()));
+    let policy = Policy::new(&args.shadow, args.seed);
+    let is_live = !common.attached.is_empty();
+    let mut all = Vec::new();
+    for (worker, chain) in loaded.chains.into_iter().enumerate() {
+        // what is said of the first one holds for all
+        let quiet = args.quiet || worker > 0;
+        let graph = match graph(args, &chain, common.start, quiet) {
+            Ok(g) => g,
+            Err(code) => return Ok(Err(code)),
+        };
+        if worker == 0 {
+            common::print_warnings(&graph);
+        }
+        let adapter =
+            (args.adapt).then(|| Adapter::new(&program::synthesize_graph(&graph).program));
+        let ports = crate::cmd::verify::ports(&chain);
+        let verifier = Verifier::new(&args.verify, ports, args.seed, quiet);
+        let (executor, made) = match executor(args, graph, &verifier, &policy, quiet)? {
+            Ok(begun) => begun,
+            Err(code) => return Ok(Err(code)),
+        };
+        let outputs = args
+            .outputs
+            .iter()
+            .zip(parts.get(worker).into_iter().flatten());
+        let outputs = outputs.map(|((port, _), f)| Ok((port.clone(), f.try_clone()?)));
+        let part = Part {
+            worker,
+            partition: common.partition.clone(),
+            outputs: outputs.collect::<std::io::Result<_>>()?,
+            ready: ready.clone(),
+        };
+        let own = shadows.get(worker).map(File::try_clone).transpose()?;
+        // frames of a share have other numbers than those of the files
+        let (text, inputs) = (args.chain.text(), &common.inputs);
+        let log = ShadowLog::new(&args.shadow, &chain, text, inputs, true, own)?;
+        let plan = plan(args, adapter, part, quiet, common);
+        let (attached, live) = (common.attached.clone(), common.live.clone());
+        let (chain, made, session) = match is_live {
+            true => {
+                let s = Session::new(chain, made, attached, live)?;
+                (s.chain.clone(), s.made.clone(), Some(s))
+            }
+            false => (Arc::new(chain), made.map(Arc::new), None),
+        };
+        all.push(Ready {
+            renewal: Renewal::new(verifier, policy, false, !is_live),
+            log,
+            plan,
+            chain,
+            executor,
+            made,
+            session,
+        });
+    }
+    Ok(Ok(all))
+}
+
+/// A worker's graph; or the exit status, if it cannot be built.
+pub fn graph(args: &Args, chain: &Chain, start: Timestamp, quiet: bool) -> Result<Graph, u8> {
+    let options = BuildOptions {
+        seed: args.seed,
+        start,
+        ..Default::default()
+    };
+    // databases of many patterns take seconds
+    let busy = Busy::new("configuring the elements", quiet);
+    let built = common::build(chain, &options);
+    drop(busy);
+    built.map_err(|ds| {
+        common::print_diagnostics(&ds);
+        common::BAD_INPUT
+    })
+}
+
+fn plan(args: &Args, adapter: Option<Adapter>, part: Part, quiet: bool, common: &Common) -> Plan {
+    Plan {
+        inputs: args.inputs.clone(),
+        outputs: args.outputs.clone(),
+        ports: args.ports.clone(),
+        live: Vec::new(),
+        offloads: Offloads::default(),
+        live_plan: LivePlan {
+            polling: args.poll.polling(),
+            duration: None,
+            limit: None,
+            quiet,
+            attached: common.attached.clone(),
+            team: None,
+        },
+        clock: common.clock,
+        adapter,
+        batch: usize::from(args.batch),
+        limit: None,
+        linger: Timestamp::from_secs_f64(args.linger.clamp(0.0, 1e9)),
+        quiet,
+        part: Some(part),
+    }
+}
+
+/// A thread that may fail: it has a stack as the first one has it.
+fn spawn<T: Send + 'static>(
+    name: String,
+    run: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<JoinHandle<Result<T>>> {
+    let thread = std::thread::Builder::new()
+        .name(name.clone())
+        .stack_size(STACK);
+    thread
+        .spawn(run)
+        .with_context(|| format!("a thread for {name}"))
+}
+
+/// What the thread has come to.
+fn join<T>(t: JoinHandle<Result<T>>) -> Result<T> {
+    let name = t.thread().name().unwrap_or("a thread").to_string();
+    t.join().map_err(|_| anyhow!("{name} has failed"))?
+}
+
+/// Each worker in its thread, and the dispatcher in its own.
+fn threads(
+    ready: Vec<Ready>,
+    dispatching: Option<Dispatching>,
+    clock: Clock,
+) -> Result<(Vec<Ended>, Option<Done>)> {
+    let cores = merge::cores();
+    let enough = cores.len() >= ready.len();
+    let core = |n: usize| cores.get(n).copied().filter(|_| enough);
+    let workers = ready.len();
+    // where a thread cannot be made, none starts
+    let gate = Arc::new(Gate::new(workers + 1));
+    let _fails = Fails(&gate);
+    let (mut ends, driver) = match dispatching {
+        Some(d) => {
+            let (ends, driver) = d.apart(core(workers), clock);
+            (ends, Some(driver))
+        }
+        None => (Vec::new(), None),
+    };
+    ends.reverse();
+    let mut running = Vec::new();
+    for (worker, mut r) in ready.into_iter().enumerate() {
+        let (core, gate) = (core(worker), gate.clone());
+        let end = ends.pop();
+        running.push(spawn(format!("worker {worker}"), move || {
+            gate.wait()?;
+            let _ends = end.map(|e| e.attach(&mut r.plan));
+            one(r, core)
+        })?);
+    }
+    let driver = driver
+        .map(|d| spawn("the dispatcher".to_string(), move || d.run()))
+        .transpose()?;
+    gate.wait()?;
+    // all of them end before an error is told
+    let all: Vec<Result<Ended>> = running.into_iter().map(join).collect();
+    let done = driver.map(join).transpose();
+    let (mut ended, mut failed) = (Vec::new(), Vec::new());
+    for e in all {
+        match e {
+            Ok(e) => ended.push(e),
+            Err(e) => failed.push(e),
+        }
+    }
+    let done = done.map_err(|e| failed.push(e)).unwrap_or_default();
+    // who was left alone has no reason of its own
+    let own = failed.iter().position(|e| !e.is::<Failed>());
+    match failed.len() {
+        0 => Ok((ended, done)),
+        _ => Err(failed.swap_remove(own.unwrap_or(0))),
+    }
+}
+
+fn one(r: Ready, core: Option<usize>) -> Result<Ended> {
+    let core = core.filter(|c| merge::pin(*c));
+    let ready = r.plan.part.as_ref().map(|p| Arc::clone(&p.ready));
+    // the others do not wait for one that has failed
+    let _fails = ready.as_deref().map(Fails);
+    let Ready {
+        chain,
+        executor,
+        made,
+        mut renewal,
+        mut log,
+        mut session,
+        plan,
+    } = r;
+    let (outcome, runner) = runner::run(
+        &chain,
+        executor,
+        plan,
+        (&mut renewal, &mut log),
+        session.as_mut(),
+    )?;
+    log.finish()?;
+    Ok(Ended {
+        chain,
+        runner,
+        made,
+        renewal,
+        log,
+        outcome,
+        core,
+    })
+}

@@ -1,0 +1,286 @@
+//! Packets of a running chain, as they pass: those of a port by looking at what arrives and leaves there; those that
+//! are dropped for a reason, or are of a class, by taking packets one by one for as long as somebody wants them, and
+//! looking at what was counted.
+
+use super::serve::{tell, unwatch};
+use super::session::{Command, Session};
+use crate::counterexample::hex;
+use anyhow::Result;
+use onefold_control::{Failure, Kind, Matching, Stream};
+use onefold_engine::Executor;
+use onefold_engine::shadow::Shadow;
+use onefold_packet::{Pkt, Timestamp};
+use onefold_runtime::{Clock, PortError, Sender, Step, Tap, Worker};
+use serde_json::{Value, json};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Most packets that wait for the client; more are not captured, and counted.
+const WAITING: usize = 4096;
+/// The client is looked after so often.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A packet that was captured.
+pub struct Captured {
+    port: String,
+    /// `in` or `out`.
+    direction: &'static str,
+    at: Timestamp,
+    frame: Vec<u8>,
+    comment: String,
+}
+
+/// Where captured packets go; those for which there is no room are counted.
+#[derive(Clone)]
+pub struct Sink {
+    to: SyncSender<Captured>,
+    missed: Arc<Mutex<u64>>,
+}
+
+impl Sink {
+    fn send(&self, c: Captured) {
+        if let Err(TrySendError::Full(_)) = self.to.try_send(c)
+            && let Ok(mut n) = self.missed.lock()
+        {
+            *n += 1;
+        }
+    }
+}
+
+/// Looks at one port.
+struct PortTap {
+    name: String,
+    /// Its number, as the worker has it.
+    port: usize,
+    sink: Sink,
+}
+
+impl PortTap {
+    fn all(&self, port: usize, direction: &'static str, packets: &[Pkt], at: Timestamp) {
+        if port != self.port {
+            return;
+        }
+        for p in packets {
+            self.sink.send(Captured {
+                port: self.name.clone(),
+                direction,
+                at,
+                frame: p.data().to_vec(),
+                comment: format!("{} {direction}", self.name),
+            });
+        }
+    }
+}
+
+impl Tap for PortTap {
+    fn received(&mut self, port: usize, packets: &[Pkt], at: Timestamp) {
+        self.all(port, "in", packets, at);
+    }
+    fn sent(&mut self, port: usize, packets: &[Pkt], at: Timestamp) {
+        self.all(port, "out", packets, at);
+    }
+}
+
+/// Keeps the last packet that arrived.
+struct LastTap(Arc<Mutex<(Timestamp, Vec<u8>)>>);
+
+impl Tap for LastTap {
+    fn received(&mut self, _: usize, packets: &[Pkt], at: Timestamp) {
+        if let (Some(p), Ok(mut last)) = (packets.last(), self.0.lock()) {
+            last.0 = at;
+            last.1.clear();
+            last.1.extend_from_slice(p.data());
+        }
+    }
+    fn sent(&mut self, _: usize, _: &[Pkt], _: Timestamp) {}
+}
+
+/// What packets are watched for, one by one.
+enum Wanted {
+    Drop(String),
+    Class(usize, usize),
+}
+
+/// Watches packets one by one.
+pub struct Watch {
+    wanted: Wanted,
+    last: Arc<Mutex<(Timestamp, Vec<u8>)>>,
+    sink: Sink,
+}
+
+impl Watch {
+    /// Packets that were as wanted so far, in words what they were.
+    fn counted(&self, shadow: &Shadow) -> (u64, Vec<(String, u64)>) {
+        match &self.wanted {
+            Wanted::Drop(text) => {
+                let told = |d: onefold_engine::DropCount| {
+                    (format!("{}: {}", d.element, d.reason), d.packets)
+                };
+                let all = Executor::drops(shadow).into_iter().map(told);
+                let all: Vec<(String, u64)> =
+                    all.filter(|(t, _)| t.contains(text.as_str())).collect();
+                (all.iter().map(|(_, n)| n).sum(), all)
+            }
+            Wanted::Class(stage, action) => {
+                let r = shadow.flow().report();
+                let mine = r
+                    .rules
+                    .iter()
+                    .filter(|r| r.stage == *stage && r.action == *action);
+                (mine.map(|r| r.packets).sum(), Vec::new())
+            }
+        }
+    }
+}
+
+/// The worker looks at a port from now on. False: there is no such port.
+pub fn tap_port(worker: &mut Worker<Shadow>, port: &str, sink: Sink) -> bool {
+    let at = worker.port_names().position(|n| n == port);
+    if let Some(at) = at {
+        let name = port.to_string();
+        worker.tap(Some(Box::new(PortTap {
+            name,
+            port: at,
+            sink,
+        })));
+    }
+    at.is_some()
+}
+
+/// Packets are looked at one by one from now on.
+pub fn tap_last(worker: &mut Worker<Shadow>, watch: &Watch) {
+    worker.tap(Some(Box::new(LastTap(watch.last.clone()))));
+}
+
+/// As [`Worker::live_step`] with a single packet, which is captured if it is as wanted.
+///
+/// # Errors
+/// As there.
+#[cold]
+pub fn watched_step(
+    session: &Session,
+    worker: &mut Worker<Shadow>,
+    clock: &Clock,
+) -> std::result::Result<Option<Step>, PortError> {
+    let Some(w) = &session.watch else {
+        return worker.live_step(clock, 1);
+    };
+    let (before, told) = w.counted(worker.executor());
+    let step = worker.live_step(clock, 1)?;
+    let Some(taken) = step else { return Ok(None) };
+    let (after, now) = w.counted(worker.executor());
+    if after > before {
+        let new = now
+            .iter()
+            .find(|(t, n)| !told.iter().any(|(u, m)| t == u && m >= n));
+        let comment = match (&w.wanted, new) {
+            (Wanted::Drop(_), Some((text, _))) => text.clone(),
+            (Wanted::Drop(text), None) => text.clone(),
+            (Wanted::Class(s, a), _) => format!("class {s}.{a}"),
+        };
+        let port = worker
+            .port_names()
+            .nth(taken.port)
+            .unwrap_or("?")
+            .to_string();
+        if let Ok(last) = w.last.lock() {
+            w.sink.send(Captured {
+                port,
+                direction: "in",
+                at: last.0,
+                frame: last.1.clone(),
+                comment,
+            });
+        }
+    }
+    Ok(step)
+}
+
+/// Captures until there are as many as were wanted, or the client goes.
+///
+/// # Errors
+/// When there is no such port or class, or another capture is under way.
+pub fn run(
+    senders: &[Sender<Command>],
+    matching: &Matching,
+    count: u64,
+    stream: &mut Stream<'_>,
+) -> Result<Value, Failure> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let Ok(_alone) = ONE.try_lock() else {
+        return Err(Failure::new(Kind::Busy, "another capture is under way"));
+    };
+    let (to, captured) = sync_channel(WAITING);
+    let missed = Arc::new(Mutex::new(0));
+    let sink = Sink {
+        to,
+        missed: missed.clone(),
+    };
+    let begun = senders
+        .iter()
+        .try_for_each(|s| begin(s, matching, sink.clone()));
+    drop(sink);
+    let sent = begun.map(|()| send_all(&captured, count, stream));
+    unwatch(senders);
+    let sent = sent?;
+    let missed = missed.lock().map_or(0, |n| *n);
+    Ok(json!({ "packets": sent, "missed": missed }))
+}
+
+fn begin(sender: &Sender<Command>, matching: &Matching, sink: Sink) -> Result<(), Failure> {
+    let wanted = match matching {
+        Matching::Port(port) => {
+            let (reply, answer) = sync_channel(1);
+            let port = port.clone();
+            let none = format!("the chain has no port '{port}'");
+            tell(sender, Command::Tap { port, sink, reply })?;
+            return match answer.recv_timeout(super::PATIENCE) {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(Failure::new(Kind::BadInput, none)),
+                Err(_) => Err(Failure::new(Kind::Ended, "the worker does not answer")),
+            };
+        }
+        Matching::Drop(text) => Wanted::Drop(text.clone()),
+        Matching::Class(text) => {
+            let parts = text.split_once('.');
+            let numbers = parts.and_then(|(s, a)| Some((s.parse().ok()?, a.parse().ok()?)));
+            let (stage, action) = numbers.ok_or_else(|| {
+                let text = format!("expected STAGE.ACTION, such as 0.3, found '{text}'");
+                Failure::new(Kind::BadInput, text)
+            })?;
+            Wanted::Class(stage, action)
+        }
+    };
+    let watch = Watch {
+        wanted,
+        last: Arc::default(),
+        sink,
+    };
+    tell(sender, Command::Watch(Some(watch)))
+}
+
+fn send_all(captured: &Receiver<Captured>, count: u64, stream: &mut Stream<'_>) -> u64 {
+    let mut sent = 0;
+    while sent < count {
+        match captured.recv_timeout(LOOK) {
+            Ok(c) => {
+                let line = json!({
+                    "port": c.port,
+                    "direction": c.direction,
+                    "time_ns": c.at.nanos(),
+                    "hex": hex(&c.frame),
+                    "comment": c.comment,
+                });
+                if stream.send(&line).is_err() {
+                    break;
+                }
+                sent += 1;
+            }
+            Err(RecvTimeoutError::Timeout) if stream.is_closed() => break,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    sent
+}

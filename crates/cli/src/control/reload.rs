@@ -1,0 +1,351 @@
+//! Another chain is read, built, synthesized and verified while the one that runs goes on; then it takes its place.
+
+use super::serve::tell;
+use super::session::{Command, Installed, Next, told};
+use crate::cmd::run;
+use crate::common::{self, ChainArgs};
+use crate::deploy::{Renewal, Verdict, Verifier};
+use crate::live;
+use crate::ports::Live;
+use crate::program;
+use crate::shadow::Policy;
+use onefold_chain::{Attached, Chain, Diagnostic, LivePort};
+use onefold_control::{Edit, EditKind, Failure, Kind};
+use onefold_engine::program::ProgramRunner;
+use onefold_engine::{BuildOptions, Graph};
+use onefold_runtime::{Clock, Sender};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::{Duration, Instant};
+
+/// Longest time until a worker has looked at its mailbox.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+/// Most changes that a running chain has beside its file.
+const MAX_EDITS: usize = 10_000;
+
+/// A port that is open.
+#[derive(Debug, Clone)]
+pub struct OpenPort {
+    /// As the chain is told of it.
+    pub live: LivePort,
+    /// Its frames may have what MTU the interface has; the chain may not want more.
+    pub mtu: u32,
+}
+
+/// What is open there.
+pub fn open_ports(live: &[Live]) -> Vec<OpenPort> {
+    let as_told = live::ports_of(live).into_iter();
+    as_told
+        .zip(live)
+        .map(|(told, l)| OpenPort {
+            live: told,
+            mtu: l.interface.mtu,
+        })
+        .collect()
+}
+
+/// See the module's text.
+pub struct Reloader {
+    args: run::Args,
+    ports: Vec<OpenPort>,
+    clock: Clock,
+    /// The workers, in their order.
+    senders: Vec<Sender<Command>>,
+    /// What runs; held while something else is made.
+    now: Mutex<Now>,
+}
+
+/// The chain that runs.
+#[derive(Debug, Clone)]
+struct Now {
+    chain: ChainArgs,
+    edits: Vec<Edit>,
+}
+
+/// How a chain is to be made.
+struct Plan<'a> {
+    chain: &'a ChainArgs,
+    edits: &'a [Edit],
+    /// Its program is made and verified before it takes packets.
+    verified: bool,
+}
+
+fn lines(all: &[Diagnostic]) -> Vec<String> {
+    all.iter()
+        .map(|d| d.render(false).trim_end().to_string())
+        .collect()
+}
+
+fn bad(message: impl Into<String>, details: &[Diagnostic]) -> Failure {
+    Failure {
+        details: lines(details),
+        ..Failure::new(Kind::BadInput, message)
+    }
+}
+
+impl Reloader {
+    /// For a run with these arguments on these ports.
+    pub fn new(
+        args: &run::Args,
+        ports: Vec<OpenPort>,
+        clock: Clock,
+        senders: Vec<Sender<Command>>,
+    ) -> Reloader {
+        let mut chain = args.chain().clone();
+        // who asks later may be elsewhere
+        if let Ok(absolute) = std::fs::canonicalize(&chain.chain) {
+            chain.chain = absolute.display().to_string();
+        }
+        Reloader {
+            args: args.silent(),
+            ports,
+            clock,
+            senders,
+            now: Mutex::new(Now {
+                chain,
+                edits: Vec::new(),
+            }),
+        }
+    }
+
+    fn begin(&self) -> Result<std::sync::MutexGuard<'_, Now>, Failure> {
+        if self.args.has_program() {
+            let why = "this run has a program that was given (--program): it is not made anew";
+            return Err(Failure::new(Kind::Unsupported, why));
+        }
+        if self.senders.len() > 1 {
+            let why = "a run with several workers is not changed while it runs yet: stop it and start the new chain";
+            return Err(Failure::new(Kind::Unsupported, why));
+        }
+        match self.now.try_lock() {
+            Ok(now) => Ok(now),
+            Err(TryLockError::WouldBlock) => {
+                Err(Failure::new(Kind::Busy, "another reload is under way"))
+            }
+            // who held it has failed; what it says is still what runs
+            Err(TryLockError::Poisoned(now)) => Ok(now.into_inner()),
+        }
+    }
+
+    /// Another chain, or the same one read again.
+    ///
+    /// # Errors
+    /// When it is not installed: the one that runs goes on.
+    pub fn reload(
+        &self,
+        chain: Option<String>,
+        set: Vec<(String, String)>,
+    ) -> Result<Value, Failure> {
+        let mut now = self.begin()?;
+        let next = ChainArgs {
+            set: match (&chain, set.is_empty()) {
+                (None, true) => now.chain.set.clone(),
+                _ => set,
+            },
+            chain: chain.unwrap_or_else(|| now.chain.chain.clone()),
+        };
+        let plan = Plan {
+            chain: &next,
+            edits: &[],
+            verified: true,
+        };
+        let (said, _) = self.install(&plan)?;
+        *now = Now {
+            chain: next,
+            edits: Vec::new(),
+        };
+        Ok(said)
+    }
+
+    /// The chain that runs, with a change.
+    ///
+    /// # Errors
+    /// As [`Reloader::reload`].
+    pub fn edit(&self, edit: Edit, verify_first: bool) -> Result<Value, Failure> {
+        let mut now = self.begin()?;
+        if now.edits.len() >= MAX_EDITS {
+            let text = format!(
+                "the chain has {MAX_EDITS} changes that are not in its file: write them there, and reload"
+            );
+            return Err(Failure::new(Kind::Unsupported, text));
+        }
+        let mut edits = now.edits.clone();
+        edits.push(edit);
+        let plan = Plan {
+            chain: &now.chain,
+            edits: &edits,
+            verified: verify_first,
+        };
+        let (said, _) = self.install(&plan)?;
+        now.edits = edits;
+        Ok(said)
+    }
+
+    /// Makes it, has it installed, and says what happened.
+    fn install(&self, plan: &Plan<'_>) -> Result<(Value, Duration), Failure> {
+        let begun = Instant::now();
+        let (next, verdict) = self.make(plan)?;
+        let warnings = lines(&next.chain.warnings);
+        let (classes, name) = (
+            next.made.as_ref().map(|m| program::classes(&m.0.program)),
+            next.chain.name.clone(),
+        );
+        let made = begun.elapsed();
+        let (reply, answer) = sync_channel(1);
+        let command = Command::Install {
+            next: Box::new(next),
+            reply,
+        };
+        let none = || Failure::new(Kind::Ended, "there is no worker");
+        tell(self.senders.first().ok_or_else(none)?, command)?;
+        let installed = match answer.recv_timeout(PATIENCE) {
+            Ok(Ok(installed)) => installed,
+            Ok(Err(e)) => return Err(Failure::new(Kind::Ports, e.to_string())),
+            Err(_) => {
+                return Err(Failure::new(
+                    Kind::Ended,
+                    "the worker has not taken the new chain",
+                ));
+            }
+        };
+        let took = begun.elapsed();
+        let Installed { taken, pause, old } = installed;
+        drop(old);
+        let said = json!({
+            "chain": name,
+            "seconds": took.as_secs_f64(),
+            "made_seconds": made.as_secs_f64(),
+            "pause_seconds": pause,
+            "verification": verdict,
+            "classes": classes,
+            "kept": taken.kept,
+            "lost": told(&taken),
+            "dropped": taken.dropped,
+            "warnings": warnings,
+        });
+        Ok((said, took))
+    }
+
+    /// Reads, builds, synthesizes and verifies.
+    fn make(&self, plan: &Plan<'_>) -> Result<(Next, String), Failure> {
+        let (chain, attached) = self.load(plan)?;
+        let options = BuildOptions {
+            seed: self.args.seed(),
+            start: self.clock.now(),
+            ..Default::default()
+        };
+        let graph = common::build(&chain, &options)
+            .map_err(|ds| bad("the chain's elements cannot be configured", &ds))?;
+        let verifier = Verifier::new(
+            self.args.verify(),
+            crate::cmd::verify::ports(&chain),
+            self.args.seed(),
+            true,
+        );
+        let policy = Policy::new(self.args.shadow(), self.args.seed());
+        let mut renewal_verifier = verifier;
+        let (executor, made, verdict) = match plan.verified && self.args.synthesizes() {
+            false => {
+                let executor = self.args.flow(ProgramRunner::new(graph));
+                let verdict = match self.args.synthesizes() {
+                    true => "the reference graph runs until the program is made and verified",
+                    false => "the reference graph runs",
+                };
+                (executor, None, verdict.to_string())
+            }
+            true => {
+                let (e, m, v) = self.synthesized(graph, &mut renewal_verifier, policy)?;
+                (e, Some(m), v)
+            }
+        };
+        let next = Next {
+            chain: Arc::new(chain),
+            executor,
+            made,
+            renewal: Renewal::new(renewal_verifier, policy, false, false),
+            attached,
+            command: plan.chain.text(),
+        };
+        Ok((next, verdict))
+    }
+
+    fn synthesized(
+        &self,
+        graph: Graph,
+        verifier: &mut Verifier,
+        policy: Policy,
+    ) -> Result<(onefold_engine::shadow::Shadow, super::session::Made, String), Failure> {
+        let failed = |e: anyhow::Error| Failure::new(Kind::BadInput, format!("{e:#}"));
+        let s = program::synthesize_graph(&graph);
+        let loaded = ProgramRunner::with_program(graph, &s.program);
+        let mut r = loaded.map_err(|e| failed(e.into()))?;
+        r.prepare();
+        let v = verifier.verify(r.graph(), &s.program).map_err(failed)?;
+        if v.verdict == Verdict::Refuted {
+            let chain = self.args.chain().text();
+            let told = v.refusal(&chain, None);
+            return Err(Failure {
+                details: told.lines().map(str::to_string).collect(),
+                ..Failure::new(Kind::Refuted, "the program is not the chain")
+            });
+        }
+        r.graph_mut().tell("verification", v.told());
+        let verdict = v.told().trim_end().to_string();
+        let mut shadow = self.args.flow(r);
+        policy.watch(&mut shadow, &s.program, &v);
+        Ok((shadow, Arc::new((s, v)), verdict))
+    }
+
+    fn load(&self, plan: &Plan<'_>) -> Result<(Chain, Vec<Attached>), Failure> {
+        let live: Vec<LivePort> = self.ports.iter().map(|p| p.live.clone()).collect();
+        let edits: Vec<onefold_chain::Edit> = plan.edits.iter().map(of_chain).collect();
+        let options = plan.chain.options();
+        let loaded = onefold_chain::load_edited(&plan.chain.chain, &options, &live, &edits);
+        let (chain, attached) = loaded.map_err(|e| bad(e.to_string(), &common::chain_error(&e)))?;
+        for p in &self.ports {
+            let name = &p.live.port;
+            if chain.ports.iter().all(|q| q.name != *name) {
+                let text = format!("the new chain has no port '{name}', which is open");
+                return Err(Failure::new(Kind::Ports, text));
+            }
+            let needs = attached
+                .iter()
+                .find(|a| a.port == *name)
+                .map_or(0, |a| a.mtu);
+            if needs > p.mtu {
+                let text = format!(
+                    "port '{name}': the new chain sends IP packets of {needs} bytes there, and the interface's MTU is \
+                     {}: raise it, or set the chain's mtu",
+                    p.mtu
+                );
+                return Err(Failure::new(Kind::Ports, text));
+            }
+        }
+        Ok((chain, attached))
+    }
+}
+
+fn of_chain(e: &Edit) -> onefold_chain::Edit {
+    onefold_chain::Edit {
+        kind: match e.kind {
+            EditKind::Rule => onefold_chain::EditKind::Rule,
+            EditKind::Route => onefold_chain::EditKind::Route,
+            EditKind::Backend => onefold_chain::EditKind::Backend,
+        },
+        function: e.function.clone(),
+        add: e.add,
+        text: e.text.clone(),
+        at: e.at,
+    }
+}
+
+/// A chain as a client names it: files by their absolute paths, since the chain runs elsewhere.
+pub fn named(chain: &str) -> String {
+    let path = PathBuf::from(chain);
+    match std::fs::canonicalize(&path) {
+        Ok(absolute) => absolute.display().to_string(),
+        Err(_) => chain.to_string(),
+    }
+}

@@ -1,0 +1,165 @@
+//! The control socket and the metrics of a run: what is listened at, and who answers.
+
+use super::capture::{self, Watch};
+use super::reload::{OpenPort, PATIENCE, Reloader};
+use super::session::{Command, Snapshot};
+use super::{metrics, status};
+use crate::cmd::run;
+use anyhow::{Context, Result};
+use onefold_control::{
+    Failure, Handler, Kind, MetricsServer, Request, Server, Stream, default_folder,
+};
+use onefold_runtime::{Clock, SendError, Sender};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+
+/// Options of a run that is asked and changed while it runs.
+#[derive(clap::Args, Debug, Clone)]
+pub struct ControlArgs {
+    /// With network interfaces: the name that `status`, `top`, `reload` and others know the run by; the chain's if not
+    /// given
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The control socket, or `off`; if not given, a socket with the run's name in $XDG_RUNTIME_DIR/onefold or
+    /// /run/onefold
+    #[arg(long, value_name = "PATH|off", conflicts_with = "name")]
+    control: Option<String>,
+    /// Answers GET /metrics there, in the text format of Prometheus
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
+}
+
+/// What a run is asked and changed by; all of it ends when this is dropped.
+pub struct Controls {
+    _server: Option<Server>,
+    _metrics: Option<MetricsServer>,
+}
+
+/// Listens from now on; what is asked is answered once the workers take packets. `senders` reach the workers, in their
+/// order.
+///
+/// # Errors
+/// When what was asked for is not possible: a name that is taken, an address in use.
+pub fn start(
+    args: &run::Args,
+    chain: &str,
+    ports: Vec<OpenPort>,
+    (clock, senders): (Clock, Vec<Sender<Command>>),
+) -> Result<Controls> {
+    let control = args.control();
+    let reloader = Reloader::new(args, ports, clock, senders.clone());
+    let mut server = bind(control, chain, args.is_quiet())?;
+    let socket = server.as_ref().map(|s| s.path().display().to_string());
+    let name = server.as_ref().and_then(|s| s.name()).unwrap_or(chain);
+    let answers = Arc::new(Answers {
+        reloader,
+        senders,
+        mode: args.mode(),
+        name: name.to_string(),
+        socket,
+    });
+    if let Some(s) = &mut server {
+        let answers = answers.clone();
+        let handler: Arc<Handler> = Arc::new(move |r, s: &mut Stream<'_>| answers.answer(r, s));
+        s.serve(handler)
+            .context("a thread for the control socket")?;
+    }
+    let metrics = match control.metrics {
+        None => None,
+        Some(at) => {
+            let text = move || match answers.status(false) {
+                Ok(v) => Ok(metrics::text(&v)),
+                Err(e) => Err(e.message),
+            };
+            let s = MetricsServer::start(at, text).with_context(|| format!("--metrics {at}"))?;
+            if !args.is_quiet() {
+                eprintln!("metrics: http://{}/metrics", s.address());
+            }
+            Some(s)
+        }
+    };
+    Ok(Controls {
+        _server: server,
+        _metrics: metrics,
+    })
+}
+
+/// The socket. One that nobody has asked for may be missing: this is said, and the chain runs.
+fn bind(control: &ControlArgs, chain: &str, quiet: bool) -> Result<Option<Server>> {
+    let server = match (&control.control, &control.name) {
+        (Some(off), _) if off == "off" => return Ok(None),
+        (Some(path), _) => Server::bind(Path::new(path))?,
+        (None, Some(name)) => Server::bind_name(&default_folder(), name, false)?,
+        (None, None) => {
+            let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+            let name: String = chain.chars().take(48).map(plain).collect();
+            match Server::bind_name(&default_folder(), name.trim_matches('-'), true) {
+                Ok(s) => s,
+                Err(e) => {
+                    eprintln!("warning: no control socket: {e}");
+                    return Ok(None);
+                }
+            }
+        }
+    };
+    if !quiet {
+        eprintln!("control: {}", server.path().display());
+    }
+    Ok(Some(server))
+}
+
+struct Answers {
+    reloader: Reloader,
+    senders: Vec<Sender<Command>>,
+    mode: run::Mode,
+    name: String,
+    socket: Option<String>,
+}
+
+impl Answers {
+    fn answer(&self, request: Request, stream: &mut Stream<'_>) -> Result<Value, Failure> {
+        match request {
+            Request::Status { rules } => self.status(rules),
+            Request::Reload { chain, set } => self.reloader.reload(chain, set),
+            Request::Edit { edit, verify_first } => self.reloader.edit(edit, verify_first),
+            Request::Capture { matching, count } => {
+                capture::run(&self.senders, &matching, count, stream)
+            }
+        }
+    }
+
+    fn status(&self, rules: bool) -> Result<Value, Failure> {
+        let all: Result<Vec<Snapshot>, Failure> =
+            self.senders.iter().map(|s| snapshot(s, rules)).collect();
+        let v = status::json(all?, self.mode, &self.name, self.socket.as_deref());
+        v.ok_or_else(|| Failure::new(Kind::Ended, "there is no worker"))
+    }
+}
+
+/// How a worker stands.
+pub fn snapshot(sender: &Sender<Command>, rules: bool) -> Result<Snapshot, Failure> {
+    let (reply, answer) = sync_channel(1);
+    tell(sender, Command::Status { rules, reply })?;
+    let got = answer.recv_timeout(PATIENCE);
+    got.map_err(|_| Failure::new(Kind::Ended, "the worker does not answer"))
+}
+
+/// Tells a worker.
+pub fn tell(sender: &Sender<Command>, command: Command) -> Result<(), Failure> {
+    let sent = sender.send(command);
+    sent.map_err(|e| match e {
+        SendError::Full => Failure::new(Kind::Busy, e.to_string()),
+        SendError::Ended => Failure::new(Kind::Ended, e.to_string()),
+    })
+}
+
+/// Nobody looks at packets one by one any more.
+pub fn unwatch(senders: &[Sender<Command>]) {
+    for s in senders {
+        // an ended worker watches nothing
+        let _ = s.send(Command::Watch(None::<Watch>));
+    }
+}

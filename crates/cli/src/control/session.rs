@@ -1,0 +1,389 @@
+//! The worker's side: what it is told to do, and what it goes on with.
+
+use super::capture;
+use crate::common;
+use crate::deploy::{Renewal, Verification};
+use crate::program::Synthesized;
+use crate::rules;
+use crate::runner::{self, Dropped, Outcome, Ran};
+use crate::shadow::ShadowLog;
+use anyhow::Result;
+use onefold_chain::{Attached, Chain};
+use onefold_element::{ElemId, SourceLoc};
+use onefold_engine::flow::FlowStats;
+use onefold_engine::shadow::Shadow;
+use onefold_engine::{Executor, TakenOver};
+use onefold_runtime::{
+    Binding, Load, LoadReport, Mailbox, ReplaceError, Sender, Wakes, Worker, mailbox,
+};
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Instant;
+
+/// A program that was made, and what is known of it.
+pub type Made = Arc<(Synthesized, Verification)>;
+
+/// What a worker can be told to do.
+pub enum Command {
+    /// Say how it stands.
+    Status {
+        /// The operator's rules, too.
+        rules: bool,
+        /// Who wants to know.
+        reply: SyncSender<Snapshot>,
+    },
+    /// Go on with another chain.
+    Install {
+        /// The chain, ready.
+        next: Box<Next>,
+        /// Who waits for it.
+        reply: SyncSender<std::result::Result<Installed, ReplaceError>>,
+    },
+    /// What passes a port goes there, too.
+    Tap {
+        /// The port.
+        port: String,
+        /// Where to.
+        sink: capture::Sink,
+        /// Is there such a port?
+        reply: SyncSender<bool>,
+    },
+    /// Packets that are dropped for such a reason, or are of such a class, go there; `None`: nobody looks any more.
+    Watch(Option<capture::Watch>),
+}
+
+/// A chain that is ready to take packets.
+pub struct Next {
+    /// As it was loaded.
+    pub chain: Arc<Chain>,
+    /// What executes it.
+    pub executor: Shadow,
+    /// Its program, if it has one already.
+    pub made: Option<Made>,
+    /// Makes it new programs.
+    pub renewal: Renewal,
+    /// What became of the ports.
+    pub attached: Vec<Attached>,
+    /// As it would be written on the command line.
+    pub command: String,
+}
+
+/// What came of it.
+pub struct Installed {
+    /// What became of the state.
+    pub taken: TakenOver,
+    /// How long no packet was taken, in seconds.
+    pub pause: f64,
+    /// What ran before: it takes a while until all of it is gone, which no packet should wait for.
+    pub old: Box<dyn Send>,
+}
+
+/// How a worker stands.
+pub struct Snapshot {
+    /// The account.
+    pub outcome: Outcome,
+    /// How busy it is.
+    pub load: LoadReport,
+    /// The chain that runs.
+    pub chain: Arc<Chain>,
+    /// Its program, if there is one.
+    pub made: Option<Made>,
+    /// What is known of the program, in words.
+    pub verification: String,
+    /// The operator's rules with their counters.
+    pub rules: Option<Vec<rules::Row>>,
+    /// Chains that took another one's place.
+    pub reloads: u32,
+    /// Packets that were compared with the reference graph, and differences.
+    pub compared: (u64, u64),
+}
+
+/// What was counted by executors that are not there any more.
+#[derive(Debug, Clone, Default)]
+pub struct Earlier {
+    /// Packets by level.
+    pub levels: [u64; 3],
+    /// What their flow tables did.
+    pub flow: FlowStats,
+    /// Packets compared in shadow mode.
+    pub compared: u64,
+    /// Differences in shadow mode.
+    pub mismatches: u64,
+    /// Programs that handlers made necessary.
+    pub renewed: u32,
+    /// Drops of elements that are not there any more.
+    pub drops: Vec<Dropped>,
+}
+
+impl Earlier {
+    fn add(&mut self, s: &Shadow, renewed: u32) {
+        for (sum, n) in self.levels.iter_mut().zip(s.flow().levels()) {
+            *sum += n;
+        }
+        add_flow(&mut self.flow, &s.flow().stats());
+        let r = s.report();
+        self.compared += r.compared;
+        self.mismatches += r.mismatches;
+        self.renewed += renewed;
+    }
+
+    /// Adds what was counted before to what an executor has counted.
+    pub fn add_to(&self, o: &mut Outcome) {
+        for (sum, n) in o.levels.iter_mut().zip(self.levels) {
+            *sum += n;
+        }
+        add_flow(&mut o.flow, &self.flow);
+        o.renewed += self.renewed;
+        for d in &self.drops {
+            *o.drops.entry(d.reason.clone()).or_default() += d.packets;
+            o.drops_by_element.push(d.clone());
+        }
+        o.drops_by_element
+            .sort_by_key(|d| std::cmp::Reverse(d.packets));
+    }
+}
+
+/// What is counted up; what is there at present is left alone.
+fn add_flow(sum: &mut FlowStats, s: &FlowStats) {
+    sum.hits += s.hits;
+    sum.misses += s.misses;
+    sum.made += s.made;
+    sum.evicted += s.evicted;
+    sum.ended += s.ended;
+    sum.refused += s.refused;
+    sum.shed += s.shed;
+}
+
+/// See the module's text.
+pub struct Session {
+    mailbox: Mailbox<Command>,
+    sender: Sender<Command>,
+    /// How busy the worker is.
+    pub load: Load,
+    /// The chain that runs.
+    pub chain: Arc<Chain>,
+    /// Its program, as far as it was made before it took packets.
+    pub made: Option<Made>,
+    /// Where its ports are.
+    pub attached: Vec<Attached>,
+    /// Ports with devices.
+    live: Vec<String>,
+    /// What was counted before the last reload.
+    pub earlier: Earlier,
+    /// Chains that took another one's place.
+    pub reloads: u32,
+    /// Programs are made.
+    synthesizes: bool,
+    begun: Instant,
+    cpu: f64,
+    /// Who looks at packets one by one.
+    pub watch: Option<capture::Watch>,
+}
+
+impl Session {
+    /// Of a chain that is about to run on these ports.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub fn new(
+        chain: Chain,
+        made: Option<(Synthesized, Verification)>,
+        attached: Vec<Attached>,
+        live: Vec<String>,
+    ) -> Result<Session> {
+        let (sender, mailbox) = mailbox()?;
+        Ok(Session {
+            mailbox,
+            sender,
+            load: Load::default(),
+            chain: Arc::new(chain),
+            synthesizes: made.is_some(),
+            made: made.map(Arc::new),
+            attached,
+            live,
+            earlier: Earlier::default(),
+            reloads: 0,
+            begun: Instant::now(),
+            cpu: 0.0,
+            watch: None,
+        })
+    }
+
+    /// Who tells the worker what to do.
+    pub fn sender(&self) -> Sender<Command> {
+        self.sender.clone()
+    }
+    /// What wakes it.
+    pub fn wakes(&self) -> Wakes {
+        self.mailbox.wakes()
+    }
+    /// It begins to take packets now, in this thread.
+    pub fn begin(&mut self) {
+        self.begun = Instant::now();
+        self.cpu = runner::thread_seconds();
+        self.load = Load::default();
+    }
+    /// Is there to be a program?
+    pub fn synthesizes(&self) -> bool {
+        self.synthesizes
+    }
+    /// The next thing to do, if there is one.
+    #[inline]
+    pub fn mail(&mut self) -> Option<Command> {
+        self.mailbox.take()
+    }
+
+    /// Does it, between two batches. True: another executor has been installed.
+    ///
+    /// # Errors
+    /// When a capture of shadow mode cannot be written.
+    #[cold]
+    pub fn carry_out(
+        &mut self,
+        command: Command,
+        worker: &mut Worker<Shadow>,
+        renewal: &mut Renewal,
+        log: &mut ShadowLog,
+    ) -> Result<bool> {
+        match command {
+            // who asked may have gone
+            Command::Status { rules, reply } => {
+                let _ = reply.try_send(self.snapshot(worker, renewal, rules));
+                Ok(false)
+            }
+            Command::Tap { port, sink, reply } => {
+                let _ = reply.try_send(capture::tap_port(worker, &port, sink));
+                Ok(false)
+            }
+            Command::Watch(watch) => {
+                match &watch {
+                    Some(w) => capture::tap_last(worker, w),
+                    None => drop(worker.tap(None)),
+                }
+                self.watch = watch;
+                Ok(false)
+            }
+            Command::Install { next, reply } => {
+                worker.executor().end_window();
+                log.tell(worker.executor())?;
+                let done = self.install(*next, worker, renewal, log);
+                let installed = done.is_ok();
+                let _ = reply.try_send(done);
+                Ok(installed)
+            }
+        }
+    }
+
+    fn snapshot(
+        &mut self,
+        worker: &mut Worker<Shadow>,
+        renewal: &Renewal,
+        rules: bool,
+    ) -> Snapshot {
+        let ran = Ran {
+            seconds: self.begun.elapsed().as_secs_f64(),
+            cpu_seconds: runner::thread_seconds() - self.cpu,
+            interrupted: false,
+            renewed: renewal.renewed,
+            program: (self.synthesizes).then(|| worker.executor().flow().report()),
+            // in the chain's counts already
+            early: Vec::new(),
+        };
+        let mut outcome = runner::outcome(&self.chain, worker, ran, true);
+        self.earlier.add_to(&mut outcome);
+        let shadow = worker.executor();
+        let report = shadow.report();
+        let graph = shadow.graph_mut();
+        let verification = graph.read_handler("verification").unwrap_or_default();
+        let listed = rules.then(|| rules::rows(&self.chain, graph));
+        Snapshot {
+            outcome,
+            load: self.load.report(),
+            chain: self.chain.clone(),
+            made: renewal.latest().or_else(|| self.made.clone()),
+            verification: verification.trim_end().to_string(),
+            rules: listed,
+            reloads: self.reloads,
+            compared: (
+                report.compared + self.earlier.compared,
+                report.mismatches + self.earlier.mismatches,
+            ),
+        }
+    }
+
+    fn install(
+        &mut self,
+        next: Next,
+        worker: &mut Worker<Shadow>,
+        renewal: &mut Renewal,
+        log: &mut ShadowLog,
+    ) -> std::result::Result<Installed, ReplaceError> {
+        let begun = Instant::now();
+        let entries = |p: &onefold_chain::ChainPort| {
+            let source = p.source.filter(|_| self.live.contains(&p.name));
+            source.map(|s| ElemId(s as u32))
+        };
+        let bindings = next.chain.ports.iter().map(|p| Binding {
+            name: p.name.clone(),
+            entry: entries(p),
+            sinks: p.sinks.iter().map(|s| ElemId(*s as u32)).collect(),
+        });
+        let mut earlier = self.earlier.clone();
+        earlier.add(worker.executor(), renewal.renewed);
+        let go_on = |new: &mut Shadow, old: &mut Shadow| {
+            Executor::graph_mut(new).take_state(Executor::graph_mut(old))
+        };
+        let (old, taken) = worker.replace(next.executor, bindings.collect(), go_on)?;
+        let place = |element: &str| {
+            let at = self.chain.graph.find(element);
+            at.map_or_else(SourceLoc::default, |i| {
+                self.chain.graph.elements[i].decl.clone()
+            })
+        };
+        for d in &taken.gone {
+            earlier.drop_at(&d.element, d.reason, d.packets, place(&d.element));
+        }
+        self.earlier = earlier;
+        self.reloads += 1;
+        let before = std::mem::replace(renewal, next.renewal);
+        log.goes_on(&next.chain, next.command);
+        let chain = std::mem::replace(&mut self.chain, next.chain);
+        (self.made, self.attached) = (next.made, next.attached);
+        Ok(Installed {
+            taken,
+            pause: begun.elapsed().as_secs_f64(),
+            old: Box::new((old, before, chain)),
+        })
+    }
+}
+
+impl Earlier {
+    fn drop_at(&mut self, element: &str, reason: &str, packets: u64, place: SourceLoc) {
+        let known = self
+            .drops
+            .iter_mut()
+            .find(|d| d.element == element && d.reason == reason);
+        match known {
+            Some(d) => d.packets += packets,
+            None => self.drops.push(Dropped {
+                element: element.to_string(),
+                place,
+                reason: reason.to_string(),
+                packets,
+            }),
+        }
+    }
+}
+
+/// In one line, for people.
+pub fn told(i: &TakenOver) -> Vec<String> {
+    let lost = i.lost.iter().map(|b| format!("{}: {}", b.element, b.why));
+    let mut all: Vec<String> = lost.collect();
+    if i.dropped > 0 {
+        all.push(format!(
+            "{} packets inside these were dropped",
+            common::thousands(i.dropped)
+        ));
+    }
+    all
+}

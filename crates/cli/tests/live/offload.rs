@@ -1,0 +1,222 @@
+//! XDP programs made from a chain, in front of its ports.
+
+use crate::common;
+use crate::links::{left, routed};
+use crate::running::{PATIENCE, Running};
+use crate::traffic::isp;
+use onefold_testing::net::{Net, Raw};
+use serde_json::Value;
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+const SERVER: [u8; 4] = [203, 0, 113, 254];
+/// Datagrams to everybody on a link.
+const BROADCAST: u64 = 20;
+/// Denied datagrams.
+const DENIED: u64 = 300;
+
+/// What became of datagrams to a port that the firewall denies, of others, and of a ping.
+fn run(net: &Net, rules: &str, options: &[&str]) -> Value {
+    let mut args = vec!["isp-edge", "--set", rules];
+    args.extend(["--port", "lan=xdp:oa", "--port", "wan=xdp:ob"]);
+    args.extend(options);
+    let onefold = Running::proved(net, "o", &args);
+    let ping = || net.within("a", || Raw::icmp().ping(SERVER.into(), 3, PATIENCE));
+    assert!(ping().is_some());
+    let s = net
+        .within("a", || UdpSocket::bind("0.0.0.0:0"))
+        .expect("a socket");
+    for n in 0..DENIED {
+        s.send_to(&[7; 100], (std::net::Ipv4Addr::from(SERVER), 9))
+            .expect("a datagram leaves");
+        // no more at a time than rings hold
+        if n % 50 == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    assert!(ping().is_some());
+    onefold.stop()
+}
+
+/// The rules' counters of the list that is asked first.
+fn rules_of(v: &Value) -> Vec<(String, u64, u64)> {
+    let all = v["rules"].as_array().expect("rules");
+    let up = all.iter().filter(|r| r["element"] == "up_rules");
+    up.map(|r| {
+        let n = |what: &str| r[what].as_u64().unwrap_or(0);
+        (
+            r["text"].as_str().unwrap_or("").to_string(),
+            n("packets"),
+            n("bytes"),
+        )
+    })
+    .collect()
+}
+
+/// Denied packets never reach the chain, and it counts them all the same: rules, drops, packets in.
+#[test]
+fn discarded_classes_are_dropped_in_the_driver_and_counted() {
+    let file = common::temp("live-offload").join("some.rules");
+    std::fs::write(&file, "deny udp && dst port 9\nallow all\n").expect("a file");
+    let rules = format!("rules={}", file.display());
+    let mut counted = Vec::new();
+    for options in [&["--offload", "xdp"][..], &[][..]] {
+        let Some(net) = isp() else { return };
+        let v = run(&net, &rules, options);
+        let early = v["ports"]["lan"]["dropped_early"].as_array();
+        let denied = early.into_iter().flatten();
+        let denied = denied
+            .filter(|e| e["reason"] == "IPFilter: denied")
+            .map(|e| e["packets"].as_u64().unwrap_or(0));
+        let wanted = if options.is_empty() { 0 } else { DENIED };
+        assert_eq!(denied.sum::<u64>(), wanted, "{v}");
+        assert_eq!(v["drops"]["IPFilter: denied"].as_u64(), Some(DENIED), "{v}");
+        let came = v["ports"]["lan"]["in"]["packets"].as_u64();
+        assert!(came >= Some(DENIED + 2), "{v}");
+        assert_eq!(v["conserved"], true, "{v}");
+        let rules = rules_of(&v);
+        let first = rules.first().expect("a rule");
+        // 100 bytes behind headers of UDP and IP
+        assert_eq!((first.1, first.2), (DENIED, DENIED * 128), "{v}");
+        counted.push(first.clone());
+    }
+    assert_eq!(counted.first(), counted.last());
+}
+
+/// Classes that nobody has proved stay with the chain, where they are compared.
+#[test]
+fn what_is_not_proved_stays_with_the_chain() {
+    let Some(net) = routed() else { return };
+    let args = [
+        "routers-1",
+        "--port",
+        "left=xdp:oa",
+        "--port",
+        "right=xdp:ob",
+        "--offload",
+        "xdp",
+    ];
+    let onefold = Running::start(&net, "o", &args);
+    let said = onefold.said().join("\n");
+    assert!(said.contains("they are not proved"), "{said}");
+    assert!(said.contains("0 of them drop early"), "{said}");
+    let ping = net.within("a", || {
+        Raw::icmp().ping([172, 16, 1, 2].into(), 3, PATIENCE)
+    });
+    assert!(ping.is_some());
+    let v = onefold.stop();
+    assert_eq!(v["ports"]["left"]["dropped_early"], Value::Null, "{v}");
+}
+
+/// Is a program attached to this interface?
+fn attached(net: &Net, host: &str, interface: &str) -> bool {
+    let shown = net
+        .command(host, "ip")
+        .args(["link", "show", "dev", interface])
+        .output();
+    String::from_utf8_lossy(&shown.expect("ip runs").stdout).contains("xdp")
+}
+
+/// Generated programs go with the process, however that ends, and come back with an interface that was away.
+#[test]
+fn a_generated_program_is_gone_after_a_kill_and_back_with_its_interface() {
+    let Some(net) = routed() else { return };
+    let args = [
+        "routers-1",
+        "--port",
+        "left=xdp:oa",
+        "--port",
+        "right=xdp:ob",
+        "--offload",
+        "xdp",
+    ];
+    let onefold = Running::proved(&net, "o", &args);
+    assert!(attached(&net, "o", "oa"));
+    // killed, not asked
+    drop(onefold);
+    let begun = Instant::now();
+    while attached(&net, "o", "oa") && begun.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(!attached(&net, "o", "oa"));
+    let ping = || {
+        net.within("a", || {
+            Raw::icmp().ping([172, 16, 1, 2].into(), 3, PATIENCE)
+        })
+    };
+    let mut onefold = Running::proved(&net, "o", &args);
+    assert!(ping().is_some());
+    let broadcast = || {
+        let s = net.within("a", || UdpSocket::bind("0.0.0.0:0"));
+        let s = s.expect("a socket");
+        s.set_broadcast(true).expect("an option");
+        for _ in 0..BROADCAST {
+            s.send_to(&[1; 50], ("172.16.0.3", 7)).expect("a datagram");
+        }
+    };
+    broadcast();
+    net.ip("o", "link del oa");
+    onefold.wait_for("is gone");
+    left(&net);
+    onefold.wait_for("is back");
+    assert!(ping().is_some());
+    broadcast();
+    // what was under way when the interface went is nobody's
+    assert!(ping().is_some());
+    let v = onefold.stop();
+    let left = &v["ports"]["left"];
+    let early = left["counters"]["dropped early, by the XDP program"].as_u64();
+    assert!(early >= Some(BROADCAST), "{v}");
+    assert!(left["in"]["packets"].as_u64() >= early, "{v}");
+}
+
+/// When a handler changes the rules, no packet is dropped any more by what they were.
+#[test]
+fn rules_that_change_end_it() {
+    let Some(net) = Net::new(&["a", "o"]) else {
+        return;
+    };
+    net.pair(("a", "va"), ("o", "oa"));
+    net.ip("a", "addr add 10.9.0.1/24 dev va");
+    net.ip("a", "neigh add 10.9.0.2 lladdr 02:00:00:00:00:99 dev va");
+    let file = common::temp("live-offload-change").join("change.click");
+    let config = "FromDevice(lan) -> Strip(14) -> CheckIPHeader -> r :: RadixIPLookup(10.8.0.0/16 0, 0.0.0.0/0 1);\n\
+        r[0] -> Unstrip(14) -> ToDevice(lan); r[1] -> Discard;\n\
+        Script(wait 1s, write r.add 10.9.0.2/32 0);\n";
+    std::fs::write(&file, config).expect("a file");
+    let chain = file.display().to_string();
+    let args = [&chain, "--port", "lan=xdp:oa", "--offload", "xdp"];
+    let mut onefold = Running::proved(&net, "o", &args);
+    let s = net
+        .within("a", || UdpSocket::bind("0.0.0.0:0"))
+        .expect("a socket");
+    let send = |n: u64| {
+        for _ in 0..n {
+            s.send_to(&[7; 100], ("10.9.0.2", 9))
+                .expect("a datagram leaves");
+        }
+    };
+    send(30);
+    onefold.wait_for("nothing is dropped early any more");
+    send(40);
+    std::thread::sleep(Duration::from_millis(100));
+    let v = onefold.stop();
+    let lan = &v["ports"]["lan"];
+    let early = lan["dropped_early"].as_array().into_iter().flatten();
+    let early = early.filter(|e| e["element"].as_str().is_some_and(|e| e.contains("Discard")));
+    let early: u64 = early.filter_map(|e| e["packets"].as_u64()).sum();
+    // hosts send some of their own accord
+    assert!((30..60).contains(&early), "{v}");
+    assert_eq!(lan["out"]["packets"].as_u64(), Some(40), "{v}");
+}
+
+/// What cannot be is refused before anything starts.
+#[test]
+fn where_there_is_nothing_to_offload_to() {
+    let refused = |args: &[&str]| {
+        let all = [&["run", "routers-1", "--offload", "xdp"], args].concat();
+        common::run(&common::root(), 2, &all).1
+    };
+    let e = refused(&["--port", "left=packet:eno77"]);
+    assert!(e.contains("--port PORT=xdp:IF"), "{e}");
+}

@@ -1,0 +1,27 @@
+//! Several workers on live ports: how packets come to the worker whose they are.
+//!
+//! Which worker that is says a [`Partition`](onefold_partition::Partition), whatever brings the packets there:
+//!
+//! - A [`Dispatcher`] is one thread that receives at all ports and hands packets over by a bounded queue for each port
+//!   and worker; what leaves comes back to it the same way. It works with every kind of port. What a worker has in the
+//!   place of a port is a [`RingPort`].
+//! - Where every worker has a queue of its own at each port, it receives there and sends there, and hands over what is
+//!   another one's ([`QueuePort`]).
+//!
+//! Workers share nothing but these queues, which wait for nobody. A packet that finds its queue full is lost and
+//! counted.
+
+mod bell;
+mod check;
+mod dispatcher;
+mod ending;
+mod queue_port;
+mod ring_port;
+
+pub use dispatcher::{DispatchCounts, Dispatcher, Entrance, LiveReport};
+pub use ending::Ending;
+pub use queue_port::{QueueCounts, QueuePort, Queues};
+pub use ring_port::{AT_WRONG_WORKER, RingPort};
+
+/// Places of the queue of a port and a worker, each way.
+pub const QUEUE: usize = 1024;
