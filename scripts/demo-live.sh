@@ -56,7 +56,8 @@ deny dst port 23
 allow icmp
 allow dst port 5201
 END
-within edge "$bin" run isp-edge --set rules="$(realpath "$rules")" --port lan=xdp:lan0 --port wan=xdp:wan0 \
+# not by a function: the number would be a shell's
+ip netns exec "$id-edge" "$bin" run isp-edge --set rules="$(realpath "$rules")" --port lan=xdp:lan0 --port wan=xdp:wan0 \
   --control "$socket" >"$out/live.txt" 2>"$out/live.err" &
 onefold=$!
 for _ in $(seq 600); do
