@@ -16,7 +16,7 @@ run() {
   cargo +nightly miri test --quiet -p "onefold-$crate" --lib -- "$@"
 }
 
-run table
+run table frame huge_vec prefetch spsc
 run packet refill pool packet::
 run classify simd::
 run engine simd:: flow::batch_drain flow::windows
