@@ -84,7 +84,7 @@ fn published() -> Vec<Published> {
     vec![Published {
         source: "None of the papers",
         setting: "caches of flows are measured on traffic that suits them",
-        reported: "The aim here: at least 0.9 on every kind of traffic; where the executor chooses, at least 0.9 of the better one.",
+        reported: "The aim here: at least 0.9 on every kind of traffic; where the executor chooses, 0.9 of the better.",
         erratum: None,
         lines: Vec::new(),
     }]
