@@ -4,6 +4,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use onefold_element::{Partition, Scope, State, state_any};
 use onefold_packet::Timestamp;
+use onefold_table::prefetch;
 use std::cmp::Ordering;
 use std::fmt;
 use std::fmt::Write;
@@ -108,6 +109,60 @@ impl fmt::Display for FlowKey {
             true => write!(f, "{} {src} {s} {dst} {d}", self.protocol),
             false => write!(f, "{} {src} - {dst} -", self.protocol),
         }
+    }
+}
+
+/// Source and destination, one behind the other, as in a packet.
+#[derive(Debug, Clone, Copy)]
+pub enum Addresses<'a> {
+    /// Of IPv4.
+    V4(&'a [u8; 8]),
+    /// Of IPv6.
+    V6(&'a [u8; 32]),
+}
+
+/// A [`FlowKey`] as it stands in a packet: to be compared, it need not be copied.
+#[derive(Debug, Clone, Copy)]
+pub struct FlowBytes<'a> {
+    /// Addresses.
+    pub addresses: Addresses<'a>,
+    /// Protocol.
+    pub protocol: u8,
+    /// Source and destination port, if there are any.
+    pub ports: Option<&'a [u8; 4]>,
+}
+
+impl FlowBytes<'_> {
+    /// The key.
+    pub fn key(&self) -> FlowKey {
+        let ports = (self.ports)
+            .map(|[a, b, c, d]| (u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])));
+        match self.addresses {
+            Addresses::V4([a, b, c, d, e, f, g, h]) => {
+                FlowKey::v4([*a, *b, *c, *d], [*e, *f, *g, *h], self.protocol, ports)
+            }
+            Addresses::V6(all) => {
+                let mut key = FlowKey::new(true, self.protocol, ports);
+                key.src.copy_from_slice(&all[..16]);
+                key.dst.copy_from_slice(&all[16..]);
+                key
+            }
+        }
+    }
+
+    /// Are they this key's?
+    #[inline(always)]
+    fn is(&self, key: &FlowKey) -> bool {
+        let same = match self.addresses {
+            // behind them there are zeros
+            Addresses::V4(all) => {
+                !key.is_v6 && all[..4] == key.src[..4] && all[4..] == key.dst[..4]
+            }
+            Addresses::V6(all) => key.is_v6 && all[..16] == key.src && all[16..] == key.dst,
+        };
+        let ports = self.ports.copied().unwrap_or([0; 4]);
+        same && key.ports == ports
+            && (key.protocol, key.with_ports) == (self.protocol, self.ports.is_some())
     }
 }
 
@@ -249,6 +304,61 @@ impl FlowTable {
         }
     }
 
+    /// Counts a packet whose flow's record may be where this hint says: a hint for the flow's next packet.
+    ///
+    /// A hint is one more than a record's number, and what has that number may be another flow's record by now, or
+    /// nobody's: its key is compared.
+    #[inline(always)]
+    pub fn count_at(&mut self, hint: u32, of: &FlowBytes<'_>, bytes: u64, now: Timestamp) -> u32 {
+        let i = hint.wrapping_sub(1);
+        if self.pending.is_empty()
+            && self.timeout == Timestamp::ZERO
+            && let Some(r) = self.records.get_mut(i as usize)
+            && r.packets != 0
+            && of.is(&r.key)
+        {
+            r.packets += 1;
+            r.bytes += bytes;
+            r.last = now;
+            self.packets += 1;
+            self.bytes += bytes;
+            self.renew(i);
+            return hint;
+        }
+        self.count_and_find(i, of.key(), bytes, now)
+    }
+
+    /// Counts a packet at once, whose flow's record may have this number: a hint for the flow's next packet.
+    #[inline(never)]
+    fn count_and_find(&mut self, i: u32, key: FlowKey, bytes: u64, now: Timestamp) -> u32 {
+        self.settle();
+        self.packets += 1;
+        self.bytes += bytes;
+        let hash = self.hasher.hash_one(key);
+        self.count_one(
+            Pending {
+                key,
+                hash,
+                bytes,
+                now,
+            },
+            i,
+        );
+        // it has just been counted
+        self.newest.wrapping_add(1)
+    }
+
+    /// Flows with these hints will be counted soon: their memory is asked for.
+    pub fn expect(&self, hints: &[u32]) {
+        for hint in hints {
+            let i = hint.wrapping_sub(1) as usize;
+            if let (Some(r), Some(l)) = (self.records.get(i), self.links.get(i)) {
+                prefetch(r);
+                prefetch(l);
+            }
+        }
+    }
+
     /// Counts what waits for it.
     fn settle(&mut self) {
         let mut found = [NIL; TOGETHER];
@@ -291,11 +401,17 @@ impl FlowTable {
             }
             _ => return false,
         }
+        self.renew(i);
+        true
+    }
+
+    /// A flow is the one that was seen last.
+    #[inline(always)]
+    fn renew(&mut self, i: u32) {
         if i != self.newest {
             self.unlink(i);
             self.link_newest(i);
         }
-        true
     }
 
     #[cold]

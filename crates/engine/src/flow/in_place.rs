@@ -9,7 +9,7 @@
 //! [`Element::inspect`]: onefold_element::Element::inspect
 
 use crate::flow::batch_drain::BatchDrain;
-use crate::flow::composed::Part;
+use crate::flow::composed::{ComposedTable, Part};
 use crate::flow::exit::{Next, Output};
 use crate::flow::in_place_way::{Asked, Headers, InPlace, Stretch};
 use crate::flow::rewrite_template::{EXIT, NO_SINK};
@@ -20,9 +20,9 @@ use crate::flow::walk::{apply, leaves, tally_and_tell, touched};
 use crate::flow::wave::LONGEST;
 use crate::program::headers::shape::Transport;
 use crate::simd::{WINDOW, Wide};
-use onefold_element::InspectCx;
 #[cfg(debug_assertions)]
 use onefold_element::Inspected;
+use onefold_element::{InspectCx, NO_HINT};
 use onefold_nat::NO_LEASE;
 #[cfg(debug_assertions)]
 use onefold_packet::Packet;
@@ -31,12 +31,15 @@ use onefold_packet::{Pkt, Timestamp};
 /// Room in front of a packet from which a template may put bytes in front of it without moving it.
 const ROOM: usize = 64;
 
+/// So many packets are looked up, and elements told of them, before the first one goes.
+const AHEAD: usize = 8;
+
 impl FlowRunner {
     /// These parts in a form that packets may go through in place; `None` where elements have to be given packets, or
     /// annotations are looked at on the way. `headers`: what elements behind each of them found in the packet that was
     /// given to them.
     pub(crate) fn in_place(&self, parts: &[Part], headers: &[Option<Headers>]) -> Option<InPlace> {
-        let (mut stretches, mut changed) = (Vec::new(), false);
+        let (mut stretches, mut changed, mut hinted) = (Vec::new(), false, None);
         for (i, part) in parts.iter().enumerate() {
             let t = self.actions.templates.get(part.template as usize)?;
             let (w, _) = self.actions.get(part.action)?;
@@ -69,7 +72,13 @@ impl FlowRunner {
                         return None;
                     }
                     let found = headers.get(i).copied().flatten()?;
-                    stretch.asked = Some(self.inspector((node, site), then, found)?);
+                    let mut asked = self.inspector((node, site), then, found)?;
+                    // an entry has room for one
+                    asked.hints &= hinted.is_none();
+                    if asked.hints {
+                        hinted = Some(node);
+                    }
+                    stretch.asked = Some(asked);
                 } else if t.start < 0 {
                     return None;
                 }
@@ -79,6 +88,7 @@ impl FlowRunner {
         Some(InPlace {
             stretches: stretches.into(),
             changed,
+            hinted,
         })
     }
 
@@ -104,6 +114,7 @@ impl FlowRunner {
             shift: then.shift,
             header: u16::try_from(shape.l4() - shape.l3).ok()?,
             protocol,
+            hints: self.runner.graph.core.hints(node),
         })
     }
 
@@ -121,16 +132,21 @@ impl FlowRunner {
         self.flush();
         let now = self.runner.graph.core.now;
         let (mut i, mut by_class) = (from, 0);
-        let news = self.news;
+        let (mut news, mut stale, mut found) = (self.news, stale, from);
         // Bound: each round takes a packet
-        while i < upto
-            && self.holds()
-            && !self.runner.graph.out.traced
+        while i < upto && self.holds() && !self.runner.graph.out.traced {
             // one that an element wanted may have come to be known, in another flow's place
-            && self.is_composed(wide, i, stale || self.news != news)
-        {
+            if self.news != news {
+                (news, stale, found) = (self.news, true, i);
+            }
+            if found < upto && found <= i + AHEAD {
+                found = self.look_ahead(wide, (found, upto.min(found + AHEAD)), stale);
+            }
             let Some(x) = self.group.get(i) else { break };
             let (number, lease) = (x.action, x.lease);
+            if !ComposedTable::is(number) {
+                break;
+            }
             let fits = |p: &Pkt| p.len() <= LONGEST && p.headroom() >= ROOM;
             if self.composed.in_place(number).is_none()
                 || !packets.rest().first().is_some_and(fits)
@@ -148,6 +164,31 @@ impl FlowRunner {
         self.stats.in_place += went;
         count_known(&mut self.stats, &mut self.runner, went, by_class);
         i - from
+    }
+
+    /// These packets of a group are looked up, and elements are told whose packets they will inspect. The number of the
+    /// one behind them.
+    #[inline(always)]
+    fn look_ahead(&mut self, wide: impl Wide, (from, to): (usize, usize), stale: bool) -> usize {
+        let (mut hints, mut n) = ([NO_HINT; AHEAD], 0);
+        let mut node = None;
+        for i in from..to {
+            if !self.is_composed(wide, i, stale) {
+                continue;
+            }
+            let Some(x) = self.group.get(i) else { break };
+            let hinted = self.composed.in_place(x.action).and_then(|w| w.hinted);
+            // those of another element are not in a hurry
+            if x.slot != NO_SLOT && hinted.is_some() && *node.get_or_insert(hinted) == hinted {
+                hints[n % AHEAD] = self.table.hint(x.slot);
+                n += 1;
+            }
+        }
+        if let Some(Some(node)) = node {
+            let g = &self.runner.graph;
+            g.core.expect(node, &hints[..n.min(AHEAD)], &g.store);
+        }
+        to
     }
 
     /// One of them, whose lease runs.
@@ -208,11 +249,16 @@ impl FlowRunner {
             sink = template.sink;
             let Some(a) = &s.asked else { continue };
             let core = &mut self.runner.graph.core;
+            let hint = (a.hints && slot != NO_SLOT).then(|| self.table.hint(slot));
             let mut cx = InspectCx {
                 now,
                 store: &mut self.runner.graph.store,
+                hint,
             };
             if core.inspect(a.node, &a.of(&p, total), &mut cx) {
+                if cx.hint != hint {
+                    self.table.set_hint(slot, cx.hint.unwrap_or(NO_HINT));
+                }
                 if let Some(l) = &mut self.runner.loaded {
                     l.state.counts.site(a.site);
                 }

@@ -33,6 +33,8 @@ pub(crate) struct Asked {
     pub shift: u16,
     pub header: u16,
     pub protocol: u8,
+    /// Its hints are kept with flows' entries.
+    pub hints: bool,
 }
 
 /// One action of several, and how the packet comes to the next one.
@@ -54,6 +56,8 @@ pub(crate) struct InPlace {
     pub stretches: Box<[Stretch]>,
     /// Packets have been changed in front of an element that is asked.
     pub changed: bool,
+    /// The element whose hints are kept with flows' entries.
+    pub hinted: Option<u32>,
 }
 
 impl Asked {

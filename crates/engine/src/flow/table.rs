@@ -16,9 +16,11 @@
 //! Bounds: a look-up reads at most 2 buckets and the entries whose tags are equal, an insertion moves at most one entry.
 
 use crate::flow::bucket::Bucket;
+use crate::flow::composed::ComposedTable;
 use crate::simd::any::Any;
 use crate::simd::hash::{Secrets, scaled, tag};
 use crate::simd::{TAGS, Wide, ZERO_SUM_WORDS};
+use onefold_element::NO_HINT;
 use onefold_table::{HugeVec, prefetch};
 
 /// Entries of a bucket.
@@ -272,6 +274,24 @@ impl Table {
     #[inline(always)]
     pub fn get(&self, slot: Slot) -> Option<&Entry> {
         self.lines.get(slot as usize)
+    }
+    /// Of an entry of a composed action: what an element has said of its flow ([`onefold_element::InspectCx::hint`]).
+    ///
+    /// It stands where other entries have checksums that come to zero; those of composed actions have none.
+    #[inline(always)]
+    pub fn hint(&self, slot: Slot) -> u32 {
+        self.lines
+            .get(slot as usize)
+            .map_or(NO_HINT, |l| l.0[7] as u32)
+    }
+    /// An element says something else of an entry's flow. Nothing happens to an entry of any other action.
+    #[inline(never)]
+    pub fn set_hint(&mut self, slot: Slot, hint: u32) {
+        if let Some(l) = self.lines.get_mut(slot as usize)
+            && ComposedTable::is(l.0[5] as u32)
+        {
+            l.0[7] = hint.into();
+        }
     }
     /// May any entry have dangers? Which ones do cannot be foreseen where some protocols' entries have and others' have not.
     #[inline(always)]
