@@ -566,19 +566,41 @@ impl State for FlowTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use onefold_element::NO_HINT;
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a list that is kept in order of age.
+        /// Against a list that is kept in order of age; some packets with hints, right ones and wrong ones.
         #[test]
-        fn least_recently_seen_gives_way(capacity in 1usize..6, timeout in 0i64..8, steps in prop::collection::vec((0u8..10, 0i64..3, prop::bool::weighted(0.1)), 0..200)) {
+        fn least_recently_seen_gives_way(
+            capacity in 1usize..6,
+            timeout in 0i64..8,
+            steps in prop::collection::vec(
+                (0u8..10, 0i64..3, prop::bool::weighted(0.1), prop::option::of(0u32..14)),
+                0..200,
+            ),
+        ) {
             let mut t = FlowTable::new(capacity, Timestamp::from_secs(timeout));
             let mut model: Vec<Record> = Vec::new();
             let (mut evicted, mut expired, mut now) = (0u64, 0u64, 0);
-            for (k, dt, look) in steps {
+            let mut hints = [NO_HINT; 10];
+            for (k, dt, look, hint) in steps {
                 now += dt;
                 let at = Timestamp::from_secs(now);
-                let key = FlowKey::v4([k; 4], [1; 4], 6, None);
+                // most differ in one byte, and one in what it is
+                let addresses = [1, 1, 1, 1 + k / 2, 1, 1, 1, 1];
+                let mut long = [0; 32];
+                long[..4].copy_from_slice(&addresses[..4]);
+                long[16..20].copy_from_slice(&addresses[4..]);
+                let of = FlowBytes {
+                    addresses: match k {
+                        9 => Addresses::V6(&long),
+                        _ => Addresses::V4(&addresses),
+                    },
+                    protocol: 6,
+                    ports: (k % 2 == 1).then_some(&[0; 4]),
+                };
+                let key = of.key();
                 for _ in 0..2 {
                     if timeout > 0 && model.first().is_some_and(|r| r.last.sec() + timeout <= now) {
                         model.remove(0);
@@ -601,7 +623,17 @@ mod tests {
                         model.push(Record { key, packets: 1, bytes: 10, first: at, last: at });
                     }
                 }
-                t.count(key, 10, at);
+                let known = &mut hints[usize::from(k)];
+                match hint {
+                    // what the flow's last packet has left
+                    Some(11..) => *known = t.count_at(*known, &of, 10, at),
+                    Some(wrong) => *known = t.count_at(wrong, &of, 10, at),
+                    None => t.count(key, 10, at),
+                }
+                if hint.is_some() {
+                    prop_assert_eq!(t.records[*known as usize - 1].key, key);
+                }
+                t.expect(&[hint.unwrap_or(NO_HINT)]);
                 if look {
                     prop_assert_eq!(t.by_age(), model.clone());
                     prop_assert_eq!((t.len(), t.evicted, t.expired), (model.len(), evicted, expired));

@@ -161,7 +161,10 @@ impl FlowRunner {
     /// These follow one from the other, for all packets of the first one's flow, or of its place: they are composed.
     fn compose(&mut self, steps: &[Step]) -> Result<(), &'static str> {
         const GONE: &str = "not there any more";
+        const NO_ROOM: &str = "a flow's own that the entry has no room for";
         let (first, others) = steps.split_first().ok_or(GONE)?;
+        // in an entry of a composed action an element's hint stands in their place
+        let sums = |s: &Step| s.flow.zero_udp_checksum != [0; 3];
         let matched = |s: &Step| {
             let cache = self.ingress.get(s.part.cache as usize)?;
             cache.matches.get(usize::from(s.part.guard))
@@ -177,6 +180,9 @@ impl FlowRunner {
         if keyed && self.composed.has(&parts) {
             // what is a flow's own was right for one packet, and so is for all of its packets
             let number = self.composed.number(&parts, None).ok_or(GONE)?;
+            if steps.iter().any(sums) {
+                return Err(NO_ROOM);
+            }
             return self.install_entry(first, steps.iter().find(|s| s.part.own), number);
         }
         let (mut origins, mut before) = (origin::first(), first);
@@ -227,16 +233,19 @@ impl FlowRunner {
         if owns.next().is_some() {
             return Err("two actions with something of the flow's own");
         }
-        let sums = |s: &Step| s.flow.zero_udp_checksum != [0; 3];
-        if own.is_some_and(|s| sums(s) || first.key[0] & LONG != 0 || !keyed) {
-            return Err("a flow's own that the entry has no room for");
+        if steps.iter().any(sums) || own.is_some() && (first.key[0] & LONG != 0 || !keyed) {
+            return Err(NO_ROOM);
         }
         let headers: Vec<_> = steps.iter().map(|s| s.headers).collect();
         let in_place = self.in_place(&parts, &headers);
+        let fused = in_place.as_ref().and_then(|way| self.fuse(&parts, way));
         let number = self
             .composed
             .number(&parts, in_place)
             .ok_or("too many composed actions")?;
+        if let Some(fused) = fused {
+            self.composed.set_fused(number, fused);
+        }
         match keyed {
             true => self.install_entry(first, own, number)?,
             false => {

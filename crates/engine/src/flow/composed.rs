@@ -8,12 +8,15 @@
 //! What follows from what is told by [`follows`]; [`crate::flow::walk`] finds ways that may be composed, and takes
 //! packets along them.
 
+use crate::flow::fused_way::{Fused, FusedPart, FusedWays};
 use crate::flow::in_place_way::InPlace;
 use crate::flow::interval_table::Bounds;
 use crate::flow::masked_match::MaskedMatch;
 use crate::flow::origin::{Origin, Origins};
 use crate::flow::wave_order::MAX_WAVES;
 use crate::simd::WINDOW;
+use crate::simd::window_rewrite::WindowRewrite;
+use onefold_packet::Packet;
 use std::collections::HashMap;
 
 /// Numbers from here on stand for composed actions, where numbers of actions are kept.
@@ -21,6 +24,9 @@ pub(crate) const COMPOSED: u32 = 1 << 30;
 
 /// Different ones; more are not composed.
 const MAX_COMPOSED: usize = 1 << 14;
+
+/// Packets are written action by action.
+const NOT_FUSED: u32 = u32::MAX;
 
 /// Actions that are composed, at most.
 pub(crate) const MAX_PARTS: usize = MAX_WAVES + 1;
@@ -48,6 +54,9 @@ pub(crate) struct ComposedTable {
     all: Vec<Box<[Part]>>,
     /// Those that packets may go through in place.
     in_place: Vec<Option<InPlace>>,
+    /// Of these the ones that are written once, by number; [`NOT_FUSED`] for the others.
+    fused_ways: Vec<u32>,
+    pub fused: FusedWays,
     names: HashMap<Box<[Part]>, u32>,
 }
 
@@ -72,6 +81,34 @@ impl ComposedTable {
         self.in_place.get(at)?.as_ref()
     }
 
+    /// The number of a composed action's way, if its packets are [written once](crate::flow::fused_way).
+    #[inline(always)]
+    pub fn fused_way(&self, number: u32) -> Option<u32> {
+        let at = number.wrapping_sub(COMPOSED) as usize;
+        self.fused_ways.get(at).copied().filter(|w| *w != NOT_FUSED)
+    }
+
+    /// Has this packet room for what is written on a way?
+    #[inline(always)]
+    pub fn fits(&self, way: u32, p: &Packet) -> bool {
+        self.fused.ways.get(way as usize).is_some_and(|w| w.fits(p))
+    }
+
+    /// A composed action's packets are written once from now on.
+    pub fn set_fused(
+        &mut self,
+        number: u32,
+        (way, rewrite, parts): (Fused, WindowRewrite, Box<[FusedPart]>),
+    ) {
+        if let Some(n) = self
+            .fused_ways
+            .get_mut((number.wrapping_sub(COMPOSED)) as usize)
+            && *n == NOT_FUSED
+        {
+            *n = self.fused.add(way, rewrite, parts);
+        }
+    }
+
     /// Is it known that these follow one from the other, for all packets of a flow of which one has had them?
     pub fn has(&self, parts: &[Part]) -> bool {
         self.names.contains_key(parts)
@@ -89,6 +126,7 @@ impl ComposedTable {
         let n = COMPOSED + self.all.len() as u32;
         self.all.push(parts.into());
         self.in_place.push(in_place);
+        self.fused_ways.push(NOT_FUSED);
         self.names.insert(parts.into(), n);
         Some(n)
     }
@@ -97,6 +135,8 @@ impl ComposedTable {
     pub fn clear(&mut self) {
         self.all.clear();
         self.in_place.clear();
+        self.fused_ways.clear();
+        self.fused.clear();
         self.names.clear();
     }
 }

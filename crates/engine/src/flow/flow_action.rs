@@ -65,16 +65,6 @@ pub(crate) struct Pending {
     pub ip_bytes: u64,
 }
 
-impl Pending {
-    /// One more, of so many bytes, and so many as its IP header says.
-    #[inline(always)]
-    pub fn add(&mut self, bytes: u64, ip_bytes: u32) {
-        self.packets += 1;
-        self.bytes += bytes;
-        self.ip_bytes += u64::from(ip_bytes);
-    }
-}
-
 /// An action of the whole chain. What is done to its packets is a [`RewriteTemplate`], which many actions may have in
 /// common; what is counted along is its [`crate::flow::action_table::Tally`]: in a chain with thousands of rules
 /// there are thousands of actions, and few things that they do.
@@ -107,8 +97,16 @@ impl FlowAction {
     /// A packet is counted whose elements are told at the end of the moment. Is it the moment's first one?
     #[inline]
     pub fn counts_in_moment(&mut self, bytes: u64, ip_bytes: u32) -> bool {
+        self.count_in_moment(1, bytes, ip_bytes.into())
+    }
+
+    /// [`FlowAction::counts_in_moment`] of more than one.
+    #[inline]
+    pub fn count_in_moment(&mut self, packets: u64, bytes: u64, ip_bytes: u64) -> bool {
         let first = self.moment.packets == 0;
-        self.moment.add(bytes, ip_bytes);
+        self.moment.packets += packets;
+        self.moment.bytes += bytes;
+        self.moment.ip_bytes += ip_bytes;
         first
     }
 

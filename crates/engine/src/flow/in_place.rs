@@ -11,10 +11,10 @@
 use crate::flow::batch_drain::BatchDrain;
 use crate::flow::composed::{ComposedTable, Part};
 use crate::flow::exit::{Next, Output};
-use crate::flow::in_place_way::{Asked, Headers, InPlace, Stretch};
+use crate::flow::in_place_way::{Asked, Headers, InPlace, NOBODY, Stretch};
 use crate::flow::rewrite_template::{EXIT, NO_SINK};
 use crate::flow::runner::FlowRunner;
-use crate::flow::table::NO_SLOT;
+use crate::flow::table::{HINTS, NO_SLOT};
 use crate::flow::transmit::count_known;
 use crate::flow::walk::{apply, leaves, tally_and_tell, touched};
 use crate::flow::wave::LONGEST;
@@ -39,7 +39,8 @@ impl FlowRunner {
     /// annotations are looked at on the way. `headers`: what elements behind each of them found in the packet that was
     /// given to them.
     pub(crate) fn in_place(&self, parts: &[Part], headers: &[Option<Headers>]) -> Option<InPlace> {
-        let (mut stretches, mut changed, mut hinted) = (Vec::new(), false, None);
+        let (mut stretches, mut changed) = (Vec::new(), false);
+        let (mut hinted, mut hints) = ([NOBODY; HINTS as usize], 0);
         for (i, part) in parts.iter().enumerate() {
             let t = self.actions.templates.get(part.template as usize)?;
             let (w, _) = self.actions.get(part.action)?;
@@ -73,10 +74,11 @@ impl FlowRunner {
                     }
                     let found = headers.get(i).copied().flatten()?;
                     let mut asked = self.inspector((node, site), then, found)?;
-                    // an entry has room for one
-                    asked.hints &= hinted.is_none();
-                    if asked.hints {
-                        hinted = Some(node);
+                    if let Some(h) = hinted.get_mut(usize::from(hints))
+                        && self.runner.graph.core.hints(node)
+                    {
+                        (*h, asked.hint) = (node, hints);
+                        hints += 1;
                     }
                     stretch.asked = Some(asked);
                 } else if t.start < 0 {
@@ -114,7 +116,7 @@ impl FlowRunner {
             shift: then.shift,
             header: u16::try_from(shape.l4() - shape.l3).ok()?,
             protocol,
-            hints: self.runner.graph.core.hints(node),
+            hint: HINTS,
         })
     }
 
@@ -156,7 +158,12 @@ impl FlowRunner {
             }
             by_class += u64::from(x.slot == NO_SLOT);
             let Some(p) = packets.next() else { break };
-            self.goes_in_place(wide, (cache, i), p, now);
+            match self.composed.fused_way(number) {
+                Some(way) if self.composed.fits(way, &p) => {
+                    self.goes_fused(wide, (cache, i), way, p, now);
+                }
+                _ => self.goes_in_place(wide, (cache, i), p, now),
+            }
             i += 1;
         }
         let went = (i - from) as u64;
@@ -170,23 +177,33 @@ impl FlowRunner {
     /// one behind them.
     #[inline(always)]
     fn look_ahead(&mut self, wide: impl Wide, (from, to): (usize, usize), stale: bool) -> usize {
-        let (mut hints, mut n) = ([NO_HINT; AHEAD], 0);
-        let mut node = None;
+        let (mut hints, mut n) = ([[NO_HINT; AHEAD]; HINTS as usize], [0; HINTS as usize]);
+        let mut nodes = [NOBODY; HINTS as usize];
         for i in from..to {
             if !self.is_composed(wide, i, stale) {
                 continue;
             }
             let Some(x) = self.group.get(i) else { break };
-            let hinted = self.composed.in_place(x.action).and_then(|w| w.hinted);
-            // those of another element are not in a hurry
-            if x.slot != NO_SLOT && hinted.is_some() && *node.get_or_insert(hinted) == hinted {
-                hints[n % AHEAD] = self.table.hint(x.slot);
-                n += 1;
+            let Some(way) = self.composed.in_place(x.action) else {
+                continue;
+            };
+            for (k, node) in way.hinted.iter().enumerate() {
+                if x.slot == NO_SLOT || *node == NOBODY {
+                    break;
+                }
+                if nodes[k] == NOBODY {
+                    nodes[k] = *node;
+                }
+                // those of another element are not in a hurry
+                if nodes[k] == *node {
+                    hints[k][n[k] % AHEAD] = self.table.hint(x.slot, k as u8);
+                    n[k] += 1;
+                }
             }
         }
-        if let Some(Some(node)) = node {
-            let g = &self.runner.graph;
-            g.core.expect(node, &hints[..n.min(AHEAD)], &g.store);
+        let g = &self.runner.graph;
+        for (k, node) in nodes.iter().enumerate().filter(|(_, n)| **n != NOBODY) {
+            g.core.expect(*node, &hints[k][..n[k].min(AHEAD)], &g.store);
         }
         to
     }
@@ -241,15 +258,11 @@ impl FlowRunner {
             apply(wide, template, operands, total, &mut p);
             #[cfg(debug_assertions)]
             self.check(number, k, operands, total, (&p, &mut shadow));
-            match s.less {
-                0 => {}
-                n if n > 0 => p.pull(n as usize),
-                n => p.push(usize::from(n.unsigned_abs())),
-            }
+            s.moves(&mut p);
             sink = template.sink;
             let Some(a) = &s.asked else { continue };
             let core = &mut self.runner.graph.core;
-            let hint = (a.hints && slot != NO_SLOT).then(|| self.table.hint(slot));
+            let hint = (a.hint < HINTS && slot != NO_SLOT).then(|| self.table.hint(slot, a.hint));
             let mut cx = InspectCx {
                 now,
                 store: &mut self.runner.graph.store,
@@ -257,7 +270,8 @@ impl FlowRunner {
             };
             if core.inspect(a.node, &a.of(&p, total), &mut cx) {
                 if cx.hint != hint {
-                    self.table.set_hint(slot, cx.hint.unwrap_or(NO_HINT));
+                    self.table
+                        .set_hint(slot, a.hint, cx.hint.unwrap_or(NO_HINT));
                 }
                 if let Some(l) = &mut self.runner.loaded {
                     l.state.counts.site(a.site);
@@ -277,7 +291,7 @@ impl FlowRunner {
 
     /// For debug builds: what an element inspects is what it would find in the packet that it would be given.
     #[cfg(debug_assertions)]
-    fn check(
+    pub(crate) fn check(
         &self,
         number: u32,
         k: usize,

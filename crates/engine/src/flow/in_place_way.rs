@@ -1,7 +1,11 @@
 //! Composed actions in the form in which packets go through them in place ([`crate::flow::in_place`]).
 
+use crate::flow::table::HINTS;
 use onefold_element::Inspected;
 use onefold_packet::Packet;
+
+/// No element.
+pub(crate) const NOBODY: u32 = u32::MAX;
 
 /// Where an element finds a packet's headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,8 +37,8 @@ pub(crate) struct Asked {
     pub shift: u16,
     pub header: u16,
     pub protocol: u8,
-    /// Its hints are kept with flows' entries.
-    pub hints: bool,
+    /// Which of the hints that are kept with flows' entries is its; [`HINTS`] for none.
+    pub hint: u8,
 }
 
 /// One action of several, and how the packet comes to the next one.
@@ -50,14 +54,26 @@ pub(crate) struct Stretch {
     pub asked: Option<Asked>,
 }
 
+impl Stretch {
+    /// A packet that has been written comes to the next action.
+    #[inline(always)]
+    pub fn moves(&self, p: &mut Packet) {
+        match self.less {
+            0 => {}
+            n if n > 0 => p.pull(n as usize),
+            n => p.push(usize::from(n.unsigned_abs())),
+        }
+    }
+}
+
 /// A composed action that packets may go through in place.
 #[derive(Debug, Clone)]
 pub(crate) struct InPlace {
     pub stretches: Box<[Stretch]>,
     /// Packets have been changed in front of an element that is asked.
     pub changed: bool,
-    /// The element whose hints are kept with flows' entries.
-    pub hinted: Option<u32>,
+    /// The elements whose hints are kept with flows' entries; [`NOBODY`] for none.
+    pub hinted: [u32; HINTS as usize],
 }
 
 impl Asked {

@@ -474,6 +474,7 @@ impl FlowRunner {
     /// The clock may move on: elements that look at it are told.
     #[inline]
     pub(super) fn end_moment(&mut self) {
+        self.tell_fused();
         while let Some(i) = self.moments.pop() {
             let Some((w, _)) = self.actions.get_mut(i) else {
                 continue;

@@ -32,6 +32,11 @@ const FIRST: usize = 128;
 /// Words of a key, at most.
 pub(crate) const KEY: usize = 5;
 
+/// Elements on a flow's way whose hints an entry has room for.
+pub(crate) const HINTS: u8 = 2;
+/// Which of an entry's words these are.
+const HINT_WORD: usize = ZERO_SUM_WORDS[2];
+
 /// An entry: its key and what the owner keeps with it.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(align(64))]
@@ -275,22 +280,24 @@ impl Table {
     pub fn get(&self, slot: Slot) -> Option<&Entry> {
         self.lines.get(slot as usize)
     }
-    /// Of an entry of a composed action: what an element has said of its flow ([`onefold_element::InspectCx::hint`]).
+    /// Of an entry of a composed action: what one of [`HINTS`] elements has said of its flow
+    /// ([`onefold_element::InspectCx::hint`]).
     ///
     /// It stands where other entries have checksums that come to zero; those of composed actions have none.
     #[inline(always)]
-    pub fn hint(&self, slot: Slot) -> u32 {
-        self.lines
-            .get(slot as usize)
-            .map_or(NO_HINT, |l| l.0[7] as u32)
+    pub fn hint(&self, slot: Slot, which: u8) -> u32 {
+        let word = self.lines.get(slot as usize).map(|l| l.0[HINT_WORD]);
+        word.map_or(NO_HINT, |w| (w >> (u32::from(which) % 2 * 32)) as u32)
     }
     /// An element says something else of an entry's flow. Nothing happens to an entry of any other action.
     #[inline(never)]
-    pub fn set_hint(&mut self, slot: Slot, hint: u32) {
+    pub fn set_hint(&mut self, slot: Slot, which: u8, hint: u32) {
         if let Some(l) = self.lines.get_mut(slot as usize)
             && ComposedTable::is(l.0[5] as u32)
         {
-            l.0[7] = hint.into();
+            let by = u32::from(which) % 2 * 32;
+            let rest = l.0[HINT_WORD] & !(u64::from(u32::MAX) << by);
+            l.0[HINT_WORD] = rest | u64::from(hint) << by;
         }
     }
     /// May any entry have dangers? Which ones do cannot be foreseen where some protocols' entries have and others' have not.

@@ -1,0 +1,135 @@
+//! Composed actions whose packets are written once: all that the templates of their parts do is done by one of them, and a
+//! packet is counted once for all of its actions ([`crate::flow::fuse`] says when that can be done).
+//!
+//! A template begins where the one before has just written, so that its loads wait for those stores; and each action has a
+//! tally, which waits likewise. Here a packet's window is read and written once, and its way has one tally, from which
+//! those of the actions follow whenever anyone may ask for them ([`FusedWays::take`]).
+
+use crate::simd::window_rewrite::WindowRewrite;
+use std::collections::HashMap;
+
+/// Elements that are asked on a fused way, at most.
+pub(crate) const MAX_ASKED: usize = 3;
+
+/// An element that is asked on a fused way.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FusedAsk {
+    pub node: u32,
+    /// Where the packet begins that it would be given, in bytes behind the beginning of the packet that came.
+    pub start: i16,
+    /// Bytes of the IP header.
+    pub header: u8,
+    pub protocol: u8,
+    /// Which of the hints that are kept with flows' entries is its; [`HINTS`](crate::flow::table::HINTS) for none.
+    pub hint: u8,
+}
+
+/// A way that packets go with one rewrite. Places are in bytes behind the beginning of the packet that came.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Fused {
+    pub asked: [FusedAsk; MAX_ASKED],
+    /// How many are asked.
+    pub count: u8,
+    /// How many of them before the packet is written.
+    pub written: u8,
+    /// How many of them before the lease is used.
+    pub touched: u8,
+    /// How many of them before the packet ends where its IP header says; more than there are if it does not.
+    pub trimmed: u8,
+    /// The flow's operands are written.
+    pub own: bool,
+    /// Nothing is written.
+    pub idle: bool,
+    /// The packet ends where its IP header says.
+    pub trims: bool,
+    /// Where the IP header is.
+    pub l3: u16,
+    /// Where the packet begins that leaves.
+    pub start: i16,
+    /// Number of the rewrite.
+    pub rewrite: u32,
+    /// Where it leaves.
+    pub sink: u32,
+    /// To be added to the flow's operands: checksums' changes that all packets have in common.
+    pub sums: u32,
+}
+
+// one line of the cache
+const _: () = assert!(size_of::<Fused>() == 64);
+
+/// An action on a fused way: of what lengths its packets were counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FusedPart {
+    pub action: u32,
+    /// Where packets begin at it.
+    pub start: i32,
+    /// They end where their IP headers say.
+    pub trimmed: bool,
+    /// What the element behind it is counted at, if one is asked.
+    pub site: Option<u32>,
+}
+
+/// Packets of a way that its actions have not been told of.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(32))]
+pub(crate) struct WayTally {
+    pub packets: u64,
+    /// Bytes as they came.
+    pub bytes: u64,
+    /// From where they came to where their IP headers say that they end.
+    pub ends: u64,
+    /// As their IP headers say.
+    pub ip_bytes: u64,
+}
+
+impl WayTally {
+    /// Bytes that an action counts.
+    pub fn bytes_at(&self, part: &FusedPart) -> u64 {
+        let all = if part.trimmed { self.ends } else { self.bytes };
+        let less = (self.packets as i64).wrapping_mul(part.start.into());
+        all.wrapping_add_signed(less.wrapping_neg())
+    }
+}
+
+/// All of them, by number.
+#[derive(Debug, Default)]
+pub(crate) struct FusedWays {
+    pub ways: Vec<Fused>,
+    pub tallies: Vec<WayTally>,
+    pub parts: Vec<Box<[FusedPart]>>,
+    /// What is written: few things, by many ways.
+    pub rewrites: Vec<WindowRewrite>,
+    known_rewrites: HashMap<WindowRewrite, u32>,
+    /// Ways with packets that have not been told of.
+    pub dirty: Vec<u32>,
+}
+
+impl FusedWays {
+    /// The number of another one, which is written with this.
+    pub fn add(&mut self, way: Fused, rewrite: WindowRewrite, parts: Box<[FusedPart]>) -> u32 {
+        let rewrites = &mut self.rewrites;
+        let number = (self.known_rewrites.entry(rewrite)).or_insert_with_key(|r| {
+            rewrites.push(r.clone());
+            rewrites.len() as u32 - 1
+        });
+        let rewrite = *number;
+        self.ways.push(Fused { rewrite, ..way });
+        self.tallies.push(WayTally::default());
+        self.parts.push(parts);
+        self.ways.len() as u32 - 1
+    }
+
+    /// One of those with packets that have not been told of, and which those are: they have been then.
+    pub fn take(&mut self) -> Option<(&[FusedPart], WayTally)> {
+        let way = self.dirty.pop()? as usize;
+        let tally = self.tallies.get_mut(way).map(std::mem::take);
+        Some((self.parts.get(way)?, tally?))
+    }
+
+    /// Forgets all of them. What their packets are counted by must have been told.
+    pub fn clear(&mut self) {
+        debug_assert!(self.dirty.is_empty());
+        *self = FusedWays::default();
+    }
+}
