@@ -9,10 +9,11 @@
 //! packets along them.
 
 use crate::flow::fused_way::{Fused, FusedPart, FusedWays};
-use crate::flow::in_place_way::InPlace;
+use crate::flow::in_place_way::{InPlace, NOBODY};
 use crate::flow::interval_table::Bounds;
 use crate::flow::masked_match::MaskedMatch;
 use crate::flow::origin::{Origin, Origins};
+use crate::flow::table::HINTS;
 use crate::flow::wave_order::MAX_WAVES;
 use crate::simd::WINDOW;
 use crate::simd::window_rewrite::WindowRewrite;
@@ -54,6 +55,9 @@ pub(crate) struct ComposedTable {
     all: Vec<Box<[Part]>>,
     /// Those that packets may go through in place.
     in_place: Vec<Option<InPlace>>,
+    /// Of these, elements whose hints entries keep, by number.
+    hinted: Vec<[u32; HINTS as usize]>,
+    any_hinted: bool,
     /// Of these the ones that are written once, by number; [`NOT_FUSED`] for the others.
     fused_ways: Vec<u32>,
     pub fused: FusedWays,
@@ -79,6 +83,20 @@ impl ComposedTable {
     pub fn in_place(&self, number: u32) -> Option<&InPlace> {
         let at = number.wrapping_sub(COMPOSED) as usize;
         self.in_place.get(at)?.as_ref()
+    }
+
+    /// Elements on a composed action's way whose hints entries keep; [`NOBODY`] for none.
+    #[inline(always)]
+    pub fn hinted(&self, number: u32) -> [u32; HINTS as usize] {
+        let at = number.wrapping_sub(COMPOSED) as usize;
+        let hinted = self.hinted.get(at).copied();
+        hinted.unwrap_or([NOBODY; HINTS as usize])
+    }
+
+    /// Have any got hints?
+    #[inline(always)]
+    pub fn any_hinted(&self) -> bool {
+        self.any_hinted
     }
 
     /// The number of a composed action's way, if its packets are [written once](crate::flow::fused_way).
@@ -125,6 +143,8 @@ impl ComposedTable {
         }
         let n = COMPOSED + self.all.len() as u32;
         self.all.push(parts.into());
+        self.any_hinted |= in_place.as_ref().is_some_and(|w| w.hinted[0] != NOBODY);
+        (self.hinted).push((in_place.as_ref()).map_or([NOBODY; HINTS as usize], |w| w.hinted));
         self.in_place.push(in_place);
         self.fused_ways.push(NOT_FUSED);
         self.names.insert(parts.into(), n);
@@ -135,6 +155,8 @@ impl ComposedTable {
     pub fn clear(&mut self) {
         self.all.clear();
         self.in_place.clear();
+        self.hinted.clear();
+        self.any_hinted = false;
         self.fused_ways.clear();
         self.fused.clear();
         self.names.clear();

@@ -357,7 +357,7 @@ impl FlowRunner {
             return None;
         }
         *to = FusedAsk {
-            node: a.node,
+            node: u16::try_from(a.node).ok()?,
             start: i16::try_from(start + i32::from(a.shift)).ok()?,
             header: u8::try_from(a.header).ok()?,
             protocol: a.protocol,

@@ -9,12 +9,12 @@ use crate::simd::window_rewrite::WindowRewrite;
 use std::collections::HashMap;
 
 /// Elements that are asked on a fused way, at most.
-pub(crate) const MAX_ASKED: usize = 3;
+pub(crate) const MAX_ASKED: usize = 5;
 
 /// An element that is asked on a fused way.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FusedAsk {
-    pub node: u32,
+    pub node: u16,
     /// Where the packet begins that it would be given, in bytes behind the beginning of the packet that came.
     pub start: i16,
     /// Bytes of the IP header.

@@ -138,7 +138,7 @@ impl FlowRunner {
             let seen = f.seen(j, &p, first, &came);
             #[cfg(debug_assertions)]
             expected.check(j, &seen);
-            if !(graph.core).inspect(a.node, &seen, &mut cx) {
+            if !(graph.core).inspect(a.node.into(), &seen, &mut cx) {
                 return self.wanted(&came, (j, before), p, now);
             }
             if cx.hint != hint {

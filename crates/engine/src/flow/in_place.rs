@@ -9,7 +9,7 @@
 //! [`Element::inspect`]: onefold_element::Element::inspect
 
 use crate::flow::batch_drain::BatchDrain;
-use crate::flow::composed::{ComposedTable, Part};
+use crate::flow::composed::Part;
 use crate::flow::exit::{Next, Output};
 use crate::flow::in_place_way::{Asked, Headers, InPlace, NOBODY, Stretch};
 use crate::flow::rewrite_template::{EXIT, NO_SINK};
@@ -135,34 +135,38 @@ impl FlowRunner {
         let now = self.runner.graph.core.now;
         let (mut i, mut by_class) = (from, 0);
         let (mut news, mut stale, mut found) = (self.news, stale, from);
+        let ahead = self.composed.any_hinted();
         // Bound: each round takes a packet
         while i < upto && self.holds() && !self.runner.graph.out.traced {
             // one that an element wanted may have come to be known, in another flow's place
             if self.news != news {
                 (news, stale, found) = (self.news, true, i);
             }
-            if found < upto && found <= i + AHEAD {
+            if !ahead {
+                if !self.is_composed(wide, i, stale) {
+                    break;
+                }
+            } else if found < upto && found <= i + AHEAD {
                 found = self.look_ahead(wide, (found, upto.min(found + AHEAD)), stale);
             }
             let Some(x) = self.group.get(i) else { break };
             let (number, lease) = (x.action, x.lease);
-            if !ComposedTable::is(number) {
-                break;
-            }
             let fits = |p: &Pkt| p.len() <= LONGEST && p.headroom() >= ROOM;
-            if self.composed.in_place(number).is_none()
-                || !packets.rest().first().is_some_and(fits)
+            let Some(p) = packets.rest().first().filter(|p| fits(p)) else {
+                break;
+            };
+            let way = self.composed.fused_way(number);
+            let way = way.filter(|way| self.composed.fits(*way, p));
+            if way.is_none() && self.composed.in_place(number).is_none()
                 || lease != NO_LEASE && !self.pool.leases.runs(lease)
             {
                 break;
             }
             by_class += u64::from(x.slot == NO_SLOT);
             let Some(p) = packets.next() else { break };
-            match self.composed.fused_way(number) {
-                Some(way) if self.composed.fits(way, &p) => {
-                    self.goes_fused(wide, (cache, i), way, p, now);
-                }
-                _ => self.goes_in_place(wide, (cache, i), p, now),
+            match way {
+                Some(way) => self.goes_fused(wide, (cache, i), way, p, now),
+                None => self.goes_in_place(wide, (cache, i), p, now),
             }
             i += 1;
         }
@@ -184,18 +188,15 @@ impl FlowRunner {
                 continue;
             }
             let Some(x) = self.group.get(i) else { break };
-            let Some(way) = self.composed.in_place(x.action) else {
-                continue;
-            };
-            for (k, node) in way.hinted.iter().enumerate() {
-                if x.slot == NO_SLOT || *node == NOBODY {
+            for (k, node) in self.composed.hinted(x.action).into_iter().enumerate() {
+                if x.slot == NO_SLOT || node == NOBODY {
                     break;
                 }
                 if nodes[k] == NOBODY {
-                    nodes[k] = *node;
+                    nodes[k] = node;
                 }
                 // those of another element are not in a hurry
-                if nodes[k] == *node {
+                if nodes[k] == node {
                     hints[k][n[k] % AHEAD] = self.table.hint(x.slot, k as u8);
                     n[k] += 1;
                 }
