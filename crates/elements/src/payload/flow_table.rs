@@ -4,7 +4,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use onefold_element::{Partition, Scope, State, state_any};
 use onefold_packet::Timestamp;
-use onefold_table::prefetch;
+use onefold_table::prefetch_near;
 use std::cmp::Ordering;
 use std::fmt;
 use std::fmt::Write;
@@ -353,8 +353,8 @@ impl FlowTable {
         for hint in hints {
             let i = hint.wrapping_sub(1) as usize;
             if let (Some(r), Some(l)) = (self.records.get(i), self.links.get(i)) {
-                prefetch(r);
-                prefetch(l);
+                prefetch_near(r);
+                prefetch_near(l);
             }
         }
     }

@@ -8,7 +8,7 @@
 //! What follows from what is told by [`follows`]; [`crate::flow::walk`] finds ways that may be composed, and takes
 //! packets along them.
 
-use crate::flow::fused_way::{Fused, FusedPart, FusedWays};
+use crate::flow::fused_way::{FusedWays, WholeWay};
 use crate::flow::in_place_way::{InPlace, NOBODY};
 use crate::flow::interval_table::Bounds;
 use crate::flow::masked_match::MaskedMatch;
@@ -16,7 +16,6 @@ use crate::flow::origin::{Origin, Origins};
 use crate::flow::table::HINTS;
 use crate::flow::wave_order::MAX_WAVES;
 use crate::simd::WINDOW;
-use crate::simd::window_rewrite::WindowRewrite;
 use onefold_packet::Packet;
 use std::collections::HashMap;
 
@@ -113,17 +112,13 @@ impl ComposedTable {
     }
 
     /// A composed action's packets are written once from now on.
-    pub fn set_fused(
-        &mut self,
-        number: u32,
-        (way, rewrite, parts): (Fused, WindowRewrite, Box<[FusedPart]>),
-    ) {
+    pub fn set_fused(&mut self, number: u32, way: WholeWay) {
         if let Some(n) = self
             .fused_ways
             .get_mut((number.wrapping_sub(COMPOSED)) as usize)
             && *n == NOT_FUSED
         {
-            *n = self.fused.add(way, rewrite, parts);
+            *n = self.fused.add(way);
         }
     }
 

@@ -97,16 +97,10 @@ impl FlowAction {
     /// A packet is counted whose elements are told at the end of the moment. Is it the moment's first one?
     #[inline]
     pub fn counts_in_moment(&mut self, bytes: u64, ip_bytes: u32) -> bool {
-        self.count_in_moment(1, bytes, ip_bytes.into())
-    }
-
-    /// [`FlowAction::counts_in_moment`] of more than one.
-    #[inline]
-    pub fn count_in_moment(&mut self, packets: u64, bytes: u64, ip_bytes: u64) -> bool {
         let first = self.moment.packets == 0;
-        self.moment.packets += packets;
+        self.moment.packets += 1;
         self.moment.bytes += bytes;
-        self.moment.ip_bytes += ip_bytes;
+        self.moment.ip_bytes += u64::from(ip_bytes);
         first
     }
 

@@ -11,7 +11,7 @@
 //! behind them, as it leaves.
 
 use crate::flow::composed::Part;
-use crate::flow::fused_way::{Fused, FusedAsk, FusedPart, MAX_ASKED};
+use crate::flow::fused_way::{Fused, FusedAsk, FusedPart, MAX_ASKED, WholeWay};
 use crate::flow::in_place_way::{InPlace, Stretch};
 use crate::flow::rewrite_template::{EXIT, NO_SINK, RewriteTemplate};
 use crate::flow::runner::FlowRunner;
@@ -283,16 +283,13 @@ impl Bytes {
 impl FlowRunner {
     /// A composed action that packets may go through in place, if all that is written on the way can be written at once,
     /// and nobody is told of each packet: with what is written, and what is counted.
-    pub(crate) fn fuse(
-        &self,
-        parts: &[Part],
-        way: &InPlace,
-    ) -> Option<(Fused, WindowRewrite, Box<[FusedPart]>)> {
+    pub(crate) fn fuse(&self, parts: &[Part], way: &InPlace) -> Option<WholeWay> {
         let first = parts.first()?;
         let cache = self.ingress.get(first.cache as usize)?;
         let l3 = cache.matches.get(usize::from(first.guard))?.shape.l3 as i32;
         let mut bytes = Bytes::new(l3);
-        let (mut start, mut sink, mut counted) = (0, NO_SINK, Vec::new());
+        let (mut start, mut sink) = (0, NO_SINK);
+        let (mut counted, mut moments) = (Vec::new(), Vec::new());
         let mut fused = Fused {
             asked: [FusedAsk::default(); MAX_ASKED],
             count: 0,
@@ -314,6 +311,8 @@ impl FlowRunner {
             if t.sink == NO_SINK || !w.waits() || start + t.l3 as i32 != l3 {
                 return None;
             }
+            let told = w.name.counts.get(w.late.0..).unwrap_or_default();
+            moments.extend(told.iter().map(|c| (*c, counted.len())));
             counted.push(FusedPart {
                 action: s.action,
                 start,
@@ -346,7 +345,12 @@ impl FlowRunner {
         fused.idle = rewrite.writes_nothing();
         fused.start = i16::try_from(start).ok()?;
         (fused.sink, fused.sums) = (sink, bytes.sums());
-        Some((fused, rewrite, counted.into()))
+        Some(WholeWay {
+            way: fused,
+            rewrite,
+            parts: counted.into(),
+            moments,
+        })
     }
 
     /// One more is asked, if one is, of a packet that the next cache looks at from `start` on.

@@ -5,6 +5,7 @@
 //! tally, which waits likewise. Here a packet's window is read and written once, and its way has one tally, from which
 //! those of the actions follow whenever anyone may ask for them ([`FusedWays::take`]).
 
+use crate::flow::flow_action::{Count, Pending};
 use crate::simd::window_rewrite::WindowRewrite;
 use std::collections::HashMap;
 
@@ -85,51 +86,140 @@ pub(crate) struct WayTally {
 
 impl WayTally {
     /// Bytes that an action counts.
-    pub fn bytes_at(&self, part: &FusedPart) -> u64 {
+    fn bytes_at(&self, part: &FusedPart) -> u64 {
         let all = if part.trimmed { self.ends } else { self.bytes };
         let less = (self.packets as i64).wrapping_mul(part.start.into());
         all.wrapping_add_signed(less.wrapping_neg())
     }
+
+    /// What an action counts.
+    fn pending_at(&self, part: &FusedPart) -> Pending {
+        Pending {
+            packets: self.packets,
+            bytes: self.bytes_at(part),
+            ip_bytes: self.ip_bytes,
+        }
+    }
+}
+
+/// A way with all that belongs to it.
+#[derive(Debug)]
+pub(crate) struct WholeWay {
+    pub way: Fused,
+    pub rewrite: WindowRewrite,
+    pub parts: Box<[FusedPart]>,
+    /// What is told at the end of a moment: a count of one of the parts.
+    pub moments: Vec<(Count, usize)>,
 }
 
 /// All of them, by number.
 #[derive(Debug, Default)]
 pub(crate) struct FusedWays {
     pub ways: Vec<Fused>,
+    /// Packets of this moment.
     pub tallies: Vec<WayTally>,
+    /// Packets of earlier ones that actions have not been told of.
+    rest: Vec<WayTally>,
     pub parts: Vec<Box<[FusedPart]>>,
+    /// What is told at the end of a moment: a counter, and which part's packets.
+    moments: Vec<Box<[(u32, u32)]>>,
     /// What is written: few things, by many ways.
     pub rewrites: Vec<WindowRewrite>,
     known_rewrites: HashMap<WindowRewrite, u32>,
-    /// Ways with packets that have not been told of.
+    /// Counts that are told at the end of a moment: few, of many ways.
+    pub counters: Vec<(Count, Pending)>,
+    known_counters: HashMap<Count, u32>,
+    /// Ways with packets of this moment, and of earlier ones.
     pub dirty: Vec<u32>,
+    waiting: Vec<u32>,
 }
 
 impl FusedWays {
-    /// The number of another one, which is written with this.
-    pub fn add(&mut self, way: Fused, rewrite: WindowRewrite, parts: Box<[FusedPart]>) -> u32 {
+    /// The number of another one.
+    pub fn add(&mut self, of: WholeWay) -> u32 {
         let rewrites = &mut self.rewrites;
-        let number = (self.known_rewrites.entry(rewrite)).or_insert_with_key(|r| {
+        let number = (self.known_rewrites.entry(of.rewrite)).or_insert_with_key(|r| {
             rewrites.push(r.clone());
             rewrites.len() as u32 - 1
         });
         let rewrite = *number;
-        self.ways.push(Fused { rewrite, ..way });
+        let counters = &mut self.counters;
+        let mut moments = Vec::new();
+        for (count, part) in of.moments {
+            let number = *self.known_counters.entry(count).or_insert_with(|| {
+                counters.push((count, Pending::default()));
+                counters.len() as u32 - 1
+            });
+            moments.push((number, part as u32));
+        }
+        self.ways.push(Fused { rewrite, ..of.way });
         self.tallies.push(WayTally::default());
-        self.parts.push(parts);
+        self.rest.push(WayTally::default());
+        self.parts.push(of.parts);
+        self.moments.push(moments.into());
         self.ways.len() as u32 - 1
     }
 
-    /// One of those with packets that have not been told of, and which those are: they have been then.
-    pub fn take(&mut self) -> Option<(&[FusedPart], WayTally)> {
-        let way = self.dirty.pop()? as usize;
-        let tally = self.tallies.get_mut(way).map(std::mem::take);
-        Some((self.parts.get(way)?, tally?))
+    /// The moment ends: [counters](FusedWays::counters) have its packets, and `site` is told of those that asked elements
+    /// have seen.
+    pub fn end_moment(&mut self, mut site: impl FnMut(u32, u64)) {
+        // Bound: ways
+        while let Some(way) = self.dirty.pop() {
+            let at = way as usize;
+            let (Some(tally), Some(rest), Some(parts), Some(moments)) = (
+                self.tallies.get_mut(at),
+                self.rest.get_mut(at),
+                self.parts.get(at),
+                self.moments.get(at),
+            ) else {
+                continue;
+            };
+            let tally = std::mem::take(tally);
+            for part in parts {
+                if let Some(s) = part.site {
+                    site(s, tally.packets);
+                }
+            }
+            for (counter, part) in moments {
+                let part = parts.get(*part as usize);
+                if let (Some((_, n)), Some(part)) = (self.counters.get_mut(*counter as usize), part)
+                {
+                    n.packets += tally.packets;
+                    n.bytes += tally.bytes_at(part);
+                    n.ip_bytes += tally.ip_bytes;
+                }
+            }
+            if rest.packets == 0 {
+                self.waiting.push(way);
+            }
+            rest.packets += tally.packets;
+            rest.bytes += tally.bytes;
+            rest.ends += tally.ends;
+            rest.ip_bytes += tally.ip_bytes;
+        }
+    }
+
+    /// Packets of moments that have ended that actions have not been told of: an action, and which those are.
+    pub fn waiting(&self) -> impl Iterator<Item = (u32, Pending)> {
+        self.waiting.iter().flat_map(|way| {
+            let parts = self.parts.get(*way as usize).map_or(&[][..], |p| p);
+            let tally = self.rest.get(*way as usize).copied().unwrap_or_default();
+            parts.iter().map(move |p| (p.action, tally.pending_at(p)))
+        })
+    }
+
+    /// These have been told.
+    pub fn all_told(&mut self) {
+        for way in self.waiting.drain(..) {
+            if let Some(rest) = self.rest.get_mut(way as usize) {
+                *rest = WayTally::default();
+            }
+        }
     }
 
     /// Forgets all of them. What their packets are counted by must have been told.
     pub fn clear(&mut self) {
-        debug_assert!(self.dirty.is_empty());
+        debug_assert!(self.dirty.is_empty() && self.waiting.is_empty());
         *self = FusedWays::default();
     }
 }

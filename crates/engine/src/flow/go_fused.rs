@@ -1,7 +1,7 @@
 //! Packets on ways that are [written once](crate::flow::fused_way).
 
 use crate::flow::fused_way::{Fused, WayTally};
-use crate::flow::runner::FlowRunner;
+use crate::flow::runner::{FlowRunner, tell};
 use crate::flow::table::{HINTS, NO_SLOT};
 use crate::flow::walk::{leaves, tally_and_tell, touched};
 use crate::simd::window_rewrite::Operands;
@@ -211,33 +211,44 @@ impl FlowRunner {
         self.walk_on(came.at, p, now, done);
     }
 
-    /// Actions and elements are told of packets that went ways that are written once.
+    /// The moment ends for packets that went ways that are written once.
     #[inline]
-    pub(crate) fn tell_fused(&mut self) {
-        // Bound: ways
-        while let Some((parts, tally)) = self.composed.fused.take() {
-            for part in parts {
-                if let (Some(site), Some(l)) = (part.site, &mut self.runner.loaded) {
-                    l.state.counts.site_many(site, tally.packets);
-                }
-                let Some((w, t)) = self.actions.get_mut(part.action) else {
-                    continue;
-                };
-                if !t.ready() {
-                    if t.pending().packets == 0 {
-                        self.dirty.push(part.action);
-                    }
-                    if t.plain() {
-                        t.set_ready();
-                    }
-                }
-                let bytes = tally.bytes_at(part);
-                t.add_many(tally.packets, bytes, tally.ip_bytes);
-                if w.late.1 > 0 && w.count_in_moment(tally.packets, bytes, tally.ip_bytes) {
-                    self.moments.push(part.action);
-                }
+    pub(crate) fn end_fused_moment(&mut self) {
+        let fused = &mut self.composed.fused;
+        if fused.dirty.is_empty() {
+            return;
+        }
+        let mut counts = self.runner.loaded.as_mut().map(|l| &mut l.state.counts);
+        fused.end_moment(|site, n| {
+            if let Some(c) = &mut counts {
+                c.site_many(site, n);
+            }
+        });
+        for (c, n) in &mut fused.counters {
+            let n = std::mem::take(n);
+            if n.packets > 0 {
+                tell(&mut self.runner.graph, c, n.packets, n.bytes, n.ip_bytes);
             }
         }
+    }
+
+    /// Actions are told of packets that went ways that are written once, in moments that have ended.
+    pub(crate) fn tell_fused(&mut self) {
+        for (action, n) in self.composed.fused.waiting() {
+            let Some((_, t)) = self.actions.get_mut(action) else {
+                continue;
+            };
+            if !t.ready() {
+                if t.pending().packets == 0 {
+                    self.dirty.push(action);
+                }
+                if t.plain() {
+                    t.set_ready();
+                }
+            }
+            t.add_many(n.packets, n.bytes, n.ip_bytes);
+        }
+        self.composed.fused.all_told();
     }
 }
 
