@@ -1,5 +1,5 @@
-//! Packets that are written once for all actions of their ways, and whose elements have hints about their flows, against the
-//! program alone: the same packets, everything that can be seen compared.
+//! Packets that are written once for all actions of their ways, and whose elements have hints about their flows,
+//! against the program alone: the same packets, everything that can be seen compared.
 
 #[allow(dead_code)]
 #[path = "program/harness.rs"]
@@ -74,7 +74,7 @@ fn on_trunk(r: &mut Rng, hosts: u64) -> Vec<u8> {
         src_mac: [2, 0, 0, 0, 0, 1],
         src: [10, 0, 0, host],
         dst: [8, 8, 8, 8],
-        proto: if host % 3 == 0 { 6 } else { 17 },
+        proto: if host.is_multiple_of(3) { 6 } else { 17 },
         ttl: r.of(&[64, 64, 64, 64, 2, 1]),
         ports: (1000 + u16::from(host), 53),
         flags: 0x10,
@@ -143,7 +143,8 @@ fn run(mut b: Both, hosts: u64, seed: u64, resets: bool) -> Both {
     b
 }
 
-/// Tags, IPv6, translated addresses, times to live, checksums of all kinds, padding: nearly all packets are written once.
+/// Tags, IPv6, translated addresses, times to live, checksums of all kinds, padding: nearly all packets are written
+/// once.
 #[test]
 fn packets_are_written_once() {
     for seed in [3, 0x1357_9bdf] {

@@ -14,7 +14,8 @@
 //! `capacity`, `reset`.
 
 use super::base::ip_facts;
-use super::flow_table::{Addresses, FlowBytes, FlowKey, FlowTable, Record};
+use super::flow_key::{Addresses, FlowBytes, FlowKey};
+use super::flow_table::{FlowTable, Record};
 use onefold_element::args::{Args, Seconds};
 use onefold_element::handler::{HandlerError, HandlerInfo, HandlerResult};
 use onefold_element::model::{Model, ModelCx};
@@ -143,9 +144,9 @@ impl Element for FlowMonitor {
         true
     }
 
-    fn expect(&self, hints: &[u32], store: &StateStore) {
+    fn prefetch_flows(&self, hints: &[u32], store: &StateStore) {
         if let Some(t) = self.table.and_then(|id| store.get::<FlowTable>(id)) {
-            t.expect(hints);
+            t.prefetch(hints);
         }
     }
 

@@ -29,6 +29,13 @@ struct Step {
     headers: Option<Headers>,
 }
 
+impl Step {
+    /// In an entry of a composed action elements' hints stand in their place.
+    fn has_zero_sums(&self) -> bool {
+        self.flow.zero_udp_checksum != [0; 3]
+    }
+}
+
 impl FlowRunner {
     /// A packet at an entry is looked up cache by cache; if it `composes`, what follows from what it was found in there
     /// is composed. Given back if it is not known.
@@ -163,8 +170,6 @@ impl FlowRunner {
         const GONE: &str = "not there any more";
         const NO_ROOM: &str = "a flow's own that the entry has no room for";
         let (first, others) = steps.split_first().ok_or(GONE)?;
-        // in an entry of a composed action an element's hint stands in their place
-        let sums = |s: &Step| s.flow.zero_udp_checksum != [0; 3];
         let matched = |s: &Step| {
             let cache = self.ingress.get(s.part.cache as usize)?;
             cache.matches.get(usize::from(s.part.guard))
@@ -180,7 +185,7 @@ impl FlowRunner {
         if keyed && self.composed.has(&parts) {
             // what is a flow's own was right for one packet, and so is for all of its packets
             let number = self.composed.number(&parts, None).ok_or(GONE)?;
-            if steps.iter().any(sums) {
+            if steps.iter().any(Step::has_zero_sums) {
                 return Err(NO_ROOM);
             }
             return self.install_entry(first, steps.iter().find(|s| s.part.own), number);
@@ -192,12 +197,8 @@ impl FlowRunner {
         for s in others {
             let t = self.actions.template(before.part.action).ok_or(GONE)?;
             let pull = self.pull_of(t).ok_or(GONE)?;
-            let shift = self
-                .ingress
-                .get(s.part.cache as usize)
-                .ok_or(GONE)?
-                .seat
-                .shift;
+            let cache = self.ingress.get(s.part.cache as usize);
+            let shift = cache.ok_or(GONE)?.seat.shift;
             if t.trim {
                 let l3 = u64::from(t.l3);
                 let (lo, hi) = of.totals();
@@ -233,7 +234,9 @@ impl FlowRunner {
         if owns.next().is_some() {
             return Err("two actions with something of the flow's own");
         }
-        if steps.iter().any(sums) || own.is_some() && (first.key[0] & LONG != 0 || !keyed) {
+        if steps.iter().any(Step::has_zero_sums)
+            || own.is_some() && (first.key[0] & LONG != 0 || !keyed)
+        {
             return Err(NO_ROOM);
         }
         let headers: Vec<_> = steps.iter().map(|s| s.headers).collect();

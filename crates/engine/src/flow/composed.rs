@@ -9,14 +9,14 @@
 //! packets along them.
 
 use crate::flow::fused_way::{FusedWays, WholeWay};
-use crate::flow::in_place_way::{InPlace, NOBODY};
+use crate::flow::in_place_way::{HINTS, InPlace, NOBODY};
 use crate::flow::interval_table::Bounds;
 use crate::flow::masked_match::MaskedMatch;
 use crate::flow::origin::{Origin, Origins};
-use crate::flow::table::HINTS;
 use crate::flow::wave_order::MAX_WAVES;
 use crate::simd::WINDOW;
 use onefold_packet::Packet;
+use onefold_table::prefetch_near;
 use std::collections::HashMap;
 
 /// Numbers from here on stand for composed actions, where numbers of actions are kept.
@@ -90,6 +90,16 @@ impl ComposedTable {
         let at = number.wrapping_sub(COMPOSED) as usize;
         let hinted = self.hinted.get(at).copied();
         hinted.unwrap_or([NOBODY; HINTS as usize])
+    }
+
+    /// Asks for what a packet of this one reads and writes of its way.
+    #[inline(always)]
+    pub fn prefetch(&self, number: u32) {
+        let way = self.fused_way(number).unwrap_or(NOT_FUSED) as usize;
+        if let (Some(way), Some(tally)) = (self.fused.ways.get(way), self.fused.tallies.get(way)) {
+            prefetch_near(way);
+            prefetch_near(tally);
+        }
     }
 
     /// Have any got hints?

@@ -1,10 +1,10 @@
 //! When all that is written on a composed action's way can be written at once ([`crate::flow::fused_way`]).
 //!
-//! Places are in bytes behind the beginning of the packet that came; headers do not move, but packets begin elsewhere, and
-//! what is in front of IP's is written anew. Of each byte it is worked out what becomes of it ([`Byte`]), template by
-//! template, and what has become of all of them in the end is one template, if each stays where it is, is set, or is the
-//! flow's own. Differences of checksums add up (RFC 1624). Where one of UDP could come to zero between two parts, from
-//! where on it would be none, nothing is fused.
+//! Places are in bytes behind the beginning of the packet that came; headers do not move, but packets begin
+//! elsewhere, and what is in front of IP's is written anew. Of each byte it is worked out what becomes of it
+//! ([`Byte`]), template by template, and what has become of all of them in the end is one template, if each stays
+//! where it is, is set, or is the flow's own. Differences of checksums add up (RFC 1624). Where one of UDP could come
+//! to zero between two parts, from where on it would be none, nothing is fused.
 //!
 //! An element that is asked on the way sees the packet from its IP header on. So that it sees there what it would have
 //! seen, all that is written there is written between the same two elements: before them, the packet is as it came, and
@@ -281,8 +281,8 @@ impl Bytes {
 }
 
 impl FlowRunner {
-    /// A composed action that packets may go through in place, if all that is written on the way can be written at once,
-    /// and nobody is told of each packet: with what is written, and what is counted.
+    /// A composed action that packets may go through in place, if all that is written on the way can be written at
+    /// once, and nobody is told of each packet: with what is written, and what is counted.
     pub(crate) fn fuse(&self, parts: &[Part], way: &InPlace) -> Option<WholeWay> {
         let first = parts.first()?;
         let cache = self.ingress.get(first.cache as usize)?;

@@ -95,8 +95,8 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// What is written at once is what templates write one after the other: tags and headers put on and taken off, times to
-    /// live, addresses and ports, checksums of UDP and others that are none, or come to none.
+    /// What is written at once is what templates write one after the other: tags and headers put on and taken off,
+    /// times to live, addresses and ports, checksums of UDP and others that are none, or come to none.
     #[test]
     fn at_once_as_one_by_one(
         steps in proptest::collection::vec(step(), 1..5),

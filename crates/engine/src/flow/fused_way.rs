@@ -1,9 +1,9 @@
-//! Composed actions whose packets are written once: all that the templates of their parts do is done by one of them, and a
-//! packet is counted once for all of its actions ([`crate::flow::fuse`] says when that can be done).
+//! Composed actions whose packets are written once: all that the templates of their parts do is done by one of them,
+//! and a packet is counted once for all of its actions ([`crate::flow::fuse`] says when that can be done).
 //!
-//! A template begins where the one before has just written, so that its loads wait for those stores; and each action has a
-//! tally, which waits likewise. Here a packet's window is read and written once, and its way has one tally, from which
-//! those of the actions follow whenever anyone may ask for them ([`FusedWays::take`]).
+//! A template begins where the one before has just written, so that its loads wait for those stores; and each action
+//! has a tally, which waits likewise. Here a packet's window is read and written once, and its way has one tally,
+//! from which those of the actions follow whenever anyone may ask for them ([`FusedWays::take`]).
 
 use crate::flow::flow_action::{Count, Pending};
 use crate::simd::window_rewrite::WindowRewrite;
@@ -21,7 +21,8 @@ pub(crate) struct FusedAsk {
     /// Bytes of the IP header.
     pub header: u8,
     pub protocol: u8,
-    /// Which of the hints that are kept with flows' entries is its; [`HINTS`](crate::flow::table::HINTS) for none.
+    /// Which of the hints that are kept with flows' entries is its; [`HINTS`](crate::flow::in_place_way::HINTS) for
+    /// none.
     pub hint: u8,
 }
 
@@ -160,8 +161,8 @@ impl FusedWays {
         self.ways.len() as u32 - 1
     }
 
-    /// The moment ends: [counters](FusedWays::counters) have its packets, and `site` is told of those that asked elements
-    /// have seen.
+    /// The moment ends: [counters](FusedWays::counters) have its packets, and `site` is told of those that asked
+    /// elements have seen.
     pub fn end_moment(&mut self, mut site: impl FnMut(u32, u64)) {
         // Bound: ways
         while let Some(way) = self.dirty.pop() {

@@ -1,8 +1,10 @@
 //! Packets on ways that are [written once](crate::flow::fused_way).
 
 use crate::flow::fused_way::{Fused, WayTally};
+use crate::flow::hints::{hint, set_hint};
+use crate::flow::in_place_way::HINTS;
 use crate::flow::runner::{FlowRunner, tell};
-use crate::flow::table::{HINTS, NO_SLOT};
+use crate::flow::table::NO_SLOT;
 use crate::flow::walk::{leaves, tally_and_tell, touched};
 use crate::simd::window_rewrite::Operands;
 use crate::simd::{WINDOW, Wide};
@@ -129,7 +131,7 @@ impl FlowRunner {
             let graph = &mut self.runner.graph;
             let a = &f.asked[j];
             let hinted = a.hint < HINTS && slot != NO_SLOT;
-            let hint = hinted.then(|| self.table.hint(slot, a.hint));
+            let hint = hinted.then(|| hint(&self.table, slot, a.hint));
             let mut cx = InspectCx {
                 now,
                 store: &mut graph.store,
@@ -142,8 +144,7 @@ impl FlowRunner {
                 return self.wanted(&came, (j, before), p, now);
             }
             if cx.hint != hint {
-                self.table
-                    .set_hint(slot, a.hint, cx.hint.unwrap_or(NO_HINT));
+                set_hint(&mut self.table, slot, a.hint, cx.hint.unwrap_or(NO_HINT));
             }
             j += 1;
         }

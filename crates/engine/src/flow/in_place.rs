@@ -11,10 +11,11 @@
 use crate::flow::batch_drain::BatchDrain;
 use crate::flow::composed::Part;
 use crate::flow::exit::{Next, Output};
-use crate::flow::in_place_way::{Asked, Headers, InPlace, NOBODY, Stretch};
+use crate::flow::hints::{hint, set_hint};
+use crate::flow::in_place_way::{Asked, HINTS, Headers, InPlace, NOBODY, Stretch};
 use crate::flow::rewrite_template::{EXIT, NO_SINK};
 use crate::flow::runner::FlowRunner;
-use crate::flow::table::{HINTS, NO_SLOT};
+use crate::flow::table::NO_SLOT;
 use crate::flow::transmit::count_known;
 use crate::flow::walk::{apply, leaves, tally_and_tell, touched};
 use crate::flow::wave::LONGEST;
@@ -188,6 +189,7 @@ impl FlowRunner {
                 continue;
             }
             let Some(x) = self.group.get(i) else { break };
+            self.composed.prefetch(x.action);
             for (k, node) in self.composed.hinted(x.action).into_iter().enumerate() {
                 if x.slot == NO_SLOT || node == NOBODY {
                     break;
@@ -197,14 +199,15 @@ impl FlowRunner {
                 }
                 // those of another element are not in a hurry
                 if nodes[k] == node {
-                    hints[k][n[k] % AHEAD] = self.table.hint(x.slot, k as u8);
+                    hints[k][n[k] % AHEAD] = hint(&self.table, x.slot, k as u8);
                     n[k] += 1;
                 }
             }
         }
         let g = &self.runner.graph;
         for (k, node) in nodes.iter().enumerate().filter(|(_, n)| **n != NOBODY) {
-            g.core.expect(*node, &hints[k][..n[k].min(AHEAD)], &g.store);
+            g.core
+                .prefetch_flows(*node, &hints[k][..n[k].min(AHEAD)], &g.store);
         }
         to
     }
@@ -263,7 +266,7 @@ impl FlowRunner {
             sink = template.sink;
             let Some(a) = &s.asked else { continue };
             let core = &mut self.runner.graph.core;
-            let hint = (a.hint < HINTS && slot != NO_SLOT).then(|| self.table.hint(slot, a.hint));
+            let hint = (a.hint < HINTS && slot != NO_SLOT).then(|| hint(&self.table, slot, a.hint));
             let mut cx = InspectCx {
                 now,
                 store: &mut self.runner.graph.store,
@@ -271,8 +274,7 @@ impl FlowRunner {
             };
             if core.inspect(a.node, &a.of(&p, total), &mut cx) {
                 if cx.hint != hint {
-                    self.table
-                        .set_hint(slot, a.hint, cx.hint.unwrap_or(NO_HINT));
+                    set_hint(&mut self.table, slot, a.hint, cx.hint.unwrap_or(NO_HINT));
                 }
                 if let Some(l) = &mut self.runner.loaded {
                     l.state.counts.site(a.site);

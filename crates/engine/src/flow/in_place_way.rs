@@ -1,8 +1,10 @@
 //! Composed actions in the form in which packets go through them in place ([`crate::flow::in_place`]).
 
-use crate::flow::table::HINTS;
 use onefold_element::Inspected;
 use onefold_packet::Packet;
+
+/// Elements on a flow's way whose hints an entry has room for ([`crate::flow::hints`]).
+pub(crate) const HINTS: u8 = 2;
 
 /// No element.
 pub(crate) const NOBODY: u32 = u32::MAX;

@@ -40,6 +40,7 @@ pub(crate) mod flow_action;
 pub(crate) mod fuse;
 pub(crate) mod fused_way;
 pub(crate) mod go_fused;
+pub(crate) mod hints;
 pub(crate) mod in_place;
 pub(crate) mod in_place_way;
 pub(crate) mod ingress_cache;

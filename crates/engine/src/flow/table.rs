@@ -16,11 +16,9 @@
 //! Bounds: a look-up reads at most 2 buckets and the entries whose tags are equal, an insertion moves at most one entry.
 
 use crate::flow::bucket::Bucket;
-use crate::flow::composed::ComposedTable;
 use crate::simd::any::Any;
 use crate::simd::hash::{Secrets, scaled, tag};
 use crate::simd::{TAGS, Wide, ZERO_SUM_WORDS};
-use onefold_element::NO_HINT;
 use onefold_table::{HugeVec, prefetch};
 
 /// Entries of a bucket.
@@ -31,11 +29,6 @@ const CAPACITY: (usize, usize) = (64, 1 << 25);
 const FIRST: usize = 128;
 /// Words of a key, at most.
 pub(crate) const KEY: usize = 5;
-
-/// Elements on a flow's way whose hints an entry has room for.
-pub(crate) const HINTS: u8 = 2;
-/// Which of an entry's words these are.
-const HINT_WORD: usize = ZERO_SUM_WORDS[2];
 
 /// An entry: its key and what the owner keeps with it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -50,7 +43,7 @@ pub(crate) const NO_SLOT: Slot = Slot::MAX;
 #[derive(Debug)]
 pub(crate) struct Table {
     buckets: HugeVec<Bucket>,
-    lines: HugeVec<Entry>,
+    pub(super) lines: HugeVec<Entry>,
     /// By bucket: which entries have been used since somebody wanted their places.
     used: HugeVec<u8>,
     seed: Secrets,
@@ -279,26 +272,6 @@ impl Table {
     #[inline(always)]
     pub fn get(&self, slot: Slot) -> Option<&Entry> {
         self.lines.get(slot as usize)
-    }
-    /// Of an entry of a composed action: what one of [`HINTS`] elements has said of its flow
-    /// ([`onefold_element::InspectCx::hint`]).
-    ///
-    /// It stands where other entries have checksums that come to zero; those of composed actions have none.
-    #[inline(always)]
-    pub fn hint(&self, slot: Slot, which: u8) -> u32 {
-        let word = self.lines.get(slot as usize).map(|l| l.0[HINT_WORD]);
-        word.map_or(NO_HINT, |w| (w >> (u32::from(which) % 2 * 32)) as u32)
-    }
-    /// An element says something else of an entry's flow. Nothing happens to an entry of any other action.
-    #[inline(never)]
-    pub fn set_hint(&mut self, slot: Slot, which: u8, hint: u32) {
-        if let Some(l) = self.lines.get_mut(slot as usize)
-            && ComposedTable::is(l.0[5] as u32)
-        {
-            let by = u32::from(which) % 2 * 32;
-            let rest = l.0[HINT_WORD] & !(u64::from(u32::MAX) << by);
-            l.0[HINT_WORD] = rest | u64::from(hint) << by;
-        }
     }
     /// May any entry have dangers? Which ones do cannot be foreseen where some protocols' entries have and others' have not.
     #[inline(always)]

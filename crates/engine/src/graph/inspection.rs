@@ -25,14 +25,14 @@ impl Core {
         elem.is_some_and(|e| e.hints())
     }
 
-    /// [`Element::expect`].
+    /// [`Element::prefetch_flows`].
     ///
-    /// [`Element::expect`]: onefold_element::Element::expect
+    /// [`Element::prefetch_flows`]: onefold_element::Element::prefetch_flows
     #[inline(always)]
-    pub fn expect(&self, node: u32, hints: &[u32], store: &StateStore) {
+    pub fn prefetch_flows(&self, node: u32, hints: &[u32], store: &StateStore) {
         let elem = self.nodes.get(node as usize).and_then(|n| n.elem.as_ref());
         if let Some(e) = elem {
-            e.expect(hints, store);
+            e.prefetch_flows(hints, store);
         }
     }
 }
