@@ -197,12 +197,7 @@ impl FlowTable {
             let i = hint.wrapping_sub(1) as usize;
             if let (Some(r), Some(l)) = (self.records.get(i), self.links.get(i)) {
                 prefetch_near(r);
-                // a flow that is seen is taken out from between these
-                for neighbor in [l.older, l.newer] {
-                    if let Some(l) = self.links.get(neighbor as usize) {
-                        prefetch_near(l);
-                    }
-                }
+                prefetch_near(l);
             }
         }
     }

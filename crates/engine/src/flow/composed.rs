@@ -16,7 +16,6 @@ use crate::flow::origin::{Origin, Origins};
 use crate::flow::wave_order::MAX_WAVES;
 use crate::simd::WINDOW;
 use onefold_packet::Packet;
-use onefold_table::prefetch_near;
 use std::collections::HashMap;
 
 /// Numbers from here on stand for composed actions, where numbers of actions are kept.
@@ -90,16 +89,6 @@ impl ComposedTable {
         let at = number.wrapping_sub(COMPOSED) as usize;
         let hinted = self.hinted.get(at).copied();
         hinted.unwrap_or([NOBODY; HINTS as usize])
-    }
-
-    /// Asks for what a packet of this one reads and writes of its way.
-    #[inline(always)]
-    pub fn prefetch(&self, number: u32) {
-        let way = self.fused_way(number).unwrap_or(NOT_FUSED) as usize;
-        if let (Some(way), Some(tally)) = (self.fused.ways.get(way), self.fused.tallies.get(way)) {
-            prefetch_near(way);
-            prefetch_near(tally);
-        }
     }
 
     /// Have any got hints?

@@ -189,7 +189,6 @@ impl FlowRunner {
                 continue;
             }
             let Some(x) = self.group.get(i) else { break };
-            self.composed.prefetch(x.action);
             for (k, node) in self.composed.hinted(x.action).into_iter().enumerate() {
                 if x.slot == NO_SLOT || node == NOBODY {
                     break;
