@@ -9,6 +9,7 @@
 //! to the user and cannot be written by others. Anything else is no proof: it is made anew, and the file replaced.
 
 use anyhow::{Context, Result, bail};
+use onefold_element::ElemId;
 use onefold_engine::Graph;
 use onefold_synth::Program;
 use sha2::{Digest, Sha256};
@@ -55,6 +56,21 @@ impl Key {
     /// is more than its configuration.
     pub fn of(graph: &Graph, program: &Program) -> Option<Key> {
         Key::with(BUILD, graph, program)
+    }
+
+    /// Of what a proof sees of a program and a graph as it is now: models, wiring, finer models. It serves one run.
+    pub fn of_proof(graph: &Graph, program: &Program) -> Key {
+        let mut h = Hashing(Sha256::new());
+        // writing into a hash cannot fail
+        let _ = write!(h, "{:?}\n{program:?}\n", graph.synthesis_input());
+        for e in 0..graph.len() as u32 {
+            let e = ElemId(e);
+            for port in 0..graph.port_counts(e).0 {
+                let finer = graph.finer_model(e, port as u16);
+                let _ = finer.map(|cases| write!(h, "{e:?} {port} {cases:?}\n"));
+            }
+        }
+        Key(hex(h.0))
     }
 
     fn with(build: &str, graph: &Graph, program: &Program) -> Option<Key> {

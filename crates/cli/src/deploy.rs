@@ -17,7 +17,7 @@ use onefold_verify::generate::Port;
 use onefold_verify::prove::{self, EntryProof, Proof, Share, prove_with};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// All programs that are made anew during a run have so many times the time limit in all; then they are unknown.
@@ -80,6 +80,7 @@ impl Verdict {
 }
 
 /// What is known of a program.
+#[derive(Clone)]
 pub struct Verification {
     pub verdict: Verdict,
     pub seconds: f64,
@@ -96,6 +97,15 @@ pub struct Verification {
     kept: Option<Kept>,
 }
 
+/// Most verdicts that verifiers of one run share.
+const SHARED: usize = 4;
+
+/// Verdicts that the verifiers of several workers share: their graphs differ in what NATs hand out, which no proof
+/// sees. What one has verified, the others need not verify again if the proof would be of the same program, models and
+/// wiring; who needs a verdict that is being made waits for it.
+#[derive(Clone, Default)]
+pub struct Shared(Arc<Mutex<Vec<(Key, Verification)>>>);
+
 /// Verifies programs of one run.
 pub struct Verifier {
     limit: Option<Duration>,
@@ -106,6 +116,7 @@ pub struct Verifier {
     quiet: bool,
     /// Proofs that were made before.
     cache: Option<ProofCache>,
+    shared: Option<Shared>,
     /// Verdicts about programs that were made anew.
     pub renewals: Vec<Verdict>,
 }
@@ -132,7 +143,16 @@ impl Verifier {
             seed,
             quiet,
             cache: cache(args),
+            shared: None,
             renewals: Vec::new(),
+        }
+    }
+
+    /// The same, for one of several workers.
+    pub fn sharing(self, shared: &Shared) -> Verifier {
+        Verifier {
+            shared: Some(shared.clone()),
+            ..self
         }
     }
 
@@ -145,7 +165,7 @@ impl Verifier {
         let cache = self.cache.as_ref().filter(|_| self.limit.is_some());
         let key = cache.and_then(|_| Key::of(graph, program));
         let (Some(cache), Some(key)) = (cache, key) else {
-            return self.within(graph, program, self.limit);
+            return self.once(graph, program, self.limit);
         };
         if let Some(kept) = cache.find(&key) {
             let mut v = Verification::unseen(program);
@@ -160,7 +180,7 @@ impl Verifier {
             v.kept = Some(kept);
             return Ok(v);
         }
-        let v = self.within(graph, program, self.limit)?;
+        let v = self.once(graph, program, self.limit)?;
         if v.verdict == Verdict::Proved {
             let proof = Kept::now(v.seconds, [v.share.proved, v.share.punted, v.share.within]);
             if let Err(e) = cache.keep(&key, &proof) {
@@ -177,9 +197,33 @@ impl Verifier {
     pub fn verify_renewed(&mut self, graph: &Graph, program: &Program) -> Result<Verification> {
         let limit = self.limit.map(|l| l.min(self.pool));
         let begun = Instant::now();
-        let v = self.within(graph, program, limit)?;
+        let v = self.once(graph, program, limit)?;
         self.pool = self.pool.saturating_sub(begun.elapsed());
         self.renewals.push(v.verdict);
+        Ok(v)
+    }
+
+    /// Verifies it, unless another verifier of the run has.
+    fn once(
+        &self,
+        graph: &Graph,
+        program: &Program,
+        limit: Option<Duration>,
+    ) -> Result<Verification> {
+        let worth = limit.is_some_and(|l| !l.is_zero());
+        let Some(Shared(shared)) = self.shared.as_ref().filter(|_| worth) else {
+            return self.within(graph, program, limit);
+        };
+        let key = Key::of_proof(graph, program);
+        let mut all = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, v)) = all.iter().find(|(k, _)| *k == key) {
+            return Ok(v.clone());
+        }
+        let v = self.within(graph, program, limit)?;
+        if all.len() >= SHARED {
+            all.remove(0);
+        }
+        all.push((key, v.clone()));
         Ok(v)
     }
 

@@ -176,6 +176,8 @@ pub struct Session {
     synthesizes: bool,
     begun: Instant,
     cpu: f64,
+    /// Processor time, where the thread has others' packets, too.
+    counted: Option<f64>,
     /// Who looks at packets one by one.
     pub watch: Option<capture::Watch>,
 }
@@ -205,6 +207,7 @@ impl Session {
             reloads: 0,
             begun: Instant::now(),
             cpu: 0.0,
+            counted: None,
             watch: None,
         })
     }
@@ -222,6 +225,15 @@ impl Session {
         self.begun = Instant::now();
         self.cpu = runner::thread_seconds();
         self.load = Load::default();
+    }
+    /// So much processor time more: somebody else counts it from now on.
+    pub fn count_cpu(&mut self, seconds: f64) {
+        *self.counted.get_or_insert(0.0) += seconds;
+    }
+    /// Processor time that its packets took, in seconds; asked in the worker's thread.
+    pub fn cpu_seconds(&self) -> f64 {
+        let own = || runner::thread_seconds() - self.cpu;
+        self.counted.unwrap_or_else(own)
     }
     /// Is there to be a program?
     pub fn synthesizes(&self) -> bool {
@@ -282,7 +294,7 @@ impl Session {
     ) -> Snapshot {
         let ran = Ran {
             seconds: self.begun.elapsed().as_secs_f64(),
-            cpu_seconds: runner::thread_seconds() - self.cpu,
+            cpu_seconds: self.cpu_seconds(),
             interrupted: false,
             renewed: renewal.renewed,
             program: (self.synthesizes).then(|| worker.executor().flow().report()),

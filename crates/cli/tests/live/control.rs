@@ -15,18 +15,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A client network and the Internet with the ISP edge between them.
-struct Edge {
-    net: Net,
-    folder: PathBuf,
+pub struct Edge {
+    pub net: Net,
+    pub folder: PathBuf,
     socket: PathBuf,
-    onefold: Running,
+    pub onefold: Running,
 }
 
-const SERVER: [u8; 4] = [203, 0, 113, 254];
+pub const SERVER: [u8; 4] = [203, 0, 113, 254];
 
 impl Edge {
     /// Running with these rules; with more options.
     fn start(name: &str, rules: &str, options: &[&str]) -> Option<Edge> {
+        Edge::compared(name, rules, options, "off")
+    }
+
+    /// The same, with this share of the packets compared with the reference graph.
+    pub fn compared(name: &str, rules: &str, options: &[&str], share: &str) -> Option<Edge> {
         let net = Net::new(&["a", "o", "b"])?;
         net.pair(("a", "va"), ("o", "oa"));
         net.pair(("b", "vb"), ("o", "ob"));
@@ -42,7 +47,7 @@ impl Edge {
         let mut args = vec!["isp-edge", "--set", &set, "--control", &control];
         args.extend(["--port", "lan=packet:oa", "--port", "wan=packet:ob"]);
         args.extend(options);
-        let onefold = Running::compared(&net, "o", &args, "off");
+        let onefold = Running::compared(&net, "o", &args, share);
         Some(Edge {
             net,
             folder,
@@ -51,7 +56,7 @@ impl Edge {
         })
     }
 
-    fn rules(&self, text: &str) {
+    pub fn rules(&self, text: &str) {
         std::fs::write(self.folder.join("edge.rules"), text).expect("a file");
     }
 
@@ -63,24 +68,24 @@ impl Edge {
         c
     }
 
-    fn ask(&self, args: &[&str]) -> Output {
+    pub fn ask(&self, args: &[&str]) -> Output {
         self.command(args).output().expect("the binary runs")
     }
 
     /// The JSON object that it answers with; it must succeed.
-    fn json(&self, args: &[&str]) -> Value {
+    pub fn json(&self, args: &[&str]) -> Value {
         let o = self.ask(&[args, &["--json"]].concat());
         let said = String::from_utf8_lossy(&o.stderr);
         assert!(o.status.success(), "{args:?}: {said}");
         serde_json::from_slice(&o.stdout).expect("JSON")
     }
 
-    fn status(&self) -> Value {
+    pub fn status(&self) -> Value {
         self.json(&["status"])
     }
 
     /// Does a datagram come back from the server?
-    fn is_open(&self, port: u16) -> bool {
+    pub fn is_open(&self, port: u16) -> bool {
         let at: SocketAddr = (SERVER, port).into();
         let server = self
             .net
@@ -97,7 +102,7 @@ impl Edge {
 }
 
 /// Connections through the chain that say something all the time, and notice if they break.
-struct Connections {
+pub struct Connections {
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
     threads: Vec<std::thread::JoinHandle<u64>>,
@@ -105,12 +110,17 @@ struct Connections {
 
 impl Connections {
     fn open(edge: &Edge, n: usize, port: u16) -> Connections {
-        let at: SocketAddr = (SERVER, port).into();
+        Connections::over(edge, &[SERVER], n, port)
+    }
+
+    /// The same to these servers in turn.
+    pub fn over(edge: &Edge, servers: &[[u8; 4]], n: usize, port: u16) -> Connections {
+        let any: SocketAddr = ([0, 0, 0, 0], port).into();
         let stop = Arc::new(AtomicBool::new(false));
         let rounds = Arc::new(AtomicU64::new(0));
-        let listener = edge
-            .net
-            .within("b", || TcpListener::bind(at).expect("the server's address"));
+        let listener = edge.net.within("b", || {
+            TcpListener::bind(any).expect("the server's address")
+        });
         std::thread::spawn(move || {
             for s in listener.incoming().take(n).flatten() {
                 std::thread::spawn(move || {
@@ -120,7 +130,8 @@ impl Connections {
             }
         });
         let mut streams = Vec::new();
-        for _ in 0..n {
+        for i in 0..n {
+            let at: SocketAddr = (servers[i % servers.len()], port).into();
             let s = edge.net.within("a", || {
                 TcpStream::connect_timeout(&at, PATIENCE).expect("a connection")
             });
@@ -152,7 +163,7 @@ impl Connections {
     }
 
     /// Waits until each has said something more, on average.
-    fn go_on(&self) {
+    pub fn go_on(&self) {
         let from = self.rounds.load(Ordering::Relaxed);
         let begun = Instant::now();
         while self.rounds.load(Ordering::Relaxed) < from + self.threads.len() as u64 {
@@ -162,7 +173,7 @@ impl Connections {
     }
 
     /// None has broken.
-    fn end(self) {
+    pub fn end(self) {
         self.stop.store(true, Ordering::Relaxed);
         for t in self.threads {
             assert!(t.join().expect("the connection holds") > 0);
@@ -170,12 +181,12 @@ impl Connections {
     }
 }
 
-fn number(v: &Value, path: &[&str]) -> u64 {
+pub fn number(v: &Value, path: &[&str]) -> u64 {
     path.iter().fold(v, |v, key| &v[key]).as_u64().unwrap_or(0)
 }
 
 /// Drops that packets of connections have no part in: neighbours that nobody has, frames of the hosts' own.
-fn lost(v: &Value) -> u64 {
+pub fn lost(v: &Value) -> u64 {
     let ports = ["lan", "wan"].iter();
     let lost = ports.flat_map(|p| v["ports"][p]["lost"].as_object().into_iter().flatten());
     lost.filter_map(|(_, n)| n.as_u64()).sum()

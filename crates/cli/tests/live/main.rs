@@ -14,6 +14,7 @@ mod host;
 mod links;
 mod offload;
 mod running;
+mod scaling;
 mod traffic;
 mod workers;
 mod xdp;

@@ -41,7 +41,11 @@ impl Run {
         }
         let live = open.iter().map(|p| p.live.port.clone()).collect();
         let session = Session::new(chain, made, attached, live)?;
-        let how = (clock, vec![session.sender()]);
+        let how = control::Workers {
+            clock,
+            senders: vec![session.sender()],
+            scaling: None,
+        };
         let controls = control::start(args, &session.chain.name, open, how)?;
         Ok(Run {
             chain: session.chain.clone(),

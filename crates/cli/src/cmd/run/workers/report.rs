@@ -2,7 +2,7 @@
 
 use super::super::{Made, Mode, report, rules};
 use super::dispatch::Done;
-use super::{Args, Ended};
+use super::{Args, Ended, Scaling};
 use crate::common;
 use crate::merge;
 use crate::runner::Outcome;
@@ -36,7 +36,12 @@ fn shadows(ended: &[Ended]) -> Report {
 }
 
 /// The report.
-pub fn tell_all(args: &Args, ended: &mut [Ended], done: Option<&Done>, merging: f64) -> Result<u8> {
+pub fn tell_all(
+    args: &Args,
+    ended: &mut [Ended],
+    (done, scaling): (Option<&Done>, Option<&Scaling>),
+    merging: f64,
+) -> Result<u8> {
     let mode: Mode = args.mode;
     let mut outcome = merge::outcomes(ended.iter().map(|e| &e.outcome), merging);
     if let Some(d) = done {
@@ -90,13 +95,20 @@ pub fn tell_all(args: &Args, ended: &mut [Ended], done: Option<&Done>, merging: 
                 let wrong = ended.iter().map(|e| at_wrong(&e.outcome)).sum();
                 all.insert("dispatch".into(), d.json(wrong));
             }
-            let workers: Vec<_> = ended.iter().enumerate().map(worker_json).collect();
-            all.insert("workers".into(), workers.into());
+            let each = ended.iter().map(|e| worker_json(e, scaling.is_some()));
+            match scaling {
+                None => all.insert("workers".into(), each.collect()),
+                Some(s) => {
+                    all.insert("groups".into(), each.collect());
+                    all.insert("scaling".into(), s.json());
+                    all.insert("workers".into(), s.workers_json().into())
+                }
+            };
         }
         common::print_json(&v)?;
     } else {
         report::print_text(&first.chain.name, &outcome);
-        print_workers(ended);
+        print_workers(ended, scaling);
         if let Some(d) = done {
             d.print(ended.iter().map(|e| at_wrong(&e.outcome)).sum());
         }
@@ -113,10 +125,11 @@ pub fn tell_all(args: &Args, ended: &mut [Ended], done: Option<&Done>, merging: 
     })
 }
 
-fn worker_json((worker, e): (usize, &Ended)) -> serde_json::Value {
+/// A worker, or a group and the worker that had it in the end.
+fn worker_json(e: &Ended, is_group: bool) -> serde_json::Value {
     let (o, t) = (&e.outcome, &e.outcome.totals);
-    serde_json::json!({
-        "worker": worker,
+    let mut v = serde_json::json!({
+        "worker": e.thread,
         "core": e.core,
         "packets_in": t.packets_in,
         "packets_out": t.sent,
@@ -132,22 +145,46 @@ fn worker_json((worker, e): (usize, &Ended)) -> serde_json::Value {
         "verification": e.made.as_deref().map(|(_, v)| v.verdict.name()),
         "mismatches": e.runner.report().mismatches,
         "at_wrong_worker": at_wrong(o),
-    })
+    });
+    if let (Some(v), true) = (v.as_object_mut(), is_group) {
+        v.insert("group".into(), e.number.into());
+    }
+    v
 }
 
-fn print_workers(ended: &[Ended]) {
-    crate::say!("workers");
-    for (worker, e) in ended.iter().enumerate() {
+fn print_workers(ended: &[Ended], scaling: Option<&Scaling>) {
+    crate::say!(
+        "{}",
+        if scaling.is_some() {
+            "groups"
+        } else {
+            "workers"
+        }
+    );
+    for e in ended {
         let (o, t) = (&e.outcome, &e.outcome.totals);
         let core = e
             .core
             .map_or("no core of its own".to_string(), |c| format!("core {c}"));
+        let at = match scaling {
+            Some(_) => format!("worker {}, {core}", e.thread),
+            None => core,
+        };
         crate::say!(
-            "  {worker:<4} in {:>12} packets   out {:>12}   dropped {:>10}   {:>6.0} ns per packet   {core}",
+            "  {:<4} in {:>12} packets   out {:>12}   dropped {:>10}   {:>6.0} ns per packet   {at}",
+            e.number,
             common::thousands(t.packets_in),
             common::thousands(t.sent),
             common::thousands(t.dropped),
             report::ns_per_packet(o)
+        );
+    }
+    if let Some(s) = scaling.map(Scaling::json) {
+        crate::say!(
+            "scaling: {} splits, {} merges, {} balances",
+            s["splits"],
+            s["merges"],
+            s["balances"]
         );
     }
 }
