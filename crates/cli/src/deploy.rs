@@ -1,7 +1,7 @@
 //! Verification before a program takes traffic: proved, or not known (then in shadow mode), or refuted (then not at
 //! all).
 
-use crate::cache::{Kept, Key, ProofCache};
+use crate::cache::{Kept, Key, ProofCache, Slices};
 use crate::common::thousands;
 use crate::counterexample::{PACKETS, Search, Shown, hex, place, show};
 use crate::program::{self, Synthesized};
@@ -97,14 +97,32 @@ pub struct Verification {
     kept: Option<Kept>,
 }
 
-/// Most verdicts that verifiers of one run share.
-const SHARED: usize = 4;
+/// A verdict that the verifiers of several workers share.
+///
+/// Their graphs are that of one worker, but that each NAT hands out a slice of what it has there. What is proved with
+/// all of it, whichever value a NAT takes, is proved with each slice. So the program of one worker is verified, once,
+/// when it is first asked for (who needs it meanwhile waits), and its verdict is that of each worker's program that is
+/// the same one but for the slices ([`Key::of_proof`]). A program that is not has a proof of its own.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Whole>>);
 
-/// Verdicts that the verifiers of several workers share: their graphs differ in what NATs hand out, which no proof
-/// sees. What one has verified, the others need not verify again if the proof would be of the same program, models and
-/// wiring; who needs a verdict that is being made waits for it.
-#[derive(Clone, Default)]
-pub struct Shared(Arc<Mutex<Vec<(Key, Verification)>>>);
+enum Whole {
+    /// The graph of one worker.
+    Graph(Box<Graph>),
+    /// With its program.
+    Program(Box<(Graph, Program)>, Key),
+    /// What came of it.
+    Verified(Key, Box<Verification>),
+    /// It cannot be verified.
+    Failed,
+}
+
+impl Shared {
+    /// By the graph of the chain as one worker has it.
+    pub fn of(graph: Graph) -> Shared {
+        Shared(Arc::new(Mutex::new(Whole::Graph(Box::new(graph)))))
+    }
+}
 
 /// Verifies programs of one run.
 pub struct Verifier {
@@ -116,7 +134,8 @@ pub struct Verifier {
     quiet: bool,
     /// Proofs that were made before.
     cache: Option<ProofCache>,
-    shared: Option<Shared>,
+    /// With what is this worker's of it.
+    shared: Option<(Shared, Slices)>,
     /// Verdicts about programs that were made anew.
     pub renewals: Vec<Verdict>,
 }
@@ -130,6 +149,13 @@ fn cache(args: &VerifyArgs) -> Option<ProofCache> {
         eprintln!("warning: proofs are not kept: {e:#}");
         None
     })
+}
+
+impl VerifyArgs {
+    /// Is there to be a proof?
+    pub fn proves(&self) -> bool {
+        !self.no_verify && self.verify_time > 0
+    }
 }
 
 impl Verifier {
@@ -148,10 +174,10 @@ impl Verifier {
         }
     }
 
-    /// The same, for one of several workers.
-    pub fn sharing(self, shared: &Shared) -> Verifier {
+    /// The same, for one of several workers, whose NATs hand out these slices.
+    pub fn sharing(self, shared: &Shared, slices: Slices) -> Verifier {
         Verifier {
-            shared: Some(shared.clone()),
+            shared: Some((shared.clone(), slices)),
             ..self
         }
     }
@@ -161,11 +187,24 @@ impl Verifier {
     /// # Errors
     /// When the program is not one for this graph.
     pub fn verify(&self, graph: &Graph, program: &Program) -> Result<Verification> {
+        match self.shared {
+            Some(_) => self.once(graph, program, self.limit),
+            None => self.verify_cached(graph, program, self.limit),
+        }
+    }
+
+    /// Looks for a proof that was made before, and keeps one that is made now.
+    fn verify_cached(
+        &self,
+        graph: &Graph,
+        program: &Program,
+        limit: Option<Duration>,
+    ) -> Result<Verification> {
         let begun = Instant::now();
         let cache = self.cache.as_ref().filter(|_| self.limit.is_some());
         let key = cache.and_then(|_| Key::of(graph, program));
         let (Some(cache), Some(key)) = (cache, key) else {
-            return self.once(graph, program, self.limit);
+            return self.within(graph, program, limit);
         };
         if let Some(kept) = cache.find(&key) {
             let mut v = Verification::unseen(program);
@@ -180,7 +219,7 @@ impl Verifier {
             v.kept = Some(kept);
             return Ok(v);
         }
-        let v = self.once(graph, program, self.limit)?;
+        let v = self.within(graph, program, limit)?;
         if v.verdict == Verdict::Proved {
             let proof = Kept::now(v.seconds, [v.share.proved, v.share.punted, v.share.within]);
             if let Err(e) = cache.keep(&key, &proof) {
@@ -203,7 +242,7 @@ impl Verifier {
         Ok(v)
     }
 
-    /// Verifies it, unless another verifier of the run has.
+    /// Verifies it, unless it is what all workers have.
     fn once(
         &self,
         graph: &Graph,
@@ -211,20 +250,34 @@ impl Verifier {
         limit: Option<Duration>,
     ) -> Result<Verification> {
         let worth = limit.is_some_and(|l| !l.is_zero());
-        let Some(Shared(shared)) = self.shared.as_ref().filter(|_| worth) else {
+        let Some((Shared(shared), slices)) = self.shared.as_ref().filter(|_| worth) else {
             return self.within(graph, program, limit);
         };
-        let key = Key::of_proof(graph, program);
-        let mut all = shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, v)) = all.iter().find(|(k, _)| *k == key) {
-            return Ok(v.clone());
+        let mine = Key::of_proof(graph, program, slices);
+        let mut whole = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *whole, Whole::Failed);
+        let before = match before {
+            Whole::Graph(g) => {
+                let program = program::synthesize_graph(&g).program;
+                let key = Key::of_proof(&g, &program, &Slices::new());
+                Whole::Program(Box::new((*g, program)), key)
+            }
+            other => other,
+        };
+        *whole = match before {
+            Whole::Program(all, key) if key == mine => {
+                let v = self.verify_cached(&all.0, &all.1, limit)?;
+                Whole::Verified(key, Box::new(v))
+            }
+            other => other,
+        };
+        match &*whole {
+            Whole::Verified(key, v) if *key == mine => Ok(v.as_ref().clone()),
+            _ => {
+                drop(whole);
+                self.within(graph, program, limit)
+            }
         }
-        let v = self.within(graph, program, limit)?;
-        if all.len() >= SHARED {
-            all.remove(0);
-        }
-        all.push((key, v.clone()));
-        Ok(v)
     }
 
     fn within(

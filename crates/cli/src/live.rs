@@ -323,7 +323,7 @@ pub fn between(
 ) -> Result<()> {
     if let Some(session) = session {
         while let Some(command) = session.mail() {
-            if matches!(command, Command::Install { .. }) {
+            if matches!(command, Command::Commit { .. }) {
                 offloads.close(worker);
             }
             if session.carry_out(command, worker, renewal, log)? {

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use onefold_control::{
     Failure, Handler, Kind, MetricsServer, Request, Server, Stream, default_folder,
 };
+use onefold_partition::PortRule;
 use onefold_runtime::{Clock, SendError, Sender};
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -45,6 +46,8 @@ pub struct Workers {
     pub clock: Clock,
     /// Reach the workers, or groups, in their order.
     pub senders: Vec<Sender<Command>>,
+    /// By what their packets are told apart.
+    pub rules: Vec<PortRule>,
     /// Where groups go from worker to worker.
     pub scaling: Option<Arc<Scaling>>,
 }
@@ -60,12 +63,10 @@ pub fn start(
     workers: Workers,
 ) -> Result<Controls> {
     let control = args.control();
+    let reloader = Reloader::new(args, ports, &workers);
     let Workers {
-        clock,
-        senders,
-        scaling,
+        senders, scaling, ..
     } = workers;
-    let reloader = Reloader::new(args, ports, clock, senders.clone());
     let mut server = bind(control, chain, args.is_quiet())?;
     let socket = server.as_ref().map(|s| s.path().display().to_string());
     let name = server.as_ref().and_then(|s| s.name()).unwrap_or(chain);

@@ -22,6 +22,8 @@ pub struct Edge {
     pub onefold: Running,
 }
 
+/// Datagrams that are sent to a port before it is said to be closed.
+pub const TRIES: u64 = 3;
 pub const SERVER: [u8; 4] = [203, 0, 113, 254];
 
 impl Edge {
@@ -84,9 +86,14 @@ impl Edge {
         self.json(&["status"])
     }
 
-    /// Does a datagram come back from the server?
+    /// Does a datagram get to the server?
     pub fn is_open(&self, port: u16) -> bool {
-        let at: SocketAddr = (SERVER, port).into();
+        self.opens(SERVER, port)
+    }
+
+    /// Does a datagram get to this server?
+    pub fn opens(&self, server: [u8; 4], port: u16) -> bool {
+        let at: SocketAddr = (server, port).into();
         let server = self
             .net
             .within("b", || UdpSocket::bind(at).expect("the server's address"));
@@ -94,10 +101,13 @@ impl Edge {
             .net
             .within("a", || UdpSocket::bind("0.0.0.0:0").expect("a socket"));
         server
-            .set_read_timeout(Some(Duration::from_millis(400)))
+            .set_read_timeout(Some(Duration::from_millis(60)))
             .expect("a time limit");
-        client.send_to(b"hello", at).expect("it leaves");
-        server.recv_from(&mut [0; 64]).is_ok()
+        // again, as it may be late
+        (0..TRIES).any(|_| {
+            client.send_to(b"hello", at).expect("it leaves");
+            server.recv_from(&mut [0; 64]).is_ok()
+        })
     }
 }
 
@@ -279,7 +289,7 @@ fn status_top_and_metrics_say_how_it_stands() {
     assert!(!socket.exists(), "a chain that has ended leaves no socket");
 }
 
-/// Two workers are asked as one, and say which of them did what; they are not changed while they run.
+/// Two workers are asked as one, and say which of them did what.
 #[test]
 fn two_workers_say_how_they_stand() {
     let Some(edge) = Edge::start("control-workers", "allow all\n", &["--workers", "2"]) else {
@@ -298,13 +308,6 @@ fn two_workers_say_how_they_stand() {
     assert!(workers.iter().all(|w| of(w) > 0), "{v}");
     let sum: u64 = workers.iter().map(of).sum();
     assert_eq!(sum, number(&v, &["packets_in"]), "{v}");
-    edge.rules("deny all\n");
-    let o = edge.ask(&["reload"]);
-    let said = String::from_utf8_lossy(&o.stderr);
-    assert!(
-        !o.status.success() && said.contains("several workers"),
-        "{said}"
-    );
     assert!(edge.is_open(8090));
 }
 

@@ -148,6 +148,17 @@ pub fn nothing_lost(v: &Value) {
     assert_eq!(sum, number(v, &["dispatch", "dispatched"]), "{v}");
 }
 
+/// All packets were at the worker whose they are, and none was lost in front of a worker or behind it.
+pub fn nothing_lost_inside(v: &Value) {
+    assert_eq!(
+        workers::number(v, &["dispatch", "at_wrong_worker"]),
+        0,
+        "{v}"
+    );
+    assert_eq!(workers::number(v, &["dispatch", "dropped"]), 0, "{v}");
+    assert_eq!(lost(v), 0, "{v}");
+}
+
 /// Groups of each of two workers.
 fn groups_of(v: &Value) -> [usize; 2] {
     let map = v["scaling"]["groups"].as_array().expect("groups");

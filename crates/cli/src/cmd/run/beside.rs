@@ -44,6 +44,7 @@ impl Run {
         let how = control::Workers {
             clock,
             senders: vec![session.sender()],
+            rules: Vec::new(),
             scaling: None,
         };
         let controls = control::start(args, &session.chain.name, open, how)?;

@@ -134,6 +134,10 @@ pub struct Args {
     #[cfg(debug_assertions)]
     #[arg(long, hide = true)]
     dispatch_fault: bool,
+    /// The worker (or group) with this number refuses to go on with another chain
+    #[cfg(debug_assertions)]
+    #[arg(long, hide = true)]
+    reload_fault: Option<usize>,
     /// What is done in front of the chain. xdp: an XDP program in each xdp: port's driver drops classes that the chain
     /// is proved to drop with nothing left behind but counts, before anything is copied; their counts are added to the
     /// chain's
@@ -208,6 +212,11 @@ impl Args {
     /// Is there a program that was given?
     pub fn has_program(&self) -> bool {
         self.verify.program.is_some()
+    }
+    /// See [`Args::reload_fault`].
+    #[cfg(debug_assertions)]
+    pub fn reload_fault(&self) -> Option<usize> {
+        self.reload_fault
     }
     /// See [`Args::seed`].
     pub fn seed(&self) -> u64 {

@@ -34,7 +34,6 @@ pub struct Group {
     pub worker: Worker<Shadow>,
     pub session: Session,
     chain: Arc<Chain>,
-    made: Option<crate::control::Made>,
     renewal: Renewal,
     log: ShadowLog,
     plan: Plan,
@@ -57,7 +56,7 @@ impl Group {
         let Ready {
             chain,
             executor,
-            made,
+            made: _,
             renewal,
             log,
             session,
@@ -75,7 +74,6 @@ impl Group {
             worker,
             session,
             chain,
-            made,
             renewal,
             log,
             plan,
@@ -160,13 +158,16 @@ impl Group {
             (|| (seconds, cpu), false, self.with_program),
         )?;
         self.log.finish()?;
+        let Session {
+            chain,
+            made,
+            earlier,
+            ..
+        } = self.session;
         Ok(Ended {
-            chain: self.session.chain.clone(),
-            made: self
-                .renewal
-                .latest()
-                .or(self.session.made.take())
-                .or(self.made),
+            chain,
+            made: self.renewal.latest().or(made),
+            earlier: (earlier.compared, earlier.mismatches),
             runner: self.worker.into_executor(),
             renewal: self.renewal,
             log: self.log,

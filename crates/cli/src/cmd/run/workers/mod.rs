@@ -13,6 +13,7 @@ pub use dispatch::Dispatch;
 pub use scaling::Scaling;
 
 use super::{Args, executor};
+use crate::cache::slices_of;
 use crate::common;
 use crate::control::{self, Controls, Made, OpenPort, Session};
 use crate::deploy::{Renewal, Shared, Verifier};
@@ -28,7 +29,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use crew::{Meter, Thread};
 use dispatch::{Dispatching, Done, Way};
 use group::Group;
-use onefold_chain::{Attached, Chain, WorkerChains};
+use onefold_chain::{Attached, Chain, LivePort, WorkerChains};
 use onefold_engine::shadow::Shadow;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
@@ -63,6 +64,8 @@ pub struct Ended {
     log: ShadowLog,
     outcome: Outcome,
     core: Option<usize>,
+    /// Packets that were compared before the last reload, and differences.
+    earlier: (u64, u64),
     /// Its number: a worker's, or a group's.
     number: usize,
     /// The thread that had it in the end.
@@ -120,6 +123,7 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
         partition,
         attached,
         live: open.iter().map(|p| p.live.port.clone()).collect(),
+        ports,
     };
     let ready = match prepare(args, loaded, &common, &parts, &shadows)? {
         Ok(ready) => ready,
@@ -165,9 +169,11 @@ fn controls(
     let sessions = ready.iter().filter_map(|r| r.session.as_ref());
     let senders: Vec<_> = sessions.map(Session::sender).collect();
     let first = ready.first().filter(|_| !senders.is_empty());
+    let partition = first.and_then(|r| r.plan.part.as_ref());
     let how = control::Workers {
         clock,
         senders,
+        rules: partition.map_or(Vec::new(), |p| p.partition.ports().to_vec()),
         scaling,
     };
     let start = |r: &Ready| control::start(args, &r.chain.name, open, how);
@@ -185,6 +191,8 @@ struct Common {
     attached: Vec<Attached>,
     /// Ports with devices.
     live: Vec<String>,
+    /// The same as the chain is told of them.
+    ports: Vec<LivePort>,
 }
 
 /// Options that do not go with several workers; `recorded`: packets come from captures.
@@ -252,7 +260,11 @@ fn prepare(
 ) -> Result<std::result::Result<Vec<Ready>, u8>> {
     let ready = Arc::new(Gate::new(loaded.chains.len()));
     let policy = Policy::new(&args.shadow, args.seed);
-    let shared = Shared::default();
+    let n = loaded.chains.len();
+    let shared = match shared(args, common, n) {
+        Ok(shared) => shared,
+        Err(code) => return Ok(Err(code)),
+    };
     let is_live = !common.attached.is_empty();
     let mut all = Vec::new();
     for (worker, chain) in loaded.chains.into_iter().enumerate() {
@@ -268,7 +280,10 @@ fn prepare(
         let adapter =
             (args.adapt).then(|| Adapter::new(&program::synthesize_graph(&graph).program));
         let ports = crate::cmd::verify::ports(&chain);
-        let verifier = Verifier::new(&args.verify, ports, args.seed, quiet).sharing(&shared);
+        let mut verifier = Verifier::new(&args.verify, ports, args.seed, quiet);
+        if let Some(shared) = &shared {
+            verifier = verifier.sharing(shared, slices_of(&loaded.ranges, worker, n));
+        }
         let how = (quiet, worker == 0);
         let (executor, made) = match executor(args, graph, &verifier, &policy, how)? {
             Ok(begun) => begun,
@@ -309,6 +324,20 @@ fn prepare(
         });
     }
     Ok(Ok(all))
+}
+
+/// What the proof for all of so many workers is made of, if there is to be one; or the exit status, if it cannot be.
+fn shared(args: &Args, common: &Common, workers: usize) -> Result<Option<Shared>, u8> {
+    if workers == 1 || !args.synthesizes() || !args.verify.proves() {
+        return Ok(None);
+    }
+    let (name, options) = (&args.chain.chain, args.chain.options());
+    let one = onefold_chain::load_live(name, &options, &common.ports);
+    let (chain, _) = one.map_err(|e| {
+        common::print_diagnostics(&common::chain_error(&e));
+        common::BAD_INPUT
+    })?;
+    Ok(Some(Shared::of(graph(args, &chain, common.start, true)?)))
 }
 
 /// A worker's graph; or the exit status, if it cannot be built.
@@ -508,8 +537,16 @@ fn one(r: Ready, number: usize, core: Option<usize>) -> Result<Ended> {
         session.as_mut(),
     )?;
     log.finish()?;
+    let (chain, made, earlier) = match session {
+        None => (chain, made, (0, 0)),
+        Some(s) => {
+            let made = renewal.latest().or(s.made);
+            (s.chain, made, (s.earlier.compared, s.earlier.mismatches))
+        }
+    };
     Ok(Ended {
         chain,
+        earlier,
         runner,
         made,
         renewal,

@@ -22,7 +22,10 @@ fn at_wrong(o: &Outcome) -> u64 {
 /// What all workers have compared.
 fn shadows(ended: &[Ended]) -> Report {
     let mut all = Report::default();
-    for r in ended.iter().map(|e| e.runner.report()) {
+    for e in ended {
+        let r = e.runner.report();
+        all.compared += e.earlier.0;
+        all.mismatches += e.earlier.1;
         all.windows += r.windows;
         all.compared += r.compared;
         all.states += r.states;
@@ -53,7 +56,7 @@ pub fn tell_all(
     for e in ended.iter_mut() {
         let rows = rules::rows(&e.chain, e.runner.runner_mut().graph_mut());
         merge::rows(&mut listed, rows);
-        mismatches += e.runner.report().mismatches;
+        mismatches += e.runner.report().mismatches + e.earlier.1;
         if matchers.is_empty() {
             matchers = common::matchers(e.runner.runner_mut().graph_mut());
         }
@@ -66,7 +69,7 @@ pub fn tell_all(
     let Some(first) = ended.first() else {
         bail!("a run has one worker at least");
     };
-    let compared = first.runner.is_watching() || shadow.windows > 0;
+    let compared = first.runner.is_watching() || shadow.windows > 0 || shadow.compared > 0;
     let made = first.made.as_deref().map(|(s, v)| Made {
         graph: first.runner.graph(),
         synthesized: s,
@@ -143,7 +146,7 @@ fn worker_json(e: &Ended, is_group: bool) -> serde_json::Value {
         "mpps": t.packets_in as f64 / o.seconds.max(1e-9) / 1e6,
         "levels": report::levels_json(o),
         "verification": e.made.as_deref().map(|(_, v)| v.verdict.name()),
-        "mismatches": e.runner.report().mismatches,
+        "mismatches": e.runner.report().mismatches + e.earlier.1,
         "at_wrong_worker": at_wrong(o),
     });
     if let (Some(v), true) = (v.as_object_mut(), is_group) {
