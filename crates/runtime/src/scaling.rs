@@ -115,6 +115,13 @@ struct WorkerState {
     told: bool,
 }
 
+/// Some of a worker's groups.
+#[derive(Default)]
+struct Half {
+    cost: f64,
+    groups: Vec<usize>,
+}
+
 /// See the module's text.
 #[derive(Debug, Clone)]
 pub struct Scaler {
@@ -286,20 +293,22 @@ impl Scaler {
         }
         // a stable sort: equal ones in order
         mine.sort_by(|a, b| cost(b).total_cmp(&cost(a)));
-        let (mut one, mut other) = ((0.0, Vec::new()), (0.0, Vec::new()));
+        let mut one = Half::default();
+        let mut other = Half::default();
         for g in mine {
-            let (x, y): (&(f64, Vec<usize>), &(f64, Vec<usize>)) = (&one, &other);
-            let to = match x.0.total_cmp(&y.0).then(x.1.len().cmp(&y.1.len())) {
+            let less = one.cost.total_cmp(&other.cost);
+            let to = match less.then(one.groups.len().cmp(&other.groups.len())) {
                 std::cmp::Ordering::Greater => &mut other,
                 _ => &mut one,
             };
-            to.0 += cost(&g);
-            to.1.push(g);
+            to.cost += cost(&g);
+            to.groups.push(g);
         }
-        let (cost, mut gone) = match one.1.contains(&first) {
+        let Half { cost, groups } = match one.groups.contains(&first) {
             true => other,
             false => one,
         };
+        let mut gone = groups;
         gone.sort_unstable();
         Some((gone, cost / all))
     }

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 /// Options of `onefold scale`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "For runs with --workers MIN..MAX. Packets are divided into groups, which go from worker to worker with \
-    all that belongs to them: no connection breaks, and no packet overtakes another one of its flow.\n\n\
+    after_help = "For runs with --workers MIN..MAX. Packets are divided into groups, which go from worker to worker \
+    with all that belongs to them: no connection breaks, and no packet overtakes another one of its flow.\n\n\
     Exit status: 0 there are so many workers; 1 the run has a fixed number of them, 2 there are not so many."
 )]
 pub struct Args {

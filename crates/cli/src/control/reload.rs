@@ -420,8 +420,8 @@ impl Reloader {
             }
         }
         if n > 1 && loaded.ports != self.rules {
-            let text = "the new chain's packets would come to other workers than those that know their flows (its NATs, \
-                        or where they are, have changed): stop the run and start the new chain";
+            let text = "the new chain's packets would come to other workers than those that know their flows (its \
+                        NATs, or where they are, have changed): stop the run and start the new chain";
             return Err(Failure::new(Kind::Unsupported, text));
         }
         Ok((loaded, attached))

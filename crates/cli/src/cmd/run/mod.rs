@@ -118,13 +118,13 @@ pub struct Args {
     /// there are as many. MIN..MAX, for network interfaces: as many as the load needs
     #[arg(long, value_name = "N|MIN..MAX", default_value_t)]
     workers: Workers,
-    /// With --workers MIN..MAX: packets are divided into so many groups, which go from worker to worker: a power of two,
-    /// at least MAX, 64 at most; 8 if not given, or as many as MAX needs
+    /// With --workers MIN..MAX: packets are divided into so many groups, which go from worker to worker: a power of
+    /// two, at least MAX, 64 at most; 8 if not given, or as many as MAX needs
     #[arg(long, value_name = "N", value_parser = workers::groups)]
     groups: Option<usize>,
-    /// With --workers MIN..MAX, when groups go from worker to worker: every=SECONDS between two looks (0.5), split=LOAD of
-    /// a worker (0.7), merge=LOAD of two together (0.5), samples=N that must say so (2), hold-off=N samples (2), weights
-    /// of a sample in the average that is above it, rising= (0.5), or below it, falling= (0.3)
+    /// With --workers MIN..MAX, when groups go from worker to worker: every=SECONDS between two looks (0.5), split=LOAD
+    /// of a worker (0.7), merge=LOAD of two together (0.5), samples=N that must say so (2), hold-off=N samples (2),
+    /// weights of a sample in the average that is above it, rising= (0.5), or below it, falling= (0.3)
     #[arg(long, value_name = "KEY=VALUE,...")]
     scaling: Option<ScalingArg>,
     /// How packets of network interfaces come to the worker whose they are

@@ -72,6 +72,14 @@ pub struct Ended {
     thread: usize,
 }
 
+/// A run that has ended.
+struct AllEnded {
+    ended: Vec<Ended>,
+    /// What was beside the workers.
+    done: Option<Done>,
+    scaling: Option<Arc<Scaling>>,
+}
+
 /// Runs it with several workers.
 pub fn run(args: &Args, captures: bool) -> Result<u8> {
     if args.workers.is_range() && captures {
@@ -130,13 +138,17 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
         Err(code) => return Ok(code),
     };
     runner::catch_interrupt();
-    let (mut ended, done, scaling) = match dispatching {
+    let mut all = match dispatching {
         Some(d) if d.way().is_software() => crews(args, ready, d, open, clock)?,
         d => {
             let controls = controls(args, &ready, open, clock, None)?;
             let (ended, done) = threads(ready, d, clock)?;
             drop(controls);
-            (ended, done, None)
+            AllEnded {
+                ended,
+                done,
+                scaling: None,
+            }
         }
     };
     // outputs put together count, too
@@ -150,12 +162,8 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
         merge::captures(shadows.iter(), &file).with_context(|| format!("'{file}'"))?;
     }
     let merging = begun.elapsed().as_secs_f64();
-    report::tell_all(
-        args,
-        &mut ended,
-        (done.as_ref(), scaling.as_deref()),
-        merging,
-    )
+    let beside = (all.done.as_ref(), all.scaling.as_deref());
+    report::tell_all(args, &mut all.ended, beside, merging)
 }
 
 /// What the workers of network interfaces are asked by.
@@ -446,7 +454,7 @@ fn crews(
     dispatching: Dispatching,
     open: Vec<OpenPort>,
     clock: Clock,
-) -> Result<(Vec<Ended>, Option<Done>, Option<Arc<Scaling>>)> {
+) -> Result<AllEnded> {
     let (workers, groups) = (args.workers.most(), ready.len());
     let cores = merge::cores();
     let enough = cores.len() >= workers;
@@ -488,7 +496,11 @@ fn crews(
     drop((looking, controls, fails));
     let mut ended: Vec<Ended> = ended.into_iter().flatten().collect();
     ended.sort_by_key(|e| e.number);
-    Ok((ended, done, scaling))
+    Ok(AllEnded {
+        ended,
+        done,
+        scaling,
+    })
 }
 
 /// Waits until all threads have ended.
