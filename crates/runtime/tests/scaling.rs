@@ -1,6 +1,7 @@
 //! Groups of flows between workers, on a simulated clock: loads follow from groups' rates, and a worker that has more
 //! than it can do loses the rest.
 
+use onefold_partition::{Partition, PortRule, Target};
 use onefold_runtime::scaling::{Decision, EVERY, Kind, Limits, Move, Sample, Scaler};
 
 /// Workers without threads.
@@ -295,4 +296,72 @@ fn silence_is_no_load() {
     };
     s.sample(&silent);
     assert_eq!(s.loads().next(), Some(0.5));
+}
+
+/// The first bits of Microsoft's key for receive-side scaling, by which cards divide flows.
+const KEY: [u8; 16] = [
+    0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0,
+];
+
+/// The Toeplitz hash of addresses and ports.
+fn toeplitz(data: &[u8; 12]) -> u32 {
+    let key = u128::from_be_bytes(KEY);
+    let bits = (0..96).filter(|i| data[i / 8] & (0x80 >> (i % 8)) != 0);
+    bits.fold(0, |h, i| h ^ (key << i >> 96) as u32)
+}
+
+/// A frame with these addresses and ports.
+fn udp(tuple: &[u8; 12]) -> Vec<u8> {
+    let mut f = vec![2; 12];
+    f.extend([8, 0, 0x45, 0, 0, 28, 0, 9, 0, 0, 64, 17, 0, 0]);
+    f.extend(&tuple[..8]);
+    f.extend(&tuple[8..]);
+    f.extend([0, 8, 0, 0]);
+    f
+}
+
+/// METRON 11: flows that a card puts into one queue are in all groups, and workers have equal loads.
+#[test]
+fn flows_of_one_hash_are_divided() {
+    const WORKERS: usize = 4;
+    const GROUPS: usize = 64;
+    let mut partition = Partition::new(GROUPS, 1, vec![PortRule::default()]);
+    let mut r = Random(5);
+    let (mut groups, mut queues) = (vec![0.0; GROUPS], vec![0.0; WORKERS]);
+    let mut flows = 0;
+    while flows < 4000 {
+        let mut tuple = [0u8; 12];
+        tuple.iter_mut().for_each(|b| *b = (r.next() * 256.0) as u8);
+        let queue = toeplitz(&tuple) as usize % 128 % WORKERS;
+        if queue != 0 {
+            continue;
+        }
+        flows += 1;
+        let weight = 0.5 + r.next();
+        queues[queue] += weight;
+        match partition.target(0, &udp(&tuple)) {
+            Target::One(g) => groups[g] += weight,
+            Target::All => panic!("no flow is for all"),
+        }
+    }
+    let all: f64 = groups.iter().sum();
+    groups
+        .iter_mut()
+        .for_each(|g| *g *= 0.6 * WORKERS as f64 / all);
+    let skew = |loads: &[f64]| {
+        let most = loads.iter().copied().fold(0.0, f64::max);
+        most * loads.len() as f64 / loads.iter().sum::<f64>()
+    };
+    println!("most by mean, receive-side scaling: {:.2}", skew(&queues));
+    // by number, and by what was measured
+    let by_number = Simulated::new((WORKERS, WORKERS), GROUPS);
+    let mut by_load = Simulated::new((1, WORKERS), GROUPS);
+    by_load.run(20.0, &groups);
+    assert_eq!(by_load.scaler.active(), WORKERS);
+    for s in [by_number, by_load] {
+        let skew = skew(&s.offered(&groups));
+        println!("groups: {skew:.2}");
+        assert!(skew <= 1.2, "{skew}");
+    }
+    assert!(skew(&queues) > 3.9);
 }

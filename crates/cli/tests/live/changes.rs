@@ -1,7 +1,7 @@
 //! A chain with several workers, or groups of flows that go from one to another, is changed while hosts use it: all of
 //! them go on with the new chain, or none does.
 
-use crate::control::{Connections, Edge, TRIES, number};
+use crate::edge::{Connections, Edge, TRIES, number};
 use crate::running::PATIENCE;
 use crate::scaling::{edge, nothing_lost_inside, servers};
 use serde_json::{Value, json};

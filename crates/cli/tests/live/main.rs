@@ -9,6 +9,7 @@ mod control;
 mod diagnostics;
 mod dpdk;
 mod dpdk_workers;
+mod edge;
 #[path = "gen.rs"]
 mod generated;
 mod host;

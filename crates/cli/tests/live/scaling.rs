@@ -1,11 +1,16 @@
 //! Groups of flows go from worker to worker while packets come: no connection breaks, no packet overtakes another one,
 //! nothing is lost.
 
-use crate::control::{Connections, Edge, lost, number};
+use crate::common;
+use crate::edge::{Connections, Edge, lost, number};
 use crate::running::PATIENCE;
+use crate::traffic::{isp, rules};
 use crate::workers;
+use onefold_capture::CaptureReader;
+use onefold_testing::net::Net;
 use serde_json::Value;
-use std::net::{SocketAddr, UdpSocket};
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -219,6 +224,107 @@ fn to_and_fro(name: &str, times: u64) {
 #[test]
 fn connections_hold_while_groups_go_from_worker_to_worker() {
     to_and_fro("scaling-hand", 3);
+}
+
+/// Where both ends of a flow are rewritten, the slices of the NAT's ports tell replies apart: these stay with groups.
+#[test]
+fn a_nat_in_front_of_a_balancer_goes_on_while_groups_move() {
+    let Some(net) = Net::new(&["a", "o", "b"]) else {
+        return;
+    };
+    net.pair(("a", "va"), ("o", "oa"));
+    net.pair(("b", "vb"), ("o", "ob"));
+    let clients: Vec<Ipv4Addr> = (0..16).map(|n| Ipv4Addr::new(10, 0, 0, 10 + n)).collect();
+    for c in &clients {
+        net.ip("a", &format!("addr add {c}/8 dev va"));
+    }
+    net.ip("a", "route add default via 10.0.0.1");
+    for n in 1..=3 {
+        net.ip("b", &format!("addr add 172.16.3.{n}/24 dev vb"));
+    }
+    net.ip("b", "route add 172.16.2.0/24 via 172.16.3.254");
+    let ports = ["--port", "clients=packet:oa", "--port", "servers=packet:ob"];
+    let args = [&["router-nat-lb", "--workers", "1..2"], &ports[..]].concat();
+    let folder = common::temp("scaling-balancer");
+    let edge = Edge::of(net, folder, &args, "0.01");
+    let way = |c: &Ipv4Addr| (*c, Ipv4Addr::new(198, 18, 0, 80));
+    let ways: Vec<_> = clients.iter().map(way).collect();
+    let connections = Connections::along(&edge, &ways, 32, 9090);
+    for n in ["2", "1", "2"] {
+        connections.go_on();
+        let v = edge.json(&["scale", n]);
+        assert_eq!(number(&v, &["workers", "active"]).to_string(), n, "{v}");
+    }
+    connections.go_on();
+    connections.end();
+    let v = edge.onefold.stop();
+    nothing_lost(&v);
+    let used = v["groups"].as_array().expect("groups").iter();
+    let used = used.filter(|g| number(g, &["packets_in"]) > 50).count();
+    assert!(used >= 4, "clients are in several groups: {v}");
+}
+
+/// What leaves at a port with a capture is one capture, whichever groups and workers it was: in order, nothing missing.
+#[test]
+fn a_capture_has_what_all_groups_have_sent() {
+    const ROUNDS: u64 = 60;
+    let Some(net) = isp() else { return };
+    let folder = common::temp("scaling-capture");
+    let file = folder.join("out.pcapng");
+    let (rules, out) = (rules("scaling-capture"), format!("wan={}", file.display()));
+    let args = [
+        "isp-edge",
+        "--set",
+        &rules,
+        "--port",
+        "lan=packet:oa",
+        "--out",
+        &out,
+    ];
+    let edge = Edge::of(
+        net,
+        folder,
+        &[&args[..], &["--workers", "1..2"]].concat(),
+        "off",
+    );
+    for half in 0..2 {
+        edge.net.within("a", || {
+            stay();
+            let s = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+            for n in half * ROUNDS..(half + 1) * ROUNDS {
+                for to in servers() {
+                    let _ = s.send_to(&n.to_be_bytes(), SocketAddr::from((to, 5353)));
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        edge.json(&["scale", if half == 0 { "2" } else { "1" }]);
+    }
+    let v = edge.onefold.stop();
+    nothing_lost(&v);
+    let (mut next, mut last, mut frames) = (HashMap::new(), 0, 0);
+    let mut reader = CaptureReader::open(&file).expect("a capture");
+    let mut frame = Vec::new();
+    while let Some(m) = reader.next_into(&mut frame) {
+        let m = m.expect("it is whole");
+        assert!(m.ts_ns >= last, "by time");
+        (last, frames) = (m.ts_ns, frames + 1);
+        // Ethernet, IPv4 and UDP without options
+        let (to, data) = (
+            frame[30..34].to_vec(),
+            frame[42..50].try_into().expect("a number"),
+        );
+        let expected: &mut u64 = next.entry(to).or_default();
+        assert_eq!(u64::from_be_bytes(data), *expected);
+        *expected += 1;
+    }
+    assert_eq!(next.len(), SERVERS);
+    assert!(next.values().all(|n| *n == 2 * ROUNDS), "{next:?}");
+    assert_eq!(
+        number(&v, &["ports", "wan", "out", "packets"]),
+        frames,
+        "{v}"
+    );
 }
 
 /// A load step makes a second worker, which goes when the load does: nobody says so.
