@@ -14,6 +14,7 @@ mod edge;
 mod generated;
 mod host;
 mod links;
+mod load;
 mod offload;
 mod running;
 mod scaling;

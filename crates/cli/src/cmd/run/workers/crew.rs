@@ -15,6 +15,9 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+/// While packets come, what groups do without packets is looked at once in so many rounds.
+const IDLE_EVERY: u32 = 16;
+
 /// What a thread is told to do.
 pub enum Order {
     /// These groups go to another thread.
@@ -89,6 +92,7 @@ pub struct Thread {
     mailbox: Mailbox<Order>,
     meter: Arc<Meter>,
     load: Load,
+    rounds: u32,
     /// Processor time when it began, and when it was counted last.
     cpu: (f64, f64),
 }
@@ -111,6 +115,7 @@ impl Thread {
             mailbox,
             meter,
             load: Load::default(),
+            rounds: 0,
             cpu: (0.0, 0.0),
         }
     }
@@ -162,6 +167,7 @@ impl Thread {
     #[inline]
     fn round(&mut self) -> Result<usize> {
         let (mut packets, mut i) = (0, 0);
+        self.rounds = self.rounds.wrapping_add(1);
         while let Some(g) = self.groups.get_mut(i) {
             match g.turn(&self.common.clock)? {
                 Turn::Took(n) => packets += n,
@@ -175,6 +181,12 @@ impl Thread {
             }
             i += 1;
         }
+        // timers of one group do not wait for ever for another one's packets
+        if packets == 0 || self.rounds.is_multiple_of(IDLE_EVERY) {
+            for g in &mut self.groups {
+                g.idle(&self.common.clock)?;
+            }
+        }
         Ok(packets)
     }
 
@@ -185,7 +197,7 @@ impl Thread {
         if self.common.ending.is_over() {
             // somebody else's groups are ending, or on their way
             std::thread::sleep(Duration::from_millis(1));
-        } else if idle.sleep {
+        } else if idle.sleep || self.groups.is_empty() {
             let mut workers: Vec<_> = self.groups.iter_mut().map(|g| &mut g.worker).collect();
             let wakes = self.mailbox.wakes();
             wait_for_any(&mut workers, &self.common.clock, Some(&wakes))?;

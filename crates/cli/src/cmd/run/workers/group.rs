@@ -118,12 +118,17 @@ impl Group {
                 Ok(Turn::Took(step.packets))
             }
             None if over && !worker.has_more() => Ok(Turn::Over),
-            None => {
-                // its timers do not wait for the other groups of the thread
-                worker.idle(clock)?;
-                Ok(Turn::Nothing)
-            }
+            None => Ok(Turn::Nothing),
         }
+    }
+
+    /// What is due without packets takes place.
+    ///
+    /// # Errors
+    /// When something cannot be written.
+    #[inline]
+    pub fn idle(&mut self, clock: &Clock) -> Result<()> {
+        Ok(self.worker.idle(clock)?)
     }
 
     /// Looks after its ports. True: the chain wants to end.
