@@ -60,6 +60,10 @@ part_reloads() {
   $CARGO test --profile quick --locked -p onefold --test live -- --ignored --nocapture a_hundred_reloads &&
     $CARGO test --profile quick --locked -p onefold --test live -- workers::
 }
+# scaling: 20,000 flows at four fifths of the highest rate, a hundred reloads, groups that go from worker to worker (root)
+part_scaling() {
+  $CARGO test --profile quick --locked -p onefold --test live -- --ignored --nocapture load::
+}
 # fuzz: every fuzz target with address sanitizer, two at a time
 part_fuzz() { scripts/fuzz.sh "${FUZZ_SECONDS:-240}" "$state/fuzz"; }
 

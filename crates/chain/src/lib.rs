@@ -38,4 +38,4 @@ pub use load::{Options, load, load_edited, load_live, load_text};
 pub use onefold_click::diag::{Diagnostic, Severity};
 pub use rules::{ListedRule, RulePlace};
 pub use stitch::{Chain, ChainPort, FunctionInfo, LinkInfo};
-pub use workers::{WorkerChains, load_workers, load_workers_live};
+pub use workers::{WorkerChains, load_workers, load_workers_edited, load_workers_live};

@@ -52,22 +52,13 @@ pub fn load_edited(
     edits: &[Edit],
 ) -> Result<(Chain, Vec<Attached>), ChainError> {
     let how = (Live::new(live), Share::default(), edits);
-    let (chain, reader) = load_how(name, options, how)?;
+    let (chain, reader) = load_as(name, options, how)?;
     let attached = reader.live.attached_in(&chain);
     Ok((chain, attached))
 }
 
-/// Loads a chain as it is for one of several workers, or on network interfaces.
+/// Loads a chain as it is for one of several workers, on network interfaces, with changes.
 pub(crate) fn load_as(
-    name: &str,
-    options: &Options,
-    live: Live,
-    share: Share,
-) -> Result<(Chain, Reader), ChainError> {
-    load_how(name, options, (live, share, &[]))
-}
-
-fn load_how(
     name: &str,
     options: &Options,
     (live, share, edits): (Live, Share, &[Edit]),

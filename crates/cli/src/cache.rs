@@ -9,7 +9,9 @@
 //! to the user and cannot be written by others. Anything else is no proof: it is made anew, and the file replaced.
 
 use anyhow::{Context, Result, bail};
+use onefold_element::ElemId;
 use onefold_engine::Graph;
+use onefold_partition::slice_of;
 use onefold_synth::Program;
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
@@ -57,6 +59,33 @@ impl Key {
         Key::with(BUILD, graph, program)
     }
 
+    /// Of what a proof sees of a program and a graph as it is now: models, wiring, finer models. It serves one run.
+    ///
+    /// `slices`: what NATs hand out in this graph, with what they have in all. Sets of values that are said to be a
+    /// slice count as if they were all of it, wherever the program only says what values may be. In rules' conditions
+    /// they count as they are.
+    pub fn of_proof(graph: &Graph, program: &Program, slices: &Slices) -> Key {
+        let mut h = Hashing(Sha256::new());
+        // writing into a hash cannot fail
+        let _ = writeln!(
+            h,
+            "{}",
+            whole(&format!("{:?}", graph.synthesis_input()), slices)
+        );
+        for s in &program.stages {
+            let _ = writeln!(h, "{:?}", s.rules);
+        }
+        let _ = writeln!(h, "{}", whole(&format!("{program:?}"), slices));
+        for e in 0..graph.len() as u32 {
+            let e = ElemId(e);
+            for port in 0..graph.port_counts(e).0 {
+                let finer = graph.finer_model(e, port as u16);
+                let _ = finer.map(|cases| writeln!(h, "{e:?} {port} {cases:?}"));
+            }
+        }
+        Key(hex(h.0))
+    }
+
     fn with(build: &str, graph: &Graph, program: &Program) -> Option<Key> {
         if graph.changes() > 0 {
             return None;
@@ -76,6 +105,40 @@ impl Key {
         let _ = write!(h, "{program:?}");
         Some(Key(hex(h.0)))
     }
+}
+
+/// Slices of ranges of ports and identifiers, each with the range that it is a slice of.
+pub type Slices = Vec<((u16, u16), (u16, u16))>;
+
+/// Those of a worker.
+pub fn slices_of(ranges: &[(u16, u16)], worker: usize, workers: usize) -> Slices {
+    let one = |r: &(u16, u16)| Some((slice_of(*r, worker, workers)?, *r));
+    ranges.iter().filter_map(one).collect()
+}
+
+/// The text with each interval that is a slice in the place of which its range stands.
+fn whole(text: &str, slices: &Slices) -> String {
+    let mut text = text.to_string();
+    for (slice, range) in slices.iter().filter(|(s, r)| s != r) {
+        let wanted = format!("{}-{}", slice.0, slice.1);
+        let mut next = String::with_capacity(text.len());
+        let mut rest = text.as_str();
+        while let Some(at) = rest.find(&wanted) {
+            let (before, found) = rest.split_at(at);
+            let (found, behind) = found.split_at(wanted.len());
+            next.push_str(before);
+            // not a part of longer numbers
+            let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+            match digit(next.chars().next_back()) || digit(behind.chars().next()) {
+                true => next.push_str(found),
+                false => next.push_str(&format!("{}-{}", range.0, range.1)),
+            }
+            rest = behind;
+        }
+        next.push_str(rest);
+        text = next;
+    }
+    text
 }
 
 /// A proof that was made before.
@@ -308,6 +371,47 @@ mod tests {
         assert_ne!(Key::with("this", &g, &q).unwrap(), key, "another program");
         assert_ne!(Key::with("this", &other, &p).unwrap(), key, "another graph");
         assert_eq!(BUILD.len(), 64);
+    }
+
+    #[test]
+    fn slices_stand_for_their_ranges() {
+        let slices = vec![((1024, 2047), (1024, 4095)), ((1, 9), (1, 9))];
+        let text = "{80, 1024-2047} 1024-20470 11024-2047 1-9 1024-2047";
+        let expected = "{80, 1024-4095} 1024-20470 11024-2047 1-9 1024-4095";
+        assert_eq!(whole(text, &slices), expected);
+    }
+
+    /// The proof of the program with all that NATs have is one for each worker's, which has its slice of it.
+    #[test]
+    fn workers_have_one_proof() {
+        let chains = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../chains");
+        let options = onefold_chain::Options {
+            examples: vec![chains],
+            ..Default::default()
+        };
+        let made = |c: &onefold_chain::Chain| {
+            let Ok(g) = crate::common::build(c, &BuildOptions::default()) else {
+                panic!("{} cannot be built", c.name);
+            };
+            let p = synthesize(&g.synthesis_input(), Budget::default());
+            (g, p)
+        };
+        for chain in ["router-nat-lb", "napts-2", "fw10"] {
+            let (g, p) = made(&onefold_chain::load(chain, &options).unwrap());
+            let all = Key::of_proof(&g, &p, &Slices::new());
+            let workers = onefold_chain::load_workers(chain, &options, 4).unwrap();
+            for (n, c) in workers.chains.iter().enumerate() {
+                let (g, p) = made(c);
+                let slices = slices_of(&workers.ranges, n, 4);
+                assert!(Key::of_proof(&g, &p, &slices) == all, "{chain}, {n}");
+                // which are configuration all the same
+                let raw = Key::of_proof(&g, &p, &Slices::new());
+                assert_eq!(raw == all, workers.ranges.is_empty(), "{chain}");
+            }
+        }
+        let ((g, p), (other, q)) = (graph("12/0800"), graph("12/0806"));
+        let key = |g, p| Key::of_proof(g, p, &Slices::new());
+        assert!(key(&g, &p) != key(&other, &q) && key(&g, &p) != key(&other, &p));
     }
 
     #[test]

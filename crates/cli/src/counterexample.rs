@@ -21,6 +21,7 @@ pub const PACKETS: u64 = 200_000;
 const GRACE_SECONDS: u64 = 5;
 
 /// A difference that packets show.
+#[derive(Clone)]
 pub struct Shown {
     /// Port and frame, in order; the last shows it.
     pub packets: Vec<(String, Vec<u8>)>,

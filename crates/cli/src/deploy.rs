@@ -1,29 +1,27 @@
 //! Verification before a program takes traffic: proved, or not known (then in shadow mode), or refuted (then not at
 //! all).
 
-use crate::cache::{Kept, Key, ProofCache};
+mod renewal;
+
+pub use renewal::Renewal;
+
+use crate::cache::{Kept, Key, ProofCache, Slices};
 use crate::common::thousands;
 use crate::counterexample::{PACKETS, Search, Shown, hex, place, show};
-use crate::program::{self, Synthesized};
+use crate::program;
 use crate::progress::Busy;
-use crate::shadow::Policy;
 use anyhow::Result;
 use onefold_engine::Graph;
-use onefold_engine::program::{LoadError, Using};
-use onefold_engine::shadow::Shadow;
-use onefold_runtime::{Planned, Planner};
 use onefold_synth::program::{Program, StageId};
 use onefold_verify::generate::Port;
 use onefold_verify::prove::{self, EntryProof, Proof, Share, prove_with};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// All programs that are made anew during a run have so many times the time limit in all; then they are unknown.
 const RENEWALS: u32 = 4;
-/// Most programs made anew in one run; then the reference graph goes on.
-const MAX_RENEWED: u32 = 64;
 /// Seconds for the proof before the first packet, if nobody says otherwise.
 const VERIFY_SECONDS: u32 = 30;
 /// Packets of a counterexample that are printed.
@@ -80,6 +78,7 @@ impl Verdict {
 }
 
 /// What is known of a program.
+#[derive(Clone)]
 pub struct Verification {
     pub verdict: Verdict,
     pub seconds: f64,
@@ -96,6 +95,33 @@ pub struct Verification {
     kept: Option<Kept>,
 }
 
+/// A verdict that the verifiers of several workers share.
+///
+/// Their graphs are that of one worker, but that each NAT hands out a slice of what it has there. What is proved with
+/// all of it, whichever value a NAT takes, is proved with each slice. So the program of one worker is verified, once,
+/// when it is first asked for (who needs it meanwhile waits), and its verdict is that of each worker's program that is
+/// the same one but for the slices ([`Key::of_proof`]). A program that is not has a proof of its own.
+#[derive(Clone)]
+pub struct Shared(Arc<Mutex<Whole>>);
+
+enum Whole {
+    /// The graph of one worker.
+    Graph(Box<Graph>),
+    /// With its program.
+    Program(Box<(Graph, Program)>, Key),
+    /// What came of it.
+    Verified(Key, Box<Verification>),
+    /// It cannot be verified.
+    Failed,
+}
+
+impl Shared {
+    /// By the graph of the chain as one worker has it.
+    pub fn of(graph: Graph) -> Shared {
+        Shared(Arc::new(Mutex::new(Whole::Graph(Box::new(graph)))))
+    }
+}
+
 /// Verifies programs of one run.
 pub struct Verifier {
     limit: Option<Duration>,
@@ -106,6 +132,8 @@ pub struct Verifier {
     quiet: bool,
     /// Proofs that were made before.
     cache: Option<ProofCache>,
+    /// With what is this worker's of it.
+    shared: Option<(Shared, Slices)>,
     /// Verdicts about programs that were made anew.
     pub renewals: Vec<Verdict>,
 }
@@ -121,6 +149,13 @@ fn cache(args: &VerifyArgs) -> Option<ProofCache> {
     })
 }
 
+impl VerifyArgs {
+    /// Is there to be a proof?
+    pub fn proves(&self) -> bool {
+        !self.no_verify && self.verify_time > 0
+    }
+}
+
 impl Verifier {
     /// For a chain with these ports.
     pub fn new(args: &VerifyArgs, ports: Vec<Port>, seed: u64, quiet: bool) -> Verifier {
@@ -132,7 +167,16 @@ impl Verifier {
             seed,
             quiet,
             cache: cache(args),
+            shared: None,
             renewals: Vec::new(),
+        }
+    }
+
+    /// The same, for one of several workers, whose NATs hand out these slices.
+    pub fn sharing(self, shared: &Shared, slices: Slices) -> Verifier {
+        Verifier {
+            shared: Some((shared.clone(), slices)),
+            ..self
         }
     }
 
@@ -141,11 +185,24 @@ impl Verifier {
     /// # Errors
     /// When the program is not one for this graph.
     pub fn verify(&self, graph: &Graph, program: &Program) -> Result<Verification> {
+        match self.shared {
+            Some(_) => self.once(graph, program, self.limit),
+            None => self.verify_cached(graph, program, self.limit),
+        }
+    }
+
+    /// Looks for a proof that was made before, and keeps one that is made now.
+    fn verify_cached(
+        &self,
+        graph: &Graph,
+        program: &Program,
+        limit: Option<Duration>,
+    ) -> Result<Verification> {
         let begun = Instant::now();
         let cache = self.cache.as_ref().filter(|_| self.limit.is_some());
         let key = cache.and_then(|_| Key::of(graph, program));
         let (Some(cache), Some(key)) = (cache, key) else {
-            return self.within(graph, program, self.limit);
+            return self.within(graph, program, limit);
         };
         if let Some(kept) = cache.find(&key) {
             let mut v = Verification::unseen(program);
@@ -160,7 +217,7 @@ impl Verifier {
             v.kept = Some(kept);
             return Ok(v);
         }
-        let v = self.within(graph, program, self.limit)?;
+        let v = self.within(graph, program, limit)?;
         if v.verdict == Verdict::Proved {
             let proof = Kept::now(v.seconds, [v.share.proved, v.share.punted, v.share.within]);
             if let Err(e) = cache.keep(&key, &proof) {
@@ -177,10 +234,48 @@ impl Verifier {
     pub fn verify_renewed(&mut self, graph: &Graph, program: &Program) -> Result<Verification> {
         let limit = self.limit.map(|l| l.min(self.pool));
         let begun = Instant::now();
-        let v = self.within(graph, program, limit)?;
+        let v = self.once(graph, program, limit)?;
         self.pool = self.pool.saturating_sub(begun.elapsed());
         self.renewals.push(v.verdict);
         Ok(v)
+    }
+
+    /// Verifies it, unless it is what all workers have.
+    fn once(
+        &self,
+        graph: &Graph,
+        program: &Program,
+        limit: Option<Duration>,
+    ) -> Result<Verification> {
+        let worth = limit.is_some_and(|l| !l.is_zero());
+        let Some((Shared(shared), slices)) = self.shared.as_ref().filter(|_| worth) else {
+            return self.within(graph, program, limit);
+        };
+        let mine = Key::of_proof(graph, program, slices);
+        let mut whole = shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = std::mem::replace(&mut *whole, Whole::Failed);
+        let before = match before {
+            Whole::Graph(g) => {
+                let program = program::synthesize_graph(&g).program;
+                let key = Key::of_proof(&g, &program, &Slices::new());
+                Whole::Program(Box::new((*g, program)), key)
+            }
+            other => other,
+        };
+        *whole = match before {
+            Whole::Program(all, key) if key == mine => {
+                let v = self.verify_cached(&all.0, &all.1, limit)?;
+                Whole::Verified(key, Box::new(v))
+            }
+            other => other,
+        };
+        match &*whole {
+            Whole::Verified(key, v) if *key == mine => Ok(v.as_ref().clone()),
+            _ => {
+                drop(whole);
+                self.within(graph, program, limit)
+            }
+        }
     }
 
     fn within(
@@ -391,155 +486,5 @@ impl Verification {
             })),
             "renewals": renewals.iter().map(|v| v.name()).collect::<Vec<_>>(),
         })
-    }
-}
-
-/// What happens when a handler has changed a model: a new program, if it is the chain as it is now. It is made,
-/// verified and prepared in a thread of its own; the reference graph takes packets until it is there.
-pub struct Renewal {
-    /// With the thread while a program is made.
-    verifier: Option<Verifier>,
-    policy: Policy,
-    planner: Planner<Made>,
-    /// Packets wait for a new program: those of captures, which have the time. Others do not.
-    waits: bool,
-    /// No new program is made.
-    never: bool,
-    /// Programs that were made anew.
-    pub renewed: u32,
-    /// The last of them that took packets.
-    latest: Option<Arc<(Synthesized, Verification)>>,
-}
-
-/// What the thread has made.
-struct Made {
-    verifier: Verifier,
-    made: Result<(Synthesized, Verification, program::Plan)>,
-}
-
-/// On a copy of the graph.
-fn make(graph: &Graph, using: Using, mut verifier: Verifier) -> Made {
-    let mut one = || {
-        let s = program::synthesize_graph(graph);
-        let v = verifier.verify_renewed(graph, &s.program)?;
-        let plan = program::Plan::new(graph, &s.program, using)?.prepared();
-        Ok((s, v, plan))
-    };
-    let made = one();
-    Made { verifier, made }
-}
-
-impl Renewal {
-    /// New programs are verified as the first one was; `given`: the program was given, and nobody knows what it
-    /// should be now. `waits`: packets wait for them.
-    pub fn new(verifier: Verifier, policy: Policy, given: bool, waits: bool) -> Renewal {
-        Renewal {
-            verifier: Some(verifier),
-            policy,
-            planner: Planner::default(),
-            waits,
-            never: given,
-            renewed: 0,
-            latest: None,
-        }
-    }
-
-    /// The last program that was made anew and took packets.
-    pub fn latest(&self) -> Option<Arc<(Synthesized, Verification)>> {
-        self.latest.clone()
-    }
-
-    /// Verdicts about the new programs.
-    pub fn verdicts(&self) -> &[Verdict] {
-        self.verifier.as_ref().map_or(&[], |v| &v.renewals)
-    }
-
-    /// No more programs are needed. One that is being made is waited for where packets waited, so that what is known of
-    /// it is told; who ends a live run does not wait for a proof.
-    pub fn end(&mut self) {
-        let planned = match self.waits {
-            true => self.planner.wait(),
-            false => self.planner.take(),
-        };
-        if let Planned::Made(m) = planned {
-            self.verifier = Some(m.verifier);
-        }
-    }
-
-    /// Has a new program made, verified and loaded: called between two batches as long as one is needed. False when the
-    /// reference graph must go on for good: there have been too many, the program does not fit, or it is refuted.
-    #[cold]
-    pub fn renew(&mut self, shadow: &mut Shadow) -> bool {
-        if self.never {
-            return false;
-        }
-        let goes_on = self.step(shadow);
-        self.never = !goes_on;
-        goes_on
-    }
-
-    fn step(&mut self, shadow: &mut Shadow) -> bool {
-        if !self.planner.is_busy() {
-            if self.renewed >= MAX_RENEWED {
-                return false;
-            }
-            let Some(verifier) = self.verifier.take() else {
-                return false;
-            };
-            self.renewed += 1;
-            shadow.stop();
-            let (graph, using) = (shadow.graph().fork(), shadow.runner().using());
-            if !(self.planner).start(move || make(&graph, using, verifier)) {
-                eprintln!(
-                    "warning: there is no thread to make a new program in; the reference graph goes on"
-                );
-                return false;
-            }
-        }
-        let planned = match self.waits {
-            true => self.planner.wait(),
-            false => self.planner.take(),
-        };
-        match planned {
-            Planned::Busy | Planned::Idle => true,
-            Planned::Lost => false,
-            Planned::Made(m) => {
-                self.verifier = Some(m.verifier);
-                self.take_over(shadow, m.made)
-            }
-        }
-    }
-
-    /// A program has been made.
-    fn take_over(
-        &mut self,
-        shadow: &mut Shadow,
-        made: Result<(Synthesized, Verification, program::Plan)>,
-    ) -> bool {
-        let (s, v, plan) = match made {
-            Ok(made) => made,
-            Err(e) => {
-                eprintln!("warning: the program that a handler made necessary: {e:#}");
-                return false;
-            }
-        };
-        if v.verdict == Verdict::Refuted {
-            eprintln!(
-                "warning: the program that a handler made necessary is {}; the reference graph goes on",
-                v.line()
-            );
-            return false;
-        }
-        match shadow.install(plan) {
-            Ok(()) => {}
-            // a handler has been written to meanwhile: another one is made
-            Err(LoadError::Outdated) => return true,
-            Err(_) => return false,
-        }
-        let graph = shadow.runner_mut().graph_mut();
-        graph.tell("verification", v.told());
-        self.policy.watch(shadow, &s.program, &v);
-        self.latest = Some(Arc::new((s, v)));
-        true
     }
 }

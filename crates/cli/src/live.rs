@@ -270,30 +270,14 @@ pub fn run(
     while plan.limit.is_none_or(|l| packets < l) {
         // before the last look at the queues
         let over = team.is_some_and(|t| stage.ends(t, worker));
-        if let Some(session) = session.as_deref_mut() {
-            while let Some(command) = session.mail() {
-                if matches!(command, Command::Install { .. }) {
-                    offloads.close(worker);
-                }
-                if session.carry_out(command, worker, renewal, log)? {
-                    synthesized = session.synthesizes();
-                }
-            }
-        }
-        if synthesized && worker.executor().needs_program() {
-            offloads.withdraw("the chain's rules have changed");
-            synthesized = renewal.renew(worker.executor());
-        }
+        let how = (&mut *renewal, &mut *offloads);
+        between(worker, how, log, session.as_deref_mut(), &mut synthesized)?;
         let most = plan.limit.map_or(u64::MAX, |l| l - packets);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let attend = match step(worker, clock, most, session.as_deref_mut())? {
             Some(step) => {
                 packets += step.packets as u64;
-                let watched = worker.executor().is_watching();
-                if watched || worker.executor().mismatches() > 0 {
-                    log.came(step.port, step.packets);
-                    log.tell(worker.executor())?;
-                }
+                taken(worker, &step, log)?;
                 rhythm.busy()
             }
             None if over && !worker.has_more() => break,
@@ -303,14 +287,11 @@ pub fn run(
             if plan.duration.is_some_and(|d| clock.elapsed() - begun >= d) {
                 ended = true;
             }
-            worker.attend();
             if let Some(m) = &mut manager {
                 m.alive();
             }
-            let attached = session.as_deref().map_or(&plan.attached, |s| &s.attached);
-            tell(worker, plan, attached);
+            look_after(worker, plan, session.as_deref());
             offloads.attend(worker);
-            runner::forward_prints(worker.executor().flow_mut().peek_graph_mut());
         }
         interrupted = runner::interrupted().load(Ordering::Relaxed);
         ended |= interrupted || worker.executor().graph().stop_requested();
@@ -323,10 +304,69 @@ pub fn run(
     if let Some(m) = &mut manager {
         m.ends();
     }
-    worker.attend();
-    worker.drain(DRAIN)?;
+    drain(worker)?;
     offloads.finish(worker);
     Ok(interrupted)
+}
+
+/// What is done between two batches: commands, and a program where one is needed; `synthesized`: there is to be one.
+///
+/// # Errors
+/// When a capture of shadow mode cannot be written.
+#[inline]
+pub fn between(
+    worker: &mut Worker<Shadow>,
+    (renewal, offloads): (&mut Renewal, &mut Offloads),
+    log: &mut ShadowLog,
+    session: Option<&mut Session>,
+    synthesized: &mut bool,
+) -> Result<()> {
+    if let Some(session) = session {
+        while let Some(command) = session.mail() {
+            if matches!(command, Command::Commit { .. }) {
+                offloads.close(worker);
+            }
+            if session.carry_out(command, worker, renewal, log)? {
+                *synthesized = session.synthesizes();
+            }
+        }
+    }
+    if *synthesized && worker.executor().needs_program() {
+        offloads.withdraw("the chain's rules have changed");
+        *synthesized = renewal.renew(worker.executor());
+    }
+    Ok(())
+}
+
+/// A batch has been taken: what a comparison has found is told.
+///
+/// # Errors
+/// When a capture of shadow mode cannot be written.
+#[inline]
+pub fn taken(worker: &mut Worker<Shadow>, step: &Step, log: &mut ShadowLog) -> Result<()> {
+    let watched = worker.executor().is_watching();
+    if watched || worker.executor().mismatches() > 0 {
+        log.came(step.port, step.packets);
+        log.tell(worker.executor())?;
+    }
+    Ok(())
+}
+
+/// Looks after a worker's ports, and forwards what its elements print.
+pub fn look_after(worker: &mut Worker<Shadow>, plan: &LivePlan, session: Option<&Session>) {
+    worker.attend();
+    let attached = session.map_or(&plan.attached, |s| &s.attached);
+    tell(worker, plan, attached);
+    runner::forward_prints(worker.executor().flow_mut().peek_graph_mut());
+}
+
+/// Nothing more is taken in: what waits for room is sent.
+///
+/// # Errors
+/// A device is broken.
+pub fn drain(worker: &mut Worker<Shadow>) -> Result<()> {
+    worker.attend();
+    Ok(worker.drain(DRAIN)?)
 }
 
 /// All who wait for the worker hear that it begins: the other workers, who may ask and change it, a service manager,
@@ -353,8 +393,11 @@ fn begin(
 }
 
 /// A batch, and what it says of the load.
+///
+/// # Errors
+/// A device is broken, or what leaves cannot be written.
 #[inline]
-fn step(
+pub fn step(
     worker: &mut Worker<Shadow>,
     clock: &Clock,
     most: usize,

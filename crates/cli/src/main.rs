@@ -80,6 +80,8 @@ enum Command {
     Route(cmd::reload::EditArgs),
     /// Adds or removes a server of a running chain's load balancer
     Backend(cmd::reload::EditArgs),
+    /// Says how many workers a running chain has
+    Scale(cmd::scale::Args),
     /// Writes down packets of a running chain: of a port, a traffic class, or a drop reason
     Capture(cmd::capture::Args),
     /// Follows one packet through a chain: every decision, with the rule that made it
@@ -124,6 +126,7 @@ fn main() -> ExitCode {
         Command::Rule(a) => cmd::reload::edit(onefold_control::EditKind::Rule, &a),
         Command::Route(a) => cmd::reload::edit(onefold_control::EditKind::Route, &a),
         Command::Backend(a) => cmd::reload::edit(onefold_control::EditKind::Backend, &a),
+        Command::Scale(a) => cmd::scale::run(&a),
         Command::Capture(a) => cmd::capture::run(&a),
         Command::Trace(a) => cmd::trace::run(&a),
         Command::Explain(a) => cmd::explain::run(&a),

@@ -363,14 +363,13 @@ pub fn run(
     mut session: Option<&mut Session>,
 ) -> Result<(Outcome, Shadow)> {
     let is_live = !plan.live.is_empty();
-    let specs = ports(chain, &mut plan);
+    let worker = open(chain, executor, &mut plan);
     if let Some(part) = &plan.part {
         // or the others wait for nothing
-        let waited = specs.is_ok().then(|| part.ready.wait());
+        let waited = worker.is_ok().then(|| part.ready.wait());
         waited.transpose()?;
     }
-    let specs = specs?;
-    let mut worker = Worker::new(executor, specs, plan.batch);
+    let mut worker = worker?;
     let with_program = !worker.executor().needs_program();
     let start = Instant::now();
     let cpu = thread_seconds();
@@ -382,12 +381,40 @@ pub fn run(
         }
         false => captures(&mut worker, &plan, renewal, log)?,
     };
+    let took = || (start.elapsed().as_secs_f64(), thread_seconds() - cpu);
+    let ended = (took, interrupted, with_program);
+    let outcome = close(&mut worker, chain, &plan, (renewal, log), session, ended)?;
+    Ok((outcome, worker.into_executor()))
+}
+
+/// What takes packets, at the chain's ports.
+///
+/// # Errors
+/// When a capture cannot be opened.
+pub fn open(chain: &Chain, executor: Shadow, plan: &mut Plan) -> Result<Worker<Shadow>> {
+    let specs = ports(chain, plan)?;
+    Ok(Worker::new(executor, specs, plan.batch))
+}
+
+/// No more packets come: the worker ends, and says what has happened. `took`: seconds that packets were taken, and of
+/// processor time; is asked once. Then whether it was interrupted, and whether there was a program.
+///
+/// # Errors
+/// When something cannot be written.
+pub fn close(
+    worker: &mut Worker<Shadow>,
+    chain: &Chain,
+    plan: &Plan,
+    (renewal, log): (&mut Renewal, &mut ShadowLog),
+    session: Option<&mut Session>,
+    (took, interrupted, with_program): (impl FnOnce() -> (f64, f64), bool, bool),
+) -> Result<Outcome> {
+    let is_live = session.is_some();
     renewal.end();
     let shadow = worker.executor();
     shadow.end_window();
     log.tell(shadow)?;
-    let seconds = start.elapsed().as_secs_f64();
-    let cpu_seconds = thread_seconds() - cpu;
+    let (seconds, cpu_seconds) = took();
     let program = with_program.then(|| shadow.flow().report());
     worker.linger(plan.linger)?;
     worker.finish()?;
@@ -402,11 +429,11 @@ pub fn run(
     };
     let now = session.as_ref().map(|s| s.chain.clone());
     let chain = now.as_deref().unwrap_or(chain);
-    let mut outcome = outcome(chain, &mut worker, ran, is_live);
+    let mut outcome = outcome(chain, worker, ran, is_live);
     if let Some(session) = session {
         session.earlier.add_to(&mut outcome);
     }
-    Ok((outcome, worker.into_executor()))
+    Ok(outcome)
 }
 
 /// How a run went, as far as its worker does not know it.

@@ -493,6 +493,36 @@ fn what_does_not_go_with_workers_is_refused() {
             "{err}"
         );
     }
+    for (more, why) in [
+        (
+            &["--workers", "1..2"][..],
+            "the load of captures says nothing",
+        ),
+        (
+            &["--workers", "2", "--groups", "8"],
+            "--groups is for --workers MIN..MAX",
+        ),
+        (
+            &["--scaling", "every=1"],
+            "--scaling is for --workers MIN..MAX",
+        ),
+        (&["--workers", "2..1"], "2 is more than 1"),
+    ] {
+        let args = [&["run", "l2fwd", "--in", "in=in.pcap"], more].concat();
+        let (_, err) = run(&dir, 2, &args);
+        assert!(err.contains(why), "{err}");
+    }
+    // groups have no queues at devices
+    let ports = ["--port", "in=packet:none0", "--port", "out=packet:none1"];
+    let range = ["--workers", "1..2", "--dispatch", "rss"];
+    let (_, err) = run(&dir, 2, &[&["run", "l2fwd"], &ports[..], &range].concat());
+    assert!(
+        err.contains("use --dispatch software with --workers 1..2"),
+        "{err}"
+    );
+    let few = ["--workers", "1..9", "--groups", "8"];
+    let (_, err) = run(&dir, 2, &[&["run", "l2fwd"], &ports[..], &few].concat());
+    assert!(err.contains("say --groups 16"), "{err}");
     let live = ["run", "l2fwd", "--in", "in=in.pcap", "--workers", "2"];
     let args = [&live[..], &["--duration", "1"]].concat();
     let (_, err) = run(&dir, 2, &args);

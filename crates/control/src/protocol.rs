@@ -37,6 +37,12 @@ pub enum Request {
         /// So many at most.
         count: u64,
     },
+    /// Another number of workers, of a run whose groups of flows go from worker to worker.
+    Scale {
+        /// So many; as many as the load needs if not given.
+        #[serde(default)]
+        workers: Option<usize>,
+    },
 }
 
 /// A change of one network function, which lasts until the chain is reloaded or ends.

@@ -27,6 +27,7 @@ mod memory;
 mod planner;
 mod port;
 mod pressure;
+pub mod scaling;
 mod worker;
 
 pub use capture::{CapturePort, Share};
@@ -35,7 +36,9 @@ pub use dispatch::{
     AT_WRONG_WORKER, DispatchCounts, Dispatcher, Ending, Entrance, LiveReport, QueueCounts,
     QueuePort, Queues, RingPort,
 };
-pub use live::{Clock, Idle, LONGEST_SLEEP, Polling, PortState, Remark, Rhythm, SPIN};
+pub use live::{
+    Clock, Idle, LONGEST_SLEEP, Polling, PortState, Remark, Rhythm, SPIN, wait_for_any,
+};
 pub use load::{Load, LoadReport};
 pub use memory::{Keep, MemoryPort};
 pub use planner::{Planned, Planner};

@@ -4,6 +4,7 @@
 //! them have nothing, timers and tasks that are due take place ([`Worker::idle`]), and the worker may wait
 //! ([`Worker::wait`]) until a packet arrives, a queue has room again, or the next timer is due.
 
+use crate::control::Wakes;
 use crate::port::{LinkState, Loss, PortError};
 use crate::worker::{Step, Worker};
 use nix::errno::Errno;
@@ -189,6 +190,43 @@ pub(crate) fn wait_for(
     Ok(broken.map(|(_, f)| f.0).collect())
 }
 
+/// Ports of a worker whose descriptors are told apart.
+const PORTS: usize = 1 << 16;
+
+/// As [`Worker::wait`] for several workers of one thread: it sleeps until there is something for one of them to do, or
+/// for `also`.
+///
+/// # Errors
+/// As there.
+pub fn wait_for_any<E: Executor>(
+    workers: &mut [&mut Worker<E>],
+    clock: &Clock,
+    also: Option<&Wakes>,
+) -> Result<(), PortError> {
+    let each = workers.iter().map(|w| w.longest_sleep(clock));
+    let most = each.fold(LONGEST_SLEEP, Duration::min);
+    // whole milliseconds: what is less is spent asking
+    if most.as_millis() == 0 {
+        std::thread::yield_now();
+        return Ok(());
+    }
+    let mut fds: Vec<(usize, BorrowedFd<'_>, PollFlags)> = Vec::new();
+    for (i, w) in workers.iter().enumerate() {
+        w.listen(i, &mut fds);
+    }
+    fds.extend(also.map(|w| (usize::MAX, w.descriptor(), PollFlags::POLLIN)));
+    let broken = wait_for(&fds, most)?;
+    let own = workers.iter().filter_map(|w| w.wakes.as_ref());
+    own.chain(also).for_each(Wakes::clear);
+    // an error stays readable until somebody has asked for it
+    for at in broken {
+        if let Some(w) = workers.get_mut(at / PORTS) {
+            w.attend_port(at % PORTS);
+        }
+    }
+    Ok(())
+}
+
 impl<E: Executor> Worker<E> {
     /// From now on packets arrive; the clock of the executor goes on at `now`.
     ///
@@ -279,6 +317,11 @@ impl<E: Executor> Worker<E> {
     /// # Errors
     /// When the system cannot wait for the ports' descriptors.
     pub fn wait(&mut self, clock: &Clock) -> Result<(), PortError> {
+        wait_for_any(&mut [self], clock, None)
+    }
+
+    /// The longest that it may sleep.
+    fn longest_sleep(&self, clock: &Clock) -> Duration {
         let graph = self.executor.graph();
         let mut most = match graph.has_runnable_tasks() {
             true => TASKS_SLEEP,
@@ -290,15 +333,14 @@ impl<E: Executor> Worker<E> {
         }
         let with_entry = self.slots.iter().filter(|s| s.entry.is_some());
         let blind = with_entry.filter_map(|s| s.port.as_ref()?.longest_sleep());
-        most = blind.fold(most, Duration::min);
-        // whole milliseconds: what is less is spent asking
-        if most.as_millis() == 0 {
-            std::thread::yield_now();
-            return Ok(());
-        }
-        let mut fds: Vec<(usize, BorrowedFd<'_>, PollFlags)> = Vec::with_capacity(self.slots.len());
-        for (i, s) in self.slots.iter().enumerate() {
+        blind.fold(most, Duration::min)
+    }
+
+    /// What ends its sleep, with the number of this worker and of the port.
+    fn listen<'a>(&'a self, worker: usize, fds: &mut Vec<(usize, BorrowedFd<'a>, PollFlags)>) {
+        for (i, s) in self.slots.iter().enumerate().take(PORTS) {
             let Some(port) = &s.port else { continue };
+            let at = worker * PORTS + i;
             let input = s.entry.and_then(|_| port.descriptor());
             let output = port.send_descriptor().filter(|_| port.backlog() > 0);
             let others = s.entry.and_then(|_| port.wake_descriptor());
@@ -306,22 +348,13 @@ impl<E: Executor> Worker<E> {
                 input
                     .into_iter()
                     .chain(others)
-                    .map(|fd| (i, fd, PollFlags::POLLIN)),
+                    .map(|fd| (at, fd, PollFlags::POLLIN)),
             );
-            fds.extend(output.map(|fd| (i, fd, PollFlags::POLLOUT)));
+            fds.extend(output.map(|fd| (at, fd, PollFlags::POLLOUT)));
         }
         // of no port: nobody looks after it
         let wakes = self.wakes.as_ref();
         fds.extend(wakes.map(|w| (usize::MAX, w.descriptor(), PollFlags::POLLIN)));
-        let broken = wait_for(&fds, most)?;
-        if let Some(w) = &self.wakes {
-            w.clear();
-        }
-        // an error stays readable until somebody has asked for it
-        for i in broken {
-            self.attend_port(i);
-        }
-        Ok(())
     }
 
     /// Looks after the ports; remarks about what has changed wait for [`Worker::take_remarks`].

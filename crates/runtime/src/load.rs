@@ -21,6 +21,8 @@ pub struct Load {
     busy: Duration,
     batches: u64,
     packets: u64,
+    /// Time of the batches that were timed.
+    timed: Duration,
     times: [u64; CLASSES],
 }
 
@@ -35,6 +37,8 @@ pub struct LoadReport {
     pub batches: u64,
     /// Packets in them.
     pub packets: u64,
+    /// The time that all batches took, by those that were timed.
+    pub spent: Duration,
     /// Half of the batches took no longer than this many nanoseconds, within a factor of two.
     pub batch_ns_p50: u64,
     /// 99 in 100 took no longer.
@@ -51,6 +55,7 @@ impl Default for Load {
             busy: Duration::ZERO,
             batches: 0,
             packets: 0,
+            timed: Duration::ZERO,
             times: [0; CLASSES],
         }
     }
@@ -75,6 +80,7 @@ impl Load {
     }
 
     fn time(&mut self, took: Duration) {
+        self.timed += took;
         let ns = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).max(1);
         let class = (ns.ilog2() as usize).min(CLASSES - 1);
         if let Some(n) = self.times.get_mut(class) {
@@ -103,9 +109,17 @@ impl Load {
             busy: self.busy + working,
             batches: self.batches,
             packets: self.packets,
+            spent: self.spent(),
             batch_ns_p50: self.quantile(0.5),
             batch_ns_p99: self.quantile(0.99),
         }
+    }
+
+    /// The time that all batches took, by those that were timed: one in sixteen.
+    pub fn spent(&self) -> Duration {
+        let n: u64 = self.times.iter().sum();
+        let share = self.batches as f64 / n.max(1) as f64;
+        self.timed.mul_f64(share)
     }
 
     /// The end of the class that this share of the samples is not beyond.
@@ -155,5 +169,16 @@ mod tests {
         }
         let r = l.report();
         assert_eq!((r.batch_ns_p50, r.batch_ns_p99), (1024, 65536));
+    }
+
+    #[test]
+    fn what_batches_took_follows_from_those_that_were_timed() {
+        let mut l = Load::default();
+        assert_eq!(l.spent(), Duration::ZERO);
+        for _ in 0..10 {
+            l.time(Duration::from_nanos(700));
+        }
+        (0..160).for_each(|_| l.worked(4, None));
+        assert_eq!(l.spent(), Duration::from_nanos(112_000));
     }
 }

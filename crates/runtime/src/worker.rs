@@ -198,19 +198,11 @@ impl<E: Executor> Worker<E> {
         self.slots.iter().map(|s| s.name.as_str())
     }
 
-    /// Goes on with another executor, whose ports are these, between two batches. `go_on` lets the new one, its first
-    /// argument, take what it needs of the old one, which comes back. Ports without a device come and go with the
-    /// chain; counts of packets go on.
+    /// Could it go on with another executor, whose ports are these?
     ///
     /// # Errors
-    /// When a port with a device is not in the new chain, or packets arrive there in only one of them: the old one
-    /// stays then, and the new one is dropped.
-    pub fn replace<R>(
-        &mut self,
-        executor: E,
-        ports: Vec<Binding>,
-        go_on: impl FnOnce(&mut E, &mut E) -> R,
-    ) -> Result<(E, R), ReplaceError> {
+    /// When a port with a device is not in the new chain, or packets arrive there in only one of them.
+    pub fn fits(&self, ports: &[Binding]) -> Result<(), ReplaceError> {
         for s in self.slots.iter().filter(|s| s.port.is_some()) {
             let Some(b) = ports.iter().find(|b| b.name == s.name) else {
                 return Err(ReplaceError::NoPort(s.name.clone()));
@@ -222,6 +214,23 @@ impl<E: Executor> Worker<E> {
                 });
             }
         }
+        Ok(())
+    }
+
+    /// Goes on with another executor, whose ports are these, between two batches. `go_on` lets the new one, its first
+    /// argument, take what it needs of the old one, which comes back. Ports without a device come and go with the
+    /// chain; counts of packets go on.
+    ///
+    /// # Errors
+    /// When it does not fit ([`Worker::fits`]), or what left before cannot be written: the old one stays then, and the
+    /// new one is dropped.
+    pub fn replace<R>(
+        &mut self,
+        executor: E,
+        ports: Vec<Binding>,
+        go_on: impl FnOnce(&mut E, &mut E) -> R,
+    ) -> Result<(E, R), ReplaceError> {
+        self.fits(&ports)?;
         self.deliver()?;
         let mut old = std::mem::replace(&mut self.executor, executor);
         let said = go_on(&mut self.executor, &mut old);

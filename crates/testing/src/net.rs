@@ -9,11 +9,12 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, recv,
-    sendto, socket,
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, SockaddrIn6, bind,
+    connect, recv, sendto, socket,
 };
 use std::fs::File;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -290,4 +291,22 @@ fn echo(kind: u8, id: u16) -> Vec<u8> {
 
 fn open(family: AddressFamily, protocol: SockProtocol) -> OwnedFd {
     socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol).expect("a raw socket")
+}
+
+/// A TCP connection from this address of the host's (any, if it is unspecified).
+///
+/// # Errors
+/// There is none within `most`, or the address is not the host's.
+pub fn connect_from(from: Ipv4Addr, to: SocketAddrV4, most: Duration) -> io::Result<TcpStream> {
+    if from.is_unspecified() {
+        return TcpStream::connect_timeout(&to.into(), most);
+    }
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let s = socket(AddressFamily::Inet, SockType::Stream, flags, None)?;
+    bind(s.as_raw_fd(), &SockaddrIn::from(SocketAddrV4::new(from, 0)))?;
+    let s = TcpStream::from(s);
+    // the kernel's limit for a connection is minutes: this is the time for all of it
+    s.set_write_timeout(Some(most))?;
+    connect(s.as_raw_fd(), &SockaddrIn::from(to))?;
+    Ok(s)
 }

@@ -7,6 +7,7 @@
 mod classes;
 mod derive;
 
+use crate::edit::Edit;
 use crate::error::ChainError;
 use crate::live::{Attached, Live, LivePort};
 use crate::load::{Options, load_as};
@@ -22,6 +23,8 @@ pub struct WorkerChains {
     pub chains: Vec<Chain>,
     /// What the partition goes by at each port of the chain, in their order.
     pub ports: Vec<PortRule>,
+    /// What NATs have of ports and of identifiers, of which each worker has its slice.
+    pub ranges: Vec<(u16, u16)>,
     /// What several workers do otherwise than one, by name.
     pub warnings: Vec<Diagnostic>,
 }
@@ -87,14 +90,30 @@ pub fn load_workers_live(
     workers: usize,
     live: &[LivePort],
 ) -> Result<(WorkerChains, Vec<Attached>), ChainError> {
+    load_workers_edited(name, options, workers, live, &[])
+}
+
+/// The same with changes that are not in the chain's file.
+///
+/// # Errors
+/// As [`load_workers`].
+pub fn load_workers_edited(
+    name: &str,
+    options: &Options,
+    workers: usize,
+    live: &[LivePort],
+    edits: &[Edit],
+) -> Result<(WorkerChains, Vec<Attached>), ChainError> {
     let workers = workers.clamp(1, MAX_WORKERS);
     let mut chains = Vec::new();
     let mut derived = None;
+    let mut ranges = Vec::new();
     let mut attached = Vec::new();
     for worker in 0..workers {
         let share = Share { worker, workers };
-        let (chain, mut reader) = load_as(name, options, Live::new(live), share)?;
+        let (chain, mut reader) = load_as(name, options, (Live::new(live), share, edits))?;
         if worker == 0 && workers > 1 {
+            ranges = ranges_of(&reader.translators);
             let ports = derive::rules(&chain, &mut reader);
             let warnings = classes::look(&chain, &mut reader);
             let found = std::mem::take(&mut reader.diagnostics);
@@ -115,7 +134,20 @@ pub fn load_workers_live(
     let loaded = WorkerChains {
         chains,
         ports,
+        ranges,
         warnings,
     };
     Ok((loaded, attached))
+}
+
+/// Each range once.
+fn ranges_of(translators: &[Translator]) -> Vec<(u16, u16)> {
+    let pools = translators.iter().filter_map(|t| match &t.kind {
+        Kind::Nat(pool) => Some([pool.ports, pool.identifiers]),
+        _ => None,
+    });
+    let mut all: Vec<(u16, u16)> = pools.flatten().collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }

@@ -11,6 +11,7 @@ pub mod generate;
 pub mod prove;
 pub mod reload;
 pub mod run;
+pub mod scale;
 pub mod show;
 pub mod status;
 pub mod top;

@@ -246,7 +246,11 @@ impl Frame<'_> {
 
     fn workers(&self, lines: &mut Vec<String>) {
         lines.push(String::new());
-        lines.push("worker       in/s   load   packets/batch   batch p50     p99".to_string());
+        let scaling = self.now.get("scaling");
+        let more = scaling.map_or("", |_| "   groups");
+        lines.push(format!(
+            "worker       in/s   load   packets/batch   batch p50     p99{more}"
+        ));
         for w in list(self.now, "workers") {
             let b = self.earlier("workers", |o| o["worker"] == w["worker"]);
             let of = |v: Option<&Value>, key: &str| v.and_then(|v| v[key].as_f64()).unwrap_or(0.0);
@@ -254,14 +258,46 @@ impl Frame<'_> {
             let load = grown("busy_seconds") / grown("elapsed_seconds").max(1e-3);
             let packets = number(w, &["packets_in"]);
             let us = |key: &str| number(w, &["batch_ns", key]) as f64 / 1e3;
+            let groups: Vec<String> = list(w, "groups").map(Value::to_string).collect();
             lines.push(format!(
-                "{:<6} {:>10} {:>5.1}%   {:>13.1}   {:>6.1} us {:>6.1} us",
+                "{:<6} {:>10} {:>5.1}%   {:>13.1}   {:>6.1} us {:>6.1} us   {}",
                 number(w, &["worker"]),
                 self.rate(packets, b.map_or(0, |b| number(b, &["packets_in"]))),
                 load.clamp(0.0, 1.0) * 100.0,
                 of(Some(w), "batch_packets"),
                 us("p50"),
                 us("p99"),
+                groups.join(" "),
+            ));
+        }
+        if let Some(s) = scaling {
+            self.scaling(s, lines);
+        }
+    }
+
+    fn scaling(&self, s: &Value, lines: &mut Vec<String>) {
+        lines.push(format!(
+            "scaling: {} of {} to {} workers{}, {} splits, {} merges, {} balances",
+            number(s, &["workers", "active"]),
+            number(s, &["workers", "least"]),
+            number(s, &["workers", "most"]),
+            match s["by_hand"] == true {
+                true => " (by hand)",
+                false => "",
+            },
+            number(s, &["splits"]),
+            number(s, &["merges"]),
+            number(s, &["balances"]),
+        ));
+        if let Some(e) = list(s, "events").last() {
+            let groups: Vec<String> = list(e, "groups").map(Value::to_string).collect();
+            lines.push(format!(
+                "  last: {} at {:.1} s, groups {} from worker {} to {}",
+                text(e, "kind"),
+                e["seconds"].as_f64().unwrap_or(0.0),
+                groups.join(" "),
+                number(e, &["from"]),
+                number(e, &["to"]),
             ));
         }
     }

@@ -53,6 +53,7 @@ pub fn text(v: &Value) -> String {
     packets(&mut out, v);
     ports(&mut out, v);
     workers(&mut out, v);
+    scaling(&mut out, v);
     functions(&mut out, v);
     out
 }
@@ -237,6 +238,57 @@ fn workers(out: &mut String, v: &Value) {
     }
 }
 
+/// Where groups of flows go from worker to worker.
+fn scaling(out: &mut String, v: &Value) {
+    let Some(s) = v.get("scaling") else { return };
+    let mut f = Family::new(
+        out,
+        "onefold_workers_active",
+        "gauge",
+        "Workers that have groups of flows.",
+    );
+    f.add(&[], s["workers"]["active"].as_f64());
+    let mut f = Family::new(
+        out,
+        "onefold_scaling_moves_total",
+        "counter",
+        "Times that groups went from one worker to another one.",
+    );
+    for (kind, key) in [
+        ("split", "splits"),
+        ("merge", "merges"),
+        ("balance", "balances"),
+    ] {
+        f.add(&[("kind", kind)], s.get(key).and_then(Value::as_f64));
+    }
+    for (name, kind, key, help) in [
+        (
+            "onefold_group_packets_total",
+            "counter",
+            "packets_in",
+            "Packets of a group of flows.",
+        ),
+        (
+            "onefold_group_spent_seconds_total",
+            "counter",
+            "spent_seconds",
+            "Time that batches of a group took, by one in sixteen.",
+        ),
+        (
+            "onefold_group_worker",
+            "gauge",
+            "worker",
+            "The worker that a group is at.",
+        ),
+    ] {
+        let mut f = Family::new(out, name, kind, help);
+        for g in list(v, "groups") {
+            let n = g["group"].to_string();
+            f.add(&[("group", &n)], g.get(key).and_then(Value::as_f64));
+        }
+    }
+}
+
 fn functions(out: &mut String, v: &Value) {
     let mut f = Family::new(
         out,
@@ -291,6 +343,8 @@ mod tests {
                 "in": { "packets": 1, "bytes": 60 }, "out": {}, "link": "down", "lost": { "a\"b": 2 }
             } },
             "workers": [{ "worker": 0, "batch_ns": { "p50": 2000 } }],
+            "groups": [{ "group": 5, "worker": 1, "packets_in": 9 }],
+            "scaling": { "workers": { "active": 2 }, "splits": 3 },
         });
         let t = text(&v);
         for line in t.lines().filter(|l| !l.starts_with("# ")) {
@@ -306,6 +360,9 @@ mod tests {
             "onefold_port_lost_packets_total{port=\"lan\",reason=\"a\\\"b\"} 2",
             "onefold_port_up{port=\"lan\"} 0",
             "onefold_worker_batch_seconds{worker=\"0\",quantile=\"0.5\"} 0.000002",
+            "onefold_workers_active 2",
+            "onefold_scaling_moves_total{kind=\"split\"} 3",
+            "onefold_group_worker{group=\"5\"} 1",
         ] {
             assert!(t.lines().any(|l| l == line), "{line}\n{t}");
         }

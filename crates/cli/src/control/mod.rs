@@ -9,5 +9,5 @@ pub mod session;
 mod status;
 
 pub use reload::{OpenPort, PATIENCE, named, open_ports};
-pub use serve::{ControlArgs, Controls, start};
+pub use serve::{ControlArgs, Controls, Workers, start};
 pub use session::{Command, Earlier, Made, Session};

@@ -1,22 +1,24 @@
 //! Another chain is read, built, synthesized and verified while the one that runs goes on; then it takes its place.
 
-use super::serve::tell;
-use super::session::{Command, Installed, Next, told};
+use super::serve::{Workers, tell};
+use super::session::{Command, Installed, Next, Wanted, told};
+use crate::cache::{Slices, slices_of};
 use crate::cmd::run;
 use crate::common::{self, ChainArgs};
-use crate::deploy::{Renewal, Verdict, Verifier};
+use crate::deploy::{Renewal, Shared, Verdict, Verifier};
 use crate::live;
 use crate::ports::Live;
 use crate::program;
 use crate::shadow::Policy;
-use onefold_chain::{Attached, Chain, Diagnostic, LivePort};
+use onefold_chain::{Attached, Chain, Diagnostic, LivePort, WorkerChains};
 use onefold_control::{Edit, EditKind, Failure, Kind};
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};
+use onefold_partition::PortRule;
 use onefold_runtime::{Clock, Sender};
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -53,6 +55,8 @@ pub struct Reloader {
     clock: Clock,
     /// The workers, in their order.
     senders: Vec<Sender<Command>>,
+    /// By what several workers' packets are told apart.
+    rules: Vec<PortRule>,
     /// What runs; held while something else is made.
     now: Mutex<Now>,
 }
@@ -87,12 +91,7 @@ fn bad(message: impl Into<String>, details: &[Diagnostic]) -> Failure {
 
 impl Reloader {
     /// For a run with these arguments on these ports.
-    pub fn new(
-        args: &run::Args,
-        ports: Vec<OpenPort>,
-        clock: Clock,
-        senders: Vec<Sender<Command>>,
-    ) -> Reloader {
+    pub fn new(args: &run::Args, ports: Vec<OpenPort>, workers: &Workers) -> Reloader {
         let mut chain = args.chain().clone();
         // who asks later may be elsewhere
         if let Ok(absolute) = std::fs::canonicalize(&chain.chain) {
@@ -101,8 +100,9 @@ impl Reloader {
         Reloader {
             args: args.silent(),
             ports,
-            clock,
-            senders,
+            clock: workers.clock,
+            senders: workers.senders.clone(),
+            rules: workers.rules.clone(),
             now: Mutex::new(Now {
                 chain,
                 edits: Vec::new(),
@@ -113,10 +113,6 @@ impl Reloader {
     fn begin(&self) -> Result<std::sync::MutexGuard<'_, Now>, Failure> {
         if self.args.has_program() {
             let why = "this run has a program that was given (--program): it is not made anew";
-            return Err(Failure::new(Kind::Unsupported, why));
-        }
-        if self.senders.len() > 1 {
-            let why = "a run with several workers is not changed while it runs yet: stop it and start the new chain";
             return Err(Failure::new(Kind::Unsupported, why));
         }
         match self.now.try_lock() {
@@ -151,7 +147,7 @@ impl Reloader {
             edits: &[],
             verified: true,
         };
-        let (said, _) = self.install(&plan)?;
+        let said = self.install(&plan)?;
         *now = Now {
             chain: next,
             edits: Vec::new(),
@@ -178,74 +174,159 @@ impl Reloader {
             edits: &edits,
             verified: verify_first,
         };
-        let (said, _) = self.install(&plan)?;
+        let said = self.install(&plan)?;
         now.edits = edits;
         Ok(said)
     }
 
     /// Makes it, has it installed, and says what happened.
-    fn install(&self, plan: &Plan<'_>) -> Result<(Value, Duration), Failure> {
+    fn install(&self, plan: &Plan<'_>) -> Result<Value, Failure> {
         let begun = Instant::now();
-        let (next, verdict) = self.make(plan)?;
-        let warnings = lines(&next.chain.warnings);
+        let (all, verdict) = self.make(plan)?;
+        let first = all.first().ok_or_else(nobody)?;
+        let warnings = lines(&first.chain.warnings);
         let (classes, name) = (
-            next.made.as_ref().map(|m| program::classes(&m.0.program)),
-            next.chain.name.clone(),
+            first.made.as_ref().map(|m| program::classes(&m.0.program)),
+            first.chain.name.clone(),
         );
         let made = begun.elapsed();
-        let (reply, answer) = sync_channel(1);
-        let command = Command::Install {
-            next: Box::new(next),
-            reply,
-        };
-        let none = || Failure::new(Kind::Ended, "there is no worker");
-        tell(self.senders.first().ok_or_else(none)?, command)?;
-        let installed = match answer.recv_timeout(PATIENCE) {
-            Ok(Ok(installed)) => installed,
-            Ok(Err(e)) => return Err(Failure::new(Kind::Ports, e.to_string())),
-            Err(_) => {
-                return Err(Failure::new(
-                    Kind::Ended,
-                    "the worker has not taken the new chain",
-                ));
-            }
-        };
+        self.prepare(all)?;
+        let installed = self.commit()?;
         let took = begun.elapsed();
-        let Installed { taken, pause, old } = installed;
-        drop(old);
-        let said = json!({
+        let (mut lost, mut dropped, mut pause) = (Vec::new(), 0, 0.0f64);
+        let kept = installed.first().map_or(0, |i| i.taken.kept);
+        for i in &installed {
+            // of several workers the same elements begin anew
+            let more = told(&i.taken).into_iter();
+            lost.extend(more.filter(|l| !lost.contains(l)).collect::<Vec<_>>());
+            dropped += i.taken.dropped;
+            pause = pause.max(i.pause);
+        }
+        // it takes a while, and no packet waits for it
+        installed.into_iter().for_each(|i| drop(i.old));
+        Ok(json!({
             "chain": name,
             "seconds": took.as_secs_f64(),
             "made_seconds": made.as_secs_f64(),
             "pause_seconds": pause,
             "verification": verdict,
             "classes": classes,
-            "kept": taken.kept,
-            "lost": told(&taken),
-            "dropped": taken.dropped,
+            "kept": kept,
+            "lost": lost,
+            "dropped": dropped,
             "warnings": warnings,
-        });
-        Ok((said, took))
+        }))
     }
 
-    /// Reads, builds, synthesizes and verifies.
-    fn make(&self, plan: &Plan<'_>) -> Result<(Next, String), Failure> {
-        let (chain, attached) = self.load(plan)?;
+    /// Each worker holds its chain, or none does.
+    fn prepare(&self, all: Vec<Next>) -> Result<(), Failure> {
+        let wanted = Arc::new(Wanted::default());
+        let mut answers = Vec::new();
+        let mut failed = None;
+        for (sender, next) in self.senders.iter().zip(all) {
+            let (reply, answer) = sync_channel(1);
+            let command = Command::Prepare {
+                next: Box::new(next),
+                wanted: Arc::clone(&wanted),
+                reply,
+            };
+            match tell(sender, command) {
+                Ok(()) => answers.push(answer),
+                Err(e) => failed = failed.or(Some(e)),
+            }
+        }
+        let until = Instant::now() + PATIENCE;
+        for answer in answers {
+            let left = until.saturating_duration_since(Instant::now());
+            let no = match answer.recv_timeout(left) {
+                Ok(Ok(())) => continue,
+                Ok(Err(e)) => Failure::new(Kind::Ports, e.to_string()),
+                Err(_) => Failure::new(Kind::Ended, "a worker has not taken the new chain"),
+            };
+            failed = failed.or(Some(no));
+        }
+        let Some(failure) = failed else { return Ok(()) };
+        // before the commands: who comes late finds one of both
+        wanted.give_up();
+        for sender in &self.senders {
+            // an ended worker holds nothing
+            let _ = sender.send(Command::Abort);
+        }
+        Err(failure)
+    }
+
+    /// All workers hold a chain: each goes on with it behind its batch. That does not fail but with the run.
+    fn commit(&self) -> Result<Vec<Installed>, Failure> {
+        let mut answers = Vec::new();
+        for sender in &self.senders {
+            let (reply, answer) = sync_channel(1);
+            tell(sender, Command::Commit { reply })?;
+            answers.push(answer);
+        }
+        let until = Instant::now() + PATIENCE;
+        let one = |answer: Receiver<Installed>| {
+            let left = until.saturating_duration_since(Instant::now());
+            let ended = || Failure::new(Kind::Ended, "a worker has not taken the new chain yet");
+            answer.recv_timeout(left).map_err(|_| ended())
+        };
+        answers.into_iter().map(one).collect()
+    }
+
+    /// Reads, builds, synthesizes and verifies: for each worker, what it has in common once.
+    fn make(&self, plan: &Plan<'_>) -> Result<(Vec<Next>, String), Failure> {
+        let (loaded, attached) = self.load(plan)?;
+        let shared = self.shared(plan)?;
+        let n = loaded.chains.len();
+        let (mut all, mut told) = (Vec::new(), None);
+        for (worker, chain) in loaded.chains.into_iter().enumerate() {
+            let slices = slices_of(&loaded.ranges, worker, n);
+            let shared = shared.as_ref().map(|s| (s, slices));
+            let (next, verdict) = self.make_one(plan, chain, &attached, shared)?;
+            told.get_or_insert(verdict);
+            all.push(next);
+        }
+        #[cfg(debug_assertions)]
+        if let Some(next) = self.args.reload_fault().and_then(|w| all.get_mut(w)) {
+            next.fault = true;
+        }
+        Ok((all, told.unwrap_or_default()))
+    }
+
+    /// What the proof for all of several workers is made of, if there is to be one.
+    fn shared(&self, plan: &Plan<'_>) -> Result<Option<Shared>, Failure> {
+        let wanted = self.args.synthesizes() && self.args.verify().proves();
+        if self.senders.len() == 1 || !wanted {
+            return Ok(None);
+        }
+        let one = self.load_for(plan, 1)?.0.chains.pop().ok_or_else(nobody)?;
+        Ok(Some(Shared::of(self.graph(&one)?)))
+    }
+
+    fn graph(&self, chain: &Chain) -> Result<Graph, Failure> {
         let options = BuildOptions {
             seed: self.args.seed(),
             start: self.clock.now(),
             ..Default::default()
         };
-        let graph = common::build(&chain, &options)
-            .map_err(|ds| bad("the chain's elements cannot be configured", &ds))?;
-        let verifier = Verifier::new(
-            self.args.verify(),
-            crate::cmd::verify::ports(&chain),
-            self.args.seed(),
-            true,
-        );
+        common::build(chain, &options)
+            .map_err(|ds| bad("the chain's elements cannot be configured", &ds))
+    }
+
+    fn make_one(
+        &self,
+        plan: &Plan<'_>,
+        chain: Chain,
+        attached: &[Attached],
+        shared: Option<(&Shared, Slices)>,
+    ) -> Result<(Next, String), Failure> {
+        let graph = self.graph(&chain)?;
+        let ports = crate::cmd::verify::ports(&chain);
+        let verifier = Verifier::new(self.args.verify(), ports, self.args.seed(), true);
+        let mut verifier = match shared {
+            None => verifier,
+            Some((shared, slices)) => verifier.sharing(shared, slices),
+        };
         let policy = Policy::new(self.args.shadow(), self.args.seed());
-        let mut renewal_verifier = verifier;
         let (executor, made, verdict) = match plan.verified && self.args.synthesizes() {
             false => {
                 let executor = self.args.flow(ProgramRunner::new(graph));
@@ -256,7 +337,7 @@ impl Reloader {
                 (executor, None, verdict.to_string())
             }
             true => {
-                let (e, m, v) = self.synthesized(graph, &mut renewal_verifier, policy)?;
+                let (e, m, v) = self.synthesized(graph, &mut verifier, policy)?;
                 (e, Some(m), v)
             }
         };
@@ -264,9 +345,11 @@ impl Reloader {
             chain: Arc::new(chain),
             executor,
             made,
-            renewal: Renewal::new(renewal_verifier, policy, false, false),
-            attached,
+            renewal: Renewal::new(verifier, policy, false, false),
+            attached: attached.to_vec(),
             command: plan.chain.text(),
+            #[cfg(debug_assertions)]
+            fault: false,
         };
         Ok((next, verdict))
     }
@@ -298,12 +381,25 @@ impl Reloader {
         Ok((shadow, Arc::new((s, v)), verdict))
     }
 
-    fn load(&self, plan: &Plan<'_>) -> Result<(Chain, Vec<Attached>), Failure> {
+    /// A chain for each of so many workers.
+    fn load_for(
+        &self,
+        plan: &Plan<'_>,
+        workers: usize,
+    ) -> Result<(WorkerChains, Vec<Attached>), Failure> {
         let live: Vec<LivePort> = self.ports.iter().map(|p| p.live.clone()).collect();
         let edits: Vec<onefold_chain::Edit> = plan.edits.iter().map(of_chain).collect();
         let options = plan.chain.options();
-        let loaded = onefold_chain::load_edited(&plan.chain.chain, &options, &live, &edits);
-        let (chain, attached) = loaded.map_err(|e| bad(e.to_string(), &common::chain_error(&e)))?;
+        let name = &plan.chain.chain;
+        let loaded = onefold_chain::load_workers_edited(name, &options, workers, &live, &edits);
+        loaded.map_err(|e| bad(e.to_string(), &common::chain_error(&e)))
+    }
+
+    /// The same for each of the run's workers, if it fits the run.
+    fn load(&self, plan: &Plan<'_>) -> Result<(WorkerChains, Vec<Attached>), Failure> {
+        let n = self.senders.len();
+        let (loaded, attached) = self.load_for(plan, n)?;
+        let chain = loaded.chains.first().ok_or_else(nobody)?;
         for p in &self.ports {
             let name = &p.live.port;
             if chain.ports.iter().all(|q| q.name != *name) {
@@ -323,8 +419,17 @@ impl Reloader {
                 return Err(Failure::new(Kind::Ports, text));
             }
         }
-        Ok((chain, attached))
+        if n > 1 && loaded.ports != self.rules {
+            let text = "the new chain's packets would come to other workers than those that know their flows (its \
+                        NATs, or where they are, have changed): stop the run and start the new chain";
+            return Err(Failure::new(Kind::Unsupported, text));
+        }
+        Ok((loaded, attached))
     }
+}
+
+fn nobody() -> Failure {
+    Failure::new(Kind::Ended, "there is no worker")
 }
 
 fn of_chain(e: &Edit) -> onefold_chain::Edit {

@@ -4,11 +4,12 @@ use super::capture::{self, Watch};
 use super::reload::{OpenPort, PATIENCE, Reloader};
 use super::session::{Command, Snapshot};
 use super::{metrics, status};
-use crate::cmd::run;
+use crate::cmd::run::{self, Scaling};
 use anyhow::{Context, Result};
 use onefold_control::{
     Failure, Handler, Kind, MetricsServer, Request, Server, Stream, default_folder,
 };
+use onefold_partition::PortRule;
 use onefold_runtime::{Clock, SendError, Sender};
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -38,8 +39,20 @@ pub struct Controls {
     _metrics: Option<MetricsServer>,
 }
 
-/// Listens from now on; what is asked is answered once the workers take packets. `senders` reach the workers, in their
-/// order.
+/// Who takes packets.
+#[derive(Clone)]
+pub struct Workers {
+    /// The run's.
+    pub clock: Clock,
+    /// Reach the workers, or groups, in their order.
+    pub senders: Vec<Sender<Command>>,
+    /// By what their packets are told apart.
+    pub rules: Vec<PortRule>,
+    /// Where groups go from worker to worker.
+    pub scaling: Option<Arc<Scaling>>,
+}
+
+/// Listens from now on; what is asked is answered once the workers take packets.
 ///
 /// # Errors
 /// When what was asked for is not possible: a name that is taken, an address in use.
@@ -47,16 +60,20 @@ pub fn start(
     args: &run::Args,
     chain: &str,
     ports: Vec<OpenPort>,
-    (clock, senders): (Clock, Vec<Sender<Command>>),
+    workers: Workers,
 ) -> Result<Controls> {
     let control = args.control();
-    let reloader = Reloader::new(args, ports, clock, senders.clone());
+    let reloader = Reloader::new(args, ports, &workers);
+    let Workers {
+        senders, scaling, ..
+    } = workers;
     let mut server = bind(control, chain, args.is_quiet())?;
     let socket = server.as_ref().map(|s| s.path().display().to_string());
     let name = server.as_ref().and_then(|s| s.name()).unwrap_or(chain);
     let answers = Arc::new(Answers {
         reloader,
         senders,
+        scaling,
         mode: args.mode(),
         name: name.to_string(),
         socket,
@@ -114,6 +131,7 @@ fn bind(control: &ControlArgs, chain: &str, quiet: bool) -> Result<Option<Server
 struct Answers {
     reloader: Reloader,
     senders: Vec<Sender<Command>>,
+    scaling: Option<Arc<Scaling>>,
     mode: run::Mode,
     name: String,
     socket: Option<String>,
@@ -128,14 +146,33 @@ impl Answers {
             Request::Capture { matching, count } => {
                 capture::run(&self.senders, &matching, count, stream)
             }
+            Request::Scale { workers } => self.scale(workers),
         }
     }
 
     fn status(&self, rules: bool) -> Result<Value, Failure> {
         let all: Result<Vec<Snapshot>, Failure> =
             self.senders.iter().map(|s| snapshot(s, rules)).collect();
-        let v = status::json(all?, self.mode, &self.name, self.socket.as_deref());
+        let socket = self.socket.as_deref();
+        let v = status::json(
+            all?,
+            self.mode,
+            (&self.name, socket),
+            self.scaling.as_deref(),
+        );
         v.ok_or_else(|| Failure::new(Kind::Ended, "there is no worker"))
+    }
+}
+
+impl Answers {
+    fn scale(&self, workers: Option<usize>) -> Result<Value, Failure> {
+        let Some(scaling) = &self.scaling else {
+            let why =
+                "the number of workers of this run is fixed: start it with --workers MIN..MAX";
+            return Err(Failure::new(Kind::Unsupported, why));
+        };
+        let done = scaling.by_hand(workers);
+        done.map_err(|e| Failure::new(Kind::BadInput, format!("{e:#}")))
     }
 }
 

@@ -17,6 +17,7 @@ use onefold_runtime::{
     Binding, Load, LoadReport, Mailbox, ReplaceError, Sender, Wakes, Worker, mailbox,
 };
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::time::Instant;
 
@@ -32,13 +33,22 @@ pub enum Command {
         /// Who wants to know.
         reply: SyncSender<Snapshot>,
     },
-    /// Go on with another chain.
-    Install {
+    /// Hold another chain, unless it does not fit.
+    Prepare {
         /// The chain, ready.
         next: Box<Next>,
+        /// Whether it is still wanted.
+        wanted: Arc<Wanted>,
         /// Who waits for it.
-        reply: SyncSender<std::result::Result<Installed, ReplaceError>>,
+        reply: SyncSender<std::result::Result<(), NotPrepared>>,
     },
+    /// Go on with the chain that is held.
+    Commit {
+        /// Who waits for it.
+        reply: SyncSender<Installed>,
+    },
+    /// The chain that is held is not wanted any more.
+    Abort,
     /// What passes a port goes there, too.
     Tap {
         /// The port.
@@ -50,6 +60,35 @@ pub enum Command {
     },
     /// Packets that are dropped for such a reason, or are of such a class, go there; `None`: nobody looks any more.
     Watch(Option<capture::Watch>),
+}
+
+/// Is a change still wanted that several workers are to make together? It is decided once.
+#[derive(Debug, Default)]
+pub struct Wanted(AtomicBool);
+
+impl Wanted {
+    /// It is not: who has not prepared for it need not.
+    pub fn give_up(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+    fn is_given_up(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Why a worker does not hold a chain.
+#[derive(Debug, thiserror::Error)]
+pub enum NotPrepared {
+    /// It does not fit the ports that are open.
+    #[error(transparent)]
+    Ports(#[from] ReplaceError),
+    /// Somebody has waited for too long.
+    #[error("it is not wanted any more")]
+    GivenUp,
+    /// A fault that a test has planted.
+    #[cfg(debug_assertions)]
+    #[error("a planted fault")]
+    Fault,
 }
 
 /// A chain that is ready to take packets.
@@ -66,6 +105,9 @@ pub struct Next {
     pub attached: Vec<Attached>,
     /// As it would be written on the command line.
     pub command: String,
+    /// It is to be refused, for tests of what follows.
+    #[cfg(debug_assertions)]
+    pub fault: bool,
 }
 
 /// What came of it.
@@ -176,6 +218,10 @@ pub struct Session {
     synthesizes: bool,
     begun: Instant,
     cpu: f64,
+    /// The chain that it goes on with when all workers are ready.
+    held: Option<Box<Next>>,
+    /// Processor time, where the thread has others' packets, too.
+    counted: Option<f64>,
     /// Who looks at packets one by one.
     pub watch: Option<capture::Watch>,
 }
@@ -205,6 +251,8 @@ impl Session {
             reloads: 0,
             begun: Instant::now(),
             cpu: 0.0,
+            held: None,
+            counted: None,
             watch: None,
         })
     }
@@ -222,6 +270,15 @@ impl Session {
         self.begun = Instant::now();
         self.cpu = runner::thread_seconds();
         self.load = Load::default();
+    }
+    /// So much processor time more: somebody else counts it from now on.
+    pub fn count_cpu(&mut self, seconds: f64) {
+        *self.counted.get_or_insert(0.0) += seconds;
+    }
+    /// Processor time that its packets took, in seconds; asked in the worker's thread.
+    pub fn cpu_seconds(&self) -> f64 {
+        let own = || runner::thread_seconds() - self.cpu;
+        self.counted.unwrap_or_else(own)
     }
     /// Is there to be a program?
     pub fn synthesizes(&self) -> bool {
@@ -263,15 +320,62 @@ impl Session {
                 self.watch = watch;
                 Ok(false)
             }
-            Command::Install { next, reply } => {
+            Command::Prepare {
+                next,
+                wanted,
+                reply,
+            } => {
+                let _ = reply.try_send(self.prepare(next, &wanted, worker));
+                Ok(false)
+            }
+            Command::Abort => {
+                self.held = None;
+                Ok(false)
+            }
+            Command::Commit { reply } => {
+                let Some(next) = self.held.take() else {
+                    return Ok(false);
+                };
                 worker.executor().end_window();
                 log.tell(worker.executor())?;
-                let done = self.install(*next, worker, renewal, log);
-                let installed = done.is_ok();
-                let _ = reply.try_send(done);
-                Ok(installed)
+                let installed = self.install(*next, worker, renewal, log)?;
+                let _ = reply.try_send(installed);
+                Ok(true)
             }
         }
+    }
+
+    /// Holds another chain, if it fits.
+    fn prepare(
+        &mut self,
+        next: Box<Next>,
+        wanted: &Wanted,
+        worker: &Worker<Shadow>,
+    ) -> std::result::Result<(), NotPrepared> {
+        #[cfg(debug_assertions)]
+        if next.fault {
+            return Err(NotPrepared::Fault);
+        }
+        worker.fits(&self.bindings(&next.chain))?;
+        if wanted.is_given_up() {
+            return Err(NotPrepared::GivenUp);
+        }
+        self.held = Some(next);
+        Ok(())
+    }
+
+    /// Where packets enter a chain and leave it, at the ports that are open.
+    fn bindings(&self, chain: &Chain) -> Vec<Binding> {
+        let entry = |p: &onefold_chain::ChainPort| {
+            let source = p.source.filter(|_| self.live.contains(&p.name));
+            source.map(|s| ElemId(s as u32))
+        };
+        let bindings = chain.ports.iter().map(|p| Binding {
+            name: p.name.clone(),
+            entry: entry(p),
+            sinks: p.sinks.iter().map(|s| ElemId(*s as u32)).collect(),
+        });
+        bindings.collect()
     }
 
     fn snapshot(
@@ -282,7 +386,7 @@ impl Session {
     ) -> Snapshot {
         let ran = Ran {
             seconds: self.begun.elapsed().as_secs_f64(),
-            cpu_seconds: runner::thread_seconds() - self.cpu,
+            cpu_seconds: self.cpu_seconds(),
             interrupted: false,
             renewed: renewal.renewed,
             program: (self.synthesizes).then(|| worker.executor().flow().report()),
@@ -319,21 +423,13 @@ impl Session {
         log: &mut ShadowLog,
     ) -> std::result::Result<Installed, ReplaceError> {
         let begun = Instant::now();
-        let entries = |p: &onefold_chain::ChainPort| {
-            let source = p.source.filter(|_| self.live.contains(&p.name));
-            source.map(|s| ElemId(s as u32))
-        };
-        let bindings = next.chain.ports.iter().map(|p| Binding {
-            name: p.name.clone(),
-            entry: entries(p),
-            sinks: p.sinks.iter().map(|s| ElemId(*s as u32)).collect(),
-        });
+        let bindings = self.bindings(&next.chain);
         let mut earlier = self.earlier.clone();
         earlier.add(worker.executor(), renewal.renewed);
         let go_on = |new: &mut Shadow, old: &mut Shadow| {
             Executor::graph_mut(new).take_state(Executor::graph_mut(old))
         };
-        let (old, taken) = worker.replace(next.executor, bindings.collect(), go_on)?;
+        let (old, taken) = worker.replace(next.executor, bindings, go_on)?;
         let place = |element: &str| {
             let at = self.chain.graph.find(element);
             at.map_or_else(SourceLoc::default, |i| {

@@ -15,10 +15,10 @@ const CLASSES: usize = 1000;
 pub fn json(
     mut all: Vec<Snapshot>,
     mode: run::Mode,
-    name: &str,
-    socket: Option<&str>,
+    (name, socket): (&str, Option<&str>),
+    scaling: Option<&run::Scaling>,
 ) -> Option<Value> {
-    let workers: Vec<Value> = all.iter().enumerate().map(worker).collect();
+    let each: Vec<Value> = all.iter().enumerate().map(worker).collect();
     let compared = |f: fn(&Snapshot) -> u64| all.iter().map(f).sum::<u64>();
     let (compared, differences) = (compared(|s| s.compared.0), compared(|s| s.compared.1));
     if all.len() > 1 {
@@ -41,7 +41,15 @@ pub fn json(
         "shadow".into(),
         json!({ "compared_packets": compared, "differences": differences }),
     );
-    into.insert("workers".into(), workers.into());
+    match scaling {
+        None => drop(into.insert("workers".into(), each.into())),
+        Some(s) => {
+            let map = s.map();
+            into.insert("groups".into(), groups(each, &map).into());
+            into.insert("workers".into(), s.workers_json().into());
+            into.insert("scaling".into(), s.json());
+        }
+    }
     into.insert("classes".into(), classes(s));
     into.insert("nfs".into(), functions(s));
     if let Some(r) = &o.program {
@@ -63,6 +71,23 @@ pub fn json(
     Some(v)
 }
 
+/// Groups, each with the worker that it is at.
+fn groups(mut each: Vec<Value>, map: &[usize]) -> Vec<Value> {
+    for (g, v) in each.iter_mut().enumerate() {
+        if let Some(v) = v.as_object_mut() {
+            let spent = v.get("spent_seconds").and_then(Value::as_f64);
+            let elapsed = v.get("elapsed_seconds").and_then(Value::as_f64);
+            v.insert("group".into(), g.into());
+            v.insert("worker".into(), map.get(g).copied().into());
+            // a group has the time of its batches only
+            v.remove("busy_seconds");
+            let load = spent.unwrap_or(0.0) / elapsed.unwrap_or(0.0).max(1e-9);
+            v.insert("load".into(), load.into());
+        }
+    }
+    each
+}
+
 fn worker((i, s): (usize, &Snapshot)) -> Value {
     let (o, l) = (&s.outcome, &s.load);
     json!({
@@ -73,6 +98,7 @@ fn worker((i, s): (usize, &Snapshot)) -> Value {
         "cpu_seconds": o.cpu_seconds,
         "elapsed_seconds": l.elapsed.as_secs_f64(),
         "busy_seconds": l.busy.as_secs_f64(),
+        "spent_seconds": l.spent.as_secs_f64(),
         "load": l.busy.as_secs_f64() / l.elapsed.as_secs_f64().max(1e-9),
         "batches": l.batches,
         "batch_packets": l.packets as f64 / l.batches.max(1) as f64,

@@ -2,18 +2,22 @@
 //! the middle. Needs root; everything that is made has names of its own and is removed.
 
 mod bench_live;
+mod changes;
 #[path = "../common/mod.rs"]
 mod common;
 mod control;
 mod diagnostics;
 mod dpdk;
 mod dpdk_workers;
+mod edge;
 #[path = "gen.rs"]
 mod generated;
 mod host;
 mod links;
+mod load;
 mod offload;
 mod running;
+mod scaling;
 mod traffic;
 mod workers;
 mod xdp;

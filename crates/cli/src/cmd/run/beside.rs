@@ -41,7 +41,12 @@ impl Run {
         }
         let live = open.iter().map(|p| p.live.port.clone()).collect();
         let session = Session::new(chain, made, attached, live)?;
-        let how = (clock, vec![session.sender()]);
+        let how = control::Workers {
+            clock,
+            senders: vec![session.sender()],
+            rules: Vec::new(),
+            scaling: None,
+        };
         let controls = control::start(args, &session.chain.name, open, how)?;
         Ok(Run {
             chain: session.chain.clone(),

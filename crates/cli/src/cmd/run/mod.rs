@@ -28,7 +28,7 @@ use onefold_runtime::Clock;
 use onefold_verify::generate::adapt::Adapter;
 use report::{json, print_program, print_text};
 use std::time::Duration;
-pub use workers::Dispatch;
+pub use workers::{Dispatch, Scaling, ScalingArg, Workers};
 
 /// How the chain is executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -115,9 +115,18 @@ pub struct Args {
     #[arg(long, visible_alias = "seconds", value_name = "SECONDS", value_parser = live::seconds)]
     duration: Option<Duration>,
     /// So many workers, each with a graph, a program, a flow table and NAT ports of its own, on a core of its own where
-    /// there are as many
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
-    workers: u8,
+    /// there are as many. MIN..MAX, for network interfaces: as many as the load needs
+    #[arg(long, value_name = "N|MIN..MAX", default_value_t)]
+    workers: Workers,
+    /// With --workers MIN..MAX: packets are divided into so many groups, which go from worker to worker: a power of
+    /// two, at least MAX, 64 at most; 8 if not given, or as many as MAX needs
+    #[arg(long, value_name = "N", value_parser = workers::groups)]
+    groups: Option<usize>,
+    /// With --workers MIN..MAX, when groups go from worker to worker: every=SECONDS between two looks (0.5), split=LOAD
+    /// of a worker (0.7), merge=LOAD of two together (0.5), samples=N that must say so (2), hold-off=N samples (2),
+    /// weights of a sample in the average that is above it, rising= (0.5), or below it, falling= (0.3)
+    #[arg(long, value_name = "KEY=VALUE,...")]
+    scaling: Option<ScalingArg>,
     /// How packets of network interfaces come to the worker whose they are
     #[arg(long, value_enum, default_value_t = Dispatch::Auto)]
     dispatch: Dispatch,
@@ -125,6 +134,10 @@ pub struct Args {
     #[cfg(debug_assertions)]
     #[arg(long, hide = true)]
     dispatch_fault: bool,
+    /// The worker (or group) with this number refuses to go on with another chain
+    #[cfg(debug_assertions)]
+    #[arg(long, hide = true)]
+    reload_fault: Option<usize>,
     /// What is done in front of the chain. xdp: an XDP program in each xdp: port's driver drops classes that the chain
     /// is proved to drop with nothing left behind but counts, before anything is copied; their counts are added to the
     /// chain's
@@ -200,6 +213,11 @@ impl Args {
     pub fn has_program(&self) -> bool {
         self.verify.program.is_some()
     }
+    /// See [`Args::reload_fault`].
+    #[cfg(debug_assertions)]
+    pub fn reload_fault(&self) -> Option<usize> {
+        self.reload_fault
+    }
     /// See [`Args::seed`].
     pub fn seed(&self) -> u64 {
         self.seed
@@ -261,7 +279,7 @@ fn plan(args: &Args, clock: Clock, adapter: Option<Adapter>, attached: &[Attache
 pub fn run(args: &Args) -> Result<u8> {
     let captures = !args.inputs.is_empty() || args.ports.iter().any(|p| p.input().is_some());
     check(args, captures)?;
-    if args.workers > 1 {
+    if !args.workers.is_one() {
         return workers::run(args, captures);
     }
     let live = live::open(&args.ports, captures, &args.dpdk(), (1, args.quiet))?;
@@ -299,7 +317,8 @@ pub fn run(args: &Args) -> Result<u8> {
     let ports = super::verify::ports(&chain);
     let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet);
     let policy = Policy::new(&args.shadow, args.seed);
-    let (executor, synthesized) = match executor(args, graph, &verifier, &policy, args.quiet)? {
+    let how = (args.quiet, true);
+    let (executor, synthesized) = match executor(args, graph, &verifier, &policy, how)? {
         Ok(begun) => begun,
         Err(code) => return Ok(code),
     };
@@ -448,6 +467,12 @@ fn check(args: &Args, captures: bool) -> Result<()> {
             "no packets come: --in PORT=FILE names a capture that arrives at a port, --port PORT=packet:IF an interface; hint: `onefold gen --for CHAIN --out FILE` makes one"
         );
     }
+    if args.groups.is_some() && !args.workers.is_range() {
+        anyhow::bail!("--groups is for --workers MIN..MAX: with --workers N each worker is one");
+    }
+    if args.scaling.is_some() && !args.workers.is_range() {
+        anyhow::bail!("--scaling is for --workers MIN..MAX: the number of workers is fixed");
+    }
     if !args.dpdk_args.is_empty() && args.ports.iter().all(|p| !p.is_dpdk()) {
         anyhow::bail!("--dpdk-args is for ports of DPDK: --port PORT=dpdk:DEVICE");
     }
@@ -472,13 +497,14 @@ fn check(args: &Args, captures: bool) -> Result<()> {
 /// What executes packets, or the exit status if there is nothing to be executed.
 type Begun = std::result::Result<(Shadow, Option<(program::Synthesized, Verification)>), u8>;
 
-/// Makes what executes packets: with a program that has been verified, unless the reference graph is to run alone.
+/// Makes what executes packets: with a program that has been verified, unless the reference graph is to run alone. What
+/// is said of the `first` one of several holds for all.
 fn executor(
     args: &Args,
     graph: Graph,
     verifier: &Verifier,
     policy: &Policy,
-    quiet: bool,
+    (quiet, first): (bool, bool),
 ) -> Result<Begun> {
     let given = args.verify.program.as_deref();
     let (executor, synthesized) = match args.mode {
@@ -494,7 +520,9 @@ fn executor(
             r.prepare();
             drop(busy);
             let v = verifier.verify(r.graph(), &s.program)?;
-            v.say(quiet);
+            if first {
+                v.say(quiet);
+            }
             if v.verdict == Verdict::Refuted {
                 eprintln!("{}", v.refusal(&args.chain.text(), given));
                 if args.json {
@@ -509,7 +537,7 @@ fn executor(
             r.graph_mut().tell("verification", v.told());
             #[cfg(debug_assertions)]
             program::Fault::plant(args.shadow.fault, &mut r);
-            if !quiet || args.quiet {
+            if first {
                 policy.say(&v);
             }
             let mut r = flow(args, r);

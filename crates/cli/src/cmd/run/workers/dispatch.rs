@@ -1,7 +1,7 @@
 //! How packets of network interfaces come to several workers: chosen at the start, carried out beside the workers, and
 //! told of in the report.
 
-use super::Args;
+use super::{Args, crew};
 use crate::common::thousands;
 use crate::gate::{Fails, Gate};
 use crate::live::{Poll, Team};
@@ -52,7 +52,18 @@ impl Way {
     /// What was asked for cannot be.
     pub fn of(args: &Args) -> Result<Way> {
         let devices = args.ports.iter().filter(|p| p.device().is_some());
-        let workers = usize::from(args.workers);
+        let workers = args.workers.most();
+        if args.workers.is_range() {
+            if args.dispatch == Dispatch::Rss {
+                bail!(
+                    "--dispatch rss: a worker's queues at the devices are its own, and groups of flows cannot go from \
+                     worker to worker; use --dispatch software with --workers {}, or --workers {workers}",
+                    args.workers
+                );
+            }
+            let why = "groups of flows go from worker to worker";
+            return Ok(Way::Software(why.to_string()));
+        }
         let lacking = devices.map(|p| p.has_queues(workers)).find_map(Result::err);
         Ok(match (args.dispatch, lacking) {
             (Dispatch::Software, _) => Way::Software("as asked for".to_string()),
@@ -69,6 +80,11 @@ impl Way {
             Way::Software(_) => 1,
             Way::Rss(_) => workers,
         }
+    }
+
+    /// Does one thread hand all packets over?
+    pub fn is_software(&self) -> bool {
+        matches!(self, Way::Software(_))
     }
 
     fn name(&self) -> &'static str {
@@ -128,6 +144,14 @@ pub struct Ends {
     team: Team,
     #[allow(dead_code)]
     alive: Arc<()>,
+}
+
+impl Ends {
+    /// No more packets come than are in the queues.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.team.ending.is_over()
+    }
 }
 
 impl Drop for Ends {
@@ -241,9 +265,14 @@ impl Dispatching {
         })
     }
 
-    /// What each worker gets, and what runs beside them, on this core if there is one.
-    pub fn apart(self, core: Option<usize>, clock: Clock) -> (Vec<End>, Driver) {
-        let begin = Arc::new(Gate::new(self.ports.len() + 1));
+    /// How packets come to workers.
+    pub fn way(&self) -> &Way {
+        &self.way
+    }
+
+    /// What each worker (or group) gets, and what runs beside them, on this core if there is one; in so many threads.
+    pub fn apart(self, threads: usize, core: Option<usize>, clock: Clock) -> (Vec<End>, Driver) {
+        let begin = Arc::new(Gate::new(threads + 1));
         let alive = Arc::new(());
         let receives = matches!(self.beside, Beside::Queues(_));
         let end = |(worker, ports)| End {
@@ -312,6 +341,17 @@ impl Drop for Stops<'_> {
 }
 
 impl Driver {
+    /// What threads of groups need of it.
+    pub fn common(&self) -> crew::Common {
+        crew::Common {
+            clock: self.clock,
+            polling: self.poll.polling(),
+            begin: Arc::clone(&self.begin),
+            ending: Arc::clone(&self.ending),
+            alive: Arc::downgrade(&self.alive),
+        }
+    }
+
     /// Runs until somebody says stop, and workers have ended.
     ///
     /// # Errors

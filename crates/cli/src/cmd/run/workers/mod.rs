@@ -1,15 +1,22 @@
 //! `--workers N`: each with a chain, an executor and ports of its own, in a thread of its own. They share nothing while
 //! packets go through but the queues of a dispatcher; what they have done is put together when all of them have ended.
 
+mod count;
+mod crew;
 mod dispatch;
+mod group;
 mod report;
+mod scaling;
 
+pub use count::{ScalingArg, Workers, groups};
 pub use dispatch::Dispatch;
+pub use scaling::Scaling;
 
 use super::{Args, executor};
+use crate::cache::slices_of;
 use crate::common;
 use crate::control::{self, Controls, Made, OpenPort, Session};
-use crate::deploy::{Renewal, Verifier};
+use crate::deploy::{Renewal, Shared, Verifier};
 use crate::gate::{Failed, Fails, Gate};
 use crate::live::{self, LivePlan};
 use crate::merge;
@@ -19,13 +26,15 @@ use crate::runner::{self, Outcome, Part, Plan};
 use crate::shadow::{Policy, ShadowLog};
 use crate::xdp::Offloads;
 use anyhow::{Context, Result, anyhow, bail};
+use crew::{Meter, Thread};
 use dispatch::{Dispatching, Done, Way};
-use onefold_chain::{Attached, Chain, WorkerChains};
+use group::Group;
+use onefold_chain::{Attached, Chain, LivePort, WorkerChains};
 use onefold_engine::shadow::Shadow;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
 use onefold_partition::Partition;
-use onefold_runtime::Clock;
+use onefold_runtime::{Clock, mailbox};
 use onefold_verify::generate::adapt::Adapter;
 use std::fs::File;
 use std::sync::Arc;
@@ -35,7 +44,7 @@ use std::thread::JoinHandle;
 const STACK: usize = 8 << 20;
 
 /// A worker before it runs.
-struct Ready {
+pub struct Ready {
     chain: Arc<Chain>,
     executor: Shadow,
     made: Option<Made>,
@@ -47,7 +56,7 @@ struct Ready {
 }
 
 /// A worker that has ended.
-struct Ended {
+pub struct Ended {
     chain: Arc<Chain>,
     runner: Shadow,
     made: Option<Made>,
@@ -55,11 +64,31 @@ struct Ended {
     log: ShadowLog,
     outcome: Outcome,
     core: Option<usize>,
+    /// Packets that were compared before the last reload, and differences.
+    earlier: (u64, u64),
+    /// Its number: a worker's, or a group's.
+    number: usize,
+    /// The thread that had it in the end.
+    thread: usize,
+}
+
+/// A run that has ended.
+struct AllEnded {
+    ended: Vec<Ended>,
+    /// What was beside the workers.
+    done: Option<Done>,
+    scaling: Option<Arc<Scaling>>,
 }
 
 /// Runs it with several workers.
 pub fn run(args: &Args, captures: bool) -> Result<u8> {
-    let n = usize::from(args.workers);
+    if args.workers.is_range() && captures {
+        bail!(
+            "--workers {}: the load of captures says nothing, as they wait; --workers N is for them, too",
+            args.workers
+        );
+    }
+    let n = args.workers.groups(args.groups).map_err(|e| anyhow!(e))?;
     let way = Way::of(args)?;
     let queues = (way.queues(n), args.quiet);
     let live = live::open(&args.ports, captures, &args.dpdk(), queues)?;
@@ -102,15 +131,26 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
         partition,
         attached,
         live: open.iter().map(|p| p.live.port.clone()).collect(),
+        ports,
     };
     let ready = match prepare(args, loaded, &common, &parts, &shadows)? {
         Ok(ready) => ready,
         Err(code) => return Ok(code),
     };
     runner::catch_interrupt();
-    let controls = controls(args, &ready, open, clock)?;
-    let (mut ended, done) = threads(ready, dispatching, clock)?;
-    drop(controls);
+    let mut all = match dispatching {
+        Some(d) if d.way().is_software() => crews(args, ready, d, open, clock)?,
+        d => {
+            let controls = controls(args, &ready, open, clock, None)?;
+            let (ended, done) = threads(ready, d, clock)?;
+            drop(controls);
+            AllEnded {
+                ended,
+                done,
+                scaling: None,
+            }
+        }
+    };
     // outputs put together count, too
     let begun = std::time::Instant::now();
     for (i, (_, file)) in args.outputs.iter().enumerate() {
@@ -122,7 +162,8 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
         merge::captures(shadows.iter(), &file).with_context(|| format!("'{file}'"))?;
     }
     let merging = begun.elapsed().as_secs_f64();
-    report::tell_all(args, &mut ended, done.as_ref(), merging)
+    let beside = (all.done.as_ref(), all.scaling.as_deref());
+    report::tell_all(args, &mut all.ended, beside, merging)
 }
 
 /// What the workers of network interfaces are asked by.
@@ -131,11 +172,19 @@ fn controls(
     ready: &[Ready],
     open: Vec<OpenPort>,
     clock: Clock,
+    scaling: Option<Arc<Scaling>>,
 ) -> Result<Option<Controls>> {
     let sessions = ready.iter().filter_map(|r| r.session.as_ref());
     let senders: Vec<_> = sessions.map(Session::sender).collect();
     let first = ready.first().filter(|_| !senders.is_empty());
-    let start = |r: &Ready| control::start(args, &r.chain.name, open, (clock, senders));
+    let partition = first.and_then(|r| r.plan.part.as_ref());
+    let how = control::Workers {
+        clock,
+        senders,
+        rules: partition.map_or(Vec::new(), |p| p.partition.ports().to_vec()),
+        scaling,
+    };
+    let start = |r: &Ready| control::start(args, &r.chain.name, open, how);
     first.map(start).transpose()
 }
 
@@ -150,6 +199,8 @@ struct Common {
     attached: Vec<Attached>,
     /// Ports with devices.
     live: Vec<String>,
+    /// The same as the chain is told of them.
+    ports: Vec<LivePort>,
 }
 
 /// Options that do not go with several workers; `recorded`: packets come from captures.
@@ -217,6 +268,11 @@ fn prepare(
 ) -> Result<std::result::Result<Vec<Ready>, u8>> {
     let ready = Arc::new(Gate::new(loaded.chains.len()));
     let policy = Policy::new(&args.shadow, args.seed);
+    let n = loaded.chains.len();
+    let shared = match shared(args, common, n) {
+        Ok(shared) => shared,
+        Err(code) => return Ok(Err(code)),
+    };
     let is_live = !common.attached.is_empty();
     let mut all = Vec::new();
     for (worker, chain) in loaded.chains.into_iter().enumerate() {
@@ -232,8 +288,12 @@ fn prepare(
         let adapter =
             (args.adapt).then(|| Adapter::new(&program::synthesize_graph(&graph).program));
         let ports = crate::cmd::verify::ports(&chain);
-        let verifier = Verifier::new(&args.verify, ports, args.seed, quiet);
-        let (executor, made) = match executor(args, graph, &verifier, &policy, quiet)? {
+        let mut verifier = Verifier::new(&args.verify, ports, args.seed, quiet);
+        if let Some(shared) = &shared {
+            verifier = verifier.sharing(shared, slices_of(&loaded.ranges, worker, n));
+        }
+        let how = (quiet, worker == 0);
+        let (executor, made) = match executor(args, graph, &verifier, &policy, how)? {
             Ok(begun) => begun,
             Err(code) => return Ok(Err(code)),
         };
@@ -272,6 +332,20 @@ fn prepare(
         });
     }
     Ok(Ok(all))
+}
+
+/// What the proof for all of so many workers is made of, if there is to be one; or the exit status, if it cannot be.
+fn shared(args: &Args, common: &Common, workers: usize) -> Result<Option<Shared>, u8> {
+    if workers == 1 || !args.synthesizes() || !args.verify.proves() {
+        return Ok(None);
+    }
+    let (name, options) = (&args.chain.chain, args.chain.options());
+    let one = onefold_chain::load_live(name, &options, &common.ports);
+    let (chain, _) = one.map_err(|e| {
+        common::print_diagnostics(&common::chain_error(&e));
+        common::BAD_INPUT
+    })?;
+    Ok(Some(Shared::of(graph(args, &chain, common.start, true)?)))
 }
 
 /// A worker's graph; or the exit status, if it cannot be built.
@@ -350,7 +424,7 @@ fn threads(
     let _fails = Fails(&gate);
     let (mut ends, driver) = match dispatching {
         Some(d) => {
-            let (ends, driver) = d.apart(core(workers), clock);
+            let (ends, driver) = d.apart(workers, core(workers), clock);
             (ends, Some(driver))
         }
         None => (Vec::new(), None),
@@ -363,15 +437,79 @@ fn threads(
         running.push(spawn(format!("worker {worker}"), move || {
             gate.wait()?;
             let _ends = end.map(|e| e.attach(&mut r.plan));
-            one(r, core)
+            one(r, worker, core)
         })?);
     }
     let driver = driver
         .map(|d| spawn("the dispatcher".to_string(), move || d.run()))
         .transpose()?;
     gate.wait()?;
+    all(running, driver)
+}
+
+/// Each worker in its thread, with the groups that it has in the beginning, and the dispatcher in its own.
+fn crews(
+    args: &Args,
+    ready: Vec<Ready>,
+    dispatching: Dispatching,
+    open: Vec<OpenPort>,
+    clock: Clock,
+) -> Result<AllEnded> {
+    let (workers, groups) = (args.workers.most(), ready.len());
+    let cores = merge::cores();
+    let enough = cores.len() >= workers;
+    let core = |n: usize| cores.get(n).copied().filter(|_| enough);
+    let (ends, driver) = dispatching.apart(workers, core(workers), clock);
+    let common = driver.common();
+    let mut mail = Vec::new();
+    let mut threads = Vec::new();
+    for _ in 0..workers {
+        let (sender, mailbox) = mailbox().context("descriptors for workers")?;
+        let meter = Arc::new(Meter::default());
+        threads.push((sender, Arc::clone(&meter)));
+        mail.push((mailbox, meter));
+    }
+    let range = (args.workers.fewest(), workers);
+    let how = (args.scaling.unwrap_or_default(), args.quiet);
+    let scaling = Scaling::new(range, groups, threads, Arc::clone(&common.ending), how);
+    let map = scaling.map();
+    let scaling = args.workers.is_range().then(|| Arc::new(scaling));
+    let controls = controls(args, &ready, open, clock, scaling.clone())?;
+    let mut own: Vec<Vec<Group>> = (0..workers).map(|_| Vec::new()).collect();
+    for (number, (ready, end)) in ready.into_iter().zip(ends).enumerate() {
+        let thread = map.get(number).and_then(|w| own.get_mut(*w));
+        thread
+            .context("a group without a worker")?
+            .push(Group::new(number, ready, end)?);
+    }
+    // where a thread cannot be made, none starts
+    let begin = Arc::clone(&common.begin);
+    let fails = Fails(&begin);
+    let mut running = Vec::new();
+    for (number, (groups, mail)) in own.into_iter().zip(mail).enumerate() {
+        let thread = Thread::new(number, common.clone(), core(number), groups, mail);
+        running.push(spawn(format!("worker {number}"), move || thread.run())?);
+    }
+    let driver = spawn("the dispatcher".to_string(), move || driver.run())?;
+    let looking = scaling.clone().map(Scaling::look).transpose()?;
+    let (ended, done) = all(running, Some(driver))?;
+    drop((looking, controls, fails));
+    let mut ended: Vec<Ended> = ended.into_iter().flatten().collect();
+    ended.sort_by_key(|e| e.number);
+    Ok(AllEnded {
+        ended,
+        done,
+        scaling,
+    })
+}
+
+/// Waits until all threads have ended.
+fn all<T>(
+    running: Vec<JoinHandle<Result<T>>>,
+    driver: Option<JoinHandle<Result<Done>>>,
+) -> Result<(Vec<T>, Option<Done>)> {
     // all of them end before an error is told
-    let all: Vec<Result<Ended>> = running.into_iter().map(join).collect();
+    let all: Vec<Result<T>> = running.into_iter().map(join).collect();
     let done = driver.map(join).transpose();
     let (mut ended, mut failed) = (Vec::new(), Vec::new());
     for e in all {
@@ -389,7 +527,7 @@ fn threads(
     }
 }
 
-fn one(r: Ready, core: Option<usize>) -> Result<Ended> {
+fn one(r: Ready, number: usize, core: Option<usize>) -> Result<Ended> {
     let core = core.filter(|c| merge::pin(*c));
     let ready = r.plan.part.as_ref().map(|p| Arc::clone(&p.ready));
     // the others do not wait for one that has failed
@@ -411,13 +549,23 @@ fn one(r: Ready, core: Option<usize>) -> Result<Ended> {
         session.as_mut(),
     )?;
     log.finish()?;
+    let (chain, made, earlier) = match session {
+        None => (chain, made, (0, 0)),
+        Some(s) => {
+            let made = renewal.latest().or(s.made);
+            (s.chain, made, (s.earlier.compared, s.earlier.mismatches))
+        }
+    };
     Ok(Ended {
         chain,
+        earlier,
         runner,
         made,
         renewal,
         log,
         outcome,
         core,
+        number,
+        thread: number,
     })
 }

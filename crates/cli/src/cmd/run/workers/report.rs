@@ -2,7 +2,7 @@
 
 use super::super::{Made, Mode, report, rules};
 use super::dispatch::Done;
-use super::{Args, Ended};
+use super::{Args, Ended, Scaling};
 use crate::common;
 use crate::merge;
 use crate::runner::Outcome;
@@ -22,7 +22,10 @@ fn at_wrong(o: &Outcome) -> u64 {
 /// What all workers have compared.
 fn shadows(ended: &[Ended]) -> Report {
     let mut all = Report::default();
-    for r in ended.iter().map(|e| e.runner.report()) {
+    for e in ended {
+        let r = e.runner.report();
+        all.compared += e.earlier.0;
+        all.mismatches += e.earlier.1;
         all.windows += r.windows;
         all.compared += r.compared;
         all.states += r.states;
@@ -36,7 +39,12 @@ fn shadows(ended: &[Ended]) -> Report {
 }
 
 /// The report.
-pub fn tell_all(args: &Args, ended: &mut [Ended], done: Option<&Done>, merging: f64) -> Result<u8> {
+pub fn tell_all(
+    args: &Args,
+    ended: &mut [Ended],
+    (done, scaling): (Option<&Done>, Option<&Scaling>),
+    merging: f64,
+) -> Result<u8> {
     let mode: Mode = args.mode;
     let mut outcome = merge::outcomes(ended.iter().map(|e| &e.outcome), merging);
     if let Some(d) = done {
@@ -48,7 +56,7 @@ pub fn tell_all(args: &Args, ended: &mut [Ended], done: Option<&Done>, merging: 
     for e in ended.iter_mut() {
         let rows = rules::rows(&e.chain, e.runner.runner_mut().graph_mut());
         merge::rows(&mut listed, rows);
-        mismatches += e.runner.report().mismatches;
+        mismatches += e.runner.report().mismatches + e.earlier.1;
         if matchers.is_empty() {
             matchers = common::matchers(e.runner.runner_mut().graph_mut());
         }
@@ -61,7 +69,7 @@ pub fn tell_all(args: &Args, ended: &mut [Ended], done: Option<&Done>, merging: 
     let Some(first) = ended.first() else {
         bail!("a run has one worker at least");
     };
-    let compared = first.runner.is_watching() || shadow.windows > 0;
+    let compared = first.runner.is_watching() || shadow.windows > 0 || shadow.compared > 0;
     let made = first.made.as_deref().map(|(s, v)| Made {
         graph: first.runner.graph(),
         synthesized: s,
@@ -90,13 +98,20 @@ pub fn tell_all(args: &Args, ended: &mut [Ended], done: Option<&Done>, merging: 
                 let wrong = ended.iter().map(|e| at_wrong(&e.outcome)).sum();
                 all.insert("dispatch".into(), d.json(wrong));
             }
-            let workers: Vec<_> = ended.iter().enumerate().map(worker_json).collect();
-            all.insert("workers".into(), workers.into());
+            let each = ended.iter().map(|e| worker_json(e, scaling.is_some()));
+            match scaling {
+                None => all.insert("workers".into(), each.collect()),
+                Some(s) => {
+                    all.insert("groups".into(), each.collect());
+                    all.insert("scaling".into(), s.json());
+                    all.insert("workers".into(), s.workers_json().into())
+                }
+            };
         }
         common::print_json(&v)?;
     } else {
         report::print_text(&first.chain.name, &outcome);
-        print_workers(ended);
+        print_workers(ended, scaling);
         if let Some(d) = done {
             d.print(ended.iter().map(|e| at_wrong(&e.outcome)).sum());
         }
@@ -113,10 +128,11 @@ pub fn tell_all(args: &Args, ended: &mut [Ended], done: Option<&Done>, merging: 
     })
 }
 
-fn worker_json((worker, e): (usize, &Ended)) -> serde_json::Value {
+/// A worker, or a group and the worker that had it in the end.
+fn worker_json(e: &Ended, is_group: bool) -> serde_json::Value {
     let (o, t) = (&e.outcome, &e.outcome.totals);
-    serde_json::json!({
-        "worker": worker,
+    let mut v = serde_json::json!({
+        "worker": e.thread,
         "core": e.core,
         "packets_in": t.packets_in,
         "packets_out": t.sent,
@@ -130,24 +146,48 @@ fn worker_json((worker, e): (usize, &Ended)) -> serde_json::Value {
         "mpps": t.packets_in as f64 / o.seconds.max(1e-9) / 1e6,
         "levels": report::levels_json(o),
         "verification": e.made.as_deref().map(|(_, v)| v.verdict.name()),
-        "mismatches": e.runner.report().mismatches,
+        "mismatches": e.runner.report().mismatches + e.earlier.1,
         "at_wrong_worker": at_wrong(o),
-    })
+    });
+    if let (Some(v), true) = (v.as_object_mut(), is_group) {
+        v.insert("group".into(), e.number.into());
+    }
+    v
 }
 
-fn print_workers(ended: &[Ended]) {
-    crate::say!("workers");
-    for (worker, e) in ended.iter().enumerate() {
+fn print_workers(ended: &[Ended], scaling: Option<&Scaling>) {
+    crate::say!(
+        "{}",
+        if scaling.is_some() {
+            "groups"
+        } else {
+            "workers"
+        }
+    );
+    for e in ended {
         let (o, t) = (&e.outcome, &e.outcome.totals);
         let core = e
             .core
             .map_or("no core of its own".to_string(), |c| format!("core {c}"));
+        let at = match scaling {
+            Some(_) => format!("worker {}, {core}", e.thread),
+            None => core,
+        };
         crate::say!(
-            "  {worker:<4} in {:>12} packets   out {:>12}   dropped {:>10}   {:>6.0} ns per packet   {core}",
+            "  {:<4} in {:>12} packets   out {:>12}   dropped {:>10}   {:>6.0} ns per packet   {at}",
+            e.number,
             common::thousands(t.packets_in),
             common::thousands(t.sent),
             common::thousands(t.dropped),
             report::ns_per_packet(o)
+        );
+    }
+    if let Some(s) = scaling.map(Scaling::json) {
+        crate::say!(
+            "scaling: {} splits, {} merges, {} balances",
+            s["splits"],
+            s["merges"],
+            s["balances"]
         );
     }
 }

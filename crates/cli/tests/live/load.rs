@@ -1,0 +1,163 @@
+//! Many flows at four fifths of the highest rate, while groups of flows go from worker to worker and the chain is
+//! reloaded: a part of `make soak`.
+
+use crate::common;
+use crate::edge::{Edge, number};
+use onefold_testing::net::Net;
+use serde_json::Value;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+/// Flows, reloads, and seconds of a run without changes.
+struct Size {
+    flows: &'static str,
+    reloads: u64,
+    seconds: &'static str,
+}
+
+/// The generator's arguments: at this rate, until this ends it.
+fn generator(edge: &Edge, rules: &str, size: &Size, more: &[&str]) -> Child {
+    let mut c = edge.net.command("g", env!("CARGO_BIN_EXE_onefold"));
+    c.args([
+        "gen", "--for", "isp-edge", "--set", rules, "--flows", size.flows,
+    ]);
+    c.args(["--port", "lan=packet:ga", "--port", "wan=packet:gb"]);
+    c.args([
+        "--protocols",
+        "udp",
+        "--size",
+        "60",
+        "--establish",
+        "--json",
+    ]);
+    c.args(more).current_dir(common::root());
+    c.stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null());
+    c.spawn().expect("the binary runs")
+}
+
+fn report(c: Child) -> Value {
+    let o = c.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&o.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text} {:?}", o.status))
+}
+
+fn end(c: Child) -> Value {
+    let pid = c.id().to_string();
+    let _ = std::process::Command::new("kill")
+        .args(["-INT", &pid])
+        .status();
+    report(c)
+}
+
+fn loss(v: &Value) -> f64 {
+    v["loss"].as_f64().unwrap_or_else(|| panic!("no loss: {v}"))
+}
+
+/// Reloads the chain so often, and has one worker, two, and one again meanwhile.
+fn change(edge: &Edge, reloads: u64) {
+    for i in 0..reloads {
+        edge.rules(match i % 2 {
+            0 => "deny dst port 4444\nallow all\n",
+            _ => "allow all\n",
+        });
+        let v = edge.json(&["reload"]);
+        assert_eq!(v["lost"], serde_json::json!([]), "{v}");
+        assert_eq!(v["dropped"], 0, "{v}");
+        if i % 10 == 9 {
+            let n = if i % 20 == 9 { "1" } else { "2" };
+            edge.json(&["scale", n]);
+        }
+    }
+}
+
+fn run(name: &str, size: &Size, controls: usize) {
+    let Some(net) = Net::new(&["g", "o"]) else {
+        return;
+    };
+    net.pair(("g", "ga"), ("o", "oa"));
+    net.pair(("g", "gb"), ("o", "ob"));
+    let folder = common::temp(name);
+    let file = folder.join("edge.rules");
+    std::fs::write(&file, "allow all\n").expect("a file");
+    let rules = format!("rules={}", file.display());
+    let args = ["isp-edge", "--set", &rules, "--workers", "1..2"];
+    let ports = ["--port", "lan=packet:oa", "--port", "wan=packet:ob"];
+    let edge = Edge::of(net, folder, &[&args[..], &ports].concat(), "off");
+    edge.json(&["scale", "2"]);
+    let search = [
+        "--search",
+        "--loss",
+        "0.001",
+        "--trial",
+        "2",
+        "--step",
+        "0.1",
+        "--attempts",
+        "2",
+    ];
+    let v = report(generator(&edge, &rules, size, &search));
+    let most = v["search"]["throughput_pps"].as_f64();
+    let most = most.unwrap_or_else(|| panic!("no rate without loss: {v}"));
+    let rate = (most * 0.8).to_string();
+    let mut quiet = Vec::new();
+    for _ in 0..controls {
+        let how = ["--rate", &rate, "--seconds", size.seconds];
+        quiet.push(report(generator(&edge, &rules, size, &how)));
+    }
+    let before = edge.status();
+    let c = generator(&edge, &rules, size, &["--rate", &rate]);
+    // flows are open
+    let begun = Instant::now();
+    let opened =
+        number(&before, &["packets_in"]) + 2 * size.flows.parse::<u64>().expect("a number");
+    while number(&edge.status(), &["packets_in"]) < opened {
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "flows are not opened"
+        );
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    change(&edge, size.reloads);
+    let changed = end(c);
+    let after = edge.status();
+    let v = edge.onefold.stop();
+    let losses: Vec<f64> = quiet.iter().map(loss).collect();
+    println!(
+        "soak: {} flows, {} reloads, {} moves of groups at {rate} packets a second: loss {:.6}, without changes {losses:?}",
+        size.flows,
+        number(&after, &["reloads"]),
+        number(&v, &["scaling", "splits"]) + number(&v, &["scaling", "merges"]),
+        loss(&changed),
+    );
+    assert_eq!(number(&after, &["reloads"]), size.reloads);
+    // inside nothing is lost, no packet is at a wrong worker, and no flow has lost its binding
+    for key in ["dropped", "at_wrong_worker"] {
+        assert_eq!(number(&v, &["dispatch", key]), 0, "{key}: {v}");
+    }
+    let drops = v["drops_by_element"].as_array().into_iter().flatten();
+    let unknown = |d: &&Value| d["reason"].as_str().is_some_and(|r| r.contains("mapping"));
+    assert_eq!(drops.filter(unknown).count(), 0, "{v}");
+    let most = losses.iter().copied().fold(0.0, f64::max);
+    assert!(loss(&changed) <= most, "{} of {losses:?}", loss(&changed));
+    // the kernel may change the order where a thread goes from core to core
+    let order = |v: &Value| number(v, &["reordered_in_flows"]);
+    let most = quiet.iter().map(order).max().unwrap_or(0);
+    assert!(
+        order(&changed) <= most,
+        "{} of {most}: {changed}",
+        order(&changed)
+    );
+}
+
+#[test]
+#[ignore = "takes minutes: a part of make soak"]
+fn established_flows_hold_over_reloads_and_moves_at_four_fifths_of_the_rate() {
+    let size = Size {
+        flows: "20000",
+        reloads: 100,
+        seconds: "10",
+    };
+    run("load-many", &size, 5);
+}
