@@ -7,6 +7,7 @@ use crate::counterexample::{PACKETS, Search, Shown, hex, place, show};
 use crate::program::{self, Synthesized};
 use crate::progress::Busy;
 use crate::shadow::Policy;
+use crate::xdp::{Entries, Offloader, Prepared};
 use anyhow::Result;
 use onefold_engine::Graph;
 use onefold_engine::program::{LoadError, Using};
@@ -30,6 +31,9 @@ const VERIFY_SECONDS: u32 = 30;
 const SHOWN: usize = 8;
 /// Most places told of what is not known.
 const PLACES: usize = 20;
+
+/// On network interfaces packets that show a difference are looked for at least so long.
+const HURRIED: Duration = Duration::from_secs(2);
 
 /// What `--no-verify` is answered with.
 pub const UNVERIFIED: &str =
@@ -104,6 +108,8 @@ pub struct Verifier {
     ports: Vec<Port>,
     seed: u64,
     quiet: bool,
+    /// Packets wait on network interfaces.
+    hurries: bool,
     /// Proofs that were made before.
     cache: Option<ProofCache>,
     /// Verdicts about programs that were made anew.
@@ -131,9 +137,17 @@ impl Verifier {
             ports,
             seed,
             quiet,
+            hurries: false,
             cache: cache(args),
             renewals: Vec::new(),
         }
+    }
+
+    /// On network interfaces: where a proof leaves something open, packets that show a difference are looked for as
+    /// long as the proof took, not for the whole of the time limit. What is open is compared in shadow mode.
+    pub fn hurrying(mut self, hurries: bool) -> Verifier {
+        self.hurries = hurries;
+        self
     }
 
     /// Is the program what the graph is now?
@@ -209,10 +223,14 @@ impl Verifier {
         };
         if !proof.different.is_empty() {
             // at least a second: a refutation is worth more than being on time
+            let most = match self.hurries {
+                true => (begun.elapsed() * 2).clamp(HURRIED, limit.max(HURRIED)),
+                false => limit,
+            };
             let how = Search {
                 packets: PACKETS,
                 seed: self.seed,
-                deadline: Some((begun + limit).max(Instant::now() + Duration::from_secs(1))),
+                deadline: Some((begun + most).max(Instant::now() + Duration::from_secs(1))),
                 quiet: self.quiet,
             };
             v.shown = show(graph, program, &self.ports, &proof, &how)?;
@@ -407,6 +425,10 @@ pub struct Renewal {
     never: bool,
     /// Programs that were made anew.
     pub renewed: u32,
+    /// Makes programs for what is in front of the chain, too.
+    offloading: Option<(Offloader, Entries)>,
+    /// Those of the last program that took packets, until somebody takes them.
+    offloads: Option<Vec<Prepared>>,
     /// The last of them that took packets.
     latest: Option<Arc<(Synthesized, Verification)>>,
 }
@@ -415,10 +437,16 @@ pub struct Renewal {
 struct Made {
     verifier: Verifier,
     made: Result<(Synthesized, Verification, program::Plan)>,
+    offloads: Option<Vec<Prepared>>,
 }
 
 /// On a copy of the graph.
-fn make(graph: &Graph, using: Using, mut verifier: Verifier) -> Made {
+fn make(
+    graph: &Graph,
+    using: Using,
+    mut verifier: Verifier,
+    offloading: Option<(Offloader, Entries)>,
+) -> Made {
     let mut one = || {
         let s = program::synthesize_graph(graph);
         let v = verifier.verify_renewed(graph, &s.program)?;
@@ -426,7 +454,15 @@ fn make(graph: &Graph, using: Using, mut verifier: Verifier) -> Made {
         Ok((s, v, plan))
     };
     let made = one();
-    Made { verifier, made }
+    let fits = (made.as_ref().ok()).filter(|(_, v, _)| v.verdict != Verdict::Refuted);
+    let offloads = offloading.zip(fits);
+    let offloads =
+        offloads.map(|((o, entries), (s, v, _))| o.prepare_next(&entries, graph, &s.program, v));
+    Made {
+        verifier,
+        made,
+        offloads,
+    }
 }
 
 impl Renewal {
@@ -440,8 +476,21 @@ impl Renewal {
             waits,
             never: given,
             renewed: 0,
+            offloading: None,
+            offloads: None,
             latest: None,
         }
+    }
+
+    /// What is in front of the chain is made anew with it.
+    pub fn offloading(mut self, offloader: Offloader, entries: Entries) -> Renewal {
+        self.offloading = (!offloader.is_empty()).then_some((offloader, entries));
+        self
+    }
+
+    /// Programs for what is in front of the chain, if a program has been installed since the last question.
+    pub fn take_offloads(&mut self) -> Option<Vec<Prepared>> {
+        self.offloads.take()
     }
 
     /// The last program that was made anew and took packets.
@@ -489,7 +538,8 @@ impl Renewal {
             self.renewed += 1;
             shadow.stop();
             let (graph, using) = (shadow.graph().fork(), shadow.runner().using());
-            if !(self.planner).start(move || make(&graph, using, verifier)) {
+            let offloading = self.offloading.clone();
+            if !(self.planner).start(move || make(&graph, using, verifier, offloading)) {
                 eprintln!(
                     "warning: there is no thread to make a new program in; the reference graph goes on"
                 );
@@ -505,7 +555,7 @@ impl Renewal {
             Planned::Lost => false,
             Planned::Made(m) => {
                 self.verifier = Some(m.verifier);
-                self.take_over(shadow, m.made)
+                self.take_over(shadow, m.made, m.offloads)
             }
         }
     }
@@ -515,6 +565,7 @@ impl Renewal {
         &mut self,
         shadow: &mut Shadow,
         made: Result<(Synthesized, Verification, program::Plan)>,
+        offloads: Option<Vec<Prepared>>,
     ) -> bool {
         let (s, v, plan) = match made {
             Ok(made) => made,
@@ -539,6 +590,7 @@ impl Renewal {
         let graph = shadow.runner_mut().graph_mut();
         graph.tell("verification", v.told());
         self.policy.watch(shadow, &s.program, &v);
+        self.offloads = offloads;
         self.latest = Some(Arc::new((s, v)));
         true
     }

@@ -272,10 +272,13 @@ pub fn run(
         let over = team.is_some_and(|t| stage.ends(t, worker));
         if let Some(session) = session.as_deref_mut() {
             while let Some(command) = session.mail() {
-                if matches!(command, Command::Install { .. }) {
-                    offloads.close(worker);
-                }
-                if session.carry_out(command, worker, renewal, log)? {
+                if obey(
+                    command,
+                    worker,
+                    session,
+                    (&mut *renewal, &mut *offloads),
+                    log,
+                )? {
                     synthesized = session.synthesizes();
                 }
             }
@@ -283,6 +286,9 @@ pub fn run(
         if synthesized && worker.executor().needs_program() {
             offloads.withdraw("the chain's rules have changed");
             synthesized = renewal.renew(worker.executor());
+            if let Some(prepared) = renewal.take_offloads() {
+                offloads.renew(worker, prepared);
+            }
         }
         let most = plan.limit.map_or(u64::MAX, |l| l - packets);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -327,6 +333,24 @@ pub fn run(
     worker.drain(DRAIN)?;
     offloads.finish(worker);
     Ok(interrupted)
+}
+
+/// Does what the worker is told to. True: another executor has been installed.
+fn obey(
+    mut command: Command,
+    worker: &mut Worker<Shadow>,
+    session: &mut Session,
+    (renewal, offloads): (&mut Renewal, &mut Offloads),
+    log: &mut ShadowLog,
+) -> Result<bool> {
+    let Command::Install { next, .. } = &mut command else {
+        return session.carry_out(command, worker, renewal, log);
+    };
+    let prepared = std::mem::take(&mut next.offloads);
+    let paused = offloads.pause(worker);
+    let installed = session.carry_out(command, worker, renewal, log)?;
+    offloads.go_on(paused, installed.then_some(prepared));
+    Ok(installed)
 }
 
 /// All who wait for the worker hear that it begins: the other workers, who may ask and change it, a service manager,

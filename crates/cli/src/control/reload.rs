@@ -9,11 +9,13 @@ use crate::live;
 use crate::ports::Live;
 use crate::program;
 use crate::shadow::Policy;
+use crate::xdp::{Entries, Offloader};
 use onefold_chain::{Attached, Chain, Diagnostic, LivePort};
 use onefold_control::{Edit, EditKind, Failure, Kind};
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};
-use onefold_runtime::{Clock, Sender};
+use onefold_port_xdp::Offload;
+use onefold_runtime::{Clock, Sender, stand_back};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::mpsc::sync_channel;
@@ -32,6 +34,8 @@ pub struct OpenPort {
     pub live: LivePort,
     /// Its frames may have what MTU the interface has; the chain may not want more.
     pub mtu: u32,
+    /// Where an XDP program can be put in front, and the receive queue.
+    pub offload: Option<(Offload, u32)>,
 }
 
 /// What is open there.
@@ -42,6 +46,7 @@ pub fn open_ports(live: &[Live]) -> Vec<OpenPort> {
         .map(|(told, l)| OpenPort {
             live: told,
             mtu: l.interface.mtu,
+            offload: l.offload.clone(),
         })
         .collect()
 }
@@ -186,7 +191,7 @@ impl Reloader {
     /// Makes it, has it installed, and says what happened.
     fn install(&self, plan: &Plan<'_>) -> Result<(Value, Duration), Failure> {
         let begun = Instant::now();
-        let (next, verdict) = self.make(plan)?;
+        let (next, verdict) = self.make_beside(plan)?;
         let warnings = lines(&next.chain.warnings);
         let (classes, name) = (
             next.made.as_ref().map(|m| program::classes(&m.0.program)),
@@ -228,6 +233,22 @@ impl Reloader {
         Ok((said, took))
     }
 
+    /// As [`Reloader::make`], in a thread that stands back behind the workers: packets do not pay for a proof.
+    fn make_beside(&self, plan: &Plan<'_>) -> Result<(Next, String), Failure> {
+        let failed =
+            |what: &str| Failure::new(Kind::Unsupported, format!("making the chain: {what}"));
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("reload".into());
+            let thread = thread.spawn_scoped(scope, || {
+                stand_back();
+                self.make(plan)
+            });
+            let thread = thread.map_err(|e| failed(&format!("no thread: {e}")))?;
+            let made = thread.join();
+            made.unwrap_or_else(|_| Err(failed("a defect; what it says is in the run's log")))
+        })
+    }
+
     /// Reads, builds, synthesizes and verifies.
     fn make(&self, plan: &Plan<'_>) -> Result<(Next, String), Failure> {
         let (chain, attached) = self.load(plan)?;
@@ -243,9 +264,16 @@ impl Reloader {
             crate::cmd::verify::ports(&chain),
             self.args.seed(),
             true,
-        );
+        )
+        .hurrying(true);
         let policy = Policy::new(self.args.shadow(), self.args.seed());
         let mut renewal_verifier = verifier;
+        let offloader = match self.args.offloads() {
+            true => Offloader::of(&self.ports),
+            false => Offloader::default(),
+        };
+        let entries = Entries::of(&chain);
+        let mut offloads = Vec::new();
         let (executor, made, verdict) = match plan.verified && self.args.synthesizes() {
             false => {
                 let executor = self.args.flow(ProgramRunner::new(graph));
@@ -257,6 +285,7 @@ impl Reloader {
             }
             true => {
                 let (e, m, v) = self.synthesized(graph, &mut renewal_verifier, policy)?;
+                offloads = offloader.prepare_next(&entries, e.graph(), &m.0.program, &m.1);
                 (e, Some(m), v)
             }
         };
@@ -264,7 +293,9 @@ impl Reloader {
             chain: Arc::new(chain),
             executor,
             made,
-            renewal: Renewal::new(renewal_verifier, policy, false, false),
+            renewal: Renewal::new(renewal_verifier, policy, false, false)
+                .offloading(offloader, entries),
+            offloads,
             attached,
             command: plan.chain.text(),
         };

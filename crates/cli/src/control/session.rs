@@ -7,6 +7,7 @@ use crate::program::Synthesized;
 use crate::rules;
 use crate::runner::{self, Dropped, Outcome, Ran};
 use crate::shadow::ShadowLog;
+use crate::xdp::Prepared;
 use anyhow::Result;
 use onefold_chain::{Attached, Chain};
 use onefold_element::{ElemId, SourceLoc};
@@ -62,6 +63,8 @@ pub struct Next {
     pub made: Option<Made>,
     /// Makes it new programs.
     pub renewal: Renewal,
+    /// What is dropped in front of it.
+    pub offloads: Vec<Prepared>,
     /// What became of the ports.
     pub attached: Vec<Attached>,
     /// As it would be written on the command line.

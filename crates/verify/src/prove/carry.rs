@@ -30,6 +30,7 @@ pub fn carry(w: &mut World, sym: &Sym, here: Ref, apart: &[i32]) -> (Facts, Ref)
         kind: sym.kind.iter().map(known).collect(),
         ends,
         apart: apart.iter().map(|at| at - shift).collect(),
+        fixed: fixed_destination(sym),
     };
     // where what a variable stands for is now
     let mut moved: HashMap<u32, Bit> = HashMap::new();
@@ -140,6 +141,34 @@ fn annotations(w: &World, sym: &Sym, apart: &[i32]) -> Vec<Option<AnnoBit>> {
             .map(|at| AnnoBit::Packet(at - first)),
     };
     sym.annos.iter().map(known).collect()
+}
+
+/// Bits of the IP destination address, if all of them have one value, and an annotation has the same.
+///
+/// Of the annotation its value is known then, and of the packet that the address has this value: both are ways to ask a
+/// route table for the same address, and the proof must know it for the same question.
+fn fixed_destination(sym: &Sym) -> Vec<(i32, bool)> {
+    let (first, bits) = match sym.net {
+        Some((net, Some(20))) => ((net + 16) * 8, 32usize),
+        Some((net, Some(40))) => ((net + 24) * 8, 128),
+        _ => return Vec::new(),
+    };
+    let constant = |at: i32| match sym.bits.get(&at) {
+        Some(f) if *f == NO || *f == YES => Some(*f),
+        _ => None,
+    };
+    let address: Option<Vec<Ref>> = (first..).take(bits).map(constant).collect();
+    let Some(address) = address else {
+        return Vec::new();
+    };
+    // annotations lie at whole words
+    let same = |from: usize| sym.annos.get(from..from + bits) == Some(&address[..]);
+    match (0..sym.annos.len()).step_by(32).any(same) {
+        true => (first - sym.start * 8..)
+            .zip(address.iter().map(|f| *f == YES))
+            .collect(),
+        false => Vec::new(),
+    }
 }
 
 /// The bit of the packet that this function is now, if it is one: an untouched one, or one that was written.

@@ -5,16 +5,16 @@ pub mod report;
 mod workers;
 
 use crate::common::{self, ChainArgs};
-use crate::control::{self, ControlArgs};
+use crate::control::{self, ControlArgs, OpenPort};
 use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
 use crate::live::{self, LivePlan, Poll};
-use crate::ports::{DpdkSetup, Live, PortArg, port_arg};
+use crate::ports::{DpdkSetup, PortArg, port_arg};
 use crate::program::{self, Synthesized};
 use crate::progress::Busy;
 use crate::rules;
 use crate::runner::{self, Plan};
 use crate::shadow::{Policy, ShadowArgs, ShadowLog};
-use crate::xdp::{Offloading, Offloads};
+use crate::xdp::{Entries, Offloader, Offloading, Offloads};
 use anyhow::{Context, Result};
 use beside::Run;
 use clap::ValueEnum;
@@ -208,6 +208,10 @@ impl Args {
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }
+    /// Is there anything to be done in front of the chain?
+    pub fn offloads(&self) -> bool {
+        self.offload.is_some()
+    }
     /// The same, with nothing printed.
     pub fn silent(&self) -> Args {
         Args {
@@ -297,15 +301,23 @@ pub fn run(args: &Args) -> Result<u8> {
     let waits = live.is_empty();
     let given = args.verify.program.as_deref();
     let ports = super::verify::ports(&chain);
-    let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet);
+    let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet).hurrying(!waits);
     let policy = Policy::new(&args.shadow, args.seed);
     let (executor, synthesized) = match executor(args, graph, &verifier, &policy, args.quiet)? {
         Ok(begun) => begun,
         Err(code) => return Ok(code),
     };
-    plan.offloads = offloads(args, &chain, &live, &executor, synthesized.as_ref())?;
+    let offloader = offloader(args, &open);
+    let entries = Entries::of(&chain);
+    plan.offloads = offloads(
+        args,
+        (&offloader, &entries),
+        &executor,
+        synthesized.as_ref(),
+    )?;
     plan.live = live.into_iter().map(|l| (l.port, l.open)).collect();
-    let mut renewal = Renewal::new(verifier, policy, given.is_some(), waits);
+    let mut renewal =
+        Renewal::new(verifier, policy, given.is_some(), waits).offloading(offloader, entries);
     let command = command(args);
     let mut log = ShadowLog::new(&args.shadow, &chain, command, &inputs, args.adapt, None)?;
     let mut run = Run::new(args, chain, synthesized, attached, (clock, open))?;
@@ -392,11 +404,18 @@ impl Told<'_> {
     }
 }
 
+/// What makes programs that drop in front of the chain, if they are asked for.
+fn offloader(args: &Args, open: &[OpenPort]) -> Offloader {
+    match args.offload {
+        None => Offloader::default(),
+        Some(Offloading::Xdp) => Offloader::of(open),
+    }
+}
+
 /// What is dropped in front of the chain, as asked for.
 fn offloads(
     args: &Args,
-    chain: &Chain,
-    live: &[Live],
+    (offloader, entries): (&Offloader, &Entries),
     executor: &Shadow,
     made: Option<&(program::Synthesized, Verification)>,
 ) -> Result<Offloads> {
@@ -406,15 +425,8 @@ fn offloads(
             anyhow::bail!("--offload is made of the chain's program: not with --mode reference")
         }
         (Some(Offloading::Xdp), Some((s, v))) => {
-            let unproved = &v.unknown;
-            Offloads::install(
-                chain,
-                live,
-                executor.graph(),
-                &s.program,
-                unproved,
-                args.quiet,
-            )
+            let prepared = offloader.prepare(entries, executor.graph(), &s.program, v)?;
+            Offloads::start(prepared, args.quiet)
         }
     }
 }
