@@ -4,6 +4,7 @@ use crate::common::{self, ChainArgs, thousands};
 use crate::control::{Command, Session, capture};
 use crate::deploy::Renewal;
 use crate::gate::Gate;
+use crate::log::{self, Level, Losses};
 use crate::ports::{self, DpdkSetup, Live, PortArg};
 use crate::runner::{self, Outcome};
 use crate::service::Manager;
@@ -149,6 +150,7 @@ pub fn fit(chain: &Chain, live: &[Live], attached: &[Attached], quiet: bool) -> 
         if !quiet {
             say(l, at);
         }
+        log_port(l);
     }
     Ok(())
 }
@@ -181,6 +183,12 @@ fn tell(worker: &mut Worker<Shadow>, plan: &LivePlan, attached: &[Attached]) {
     for r in worker.take_remarks() {
         if plan.team.as_ref().is_none_or(|t| t.tells) {
             eprintln!("port {}: {}", r.port, r.text);
+            let level = match r.restored {
+                true => Level::Info,
+                false => Level::Warning,
+            };
+            let (port, what) = (r.port.as_str().into(), r.text.as_str().into());
+            log::event(level, "link", &[("port", port), ("what", what)]);
         }
         let here = attached.iter().filter(|a| r.restored && a.port == r.port);
         for asks in here.filter_map(Attached::asks) {
@@ -192,8 +200,11 @@ fn tell(worker: &mut Worker<Shadow>, plan: &LivePlan, attached: &[Attached]) {
             let cleared = shadow
                 .graph_mut()
                 .write_handler(&format!("{asks}.clear"), "");
-            if let Err(e) = cleared {
-                eprintln!("warning: {asks}: {e}");
+            let (port, element) = (r.port.as_str().into(), asks.as_str().into());
+            let fields = [("port", port), ("element", element)];
+            match cleared {
+                Ok(()) => log::event(Level::Info, "neighbours-forgotten", &fields),
+                Err(e) => eprintln!("warning: {asks}: {e}"),
             }
         }
     }
@@ -217,6 +228,18 @@ fn say(l: &Live, at: Option<&Attached>) {
         }
     };
     eprintln!("port {}: {shown}, MTU {mtu}; {who}", l.port);
+}
+
+/// Tells the log of a port.
+fn log_port(l: &Live) {
+    let mac = l.mac().map(|mac| mac.to_string());
+    let fields = [
+        ("port", l.port.as_str().into()),
+        ("device", l.shown.as_str().into()),
+        ("mtu", l.interface.mtu.into()),
+        ("mac", mac.into()),
+    ];
+    log::event(Level::Info, "port", &fields);
 }
 
 /// How far a worker is with ending together with others.
@@ -255,7 +278,7 @@ pub fn run(
     worker: &mut Worker<Shadow>,
     (clock, plan): (&Clock, &LivePlan),
     (renewal, offloads): (&mut Renewal, &mut Offloads),
-    log: &mut ShadowLog,
+    differences: &mut ShadowLog,
     mut session: Option<&mut Session>,
 ) -> Result<bool> {
     let mut synthesized = !worker.executor().needs_program();
@@ -264,6 +287,7 @@ pub fn run(
     let (mut interrupted, mut ended) = (false, false);
     worker.start(clock.now())?;
     let mut manager = begin(worker, plan, session.as_deref_mut())?;
+    let mut losses = Losses::default();
     let team = plan.team.as_ref();
     let mut stage = Stage::Receiving;
     let begun = clock.elapsed();
@@ -277,7 +301,7 @@ pub fn run(
                     worker,
                     session,
                     (&mut *renewal, &mut *offloads),
-                    log,
+                    differences,
                 )? {
                     synthesized = session.synthesizes();
                 }
@@ -297,8 +321,8 @@ pub fn run(
                 packets += step.packets as u64;
                 let watched = worker.executor().is_watching();
                 if watched || worker.executor().mismatches() > 0 {
-                    log.came(step.port, step.packets);
-                    log.tell(worker.executor())?;
+                    differences.came(step.port, step.packets);
+                    differences.tell(worker.executor())?;
                 }
                 rhythm.busy()
             }
@@ -316,6 +340,7 @@ pub fn run(
             let attached = session.as_deref().map_or(&plan.attached, |s| &s.attached);
             tell(worker, plan, attached);
             offloads.attend(worker);
+            losses.attend(worker);
             runner::forward_prints(worker.executor().flow_mut().peek_graph_mut());
         }
         interrupted = runner::interrupted().load(Ordering::Relaxed);
@@ -332,6 +357,7 @@ pub fn run(
     worker.attend();
     worker.drain(DRAIN)?;
     offloads.finish(worker);
+    losses.look(worker);
     Ok(interrupted)
 }
 
@@ -370,6 +396,9 @@ fn begin(
         manager.ready();
         manager
     });
+    if plan.team.as_ref().is_none_or(|t| t.tells) {
+        log::event(Level::Info, "running", &[]);
+    }
     if plan.team.is_none() && !plan.quiet {
         eprintln!("running; Ctrl-C ends it");
     }

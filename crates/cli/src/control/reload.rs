@@ -6,6 +6,7 @@ use crate::cmd::run;
 use crate::common::{self, ChainArgs};
 use crate::deploy::{Renewal, Verdict, Verifier};
 use crate::live;
+use crate::log::{self, Level};
 use crate::ports::Live;
 use crate::program;
 use crate::shadow::Policy;
@@ -143,6 +144,14 @@ impl Reloader {
         chain: Option<String>,
         set: Vec<(String, String)>,
     ) -> Result<Value, Failure> {
+        logged("reload", self.do_reload(chain, set))
+    }
+
+    fn do_reload(
+        &self,
+        chain: Option<String>,
+        set: Vec<(String, String)>,
+    ) -> Result<Value, Failure> {
         let mut now = self.begin()?;
         let next = ChainArgs {
             set: match (&chain, set.is_empty()) {
@@ -169,6 +178,14 @@ impl Reloader {
     /// # Errors
     /// As [`Reloader::reload`].
     pub fn edit(&self, edit: Edit, verify_first: bool) -> Result<Value, Failure> {
+        let name = match edit.add {
+            true => "added",
+            false => "removed",
+        };
+        logged(name, self.do_edit(edit, verify_first))
+    }
+
+    fn do_edit(&self, edit: Edit, verify_first: bool) -> Result<Value, Failure> {
         let mut now = self.begin()?;
         if now.edits.len() >= MAX_EDITS {
             let text = format!(
@@ -356,6 +373,34 @@ impl Reloader {
         }
         Ok((chain, attached))
     }
+}
+
+/// Tells the log what came of a change.
+fn logged(name: &'static str, done: Result<Value, Failure>) -> Result<Value, Failure> {
+    match &done {
+        Ok(v) => {
+            let keys = [
+                "chain",
+                "seconds",
+                "pause_seconds",
+                "verification",
+                "lost",
+                "dropped",
+            ];
+            let fields = keys.map(|k| (k, v[k].clone()));
+            log::event(Level::Info, name, &fields);
+        }
+        Err(f) => {
+            let kind = serde_json::to_value(f.kind).unwrap_or_default();
+            let fields = [
+                ("change", name.into()),
+                ("kind", kind),
+                ("what", f.message.as_str().into()),
+            ];
+            log::event(Level::Error, "not-changed", &fields);
+        }
+    }
+    done
 }
 
 fn of_chain(e: &Edit) -> onefold_chain::Edit {

@@ -3,7 +3,7 @@
 use super::capture::{self, Watch};
 use super::reload::{OpenPort, PATIENCE, Reloader};
 use super::session::{Command, Snapshot};
-use super::{metrics, status};
+use super::{metrics, status, trace};
 use crate::cmd::run;
 use anyhow::{Context, Result};
 use onefold_control::{
@@ -38,8 +38,8 @@ pub struct Controls {
     _metrics: Option<MetricsServer>,
 }
 
-/// Listens from now on; what is asked is answered once the workers take packets. `senders` reach the workers, in their
-/// order.
+/// Listens from now on, at this socket; what is asked is answered once the workers take packets. `senders` reach the
+/// workers, in their order.
 ///
 /// # Errors
 /// When what was asked for is not possible: a name that is taken, an address in use.
@@ -48,10 +48,10 @@ pub fn start(
     chain: &str,
     ports: Vec<OpenPort>,
     (clock, senders): (Clock, Vec<Sender<Command>>),
+    mut server: Option<Server>,
 ) -> Result<Controls> {
     let control = args.control();
     let reloader = Reloader::new(args, ports, clock, senders.clone());
-    let mut server = bind(control, chain, args.is_quiet())?;
     let socket = server.as_ref().map(|s| s.path().display().to_string());
     let name = server.as_ref().and_then(|s| s.name()).unwrap_or(chain);
     let answers = Arc::new(Answers {
@@ -88,7 +88,10 @@ pub fn start(
 }
 
 /// The socket. One that nobody has asked for may be missing: this is said, and the chain runs.
-fn bind(control: &ControlArgs, chain: &str, quiet: bool) -> Result<Option<Server>> {
+///
+/// # Errors
+/// When one that was asked for cannot be had: a name that is taken.
+pub fn bind(control: &ControlArgs, chain: &str, quiet: bool) -> Result<Option<Server>> {
     let server = match (&control.control, &control.name) {
         (Some(off), _) if off == "off" => return Ok(None),
         (Some(path), _) => Server::bind(Path::new(path))?,
@@ -128,6 +131,7 @@ impl Answers {
             Request::Capture { matching, count } => {
                 capture::run(&self.senders, &matching, count, stream)
             }
+            Request::Trace(tracing) => trace::run(&self.senders, &tracing, stream),
         }
     }
 

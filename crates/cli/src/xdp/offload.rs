@@ -3,6 +3,7 @@
 use super::{account, of_entry, told};
 use crate::control::OpenPort;
 use crate::deploy::Verification;
+use crate::log::{self, Level};
 use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use onefold_chain::Chain;
@@ -62,8 +63,8 @@ struct Place {
     queue: u32,
 }
 
-/// What makes programs for the ports of a run: those of the chain that it starts with, and of all that follow. Making one
-/// takes up to seconds, so it is not the worker who does it.
+/// What makes programs for the ports of a run: those of the chain that it starts with, and of all that follow. Making
+/// one takes up to seconds, so it is not the worker who does it.
 #[derive(Debug, Clone, Default)]
 pub struct Offloader(Arc<[Place]>);
 
@@ -166,6 +167,12 @@ impl Entries {
     }
 }
 
+/// Tells the log that nothing is dropped early at a port from now on.
+fn out(port: &str, why: &str) {
+    let fields = [("port", port.into()), ("why", why.into())];
+    log::event(Level::Info, "offload-out", &fields);
+}
+
 /// The programs of a run.
 #[derive(Default)]
 pub struct Offloads {
@@ -204,6 +211,8 @@ impl Offloads {
         if !self.quiet {
             eprintln!("port {}: XDP program: {}", p.of.port, p.told);
         }
+        let fields = [("port", p.of.port.as_str().into()), ("what", p.told.into())];
+        log::event(Level::Info, "offload-in", &fields);
         self.all.push(p.of);
         Ok(())
     }
@@ -211,6 +220,7 @@ impl Offloads {
     /// Rules have changed: all packets go to the chain from now on.
     pub fn withdraw(&mut self, why: &str) {
         for p in self.all.iter().filter(|p| p.offload.is_active()) {
+            out(&p.port, why);
             match p.offload.withdraw() {
                 Ok(()) => eprintln!("port {}: nothing is dropped early for now: {why}", p.port),
                 Err(e) => eprintln!("warning: port {}: the XDP program stays: {e}", p.port),
@@ -239,6 +249,7 @@ impl Offloads {
     /// for.
     pub fn pause(&mut self, worker: &mut Worker<Shadow>) -> Paused {
         for p in &self.all {
+            out(&p.port, "another chain is about to go on");
             // where the interface is gone, so is the program
             let _ = p.offload.withdraw();
         }

@@ -15,18 +15,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A client network and the Internet with the ISP edge between them.
-struct Edge {
-    net: Net,
-    folder: PathBuf,
-    socket: PathBuf,
-    onefold: Running,
+pub struct Edge {
+    pub net: Net,
+    pub folder: PathBuf,
+    pub socket: PathBuf,
+    pub onefold: Running,
 }
 
-const SERVER: [u8; 4] = [203, 0, 113, 254];
+pub const SERVER: [u8; 4] = [203, 0, 113, 254];
 
 impl Edge {
     /// Running with these rules; with more options.
-    fn start(name: &str, rules: &str, options: &[&str]) -> Option<Edge> {
+    pub fn start(name: &str, rules: &str, options: &[&str]) -> Option<Edge> {
         let net = Net::new(&["a", "o", "b"])?;
         net.pair(("a", "va"), ("o", "oa"));
         net.pair(("b", "vb"), ("o", "ob"));
@@ -51,36 +51,36 @@ impl Edge {
         })
     }
 
-    fn rules(&self, text: &str) {
+    pub fn rules(&self, text: &str) {
         std::fs::write(self.folder.join("edge.rules"), text).expect("a file");
     }
 
     /// `onefold COMMAND ... --socket SOCKET`.
-    fn command(&self, args: &[&str]) -> Command {
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut c = Command::new(env!("CARGO_BIN_EXE_onefold"));
         c.args(args).arg("--socket").arg(&self.socket);
         c.current_dir(common::root()).stdin(Stdio::null());
         c
     }
 
-    fn ask(&self, args: &[&str]) -> Output {
+    pub fn ask(&self, args: &[&str]) -> Output {
         self.command(args).output().expect("the binary runs")
     }
 
     /// The JSON object that it answers with; it must succeed.
-    fn json(&self, args: &[&str]) -> Value {
+    pub fn json(&self, args: &[&str]) -> Value {
         let o = self.ask(&[args, &["--json"]].concat());
         let said = String::from_utf8_lossy(&o.stderr);
         assert!(o.status.success(), "{args:?}: {said}");
         serde_json::from_slice(&o.stdout).expect("JSON")
     }
 
-    fn status(&self) -> Value {
+    pub fn status(&self) -> Value {
         self.json(&["status"])
     }
 
     /// Does a datagram come back from the server?
-    fn is_open(&self, port: u16) -> bool {
+    pub fn is_open(&self, port: u16) -> bool {
         let at: SocketAddr = (SERVER, port).into();
         let server = self
             .net

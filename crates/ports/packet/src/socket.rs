@@ -4,7 +4,7 @@
 
 use std::io;
 use std::mem::{size_of, size_of_val};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// A packet socket.
 #[derive(Debug)]
@@ -18,19 +18,12 @@ pub struct Statistics {
 }
 
 impl Socket {
-    /// A socket that gets nothing yet.
+    /// A socket that gets nothing yet, with buffers of so many bytes.
     ///
     /// # Errors
     /// `EPERM` without CAP_NET_RAW, `EAFNOSUPPORT` where the kernel has no packet sockets.
-    pub fn open() -> io::Result<Socket> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: no pointers are passed
-        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was made just now and belongs to nobody else
-        Ok(Socket(unsafe { OwnedFd::from_raw_fd(fd) }))
+    pub fn open(buffers: usize) -> io::Result<Socket> {
+        onefold_privilege::packet_socket(buffers).map(Socket)
     }
 
     pub(crate) fn raw(&self) -> libc::c_int {
@@ -61,19 +54,6 @@ impl Socket {
     /// What the system says.
     pub fn set_packet(&self, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
         self.set(libc::SOL_PACKET, name, &value)
-    }
-
-    /// Asks for as much of the socket's buffer, beyond the system's limit where that is allowed.
-    pub fn set_buffers(&self, bytes: libc::c_int) {
-        for (force, plain) in [
-            (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
-            (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
-        ] {
-            if self.set(libc::SOL_SOCKET, force, &bytes).is_err() {
-                // less is no error: frames are lost, and counted, sooner
-                let _ = self.set(libc::SOL_SOCKET, plain, &bytes);
-            }
-        }
     }
 
     /// Frames for other MAC addresses arrive, too, as long as the socket is open.

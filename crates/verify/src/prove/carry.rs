@@ -57,7 +57,6 @@ pub fn carry(w: &mut World, sym: &Sym, here: Ref, apart: &[i32]) -> (Facts, Ref)
     }
     let mut gone = BTreeSet::new();
     let mut by = undone(w, sym, apart);
-    let lengths = w.end(sym.end) == EndAt::Same;
     let mut length: Option<Vec<Ref>> = None;
     for level in w.dd.support(here) {
         if by.contains_key(&level) {
@@ -67,7 +66,7 @@ pub fn carry(w: &mut World, sym: &Sym, here: Ref, apart: &[i32]) -> (Facts, Ref)
             // of what may be another's nothing is known
             Some(Bit::Packet(p)) if within(apart, p) => None,
             Some(Bit::Packet(p)) if !sym.touched(p, 1) => Some(Bit::Packet(p - shift * 8)),
-            Some(Bit::Len(i)) if lengths => {
+            Some(Bit::Len(i)) if w.end(sym.end) == EndAt::Same => {
                 // the length then is the length now and what was cut off in front
                 let v = match &length {
                     Some(v) => v.clone(),

@@ -8,11 +8,13 @@ use crate::common::{self, ChainArgs};
 use crate::control::{self, ControlArgs, OpenPort};
 use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
 use crate::live::{self, LivePlan, Poll};
+use crate::log::{self, LogArgs};
 use crate::ports::{DpdkSetup, PortArg, port_arg};
 use crate::program::{self, Synthesized};
 use crate::progress::Busy;
 use crate::rules;
 use crate::runner::{self, Plan};
+use crate::sandbox::{self, SandboxArgs};
 use crate::shadow::{Policy, ShadowArgs, ShadowLog};
 use crate::xdp::{Entries, Offloader, Offloading, Offloads};
 use anyhow::{Context, Result};
@@ -144,6 +146,10 @@ pub struct Args {
     #[command(flatten)]
     control: ControlArgs,
     #[command(flatten)]
+    sandbox: SandboxArgs,
+    #[command(flatten)]
+    log: LogArgs,
+    #[command(flatten)]
     verify: VerifyArgs,
     #[command(flatten)]
     shadow: ShadowArgs,
@@ -179,6 +185,27 @@ impl Args {
     /// How it is asked and changed.
     pub fn control(&self) -> &ControlArgs {
         &self.control
+    }
+    /// What it keeps of its privilege.
+    pub fn sandbox(&self) -> &SandboxArgs {
+        &self.sandbox
+    }
+    /// Its ports that are not captures bound by `--in` and `--out`.
+    pub fn ports(&self) -> &[PortArg] {
+        &self.ports
+    }
+    /// What happens is written down there.
+    pub fn log(&self) -> &LogArgs {
+        &self.log
+    }
+    /// How many workers.
+    pub fn workers(&self) -> u8 {
+        self.workers
+    }
+    /// Files that it writes.
+    pub fn written(&self) -> Vec<std::path::PathBuf> {
+        let others = [self.html.as_deref(), self.shadow.capture(), self.log.file()];
+        sandbox::written(&self.outputs, &others)
     }
     /// How its programs are verified.
     pub fn verify(&self) -> &VerifyArgs {
@@ -263,6 +290,12 @@ fn plan(args: &Args, clock: Clock, adapter: Option<Adapter>, attached: &[Attache
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
+    let done = carry_out(args);
+    log::ended(&args.log, &done);
+    done
+}
+
+fn carry_out(args: &Args) -> Result<u8> {
     let captures = !args.inputs.is_empty() || args.ports.iter().any(|p| p.input().is_some());
     check(args, captures)?;
     if args.workers > 1 {
@@ -319,13 +352,15 @@ pub fn run(args: &Args) -> Result<u8> {
     let mut renewal =
         Renewal::new(verifier, policy, given.is_some(), waits).offloading(offloader, entries);
     let command = command(args);
-    let mut log = ShadowLog::new(&args.shadow, &chain, command, &inputs, args.adapt, None)?;
-    let mut run = Run::new(args, chain, synthesized, attached, (clock, open))?;
+    let mut differences = ShadowLog::new(&args.shadow, &chain, command, &inputs, args.adapt, None)?;
+    let server = sandbox::confine(args, &chain.name, &open)?;
+    let mut run = Run::new(args, chain, synthesized, attached, (clock, open, server))?;
     runner::catch_interrupt();
     let (chain, session) = (run.chain.clone(), run.session.as_mut());
-    let both = (&mut renewal, &mut log);
+    let both = (&mut renewal, &mut differences);
     let (outcome, mut runner) = runner::run(&chain, executor, plan, both, session)?;
-    log.finish()?;
+    differences.finish()?;
+    report::log(&outcome);
     let (chain, synthesized, earlier) = run.end(&renewal);
     let listed = rules::rows(&chain, runner.runner_mut().graph_mut());
     let mut shadow = runner.report();
@@ -346,7 +381,7 @@ pub fn run(args: &Args) -> Result<u8> {
         matchers: &matchers,
         rules: &listed,
     };
-    told.print(args, &log)?;
+    told.print(args, &differences)?;
     Ok(if outcome.totals.balanced() && shadow.mismatches == 0 {
         common::HOLDS
     } else {
@@ -455,6 +490,7 @@ fn bound(args: &Args, chain: &Chain) -> Result<Vec<(String, String)>> {
 /// Options that do not go together.
 fn check(args: &Args, captures: bool) -> Result<()> {
     let mode = args.mode;
+    args.sandbox.check()?;
     if !captures && args.ports.iter().all(|p| p.device().is_none()) {
         anyhow::bail!(
             "no packets come: --in PORT=FILE names a capture that arrives at a port, --port PORT=packet:IF an interface; hint: `onefold gen --for CHAIN --out FILE` makes one"

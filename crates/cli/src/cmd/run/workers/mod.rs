@@ -16,11 +16,13 @@ use crate::merge;
 use crate::program;
 use crate::progress::Busy;
 use crate::runner::{self, Outcome, Part, Plan};
+use crate::sandbox;
 use crate::shadow::{Policy, ShadowLog};
 use crate::xdp::Offloads;
 use anyhow::{Context, Result, anyhow, bail};
 use dispatch::{Dispatching, Done, Way};
 use onefold_chain::{Attached, Chain, WorkerChains};
+use onefold_control::Server;
 use onefold_engine::shadow::Shadow;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
@@ -108,7 +110,9 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
         Err(code) => return Ok(code),
     };
     runner::catch_interrupt();
-    let controls = controls(args, &ready, open, clock)?;
+    let name = ready.first().map_or("", |r| &r.chain.name);
+    let server = sandbox::confine(args, name, &open)?;
+    let controls = controls(args, &ready, (open, server), clock)?;
     let (mut ended, done) = threads(ready, dispatching, clock)?;
     drop(controls);
     // outputs put together count, too
@@ -129,13 +133,13 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
 fn controls(
     args: &Args,
     ready: &[Ready],
-    open: Vec<OpenPort>,
+    (open, server): (Vec<OpenPort>, Option<Server>),
     clock: Clock,
 ) -> Result<Option<Controls>> {
     let sessions = ready.iter().filter_map(|r| r.session.as_ref());
     let senders: Vec<_> = sessions.map(Session::sender).collect();
     let first = ready.first().filter(|_| !senders.is_empty());
-    let start = |r: &Ready| control::start(args, &r.chain.name, open, (clock, senders));
+    let start = |r: &Ready| control::start(args, &r.chain.name, open, (clock, senders), server);
     first.map(start).transpose()
 }
 
