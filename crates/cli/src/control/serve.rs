@@ -5,12 +5,13 @@ use super::reload::{OpenPort, PATIENCE, Reloader};
 use super::session::{Command, Snapshot};
 use super::{metrics, status, trace};
 use crate::cmd::run;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use onefold_control::{
     Failure, Handler, Kind, MetricsServer, Request, Server, Stream, default_folder,
 };
 use onefold_runtime::{Clock, SendError, Sender};
 use serde_json::Value;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -74,7 +75,8 @@ pub fn start(
                 Ok(v) => Ok(metrics::text(&v)),
                 Err(e) => Err(e.message),
             };
-            let s = MetricsServer::start(at, text).with_context(|| format!("--metrics {at}"))?;
+            let s = MetricsServer::start(at, text);
+            let s = s.map_err(|e| anyhow!("--metrics {at}: {}", no_metrics(at, &e)))?;
             if !args.is_quiet() {
                 eprintln!("metrics: http://{}/metrics", s.address());
             }
@@ -85,6 +87,21 @@ pub fn start(
         _server: server,
         _metrics: metrics,
     })
+}
+
+/// Why nobody can listen there, and what to type.
+fn no_metrics(at: SocketAddr, error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::AddrInUse => format!(
+            "somebody else listens there; give another port, or see who it is: ss -ltnp 'sport = :{}'",
+            at.port()
+        ),
+        ErrorKind::PermissionDenied => format!(
+            "{error}: ports below 1024 take CAP_NET_BIND_SERVICE, which a run gives up; give one above, or --sandbox off"
+        ),
+        ErrorKind::AddrNotAvailable => format!("{error}; the host's addresses: ip address show"),
+        _ => error.to_string(),
+    }
 }
 
 /// The socket. One that nobody has asked for may be missing: this is said, and the chain runs.

@@ -11,6 +11,7 @@ mod dpdk_workers;
 #[path = "gen.rs"]
 mod generated;
 mod host;
+mod killed;
 mod links;
 mod logging;
 mod offload;

@@ -114,6 +114,30 @@ impl Socket {
         self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
     }
 
+    /// Frames that came in at the interface arrive, and none that leave there: a filter of the kernel's (classic BPF)
+    /// looks at each frame's direction.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn hear_incoming(&self) -> io::Result<()> {
+        // the byte SKF_AD_PKTTYPE of what is beside the packet; is it PACKET_OUTGOING? then no byte is kept, else all
+        let kind = libc::SKF_AD_OFF
+            .wrapping_add(libc::SKF_AD_PKTTYPE)
+            .cast_unsigned();
+        let one = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+        let mut code = [
+            one(0x30, 0, 0, kind),
+            one(0x15, 0, 1, u32::from(libc::PACKET_OUTGOING)),
+            one(0x06, 0, 0, 0),
+            one(0x06, 0, 0, u32::MAX),
+        ];
+        let program = libc::sock_fprog {
+            len: code.len() as libc::c_ushort,
+            filter: code.as_mut_ptr(),
+        };
+        self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    }
+
     /// Frames arrive again.
     ///
     /// # Errors
@@ -188,5 +212,69 @@ pub(crate) fn check(r: libc::c_int) -> io::Result<()> {
     match r {
         0.. => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Mode, PacketPort};
+    use onefold_packet::{Packet, Timestamp};
+    use onefold_port_interface::Interface;
+    use onefold_runtime::Port;
+    use onefold_testing::net::Net;
+    use std::time::{Duration, Instant};
+
+    /// Payloads of frames of the test's own type that arrive within a moment, until one is the last one.
+    fn payloads(s: &Socket, last: u8) -> Vec<u8> {
+        let (mut all, mut buf) = (Vec::new(), [0; 2048]);
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(5) && all.last() != Some(&last) {
+            match s.receive(&mut buf) {
+                Ok(n) if n > 14 && buf[12..14] == [0x88, 0xb5] => all.push(buf[14]),
+                Ok(_) => {}
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        all
+    }
+
+    /// What kernels do who do not know `PACKET_FANOUT_FLAG_IGNORE_OUTGOING`: without the filter both frames arrive.
+    #[test]
+    fn frames_that_leave_do_not_arrive() {
+        let Some(net) = Net::new(&["a", "b"]) else {
+            return;
+        };
+        net.pair(("a", "va"), ("b", "vb"));
+        let open = |host: &str, name: &str| {
+            net.within(host, || {
+                let i = Interface::find(name).expect("the interface");
+                let mut p = PacketPort::open(host, i.clone(), Mode::Ring).expect("a port");
+                p.start(false).expect("it begins");
+                (p, i.index)
+            })
+        };
+        let ((mut a, index), (mut b, _)) = (open("a", "va"), open("b", "vb"));
+        let socket = |filtered: bool| {
+            net.within("a", || {
+                let s = Socket::open(0).expect("a socket");
+                if filtered {
+                    s.hear_incoming().expect("a filter");
+                }
+                s.bind(index, true).expect("bound");
+                s
+            })
+        };
+        let (all, incoming) = (socket(false), socket(true));
+        let send = |port: &mut PacketPort, payload: u8| {
+            let mut frame = vec![0xff; 64];
+            frame[12..15].copy_from_slice(&[0x88, 0xb5, payload]);
+            let mut one = vec![Box::new(Packet::from_slice(&frame))];
+            port.transmit(&mut one, Timestamp::ZERO).expect("it leaves");
+        };
+        send(&mut a, 1);
+        send(&mut b, 2);
+        assert_eq!(payloads(&all, 2), [1, 2]);
+        assert_eq!(payloads(&incoming, 2), [2]);
     }
 }
