@@ -40,7 +40,10 @@ fn shape(name: &str, v: &Value) {
     assert!(!series.is_empty());
     for s in series {
         let level = s["level"].as_str().unwrap();
-        assert!(["reference", "program", "flow"].contains(&level), "{level}");
+        assert!(
+            ["reference", "program", "flow", "auto"].contains(&level),
+            "{level}"
+        );
         let points = s["points"].as_array().unwrap();
         assert!(!points.is_empty(), "{s}");
         let mut before = f64::MIN;
@@ -283,8 +286,8 @@ fn attack() {
 fn traffic_mix() {
     let v = smallest("traffic-mix", &[]);
     let all = lines(&v);
-    assert!(all.len() == 2 && all.iter().all(|l| l.2 == 5), "{all:?}");
-    assert_eq!(v["ratios"].as_array().unwrap().len(), 5);
+    assert!(all.len() == 3 && all.iter().all(|l| l.2 == 5), "{all:?}");
+    assert_eq!(v["ratios"].as_array().unwrap().len(), 15);
 }
 
 #[test]

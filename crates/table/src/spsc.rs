@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_between_two_threads() {
-        const ALL: u64 = 200_000;
+        const ALL: u64 = if cfg!(miri) { 500 } else { 200_000 };
         let (mut p, mut c) = spsc_ring(64);
         let producer = std::thread::spawn(move || {
             let (mut next, mut batch) = (0, Vec::new());

@@ -21,6 +21,7 @@ mod attack;
 mod batch;
 mod chain_length;
 mod flows;
+mod level;
 mod nf;
 mod report;
 mod router_napt_lb;
@@ -28,6 +29,7 @@ mod rules;
 pub mod text;
 mod traffic_mix;
 
+pub use level::Level;
 pub use report::{ExperimentReport, PointReport, RatioReport, SeriesReport, date_of};
 
 use crate::measure::{BATCH, Vary};
@@ -156,8 +158,6 @@ pub struct Plan {
     /// What is left out, and why.
     pub remarks: Vec<String>,
 }
-
-pub use onefold_engine::Level;
 
 /// Levels that synthesis makes.
 const FAST: [Level; 2] = [Level::Program, Level::Flow];

@@ -46,6 +46,7 @@ impl From<Level> for Mode {
             Level::Reference => Mode::Reference,
             Level::Program => Mode::Synthesized,
             Level::Flow => Mode::Flow,
+            Level::Auto => Mode::Auto,
         }
     }
 }
@@ -239,7 +240,7 @@ impl Point {
                     // a flow's two directions, and what guards keep apart
                     let flows = (4 * aimed.flows).max(DEFAULT_FLOWS);
                     let mut runner = FlowRunner::new(aimed.runner.fork(), flows);
-                    runner.force((*m == Mode::Flow).then_some(Level::Flow));
+                    runner.force((*m == Mode::Flow).then_some(onefold_engine::Level::Flow));
                     runner.protect(self.protect);
                     Box::new(runner)
                 }

@@ -97,7 +97,8 @@ fn no_metrics(at: SocketAddr, error: &std::io::Error) -> String {
             at.port()
         ),
         ErrorKind::PermissionDenied => format!(
-            "{error}: ports below 1024 take CAP_NET_BIND_SERVICE, which a run gives up; give one above, or --sandbox off"
+            "{error}: ports below 1024 take CAP_NET_BIND_SERVICE, which a run gives up; give one above, or \
+             --sandbox off"
         ),
         ErrorKind::AddrNotAvailable => format!("{error}; the host's addresses: ip address show"),
         _ => error.to_string(),

@@ -64,7 +64,7 @@ impl Isa {
 #[inline(always)]
 pub(crate) fn one_by_one() {
     // SAFETY: no instruction at all.
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
     unsafe {
         std::arch::asm!("", options(nomem, nostack, preserves_flags));
     }

@@ -389,7 +389,7 @@ fn bytes_per_flow(
 ) -> Option<f64> {
     let table = c.flow_table.as_ref().map_or(0, |f| f.bytes as u64);
     let all = match level {
-        Level::Flow => grown?.max(table),
+        Level::Flow | Level::Auto => grown?.max(table),
         _ => grown?,
     };
     Some(all as f64 / flows.max(1) as f64)
