@@ -14,6 +14,30 @@ pub struct Instruction {
     pub value: i32,
 }
 
+impl Instruction {
+    /// All of them as they lie in memory, eight bytes each.
+    pub fn bytes_of(all: &[Instruction]) -> Vec<u8> {
+        let one = |i: &Instruction| {
+            let [a, b] = i.offset.to_ne_bytes();
+            let [c, d, e, f] = i.value.to_ne_bytes();
+            [i.code, i.registers, a, b, c, d, e, f]
+        };
+        all.iter().flat_map(one).collect()
+    }
+
+    /// The other way; `None`: no whole number of them.
+    pub fn all_of(bytes: &[u8]) -> Option<Vec<Instruction>> {
+        let (all, rest) = bytes.as_chunks::<8>();
+        let one = |[code, registers, a, b, c, d, e, f]: &[u8; 8]| Instruction {
+            code: *code,
+            registers: *registers,
+            offset: i16::from_ne_bytes([*a, *b]),
+            value: i32::from_ne_bytes([*c, *d, *e, *f]),
+        };
+        rest.is_empty().then(|| all.iter().map(one).collect())
+    }
+}
+
 /// A register: 0 is the result, 1 to 5 arguments, 6 to 9 are kept across calls, 10 is the end of the stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reg(pub u8);

@@ -1,9 +1,15 @@
 //! The kernel's side, by `bpf(2)`: maps, programs, links.
 #![allow(unsafe_code)]
 
+mod link;
+
+pub use link::{AttachError, Link, make_link};
+
 use crate::assembler::Code;
+use crate::instruction::Instruction;
+use onefold_privilege::{Request, ask, is_asked};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 // commands of bpf(2), and what they are asked for (linux/bpf.h)
 const MAP_CREATE: libc::c_int = 0;
@@ -12,13 +18,8 @@ const MAP_UPDATE: libc::c_int = 2;
 const PROGRAM_LOAD: libc::c_int = 5;
 const PROGRAM_TEST_RUN: libc::c_int = 10;
 const MAP_LOOKUP_BATCH: libc::c_int = 24;
-const LINK_CREATE: libc::c_int = 28;
-const LINK_UPDATE: libc::c_int = 29;
 const PROGRAM_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
-/// `XDP_FLAGS_SKB_MODE`, `XDP_FLAGS_DRV_MODE`.
-const GENERIC: u32 = 1 << 1;
-const NATIVE: u32 = 1 << 2;
 /// What the kernel's verifier says, at most.
 const LOG: usize = 1 << 20;
 /// Of that, the end is told.
@@ -99,22 +100,6 @@ struct TestRun {
     pad: u32,
 }
 
-#[repr(C)]
-struct LinkCreate {
-    program: u32,
-    target: u32,
-    attach: u32,
-    flags: u32,
-}
-
-#[repr(C)]
-struct LinkUpdate {
-    link: u32,
-    program: u32,
-    flags: u32,
-    old: u32,
-}
-
 /// A command of bpf(2), which gives a descriptor or zero.
 ///
 /// # Safety
@@ -157,6 +142,23 @@ fn count_cpus(list: &str) -> Option<usize> {
     Some(n)
 }
 
+/// Makes a map: counters, of so many 64-bit numbers for each processor, or places for AF_XDP sockets.
+///
+/// # Errors
+/// What the system says.
+pub fn make_map(counters: bool, entries: u32, words: u32) -> io::Result<OwnedFd> {
+    let mut attributes = MapCreate {
+        // BPF_MAP_TYPE_PERCPU_ARRAY, BPF_MAP_TYPE_XSKMAP
+        kind: if counters { 6 } else { 17 },
+        key: 4,
+        value: if counters { words.saturating_mul(8) } else { 4 },
+        entries,
+        flags: 0,
+    };
+    // SAFETY: the command's attributes, without pointers
+    unsafe { bpf_fd(MAP_CREATE, &mut attributes) }
+}
+
 /// A map.
 #[derive(Debug)]
 pub struct Map {
@@ -174,8 +176,7 @@ impl Map {
     /// # Errors
     /// What the system says.
     pub fn counters(entries: u32, words: usize) -> io::Result<Map> {
-        // BPF_MAP_TYPE_PERCPU_ARRAY
-        Map::create(MapKind::PerCpuArray, 6, entries, words)
+        Map::create(MapKind::PerCpuArray, entries, words)
     }
 
     /// Places for so many AF_XDP sockets.
@@ -183,24 +184,22 @@ impl Map {
     /// # Errors
     /// What the system says.
     pub fn sockets(entries: u32) -> io::Result<Map> {
-        // BPF_MAP_TYPE_XSKMAP
-        Map::create(MapKind::Sockets, 17, entries, 0)
+        Map::create(MapKind::Sockets, entries, 0)
     }
 
-    fn create(kind: MapKind, number: u32, entries: u32, words: usize) -> io::Result<Map> {
+    fn create(kind: MapKind, entries: u32, words: usize) -> io::Result<Map> {
         let cpus = possible_cpus()?;
-        let mut attributes = MapCreate {
-            kind: number,
-            key: 4,
-            value: match kind {
-                MapKind::PerCpuArray => (words * 8) as u32,
-                MapKind::Sockets => 4,
-            },
+        let counters = kind == MapKind::PerCpuArray;
+        let numbers = words as u32;
+        let request = Request::Map {
+            counters,
             entries,
-            flags: 0,
+            words: numbers,
         };
-        // SAFETY: the command's attributes, without pointers
-        let fd = unsafe { bpf_fd(MAP_CREATE, &mut attributes) }?;
+        let fd = match ask(&request, &[]) {
+            Some(answer) => answer.map_err(|a| a.error)?,
+            None => make_map(counters, entries, numbers)?,
+        };
         Ok(Map {
             fd,
             kind,
@@ -328,6 +327,65 @@ pub struct LoadError {
     pub log: String,
 }
 
+/// Loads instructions, with these maps for their numbers.
+///
+/// # Errors
+/// As [`Program::load`].
+pub fn make_program(
+    instructions: Vec<Instruction>,
+    maps: &[BorrowedFd<'_>],
+) -> Result<OwnedFd, LoadError> {
+    let code = Code {
+        instructions,
+        ..Code::default()
+    };
+    match try_load(&code, maps, &mut []) {
+        Ok(fd) => Ok(fd),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM)) => Err(LoadError {
+            error,
+            log: String::new(),
+        }),
+        Err(_) => {
+            // once more, to hear why
+            let mut log = vec![0; LOG];
+            try_load(&code, maps, &mut log).map_err(|error| {
+                let end = log.iter().position(|b| *b == 0).unwrap_or(log.len());
+                let said = log.get(end.saturating_sub(TOLD)..end).unwrap_or_default();
+                LoadError {
+                    error,
+                    log: String::from_utf8_lossy(said).trim().to_string(),
+                }
+            })
+        }
+    }
+}
+
+fn try_load(code: &Code, maps: &[BorrowedFd<'_>], log: &mut [u8]) -> io::Result<OwnedFd> {
+    let fds: Vec<RawFd> = maps.iter().map(AsRawFd::as_raw_fd).collect();
+    let instructions = code.bound(&fds);
+    let license = c"Apache-2.0";
+    let mut load = ProgramLoad {
+        kind: PROGRAM_XDP,
+        count: instructions.len() as u32,
+        instructions: instructions.as_ptr().expose_provenance() as u64,
+        license: license.as_ptr().expose_provenance() as u64,
+        log_level: u32::from(!log.is_empty()),
+        log_size: log.len() as u32,
+        log: match log.is_empty() {
+            true => 0,
+            false => log.as_mut_ptr().expose_provenance() as u64,
+        },
+        kernel: 0,
+        flags: 0,
+        name: [0; 16],
+        interface: 0,
+        attach: ATTACH_XDP,
+    };
+    load.name[..7].copy_from_slice(b"onefold");
+    // SAFETY: the command's attributes; instructions, license and log live until after the call
+    unsafe { bpf_fd(PROGRAM_LOAD, &mut load) }
+}
+
 /// A program for XDP, loaded.
 #[derive(Debug)]
 pub struct Program {
@@ -340,54 +398,15 @@ impl Program {
     /// # Errors
     /// There is no right to, or the kernel's verifier does not like it.
     pub fn load(code: &Code, maps: &[&Map]) -> Result<Program, LoadError> {
-        match Program::try_load(code, maps, &mut []) {
-            Ok(p) => Ok(p),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EPERM)) => Err(LoadError {
-                error,
-                log: String::new(),
-            }),
-            Err(_) => {
-                // once more, to hear why
-                let mut log = vec![0; LOG];
-                match Program::try_load(code, maps, &mut log) {
-                    Ok(p) => Ok(p),
-                    Err(error) => {
-                        let end = log.iter().position(|b| *b == 0).unwrap_or(log.len());
-                        let said = log.get(end.saturating_sub(TOLD)..end).unwrap_or_default();
-                        Err(LoadError {
-                            error,
-                            log: String::from_utf8_lossy(said).trim().to_string(),
-                        })
-                    }
-                }
-            }
-        }
-    }
-
-    fn try_load(code: &Code, maps: &[&Map], log: &mut [u8]) -> io::Result<Program> {
-        let fds: Vec<RawFd> = maps.iter().map(|m| m.raw()).collect();
-        let instructions = code.bound(&fds);
-        let license = c"Apache-2.0";
-        let mut load = ProgramLoad {
-            kind: PROGRAM_XDP,
-            count: instructions.len() as u32,
-            instructions: instructions.as_ptr().expose_provenance() as u64,
-            license: license.as_ptr().expose_provenance() as u64,
-            log_level: u32::from(!log.is_empty()),
-            log_size: log.len() as u32,
-            log: match log.is_empty() {
-                true => 0,
-                false => log.as_mut_ptr().expose_provenance() as u64,
-            },
-            kernel: 0,
-            flags: 0,
-            name: [0; 16],
-            interface: 0,
-            attach: ATTACH_XDP,
+        let fds: Vec<_> = maps.iter().map(|m| m.fd.as_fd()).collect();
+        let bytes = || Instruction::bytes_of(&code.instructions);
+        let fd = match is_asked().then(|| ask(&Request::Program(bytes()), &fds)) {
+            Some(Some(answer)) => answer.map_err(|a| LoadError {
+                error: a.error,
+                log: a.log,
+            })?,
+            _ => make_program(code.instructions.clone(), &fds)?,
         };
-        load.name[..7].copy_from_slice(b"onefold");
-        // SAFETY: the command's attributes; instructions, license and log live until after the call
-        let fd = unsafe { bpf_fd(PROGRAM_LOAD, &mut load) }?;
         Ok(Program { fd })
     }
 
@@ -420,72 +439,6 @@ impl Program {
     }
 }
 
-/// What keeps a program from being attached.
-#[derive(Debug)]
-pub enum AttachError {
-    /// What the system says.
-    System(io::Error),
-    /// Another one is attached.
-    Occupied,
-}
-
-/// A program, attached to an interface until this is dropped.
-#[derive(Debug)]
-pub struct Link {
-    fd: OwnedFd,
-    /// The driver does not know XDP: the kernel runs the program behind it.
-    pub generic: bool,
-}
-
-impl Link {
-    /// Attaches a program to the interface with this number: in the driver, or, where that does not know XDP, behind
-    /// it.
-    ///
-    /// # Errors
-    /// See [`AttachError`].
-    pub fn attach(program: &Program, interface: u32) -> Result<Link, AttachError> {
-        let mut error = None;
-        for flags in [NATIVE, GENERIC] {
-            let mut create = LinkCreate {
-                program: program.fd.as_raw_fd() as u32,
-                target: interface,
-                attach: ATTACH_XDP,
-                flags,
-            };
-            // SAFETY: the command's attributes, without pointers
-            match unsafe { bpf_fd(LINK_CREATE, &mut create) } {
-                Ok(fd) => {
-                    return Ok(Link {
-                        fd,
-                        generic: flags == GENERIC,
-                    });
-                }
-                Err(e) if matches!(e.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)) => {
-                    return Err(AttachError::Occupied);
-                }
-                Err(e) => error = error.or(Some(e)),
-            }
-        }
-        let error = error.unwrap_or_else(|| io::Error::from(io::ErrorKind::Unsupported));
-        Err(AttachError::System(error))
-    }
-
-    /// Another program takes the place of the one that is attached: each frame is one's or the other's.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn replace(&self, program: &Program) -> io::Result<()> {
-        let mut update = LinkUpdate {
-            link: self.fd.as_raw_fd() as u32,
-            program: program.fd.as_raw_fd() as u32,
-            flags: 0,
-            old: 0,
-        };
-        // SAFETY: the command's attributes, without pointers
-        unsafe { bpf(LINK_UPDATE, &mut update) }.map(|_| ())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -497,7 +450,6 @@ mod tests {
         assert_eq!(std::mem::offset_of!(MapAccess, key), 8);
         assert_eq!(std::mem::offset_of!(TestRun, data_in), 16);
         assert_eq!(std::mem::offset_of!(TestRun, context_in), 48);
-        assert_eq!(std::mem::offset_of!(LinkUpdate, old), 12);
     }
 
     #[test]

@@ -218,6 +218,11 @@ pub struct ProofCache {
     dir: PathBuf,
 }
 
+/// Where proofs are kept, if they are.
+pub fn kept_in() -> Option<PathBuf> {
+    folder(|name| std::env::var_os(name))
+}
+
 /// The folder that the environment says; `None`: nothing is to be kept. `ONEFOLD_CACHE` is the folder itself, or
 /// empty for none; otherwise it is `onefold` in `XDG_CACHE_HOME` (if that is an absolute path) or `~/.cache`.
 fn folder(get: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {

@@ -4,6 +4,7 @@ use crate::common::{self, ChainArgs, thousands};
 use crate::control::{Command, Session, capture};
 use crate::deploy::Renewal;
 use crate::gate::Gate;
+use crate::log::{self, Level, Losses};
 use crate::ports::{self, DpdkSetup, Live, PortArg};
 use crate::runner::{self, Outcome};
 use crate::service::Manager;
@@ -149,6 +150,7 @@ pub fn fit(chain: &Chain, live: &[Live], attached: &[Attached], quiet: bool) -> 
         if !quiet {
             say(l, at);
         }
+        log_port(l);
     }
     Ok(())
 }
@@ -181,6 +183,12 @@ fn tell(worker: &mut Worker<Shadow>, plan: &LivePlan, attached: &[Attached]) {
     for r in worker.take_remarks() {
         if plan.team.as_ref().is_none_or(|t| t.tells) {
             eprintln!("port {}: {}", r.port, r.text);
+            let level = match r.restored {
+                true => Level::Info,
+                false => Level::Warning,
+            };
+            let (port, what) = (r.port.as_str().into(), r.text.as_str().into());
+            log::event(level, "link", &[("port", port), ("what", what)]);
         }
         let here = attached.iter().filter(|a| r.restored && a.port == r.port);
         for asks in here.filter_map(Attached::asks) {
@@ -192,8 +200,11 @@ fn tell(worker: &mut Worker<Shadow>, plan: &LivePlan, attached: &[Attached]) {
             let cleared = shadow
                 .graph_mut()
                 .write_handler(&format!("{asks}.clear"), "");
-            if let Err(e) = cleared {
-                eprintln!("warning: {asks}: {e}");
+            let (port, element) = (r.port.as_str().into(), asks.as_str().into());
+            let fields = [("port", port), ("element", element)];
+            match cleared {
+                Ok(()) => log::event(Level::Info, "neighbours-forgotten", &fields),
+                Err(e) => eprintln!("warning: {asks}: {e}"),
             }
         }
     }
@@ -217,6 +228,18 @@ fn say(l: &Live, at: Option<&Attached>) {
         }
     };
     eprintln!("port {}: {shown}, MTU {mtu}; {who}", l.port);
+}
+
+/// Tells the log of a port.
+fn log_port(l: &Live) {
+    let mac = l.mac().map(|mac| mac.to_string());
+    let fields = [
+        ("port", l.port.as_str().into()),
+        ("device", l.shown.as_str().into()),
+        ("mtu", l.interface.mtu.into()),
+        ("mac", mac.into()),
+    ];
+    log::event(Level::Info, "port", &fields);
 }
 
 /// How far a worker is with ending together with others.
@@ -255,7 +278,7 @@ pub fn run(
     worker: &mut Worker<Shadow>,
     (clock, plan): (&Clock, &LivePlan),
     (renewal, offloads): (&mut Renewal, &mut Offloads),
-    log: &mut ShadowLog,
+    differences: &mut ShadowLog,
     mut session: Option<&mut Session>,
 ) -> Result<bool> {
     let mut synthesized = !worker.executor().needs_program();
@@ -264,6 +287,7 @@ pub fn run(
     let (mut interrupted, mut ended) = (false, false);
     worker.start(clock.now())?;
     let mut manager = begin(worker, plan, session.as_deref_mut())?;
+    let mut losses = Losses::default();
     let team = plan.team.as_ref();
     let mut stage = Stage::Receiving;
     let begun = clock.elapsed();
@@ -271,13 +295,19 @@ pub fn run(
         // before the last look at the queues
         let over = team.is_some_and(|t| stage.ends(t, worker));
         let how = (&mut *renewal, &mut *offloads);
-        between(worker, how, log, session.as_deref_mut(), &mut synthesized)?;
+        between(
+            worker,
+            how,
+            differences,
+            session.as_deref_mut(),
+            &mut synthesized,
+        )?;
         let most = plan.limit.map_or(u64::MAX, |l| l - packets);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let attend = match step(worker, clock, most, session.as_deref_mut())? {
             Some(step) => {
                 packets += step.packets as u64;
-                taken(worker, &step, log)?;
+                taken(worker, &step, differences)?;
                 rhythm.busy()
             }
             None if over && !worker.has_more() => break,
@@ -292,6 +322,7 @@ pub fn run(
             }
             look_after(worker, plan, session.as_deref());
             offloads.attend(worker);
+            losses.attend(worker);
         }
         interrupted = runner::interrupted().load(Ordering::Relaxed);
         ended |= interrupted || worker.executor().graph().stop_requested();
@@ -306,6 +337,7 @@ pub fn run(
     }
     drain(worker)?;
     offloads.finish(worker);
+    losses.look(worker);
     Ok(interrupted)
 }
 
@@ -323,10 +355,8 @@ pub fn between(
 ) -> Result<()> {
     if let Some(session) = session {
         while let Some(command) = session.mail() {
-            if matches!(command, Command::Commit { .. }) {
-                offloads.close(worker);
-            }
-            if session.carry_out(command, worker, renewal, log)? {
+            let how = (&mut *renewal, &mut *offloads);
+            if obey(command, worker, session, how, log)? {
                 *synthesized = session.synthesizes();
             }
         }
@@ -334,6 +364,9 @@ pub fn between(
     if *synthesized && worker.executor().needs_program() {
         offloads.withdraw("the chain's rules have changed");
         *synthesized = renewal.renew(worker.executor());
+        if let Some(prepared) = renewal.take_offloads() {
+            offloads.renew(worker, prepared);
+        }
     }
     Ok(())
 }
@@ -369,6 +402,24 @@ pub fn drain(worker: &mut Worker<Shadow>) -> Result<()> {
     Ok(worker.drain(DRAIN)?)
 }
 
+/// Does what the worker is told to. True: another executor has been installed.
+fn obey(
+    command: Command,
+    worker: &mut Worker<Shadow>,
+    session: &mut Session,
+    (renewal, offloads): (&mut Renewal, &mut Offloads),
+    log: &mut ShadowLog,
+) -> Result<bool> {
+    if !matches!(command, Command::Commit { .. }) {
+        return session.carry_out(command, worker, renewal, log);
+    }
+    let prepared = session.take_offloads();
+    let paused = offloads.pause(worker);
+    let installed = session.carry_out(command, worker, renewal, log)?;
+    offloads.go_on(paused, installed.then_some(prepared));
+    Ok(installed)
+}
+
 /// All who wait for the worker hear that it begins: the other workers, who may ask and change it, a service manager,
 /// the operator.
 fn begin(
@@ -386,6 +437,9 @@ fn begin(
         manager.ready();
         manager
     });
+    if plan.team.as_ref().is_none_or(|t| t.tells) {
+        log::event(Level::Info, "running", &[]);
+    }
     if plan.team.is_none() && !plan.quiet {
         eprintln!("running; Ctrl-C ends it");
     }

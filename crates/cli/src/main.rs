@@ -19,12 +19,14 @@ mod gen_live;
 mod graphview;
 mod html;
 mod live;
+mod log;
 mod merge;
 mod ports;
 mod program;
 mod progress;
 mod rules;
 mod runner;
+mod sandbox;
 mod service;
 mod shadow;
 mod xdp;
@@ -97,6 +99,9 @@ enum Command {
     /// Runs a Click configuration as Click's user-level driver does
     #[command(disable_help_flag = true)]
     Click(cmd::click::Args),
+    /// Keeps privilege for a run (which starts it)
+    #[command(name = sandbox::NAME, hide = true)]
+    Privileged(cmd::privileged::Args),
     /// Prints the JSON Schema of the chain file
     Schema,
     /// Prints a completion script for a shell
@@ -134,6 +139,7 @@ fn main() -> ExitCode {
         Command::Bench(a) => cmd::bench::run(&a),
         Command::Gen(a) => cmd::generate::run(&a),
         Command::Click(a) => cmd::click::run(&a),
+        Command::Privileged(a) => cmd::privileged::run(&a),
         Command::Schema => common::print_json(&onefold_chain::schema()),
         Command::Completions { shell } => {
             clap_complete::generate(

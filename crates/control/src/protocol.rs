@@ -43,6 +43,29 @@ pub enum Request {
         #[serde(default)]
         workers: Option<usize>,
     },
+    /// The next packets, followed through a copy of the chain: a line each, with `trace` (as `onefold trace --json`)
+    /// and `text`.
+    Trace(Tracing),
+}
+
+/// Packets to be followed: those to which all that is given applies.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tracing {
+    /// They arrive at this port of the chain.
+    #[serde(default)]
+    pub port: Option<String>,
+    /// A firewall's rule with this text would match them.
+    #[serde(default)]
+    pub filter: Option<String>,
+    /// They are dropped at an element, or for a reason, with this text in it.
+    #[serde(default)]
+    pub drop: Option<String>,
+    /// They are of this traffic class, `STAGE.ACTION`.
+    #[serde(default)]
+    pub class: Option<String>,
+    /// So many at most.
+    pub count: u64,
 }
 
 /// A change of one network function, which lasts until the chain is reloaded or ends.

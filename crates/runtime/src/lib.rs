@@ -41,6 +41,6 @@ pub use live::{
 };
 pub use load::{Load, LoadReport};
 pub use memory::{Keep, MemoryPort};
-pub use planner::{Planned, Planner};
+pub use planner::{Planned, Planner, stand_back};
 pub use port::{LinkState, Loss, Port, PortError, Progress, TRANSMIT_QUEUE_FULL};
 pub use worker::{Binding, Count, PortSpec, ReplaceError, Step, Tap, Worker};

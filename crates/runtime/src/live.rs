@@ -276,7 +276,7 @@ impl<E: Executor> Worker<E> {
                 p.anno.timestamp = self.now;
             }
             if let Some(tap) = &mut self.tap {
-                tap.received(port, &self.batch, self.now);
+                tap.received(port, &self.batch, self.now, self.executor.graph());
             }
             let queued_up = slot.pressure.batch(packets == n, self.now);
             self.executor.press(queued_up);

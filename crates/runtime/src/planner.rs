@@ -4,8 +4,20 @@
 //! arrive by themselves: it is [started](Planner::start) with a copy of all that it needs, and [taken](Planner::take)
 //! when it is done.
 
+use rustix::process::setpriority_process;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread::JoinHandle;
+
+/// How much nicer a thread is that makes plans: where it shares a processor with one that takes packets, it gets a
+/// tenth of it (`sched(7)`, "The nice value").
+const NICE: i32 = 10;
+
+/// From now on the calling thread stands back behind those that take packets. It cannot be undone without privilege, so
+/// this is for threads that end with their work.
+pub fn stand_back() {
+    // none is zero: the calling thread. Where the system does not want it, it has a usual thread's share
+    let _ = setpriority_process(None, NICE);
+}
 
 /// The compile thread: one plan at a time.
 #[derive(Debug)]
@@ -46,6 +58,7 @@ impl<T: Send + 'static> Planner<T> {
         let (done, made) = channel();
         let thread = std::thread::Builder::new().name("planner".into());
         let thread = thread.spawn(move || {
+            stand_back();
             // nobody waits any more when the run has ended
             let _ = done.send(make());
         });

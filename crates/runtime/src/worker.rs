@@ -5,7 +5,7 @@ use crate::live::Remark;
 use crate::port::{Port, PortError};
 use crate::pressure::Pressure;
 use onefold_element::ElemId;
-use onefold_engine::Executor;
+use onefold_engine::{Executor, Graph};
 use onefold_packet::{Packet, Pkt, Timestamp, mempool};
 
 /// Packets that are kept for later, in batches: what is more goes back to the executor's pool. As many are made in the
@@ -102,8 +102,8 @@ pub struct Worker<E> {
 
 /// Looks at the packets that pass live ports.
 pub trait Tap: Send {
-    /// These have arrived at the port with this number.
-    fn received(&mut self, port: usize, packets: &[Pkt], at: Timestamp);
+    /// These have arrived at the port with this number, and are about to enter the graph.
+    fn received(&mut self, port: usize, packets: &[Pkt], at: Timestamp, graph: &Graph);
     /// These leave there.
     fn sent(&mut self, port: usize, packets: &[Pkt], at: Timestamp);
 }

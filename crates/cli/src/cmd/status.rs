@@ -22,6 +22,14 @@ pub struct Which {
 }
 
 impl Which {
+    /// The one of this name (empty: the only one), or at this socket.
+    pub fn of(name: &str, socket: Option<PathBuf>) -> Which {
+        Which {
+            name: (!name.is_empty()).then(|| name.to_string()),
+            socket,
+        }
+    }
+
     /// Connects to it.
     ///
     /// # Errors

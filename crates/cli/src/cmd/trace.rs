@@ -1,5 +1,8 @@
 //! `onefold trace`: one packet, every decision.
 
+mod live;
+mod text;
+
 use crate::common::{self, ChainArgs};
 use crate::program;
 use crate::progress::Busy;
@@ -15,6 +18,7 @@ use onefold_engine::program::{ProgramRunner, ProgramStep};
 use onefold_engine::{BuildOptions, Entry, Graph, TraceStep};
 use onefold_packet::Timestamp;
 use onefold_synth::program::{End, Origin, Program};
+use text::text;
 
 /// Which way the packet is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -32,16 +36,27 @@ pub enum Mode {
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "The packets before the traced one pass the chain first, so that it meets the state that it met in the \
-    capture (bindings, ARP entries); --alone leaves them out.\n\n\
+    capture (bindings, ARP entries); --alone leaves them out. With --live, packets of a running chain are followed \
+    through a copy of it; they themselves go their way.\n\n\
     Examples:\n  \
     onefold trace isp-edge --in lan=lan.pcap#17\n  \
-    onefold trace isp-edge --hex lan=0200000000010200000000020800450000..."
+    onefold trace isp-edge --hex lan=0200000000010200000000020800450000...\n  \
+    onefold trace --live isp-edge --port lan --filter 'udp && dst port 53' --count 3\n  \
+    onefold trace --live --drop 'no route'",
+    mut_arg("chain", |a| a.required(false).default_value(""))
 )]
 pub struct Args {
     #[command(flatten)]
     chain: ChainArgs,
+    #[command(flatten)]
+    live: live::LiveArgs,
     /// Packet N (from 1) of a capture that arrives at a port
-    #[arg(long = "in", value_name = "PORT=FILE#N", value_parser = common::port_file, required_unless_present = "hex")]
+    #[arg(
+        long = "in",
+        value_name = "PORT=FILE#N",
+        value_parser = common::port_file,
+        required_unless_present_any = ["hex", "live"]
+    )]
     input: Option<(String, String)>,
     /// A frame in hexadecimal; without PORT it arrives at the chain's first port
     #[arg(long, value_name = "[PORT=]HEX", conflicts_with = "input")]
@@ -65,36 +80,18 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
+    if args.live.is_asked() {
+        return live::run(&args.live, &args.chain.chain, args.json);
+    }
+    if args.chain.chain.is_empty() {
+        bail!(
+            "which chain? onefold trace CHAIN --in PORT=FILE#N; `onefold show --list` lists the examples"
+        );
+    }
     let Some(chain) = args.chain.load_or_print() else {
         return Ok(common::BAD_INPUT);
     };
-    let (port, before, frame, at) = match (&args.input, &args.hex) {
-        (Some((port, spec)), _) => {
-            let (file, n) = spec.rsplit_once('#').context("expected PORT=FILE#N; hint: which packet of the capture, from 1, as in lan=lan.pcap#1")?;
-            let n: u64 = n
-                .parse()
-                .ok()
-                .filter(|n| *n > 0)
-                .context("expected a packet's number, from 1, behind '#'")?;
-            let (before, frame, at) = read_until(file, n)?;
-            (port.clone(), before, frame, at)
-        }
-        (None, Some(hex)) => {
-            let (port, hex) = match hex.split_once('=') {
-                Some((p, h)) => (p.to_string(), h),
-                None => {
-                    let first = chain
-                        .ports
-                        .iter()
-                        .find(|p| p.source.is_some())
-                        .context("the chain has no entry")?;
-                    (first.name.clone(), hex.as_str())
-                }
-            };
-            (port, Vec::new(), parse_hex(hex)?, Timestamp::from_secs(1))
-        }
-        (None, None) => bail!("give a packet with --in PORT=FILE#N or --hex"),
-    };
+    let (port, before, (frame, at)) = packet(args, &chain)?;
     let p = runner::find_port(&chain, &port, true)?;
     let source = ElemId(chain.ports[p].source.unwrap_or(0) as u32);
     let start = before.first().map_or(at, |(_, t)| *t);
@@ -146,7 +143,9 @@ pub fn run(args: &Args) -> Result<u8> {
         }
         common::print_json(&v)?;
     } else {
-        print_text(&port, &frame, reference, synthesized, same);
+        for line in text(&port, &frame, reference, synthesized, same) {
+            crate::say!("{line}");
+        }
         if let Some(t) = &taken {
             crate::say!(
                 "`onefold run` takes it at level {}: {}",
@@ -158,6 +157,37 @@ pub fn run(args: &Args) -> Result<u8> {
     Ok(match same {
         Some(false) => common::HOLDS_NOT,
         _ => common::HOLDS,
+    })
+}
+
+/// The packet that is asked for: its port, the packets before it, and itself.
+fn packet(args: &Args, chain: &Chain) -> Result<(String, Frames, (Vec<u8>, Timestamp))> {
+    Ok(match (&args.input, &args.hex) {
+        (Some((port, spec)), _) => {
+            let (file, n) = spec.rsplit_once('#').context("expected PORT=FILE#N; hint: which packet of the capture, from 1, as in lan=lan.pcap#1")?;
+            let n: u64 = n
+                .parse()
+                .ok()
+                .filter(|n| *n > 0)
+                .context("expected a packet's number, from 1, behind '#'")?;
+            let (before, frame, at) = read_until(file, n)?;
+            (port.clone(), before, (frame, at))
+        }
+        (None, Some(hex)) => {
+            let (port, hex) = match hex.split_once('=') {
+                Some((p, h)) => (p.to_string(), h),
+                None => {
+                    let first = chain
+                        .ports
+                        .iter()
+                        .find(|p| p.source.is_some())
+                        .context("the chain has no entry")?;
+                    (first.name.clone(), hex.as_str())
+                }
+            };
+            (port, Vec::new(), (parse_hex(hex)?, Timestamp::from_secs(1)))
+        }
+        (None, None) => bail!("give a packet with --in PORT=FILE#N or --hex"),
     })
 }
 
@@ -457,130 +487,48 @@ fn binding(b: &Binding) -> String {
     )
 }
 
-/// The steps in the reference graph.
-fn reference_lines(steps: &[TraceStep]) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut last = None;
-    for s in steps {
-        let (nf, element) = split(&s.name);
-        if last != Some(nf) {
-            lines.push(nf.to_string());
-            last = Some(nf);
-        }
-        lines.push(format!("  {element} :: {}: {}", s.class, decision(s)));
-        for d in s.decisions.iter().filter(|d| d.argument.is_some()) {
-            lines.push(format!("      by {}", d.loc));
-        }
-    }
-    lines
+/// A packet of a running chain, followed through a copy of the graph that it met.
+pub struct Copied<'a> {
+    /// The chain.
+    pub chain: &'a Chain,
+    /// Where the packet arrived.
+    pub port: &'a str,
+    /// The packet.
+    pub frame: &'a [u8],
+    /// When.
+    pub at: Timestamp,
+    /// The copy.
+    pub graph: Graph,
+    /// The chain's program, if it has one.
+    pub program: Option<&'a Program>,
 }
 
-/// The stages of the program, and what the reference graph did behind punts.
-fn program_lines(f: &Followed) -> Vec<String> {
-    let Some(p) = &f.program else {
-        return Vec::new();
-    };
-    let g = &f.graph;
-    let mut lines = Vec::new();
-    for s in &f.stages {
-        let Some(stage) = p.stages.get(s.stage) else {
-            continue;
-        };
-        let rule = s.rule.and_then(|r| stage.rules.get(r));
-        lines.push(match (s.rule, rule) {
-            (Some(i), Some(r)) => format!("stage {}, rule {i}: class {}", s.stage, r.action.0),
-            _ => format!("stage {}: no rule fits", s.stage),
-        });
-        for o in rule.map_or(&[][..], |r| &r.origin) {
-            lines.push(format!("      by {}", program::origin(g, o)));
-        }
-        for (e, n) in &s.counted {
-            lines.push(format!("  {} counts {n} bytes", g.name(*e)));
-        }
-        for (e, b) in &s.bound {
-            lines.push(format!("  {} {}", g.name(*e), binding(b)));
-        }
-        if let Some(a) = program::action(p, s) {
-            lines.push(format!("  {}", program::ended(g, a, s)));
-        }
-    }
-    if !f.steps.is_empty() {
-        lines.push("in the reference graph".to_string());
-        lines.extend(reference_lines(&f.steps).iter().map(|l| format!("  {l}")));
-    }
-    lines
-}
-
-/// Widest left column.
-const COLUMN: usize = 72;
-
-/// Two columns; lines of the left one that are too long stand alone.
-fn side_by_side(left: &[String], right: &[String]) {
-    let width = |s: &String| s.chars().count();
-    let column = left.iter().map(width).filter(|n| *n <= COLUMN).max();
-    let column = column.unwrap_or(0).max(20);
-    let mut right = right.iter();
-    for l in left {
-        match width(l) <= column {
-            true => {
-                let pad = " ".repeat(column - width(l));
-                let r = right.next().map_or("", |r| r.as_str());
-                crate::say!("{}", format!("{l}{pad} | {r}").trim_end());
-            }
-            false => crate::say!("{l}"),
-        }
-    }
-    for r in right {
-        crate::say!("{} | {r}", " ".repeat(column));
-    }
-}
-
-fn print_text(
-    port: &str,
-    frame: &[u8],
-    reference: Option<&Followed>,
-    synthesized: Option<&Followed>,
-    same: Option<bool>,
-) {
-    crate::say!("packet of {} bytes at port {port}", frame.len());
-    match (reference, synthesized) {
-        (Some(r), Some(s)) => {
-            let mut left = vec!["AS WRITTEN".to_string()];
-            left.extend(reference_lines(&r.steps));
-            let mut right = vec!["AS ONE FUNCTION".to_string()];
-            right.extend(program_lines(s));
-            side_by_side(&left, &right);
-        }
-        (Some(r), None) => (reference_lines(&r.steps).iter()).for_each(|l| crate::say!("{l}")),
-        (None, Some(s)) => program_lines(s).iter().for_each(|l| crate::say!("{l}")),
-        (None, None) => {}
-    }
-    if [reference, synthesized]
-        .into_iter()
-        .flatten()
-        .any(|f| f.truncated)
-    {
-        crate::say!("  (more steps than are kept)");
-    }
-    let say_outs = |f: &Followed| {
-        if f.outs.is_empty() {
-            crate::say!("nothing left the chain");
-        }
-        for (p, b) in &f.outs {
-            crate::say!("left at port {p}, {} bytes: {}", b.len(), hex(b));
-        }
-    };
-    if let Some(f) = reference.or(synthesized) {
-        say_outs(f);
-    }
-    match (same, synthesized) {
-        (Some(true), _) => crate::say!("the same both ways"),
-        (Some(false), Some(s)) => {
-            crate::say!("DIFFERENT as one function:");
-            say_outs(s);
-        }
-        _ => {}
-    }
+/// Follows it, both ways where there is a program: as JSON, and as text.
+///
+/// # Errors
+/// The chain has no such port.
+pub fn copied(c: Copied<'_>) -> Result<(serde_json::Value, Vec<String>)> {
+    let p = runner::find_port(c.chain, c.port, true)?;
+    let source = ElemId(c.chain.ports[p].source.unwrap_or(0) as u32);
+    let packet = (c.frame, c.at);
+    // none where another chain has taken this one's place meanwhile
+    let synthesized = c.program.and_then(|p| {
+        let r = ProgramRunner::with_program(c.graph.fork(), p).ok()?;
+        Some(follow(
+            c.chain,
+            r,
+            Some(p.clone()),
+            source,
+            &Vec::new(),
+            packet,
+        ))
+    });
+    let r = ProgramRunner::new(c.graph);
+    let reference = follow(c.chain, r, None, source, &Vec::new(), packet);
+    let same = synthesized.as_ref().map(|s| s.outs == reference.outs);
+    let both = (Some(&reference), synthesized.as_ref());
+    let v = json(c.chain, c.port, c.frame, both.0, both.1, same);
+    Ok((v, text(c.port, c.frame, both.0, both.1, same)))
 }
 
 #[cfg(test)]

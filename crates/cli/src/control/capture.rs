@@ -4,16 +4,17 @@
 
 use super::serve::{tell, unwatch};
 use super::session::{Command, Session};
+use super::trace::Tracer;
 use crate::counterexample::hex;
 use anyhow::Result;
 use onefold_control::{Failure, Kind, Matching, Stream};
-use onefold_engine::Executor;
 use onefold_engine::shadow::Shadow;
+use onefold_engine::{Executor, Graph};
 use onefold_packet::{Pkt, Timestamp};
 use onefold_runtime::{Clock, PortError, Sender, Step, Tap, Worker};
 use serde_json::{Value, json};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 /// Most packets that wait for the client; more are not captured, and counted.
@@ -74,7 +75,7 @@ impl PortTap {
 }
 
 impl Tap for PortTap {
-    fn received(&mut self, port: usize, packets: &[Pkt], at: Timestamp) {
+    fn received(&mut self, port: usize, packets: &[Pkt], at: Timestamp, _: &Graph) {
         self.all(port, "in", packets, at);
     }
     fn sent(&mut self, port: usize, packets: &[Pkt], at: Timestamp) {
@@ -86,7 +87,7 @@ impl Tap for PortTap {
 struct LastTap(Arc<Mutex<(Timestamp, Vec<u8>)>>);
 
 impl Tap for LastTap {
-    fn received(&mut self, _: usize, packets: &[Pkt], at: Timestamp) {
+    fn received(&mut self, _: usize, packets: &[Pkt], at: Timestamp, _: &Graph) {
         if let (Some(p), Ok(mut last)) = (packets.last(), self.0.lock()) {
             last.0 = at;
             last.1.clear();
@@ -97,23 +98,58 @@ impl Tap for LastTap {
 }
 
 /// What packets are watched for, one by one.
-enum Wanted {
+#[derive(Clone)]
+pub enum Wanted {
+    /// Drops at an element, or for a reason, with this text in it.
     Drop(String),
+    /// Stage and action.
     Class(usize, usize),
+}
+
+impl Wanted {
+    /// `STAGE.ACTION`.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn class(text: &str) -> Result<Wanted, Failure> {
+        let parts = text.split_once('.');
+        let numbers = parts.and_then(|(s, a)| Some((s.parse().ok()?, a.parse().ok()?)));
+        let (stage, action) = numbers.ok_or_else(|| {
+            let text = format!("expected STAGE.ACTION, such as 0.3, found '{text}'");
+            Failure::new(Kind::BadInput, text)
+        })?;
+        Ok(Wanted::Class(stage, action))
+    }
+}
+
+/// Where packets that are as wanted go.
+enum To {
+    Capture(Sink),
+    Trace(Tracer),
 }
 
 /// Watches packets one by one.
 pub struct Watch {
-    wanted: Wanted,
+    wanted: Option<Wanted>,
     last: Arc<Mutex<(Timestamp, Vec<u8>)>>,
-    sink: Sink,
+    to: To,
 }
 
 impl Watch {
+    /// Follows packets; without `wanted`, all that the tracer wants.
+    pub fn traces(wanted: Option<Wanted>, tracer: Tracer) -> Watch {
+        Watch {
+            wanted,
+            last: Arc::default(),
+            to: To::Trace(tracer),
+        }
+    }
+
     /// Packets that were as wanted so far, in words what they were.
     fn counted(&self, shadow: &Shadow) -> (u64, Vec<(String, u64)>) {
         match &self.wanted {
-            Wanted::Drop(text) => {
+            None => (0, Vec::new()),
+            Some(Wanted::Drop(text)) => {
                 let told = |d: onefold_engine::DropCount| {
                     (format!("{}: {}", d.element, d.reason), d.packets)
                 };
@@ -122,7 +158,7 @@ impl Watch {
                     all.filter(|(t, _)| t.contains(text.as_str())).collect();
                 (all.iter().map(|(_, n)| n).sum(), all)
             }
-            Wanted::Class(stage, action) => {
+            Some(Wanted::Class(stage, action)) => {
                 let r = shadow.flow().report();
                 let mine = r
                     .rules
@@ -150,7 +186,11 @@ pub fn tap_port(worker: &mut Worker<Shadow>, port: &str, sink: Sink) -> bool {
 
 /// Packets are looked at one by one from now on.
 pub fn tap_last(worker: &mut Worker<Shadow>, watch: &Watch) {
-    worker.tap(Some(Box::new(LastTap(watch.last.clone()))));
+    let tap: Box<dyn Tap> = match (&watch.wanted, &watch.to) {
+        (None, To::Trace(t)) => Box::new(t.tap(worker.port_names())),
+        _ => Box::new(LastTap(watch.last.clone())),
+    };
+    worker.tap(Some(tap));
 }
 
 /// As [`Worker::live_step`] with a single packet, which is captured if it is as wanted.
@@ -175,9 +215,10 @@ pub fn watched_step(
             .iter()
             .find(|(t, n)| !told.iter().any(|(u, m)| t == u && m >= n));
         let comment = match (&w.wanted, new) {
-            (Wanted::Drop(_), Some((text, _))) => text.clone(),
-            (Wanted::Drop(text), None) => text.clone(),
-            (Wanted::Class(s, a), _) => format!("class {s}.{a}"),
+            (Some(Wanted::Drop(_)), Some((text, _))) => text.clone(),
+            (Some(Wanted::Drop(text)), None) => text.clone(),
+            (Some(Wanted::Class(s, a)), _) => format!("class {s}.{a}"),
+            (None, _) => String::new(),
         };
         let port = worker
             .port_names()
@@ -185,16 +226,29 @@ pub fn watched_step(
             .unwrap_or("?")
             .to_string();
         if let Ok(last) = w.last.lock() {
-            w.sink.send(Captured {
-                port,
-                direction: "in",
-                at: last.0,
-                frame: last.1.clone(),
-                comment,
-            });
+            match &w.to {
+                To::Capture(sink) => sink.send(Captured {
+                    port,
+                    direction: "in",
+                    at: last.0,
+                    frame: last.1.clone(),
+                    comment,
+                }),
+                To::Trace(t) => t.came(&port, (last.0, &last.1), worker.executor().graph()),
+            }
         }
     }
     Ok(step)
+}
+
+/// One capture or trace at a time.
+///
+/// # Errors
+/// Another one is under way.
+pub fn alone() -> Result<MutexGuard<'static, ()>, Failure> {
+    static ONE: Mutex<()> = Mutex::new(());
+    let text = "another capture or trace is under way";
+    ONE.try_lock().map_err(|_| Failure::new(Kind::Busy, text))
 }
 
 /// Captures until there are as many as were wanted, or the client goes.
@@ -207,10 +261,7 @@ pub fn run(
     count: u64,
     stream: &mut Stream<'_>,
 ) -> Result<Value, Failure> {
-    static ONE: Mutex<()> = Mutex::new(());
-    let Ok(_alone) = ONE.try_lock() else {
-        return Err(Failure::new(Kind::Busy, "another capture is under way"));
-    };
+    let _alone = alone()?;
     let (to, captured) = sync_channel(WAITING);
     let missed = Arc::new(Mutex::new(0));
     let sink = Sink {
@@ -242,20 +293,12 @@ fn begin(sender: &Sender<Command>, matching: &Matching, sink: Sink) -> Result<()
             };
         }
         Matching::Drop(text) => Wanted::Drop(text.clone()),
-        Matching::Class(text) => {
-            let parts = text.split_once('.');
-            let numbers = parts.and_then(|(s, a)| Some((s.parse().ok()?, a.parse().ok()?)));
-            let (stage, action) = numbers.ok_or_else(|| {
-                let text = format!("expected STAGE.ACTION, such as 0.3, found '{text}'");
-                Failure::new(Kind::BadInput, text)
-            })?;
-            Wanted::Class(stage, action)
-        }
+        Matching::Class(text) => Wanted::class(text)?,
     };
     let watch = Watch {
-        wanted,
+        wanted: Some(wanted),
         last: Arc::default(),
-        sink,
+        to: To::Capture(sink),
     };
     tell(sender, Command::Watch(Some(watch)))
 }

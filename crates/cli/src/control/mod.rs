@@ -7,7 +7,8 @@ mod reload;
 mod serve;
 pub mod session;
 mod status;
+mod trace;
 
 pub use reload::{OpenPort, PATIENCE, named, open_ports};
-pub use serve::{ControlArgs, Controls, Workers, start};
+pub use serve::{ControlArgs, Controls, Workers, bind, start};
 pub use session::{Command, Earlier, Made, Session};

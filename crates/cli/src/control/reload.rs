@@ -7,15 +7,18 @@ use crate::cmd::run;
 use crate::common::{self, ChainArgs};
 use crate::deploy::{Renewal, Shared, Verdict, Verifier};
 use crate::live;
+use crate::log::{self, Level};
 use crate::ports::Live;
 use crate::program;
 use crate::shadow::Policy;
+use crate::xdp::{Entries, Offloader};
 use onefold_chain::{Attached, Chain, Diagnostic, LivePort, WorkerChains};
 use onefold_control::{Edit, EditKind, Failure, Kind};
 use onefold_engine::program::ProgramRunner;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_partition::PortRule;
-use onefold_runtime::{Clock, Sender};
+use onefold_port_xdp::Offload;
+use onefold_runtime::{Clock, Sender, stand_back};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -34,6 +37,8 @@ pub struct OpenPort {
     pub live: LivePort,
     /// Its frames may have what MTU the interface has; the chain may not want more.
     pub mtu: u32,
+    /// Where an XDP program can be put in front, and the receive queue.
+    pub offload: Option<(Offload, u32)>,
 }
 
 /// What is open there.
@@ -44,6 +49,7 @@ pub fn open_ports(live: &[Live]) -> Vec<OpenPort> {
         .map(|(told, l)| OpenPort {
             live: told,
             mtu: l.interface.mtu,
+            offload: l.offload.clone(),
         })
         .collect()
 }
@@ -134,6 +140,14 @@ impl Reloader {
         chain: Option<String>,
         set: Vec<(String, String)>,
     ) -> Result<Value, Failure> {
+        logged("reload", self.do_reload(chain, set))
+    }
+
+    fn do_reload(
+        &self,
+        chain: Option<String>,
+        set: Vec<(String, String)>,
+    ) -> Result<Value, Failure> {
         let mut now = self.begin()?;
         let next = ChainArgs {
             set: match (&chain, set.is_empty()) {
@@ -160,6 +174,14 @@ impl Reloader {
     /// # Errors
     /// As [`Reloader::reload`].
     pub fn edit(&self, edit: Edit, verify_first: bool) -> Result<Value, Failure> {
+        let name = match edit.add {
+            true => "added",
+            false => "removed",
+        };
+        logged(name, self.do_edit(edit, verify_first))
+    }
+
+    fn do_edit(&self, edit: Edit, verify_first: bool) -> Result<Value, Failure> {
         let mut now = self.begin()?;
         if now.edits.len() >= MAX_EDITS {
             let text = format!(
@@ -182,7 +204,7 @@ impl Reloader {
     /// Makes it, has it installed, and says what happened.
     fn install(&self, plan: &Plan<'_>) -> Result<Value, Failure> {
         let begun = Instant::now();
-        let (all, verdict) = self.make(plan)?;
+        let (all, verdict) = self.make_beside(plan)?;
         let first = all.first().ok_or_else(nobody)?;
         let warnings = lines(&first.chain.warnings);
         let (classes, name) = (
@@ -216,6 +238,22 @@ impl Reloader {
             "dropped": dropped,
             "warnings": warnings,
         }))
+    }
+
+    /// As [`Reloader::make`], in a thread that stands back behind the workers: packets do not pay for a proof.
+    fn make_beside(&self, plan: &Plan<'_>) -> Result<(Vec<Next>, String), Failure> {
+        let failed =
+            |what: &str| Failure::new(Kind::Unsupported, format!("making the chain: {what}"));
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("reload".into());
+            let thread = thread.spawn_scoped(scope, || {
+                stand_back();
+                self.make(plan)
+            });
+            let thread = thread.map_err(|e| failed(&format!("no thread: {e}")))?;
+            let made = thread.join();
+            made.unwrap_or_else(|_| Err(failed("a defect; what it says is in the run's log")))
+        })
     }
 
     /// Each worker holds its chain, or none does.
@@ -322,11 +360,18 @@ impl Reloader {
         let graph = self.graph(&chain)?;
         let ports = crate::cmd::verify::ports(&chain);
         let verifier = Verifier::new(self.args.verify(), ports, self.args.seed(), true);
+        let verifier = verifier.hurrying(true);
         let mut verifier = match shared {
             None => verifier,
             Some((shared, slices)) => verifier.sharing(shared, slices),
         };
         let policy = Policy::new(self.args.shadow(), self.args.seed());
+        let offloader = match self.args.offloads() {
+            true => Offloader::of(&self.ports),
+            false => Offloader::default(),
+        };
+        let entries = Entries::of(&chain);
+        let mut offloads = Vec::new();
         let (executor, made, verdict) = match plan.verified && self.args.synthesizes() {
             false => {
                 let executor = self.args.flow(ProgramRunner::new(graph));
@@ -338,6 +383,7 @@ impl Reloader {
             }
             true => {
                 let (e, m, v) = self.synthesized(graph, &mut verifier, policy)?;
+                offloads = offloader.prepare_next(&entries, e.graph(), &m.0.program, &m.1);
                 (e, Some(m), v)
             }
         };
@@ -345,7 +391,8 @@ impl Reloader {
             chain: Arc::new(chain),
             executor,
             made,
-            renewal: Renewal::new(verifier, policy, false, false),
+            renewal: Renewal::new(verifier, policy, false, false).offloading(offloader, entries),
+            offloads,
             attached: attached.to_vec(),
             command: plan.chain.text(),
             #[cfg(debug_assertions)]
@@ -430,6 +477,34 @@ impl Reloader {
 
 fn nobody() -> Failure {
     Failure::new(Kind::Ended, "there is no worker")
+}
+
+/// Tells the log what came of a change.
+fn logged(name: &'static str, done: Result<Value, Failure>) -> Result<Value, Failure> {
+    match &done {
+        Ok(v) => {
+            let keys = [
+                "chain",
+                "seconds",
+                "pause_seconds",
+                "verification",
+                "lost",
+                "dropped",
+            ];
+            let fields = keys.map(|k| (k, v[k].clone()));
+            log::event(Level::Info, name, &fields);
+        }
+        Err(f) => {
+            let kind = serde_json::to_value(f.kind).unwrap_or_default();
+            let fields = [
+                ("change", name.into()),
+                ("kind", kind),
+                ("what", f.message.as_str().into()),
+            ];
+            log::event(Level::Error, "not-changed", &fields);
+        }
+    }
+    done
 }
 
 fn of_chain(e: &Edit) -> onefold_chain::Edit {

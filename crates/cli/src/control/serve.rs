@@ -3,15 +3,16 @@
 use super::capture::{self, Watch};
 use super::reload::{OpenPort, PATIENCE, Reloader};
 use super::session::{Command, Snapshot};
-use super::{metrics, status};
+use super::{metrics, status, trace};
 use crate::cmd::run::{self, Scaling};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use onefold_control::{
     Failure, Handler, Kind, MetricsServer, Request, Server, Stream, default_folder,
 };
 use onefold_partition::PortRule;
 use onefold_runtime::{Clock, SendError, Sender};
 use serde_json::Value;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ pub struct Workers {
     pub scaling: Option<Arc<Scaling>>,
 }
 
-/// Listens from now on; what is asked is answered once the workers take packets.
+/// Listens from now on, at this socket; what is asked is answered once the workers take packets.
 ///
 /// # Errors
 /// When what was asked for is not possible: a name that is taken, an address in use.
@@ -61,13 +62,13 @@ pub fn start(
     chain: &str,
     ports: Vec<OpenPort>,
     workers: Workers,
+    mut server: Option<Server>,
 ) -> Result<Controls> {
     let control = args.control();
     let reloader = Reloader::new(args, ports, &workers);
     let Workers {
         senders, scaling, ..
     } = workers;
-    let mut server = bind(control, chain, args.is_quiet())?;
     let socket = server.as_ref().map(|s| s.path().display().to_string());
     let name = server.as_ref().and_then(|s| s.name()).unwrap_or(chain);
     let answers = Arc::new(Answers {
@@ -91,7 +92,8 @@ pub fn start(
                 Ok(v) => Ok(metrics::text(&v)),
                 Err(e) => Err(e.message),
             };
-            let s = MetricsServer::start(at, text).with_context(|| format!("--metrics {at}"))?;
+            let s = MetricsServer::start(at, text);
+            let s = s.map_err(|e| anyhow!("--metrics {at}: {}", no_metrics(at, &e)))?;
             if !args.is_quiet() {
                 eprintln!("metrics: http://{}/metrics", s.address());
             }
@@ -104,8 +106,27 @@ pub fn start(
     })
 }
 
+/// Why nobody can listen there, and what to type.
+fn no_metrics(at: SocketAddr, error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::AddrInUse => format!(
+            "somebody else listens there; give another port, or see who it is: ss -ltnp 'sport = :{}'",
+            at.port()
+        ),
+        ErrorKind::PermissionDenied => format!(
+            "{error}: ports below 1024 take CAP_NET_BIND_SERVICE, which a run gives up; give one above, or \
+             --sandbox off"
+        ),
+        ErrorKind::AddrNotAvailable => format!("{error}; the host's addresses: ip address show"),
+        _ => error.to_string(),
+    }
+}
+
 /// The socket. One that nobody has asked for may be missing: this is said, and the chain runs.
-fn bind(control: &ControlArgs, chain: &str, quiet: bool) -> Result<Option<Server>> {
+///
+/// # Errors
+/// When one that was asked for cannot be had: a name that is taken.
+pub fn bind(control: &ControlArgs, chain: &str, quiet: bool) -> Result<Option<Server>> {
     let server = match (&control.control, &control.name) {
         (Some(off), _) if off == "off" => return Ok(None),
         (Some(path), _) => Server::bind(Path::new(path))?,
@@ -147,6 +168,7 @@ impl Answers {
                 capture::run(&self.senders, &matching, count, stream)
             }
             Request::Scale { workers } => self.scale(workers),
+            Request::Trace(tracing) => trace::run(&self.senders, &tracing, stream),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::program::Synthesized;
 use crate::rules;
 use crate::runner::{self, Dropped, Outcome, Ran};
 use crate::shadow::ShadowLog;
+use crate::xdp::Prepared;
 use anyhow::Result;
 use onefold_chain::{Attached, Chain};
 use onefold_element::{ElemId, SourceLoc};
@@ -101,6 +102,8 @@ pub struct Next {
     pub made: Option<Made>,
     /// Makes it new programs.
     pub renewal: Renewal,
+    /// What is dropped in front of it.
+    pub offloads: Vec<Prepared>,
     /// What became of the ports.
     pub attached: Vec<Attached>,
     /// As it would be written on the command line.
@@ -288,6 +291,12 @@ impl Session {
     #[inline]
     pub fn mail(&mut self) -> Option<Command> {
         self.mailbox.take()
+    }
+
+    /// What is to be dropped in front of the chain that is held.
+    pub fn take_offloads(&mut self) -> Vec<Prepared> {
+        let held = self.held.as_mut();
+        held.map_or(Vec::new(), |next| std::mem::take(&mut next.offloads))
     }
 
     /// Does it, between two batches. True: another executor has been installed.

@@ -1,8 +1,9 @@
-//! A program is made anew while packets go on.
+//! Programs that are made anew while packets flow, because a handler has changed what a model says.
 
 use super::{Verdict, Verification, Verifier};
 use crate::program::{self, Synthesized};
 use crate::shadow::Policy;
+use crate::xdp::{Entries, Offloader, Prepared};
 use anyhow::Result;
 use onefold_engine::Graph;
 use onefold_engine::program::{LoadError, Using};
@@ -26,6 +27,10 @@ pub struct Renewal {
     never: bool,
     /// Programs that were made anew.
     pub renewed: u32,
+    /// Makes programs for what is in front of the chain, too.
+    offloading: Option<(Offloader, Entries)>,
+    /// Those of the last program that took packets, until somebody takes them.
+    offloads: Option<Vec<Prepared>>,
     /// The last of them that took packets.
     latest: Option<Arc<(Synthesized, Verification)>>,
 }
@@ -34,10 +39,16 @@ pub struct Renewal {
 struct Made {
     verifier: Verifier,
     made: Result<(Synthesized, Verification, program::Plan)>,
+    offloads: Option<Vec<Prepared>>,
 }
 
 /// On a copy of the graph.
-fn make(graph: &Graph, using: Using, mut verifier: Verifier) -> Made {
+fn make(
+    graph: &Graph,
+    using: Using,
+    mut verifier: Verifier,
+    offloading: Option<(Offloader, Entries)>,
+) -> Made {
     let mut one = || {
         let s = program::synthesize_graph(graph);
         let v = verifier.verify_renewed(graph, &s.program)?;
@@ -45,7 +56,15 @@ fn make(graph: &Graph, using: Using, mut verifier: Verifier) -> Made {
         Ok((s, v, plan))
     };
     let made = one();
-    Made { verifier, made }
+    let fits = (made.as_ref().ok()).filter(|(_, v, _)| v.verdict != Verdict::Refuted);
+    let offloads = offloading.zip(fits);
+    let offloads =
+        offloads.map(|((o, entries), (s, v, _))| o.prepare_next(&entries, graph, &s.program, v));
+    Made {
+        verifier,
+        made,
+        offloads,
+    }
 }
 
 impl Renewal {
@@ -59,8 +78,21 @@ impl Renewal {
             waits,
             never: given,
             renewed: 0,
+            offloading: None,
+            offloads: None,
             latest: None,
         }
+    }
+
+    /// What is in front of the chain is made anew with it.
+    pub fn offloading(mut self, offloader: Offloader, entries: Entries) -> Renewal {
+        self.offloading = (!offloader.is_empty()).then_some((offloader, entries));
+        self
+    }
+
+    /// Programs for what is in front of the chain, if a program has been installed since the last question.
+    pub fn take_offloads(&mut self) -> Option<Vec<Prepared>> {
+        self.offloads.take()
     }
 
     /// The last program that was made anew and took packets.
@@ -108,7 +140,8 @@ impl Renewal {
             self.renewed += 1;
             shadow.stop();
             let (graph, using) = (shadow.graph().fork(), shadow.runner().using());
-            if !(self.planner).start(move || make(&graph, using, verifier)) {
+            let offloading = self.offloading.clone();
+            if !(self.planner).start(move || make(&graph, using, verifier, offloading)) {
                 eprintln!(
                     "warning: there is no thread to make a new program in; the reference graph goes on"
                 );
@@ -124,7 +157,7 @@ impl Renewal {
             Planned::Lost => false,
             Planned::Made(m) => {
                 self.verifier = Some(m.verifier);
-                self.take_over(shadow, m.made)
+                self.take_over(shadow, m.made, m.offloads)
             }
         }
     }
@@ -134,6 +167,7 @@ impl Renewal {
         &mut self,
         shadow: &mut Shadow,
         made: Result<(Synthesized, Verification, program::Plan)>,
+        offloads: Option<Vec<Prepared>>,
     ) -> bool {
         let (s, v, plan) = match made {
             Ok(made) => made,
@@ -142,6 +176,7 @@ impl Renewal {
                 return false;
             }
         };
+        v.log();
         if v.verdict == Verdict::Refuted {
             eprintln!(
                 "warning: the program that a handler made necessary is {}; the reference graph goes on",
@@ -158,6 +193,7 @@ impl Renewal {
         let graph = shadow.runner_mut().graph_mut();
         graph.tell("verification", v.told());
         self.policy.watch(shadow, &s.program, &v);
+        self.offloads = offloads;
         self.latest = Some(Arc::new((s, v)));
         true
     }

@@ -3,7 +3,7 @@
 mod offload;
 mod subject;
 
-pub use offload::{DroppedEarly, Offloading, Offloads};
+pub use offload::{DroppedEarly, Entries, Offloader, Offloading, Offloads, Prepared};
 pub use subject::{Asked, Early, Told};
 
 use anyhow::{Context, Result};

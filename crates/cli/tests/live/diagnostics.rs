@@ -1,6 +1,7 @@
 //! What is wrong at the start is said before anything takes time, with what to type.
 
 use crate::common;
+use crate::running::Running;
 use onefold_testing::net::Net;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -165,4 +166,40 @@ pub fn nobody(net: &Net, port: &str, capability: &str) {
     let e = String::from_utf8_lossy(&o.stderr);
     assert_eq!(o.status.code(), Some(2), "{e}");
     assert!(e.contains(capability) && e.contains("setcap"), "{e}");
+}
+
+/// A control socket that another run listens at, a port for metrics that is taken, and one that takes a capability.
+#[test]
+fn what_is_taken_names_its_cure() {
+    let Some(net) = Net::new(&["o"]) else { return };
+    net.pair(("o", "one"), ("o", "two"));
+    let folder = common::temp("live-taken");
+    let socket = folder.join("run.sock").display().to_string();
+    let args = ["l2fwd", "--port", "in=packet:one", "--control", &socket];
+    let metrics = ["--metrics", "127.0.0.1:19464"];
+    let first = Running::start(&net, "o", &[&args[..], &metrics].concat());
+    let args = ["l2fwd", "--port", "in=packet:two"];
+    let e = refused(&net, &[&args[..], &["--control", &socket]].concat());
+    assert!(
+        e.contains("already listens at") && e.contains(&socket) && e.contains("--name NAME"),
+        "{e}"
+    );
+    let off = [&args[..], &["--control", "off"]].concat();
+    let e = refused(&net, &[&off[..], &metrics].concat());
+    assert!(
+        e.contains("--metrics 127.0.0.1:19464") && e.contains("ss -ltnp"),
+        "{e}"
+    );
+    let e = refused(&net, &[&off[..], &["--metrics", "127.0.0.1:80"]].concat());
+    assert!(e.contains("--sandbox off"), "{e}");
+    let file = folder.join("file").display().to_string();
+    std::fs::write(&file, "no socket").expect("a file");
+    let e = refused(&net, &[&args[..], &["--control", &file]].concat());
+    assert!(
+        e.contains("is no socket") && e.contains("--control PATH"),
+        "{e}"
+    );
+    let e = refused(&net, &[&args[..], &["--log", "/nowhere/run.log"]].concat());
+    assert!(e.contains("--log /nowhere/run.log"), "{e}");
+    first.stop();
 }

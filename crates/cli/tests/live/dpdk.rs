@@ -24,7 +24,7 @@ pub fn is_there() -> bool {
 }
 
 /// What runs that are over have left where DPDK keeps its files.
-fn left() -> Vec<String> {
+pub fn left() -> Vec<String> {
     let folders = ["/var/run/dpdk", "/tmp/dpdk"].map(Path::new);
     let all = folders.iter().filter_map(|f| f.read_dir().ok()).flatten();
     let names = all
@@ -184,7 +184,7 @@ pub fn af_packet(interface: &str) -> String {
         .replace("_ob,", "1,")
 }
 
-fn af_xdp(interface: &str) -> String {
+pub fn af_xdp(interface: &str) -> String {
     format!("dpdk:net_af_xdp_{interface},iface={interface}")
         .replace("_oa,", "0,")
         .replace("_ob,", "1,")

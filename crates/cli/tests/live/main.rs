@@ -13,11 +13,15 @@ mod edge;
 #[path = "gen.rs"]
 mod generated;
 mod host;
+mod killed;
 mod links;
 mod load;
+mod logging;
 mod offload;
 mod running;
+mod sandbox;
 mod scaling;
+mod trace;
 mod traffic;
 mod workers;
 mod xdp;

@@ -170,15 +170,27 @@ fn a_generated_program_is_gone_after_a_kill_and_back_with_its_interface() {
     assert!(left["in"]["packets"].as_u64() >= early, "{v}");
 }
 
-/// When a handler changes the rules, no packet is dropped any more by what they were.
+/// How many packets were dropped early at a port by elements whose name has this in it.
+fn early(v: &Value, port: &str, element: &str) -> u64 {
+    let all = v["ports"][port]["dropped_early"].as_array();
+    let mine = all
+        .into_iter()
+        .flatten()
+        .filter(|e| e["element"].as_str().is_some_and(|e| e.contains(element)));
+    mine.filter_map(|e| e["packets"].as_u64()).sum()
+}
+
+/// When a handler changes the rules, no packet is dropped any more by what they were, and the new ones' program drops
+/// as soon as it is there.
 #[test]
-fn rules_that_change_end_it() {
+fn rules_that_change_are_dropped_by_anew() {
     let Some(net) = Net::new(&["a", "o"]) else {
         return;
     };
     net.pair(("a", "va"), ("o", "oa"));
     net.ip("a", "addr add 10.9.0.1/24 dev va");
     net.ip("a", "neigh add 10.9.0.2 lladdr 02:00:00:00:00:99 dev va");
+    net.ip("a", "neigh add 10.9.0.3 lladdr 02:00:00:00:00:99 dev va");
     let file = common::temp("live-offload-change").join("change.click");
     let config = "FromDevice(lan) -> Strip(14) -> CheckIPHeader -> r :: RadixIPLookup(10.8.0.0/16 0, 0.0.0.0/0 1);\n\
         r[0] -> Unstrip(14) -> ToDevice(lan); r[1] -> Discard;\n\
@@ -190,24 +202,78 @@ fn rules_that_change_end_it() {
     let s = net
         .within("a", || UdpSocket::bind("0.0.0.0:0"))
         .expect("a socket");
-    let send = |n: u64| {
+    let send = |n: u64, to: &str| {
         for _ in 0..n {
-            s.send_to(&[7; 100], ("10.9.0.2", 9))
+            s.send_to(&[7; 100], (to, 9)).expect("a datagram leaves");
+        }
+    };
+    send(30, "10.9.0.2");
+    onefold.wait_for("nothing is dropped early for now");
+    send(20, "10.9.0.2");
+    onefold.wait_for("XDP program:");
+    send(20, "10.9.0.2");
+    send(50, "10.9.0.3");
+    std::thread::sleep(Duration::from_millis(100));
+    let v = onefold.stop();
+    let early = early(&v, "lan", "Discard");
+    // hosts send some of their own accord
+    assert!((80..110).contains(&early), "{v}");
+    assert_eq!(
+        v["ports"]["lan"]["out"]["packets"].as_u64(),
+        Some(40),
+        "{v}"
+    );
+}
+
+/// After a reload, and after a rule, the new chain's program is in front of it.
+#[test]
+fn another_chain_is_dropped_by_its_own_program() {
+    let Some(net) = isp() else { return };
+    let folder = common::temp("live-offload-reload");
+    let file = folder.join("some.rules");
+    std::fs::write(&file, "deny udp && dst port 9\nallow all\n").expect("a file");
+    let socket = folder.join("edge.sock").display().to_string();
+    let rules = format!("rules={}", file.display());
+    let mut args = vec!["isp-edge", "--set", &rules, "--control", &socket];
+    args.extend([
+        "--port",
+        "lan=xdp:oa",
+        "--port",
+        "wan=xdp:ob",
+        "--offload",
+        "xdp",
+    ]);
+    let mut onefold = Running::proved(&net, "o", &args);
+    let said = onefold.said().join("\n");
+    assert!(said.contains("verified: proved"), "{said}");
+    let s = net
+        .within("a", || UdpSocket::bind("0.0.0.0:0"))
+        .expect("a socket");
+    let send = |port: u16, n: u64| {
+        for _ in 0..n {
+            s.send_to(&[7; 100], (std::net::Ipv4Addr::from(SERVER), port))
                 .expect("a datagram leaves");
         }
     };
-    send(30);
-    onefold.wait_for("nothing is dropped early any more");
-    send(40);
-    std::thread::sleep(Duration::from_millis(100));
+    // the gateway's address is asked for by the first of them
+    let ping = || net.within("a", || Raw::icmp().ping(SERVER.into(), 3, PATIENCE));
+    assert!(ping().is_some());
+    send(9, 30);
+    std::fs::write(&file, "deny udp && dst port 10\nallow all\n").expect("a file");
+    let onefold_says = |args: &[&str]| {
+        let all = [args, &["--socket", &socket]].concat();
+        common::run(&common::root(), 0, &all)
+    };
+    onefold_says(&["reload"]);
+    onefold.wait_for("port lan: XDP program:");
+    send(10, 40);
+    onefold_says(&["rule", "add", "deny udp && dst port 11"]);
+    onefold.wait_for("port lan: XDP program:");
+    send(11, 50);
+    assert!(ping().is_some());
     let v = onefold.stop();
-    let lan = &v["ports"]["lan"];
-    let early = lan["dropped_early"].as_array().into_iter().flatten();
-    let early = early.filter(|e| e["element"].as_str().is_some_and(|e| e.contains("Discard")));
-    let early: u64 = early.filter_map(|e| e["packets"].as_u64()).sum();
-    // hosts send some of their own accord
-    assert!((30..60).contains(&early), "{v}");
-    assert_eq!(lan["out"]["packets"].as_u64(), Some(40), "{v}");
+    assert_eq!(early(&v, "lan", "up_rules"), 120, "{v}");
+    assert_eq!(v["drops"]["IPFilter: denied"].as_u64(), Some(120), "{v}");
 }
 
 /// What cannot be is refused before anything starts.

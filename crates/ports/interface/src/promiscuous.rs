@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// While it is there, frames for other MAC addresses arrive at an interface.
 #[derive(Debug)]
@@ -15,13 +15,7 @@ impl Promiscuous {
     /// # Errors
     /// What the system says.
     pub fn on(index: u32) -> io::Result<Promiscuous> {
-        // SAFETY: no pointers are passed
-        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was made just now and belongs to nobody else
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = onefold_privilege::packet_socket(0)?;
         let request = libc::packet_mreq {
             mr_ifindex: index as libc::c_int,
             mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,

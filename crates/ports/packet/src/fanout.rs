@@ -70,8 +70,15 @@ impl Member {
     pub fn join(&self, socket: &Socket, index: u32) -> io::Result<()> {
         socket.deafen()?;
         socket.bind(index, true)?;
-        let request = (BY_HASH | IGNORE_OUTGOING) << 16 | libc::c_int::from(self.group);
-        socket.set_packet(libc::PACKET_FANOUT, request)?;
-        socket.hear()
+        let request = |flags| (BY_HASH | flags) << 16 | libc::c_int::from(self.group);
+        match socket.set_packet(libc::PACKET_FANOUT, request(IGNORE_OUTGOING)) {
+            Ok(()) => socket.hear(),
+            // kernels before 5.16 do not know the flag
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+                socket.set_packet(libc::PACKET_FANOUT, request(0))?;
+                socket.hear_incoming()
+            }
+            Err(e) => Err(e),
+        }
     }
 }

@@ -49,7 +49,7 @@ pub enum Mode {
 /// Frames sent with one call, if frames come through a ring.
 const SEND_BATCH: usize = 64;
 /// Bytes of the socket's own buffers: for frames that are longer than a slot, and frames that leave.
-const SOCKET_BUFFER: libc::c_int = 8 << 20;
+const SOCKET_BUFFER: usize = 8 << 20;
 
 const OPENING: &str = "opening a packet socket on";
 const RAW: &str = "CAP_NET_RAW";
@@ -75,8 +75,7 @@ struct Device {
 
 impl Device {
     fn open(interface: &Interface, mode: Mode) -> io::Result<Device> {
-        let input = Socket::open()?;
-        input.set_buffers(SOCKET_BUFFER);
+        let input = Socket::open(SOCKET_BUFFER)?;
         // the options of a ring must be set before the ring is there
         input.set_packet(libc::PACKET_VNET_HDR, 1)?;
         input.set_packet(libc::PACKET_IGNORE_OUTGOING, 1)?;

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::mem::{size_of, size_of_val};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// A packet socket.
 #[derive(Debug)]
@@ -18,19 +18,12 @@ pub struct Statistics {
 }
 
 impl Socket {
-    /// A socket that gets nothing yet.
+    /// A socket that gets nothing yet, with buffers of so many bytes.
     ///
     /// # Errors
     /// `EPERM` without CAP_NET_RAW, `EAFNOSUPPORT` where the kernel has no packet sockets.
-    pub fn open() -> io::Result<Socket> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: no pointers are passed
-        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was made just now and belongs to nobody else
-        Ok(Socket(unsafe { OwnedFd::from_raw_fd(fd) }))
+    pub fn open(buffers: usize) -> io::Result<Socket> {
+        onefold_privilege::packet_socket(buffers).map(Socket)
     }
 
     pub(crate) fn raw(&self) -> libc::c_int {
@@ -61,19 +54,6 @@ impl Socket {
     /// What the system says.
     pub fn set_packet(&self, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
         self.set(libc::SOL_PACKET, name, &value)
-    }
-
-    /// Asks for as much of the socket's buffer, beyond the system's limit where that is allowed.
-    pub fn set_buffers(&self, bytes: libc::c_int) {
-        for (force, plain) in [
-            (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF),
-            (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF),
-        ] {
-            if self.set(libc::SOL_SOCKET, force, &bytes).is_err() {
-                // less is no error: frames are lost, and counted, sooner
-                let _ = self.set(libc::SOL_SOCKET, plain, &bytes);
-            }
-        }
     }
 
     /// Frames for other MAC addresses arrive, too, as long as the socket is open.
@@ -130,6 +110,30 @@ impl Socket {
         let program = libc::sock_fprog {
             len: 1,
             filter: &raw mut nothing,
+        };
+        self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    }
+
+    /// Frames that came in at the interface arrive, and none that leave there: a filter of the kernel's (classic BPF)
+    /// looks at each frame's direction.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn hear_incoming(&self) -> io::Result<()> {
+        // the byte SKF_AD_PKTTYPE of what is beside the packet; is it PACKET_OUTGOING? then no byte is kept, else all
+        let kind = libc::SKF_AD_OFF
+            .wrapping_add(libc::SKF_AD_PKTTYPE)
+            .cast_unsigned();
+        let one = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+        let mut code = [
+            one(0x30, 0, 0, kind),
+            one(0x15, 0, 1, u32::from(libc::PACKET_OUTGOING)),
+            one(0x06, 0, 0, 0),
+            one(0x06, 0, 0, u32::MAX),
+        ];
+        let program = libc::sock_fprog {
+            len: code.len() as libc::c_ushort,
+            filter: code.as_mut_ptr(),
         };
         self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
     }
@@ -208,5 +212,69 @@ pub(crate) fn check(r: libc::c_int) -> io::Result<()> {
     match r {
         0.. => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Mode, PacketPort};
+    use onefold_packet::{Packet, Timestamp};
+    use onefold_port_interface::Interface;
+    use onefold_runtime::Port;
+    use onefold_testing::net::Net;
+    use std::time::{Duration, Instant};
+
+    /// Payloads of frames of the test's own type that arrive within a moment, until one is the last one.
+    fn payloads(s: &Socket, last: u8) -> Vec<u8> {
+        let (mut all, mut buf) = (Vec::new(), [0; 2048]);
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(5) && all.last() != Some(&last) {
+            match s.receive(&mut buf) {
+                Ok(n) if n > 14 && buf[12..14] == [0x88, 0xb5] => all.push(buf[14]),
+                Ok(_) => {}
+                Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+        all
+    }
+
+    /// What kernels do who do not know `PACKET_FANOUT_FLAG_IGNORE_OUTGOING`: without the filter both frames arrive.
+    #[test]
+    fn frames_that_leave_do_not_arrive() {
+        let Some(net) = Net::new(&["a", "b"]) else {
+            return;
+        };
+        net.pair(("a", "va"), ("b", "vb"));
+        let open = |host: &str, name: &str| {
+            net.within(host, || {
+                let i = Interface::find(name).expect("the interface");
+                let mut p = PacketPort::open(host, i.clone(), Mode::Ring).expect("a port");
+                p.start(false).expect("it begins");
+                (p, i.index)
+            })
+        };
+        let ((mut a, index), (mut b, _)) = (open("a", "va"), open("b", "vb"));
+        let socket = |filtered: bool| {
+            net.within("a", || {
+                let s = Socket::open(0).expect("a socket");
+                if filtered {
+                    s.hear_incoming().expect("a filter");
+                }
+                s.bind(index, true).expect("bound");
+                s
+            })
+        };
+        let (all, incoming) = (socket(false), socket(true));
+        let send = |port: &mut PacketPort, payload: u8| {
+            let mut frame = vec![0xff; 64];
+            frame[12..15].copy_from_slice(&[0x88, 0xb5, payload]);
+            let mut one = vec![Box::new(Packet::from_slice(&frame))];
+            port.transmit(&mut one, Timestamp::ZERO).expect("it leaves");
+        };
+        send(&mut a, 1);
+        send(&mut b, 2);
+        assert_eq!(payloads(&all, 2), [1, 2]);
+        assert_eq!(payloads(&incoming, 2), [2]);
     }
 }

@@ -192,8 +192,7 @@ impl Transmitter {
 
 /// A socket that sends at this interface, and gets nothing.
 fn bound(interface: &Interface) -> io::Result<Socket> {
-    let s = Socket::open()?;
-    s.set_buffers(SOCKET_BUFFER);
+    let s = Socket::open(SOCKET_BUFFER)?;
     match s.bind(interface.index, false) {
         Err(e) if !is_down(&e) => Err(e),
         _ => Ok(s),

@@ -26,7 +26,7 @@ mod transmit;
 mod umem;
 
 pub use error::XdpError;
-pub use offload::Offload;
+pub use offload::{Loaded, Offload};
 pub use umem::{MAX_MTU, Umem};
 
 use device::Device;

@@ -18,14 +18,44 @@ impl Attached {
     }
 }
 
-/// A program with what it counts: map 0 of its code are counters, map 1 the sockets' places.
+/// A program that the kernel has taken, with what it counts: map 0 of its code are counters, map 1 the sockets' places.
 #[derive(Debug)]
-struct Loaded {
+pub struct Loaded {
     program: Program,
     counters: Map,
     /// Numbers of a counter.
     words: usize,
     sockets: Map,
+}
+
+impl Loaded {
+    /// Loads a program with so many counters of so many 64-bit numbers and so many places for sockets. A long one
+    /// takes the kernel's verifier a while.
+    ///
+    /// # Errors
+    /// There is no right to, or the kernel's verifier refuses it.
+    pub fn new(
+        code: &Code,
+        (counters, words): (u32, usize),
+        places: u32,
+    ) -> Result<Loaded, LoadError> {
+        let counters = Map::counters(counters.max(1), words).map_err(refused)?;
+        let sockets = Map::sockets(places.max(1)).map_err(refused)?;
+        let program = Program::load(code, &[&counters, &sockets])?;
+        Ok(Loaded {
+            program,
+            counters,
+            words,
+            sockets,
+        })
+    }
+}
+
+fn refused(error: io::Error) -> LoadError {
+    LoadError {
+        error,
+        log: String::new(),
+    }
 }
 
 /// Places and their sockets.
@@ -55,37 +85,32 @@ impl Offload {
         self.0.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Loads a program with so many counters of so many 64-bit numbers and so many places for sockets: it is put in
-    /// the plain program's place as soon as the port has started. One that was there before is gone, and what it has
-    /// counted.
+    /// Puts a program in the plain program's place, as soon as the port has started. One that was there before is gone,
+    /// and what it has counted.
     ///
     /// # Errors
-    /// There is no right to, or the kernel's verifier refuses it; nothing has changed then.
-    pub fn install(
-        &self,
-        code: &Code,
-        (counters, words): (u32, usize),
-        places: u32,
-    ) -> Result<(), LoadError> {
-        let refused = |error| LoadError {
-            error,
-            log: String::new(),
-        };
-        let counters = Map::counters(counters.max(1), words).map_err(refused)?;
-        let sockets = Map::sockets(places.max(1)).map_err(refused)?;
-        let program = Program::load(code, &[&counters, &sockets])?;
+    /// What the system says.
+    pub fn install(&self, loaded: Loaded) -> io::Result<()> {
         let mut s = self.state();
-        s.loaded = Some(Loaded {
-            program,
-            counters,
-            words,
-            sockets,
-        });
+        s.loaded = Some(loaded);
         (s.active, s.withdrawn) = (false, false);
-        s.activate().map_err(refused)
+        s.activate()
     }
 
-    /// The plain program is back, for good. What was counted stays readable.
+    /// The program that was withdrawn is in the plain one's place again.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn restore(&self) -> io::Result<()> {
+        let mut s = self.state();
+        s.withdrawn = false;
+        match s.active {
+            true => Ok(()),
+            false => s.activate(),
+        }
+    }
+
+    /// The plain program is back. What was counted stays readable.
     ///
     /// # Errors
     /// What the system says.

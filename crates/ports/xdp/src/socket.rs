@@ -4,7 +4,7 @@
 use onefold_table::FramePool;
 use std::io;
 use std::mem::{size_of, size_of_val};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 /// An AF_XDP socket.
@@ -26,7 +26,7 @@ impl Socket {
     /// # Errors
     /// `EAFNOSUPPORT` where the kernel has none, `EPERM` without CAP_NET_RAW.
     pub fn open() -> io::Result<Socket> {
-        socket(libc::AF_XDP, libc::SOCK_RAW).map(|fd| Socket(Arc::new(fd)))
+        onefold_privilege::xdp_socket().map(|fd| Socket(Arc::new(fd)))
     }
 
     /// Its descriptor, for as long as this is there.
@@ -186,14 +186,6 @@ impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
-}
-
-fn socket(family: libc::c_int, kind: libc::c_int) -> io::Result<OwnedFd> {
-    // SAFETY: no pointers are passed
-    let fd = unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, 0) };
-    check(fd.min(0))?;
-    // SAFETY: the descriptor was made just now and belongs to nobody else
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn set<T: Copy>(fd: &OwnedFd, level: i32, name: i32, value: &T) -> io::Result<()> {

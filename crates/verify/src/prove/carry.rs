@@ -30,6 +30,7 @@ pub fn carry(w: &mut World, sym: &Sym, here: Ref, apart: &[i32]) -> (Facts, Ref)
         kind: sym.kind.iter().map(known).collect(),
         ends,
         apart: apart.iter().map(|at| at - shift).collect(),
+        fixed: fixed_destination(sym),
     };
     // where what a variable stands for is now
     let mut moved: HashMap<u32, Bit> = HashMap::new();
@@ -56,7 +57,6 @@ pub fn carry(w: &mut World, sym: &Sym, here: Ref, apart: &[i32]) -> (Facts, Ref)
     }
     let mut gone = BTreeSet::new();
     let mut by = undone(w, sym, apart);
-    let lengths = w.end(sym.end) == EndAt::Same;
     let mut length: Option<Vec<Ref>> = None;
     for level in w.dd.support(here) {
         if by.contains_key(&level) {
@@ -66,7 +66,7 @@ pub fn carry(w: &mut World, sym: &Sym, here: Ref, apart: &[i32]) -> (Facts, Ref)
             // of what may be another's nothing is known
             Some(Bit::Packet(p)) if within(apart, p) => None,
             Some(Bit::Packet(p)) if !sym.touched(p, 1) => Some(Bit::Packet(p - shift * 8)),
-            Some(Bit::Len(i)) if lengths => {
+            Some(Bit::Len(i)) if w.end(sym.end) == EndAt::Same => {
                 // the length then is the length now and what was cut off in front
                 let v = match &length {
                     Some(v) => v.clone(),
@@ -140,6 +140,34 @@ fn annotations(w: &World, sym: &Sym, apart: &[i32]) -> Vec<Option<AnnoBit>> {
             .map(|at| AnnoBit::Packet(at - first)),
     };
     sym.annos.iter().map(known).collect()
+}
+
+/// Bits of the IP destination address, if all of them have one value, and an annotation has the same.
+///
+/// Of the annotation its value is known then, and of the packet that the address has this value: both are ways to ask a
+/// route table for the same address, and the proof must know it for the same question.
+fn fixed_destination(sym: &Sym) -> Vec<(i32, bool)> {
+    let (first, bits) = match sym.net {
+        Some((net, Some(20))) => ((net + 16) * 8, 32usize),
+        Some((net, Some(40))) => ((net + 24) * 8, 128),
+        _ => return Vec::new(),
+    };
+    let constant = |at: i32| match sym.bits.get(&at) {
+        Some(f) if *f == NO || *f == YES => Some(*f),
+        _ => None,
+    };
+    let address: Option<Vec<Ref>> = (first..).take(bits).map(constant).collect();
+    let Some(address) = address else {
+        return Vec::new();
+    };
+    // annotations lie at whole words
+    let same = |from: usize| sym.annos.get(from..from + bits) == Some(&address[..]);
+    match (0..sym.annos.len()).step_by(32).any(same) {
+        true => (first - sym.start * 8..)
+            .zip(address.iter().map(|f| *f == YES))
+            .collect(),
+        false => Vec::new(),
+    }
 }
 
 /// The bit of the packet that this function is now, if it is one: an untouched one, or one that was written.

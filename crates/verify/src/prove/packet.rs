@@ -43,6 +43,9 @@ pub struct Facts {
     pub ends: EndAt,
     /// Checksums (first byte) that the program's packet may have otherwise than the reference graph's.
     pub apart: Vec<i32>,
+    /// Bits of the destination address that have one value, which the annotations have, too: a route table is asked
+    /// the same by either.
+    pub fixed: Vec<(i32, bool)>,
 }
 
 impl Facts {
@@ -55,6 +58,7 @@ impl Facts {
             kind: vec![Some(false); 8],
             ends: EndAt::Same,
             apart: Vec::new(),
+            fixed: Vec::new(),
         }
     }
 }
@@ -307,8 +311,20 @@ impl World {
         what: RouteWhat,
         address: Vec<Ref>,
     ) -> Result<Vec<Ref>, Cause> {
+        let address = address.into_iter().map(|f| self.fixed(f)).collect();
         let said = self.vars.route(&mut self.dd, (table, what, address));
         said.ok_or("too many questions to route tables")
+    }
+
+    /// A bit of the packet that is known to have one value, as that.
+    fn fixed(&self, f: Ref) -> Ref {
+        let bit = self.dd.is_var(f).and_then(|level| self.vars.bit(level));
+        let value = (self.facts.fixed.iter()).find(|(at, _)| bit == Some(Bit::Packet(*at)));
+        match value {
+            Some((_, true)) => YES,
+            Some((_, false)) => NO,
+            None => f,
+        }
     }
 
     /// The same question now, `here`.

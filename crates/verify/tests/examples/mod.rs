@@ -3,17 +3,20 @@
 use onefold_chain::Chain;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Where they are.
+pub fn folder() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    root.unwrap().join("chains")
+}
 
 /// An example chain by its name, and its graph.
+#[allow(dead_code)]
 pub fn load(name: &str) -> (Chain, Graph) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap();
     let options = onefold_chain::Options {
         set: Vec::new(),
-        examples: vec![root.join("chains")],
+        examples: vec![folder()],
     };
     let chain = onefold_chain::load(name, &options).unwrap_or_else(|e| panic!("{name}: {e}"));
     let options = BuildOptions {

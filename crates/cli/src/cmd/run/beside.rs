@@ -6,6 +6,7 @@ use crate::deploy::{Renewal, Verification};
 use crate::program::Synthesized;
 use anyhow::Result;
 use onefold_chain::{Attached, Chain};
+use onefold_control::Server;
 use onefold_runtime::Clock;
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ impl Run {
         chain: Chain,
         made: Option<(Synthesized, Verification)>,
         attached: Vec<Attached>,
-        (clock, open): (Clock, Vec<OpenPort>),
+        (clock, open, server): (Clock, Vec<OpenPort>, Option<Server>),
     ) -> Result<Run> {
         if open.is_empty() {
             return Ok(Run {
@@ -47,7 +48,7 @@ impl Run {
             rules: Vec::new(),
             scaling: None,
         };
-        let controls = control::start(args, &session.chain.name, open, how)?;
+        let controls = control::start(args, &session.chain.name, open, how, server)?;
         Ok(Run {
             chain: session.chain.clone(),
             made: None,

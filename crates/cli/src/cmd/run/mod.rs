@@ -5,16 +5,18 @@ pub mod report;
 mod workers;
 
 use crate::common::{self, ChainArgs};
-use crate::control::{self, ControlArgs};
+use crate::control::{self, ControlArgs, OpenPort};
 use crate::deploy::{Renewal, Verdict, Verification, Verifier, VerifyArgs};
 use crate::live::{self, LivePlan, Poll};
-use crate::ports::{DpdkSetup, Live, PortArg, port_arg};
+use crate::log::{self, LogArgs};
+use crate::ports::{DpdkSetup, PortArg, port_arg};
 use crate::program::{self, Synthesized};
 use crate::progress::Busy;
 use crate::rules;
 use crate::runner::{self, Plan};
+use crate::sandbox::{self, SandboxArgs};
 use crate::shadow::{Policy, ShadowArgs, ShadowLog};
-use crate::xdp::{Offloading, Offloads};
+use crate::xdp::{Entries, Offloader, Offloading, Offloads};
 use anyhow::{Context, Result};
 use beside::Run;
 use clap::ValueEnum;
@@ -157,6 +159,10 @@ pub struct Args {
     #[command(flatten)]
     control: ControlArgs,
     #[command(flatten)]
+    sandbox: SandboxArgs,
+    #[command(flatten)]
+    log: LogArgs,
+    #[command(flatten)]
     verify: VerifyArgs,
     #[command(flatten)]
     shadow: ShadowArgs,
@@ -193,6 +199,27 @@ impl Args {
     pub fn control(&self) -> &ControlArgs {
         &self.control
     }
+    /// What it keeps of its privilege.
+    pub fn sandbox(&self) -> &SandboxArgs {
+        &self.sandbox
+    }
+    /// Its ports that are not captures bound by `--in` and `--out`.
+    pub fn ports(&self) -> &[PortArg] {
+        &self.ports
+    }
+    /// What happens is written down there.
+    pub fn log(&self) -> &LogArgs {
+        &self.log
+    }
+    /// How many workers, at most.
+    pub fn workers(&self) -> usize {
+        self.workers.most()
+    }
+    /// Files that it writes.
+    pub fn written(&self) -> Vec<std::path::PathBuf> {
+        let others = [self.html.as_deref(), self.shadow.capture(), self.log.file()];
+        sandbox::written(&self.outputs, &others)
+    }
     /// How its programs are verified.
     pub fn verify(&self) -> &VerifyArgs {
         &self.verify
@@ -225,6 +252,10 @@ impl Args {
     /// Is nothing said that was not asked for?
     pub fn is_quiet(&self) -> bool {
         self.quiet
+    }
+    /// Is there anything to be done in front of the chain?
+    pub fn offloads(&self) -> bool {
+        self.offload.is_some()
     }
     /// The same, with nothing printed.
     pub fn silent(&self) -> Args {
@@ -277,6 +308,12 @@ fn plan(args: &Args, clock: Clock, adapter: Option<Adapter>, attached: &[Attache
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
+    let done = carry_out(args);
+    log::ended(&args.log, &done);
+    done
+}
+
+fn carry_out(args: &Args) -> Result<u8> {
     let captures = !args.inputs.is_empty() || args.ports.iter().any(|p| p.input().is_some());
     check(args, captures)?;
     if !args.workers.is_one() {
@@ -315,24 +352,34 @@ pub fn run(args: &Args) -> Result<u8> {
     let waits = live.is_empty();
     let given = args.verify.program.as_deref();
     let ports = super::verify::ports(&chain);
-    let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet);
+    let verifier = Verifier::new(&args.verify, ports, args.seed, args.quiet).hurrying(!waits);
     let policy = Policy::new(&args.shadow, args.seed);
     let how = (args.quiet, true);
     let (executor, synthesized) = match executor(args, graph, &verifier, &policy, how)? {
         Ok(begun) => begun,
         Err(code) => return Ok(code),
     };
-    plan.offloads = offloads(args, &chain, &live, &executor, synthesized.as_ref())?;
+    let offloader = offloader(args, &open);
+    let entries = Entries::of(&chain);
+    plan.offloads = offloads(
+        args,
+        (&offloader, &entries),
+        &executor,
+        synthesized.as_ref(),
+    )?;
     plan.live = live.into_iter().map(|l| (l.port, l.open)).collect();
-    let mut renewal = Renewal::new(verifier, policy, given.is_some(), waits);
+    let mut renewal =
+        Renewal::new(verifier, policy, given.is_some(), waits).offloading(offloader, entries);
     let command = command(args);
-    let mut log = ShadowLog::new(&args.shadow, &chain, command, &inputs, args.adapt, None)?;
-    let mut run = Run::new(args, chain, synthesized, attached, (clock, open))?;
+    let mut differences = ShadowLog::new(&args.shadow, &chain, command, &inputs, args.adapt, None)?;
+    let server = sandbox::confine(args, &chain.name, &open)?;
+    let mut run = Run::new(args, chain, synthesized, attached, (clock, open, server))?;
     runner::catch_interrupt();
     let (chain, session) = (run.chain.clone(), run.session.as_mut());
-    let both = (&mut renewal, &mut log);
+    let both = (&mut renewal, &mut differences);
     let (outcome, mut runner) = runner::run(&chain, executor, plan, both, session)?;
-    log.finish()?;
+    differences.finish()?;
+    report::log(&outcome);
     let (chain, synthesized, earlier) = run.end(&renewal);
     let listed = rules::rows(&chain, runner.runner_mut().graph_mut());
     let mut shadow = runner.report();
@@ -353,7 +400,7 @@ pub fn run(args: &Args) -> Result<u8> {
         matchers: &matchers,
         rules: &listed,
     };
-    told.print(args, &log)?;
+    told.print(args, &differences)?;
     Ok(if outcome.totals.balanced() && shadow.mismatches == 0 {
         common::HOLDS
     } else {
@@ -411,11 +458,18 @@ impl Told<'_> {
     }
 }
 
+/// What makes programs that drop in front of the chain, if they are asked for.
+fn offloader(args: &Args, open: &[OpenPort]) -> Offloader {
+    match args.offload {
+        None => Offloader::default(),
+        Some(Offloading::Xdp) => Offloader::of(open),
+    }
+}
+
 /// What is dropped in front of the chain, as asked for.
 fn offloads(
     args: &Args,
-    chain: &Chain,
-    live: &[Live],
+    (offloader, entries): (&Offloader, &Entries),
     executor: &Shadow,
     made: Option<&(program::Synthesized, Verification)>,
 ) -> Result<Offloads> {
@@ -425,15 +479,8 @@ fn offloads(
             anyhow::bail!("--offload is made of the chain's program: not with --mode reference")
         }
         (Some(Offloading::Xdp), Some((s, v))) => {
-            let unproved = &v.unknown;
-            Offloads::install(
-                chain,
-                live,
-                executor.graph(),
-                &s.program,
-                unproved,
-                args.quiet,
-            )
+            let prepared = offloader.prepare(entries, executor.graph(), &s.program, v)?;
+            Offloads::start(prepared, args.quiet)
         }
     }
 }
@@ -462,6 +509,7 @@ fn bound(args: &Args, chain: &Chain) -> Result<Vec<(String, String)>> {
 /// Options that do not go together.
 fn check(args: &Args, captures: bool) -> Result<()> {
     let mode = args.mode;
+    args.sandbox.check()?;
     if !captures && args.ports.iter().all(|p| p.device().is_none()) {
         anyhow::bail!(
             "no packets come: --in PORT=FILE names a capture that arrives at a port, --port PORT=packet:IF an interface; hint: `onefold gen --for CHAIN --out FILE` makes one"

@@ -3,10 +3,31 @@
 use super::{Made, Mode};
 use crate::common::thousands;
 use crate::deploy::{self, Verdict};
+use crate::log::{Level, event};
 use crate::runner::Outcome;
 use crate::{live, program, rules};
 use onefold_engine::program::{ClassCount, Report};
 use onefold_synth::program::{Action, Program};
+
+/// Tells the log what became of all packets.
+pub fn log(o: &Outcome) {
+    let t = &o.totals;
+    let fields = [
+        ("packets_in", t.packets_in.into()),
+        ("created", t.created.into()),
+        ("packets_out", t.sent.into()),
+        ("dropped", t.dropped.into()),
+        ("held", t.held.into()),
+        ("conserved", t.balanced().into()),
+        ("seconds", o.seconds.into()),
+        ("interrupted", o.interrupted.into()),
+    ];
+    let level = match t.balanced() {
+        true => Level::Info,
+        false => Level::Error,
+    };
+    event(level, "ended", &fields);
+}
 
 /// The result as INTERFACE documents it.
 pub fn json(o: &Outcome, mode: Mode, made: Option<&Made<'_>>) -> serde_json::Value {

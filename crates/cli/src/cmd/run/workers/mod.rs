@@ -23,6 +23,7 @@ use crate::merge;
 use crate::program;
 use crate::progress::Busy;
 use crate::runner::{self, Outcome, Part, Plan};
+use crate::sandbox;
 use crate::shadow::{Policy, ShadowLog};
 use crate::xdp::Offloads;
 use anyhow::{Context, Result, anyhow, bail};
@@ -30,6 +31,7 @@ use crew::{Meter, Thread};
 use dispatch::{Dispatching, Done, Way};
 use group::Group;
 use onefold_chain::{Attached, Chain, LivePort, WorkerChains};
+use onefold_control::Server;
 use onefold_engine::shadow::Shadow;
 use onefold_engine::{BuildOptions, Graph};
 use onefold_packet::Timestamp;
@@ -138,6 +140,9 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
         Err(code) => return Ok(code),
     };
     runner::catch_interrupt();
+    let name = ready.first().map_or("", |r| &r.chain.name);
+    let server = sandbox::confine(args, name, &open)?;
+    let open = (open, server);
     let mut all = match dispatching {
         Some(d) if d.way().is_software() => crews(args, ready, d, open, clock)?,
         d => {
@@ -170,7 +175,7 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
 fn controls(
     args: &Args,
     ready: &[Ready],
-    open: Vec<OpenPort>,
+    (open, server): (Vec<OpenPort>, Option<Server>),
     clock: Clock,
     scaling: Option<Arc<Scaling>>,
 ) -> Result<Option<Controls>> {
@@ -184,7 +189,7 @@ fn controls(
         rules: partition.map_or(Vec::new(), |p| p.partition.ports().to_vec()),
         scaling,
     };
-    let start = |r: &Ready| control::start(args, &r.chain.name, open, how);
+    let start = |r: &Ready| control::start(args, &r.chain.name, open, how, server);
     first.map(start).transpose()
 }
 
@@ -452,7 +457,7 @@ fn crews(
     args: &Args,
     ready: Vec<Ready>,
     dispatching: Dispatching,
-    open: Vec<OpenPort>,
+    open: (Vec<OpenPort>, Option<Server>),
     clock: Clock,
 ) -> Result<AllEnded> {
     let (workers, groups) = (args.workers.most(), ready.len());
