@@ -8,6 +8,7 @@ use crate::kinds::KindCx;
 use crate::links::{PortRef, parse_links, parse_port};
 use crate::live::{Attached, Live, LivePort, attach};
 use crate::params;
+use crate::placement::{self, Placement};
 use crate::places;
 use crate::stitch::{Chain, FunctionInfo, Part, Wiring, stitch};
 use crate::values;
@@ -126,6 +127,7 @@ fn load_click(
         click: text.to_string(),
         ports: Vec::new(),
         rules: Vec::new(),
+        placement: Placement::default(),
     };
     let part = Part::new(reader, info, graph, None, Vec::new(), span);
     let ports = part.info.ports.iter().enumerate().map(|(n, device)| {
@@ -221,6 +223,7 @@ fn load_inner(
     edit::apply(&mut doc, &edits, file, reader);
     let doc = doc;
     attach(&doc, reader);
+    placement::check_interconnect(&doc, file, reader);
     let path = Path::new(shown);
     let folder = path
         .parent()
@@ -442,6 +445,7 @@ fn build_function(
             .collect::<Vec<_>>()
     });
     let before = reader.diagnostics.iter().filter(|d| d.is_error()).count();
+    let placement = Placement::of(f, file, reader);
     let mut cx = KindCx {
         name,
         reader,
@@ -505,6 +509,7 @@ fn build_function(
                 click: text,
                 ports: Vec::new(),
                 rules,
+                placement,
             };
             Some(Part::new(reader, info, graph, names, macs, span))
         }

@@ -8,7 +8,7 @@
 //! - [`Producer`], [`Consumer`]: the two ends of a ring; occupancy and length can be read by others.
 //! - [`Seat`]: a process's ends of all its rings, the slots that it has, how it sleeps and is woken ([`bell`]).
 //! - [`reclaim()`]: what a process had that has ended; [`quiet`]: is nothing under way?
-//! - [`Process`], [`Hello`]: launching, and what a process is told.
+//! - [`Process`], [`Channel`]: launching, and what a process is told and says.
 //! - [`service`]: how long a process takes for a packet, for others to read.
 //!
 //! **No peer is trusted.** What is read from the region are numbers that anybody may have written: counters are
@@ -46,6 +46,7 @@ mod frames;
 mod futex;
 mod memory;
 mod plan;
+mod process;
 mod reclaim;
 mod region;
 pub mod ring;
@@ -55,6 +56,7 @@ pub mod service;
 pub use frames::SharedFrames;
 pub use memory::Memory;
 pub use plan::{Plan, PlanError, Purpose, RingPlan};
+pub use process::{Channel, LIFE, Process, State};
 pub use reclaim::{Reclaimed, quiet, reclaim};
 pub use region::{
     HEADROOM, MOST_NFS, MOST_RINGS, MOST_SLOTS, NfBlock, Orders, Region, Ring, Said, Shape,

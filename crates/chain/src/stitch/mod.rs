@@ -7,6 +7,7 @@ mod join;
 
 use crate::error::Reader;
 use crate::links::{Link, PortRef};
+use crate::placement::Placement;
 use crate::rules::ListedRule;
 use crate::stitch::ends::Ends;
 use indexmap::IndexMap;
@@ -63,6 +64,8 @@ pub struct FunctionInfo {
     pub ports: Vec<String>,
     /// The operator's rules, list by list.
     pub rules: Vec<ListedRule>,
+    /// Where it runs.
+    pub placement: Placement,
 }
 
 /// A link of a chain, one way.
