@@ -15,6 +15,8 @@ pub struct SharedFrames {
     pool: FramePool,
     /// By slot: this process has it.
     held: Vec<bool>,
+    /// How many it has.
+    all: usize,
     lines: u32,
 }
 
@@ -27,6 +29,7 @@ impl SharedFrames {
         SharedFrames {
             pool: FramePool::foreign(shape.slots as usize),
             held: vec![false; shape.slots as usize],
+            all: 0,
             lines: shape.slot_bytes / 64,
             region,
         }
@@ -42,10 +45,11 @@ impl SharedFrames {
     #[inline]
     pub fn adopt(&mut self, slot: u32) -> Option<Frame> {
         let held = self.held.get_mut(slot as usize)?;
+        let at = self.region.slot(slot)?;
         if std::mem::replace(held, true) {
             return None;
         }
-        let at = self.region.slot(slot)?;
+        self.all += 1;
         // SAFETY: a number of the pool, which is not out, as it was not held; a slot begins at a line, so many lines
         // are there, and the region is never unmapped. The slot came from its owner, and is this process's until it
         // is handed on.
@@ -57,9 +61,7 @@ impl SharedFrames {
     pub fn disown(&mut self, frame: Frame) -> Option<u32> {
         let slot = frame.number()?;
         self.pool.disown(frame)?;
-        if let Some(held) = self.held.get_mut(slot as usize) {
-            *held = false;
-        }
+        self.gone(slot);
         Some(slot)
     }
 
@@ -69,9 +71,25 @@ impl SharedFrames {
         let from = to.len();
         self.pool.returned(to);
         for slot in to.get(from..).unwrap_or_default() {
-            if let Some(held) = self.held.get_mut(*slot as usize) {
-                *held = false;
-            }
+            self.gone(*slot);
         }
+    }
+
+    #[inline]
+    fn gone(&mut self, slot: u32) {
+        if let Some(held) = self.held.get_mut(slot as usize) {
+            *held = false;
+            self.all -= 1;
+        }
+    }
+
+    /// How many this process has.
+    pub fn len(&self) -> usize {
+        self.all
+    }
+
+    /// It has none.
+    pub fn is_empty(&self) -> bool {
+        self.all == 0
     }
 }

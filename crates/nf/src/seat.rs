@@ -207,6 +207,11 @@ impl Seat {
         self.refused
     }
 
+    /// Slots that this process's packets have.
+    pub fn held(&self) -> usize {
+        self.frames.len()
+    }
+
     /// Empty slots that this process has.
     pub fn spare(&self) -> usize {
         self.spare.len()
