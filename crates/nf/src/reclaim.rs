@@ -41,6 +41,10 @@ fn counters(ring: &Ring) -> Option<Counters> {
 /// rings. Rings are looked at first: what a neighbour takes out of one meanwhile has another owner by then.
 pub fn reclaim(region: &Arc<Region>, plan: &Plan, nf: u32) -> Reclaimed {
     let mut all = Reclaimed::default();
+    if let Some(b) = region.nf(nf) {
+        b.said().waiting.store(0, Ordering::Relaxed);
+        b.sleeping().store(crate::bell::AWAKE, Ordering::Relaxed);
+    }
     let slots = region.shape().slots as usize;
     let mut on_the_way = vec![false; slots];
     let mut claimed = vec![false; slots];
@@ -105,15 +109,18 @@ fn empty(ring: &Ring, consumer_is_dead: bool) {
 }
 
 /// Is nothing under way in these rings? Whoever takes something out is done with it ([`crate::ring`]) only when what
-/// came of it is in a ring: so if all rings are empty, and nothing was put into any of them meanwhile, nothing is.
+/// came of it is in a ring, or is said to wait for room in one ([`Said::waiting`](crate::Said::waiting)): so if all
+/// rings are empty, nothing waits, and nothing was put into any of them meanwhile, nothing is.
 ///
 /// The caller puts nothing in meanwhile.
-pub fn quiet(rings: &[Ring]) -> bool {
+pub fn quiet(region: &Region, rings: &[Ring]) -> bool {
     let tails = || rings.iter().map(|r| r.tail().load(Ordering::Acquire));
     let before: Vec<u32> = tails().collect();
     let heads = rings.iter().map(|r| r.head().load(Ordering::Acquire));
-    // in this order: a head that has come as far as its tail means that what came of it is in a ring, which is then
-    // seen in the tails that are read behind it
+    // in this order: a head that has come as far as its tail means that what came of it is said to wait, or is in a
+    // ring; and what does not wait any more is in a ring, which is then seen in the tails that are read behind it
     let empty = heads.zip(&before).all(|(head, tail)| head == *tail);
-    empty && tails().zip(&before).all(|(now, then)| now == *then)
+    let nfs = (1..region.shape().nfs).filter_map(|nf| region.nf(nf));
+    let mut waiting = nfs.map(|b| b.said().waiting.load(Ordering::Acquire));
+    empty && waiting.all(|n| n == 0) && tails().zip(&before).all(|(now, then)| now == *then)
 }

@@ -181,6 +181,9 @@ pub struct Said {
     pub cost_hint: AtomicU64,
     /// Times that it slept.
     pub sleeps: AtomicU64,
+    /// Packets that it has and that wait for room in a ring: written before it says that it is done with what it took
+    /// out of one, and after it has put them into one.
+    pub waiting: AtomicU64,
 }
 
 /// What the launcher and a process know of each other.

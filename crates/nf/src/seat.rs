@@ -500,6 +500,30 @@ impl Seat {
     }
 }
 
+impl Seat {
+    /// Sleeps, whatever waits, as long as the launcher wants it to ([`Orders::relinquish`](crate::Orders::relinquish))
+    /// and `stop` does not say otherwise. Did it?
+    #[inline]
+    pub fn relinquish(&self, stop: impl Fn() -> bool) -> bool {
+        let Some(block) = self.block() else {
+            return false;
+        };
+        let wanted = || block.orders().relinquish.load(Ordering::Relaxed) != 0;
+        if !wanted() {
+            return false;
+        }
+        // Bound: as long as the launcher says; each round is a sleep
+        while wanted() && !stop() {
+            bell::lie_down::<Native>(block.sleeping());
+            if wanted() && !stop() {
+                futex::wait(block.sleeping(), bell::ASLEEP, LONGEST_SLEEP);
+            }
+            bell::get_up::<Native>(block.sleeping());
+        }
+        true
+    }
+}
+
 /// An empty slot's descriptor.
 fn empty(slot: u32) -> Descriptor {
     Descriptor {

@@ -140,7 +140,7 @@ proptest! {
             }
             launcher.release();
         }
-        prop_assert!(expected.is_empty() && quiet(&rings));
+        prop_assert!(expected.is_empty() && quiet(&region, &rings));
         launcher.take_returns();
         prop_assert_eq!(launcher.spare(), 64, "every slot is back");
     }
