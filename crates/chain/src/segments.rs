@@ -150,9 +150,7 @@ impl<'a> Cutting<'a> {
 
     fn run(&self) -> Result<Segments, SegmentError> {
         let cut = self.cut()?;
-        let mut segments: Vec<Segment> = (0..self.functions.len())
-            .map(|s| self.whole(s))
-            .collect();
+        let mut segments: Vec<Segment> = (0..self.functions.len()).map(|s| self.whole(s)).collect();
         let mut cuts: Vec<Cut> = Vec::new();
         for (link, to) in &cut {
             let (Some(from), Some(spec)) =
@@ -233,7 +231,9 @@ impl<'a> Cutting<'a> {
             (port.source.is_some() || !port.sinks.is_empty()).then_some(port)
         });
         let functions = self.functions.get(s).cloned().unwrap_or_default();
-        let infos = functions.iter().filter_map(|f| self.chain.functions.get(*f));
+        let infos = functions
+            .iter()
+            .filter_map(|f| self.chain.functions.get(*f));
         let first = infos.clone().next().map(|f| f.placement);
         let placement = first.unwrap_or_default();
         Segment {

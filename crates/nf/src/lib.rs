@@ -9,6 +9,7 @@
 //! - [`Seat`]: a process's ends of all its rings, the slots that it has, how it sleeps and is woken ([`bell`]).
 //! - [`reclaim()`]: what a process had that has ended; [`quiet`]: is nothing under way?
 //! - [`Process`], [`Channel`]: launching, and what a process is told and says.
+//! - [`native`]: the place of a program of its own, for the C library (crate `nf-c`) and for programs in Rust.
 //! - [`service`]: how long a process takes for a packet, for others to read.
 //!
 //! **No peer is trusted.** What is read from the region are numbers that anybody may have written: counters are
@@ -45,6 +46,7 @@ pub mod bell;
 mod frames;
 mod futex;
 mod memory;
+pub mod native;
 mod plan;
 mod process;
 mod reclaim;

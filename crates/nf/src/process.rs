@@ -59,7 +59,10 @@ impl Channel {
         // SAFETY: it is a socket that the launcher has left open for this, and nobody else in this process knows of it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // those that this process launches do not get it
-        nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC))?;
+        nix::fcntl::fcntl(
+            &fd,
+            nix::fcntl::FcntlArg::F_SETFD(nix::fcntl::FdFlag::FD_CLOEXEC),
+        )?;
         Ok(Channel(UnixStream::from(fd)))
     }
 
@@ -112,7 +115,10 @@ impl Channel {
             for c in got.cmsgs().map_err(io::Error::from)? {
                 if let ControlMessageOwned::ScmRights(raw) = c {
                     // SAFETY: descriptors that the system has just made for this process, each once.
-                    fds.extend(raw.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+                    fds.extend(
+                        raw.into_iter()
+                            .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }),
+                    );
                 }
             }
             got.bytes
@@ -178,10 +184,13 @@ impl Process {
         // SAFETY: takes numbers, and makes a descriptor.
         let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         let mut child = child;
-        let Ok(pidfd) = RawFd::try_from(pidfd).map_err(|_| ()).and_then(|fd| match fd {
-            ..0 => Err(()),
-            fd => Ok(fd),
-        }) else {
+        let Ok(pidfd) = RawFd::try_from(pidfd)
+            .map_err(|_| ())
+            .and_then(|fd| match fd {
+                ..0 => Err(()),
+                fd => Ok(fd),
+            })
+        else {
             let error = io::Error::last_os_error();
             let _ = child.kill();
             let _ = child.wait();

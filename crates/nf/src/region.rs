@@ -81,15 +81,35 @@ impl Shape {
                 expected,
             }),
         };
-        check("so many processes", self.nfs, (1..=MOST_NFS).contains(&self.nfs), "1 to 256")?;
-        check("so many rings", self.rings, self.rings <= MOST_RINGS, "4096 at most")?;
+        check(
+            "so many processes",
+            self.nfs,
+            (1..=MOST_NFS).contains(&self.nfs),
+            "1 to 256",
+        )?;
+        check(
+            "so many rings",
+            self.rings,
+            self.rings <= MOST_RINGS,
+            "4096 at most",
+        )?;
         let fits = self.places.is_power_of_two() && self.places <= MOST_PLACES;
-        check("rings of so many places", self.places, fits, "a power of two, 65536 at most")?;
+        check(
+            "rings of so many places",
+            self.places,
+            fits,
+            "a power of two, 65536 at most",
+        )?;
         let fits = (1..=MOST_SLOTS).contains(&self.slots);
         check("so many slots", self.slots, fits, "1 to 1048576")?;
         let fits = self.slot_bytes.is_multiple_of(64)
             && (2 * HEADROOM as u32..=MOST_SLOT_BYTES).contains(&self.slot_bytes);
-        check("slots of so many bytes", self.slot_bytes, fits, "a multiple of 64, 128 to 65536")?;
+        check(
+            "slots of so many bytes",
+            self.slot_bytes,
+            fits,
+            "a multiple of 64, 128 to 65536",
+        )?;
         let owners = self.nfs as usize * PAGE;
         let rings = (owners + self.slots as usize * 4).next_multiple_of(PAGE);
         let places = self.places as usize * WORDS * 8;
@@ -307,10 +327,9 @@ impl Region {
         }
         let at = self.at.rings + number as usize * self.at.ring_bytes;
         let counters: &RingCounters = self.memory.at(at)?;
-        let places: &[[AtomicU64; WORDS]] = self.memory.slice(
-            at + size_of::<RingCounters>(),
-            self.shape.places as usize,
-        )?;
+        let places: &[[AtomicU64; WORDS]] = self
+            .memory
+            .slice(at + size_of::<RingCounters>(), self.shape.places as usize)?;
         Some(Ring {
             counters: NonNull::from(counters),
             places: NonNull::from(places),

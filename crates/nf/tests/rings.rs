@@ -240,7 +240,9 @@ fn hostile(writes: &[(usize, u32, usize)]) {
             }
             (_, Some(r)) => {
                 let counters = [r.tail(), r.taken(), r.head()];
-                let small = counters[at % 3].load(Ordering::Relaxed).wrapping_add(value % 9);
+                let small = counters[at % 3]
+                    .load(Ordering::Relaxed)
+                    .wrapping_add(value % 9);
                 counters[at % 3].store(small, Ordering::Relaxed);
             }
             _ => {}
@@ -329,7 +331,11 @@ fn nothing_is_lost_between_threads_that_sleep() {
     for f in functions {
         f.join().unwrap();
     }
-    let sleeps = |nf| region.nf(nf).map(|b| b.said().sleeps.load(Ordering::Relaxed));
+    let sleeps = |nf| {
+        region
+            .nf(nf)
+            .map(|b| b.said().sleeps.load(Ordering::Relaxed))
+    };
     // nobody has waited for a wake-up that did not come
     assert!(
         cfg!(miri) || begun.elapsed() < Duration::from_secs(20),

@@ -16,6 +16,7 @@ mod host;
 mod links;
 mod load;
 mod offload;
+mod processes;
 mod running;
 mod scaling;
 mod traffic;

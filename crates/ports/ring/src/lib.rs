@@ -101,7 +101,8 @@ impl Packets {
             let d = a.descriptor;
             let (from, len) = (usize::from(d.offset), d.len as usize);
             let pieces = self.pieces.get_mut(input);
-            if let Some(pieces) = pieces.filter(|p| d.flags & Descriptor::MORE != 0 || !p.is_empty())
+            if let Some(pieces) =
+                pieces.filter(|p| d.flags & Descriptor::MORE != 0 || !p.is_empty())
             {
                 let bytes = a.frame.get(from..from + len).unwrap_or_default();
                 if pieces.len() + bytes.len() <= LONGEST {
@@ -410,7 +411,10 @@ impl Port for RingPort {
     }
     fn take_warnings(&mut self) -> Vec<String> {
         let failed = self.failed.take();
-        failed.map(|e| format!("{}: {e}", self.name)).into_iter().collect()
+        failed
+            .map(|e| format!("{}: {e}", self.name))
+            .into_iter()
+            .collect()
     }
     fn losses(&self) -> Vec<Loss> {
         let packets = lock(&self.packets).counts.lost;

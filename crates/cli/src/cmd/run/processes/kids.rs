@@ -161,7 +161,9 @@ impl Kid {
         let mut command = Command::new("/proc/self/exe");
         command.arg("segment");
         if let Some(b) = region.nf(self.number) {
-            b.said().state.store(State::Starting as u32, Ordering::Relaxed);
+            b.said()
+                .state
+                .store(State::Starting as u32, Ordering::Relaxed);
         }
         self.begun = passed(region, &launch.plan, self.number);
         let process = Process::spawn(command, theirs, self.core, |command, fd| {
@@ -172,7 +174,10 @@ impl Kid {
             command.stdout(std::process::Stdio::null());
         });
         let process = process.with_context(|| format!("{}: launching its process", self.name))?;
-        let sent = ours.send(&self.message, &[launch.memory.as_fd(), launch.event.as_fd()]);
+        let sent = ours.send(
+            &self.message,
+            &[launch.memory.as_fd(), launch.event.as_fd()],
+        );
         // one that has ended at once is found out below
         let _ = sent;
         self.life = Life::Up {
@@ -198,7 +203,9 @@ impl Kid {
         else {
             return Ok(None);
         };
-        let state = region.nf(self.number).map(|b| b.said().state.load(Ordering::Acquire));
+        let state = region
+            .nf(self.number)
+            .map(|b| b.said().state.load(Ordering::Acquire));
         *running |= state == Some(State::Running as u32);
         let Some(status) = process.ended() else {
             return Ok(None);
@@ -209,7 +216,10 @@ impl Kid {
             false => self.failures + 1,
         };
         if self.failures >= MOST_FAILURES || (self.restarts == 0 && !running) {
-            anyhow::bail!("{}: its process has ended before it took packets ({status})", self.name);
+            anyhow::bail!(
+                "{}: its process has ended before it took packets ({status})",
+                self.name
+            );
         }
         let now = passed(region, &launch.plan, self.number);
         let back = reclaim(region, &launch.plan, self.number);

@@ -97,8 +97,17 @@ pub fn run(
     let kids = kids(&segments, &wiring, &launch, &cores)?;
     let ios = ios(specs, &wiring, &seat);
     runner::catch_interrupt();
-    let mut mover = Mover::new(Packets::new(seat, !is_live, usize::MAX), region, (launch, kids));
-    mover.ports(ios, (clock, is_live), (args.batch_size(), args.limit), event);
+    let mut mover = Mover::new(
+        Packets::new(seat, !is_live, usize::MAX),
+        region,
+        (launch, kids),
+    );
+    mover.ports(
+        ios,
+        (clock, is_live),
+        (args.batch_size(), args.limit),
+        event,
+    );
     if !mover.launch()? {
         return Ok(common::HOLDS_NOT);
     }
@@ -180,7 +189,9 @@ impl Wiring {
             if let (Some(p), Some(of)) = (ports.get_mut(segment), peers.get_mut(segment)) {
                 let ends = (arrives.then_some(ring), (!arrives).then_some(ring));
                 match p.iter_mut().find(|p| p.0 == name) {
-                    Some(known) => *known = (known.0.clone(), known.1.or(ends.0), known.2.or(ends.1)),
+                    Some(known) => {
+                        *known = (known.0.clone(), known.1.or(ends.0), known.2.or(ends.1))
+                    }
                     None => p.push((name.to_string(), ends.0, ends.1)),
                 }
                 of.push((peer, ring, arrives));
@@ -266,7 +277,13 @@ fn kids(
         let core = segment.affinity.or(chosen);
         let rings = wiring.ports.get(i).cloned().unwrap_or_default();
         let around = wiring.around.get(i).cloned().unwrap_or_default();
-        all.push(Kid::new(i as u32 + 1, segment, (rings, around), core, launch)?);
+        all.push(Kid::new(
+            i as u32 + 1,
+            segment,
+            (rings, around),
+            core,
+            launch,
+        )?);
     }
     Ok(all)
 }

@@ -211,7 +211,8 @@ impl Mover {
         for io in &mut self.ios {
             for input in &io.exits {
                 while self.free.len() < self.batch {
-                    self.free.push(Box::new(onefold_packet::Packet::from_slice(&[])));
+                    self.free
+                        .push(Box::new(onefold_packet::Packet::from_slice(&[])));
                 }
                 let both = (&mut self.free, &mut self.some);
                 if let Err(e) = self.packets.receive(*input, both, self.batch) {
@@ -322,24 +323,32 @@ impl Mover {
     /// Nothing happens: sleeps until somebody rings, a packet arrives at an interface, or a process ends.
     fn sleep(&mut self, most: Duration) -> Result<()> {
         let due = self.kids.iter().filter_map(Kid::due).min();
-        let most = due.map_or(most, |d| most.min(d.saturating_duration_since(Instant::now())));
+        let most = due.map_or(most, |d| {
+            most.min(d.saturating_duration_since(Instant::now()))
+        });
         let (event, seat) = (self.event.as_ref(), self.packets.seat());
         let mut failed = None;
         let (ios, kids, live) = (&self.ios, &self.kids, self.live);
-        seat.sleep_by(most, || false, |_, most| {
-            let mut fds: Vec<BorrowedFd<'_>> = event.iter().map(|e| e.as_fd()).collect();
-            fds.extend(kids.iter().filter_map(|k| Some(k.process()?.as_fd())));
-            let entries = ios.iter().filter(|io| live && io.entry.is_some());
-            let ports = entries.filter_map(|io| io.port.as_ref()?.descriptor());
-            fds.extend(ports);
-            let mut fds: Vec<PollFd<'_>> =
-                fds.into_iter().map(|f| PollFd::new(f, PollFlags::POLLIN)).collect();
-            let millis = u16::try_from(most.as_millis()).unwrap_or(u16::MAX);
-            match poll(&mut fds, PollTimeout::from(millis)) {
-                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-                Err(e) => failed = Some(e),
-            }
-        });
+        seat.sleep_by(
+            most,
+            || false,
+            |_, most| {
+                let mut fds: Vec<BorrowedFd<'_>> = event.iter().map(|e| e.as_fd()).collect();
+                fds.extend(kids.iter().filter_map(|k| Some(k.process()?.as_fd())));
+                let entries = ios.iter().filter(|io| live && io.entry.is_some());
+                let ports = entries.filter_map(|io| io.port.as_ref()?.descriptor());
+                fds.extend(ports);
+                let mut fds: Vec<PollFd<'_>> = fds
+                    .into_iter()
+                    .map(|f| PollFd::new(f, PollFlags::POLLIN))
+                    .collect();
+                let millis = u16::try_from(most.as_millis()).unwrap_or(u16::MAX);
+                match poll(&mut fds, PollTimeout::from(millis)) {
+                    Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                    Err(e) => failed = Some(e),
+                }
+            },
+        );
         if let Some(event) = event {
             let mut count = [0; 8];
             // nobody may have rung
@@ -357,7 +366,11 @@ impl Mover {
     /// What leaves cannot be written, or a process does not stay.
     pub fn captures(&mut self, linger: Timestamp) -> Result<Ended> {
         let begun = Instant::now();
-        let total: u64 = self.ios.iter().filter_map(|io| io.port.as_ref()?.progress().total).sum();
+        let total: u64 = self
+            .ios
+            .iter()
+            .filter_map(|io| io.port.as_ref()?.progress().total)
+            .sum();
         let mut progress = Progress::new(total, self.launch.quiet);
         let mut interrupted = false;
         let (mut shown, mut idle) = (0, 0);
@@ -374,7 +387,10 @@ impl Mover {
             }
             if self.came - shown >= 4096 {
                 shown = self.came;
-                let read = self.ios.iter().filter_map(|io| Some(io.port.as_ref()?.progress().read));
+                let read = self
+                    .ios
+                    .iter()
+                    .filter_map(|io| Some(io.port.as_ref()?.progress().read));
                 let came = crate::common::thousands(self.came);
                 progress.at(read.sum(), || format!("{came} packets"));
             }

@@ -1,8 +1,8 @@
 //! What a run of several processes is reported as.
 
 use super::mover::{Ended, Mover};
-use crate::common::{self, thousands};
 use crate::cmd::run::Args;
+use crate::common::{self, thousands};
 use anyhow::Result;
 use onefold_chain::Chain;
 use onefold_nf::service::Snapshot;
@@ -81,7 +81,12 @@ impl Sum {
         self.created += number(r, "created");
         self.held += number(r, "held");
         self.mismatches += number(r, "mismatches");
-        for (reason, n) in r.get("drops").and_then(Value::as_object).into_iter().flatten() {
+        for (reason, n) in r
+            .get("drops")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
             self.drop(reason, n.as_u64().unwrap_or(0));
         }
         let by = r.get("drops_by_element").and_then(Value::as_array);
@@ -151,8 +156,9 @@ pub fn print(args: &Args, chain: &Chain, mover: &mut Mover, ended: Ended) -> Res
         let one = |(name, (i, out)): (&String, &(Count, Count))| {
             let of = mover.ios.iter().filter(|io| io.name == *name);
             let lost = of.clone().flat_map(|io| io.losses());
-            let lost: serde_json::Map<_, _> =
-                lost.map(|l| (l.reason.to_string(), l.packets.into())).collect();
+            let lost: serde_json::Map<_, _> = lost
+                .map(|l| (l.reason.to_string(), l.packets.into()))
+                .collect();
             let mut v = json!({
                 "in": { "packets": i.packets, "bytes": i.bytes },
                 "out": { "packets": out.packets, "bytes": out.bytes },
@@ -189,7 +195,11 @@ pub fn print(args: &Args, chain: &Chain, mover: &mut Mover, ended: Ended) -> Res
         text(&chain.name, &sum, mover, (ended, per_packet));
     }
     let holds = sum.balanced() && sum.mismatches == 0;
-    Ok(if holds { common::HOLDS } else { common::HOLDS_NOT })
+    Ok(if holds {
+        common::HOLDS
+    } else {
+        common::HOLDS_NOT
+    })
 }
 
 fn text(name: &str, sum: &Sum, mover: &Mover, (ended, per_packet): (Ended, f64)) {
@@ -214,7 +224,10 @@ fn text(name: &str, sum: &Sum, mover: &Mover, (ended, per_packet): (Ended, f64))
         crate::say!("  NOT CONSERVED: in + created != out + dropped + held");
     }
     if sum.mismatches > 0 {
-        crate::say!("  {} packets differed from the reference graph", sum.mismatches);
+        crate::say!(
+            "  {} packets differed from the reference graph",
+            sum.mismatches
+        );
     }
     crate::say!("processes");
     for kid in &mover.kids {
@@ -226,7 +239,11 @@ fn text(name: &str, sum: &Sum, mover: &Mover, (ended, per_packet): (Ended, f64))
             0 => String::new(),
             n => format!("  launched again {n} times, {} packets lost", kid.lost),
         };
-        crate::say!("  {:<20} {:>12} packets{service}{restarts}", kid.name, thousands(received));
+        crate::say!(
+            "  {:<20} {:>12} packets{service}{restarts}",
+            kid.name,
+            thousands(received)
+        );
     }
     crate::say!("ports");
     for (n, (i, out)) in &sum.ports {

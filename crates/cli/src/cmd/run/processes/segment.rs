@@ -115,18 +115,28 @@ impl Process {
             let ends = {
                 let mut all = lock(&packets);
                 let seat = all.seat();
-                let (i, o) = (input.map(|r| seat.input_of(r)), output.map(|r| seat.output_of(r)));
+                let (i, o) = (
+                    input.map(|r| seat.input_of(r)),
+                    output.map(|r| seat.output_of(r)),
+                );
                 (i.flatten(), o.flatten())
             };
             specs.push(PortSpec {
                 name: p.name.clone(),
                 entry: p.source.map(|s| ElemId(s as u32)),
                 sinks: p.sinks.iter().map(|s| ElemId(*s as u32)).collect(),
-                port: Some(Box::new(RingPort::new(&p.name, packets.clone(), ends, hello.live))),
+                port: Some(Box::new(RingPort::new(
+                    &p.name,
+                    packets.clone(),
+                    ends,
+                    hello.live,
+                ))),
             });
         }
         let region = lock(&packets).seat().region().clone();
-        let done = region.nf(hello.me).map(|b| b.said().done.load(Ordering::Relaxed));
+        let done = region
+            .nf(hello.me)
+            .map(|b| b.said().done.load(Ordering::Relaxed));
         Ok(Ok(Process {
             worker: Worker::new(executor, specs, args.batch_size()),
             renewal: Renewal::new(verifier, policy, false, !hello.live),
@@ -214,7 +224,8 @@ impl Process {
         if let Some(b) = self.region.nf(self.me) {
             let (said, counts) = (b.said(), all.counts());
             let batches = said.batches.load(Ordering::Relaxed);
-            said.batches.store(batches + u64::from(step.is_some()), Ordering::Relaxed);
+            said.batches
+                .store(batches + u64::from(step.is_some()), Ordering::Relaxed);
             said.received.store(counts.received, Ordering::Relaxed);
             said.sent.store(counts.sent, Ordering::Relaxed);
             said.lost.store(counts.lost, Ordering::Relaxed);
@@ -227,7 +238,8 @@ impl Process {
 
     /// May packets be taken in, or is room waited for?
     fn may_take(&self) -> bool {
-        self.blocked.is_none_or(|since| !self.live && since.elapsed() >= BLOCKED)
+        self.blocked
+            .is_none_or(|since| !self.live && since.elapsed() >= BLOCKED)
     }
 
     /// There is nothing to do at present.
