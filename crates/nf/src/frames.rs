@@ -3,7 +3,10 @@
 
 use crate::region::Region;
 use onefold_table::{Frame, FramePool};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Regions with frames, which may be anywhere: they stay until the process ends. One for each seat of a process.
+static KEPT: Mutex<Vec<(Arc<Region>, FramePool)>> = Mutex::new(Vec::new());
 
 /// The slots of a region that a process has, each once.
 ///
@@ -24,10 +27,11 @@ impl SharedFrames {
     /// None yet. The region stays mapped until the process ends.
     pub fn new(region: Arc<Region>) -> SharedFrames {
         let shape = region.shape();
-        // frames may be anywhere when this goes
-        std::mem::forget(region.clone());
+        let pool = FramePool::foreign(shape.slots as usize);
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.push((region.clone(), pool.clone()));
         SharedFrames {
-            pool: FramePool::foreign(shape.slots as usize),
+            pool,
             held: vec![false; shape.slots as usize],
             all: 0,
             lines: shape.slot_bytes / 64,
