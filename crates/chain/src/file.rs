@@ -191,6 +191,8 @@ pub struct Function {
     pub monitor: Option<kinds::monitor::Monitor>,
     /// Adds and removes a VLAN tag.
     pub vlan: Option<kinds::vlan::Vlan>,
+    /// A program of its own that uses the NF library.
+    pub native: Option<kinds::native::Native>,
 }
 
 /// A Click configuration: a file's name, or more.

@@ -128,6 +128,7 @@ fn load_click(
         ports: Vec::new(),
         rules: Vec::new(),
         placement: Placement::default(),
+        native: None,
     };
     let part = Part::new(reader, info, graph, None, Vec::new(), span);
     let ports = part.info.ports.iter().enumerate().map(|(n, device)| {
@@ -475,6 +476,10 @@ fn build_function(
     if let Some(k) = &f.vlan {
         made.push(("vlan", k.click(&mut cx)));
     }
+    let native = f.native.as_ref().and_then(|k| k.program(&cx));
+    if let Some(k) = &f.native {
+        made.push(("native", k.click(&mut cx)));
+    }
     let rules = std::mem::take(&mut cx.rules);
     let kinds_given = made.len() + usize::from(f.click.is_some());
     if kinds_given != 1 {
@@ -485,7 +490,7 @@ fn build_function(
         reader.error_hint(
             span,
             format!("function '{name}' {message}"),
-            "give exactly one of click, firewall, router, nat, load-balancer, dpi, monitor, vlan",
+            "give exactly one of click, firewall, router, nat, load-balancer, dpi, monitor, vlan, native",
         );
         return None;
     }
@@ -510,6 +515,7 @@ fn build_function(
                 ports: Vec::new(),
                 rules,
                 placement,
+                native,
             };
             Some(Part::new(reader, info, graph, names, macs, span))
         }

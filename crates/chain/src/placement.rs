@@ -108,8 +108,18 @@ impl<T: Copy + Default> Words<T> {
 impl Placement {
     /// Reads it. Unknown words are told to the reader.
     pub(crate) fn of(f: &Function, file: FileId, reader: &mut Reader) -> Placement {
+        let run = match (&f.native, &f.run) {
+            (Some(_), None) => Run::Process,
+            (Some(_), Some(word)) if word.value == "inline" => {
+                let span = Span::new(file, word.start, word.start + word.len.max(1));
+                let text = "a native function is a program, which runs in a process of its own";
+                reader.error_hint(span, text, "leave 'run' out, or write 'run: process'");
+                Run::Process
+            }
+            (_, word) => RUN.read(word.as_ref(), file, reader),
+        };
         let placement = Placement {
-            run: RUN.read(f.run.as_ref(), file, reader),
+            run,
             affinity: f.affinity.as_ref().map(|a| a.value),
             on_crash: ON_CRASH.read(f.on_crash.as_ref(), file, reader),
         };

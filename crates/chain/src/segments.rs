@@ -8,6 +8,7 @@
 //! packet. A segment keeps the places of all elements of the chain (those of others' are taken by elements that do
 //! nothing): what is drawn by chance goes by an element's number, and is the same.
 
+use crate::kinds::native::{self, NativeProgram};
 use crate::placement::{OnCrash, Run};
 use crate::stitch::{Chain, ChainPort};
 use onefold_element::{ConnectionSpec, ElementSpec, GraphSpec, SourceLoc};
@@ -38,6 +39,31 @@ pub struct Segment {
     pub affinity: Option<u32>,
     /// What becomes of its packets when its process has ended.
     pub on_crash: OnCrash,
+    /// The program that it is, if it is one of its own; what its chain has in its place executes nothing.
+    pub native: Option<NativeProgram>,
+}
+
+impl Segment {
+    /// Of a program of its own: which of its ports a port of its chain is.
+    pub fn native_port(&self, port: &str) -> Option<usize> {
+        let graph = &self.chain.graph;
+        let name = |i: usize| graph.elements.get(i).map(|e| e.name.as_str());
+        let port = self.chain.ports.iter().find(|p| p.name == port)?;
+        if let Some(sink) = port.sinks.first() {
+            return native::port_of(name(*sink)?);
+        }
+        // a device of its own, or that in front of a link
+        let mut at = port.source?;
+        for _ in 0..3 {
+            let next = graph.connections.iter().find(|c| c.from.0 == at)?.to.0;
+            let next_name = name(next)?;
+            if graph.elements.get(next)?.class == "Discard" {
+                return native::port_of(next_name);
+            }
+            at = next;
+        }
+        None
+    }
 }
 
 /// A link that leads from one segment to another one.
@@ -87,6 +113,12 @@ pub enum SegmentError {
 }
 
 impl Chain {
+    /// The first function that is a program of its own: nobody can see into it.
+    pub fn native(&self) -> Option<&str> {
+        let native = self.functions.iter().find(|f| f.native.is_some());
+        native.map(|f| f.name.as_str())
+    }
+
     /// Does any function run in a process of its own?
     pub fn has_processes(&self) -> bool {
         let mut all = self.functions.iter();
@@ -236,6 +268,7 @@ impl<'a> Cutting<'a> {
             .filter_map(|f| self.chain.functions.get(*f));
         let first = infos.clone().next().map(|f| f.placement);
         let placement = first.unwrap_or_default();
+        let first_native = infos.clone().find_map(|f| f.native.clone());
         Segment {
             name: self.name(s),
             chain: Chain {
@@ -251,6 +284,7 @@ impl<'a> Cutting<'a> {
                 warnings: Vec::new(),
             },
             functions,
+            native: first_native,
             affinity: placement.affinity,
             on_crash: placement.on_crash,
         }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{onefold, root, run, temp};
+use common::{root, run, temp};
 use onefold_capture::{CaptureReader, CaptureWriter, LinkType};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -381,6 +381,72 @@ fn a_process_that_ends_is_launched_again_and_loses_what_it_had() {
         assert!(ended >= lost, "{v}");
         assert!(v["packets_out"].as_u64() > Some(1000), "{v}");
     }
+}
+
+/// The example of the C library, compiled; `None`: there is no C compiler.
+fn mirror(dir: &Path) -> Option<PathBuf> {
+    // the library is built with this test
+    let _ = onefold_nf_c::DROP;
+    if Command::new("cc").arg("--version").output().is_err() {
+        onefold_testing::skip("no C compiler (cc)");
+        return None;
+    }
+    let test = std::env::current_exe().unwrap();
+    let mut dirs = test.ancestors().skip(1).take(2);
+    let library = dirs.find_map(|d| Some(d.join("libonefold_nf_c.a")).filter(|f| f.exists()));
+    let sources = root().join("crates/nf-c");
+    let out = dir.join("mirror");
+    let made = Command::new("cc")
+        .arg("-I")
+        .arg(sources.join("include"))
+        .arg(sources.join("examples/mirror.c"))
+        .arg(library.expect("the library"))
+        .args(["-lpthread", "-ldl", "-lm", "-o"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert!(made.status.success(), "{said}");
+    Some(out)
+}
+
+/// A program in C between two functions of Onefold's: launched by `run`, its packets mirrored and accounted for. Nothing
+/// but `run` claims to know what it does.
+#[test]
+fn a_program_of_its_own_in_a_chain() {
+    let dir = temp("processes-native");
+    if mirror(&dir).is_none() {
+        return;
+    }
+    let text = "functions:\n  a: { monitor: {} }\n  b: { native: { command: [./mirror] } }\n  c: { monitor: {} }\n\
+                links:\n  - a[1] <-> [0]b[1] <-> [0]c\nports:\n  lan: a[0]\n  wan: c[1]\n";
+    std::fs::write(dir.join("chain.yaml"), text).unwrap();
+    let frames: Frames = (0..300i64)
+        .map(|i| {
+            let n = if i % 10 == 0 { 11 } else { 60 };
+            (1_000_000 * (i + 1), (0..n).map(|b| b + i as u8).collect())
+        })
+        .collect();
+    write(&dir.join("lan.pcap"), &frames);
+    write(&dir.join("wan.pcap"), &frames[..100]);
+    let (lan, wan, v) = through(&dir, "chain.yaml", &[]);
+    let whole = frames.iter().filter(|f| f.1.len() == 60);
+    let swapped = whole.map(|(at, f)| (*at, [&f[6..12], &f[..6], &f[12..]].concat()));
+    let swapped: Frames = swapped.collect();
+    assert!(wan == swapped && lan == swapped[..90], "{v}");
+    assert_eq!(v["drops"]["dropped by the program"], 40);
+    assert_eq!(v["conserved"], true);
+    let (_, err) = run(&dir, 2, &["verify", "chain.yaml"]);
+    assert!(err.contains("b is a program of its own"), "{err}");
+    let (out, _) = run(&dir, 0, &["check", "chain.yaml"]);
+    assert!(out.contains("process b"), "{out}");
+    std::fs::write(dir.join("chain.yaml"), text.replace("./mirror", "./absent")).unwrap();
+    let (_, err) = run(
+        &dir,
+        2,
+        &["run", "chain.yaml", "--in", "lan=lan.pcap", "--quiet"],
+    );
+    assert!(err.contains("b: launching"), "{err}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod ends;
 mod join;
 
 use crate::error::Reader;
+use crate::kinds::native::NativeProgram;
 use crate::links::{Link, PortRef};
 use crate::placement::Placement;
 use crate::rules::ListedRule;
@@ -66,6 +67,8 @@ pub struct FunctionInfo {
     pub rules: Vec<ListedRule>,
     /// Where it runs.
     pub placement: Placement,
+    /// Of a function that is a program of its own: what is launched.
+    pub native: Option<NativeProgram>,
 }
 
 /// A link of a chain, one way.

@@ -33,6 +33,7 @@ pub fn run(args: &Args) -> Result<u8> {
             let counts = (chain.functions.len(), chain.graph.elements.len());
             ds.extend(segments(&chain, &mut placed));
             match common::build(&chain, &BuildOptions::default()) {
+                Err(_) if chain.native().is_some() => {}
                 Ok(g) => ds.extend(g.warnings().iter().map(common::engine_diagnostic)),
                 Err(e) => ds.extend(e),
             }
@@ -89,7 +90,9 @@ fn segments(chain: &Chain, placed: &mut Vec<(String, String)>) -> Vec<Diagnostic
         }
         placed.push((s.name.clone(), how));
         // what refers to what is in another process cannot be built
-        if let Err(ds) = common::build(&s.chain, &BuildOptions::default()) {
+        if s.native.is_none()
+            && let Err(ds) = common::build(&s.chain, &BuildOptions::default())
+        {
             wrong.extend(ds);
         }
     }

@@ -4,13 +4,15 @@ use super::PortRings;
 use super::hello::Hello;
 use anyhow::{Context, Result};
 use onefold_chain::OnCrash;
+use onefold_chain::kinds::native::NativeProgram;
 use onefold_chain::segments::{Segment, Told};
+use onefold_nf::native::{self, ENVIRONMENT};
 use onefold_nf::{
     Arrived, Channel, Descriptor, Plan, Process, Region, Ring, RingMemory, Seat, State, reclaim,
 };
 use onefold_packet::Timestamp;
 use std::os::fd::{AsFd, OwnedFd};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -66,6 +68,8 @@ pub struct Kid {
     pub core: Option<u32>,
     /// What it is told when it is launched.
     message: Vec<u8>,
+    /// A program of its own.
+    native: Option<NativeProgram>,
     on_crash: OnCrash,
     /// Rings around it, for who passes it by.
     around: Vec<(u32, u32)>,
@@ -96,21 +100,26 @@ impl Kid {
         core: Option<u32>,
         launch: &Launch,
     ) -> Result<Kid> {
-        let hello = Hello {
-            me: number,
-            name: segment.name.clone(),
-            plan: launch.plan.to_text(),
-            start: launch.start.0,
-            live: launch.live,
-            spins: launch.spins,
-            ports,
-            chain: Told::of(&segment.chain),
+        let native = segment.native.as_ref();
+        let message = match native {
+            Some(program) => native_hello(number, segment, program, &ports, launch).into_bytes(),
+            None => serde_json::to_vec(&Hello {
+                me: number,
+                name: segment.name.clone(),
+                plan: launch.plan.to_text(),
+                start: launch.start.0,
+                live: launch.live,
+                spins: launch.spins,
+                ports,
+                chain: Told::of(&segment.chain),
+            })?,
         };
         Ok(Kid {
+            native: native.cloned(),
             number,
             name: segment.name.clone(),
             core,
-            message: serde_json::to_vec(&hello)?,
+            message,
             on_crash: segment.on_crash,
             around,
             life: Life::Down(Instant::now()),
@@ -158,8 +167,15 @@ impl Kid {
         self.end_bypass();
         let (mut ours, theirs) = Channel::pair()?;
         ours.patience(Duration::from_secs(10))?;
-        let mut command = Command::new("/proc/self/exe");
-        command.arg("segment");
+        let command = match &self.native {
+            Some(n) => {
+                let mut command = Command::new(&n.program);
+                command.args(&n.arguments);
+                command
+            }
+            None => Command::new("/proc/self/exe"),
+        };
+        let native = self.native.is_some();
         if let Some(b) = region.nf(self.number) {
             b.said()
                 .state
@@ -167,11 +183,17 @@ impl Kid {
         }
         self.begun = passed(region, &launch.plan, self.number);
         let process = Process::spawn(command, theirs, self.core, |command, fd| {
-            command.args(["--channel", &fd.to_string()]);
+            command.stdin(Stdio::null());
+            if native {
+                command.env(ENVIRONMENT, fd.to_string());
+                // this one's standard output is for the report
+                command.stdout(std::io::stderr());
+                return;
+            }
+            command.args(["segment", "--channel", &fd.to_string()]);
             // what it is to do is told to it; how, it knows by the same options
             command.args(std::env::args_os().skip(2));
-            command.stdin(std::process::Stdio::null());
-            command.stdout(std::process::Stdio::null());
+            command.stdout(Stdio::null());
         });
         let process = process.with_context(|| format!("{}: launching its process", self.name))?;
         let sent = ours.send(
@@ -335,6 +357,30 @@ impl Kid {
         // what has not ended by then is ended
         process.kill();
     }
+}
+
+/// What a program of its own is told.
+fn native_hello(
+    number: u32,
+    segment: &Segment,
+    program: &NativeProgram,
+    rings: &[PortRings],
+    launch: &Launch,
+) -> String {
+    let mut ports = vec![(None, None); program.ports];
+    for (name, input, output) in rings {
+        let at = segment.native_port(name).and_then(|n| ports.get_mut(n));
+        if let Some(p) = at {
+            *p = (input.or(p.0), output.or(p.1));
+        }
+    }
+    native::Hello {
+        me: number,
+        live: launch.live,
+        ports,
+        plan: launch.plan.clone(),
+    }
+    .to_text()
 }
 
 /// What a process has taken out of its rings for packets, and put into them.
