@@ -13,7 +13,7 @@ use crate::runner;
 use anyhow::{Result, bail};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use onefold_chain::segments::Segments;
-use onefold_nf::{LIFE, LONGEST_SLEEP, Purpose, Region, Ring, quiet};
+use onefold_nf::{LIFE, LONGEST_SLEEP, Purpose, Region, Ring, occupancy, quiet};
 use onefold_packet::{Pkt, Timestamp};
 use onefold_port_ring::Packets;
 use onefold_runtime::{Clock, Count, Loss, Port};
@@ -108,6 +108,8 @@ pub struct Mover {
     looked: Instant,
     /// Packets that went in.
     came: u64,
+    /// Packets that are still in rings at the end: a process that was to take them is not there, or too slow.
+    pub left: u64,
 }
 
 impl Mover {
@@ -133,6 +135,7 @@ impl Mover {
             now: Timestamp::ZERO,
             looked: Instant::now(),
             came: 0,
+            left: 0,
         }
     }
 
@@ -542,6 +545,8 @@ impl Mover {
             kid.end(COMMAND);
         }
         self.drain()?;
+        self.packets.give_up();
+        self.left = self.rings.iter().map(|r| u64::from(occupancy(r))).sum();
         for io in &mut self.ios {
             if let Some(p) = &mut io.port {
                 p.finish()?;

@@ -13,6 +13,8 @@ use std::sync::atomic::Ordering;
 
 /// Of packets that went into a process that has ended by itself, and did not come out.
 const PROCESS_ENDED: &str = "process ended";
+/// Of packets that were still in rings at the end.
+const LEFT: &str = "waiting for a process at the end";
 /// Of packets that found no room in a ring.
 const RING_FULL: &str = onefold_runtime::TRANSMIT_QUEUE_FULL;
 
@@ -63,6 +65,9 @@ impl Sum {
                 // it had made more than it had dropped
                 Err(_) => sum.created += kid.gone.unsigned_abs(),
             }
+        }
+        if mover.left > 0 {
+            sum.drop(LEFT, mover.left);
         }
         let lost = mover.packets.counts().lost;
         if lost > 0 {

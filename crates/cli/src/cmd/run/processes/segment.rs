@@ -353,6 +353,8 @@ impl Process {
         let mut v = run::report::json(&outcome, args.mode(), made.as_ref());
         let (counts, refused) = {
             let mut all = lock(&self.packets);
+            // nobody takes it any more
+            all.give_up();
             (all.counts(), all.seat().refused())
         };
         v["compared"] = compared.compared.into();
