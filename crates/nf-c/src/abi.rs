@@ -1,5 +1,6 @@
 //! The functions of the header, by their names in C.
 
+use super::data::{self, Callback, Request, Storage};
 use super::{BATCH, Handler, NONE, Nf, Packet, text};
 use onefold_nf::native::Native;
 use std::cell::RefCell;
@@ -36,9 +37,15 @@ pub unsafe extern "C" fn onefold_nf_close(nf: *mut Nf) -> c_int {
     if nf.is_null() {
         return -1;
     }
+    // what was to be written is written
+    // SAFETY: the caller says so.
+    while let Some(all) = unsafe { nf.as_mut() }.and_then(|n| n.storage.as_mut()?.wait()) {
+        // SAFETY: as above; nobody has a reference meanwhile.
+        unsafe { call(nf, all) };
+    }
     // SAFETY: the caller says so.
     let nf = unsafe { Box::from_raw(nf) };
-    drop(nf.held);
+    drop((nf.held, nf.storage));
     match nf.native.end() {
         Ok(()) => 0,
         Err(_) => -1,
@@ -61,6 +68,8 @@ pub unsafe extern "C" fn onefold_nf_ports(nf: *const Nf) -> u32 {
 /// As [`onefold_nf_ports`], and `pkts` has `n` places.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn onefold_nf_read_pkt(nf: *mut Nf, pkts: *mut Packet, n: c_uint) -> c_int {
+    // SAFETY: the caller says so.
+    unsafe { complete(nf) };
     // SAFETY: the caller says so.
     let Some(nf) = (unsafe { nf.as_mut() }) else {
         return -1;
@@ -149,10 +158,134 @@ pub unsafe extern "C" fn onefold_nf_new_pkt(nf: *mut Nf, pkt: *mut Packet) -> c_
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn onefold_nf_wait(nf: *mut Nf, milliseconds: c_uint) -> c_int {
     // SAFETY: the caller says so.
-    match unsafe { nf.as_mut() } {
+    let status = match unsafe { nf.as_mut() } {
         Some(nf) => nf.wait(Duration::from_millis(u64::from(milliseconds))),
         None => -1,
+    };
+    // SAFETY: as above.
+    unsafe { complete(nf) };
+    status
+}
+
+/// Callbacks of what was read and written.
+///
+/// # Safety
+/// As [`onefold_nf_ports`]; nobody has a reference to it.
+unsafe fn complete(nf: *mut Nf) {
+    // SAFETY: the caller says so; the reference ends before callbacks begin.
+    let all = unsafe { nf.as_mut() }.and_then(|n| Some(n.storage.as_mut()?.completed()));
+    // SAFETY: the caller says so.
+    unsafe { call(nf, all.unwrap_or_default()) };
+}
+
+/// Calls back, in the order of the requests.
+///
+/// # Safety
+/// As [`complete`].
+unsafe fn call(nf: *mut Nf, all: Vec<Request>) {
+    for r in all {
+        if let Some(callback) = r.callback {
+            // SAFETY: the caller's function, with what it has given; nobody has a reference to `nf`.
+            unsafe { callback(nf, r.fd, r.buffer.cast(), r.result, r.context) };
+        }
     }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_ports`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_data_setup(
+    nf: *mut Nf,
+    batch: c_uint,
+    flush_microseconds: c_uint,
+) -> c_int {
+    // SAFETY: the caller says so.
+    let Some(nf) = (unsafe { nf.as_mut() }) else {
+        return -1;
+    };
+    if nf.storage.as_ref().is_some_and(|s| !s.is_idle()) {
+        return -1;
+    }
+    let flush = Duration::from_micros(u64::from(flush_microseconds));
+    nf.storage = Some(Storage::new(batch as usize, flush, nf.native.bell()));
+    0
+}
+
+/// Something to be read or written: 0, or 1 where both buffers are full.
+fn queue(nf: &mut Nf, request: Request) -> c_int {
+    if request.buffer.is_null() && request.len > 0 {
+        return -1;
+    }
+    let bell = nf.native.bell();
+    let storage = nf
+        .storage
+        .get_or_insert_with(|| Storage::new(data::BATCH, data::FLUSH, bell));
+    c_int::from(!storage.queue(request))
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_ports`]; `size` bytes from `buffer` on are the library's until the callback has been called.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_write_data(
+    nf: *mut Nf,
+    fd: c_int,
+    buffer: *const c_void,
+    size: usize,
+    offset: u64,
+    callback: Option<Callback>,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller says so.
+    let (Some(nf), Ok(offset)) = (unsafe { nf.as_mut() }, i64::try_from(offset)) else {
+        return -1;
+    };
+    let request = Request {
+        write: true,
+        fd,
+        // it is read from only
+        buffer: buffer.cast_mut().cast(),
+        len: size,
+        offset,
+        callback,
+        context,
+        result: 0,
+    };
+    queue(nf, request)
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_write_data`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_read_data(
+    nf: *mut Nf,
+    fd: c_int,
+    buffer: *mut c_void,
+    size: usize,
+    offset: u64,
+    callback: Option<Callback>,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller says so.
+    let (Some(nf), Ok(offset)) = (unsafe { nf.as_mut() }, i64::try_from(offset)) else {
+        return -1;
+    };
+    let request = Request {
+        write: false,
+        fd,
+        buffer: buffer.cast(),
+        len: size,
+        offset,
+        callback,
+        context,
+        result: 0,
+    };
+    queue(nf, request)
 }
 
 /// See the header.

@@ -7,9 +7,11 @@
 #![allow(unsafe_code)]
 
 mod abi;
+mod data;
 
 pub use abi::*;
 
+use data::Storage;
 use onefold_nf::native::{Native, NativeError, NativePacket};
 use std::ffi::{CString, c_int, c_void};
 use std::ptr::null_mut;
@@ -57,6 +59,7 @@ pub struct Nf {
     held: Vec<Option<NativePacket>>,
     holds: usize,
     arrived: Vec<NativePacket>,
+    storage: Option<Storage>,
     error: CString,
 }
 
@@ -74,6 +77,7 @@ impl Nf {
             held: Vec::new(),
             holds: 0,
             arrived: Vec::new(),
+            storage: None,
             error: CString::default(),
         }
     }
@@ -149,7 +153,10 @@ impl Nf {
     }
 
     fn wait(&mut self, most: Duration) -> c_int {
-        match self.native.wait_holding(most, self.holds) {
+        let storage = self.storage.as_ref();
+        let most = storage.map_or(most, |s| s.patience(most));
+        let ready = || storage.is_some_and(Storage::is_ready);
+        match self.native.wait_or(most, self.holds, ready) {
             Ok(()) => c_int::from(self.native.is_over()),
             Err(e) => self.failed(&e),
         }

@@ -270,6 +270,41 @@ fn a_program_in_c_under_sanitizers() {
     }
 }
 
+/// Every packet leaves, and every record is in the file, whatever waits for the disk.
+#[test]
+fn a_program_in_c_writes_to_a_file_meanwhile() {
+    if !has_compiler() {
+        return;
+    }
+    let options = [
+        "-D_POSIX_C_SOURCE=200809L",
+        "-g",
+        "-fsanitize=address,undefined",
+    ];
+    let Some(program) = compile("logger.c", "logger", &options) else {
+        return;
+    };
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("packets.log");
+    let mut command = Command::new(program);
+    command.arg(&file);
+    let mut place = Place::launch(command);
+    let mut all = Vec::new();
+    for round in 0..50u8 {
+        for i in 0..20 {
+            place.send(0, &frame(round ^ i));
+            all.extend_from_slice(&frame(round ^ i)[..16]);
+        }
+        assert_eq!(place.receive(1, 20).len(), 20);
+        place.seat.take_returns();
+    }
+    let report = place.stop();
+    assert!(
+        report.contains("\"packets_in\":1000,\"packets_out\":1000"),
+        "{report}"
+    );
+    assert!(std::fs::read(&file).unwrap() == all);
+}
+
 #[test]
 fn who_was_not_launched_is_told_so() {
     if has_compiler()

@@ -162,6 +162,24 @@ impl NativePacket {
     }
 }
 
+/// Wakes a program that waits for packets.
+#[derive(Debug, Clone)]
+pub struct OwnBell {
+    region: Arc<Region>,
+    me: u32,
+}
+
+impl OwnBell {
+    /// Something has come that the program waits for.
+    pub fn ring(&self) {
+        if let Some(b) = self.region.nf(self.me)
+            && crate::bell::ring::<crate::atomics::Native>(b.sleeping())
+        {
+            crate::futex::wake(b.sleeping());
+        }
+    }
+}
+
 /// A program's place in a chain; see the module's text.
 #[derive(Debug)]
 pub struct Native {
@@ -386,19 +404,42 @@ impl Native {
     /// # Errors
     /// As [`Native::wait`].
     pub fn wait_holding(&mut self, most: Duration, held: usize) -> Result<(), NativeError> {
+        self.wait_or(most, held, || false)
+    }
+
+    /// [`Native::wait_holding`] for who waits for something else, too: `awake` says whether it is there, and
+    /// [`OwnBell::ring`] that it has come.
+    ///
+    /// # Errors
+    /// As [`Native::wait`].
+    pub fn wait_or(
+        &mut self,
+        most: Duration,
+        held: usize,
+        awake: impl Fn() -> bool,
+    ) -> Result<(), NativeError> {
         self.flush(held)?;
         let done = self.done;
         let block = self.seat.block();
         let ordered = || block.is_some_and(|b| b.orders().command.load(Ordering::Acquire) != done);
+        let awake = &|| ordered() || awake();
         let (_, outputs) = self.seat.ends();
         if (0..outputs).any(|o| self.seat.backlog(o) > 0) {
             // nobody tells when there is room
             std::thread::sleep(Duration::from_micros(100).min(most));
-        } else if !self.seat.relinquish(ordered) {
-            self.seat.sleep(most.min(LONGEST_SLEEP), ordered);
+        } else if !self.seat.relinquish(awake) {
+            self.seat.sleep(most.min(LONGEST_SLEEP), awake);
         }
         self.commands();
         Ok(())
+    }
+
+    /// What other threads of the program wake it by.
+    pub fn bell(&self) -> OwnBell {
+        OwnBell {
+            region: self.seat.region().clone(),
+            me: self.seat.number(),
+        }
     }
 
     /// Packets in real time?

@@ -91,7 +91,7 @@ impl Plan {
             rings.push(ring(nf, 0, Purpose::Returns));
         }
         shape.rings = u32::try_from(rings.len()).unwrap_or(u32::MAX);
-        let bytes = shape.len()?;
+        let bytes = shape.bytes()?;
         let plan = Plan {
             shape,
             bytes,
@@ -161,7 +161,7 @@ impl Plan {
         let (Some(shape), Some(bytes)) = (shape, bytes) else {
             return Err(wrong(1, "six numbers"));
         };
-        if shape.len()? > bytes {
+        if shape.bytes()? > bytes {
             return Err(wrong(1, "as many bytes as the shape has"));
         }
         let mut rings = Vec::new();

@@ -136,7 +136,7 @@ impl Shape {
     ///
     /// # Errors
     /// One of the numbers is beyond its bound.
-    pub fn len(&self) -> Result<usize, ShapeError> {
+    pub fn bytes(&self) -> Result<usize, ShapeError> {
         Ok(self.offsets()?.len)
     }
 
@@ -272,7 +272,7 @@ impl Region {
     /// # Errors
     /// The shape's numbers are beyond their bounds.
     pub fn heap(shape: Shape) -> Result<Region, ShapeError> {
-        let len = shape.len()?;
+        let len = shape.bytes()?;
         let memory = Memory::heap(len).ok_or(ShapeError {
             what: "so many bytes",
             found: len as u64,

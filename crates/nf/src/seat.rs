@@ -175,6 +175,11 @@ impl Seat {
         self.region.nf(self.me)
     }
 
+    /// This process's number.
+    pub fn number(&self) -> u32 {
+        self.me
+    }
+
     /// The ring of input `i`, by number; inputs are in the order of their rings.
     pub fn input_ring(&self, i: usize) -> Option<u32> {
         self.inputs.get(i).map(|r| r.number)
