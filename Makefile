@@ -24,7 +24,20 @@ PREFIX ?= $(or $(CARGO_HOME),$(HOME)/.cargo)
 
 FULL_TABLE ?= $(or $(wildcard $(or $(ONEFOLD_DATA),../shared/data)/fib/dfz-half-public.prefixes.txt.gz),)
 
-.PHONY: all build install quick demo bench full-table check test soak lint mutants fuzz packages test-packages clean
+# The NF library: static and shared, in target/release. Installed with header, manual page, examples and pkg-config file.
+nf-library: packages
+	$(CARGO) build --release --locked -p onefold-nf-c
+
+install-nf-library: nf-library
+	install -D -m 644 target/release/libonefold_nf_c.a $(DESTDIR)$(PREFIX)/lib/libonefold-nf.a
+	install -D -m 755 target/release/libonefold_nf_c.so $(DESTDIR)$(PREFIX)/lib/libonefold-nf.so
+	install -D -m 644 crates/nf-c/include/onefold_nf.h $(DESTDIR)$(PREFIX)/include/onefold_nf.h
+	install -D -m 644 crates/nf-c/man/onefold_nf.3 $(DESTDIR)$(PREFIX)/share/man/man3/onefold_nf.3
+	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	sed -e 's|@prefix@|$(PREFIX)|' -e 's|@version@|0.1.0|' crates/nf-c/onefold-nf.pc.in \
+	  >$(DESTDIR)$(PREFIX)/lib/pkgconfig/onefold-nf.pc
+
+.PHONY: nf-library install-nf-library all build install quick demo bench full-table check test soak lint mutants fuzz packages test-packages clean
 
 all: build
 

@@ -19,5 +19,6 @@ run() {
 run table frame huge_vec prefetch spsc
 run packet refill pool packet::
 run classify simd::
+MIRIFLAGS="$MIRIFLAGS -Zmiri-ignore-leaks" cargo +nightly miri test --quiet -p onefold-nf --lib --test rings
 run engine simd:: flow::batch_drain flow::windows
 echo "soak: table, packet, classify and engine: no undefined behaviour"

@@ -49,7 +49,7 @@ part_xdp() {
 part_properties() {
   PROPTEST_CASES=${PROPTEST_CASES:-1000} $CARGO test --locked \
     -p onefold-table -p onefold-packet -p onefold-classify -p onefold-nat -p onefold-element -p onefold-elements \
-    -p onefold-synth -p onefold-engine
+    -p onefold-synth -p onefold-engine -p onefold-nf
 }
 # days: thirty days on the virtual clock, hosts and neighbours that come and go: packets conserved, memory flat
 part_days() { $CARGO test --profile quick --locked -p onefold --test days -- --ignored --nocapture; }

@@ -90,6 +90,8 @@ pub struct ChainFile {
     /// Ports of functions that are left unconnected on purpose: what leaves there is dropped and counted.
     #[serde(default)]
     pub unused: Vec<Loc<String>>,
+    /// How functions in processes of their own are connected: `ring`, rings of descriptors in shared memory.
+    pub interconnect: Option<Loc<String>>,
 }
 
 /// A parameter of a chain.
@@ -166,6 +168,13 @@ pub struct Function {
     pub ports: Option<Vec<Loc<String>>>,
     /// MAC address of each port, where the function has one: used for the packet type of what a link delivers.
     pub macs: Option<Vec<Loc<String>>>,
+    /// Where it runs: `inline`, merged with its neighbours into one program, or `process`, in a process of its own.
+    pub run: Option<Loc<String>>,
+    /// The core that its process is executed on; if absent, one is chosen.
+    pub affinity: Option<Loc<u32>>,
+    /// What becomes of packets while its process has ended and is not there again: they `wait` (the chain fails
+    /// closed), or `bypass` it, from its port 0 to its port 1 and back (the chain fails open).
+    pub on_crash: Option<Loc<String>>,
     /// A Click configuration.
     pub click: Option<ClickSpec>,
     /// Lets packets pass by rules.
@@ -182,6 +191,8 @@ pub struct Function {
     pub monitor: Option<kinds::monitor::Monitor>,
     /// Adds and removes a VLAN tag.
     pub vlan: Option<kinds::vlan::Vlan>,
+    /// A program of its own that uses the NF library.
+    pub native: Option<kinds::native::Native>,
 }
 
 /// A Click configuration: a file's name, or more.

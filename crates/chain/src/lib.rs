@@ -6,6 +6,7 @@
 //! - [`kinds`]: network functions without Click. Each is *defined as a graph of elements*, printable as Click text,
 //!   whose line directives point at the rules and routes it was made from.
 //! - [`import`]: rule sets and routes in other tools' formats. What an importer cannot express is refused by name.
+//! - [`segments`]: a chain some of whose functions run in processes of their own, cut into one chain for each.
 //! - [`schema`]: the JSON Schema of the chain file.
 //!
 //! Everything that is wrong with a chain is reported at once, as [`Diagnostic`]s with file, line and column.
@@ -21,9 +22,11 @@ mod links;
 pub mod live;
 mod load;
 mod params;
+mod placement;
 mod places;
 mod rounds;
 mod rules;
+pub mod segments;
 mod stitch;
 mod values;
 mod workers;
@@ -36,6 +39,7 @@ pub use find::{example_names, find};
 pub use live::{Attached, LivePort};
 pub use load::{Options, load, load_edited, load_live, load_text};
 pub use onefold_click::diag::{Diagnostic, Severity};
+pub use placement::{OnCrash, Placement, Run};
 pub use rules::{ListedRule, RulePlace};
 pub use stitch::{Chain, ChainPort, FunctionInfo, LinkInfo};
 pub use workers::{WorkerChains, load_workers, load_workers_edited, load_workers_live};

@@ -8,6 +8,7 @@ use crate::kinds::KindCx;
 use crate::links::{PortRef, parse_links, parse_port};
 use crate::live::{Attached, Live, LivePort, attach};
 use crate::params;
+use crate::placement::{self, Placement};
 use crate::places;
 use crate::stitch::{Chain, FunctionInfo, Part, Wiring, stitch};
 use crate::values;
@@ -126,6 +127,8 @@ fn load_click(
         click: text.to_string(),
         ports: Vec::new(),
         rules: Vec::new(),
+        placement: Placement::default(),
+        native: None,
     };
     let part = Part::new(reader, info, graph, None, Vec::new(), span);
     let ports = part.info.ports.iter().enumerate().map(|(n, device)| {
@@ -221,6 +224,7 @@ fn load_inner(
     edit::apply(&mut doc, &edits, file, reader);
     let doc = doc;
     attach(&doc, reader);
+    placement::check_interconnect(&doc, file, reader);
     let path = Path::new(shown);
     let folder = path
         .parent()
@@ -442,6 +446,7 @@ fn build_function(
             .collect::<Vec<_>>()
     });
     let before = reader.diagnostics.iter().filter(|d| d.is_error()).count();
+    let placement = Placement::of(f, file, reader);
     let mut cx = KindCx {
         name,
         reader,
@@ -471,6 +476,10 @@ fn build_function(
     if let Some(k) = &f.vlan {
         made.push(("vlan", k.click(&mut cx)));
     }
+    let native = f.native.as_ref().and_then(|k| k.program(&cx));
+    if let Some(k) = &f.native {
+        made.push(("native", k.click(&mut cx)));
+    }
     let rules = std::mem::take(&mut cx.rules);
     let kinds_given = made.len() + usize::from(f.click.is_some());
     if kinds_given != 1 {
@@ -481,7 +490,7 @@ fn build_function(
         reader.error_hint(
             span,
             format!("function '{name}' {message}"),
-            "give exactly one of click, firewall, router, nat, load-balancer, dpi, monitor, vlan",
+            "give exactly one of click, firewall, router, nat, load-balancer, dpi, monitor, vlan, native",
         );
         return None;
     }
@@ -505,6 +514,8 @@ fn build_function(
                 click: text,
                 ports: Vec::new(),
                 rules,
+                placement,
+                native,
             };
             Some(Part::new(reader, info, graph, names, macs, span))
         }

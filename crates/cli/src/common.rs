@@ -151,6 +151,14 @@ pub fn build(
     chain: &Chain,
     options: &engine::BuildOptions,
 ) -> Result<engine::Graph, Vec<Diagnostic>> {
+    if let Some(name) = chain.native() {
+        let d = Diagnostic::error(format!(
+            "{name} is a program of its own, and nobody can see into it"
+        ));
+        let hint =
+            "`onefold run` executes such a chain, `check` and `show` read it; nothing else does";
+        return Err(vec![d.hint(hint)]);
+    }
     engine::Graph::build(chain.graph.clone(), options)
         .map_err(|e| e.0.iter().map(engine_diagnostic).collect())
 }

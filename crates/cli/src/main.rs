@@ -70,6 +70,9 @@ enum Command {
     Show(cmd::show::Args),
     /// Runs captures, or what arrives at network interfaces, through a chain
     Run(Box<cmd::run::Args>),
+    /// One process of a chain whose functions run in several: `run` launches it
+    #[command(hide = true)]
+    Segment(Box<cmd::run::processes::segment::Args>),
     /// Says how a running chain stands
     Status(cmd::status::Args),
     /// Shows how a running chain stands, again and again: rates, drops, load
@@ -125,6 +128,7 @@ fn main() -> ExitCode {
         Command::Check(a) => cmd::check::run(&a),
         Command::Show(a) => cmd::show::run(&a),
         Command::Run(a) => cmd::run::run(&a),
+        Command::Segment(a) => cmd::run::processes::segment::run(&a),
         Command::Status(a) => cmd::status::run(&a),
         Command::Top(a) => cmd::top::run(&a),
         Command::Reload(a) => cmd::reload::run(&a),

@@ -289,7 +289,7 @@ pub fn forward_prints(graph: &mut Graph) {
 }
 
 /// What packets come from, in the order of the command line, which is theirs at equal times; then what leaves goes to.
-fn ports(chain: &Chain, plan: &mut Plan) -> Result<Vec<PortSpec>> {
+pub fn ports(chain: &Chain, plan: &mut Plan) -> Result<Vec<PortSpec>> {
     let mut all = Vec::new();
     let adapter = plan.adapter.take().map(Arc::new);
     for (port, file) in &plan.inputs {

@@ -13,6 +13,7 @@ pub mod gen_inputs;
 pub mod importers;
 pub mod ip6filter;
 pub mod ipfilter;
+pub mod nf_region;
 pub mod packet_path;
 pub mod payload_filter;
 pub mod payload_matcher;
@@ -32,7 +33,7 @@ fn text(bytes: &[u8]) -> &str {
 pub type Target = fn(&[u8]);
 
 /// All targets by name, as `cargo fuzz list` has them.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("capture", capture::run),
     ("chain_file", chain_file::run),
     ("click_parser", click_parser::run),
@@ -41,6 +42,7 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("importers", importers::run),
     ("ip6filter", ip6filter::run),
     ("ipfilter", ipfilter::run),
+    ("nf_region", nf_region::run),
     ("packet_path", packet_path::run),
     ("payload_filter", payload_filter::run),
     ("payload_matcher", payload_matcher::run),

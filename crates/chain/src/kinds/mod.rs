@@ -9,6 +9,7 @@ pub mod firewall;
 pub mod load_balancer;
 pub mod monitor;
 pub mod nat;
+pub mod native;
 pub mod router;
 mod side;
 pub mod vlan;

@@ -6,7 +6,9 @@ mod ends;
 mod join;
 
 use crate::error::Reader;
+use crate::kinds::native::NativeProgram;
 use crate::links::{Link, PortRef};
+use crate::placement::Placement;
 use crate::rules::ListedRule;
 use crate::stitch::ends::Ends;
 use indexmap::IndexMap;
@@ -63,6 +65,10 @@ pub struct FunctionInfo {
     pub ports: Vec<String>,
     /// The operator's rules, list by list.
     pub rules: Vec<ListedRule>,
+    /// Where it runs.
+    pub placement: Placement,
+    /// Of a function that is a program of its own: what is launched.
+    pub native: Option<NativeProgram>,
 }
 
 /// A link of a chain, one way.

@@ -2,7 +2,7 @@
 
 use crate::common::{self, ChainArgs};
 use anyhow::Result;
-use onefold_chain::Diagnostic;
+use onefold_chain::{Chain, Diagnostic, OnCrash};
 use onefold_engine::BuildOptions;
 
 /// Options of `onefold check`.
@@ -25,12 +25,15 @@ pub struct Args {
 
 /// Runs it.
 pub fn run(args: &Args) -> Result<u8> {
+    let mut placed = Vec::new();
     let (name, diagnostics, counts) = match args.chain.load() {
         Err(e) => (args.chain.chain.clone(), common::chain_error(&e), None),
         Ok(chain) => {
             let mut ds = chain.warnings.clone();
             let counts = (chain.functions.len(), chain.graph.elements.len());
+            ds.extend(segments(&chain, &mut placed));
             match common::build(&chain, &BuildOptions::default()) {
+                Err(_) if chain.native().is_some() => {}
                 Ok(g) => ds.extend(g.warnings().iter().map(common::engine_diagnostic)),
                 Err(e) => ds.extend(e),
             }
@@ -43,12 +46,18 @@ pub fn run(args: &Args) -> Result<u8> {
             "ok": ok,
             "chain": name,
             "diagnostics": diagnostics.iter().map(common::diagnostic_json).collect::<Vec<_>>(),
+            "processes": placed.iter().map(|(name, _)| name).collect::<Vec<_>>(),
         }))?;
     } else {
         common::print_diagnostics(&diagnostics);
         let errors = diagnostics.iter().filter(|d| d.is_error()).count();
         match counts {
-            Some((f, e)) if ok => crate::say!("{name}: ok ({f} network functions, {e} elements)"),
+            Some((f, e)) if ok => {
+                crate::say!("{name}: ok ({f} network functions, {e} elements)");
+                for (name, how) in &placed {
+                    crate::say!("  process {name}{how}");
+                }
+            }
             _ => crate::say!(
                 "{name}: {errors} error{}",
                 if errors == 1 { "" } else { "s" }
@@ -56,4 +65,36 @@ pub fn run(args: &Args) -> Result<u8> {
         }
     }
     Ok(if ok { common::HOLDS } else { common::BAD_INPUT })
+}
+
+/// What runs in which process, if functions run in several, and what is wrong with that.
+fn segments(chain: &Chain, placed: &mut Vec<(String, String)>) -> Vec<Diagnostic> {
+    if !chain.has_processes() {
+        return Vec::new();
+    }
+    let segments = match chain.segments() {
+        Ok(s) => s,
+        Err(e) => return vec![Diagnostic::error(e.to_string())],
+    };
+    let mut wrong = Vec::new();
+    for s in &segments.all {
+        let mut how = match s.functions.len() {
+            1 => String::new(),
+            n => format!(" ({n} functions, merged)"),
+        };
+        if let Some(core) = s.affinity {
+            how.push_str(&format!(", core {core}"));
+        }
+        if s.on_crash != OnCrash::Wait {
+            how.push_str(&format!(", on-crash: {}", s.on_crash.name()));
+        }
+        placed.push((s.name.clone(), how));
+        // what refers to what is in another process cannot be built
+        if s.native.is_none()
+            && let Err(ds) = common::build(&s.chain, &BuildOptions::default())
+        {
+            wrong.extend(ds);
+        }
+    }
+    wrong
 }

@@ -18,6 +18,7 @@ mod links;
 mod load;
 mod logging;
 mod offload;
+mod processes;
 mod running;
 mod sandbox;
 mod scaling;

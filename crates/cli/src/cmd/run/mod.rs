@@ -1,6 +1,7 @@
 //! `onefold run`: captures in, captures out; or the packets of network interfaces, while they come.
 
 mod beside;
+pub mod processes;
 pub mod report;
 mod workers;
 
@@ -245,6 +246,10 @@ impl Args {
     pub fn reload_fault(&self) -> Option<usize> {
         self.reload_fault
     }
+    /// Most packets that go in together.
+    pub fn batch_size(&self) -> usize {
+        usize::from(self.batch)
+    }
     /// See [`Args::seed`].
     pub fn seed(&self) -> u64 {
         self.seed
@@ -329,6 +334,9 @@ fn carry_out(args: &Args) -> Result<u8> {
         return Ok(common::BAD_INPUT);
     };
     let inputs = bound(args, &chain)?;
+    if chain.has_processes() {
+        return processes::run(args, &chain, (live, attached), &inputs);
+    }
     let clock = Clock::start();
     let start = match live.is_empty() {
         true => runner::first_time(&inputs)?,

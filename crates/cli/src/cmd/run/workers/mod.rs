@@ -107,6 +107,9 @@ pub fn run(args: &Args, captures: bool) -> Result<u8> {
     let Some(first) = loaded.chains.first() else {
         bail!("a run has one worker at least");
     };
+    if first.has_processes() {
+        bail!("--workers is not there yet for chains with functions in processes of their own");
+    }
     common::print_diagnostics(&first.warnings);
     common::print_diagnostics(&loaded.warnings);
     live::fit(first, &live, &attached, args.quiet)?;

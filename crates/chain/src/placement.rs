@@ -1,0 +1,146 @@
+//! Where a function runs, and what becomes of its packets when it has ended: `run`, `affinity` and `on-crash` of a
+//! chain file's functions, and the file's `interconnect`.
+
+use crate::error::Reader;
+use crate::file::{ChainFile, Function, Loc};
+use onefold_click::source::{FileId, Span};
+use onefold_click::suggest::did_you_mean;
+
+/// Where a function runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Run {
+    /// Merged with its neighbours that are inline, too, into one program.
+    #[default]
+    Inline,
+    /// In a process of its own.
+    Process,
+}
+
+impl Run {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            Run::Inline => "inline",
+            Run::Process => "process",
+        }
+    }
+}
+
+/// What becomes of the packets of a function whose process has ended, until it is there again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnCrash {
+    /// They wait: the chain fails closed.
+    #[default]
+    Wait,
+    /// They pass the function by, from its port 0 to its port 1 and back: the chain fails open.
+    Bypass,
+}
+
+impl OnCrash {
+    /// As it is written.
+    pub fn name(self) -> &'static str {
+        match self {
+            OnCrash::Wait => "wait",
+            OnCrash::Bypass => "bypass",
+        }
+    }
+}
+
+/// All that a chain file says of where a function runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Where.
+    pub run: Run,
+    /// The core that it is executed on; `None`: one is chosen.
+    pub affinity: Option<u32>,
+    /// See [`OnCrash`].
+    pub on_crash: OnCrash,
+}
+
+/// Words of a key that mean something, and those that will.
+struct Words<T: 'static> {
+    key: &'static str,
+    known: &'static [(&'static str, T)],
+    planned: &'static [&'static str],
+}
+
+const RUN: Words<Run> = Words {
+    key: "run",
+    known: &[("inline", Run::Inline), ("process", Run::Process)],
+    planned: &["namespace", "external"],
+};
+const ON_CRASH: Words<OnCrash> = Words {
+    key: "on-crash",
+    known: &[("wait", OnCrash::Wait), ("bypass", OnCrash::Bypass)],
+    planned: &[],
+};
+const INTERCONNECT: Words<()> = Words {
+    key: "interconnect",
+    known: &[("ring", ())],
+    planned: &["veth", "ovs"],
+};
+
+impl<T: Copy + Default> Words<T> {
+    /// What a word means. Other words are told to the reader.
+    fn read(&self, word: Option<&Loc<String>>, file: FileId, reader: &mut Reader) -> T {
+        let Some(word) = word else {
+            return T::default();
+        };
+        if let Some((_, meaning)) = self.known.iter().find(|k| k.0 == word.value) {
+            return *meaning;
+        }
+        let span = Span::new(file, word.start, word.start + word.len.max(1));
+        let known: Vec<&str> = self.known.iter().map(|k| k.0).collect();
+        let list = known.join(", ");
+        let (key, value) = (self.key, &word.value);
+        if self.planned.contains(&value.as_str()) {
+            let text = format!("{key}: '{value}' is not there yet");
+            reader.error_hint(span, text, format!("what there is: {list}"));
+            return T::default();
+        }
+        let near = did_you_mean(value, known);
+        let hint = near.unwrap_or_else(|| format!("one of: {list}"));
+        reader.error_hint(span, format!("{key}: unknown word '{value}'"), hint);
+        T::default()
+    }
+}
+
+impl Placement {
+    /// Reads it. Unknown words are told to the reader.
+    pub(crate) fn of(f: &Function, file: FileId, reader: &mut Reader) -> Placement {
+        let run = match (&f.native, &f.run) {
+            (Some(_), None) => Run::Process,
+            (Some(_), Some(word)) if word.value == "inline" => {
+                let span = Span::new(file, word.start, word.start + word.len.max(1));
+                let text = "a native function is a program, which runs in a process of its own";
+                reader.error_hint(span, text, "leave 'run' out, or write 'run: process'");
+                Run::Process
+            }
+            (_, word) => RUN.read(word.as_ref(), file, reader),
+        };
+        let placement = Placement {
+            run,
+            affinity: f.affinity.as_ref().map(|a| a.value),
+            on_crash: ON_CRASH.read(f.on_crash.as_ref(), file, reader),
+        };
+        let only_of_processes = [
+            ("affinity", f.affinity.as_ref().map(|a| (a.start, a.len))),
+            ("on-crash", f.on_crash.as_ref().map(|a| (a.start, a.len))),
+        ];
+        for (key, at) in only_of_processes {
+            if let (Some((start, len)), Run::Inline) = (at, placement.run)
+                && f.run.as_ref().is_none_or(|r| r.value == "inline")
+            {
+                let span = Span::new(file, start, start + len.max(1));
+                let text = format!("{key} is of functions in processes of their own");
+                reader.error_hint(span, text, "add 'run: process', or leave it out");
+            }
+        }
+        placement
+    }
+}
+
+/// Looks at how processes are to be connected.
+pub(crate) fn check_interconnect(doc: &ChainFile, file: FileId, reader: &mut Reader) {
+    INTERCONNECT.read(doc.interconnect.as_ref(), file, reader);
+}

@@ -1,0 +1,28 @@
+//! What a process is told when it is launched.
+
+use onefold_chain::segments::Told;
+use serde::{Deserialize, Serialize};
+
+/// See the module's text.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Hello {
+    /// Its number.
+    pub me: u32,
+    /// Its name.
+    pub name: String,
+    /// The plan, as its text.
+    pub plan: String,
+    /// When the chain's clock begins, nanoseconds since 1970.
+    pub start: i64,
+    /// Packets arrive in real time.
+    pub live: bool,
+    /// How often it looks again before it sleeps, at most; 0: it sleeps at once.
+    pub spins: u32,
+    /// Ports of its chain: the ring that packets come from, and the one that they leave through.
+    pub ports: Vec<(String, Option<u32>, Option<u32>)>,
+    /// Its chain.
+    pub chain: Told,
+}
+
+/// Longest message about a chain, in bytes.
+pub const LONGEST: usize = 1 << 30;

@@ -1,0 +1,317 @@
+//! Chains with functions in processes of their own: each segment of the chain ([`onefold_chain::segments`]) is a
+//! process, this one launches them all, and moves packets between devices or captures and their rings. What goes from
+//! one segment to the next one, that one's process puts into the next one's ring by itself.
+
+mod hello;
+mod kids;
+mod mover;
+mod report;
+pub mod segment;
+
+use super::Args;
+use crate::common;
+use crate::live::LivePlan;
+use crate::merge;
+use crate::ports::Live;
+use crate::program;
+use crate::runner::{self, Plan as RunPlan};
+use crate::xdp::Offloads;
+use anyhow::{Context, Result, bail};
+use kids::{Kid, Launch};
+use mover::{Io, Mover};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use onefold_chain::segments::Segments;
+use onefold_chain::{Attached, Chain, Diagnostic};
+use onefold_nf::{Memory, Plan, Region, Seat, Shape, Waker};
+use onefold_packet::Timestamp;
+use onefold_port_ring::Packets;
+use onefold_runtime::{Clock, PortSpec};
+use onefold_verify::generate::adapt::Adapter;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Places of a ring.
+const PLACES: u32 = 1024;
+/// Slots of a chain, and for each process.
+const SLOTS: u32 = 4096;
+const SLOTS_EACH: u32 = 512;
+/// Bytes of a slot: a packet of an Ethernet's MTU and more, in an odd number of cache lines.
+const SLOT_BYTES: u32 = 2112;
+/// How often a process looks again before it sleeps, where each has a core of its own: some 50 microseconds.
+const SPINS: u32 = 4096;
+
+/// Runs it.
+pub fn run(
+    args: &Args,
+    chain: &Chain,
+    (live, attached): (Vec<Live>, Vec<Attached>),
+    inputs: &[(String, String)],
+) -> Result<u8> {
+    check(args)?;
+    let segments = match chain.segments() {
+        Ok(s) => s,
+        Err(e) => {
+            common::print_diagnostics(&[Diagnostic::error(e.to_string())]);
+            return Ok(common::BAD_INPUT);
+        }
+    };
+    let clock = Clock::start();
+    let start = match live.is_empty() {
+        true => runner::first_time(inputs)?,
+        false => clock.origin(),
+    };
+    let adapter = match args.adapt {
+        true => match super::workers::graph(args, chain, start, args.quiet) {
+            Ok(g) => Some(Adapter::new(&program::synthesize_graph(&g).program)),
+            Err(code) => return Ok(code),
+        },
+        false => None,
+    };
+    let is_live = !live.is_empty();
+    let mut run_plan = run_plan(args, clock, adapter, (live, &attached));
+    let specs = runner::ports(chain, &mut run_plan)?;
+    let wiring = Wiring::new(chain, &segments)?;
+    let (memory, fd) = Memory::create(wiring.plan.bytes, false).context("shared memory")?;
+    let plan = Plan {
+        bytes: memory.len(),
+        ..wiring.plan.clone()
+    };
+    let region = Arc::new(Region::new(memory, plan.shape)?);
+    let seat = Seat::new(region.clone(), &plan, 0, Vec::new())?;
+    let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
+    let event: OwnedFd = event.into();
+    let cores = merge::cores();
+    let spins = match cores.len() > segments.all.len() {
+        true => SPINS,
+        false => 0,
+    };
+    let launch = Launch {
+        memory: fd,
+        event: event.try_clone()?,
+        plan: plan.clone(),
+        start,
+        live: is_live,
+        spins,
+        quiet: args.quiet,
+    };
+    let kids = kids(&segments, &wiring, &launch, &cores)?;
+    let ios = ios(specs, &wiring, &seat);
+    runner::catch_interrupt();
+    let mut mover = Mover::new(
+        Packets::new(seat, !is_live, usize::MAX),
+        region,
+        (launch, kids),
+    );
+    mover.ports(
+        ios,
+        (clock, is_live),
+        (args.batch_size(), args.limit),
+        event,
+    );
+    if !mover.launch()? {
+        return Ok(common::HOLDS_NOT);
+    }
+    if !args.quiet {
+        mover.say(&segments);
+    }
+    let ended = match is_live {
+        true => mover.live(&run_plan.live_plan)?,
+        false => mover.captures(run_plan.linger)?,
+    };
+    report::print(args, chain, &mut mover, ended)
+}
+
+/// Options that do not go with it.
+fn check(args: &Args) -> Result<()> {
+    let wrong = [
+        (args.workers > 1, "--workers"),
+        (args.offload.is_some(), "--offload"),
+        (args.html.is_some(), "--html"),
+        (args.rules, "--rules"),
+        (args.has_program(), "--program"),
+    ];
+    match wrong.iter().find(|w| w.0) {
+        Some((_, flag)) => bail!(
+            "{flag} is not there yet for chains with functions in processes of their own (run: process)"
+        ),
+        None => Ok(()),
+    }
+}
+
+fn run_plan(
+    args: &Args,
+    clock: Clock,
+    adapter: Option<Adapter>,
+    (live, attached): (Vec<Live>, &[Attached]),
+) -> RunPlan {
+    let mut plan = super::plan(args, clock, adapter, attached);
+    plan.live = live.into_iter().map(|l| (l.port, l.open)).collect();
+    plan.offloads = Offloads::default();
+    plan.live_plan = LivePlan {
+        team: None,
+        ..plan.live_plan
+    };
+    plan.linger = Timestamp::from_secs_f64(args.linger.clamp(0.0, 1e9));
+    plan
+}
+
+/// A port of a process's chain: the ring that packets come from, and the one that they leave through.
+type PortRings = (String, Option<u32>, Option<u32>);
+
+/// A ring between a process and a port of the chain.
+struct Outer {
+    port: String,
+    ring: u32,
+}
+
+/// Which rings there are, and whose.
+struct Wiring {
+    plan: Plan,
+    /// By segment: ports of its chain, with the ring that packets come from, and the one that they leave through.
+    ports: Vec<Vec<PortRings>>,
+    /// Where what arrives at ports of the chain goes.
+    entries: Vec<Outer>,
+    /// Where what leaves at them comes from.
+    exits: Vec<Outer>,
+    /// By segment: a ring that it takes from, and the one that what came from there would leave through.
+    around: Vec<Vec<(u32, u32)>>,
+}
+
+impl Wiring {
+    fn new(chain: &Chain, segments: &Segments) -> Result<Wiring> {
+        let number = |segment: usize| segment as u32 + 1;
+        let mut links = Vec::new();
+        let mut ports: Vec<Vec<PortRings>> = segments.all.iter().map(|_| Vec::new()).collect();
+        let (mut entries, mut exits) = (Vec::new(), Vec::new());
+        // who is at the other end of a segment's rings, in and out
+        let mut peers: Vec<Vec<(String, u32, bool)>> = ports.iter().map(|_| Vec::new()).collect();
+        let mut add = |segment: usize, name: &str, (ring, arrives): (u32, bool), peer: String| {
+            if let (Some(p), Some(of)) = (ports.get_mut(segment), peers.get_mut(segment)) {
+                let ends = (arrives.then_some(ring), (!arrives).then_some(ring));
+                match p.iter_mut().find(|p| p.0 == name) {
+                    Some(known) => {
+                        *known = (known.0.clone(), known.1.or(ends.0), known.2.or(ends.1))
+                    }
+                    None => p.push((name.to_string(), ends.0, ends.1)),
+                }
+                of.push((peer, ring, arrives));
+            }
+        };
+        for c in &segments.cuts {
+            let ring = links.len() as u32;
+            links.push((number(c.from), number(c.to)));
+            add(c.from, &c.port, (ring, false), format!("segment {}", c.to));
+            add(c.to, &c.port, (ring, true), format!("segment {}", c.from));
+        }
+        for p in &chain.ports {
+            for (s, segment) in segments.all.iter().enumerate() {
+                let Some(own) = segment.chain.ports.iter().find(|o| o.name == p.name) else {
+                    continue;
+                };
+                let peer = format!("port {}", p.name);
+                let outer = |ring| Outer {
+                    port: p.name.clone(),
+                    ring,
+                };
+                if own.source.is_some() {
+                    let ring = links.len() as u32;
+                    links.push((0, number(s)));
+                    entries.push(outer(ring));
+                    add(s, &p.name, (ring, true), peer.clone());
+                }
+                if !own.sinks.is_empty() {
+                    let ring = links.len() as u32;
+                    links.push((number(s), 0));
+                    exits.push(outer(ring));
+                    add(s, &p.name, (ring, false), peer);
+                }
+            }
+        }
+        let nfs = segments.all.len() as u32 + 1;
+        let shape = Shape {
+            nfs,
+            rings: 0,
+            places: PLACES,
+            slots: SLOTS + SLOTS_EACH * nfs,
+            slot_bytes: SLOT_BYTES,
+        };
+        let around = peers.iter().map(|of| {
+            let ins = of.iter().filter(|p| p.2);
+            let way = ins.filter_map(|(peer, ring, _)| {
+                let other = of.iter().find(|o| !o.2 && o.0 != *peer)?;
+                Some((*ring, other.1))
+            });
+            way.collect()
+        });
+        Ok(Wiring {
+            around: around.collect(),
+            plan: Plan::new(shape, &links)?,
+            ports,
+            entries,
+            exits,
+        })
+    }
+}
+
+/// The processes, none of which has been launched.
+fn kids(
+    segments: &Segments,
+    wiring: &Wiring,
+    launch: &Launch,
+    cores: &[usize],
+) -> Result<Vec<Kid>> {
+    let mut all = Vec::new();
+    for (i, segment) in segments.all.iter().enumerate() {
+        let chosen = match cores.len() {
+            0 | 1 => None,
+            n => cores.get((i + 1) % n).map(|c| *c as u32),
+        };
+        if let Some(core) = segment.affinity
+            && !cores.contains(&(core as usize))
+        {
+            bail!(
+                "{}: affinity: there is no core {core} to be had; there are {cores:?}",
+                segment.name
+            );
+        }
+        let core = segment.affinity.or(chosen);
+        let rings = wiring.ports.get(i).cloned().unwrap_or_default();
+        let around = wiring.around.get(i).cloned().unwrap_or_default();
+        all.push(Kid::new(
+            i as u32 + 1,
+            segment,
+            (rings, around),
+            core,
+            launch,
+        )?);
+    }
+    Ok(all)
+}
+
+/// Ports of the chain with what is behind them, and their rings.
+fn ios(specs: Vec<PortSpec>, wiring: &Wiring, seat: &Seat) -> Vec<Io> {
+    let mut ios = Vec::new();
+    for spec in specs {
+        let at = |all: &[Outer]| all.iter().find(|o| o.port == spec.name).map(|o| o.ring);
+        let entry = spec.entry.and_then(|_| at(&wiring.entries));
+        // captures that arrive are ports of their own; what leaves does so at the chain's
+        let exits = wiring.exits.iter().filter(|o| o.port == spec.name);
+        let exits: Vec<u32> = match spec.sinks.is_empty() {
+            true => Vec::new(),
+            false => exits.map(|o| o.ring).collect(),
+        };
+        ios.push(Io::new(
+            spec.name,
+            spec.port,
+            entry.and_then(|r| seat.output_of(r)),
+            exits.into_iter().filter_map(|r| seat.input_of(r)).collect(),
+        ));
+    }
+    ios
+}
+
+/// How who stands in for a process wakes the launcher.
+fn wakers_of(launch: &Launch) -> Vec<Waker> {
+    let event = launch.event.try_clone();
+    event.map(Waker::Event).into_iter().collect()
+}

@@ -1,0 +1,412 @@
+//! One process of a chain: takes packets out of rings, through its part of the chain, into rings, as it is told to by
+//! who launched it.
+
+use super::hello::{Hello, LONGEST};
+use crate::cmd::run::{self, Made, workers};
+use crate::common;
+use crate::deploy::{Renewal, Verifier};
+use crate::runner::{self, Ran};
+use crate::shadow::Policy;
+use anyhow::{Context, Result, bail};
+use onefold_chain::Chain;
+use onefold_element::ElemId;
+use onefold_engine::Executor;
+use onefold_engine::shadow::Shadow;
+use onefold_nf::service::ServiceClock;
+use onefold_nf::{Channel, LONGEST_SLEEP, Memory, Plan, Region, Seat, State, Waker};
+use onefold_packet::Timestamp;
+use onefold_port_ring::{Packets, RingPort, Shared, lock};
+use onefold_runtime::{Clock, Polling, PortSpec, Rhythm, Step, Worker};
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Options of the hidden subcommand: those of `run`, and where its launcher is.
+#[derive(clap::Args, Debug, Clone)]
+#[group(skip)]
+pub struct Args {
+    /// The descriptor that it is told by what to do
+    #[arg(long, value_name = "FD")]
+    channel: i32,
+    #[command(flatten)]
+    run: run::Args,
+}
+
+/// How long the launcher may take to say what is to be done.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// While packets wait for room in a ring, nothing more is taken in for so long; then it is, or two functions whose rings
+/// are full would wait for each other for ever.
+const BLOCKED: Duration = Duration::from_millis(1);
+/// With packets in real time, what has waited for room for so long is given up.
+const GIVEN_UP: Duration = Duration::from_millis(20);
+/// How long it sleeps while packets wait for room.
+const BLOCKED_SLEEP: Duration = Duration::from_micros(100);
+
+/// Runs it.
+pub fn run(args: &Args) -> Result<u8> {
+    let mut channel = Channel::inherit(args.channel)
+        .context("'segment' is what 'run' launches; run a chain with functions in processes")?;
+    channel.patience(PATIENCE)?;
+    let (message, fds) = channel.receive(LONGEST)?;
+    let hello: Hello = serde_json::from_slice(&message)?;
+    let plan = Plan::of_text(&hello.plan)?;
+    let Ok([memory, event]) = <[_; 2]>::try_from(fds) else {
+        bail!("the launcher has not sent what belongs to its message");
+    };
+    let memory = Memory::attach(memory.as_fd(), plan.bytes).context("the shared memory")?;
+    let region = Arc::new(Region::new(memory, plan.shape)?);
+    let seat = Seat::new(region, &plan, hello.me, vec![Waker::Event(event)])?;
+    let quota = plan.shape.slots as usize / (plan.shape.nfs as usize + 1) / 2;
+    let packets: Shared = Arc::new(Mutex::new(Packets::new(seat, !hello.live, quota)));
+    let args = args.run.silent();
+    let mut process = match Process::new(&args, hello, packets)? {
+        Ok(p) => p,
+        Err(code) => return Ok(code),
+    };
+    process.run()?;
+    process.report(&args, &mut channel)
+}
+
+/// A part of a chain that runs.
+struct Process {
+    chain: Chain,
+    worker: Worker<Shadow>,
+    packets: Shared,
+    region: Arc<Region>,
+    me: u32,
+    live: bool,
+    /// The program that it began with.
+    made: Option<(crate::program::Synthesized, crate::deploy::Verification)>,
+    renewal: Renewal,
+    /// The last command that was carried out.
+    done: u32,
+    spins: Spins,
+    /// Packets have waited for room since then.
+    blocked: Option<Instant>,
+    service: ServiceClock,
+    begun: Instant,
+}
+
+impl Process {
+    /// Ready to run, or an exit status.
+    fn new(
+        args: &run::Args,
+        hello: Hello,
+        packets: Shared,
+    ) -> Result<std::result::Result<Process, u8>> {
+        let chain = hello.chain.chain();
+        let start = Timestamp(hello.start);
+        let graph = match workers::graph(args, &chain, start, true) {
+            Ok(g) => g,
+            Err(code) => return Ok(Err(code)),
+        };
+        let ports = crate::cmd::verify::ports(&chain);
+        let verifier = Verifier::new(args.verify(), ports, args.seed(), true);
+        let policy = Policy::new(args.shadow(), args.seed());
+        let (executor, made) = match run::executor(args, graph, &verifier, &policy, true)? {
+            Ok(begun) => begun,
+            Err(code) => return Ok(Err(code)),
+        };
+        let mut specs = Vec::new();
+        for p in &chain.ports {
+            let rings = hello.ports.iter().find(|r| r.0 == p.name);
+            let (input, output) = rings.map_or((None, None), |r| (r.1, r.2));
+            let ends = {
+                let mut all = lock(&packets);
+                let seat = all.seat();
+                let (i, o) = (
+                    input.map(|r| seat.input_of(r)),
+                    output.map(|r| seat.output_of(r)),
+                );
+                (i.flatten(), o.flatten())
+            };
+            specs.push(PortSpec {
+                name: p.name.clone(),
+                entry: p.source.map(|s| ElemId(s as u32)),
+                sinks: p.sinks.iter().map(|s| ElemId(*s as u32)).collect(),
+                port: Some(Box::new(RingPort::new(
+                    &p.name,
+                    packets.clone(),
+                    ends,
+                    hello.live,
+                ))),
+            });
+        }
+        let region = lock(&packets).seat().region().clone();
+        let done = region
+            .nf(hello.me)
+            .map(|b| b.said().done.load(Ordering::Relaxed));
+        Ok(Ok(Process {
+            worker: Worker::new(executor, specs, args.batch_size()),
+            renewal: Renewal::new(verifier, policy, false, !hello.live),
+            made,
+            chain,
+            packets,
+            me: hello.me,
+            live: hello.live,
+            done: done.unwrap_or_default(),
+            spins: Spins::new(hello.spins),
+            blocked: None,
+            service: ServiceClock::default(),
+            begun: Instant::now(),
+            region,
+        }))
+    }
+
+    /// Until it is told to stop.
+    fn run(&mut self) -> Result<()> {
+        let clock = Clock::start();
+        if self.live {
+            self.worker.start(clock.now())?;
+        }
+        self.tell(State::Running);
+        let mut synthesized = !self.worker.executor().needs_program();
+        let mut rhythm = Rhythm::new(Polling::Busy);
+        while self.commands()? {
+            if synthesized && self.worker.executor().needs_program() {
+                synthesized = self.renewal.renew(self.worker.executor());
+            }
+            let step = match self.may_take() {
+                true => self.step(&clock)?,
+                false => None,
+            };
+            self.publish(step)?;
+            let attend = match step {
+                Some(_) => rhythm.busy(),
+                None => {
+                    self.rest(&clock)?;
+                    rhythm.idle().attend
+                }
+            };
+            if attend {
+                self.warn();
+                runner::forward_prints(self.worker.executor().flow_mut().peek_graph_mut());
+            }
+            if self.worker.executor().graph().stop_requested() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A batch.
+    fn step(&mut self, clock: &Clock) -> Result<Option<Step>> {
+        let begun = Instant::now();
+        let step = match self.live {
+            true => self.worker.live_step(clock, usize::MAX)?,
+            false => self.worker.step(usize::MAX)?,
+        };
+        if let Some(step) = &step
+            && self.service.is_due(begun)
+            && let Some(b) = self.region.nf(self.me)
+        {
+            let took = (begun, begun.elapsed());
+            self.service.timed(took, step.packets, b.service());
+        }
+        Ok(step)
+    }
+
+    /// What came of a batch is seen by others.
+    fn publish(&mut self, step: Option<Step>) -> Result<()> {
+        let mut all = lock(&self.packets);
+        if step.is_none() && !all.is_blocked() {
+            return Ok(());
+        }
+        all.flush()?;
+        if all.is_blocked() {
+            let since = *self.blocked.get_or_insert_with(Instant::now);
+            if self.live && since.elapsed() > GIVEN_UP {
+                all.give_up();
+            }
+        }
+        settle(&mut all, &mut self.blocked, &self.region, self.me);
+        if let Some(b) = self.region.nf(self.me) {
+            let (said, counts) = (b.said(), all.counts());
+            let batches = said.batches.load(Ordering::Relaxed);
+            said.batches
+                .store(batches + u64::from(step.is_some()), Ordering::Relaxed);
+            said.received.store(counts.received, Ordering::Relaxed);
+            said.sent.store(counts.sent, Ordering::Relaxed);
+            said.lost.store(counts.lost, Ordering::Relaxed);
+            let done = self.done;
+            let ordered = || b.orders().command.load(Ordering::Relaxed) != done;
+            all.seat().relinquish(ordered);
+        }
+        Ok(())
+    }
+
+    /// May packets be taken in, or is room waited for?
+    fn may_take(&self) -> bool {
+        self.blocked
+            .is_none_or(|since| !self.live && since.elapsed() >= BLOCKED)
+    }
+
+    /// There is nothing to do at present.
+    fn rest(&mut self, clock: &Clock) -> Result<()> {
+        let mut most = LONGEST_SLEEP;
+        if self.live {
+            self.worker.idle(clock)?;
+            let graph = self.worker.executor().graph();
+            if graph.has_runnable_tasks() {
+                most = Duration::from_millis(1);
+            }
+            if let Some(at) = graph.next_timer() {
+                let left = u64::try_from((at - clock.now()).0).unwrap_or(0);
+                most = most.min(Duration::from_nanos(left));
+            }
+        }
+        let mut all = lock(&self.packets);
+        all.flush()?;
+        if all.is_blocked() {
+            // nobody tells when there is room
+            drop(all);
+            std::thread::sleep(BLOCKED_SLEEP);
+            return Ok(());
+        }
+        settle(&mut all, &mut self.blocked, &self.region, self.me);
+        let Some(block) = self.region.nf(self.me) else {
+            return Ok(());
+        };
+        let ordered = || block.orders().command.load(Ordering::Acquire) != self.done;
+        let seat = all.seat();
+        if !self.spins.until(|| !seat.is_idle() || ordered()) {
+            seat.sleep(most, ordered);
+        }
+        Ok(())
+    }
+
+    /// Carries out what the launcher wants. False: it is to stop.
+    fn commands(&mut self) -> Result<bool> {
+        let Some(block) = self.region.nf(self.me) else {
+            return Ok(false);
+        };
+        let command = block.orders().command.load(Ordering::Acquire);
+        if command == self.done {
+            return Ok(true);
+        }
+        let time = Timestamp(block.orders().time.load(Ordering::Relaxed) as i64);
+        match command & 3 {
+            1 => {
+                let span = time - self.worker.now();
+                self.worker.linger(span)?;
+            }
+            2 => self.worker.finish()?,
+            _ => return Ok(false),
+        }
+        let mut all = lock(&self.packets);
+        let begun = Instant::now();
+        // what came of it is in rings before it is done, if there is room
+        while all.is_blocked() && begun.elapsed() < PATIENCE {
+            all.flush()?;
+            std::thread::sleep(BLOCKED_SLEEP);
+        }
+        settle(&mut all, &mut self.blocked, &self.region, self.me);
+        self.done = command;
+        block.said().done.store(command, Ordering::Release);
+        all.seat().ring(0);
+        Ok(true)
+    }
+
+    /// The launcher hears where it is.
+    fn tell(&self, state: State) {
+        if let Some(b) = self.region.nf(self.me) {
+            b.said().state.store(state as u32, Ordering::Release);
+        }
+        lock(&self.packets).seat().ring(0);
+    }
+
+    /// A peer that does what cannot be ends this process: the launcher puts the rings in order.
+    fn warn(&mut self) {
+        for w in self.worker.take_warnings() {
+            eprintln!("{}: {w}", self.chain.name);
+        }
+    }
+
+    /// Says at the end what it has done.
+    fn report(mut self, args: &run::Args, channel: &mut Channel) -> Result<u8> {
+        self.renewal.end();
+        self.warn();
+        let shadow = self.worker.executor();
+        shadow.end_window();
+        let with_program = !shadow.needs_program();
+        let program = with_program.then(|| shadow.flow().report());
+        runner::forward_prints(shadow.flow_mut().graph_mut());
+        let compared = shadow.report();
+        let ran = Ran {
+            seconds: self.begun.elapsed().as_secs_f64(),
+            cpu_seconds: runner::thread_seconds(),
+            interrupted: false,
+            renewed: self.renewal.renewed,
+            program,
+            early: Vec::new(),
+        };
+        let outcome = runner::outcome(&self.chain, &mut self.worker, ran, self.live);
+        let runner = self.worker.into_executor();
+        let made = self.made.as_ref().map(|(s, v)| Made {
+            graph: runner.graph(),
+            synthesized: s,
+            verification: v,
+            renewals: self.renewal.verdicts(),
+            shadow: None,
+        });
+        let mut v = run::report::json(&outcome, args.mode(), made.as_ref());
+        let (counts, refused) = {
+            let mut all = lock(&self.packets);
+            // nobody takes it any more
+            all.give_up();
+            (all.counts(), all.seat().refused())
+        };
+        v["compared"] = compared.compared.into();
+        v["mismatches"] = compared.mismatches.into();
+        v["lost"] = counts.lost.into();
+        v["refused"] = refused.into();
+        channel.send(v.to_string().as_bytes(), &[])?;
+        if let Some(b) = self.region.nf(self.me) {
+            b.said().state.store(State::Ended as u32, Ordering::Release);
+        }
+        Ok(common::HOLDS)
+    }
+}
+
+/// What was taken in is done with, unless what came of it waits for room, and has not done so for long: then rings fill
+/// up, and whoever is in front waits, too.
+fn settle(all: &mut Packets, blocked: &mut Option<Instant>, region: &Region, me: u32) {
+    let waits = all.is_blocked();
+    if !waits {
+        *blocked = None;
+    } else if blocked.is_none_or(|since| since.elapsed() < BLOCKED) {
+        return;
+    }
+    if let Some(b) = region.nf(me) {
+        b.said().waiting.store(u64::from(waits), Ordering::Release);
+    }
+    all.seat().release();
+    all.seat().tidy();
+}
+
+/// Looks again and again before it sleeps, for as long as that has been worth it lately.
+struct Spins {
+    most: u32,
+    now: u32,
+}
+
+impl Spins {
+    fn new(most: u32) -> Spins {
+        Spins { most, now: most }
+    }
+
+    /// Looks whether it is so, for a while. Is it?
+    fn until(&mut self, is: impl Fn() -> bool) -> bool {
+        for _ in 0..self.now {
+            if is() {
+                self.now = (self.now * 2).min(self.most);
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        // half as long the next time, but never so short that it cannot be found out again
+        self.now = (self.now / 2).max(self.most.min(32));
+        false
+    }
+}

@@ -1,0 +1,478 @@
+//! Functions in processes of their own: what comes out is what comes out of one process, whatever ends meanwhile is
+//! accounted for, and nothing is left behind.
+
+mod common;
+
+use common::{root, run, temp};
+use onefold_capture::{CaptureReader, CaptureWriter, LinkType};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The ISP edge with these functions in processes; `more` goes with each of them.
+fn isp_edge(dir: &Path, functions: &[&str], more: &str) -> String {
+    let text = std::fs::read_to_string(root().join("chains/isp-edge/chain.yaml")).unwrap();
+    let rules = root().join("chains/isp-edge/acl-713.rules");
+    let some = std::fs::read_to_string(rules).unwrap();
+    let some: Vec<&str> = some.lines().take(40).collect();
+    std::fs::write(dir.join("some.rules"), some.join("\n")).unwrap();
+    let mut text = text.replace("acl-713.rules", "some.rules");
+    for f in functions {
+        let key = format!("\n  {f}:\n");
+        assert!(text.contains(&key), "{f}");
+        text = text.replace(&key, &format!("{key}    run: process\n{more}"));
+    }
+    let file = dir.join(format!("{}.yaml", functions.join("-")));
+    std::fs::write(&file, text).unwrap();
+    file.display().to_string()
+}
+
+/// Packets for the ISP edge, both ways.
+fn captures(dir: &Path, packets: u32) -> (PathBuf, PathBuf) {
+    let plain = isp_edge(dir, &[], "");
+    let (lan, wan) = (dir.join("lan.pcap"), dir.join("wan.pcap"));
+    let n = packets.to_string();
+    let (out, back) = (lan.to_str().unwrap(), wan.to_str().unwrap());
+    let args = [
+        "gen",
+        "--for",
+        &plain,
+        "--out",
+        out,
+        "--reverse",
+        back,
+        "--packets",
+        &n,
+    ];
+    run(dir, 0, &[&args[..], &["--flows", "40", "--quiet"]].concat());
+    (lan, wan)
+}
+
+fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|e| panic!("{e}: {text}"))
+}
+
+type Frames = Vec<(i64, Vec<u8>)>;
+
+fn read(file: &Path) -> Frames {
+    let mut r = CaptureReader::open(file).unwrap();
+    let (mut all, mut frame) = (Vec::new(), Vec::new());
+    while let Some(meta) = r.next_into(&mut frame) {
+        all.push((meta.unwrap().ts_ns, frame.clone()));
+    }
+    all
+}
+
+fn write(file: &Path, frames: &[(i64, Vec<u8>)]) {
+    let mut w = CaptureWriter::create_for(file, LinkType::ETHERNET).unwrap();
+    for (at, f) in frames {
+        w.write(*at, f, f.len() as u32).unwrap();
+    }
+    w.finish().unwrap();
+}
+
+/// What leaves at both ports, and the report.
+fn through(dir: &Path, chain: &str, more: &[&str]) -> (Frames, Frames, serde_json::Value) {
+    let args = ["run", chain, "--in", "lan=lan.pcap", "--in", "wan=wan.pcap"];
+    let out = [
+        "--out",
+        "lan=to-lan.pcap",
+        "--out",
+        "wan=to-wan.pcap",
+        "--json",
+        "--quiet",
+    ];
+    let (text, _) = run(dir, 0, &[&args[..], &out, more].concat());
+    let (lan, wan) = (
+        read(&dir.join("to-lan.pcap")),
+        read(&dir.join("to-wan.pcap")),
+    );
+    (lan, wan, json(&text))
+}
+
+#[test]
+fn what_comes_out_is_what_comes_out_of_one_process() {
+    let dir = temp("processes-same");
+    captures(&dir, 250);
+    let plain = isp_edge(&dir, &[], "");
+    let (lan, wan, one) = through(&dir, &plain, &["--mode", "reference"]);
+    assert!(lan.len() > 100 && wan.len() > 100);
+    for (functions, names) in [
+        (&["fw", "router", "nat"][..], &["fw", "router", "nat"][..]),
+        (&["nat"], &["fw+router", "nat"]),
+        (&["router"], &["fw", "router", "nat"]),
+    ] {
+        let chain = isp_edge(&dir, functions, "");
+        let mode = [
+            "--mode",
+            if names.len() == 2 {
+                "reference"
+            } else {
+                "auto"
+            },
+        ];
+        let (l, w, all) = through(&dir, &chain, &mode);
+        assert!(l == lan && w == wan, "{functions:?} in processes");
+        for key in [
+            "packets_in",
+            "packets_out",
+            "dropped",
+            "drops",
+            "ports",
+            "created",
+            "held",
+        ] {
+            assert_eq!(all[key], one[key], "{functions:?}: {key}");
+        }
+        assert_eq!(all["conserved"], true);
+        let processes = all["processes"].as_array().unwrap();
+        let found: Vec<&str> = processes
+            .iter()
+            .filter_map(|p| p["name"].as_str())
+            .collect();
+        assert_eq!(found, names);
+    }
+}
+
+/// Packets that turn back within the chain (ICMP errors): one at a time, all is as in one process, whoever answers.
+#[test]
+fn one_at_a_time_it_is_the_same_for_packets_that_turn_back() {
+    let dir = temp("processes-turn");
+    let (lan, _) = captures(&dir, 40);
+    let mut frames = read(&lan);
+    for (i, (_, f)) in frames.iter_mut().enumerate() {
+        if i % 3 == 0 {
+            // the router counts it down, and its checksum stays right
+            let down = f[22] - 1;
+            f[22] = 1;
+            let sum = u32::from(u16::from_be_bytes([f[24], f[25]])) + (u32::from(down) << 8);
+            let sum = (sum & 0xffff) + (sum >> 16);
+            f[24..26].copy_from_slice(&(sum as u16).to_be_bytes());
+        }
+    }
+    write(&lan, &frames);
+    let plain = isp_edge(&dir, &[], "");
+    let one = through(&dir, &plain, &["--batch", "1", "--mode", "reference"]);
+    assert!(one.2["created"].as_u64() > Some(5), "{}", one.2);
+    let chain = isp_edge(&dir, &["fw", "router", "nat"], "");
+    let all = through(&dir, &chain, &["--batch", "1", "--mode", "reference"]);
+    assert!(one.0 == all.0 && one.1 == all.1);
+    assert_eq!(one.2["drops"], all.2["drops"]);
+}
+
+/// Frames of all lengths, none to many slots: they cross as they are.
+#[test]
+fn frames_of_any_length_cross() {
+    let dir = temp("processes-long");
+    let text = "functions:\n  a: { monitor: {}, run: process }\n  b: { monitor: {} }\n  c: { monitor: {}, run: process }\n\
+                links:\n  - a[1] <-> [0]b[1] <-> [0]c\nports:\n  lan: a[0]\n  wan: c[1]\n";
+    std::fs::write(dir.join("chain.yaml"), text).unwrap();
+    let lengths = [0, 1, 13, 14, 60, 2047, 2048, 2049, 4096, 9000, 65_535];
+    let frames: Frames = (0..200)
+        .map(|i: usize| {
+            let n = lengths[i * 7 % lengths.len()];
+            let bytes = (0..n).map(|b| (b * 31 + i) as u8);
+            (1_000_000 * i as i64 + 1_000_000, bytes.collect())
+        })
+        .collect();
+    write(&dir.join("lan.pcap"), &frames);
+    write(&dir.join("wan.pcap"), &frames[..100]);
+    let (lan, wan, v) = through(&dir, "chain.yaml", &[]);
+    assert!(wan == frames && lan == frames[..100], "{v}");
+}
+
+#[test]
+fn what_a_chain_file_says_wrongly_of_processes_is_told() {
+    let dir = temp("processes-check");
+    let said = |functions: &[&str], more: &str, replace: (&str, &str)| {
+        let file = isp_edge(&dir, functions, more);
+        let text = std::fs::read_to_string(&file).unwrap();
+        std::fs::write(&file, text.replace(replace.0, replace.1)).unwrap();
+        let (_, err) = run(&dir, 2, &["check", &file]);
+        err
+    };
+    let near = said(&["nat"], "", ("run: process", "run: proces"));
+    assert!(
+        near.contains("unknown word 'proces'") && near.contains("did you mean"),
+        "{near}"
+    );
+    assert!(near.contains("nat.yaml:"), "{near}");
+    let planned = said(&["nat"], "", ("run: process", "run: namespace"));
+    assert!(
+        planned.contains("not there yet") && planned.contains("inline, process"),
+        "{planned}"
+    );
+    let veth = said(&["nat"], "", ("links:", "interconnect: veth\nlinks:"));
+    assert!(veth.contains("'veth' is not there yet"), "{veth}");
+    let inline = said(
+        &["nat"],
+        "    affinity: 0\n",
+        ("run: process", "run: inline"),
+    );
+    assert!(
+        inline.contains("affinity is of functions in processes"),
+        "{inline}"
+    );
+    let word = said(&["nat"], "    on-crash: bypas\n", ("", ""));
+    assert!(word.contains("unknown word 'bypas'"), "{word}");
+    let good = isp_edge(
+        &dir,
+        &["nat", "router"],
+        "    affinity: 0\n    on-crash: bypass\n",
+    );
+    let (out, _) = run(&dir, 0, &["check", &good]);
+    assert!(out.contains("process"), "{out}");
+    let (lan, _) = captures(&dir, 10);
+    let file = format!("lan={}", lan.display());
+    let (_, err) = run(&dir, 2, &["run", &good, "--in", &file, "--workers", "2"]);
+    assert!(err.contains("--workers is not there yet"), "{err}");
+}
+
+/// A run whose processes can be ended.
+struct Running {
+    child: Child,
+    err: BufReader<std::process::ChildStderr>,
+    /// Number and name of each process.
+    kids: Vec<(u32, String)>,
+}
+
+impl Running {
+    fn start(dir: &Path, chain: &str, more: &[&str]) -> Running {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_onefold"))
+            .current_dir(dir)
+            .env("ONEFOLD_CACHE", "")
+            .args(["run", chain, "--json", "--mode", "reference"])
+            .args(more)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut err = BufReader::new(child.stderr.take().unwrap());
+        let mut kids = Vec::new();
+        loop {
+            let mut line = String::new();
+            assert!(err.read_line(&mut line).unwrap() > 0, "ended: {kids:?}");
+            if line.starts_with("running") {
+                break;
+            }
+            if let Some((id, name)) = line
+                .strip_prefix("process ")
+                .and_then(|l| l.split_once(": "))
+            {
+                let name = name.split([',', ' ']).next().unwrap_or_default().trim();
+                kids.push((id.parse().unwrap(), name.to_string()));
+            }
+        }
+        Running { child, err, kids }
+    }
+
+    fn of(&self, name: &str) -> u32 {
+        self.kids.iter().find(|k| k.1 == name).unwrap().0
+    }
+
+    /// The process that was launched in the place of others.
+    fn now(&self, but: u32) -> Option<u32> {
+        let known: Vec<u32> = self.kids.iter().map(|k| k.0).collect();
+        let children = children(self.child.id());
+        children
+            .into_iter()
+            .rfind(|c| !known.contains(c) && *c != but)
+    }
+
+    fn report(mut self) -> serde_json::Value {
+        let mut out = String::new();
+        self.child
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_string(&mut out)
+            .unwrap();
+        let mut err = String::new();
+        self.err.read_to_string(&mut err).unwrap();
+        let status = self.child.wait().unwrap();
+        assert_eq!(status.code(), Some(0), "{out}\n{err}");
+        for (id, name) in &self.kids {
+            assert!(!exists(*id), "{name} is still there");
+        }
+        json(&out)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn kill(id: u32) {
+    let done = Command::new("kill").args(["-9", &id.to_string()]).status();
+    assert!(done.is_ok_and(|s| s.success()));
+}
+
+/// Is there such a process, other than one that waits for its end to be heard of?
+fn exists(id: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(')')
+        .next()
+        .and_then(|s| s.split_whitespace().next());
+    state.is_some_and(|s| s != "Z")
+}
+
+fn children(of: u32) -> Vec<u32> {
+    let all = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children"));
+    let all = all.unwrap_or_default();
+    all.split_whitespace()
+        .filter_map(|c| c.parse().ok())
+        .collect()
+}
+
+fn wait_until(what: &str, is: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A function ends again and again while packets go through, and without being asked; everything is accounted for, and
+/// what was not in its hands comes out.
+#[test]
+fn a_process_that_ends_is_launched_again_and_loses_what_it_had() {
+    let dir = temp("processes-kill");
+    captures(&dir, 1500);
+    for (policy, more) in [("wait", ""), ("bypass", "    on-crash: bypass\n")] {
+        // stateless: what comes after it does not depend on what it knew
+        let chain = isp_edge(&dir, &["fw"], more);
+        let files = ["--in", "lan=lan.pcap", "--in", "wan=wan.pcap"];
+        let running = Running::start(&dir, &chain, &[&files[..], &["--batch", "8"]].concat());
+        let mut last = running.of("fw");
+        let mut killed = 0;
+        for _ in 0..3 {
+            kill(last);
+            killed += 1;
+            let begun = Instant::now();
+            let next = loop {
+                match running.now(last) {
+                    Some(next) => break Some(next),
+                    None if begun.elapsed() > Duration::from_secs(3) => break None,
+                    None => std::thread::sleep(Duration::from_millis(2)),
+                }
+            };
+            // the packets may all have gone by now
+            match next {
+                Some(next) => last = next,
+                None => break,
+            }
+        }
+        let v = running.report();
+        assert_eq!(v["conserved"], true, "{v}");
+        let fw = &v["processes"][0];
+        assert_eq!(fw["name"], "fw");
+        assert!(fw["restarts"].as_u64() >= Some(1), "{policy}: {killed} {v}");
+        let lost = fw["lost"].as_u64().unwrap();
+        // a batch at a time is in its hands
+        assert!(lost <= 8 * killed, "{v}");
+        let bypassed = fw["bypassed"].as_u64();
+        assert_eq!(bypassed > Some(0), policy == "bypass", "{v}");
+        let ended = v["drops"]["process ended"].as_u64().unwrap_or(0);
+        assert!(ended >= lost, "{v}");
+        assert!(v["packets_out"].as_u64() > Some(1000), "{v}");
+    }
+}
+
+/// The example of the C library, compiled; `None`: there is no C compiler.
+fn mirror(dir: &Path) -> Option<PathBuf> {
+    // the library is built with this test
+    let _ = onefold_nf_c::DROP;
+    if Command::new("cc").arg("--version").output().is_err() {
+        onefold_testing::skip("no C compiler (cc)");
+        return None;
+    }
+    let test = std::env::current_exe().unwrap();
+    let mut dirs = test.ancestors().skip(1).take(2);
+    let library = dirs.find_map(|d| Some(d.join("libonefold_nf_c.a")).filter(|f| f.exists()));
+    let sources = root().join("crates/nf-c");
+    let out = dir.join("mirror");
+    let made = Command::new("cc")
+        .arg("-I")
+        .arg(sources.join("include"))
+        .arg(sources.join("examples/mirror.c"))
+        .arg(library.expect("the library"))
+        .args(["-lpthread", "-ldl", "-lm", "-o"])
+        .arg(&out)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert!(made.status.success(), "{said}");
+    Some(out)
+}
+
+/// A program in C between two functions of Onefold's: launched by `run`, its packets mirrored and accounted for. Nothing
+/// but `run` claims to know what it does.
+#[test]
+fn a_program_of_its_own_in_a_chain() {
+    let dir = temp("processes-native");
+    if mirror(&dir).is_none() {
+        return;
+    }
+    let text = "functions:\n  a: { monitor: {} }\n  b: { native: { command: [./mirror] } }\n  c: { monitor: {} }\n\
+                links:\n  - a[1] <-> [0]b[1] <-> [0]c\nports:\n  lan: a[0]\n  wan: c[1]\n";
+    std::fs::write(dir.join("chain.yaml"), text).unwrap();
+    let frames: Frames = (0..300i64)
+        .map(|i| {
+            let n = if i % 10 == 0 { 11 } else { 60 };
+            (
+                1_000_000 * (i + 1),
+                (0..n)
+                    .map(|b: i64| (b as u8).wrapping_add(i as u8))
+                    .collect(),
+            )
+        })
+        .collect();
+    write(&dir.join("lan.pcap"), &frames);
+    write(&dir.join("wan.pcap"), &frames[..100]);
+    let (lan, wan, v) = through(&dir, "chain.yaml", &[]);
+    let whole = frames.iter().filter(|f| f.1.len() == 60);
+    let swapped = whole.map(|(at, f)| (*at, [&f[6..12], &f[..6], &f[12..]].concat()));
+    let swapped: Frames = swapped.collect();
+    assert!(wan == swapped && lan == swapped[..90], "{v}");
+    assert_eq!(v["drops"]["dropped by the program"], 40);
+    assert_eq!(v["conserved"], true);
+    let (_, err) = run(&dir, 2, &["verify", "chain.yaml"]);
+    assert!(err.contains("b is a program of its own"), "{err}");
+    let (out, _) = run(&dir, 0, &["check", "chain.yaml"]);
+    assert!(out.contains("process b"), "{out}");
+    std::fs::write(dir.join("chain.yaml"), text.replace("./mirror", "./absent")).unwrap();
+    let (_, err) = run(
+        &dir,
+        2,
+        &["run", "chain.yaml", "--in", "lan=lan.pcap", "--quiet"],
+    );
+    assert!(err.contains("b: launching"), "{err}");
+}
+
+#[test]
+fn nothing_outlives_a_launcher_that_is_killed() {
+    let dir = temp("processes-launcher");
+    captures(&dir, 1500);
+    let chain = isp_edge(&dir, &["fw", "router", "nat"], "");
+    let files = [
+        "--in",
+        "lan=lan.pcap",
+        "--in",
+        "wan=wan.pcap",
+        "--batch",
+        "1",
+    ];
+    let running = Running::start(&dir, &chain, &files);
+    assert_eq!(running.kids.len(), 3);
+    kill(running.child.id());
+    for (id, name) in running.kids.clone() {
+        wait_until(&format!("{name} ends"), || !exists(id));
+    }
+}

@@ -1,0 +1,364 @@
+//! The functions of the header, by their names in C.
+
+use super::data::{self, Callback, Request, Storage};
+use super::{BATCH, Handler, NONE, Nf, Packet, text};
+use onefold_nf::native::Native;
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::ptr::null_mut;
+use std::time::Duration;
+
+/// How long [`onefold_nf_run`] sleeps at most, in milliseconds.
+const SLEEP: c_uint = 100;
+
+thread_local! {
+    /// Why [`onefold_nf_open`] has given nothing.
+    static WHY: RefCell<CString> = RefCell::default();
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn onefold_nf_open() -> *mut Nf {
+    match Native::from_environment() {
+        Ok(native) => Box::into_raw(Box::new(Nf::new(native))),
+        Err(e) => {
+            WHY.with(|why| *why.borrow_mut() = text(&e));
+            null_mut()
+        }
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `nf` is one that [`onefold_nf_open`] has given, or null, and is not used any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_close(nf: *mut Nf) -> c_int {
+    if nf.is_null() {
+        return -1;
+    }
+    // what was to be written is written
+    // SAFETY: the caller says so.
+    while let Some(all) = unsafe { nf.as_mut() }.and_then(|n| n.storage.as_mut()?.wait()) {
+        // SAFETY: as above; nobody has a reference meanwhile.
+        unsafe { call(nf, all) };
+    }
+    // SAFETY: the caller says so.
+    let nf = unsafe { Box::from_raw(nf) };
+    drop((nf.held, nf.storage));
+    match nf.native.end() {
+        Ok(()) => 0,
+        Err(_) => -1,
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// `nf` is one that [`onefold_nf_open`] has given and that is not closed; so it is for all that follow.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_ports(nf: *const Nf) -> u32 {
+    // SAFETY: the caller says so.
+    unsafe { nf.as_ref() }.map_or(0, |nf| nf.native.ports() as u32)
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_ports`], and `pkts` has `n` places.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_read_pkt(nf: *mut Nf, pkts: *mut Packet, n: c_uint) -> c_int {
+    // SAFETY: the caller says so.
+    unsafe { complete(nf) };
+    // SAFETY: the caller says so.
+    let Some(nf) = (unsafe { nf.as_mut() }) else {
+        return -1;
+    };
+    if pkts.is_null() {
+        return -1;
+    }
+    let n = (n as usize).min(BATCH);
+    nf.read(n, |i, p| {
+        if i < n {
+            // SAFETY: one of the caller's places, which may not be written yet.
+            unsafe { pkts.add(i).write(p) };
+        }
+    })
+}
+
+/// `n` packets of the caller's; none where there are none.
+///
+/// # Safety
+/// `pkts` is null, or has `n` packets.
+unsafe fn packets<'a>(pkts: *const Packet, n: c_uint) -> &'a [Packet] {
+    match pkts.is_null() {
+        true => &[],
+        // SAFETY: the caller says so.
+        false => unsafe { std::slice::from_raw_parts(pkts, n as usize) },
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_ports`], and `pkts` has `n` packets.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_write_pkt(
+    nf: *mut Nf,
+    pkts: *const Packet,
+    n: c_uint,
+    port: u32,
+) -> c_int {
+    // SAFETY: the caller says so.
+    let (Some(nf), pkts) = (unsafe { (nf.as_mut(), packets(pkts, n)) }) else {
+        return -1;
+    };
+    let written = pkts.iter().filter(|p| nf.write(p, port)).count();
+    written as c_int
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_write_pkt`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_drop_pkt(nf: *mut Nf, pkts: *const Packet, n: c_uint) {
+    // SAFETY: the caller says so.
+    let (Some(nf), pkts) = (unsafe { (nf.as_mut(), packets(pkts, n)) }) else {
+        return;
+    };
+    pkts.iter().for_each(|p| drop(nf.take(p)));
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_ports`], and `pkt` is a place for a packet.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_new_pkt(nf: *mut Nf, pkt: *mut Packet) -> c_int {
+    // SAFETY: the caller says so.
+    let Some(nf) = (unsafe { nf.as_mut() }) else {
+        return -1;
+    };
+    match nf.native.make() {
+        Some(p) if !pkt.is_null() => {
+            let p = nf.hold(p);
+            // SAFETY: the caller's place, which may not be written yet.
+            unsafe { pkt.write(p) };
+            0
+        }
+        _ => -1,
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_ports`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_wait(nf: *mut Nf, milliseconds: c_uint) -> c_int {
+    // SAFETY: the caller says so.
+    let status = match unsafe { nf.as_mut() } {
+        Some(nf) => nf.wait(Duration::from_millis(u64::from(milliseconds))),
+        None => -1,
+    };
+    // SAFETY: as above.
+    unsafe { complete(nf) };
+    status
+}
+
+/// Callbacks of what was read and written.
+///
+/// # Safety
+/// As [`onefold_nf_ports`]; nobody has a reference to it.
+unsafe fn complete(nf: *mut Nf) {
+    // SAFETY: the caller says so; the reference ends before callbacks begin.
+    let all = unsafe { nf.as_mut() }.and_then(|n| Some(n.storage.as_mut()?.completed()));
+    // SAFETY: the caller says so.
+    unsafe { call(nf, all.unwrap_or_default()) };
+}
+
+/// Calls back, in the order of the requests.
+///
+/// # Safety
+/// As [`complete`].
+unsafe fn call(nf: *mut Nf, all: Vec<Request>) {
+    for r in all {
+        if let Some(callback) = r.callback {
+            // SAFETY: the caller's function, with what it has given; nobody has a reference to `nf`.
+            unsafe { callback(nf, r.fd, r.buffer.cast(), r.result, r.context) };
+        }
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_ports`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_data_setup(
+    nf: *mut Nf,
+    batch: c_uint,
+    flush_microseconds: c_uint,
+) -> c_int {
+    // SAFETY: the caller says so.
+    let Some(nf) = (unsafe { nf.as_mut() }) else {
+        return -1;
+    };
+    if nf.storage.as_ref().is_some_and(|s| !s.is_idle()) {
+        return -1;
+    }
+    let flush = Duration::from_micros(u64::from(flush_microseconds));
+    nf.storage = Some(Storage::new(batch as usize, flush, nf.native.bell()));
+    0
+}
+
+/// Something to be read or written: 0, or 1 where both buffers are full.
+fn queue(nf: &mut Nf, request: Request) -> c_int {
+    if request.buffer.is_null() && request.len > 0 {
+        return -1;
+    }
+    let bell = nf.native.bell();
+    let storage = nf
+        .storage
+        .get_or_insert_with(|| Storage::new(data::BATCH, data::FLUSH, bell));
+    c_int::from(!storage.queue(request))
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_ports`]; `size` bytes from `buffer` on are the library's until the callback has been called.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_write_data(
+    nf: *mut Nf,
+    fd: c_int,
+    buffer: *const c_void,
+    size: usize,
+    offset: u64,
+    callback: Option<Callback>,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller says so.
+    let (Some(nf), Ok(offset)) = (unsafe { nf.as_mut() }, i64::try_from(offset)) else {
+        return -1;
+    };
+    let request = Request {
+        write: true,
+        fd,
+        // it is read from only
+        buffer: buffer.cast_mut().cast(),
+        len: size,
+        offset,
+        callback,
+        context,
+        result: 0,
+    };
+    queue(nf, request)
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_write_data`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_read_data(
+    nf: *mut Nf,
+    fd: c_int,
+    buffer: *mut c_void,
+    size: usize,
+    offset: u64,
+    callback: Option<Callback>,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller says so.
+    let (Some(nf), Ok(offset)) = (unsafe { nf.as_mut() }, i64::try_from(offset)) else {
+        return -1;
+    };
+    let request = Request {
+        write: false,
+        fd,
+        buffer: buffer.cast(),
+        len: size,
+        offset,
+        callback,
+        context,
+        result: 0,
+    };
+    queue(nf, request)
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_ports`]; the handler may be called with `nf`, and with packets that it has until it returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_run(
+    nf: *mut Nf,
+    handler: Option<Handler>,
+    context: *mut c_void,
+) -> c_int {
+    let Some(handler) = handler.filter(|_| !nf.is_null()) else {
+        return -1;
+    };
+    let mut batch = [NONE; BATCH];
+    loop {
+        // SAFETY: the caller says so; nobody else has a reference while this one is used.
+        let got = unsafe { onefold_nf_read_pkt(nf, batch.as_mut_ptr(), BATCH as c_uint) };
+        let Ok(got) = usize::try_from(got) else {
+            return -1;
+        };
+        for p in batch.iter_mut().take(got) {
+            // SAFETY: as above; the handler gets a packet that lives until it returns, and may use `nf` itself.
+            let port = unsafe { handler(nf, p, context) };
+            // SAFETY: as above. A packet that the handler has written or dropped is not there any more.
+            if let Some(nf) = unsafe { nf.as_mut() } {
+                nf.write(p, port);
+            }
+        }
+        if got > 0 {
+            continue;
+        }
+        // SAFETY: as above.
+        match unsafe { onefold_nf_wait(nf, SLEEP) } {
+            0 => {}
+            1 => return 0,
+            _ => return -1,
+        }
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_ports`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_relinquish(nf: *const Nf) -> c_int {
+    // SAFETY: the caller says so.
+    unsafe { nf.as_ref() }.map_or(0, |nf| c_int::from(nf.native.relinquishes()))
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_ports`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_cost_hint(nf: *mut Nf, ns: u64) {
+    // SAFETY: the caller says so.
+    if let Some(nf) = unsafe { nf.as_ref() } {
+        nf.native.cost_hint(ns);
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// As [`onefold_nf_ports`], or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn onefold_nf_error(nf: *const Nf) -> *const c_char {
+    // SAFETY: the caller says so.
+    match unsafe { nf.as_ref() } {
+        Some(nf) => nf.error.as_ptr(),
+        None => WHY.with(|why| why.borrow().as_ptr()),
+    }
+}

@@ -1,0 +1,468 @@
+//! A function that is a program of its own: its place in a chain, for the C library and for programs in Rust.
+//!
+//! The launcher leaves a socket open for the program and says its number in the environment variable
+//! [`ENVIRONMENT`]. Its first message ([`Hello`]) is text; the shared memory and what the launcher is woken by come
+//! with it. The program reads packets in batches, changes them where they lie, and writes each to a port, or drops it.
+
+use crate::memory::Memory;
+use crate::plan::{Plan, PlanError};
+use crate::process::{Channel, State};
+use crate::region::{HEADROOM, Region, ShapeError};
+use crate::ring::Descriptor;
+use crate::seat::{Arrived, LONGEST_SLEEP, Seat, SeatError, Waker};
+use onefold_table::Frame;
+use std::fmt::Write;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Names the descriptor that a program is told by what to do.
+pub const ENVIRONMENT: &str = "ONEFOLD_NF_FD";
+/// Longest first message, in bytes.
+const LONGEST_HELLO: usize = 1 << 20;
+/// Most ports of a program.
+pub const MOST_PORTS: usize = 64;
+/// How long the launcher may take to say something.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Why a program has no place in a chain, or none any more.
+#[derive(Debug, thiserror::Error)]
+pub enum NativeError {
+    /// It was not launched by Onefold.
+    #[error("{ENVIRONMENT} names no descriptor: the program is to be launched by onefold run")]
+    NotLaunched,
+    /// What the launcher says cannot be read.
+    #[error("the launcher's message: {0}")]
+    Hello(&'static str),
+    /// The plan in it.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The memory's shape.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// A peer does what cannot be.
+    #[error(transparent)]
+    Peer(#[from] SeatError),
+    /// The system.
+    #[error(transparent)]
+    System(#[from] io::Error),
+}
+
+/// What a program is told first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hello {
+    /// Its number.
+    pub me: u32,
+    /// Packets arrive in real time.
+    pub live: bool,
+    /// By port: the ring that packets come from, and the one that they leave through.
+    pub ports: Vec<(Option<u32>, Option<u32>)>,
+    /// The plan.
+    pub plan: Plan,
+}
+
+impl Hello {
+    /// As a text.
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "onefold-nf 1\n{} {} {}\n",
+            self.me,
+            u8::from(self.live),
+            self.ports.len()
+        );
+        let ring = |r: Option<u32>| r.map_or(-1, i64::from);
+        for (input, output) in &self.ports {
+            // writing to a string does not fail
+            let _ = writeln!(text, "{} {}", ring(*input), ring(*output));
+        }
+        text + &self.plan.to_text()
+    }
+
+    /// Reads [`Hello::to_text`].
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn of_text(text: &str) -> Result<Hello, NativeError> {
+        let wrong = NativeError::Hello;
+        let mut rest = text;
+        let mut line = || {
+            let (line, behind) = rest.split_once('\n')?;
+            rest = behind;
+            Some(line)
+        };
+        if line() != Some("onefold-nf 1") {
+            return Err(wrong("not one of version 1"));
+        }
+        let numbers = |line: Option<&str>| -> Option<Vec<i64>> {
+            line?.split(' ').map(|n| n.parse().ok()).collect()
+        };
+        let Some([me, live, ports]) = numbers(line()).and_then(|n| <[i64; 3]>::try_from(n).ok())
+        else {
+            return Err(wrong("expected number, liveness and ports"));
+        };
+        let me = u32::try_from(me).map_err(|_| wrong("expected a process's number"))?;
+        let n = usize::try_from(ports).ok().filter(|n| *n <= MOST_PORTS);
+        let n = n.ok_or(wrong("64 ports at most"))?;
+        let mut all = Vec::new();
+        for _ in 0..n {
+            match numbers(line()).as_deref() {
+                Some([i, o]) => all.push((u32::try_from(*i).ok(), u32::try_from(*o).ok())),
+                _ => return Err(wrong("expected a port's two rings")),
+            }
+        }
+        Ok(Hello {
+            me,
+            live: live != 0,
+            ports: all,
+            plan: Plan::of_text(rest)?,
+        })
+    }
+}
+
+/// A packet that the program has, until it writes or drops it.
+#[derive(Debug)]
+pub struct NativePacket {
+    frame: Frame,
+    /// Where its data begins in the slot.
+    pub offset: usize,
+    /// Bytes of data.
+    pub len: usize,
+    /// The port that it came from.
+    pub port: usize,
+    /// When it arrived, nanoseconds since 1970.
+    pub time: i64,
+    tag: u32,
+    flags: u16,
+}
+
+impl NativePacket {
+    /// Its data; empty if that was moved out of the slot.
+    pub fn data(&self) -> &[u8] {
+        let end = self.offset.saturating_add(self.len);
+        self.frame.get(self.offset..end).unwrap_or_default()
+    }
+    /// Its data, to be changed.
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        let end = self.offset.saturating_add(self.len);
+        self.frame.get_mut(self.offset..end).unwrap_or_default()
+    }
+    /// The whole slot that it lies in.
+    pub fn slot(&mut self) -> &mut [u8] {
+        &mut self.frame
+    }
+    /// The slot's number: no other packet that the program has has it.
+    pub fn number(&self) -> u32 {
+        self.frame.number().unwrap_or(u32::MAX)
+    }
+    /// Is it a part of a packet that does not fit into one slot, and not the last one?
+    pub fn continues(&self) -> bool {
+        self.flags & Descriptor::MORE != 0
+    }
+}
+
+/// Wakes a program that waits for packets.
+#[derive(Debug, Clone)]
+pub struct OwnBell {
+    region: Arc<Region>,
+    me: u32,
+}
+
+impl OwnBell {
+    /// Something has come that the program waits for.
+    pub fn ring(&self) {
+        if let Some(b) = self.region.nf(self.me)
+            && crate::bell::ring::<crate::atomics::Native>(b.sleeping())
+        {
+            crate::futex::wake(b.sleeping());
+        }
+    }
+}
+
+/// A program's place in a chain; see the module's text.
+#[derive(Debug)]
+pub struct Native {
+    channel: Channel,
+    seat: Seat,
+    /// By port: input and output.
+    ports: Vec<(Option<usize>, Option<usize>)>,
+    arrived: Vec<Arrived>,
+    /// The port that is asked next.
+    turn: usize,
+    live: bool,
+    done: u32,
+    over: bool,
+    received: u64,
+    sent: u64,
+    lost: u64,
+}
+
+impl Native {
+    /// The place that the environment names.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be taken.
+    pub fn from_environment() -> Result<Native, NativeError> {
+        let fd = std::env::var(ENVIRONMENT).ok().and_then(|v| v.parse().ok());
+        let channel = fd.and_then(|fd| Channel::inherit(fd).ok());
+        Native::attach(channel.ok_or(NativeError::NotLaunched)?)
+    }
+
+    /// The place that the launcher at the other end gives.
+    ///
+    /// # Errors
+    /// It gives none, or it cannot be taken.
+    pub fn attach(mut channel: Channel) -> Result<Native, NativeError> {
+        channel.patience(PATIENCE)?;
+        let (message, fds) = channel.receive(LONGEST_HELLO)?;
+        let text = String::from_utf8(message).map_err(|_| NativeError::Hello("not a text"))?;
+        let hello = Hello::of_text(&text)?;
+        let Ok([memory, event]) = <[_; 2]>::try_from(fds) else {
+            return Err(NativeError::Hello("expected two descriptors"));
+        };
+        let memory = Memory::attach(memory.as_fd(), hello.plan.bytes)?;
+        let region = Arc::new(Region::new(memory, hello.plan.shape)?);
+        let seat = Seat::new(region, &hello.plan, hello.me, vec![Waker::Event(event)])?;
+        let ports = hello.ports.iter().map(|(i, o)| {
+            let input = i.and_then(|r| seat.input_of(r));
+            (input, o.and_then(|r| seat.output_of(r)))
+        });
+        let native = Native {
+            ports: ports.collect(),
+            done: seat
+                .block()
+                .map_or(0, |b| b.said().done.load(Ordering::Relaxed)),
+            seat,
+            channel,
+            arrived: Vec::new(),
+            turn: 0,
+            live: hello.live,
+            over: false,
+            received: 0,
+            sent: 0,
+            lost: 0,
+        };
+        native.say(State::Running);
+        Ok(native)
+    }
+
+    fn say(&self, state: State) {
+        if let Some(b) = self.seat.block() {
+            b.said().state.store(state as u32, Ordering::Release);
+        }
+        self.seat.ring(0);
+    }
+
+    /// How many ports it has.
+    pub fn ports(&self) -> usize {
+        self.ports.len()
+    }
+
+    /// Has the launcher told it to stop? Nothing arrives any more.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Does the launcher want it to sleep after this batch, whatever waits? [`Native::wait`] does so.
+    pub fn relinquishes(&self) -> bool {
+        let block = self.seat.block();
+        block.is_some_and(|b| b.orders().relinquish.load(Ordering::Relaxed) != 0)
+    }
+
+    /// What a packet costs, as far as the program knows, in ns; 0: it does not.
+    pub fn cost_hint(&self, ns: u64) {
+        if let Some(b) = self.seat.block() {
+            b.said().cost_hint.store(ns, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends what was written, and adds up to `most` packets that have arrived to `to`, from the ports in turn; does
+    /// not wait for any. How many.
+    ///
+    /// # Errors
+    /// A peer does what cannot be.
+    pub fn read(&mut self, to: &mut Vec<NativePacket>, most: usize) -> Result<usize, NativeError> {
+        let held = to.len();
+        self.read_holding(to, most, held)
+    }
+
+    /// The same for who has so many packets that were read before, and neither written nor dropped yet.
+    ///
+    /// # Errors
+    /// As [`Native::read`].
+    pub fn read_holding(
+        &mut self,
+        to: &mut Vec<NativePacket>,
+        most: usize,
+        held: usize,
+    ) -> Result<usize, NativeError> {
+        self.flush(held)?;
+        self.commands();
+        let n = self.ports.len();
+        for _ in 0..n {
+            let port = self.turn % n.max(1);
+            self.turn = port + 1;
+            let Some((Some(input), _)) = self.ports.get(port) else {
+                continue;
+            };
+            if self.over || self.seat.receive(*input, &mut self.arrived, most)? == 0 {
+                continue;
+            }
+            let got = self.arrived.len();
+            self.received += got as u64;
+            to.extend(self.arrived.drain(..).map(|a| NativePacket {
+                offset: usize::from(a.descriptor.offset),
+                len: a.descriptor.len as usize,
+                port,
+                time: a.descriptor.time,
+                tag: a.descriptor.tag,
+                flags: a.descriptor.flags,
+                frame: a.frame,
+            }));
+            return Ok(got);
+        }
+        Ok(0)
+    }
+
+    /// An empty packet, for one that the program makes itself; `None`: there is no slot at present.
+    pub fn make(&mut self) -> Option<NativePacket> {
+        Some(NativePacket {
+            frame: self.seat.take_slot()?,
+            offset: HEADROOM,
+            len: 0,
+            port: 0,
+            time: 0,
+            tag: 0,
+            flags: 0,
+        })
+    }
+
+    /// A packet leaves through a port, with what was written before it and after it until the next [`Native::read`] or
+    /// [`Native::wait`]. False: there is no such port, or the packet's data is not within its slot; it is dropped.
+    pub fn write(&mut self, p: NativePacket, port: usize) -> bool {
+        let output = self.ports.get(port).and_then(|p| p.1);
+        let (Some(output), Some(d)) = (output, self.seat.describe(p.frame, p.offset, p.len)) else {
+            self.lost += 1;
+            return false;
+        };
+        self.sent += 1;
+        self.seat.queue(
+            output,
+            Descriptor {
+                time: p.time,
+                tag: p.tag,
+                flags: p.flags,
+                ..d
+            },
+        );
+        true
+    }
+
+    /// Sends what was written. `held`: packets that the program has read and neither written nor dropped.
+    fn flush(&mut self, held: usize) -> Result<(), NativeError> {
+        self.seat.flush()?;
+        let (_, outputs) = self.seat.ends();
+        let waiting: usize = (0..outputs).map(|o| self.seat.backlog(o)).sum();
+        let waiting = (waiting + held) as u64;
+        if let Some(b) = self.seat.block() {
+            let said = b.said();
+            said.waiting.store(waiting, Ordering::Release);
+            said.received.store(self.received, Ordering::Relaxed);
+            said.sent.store(self.sent, Ordering::Relaxed);
+            said.batches
+                .store(said.batches.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        self.seat.release();
+        self.seat.tidy();
+        Ok(())
+    }
+
+    /// What the launcher wants: a program keeps no time, so that only stopping is something to do.
+    fn commands(&mut self) {
+        let Some(b) = self.seat.block() else { return };
+        let command = b.orders().command.load(Ordering::Acquire);
+        if command == self.done {
+            return;
+        }
+        self.done = command;
+        self.over |= command & 3 == 3;
+        b.said().done.store(command, Ordering::Release);
+        self.seat.ring(0);
+    }
+
+    /// Sends what was written, and sleeps until packets arrive, the launcher wants something, or for `most`.
+    ///
+    /// # Errors
+    /// A peer does what cannot be.
+    pub fn wait(&mut self, most: Duration) -> Result<(), NativeError> {
+        self.wait_holding(most, 0)
+    }
+
+    /// The same for who has so many packets, as [`Native::read_holding`].
+    ///
+    /// # Errors
+    /// As [`Native::wait`].
+    pub fn wait_holding(&mut self, most: Duration, held: usize) -> Result<(), NativeError> {
+        self.wait_or(most, held, || false)
+    }
+
+    /// [`Native::wait_holding`] for who waits for something else, too: `awake` says whether it is there, and
+    /// [`OwnBell::ring`] that it has come.
+    ///
+    /// # Errors
+    /// As [`Native::wait`].
+    pub fn wait_or(
+        &mut self,
+        most: Duration,
+        held: usize,
+        awake: impl Fn() -> bool,
+    ) -> Result<(), NativeError> {
+        self.flush(held)?;
+        let done = self.done;
+        let block = self.seat.block();
+        let ordered = || block.is_some_and(|b| b.orders().command.load(Ordering::Acquire) != done);
+        let awake = &|| ordered() || awake();
+        let (_, outputs) = self.seat.ends();
+        if (0..outputs).any(|o| self.seat.backlog(o) > 0) {
+            // nobody tells when there is room
+            std::thread::sleep(Duration::from_micros(100).min(most));
+        } else if !self.seat.relinquish(awake) {
+            self.seat.sleep(most.min(LONGEST_SLEEP), awake);
+        }
+        self.commands();
+        Ok(())
+    }
+
+    /// What other threads of the program wake it by.
+    pub fn bell(&self) -> OwnBell {
+        OwnBell {
+            region: self.seat.region().clone(),
+            me: self.seat.number(),
+        }
+    }
+
+    /// Packets in real time?
+    pub fn is_live(&self) -> bool {
+        self.live
+    }
+
+    /// Says at the end what it has done.
+    ///
+    /// # Errors
+    /// The launcher is gone.
+    pub fn end(mut self) -> Result<(), NativeError> {
+        self.flush(0)?;
+        let (received, sent, lost) = (self.received, self.sent, self.lost);
+        let dropped = received.saturating_sub(sent);
+        let created = sent.saturating_sub(received);
+        let report = format!(
+            "{{\"packets_in\":{received},\"packets_out\":{sent},\"created\":{created},\"dropped\":{dropped},\
+             \"held\":0,\"drops\":{{\"dropped by the program\":{dropped}}},\"refused\":{},\"unwritten\":{lost}}}",
+            self.seat.refused()
+        );
+        self.channel.send(report.as_bytes(), &[])?;
+        self.say(State::Ended);
+        Ok(())
+    }
+}
