@@ -1,5 +1,6 @@
 //! `onefold run`: captures in, captures out; or the packets of network interfaces, while they come.
 
+mod arguments;
 mod beside;
 pub mod processes;
 pub mod report;
@@ -189,100 +190,6 @@ pub struct Args {
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
-}
-
-impl Args {
-    /// The chain.
-    pub fn chain(&self) -> &ChainArgs {
-        &self.chain
-    }
-    /// How it is asked and changed.
-    pub fn control(&self) -> &ControlArgs {
-        &self.control
-    }
-    /// What it keeps of its privilege.
-    pub fn sandbox(&self) -> &SandboxArgs {
-        &self.sandbox
-    }
-    /// Its ports that are not captures bound by `--in` and `--out`.
-    pub fn ports(&self) -> &[PortArg] {
-        &self.ports
-    }
-    /// What happens is written down there.
-    pub fn log(&self) -> &LogArgs {
-        &self.log
-    }
-    /// How many workers, at most.
-    pub fn workers(&self) -> usize {
-        self.workers.most()
-    }
-    /// Files that it writes.
-    pub fn written(&self) -> Vec<std::path::PathBuf> {
-        let others = [self.html.as_deref(), self.shadow.capture(), self.log.file()];
-        sandbox::written(&self.outputs, &others)
-    }
-    /// How its programs are verified.
-    pub fn verify(&self) -> &VerifyArgs {
-        &self.verify
-    }
-    /// How they are compared with the reference graph.
-    pub fn shadow(&self) -> &ShadowArgs {
-        &self.shadow
-    }
-    /// How it is executed.
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-    /// Are there to be programs?
-    pub fn synthesizes(&self) -> bool {
-        self.mode != Mode::Reference
-    }
-    /// Is there a program that was given?
-    pub fn has_program(&self) -> bool {
-        self.verify.program.is_some()
-    }
-    /// See [`Args::reload_fault`].
-    #[cfg(debug_assertions)]
-    pub fn reload_fault(&self) -> Option<usize> {
-        self.reload_fault
-    }
-    /// Most packets that go in together.
-    pub fn batch_size(&self) -> usize {
-        usize::from(self.batch)
-    }
-    /// See [`Args::seed`].
-    pub fn seed(&self) -> u64 {
-        self.seed
-    }
-    /// Is nothing said that was not asked for?
-    pub fn is_quiet(&self) -> bool {
-        self.quiet
-    }
-    /// Is there anything to be done in front of the chain?
-    pub fn offloads(&self) -> bool {
-        self.offload.is_some()
-    }
-    /// The same, with nothing printed.
-    pub fn silent(&self) -> Args {
-        Args {
-            quiet: true,
-            json: false,
-            ..self.clone()
-        }
-    }
-    /// Program and flow table, as asked for.
-    pub fn flow(&self, runner: ProgramRunner) -> Shadow {
-        flow(self, runner)
-    }
-
-    /// What DPDK is started with.
-    fn dpdk(&self) -> DpdkSetup {
-        let extra = self.dpdk_args.iter().flat_map(|a| a.split_whitespace());
-        DpdkSetup {
-            extra: extra.map(str::to_string).collect(),
-            sleeps: self.poll != Poll::Busy,
-        }
-    }
 }
 
 /// What one worker is to do; its devices come later.
